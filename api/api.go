@@ -1,0 +1,23 @@
+// Package api has the wire types of Stoa's HTTP interface, one file for each
+// domain, for servers and clients alike. It imports the standard library only.
+// Times are RFC 3339, dates are "2006-01-02", identifiers are 12-character
+// nanoids, and lists end in a cursor when there is more.
+package api
+
+// Problem is the body of every refusal: an RFC 9457 problem document,
+// "application/problem+json".
+type Problem struct {
+	Type   string         `json:"type"`             // a URI that names the problem; "about:blank#CODE"
+	Title  string         `json:"title"`            // the status in words
+	Status int            `json:"status"`           // the HTTP status once more
+	Detail string         `json:"detail,omitempty"` // one sentence for people
+	Code   string         `json:"code"`             // stable, for machines: "auth.bad_credentials"
+	Errors []ProblemField `json:"errors,omitempty"` // what is wrong with which part of the input
+}
+
+// ProblemField points at one faulty part of the input. The rejected value
+// itself is never repeated.
+type ProblemField struct {
+	Location string `json:"location"` // "body.zone"
+	Message  string `json:"message"`
+}

@@ -1,0 +1,71 @@
+package api
+
+import "time"
+
+// CheckinRequest checks the caller in for today: POST /v1/checkin. Both fields
+// are what the user did since the last check-in; an empty object is fine.
+type CheckinRequest struct {
+	Words   int `json:"words,omitempty" minimum:"0" maximum:"100000" doc:"words learned"`
+	Minutes int `json:"minutes,omitempty" minimum:"0" maximum:"1440" doc:"minutes studied"`
+}
+
+// CheckinStatus is where a user stands today: GET /v1/checkin.
+type CheckinStatus struct {
+	Day       string `json:"day" format:"date" doc:"today in the user's zone, by the server's clock"`
+	Today     bool   `json:"today" doc:"checked in today"`
+	Yesterday bool   `json:"yesterday" doc:"checked in yesterday"`
+	Streak    int    `json:"streak" doc:"days in a row that end today or yesterday; 0 the moment a day is missed"`
+	Longest   int    `json:"longest" doc:"longest streak ever"`
+	Total     int    `json:"total" doc:"days checked in"`
+}
+
+// CheckinReply answers a check-in. It is sent when the check-in is durable.
+type CheckinReply struct {
+	New bool      `json:"new" doc:"false when the user had checked in today already; nothing was changed then"`
+	At  time.Time `json:"at" doc:"when today's check-in was made"`
+	CheckinStatus
+}
+
+// Calendar has the days of a month or a year:
+// GET /v1/checkin/calendar/{year} and /v1/checkin/calendar/{year}/{month}.
+type Calendar struct {
+	Year    int      `json:"year"`
+	Month   int      `json:"month,omitempty" doc:"1 to 12; absent for a whole year"`
+	Days    []string `json:"days" doc:"dates with a check-in, in order"`
+	Covered []string `json:"covered" doc:"dates without one that do not break the streak"`
+}
+
+// CheckinStats are a user's figures over all time: GET /v1/checkin/stats.
+type CheckinStats struct {
+	Streak  int   `json:"streak"`
+	Longest int   `json:"longest"`
+	Total   int   `json:"total" doc:"days checked in"`
+	Words   int64 `json:"words" doc:"words learned"`
+	Minutes int64 `json:"minutes" doc:"minutes studied"`
+}
+
+// Board is a ranking: GET /v1/checkin/boards/{board}, where board is streak or
+// total_days.
+type Board struct {
+	Board   string     `json:"board"`
+	Entries []BoardRow `json:"entries"`
+	Me      *BoardRow  `json:"me,omitempty" doc:"the caller's own row; absent when not on the board"`
+}
+
+// BoardRow is one place on a board. Who reached a value first stands before
+// others with the same value.
+type BoardRow struct {
+	Rank  int    `json:"rank" doc:"1 is the top"`
+	User  string `json:"user" doc:"the user's id"`
+	Name  string `json:"name"`
+	Value int    `json:"value" doc:"days"`
+}
+
+// Event is one line of GET /v1/events, a stream of server-sent events for the
+// caller's own account; the SSE event name repeats Type.
+type Event struct {
+	ID   string    `json:"id"`
+	Type string    `json:"type" doc:"checkin.marked"`
+	Time time.Time `json:"time"`
+	Data any       `json:"data" doc:"for checkin.marked: CheckinStatus"`
+}

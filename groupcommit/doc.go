@@ -1,0 +1,29 @@
+// Package groupcommit lets many callers share one commit.
+//
+// A durable write costs a disk flush, and a flush costs the same for one row
+// as for five hundred. A [Committer] queues its callers, takes all that wait,
+// writes them in one transaction and wakes each with its own result. There is
+// no timer: while one batch commits, the next one gathers (natural batching),
+// so that a lone caller never waits for company and a crowd is served in
+// batches as large as the disk is slow. Databases do the same inside, as group
+// commit of their log; doing it before the wire saves the statements too.
+//
+//	c := groupcommit.New(insertAll, groupcommit.Options[Row, Result]{Committers: 2})
+//	go c.Run(ctx)             // until ctx ends; drains first
+//	res, err := c.Do(ctx, row) // returns when the row is durable
+//
+// The commit function gets the batch and returns one result for each request,
+// in order. It must be idempotent: after an error that [Options.Retry] accepts
+// it is called again with the same requests, also when the first commit may
+// have succeeded unnoticed. Identify requests by something random and compare.
+//
+// One bad row fails alone: after an error that [Options.Split] accepts, the
+// batch is halved until the row that causes it stands by itself.
+//
+// [Options.After] runs once a batch is committed, before its callers wake, and
+// beside the commit of the next batch: the place for a cache update or an event
+// that callers should find done.
+//
+// A caller that stops waiting gets its context's error; the batch goes on, and
+// the row may well be committed.
+package groupcommit

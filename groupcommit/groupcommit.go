@@ -1,0 +1,294 @@
+package groupcommit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// ErrClosed is returned to callers that come after the committer has stopped.
+var ErrClosed = errors.New("groupcommit: closed")
+
+// Options tune a [Committer]. The zero value is one committer that never
+// retries and never splits.
+type Options[Req, Res any] struct {
+	// Committers is how many batches may commit at once: 1 for a database with
+	// one writer, 2 for others, so that one gathers rows while one flushes.
+	// Zero means 1.
+	Committers int
+	// MaxBatch bounds the requests of a batch. Zero means 512.
+	MaxBatch int
+	// Queue bounds how many requests wait; more callers block in Do until there
+	// is room or their context ends. Zero means 16 times MaxBatch.
+	Queue int
+	// Retry reports errors after which the same batch is tried again, at most
+	// five times in all with a short random pause: deadlocks, lock time-outs, a
+	// lost connection. Nil means never.
+	Retry func(error) bool
+	// Split reports errors that one row may cause for all. Nil means never.
+	Split func(error) bool
+	// After sees each committed batch before its callers wake and may change
+	// the results in place. It overlaps the next commit; up to four run at once
+	// for each committer. Nil means nothing to do.
+	After func(ctx context.Context, reqs []Req, results []Res)
+	// Failed is told about every request that was given up, before its caller
+	// wakes. With After it sees each request exactly once. Nil means nobody asks.
+	Failed func(req Req, err error)
+	// Observe is told about every batch when it is done. Nil means nobody asks.
+	Observe func(Batch)
+}
+
+// Batch is what [Options.Observe] learns.
+type Batch struct {
+	Size   int           // requests
+	Commit time.Duration // time in the commit function, retries included
+	After  time.Duration // time in After
+	Err    error         // why the batch as a whole failed
+}
+
+// Committer gathers requests and commits them together. Make one with [New].
+type Committer[Req, Res any] struct {
+	commit func(context.Context, []Req) ([]Res, error)
+	o      Options[Req, Res]
+	queue  chan *call[Req, Res]
+
+	closed  chan struct{} // no further request is taken
+	drained chan struct{} // and none is left to finish
+}
+
+type call[Req, Res any] struct {
+	req  Req
+	res  Res
+	err  error
+	done chan struct{}
+}
+
+const (
+	attempts     = 5
+	afterAtOnce  = 4 // a slow After must not hold up the commits behind it
+	longestPause = 20 * time.Millisecond
+)
+
+// New returns a committer around commit, which writes a batch in one
+// transaction and returns one result for each request, in order. Nothing is
+// committed until [Committer.Run].
+func New[Req, Res any](commit func(ctx context.Context, reqs []Req) ([]Res, error), o Options[Req, Res]) *Committer[Req, Res] {
+	if o.Committers == 0 {
+		o.Committers = 1
+	}
+	if o.MaxBatch == 0 {
+		o.MaxBatch = 512
+	}
+	if o.Queue == 0 {
+		o.Queue = 16 * o.MaxBatch
+	}
+	never := func(error) bool { return false }
+	if o.Retry == nil {
+		o.Retry = never
+	}
+	if o.Split == nil {
+		o.Split = never
+	}
+	return &Committer[Req, Res]{commit: commit, o: o, queue: make(chan *call[Req, Res], o.Queue), closed: make(chan struct{}), drained: make(chan struct{})}
+}
+
+// Do submits req and returns its result once it is committed and After has run.
+// It returns ctx's error when ctx ends first, in which case req may or may not
+// be committed.
+func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err error) {
+	own := &call[Req, Res]{req: req, done: make(chan struct{})}
+	select {
+	case <-c.closed:
+		return res, ErrClosed
+	default:
+	}
+	select {
+	case c.queue <- own:
+	case <-c.closed:
+		return res, ErrClosed
+	case <-ctx.Done():
+		return res, context.Cause(ctx)
+	}
+	select {
+	case <-own.done:
+		return own.res, own.err
+	case <-ctx.Done():
+		return res, context.Cause(ctx)
+	case <-c.drained:
+		select {
+		case <-own.done:
+			return own.res, own.err
+		default: // slipped in while the door was closing
+			return res, ErrClosed
+		}
+	}
+}
+
+// Run commits until ctx ends, then finishes what has been submitted and
+// returns nil. The batches themselves do not end with ctx. Run only once.
+func (c *Committer[Req, Res]) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	work := context.WithoutCancel(ctx)
+	for range c.o.Committers {
+		wg.Go(func() { c.loop(ctx, work) })
+	}
+	<-ctx.Done()
+	close(c.closed)
+	wg.Wait()
+	close(c.drained)
+	return nil
+}
+
+func (c *Committer[Req, Res]) loop(ctx, work context.Context) {
+	var after sync.WaitGroup
+	defer after.Wait()
+	slots := make(chan struct{}, afterAtOnce)
+	for {
+		batch := c.next(ctx)
+		if batch == nil {
+			return
+		}
+		reqs := make([]Req, len(batch))
+		for i, own := range batch {
+			reqs[i] = own.req
+		}
+		start := time.Now()
+		results, errs := c.write(work, reqs)
+		seen := Batch{Size: len(batch), Commit: time.Since(start), Err: errors.Join(errs[:min(1, len(errs))]...)}
+		slots <- struct{}{}
+		after.Go(func() {
+			defer func() { <-slots }()
+			c.finish(work, batch, reqs, results, errs, seen)
+		})
+	}
+}
+
+// next takes all that waits. It returns nil when ctx has ended and nothing waits.
+func (c *Committer[Req, Res]) next(ctx context.Context) []*call[Req, Res] {
+	var batch []*call[Req, Res]
+	select {
+	case own := <-c.queue:
+		batch = append(batch, own)
+	default:
+		select {
+		case own := <-c.queue:
+			batch = append(batch, own)
+		case <-ctx.Done():
+			select {
+			case own := <-c.queue: // drain what came before the end
+				batch = append(batch, own)
+			default:
+				return nil
+			}
+		}
+	}
+	for len(batch) < c.o.MaxBatch {
+		select {
+		case own := <-c.queue:
+			batch = append(batch, own)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// write commits reqs, halving the batch where one row spoils it. errs is nil
+// when all went well, else it has one entry for each request.
+func (c *Committer[Req, Res]) write(ctx context.Context, reqs []Req) (results []Res, errs []error) {
+	results, err := c.attempt(ctx, reqs)
+	if err == nil {
+		return results, nil
+	}
+	if len(reqs) > 1 && c.o.Split(err) {
+		half := len(reqs) / 2
+		left, leftErrs := c.write(ctx, reqs[:half])
+		right, rightErrs := c.write(ctx, reqs[half:])
+		return append(left, right...), append(pad(leftErrs, half), pad(rightErrs, len(reqs)-half)...)
+	}
+	errs = make([]error, len(reqs))
+	for i := range errs {
+		errs[i] = err
+	}
+	return make([]Res, len(reqs)), errs
+}
+
+func pad(errs []error, n int) []error {
+	if errs == nil {
+		return make([]error, n)
+	}
+	return errs
+}
+
+func (c *Committer[Req, Res]) attempt(ctx context.Context, reqs []Req) (results []Res, err error) {
+	for n := 1; ; n++ {
+		results, err = c.guarded(ctx, reqs)
+		if err == nil || n == attempts || !c.o.Retry(err) {
+			return results, err
+		}
+		time.Sleep(rand.N(longestPause * time.Duration(n) / attempts))
+	}
+}
+
+func (c *Committer[Req, Res]) guarded(ctx context.Context, reqs []Req) (results []Res, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("groupcommit: commit panicked: %v", p)
+		}
+	}()
+	results, err = c.commit(ctx, reqs)
+	if err == nil && len(results) != len(reqs) {
+		err = fmt.Errorf("groupcommit: commit returned %d results for %d requests", len(results), len(reqs))
+	}
+	return results, err
+}
+
+// finish runs After for the rows that were committed and wakes the callers.
+func (c *Committer[Req, Res]) finish(ctx context.Context, batch []*call[Req, Res], reqs []Req, results []Res, errs []error, seen Batch) {
+	start := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			seen.Err = errors.Join(seen.Err, fmt.Errorf("groupcommit: After panicked: %v", p))
+		}
+		seen.After = time.Since(start)
+		for i, own := range batch {
+			own.res = results[i]
+			if errs != nil {
+				own.err = errs[i]
+			}
+			close(own.done)
+		}
+		if c.o.Observe != nil {
+			c.o.Observe(seen)
+		}
+	}()
+	if errs == nil {
+		if c.o.After != nil {
+			c.o.After(ctx, reqs, results)
+		}
+		return
+	}
+	var good []int
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			good = append(good, i)
+		case c.o.Failed != nil:
+			c.o.Failed(reqs[i], err)
+		}
+	}
+	if len(good) == 0 || c.o.After == nil {
+		return
+	}
+	goodReqs, goodResults := make([]Req, len(good)), make([]Res, len(good))
+	for i, at := range good {
+		goodReqs[i], goodResults[i] = reqs[at], results[at]
+	}
+	c.o.After(ctx, goodReqs, goodResults)
+	for i, at := range good {
+		results[at] = goodResults[i]
+	}
+}

@@ -1,0 +1,107 @@
+package civil
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestDayIsADateWithoutAZone(t *testing.T) {
+	for _, tt := range []struct {
+		date   string
+		ofYear int
+		inYear int
+	}{{"1970-01-01", 0, 365}, {"2024-02-29", 59, 366}, {"2024-12-31", 365, 366}, {"2026-12-31", 364, 365}, {"1969-12-31", 364, 365}} {
+		d, err := ParseDay(tt.date)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.String() != tt.date || d.OfYear() != tt.ofYear || DaysIn(d.Year()) != tt.inYear {
+			t.Errorf("%s: got %s, day %d of %d, want day %d of %d", tt.date, d, d.OfYear(), DaysIn(d.Year()), tt.ofYear, tt.inYear)
+		}
+	}
+}
+
+func TestNoZoneIsNoZone(t *testing.T) {
+	for _, name := range []string{"", "Local", "Mars/Olympus", "../UTC", "/etc/localtime", "Asia/Shanghai\x00"} {
+		if _, err := LoadZone(name); !errors.Is(err, ErrZone) {
+			t.Errorf("LoadZone(%q): got %v, want ErrZone", name, err)
+		}
+	}
+}
+
+func TestStartOfADay(t *testing.T) {
+	for _, tt := range []struct{ what, zone, day, want string }{
+		{"UTC", "UTC", "2026-11-21", "2026-11-21T00:00:00Z"},
+		{"east", "Asia/Shanghai", "2026-01-01", "2025-12-31T16:00:00Z"},
+		{"spring forward at midnight has no 00:00", "America/Havana", "2026-03-08", "2026-03-08T05:00:00Z"},
+		{"a quarter-hour zone", "Asia/Kathmandu", "2026-06-01", "2026-05-31T18:15:00Z"},
+		{"a date the zone skipped starts with the next", "Pacific/Apia", "2011-12-30", "2011-12-30T10:00:00Z"},
+	} {
+		d, _ := ParseDay(tt.day)
+		if got := (Clock{Zone: tt.zone}).Start(d).Format(time.RFC3339); got != tt.want {
+			t.Errorf("%s: Start(%s) in %s: got %s, want %s", tt.what, tt.day, tt.zone, got, tt.want)
+		}
+	}
+}
+
+func TestAChangedZoneCountsFromTheNextMidnight(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) // 20:00 in Shanghai
+	c, err := Clock{Zone: "Asia/Shanghai"}.Change("America/Los_Angeles", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	midnight := time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
+	if got := c.In(midnight.Add(-time.Second)); got != "Asia/Shanghai" {
+		t.Errorf("before midnight: got %s", got)
+	}
+	if got := c.In(midnight); got != "America/Los_Angeles" {
+		t.Errorf("from midnight on: got %s", got)
+	}
+	if got := c.Today(midnight).String(); got != "2026-11-21" {
+		t.Errorf("flying east to west repeats the date: got %s", got)
+	}
+	if back, _ := c.Change("Asia/Shanghai", now); back != (Clock{Zone: "Asia/Shanghai"}) {
+		t.Errorf("taking the change back: got %+v", back)
+	}
+}
+
+func TestAChangeOfZoneMaySkipADate(t *testing.T) {
+	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC)
+	c, _ := Clock{Zone: "Pacific/Pago_Pago"}.Change("Pacific/Kiritimati", now) // UTC−11 to UTC+14
+	skipped, ok := c.Skipped()
+	if !ok || skipped.String() != "2026-11-22" {
+		t.Errorf("Skipped: got %s, %v, want 2026-11-22", skipped, ok)
+	}
+	if got := c.Today(c.Start(skipped)).String(); got != "2026-11-23" {
+		t.Errorf("the skipped date starts as the next one: got %s", got)
+	}
+}
+
+func TestDatesNeverGoBack(t *testing.T) {
+	names := []string{"UTC", "Asia/Shanghai", "America/Los_Angeles", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Asia/Kathmandu", "America/Havana", "Africa/Cairo", "Pacific/Apia", "Asia/Beirut"}
+	rapid.Check(t, func(t *rapid.T) {
+		zone := rapid.SampledFrom(names)
+		at := time.Unix(rapid.Int64Range(1e9, 2e9).Draw(t, "at"), 0)
+		c, err := Clock{Zone: zone.Draw(t, "zone")}.Change(zone.Draw(t, "next"), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := c.Today(at)
+		for range 200 {
+			at = at.Add(15 * time.Minute)
+			d := c.Today(at)
+			if d < last || d > last+2 {
+				t.Fatalf("%+v: %s after %s at %s", c, d, last, at.UTC())
+			}
+			if d > last {
+				if start := c.Start(d); c.Today(start) < d || c.Today(start.Add(-time.Second)) >= d {
+					t.Fatalf("%+v: Start(%s) = %s is not the first instant", c, d, start)
+				}
+			}
+			last = d
+		}
+	})
+}

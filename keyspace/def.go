@@ -1,0 +1,62 @@
+package keyspace
+
+// A Kind says which Redis type a family holds and which handle its keys get.
+type Kind[H any] struct {
+	typ, form string
+	bind      func(Key) H
+}
+
+// F0 is a family of exactly one key.
+type F0[H any] struct {
+	*Family
+	bind func(Key) H
+}
+
+// F1 is a family whose keys carry one argument.
+type F1[A Segment, H any] struct {
+	*Family
+	bind func(Key) H
+}
+
+// F2 is a family whose keys carry two arguments.
+type F2[A, B Segment, H any] struct {
+	*Family
+	bind func(Key) H
+}
+
+// Def0 declares a family without arguments. Like its sisters it panics on a
+// malformed declaration, which happens while the program is initialised: a
+// level that is neither a word nor one placeholder, two hash tags, another
+// number of placeholders than of arguments, neither a life nor a reason.
+func Def0[H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F0[H] {
+	return F0[H]{s.add(pattern, k.typ, k.form, ttl, doc), k.bind}
+}
+
+// Def1 declares a family with one argument.
+func Def1[A Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F1[A, H] {
+	return F1[A, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A]()), k.bind}
+}
+
+// Def2 declares a family with two arguments, in the pattern's order.
+func Def2[A, B Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F2[A, B, H] {
+	return F2[A, B, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B]()), k.bind}
+}
+
+// At returns the family's key.
+func (f F0[H]) At() H { return f.bind(Key{f.parts[0], f.Family}) }
+
+// At returns the key for a. It panics when a is not of its type's [Form].
+func (f F1[A, H]) At(a A) H {
+	b := f.begin()
+	b = f.next(a.AppendSegment(b), len(b), 0)
+	return f.bind(f.key(b))
+}
+
+// At returns the key for a and b. It panics when one is not of its type's
+// [Form].
+func (f F2[A, B, H]) At(a A, b B) H {
+	buf := f.begin()
+	buf = f.next(a.AppendSegment(buf), len(buf), 0)
+	buf = f.next(b.AppendSegment(buf), len(buf), 1)
+	return f.bind(f.key(buf))
+}

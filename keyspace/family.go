@@ -1,0 +1,182 @@
+package keyspace
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unsafe"
+)
+
+// literal accepts only constants from outside this package, so that a pattern
+// or a reason cannot be computed.
+type literal string
+
+// Doc tells people and the catalogue what a family is for.
+type Doc struct {
+	Owner         string   // the package that reads and writes it; empty means the schema's
+	Purpose       string   // one line
+	InvalidatedBy []string // the changes after which its keys are dropped
+	MaxBytes      int      // the largest value expected, for the audit; 0 means 64 KiB
+	Together      string   // names a set of families used in one command or script; all must share a hash tag
+}
+
+// Family is one declared shape of key or channel. Treat it as read-only.
+type Family struct {
+	Pattern string // "user:sign:{{uid}}:{year}"; double braces mark the hash tag
+	Type    string // what TYPE answers: string, hash, set, zset, list, stream, or "channel"
+	Form    string // how values are written: json, int, bytes, bitmap …
+	TTL     TTL
+	Doc     Doc
+	Args    []Form // one for each placeholder
+
+	levels []level  // the pattern between its colons
+	parts  []string // the literal text around the arguments, tag braces included
+	tag    int      // which argument is the hash tag; -1 for none
+	room   int      // capacity that holds most keys
+}
+
+// level is a word of the pattern or the place of an argument.
+type level struct {
+	text string // the word, or the placeholder's name
+	form *Form  // nil for a word
+	tag  bool
+}
+
+// Schema collects the families of one owner. It is filled while the program is
+// initialised and only read afterwards.
+type Schema struct {
+	owner    string
+	families []*Family
+}
+
+// New returns an empty schema; owner is the package that declares it.
+func New(owner literal) *Schema { return &Schema{owner: string(owner)} }
+
+// Families returns what was declared, in order.
+func (s *Schema) Families() []*Family { return slices.Clone(s.families) }
+
+func (s *Schema) add(pattern literal, typ, form string, ttl TTL, doc Doc, args ...Form) *Family {
+	if doc.Owner == "" {
+		doc.Owner = s.owner
+	}
+	f := &Family{Pattern: string(pattern), Type: typ, Form: form, TTL: ttl, Doc: doc, Args: args, tag: -1}
+	if err := f.compile(); err != nil {
+		panic(fmt.Sprintf("keyspace: %q %v", pattern, err))
+	}
+	s.families = append(s.families, f)
+	return f
+}
+
+// types are what TYPE can answer, and channels.
+var types = []string{"string", "hash", "set", "zset", "list", "stream", "channel"}
+
+// compile checks what building and parsing rely on; [Lint] checks the rest.
+func (f *Family) compile() error {
+	if !slices.Contains(types, f.Type) {
+		return fmt.Errorf("has the unknown type %q", f.Type)
+	}
+	if err := f.TTL.validate(); err != nil {
+		return err
+	}
+	text, args := "", 0
+	for i, word := range strings.Split(f.Pattern, ":") {
+		if i > 0 {
+			text += ":"
+		}
+		name, kind := placeholder(word)
+		if kind == noArgument {
+			if word == "" || strings.ContainsAny(word, "{}") {
+				return fmt.Errorf("has the level %q, which is neither a word nor {name} nor {{name}}", word)
+			}
+			f.levels = append(f.levels, level{text: word})
+			text += word
+			continue
+		}
+		if slices.ContainsFunc(f.levels, func(l level) bool { return l.form != nil && l.text == name }) {
+			return fmt.Errorf("has two placeholders {%s}", name)
+		}
+		if args == len(f.Args) {
+			return fmt.Errorf("has more placeholders than its %d arguments", args)
+		}
+		l := level{text: name, form: &f.Args[args], tag: kind == hashTag}
+		if err := l.form.validate(); err != nil {
+			return fmt.Errorf("has an argument {%s} that %w", name, err)
+		}
+		closing := ""
+		if l.tag {
+			if f.tag >= 0 {
+				return errors.New("has two hash tags")
+			}
+			f.tag = args
+			text, closing = text+"{", "}"
+		}
+		f.levels = append(f.levels, l)
+		f.parts, text = append(f.parts, text), closing
+		args++
+	}
+	f.parts = append(f.parts, text)
+	if args < len(f.Args) {
+		return fmt.Errorf("has %d placeholders and was declared with %d arguments", args, len(f.Args))
+	}
+	f.room, _ = f.longest()
+	return nil
+}
+
+const (
+	noArgument = iota
+	argument
+	hashTag
+)
+
+// placeholder returns the name in {name} or {{name}}.
+func placeholder(word string) (name string, kind int) {
+	kind = argument
+	name, ok := strings.CutPrefix(word, "{")
+	if ok {
+		name, ok = strings.CutSuffix(name, "}")
+	}
+	if inner, double := strings.CutPrefix(name, "{"); ok && double {
+		kind = hashTag
+		name, ok = strings.CutSuffix(inner, "}")
+	}
+	if !ok || name == "" || strings.ContainsAny(name, "{}") {
+		return "", noArgument
+	}
+	return name, kind
+}
+
+// longest returns the length of the longest key without its prefix. When an
+// argument is unbounded it is false, with a guess.
+func (f *Family) longest() (n int, bounded bool) {
+	bounded = true
+	for _, p := range f.parts {
+		n += len(p)
+	}
+	for i := range f.Args {
+		if l := f.Args[i].longest(); l > 0 {
+			n += l
+		} else {
+			n, bounded = n+32, false
+		}
+	}
+	return n, bounded
+}
+
+// next appends argument i, which segment wrote from b[from] on, and the text
+// behind it; it panics when the argument is not of its form.
+func (f *Family) next(b []byte, from, i int) []byte {
+	if !f.Args[i].match(view(b[from:])) {
+		panic(fmt.Sprintf("keyspace: argument %d of %s, %d bytes long, is not of the form its type declares: %s",
+			i+1, f.Pattern, len(b)-from, f.Args[i]))
+	}
+	return append(b, f.parts[i+1]...)
+}
+
+// begin returns a buffer for a key, with the text before the first argument.
+func (f *Family) begin() []byte { return append(make([]byte, 0, f.room), f.parts[0]...) }
+
+// key takes b over: it must not change afterwards.
+func (f *Family) key(b []byte) Key { return Key{view(b), f} }
+
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -1,0 +1,89 @@
+package keyspace
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// A Segment is an argument that fills one placeholder of a pattern. Two
+// different values must never append the same bytes, and every value a program
+// may use must be of the type's [Form]. At checks the form and panics when it
+// does not hold, as for a zero identifier: such a key would belong to nobody,
+// or to everybody. Use a struct rather than a string type, so that an untyped
+// constant does not pass for an identifier.
+type Segment interface {
+	comparable
+	AppendSegment(b []byte) []byte
+}
+
+// Text is free text as a segment: escaped byte by byte, so that nothing in it
+// can leave its place or its hash tag. It has no longest length, which [Lint]
+// refuses in a family; embed it in a type whose constructor bounds the text and
+// whose SegmentForm says so (three bytes for one at worst). Prefer [Hashed] for
+// text that people type.
+type Text struct{ S string }
+
+// AppendSegment appends the escaped text; an empty text is a lone '%'.
+func (t Text) AppendSegment(b []byte) []byte { return AppendEscaped(b, t.S) }
+
+// Hashed is text of which only a fixed-length hash enters the key: e-mail
+// addresses, IP addresses, tokens. It keeps personal data out of key names and
+// keys short whatever the input. 22 bytes, the first 128 bits of SHA-256.
+type Hashed struct{ S string }
+
+// AppendSegment appends the hash.
+func (h Hashed) AppendSegment(b []byte) []byte {
+	sum := sha256.Sum256([]byte(h.S))
+	return base64.RawURLEncoding.AppendEncode(b, sum[:16])
+}
+
+// SegmentForm implements [Formed].
+func (Hashed) SegmentForm() Form { return Form{Alphabet: Base64URL, Min: 22, Max: 22} }
+
+// Int is a whole number as a segment, written bare.
+type Int struct{ N int64 }
+
+// AppendSegment appends the decimal number.
+func (i Int) AppendSegment(b []byte) []byte { return strconv.AppendInt(b, i.N, 10) }
+
+// SegmentForm implements [Formed].
+func (Int) SegmentForm() Form { return Form{Alphabet: Digits, Min: 1, Max: 20} }
+
+// Words lists the values of one kind of [Word]; it is implemented by an empty
+// struct that gives the kind its name.
+type Words interface{ Words() []string }
+
+// Word is a segment out of a closed list: the name of a board, a period, a
+// type. W says which list, so that words of two lists are two types. The zero
+// Word is none of them.
+type Word[W Words] struct{ s string }
+
+// WordOf returns one of W's words; it panics on any other, which happens while
+// the program is initialised.
+func WordOf[W Words](s literal) Word[W] {
+	w, ok := ParseWord[W](string(s))
+	if !ok {
+		panic(fmt.Sprintf("keyspace: %q is not one of %T", s, *new(W)))
+	}
+	return w
+}
+
+// ParseWord returns the word that s spells; ok is false when W has none such.
+func ParseWord[W Words](s string) (w Word[W], ok bool) {
+	if !slices.Contains((*new(W)).Words(), s) {
+		return Word[W]{}, false
+	}
+	return Word[W]{s}, true
+}
+
+// String returns the word, "" for the zero Word.
+func (w Word[W]) String() string { return w.s }
+
+// AppendSegment appends the word.
+func (w Word[W]) AppendSegment(b []byte) []byte { return append(b, w.s...) }
+
+// SegmentForm implements [Formed].
+func (Word[W]) SegmentForm() Form { return Form{Words: (*new(W)).Words()} }
