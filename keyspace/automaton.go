@@ -2,21 +2,34 @@ package keyspace
 
 import "slices"
 
-// automaton is a deterministic finite automaton over bytes. State 0 is dead and
-// state 1 the start; next[0] stays all zero, so that a walk needs no test.
+// automaton is a deterministic finite automaton over bytes. next[dead] stays all
+// zero, so that a walk needs no test.
 type automaton struct {
 	next   [][256]uint8
-	accept uint32 // bit n: state n accepts
+	accept uint64    // bit n: state n accepts
+	plain  [256]bool // bytes that lead from start and from body to body
 }
 
+// The states that all automata have.
 const (
-	dead  = 0
-	start = 1
+	dead = iota
+	start
+	body
+	others // the first state of an automaton's own
 )
 
+// accepts passes over leading plain bytes without a walk: most arguments are
+// made of nothing else.
 func (m *automaton) accepts(s string) bool {
-	state := uint8(start)
-	for i := range len(s) {
+	i := 0
+	for i < len(s) && m.plain[s[i]] {
+		i++
+	}
+	state := uint8(body)
+	if i == 0 {
+		state = start
+	}
+	for ; i < len(s); i++ {
 		state = m.next[state][s[i]]
 	}
 	return m.accepting(state)
@@ -31,11 +44,20 @@ func (m *automaton) on(from uint8, chars string, to uint8) {
 	}
 }
 
+func (m *automaton) finish() *automaton {
+	for c := range m.plain {
+		m.plain[c] = m.next[start][c] == body && m.next[body][c] == body
+	}
+	return m
+}
+
 const (
 	decimal = "0123456789"
 	hexits  = "0123456789abcdef"
 	letters = "abcdefghijklmnopqrstuvwxyz"
 	capital = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+	base64url = letters + capital + decimal + "_-"
 )
 
 // automata has the language of each Alphabet, whatever its length.
@@ -43,7 +65,7 @@ var automata = [...]*automaton{
 	AnyText:   escapedText(),
 	Digits:    signedDigits(),
 	Hex:       oneOrMore(hexits),
-	Base64URL: oneOrMore(letters + capital + decimal + "_-"),
+	Base64URL: oneOrMore(base64url),
 }
 
 func newAutomaton(states int, accept ...uint8) *automaton {
@@ -55,29 +77,34 @@ func newAutomaton(states int, accept ...uint8) *automaton {
 }
 
 func oneOrMore(chars string) *automaton {
-	const body = 2
-	m := newAutomaton(3, body)
+	m := newAutomaton(others, body)
 	m.on(start, chars, body)
 	m.on(body, chars, body)
-	return m
+	return m.finish()
 }
 
 func signedDigits() *automaton {
-	const minus, body = 2, 3
-	m := newAutomaton(4, body)
+	const minus = others
+	m := newAutomaton(others+1, body)
 	m.on(start, "-", minus)
 	for _, s := range []uint8{start, minus, body} {
 		m.on(s, decimal, body)
 	}
-	return m
+	return m.finish()
 }
 
 // escapedText accepts what AppendEscaped writes and no other spelling of it: a
 // plain byte is never escaped, hex digits are lower case, and a '%' that
-// escapes nothing is the whole text.
+// escapes nothing is the whole text. And it accepts what Text writes for a long
+// one, "%%" and a hash.
 func escapedText() *automaton {
-	const body, first, percent, high = 2, 3, 4, 5 // first: after a '%' that may be the whole text
-	m := newAutomaton(high+16, body, first)
+	const (
+		first   = others    // after a '%' that may be the whole text
+		percent = first + 1 // after any other
+		high    = percent + 1
+		hash    = high + 16 // after "%%"
+	)
+	m := newAutomaton(hash+hashLen+1, body, first, hash+hashLen)
 	m.on(start, "%", first)
 	m.on(body, "%", percent)
 	for c := range 256 {
@@ -90,7 +117,11 @@ func escapedText() *automaton {
 		m.next[first][hi], m.next[percent][hi] = state, state
 		m.next[state][lo] = body
 	}
-	return m
+	m.on(first, "%", hash)
+	for i := range uint8(hashLen) {
+		m.on(hash+i, base64url, hash+i+1)
+	}
+	return m.finish()
 }
 
 // tryFirst is every byte a segment can have, the readable ones first, so that

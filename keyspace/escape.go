@@ -29,10 +29,10 @@ func AppendEscaped(b []byte, s string) []byte {
 }
 
 // Unescape returns the text that [AppendEscaped] wrote as s. It is false for
-// everything that AppendEscaped does not write, other spellings of the same
-// text among it.
+// everything that AppendEscaped does not write: other spellings of the same
+// text, and the hash that stands for a long [Text].
 func Unescape(s string) (text string, ok bool) {
-	if !automata[AnyText].accepts(s) {
+	if !automata[AnyText].accepts(s) || strings.HasPrefix(s, "%%") {
 		return "", false
 	}
 	if s == "%" {

@@ -33,7 +33,7 @@ type Family struct {
 	levels []level  // the pattern between its colons
 	parts  []string // the literal text around the arguments, tag braces included
 	tag    int      // which argument is the hash tag; -1 for none
-	room   int      // capacity that holds most keys
+	room   int      // bytes that hold most keys
 }
 
 // level is a word of the pattern or the place of an argument.
@@ -119,7 +119,11 @@ func (f *Family) compile() error {
 	if args < len(f.Args) {
 		return fmt.Errorf("has %d placeholders and was declared with %d arguments", args, len(f.Args))
 	}
-	f.room, _ = f.longest()
+	for i, p := range f.parts {
+		if f.room += len(p); i > 0 {
+			f.room += min(f.Args[i-1].longest(), 32)
+		}
+	}
 	return nil
 }
 
@@ -147,18 +151,16 @@ func placeholder(word string) (name string, kind int) {
 }
 
 // longest returns the length of the longest key without its prefix. When an
-// argument is unbounded it is false, with a guess.
+// argument is unbounded it is false.
 func (f *Family) longest() (n int, bounded bool) {
 	bounded = true
 	for _, p := range f.parts {
 		n += len(p)
 	}
 	for i := range f.Args {
-		if l := f.Args[i].longest(); l > 0 {
-			n += l
-		} else {
-			n, bounded = n+32, false
-		}
+		l := f.Args[i].longest()
+		n += l
+		bounded = bounded && l > 0
 	}
 	return n, bounded
 }

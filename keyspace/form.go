@@ -10,7 +10,7 @@ import (
 // Form describes which strings a Segment type may append. [Disjoint] proves by
 // it that no key belongs to two families, a [Parser] recognises arguments by
 // it, and At refuses an argument that is not of it. The zero Form means any
-// escaped text.
+// escaped text, which has no longest length.
 type Form struct {
 	Alphabet Alphabet
 	Min, Max int      // length in bytes; a segment is never empty, and Max zero means unbounded
@@ -20,7 +20,8 @@ type Form struct {
 // Alphabet is the set of texts a segment may be.
 type Alphabet uint8
 
-// The alphabets. AnyText covers exactly what [AppendEscaped] can write.
+// The alphabets. AnyText covers exactly what [AppendEscaped] and [Text] can
+// write.
 const (
 	AnyText   Alphabet = iota
 	Digits             // 0-9, and a leading '-'

@@ -155,6 +155,11 @@ func (h Hash) All(ctx context.Context, db Executor) (map[string]string, error) {
 	return m, nil
 }
 
+// SetCmd writes one field, for a pipeline.
+func (h Hash) SetCmd(field, value string) Cmd {
+	return Cmd{Name: "HSET", Key: h.Key, Args: []string{field, value}}
+}
+
 // ZSet is a sorted set whose members are texts of the owner's choice.
 type ZSet struct{ Key }
 

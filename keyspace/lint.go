@@ -63,7 +63,7 @@ func (f *Family) lintNames() error {
 func (f *Family) lintLength() error {
 	n, bounded := f.longest()
 	if !bounded {
-		return f.fault("has an argument without a longest length; use Hashed, or a type whose Form has a Max")
+		return f.fault("has an argument without a longest length; its type needs a Form with a Max")
 	}
 	if n += MaxPrefix + len(":"); n > MaxKey {
 		return f.fault("can be %d bytes long, its prefix included; the limit is %d", n, MaxKey)

@@ -19,20 +19,33 @@ type Segment interface {
 	AppendSegment(b []byte) []byte
 }
 
+// MaxText is how many bytes of a [Text] a key can hold.
+const MaxText = 64
+
 // Text is free text as a segment: escaped byte by byte, so that nothing in it
-// can leave its place or its hash tag. It has no longest length, which [Lint]
-// refuses in a family; embed it in a type whose constructor bounds the text and
-// whose SegmentForm says so (three bytes for one at worst). Prefer [Hashed] for
-// text that people type.
+// can leave its place or its hash tag. A text longer than [MaxText] enters as
+// "%%" and its hash, which no other text can be. Prefer [Hashed] for what
+// people type: a name in a key is a name in every tool and log.
 type Text struct{ S string }
 
 // AppendSegment appends the escaped text; an empty text is a lone '%'.
-func (t Text) AppendSegment(b []byte) []byte { return AppendEscaped(b, t.S) }
+func (t Text) AppendSegment(b []byte) []byte {
+	if len(t.S) > MaxText {
+		return Hashed(t).AppendSegment(append(b, "%%"...))
+	}
+	return AppendEscaped(b, t.S)
+}
+
+// SegmentForm implements [Formed].
+func (Text) SegmentForm() Form { return Form{Alphabet: AnyText, Min: 1, Max: 3 * MaxText} }
 
 // Hashed is text of which only a fixed-length hash enters the key: e-mail
 // addresses, IP addresses, tokens. It keeps personal data out of key names and
 // keys short whatever the input. 22 bytes, the first 128 bits of SHA-256.
 type Hashed struct{ S string }
+
+// hashLen is the length of a hash in a key.
+const hashLen = 22
 
 // AppendSegment appends the hash.
 func (h Hashed) AppendSegment(b []byte) []byte {
@@ -41,7 +54,7 @@ func (h Hashed) AppendSegment(b []byte) []byte {
 }
 
 // SegmentForm implements [Formed].
-func (Hashed) SegmentForm() Form { return Form{Alphabet: Base64URL, Min: 22, Max: 22} }
+func (Hashed) SegmentForm() Form { return Form{Alphabet: Base64URL, Min: hashLen, Max: hashLen} }
 
 // Int is a whole number as a segment, written bare.
 type Int struct{ N int64 }

@@ -1,0 +1,308 @@
+package stoa
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/stoa-dev/stoa"
+
+// floors lists the module's packages from the ground up. A package imports
+// packages of lower floors only; neighbours do not import each other.
+var floors = [][]string{
+	{"keyspace", "api"},
+	{"redis"},
+	{"redis/redistest"},
+	{"groupcommit", "leaderboard", "ratelimit", "lease"},
+	{"internal/foundation/errs"},
+	{"internal/foundation/ids", "internal/foundation/civil", "internal/foundation/config", "internal/foundation/obs"},
+	{"internal/foundation/events", "internal/foundation/projection"},
+	{"internal/migrations"},
+	{"internal/foundation/sqldb"},
+	{"internal/foundation/sqldb/sqldbtest"},
+	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/supervise", "internal/foundation/mail"},
+	{"internal/accounts"},
+	{"internal/checkin"},
+	{"client", "web"},
+	{"internal/app"},
+	{"internal/testkit"},
+	{"internal/cli", "e2e"},
+	{"cmd/stoa"},
+}
+
+// library packages can be imported by anyone.
+var library = []string{"keyspace", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "api", "client"}
+
+// domains keep each technology in its own room.
+var domains = []string{"accounts", "checkin"}
+
+// rooms says which files of a domain may import what.
+var rooms = map[string][]string{
+	"database/sql":                         {"sql.go"},
+	"github.com/uptrace/bun":               {"sql.go"},
+	module + "/internal/foundation/sqldb":  {"sql.go", "service.go", "commit.go", "mails.go"},
+	module + "/redis":                      {"redis.go", "service.go", "boards.go"},
+	module + "/leaderboard":                {"redis.go", "boards.go", "keys.go"},
+	"net/http":                             {"http.go"},
+	module + "/internal/foundation/web":    {"http.go"},
+	module + "/internal/foundation/worker": {"jobs.go"},
+}
+
+type pkg struct {
+	ImportPath, Dir, Doc string
+	Imports, GoFiles     []string
+	TestImports          []string
+}
+
+func (p pkg) rel() string { return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/") }
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestImports", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if p.rel() != "" {
+			all = append(all, p)
+		}
+	}
+	if len(all) < 20 {
+		t.Fatalf("looked at %d packages; the walk is broken", len(all))
+	}
+	return all
+}
+
+func floorOf(rel string) int {
+	return slices.IndexFunc(floors, func(f []string) bool { return slices.Contains(f, rel) })
+}
+
+func checkFloor(p pkg) (faults []string) {
+	at := floorOf(p.rel())
+	if at < 0 {
+		return []string{p.rel() + " is on no floor: place it in floors"}
+	}
+	for _, imp := range p.Imports {
+		if dep, ours := strings.CutPrefix(imp, module+"/"); ours && floorOf(dep) >= at {
+			faults = append(faults, fmt.Sprintf("%s (floor %d) imports %s (floor %d)", p.rel(), at, dep, floorOf(dep)))
+		}
+	}
+	return faults
+}
+
+func checkLibrary(p pkg) (faults []string) {
+	for _, imp := range p.Imports {
+		if strings.HasPrefix(imp, module+"/internal/") || imp == "database/sql" || strings.Contains(imp, "/bun") {
+			faults = append(faults, fmt.Sprintf("%s is library and imports %s", p.rel(), imp))
+		}
+	}
+	return faults
+}
+
+func checkDoc(p pkg) (faults []string) {
+	if p.Doc == "" {
+		faults = append(faults, p.rel()+" has no package comment")
+	}
+	return faults
+}
+
+func checkRoom(file string, imports []string) (faults []string) {
+	for _, imp := range imports {
+		if where, ruled := rooms[imp]; ruled && !slices.Contains(where, path.Base(file)) {
+			faults = append(faults, fmt.Sprintf("%s imports %s, which belongs in %s", file, imp, strings.Join(where, " or ")))
+		}
+	}
+	return faults
+}
+
+var luaRef = regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
+
+// checkLua holds a script against its header, which declares exactly the KEYS
+// and ARGV it uses. A header line "ARGV[3…]" declares all from there on.
+func checkLua(file, src string) (faults []string) {
+	declared, used, rest := map[string]bool{}, map[string]bool{}, false
+	lines := 0
+	for line := range strings.SplitSeq(src, "\n") {
+		set := used
+		if strings.HasPrefix(line, "--") {
+			set = declared
+			rest = rest || regexp.MustCompile(`(KEYS|ARGV)\[\d+(…|\.\.)`).MatchString(line)
+		} else if strings.TrimSpace(line) != "" {
+			lines++
+		}
+		for _, m := range luaRef.FindAllString(line, -1) {
+			set[m] = true
+		}
+	}
+	for k := range used {
+		if !declared[k] && !rest {
+			faults = append(faults, fmt.Sprintf("%s uses %s and its header does not say so", file, k))
+		}
+	}
+	for k := range declared {
+		if !used[k] {
+			faults = append(faults, fmt.Sprintf("%s declares %s and never uses it", file, k))
+		}
+	}
+	if lines > 45 {
+		faults = append(faults, fmt.Sprintf("%s has %d lines: one verb, about 40", file, lines))
+	}
+	for _, word := range []string{"'TIME'", "math.random", "RANDOMKEY"} {
+		if strings.Contains(src, word) {
+			faults = append(faults, fmt.Sprintf("%s uses %s: replicas and the Go twin would differ", file, word))
+		}
+	}
+	return faults
+}
+
+// checkBackground finds contexts made out of nothing.
+func checkBackground(name string, f *ast.File) (faults []string) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "context" && (sel.Sel.Name == "Background" || sel.Sel.Name == "TODO") {
+				faults = append(faults, fmt.Sprintf("%s makes a context out of nothing; take the caller's", name))
+			}
+		}
+		return true
+	})
+	return faults
+}
+
+func report(t *testing.T, faults []string) {
+	t.Helper()
+	for _, f := range faults {
+		t.Error(f)
+	}
+}
+
+// planted proves that a check sees the violation it is there for.
+func planted(t *testing.T, faults []string, what string) {
+	t.Helper()
+	if len(faults) == 0 {
+		t.Errorf("a planted violation passed: %s", what)
+	}
+}
+
+func TestFloors(t *testing.T) {
+	planted(t, checkFloor(pkg{ImportPath: module + "/redis", Imports: []string{module + "/leaderboard"}}), "an import from a higher floor")
+	planted(t, checkFloor(pkg{ImportPath: module + "/lease", Imports: []string{module + "/ratelimit"}}), "an import from the same floor")
+	planted(t, checkFloor(pkg{ImportPath: module + "/internal/attic"}), "a package on no floor")
+	for _, p := range packages(t) {
+		report(t, checkFloor(p))
+	}
+}
+
+func TestLibraryStandsAlone(t *testing.T) {
+	planted(t, checkLibrary(pkg{ImportPath: module + "/lease", Imports: []string{module + "/internal/foundation/errs"}}), "library on internal")
+	planted(t, checkLibrary(pkg{ImportPath: module + "/lease", Imports: []string{"database/sql"}}), "library on SQL")
+	for _, p := range packages(t) {
+		if slices.Contains(library, p.rel()) {
+			report(t, checkLibrary(p))
+		}
+	}
+}
+
+func TestPackageDocs(t *testing.T) {
+	planted(t, checkDoc(pkg{ImportPath: module + "/lease"}), "no package comment")
+	for _, p := range packages(t) {
+		report(t, checkDoc(p))
+	}
+}
+
+func TestRooms(t *testing.T) {
+	planted(t, checkRoom("internal/checkin/service.go", []string{"database/sql"}), "SQL in service.go")
+	planted(t, checkRoom("internal/checkin/redis.go", []string{"net/http"}), "HTTP in redis.go")
+	looked := 0
+	for _, d := range domains {
+		files, err := filepath.Glob("internal/" + d + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if strings.HasSuffix(f, "_test.go") {
+				continue
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), f, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var imports []string
+			for _, im := range parsed.Imports {
+				p, _ := strconv.Unquote(im.Path.Value)
+				imports = append(imports, p)
+			}
+			looked++
+			report(t, checkRoom(f, imports))
+		}
+	}
+	if looked < 15 {
+		t.Fatalf("looked at %d files", looked)
+	}
+}
+
+func TestLuaContracts(t *testing.T) {
+	planted(t, checkLua("x.lua", "-- KEYS[1] a\nredis.call('GET', KEYS[2])"), "an undeclared key")
+	planted(t, checkLua("x.lua", "-- KEYS[1] a\n-- ARGV[1] b\nredis.call('GET', KEYS[1])"), "an unused argument")
+	planted(t, checkLua("x.lua", "redis.call('TIME')"), "a clock in a script")
+	n := 0
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git") {
+			return filepath.SkipDir
+		}
+		if err != nil || filepath.Ext(p) != ".lua" {
+			return err
+		}
+		n++
+		src, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		report(t, checkLua(p, string(src)))
+		return nil
+	})
+	if err != nil || n < 5 {
+		t.Fatalf("looked at %d scripts: %v", n, err)
+	}
+}
+
+func TestNoContextIsMadeOutOfNothing(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nvar ctx = context.Background()", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted(t, checkBackground("x.go", f), "context.Background in a package")
+	for _, p := range packages(t) {
+		if p.rel() == "cmd/stoa" || strings.HasSuffix(p.rel(), "test") || p.rel() == "internal/testkit" {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report(t, checkBackground(p.rel()+"/"+name, f))
+		}
+	}
+}

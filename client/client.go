@@ -1,0 +1,294 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	crand "crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+const (
+	// A call is sent at most this often while the connection breaks or an
+	// earlier try of it is still being worked on; the waits between add up to
+	// about three seconds, as long as a server takes to start again.
+	maxTries  = 6
+	firstWait = 100 * time.Millisecond
+
+	defaultTimeout = 30 * time.Second
+
+	// refreshTimeout bounds a renewal of the tokens, which is finished even when
+	// its caller has gone.
+	refreshTimeout = 15 * time.Second
+
+	maxBody = 16 << 20
+)
+
+// Client calls one server for one device.
+type Client struct {
+	base    *url.URL
+	http    *http.Client
+	timeout time.Duration
+	changed func(api.Tokens)
+
+	refreshing chan struct{} // holds a value while the tokens are being renewed
+
+	mu     sync.Mutex
+	tokens api.Tokens
+}
+
+// Option changes a Client that is being made.
+type Option func(*Client)
+
+// WithTokens starts the client with the tokens of a device that is logged in
+// already.
+func WithTokens(t api.Tokens) Option { return func(c *Client) { c.tokens = t } }
+
+// OnTokens has f called, one call at a time, whenever the tokens have changed,
+// so that they can be kept; zero tokens mean that the device is logged out.
+func OnTokens(f func(api.Tokens)) Option { return func(c *Client) { c.changed = f } }
+
+// WithHTTPClient sends through h, which should have no Timeout of its own, as
+// that would cut off the stream of events. Without it http.DefaultTransport is
+// used.
+func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
+
+// WithTimeout bounds each call, tries and waits included. Zero means 30 s.
+func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
+
+// New returns a client of the server at base, such as "http://127.0.0.1:8080",
+// which may have a path before /v1. It does not connect.
+func New(base string, opts ...Option) (*Client, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("client.New: %q is no address such as https://stoa.example.org", base)
+	}
+	c := &Client{base: u, http: &http.Client{}, refreshing: make(chan struct{}, 1)}
+	for _, opt := range opts {
+		opt(c)
+	}
+	if c.timeout == 0 {
+		c.timeout = defaultTimeout
+	}
+	return c, nil
+}
+
+// Tokens returns the tokens in use, which are zero while logged out.
+func (c *Client) Tokens() api.Tokens {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tokens
+}
+
+func (c *Client) setTokens(t api.Tokens) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tokens = t
+	if c.changed != nil {
+		c.changed(t)
+	}
+}
+
+type keyOfContext struct{}
+
+// WithKey returns a context under which the next write carries this
+// Idempotency-Key instead of a random one: the same key and the same content
+// within a day, from whatever process, is one and the same write.
+func WithKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, keyOfContext{}, key)
+}
+
+// call is one request to be made, as often as it takes.
+type call struct {
+	method, path string
+	query        url.Values
+	in           any    // encoded as JSON; nil sends no body
+	out          any    // decoded from JSON; nil ignores the body
+	open         bool   // needs no bearer token
+	bearer       string // the token that was sent last
+}
+
+// do makes the call, renews the tokens once if they have run out, and makes it
+// again.
+func (c *Client) do(ctx context.Context, call call) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s %s: %w", call.method, call.path, err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var body []byte
+	if call.in != nil {
+		if body, err = json.Marshal(call.in); err != nil {
+			return err
+		}
+	}
+	key := ""
+	if call.method != http.MethodGet {
+		var ok bool
+		if key, ok = ctx.Value(keyOfContext{}).(string); !ok {
+			key = crand.Text()
+		}
+	}
+	err = c.try(ctx, &call, body, key)
+	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusUnauthorized && !call.open {
+		switch renewed, rerr := c.renew(ctx, call.bearer); {
+		case rerr != nil:
+			return rerr
+		case renewed:
+			return c.try(ctx, &call, body, key)
+		}
+	}
+	return err
+}
+
+// try sends the call until there is an answer to it.
+func (c *Client) try(ctx context.Context, call *call, body []byte, key string) error {
+	wait := firstWait
+	for n := 1; ; n++ {
+		err := c.once(ctx, call, body, key)
+		e, refused := errors.AsType[*Error](err)
+		again := errors.Is(err, ErrUnreachable) ||
+			refused && n > 1 && e.Code == "idempotency.busy" // our own earlier try is still at it
+		if !again || n == maxTries {
+			return err
+		}
+		pause := wait/2 + rand.N(wait/2)
+		if refused {
+			pause = max(pause, e.RetryAfter)
+		}
+		if sleep(ctx, pause) != nil {
+			return err
+		}
+		wait *= 2
+	}
+}
+
+// once sends the call and reads the answer. Whatever went wrong with the
+// connection is ErrUnreachable.
+func (c *Client) once(ctx context.Context, call *call, body []byte, key string) error {
+	req, err := c.request(ctx, call, body)
+	if err != nil {
+		return err
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return unreachable(ctx, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return refusal(resp, time.Now())
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		return unreachable(ctx, err)
+	}
+	if call.out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, call.out); err != nil {
+		return fmt.Errorf("the answer is not understood: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) request(ctx context.Context, call *call, body []byte) (*http.Request, error) {
+	u := *c.base
+	// The path is escaped already: an address in it stays one segment.
+	u.RawPath = strings.TrimSuffix(u.EscapedPath(), "/") + call.path
+	path, err := url.PathUnescape(u.RawPath)
+	if err != nil {
+		return nil, err
+	}
+	u.Path, u.RawQuery = path, call.query.Encode()
+	var r io.Reader
+	if body != nil {
+		r = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, call.method, u.String(), r)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if !call.open {
+		call.bearer = c.Tokens().AccessToken
+		if call.bearer != "" {
+			req.Header.Set("Authorization", "Bearer "+call.bearer)
+		}
+	}
+	return req, nil
+}
+
+// unreachable tells a broken connection from a caller who has gone.
+func unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
+// renew trades the refresh token for new tokens, unless somebody has done so
+// since bearer was sent. Of many callers at once one renews and the others
+// wait. It reports false when there is nothing to renew with.
+func (c *Client) renew(ctx context.Context, bearer string) (bool, error) {
+	select {
+	case c.refreshing <- struct{}{}:
+		defer func() { <-c.refreshing }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	now := c.Tokens()
+	if now.AccessToken != bearer {
+		return now.AccessToken != "", nil
+	}
+	if now.RefreshToken == "" {
+		return false, nil
+	}
+	// The refresh token is spent once the server has seen it; what it sends
+	// back must not be lost because one of the callers lost patience.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTimeout)
+	defer cancel()
+	var fresh api.Tokens
+	refresh := call{method: http.MethodPost, path: "/v1/auth/refresh", open: true, out: &fresh}
+	body, err := json.Marshal(api.RefreshRequest{RefreshToken: now.RefreshToken})
+	if err != nil {
+		return false, err
+	}
+	if err := c.try(ctx, &refresh, body, crand.Text()); err != nil {
+		if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusUnauthorized {
+			c.setTokens(api.Tokens{}) // logged out from elsewhere
+		}
+		return false, fmt.Errorf("renewing the tokens: %w", err)
+	}
+	c.setTokens(fresh)
+	return true, nil
+}
+
+// sleep waits for d, or returns ctx's error when that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

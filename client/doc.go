@@ -1,0 +1,19 @@
+// Package client calls a Stoa server: one method for each route, with the
+// types of package api.
+//
+//	c, err := client.New("https://stoa.example.org")
+//	…
+//	if _, err := c.Login(ctx, api.LoginRequest{Email: "ann@example.org", Password: "…"}); err != nil {
+//		return err
+//	}
+//	day, err := c.Checkin(ctx, api.CheckinRequest{Words: 20})
+//	switch {
+//	case client.CodeOf(err) == "checkin.unavailable": // the server's own words for what is wrong
+//	case errors.Is(err, client.ErrUnreachable): // no server answered
+//	}
+//
+// A client holds the tokens of one device and renews them when they have run
+// out. Everything that writes carries an Idempotency-Key and is sent again when
+// the connection breaks, so that it happens once however often it was sent.
+// A client is safe for concurrent use.
+package client

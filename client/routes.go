@@ -1,0 +1,160 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+// RequestCode has a verification code mailed.
+func (c *Client) RequestCode(ctx context.Context, in api.CodeRequest) (out api.CodeReply, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/auth/codes", in: in, out: &out, open: true})
+	return out, err
+}
+
+// Register opens an account; this client is its first device from then on.
+func (c *Client) Register(ctx context.Context, in api.RegisterRequest) (api.Tokens, error) {
+	return c.enter(ctx, "/v1/auth/register", in)
+}
+
+// Login logs this client in.
+func (c *Client) Login(ctx context.Context, in api.LoginRequest) (api.Tokens, error) {
+	return c.enter(ctx, "/v1/auth/login", in)
+}
+
+func (c *Client) enter(ctx context.Context, path string, in any) (out api.Tokens, err error) {
+	if err = c.do(ctx, call{method: http.MethodPost, path: path, in: in, out: &out, open: true}); err == nil {
+		c.setTokens(out)
+	}
+	return out, err
+}
+
+// Refresh renews the tokens now. There is seldom a need to: every call does so
+// when the server asks for it.
+func (c *Client) Refresh(ctx context.Context) (api.Tokens, error) {
+	old := c.Tokens()
+	renewed, err := c.renew(ctx, old.AccessToken)
+	if err == nil && !renewed {
+		err = &Error{Status: http.StatusUnauthorized, Code: "client.logged_out", Detail: "There are no tokens to renew."}
+	}
+	return c.Tokens(), err
+}
+
+// Logout logs this device out and forgets its tokens.
+func (c *Client) Logout(ctx context.Context) error {
+	err := c.do(ctx, call{method: http.MethodPost, path: "/v1/auth/logout"})
+	if err == nil {
+		c.setTokens(api.Tokens{})
+	}
+	return err
+}
+
+// Me returns the caller's account.
+func (c *Client) Me(ctx context.Context) (out api.User, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/me", out: &out})
+	return out, err
+}
+
+// UpdateMe changes the caller's account where in has a value.
+func (c *Client) UpdateMe(ctx context.Context, in api.UserUpdate) (out api.User, err error) {
+	err = c.do(ctx, call{method: http.MethodPatch, path: "/v1/me", in: in, out: &out})
+	return out, err
+}
+
+// Sessions lists the caller's logged-in devices, the last used first.
+func (c *Client) Sessions(ctx context.Context) ([]api.Session, error) {
+	var out api.Sessions
+	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/sessions", out: &out})
+	return out.Sessions, err
+}
+
+// EndSession logs one device out.
+func (c *Client) EndSession(ctx context.Context, device string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/sessions/" + url.PathEscape(device)})
+}
+
+// EndSessions logs all the caller's devices out, this one too, and forgets the
+// tokens.
+func (c *Client) EndSessions(ctx context.Context) error {
+	err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/sessions"})
+	if err == nil {
+		c.setTokens(api.Tokens{})
+	}
+	return err
+}
+
+// Checkin checks the caller in for today.
+func (c *Client) Checkin(ctx context.Context, in api.CheckinRequest) (out api.CheckinReply, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/checkin", in: in, out: &out})
+	return out, err
+}
+
+// CheckinStatus returns where the caller stands today.
+func (c *Client) CheckinStatus(ctx context.Context) (out api.CheckinStatus, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/checkin", out: &out})
+	return out, err
+}
+
+// CheckinYear returns the caller's days of a year.
+func (c *Client) CheckinYear(ctx context.Context, year int) (out api.Calendar, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/checkin/calendar/" + strconv.Itoa(year), out: &out})
+	return out, err
+}
+
+// CheckinMonth returns the caller's days of a month.
+func (c *Client) CheckinMonth(ctx context.Context, year int, month time.Month) (out api.Calendar, err error) {
+	path := "/v1/checkin/calendar/" + strconv.Itoa(year) + "/" + strconv.Itoa(int(month))
+	err = c.do(ctx, call{method: http.MethodGet, path: path, out: &out})
+	return out, err
+}
+
+// CheckinStats returns the caller's figures over all time.
+func (c *Client) CheckinStats(ctx context.Context) (out api.CheckinStats, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/checkin/stats", out: &out})
+	return out, err
+}
+
+// Board returns the first limit places of a ranking, "streak" or "total_days",
+// and the caller's own. Zero leaves the limit to the server.
+func (c *Client) Board(ctx context.Context, board string, limit int) (out api.Board, err error) {
+	query := url.Values{}
+	if limit != 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/checkin/boards/" + url.PathEscape(board), query: query, out: &out})
+	return out, err
+}
+
+// Healthy returns nil when the server is alive.
+func (c *Client) Healthy(ctx context.Context) error {
+	return c.do(ctx, call{method: http.MethodGet, path: "/healthz", open: true})
+}
+
+// Ready returns nil when the server takes requests.
+func (c *Client) Ready(ctx context.Context) error {
+	return c.do(ctx, call{method: http.MethodGet, path: "/readyz", open: true})
+}
+
+// DevMail is a mail that a server under development kept instead of sending it.
+type DevMail struct {
+	To      string    `json:"to"`
+	Subject string    `json:"subject"`
+	Text    string    `json:"text"`
+	At      time.Time `json:"at"`
+	Code    string    `json:"code"` // the six digits in Text; empty when there are none
+}
+
+// DevMails returns the mails to that address, or all when it is empty, newest
+// first. A server that sends its mails refuses with status 404.
+func (c *Client) DevMails(ctx context.Context, to string) (out []DevMail, err error) {
+	query := url.Values{}
+	if to != "" {
+		query.Set("to", to)
+	}
+	err = c.do(ctx, call{method: http.MethodGet, path: "/dev/mail.json", query: query, out: &out, open: true})
+	return out, err
+}

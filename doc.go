@@ -1,0 +1,7 @@
+// Package stoa documents the module and tests its shape; it holds no code.
+//
+// Start with ARCHITECTURE.md, then read internal/checkin, the exemplar of a
+// domain, and internal/app, which puts everything together. The library
+// packages stand by themselves: keyspace, redis, groupcommit, leaderboard,
+// ratelimit and lease.
+package stoa

@@ -1,0 +1,158 @@
+package accounts
+
+import (
+	"net/mail"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+// ID names a user.
+type ID = ids.ID[User]
+
+// DeviceID names one logged-in device of a user. It is drawn at log-in and never
+// used again, so that a revoked device stays revoked.
+type DeviceID = ids.ID[Session]
+
+// User is an account.
+type User struct {
+	ID      ID
+	Email   string // as its owner wrote it
+	Name    string // shown to others
+	Clock   civil.Clock
+	Created time.Time
+}
+
+// Session is one logged-in device.
+type Session struct {
+	Device  DeviceID
+	Name    string // what the user calls the device; may be empty
+	IP      string // the address it logged in from
+	Created time.Time
+	Used    time.Time // last log-in or refresh
+}
+
+// Tokens is what a device gets at log-in and at each refresh.
+type Tokens struct {
+	Access  string
+	Refresh string
+	Expires time.Time // of the access token
+	User    User
+	Device  DeviceID
+}
+
+// Caller is who presented a good access token.
+type Caller struct {
+	User   ID
+	Device DeviceID
+	Clock  civil.Clock
+}
+
+// What the domain refuses.
+var (
+	ErrEmail       = errs.New(errs.Invalid, "auth.email_invalid", "That is not an e-mail address.")
+	ErrName        = errs.New(errs.Invalid, "account.name_invalid", "A name is 1 to 40 printable characters.")
+	ErrDeviceName  = errs.New(errs.Invalid, "auth.device_invalid", "A device's name is at most 60 printable characters.")
+	ErrPassword    = errs.New(errs.Invalid, "auth.password_invalid", "A password is 8 to 128 characters.")
+	ErrPurpose     = errs.New(errs.Invalid, "auth.purpose_unknown", "A code is for register or login.")
+	ErrEither      = errs.New(errs.Invalid, "auth.either", "Send either a password or a code.")
+	ErrCode        = errs.New(errs.Invalid, "auth.code_wrong", "The code is wrong, used or expired. Ask for a new one.")
+	ErrCredentials = errs.New(errs.Unauthenticated, "auth.bad_credentials", "The address, the password or the code is wrong.")
+	ErrToken       = errs.New(errs.Unauthenticated, "auth.token_invalid", "The access token is wrong, expired or revoked.")
+	ErrRefresh     = errs.New(errs.Unauthenticated, "auth.refresh_invalid", "The refresh token is wrong, expired or revoked. Log in again.")
+	ErrReused      = errs.New(errs.Unauthenticated, "auth.refresh_reused", "The refresh token was used before. The device has been logged out.")
+	ErrEmailTaken  = errs.New(errs.Conflict, "auth.email_taken", "There is an account with this address. Log in instead.")
+	ErrNoUser      = errs.New(errs.NotFound, "account.unknown", "There is no such account.")
+	ErrNoSession   = errs.New(errs.NotFound, "session.unknown", "No such device is logged in.")
+	ErrTooManyCode = errs.New(errs.TooMany, "auth.too_many_codes", "Too many codes were asked for. Try again later.")
+	ErrLocked      = errs.New(errs.TooMany, "auth.locked", "Too many wrong passwords or codes. Log-in is locked for a while.")
+)
+
+// Purpose is what a verification code is for. Its number is part of a key and
+// of a row: it never changes.
+type Purpose int
+
+// The purposes. Only the first two can be asked for so far.
+const (
+	ForRegister Purpose = iota + 1
+	ForLogin
+	ForResetPassword
+	ForChangeEmail
+)
+
+// ParsePurpose returns the purpose with that name on the wire, or ErrPurpose.
+func ParsePurpose(s string) (Purpose, error) {
+	switch s {
+	case api.PurposeRegister:
+		return ForRegister, nil
+	case api.PurposeLogin:
+		return ForLogin, nil
+	}
+	return 0, ErrPurpose.On("body.purpose", "is not one of register, login")
+}
+
+// codeTries is how many wrong guesses a code outlives, less one: five of a
+// million, five times a day at most by the limits on sending.
+const codeTries = 5
+
+// Email is an address that passed [ParseEmail].
+type Email struct {
+	Given string // as written, trimmed
+	Key   string // the form that is unique: lower case
+}
+
+// ParseEmail checks the form of an address; whether mail arrives there only a
+// code can tell. Lower and upper case name the same account, also before the
+// @: no provider tells them apart, and people do not either.
+func ParseEmail(s string) (Email, error) {
+	s = strings.TrimSpace(s)
+	a, err := mail.ParseAddress(s)
+	if err != nil || a.Address != s || len(s) > 254 || strings.ContainsFunc(s, unprintable) {
+		return Email{}, ErrEmail.On("body.email", "is not an e-mail address")
+	}
+	key := strings.ToLower(s)
+	if len(key) > 254 { // some capitals are shorter than their small letters
+		return Email{}, ErrEmail.On("body.email", "is too long")
+	}
+	return Email{Given: s, Key: key}, nil
+}
+
+// cleanName trims a name and checks that people can see all of it.
+func cleanName(s string) (string, error) {
+	if s = strings.TrimSpace(s); s == "" || !shown(s, 40) {
+		return "", ErrName.On("body.name", "is not 1 to 40 printable characters")
+	}
+	return s, nil
+}
+
+func cleanDevice(s string) (string, error) {
+	if s = strings.TrimSpace(s); !shown(s, 60) {
+		return "", ErrDeviceName.On("body.device", "is not at most 60 printable characters")
+	}
+	return s, nil
+}
+
+func checkPassword(s string) error {
+	if n := utf8.RuneCountInString(s); n < 8 || n > 128 {
+		return ErrPassword.On("body.password", "is not 8 to 128 characters")
+	}
+	return nil
+}
+
+// shown reports whether s is at most n characters, each of them visible, and
+// holds nothing that reorders or hides what stands beside it.
+func shown(s string, n int) bool {
+	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= n && !strings.ContainsFunc(s, unprintable) &&
+		(s == "" || strings.ContainsFunc(s, visible))
+}
+
+// unprintable lets the joiner U+200D pass: emoji and several scripts need it.
+func unprintable(r rune) bool { return !unicode.IsPrint(r) && r != '\u200d' }
+
+func visible(r rune) bool { return !unicode.IsMark(r) && !unicode.IsSpace(r) && r != '\u200d' }

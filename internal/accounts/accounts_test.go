@@ -1,0 +1,203 @@
+package accounts
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+func TestEmailsThatNameOneAccountHaveOneKey(t *testing.T) {
+	for _, in := range []string{"Ann@Example.org", " ann@example.org ", "ANN@EXAMPLE.ORG"} {
+		e, err := ParseEmail(in)
+		if err != nil || e.Key != "ann@example.org" || e.Given != strings.TrimSpace(in) {
+			t.Errorf("ParseEmail(%q): got %+v, %v", in, e, err)
+		}
+	}
+}
+
+func TestWhatIsNoAddressIsRefused(t *testing.T) {
+	for _, in := range []string{
+		"", "ann", "ann@", "@example.org", "ann@example.org, bob@example.org", "Ann <ann@example.org>",
+		"ann@exa\nmple.org", "ann\u202e@example.org", "ann@example.org\r\nBcc: all@example.org",
+		strings.Repeat("a", 250) + "@example.org",
+	} {
+		if e, err := ParseEmail(in); !errors.Is(err, ErrEmail) {
+			t.Errorf("ParseEmail(%q): got %+v, %v, want ErrEmail", in, e, err)
+		}
+	}
+}
+
+func TestANameIsTrimmedAndAllOfItVisible(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"Ann", "Ann"}, {"  李雷 ", "李雷"}, {"👩\u200d🚀", "👩\u200d🚀"}, {strings.Repeat("é", 40), strings.Repeat("é", 40)},
+		{"", ""}, {"   ", ""}, {"\u200d\u200d", ""}, {"A\u202enn", ""}, {"A\x00nn", ""}, {"A\nnn", ""}, {"a\xff", ""}, {strings.Repeat("é", 41), ""},
+	} {
+		got, err := cleanName(tt.in)
+		if got != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("cleanName(%q): got %q, %v, want %q", tt.in, got, err, tt.want)
+		}
+	}
+	if got, err := cleanDevice(" "); got != "" || err != nil {
+		t.Errorf("a device without a name: got %q, %v", got, err)
+	}
+}
+
+func TestOnlyReachablePurposesAreParsed(t *testing.T) {
+	for in, want := range map[string]Purpose{"register": ForRegister, "login": ForLogin, "reset_password": 0, "": 0} {
+		got, err := ParsePurpose(in)
+		if got != want || errors.Is(err, ErrPurpose) != (want == 0) {
+			t.Errorf("ParsePurpose(%q): got %d, %v, want %d", in, got, err, want)
+		}
+	}
+}
+
+func TestATokenIsTakenApartAsItWasMade(t *testing.T) {
+	m := mint("0123456789abcdef0123456789abcdef")
+	user, device := ids.New[User](), ids.New[Session]()
+	access, refresh := m.pair(user, device, "seed", "nonce")
+	a, okA := parseToken(accessPrefix, access)
+	r, okR := parseToken(refreshPrefix, refresh)
+	if !okA || !okR || a.user != user || a.device != device || r.user != user || r.device != device {
+		t.Fatalf("got %+v %t and %+v %t for %s and %s", a, okA, r, okR, user, device)
+	}
+	for _, wrong := range []string{"", access[1:], access + "A", refresh, strings.Replace(access, ".", "/", 1), "sa_" + strings.Repeat("é", 36)} {
+		if _, ok := parseToken(accessPrefix, wrong); ok {
+			t.Errorf("parseToken took %q for an access token", wrong)
+		}
+	}
+}
+
+func TestAPairFollowsFromSeedNonceAndSecretOnly(t *testing.T) {
+	m := mint("0123456789abcdef0123456789abcdef")
+	user, device := ids.New[User](), ids.New[Session]()
+	a, r := m.pair(user, device, "seed", "nonce")
+	if a2, r2 := m.pair(user, device, "seed", "nonce"); a2 != a || r2 != r {
+		t.Error("the same seed and nonce made another pair")
+	}
+	seen := map[string]bool{a: true, r: true}
+	for _, p := range []struct {
+		m           mint
+		u           ID
+		d           DeviceID
+		seed, nonce string
+	}{
+		{mint("another secret of thirty-two byte"), user, device, "seed", "nonce"},
+		{m, ids.New[User](), device, "seed", "nonce"},
+		{m, user, ids.New[Session](), "seed", "nonce"},
+		{m, user, device, "other", "nonce"},
+		{m, user, device, "seed", "other"},
+		{m, user, device, "seedn", "once"},
+	} {
+		a, r := p.m.pair(p.u, p.d, p.seed, p.nonce)
+		if secret := a[29:]; seen[a] || seen[r] || seen[secret] {
+			t.Errorf("%+v made a pair seen before", p)
+		}
+		seen[a], seen[r] = true, true
+	}
+}
+
+func TestARefreshTokenOfOursIsToldFromAGuess(t *testing.T) {
+	m := mint("0123456789abcdef0123456789abcdef")
+	user, device := ids.New[User](), ids.New[Session]()
+	_, text := m.pair(user, device, "seed", "nonce")
+	real, _ := parseToken(refreshPrefix, text)
+	if !m.issued(real) {
+		t.Error("a token just made is not known as issued")
+	}
+	foreign, _ := parseToken(refreshPrefix, text)
+	foreign.device = ids.New[Session]()
+	_, text = mint("another secret of thirty-two byte").pair(user, device, "seed", "nonce")
+	guess, _ := parseToken(refreshPrefix, text)
+	if m.issued(foreign) || m.issued(guess) {
+		t.Error("a token of another device or server passes for issued")
+	}
+}
+
+func TestCodesAreSixDigits(t *testing.T) {
+	m, ann := mint("0123456789abcdef0123456789abcdef"), Email{Key: "ann@example.org"}
+	seen := map[string]bool{}
+	for range 1000 {
+		c := m.code(ann, ForLogin, newNonce())
+		if len(c) != 6 || strings.Trim(c, "0123456789") != "" {
+			t.Fatalf("got the code %q", c)
+		}
+		seen[c] = true
+	}
+	if len(seen) < 990 {
+		t.Errorf("1,000 codes had %d different values", len(seen))
+	}
+}
+
+func TestACodeIsBoundToAddressAndPurpose(t *testing.T) {
+	m := mint("0123456789abcdef0123456789abcdef")
+	ann, bob := Email{Key: "ann@example.org"}, Email{Key: "bob@example.org"}
+	h := m.codeHash(ann, ForLogin, "123456")
+	if h == m.codeHash(bob, ForLogin, "123456") || h == m.codeHash(ann, ForRegister, "123456") || h == m.codeHash(ann, ForLogin, "123457") {
+		t.Error("two codes have one hash")
+	}
+}
+
+func TestACopyIsReadAsItWasWritten(t *testing.T) {
+	for range 200 {
+		want := sessionCopy{rev: rand.Int64N(revoked), hash: hash(newNonce()), expires: rand.Int64(),
+			clock: civil.Clock{Zone: "Europe/Athens"}}
+		if rand.N(2) == 0 {
+			want.clock = civil.Clock{Zone: "America/Argentina/ComodRivadavia", Next: "Etc/GMT+12", From: rand.Int64()}
+		}
+		var got sessionCopy
+		if !got.decode(want.encode()) || got != want {
+			t.Fatalf("%q: got %+v, want %+v", want.encode(), got, want)
+		}
+	}
+	var got sessionCopy
+	if g := grave(ids.New[User](), ids.New[Session]()); !got.decode(g.encode()) || got.rev != revoked {
+		t.Errorf("a tombstone was read as %+v", got)
+	}
+	for _, bad := range []string{"", "x", "7", "7 1 h UTC -", "7 1 h UTC - 0 more", "7 1 h UTC - x", "x 1 h UTC - 0"} {
+		if got.decode(bad) {
+			t.Errorf("decode took %q", bad)
+		}
+	}
+}
+
+func TestAMailWithoutACodeHasNone(t *testing.T) {
+	for _, tt := range []struct {
+		p      Purpose
+		known  bool
+		isCode bool
+	}{{ForRegister, false, true}, {ForRegister, true, false}, {ForLogin, true, true}, {ForLogin, false, false}} {
+		m := codeMail(tt.p, tt.known, "042917", 5*time.Minute)
+		if got := strings.Contains(m.Text, "042917"); got != tt.isCode || strings.Contains(m.Subject, "042917") {
+			t.Errorf("purpose %d, known %t: the code is in %+v: %t, want %t", tt.p, tt.known, m, got, tt.isCode)
+		}
+	}
+}
+
+func TestSettingsTellAllTheirFaultsAtOnce(t *testing.T) {
+	if err := (Settings{}).Validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	err := Settings{AccessLife: time.Hour, RefreshLife: time.Minute, CodeLife: 2 * time.Hour, Limits: Limits{LoginLock: 48 * time.Hour}}.Validate()
+	for _, want := range []string{"refresh_life", "code_life", "login_lock"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to name %s", err, want)
+		}
+	}
+	if _, err := New(Config{Secret: []byte("short")}); err == nil || !strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "short") {
+		t.Errorf("a short secret: got %v", err)
+	}
+}
+
+func FuzzParseToken(f *testing.F) {
+	f.Add("sa_V1StGXR8_Z5j.V1StGXR8_Z5j.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
+	f.Fuzz(func(t *testing.T, s string) {
+		if got, ok := parseToken(accessPrefix, s); ok && (got.text != s || got.user.IsZero() || got.device.IsZero()) {
+			t.Errorf("%q was read as %+v", s, got)
+		}
+	})
+}

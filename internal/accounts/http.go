@@ -1,0 +1,177 @@
+package accounts
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+)
+
+// Authenticate implements web.Authenticator.
+func (s *Service) Authenticate(ctx context.Context, bearer string) (web.Principal, error) {
+	c, err := s.Verify(ctx, bearer)
+	if err != nil {
+		return web.Principal{}, err
+	}
+	return web.Principal{User: c.User.String(), Device: c.Device.String(), Clock: c.Clock}, nil
+}
+
+// me returns who calls; the identifiers were parsed from the token.
+func me(ctx context.Context) (user ID, device DeviceID, err error) {
+	p := web.PrincipalOf(ctx)
+	if user, err = ids.Parse[User](p.User); err != nil {
+		return user, device, err
+	}
+	device, err = ids.Parse[Session](p.Device)
+	return user, device, err
+}
+
+type body[T any] struct{ Body T }
+
+type empty struct{}
+
+// Routes adds the domain's operations to a.
+func (s *Service) Routes(a *web.API) {
+	tags := []string{"accounts"}
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Ask for a verification code by mail", Tags: tags,
+		Description: "The answer is the same whether the address has an account or not; the mail tells.",
+		Public:      true, Errors: []*errs.Error{ErrEmail, ErrPurpose, ErrTooManyCode}}, s.postCodes)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/register", ID: "auth.register", Summary: "Open an account", Tags: tags,
+		Public: true, Status: http.StatusCreated,
+		Errors: []*errs.Error{ErrEmail, ErrName, ErrDeviceName, ErrPassword, civil.ErrZone, ErrCode, ErrEmailTaken}}, s.postRegister)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
+		Public: true, Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked}}, s.postLogin)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/refresh", ID: "auth.refresh", Summary: "Trade a refresh token for a new pair", Tags: tags,
+		Description: "The same token again within ten seconds brings the same pair; later it logs the device out.",
+		Public:      true, Errors: []*errs.Error{ErrRefresh, ErrReused}}, s.postRefresh)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/logout", ID: "auth.logout", Summary: "Log this device out", Tags: tags,
+		Status: http.StatusNoContent}, s.postLogout)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name or time zone", Tags: tags,
+		Description: "A new zone counts from the next midnight in the old one.",
+		Errors:      []*errs.Error{ErrName, civil.ErrZone}}, s.patchMe)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/sessions", ID: "sessions.list", Summary: "Logged-in devices, the last used first", Tags: tags}, s.getSessions)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions/{device}", ID: "sessions.revoke", Summary: "Log one device out", Tags: tags,
+		Status: http.StatusNoContent, Errors: []*errs.Error{ErrNoSession}}, s.deleteSession)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions", ID: "sessions.revoke_all", Summary: "Log all devices out, this one too", Tags: tags,
+		Status: http.StatusNoContent}, s.deleteAllSessions)
+}
+
+func (s *Service) postCodes(ctx context.Context, in *body[api.CodeRequest]) (*body[api.CodeReply], error) {
+	life, err := s.RequestCode(ctx, in.Body.Email, in.Body.Purpose, web.ClientIP(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.CodeReply]{api.CodeReply{ExpiresIn: int(life.Seconds())}}, nil
+}
+
+func (s *Service) postRegister(ctx context.Context, in *body[api.RegisterRequest]) (*body[api.Tokens], error) {
+	r := in.Body
+	return s.tokens(s.Register(ctx, Registration{
+		Email: r.Email, Code: r.Code, Password: r.Password, Name: r.Name, Zone: r.Zone, Device: r.Device, IP: web.ClientIP(ctx),
+	}))
+}
+
+func (s *Service) postLogin(ctx context.Context, in *body[api.LoginRequest]) (*body[api.Tokens], error) {
+	r := in.Body
+	return s.tokens(s.Login(ctx, Login{Email: r.Email, Password: r.Password, Code: r.Code, Device: r.Device, IP: web.ClientIP(ctx)}))
+}
+
+func (s *Service) postRefresh(ctx context.Context, in *body[api.RefreshRequest]) (*body[api.Tokens], error) {
+	return s.tokens(s.Refresh(ctx, in.Body.RefreshToken))
+}
+
+func (s *Service) postLogout(ctx context.Context, _ *empty) (*empty, error) {
+	user, device, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Revoke(ctx, user, device)
+}
+
+func (s *Service) getMe(ctx context.Context, _ *empty) (*body[api.User], error) {
+	user, _, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.user(s.User(ctx, user))
+}
+
+func (s *Service) patchMe(ctx context.Context, in *body[api.UserUpdate]) (*body[api.User], error) {
+	user, _, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.user(s.Update(ctx, user, Change{Name: in.Body.Name, Zone: in.Body.Zone}))
+}
+
+func (s *Service) getSessions(ctx context.Context, _ *empty) (*body[api.Sessions], error) {
+	user, device, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Sessions(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	out := api.Sessions{Sessions: make([]api.Session, 0, len(list))}
+	for _, l := range list {
+		out.Sessions = append(out.Sessions, api.Session{
+			Device: l.Device.String(), Name: l.Name, IP: l.IP, Created: l.Created, Used: l.Used, Current: l.Device == device,
+		})
+	}
+	return &body[api.Sessions]{out}, nil
+}
+
+func (s *Service) deleteSession(ctx context.Context, in *struct {
+	Device string `path:"device" doc:"the device's id"`
+}) (*empty, error) {
+	user, _, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	device, err := ids.Parse[Session](in.Device)
+	if err != nil {
+		return nil, ErrNoSession // what is no identifier is no session either
+	}
+	return &empty{}, s.Revoke(ctx, user, device)
+}
+
+func (s *Service) deleteAllSessions(ctx context.Context, _ *empty) (*empty, error) {
+	user, _, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.RevokeAll(ctx, user)
+}
+
+func (s *Service) tokens(t Tokens, err error) (*body[api.Tokens], error) {
+	if err != nil {
+		return nil, err
+	}
+	now := s.db.Now()
+	return &body[api.Tokens]{api.Tokens{
+		AccessToken: t.Access, RefreshToken: t.Refresh, ExpiresIn: int(t.Expires.Sub(now).Round(time.Second).Seconds()),
+		User: wireUser(t.User, now), Device: t.Device.String(),
+	}}, nil
+}
+
+func (s *Service) user(u User, err error) (*body[api.User], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.User]{wireUser(u, s.db.Now())}, nil
+}
+
+func wireUser(u User, now time.Time) api.User {
+	w := api.User{ID: u.ID.String(), Email: u.Email, Name: u.Name, Zone: u.Clock.In(now), Created: u.Created}
+	if u.Clock.Next != w.Zone {
+		w.NextZone = u.Clock.Next
+	}
+	return w
+}

@@ -1,0 +1,47 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
+)
+
+// Jobs are what this domain does by itself.
+func (s *Service) Jobs() []worker.Job {
+	return []worker.Job{
+		// Nothing waits for either: what has expired is refused before it is gone.
+		{Name: "accounts.sweep", Every: 10 * time.Minute, Singleton: true, SafeAlone: true, Run: s.sweep},
+		// Rarely enough that the collections of a server where people log in all
+		// the time stay far below a hundredth of its work.
+		{Name: "accounts.memory", Every: 2 * time.Second, Run: func(context.Context) error { s.hasher.tidy(); return nil }},
+	}
+}
+
+// Handlers are the outbox topics that this domain handles.
+func (s *Service) Handlers() map[string]worker.Handler {
+	return map[string]worker.Handler{
+		TopicCode: func(ctx context.Context, d worker.Delivery) error {
+			err := s.mailCode(ctx, d.Payload)
+			if errors.Is(err, mail.ErrRefused) {
+				return errors.Join(worker.ErrGiveUp, err)
+			}
+			return err
+		},
+		TopicSession: func(ctx context.Context, d worker.Delivery) error { return s.republish(ctx, d.Payload) },
+	}
+}
+
+// sweep removes expired codes and sessions.
+func (s *Service) sweep(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "accounts.sweep")
+	for more := true; more; {
+		if more, err = sweepExpired(ctx, s.db); err != nil {
+			return asKind(err)
+		}
+	}
+	return nil
+}

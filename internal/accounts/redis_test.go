@@ -1,0 +1,284 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// onServer is a world whose Redis the test may kill.
+func onServer(t *testing.T, settings Settings) (*world, *redistest.Instance) {
+	t.Helper()
+	server := redistest.Server(t)
+	w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.SQLite(t, f...) }, redistest.Open(t, server.URL), settings)
+	return w, server
+}
+
+// back waits until Redis answers again.
+func (w *world) back() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	defer cancel()
+	for w.redis.Ping(ctx) != nil {
+		if ctx.Err() != nil {
+			w.t.Fatal("Redis does not answer")
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func TestWithoutRedisNobodyIsLoggedOutAndEverythingGoesOn(t *testing.T) {
+	w, server := onServer(t, Settings{})
+	a := w.join("ann@example.org", "correct horse")
+	w.check("before", a.Access, nil)
+	server.Kill()
+
+	w.check("killed", a.Access, nil)
+	b := w.join("bob@example.org", "correct horse")
+	w.check("registered meanwhile", b.Access, nil)
+	code := w.code("bob@example.org", "login")
+	b2, err := w.Login(t.Context(), Login{Email: "bob@example.org", Code: code})
+	if err != nil {
+		t.Fatalf("by code: %v", err)
+	}
+	b3, err := w.Refresh(t.Context(), b2.Refresh)
+	if err != nil {
+		t.Fatalf("refresh: %v", err)
+	}
+	if err := w.Revoke(t.Context(), b.User.ID, b.Device); err != nil {
+		t.Fatalf("revoke: %v", err)
+	}
+	w.check("revoked meanwhile", b.Access, ErrToken)
+	w.check("rotated away meanwhile", b2.Access, ErrToken)
+	w.check("rotated meanwhile", b3.Access, nil)
+
+	server.Restart() // empty
+	w.back()
+	for what, tt := range map[string]struct {
+		access string
+		want   error
+	}{"from before": {a.Access, nil}, "revoked": {b.Access, ErrToken}, "rotated away": {b2.Access, ErrToken}, "rotated": {b3.Access, nil}} {
+		w.check("back, "+what, tt.access, tt.want)
+	}
+	server.FlushAll()
+	w.check("flushed", a.Access, nil)
+	if _, found, err := w.fast.get(t.Context(), a.User.ID, a.Device); !found || err != nil {
+		t.Errorf("the copy after a check: found %t, %v, want it filled again", found, err)
+	}
+	redistest.KeysDeclared(t, w.redis, Keys)
+}
+
+func TestWithoutRedisGuessingIsCappedAllTheSame(t *testing.T) {
+	w, server := onServer(t, Settings{})
+	w.join("ann@example.org", "correct horse")
+	w.code("bob@example.org", "register")
+	server.Kill()
+
+	wrong := 0
+	for i := range 12 {
+		_, err := w.Login(t.Context(), Login{Email: "ann@example.org", Password: fmt.Sprint("wrong horse ", i)})
+		if errors.Is(err, ErrCredentials) {
+			wrong++
+		} else if !errors.Is(err, ErrLocked) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if wrong != 5 {
+		t.Errorf("12 wrong passwords: %d were looked at, want 5", wrong)
+	}
+	code := w.code("bob@example.org", "register")
+	register := func(code string) error {
+		_, err := w.Register(t.Context(), Registration{Email: "bob@example.org", Code: code, Name: "Bob"})
+		return err
+	}
+	for range 5 {
+		if err := register(otherThan(code)); !errors.Is(err, ErrCode) {
+			t.Fatalf("a wrong code: got %v, want ErrCode", err)
+		}
+	}
+	if err := register(code); !errors.Is(err, ErrCode) {
+		t.Errorf("the right code after five wrong ones: got %v, want ErrCode", err)
+	}
+	if err := register(w.code("bob@example.org", "register")); err != nil {
+		t.Errorf("a new code: %v", err)
+	}
+}
+
+func TestWithoutRedisGoodLoginsAreNotCounted(t *testing.T) {
+	w, server := onServer(t, Settings{})
+	w.join("ann@example.org", "correct horse")
+	server.Kill()
+	for range 12 {
+		w.enter("ann@example.org", "correct horse")
+	}
+}
+
+func TestARevocationThatRedisMissedIsRepeatedUntilItArrives(t *testing.T) {
+	w, server := onServer(t, Settings{})
+	a := w.join("ann@example.org", "correct horse")
+	b := w.enter("ann@example.org", "correct horse")
+	copies, err := selectCopies(t.Context(), w.db, a.User.ID, []DeviceID{a.Device, b.Device})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
+		t.Fatal(err)
+	}
+	b2, err := w.Refresh(t.Context(), b.Refresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // longer than any back-off of the outbox
+		w.pass(republishEvery)
+		w.deliver()
+	}
+	server.Restart()
+	w.back()
+	// A Redis that persists comes back with what it had.
+	if err := w.fast.put(t.Context(), w.db.Now(), copies...); err != nil {
+		t.Fatal(err)
+	}
+	w.check("a new token beside an old copy", b2.Access, nil)
+	w.pass(republishEvery)
+	w.deliver()
+	w.check("the device logged out", a.Access, ErrToken)
+	w.check("the token rotated away", b.Access, ErrToken)
+	w.check("the new token", b2.Access, nil)
+	if n := w.count("outbox"); n != 0 {
+		t.Errorf("%d messages left in the outbox, want none", n)
+	}
+}
+
+func TestASilentRedisCostsACheckNoMoreThanItsBudget(t *testing.T) {
+	w, server := onServer(t, Settings{})
+	a := w.join("ann@example.org", "")
+	server.Pause()
+	defer server.Resume()
+	began := time.Now()
+	w.check("paused", a.Access, nil)
+	if took := time.Since(began); took > 10*readBudget {
+		t.Errorf("a check took %s, want about %s", took, readBudget)
+	}
+}
+
+func TestAttemptsOfThisProcessAreBounded(t *testing.T) {
+	var a attempts
+	now := time.Now()
+	for i := range attemptKeys {
+		if ok, _ := a.take(fmt.Sprint(i), 5, time.Minute, now); !ok {
+			t.Fatalf("attempt %d was refused", i)
+		}
+	}
+	refused := 0
+	for i := range 10 {
+		if ok, _ := a.take(fmt.Sprint("late", i), 5, time.Minute, now); !ok {
+			refused++
+		}
+	}
+	if refused != 5 || len(a.byKey) > attemptKeys+1 {
+		t.Errorf("ten addresses too many: %d refused, %d kept, want 5 and one more than %d", refused, len(a.byKey), attemptKeys)
+	}
+	for range 4 {
+		a.take("0", 5, time.Minute, now)
+	}
+	if ok, left := a.take("0", 5, time.Minute, now); ok || left != time.Minute {
+		t.Errorf("the sixth try of an address from before: %t, %s, want it refused for a minute", ok, left)
+	}
+	now = now.Add(time.Minute)
+	if ok, _ := a.take("late0", 5, time.Minute, now); !ok || len(a.byKey) != 1 {
+		t.Errorf("a minute later: %t, %d kept, want room again", ok, len(a.byKey))
+	}
+}
+
+// calls returns how often Redis carried out each command so far.
+func (w *world) calls() map[string]int {
+	w.t.Helper()
+	info, _, err := w.redis.Do(w.t.Context(), keyspace.Cmd{Name: "INFO", Args: []string{"commandstats"}}).Text()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	calls := map[string]int{}
+	for line := range strings.Lines(info) {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		n, _, _ := strings.Cut(rest, ",")
+		if n, err := strconv.Atoi(n); err == nil && name != "info" {
+			calls[name] = n
+		}
+	}
+	return calls
+}
+
+func TestAWarmCheckIsOneGETAndNoSQL(t *testing.T) {
+	w, _ := onServer(t, Settings{})
+	a := w.join("ann@example.org", "")
+	w.check("cold", a.Access, nil)
+	before := w.calls()
+	if _, err := w.db.ExecContext(t.Context(), "DELETE FROM sessions"); err != nil {
+		t.Fatal(err) // behind the domain's back: whoever asks SQL now is refused
+	}
+	w.check("warm", a.Access, nil)
+	after := w.calls()
+	if after["get"] != before["get"]+1 {
+		t.Errorf("%d GETs, want one", after["get"]-before["get"])
+	}
+	delete(before, "get")
+	delete(after, "get")
+	if !maps.Equal(before, after) {
+		t.Errorf("a warm check was more than a GET: before %v, after %v", before, after)
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	for name, url := range map[string]string{"embedded": "embedded", "standalone": redistest.Server(b).URL} {
+		w := newWorld(b, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.SQLite(b, f...) }, redistest.Open(b, url), Settings{})
+		a := w.join("ann@example.org", "")
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := w.Verify(b.Context(), a.Access); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+"/64callers", func(b *testing.B) {
+			b.SetParallelism(32)
+			b.ReportAllocs()
+			b.RunParallel(func(p *testing.PB) {
+				for p.Next() {
+					if _, err := w.Verify(b.Context(), a.Access); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		})
+		b.Run(name+"/away", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := w.load(b.Context(), token{a.User.ID, a.Device, a.Access}, hash(a.Access), w.db.Now(), false); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkLogin(b *testing.B) {
+	cheap := *argon2
+	*argon2 = dear
+	defer func() { *argon2 = cheap }()
+	w := onSQLite(b, Settings{})
+	w.join("ann@example.org", "correct horse")
+	for b.Loop() {
+		w.enter("ann@example.org", "correct horse")
+	}
+}

@@ -1,0 +1,115 @@
+package accounts
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+// The kinds of token, in front so that a leaked one can be found by a scanner
+// and one kind cannot be sent for the other.
+const (
+	accessPrefix  = "sa_"
+	refreshPrefix = "sr_"
+)
+
+const (
+	secretLen = 43 // 32 bytes in base64url
+	tokenLen  = len(accessPrefix) + ids.Len + 1 + ids.Len + 1 + secretLen
+)
+
+// token is a bearer token taken apart. Its secret is compared by its hash only.
+type token struct {
+	user   ID
+	device DeviceID
+	text   string
+}
+
+// parseToken reports false for anything that this package cannot have issued.
+func parseToken(prefix, s string) (token, bool) {
+	if len(s) != tokenLen || s[:len(prefix)] != prefix || s[15] != '.' || s[28] != '.' {
+		return token{}, false
+	}
+	user, err := ids.Parse[User](s[3:15])
+	if err != nil {
+		return token{}, false
+	}
+	device, err := ids.Parse[Session](s[16:28])
+	if err != nil {
+		return token{}, false
+	}
+	return token{user, device, s}, true
+}
+
+// hash is what is stored of a token.
+func hash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+func sameHash(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// A mint makes secrets that only the holder of the server's secret can make.
+type mint []byte
+
+// mac is HMAC-SHA256 over a label and parts, each led by its length, so that no
+// two lists of parts are the same bytes.
+func (m mint) mac(label string, parts ...string) []byte {
+	h := hmac.New(sha256.New, m)
+	for _, p := range append([]string{label}, parts...) {
+		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(p))))
+		h.Write([]byte(p))
+	}
+	return h.Sum(nil)
+}
+
+// pair derives a device's next tokens from the seed, which is the refresh token
+// traded in (or fresh chance at log-in), and the nonce kept in the session.
+// Without the server's secret neither follows from the other.
+func (m mint) pair(user ID, device DeviceID, seed, nonce string) (access, refresh string) {
+	who := user.String() + "." + device.String()
+	access = accessPrefix + who + "." + base64.RawURLEncoding.EncodeToString(m.mac("access", who, seed, nonce))
+	// Half of a refresh secret vouches for the other half, so that a token of
+	// long ago is known for what it is, see [mint.issued].
+	half := m.mac("refresh", who, seed, nonce)[:16]
+	secret := append(half, m.mac("issued", who, string(half))[:16]...)
+	return access, refreshPrefix + who + "." + base64.RawURLEncoding.EncodeToString(secret)
+}
+
+// issued reports whether this server made the refresh token at some time. It
+// tells a replayed token from a guess: only the former ends a session.
+func (m mint) issued(t token) bool {
+	secret, err := base64.RawURLEncoding.DecodeString(t.text[tokenLen-secretLen:])
+	who := t.user.String() + "." + t.device.String()
+	return err == nil && hmac.Equal(secret[16:], m.mac("issued", who, string(secret[:16]))[:16])
+}
+
+// emailHash is the form in which an address stands in the table of codes.
+func (m mint) emailHash(e Email) string {
+	return base64.RawURLEncoding.EncodeToString(m.mac("email", e.Key))
+}
+
+// codeHash binds a code to its address and purpose. A plain hash of six digits
+// could be undone by trying a million; this one only with the server's secret.
+func (m mint) codeHash(e Email, p Purpose, code string) string {
+	return base64.RawURLEncoding.EncodeToString(m.mac("code", e.Key, string(p.AppendSegment(nil)), code))
+}
+
+// code makes six digits of a seed, each million equally likely.
+func (m mint) code(e Email, p Purpose, seed string) string {
+	n := binary.BigEndian.Uint64(m.mac("digits", e.Key, string(p.AppendSegment(nil)), seed))
+	return fmt.Sprintf("%06d", n%1_000_000) // 2⁶⁴ is so many millions that the last, broken one does not show
+}
+
+// newNonce draws 128 bits.
+func newNonce() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: see crypto/rand
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

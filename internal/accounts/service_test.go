@@ -1,0 +1,837 @@
+package accounts
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
+	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// A world is the domain on a database and a Redis, with a clock that the test
+// moves and a log that it reads.
+type world struct {
+	*Service
+	t     testing.TB
+	redis *redis.DB
+	box   *mail.Box
+	ahead *atomic.Int64 // nanoseconds
+	log   *lockedBuffer
+	ips   atomic.Int64
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newWorld builds a world on a database made by open. It is noon in UTC, far
+// from every midnight that a test could run into. Redis' clock does not move,
+// so that codes are not limited to one a minute unless settings say so.
+func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *redis.DB, settings Settings) *world {
+	t.Helper()
+	w := &world{t: t, redis: rdb, ahead: new(atomic.Int64), log: new(lockedBuffer)}
+	if settings.Limits.CodesPerMinute == 0 {
+		settings.Limits.CodesPerMinute = 100
+	}
+	now := time.Now()
+	w.pass(now.UTC().Truncate(24 * time.Hour).Add(12 * time.Hour).Sub(now))
+	log := slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	db := open(func(c *sqldb.Config) {
+		c.Log = log
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+	})
+	w.box = mail.NewBox(db)
+	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Mail: w.box, Log: log, Secret: []byte("a secret of exactly thirty-two b"), Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Service = s
+	return w
+}
+
+// onSQLite is a world on the embedded engines.
+func onSQLite(t testing.TB, settings Settings) *world {
+	t.Helper()
+	return newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.SQLite(t, f...) }, redistest.Open(t, "embedded"), settings)
+}
+
+// eachEngine runs test on the embedded engines, and on a real Redis with a real
+// MariaDB.
+func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
+	urls := map[string]string{"sqlite": "embedded", "mariadb": redistest.Server(t).URL}
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return e.Open(t, f...) }, redistest.Open(t, urls[e.Name]), settings)
+			test(t, w)
+			redistest.KeysDeclared(t, w.redis, Keys)
+		})
+	}
+}
+
+func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
+
+// mails returns what was mailed to an address, newest first.
+func (w *world) mails(to string) []mail.Sent {
+	w.t.Helper()
+	w.deliver()
+	list, err := w.box.Newest(w.t.Context(), to)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
+}
+
+// code asks for a code and returns it as mailed; "" when the mail has none.
+func (w *world) code(email, purpose string) string {
+	w.t.Helper()
+	// Each from an address of its own: the limit for addresses has its own test.
+	ip := fmt.Sprintf("10.0.%d.%d", w.ips.Add(1)/250, w.ips.Load()%250)
+	if _, err := w.RequestCode(w.t.Context(), email, purpose, ip); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.mails(email)[0].Code
+}
+
+// join registers an address.
+func (w *world) join(email, password string) Tokens {
+	w.t.Helper()
+	t, err := w.Register(w.t.Context(), Registration{Email: email, Code: w.code(email, "register"), Password: password,
+		Name: "Ann", Zone: "Europe/Athens", Device: "phone", IP: "192.0.2.1"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return t
+}
+
+// enter logs one more device in by password.
+func (w *world) enter(email, password string) Tokens {
+	w.t.Helper()
+	t, err := w.Login(w.t.Context(), Login{Email: email, Password: password, Device: "tablet", IP: "192.0.2.2"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return t
+}
+
+// check compares what Verify makes of an access token with want.
+func (w *world) check(what, access string, want error) Caller {
+	w.t.Helper()
+	c, err := w.Verify(w.t.Context(), access)
+	if !errors.Is(err, want) {
+		w.t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+	return c
+}
+
+// deliver hands the due messages of the outbox to their handlers. The order
+// is theirs; who delivers twice at once is the worker's business.
+func (w *world) deliver() {
+	w.t.Helper()
+	handlers := w.Handlers()
+	var rows []struct {
+		ID      int64
+		Topic   string
+		Payload []byte
+	}
+	if err := w.db.NewRaw("SELECT id, topic, payload FROM outbox WHERE due <= ? ORDER BY id", w.db.Now().UnixMilli()).Scan(w.t.Context(), &rows); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range rows {
+		handle := handlers[r.Topic]
+		if handle == nil {
+			continue // for another domain
+		}
+		if err := handle(w.t.Context(), worker.Delivery{Topic: r.Topic, Payload: r.Payload, Attempt: 1}); err != nil {
+			w.t.Fatal(err)
+		}
+		if _, err := w.db.ExecContext(w.t.Context(), "DELETE FROM outbox WHERE id = ?", r.ID); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func TestSomebodyRegistersAndLogsInByPasswordAndByCode(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		a := w.join("Ann@example.org", "correct horse")
+		if c := w.check("after registering", a.Access, nil); c.User != a.User.ID || c.Device != a.Device || c.Clock.Zone != "Europe/Athens" {
+			t.Errorf("got the caller %+v, want user %s on %s in Athens", c, a.User.ID, a.Device)
+		}
+		b := w.enter("ANN@example.org", "correct horse")
+		w.pass(time.Second)
+		c, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: w.code("ann@example.org", "login"), IP: "192.0.2.3"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.check("by password", b.Access, nil)
+		w.check("by code", c.Access, nil)
+		if a.User != b.User || b.User != c.User || a.Device == b.Device || b.Device == c.Device {
+			t.Errorf("three log-ins: %+v, %+v, %+v, want one user on three devices", a, b, c)
+		}
+		list, err := w.Sessions(t.Context(), a.User.ID)
+		if err != nil || len(list) != 3 || list[0].Device != c.Device || list[0].IP != "192.0.2.3" {
+			t.Errorf("Sessions: got %+v, %v, want three, the last used first", list, err)
+		}
+	})
+}
+
+func TestOfManyWhoRegisterOneAddressOneWins(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		code := w.code("ann@example.org", "register")
+		var won, refused atomic.Int64
+		together(64, func(i int) {
+			_, err := w.Register(t.Context(), Registration{Email: "ann@example.org", Code: code, Name: fmt.Sprint("Ann ", i)})
+			switch {
+			case err == nil:
+				won.Add(1)
+			case errors.Is(err, ErrCode) || errors.Is(err, ErrEmailTaken):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+		if won.Load() != 1 || refused.Load() != 63 {
+			t.Errorf("64 registrations of one address: %d won, %d were refused, want 1 and 63", won.Load(), refused.Load())
+		}
+	})
+}
+
+func TestACodeOfAnAddressRegisteredMeanwhileIsAConflict(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		first := w.code("ann@example.org", "register")
+		_, err := w.Register(t.Context(), Registration{Email: "ann@example.org", Code: first, Name: "Ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A code that was mailed before the account was there.
+		e, err := ParseEmail("ann@example.org")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+			return upsertCode(ctx, tx, w.codeRow(e, ForRegister, "424242"), tx.Now().Add(time.Minute))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = w.Register(t.Context(), Registration{Email: "ANN@example.org", Code: "424242", Name: "Ann"})
+		if !errors.Is(err, ErrEmailTaken) || errs.KindOf(err) != errs.Conflict {
+			t.Errorf("got %v, want ErrEmailTaken", err)
+		}
+	})
+}
+
+func TestACodeWorksOnceHoweverManyUseIt(t *testing.T) {
+	eachEngine(t, Settings{Limits: Limits{LoginFails: 1000}}, func(t *testing.T, w *world) {
+		w.join("ann@example.org", "")
+		code := w.code("ann@example.org", "login")
+		var won atomic.Int64
+		together(64, func(int) {
+			_, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code})
+			if err == nil {
+				won.Add(1)
+			} else if !errors.Is(err, ErrCredentials) {
+				t.Error(err)
+			}
+		})
+		if won.Load() != 1 {
+			t.Errorf("64 uses of one code: %d worked, want 1", won.Load())
+		}
+	})
+}
+
+func TestACodeIsWorthlessAfterFiveWrongGuesses(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		code := w.code("ann@example.org", "register")
+		try := func(code string) error {
+			_, err := w.Register(t.Context(), Registration{Email: "ann@example.org", Code: code, Name: "Ann"})
+			return err
+		}
+		var looked atomic.Int64
+		together(20, func(int) {
+			if err := try(otherThan(code)); !errors.Is(err, ErrCode) {
+				t.Error(err)
+			}
+			looked.Add(1)
+		})
+		if err := try(code); !errors.Is(err, ErrCode) {
+			t.Errorf("the right code after 20 wrong ones: got %v, want ErrCode", err)
+		}
+		if err := try(w.code("ann@example.org", "register")); err != nil {
+			t.Errorf("a new code: got %v", err)
+		}
+	})
+}
+
+func TestACodeExpires(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		code := w.code("ann@example.org", "register")
+		w.pass(5 * time.Minute)
+		_, err := w.Register(t.Context(), Registration{Email: "ann@example.org", Code: code, Name: "Ann"})
+		if !errors.Is(err, ErrCode) {
+			t.Errorf("after five minutes: got %v, want ErrCode", err)
+		}
+	})
+}
+
+func TestACodeIsForItsPurposeOnly(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	code := w.code("ann@example.org", "register")
+	if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code}); !errors.Is(err, ErrCredentials) {
+		t.Errorf("a code to register, used to log in: got %v, want ErrCredentials", err)
+	}
+}
+
+func TestTheAnswerDoesNotTellWhoHasAnAccount(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	w.join("ann@example.org", "correct horse")
+	if got := w.code("ann@example.org", "register"); got != "" {
+		t.Errorf("registering a known address mailed the code %s", got)
+	}
+	if got := w.code("bob@example.org", "login"); got != "" {
+		t.Errorf("logging in to an unknown address mailed the code %s", got)
+	}
+	_, known := w.Login(t.Context(), Login{Email: "ann@example.org", Password: "wrong horse"})
+	_, unknown := w.Login(t.Context(), Login{Email: "bob@example.org", Password: "wrong horse"})
+	if known == nil || unknown == nil || known.Error() != unknown.Error() {
+		t.Errorf("a wrong password: got %v for a known and %v for an unknown address", known, unknown)
+	}
+}
+
+func TestCodesAreLimitedByAddressAndByIP(t *testing.T) {
+	eachEngine(t, Settings{Limits: Limits{CodesPerMinute: 1, CodesPerDay: 3, CodesPerIP: 5}}, func(t *testing.T, w *world) {
+		ask := func(email, ip string) error {
+			_, err := w.RequestCode(t.Context(), email, "register", ip)
+			return err
+		}
+		if err := ask("ann@example.org", "192.0.2.1"); err != nil {
+			t.Fatal(err)
+		}
+		err := ask("Ann@Example.org", "192.0.2.2")
+		refusal, ok := errors.AsType[*errs.Error](err)
+		if !ok || !errors.Is(err, ErrTooManyCode) || refusal.After <= 0 || refusal.After > time.Minute {
+			t.Errorf("twice in a minute: got %v, want ErrTooManyCode with at most a minute to wait", err)
+		}
+		for i := range 4 {
+			if err := ask(fmt.Sprintf("bob%d@example.org", i), "192.0.2.1"); err != nil {
+				t.Errorf("address %d from one IP: %v", i+2, err)
+			}
+		}
+		if err := ask("carol@example.org", "192.0.2.1"); !errors.Is(err, ErrTooManyCode) {
+			t.Errorf("the sixth from one IP: got %v, want ErrTooManyCode", err)
+		}
+		if got := len(w.mails("ann@example.org")) + len(w.mails("carol@example.org")); got != 1 {
+			t.Errorf("%d mails, want one: a refused request mails nothing", got)
+		}
+	})
+}
+
+func TestFiveWrongPasswordsLockAnAddressKnownOrNot(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.join("ann@example.org", "correct horse")
+		for _, email := range []string{"ann@example.org", "nobody@example.org"} {
+			var wrong, locked atomic.Int64
+			together(12, func(int) {
+				switch _, err := w.Login(t.Context(), Login{Email: email, Password: "wrong horse"}); {
+				case errors.Is(err, ErrCredentials):
+					wrong.Add(1)
+				case errors.Is(err, ErrLocked):
+					locked.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+			if wrong.Load() != 5 || locked.Load() != 7 {
+				t.Errorf("%s: 12 wrong passwords at once: %d looked at, %d locked, want 5 and 7", email, wrong.Load(), locked.Load())
+			}
+			_, err := w.Login(t.Context(), Login{Email: email, Password: "correct horse"})
+			refusal, ok := errors.AsType[*errs.Error](err)
+			if !ok || !errors.Is(err, ErrLocked) || refusal.After < 29*time.Minute || refusal.After > 30*time.Minute {
+				t.Errorf("%s: the right password while locked: got %v, want ErrLocked for half an hour", email, err)
+			}
+		}
+	})
+}
+
+func TestAGoodLoginForgetsTheWrongOnes(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.join("ann@example.org", "correct horse")
+		for range 3 {
+			for range 4 {
+				if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Password: "wrong horse"}); !errors.Is(err, ErrCredentials) {
+					t.Fatalf("got %v, want ErrCredentials", err)
+				}
+			}
+			w.enter("ann@example.org", "correct horse")
+		}
+	})
+}
+
+func TestARefreshReplacesBothTokens(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		a := w.join("ann@example.org", "")
+		w.check("before", a.Access, nil) // the copy is there
+		b, err := w.Refresh(t.Context(), a.Refresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.User != a.User || b.Device != a.Device || b.Access == a.Access || b.Refresh == a.Refresh {
+			t.Errorf("got %+v after %+v, want two new tokens of the same device", b, a)
+		}
+		w.check("the old access token", a.Access, ErrToken)
+		w.check("the new access token", b.Access, nil)
+		for _, wrong := range []string{"", "x", a.Access, b.Access, strings.Replace(b.Refresh, "sr_", "sa_", 1)} {
+			if _, err := w.Refresh(t.Context(), wrong); !errors.Is(err, ErrRefresh) {
+				t.Errorf("Refresh(%q): got %v, want ErrRefresh", wrong, err)
+			}
+		}
+		w.check("after wrong refresh tokens", b.Access, nil)
+	})
+}
+
+func TestManyRefreshesWithOneTokenBringOnePair(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		a := w.join("ann@example.org", "")
+		var mu sync.Mutex
+		pairs := map[[2]string]int{}
+		together(64, func(int) {
+			b, err := w.Refresh(t.Context(), a.Refresh)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			pairs[[2]string{b.Access, b.Refresh}]++
+		})
+		if len(pairs) != 1 {
+			t.Fatalf("64 refreshes of one token brought %d pairs, want one", len(pairs))
+		}
+		w.pass(9 * time.Second)
+		b, err := w.Refresh(t.Context(), a.Refresh)
+		if err != nil || pairs[[2]string{b.Access, b.Refresh}] != 64 {
+			t.Errorf("once more after nine seconds: got another pair, or %v", err)
+		}
+		w.check("the pair's access token", b.Access, nil)
+	})
+}
+
+func TestARefreshTokenUsedLaterEndsItsDevice(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		a := w.join("ann@example.org", "correct horse")
+		other := w.enter("ann@example.org", "correct horse")
+		b, err := w.Refresh(t.Context(), a.Refresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.check("before", b.Access, nil)
+		w.pass(11 * time.Second)
+		if _, err := w.Refresh(t.Context(), a.Refresh); !errors.Is(err, ErrReused) {
+			t.Errorf("after eleven seconds: got %v, want ErrReused", err)
+		}
+		w.check("the device's access token", b.Access, ErrToken)
+		if _, err := w.Refresh(t.Context(), b.Refresh); !errors.Is(err, ErrRefresh) {
+			t.Errorf("the device's refresh token: got %v, want ErrRefresh", err)
+		}
+		w.check("another device of the user", other.Access, nil)
+	})
+}
+
+func TestARefreshTokenOfLongAgoEndsItsDeviceAndAGuessDoesNot(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	a := w.join("ann@example.org", "")
+	b, err := w.Refresh(t.Context(), a.Refresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := w.Refresh(t.Context(), b.Refresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, guess := mint("the secret of an impostor, 32 B.").pair(a.User.ID, a.Device, "", "")
+	if _, err := w.Refresh(t.Context(), guess); !errors.Is(err, ErrRefresh) {
+		t.Errorf("a guess: got %v, want ErrRefresh", err)
+	}
+	w.check("after a guess", c.Access, nil)
+	if _, err := w.Refresh(t.Context(), a.Refresh); !errors.Is(err, ErrReused) {
+		t.Errorf("the first of three: got %v, want ErrReused", err)
+	}
+	w.check("after the replay", c.Access, ErrToken)
+}
+
+func TestTokensExpire(t *testing.T) {
+	w := onSQLite(t, Settings{AccessLife: time.Hour, RefreshLife: 2 * time.Hour})
+	a := w.join("ann@example.org", "")
+	w.check("fresh", a.Access, nil)
+	w.pass(time.Hour)
+	w.check("after an hour, with a copy", a.Access, ErrToken)
+	b, err := w.Refresh(t.Context(), a.Refresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.check("refreshed", b.Access, nil)
+	w.pass(2 * time.Hour)
+	if _, err := w.Refresh(t.Context(), b.Refresh); !errors.Is(err, ErrRefresh) {
+		t.Errorf("an expired refresh token: got %v, want ErrRefresh", err)
+	}
+	if list, err := w.Sessions(t.Context(), a.User.ID); len(list) != 0 || err != nil {
+		t.Errorf("sessions then: got %v, %v, want none", list, err)
+	}
+	if err := w.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.count("sessions") + w.count("codes"); n != 0 {
+		t.Errorf("%d rows left after the sweep, want none", n)
+	}
+}
+
+func (w *world) count(table string) (n int) {
+	w.t.Helper()
+	if err := w.db.QueryRowContext(w.t.Context(), "SELECT COUNT(*) FROM "+table).Scan(&n); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+func TestTheSweepTakesWhatExpiredAndLeavesTheRest(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.join("ann@example.org", "")
+		w.code("bob@example.org", "register")
+		w.pass(time.Minute)
+		w.code("carol@example.org", "register")
+		w.pass(4 * time.Minute)
+		if err := w.sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if codes, sessions := w.count("codes"), w.count("sessions"); codes != 1 || sessions != 1 {
+			t.Errorf("%d codes and %d sessions left, want one each", codes, sessions)
+		}
+	})
+}
+
+func TestLoggingOutEndsOneDeviceOrAll(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		a := w.join("ann@example.org", "correct horse")
+		b, c := w.enter("ann@example.org", "correct horse"), w.enter("ann@example.org", "correct horse")
+		for _, x := range []Tokens{a, b, c} {
+			w.check("before", x.Access, nil)
+		}
+		if err := w.Revoke(t.Context(), a.User.ID, b.Device); err != nil {
+			t.Fatal(err)
+		}
+		w.check("the device logged out", b.Access, ErrToken)
+		w.check("another device", a.Access, nil)
+		if err := w.Revoke(t.Context(), a.User.ID, b.Device); !errors.Is(err, ErrNoSession) {
+			t.Errorf("once more: got %v, want ErrNoSession", err)
+		}
+		if err := w.RevokeAll(t.Context(), a.User.ID); err != nil {
+			t.Fatal(err)
+		}
+		w.check("all logged out", a.Access, ErrToken)
+		w.check("all logged out", c.Access, ErrToken)
+		if err := w.RevokeAll(t.Context(), a.User.ID); err != nil {
+			t.Errorf("all again: %v", err)
+		}
+	})
+}
+
+func TestNobodyRevokesAnothersDevice(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	a, b := w.join("ann@example.org", ""), w.join("bob@example.org", "")
+	if err := w.Revoke(t.Context(), b.User.ID, a.Device); !errors.Is(err, ErrNoSession) {
+		t.Errorf("got %v, want ErrNoSession", err)
+	}
+	w.check("the device", a.Access, nil)
+}
+
+func TestTheLeastUsedDevicesBeyondTheLimitAreLoggedOut(t *testing.T) {
+	eachEngine(t, Settings{Devices: 2}, func(t *testing.T, w *world) {
+		a := w.join("ann@example.org", "correct horse")
+		w.pass(time.Second)
+		b := w.enter("ann@example.org", "correct horse")
+		w.pass(time.Second)
+		a2, err := w.Refresh(t.Context(), a.Refresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.check("before", b.Access, nil)
+		w.pass(time.Second)
+		c := w.enter("ann@example.org", "correct horse")
+		w.check("the least used", b.Access, ErrToken)
+		w.check("the one refreshed", a2.Access, nil)
+		w.check("the new one", c.Access, nil)
+	})
+}
+
+func TestALateFillNeverUndoesWhatCameAfterItsRead(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		a := w.join("ann@example.org", "")
+		w.check("before", a.Access, nil)
+		read := func() sessionCopy {
+			list, err := selectCopies(t.Context(), w.db, a.User.ID, []DeviceID{a.Device})
+			if err != nil || len(list) != 1 {
+				t.Fatalf("got %v, %v, want one session", list, err)
+			}
+			return list[0]
+		}
+		arrive := func(late sessionCopy) {
+			if err := w.fast.put(t.Context(), w.db.Now(), late); err != nil {
+				t.Fatal(err)
+			}
+		}
+		late := read()
+		b, err := w.Refresh(t.Context(), a.Refresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		arrive(late)
+		w.check("the old token after a refresh and a late fill", a.Access, ErrToken)
+		if held, _, err := w.fast.get(t.Context(), a.User.ID, a.Device); err != nil || held.rev != late.rev+1 {
+			t.Errorf("the copy has revision %d, %v, want %d", held.rev, err, late.rev+1)
+		}
+
+		late = read()
+		zone := "Asia/Tokyo"
+		if _, err := w.Update(t.Context(), a.User.ID, Change{Zone: &zone}); err != nil {
+			t.Fatal(err)
+		}
+		arrive(late)
+		if c := w.check("after a change of zone and a late fill", b.Access, nil); c.Clock.Next != zone {
+			t.Errorf("the caller's clock is %+v, want %s to come", c.Clock, zone)
+		}
+
+		late = read()
+		if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
+			t.Fatal(err)
+		}
+		arrive(late)
+		w.check("after a revocation and a late fill", b.Access, ErrToken)
+	})
+}
+
+func TestCopiesInAnyOrderLeaveTheNewest(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		for range 20 {
+			c := sessionCopy{user: ids.New[User](), device: ids.New[Session](), hash: hash("x"), expires: w.db.Now().Add(time.Hour).UnixMilli(), clock: civil.Clock{Zone: "UTC"}}
+			var want int64
+			for _, rev := range rand.Perm(20) {
+				c.rev = int64(rev) + 1
+				if rev == 19 && rand.N(2) == 0 {
+					c.rev = revoked
+				}
+				if err := w.fast.put(t.Context(), w.db.Now(), c); err != nil {
+					t.Fatal(err)
+				}
+				want = max(want, c.rev) // what lua/put.lua does, in Go
+				if got, _, err := w.fast.get(t.Context(), c.user, c.device); err != nil || got.rev != want {
+					t.Fatalf("after revision %d: got %d, %v, want %d", c.rev, got.rev, err, want)
+				}
+			}
+		}
+	})
+}
+
+func TestAChangedZoneCountsFromTheNextMidnightAndIsTold(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		a := w.join("ann@example.org", "")
+		w.check("before", a.Access, nil)
+		zone, name := "Asia/Tokyo", " Anna "
+		u, err := w.Update(t.Context(), a.User.ID, Change{Zone: &zone, Name: &name})
+		if err != nil || u.Name != "Anna" || u.Clock.Zone != "Europe/Athens" || u.Clock.Next != zone {
+			t.Fatalf("got %+v, %v, want Anna in Athens and Tokyo to come", u, err)
+		}
+		if c := w.check("after", a.Access, nil); c.Clock != u.Clock {
+			t.Errorf("the caller's clock is %+v, want %+v", c.Clock, u.Clock)
+		}
+		var payload []byte
+		if err := w.db.QueryRowContext(t.Context(), "SELECT payload FROM outbox WHERE topic = ?", TopicZone).Scan(&payload); err != nil {
+			t.Fatal(err)
+		}
+		var told ZoneChanged
+		if err := json.Unmarshal(payload, &told); err != nil || told.User != a.User.ID {
+			t.Errorf("told %s, %v, want user %s", payload, err, a.User.ID)
+		}
+		if got, err := w.User(t.Context(), a.User.ID); err != nil || got != u {
+			t.Errorf("User: got %+v, %v, want %+v", got, err, u)
+		}
+		clocks, err := w.Clocks(t.Context(), []ID{a.User.ID, ids.New[User]()})
+		if err != nil || len(clocks) != 1 || clocks[a.User.ID] != u.Clock {
+			t.Errorf("Clocks: got %v, %v, want %+v", clocks, err, u.Clock)
+		}
+		names, err := w.Names(t.Context(), []ID{ids.New[User](), a.User.ID})
+		if err != nil || len(names) != 1 || names[a.User.ID] != "Anna" {
+			t.Errorf("Names: got %v, %v, want Anna", names, err)
+		}
+	})
+}
+
+func TestWhatIsNoNameOrZoneChangesNothing(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	a := w.join("ann@example.org", "")
+	for _, zone := range []string{"", "Local", "Europe/Atlantis", "../../etc/passwd"} {
+		if _, err := w.Update(t.Context(), a.User.ID, Change{Zone: &zone}); !errors.Is(err, civil.ErrZone) {
+			t.Errorf("zone %q: got %v, want ErrZone", zone, err)
+		}
+	}
+	name, zone := " ", "Asia/Tokyo"
+	if _, err := w.Update(t.Context(), a.User.ID, Change{Name: &name, Zone: &zone}); !errors.Is(err, ErrName) {
+		t.Errorf("got %v, want ErrName", err)
+	}
+	if u, err := w.User(t.Context(), a.User.ID); err != nil || u != a.User {
+		t.Errorf("got %+v, %v, want %+v", u, err, a.User)
+	}
+	if n, err := w.Update(t.Context(), ids.New[User](), Change{}); !errors.Is(err, ErrNoUser) {
+		t.Errorf("a user that is not: got %+v, %v, want ErrNoUser", n, err)
+	}
+}
+
+func TestNamesAndClocksOfManyUsersComeWhole(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	var all []ID
+	err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		for i := range 1203 {
+			u := User{ID: ids.New[User](), Name: fmt.Sprint("user ", i), Clock: civil.Clock{Zone: "UTC"}, Created: tx.Now()}
+			all = append(all, u.ID)
+			if err := insertUser(ctx, tx, u, fmt.Sprint(i), ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := w.Names(t.Context(), all)
+	if err != nil || len(names) != len(all) || names[all[1202]] != "user 1202" {
+		t.Errorf("got %d names, %v, want %d", len(names), err, len(all))
+	}
+	if clocks, err := w.Clocks(t.Context(), all); err != nil || len(clocks) != len(all) {
+		t.Errorf("got %d clocks, %v, want %d", len(clocks), err, len(all))
+	}
+	if names, err := w.Names(t.Context(), nil); len(names) != 0 || err != nil {
+		t.Errorf("no users: got %v, %v", names, err)
+	}
+}
+
+func TestNoSecretIsLoggedOrStored(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	if _, err := w.RequestCode(t.Context(), "ann@example.org", "register", "192.0.2.1"); err != nil {
+		t.Fatal(err)
+	}
+	outbox := w.dump("SELECT * FROM outbox")
+	code := w.mails("ann@example.org")[0].Code
+	a, err := w.Register(t.Context(), Registration{Email: "ann@example.org", Code: code, Password: "correct horse", Name: "Ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := w.Refresh(t.Context(), a.Refresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, wrongPassword := w.Login(t.Context(), Login{Email: "ann@example.org", Password: "battery staple"})
+	_, wrongToken := w.Refresh(t.Context(), a.Refresh[:40]+"0"+a.Refresh[41:])
+	secrets := []string{code, "correct horse", "battery staple", a.Access[29:], a.Refresh[29:], b.Access[29:], b.Refresh[29:], "a secret of exactly"}
+	texts := map[string]string{"the log": w.log.String(), "the outbox before the mail": outbox, "an error": fmt.Sprint(wrongPassword, wrongToken)}
+	for _, table := range []string{"users", "sessions", "codes", "outbox"} {
+		texts["table "+table] = w.dump("SELECT * FROM " + table)
+	}
+	for where, text := range texts {
+		for _, s := range secrets {
+			if strings.Contains(text, s) {
+				t.Errorf("%s has the secret %q", where, s)
+			}
+		}
+	}
+	if err := w.redis.Scan(t.Context(), func(key string) error {
+		if strings.Contains(key, "example") {
+			t.Errorf("the key %s has an address in it", key)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// dump returns a query's rows as text.
+func (w *world) dump(query string) string {
+	w.t.Helper()
+	rows, err := w.db.QueryContext(w.t.Context(), query)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var b strings.Builder
+	for rows.Next() {
+		values := make([]any, len(columns))
+		for i := range values {
+			values[i] = new(sql.RawBytes)
+		}
+		if err := rows.Scan(values...); err != nil {
+			w.t.Fatal(err)
+		}
+		for _, v := range values {
+			b.Write(*v.(*sql.RawBytes))
+			b.WriteByte('\n')
+		}
+	}
+	if err := rows.Err(); err != nil {
+		w.t.Fatal(err)
+	}
+	return b.String()
+}
+
+// together runs fn n times at once and waits for all.
+func together(n int, fn func(i int)) {
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		all.Go(func() {
+			<-start
+			fn(i)
+		})
+	}
+	close(start)
+	all.Wait()
+}
+
+func otherThan(code string) string {
+	if code == "000000" {
+		return "000001"
+	}
+	return "000000"
+}

@@ -1,0 +1,63 @@
+package app
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// Config is everything an operator can set.
+type Config struct {
+	Addr       string         `koanf:"addr" default:"127.0.0.1:8080" help:"address to listen on; :0 picks a port and prints it"`
+	Data       string         `koanf:"data" default:"./stoa-data" help:"folder for the embedded database and generated secrets"`
+	Redis      string         `koanf:"redis" default:"embedded" secret:"url" help:"embedded, spawn, redis://…, rediss://…, redis-sentinel://h1,h2/name or redis-cluster://h1,h2"`
+	SQL        string         `koanf:"sql" default:"sqlite" secret:"url" help:"sqlite, sqlite:/path or mysql://user:pass@host/db"`
+	SQLConns   int            `koanf:"sql_conns" default:"16" help:"most connections to MySQL or MariaDB"`
+	KeyPrefix  string         `koanf:"key_prefix" default:"stoa" help:"what every Redis key begins with, so that deployments can share one Redis"`
+	Secret     string         `koanf:"secret" secret:"true" help:"at least 32 characters, the same on all nodes; generated and kept in the data folder when empty"`
+	Dev        string         `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails instead of sending them; auto is true on loopback without a mail server"`
+	Log        obs.Log        `koanf:"log" default:"info" help:"level and format: debug, info, warn or error; pretty, text or json"`
+	Limits     bool           `koanf:"limits" default:"true" help:"limit requests for each user and operation"`
+	Origins    []string       `koanf:"origins" help:"web origins whose scripts may call the API"`
+	TrustProxy []netip.Prefix `koanf:"trust_proxy" help:"networks whose X-Forwarded-For is believed"`
+
+	SMTP     mail.Config       `koanf:"smtp"`
+	Accounts accounts.Settings `koanf:"accounts"`
+}
+
+// Validate returns all faults that no component would find by itself.
+func (c Config) Validate() error {
+	var faults []error
+	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
+		faults = append(faults, &config.Fault{Key: "addr", Text: "an address is host:port, 127.0.0.1:8080 or :8080"})
+	}
+	if err := keyspace.ValidPrefix(c.KeyPrefix); err != nil {
+		faults = append(faults, &config.Fault{Key: "key_prefix", Text: err.Error()})
+	}
+	if c.Secret != "" && len(c.Secret) < 32 {
+		faults = append(faults, &config.Fault{Key: "secret", Text: "a secret has at least 32 characters"})
+	}
+	if !c.Development() && c.SMTP.Host == "" {
+		faults = append(faults, &config.Fault{Key: "smtp.host", Text: "without a mail server nobody can sign up; set one, or dev = true to show mails instead"})
+	}
+	return errors.Join(faults...)
+}
+
+// Development reports whether mails are shown instead of sent.
+func (c Config) Development() bool {
+	if c.Dev != "auto" {
+		return c.Dev == "true"
+	}
+	host, _, err := net.SplitHostPort(c.Addr)
+	if err != nil || c.SMTP.Host != "" {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}

@@ -1,0 +1,99 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/supervise"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+	pages "github.com/stoa-dev/stoa/web"
+)
+
+// newAPI adds every route of the server.
+func (a *App) newAPI(limiter *ratelimit.Limiter) {
+	cfg := web.Config{
+		Title: "Stoa", Version: obs.Build().Version, Auth: a.accounts, DB: a.db,
+		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins,
+	}
+	if a.cfg.Limits {
+		cfg.Limiter, cfg.Limit = limiter, web.DefaultLimit
+	}
+	a.api = web.New(cfg)
+	a.accounts.Routes(a.api)
+	a.checkin.Routes(a.api)
+	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"},
+		Summary:     "The caller's own events as they happen, from every node",
+		Description: "Server-sent events; each carries an Event. Delivery is at most once: on (re)connection read the present state first."}, a.streamEvents)
+	a.api.Raw("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }))
+	a.api.Raw("GET /readyz", http.HandlerFunc(a.readyz))
+	a.api.Raw("GET /metrics", a.reg.Handler(a.log))
+	if a.cfg.Development() {
+		box := mail.NewBox(a.db).Handler(a.log)
+		a.api.Raw("GET /dev/mail", box)
+		a.api.Raw("GET /dev/mail.json", box)
+	}
+	page := pages.Handler()
+	a.api.Raw("GET /{$}", page)
+	a.api.Raw("GET /assets/", page)
+}
+
+func (a *App) streamEvents(ctx context.Context, _ *struct{}, send func(event, id string, v any) error) error {
+	sub := a.bus.Subscribe(web.PrincipalOf(ctx).User)
+	defer sub.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, open := <-sub.C:
+			if !open {
+				return nil // fell behind: the client connects again and looks
+			}
+			if err := send(e.Type, e.ID, api.Event{ID: e.ID, Type: e.Type, Time: time.UnixMilli(e.Time).UTC(), Data: e.Data}); err != nil {
+				return nil // the client is gone
+			}
+		}
+	}
+}
+
+// readiness is the body of /readyz.
+type readiness struct {
+	Status string            `json:"status"` // ready, degraded or starting
+	Parts  []supervise.State `json:"parts"`
+}
+
+// readyz answers 200 while requests can be served, though perhaps degraded, and
+// 503 while they cannot.
+func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	out := readiness{Status: "ready", Parts: append([]supervise.State{{Name: "sql", Ready: true}, {Name: "redis", Ready: true}}, a.group.States()...)}
+	status := http.StatusOK
+	for i := range out.Parts {
+		p := &out.Parts[i]
+		switch p.Name {
+		case "sql":
+			p.Ready = a.db.Ping(ctx) == nil
+		case "redis":
+			if a.redis.Ping(ctx) != nil {
+				p.Degraded = "away; answering from sql"
+			}
+		case "checkin":
+			p.Degraded = a.checkin.Degraded()
+		}
+		if !p.Ready {
+			out.Status, status = "starting", http.StatusServiceUnavailable
+		} else if p.Degraded != "" && out.Status == "ready" {
+			out.Status = "degraded"
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(out) // the client may be gone
+}

@@ -1,0 +1,34 @@
+package app
+
+import (
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lease"
+)
+
+var keys = keyspace.New("app")
+
+// Jobs that must run on one node at a time hold a lease of this life; a dead
+// node's jobs go on elsewhere after it.
+const jobLease = 10 * time.Second
+
+var (
+	jobLeaseKeys = keyspace.Def1[keyspace.Text](keys, "cluster:job:{{job}}:lease", keyspace.BytesOf("token and holder"),
+		keyspace.Lease(jobLease), keyspace.Doc{Purpose: "which node runs a job"})
+	jobFenceKeys = keyspace.Def1[keyspace.Text](keys, "cluster:job:{{job}}:fence", keyspace.CounterKind(),
+		keyspace.Forever("one small counter for each job"), keyspace.Doc{Purpose: "the last token given for a job"})
+)
+
+func jobKeys(name string) lease.Keys {
+	return lease.Keys{Lease: jobLeaseKeys.At(keyspace.Text{S: name}), Fence: jobFenceKeys.At(keyspace.Text{S: name})}
+}
+
+// Keys has every family of the server, by owner.
+func Keys() []*keyspace.Schema {
+	return []*keyspace.Schema{keys, events.Keys, web.Keys, accounts.Keys, checkin.Keys}
+}

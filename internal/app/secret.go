@@ -1,0 +1,83 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// secret returns the configured secret, or the one in the data folder, which
+// is generated when there is none.
+func secret(cfg Config) ([]byte, error) {
+	if cfg.Secret != "" {
+		return []byte(cfg.Secret), nil
+	}
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(cfg.Data, "secret")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := writeOnce(path, rand.Text()+rand.Text()); err != nil {
+			return nil, err
+		}
+		text, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if text := strings.TrimSpace(string(text)); len(text) >= 32 {
+		return []byte(text), nil
+	}
+	return nil, fmt.Errorf("%s is damaged: a secret has at least 32 characters", path)
+}
+
+// writeOnce makes the file whole or not at all, also when two processes start
+// at once: the first one's text stays.
+func writeOnce(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "secret-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// agree makes sure that all nodes on one database have the same secret: with
+// different ones, codes and refresh tokens made by one would be refused by
+// another.
+func agree(ctx context.Context, db *sqldb.DB, secret []byte) error {
+	sum := sha256.Sum256(append([]byte("stoa node secret "), secret...))
+	mine := hex.EncodeToString(sum[:16])
+	put := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
+	var held string
+	err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := tx.ExecContext(ctx, put.For(1), "secret_sum", mine); err != nil {
+			return err
+		}
+		return tx.NewRaw("SELECT value FROM settings WHERE name = ?", "secret_sum").Scan(ctx, &held)
+	})
+	if err != nil {
+		return err
+	}
+	if held != mine {
+		return errors.New("this node's secret is not that of the other nodes on this database: give them all the same STOA_SECRET, or copy the file secret from the first node's data folder")
+	}
+	return nil
+}

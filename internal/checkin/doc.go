@@ -1,0 +1,36 @@
+// Package checkin records one check-in per user and day and keeps streaks,
+// calendars and leaderboards. It is the exemplar: every other domain looks like
+// it.
+//
+// Truth is one SQL table, checkins: a row for each user's day, written once and
+// never changed. Streaks, totals, calendars and boards are derived from it;
+// nothing is counted anywhere.
+//
+// Derived, in Redis: a 100-byte record for each user and year, from which
+// everything a user sees follows by counting bits, and two boards. Losing a
+// record costs one SELECT at the next read, losing a board one pass over the
+// log; neither ever costs a day.
+//
+// The way of a check-in:
+//
+//	http.go     the caller's zone and the server's clock fix the day
+//	service.go  Mark hands the request to the committer and waits
+//	commit.go   many requests, one transaction; then, beside the next commit:
+//	redis.go    the days are set and the records read back, in one round trip;
+//	            the boards move and the other nodes are told, in a second one;
+//	            the callers wake
+//
+// What holds, whatever is killed or emptied:
+//
+//   - An answered check-in is in SQL, counts once, and is visible to every
+//     read that begins afterwards on any node that reaches Redis.
+//   - A read never waits for a Redis that is away: SQL answers. A board may then
+//     be five seconds old.
+//   - What Redis missed is applied when it is back, by this node or, if this one
+//     is dead, by another (package projection).
+//
+// A streak is the number of signed days in the unbroken run that ends today or
+// yesterday. Covered days (a freeze, a date that a change of zone left out)
+// bridge the run and do not add to it. The moment a day is missed the streak is
+// 0 and leaves its board: each entry carries the instant of its death.
+package checkin

@@ -1,0 +1,152 @@
+package checkin
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+)
+
+// Routes adds the check-in operations.
+func (s *Service) Routes(a *web.API) {
+	tags := []string{"check-in"}
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin", ID: "checkin.mark", Tags: tags,
+		Summary:     "Check in for today",
+		Description: "Answers when the check-in is durable. Today is the date in the user's zone by the server's clock. A second check-in on the same day changes nothing and answers with `new: false`.",
+		Errors:      []*errs.Error{ErrStore}}, s.handleMark)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin", ID: "checkin.status", Tags: tags,
+		Summary: "Streak, longest streak, total, today and yesterday"}, s.handleStatus)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}", ID: "checkin.year", Tags: tags,
+		Summary: "The days of a year", Errors: []*errs.Error{ErrYear}}, s.handleYear)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}/{month}", ID: "checkin.month", Tags: tags,
+		Summary: "The days of a month", Errors: []*errs.Error{ErrYear}}, s.handleMonth)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/stats", ID: "checkin.stats", Tags: tags,
+		Summary: "Figures over all time, with words learned and minutes studied"}, s.handleStats)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
+		Summary:     "The top of a board and the caller's own place",
+		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted) and `total_days`. Who reached a value first stands before others with the same value.",
+		Errors:      []*errs.Error{ErrBoard}}, s.handleBoard)
+}
+
+type body[T any] struct{ Body T }
+
+// caller returns who asks; the authenticator has vouched for the id.
+func caller(ctx context.Context) (accounts.ID, civil.Clock, error) {
+	p := web.PrincipalOf(ctx)
+	id, err := ids.Parse[accounts.User](p.User)
+	return id, p.Clock, err
+}
+
+func (s *Service) handleMark(ctx context.Context, in *body[api.CheckinRequest]) (*body[api.CheckinReply], error) {
+	user, clock, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.Mark(ctx, user, clock, Activity{Words: in.Body.Words, Minutes: in.Body.Minutes}, web.RequestID(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.CheckinReply]{api.CheckinReply{New: res.New, At: res.At.UTC(), CheckinStatus: wireStatus(res.Status)}}, nil
+}
+
+func (s *Service) handleStatus(ctx context.Context, _ *struct{}) (*body[api.CheckinStatus], error) {
+	user, clock, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	status, err := s.Status(ctx, user, clock)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.CheckinStatus]{wireStatus(status)}, nil
+}
+
+func wireStatus(s Status) api.CheckinStatus {
+	return api.CheckinStatus{Day: s.Day.String(), Today: s.Today, Yesterday: s.Yesterday, Streak: s.Streak, Longest: s.Longest, Total: s.Total}
+}
+
+type yearInput struct {
+	Year int `path:"year" minimum:"1970" maximum:"9999"`
+}
+
+type monthInput struct {
+	yearInput
+	Month int `path:"month" minimum:"1" maximum:"12"`
+}
+
+func (s *Service) handleYear(ctx context.Context, in *yearInput) (*body[api.Calendar], error) {
+	return s.calendar(ctx, in.Year, 0)
+}
+
+func (s *Service) handleMonth(ctx context.Context, in *monthInput) (*body[api.Calendar], error) {
+	return s.calendar(ctx, in.Year, time.Month(in.Month))
+}
+
+func (s *Service) calendar(ctx context.Context, year int, month time.Month) (*body[api.Calendar], error) {
+	user, clock, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.Calendar(ctx, user, clock, year, month)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Calendar]{api.Calendar{
+		Year: c.Year, Month: int(c.Month),
+		Days: mapped(c.Signed, civil.Day.String), Covered: mapped(c.Covered, civil.Day.String),
+	}}, nil
+}
+
+func (s *Service) handleStats(ctx context.Context, _ *struct{}) (*body[api.CheckinStats], error) {
+	user, clock, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st, err := s.Stats(ctx, user, clock)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.CheckinStats]{api.CheckinStats{Streak: st.Streak, Longest: st.Longest, Total: st.Total, Words: st.Words, Minutes: st.Minutes}}, nil
+}
+
+type boardInput struct {
+	Board string `path:"board" doc:"streak or total_days"`
+	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"how many places"`
+}
+
+func (s *Service) handleBoard(ctx context.Context, in *boardInput) (*body[api.Board], error) {
+	user, _, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	board, err := ParseBoard(in.Board)
+	if err != nil {
+		return nil, err
+	}
+	ranking, err := s.Board(ctx, board, user, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	rows := ranking.Top
+	if ranking.Me != nil {
+		rows = append(rows, *ranking.Me)
+	}
+	names, err := s.users.Names(ctx, mapped(rows, func(p Place) accounts.ID { return p.User }))
+	if err != nil {
+		return nil, err
+	}
+	wire := mapped(rows, func(p Place) api.BoardRow {
+		return api.BoardRow{Rank: p.Rank, User: p.User.String(), Name: names[p.User], Value: p.Value}
+	})
+	out := api.Board{Board: in.Board, Entries: wire[:len(ranking.Top)]}
+	if ranking.Me != nil {
+		out.Me = &wire[len(wire)-1]
+	}
+	return &body[api.Board]{out}, nil
+}

@@ -1,0 +1,274 @@
+package checkin
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/leaderboard"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+//go:embed lua/load.lua
+var loadLua string
+
+var loadScript = redis.NewScript(loadLua)
+
+const (
+	// redisBudget is how long a caller waits for one answer of Redis before SQL
+	// answers. The embedded engine is not away when it is slow.
+	redisBudget    = 50 * time.Millisecond
+	embeddedBudget = time.Second
+	// patience is for work that nobody waits for.
+	patience = 5 * time.Second
+)
+
+// fast is what Redis holds of this package, all of it derived from the log.
+type fast struct {
+	db     *redis.DB
+	streak *leaderboard.Board
+	total  *leaderboard.Board
+	budget time.Duration // for each round trip
+}
+
+func newFast(db *redis.DB) *fast {
+	f := &fast{db: db, streak: leaderboard.Exact(db, boardKeys(StreakBoard)), total: leaderboard.Exact(db, boardKeys(TotalBoard)), budget: redisBudget}
+	if db.Mode() == "embedded" {
+		f.budget = embeddedBudget
+	}
+	return f
+}
+
+// patient is the same for work in the background.
+func (f *fast) patient() *fast {
+	p := *f
+	p.budget = patience
+	return &p
+}
+
+func (f *fast) send(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	return f.db.DoMulti(ctx, cmds)
+}
+
+func (f *fast) run(ctx context.Context, calls []redis.Call) []keyspace.Reply {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	return f.db.RunMulti(ctx, calls)
+}
+
+func (f *fast) board(b Board) *leaderboard.Board {
+	if b == StreakBoard {
+		return f.streak
+	}
+	return f.total
+}
+
+func recordKey(user accounts.ID, year int) keyspace.Bitmap {
+	return recordKeys.At(user, keyspace.Int{N: int64(year)})
+}
+
+// mark sets the day of each request in its user's record and returns the
+// records as they are then, in one round trip. A record may turn out not to be
+// loaded; see [Record].
+func (f *fast) mark(ctx context.Context, reqs []request) ([]*Record, error) {
+	cmds := make([]keyspace.Cmd, 0, 3*len(reqs))
+	for _, r := range reqs {
+		key := recordKey(r.user, r.day.Year())
+		cmds = append(cmds, key.SetBitCmd(bitOf(r.day, r.kind)), key.RenewCmd(), key.GetCmd())
+	}
+	replies := f.send(ctx, cmds)
+	if err := keyspace.FirstErr(replies); err != nil {
+		return nil, err
+	}
+	recs := make([]*Record, len(reqs))
+	for i := range recs {
+		recs[i] = parse(replies[3*i+2].Str)
+	}
+	return recs, nil
+}
+
+// parse reads a record as it came; SETBIT on a missing key leaves a short one.
+func parse(s string) *Record {
+	var r Record
+	copy(r[:], s)
+	return &r
+}
+
+// read returns a user's year, or nil when it is not loaded. One read in a
+// hundred renews the key's life.
+func (f *fast) read(ctx context.Context, user accounts.ID, year int) (*Record, error) {
+	key := recordKey(user, year)
+	cmds := []keyspace.Cmd{key.GetCmd()}
+	if rand.IntN(100) == 0 {
+		cmds = append(cmds, key.RenewCmd())
+	}
+	replies := f.send(ctx, cmds)
+	if err := keyspace.FirstErr(replies); err != nil {
+		return nil, err
+	}
+	return ifLoaded(replies[0].Str), nil
+}
+
+func ifLoaded(s string) *Record {
+	if r := parse(s); r.loaded() {
+		return r
+	}
+	return nil
+}
+
+// load merges records computed from SQL into Redis and replaces each by the
+// result.
+func (f *fast) load(ctx context.Context, keys []yearKey, recs []*Record) error {
+	life := strconv.FormatInt(recordKeys.TTL.Base.Milliseconds(), 10)
+	calls := make([]redis.Call, len(keys))
+	for i, k := range keys {
+		calls[i] = redis.Call{Script: loadScript, Keys: []keyspace.Key{recordKey(k.user, k.year).Key}, Args: []string{string(recs[i][:]), life}}
+	}
+	replies := f.run(ctx, calls)
+	for i, reply := range replies {
+		recs[i] = parse(reply.Str)
+	}
+	return keyspace.FirstErr(replies)
+}
+
+// place is what one check-in means for the boards.
+type place struct {
+	user    accounts.ID
+	at      time.Time // when the newest day was signed
+	streak  int
+	dies    time.Time
+	total   int
+	restart bool // an older entry may stand higher
+}
+
+// placeOf returns what a mark means for the boards; ok is false unless its day
+// is the user's newest and signs, and the log has to be asked.
+func placeOf(rec *Record, r request, at time.Time) (p place, ok bool) {
+	newest, any := rec.newest(r.day.Year())
+	if !any || newest != r.day || !r.kind.Signs() {
+		return place{}, false
+	}
+	p = place{user: r.user, at: at, streak: rec.Streak(r.day), dies: dies(r.clock, r.day), total: rec.Total()}
+	p.restart = r.replay || p.streak == 1 && p.total > 1
+	return p, true
+}
+
+// placeFrom returns what a whole history means for the boards; ok is false when
+// nothing was ever signed. A streak that is dead has its death in the past.
+func placeFrom(user accounts.ID, clock civil.Clock, history []Mark) (p place, ok bool) {
+	var t Tally
+	for _, m := range history {
+		t.Add(m)
+	}
+	return tallied(user, clock, t), t.Total > 0
+}
+
+func tallied(user accounts.ID, clock civil.Clock, t Tally) place {
+	p := place{user: user, at: t.Signed, streak: t.Run, dies: dies(clock, t.Last), total: t.Total, restart: true}
+	if t.Run == 0 {
+		p.dies = p.at // a covered day alone keeps nothing alive
+	}
+	return p
+}
+
+func (p place) onStreak() leaderboard.Entry { return p.on(StreakBoard) }
+func (p place) onTotal() leaderboard.Entry  { return p.on(TotalBoard) }
+
+func (p place) on(b Board) leaderboard.Entry {
+	e := leaderboard.Entry{Member: p.user.String(), Value: int64(p.value(b)), At: p.at, Restart: p.restart}
+	if b == StreakBoard {
+		e.Dies = p.dies
+	}
+	return e
+}
+
+func (p place) value(b Board) int {
+	if b == StreakBoard {
+		return p.streak
+	}
+	return p.total
+}
+
+// rank moves users on both boards and sends extra along, in one round trip.
+func (f *fast) rank(ctx context.Context, places []place, extra ...keyspace.Cmd) error {
+	streaks, totals := mapped(places, place.onStreak), mapped(places, place.onTotal)
+	cmds := slices.Concat(f.streak.Update(streaks), f.total.Update(totals), extra)
+	for _, again := range slices.Concat(f.streak.Restart(streaks), f.total.Restart(totals)) {
+		cmds = append(cmds, again.Cmd())
+	}
+	if len(cmds) == 0 {
+		return nil
+	}
+	if err := keyspace.FirstErr(f.send(ctx, cmds)); err != nil {
+		return fmt.Errorf("boards: %w", err)
+	}
+	return nil
+}
+
+// ranking reads a board's top and one user's place.
+func (f *fast) ranking(ctx context.Context, b Board, now time.Time, user accounts.ID, n int) (out Ranking, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*f.budget) // it may have a midnight's dead to remove
+	defer cancel()
+	top, err := f.board(b).Top(ctx, now, n)
+	if err != nil {
+		return Ranking{}, err
+	}
+	for _, r := range top {
+		id, err := ids.Parse[accounts.User](r.Member)
+		if err != nil {
+			return Ranking{}, err
+		}
+		out.Top = append(out.Top, Place{r.Rank, id, int(r.Value)})
+	}
+	me, on, err := f.board(b).Rank(ctx, now, user.String())
+	if on {
+		out.Me = &Place{me.Rank, user, int(me.Value)}
+	}
+	return out, err
+}
+
+// complete reports whether a board has everybody.
+func (f *fast) complete(ctx context.Context, b Board, now time.Time) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := f.board(b).Top(ctx, now, 1)
+	if errors.Is(err, leaderboard.ErrNotLoaded) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// fill loads a board from everybody's places, beside traffic.
+func (f *fast) fill(ctx context.Context, b Board, places iter.Seq2[place, error]) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	return f.board(b).Load(ctx, func(yield func(leaderboard.Entry) bool) {
+		for p, err := range places {
+			if err != nil {
+				cancel(err) // nothing is marked as complete then
+				return
+			}
+			if p.value(b) > 0 && !yield(p.on(b)) {
+				return
+			}
+		}
+	})
+}
+
+// yearKey names one record.
+type yearKey struct {
+	user accounts.ID
+	year int
+}

@@ -1,0 +1,260 @@
+package checkin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/groupcommit"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/projection"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// Config has what the check-in domain stands on.
+type Config struct {
+	DB      *sqldb.DB
+	Redis   *redis.DB
+	Users   *accounts.Service
+	Bus     *events.Bus
+	Node    string // this process; see projection.Config
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+	Now     func() time.Time // the server's clock; nil means time.Now
+}
+
+// Service is the check-in domain as the rest of the program sees it.
+type Service struct {
+	users      *accounts.Service
+	bus        *events.Bus
+	store      *store
+	fast       *fast
+	projection *projection.Projection[rowKey]
+	committer  *groupcommit.Committer[request, outcome]
+	loader     *groupcommit.Committer[yearKey, *Record]
+	fallback   fallback
+	filling    map[Board]*sync.Mutex
+	metrics    *metrics
+	log        *slog.Logger
+	now        func() time.Time
+}
+
+// New returns the service; nothing is written until [Service.Run].
+func New(cfg Config) *Service {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	s := &Service{
+		users: cfg.Users, bus: cfg.Bus, log: cfg.Log,
+		now:     func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
+		store:   newStore(cfg.DB),
+		fast:    newFast(cfg.Redis),
+		filling: map[Board]*sync.Mutex{StreakBoard: {}, TotalBoard: {}},
+	}
+	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
+	s.projection = projection.New(projection.Config[rowKey]{
+		Redis: cfg.Redis, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
+		Replay: s.replay, Apply: s.reapply,
+	})
+	s.committer = s.newCommitter()
+	// Users who are read first thing after New Year's midnight all miss at once:
+	// their SELECTs are gathered, and two at a time is the bound.
+	s.loader = groupcommit.New(s.loadBatch, groupcommit.Options[yearKey, *Record]{Committers: 2, MaxBatch: 500})
+	return s
+}
+
+// Run commits and keeps Redis complete until ctx ends; then it finishes what
+// was submitted. It calls ready when check-ins can be made.
+func (s *Service) Run(ctx context.Context, ready func()) error {
+	// The projection outlives the committer, to settle its last batches.
+	settle, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var settling, working sync.WaitGroup
+	first := make(chan struct{})
+	settling.Go(func() { _ = s.projection.Run(settle, sync.OnceFunc(func() { close(first) })) })
+	working.Go(func() { _ = s.committer.Run(ctx) })
+	working.Go(func() { _ = s.loader.Run(ctx) })
+	select {
+	case <-first:
+		ready()
+	case <-ctx.Done():
+	}
+	working.Wait()
+	stop()
+	settling.Wait()
+	return nil
+}
+
+// Degraded says why answers come from SQL; it is empty when Redis is complete.
+func (s *Service) Degraded() string {
+	if s.projection.Up() {
+		return ""
+	}
+	return "redis is away or being brought up to date; answering from sql"
+}
+
+// Mark checks a user in for today by the user's own calendar. It returns when
+// the check-in is durable. Checking in again on the same day changes nothing
+// and answers with New false; the same request again, told by its id, answers
+// as the first time. It may return ErrStore.
+func (s *Service) Mark(ctx context.Context, user accounts.ID, clock civil.Clock, act Activity, requestID uint64) (_ Result, err error) {
+	defer errs.Wrap(&err, "checkin.Mark %s", user)
+	now := s.now()
+	return s.submit(ctx, request{
+		user: user, clock: clock, day: clock.Today(now), at: now, kind: Tapped, act: act,
+		req: int64(requestID), //nolint:gosec // 64 random bits, not a number
+	})
+}
+
+func (s *Service) submit(ctx context.Context, r request) (Result, error) {
+	s.projection.Begin(r.at)
+	out, err := s.committer.Do(ctx, r)
+	if errors.Is(err, groupcommit.ErrClosed) {
+		s.projection.Done(r.at)
+		return Result{}, ErrStore
+	}
+	return out.Result, asKind(cmp.Or(err, out.err))
+}
+
+// Status returns where a user stands now.
+func (s *Service) Status(ctx context.Context, user accounts.ID, clock civil.Clock) (_ Status, err error) {
+	defer errs.Wrap(&err, "checkin.Status %s", user)
+	today := clock.Today(s.now())
+	rec, err := s.record(ctx, user, today.Year())
+	if err != nil {
+		return Status{}, err
+	}
+	return statusOf(rec, clock, today), nil
+}
+
+// Calendar returns the days of a year, or of one month when month is not 0. It
+// returns ErrYear for years that no calendar here has.
+func (s *Service) Calendar(ctx context.Context, user accounts.ID, clock civil.Clock, year int, month time.Month) (_ Calendar, err error) {
+	defer errs.Wrap(&err, "checkin.Calendar %s", user)
+	if year < 1970 || year > 9999 || month < 0 || month > 12 {
+		return Calendar{}, ErrYear
+	}
+	out := Calendar{Year: year, Month: month}
+	if year > clock.Today(s.now()).Year() {
+		return out, nil // nobody has been there, and nothing is worth keeping
+	}
+	rec, err := s.record(ctx, user, year)
+	if err != nil {
+		return Calendar{}, err
+	}
+	first, last := civil.DayOf(year, 1, 1), civil.DayOf(year, 12, 31)
+	if month != 0 {
+		first, last = civil.DayOf(year, month, 1), civil.DayOf(year, month+1, 0)
+	}
+	out.Signed, out.Covered = rec.Days(first, last)
+	return out, nil
+}
+
+// Stats returns a user's figures over all time. Activity is always read from
+// SQL, the rest as for Status.
+func (s *Service) Stats(ctx context.Context, user accounts.ID, clock civil.Clock) (_ Stats, err error) {
+	defer errs.Wrap(&err, "checkin.Stats %s", user)
+	status, err := s.Status(ctx, user, clock)
+	if err != nil {
+		return Stats{}, err
+	}
+	words, minutes, err := s.store.activity(ctx, user)
+	return Stats{Status: status, Words: words, Minutes: minutes}, err
+}
+
+// record returns a user's year: from Redis, else from SQL and then kept.
+func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*Record, error) {
+	if s.projection.Up() {
+		rec, err := s.fast.read(ctx, user, year)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, err
+		case err != nil:
+			s.projection.Suspect()
+		case rec != nil:
+			s.metrics.read("redis")
+			return rec, nil
+		}
+	}
+	s.metrics.read("sql")
+	rec, err := s.loader.Do(ctx, yearKey{user, year})
+	return rec, asKind(err)
+}
+
+// loadBatch computes records from the log and, while Redis is there, keeps them.
+func (s *Service) loadBatch(ctx context.Context, keys []yearKey) ([]*Record, error) {
+	if s.projection.Writable() {
+		recs, err := s.loadRecords(ctx, s.fast, keys)
+		if err == nil {
+			return recs, nil
+		}
+		if !errors.Is(err, redis.ErrUnavailable) {
+			return nil, err
+		}
+		s.projection.Suspect()
+	}
+	histories, err := s.store.histories(ctx, usersOf(keys))
+	if err != nil {
+		return nil, err
+	}
+	recs := make([]*Record, len(keys))
+	for i, k := range keys {
+		recs[i] = recordOf(k.year, histories[k.user])
+	}
+	return recs, nil
+}
+
+// ZoneChanged follows a user who chose another zone: the streak dies at another
+// instant now, and a date that the new zone leaves out becomes a covered day
+// once the zone is in force.
+func (s *Service) ZoneChanged(ctx context.Context, user accounts.ID) (err error) {
+	defer errs.Wrap(&err, "checkin.ZoneChanged %s", user)
+	clocks, err := s.users.Clocks(ctx, []accounts.ID{user})
+	if err != nil {
+		return err
+	}
+	clock, now := clocks[user], s.now()
+	if skipped, ok := clock.Skipped(); ok && now.UnixMilli() >= clock.From {
+		if _, err := s.submit(ctx, request{user: user, clock: clock, day: skipped, at: now, kind: Skipped, req: now.UnixNano()}); err != nil {
+			return err
+		}
+	}
+	histories, err := s.store.histories(ctx, []accounts.ID{user})
+	if err != nil {
+		return err
+	}
+	if p, ok := placeFrom(user, clock, histories[user]); ok {
+		return s.fast.patient().rank(ctx, []place{p})
+	}
+	return nil
+}
+
+// statusOf adds to the record what only the user's clock knows: a date that a
+// change of zone has left out.
+func statusOf(rec *Record, clock civil.Clock, today civil.Day) Status {
+	if skipped, ok := clock.Skipped(); ok && skipped < today && skipped.Year() == today.Year() {
+		rec.setBit(bitOf(skipped, Skipped))
+	}
+	return rec.Status(today)
+}
+
+func usersOf(keys []yearKey) []accounts.ID {
+	return mapped(keys, func(k yearKey) accounts.ID { return k.user })
+}
+
+func mapped[A, B any](in []A, f func(A) B) []B {
+	out := make([]B, 0, len(in))
+	for _, a := range in {
+		out = append(out, f(a))
+	}
+	return out
+}

@@ -1,0 +1,544 @@
+package checkin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// clock is the server's clock in a test; time goes on only when told to.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(time.Millisecond)
+	return c.t
+}
+
+func (c *clock) set(t time.Time) { c.mu.Lock(); c.t = t; c.mu.Unlock() }
+
+// world is one node's check-in domain on its engines.
+type world struct {
+	*Service
+	clock *clock
+	db    *sqldb.DB
+	redis *redis.DB
+	stop  func()
+}
+
+func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB) *world {
+	t.Helper()
+	c := &clock{t: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	log := slog.New(slog.DiscardHandler)
+	users, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Secret: make([]byte, 32), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := ids.New[world]().String()
+	w := &world{clock: c, db: db, redis: rdb, Service: New(Config{
+		DB: db, Redis: rdb, Users: users, Bus: events.NewBus(rdb, node, log), Node: node,
+		Metrics: prometheus.NewRegistry(), Log: log, Now: c.now,
+	})}
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, ended := make(chan struct{}), make(chan struct{})
+	go func() { defer close(ended); _ = w.Run(ctx, func() { close(ready) }) }()
+	<-ready
+	w.stop = sync.OnceFunc(func() { cancel(); <-ended })
+	t.Cleanup(w.stop)
+	return w
+}
+
+// worlds runs a test on the embedded pair and on real servers.
+func worlds(t *testing.T, test func(t *testing.T, w *world)) {
+	for _, e := range []struct {
+		name  string
+		db    func(t *testing.T) *sqldb.DB
+		redis func(t *testing.T) string
+	}{
+		{"embedded", func(t *testing.T) *sqldb.DB { return sqldbtest.SQLite(t) }, func(*testing.T) string { return "embedded" }},
+		{"MariaDB and redis-server", func(t *testing.T) *sqldb.DB { return sqldbtest.Open(t, mariaConfig(t)) }, func(t *testing.T) string { return redistest.Server(t).URL }},
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			test(t, newWorld(t, e.db(t), redistest.Open(t, e.redis(t))))
+		})
+	}
+}
+
+func mariaConfig(t *testing.T) sqldb.Config {
+	t.Helper()
+	for _, e := range sqldbtest.Engines(t) {
+		if e.Name == "mariadb" {
+			return e.Config(t)
+		}
+	}
+	t.Fatal("there is no engine mariadb")
+	return sqldb.Config{}
+}
+
+func (w *world) mustMark(t *testing.T, user accounts.ID, c civil.Clock) Result {
+	t.Helper()
+	res, err := w.Mark(t.Context(), user, c, Activity{Words: 10, Minutes: 5}, rand.Uint64())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// check holds everything a user sees, from Redis and from SQL, against the log.
+func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
+	t.Helper()
+	histories, err := w.store.histories(t.Context(), users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	today := c.Today(w.clock.now())
+	type standing struct {
+		user  accounts.ID
+		value int
+		at    int64
+	}
+	boards := map[Board][]standing{}
+	for _, user := range users {
+		want := referenceOf(histories[user]).status(today)
+		got, err := w.Status(t.Context(), user, c)
+		if err != nil || got != want {
+			t.Errorf("%s: status %+v, %v, want %+v", user, got, err, want)
+		}
+		cal, err := w.Calendar(t.Context(), user, c, today.Year(), 0)
+		var days []civil.Day
+		for _, m := range histories[user] {
+			if m.Day.Year() == today.Year() && m.Kind.Signs() {
+				days = append(days, m.Day)
+			}
+		}
+		if err != nil || !slices.Equal(cal.Signed, days) {
+			t.Errorf("%s: calendar %v, %v, want %v", user, cal.Signed, err, days)
+		}
+		var at int64
+		for _, m := range histories[user] {
+			if m.Kind.Signs() {
+				at = m.At.Unix()
+			}
+		}
+		if want.Streak > 0 {
+			boards[StreakBoard] = append(boards[StreakBoard], standing{user, want.Streak, at})
+		}
+		if want.Total > 0 {
+			boards[TotalBoard] = append(boards[TotalBoard], standing{user, want.Total, at})
+		}
+	}
+	for b, want := range boards {
+		slices.SortFunc(want, func(x, y standing) int {
+			return cmp.Or(cmp.Compare(y.value, x.value), cmp.Compare(x.at, y.at), cmp.Compare(y.user.String(), x.user.String()))
+		})
+		for _, user := range users[:min(3, len(users))] {
+			got, err := w.Board(t.Context(), b, user, 100)
+			if err != nil {
+				t.Errorf("board %s: %v", b, err)
+				continue
+			}
+			var places []Place
+			var me *Place
+			for i, s := range want {
+				p := Place{i + 1, s.user, s.value}
+				if i < 100 {
+					places = append(places, p)
+				}
+				if s.user == user {
+					me = &p
+				}
+			}
+			if !slices.Equal(got.Top, places) {
+				t.Errorf("board %s: got %v, want %v", b, got.Top, places)
+			}
+			if (got.Me == nil) != (me == nil) || me != nil && *got.Me != *me {
+				t.Errorf("board %s: my place is %v, want %v", b, got.Me, me)
+			}
+		}
+	}
+}
+
+// register gives a user a zone that a rebuild finds.
+func (w *world) register(t *testing.T, user accounts.ID, zone string) {
+	t.Helper()
+	if _, err := w.db.ExecContext(t.Context(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES (?, ?, ?, ?, ?, '', 0, 0)",
+		user, user.String()+"@example.org", user.String()+"@example.org", "Ann", zone); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newUsers(n int) (users []accounts.ID) {
+	for range n {
+		users = append(users, ids.New[accounts.User]())
+	}
+	return users
+}
+
+func TestCheckingInFollowsTheReference(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := newUsers(12), civil.Clock{Zone: "Asia/Shanghai"}
+		at := time.Date(2025, 12, 20, 3, 0, 0, 0, time.UTC)
+		for day := range 25 { // over New Year
+			w.clock.set(at.AddDate(0, 0, day))
+			for _, user := range users {
+				if rand.IntN(4) == 0 {
+					continue
+				}
+				if res := w.mustMark(t, user, c); !res.New || !res.Status.Today {
+					t.Errorf("%s on day %d: got %+v", user, day, res)
+				}
+			}
+			if day%6 == 5 {
+				w.check(t, users, c)
+			}
+		}
+		st, err := w.Stats(t.Context(), users[0], c)
+		if err != nil || st.Words != int64(10*st.Total) || st.Minutes != int64(5*st.Total) {
+			t.Errorf("stats: got %+v, %v", st, err)
+		}
+		redistest.KeysDeclared(t, w.redis, Keys)
+	})
+}
+
+func TestSixtyFourTapsAtOnceAreOneCheckIn(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		user, c := ids.New[accounts.User](), civil.Clock{}
+		var mu sync.Mutex
+		fresh := 0
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				res, err := w.Mark(t.Context(), user, c, Activity{Words: 1}, rand.Uint64())
+				if err != nil || res.Status.Streak != 1 || res.Status.Total != 1 {
+					t.Errorf("got %+v, %v", res, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if res.New {
+					fresh++
+				}
+			})
+		}
+		wg.Wait()
+		if fresh != 1 {
+			t.Errorf("%d taps were told that they were the first", fresh)
+		}
+		if words, _, err := w.store.activity(t.Context(), user); err != nil || words != 1 {
+			t.Errorf("%d words, %v: activity counted more than once", words, err)
+		}
+	})
+}
+
+func TestTheSameRequestAgainAnswersAsTheFirstTime(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		user, c, id := ids.New[accounts.User](), civil.Clock{}, rand.Uint64()
+		first, err := w.Mark(t.Context(), user, c, Activity{}, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := w.Mark(t.Context(), user, c, Activity{}, id)
+		if err != nil || again != first || !again.New {
+			t.Errorf("got %+v, %v, want %+v", again, err, first)
+		}
+		if other := w.mustMark(t, user, c); other.New || !other.At.Equal(first.At) {
+			t.Errorf("another request: got %+v, want New false and the first one's time", other)
+		}
+	})
+}
+
+func TestTheDayIsTheUsersOwn(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		user := ids.New[accounts.User]()
+		for _, tt := range []struct {
+			what, zone, now, day string
+			streak               int
+		}{
+			{"before midnight in New York", "America/New_York", "2026-03-07T04:59:00Z", "2026-03-06", 1},
+			{"after it", "America/New_York", "2026-03-07T05:01:00Z", "2026-03-07", 2},
+			{"the day of 23 hours", "America/New_York", "2026-03-08T23:00:00Z", "2026-03-08", 3},
+			{"the day after, 20 hours later", "America/New_York", "2026-03-09T19:00:00Z", "2026-03-09", 4},
+		} {
+			now, err := time.Parse(time.RFC3339, tt.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.clock.set(now)
+			res := w.mustMark(t, user, civil.Clock{Zone: tt.zone})
+			if !res.New || res.Status.Day.String() != tt.day || res.Status.Streak != tt.streak {
+				t.Errorf("%s: got %+v, want day %s and streak %d", tt.what, res, tt.day, tt.streak)
+			}
+		}
+	})
+}
+
+func TestADeadStreakLeavesTheBoardTheMomentItDies(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users := newUsers(3)
+		zones := []string{"Asia/Tokyo", "UTC", "America/Los_Angeles"}
+		for i, user := range users {
+			w.register(t, user, zones[i])
+			w.mustMark(t, user, civil.Clock{Zone: zones[i]})
+		}
+		// All checked in on the 21st; the 23rd begins in Tokyo, in London, in Los Angeles.
+		for i, midnight := range []string{"2026-11-22T15:00:00Z", "2026-11-23T00:00:00Z", "2026-11-23T08:00:00Z"} {
+			at, _ := time.Parse(time.RFC3339, midnight)
+			w.clock.set(at.Add(-time.Second))
+			if r, err := w.Board(t.Context(), StreakBoard, users[2], 10); err != nil || len(r.Top) != 3-i {
+				t.Errorf("a second before %s: got %v, %v, want %d alive", midnight, r.Top, err, 3-i)
+			}
+			w.clock.set(at)
+			if r, err := w.Board(t.Context(), StreakBoard, users[i], 10); err != nil || len(r.Top) != 2-i || r.Me != nil {
+				t.Errorf("at %s: got %v, me %v, %v, want %d alive", midnight, r.Top, r.Me, err, 2-i)
+			}
+		}
+	})
+}
+
+func TestAnEmptiedRedisCostsNothing(t *testing.T) {
+	server := redistest.Server(t)
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
+	users, c := newUsers(20), civil.Clock{}
+	for day := range 5 {
+		w.clock.set(time.Date(2026, 11, 17+day, 9, 0, 0, 0, time.UTC))
+		for i, user := range users {
+			if i%(day+2) != 0 {
+				w.mustMark(t, user, c)
+			}
+		}
+		server.FlushAll()
+		w.check(t, users, c)
+		server.FlushAll()
+		w.mustMark(t, users[day], c)
+		w.check(t, users, c)
+	}
+}
+
+func TestWhileRedisIsAwaySQLAnswers(t *testing.T) {
+	server := redistest.Server(t)
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
+	users, c := newUsers(10), civil.Clock{}
+	for day := range 4 {
+		w.clock.set(time.Date(2026, 11, 17+day, 9, 0, 0, 0, time.UTC))
+		if day == 1 {
+			server.Kill()
+		}
+		if day == 3 {
+			server.RestartEmpty()
+			wait(t, "redis to be complete again", w.projection.Up)
+		}
+		for _, user := range users {
+			if res := w.mustMark(t, user, c); res.Status.Streak != day+1 {
+				t.Errorf("day %d: streak %d, want %d", day, res.Status.Streak, day+1)
+			}
+		}
+		w.clock.set(w.clock.now().Add(snapshotLife)) // the ranking from SQL may be that old
+		w.check(t, users, c)
+	}
+	if w.Degraded() != "" {
+		t.Errorf("still degraded: %s", w.Degraded())
+	}
+}
+
+func TestAFrozenRedisDelaysACheckInByItsBudgetAndIsCaughtUp(t *testing.T) {
+	server := redistest.Server(t)
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
+	users, c := newUsers(5), civil.Clock{}
+	w.mustMark(t, users[0], c)
+	server.Pause()
+	for _, user := range users {
+		if res := w.mustMark(t, user, c); res.Status.Streak != 1 {
+			t.Errorf("while Redis hangs: got %+v", res)
+		}
+	}
+	server.Resume()
+	wait(t, "redis to be complete again", w.projection.Up)
+	w.check(t, users, c)
+}
+
+// Another node died after its commit: its rows are in SQL, its mark stands
+// still, and Redis has records without them.
+func TestADeadNodesRowsAreAppliedByAnother(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := newUsers(6), civil.Clock{}
+		w.clock.set(time.Now())
+		for _, user := range users[:3] {
+			w.mustMark(t, user, c) // their records are loaded
+		}
+		w.clock.set(time.Now())
+		var lost []request
+		for i, user := range users {
+			day := c.Today(w.clock.now())
+			if i < 3 {
+				day-- // it was late for yesterday
+			}
+			lost = append(lost, request{user: user, day: day, at: w.clock.now().Truncate(time.Millisecond), kind: Tapped, req: rand.Int64()})
+		}
+		slices.SortFunc(lost, func(a, b request) int { return cmp.Compare(a.user.String(), b.user.String()) })
+		if _, err := w.store.write(t.Context(), lost); err != nil {
+			t.Fatal(err)
+		}
+		if s, _ := w.Status(t.Context(), users[0], c); s.Yesterday {
+			t.Fatal("the test is void: Redis knows the row already")
+		}
+		old := time.Now().Add(-time.Minute).UnixMilli()
+		hset(t, w, "nodeThatDied", fmt.Sprintf("%d %d", old, old))
+		wait(t, "the dead node's mark to be gone", func() bool {
+			marks, err := appliedKey.At().All(t.Context(), w.redis)
+			return err == nil && marks["nodeThatDied"] == ""
+		})
+		w.check(t, users, c)
+	})
+}
+
+// A server that comes back with an older snapshot has lost records' last days
+// and its marks with them.
+func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {
+	server := redistest.Server(t, "appendonly no", `save ""`)
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
+	users, c := newUsers(8), civil.Clock{}
+	w.clock.set(time.Now().AddDate(0, 0, -1))
+	for _, user := range users {
+		w.mustMark(t, user, c)
+	}
+	w.check(t, users, c)
+	if _, err := server.Do("SAVE"); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.set(time.Now())
+	for _, user := range users {
+		w.mustMark(t, user, c)
+	}
+	server.Kill()
+	server.Restart() // with yesterday's snapshot
+	if _, err := w.Status(t.Context(), users[0], c); err != nil {
+		t.Error(err)
+	}
+	wait(t, "redis to be complete again", func() bool {
+		w.projection.Suspect() // as the first failed command does
+		time.Sleep(20 * time.Millisecond)
+		return w.projection.Up()
+	})
+	w.check(t, users, c)
+}
+
+func TestLoadingMergesAndLosesNothing(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		f := w.fast.patient()
+		for range 40 {
+			a, b := randomRecord(), randomRecord()
+			key := yearKey{ids.New[accounts.User](), 2026}
+			for _, rec := range []*Record{a, b, a} {
+				in := *rec
+				if err := f.load(t.Context(), []yearKey{key}, []*Record{&in}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := f.read(t.Context(), key.user, key.year)
+			if want := merged(a, b); err != nil || *got != *want {
+				t.Fatalf("got  %v, %v\nwant %v", got, err, want)
+			}
+		}
+	})
+}
+
+// merged is load.lua in Go.
+func merged(a, b *Record) *Record {
+	var out Record
+	for i := range out {
+		out[i] = a[i] | b[i]
+	}
+	for i := 2; i < 8; i += 2 {
+		hi := a
+		if int(b[i])<<8|int(b[i+1]) > int(a[i])<<8|int(a[i+1]) {
+			hi = b
+		}
+		out[i], out[i+1] = hi[i], hi[i+1]
+	}
+	return &out
+}
+
+func randomRecord() *Record {
+	r := &Record{recordVersion, byte(rand.IntN(2))}
+	for i := 2; i < recordSize; i++ {
+		if rand.IntN(3) > 0 {
+			r[i] = byte(rand.Uint32())
+		}
+	}
+	return r
+}
+
+func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	user := ids.New[accounts.User]()
+	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC) // 09:00 in Pago Pago
+	w.clock.set(now)
+	west := civil.Clock{Zone: "Pacific/Pago_Pago"}
+	w.mustMark(t, user, west)
+	moved, err := west.Change("Pacific/Kiritimati", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The 22nd is left out: on the 23rd the streak is as alive as the day after.
+	w.clock.set(time.UnixMilli(moved.From).Add(time.Hour))
+	if s, err := w.Status(t.Context(), user, moved); err != nil || s.Streak != 1 || s.Day.String() != "2026-11-23" {
+		t.Errorf("got %+v, %v, want a streak of 1 on the 23rd", s, err)
+	}
+	if res := w.mustMark(t, user, moved); res.Status.Streak != 2 {
+		t.Errorf("got %+v, want a streak of 2", res)
+	}
+}
+
+func TestErrorsOfTheCallerChangeNothing(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	user := ids.New[accounts.User]()
+	if _, err := w.Calendar(t.Context(), user, civil.Clock{}, 2026, 13); !errors.Is(err, ErrYear) {
+		t.Errorf("month 13: got %v", err)
+	}
+	if _, err := ParseBoard("best"); !errors.Is(err, ErrBoard) {
+		t.Errorf("unknown board: got %v", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.Mark(gone, user, civil.Clock{}, Activity{}, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that left: got %v", err)
+	}
+}
+
+func wait(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func hset(t *testing.T, w *world, field, value string) {
+	t.Helper()
+	if err := w.redis.Do(t.Context(), appliedKey.At().SetCmd(field, value)).Err; err != nil {
+		t.Fatal(err)
+	}
+}

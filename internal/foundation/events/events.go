@@ -1,0 +1,150 @@
+// Package events tells other parts and other nodes what has happened, after it
+// was committed.
+//
+// Delivery is at most once: an event tells a device to look again, and what it
+// then finds in SQL or Redis is the truth. A subscriber that falls behind is cut
+// off rather than waited for.
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// Keys has the channel between nodes.
+var Keys = keyspace.New("events")
+
+var channel = keyspace.DefChannel0(Keys, "cluster:events", "json: node and events, one message for each batch",
+	keyspace.Doc{Purpose: "what was committed on one node, for the others"})
+
+// Event is one thing that happened to one user.
+type Event struct {
+	ID   string          `json:"id"`
+	Type string          `json:"type"` // "checkin.marked"
+	User string          `json:"user"`
+	Time int64           `json:"time"` // Unix milliseconds
+	Data json.RawMessage `json:"data"` // the domain's own document
+}
+
+// New returns an event that happened at that time.
+func New(typ, user string, at time.Time, data json.RawMessage) Event {
+	return Event{ID: ids.New[Event]().String(), Type: typ, User: user, Time: at.UnixMilli(), Data: data}
+}
+
+type envelope struct {
+	Node   string  `json:"node"`
+	Events []Event `json:"events"`
+}
+
+// queued is how many events a subscriber may be behind before it is cut off.
+const queued = 64
+
+// Bus carries events to subscribers on this node and on all others.
+type Bus struct {
+	redis *redis.DB
+	node  string
+	log   *slog.Logger
+
+	mu   sync.RWMutex
+	subs map[string]map[*Subscription]struct{} // by user
+}
+
+// New returns a bus for this node; node is never used by another process.
+func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
+	return &Bus{redis: db, node: node, log: log, subs: map[string]map[*Subscription]struct{}{}}
+}
+
+// Subscription is one listener's queue.
+type Subscription struct {
+	// C has the user's events. It is closed when the listener fell behind or
+	// closed the subscription.
+	C    chan Event
+	bus  *Bus
+	user string
+}
+
+// Subscribe listens to one user's events until Close.
+func (b *Bus) Subscribe(user string) *Subscription {
+	s := &Subscription{C: make(chan Event, queued), bus: b, user: user}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.subs[user] == nil {
+		b.subs[user] = map[*Subscription]struct{}{}
+	}
+	b.subs[user][s] = struct{}{}
+	return s
+}
+
+// Close ends the subscription. It may be called again.
+func (s *Subscription) Close() {
+	s.bus.mu.Lock()
+	defer s.bus.mu.Unlock()
+	s.bus.drop(s)
+}
+
+func (b *Bus) drop(s *Subscription) {
+	if _, on := b.subs[s.user][s]; !on {
+		return
+	}
+	close(s.C)
+	if delete(b.subs[s.user], s); len(b.subs[s.user]) == 0 {
+		delete(b.subs, s.user)
+	}
+}
+
+// Deliver hands committed events to the listeners on this node.
+func (b *Bus) Deliver(batch []Event) {
+	var late []*Subscription
+	b.mu.RLock()
+	if len(b.subs) > 0 {
+		for _, e := range batch {
+			for s := range b.subs[e.User] {
+				select {
+				case s.C <- e:
+				default:
+					late = append(late, s)
+				}
+			}
+		}
+	}
+	b.mu.RUnlock()
+	if len(late) == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range late {
+		b.drop(s)
+	}
+}
+
+// Cmd is the command that tells the other nodes, for a pipeline.
+func (b *Bus) Cmd(batch []Event) keyspace.Cmd {
+	payload, err := json.Marshal(envelope{b.node, batch})
+	if err != nil {
+		panic("events: data that is not JSON: " + err.Error()) // a RawMessage of our own making
+	}
+	return b.redis.PublishCmd(channel.At(), string(payload))
+}
+
+// Run delivers what other nodes publish until ctx ends.
+func (b *Bus) Run(ctx context.Context, ready func()) error {
+	ready()
+	return b.redis.Subscribe(ctx, channel.At(), redis.Handler{Message: func(payload string) {
+		var e envelope
+		if err := json.Unmarshal([]byte(payload), &e); err != nil {
+			b.log.Warn("unreadable event", "err", err)
+			return
+		}
+		if e.Node != b.node { // our own were delivered before they were sent
+			b.Deliver(e.Events)
+		}
+	}})
+}

@@ -1,0 +1,213 @@
+package mail
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	netmail "net/mail"
+	"slices"
+	"strings"
+	"time"
+
+	gomail "github.com/wneessen/go-mail"
+	"github.com/wneessen/go-mail/smtp"
+
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+)
+
+// Config says which server sends the mails.
+type Config struct {
+	// Host is the server's name. Empty means that there is none.
+	Host string `koanf:"host" help:"mail server; empty: mails are not sent"`
+
+	// Port is 587 for "starttls", 465 for "tls" and 25 for "none" when zero.
+	Port int `koanf:"port" default:"0" help:"its port; 0: 587, 465 for tls or 25 for none"`
+
+	// User and Password log in, by the best way the server offers. An empty User
+	// does not log in.
+	User     string `koanf:"user" help:"name to log in with; empty: without"`
+	Password string `koanf:"password" secret:"true" help:"password to log in with"`
+
+	// From is the sender: "no-reply@example.org" or "Stoa <no-reply@example.org>".
+	// Needed when there is a Host.
+	From string `koanf:"from" help:"sender, such as Stoa <no-reply@example.org>"`
+
+	// TLS is "starttls" (empty means that as well), "tls" or "none". A server that
+	// cannot encrypt as asked is refused, not spoken to in the clear.
+	TLS string `koanf:"tls" default:"starttls" enum:"starttls,tls,none" help:"how the connection is encrypted"`
+
+	// Timeout bounds each of connecting, logging in and handing over. Zero means
+	// 10 s.
+	Timeout time.Duration `koanf:"timeout" default:"10s" help:"how long each of connecting, logging in and handing over may take"`
+
+	// TLSConfig replaces the system's certificates and the like. Nil keeps them.
+	TLSConfig *tls.Config
+}
+
+// Validate returns all that is wrong with c, joined. A Config without a Host is
+// right, and sends nothing.
+func (c Config) Validate() error {
+	if c.Host == "" {
+		return nil
+	}
+	var faults []error
+	if _, err := netmail.ParseAddress(c.From); err != nil {
+		faults = append(faults, &config.Fault{Key: "from", Text: "want a sender, such as Stoa <no-reply@example.org>"})
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		faults = append(faults, &config.Fault{Key: "port", Text: "want 0 to 65535"})
+	}
+	if c.User == "" && c.Password != "" {
+		faults = append(faults, &config.Fault{Key: "user", Text: "want one, as there is a password"})
+	}
+	if c.Timeout < 0 {
+		faults = append(faults, &config.Fault{Key: "timeout", Text: "want none below zero"})
+	}
+	if _, ok := policies[c.TLS]; !ok {
+		faults = append(faults, &config.Fault{Key: "tls", Text: "want one of starttls, tls, none"})
+	}
+	return errors.Join(faults...)
+}
+
+var policies = map[string]struct {
+	port     int
+	starttls gomail.TLSPolicy
+}{
+	"":         {587, gomail.TLSMandatory},
+	"starttls": {587, gomail.TLSMandatory},
+	"tls":      {465, gomail.NoTLS}, // encrypted before the first word
+	"none":     {25, gomail.NoTLS},
+}
+
+// SMTP sends through a mail server. It is safe for concurrent use; every mail
+// has a connection of its own.
+type SMTP struct {
+	cfg  Config
+	tls  *tls.Config
+	from *netmail.Address
+}
+
+// NewSMTP checks cfg, which needs a Host. It does not connect.
+func NewSMTP(cfg Config) (*SMTP, error) {
+	if cfg.Host == "" {
+		return nil, errors.New("mail.NewSMTP: no host")
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("mail.NewSMTP: %w", err)
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 10 * time.Second
+	}
+	if cfg.Port == 0 {
+		cfg.Port = policies[cfg.TLS].port
+	}
+	from, err := netmail.ParseAddress(cfg.From)
+	if err != nil {
+		return nil, fmt.Errorf("mail.NewSMTP: %w", err)
+	}
+	encrypt := cfg.TLSConfig.Clone()
+	if encrypt == nil {
+		encrypt = &tls.Config{}
+	}
+	encrypt.ServerName = cmp.Or(encrypt.ServerName, cfg.Host)
+	return &SMTP{cfg, encrypt, from}, nil
+}
+
+// Send implements [Sender]. It returns within three time-outs; the end of ctx
+// breaks it off.
+func (s *SMTP) Send(ctx context.Context, m Message) error {
+	to, err := m.address()
+	if err != nil {
+		return err
+	}
+	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
+	msg.FromMailAddress(s.from)
+	msg.ToMailAddress(to)
+	msg.Subject(m.Subject)
+	msg.SetDate()
+	_, domain, _ := strings.Cut(s.from.Address, "@")
+	msg.SetMessageIDWithValue(rand.Text() + "@" + domain) // not this machine's name
+	msg.SetGenHeader("Auto-Submitted", "auto-generated")  // RFC 3834: no replies from holidays, please
+	msg.SetBodyString(gomail.TypeTextPlain, m.Text)
+
+	if err := s.deliver(ctx, msg); err != nil && !msg.IsDelivered() { // what fails afterwards is no matter
+		if sent, ok := errors.AsType[*gomail.SendError](err); ok && sent.ErrorCode()/100 == 5 {
+			err = fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+		return hide(m.To, err)
+	}
+	return nil
+}
+
+func (s *SMTP) deliver(ctx context.Context, msg *gomail.Msg) error {
+	ctx, done := context.WithCancel(ctx)
+	defer done() // also closes the connection, which the library leaves open when the log-in fails
+	opts := []gomail.Option{
+		gomail.WithPort(s.cfg.Port), gomail.WithTimeout(s.cfg.Timeout), gomail.WithTLSConfig(s.tls),
+		gomail.WithTLSPolicy(policies[s.cfg.TLS].starttls),
+		gomail.WithoutNoop(), // the connection is fresh
+		gomail.WithDialContextFunc(func(dialing context.Context, network, addr string) (conn net.Conn, err error) {
+			if s.cfg.TLS == "tls" {
+				conn, err = (&tls.Dialer{Config: s.tls}).DialContext(dialing, network, addr)
+			} else {
+				conn, err = (&net.Dialer{}).DialContext(dialing, network, addr)
+			}
+			if err == nil {
+				context.AfterFunc(ctx, func() { conn.Close() })
+			}
+			return conn, err
+		}),
+	}
+	if s.cfg.User != "" {
+		opts = append(opts, gomail.WithSMTPAuthCustom(&login{cfg: s.cfg}))
+	}
+	client, err := gomail.NewClient(s.cfg.Host, opts...)
+	if err != nil {
+		return err
+	}
+	if err := client.DialWithContext(ctx); err != nil {
+		return err
+	}
+	return errors.Join(client.Send(msg), client.Close())
+}
+
+// login picks the best way to log in that the server offers. PLAIN and LOGIN
+// refuse to go over the wire in the clear, save to this very machine.
+type login struct {
+	cfg Config
+	smtp.Auth
+}
+
+// Start implements smtp.Auth.
+func (l *login) Start(server *smtp.ServerInfo) (proto string, toServer []byte, err error) {
+	switch has := func(way string) bool { return slices.Contains(server.Auth, way) }; {
+	case has("SCRAM-SHA-256"):
+		l.Auth = smtp.ScramSHA256Auth(l.cfg.User, l.cfg.Password)
+	case has("LOGIN") && !has("PLAIN"):
+		l.Auth = smtp.LoginAuth(l.cfg.User, l.cfg.Password, l.cfg.Host, false)
+	default:
+		l.Auth = smtp.PlainAuth("", l.cfg.User, l.cfg.Password, l.cfg.Host, false)
+	}
+	return l.Auth.Start(server)
+}
+
+// hide wraps err in one that does not tell the recipient, whom servers like to
+// repeat: errors are logged and stored.
+func hide(to string, err error) error {
+	return &sendError{"mail.Send: " + strings.ReplaceAll(err.Error(), to, "(recipient)"), err}
+}
+
+type sendError struct {
+	text string
+	err  error
+}
+
+func (e *sendError) Error() string { return e.text }
+func (e *sendError) Unwrap() error { return e.err }

@@ -1,0 +1,107 @@
+package obs
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/lmittmann/tint"
+	"github.com/mattn/go-isatty"
+)
+
+// Log says what is logged and how. As text, in a setting, it is level and
+// format in any order: "debug", "json", "warn,json". The zero Log is level
+// info in the format that suits the output.
+type Log struct {
+	// Level is the least that is logged: debug, info, warn or error.
+	Level slog.Level
+
+	// Format is "pretty" (coloured, for eyes), "text" (key=value) or "json".
+	// Empty means pretty on a terminal and text elsewhere.
+	Format string
+}
+
+// UnmarshalText parses "level", "format" or both with a comma between.
+func (l *Log) UnmarshalText(text []byte) error {
+	var parsed Log
+	for word := range strings.SplitSeq(strings.ToLower(string(text)), ",") {
+		switch word = strings.TrimSpace(word); word {
+		case "pretty", "text", "json":
+			parsed.Format = word
+		case "debug", "info", "warn", "error":
+			if err := parsed.Level.UnmarshalText([]byte(word)); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("%q is neither a level (debug, info, warn, error) nor a format (pretty, text, json)", word)
+		}
+	}
+	*l = parsed
+	return nil
+}
+
+// NewLogger returns a logger that writes to w, one line for each record, with
+// attributes that look like secrets struck out; see [Redact].
+func NewLogger(w io.Writer, l Log) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: l.Level, ReplaceAttr: Redact}
+	format := l.Format
+	if format == "" {
+		format = "text"
+		if Terminal(w) {
+			format = "pretty"
+		}
+	}
+	switch format {
+	case "pretty":
+		return slog.New(tint.NewTextHandler(w, &tint.Options{
+			Level: l.Level, ReplaceAttr: Redact, TimeFormat: time.TimeOnly,
+			NoColor: !Terminal(w) || os.Getenv("NO_COLOR") != "", // no-color.org
+		}))
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// Terminal reports whether somebody looks at w.
+func Terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))
+}
+
+// Redacted stands in the log for what must not.
+const Redacted = "[redacted]"
+
+// secrets are last words of names whose values are never logged.
+var secrets = []string{"token", "password", "secret", "authorization", "cookie", "code"}
+
+// Redact is a slog.HandlerOptions.ReplaceAttr that strikes out the values of
+// attributes named token, code, password, secret, authorization or cookie, or
+// ending in one of these as a word of its own (refresh_token, userPassword),
+// and everything in a group so named. Harmless codes are logged under another
+// name, such as "problem" or "status".
+func Redact(groups []string, a slog.Attr) slog.Attr {
+	if secret(a.Key) || slices.ContainsFunc(groups, secret) {
+		return slog.String(a.Key, Redacted)
+	}
+	return a
+}
+
+func secret(name string) bool {
+	for _, word := range secrets {
+		at := len(name) - len(word)
+		if at < 0 || !strings.EqualFold(name[at:], word) {
+			continue
+		}
+		// "token", "access_token" and "accessToken", but not "barcode".
+		if at == 0 || !unicode.IsLetter(rune(name[at-1])) || unicode.IsUpper(rune(name[at])) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,386 @@
+// Package projection keeps what is derived in Redis complete: nothing that SQL
+// has committed stays missing there, whatever crashed, restarted, failed over or
+// was emptied. (A projection is the read side of event sourcing; the mark is its
+// checkpoint.)
+//
+// A domain announces each row before its commit ([Projection.Begin]) and says
+// afterwards what became of it: [Projection.Done] or [Projection.Missed]. Rows
+// that Redis missed are kept and applied as soon as it answers. Every second the
+// projection stores in Redis, beside the data, the time up to which this node's
+// commits are all applied. Because the mark lives where the data lives, it is
+// lost or set back together with it. It is compared before it is moved, and the
+// servers' identities are checked too; when anything differs, the domain replays
+// its log from the oldest mark, less a margin for late commits and unequal
+// clocks. A node whose mark stands still is dead, and any other replays for it.
+//
+// Until that is done [Projection.Up] is false and the domain answers from SQL.
+package projection
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+const (
+	// margin is how far before a mark a replay begins. It must exceed the time
+	// from a request's arrival to its commit plus the difference of two nodes'
+	// clocks.
+	margin = time.Minute
+	// dead is how long a node's mark stands still before others replay for it.
+	dead = 10 * time.Second
+	// remembered is how many missed rows are kept; beyond it the log is read.
+	remembered = 1 << 16
+)
+
+//go:embed swap.lua
+var swapLua string
+
+var swap = redis.NewScript(swapLua)
+
+// Config says what is projected. Row is one row of the domain's log.
+type Config[Row any] struct {
+	Redis   *redis.DB
+	Applied keyspace.Hash // node → Unix milliseconds; one for each domain
+	Node    string        // this process, never used by another
+	// Replay applies every row again that arrived at since or later, Apply the
+	// given ones. They run beside traffic, so they must be idempotent and never
+	// harm newer rows.
+	Replay func(ctx context.Context, since time.Time) error
+	Apply  func(ctx context.Context, rows []Row) error
+	// Every is the pace of the mark, zero means a second. While Redis is away it
+	// is tried ten times as often.
+	Every time.Duration
+	Log   *slog.Logger
+}
+
+// Projection is one domain's derived state. Make one with [New].
+type Projection[Row any] struct {
+	cfg      Config[Row]
+	up       atomic.Bool
+	writable atomic.Bool
+	wake     chan struct{}
+
+	mu          sync.Mutex
+	pending     map[int64]int // rows under way by second of arrival
+	missed      []Row
+	missedSince int64 // Unix ms of the oldest missed row; 0 for none
+
+	// These belong to Run.
+	identity string // of the servers, when Redis was last known complete
+	mark     string // what this node last stored
+}
+
+// New returns a projection that is not up until [Projection.Run] made it so.
+func New[Row any](cfg Config[Row]) *Projection[Row] {
+	if cfg.Every == 0 {
+		cfg.Every = time.Second
+	}
+	return &Projection[Row]{cfg: cfg, wake: make(chan struct{}, 1), pending: map[int64]int{}}
+}
+
+// Up reports whether Redis has everything that was acknowledged, so that reads
+// may trust it.
+func (p *Projection[Row]) Up() bool { return p.up.Load() }
+
+// Writable reports whether Redis answers, though it may lack rows yet.
+func (p *Projection[Row]) Writable() bool { return p.writable.Load() }
+
+// Begin announces a row that arrived at that time, before its commit. Done or
+// Missed must follow.
+func (p *Projection[Row]) Begin(at time.Time) {
+	p.mu.Lock()
+	p.pending[at.Unix()]++
+	p.mu.Unlock()
+}
+
+// Done reports that Redis has the row, or that it was certainly not committed.
+func (p *Projection[Row]) Done(at time.Time) {
+	p.mu.Lock()
+	p.settle(at)
+	p.mu.Unlock()
+}
+
+// Missed reports a row that is committed, or may be, and that Redis does not
+// have. From here on until it has, Up is false.
+func (p *Projection[Row]) Missed(at time.Time, row Row) {
+	p.mu.Lock()
+	p.settle(at)
+	if len(p.missed) < remembered {
+		p.missed = append(p.missed, row)
+	}
+	if ms := at.UnixMilli(); p.missedSince == 0 || ms < p.missedSince {
+		p.missedSince = ms
+	}
+	p.up.Store(false)
+	p.mu.Unlock()
+	p.poke()
+}
+
+func (p *Projection[Row]) settle(at time.Time) {
+	if p.pending[at.Unix()]--; p.pending[at.Unix()] == 0 {
+		delete(p.pending, at.Unix())
+	}
+}
+
+// Suspect stops trusting Redis until the next successful round. Call it when a
+// read or a write there failed.
+func (p *Projection[Row]) Suspect() {
+	p.up.Store(false)
+	p.writable.Store(false)
+	p.poke()
+}
+
+func (p *Projection[Row]) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the projection complete until ctx ends. It calls ready after the
+// first round, also when Redis is away. On a clean end it removes its mark.
+func (p *Projection[Row]) Run(ctx context.Context, ready func()) error {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	var failed error
+	for first := true; ; first = false {
+		select {
+		case <-ctx.Done():
+			p.leave(context.WithoutCancel(ctx))
+			return nil
+		case <-pause.C:
+		case <-p.wake:
+		}
+		err := p.round(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil && failed == nil:
+			p.cfg.Log.Warn("redis is away or behind; answering from sql", "marks", p.cfg.Applied.String(), "err", err)
+		case err == nil && failed != nil:
+			p.cfg.Log.Info("redis is back and complete", "marks", p.cfg.Applied.String())
+		}
+		failed = err
+		next := p.cfg.Every
+		if !p.settled(err == nil) {
+			next /= 10
+		}
+		if first {
+			ready()
+		}
+		pause.Reset(next)
+	}
+}
+
+// settled sets the state after a round and reports whether Redis is complete.
+func (p *Projection[Row]) settled(ok bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writable.Store(ok)
+	p.up.Store(ok && p.missedSince == 0)
+	return p.up.Load()
+}
+
+// complete returns the time up to which all of this node's rows are in Redis,
+// those reported missed aside.
+func (p *Projection[Row]) complete() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	oldest := time.Now().UnixMilli()
+	for second := range p.pending {
+		oldest = min(oldest, second*1000)
+	}
+	return oldest
+}
+
+// repair applies the rows that were missed; on failure they stay missed.
+func (p *Projection[Row]) repair(ctx context.Context) (err error) {
+	p.mu.Lock()
+	rows, since := p.missed, p.missedSince
+	p.missed, p.missedSince = nil, 0
+	p.mu.Unlock()
+	if since == 0 {
+		return nil
+	}
+	if len(rows) < remembered {
+		err = p.cfg.Apply(ctx, rows)
+	} else {
+		err = p.cfg.Replay(ctx, time.UnixMilli(since))
+	}
+	if err == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.missed = append(rows, p.missed...); len(p.missed) > remembered {
+		p.missed = p.missed[:remembered]
+	}
+	if p.missedSince == 0 || since < p.missedSince {
+		p.missedSince = since
+	}
+	return fmt.Errorf("apply missed rows: %w", err)
+}
+
+// round checks that Redis is there, unharmed and complete, replays if it is
+// not, and moves the mark.
+func (p *Projection[Row]) round(ctx context.Context) error {
+	complete := p.complete()
+	identity, marks, err := p.look(ctx)
+	if err != nil {
+		return err
+	}
+	p.writable.Store(true) // what comes from here on need not be replayed
+	held := marks[p.cfg.Node]
+	harmed := identity != p.identity || held != p.mark
+	own := complete
+	if harmed && p.mark != "" {
+		own = markTime(p.mark)
+	}
+	since, stale := oldest(marks, harmed, p.cfg.Node)
+	if harmed && p.mark != "" {
+		since = min(since, own)
+	}
+	if since != math.MaxInt64 {
+		p.up.Store(false)
+		began := time.Now()
+		err := p.beating(ctx, &held, own, func(ctx context.Context) error {
+			return p.cfg.Replay(ctx, time.UnixMilli(since).Add(-margin))
+		})
+		if err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
+		p.cfg.Log.Info("replayed into redis", "marks", p.cfg.Applied.String(), "since", time.UnixMilli(since).UTC(), "took", time.Since(began))
+	}
+	if err := p.repair(ctx); err != nil {
+		return err
+	}
+	if err := p.move(ctx, &held, complete); err != nil {
+		return err
+	}
+	for node, mark := range stale {
+		if err := p.swap(ctx, node, mark, "").Err; err != nil {
+			return err
+		}
+	}
+	p.identity = identity
+	return nil
+}
+
+func (p *Projection[Row]) look(ctx context.Context) (identity string, marks map[string]string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if identity, err = p.cfg.Redis.Fingerprint(ctx); err != nil {
+		return "", nil, err
+	}
+	marks, err = p.cfg.Applied.All(ctx, p.cfg.Redis)
+	return identity, marks, err
+}
+
+// A mark is two times in Unix ms: up to when the node's rows are applied, and
+// when it last said so.
+func newMark(complete int64) string { return fmt.Sprintf("%d %d", complete, time.Now().UnixMilli()) }
+
+func markTime(mark string) int64 {
+	complete, _, _ := strings.Cut(mark, " ")
+	ms, err := strconv.ParseInt(complete, 10, 64)
+	if err != nil {
+		return 0 // a mark we cannot read vouches for nothing
+	}
+	return ms
+}
+
+func isDead(mark string) bool {
+	_, beat, _ := strings.Cut(mark, " ")
+	ms, err := strconv.ParseInt(beat, 10, 64)
+	return err != nil || time.Since(time.UnixMilli(ms)) > dead
+}
+
+// oldest returns where a replay has to begin, MaxInt64 when none is due, and
+// the marks of dead nodes. When Redis was harmed everybody's rows may lack.
+func oldest(marks map[string]string, harmed bool, self string) (since int64, stale map[string]string) {
+	since, stale = math.MaxInt64, map[string]string{}
+	for node, mark := range marks {
+		gone := node != self && isDead(mark)
+		if gone {
+			stale[node] = mark
+		}
+		if gone || harmed {
+			since = min(since, markTime(mark))
+		}
+	}
+	return since, stale
+}
+
+// beating keeps this node's mark alive, without moving it, while fn runs.
+func (p *Projection[Row]) beating(ctx context.Context, held *string, complete int64, fn func(context.Context) error) error {
+	if err := p.move(ctx, held, complete); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var beats sync.WaitGroup
+	beats.Go(func() {
+		tick := time.NewTicker(p.cfg.Every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if err := p.move(ctx, held, complete); err != nil {
+					cancel(err)
+				}
+			}
+		}
+	})
+	err := fn(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	cancel(nil)
+	beats.Wait()
+	return err
+}
+
+// move replaces this node's mark, which must be what held says.
+func (p *Projection[Row]) move(ctx context.Context, held *string, complete int64) error {
+	mark := newMark(complete)
+	moved, err := p.swap(ctx, p.cfg.Node, *held, mark).Int()
+	if err != nil {
+		return err
+	}
+	if moved == 0 {
+		return errors.New("the mark was lost while it was being moved")
+	}
+	*held, p.mark = mark, mark
+	return nil
+}
+
+func (p *Projection[Row]) swap(ctx context.Context, node, from, to string) keyspace.Reply {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return swap.Run(ctx, p.cfg.Redis, []keyspace.Key{p.cfg.Applied.Key}, node, from, to)
+}
+
+// leave takes this node's mark away when nothing is missing, so that nobody
+// replays for a node that stopped in good order.
+func (p *Projection[Row]) leave(ctx context.Context) {
+	p.mu.Lock()
+	open := len(p.pending) > 0 || p.missedSince != 0
+	p.mu.Unlock()
+	if p.mark == "" || open {
+		return
+	}
+	if err := p.swap(ctx, p.cfg.Node, p.mark, "").Err; err != nil {
+		p.cfg.Log.Warn("could not take the mark away; another node will replay in vain", "err", err)
+	}
+}

@@ -1,0 +1,16 @@
+-- swap: compare-and-set one field of a hash; an empty new value removes it.
+--
+-- KEYS[1] marks  hash  node → Unix ms up to which its commits are applied, and when it said so
+-- ARGV[1] node
+-- ARGV[2] the value expected, '' for none
+-- ARGV[3] the value to set, '' to remove the field
+--
+-- Returns 1, or 0 when the field held something else.
+local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+if held ~= ARGV[2] then return 0 end
+if ARGV[3] == '' then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+else
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+end
+return 1

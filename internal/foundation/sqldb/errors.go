@@ -1,0 +1,112 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"net"
+	"slices"
+
+	"github.com/go-sql-driver/mysql"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Codes of MySQL and MariaDB, by what a caller may do about them.
+var (
+	mysqlDuplicate = []uint16{1062, 1586}
+	mysqlRetryable = []uint16{
+		1205, // lock wait time-out
+		1213, // deadlock
+		1020, // record has changed since last read (snapshot isolation)
+	}
+	mysqlRow = []uint16{
+		1048,             // column cannot be null
+		1264,             // out of range
+		1265, 1366, 1292, // truncated, incorrect value
+		1406,       // data too long
+		1364,       // no default
+		1216, 1217, // foreign key, old codes
+		1451, 1452, // foreign key
+		1690,       // arithmetic out of range
+		3819, 4025, // check constraint, MySQL and MariaDB
+		3140, // invalid JSON
+	}
+	mysqlUnavailable = []uint16{
+		1040,       // too many connections
+		1053,       // shutdown in progress
+		1203, 1226, // the user's connections are used up
+		1290, 1836, // read-only: a primary that became a replica
+		1927,             // connection was killed
+		2006, 2013, 2014, // gone away, lost
+	}
+)
+
+// IsDuplicate reports a violated primary or unique key.
+func IsDuplicate(err error) bool {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return slices.Contains(mysqlDuplicate, e.Number)
+	}
+	switch sqliteCode(err) {
+	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_ROWID:
+		return true
+	}
+	return false
+}
+
+// IsRetryable reports that the engine undid a transaction that may succeed
+// when it is run again: a deadlock, a lock time-out, a busy file.
+func IsRetryable(err error) bool {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return slices.Contains(mysqlRetryable, e.Number)
+	}
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return true
+	}
+	return false
+}
+
+// IsRowError reports that a value was refused: too long, out of range, null,
+// a violated check, foreign or unique key. In a batch the other rows may be
+// good.
+func IsRowError(err error) bool {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		// SQLSTATE class 22 is "data exception".
+		return slices.Contains(mysqlRow, e.Number) || slices.Contains(mysqlDuplicate, e.Number) ||
+			e.SQLState[0] == '2' && e.SQLState[1] == '2'
+	}
+	switch code := sqliteCode(err); code & 0xff {
+	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG:
+		return true
+	}
+	return false
+}
+
+// IsUnavailable reports that the database is away, shutting down, full or
+// does not take this connection. A caller's own context that ended is not that.
+func IsUnavailable(err error) bool {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return slices.Contains(mysqlUnavailable, e.Number)
+	}
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
+		return true
+	}
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) {
+		return true
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return false // DeadlineExceeded passes for a net.Error
+	}
+	_, ok := errors.AsType[net.Error](err)
+	return ok
+}
+
+// sqliteCode is the extended result code, or 0.
+func sqliteCode(err error) int {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code()
+	}
+	return 0
+}

@@ -1,0 +1,290 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/database"
+	mysqlmigrate "github.com/golang-migrate/migrate/v4/database/mysql"
+	"github.com/golang-migrate/migrate/v4/source"
+	"github.com/golang-migrate/migrate/v4/source/iofs"
+)
+
+const (
+	versionTable = "schema_migrations"
+
+	// lockPatience is how long a node waits while another one migrates.
+	lockPatience = 2 * time.Minute
+)
+
+// ErrDirty reports a migration that stopped half-way on MySQL or MariaDB,
+// where DDL cannot be rolled back: a person must look. It does not happen on
+// SQLite.
+var ErrDirty = errors.New("the schema is dirty")
+
+// ErrNewerSchema reports a database migrated by a newer program than this.
+var ErrNewerSchema = errors.New("the schema is newer than this program")
+
+// Migrate brings the schema up to the newest of fsys, files NNNN_name.up.sql
+// and NNNN_name.down.sql of one statement each, whose macros are described in
+// package migrations. Of several nodes that start at once one applies, the
+// others wait and find nothing to do. On SQLite all of it is one transaction.
+func (db *DB) Migrate(ctx context.Context, fsys fs.FS) error {
+	err := db.migrate(ctx, fsys, (*migrate.Migrate).Up)
+	if err != nil {
+		return fmt.Errorf("sqldb.Migrate: %w", err)
+	}
+	return nil
+}
+
+// Rollback undoes the n newest migrations, all of them when n is negative.
+func (db *DB) Rollback(ctx context.Context, fsys fs.FS, n int) error {
+	err := db.migrate(ctx, fsys, func(m *migrate.Migrate) error {
+		if n < 0 {
+			return m.Down()
+		}
+		if n == 0 {
+			return nil
+		}
+		return m.Steps(-n)
+	})
+	if err != nil {
+		return fmt.Errorf("sqldb.Rollback: %w", err)
+	}
+	return nil
+}
+
+// Version returns the number of the newest migration applied, 0 when there is
+// none, and whether it stopped half-way.
+func (db *DB) Version(ctx context.Context) (version int, dirty bool, err error) {
+	tables := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
+	if db.dialect == SQLite {
+		tables = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+	}
+	var n int
+	if err := db.QueryRowContext(ctx, tables, versionTable).Scan(&n); err != nil {
+		return 0, false, fmt.Errorf("sqldb.Version: %w", err)
+	}
+	if n == 0 {
+		return 0, false, nil
+	}
+	err = db.QueryRowContext(ctx, "SELECT version, dirty FROM "+versionTable).Scan(&version, &dirty)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, false, fmt.Errorf("sqldb.Version: %w", err)
+	}
+	return version, dirty, nil
+}
+
+func (db *DB) migrate(ctx context.Context, fsys fs.FS, move func(*migrate.Migrate) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	for {
+		err = db.migrateOnce(ctx, fsys, move)
+		// Each try waits itself: MySQL 10 s for its lock, SQLite for the file.
+		if !errors.Is(err, database.ErrLocked) && !IsRetryable(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	var dirty migrate.ErrDirty
+	switch {
+	case errors.Is(err, migrate.ErrNoChange):
+		return nil
+	case errors.As(err, &dirty):
+		return fmt.Errorf("%w: migration %04d stopped half-way. Look whether its one statement took effect; "+
+			"if it did, UPDATE %s SET dirty = 0; if not, set version to the number before it as well",
+			ErrDirty, dirty.Version, versionTable)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %w", ErrNewerSchema, err)
+	}
+	return err
+}
+
+func (db *DB) migrateOnce(ctx context.Context, fsys fs.FS, move func(*migrate.Migrate) error) (err error) {
+	src := &expanding{dialect: db.dialect}
+	if err := src.Init(fsys, "."); err != nil {
+		return err
+	}
+	conn, err := db.w.DB.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	var drv database.Driver
+	if db.dialect == SQLite {
+		drv = &sqliteMigrations{ctx: ctx, conn: conn}
+	} else {
+		drv, err = mysqlmigrate.WithConnection(ctx, conn, &mysqlmigrate.Config{MigrationsTable: versionTable})
+		if err != nil {
+			return errors.Join(err, conn.Close())
+		}
+	}
+	m, err := migrate.NewWithInstance("embedded", src, db.dialect.String(), drv)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	m.LockTimeout = lockPatience
+	defer context.AfterFunc(ctx, func() { m.GracefulStop <- true })()
+	err = move(m)
+	srcErr, drvErr := m.Close()
+	return errors.Join(err, srcErr, drvErr)
+}
+
+// expanding is a source that replaces the macros.
+type expanding struct {
+	iofs.PartialDriver
+	dialect Dialect
+}
+
+// Open makes it a source.Driver; nothing calls it.
+func (*expanding) Open(string) (source.Driver, error) {
+	return nil, errors.New("sqldb: this source is not opened by URL")
+}
+
+// ReadUp implements source.Driver.
+func (e *expanding) ReadUp(version uint) (io.ReadCloser, string, error) {
+	return e.expand(e.PartialDriver.ReadUp(version))
+}
+
+// ReadDown implements source.Driver.
+func (e *expanding) ReadDown(version uint) (io.ReadCloser, string, error) {
+	return e.expand(e.PartialDriver.ReadDown(version))
+}
+
+func (e *expanding) expand(r io.ReadCloser, name string, err error) (io.ReadCloser, string, error) {
+	if err != nil {
+		return nil, "", err
+	}
+	text, err := io.ReadAll(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return nil, "", err
+	}
+	ddl, err := e.dialect.ExpandDDL(string(text))
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", name, err)
+	}
+	return io.NopCloser(strings.NewReader(ddl)), name, nil
+}
+
+var macro = regexp.MustCompile(`\{\{([^{}]*)\}\}`)
+
+// ExpandDDL replaces the macros of a migration; a misspelt one is an error.
+func (d Dialect) ExpandDDL(text string) (_ string, err error) {
+	text = macro.ReplaceAllStringFunc(text, func(m string) string {
+		word, arg, _ := strings.Cut(strings.Trim(m, "{}"), " ")
+		lite, my := "", ""
+		switch {
+		case word == "id" && arg == "":
+			lite, my = "VARCHAR(12)", "VARCHAR(12) CHARACTER SET ascii COLLATE ascii_bin"
+		case word == "text" && arg != "" && strings.Trim(arg, "0123456789") == "":
+			lite = "VARCHAR(" + arg + ")"
+			my = lite + " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+		case word == "text" && arg == "":
+			lite, my = "TEXT", "MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+		case word == "blob" && arg == "":
+			lite, my = "BLOB", "MEDIUMBLOB"
+		case word == "serial" && arg == "":
+			lite, my = "INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT", "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY"
+		case word == "table" && arg == "":
+			lite, my = "WITHOUT ROWID", "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
+		case word == "table" && arg == "serial":
+			my = "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
+		case word == "on" && arg != "":
+			my = " ON " + arg
+		default:
+			err = fmt.Errorf("unknown macro %s", m)
+		}
+		if d == SQLite {
+			return lite
+		}
+		return my
+	})
+	return text, err
+}
+
+// sqliteMigrations keeps the version on SQLite. Unlike the library's driver
+// it locks other processes out, and one transaction from Lock to Unlock leaves
+// nothing half-done, not even after a kill.
+type sqliteMigrations struct {
+	ctx    context.Context // of one Migrate; the interface has no other way in
+	conn   *sql.Conn
+	failed bool
+}
+
+var _ database.Driver = (*sqliteMigrations)(nil)
+
+func (s *sqliteMigrations) exec(query string, args ...any) error {
+	_, err := s.conn.ExecContext(s.ctx, query, args...)
+	if err != nil {
+		s.failed = true
+		return fmt.Errorf("%w in %s", err, query)
+	}
+	return nil
+}
+
+// Open makes it a database.Driver; nothing calls it.
+func (*sqliteMigrations) Open(string) (database.Driver, error) {
+	return nil, errors.New("sqldb: this driver is not opened by URL")
+}
+
+// Close gives the writer connection back.
+func (s *sqliteMigrations) Close() error { return s.conn.Close() }
+
+// Lock begins the transaction; it waits for other processes.
+func (s *sqliteMigrations) Lock() error {
+	if err := s.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := s.exec("CREATE TABLE IF NOT EXISTS " + versionTable + " (version INTEGER NOT NULL, dirty INTEGER NOT NULL)")
+	if err != nil {
+		return errors.Join(err, s.Unlock())
+	}
+	return nil
+}
+
+// Unlock commits, or rolls back when anything failed.
+func (s *sqliteMigrations) Unlock() error {
+	end := "COMMIT"
+	if s.failed {
+		end = "ROLLBACK"
+	}
+	// The connection must come back clean even when the context is over.
+	_, err := s.conn.ExecContext(context.WithoutCancel(s.ctx), end)
+	return err
+}
+
+// Run applies one migration.
+func (s *sqliteMigrations) Run(migration io.Reader) error {
+	text, err := io.ReadAll(migration)
+	if err != nil {
+		s.failed = true
+		return err
+	}
+	return s.exec(string(text))
+}
+
+// SetVersion notes the version.
+func (s *sqliteMigrations) SetVersion(version int, dirty bool) error {
+	if err := s.exec("DELETE FROM " + versionTable); err != nil || version < 0 {
+		return err
+	}
+	return s.exec("INSERT INTO "+versionTable+" (version, dirty) VALUES (?, ?)", version, dirty)
+}
+
+// Version reads the version; the library calls it between Lock and Unlock.
+func (s *sqliteMigrations) Version() (version int, dirty bool, err error) {
+	err = s.conn.QueryRowContext(s.ctx, "SELECT version, dirty FROM "+versionTable).Scan(&version, &dirty)
+	if errors.Is(err, sql.ErrNoRows) {
+		return database.NilVersion, false, nil
+	}
+	return version, dirty, err
+}
+
+// Drop is not for this program.
+func (*sqliteMigrations) Drop() error { return errors.New("sqldb: refusing to drop everything") }

@@ -1,0 +1,162 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/mysqldialect"
+)
+
+const (
+	mysqlConns  = 16
+	mysqlPort   = "3306"
+	dialTimeout = 5 * time.Second
+
+	// connLife lets a pool behind a name or proxy move to a new server.
+	connLife = time.Hour
+)
+
+// mysqlSession is said once per connection, whatever the server's defaults
+// are. Strict mode makes a value that does not fit an error instead of a
+// truncation; without NO_BACKSLASH_ESCAPES, the interpolated text means what
+// driver and bun think it means. The variable for the isolation has different
+// names in MariaDB and MySQL, the statement is the same.
+var mysqlSession = []string{
+	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+	"SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY'",
+}
+
+func (db *DB) openMySQL(ctx context.Context, cfg Config) error {
+	mc, err := mysqlConfig(cfg.URL)
+	if err != nil {
+		return err
+	}
+	mc.Logger = driverLog{db.log}
+	connector, err := mysql.NewConnector(mc)
+	if err != nil {
+		return err
+	}
+	pool := sql.OpenDB(sessionConnector{connector})
+	conns := cfg.MaxConns
+	if conns == 0 {
+		conns = mysqlConns
+	}
+	pool.SetMaxOpenConns(conns)
+	pool.SetMaxIdleConns(conns)
+	pool.SetConnMaxLifetime(connLife)
+
+	db.place = mc.Addr + "/" + mc.DBName
+	version, err := awaitMySQL(ctx, pool, cfg.Patience, db.log)
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", db.place, err), pool.Close())
+	}
+	db.dialect = MySQL
+	if strings.Contains(version, "MariaDB") {
+		db.dialect = MariaDB
+	}
+	db.w = bun.NewDB(pool, mysqldialect.New())
+	db.r = db.w
+	return nil
+}
+
+// mysqlConfig reads the URL. Its errors quote nothing of the URL: a password
+// with an unescaped slash would show up in the wrong part.
+func mysqlConfig(raw string) (*mysql.Config, error) {
+	const form = "expected mysql://user:password@host:port/database, user and password percent-encoded"
+	u, err := url.Parse(raw)
+	if err != nil || u.Opaque != "" || u.Fragment != "" {
+		return nil, errors.New("the URL does not parse; " + form)
+	}
+	name := strings.TrimPrefix(u.Path, "/")
+	if name == "" || strings.Contains(name, "/") {
+		return nil, errors.New("the URL names no database; " + form)
+	}
+	query := u.Query()
+	socket := query.Get("socket")
+	query.Del("socket")
+	mc, err := mysql.ParseDSN("/?" + query.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("the parameters of the URL: %w", err)
+	}
+	mc.User = u.User.Username()
+	mc.Passwd, _ = u.User.Password()
+	mc.DBName = name
+	switch {
+	case socket != "" && u.Host != "":
+		return nil, errors.New("the URL has a host and a socket; " + form)
+	case socket != "":
+		mc.Net, mc.Addr = "unix", socket
+	case u.Hostname() == "":
+		return nil, errors.New("the URL has neither host nor socket; " + form)
+	case u.Port() == "":
+		mc.Net, mc.Addr = "tcp", net.JoinHostPort(u.Hostname(), mysqlPort)
+	default:
+		mc.Net, mc.Addr = "tcp", u.Host
+	}
+	if mc.Timeout == 0 {
+		mc.Timeout = dialTimeout
+	}
+	mc.InterpolateParams = true // one round trip instead of prepare, execute, close
+	mc.ParseTime = false        // times are BIGINT
+	mc.MultiStatements = false
+	mc.ClientFoundRows = false // a batch counts its new rows by RowsAffected
+	mc.Collation = "utf8mb4_bin"
+	return mc, nil
+}
+
+// awaitMySQL asks for the version until it gets it or patience is over.
+func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *slog.Logger) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	wait := 50 * time.Millisecond
+	for try := 1; ; try++ {
+		err := pool.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
+		if err == nil || !IsUnavailable(err) {
+			return version, err
+		}
+		if try == 1 {
+			log.LogAttrs(ctx, slog.LevelWarn, "waiting for the database", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("not there after %d tries: %w", try, err)
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, time.Second)
+	}
+}
+
+// sessionConnector prepares every new connection with mysqlSession. The
+// driver never resets a session, so once is enough.
+type sessionConnector struct{ driver.Connector }
+
+func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range mysqlSession {
+		if _, err := conn.(driver.ExecerContext).ExecContext(ctx, q, nil); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	return conn, nil
+}
+
+// driverLog hands the driver's remarks (a broken connection it replaces) to
+// the log; what matters comes back as an error as well.
+type driverLog struct{ log *slog.Logger }
+
+func (l driverLog) Print(v ...any) {
+	l.log.Debug("mysql driver", "remark", strings.TrimSpace(fmt.Sprint(v...)))
+}

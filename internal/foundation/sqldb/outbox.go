@@ -1,0 +1,92 @@
+package sqldb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Message is work to be done after the transaction it was written in, at
+// least once, by package worker's Outbox on some node.
+type Message struct {
+	Topic   string // names the handler; at most 60 characters
+	Key     string // what it is about, at most 120 characters; may be empty
+	Payload []byte // the handler's own format
+	Due     time.Time
+}
+
+// The limits of a Message in characters; SQLite would not notice.
+const (
+	maxTopic = 60
+	maxKey   = 120
+)
+
+var enqueue = func() (s [MySQL + 1]*Statement) {
+	for _, d := range []Dialect{SQLite, MariaDB, MySQL} {
+		s[d] = d.Compile(Upsert{
+			Table:   "outbox",
+			Columns: []string{"topic", "msg_key", "dedup", "payload", "created", "due", "attempts", "claim", "error", "dead"},
+			Key:     []string{"topic", "dedup"},
+			Set:     []string{"payload", "due = CASE WHEN {new.due} < due THEN {new.due} ELSE due END"},
+		})
+	}
+	return s
+}()
+
+// Enqueue writes m into the outbox, in this transaction: it is there if and
+// only if the rest is. A zero Due means at once. A message with the topic and
+// non-empty key of one that still waits replaces its payload and keeps the
+// earlier due time; one that is being worked on does not count as waiting.
+func (tx *Tx) Enqueue(ctx context.Context, m Message) error {
+	if m.Topic == "" || len(m.Topic) > maxTopic || len(m.Key) > maxKey {
+		return errors.New("sqldb.Enqueue: topic missing, or topic or key too long")
+	}
+	var dedup any
+	if m.Key != "" {
+		dedup = m.Key
+	}
+	due := m.Due
+	if due.IsZero() {
+		due = tx.now
+	}
+	if m.Payload == nil {
+		m.Payload = []byte{}
+	}
+	_, err := tx.SQL().ExecContext(ctx, enqueue[tx.db.dialect].For(1),
+		m.Topic, m.Key, dedup, m.Payload, tx.now.UnixMilli(), due.UnixMilli(), 0, "", "", 0)
+	if err != nil {
+		return fmt.Errorf("sqldb.Enqueue %s: %w", m.Topic, err)
+	}
+	if !tx.enqueued {
+		tx.enqueued = true
+		tx.AfterCommit(tx.db.wakeOutbox)
+	}
+	return nil
+}
+
+// OutboxWake returns a channel that gets a value after every commit on this
+// DB that enqueued something, several commits possibly sharing one, and a
+// function that ends it.
+func (db *DB) OutboxWake() (wake <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.wakes[c] = struct{}{}
+	return c, func() {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		delete(db.wakes, c)
+	}
+}
+
+func (db *DB) wakeOutbox() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for c := range db.wakes {
+		select {
+		case c <- struct{}{}:
+		default: // a wake is waiting already, and its reader has not looked yet
+		}
+	}
+}

@@ -1,0 +1,347 @@
+//go:build unix
+
+package sqldbtest
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
+)
+
+// patience bounds every wait for a server: a hundred times what it takes.
+const patience = 30 * time.Second
+
+// installed says how to get what is missing.
+const hint = "mariadbd is needed for this test: run `make deps`"
+
+// Instance is one empty database on a mariadbd.
+type Instance struct {
+	// URL is for sqldb.Config.
+	URL string
+
+	server *server
+	own    bool
+}
+
+// Options of a server of one's own.
+type Options struct {
+	// Durable syncs the log at every commit, as production does.
+	Durable bool
+
+	// TCP listens on a port of 127.0.0.1 instead of a socket, for tests that put
+	// a proxy between; Addr tells it.
+	TCP bool
+}
+
+var shared struct {
+	sync.Once
+	server *server
+	err    error
+}
+
+var databases atomic.Int64
+
+// MariaDB returns a new, empty database on the server that all tests of this
+// binary share, without durability. The server ends with the binary.
+func MariaDB(t testing.TB) *Instance {
+	t.Helper()
+	shared.Do(func() {
+		if shared.server, shared.err = prepare(Options{}); shared.err == nil {
+			shared.err = shared.server.start()
+		}
+		if shared.err == nil {
+			shared.err = shared.server.reapAtExit()
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.server.instance(t, false)
+}
+
+// OwnMariaDB returns a database on a server of its own, which the test may
+// kill, stop and start. It ends with the test.
+func OwnMariaDB(t testing.TB, o Options) *Instance {
+	t.Helper()
+	s, err := prepare(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.end(syscall.SIGKILL)
+		if err := os.RemoveAll(s.dir); err != nil {
+			t.Errorf("remove the server's folder: %v", err)
+		}
+	})
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	return s.instance(t, true)
+}
+
+// Addr is host:port of a server with Options.TCP.
+func (i *Instance) Addr() string { return i.server.addr }
+
+// Kill9 ends the server as a power cut would, save for what the kernel holds.
+func (i *Instance) Kill9(t testing.TB) {
+	t.Helper()
+	i.mustOwn(t)
+	i.server.end(syscall.SIGKILL)
+}
+
+// Stop shuts the server down in order.
+func (i *Instance) Stop(t testing.TB) {
+	t.Helper()
+	i.mustOwn(t)
+	i.server.end(syscall.SIGTERM)
+}
+
+// Restart starts the server again, after Kill9 or Stop, with its data, and
+// returns when it answers.
+func (i *Instance) Restart(t testing.TB) {
+	t.Helper()
+	i.mustOwn(t)
+	if err := i.server.start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (i *Instance) mustOwn(t testing.TB) {
+	t.Helper()
+	if !i.own {
+		t.Fatal("this server is shared with other tests; use OwnMariaDB")
+	}
+}
+
+type server struct {
+	dir, addr string
+	args      []string
+	cmd       *exec.Cmd
+	done      chan struct{} // closed when the child is gone
+}
+
+// prepare copies the template and fixes the flags.
+func prepare(o Options) (*server, error) {
+	bin, err := exec.LookPath("mariadbd")
+	if err != nil {
+		bin, err = exec.LookPath("/usr/sbin/mariadbd") // Debian keeps it off users' PATH
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s (%w)", hint, err)
+	}
+	template, err := template()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "stoa-mdb-")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{dir: dir}
+	if err := os.CopyFS(s.path("data"), os.DirFS(template)); err != nil {
+		return nil, err
+	}
+	flush := "0"
+	if o.Durable {
+		flush = "1"
+	}
+	s.args = append([]string{bin, "--no-defaults", "--datadir=" + s.path("data"), "--socket=" + s.path("sock"),
+		"--pid-file=" + s.path("pid"), "--skip-log-bin", "--skip-name-resolve", "--skip-slave-start",
+		"--innodb-flush-log-at-trx-commit=" + flush, "--innodb-doublewrite=0"}, sizes...)
+	if os.Geteuid() == 0 {
+		s.args = append(s.args, "--user=root") // it refuses to run as root unasked
+	}
+	if o.TCP {
+		if s.addr, err = freeAddr(); err != nil {
+			return nil, err
+		}
+		_, port, _ := net.SplitHostPort(s.addr)
+		s.args = append(s.args, "--bind-address=127.0.0.1", "--port="+port)
+	} else {
+		s.args = append(s.args, "--skip-networking")
+	}
+	return s, nil
+}
+
+// sizes keep a server small and quick to start. The log's size must be the
+// template's.
+var sizes = []string{"--innodb-buffer-pool-size=64M", "--innodb-log-file-size=8M", "--performance-schema=OFF"}
+
+func (s *server) path(name string) string { return filepath.Join(s.dir, name) }
+
+// start runs the child and waits until it answers.
+func (s *server) start() error {
+	log, err := os.OpenFile(s.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s.cmd = exec.Command(s.args[0], s.args[1:]...)
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	dieWithParent(s.cmd)
+	s.done = make(chan struct{})
+	started := make(chan error)
+	go func() {
+		// The thread that starts the child must live as long as it.
+		runtime.LockOSThread()
+		defer close(s.done)
+		err := s.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = s.cmd.Wait() // ends by a signal; who cares looks at the log
+		}
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	db, err := sql.Open("mysql", "root@unix("+s.path("sock")+")/")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err = db.PingContext(ctx); err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-s.done:
+			return fmt.Errorf("mariadbd ended at start:\n%s", s.tail())
+		case <-ctx.Done():
+			s.end(syscall.SIGKILL)
+			return fmt.Errorf("mariadbd does not answer: %w\n%s", err, s.tail())
+		}
+	}
+}
+
+func (s *server) tail() []byte {
+	log, err := os.ReadFile(s.path("log"))
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return log[max(0, len(log)-4000):]
+}
+
+// end signals the child and waits until it is gone.
+func (s *server) end(sig syscall.Signal) {
+	if s.done == nil {
+		return // never started
+	}
+	_ = s.cmd.Process.Signal(sig) // an error means it is gone already
+	<-s.done
+}
+
+// instance makes a database.
+func (s *server) instance(t testing.TB, own bool) *Instance {
+	t.Helper()
+	db, err := sql.Open("mysql", "root@unix("+s.path("sock")+")/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	name := "stoa_" + strconv.FormatInt(databases.Add(1), 10)
+	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	url := "mysql://root@/" + name + "?socket=" + s.path("sock")
+	if s.addr != "" {
+		url = "mysql://root@" + s.addr + "/" + name
+	}
+	return &Instance{URL: url, server: s, own: own}
+}
+
+// reapAtExit leaves a shell behind that waits for the end of this process,
+// however it comes, and clears up.
+func (s *server) reapAtExit() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd := exec.Command("/bin/sh", "-c", `cat >/dev/null; kill -9 "$1" 2>/dev/null; rm -rf "$0"`,
+		s.dir, strconv.Itoa(s.cmd.Process.Pid))
+	cmd.Stdin = r
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, w.Close())
+	}
+	atExit = append(atExit, w)
+	return nil
+}
+
+// atExit holds the pipes open until this process ends.
+var atExit []*os.File
+
+// template returns a data folder as mariadb-install-db leaves it, made once
+// per user and version and kept between runs.
+func template() (string, error) {
+	install, err := exec.LookPath("mariadb-install-db")
+	if err != nil {
+		return "", fmt.Errorf("%s (%w)", hint, err)
+	}
+	info, err := os.Stat(install)
+	if err != nil {
+		return "", err
+	}
+	me, err := user.Current()
+	if err != nil {
+		return "", err
+	}
+	// The tool's date stands for its version, which it cannot tell.
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("stoa-mdb-template-%s-%x", me.Uid, info.ModTime().Unix()))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	// Test binaries run in parallel; one of them makes it.
+	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	tmp, err := os.MkdirTemp("", "stoa-mdb-install-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	data := filepath.Join(tmp, "data")
+	args := append([]string{"--no-defaults", "--datadir=" + data, "--user=" + me.Username, "--skip-test-db",
+		"--auth-root-authentication-method=normal", "--skip-name-resolve"}, sizes...)
+	if out, err := exec.Command(install, args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("mariadb-install-db: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	return dir, os.Rename(data, dir)
+}
+
+// freeAddr picks a port nobody listens on.
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}

@@ -1,0 +1,178 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// readBody reads the body and puts it back for huma, whose own reading knows
+// neither UTF-8 nor time-outs that end.
+func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
+	if r.ContentLength == 0 || r.Body == http.NoBody {
+		return nil, nil // huma knows whether that is enough
+	}
+	if !isJSON(r.Header["Content-Type"]) {
+		return nil, newProblem(http.StatusUnsupportedMediaType, errMediaType)
+	}
+	if r.ContentLength > rt.op.MaxBody {
+		c.Header().Set("Connection", "close")
+		return nil, newProblem(http.StatusRequestEntityTooLarge, errTooLarge)
+	}
+	// The server's own ResponseWriter is what MaxBytesReader can tell to close
+	// the connection, and whose deadline can be set. A recorder in a test has none.
+	control := http.NewResponseController(c.ResponseWriter)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(http.MaxBytesReader(c.ResponseWriter, r.Body, rt.op.MaxBody))
+	_ = control.SetReadDeadline(time.Time{}) // the server goes on reading, to notice a client that leaves
+	body := buf.Bytes()
+	switch {
+	case err == nil && !utf8.Valid(body):
+		return nil, newProblem(http.StatusBadRequest, errMalformed.On("body", "is not UTF-8"))
+	case err == nil:
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		return body, nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.Header().Set("Connection", "close")
+		return nil, newProblem(http.StatusRequestTimeout, errTimeout)
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, newProblem(http.StatusRequestEntityTooLarge, errTooLarge)
+	}
+	return nil, newProblem(http.StatusBadRequest, errMalformed.On("body", "ended too early"))
+}
+
+func isJSON(lines []string) bool {
+	if len(lines) != 1 {
+		return false
+	}
+	if lines[0] == "application/json" {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(lines[0])
+	if err != nil || media != "application/json" {
+		return false
+	}
+	for name, value := range params {
+		if name != "charset" || !strings.EqualFold(value, "utf-8") {
+			return false
+		}
+	}
+	return true
+}
+
+// jsonFormat is how huma reads and writes bodies.
+var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
+
+// unmarshal is called twice for each body: into an any, which is checked
+// against the schema, then into the operation's type. Its errors say nothing
+// of what the body contains.
+func unmarshal(data []byte, v any) (err error) {
+	if p, ok := v.(*any); ok {
+		*p, err = decode(data)
+		return err
+	}
+	err = json.Unmarshal(data, v)
+	if err == nil {
+		return nil
+	}
+	// The schema was satisfied, the type is not: 1e2 for a whole number, say.
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
+		return errors.New("a value of another form is expected at " + e.Field)
+	}
+	return errors.New("a value of another form is expected")
+}
+
+// maxDepth is deeper than any type of ours and bounds the recursion.
+const maxDepth = 32
+
+var (
+	errJSON      = errors.New("is not JSON")
+	errCut       = errors.New("ends in the middle of a JSON value")
+	errTrailing  = errors.New("has something after the JSON value")
+	errDuplicate = errors.New("has an object with the same name twice")
+	errDeep      = errors.New("is nested too deeply")
+)
+
+// decode reads exactly one JSON value in which no object has a name twice;
+// whoever reads such an object may pick either, which is how checks
+// are bypassed.
+func decode(data []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	v, err := decodeValue(d, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errTrailing
+	}
+	return v, nil
+}
+
+func decodeValue(d *json.Decoder, depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, errDeep
+	}
+	t, err := d.Token()
+	if err != nil {
+		return nil, syntax(err)
+	}
+	delim, ok := t.(json.Delim)
+	if !ok {
+		return t, nil
+	}
+	switch delim {
+	case '{':
+		object := map[string]any{}
+		for d.More() {
+			name, err := d.Token()
+			if err != nil {
+				return nil, syntax(err)
+			}
+			key := name.(string) // the decoder takes nothing else here
+			if _, twice := object[key]; twice {
+				return nil, errDuplicate
+			}
+			if object[key], err = decodeValue(d, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		_, err := d.Token()
+		return object, syntax(err)
+	case '[':
+		array := []any{}
+		for d.More() {
+			v, err := decodeValue(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			array = append(array, v)
+		}
+		_, err := d.Token()
+		return array, syntax(err)
+	}
+	return nil, errJSON
+}
+
+func syntax(err error) error {
+	switch err {
+	case nil:
+		return nil
+	case io.EOF, io.ErrUnexpectedEOF:
+		return errCut
+	}
+	return errJSON
+}

@@ -1,0 +1,161 @@
+package web
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// call is one request on its way through the server, and its ResponseWriter.
+type call struct {
+	http.ResponseWriter
+	api   *API
+	r     *http.Request // as it came in
+	route *route        // nil until the ServeMux found one
+	who   Principal
+	id    uint64
+	trace string
+	start time.Time
+
+	wrote   bool
+	swallow bool // the ServeMux's own words about 404 and 405
+	status  int
+	bytes   int64
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+func (a *API) newCall(w http.ResponseWriter, r *http.Request) *call {
+	c := &call{ResponseWriter: w, api: a, r: r, id: rand.Uint64()&maxID | 1, start: time.Now()}
+	if t := r.Header.Get("X-Request-Id"); traceable(t) {
+		c.trace = t
+	} else {
+		c.trace = strconv.FormatUint(c.id, 36)
+	}
+	return c
+}
+
+// traceable reports whether a client's request id can be repeated in headers
+// and logs: 1 to 64 letters, digits, '.', '_' and '-'.
+func traceable(s string) bool {
+	if s == "" || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// Unwrap is for http.ResponseController.
+func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// WriteHeader replaces what the ServeMux says when it has no route.
+func (c *call) WriteHeader(status int) {
+	if status < 200 {
+		c.ResponseWriter.WriteHeader(status)
+		return
+	}
+	if c.wrote {
+		return
+	}
+	if c.route == nil && !c.swallow {
+		switch status {
+		case http.StatusNotFound:
+			c.refuse(newProblem(status, errNoRoute))
+			c.swallow = true
+			return
+		case http.StatusMethodNotAllowed: // Allow is set
+			c.refuse(newProblem(status, errMethod))
+			c.swallow = true
+			return
+		}
+	}
+	c.wrote, c.status = true, status
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (c *call) Write(b []byte) (int, error) {
+	if c.swallow {
+		return len(b), nil
+	}
+	if !c.wrote {
+		c.wrote, c.status = true, http.StatusOK
+	}
+	n, err := c.ResponseWriter.Write(b)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// PrincipalOf returns who called; the zero Principal in a Public operation.
+func PrincipalOf(ctx context.Context) Principal { return callOf(ctx).who }
+
+// maxID keeps request ids within BIGINT.
+const maxID = 1<<63 - 1
+
+// RequestID identifies what the client wants done: 1 to 2⁶³−1, random for
+// each request, but the same for every try with one Idempotency-Key, so that a
+// domain recognises in its own transaction what it committed before. (In Public
+// operations it is always random.) It is not the X-Request-ID, which tells
+// tries apart in logs.
+func RequestID(ctx context.Context) uint64 { return callOf(ctx).id }
+
+// ClientIP returns the caller's address: the connection's, or, behind a
+// proxy of Config.TrustProxy, the last one in X-Forwarded-For that no trusted
+// proxy has. It is empty when there is none, as on a unix socket.
+func ClientIP(ctx context.Context) string {
+	if ip := callOf(ctx).clientIP(); ip.IsValid() {
+		return ip.String()
+	}
+	return ""
+}
+
+func (c *call) clientIP() netip.Addr {
+	peer, err := netip.ParseAddrPort(c.r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	ip := peer.Addr().Unmap().WithZone("")
+	if !c.api.trusts(ip) {
+		return ip
+	}
+	lines := c.r.Header.Values("X-Forwarded-For")
+	for i := len(lines) - 1; i >= 0; i-- {
+		for rest, line, more := "", lines[i], true; more; line = rest {
+			var last string
+			if cut := strings.LastIndexByte(line, ','); cut >= 0 {
+				rest, last = line[:cut], line[cut+1:]
+			} else {
+				rest, last, more = "", line, false
+			}
+			next, err := netip.ParseAddr(strings.TrimSpace(last))
+			if err != nil {
+				return ip // what stands further left, anybody may have written
+			}
+			ip = next.Unmap().WithZone("")
+			if !c.api.trusts(ip) {
+				return ip
+			}
+		}
+	}
+	return ip
+}
+
+func (a *API) trusts(ip netip.Addr) bool {
+	for _, p := range a.cfg.TrustProxy {
+		if p.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,85 @@
+package web
+
+import (
+	"compress/gzip"
+	"html/template"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+
+	"github.com/swaggest/swgui/v5/static"
+)
+
+// docsPolicy allows what the page consists of and nothing from elsewhere.
+// Swagger UI sets styles from its script.
+const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{.}}: API</title>
+<link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
+<link rel="stylesheet" href="/docs/swagger-ui.css">
+<div id="ui"></div>
+<script src="/docs/swagger-ui-bundle.js"></script>
+<script src="/docs/start.js"></script>
+</html>
+`))
+
+// validatorUrl null keeps Swagger UI from showing our document to an online
+// validator.
+const docsScript = `SwaggerUIBundle({url: "/openapi.json", dom_id: "#ui", deepLinking: true, validatorUrl: null, persistAuthorization: false});
+`
+
+// docs serves the description for people. Its files are part of the binary,
+// gzipped, and come into memory only when somebody asks for them.
+func docs(title string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", docsPolicy)
+		name := r.PathValue("file")
+		switch name {
+		case "":
+			h.Set("Content-Type", "text/html; charset=utf-8")
+			_ = docsPage.Execute(w, title) // the client is gone, if anything
+		case "start.js":
+			h.Set("Content-Type", "text/javascript; charset=utf-8")
+			_, _ = io.WriteString(w, docsScript)
+		case "favicon-32x32.png":
+			http.ServeFileFS(w, r, static.FS, name)
+		case "swagger-ui.css", "swagger-ui-bundle.js":
+			servePacked(w, r, name)
+		default:
+			callOf(r.Context()).refuse(newProblem(http.StatusNotFound, errNoRoute))
+		}
+	})
+}
+
+// servePacked serves name from name.gz.
+func servePacked(w http.ResponseWriter, r *http.Request, name string) {
+	f, err := static.FS.Open(name + ".gz")
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	defer func(f fs.File) { _ = f.Close() }(f)
+	h := w.Header()
+	h.Set("Content-Type", "text/javascript; charset=utf-8")
+	if strings.HasSuffix(name, ".css") {
+		h.Set("Content-Type", "text/css; charset=utf-8")
+	}
+	h.Set("Cache-Control", "max-age=3600")
+	h.Set("Vary", "Accept-Encoding")
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		_, _ = io.Copy(w, f)
+		return
+	}
+	plain, err := gzip.NewReader(f)
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	_, _ = io.Copy(w, plain)
+}

@@ -1,0 +1,223 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+var (
+	errKey      = errs.New(errs.Invalid, "idempotency.key", "An Idempotency-Key is one header of 1 to 128 printable ASCII characters.")
+	errMismatch = errs.New(errs.Conflict, "idempotency.mismatch", "This Idempotency-Key was used for another request.")
+	errBusy     = errs.New(errs.Conflict, "idempotency.busy", "The first request with this Idempotency-Key is still running.")
+)
+
+const (
+	// keepAnswers is how long a key means the same request.
+	keepAnswers = 24 * time.Hour
+
+	// claimLife is how long a try may run before it counts as dead. A living one
+	// is stopped earlier.
+	claimLife = 30 * time.Second
+	tryLife   = 25 * time.Second
+
+	// storeTime is how long storing may go on after the client left.
+	storeTime = 5 * time.Second
+
+	// maxStored bounds a stored answer; a larger one is not kept.
+	maxStored = 1 << 20
+
+	// sweepChunk keeps a sweep's transactions short.
+	sweepChunk = 500
+)
+
+// once runs next at most once for the request's Idempotency-Key, or replays
+// what it answered.
+func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte, next http.HandlerFunc) {
+	key, ok := idempotencyKey(r.Header)
+	if !ok {
+		c.refuse(newProblem(http.StatusBadRequest, errKey))
+		return
+	}
+	rec := record{Scope: c.who.User + " " + c.route.op.ID, Key: key, RequestHash: requestHash(r, body)}
+	if a.cfg.DB == nil || c.route.op.NoReplay {
+		c.id = rec.requestID()
+		next(c, r)
+		return
+	}
+	rec, err := a.claim(ctx, rec)
+	switch {
+	case err != nil:
+		c.refuse(a.refusal(ctx, err))
+		return
+	case rec.Status != 0:
+		h := c.Header()
+		h.Set("Idempotency-Replayed", "true")
+		if rec.ContentType != "" {
+			h.Set("Content-Type", rec.ContentType)
+		}
+		c.WriteHeader(rec.Status)
+		// A failed write has nobody left to tell.
+		_, _ = c.Write(rec.Body)
+		return
+	}
+	c.id = rec.requestID()
+	a.runClaimed(ctx, c, r, rec, next)
+}
+
+// runClaimed runs next and stores its answer before sending it, so that whoever
+// has seen the answer gets it again.
+func (a *API) runClaimed(ctx context.Context, c *call, r *http.Request, rec record, next http.HandlerFunc) {
+	trying, cancel := context.WithTimeout(ctx, tryLife)
+	defer cancel()
+	answer, whole := &recorder{ResponseWriter: c}, false
+	defer func() { // also when next panics
+		keep, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+		defer stop()
+		var err error
+		if whole && answer.keeps() {
+			rec.Status, rec.ContentType, rec.Body = answer.status, c.Header().Get("Content-Type"), answer.body.Bytes()
+			err = finishRecord(keep, a.cfg.DB, rec)
+		} else {
+			err = releaseRecord(keep, a.cfg.DB, rec)
+		}
+		if err != nil { // the claim lapses by itself
+			a.complain(ctx, slog.LevelError, "answer not stored", err)
+		}
+		if whole {
+			answer.send()
+		}
+	}()
+	next(answer, r.WithContext(trying))
+	answer.WriteHeader(http.StatusOK) // unless next has said otherwise
+	whole = true
+}
+
+// claim makes the row for rec, or takes over one that is free. The record it
+// returns has either a Status, and is the answer to replay, or is the caller's
+// to run. Otherwise it fails with errBusy or errMismatch.
+func (a *API) claim(ctx context.Context, rec record) (record, error) {
+	db := a.cfg.DB
+	now := db.Now().UnixMilli()
+	rec.Created, rec.Claimed, rec.Expires = now, now, now+keepAnswers.Milliseconds()
+	if ok, err := insertRecord(ctx, db, rec); ok || err != nil {
+		return rec, err
+	}
+	old, ok, err := selectRecord(ctx, db, rec.Scope, rec.Key)
+	switch {
+	case err != nil:
+		return rec, err
+	case !ok: // swept in this very moment
+		return rec, errBusy.Retry(time.Second)
+	case old.Expires <= now: // begins anew
+	case old.RequestHash != rec.RequestHash:
+		return rec, errMismatch
+	case old.Status != 0:
+		return old, nil
+	case old.Claimed+claimLife.Milliseconds() > now:
+		return rec, errBusy.Retry(time.Second)
+	default: // that try failed, or its process died
+		rec.Created, rec.Expires = old.Created, old.Expires
+	}
+	ok, err = claimRecord(ctx, db, rec, old)
+	if err == nil && !ok {
+		err = errBusy.Retry(time.Second)
+	}
+	return rec, err
+}
+
+// Sweep removes stored answers that have expired at now and returns how many.
+// Run it every few minutes on one node; nothing depends on it but disk space.
+func (a *API) Sweep(ctx context.Context, now time.Time) (removed int, err error) {
+	if a.cfg.DB == nil {
+		return 0, nil
+	}
+	for {
+		n, err := deleteExpired(ctx, a.cfg.DB, now.UnixMilli())
+		removed += n
+		if err != nil || n < sweepChunk {
+			return removed, err
+		}
+	}
+}
+
+// idempotencyKey returns the key, or false if it is malformed.
+func idempotencyKey(h http.Header) (string, bool) {
+	lines := h["Idempotency-Key"]
+	if len(lines) != 1 || lines[0] == "" || len(lines[0]) > 128 {
+		return "", false
+	}
+	for i := range len(lines[0]) {
+		if c := lines[0][i]; c < ' ' || c > '~' {
+			return "", false
+		}
+	}
+	return lines[0], true
+}
+
+// requestHash tells requests of one operation apart. Two bodies that mean the
+// same in other bytes are different requests.
+func requestHash(r *http.Request, body []byte) string {
+	sum := sha256.New()
+	for _, part := range []string{r.URL.Path, r.URL.RawQuery, string(body)} {
+		sum.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		sum.Write([]byte(part))
+	}
+	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
+}
+
+// requestID is the same for every try of one request. The time of the first
+// try is in it, because after a day the same key means another request.
+func (rec record) requestID() uint64 {
+	sum := sha256.Sum256([]byte(rec.Scope + "\x00" + rec.Key + "\x00" + strconv.FormatInt(rec.Created, 10)))
+	return max(1, binary.BigEndian.Uint64(sum[:])&maxID)
+}
+
+// recorder holds an answer back.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+// Unwrap is for http.ResponseController.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (w *recorder) Write(b []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.body.Write(b)
+}
+
+// keeps reports whether the answer holds for a retry as well.
+func (w *recorder) keeps() bool {
+	switch {
+	case w.status >= statusGone || w.body.Len() > maxStored:
+		return false
+	case w.status == http.StatusRequestTimeout || w.status == http.StatusTooManyRequests:
+		return false
+	}
+	return true
+}
+
+// send passes the answer on.
+func (w *recorder) send() {
+	w.ResponseWriter.WriteHeader(w.status)
+	// A failed write has nobody left to tell.
+	_, _ = w.ResponseWriter.Write(w.body.Bytes())
+}

@@ -1,0 +1,60 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// DefaultLimit is what Config.Limit should be: ten requests a second to one
+// operation are more than a person makes and less than a runaway script does.
+var DefaultLimit = ratelimit.Limit{Max: 600, Window: time.Minute}
+
+// allow counts the request, sets the headers and refuses what is too much. It is
+// one Redis command.
+func (a *API) allow(ctx context.Context, c *call) bool {
+	lim := c.route.op.Limit
+	res, err := a.cfg.Limiter.Allow(ctx, a.limitKey(c), lim)
+	if err != nil {
+		// Redis being away is no error. Whatever it is, an API that answers
+		// without counting is better than none.
+		if c.r.Context().Err() == nil {
+			a.complain(ctx, slog.LevelWarn, "request not counted", err)
+		}
+		return true
+	}
+	h := c.Header()
+	h["Ratelimit-Limit"] = []string{strconv.Itoa(res.Limit)}
+	h["Ratelimit-Remaining"] = []string{strconv.Itoa(res.Remaining)}
+	h["Ratelimit-Reset"] = []string{strconv.FormatInt(ceilSeconds(res.Reset), 10)}
+	if !res.Allowed {
+		c.refuse(newProblem(http.StatusTooManyRequests, errLimit.Retry(res.Reset)))
+	}
+	return res.Allowed
+}
+
+func (a *API) limitKey(c *call) keyspace.Counter {
+	op := &c.route.op
+	if !op.Public {
+		return userLimits.At(keyspace.Text{S: c.who.User}, keyspace.Text{S: op.ID})
+	}
+	return addressLimits.At(keyspace.Hashed{S: household(c.clientIP()) + " " + op.ID},
+		keyspace.Int{N: int64(op.Limit.Window / time.Second)})
+}
+
+// household is what counts as one address: with IPv6 the /64, all of which one
+// subscriber has.
+func household(ip netip.Addr) string {
+	if ip.Is6() {
+		if p, err := ip.Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return ip.String()
+}

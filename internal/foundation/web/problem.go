@@ -1,0 +1,212 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+// What this package itself refuses.
+var (
+	errInternal  = errs.New(errs.Internal, "internal", "Something went wrong here. It has been logged.")
+	errGone      = errs.New(errs.Internal, "request.cancelled", "The request was cancelled.")
+	errSlow      = errs.New(errs.Unavailable, "unavailable", "That took too long. Try again.")
+	errNoRoute   = errs.New(errs.NotFound, "route.unknown", "There is nothing at this path.")
+	errMethod    = errs.New(errs.Invalid, "route.method", "This path does not take that method; Allow lists those it takes.")
+	errMalformed = errs.New(errs.Invalid, "request.malformed", "The request cannot be read.")
+	errInvalid   = errs.New(errs.Invalid, "request.invalid", "The request can be read, but is not what this operation takes.")
+	errTimeout   = errs.New(errs.Invalid, "request.timeout", "The body did not arrive in time.")
+	errTooLarge  = errs.New(errs.Invalid, "request.too_large", "The body is too large.")
+	errMediaType = errs.New(errs.Invalid, "request.media_type", "The body must be application/json in UTF-8.")
+	errLimit     = errs.New(errs.TooMany, "limit.exceeded", "Too many requests. Slow down.")
+
+	// ErrNoToken refuses a request without a bearer token where one is needed.
+	ErrNoToken = errs.New(errs.Unauthenticated, "auth.required", "This needs an access token: Authorization: Bearer TOKEN.")
+	// ErrMalformedToken refuses an Authorization header that is not one bearer token.
+	ErrMalformedToken = errs.New(errs.Unauthenticated, "auth.malformed", "The Authorization header is not one bearer token.")
+)
+
+// statusOf is the one table from kinds to HTTP.
+var statusOf = [...]int{
+	errs.Internal:        http.StatusInternalServerError,
+	errs.Invalid:         http.StatusUnprocessableEntity,
+	errs.Unauthenticated: http.StatusUnauthorized,
+	errs.Forbidden:       http.StatusForbidden,
+	errs.NotFound:        http.StatusNotFound,
+	errs.Conflict:        http.StatusConflict,
+	errs.TooMany:         http.StatusTooManyRequests,
+	errs.Unavailable:     http.StatusServiceUnavailable,
+}
+
+// statusGone is what nginx logs for a client that did not wait. Nobody sees it
+// but the metrics.
+const statusGone = 499
+
+// problem is a refusal on its way to the client.
+type problem struct {
+	api.Problem
+	after     time.Duration
+	challenge string
+}
+
+func newProblem(status int, e *errs.Error) *problem {
+	title := http.StatusText(status)
+	if status == statusGone {
+		title = "Client Closed Request"
+	}
+	p := &problem{Problem: api.Problem{
+		Type: "about:blank#" + e.Code, Title: title, Status: status, Detail: e.Text, Code: e.Code,
+	}, after: e.After}
+	for _, f := range e.Fields {
+		p.Errors = append(p.Errors, api.ProblemField{Location: f.Where, Message: f.Text})
+	}
+	return p
+}
+
+// Error, GetStatus, GetHeaders and ContentType are what huma asks of an error.
+func (p *problem) Error() string             { return p.Code }
+func (p *problem) GetStatus() int            { return p.Status }
+func (p *problem) ContentType(string) string { return "application/problem+json" }
+
+func (p *problem) GetHeaders() http.Header {
+	h := http.Header{}
+	p.setHeaders(h)
+	return h
+}
+
+func (p *problem) setHeaders(h http.Header) {
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable || p.after > 0 {
+		h.Set("Retry-After", strconv.FormatInt(ceilSeconds(p.after), 10))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set("Www-Authenticate", `Bearer realm="stoa"`+p.challenge)
+	}
+}
+
+// ceilSeconds rounds up: who comes back earlier is refused again. At least 1.
+func ceilSeconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
+
+// refuse writes p, unless an answer has begun.
+func (c *call) refuse(p *problem) {
+	if c.wrote {
+		return
+	}
+	h := c.Header()
+	p.setHeaders(h)
+	h.Set("Content-Type", "application/problem+json")
+	h.Del("Content-Length")
+	h["Cache-Control"] = noStore
+	c.wrote, c.status = true, p.Status
+	c.ResponseWriter.WriteHeader(p.Status)
+	// A failed write has nobody left to tell.
+	n, _ := c.ResponseWriter.Write(p.encode())
+	c.bytes += int64(n)
+}
+
+func (p *problem) encode() []byte {
+	b, err := json.Marshal(p.Problem)
+	if err != nil {
+		panic(err) // strings and numbers only
+	}
+	return append(b, '\n')
+}
+
+// refusal turns an error into a problem and logs what the client does not get
+// to see.
+func (a *API) refusal(ctx context.Context, err error) *problem {
+	c := callOf(ctx)
+	e, ok := errors.AsType[*errs.Error](err)
+	switch {
+	case ok && e.Kind != errs.Internal && int(e.Kind) < len(statusOf):
+		p := newProblem(statusOf[e.Kind], e)
+		if e.Kind == errs.Unauthenticated && c.who.User == "" && !c.route.op.Public {
+			p.challenge = `, error="invalid_token"`
+		}
+		if e.Kind == errs.Unavailable {
+			a.complain(ctx, slog.LevelWarn, "a part is away", err)
+		}
+		return p
+	case c.r.Context().Err() != nil:
+		return newProblem(statusGone, errGone)
+	case errors.Is(err, context.DeadlineExceeded):
+		a.complain(ctx, slog.LevelWarn, "request took too long", err)
+		return newProblem(http.StatusServiceUnavailable, errSlow)
+	}
+	a.complain(ctx, slog.LevelError, "request failed", err)
+	return newProblem(http.StatusInternalServerError, errInternal)
+}
+
+func (a *API) complain(ctx context.Context, level slog.Level, msg string, err error) {
+	c := callOf(ctx)
+	a.log.LogAttrs(ctx, level, msg, slog.Any("error", err), slog.String("route", c.route.name()),
+		slog.String("request", c.trace), slog.String("user", c.who.User))
+}
+
+// maxFields bounds how much a refusal says about one request.
+const maxFields = 10
+
+// huma keeps these in package variables. Its own errors repeat the rejected
+// value, and "Words" would pass for "words".
+func init() {
+	huma.ValidateStrictCasing = true
+	huma.NewError = humaError
+	huma.NewErrorWithContext = func(_ huma.Context, status int, msg string, faults ...error) huma.StatusError {
+		return humaError(status, msg, faults...)
+	}
+}
+
+func humaError(status int, msg string, faults ...error) huma.StatusError {
+	var e *errs.Error
+	switch status {
+	case http.StatusBadRequest:
+		e = errMalformed
+	case http.StatusUnprocessableEntity:
+		e = errInvalid
+	default: // bodies are read and negotiated before huma sees them
+		e = errInternal
+	}
+	p := newProblem(status, e)
+	if len(faults) == 0 && status == http.StatusBadRequest {
+		faults = []error{&huma.ErrorDetail{Location: "body", Message: msg}}
+	}
+	for _, fault := range faults {
+		d, ok := fault.(huma.ErrorDetailer)
+		if !ok {
+			continue // text of unknown origin
+		}
+		// What follows a colon quotes the value: "expected … email: …".
+		text, _, _ := strings.Cut(d.ErrorDetail().Message, ": ")
+		p.Errors = append(p.Errors, api.ProblemField{Location: clip(d.ErrorDetail().Location), Message: text})
+	}
+	// huma finds unknown fields in the order of a map.
+	slices.SortStableFunc(p.Errors, func(a, b api.ProblemField) int {
+		return cmp.Or(strings.Compare(a.Location, b.Location), strings.Compare(a.Message, b.Message))
+	})
+	p.Errors = slices.Compact(p.Errors)
+	p.Errors = p.Errors[:min(len(p.Errors), maxFields)]
+	return p
+}
+
+// clip shortens a location: it contains names that the client chose.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+var problemType = reflect.TypeFor[api.Problem]()

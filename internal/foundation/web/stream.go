@@ -1,0 +1,201 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+const (
+	// openAfter is how long a stream's function may take to refuse.
+	openAfter = 250 * time.Millisecond
+
+	// heartbeat is below the minute after which proxies and mobile networks
+	// forget a silent connection.
+	heartbeat = 15 * time.Second
+
+	// writeTimeout is how long one write may hang before a client counts as gone.
+	writeTimeout = 10 * time.Second
+)
+
+// errStreamEnded is what send returns once the client or the server is gone.
+var errStreamEnded = errors.New("web: the stream has ended")
+
+var errDraining = errs.New(errs.Unavailable, "unavailable", "The server is going down. Try again.")
+
+// HandleStream adds a GET operation that answers with server-sent events. fn
+// sends until it returns or ctx ends: when the client leaves, the server drains,
+// or the token is no longer good, which is looked at with each heartbeat,
+// every 15 s. send writes one event with v as JSON in a single line and flushes
+// it; an empty event or id leaves that field out; it may be called from
+// several goroutines, but not after fn has returned. It fails when the stream has ended or the client does not
+// read for 10 s.
+//
+// The answer begins with the first send, or after a quarter of a second; an
+// error that fn returns before is a problem document, a later one ends the
+// stream and is logged.
+func HandleStream[I any](a *API, op Op, fn func(ctx context.Context, in *I, send func(event, id string, v any) error) error) {
+	type output struct{ Body func(huma.Context) }
+	if op.Method == "" {
+		op.Method = http.MethodGet
+	}
+	decl := a.declare(op, reflect.TypeFor[I]())
+	a.routes[op.ID].stream = true
+	decl.Responses["200"] = &huma.Response{
+		Description: "Server-sent events. A comment comes every 15 s while there are none.",
+		Content: map[string]*huma.MediaType{"text/event-stream": {
+			Schema: &huma.Schema{Type: huma.TypeString},
+		}},
+	}
+	huma.Register(a.huma, decl, func(ctx context.Context, in *I) (*output, error) {
+		return &output{Body: func(hc huma.Context) {
+			r, _ := humago.Unwrap(hc)
+			a.stream(ctx, r, func(ctx context.Context, send func(event, id string, v any) error) error {
+				return fn(ctx, in, send)
+			})
+		}}, nil
+	})
+}
+
+// stream is one client that listens.
+type stream struct {
+	c       *call
+	control *http.ResponseController
+
+	mu   sync.Mutex
+	open bool
+	gone bool
+}
+
+func (a *API) stream(ctx context.Context, r *http.Request, fn func(context.Context, func(event, id string, v any) error) error) {
+	c := callOf(ctx)
+	select {
+	case <-a.quit:
+		c.refuse(newProblem(http.StatusServiceUnavailable, errDraining))
+		return
+	default:
+	}
+	s := &stream{c: c, control: http.NewResponseController(c.ResponseWriter)}
+	if r.Method == http.MethodHead {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.begin()
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	beats := make(chan struct{})
+	go func() {
+		defer close(beats)
+		defer cancel()
+		s.beat(ctx, r)
+	}()
+	defer func() { // also when fn panics
+		cancel()
+		<-beats
+	}()
+	err := fn(ctx, s.send)
+	ended := ctx.Err() != nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+	switch {
+	case err == nil || ended:
+		s.begin()
+	case !s.open:
+		c.refuse(a.refusal(ctx, err))
+	default:
+		a.complain(ctx, slog.LevelError, "stream failed", err)
+	}
+}
+
+// beat opens the stream, keeps it warm and returns when it has to end.
+func (s *stream) beat(ctx context.Context, r *http.Request) {
+	timer := time.NewTimer(openAfter)
+	defer timer.Stop()
+	for first := true; ; first = false {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.c.api.quit:
+			return
+		case <-timer.C:
+		}
+		if !first && !s.c.route.op.Public {
+			_, err := s.c.api.authenticate(ctx, r)
+			if errs.KindOf(err) == errs.Unauthenticated {
+				return
+			}
+		}
+		if s.write(":\n\n") != nil {
+			return
+		}
+		timer.Reset(heartbeat)
+	}
+}
+
+func (s *stream) send(event, id string, v any) error {
+	if strings.ContainsAny(event+id, "\r\n\x00") {
+		return fmt.Errorf("web: event %q with id %q would break the stream", event, id)
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("web: event %q: %w", event, err)
+	}
+	var b bytes.Buffer
+	if event != "" {
+		b.WriteString("event: " + event + "\n")
+	}
+	if id != "" {
+		b.WriteString("id: " + id + "\n")
+	}
+	b.WriteString("data: ")
+	b.Write(data)
+	b.WriteString("\n\n")
+	return s.write(b.String())
+}
+
+// write sends text at once. After a failure, every write fails.
+func (s *stream) write(text string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return errStreamEnded
+	}
+	s.begin()
+	// Not every ResponseWriter has deadlines; net/http's has.
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if _, err := s.c.Write([]byte(text)); err != nil {
+		s.gone = true
+		return fmt.Errorf("%w: %w", errStreamEnded, err)
+	}
+	if err := s.control.Flush(); err != nil {
+		s.gone = true
+		return fmt.Errorf("%w: %w", errStreamEnded, err)
+	}
+	return nil
+}
+
+// begin sends the header; the caller holds mu.
+func (s *stream) begin() {
+	if s.open {
+		return
+	}
+	s.open = true
+	h := s.c.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	s.c.WriteHeader(http.StatusOK)
+}

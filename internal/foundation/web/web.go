@@ -1,0 +1,281 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// Principal is who calls. The zero Principal is nobody.
+type Principal struct {
+	User   string // the user's id
+	Device string // the id of the device that the token was issued to
+	Clock  civil.Clock
+}
+
+// Authenticator says whom a bearer token belongs to. It refuses with an error
+// of the kind errs.Unauthenticated; any other error is an accident and becomes
+// a 5xx. The token has at most 512 characters of RFC 6750's alphabet.
+type Authenticator interface {
+	Authenticate(ctx context.Context, bearer string) (Principal, error)
+}
+
+// Config has what an API needs. The zero Config serves public operations,
+// without limits, stored answers, logs and metrics.
+type Config struct {
+	// Title and Version head the OpenAPI document. Empty means "Stoa" and "dev".
+	Title, Version string
+
+	// Auth resolves bearer tokens; [API.SetAuth] may set it later. Nil refuses
+	// every operation that is not Public.
+	Auth Authenticator
+
+	// Limiter counts requests. Nil: nothing is limited, Op.Limit neither.
+	Limiter *ratelimit.Limiter
+
+	// Limit holds for each operation without a Limit of its own, per user (per
+	// address when Public). It costs one Redis command for each request. Zero: such
+	// operations are not limited. See [DefaultLimit].
+	Limit ratelimit.Limit
+
+	// DB keeps the answers for Idempotency-Key. Nil: nothing is kept, the key
+	// only makes RequestID the same for every try.
+	DB *sqldb.DB
+
+	// Log gets failures (Error, Warn) and, at Debug, a line for each request
+	// with ids only. Nil discards.
+	Log *slog.Logger
+
+	// Metrics gets stoa_http_requests_total and
+	// stoa_http_request_duration_seconds. Nil: they are not collected.
+	Metrics prometheus.Registerer
+
+	// TrustProxy lists the networks whose X-Forwarded-For is believed. Empty:
+	// nobody's, and the caller's address is the connection's.
+	TrustProxy []netip.Prefix
+
+	// Origins lists the web origins ("https://app.example.org") whose scripts
+	// may call the API. Empty: none but the server's own.
+	Origins []string
+}
+
+// API is the HTTP interface of the server. Operations are added first, then
+// it serves.
+type API struct {
+	cfg    Config
+	log    *slog.Logger
+	auth   Authenticator
+	mux    *http.ServeMux
+	huma   huma.API
+	routes map[string]*route // by Op.ID
+	stats  *stats
+	spec   func() []byte
+
+	stop sync.Once
+	quit chan struct{} // closed when streams must end
+}
+
+// How long what may take. There is no limit on writing an answer as a whole,
+// because streams have none; each write to a stream has.
+const (
+	headerTimeout = 5 * time.Second
+	idleTimeout   = 2 * time.Minute
+	drainTimeout  = 10 * time.Second
+
+	// maxHeader is well above what browsers send and bounds what a connection
+	// can make the server hold.
+	maxHeader = 16 << 10
+)
+
+// bodyTimeout is how long a body may take to arrive; a variable for tests.
+var bodyTimeout = 10 * time.Second
+
+// New returns an API that serves /openapi.json and /docs.
+func New(cfg Config) *API {
+	if cfg.Title == "" {
+		cfg.Title = "Stoa"
+	}
+	if cfg.Version == "" {
+		cfg.Version = "dev"
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	a := &API{
+		cfg:    cfg,
+		log:    cfg.Log,
+		auth:   cfg.Auth,
+		mux:    http.NewServeMux(),
+		routes: map[string]*route{},
+		stats:  newStats(cfg.Metrics),
+		quit:   make(chan struct{}),
+	}
+	a.huma = huma.NewAPI(describe(cfg.Title, cfg.Version), adapter{a})
+	// What huma takes for its errors' type is one that only adds headers.
+	a.huma.OpenAPI().Components.Schemas.RegisterTypeAlias(reflect.TypeFor[problem](), problemType)
+	a.spec = sync.OnceValue(a.writeSpec)
+	a.Raw("GET /openapi.json", http.HandlerFunc(a.serveSpec))
+	a.Raw("GET /docs/{file...}", docs(cfg.Title))
+	return a
+}
+
+// SetAuth sets the authenticator. Call it before the first request is served.
+func (a *API) SetAuth(auth Authenticator) { a.auth = auth }
+
+// Raw mounts h for pages, metrics and the like: no token, no limit, but the
+// headers, log lines and metrics of every request. The pattern is the ServeMux's;
+// "GET /{$}" is the root page, while "/" would swallow the 404 of every unknown
+// path. Pages bring their own Content-Security-Policy; the one they
+// replace allows nothing.
+func (a *API) Raw(pattern string, h http.Handler) {
+	rt := a.newRoute(pattern)
+	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		callOf(r.Context()).route = rt
+		h.ServeHTTP(w, r)
+	})
+}
+
+// OpenAPI returns the OpenAPI 3.1 document as JSON. The first call makes it;
+// operations added later are missing. Do not change the slice.
+func (a *API) OpenAPI() []byte { return a.spec() }
+
+// Handler serves everything that was added.
+func (a *API) Handler() http.Handler { return http.HandlerFunc(a.serve) }
+
+// Serve answers on ln until ctx ends; then it ends the streams, lets running
+// requests finish for up to ten seconds and returns nil, or what went wrong. It
+// closes ln. Serve an API once.
+func (a *API) Serve(ctx context.Context, ln net.Listener) error {
+	srv := &http.Server{
+		Handler:           a.Handler(),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		// Requests in flight outlive ctx: draining is what its end starts.
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	srv.RegisterOnShutdown(a.EndStreams)
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	err := srv.Shutdown(grace)
+	if errors.Is(err, context.DeadlineExceeded) {
+		a.log.Warn("requests were cut off", slog.Duration("after", drainTimeout))
+		err = srv.Close()
+	}
+	<-failed
+	return err
+}
+
+// EndStreams ends every stream and refuses new ones. [API.Serve] calls it when
+// it drains; call it where another http.Server is shut down.
+func (a *API) EndStreams() { a.stop.Do(func() { close(a.quit) }) }
+
+// Values of headers that never change. The slices have no spare capacity, so
+// that Header.Add copies them.
+var (
+	nosniff    = []string{"nosniff"}
+	noReferrer = []string{"no-referrer"}
+	noFrames   = []string{"DENY"}
+	noContent  = []string{"default-src 'none'; frame-ancestors 'none'"}
+	noStore    = []string{"no-store"}
+)
+
+// serve is around everything.
+func (a *API) serve(w http.ResponseWriter, r *http.Request) {
+	c := a.newCall(w, r)
+	h := w.Header()
+	h["X-Content-Type-Options"] = nosniff
+	h["Referrer-Policy"] = noReferrer
+	h["X-Frame-Options"] = noFrames
+	h["Content-Security-Policy"] = noContent
+	h["X-Request-Id"] = []string{c.trace}
+
+	defer a.finish(c)
+	if len(a.cfg.Origins) > 0 && a.cors(h, r) {
+		c.WriteHeader(http.StatusNoContent)
+		return
+	}
+	a.mux.ServeHTTP(c, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
+}
+
+// finish catches a panic and counts the request.
+func (a *API) finish(c *call) {
+	p := recover()
+	if p != nil && p != http.ErrAbortHandler {
+		a.log.Error("panic in a handler", slog.Any("panic", p), slog.String("route", c.route.name()),
+			slog.String("request", c.trace), slog.String("user", c.who.User), slog.String("stack", string(debug.Stack())))
+		if !c.wrote {
+			c.refuse(newProblem(http.StatusInternalServerError, errInternal))
+			p = nil
+		} else {
+			p = http.ErrAbortHandler // the client must not take half an answer for a whole one
+		}
+	}
+	a.stats.count(c)
+	if a.log.Enabled(c.r.Context(), slog.LevelDebug) {
+		a.log.LogAttrs(c.r.Context(), slog.LevelDebug, "request",
+			slog.String("route", c.route.name()), slog.String("method", c.r.Method), slog.Int("status", c.status),
+			slog.Duration("took", time.Since(c.start)), slog.Int64("bytes", c.bytes),
+			slog.String("request", c.trace), slog.String("user", c.who.User))
+	}
+	if p != nil {
+		panic(p)
+	}
+}
+
+// cors sets the headers for a listed origin and reports whether r is a
+// preflight, which they answer.
+func (a *API) cors(h http.Header, r *http.Request) (preflight bool) {
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if !slices.Contains(a.cfg.Origins, origin) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", "X-Request-ID, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Idempotency-Replayed")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-Request-ID, Last-Event-ID")
+	h.Set("Access-Control-Max-Age", "600")
+	return true
+}
+
+// adapter lets huma put its operations behind ours.
+type adapter struct{ a *API }
+
+func (d adapter) Handle(op *huma.Operation, next func(huma.Context)) {
+	rt := d.a.routes[op.OperationID]
+	d.a.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) {
+		d.a.serveOp(rt, callOf(r.Context()), r, func(w http.ResponseWriter, r *http.Request) {
+			next(humago.NewContext(op, r, w))
+		})
+	})
+}
+
+func (d adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.a.serve(w, r) }

@@ -1,0 +1,1 @@
+CREATE INDEX outbox_due ON outbox (dead, due)

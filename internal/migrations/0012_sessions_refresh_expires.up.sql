@@ -1,0 +1,1 @@
+CREATE INDEX sessions_refresh_expires ON sessions (refresh_expires)

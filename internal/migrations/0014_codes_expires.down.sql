@@ -1,0 +1,1 @@
+DROP INDEX codes_expires{{on codes}}

@@ -1,0 +1,1 @@
+CREATE INDEX codes_expires ON codes (expires)

@@ -1,0 +1,1 @@
+ALTER TABLE checkins DROP INDEX checkins_at

@@ -1,0 +1,1 @@
+CREATE INDEX checkins_at ON checkins (at)

@@ -1,0 +1,63 @@
+/*
+Package keyspace declares every Redis key and channel of a program once, typed,
+and makes it impossible to spell one anywhere else.
+
+# Declaring
+
+A family is a pattern, the types of its arguments, what its keys hold, how long
+they live and why they exist. A domain declares its families in one file:
+
+	var Keys = keyspace.New("shop")
+
+	var cartKey = keyspace.Def1[UserID](Keys, "cart:{uid}",
+		keyspace.JSONOf[Cart](),
+		keyspace.Expire(24*time.Hour).Jitter(time.Hour),
+		keyspace.Doc{Purpose: "what a customer has put aside", InvalidatedBy: []string{"order placed"}})
+
+Patterns and reasons must be constants; a life is a required argument, and
+[Forever] wants a reason. What the compiler cannot refuse, such as a pattern
+with another number of placeholders than arguments, panics while the program is
+initialised.
+
+A placeholder fills a whole level. {uid} becomes the bare argument; {{uid}}
+keeps one pair of braces in the key, "cart:{V1StGXR8_Z5j}", where Redis Cluster
+takes them for the hash tag: all keys with that tag share a slot. Families whose
+keys meet in one command or script are tagged everywhere and say so with
+[Doc].Together; [Atomic] makes keys of one tag, and [SameSlot] checks keys made
+elsewhere.
+
+# Arguments
+
+An argument is a [Segment]: a struct, so that a plain string does not pass for
+an identifier. [Int], [Hashed] and [Word] serve most needs. [Hashed] is for
+what comes from outside: e-mail and IP addresses, tokens. [Text] escapes
+instead, byte by byte, so that nothing in it can end its level or its hash tag.
+Neither has a longest input that it refuses.
+
+A Segment type promises a [Form]: an alphabet and lengths, or a list of words.
+At holds every argument against it and panics when one breaks the promise.
+
+# Using
+
+At returns a handle with the commands of the family's type:
+
+	cart, ok, err := cartKey.At(uid).Get(ctx, db)
+
+db is an [Executor], for example package redis's DB, which puts the
+deployment's prefix before each key; see [ValidPrefix].
+
+# Checking
+
+[Lint] returns every fault of all families at once: style, length, missing
+documentation, and by [Disjoint] each pair of families that one key could belong
+to, with that key. One test over all schemas of the program is enough:
+
+	if err := keyspace.Lint(accounts.Keys, shop.Keys); err != nil {
+		t.Fatal(err)
+	}
+
+A [Parser] goes the other way, from a key to its family and arguments, without
+allocating; it is what an audit of a live server is made of. A [Catalogue] is
+the reference, as JSON and as Markdown.
+*/
+package keyspace

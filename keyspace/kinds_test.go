@@ -1,0 +1,186 @@
+package keyspace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// script is an Executor that answers with prepared replies and remembers what
+// it was sent.
+type script struct {
+	replies []Reply
+	sent    []string
+}
+
+func (s *script) Do(_ context.Context, c Cmd) Reply {
+	s.sent = append(s.sent, strings.Join(append([]string{c.Name, c.Key.String()}, c.Args...), " "))
+	if len(s.replies) == 0 {
+		return Reply{}
+	}
+	r := s.replies[0]
+	s.replies = s.replies[1:]
+	return r
+}
+
+func (s *script) DoMulti(ctx context.Context, cmds []Cmd) []Reply {
+	var replies []Reply
+	for _, c := range cmds {
+		replies = append(replies, s.Do(ctx, c))
+	}
+	return replies
+}
+
+type point struct{ X, Y int }
+
+var (
+	handles = New("test")
+	hour    = Expire(time.Hour)
+	asBytes = Def0(handles, "test:bytes", BytesOf("x"), hour, Doc{})
+	upTo    = Def0(handles, "test:up_to", BytesOf("x"), UpTo(time.Hour), Doc{})
+	asJSON  = Def0(handles, "test:json", JSONOf[point](), hour, Doc{})
+	noJSON  = Def0(handles, "test:no_json", JSONOf[func()](), hour, Doc{})
+	counter = Def0(handles, "test:counter", CounterKind(), hour, Doc{})
+	bits    = Def0(handles, "test:bits", BitmapOf("x"), hour, Doc{})
+	kept    = Def0(handles, "test:kept", BitmapOf("x"), Forever("swept"), Doc{})
+	hash    = Def0(handles, "test:hash", HashOf("x"), hour, Doc{})
+)
+
+func TestHandlesSendTheirCommands(t *testing.T) {
+	ctx, db := t.Context(), new(script)
+	db.replies = []Reply{
+		{Kind: TextReply, Str: "v"}, {}, {}, {}, {},
+		{Kind: TextReply, Str: `{"X":1,"Y":2}`}, {}, {}, {},
+		{Kind: TextReply, Str: "42"}, {},
+		{Kind: ListReply, List: []Reply{{Kind: TextReply, Str: "a"}, {Kind: TextReply, Str: "1"}}},
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if v, ok, err := asBytes.At().Get(ctx, db); v != "v" || !ok || err != nil {
+		t.Errorf("Bytes.Get = %q, %v, %v", v, ok, err)
+	}
+	if v, ok, err := asBytes.At().Get(ctx, db); v != "" || ok || err != nil {
+		t.Errorf("Bytes.Get of nothing = %q, %v, %v", v, ok, err)
+	}
+	must(asBytes.At().Set(ctx, db, "w"))
+	must(upTo.At().SetFor(ctx, db, "w", time.Minute))
+	must(asBytes.At().Delete(ctx, db))
+	if v, ok, err := asJSON.At().Get(ctx, db); v != (point{1, 2}) || !ok || err != nil {
+		t.Errorf("JSON.Get = %v, %v, %v", v, ok, err)
+	}
+	if v, ok, err := asJSON.At().Get(ctx, db); v != (point{}) || ok || err != nil {
+		t.Errorf("JSON.Get of nothing = %v, %v, %v", v, ok, err)
+	}
+	must(asJSON.At().Set(ctx, db, point{3, 4}))
+	must(asJSON.At().Delete(ctx, db))
+	if n, err := counter.At().Get(ctx, db); n != 42 || err != nil {
+		t.Errorf("Counter.Get = %d, %v", n, err)
+	}
+	if n, err := counter.At().Get(ctx, db); n != 0 || err != nil {
+		t.Errorf("Counter.Get of nothing = %d, %v", n, err)
+	}
+	if m, err := hash.At().All(ctx, db); len(m) != 1 || m["a"] != "1" || err != nil {
+		t.Errorf("Hash.All = %v, %v", m, err)
+	}
+	db.DoMulti(ctx, []Cmd{bits.At().SetBitCmd(9), bits.At().GetCmd(), bits.At().RenewCmd(), kept.At().RenewCmd(), asBytes.At().SetCmd("z", 0)})
+	want := []string{
+		"GET test:bytes", "GET test:bytes", "SET test:bytes w PX 3600000", "SET test:up_to w PX 60000", "UNLINK test:bytes",
+		"GET test:json", "GET test:json", `SET test:json {"X":3,"Y":4} PX 3600000`, "UNLINK test:json",
+		"GET test:counter", "GET test:counter", "HGETALL test:hash",
+		"SETBIT test:bits 9 1", "GET test:bits", "PEXPIRE test:bits 3600000", "PERSIST test:kept", "SET test:bytes z",
+	}
+	if !slices.Equal(db.sent, want) {
+		t.Errorf("sent %q\nwant %q", db.sent, want)
+	}
+}
+
+func TestAWriteChoosesALifeOnlyWhereTheFamilyAllows(t *testing.T) {
+	db := new(script)
+	for _, c := range []struct {
+		h Bytes
+		d time.Duration
+	}{{asBytes.At(), time.Minute}, {upTo.At(), 0}, {upTo.At(), time.Microsecond}, {upTo.At(), time.Hour + 1}} {
+		if err := c.h.SetFor(t.Context(), db, "v", c.d); err == nil || len(db.sent) != 0 {
+			t.Errorf("%s for %v: %v, sent %q; want an error and nothing sent", c.h, c.d, err, db.sent)
+		}
+	}
+}
+
+func TestHandlesReturnWhatWentWrong(t *testing.T) {
+	ctx, broken := t.Context(), errors.New("broken")
+	failing := func() *script { return &script{replies: []Reply{Fail(broken)}} }
+	_, _, getBytes := asBytes.At().Get(ctx, failing())
+	_, _, getJSON := asJSON.At().Get(ctx, failing())
+	_, getCounter := counter.At().Get(ctx, failing())
+	_, getHash := hash.At().All(ctx, failing())
+	for name, err := range map[string]error{
+		"Bytes.Get": getBytes, "JSON.Get": getJSON, "Counter.Get": getCounter, "Hash.All": getHash,
+		"Bytes.Set":    asBytes.At().Set(ctx, failing(), "v"),
+		"Bytes.SetFor": upTo.At().SetFor(ctx, failing(), "v", time.Second),
+		"Bytes.Delete": asBytes.At().Delete(ctx, failing()),
+		"JSON.Set":     asJSON.At().Set(ctx, failing(), point{}),
+	} {
+		if !errors.Is(err, broken) {
+			t.Errorf("%s: got %v, want the executor's error", name, err)
+		}
+	}
+	v, ok, err := asJSON.At().Get(ctx, &script{replies: []Reply{{Kind: TextReply, Str: `{"X":1,"Y":"no"}`}}})
+	if syntax := new(json.UnmarshalTypeError); !errors.As(err, &syntax) || ok || v != (point{}) {
+		t.Errorf("JSON.Get of another value: %v, %v, %v", v, ok, err)
+	}
+	if err := noJSON.At().Set(ctx, new(script), func() {}); err == nil {
+		t.Error("a func was written as JSON")
+	}
+}
+
+func TestARepliesShapeIsChecked(t *testing.T) {
+	broken := errors.New("broken")
+	text, number, list := Reply{Kind: TextReply, Str: "2.5"}, Reply{Kind: IntReply, N: 7}, Reply{Kind: ListReply, List: []Reply{{}}}
+	for _, c := range []struct {
+		reply Reply
+		ask   func(Reply) (any, error)
+		want  any
+		err   error
+	}{
+		{number, func(r Reply) (any, error) { s, _, err := r.Text(); return s, err }, "7", nil},
+		{list, func(r Reply) (any, error) { s, _, err := r.Text(); return s, err }, "", ErrReply},
+		{number, func(r Reply) (any, error) { return r.Int() }, int64(7), nil},
+		{list, func(r Reply) (any, error) { return r.Int() }, int64(0), ErrReply},
+		{Fail(broken), func(r Reply) (any, error) { return r.Int() }, int64(0), broken},
+		{text, func(r Reply) (any, error) { f, _, err := r.Float(); return f, err }, 2.5, nil},
+		{Fail(broken), func(r Reply) (any, error) { f, _, err := r.Float(); return f, err }, 0.0, broken},
+		{list, func(r Reply) (any, error) { l, err := r.Items(); return len(l), err }, 1, nil},
+		{Reply{}, func(r Reply) (any, error) { l, err := r.Items(); return len(l), err }, 0, nil},
+		{text, func(r Reply) (any, error) { l, err := r.Items(); return len(l), err }, 0, ErrReply},
+		{Fail(broken), func(r Reply) (any, error) { l, err := r.Items(); return len(l), err }, 0, broken},
+		{text, func(r Reply) (any, error) { return nil, FirstErr([]Reply{r, {}}) }, nil, nil},
+		{text, func(r Reply) (any, error) { return nil, FirstErr([]Reply{r, Fail(broken)}) }, nil, broken},
+	} {
+		if got, err := c.ask(c.reply); got != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%+v: got %v, %v, want %v, %v", c.reply, got, err, c.want, c.err)
+		}
+	}
+}
+
+func TestEveryKindNamesItsType(t *testing.T) {
+	s := New("test")
+	for pattern, f := range map[string]*Family{
+		"set":    Def0(s, "test:set", SetOf("x"), hour, Doc{}).Family,
+		"list":   Def0(s, "test:list", ListOf("x"), hour, Doc{}).Family,
+		"stream": Def0(s, "test:stream", StreamOf("x"), hour, Doc{}).Family,
+		"zset":   Def0(s, "test:zset", ZSetOf("x"), hour, Doc{}).Family,
+		"hash":   hash.Family, "string": counter.Family,
+	} {
+		if f.Type != pattern || f.IsChannel() {
+			t.Errorf("%s has the type %s", f.Pattern, f.Type)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package keyspace
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The families of the documents Stoa comes from, in one schema.
+var (
+	origin   = New("origin")
+	_        = declare(origin, "user:status:{uid}", id{}.SegmentForm())
+	_        = declare(origin, "user:info:{uid}", id{}.SegmentForm())
+	_        = declare(origin, "user:sign:{{uid}}:{year}", id{}.SegmentForm(), Int{}.SegmentForm())
+	_        = declare(origin, "user:verify_code:{email}:{type}", Hashed{}.SegmentForm(), Form{Words: []string{"1", "2", "3", "4"}})
+	_        = declare(origin, "user:verify_code:1m:{email}", Hashed{}.SegmentForm())
+	_        = declare(origin, "user:verify_code:24h:{email}", Hashed{}.SegmentForm())
+	_        = declare(origin, "user:verify_code:1h:{ip}", Hashed{}.SegmentForm())
+	_        = declare(origin, "user:relation:friend:{uid}", id{}.SegmentForm())
+	_        = declare(origin, "auth:at:{{uid}}:{device}", id{}.SegmentForm(), id{}.SegmentForm())
+	_        = declare(origin, "limit:login_fail:{email}", Hashed{}.SegmentForm())
+	_        = declare(origin, "leaderboard:{{board}}", board{}.SegmentForm())
+	_        = declare(origin, "leaderboard:{{board}}:deaths", board{}.SegmentForm())
+	_        = declare(origin, "room:{room}:state", id{}.SegmentForm())
+	_        = declare(origin, "user:{user}:order:{order}", id{}.SegmentForm(), Int{}.SegmentForm())
+	_        = declare(origin, "order:{order}:status:pending", Int{}.SegmentForm())
+	_        = declare(origin, "token:app:user:{uid}", id{}.SegmentForm())
+	_        = declare(origin, "log:{operation}:{time}", Form{Max: 48}, Int{}.SegmentForm())
+	_        = declare(origin, "cache:{name}:{key}", Form{Max: 192}, Form{Max: 192})
+	_        = declare(origin, "playback:{title}", Form{Max: 192})
+	pair     = Def2[Text, Text](origin, "pair:{one}:{other}", BytesOf("x"), Expire(time.Hour), Doc{})
+	tagged   = Def2[Text, Text](origin, "pair:{{one}}:{other}", BytesOf("x"), Expire(time.Hour), Doc{})
+	events   = DefChannel0(origin, "cluster:events", "json", Doc{})
+	messages = DefChannel1[id](origin, "channel:message:{uid}", "json", Doc{})
+	parser   = NewParser(origin)
+)
+
+func TestAKeyIsParsedBackToItsFamily(t *testing.T) {
+	for key, want := range map[string]string{
+		"user:sign:{V1StGXR8_Z5j}:2026":              "user:sign:{{uid}}:{year} V1StGXR8_Z5j 2026",
+		"user:verify_code:1m:AAAAAAAAAAAAAAAAAAAAAA": "user:verify_code:1m:{email} AAAAAAAAAAAAAAAAAAAAAA",
+		"user:verify_code:AAAAAAAAAAAAAAAAAAAAAA:4":  "user:verify_code:{email}:{type} AAAAAAAAAAAAAAAAAAAAAA 4",
+		"user:V1StGXR8_Z5j:order:7":                  "user:{user}:order:{order} V1StGXR8_Z5j 7",
+		"leaderboard:{streak}":                       "leaderboard:{{board}} streak",
+		"leaderboard:{streak}:deaths":                "leaderboard:{{board}}:deaths streak",
+		"order:10001:status:pending":                 "order:{order}:status:pending 10001",
+		"playback:%":                                 "playback:{title} %",
+		"pair:a:{b}":                                 "",
+		"":                                           "",
+		":":                                          "",
+		"user":                                       "",
+		"user:info":                                  "",
+		"user:info:":                                 "",
+		"user:info:V1StGXR8_Z5j:":                    "",
+		"user:info:V1StGXR8_Z5":                      "",
+		"user:info:{V1StGXR8_Z5j}":                   "",
+		"user:sign:V1StGXR8_Z5j:2026":                "",
+		"user:sign:{V1StGXR8_Z5j}:twenty":            "",
+		"user:sign:{V1StGXR8_Z5j":                    "",
+		"leaderboard:{weekly}":                       "",
+		"leaderboard:{}":                             "",
+		"leaderboard:{":                              "",
+		"stoa:user:info:V1StGXR8_Z5j":                "",
+		"playback:%3A":                               "",
+		"cluster:events":                             "",
+		"user:verify_code:1m:1":                      "",
+		"user:verify_code:24h:" + strings.Repeat("A", 21) + "*": "",
+		"user:relation:friend:V1StGXR8_Z5j":                     "user:relation:friend:{uid} V1StGXR8_Z5j",
+		"log:" + "login" + ":1760000000000":                     "log:{operation}:{time} login 1760000000000",
+		"auth:at:{V1StGXR8_Z5j}:V1StGXR8_Z5k":                   "auth:at:{{uid}}:{device} V1StGXR8_Z5j V1StGXR8_Z5k",
+		"pair:{x}:y":                                            "pair:{{one}}:{other} x y",
+		"pair:x:y":                                              "pair:{one}:{other} x y",
+		"pair:" + strings.Repeat("long", 49) + ":y":             "",
+		"playback:%%":                                           "",
+		"playback:%%" + strings.Repeat("A", 22):                 "playback:{title} %%" + strings.Repeat("A", 22),
+		"playback:%%" + strings.Repeat("A", 23):                 "",
+		"playback:a%%" + strings.Repeat("A", 22):                "",
+	} {
+		got := ""
+		if p, ok := parser.Key(key); ok {
+			got = strings.TrimSpace(p.Family.Pattern + " " + strings.Join(p.Args[:], " "))
+		}
+		if got != want {
+			t.Errorf("%q parsed as %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestChannelsAndKeysAreParsedApart(t *testing.T) {
+	if p, ok := parser.Channel("cluster:events"); !ok || p.Family != events.Family {
+		t.Errorf("channel cluster:events: %v, %v", p, ok)
+	}
+	if p, ok := parser.Channel(messages.At(someone).String()); !ok || p.Family != messages.Family || p.Args[0] != someone.s {
+		t.Errorf("channel of %v: %v, %v", someone, p, ok)
+	}
+	if p, ok := parser.Channel("playback:x"); ok {
+		t.Errorf("a key parsed as the channel %v", p)
+	}
+}
+
+func TestAWordThatIsAlsoAnArgumentIsToldByWhatFollows(t *testing.T) {
+	s := New("test")
+	active := declare(s, "node:active:since")
+	other := declare(s, "node:{node}:load", Form{Max: 12})
+	number := declare(s, "node:{number}:size", Form{Alphabet: Digits, Min: 1, Max: 12})
+	p := NewParser(s)
+	for key, want := range map[string]*Family{
+		"node:active:since": active, "node:active:load": other, "node:7:load": other, "node:7:size": number,
+	} {
+		if got, ok := p.Key(key); !ok || got.Family != want {
+			t.Errorf("%q: got %v, want %q", key, got.Family, want.Pattern)
+		}
+	}
+	if got, _ := p.Key("node:7:load"); got.Args != [2]string{"7", ""} {
+		t.Errorf("arguments %q, want 7 alone", got.Args)
+	}
+}
+
+func TestParsingAllocatesNothing(t *testing.T) {
+	got := testing.AllocsPerRun(100, func() {
+		for _, key := range []string{"user:sign:{V1StGXR8_Z5j}:2026", "user:verify_code:1m:x", "leaderboard:{streak}:deaths", "playback:a%20b"} {
+			parser.Key(key)
+		}
+	})
+	if got != 0 {
+		t.Errorf("%v allocations, want none", got)
+	}
+}
+
+// build fills a family's pattern with arguments of its forms.
+func build(f *Family, args []string) string {
+	b := f.begin()
+	for i, a := range args {
+		b = f.next(append(b, a...), len(b), i)
+	}
+	return string(b)
+}
+
+func TestBuildAndParseAreInverseForEveryFamily(t *testing.T) {
+	families := slices.DeleteFunc(origin.Families(), (*Family).IsChannel)
+	rapid.Check(t, func(t *rapid.T) {
+		f := rapid.SampledFrom(families).Draw(t, "family")
+		var args []string
+		for i := range f.Args {
+			args = append(args, ofForm(f.Args[i]).Draw(t, "argument"))
+		}
+		key := build(f, args)
+		got, ok := parser.Key(key)
+		if !ok || got.Family != f || !slices.Equal(got.Args[:len(args)], args) {
+			t.Fatalf("%q of %s parsed as %v %q", key, f.Pattern, got.Family, got.Args)
+		}
+	})
+}
+
+// ofForm draws strings of f.
+func ofForm(f Form) *rapid.Generator[string] {
+	if f.Words != nil {
+		return rapid.SampledFrom(f.Words)
+	}
+	if f.Alphabet == AnyText {
+		return rapid.Custom(func(t *rapid.T) string {
+			return string(AppendEscaped(nil, string(rapid.SliceOfN(rapid.Byte(), 0, 24).Draw(t, "text"))))
+		}).Filter(f.Match)
+	}
+	chars := [...]string{Digits: decimal, Hex: hexits, Base64URL: base64url}[f.Alphabet]
+	most := f.Max
+	if most == 0 {
+		most = f.Min + 8
+	}
+	return rapid.Custom(func(t *rapid.T) string {
+		return string(rapid.SliceOfN(rapid.SampledFrom([]byte(chars)), max(f.Min, 1), most).Draw(t, "chars"))
+	})
+}
+
+func FuzzAnyTextStaysInItsPlaceAndComesBack(f *testing.F) {
+	f.Add("", "")
+	f.Add("::1", "a@b.c")
+	f.Add("}{", "%41%")
+	f.Add("user:info:x", "\x00\xff é")
+	f.Add("*?[a]^", `\"'`)
+	f.Add(strings.Repeat("long", 16), strings.Repeat("long", 16)+"!")
+	f.Fuzz(func(t *testing.T, one, other string) {
+		for _, f := range []F2[Text, Text, Bytes]{pair, tagged} {
+			key := f.At(Text{one}, Text{other}).String()
+			for i := range len(key) {
+				if c := key[i]; c <= ' ' || c > '~' || strings.IndexByte(`*?[]^\"'`, c) >= 0 {
+					t.Fatalf("%q has the byte %q", key, c)
+				}
+			}
+			got, ok := parser.Key(key)
+			if !ok || got.Family != f.Family {
+				t.Fatalf("%q parsed as %v, want %s", key, got.Family, f.Pattern)
+			}
+			for i, want := range []string{one, other} {
+				text, ok := Unescape(got.Args[i])
+				if len(want) > MaxText {
+					want = ""
+				} else if !ok {
+					t.Fatalf("argument %d of %q is no escaped text", i, key)
+				}
+				if text != want {
+					t.Fatalf("argument %d of %q: got %q, want %q", i, key, text, want)
+				}
+			}
+			if f.tag >= 0 && hashed("stoa:"+key) != got.Args[0] {
+				t.Fatalf("%q has the hash tag %q, want %q", key, hashed("stoa:"+key), got.Args[0])
+			}
+		}
+	})
+}
+
+func FuzzAParsedKeyIsBuiltAgain(f *testing.F) {
+	for _, key := range []string{"pair:a:%", "pair:{a}:b", "user:sign:{V1StGXR8_Z5j}:-1", "cache:a%3a:b", "%", "playback:%zz"} {
+		f.Add(key)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		text, ok := Unescape(key)
+		if again := string(AppendEscaped(nil, text)); ok && again != key {
+			t.Fatalf("%q unescapes to %q, which escapes to %q", key, text, again)
+		}
+		p, ok := parser.Key(key)
+		if !ok {
+			return
+		}
+		if again := build(p.Family, p.Args[:len(p.Family.Args)]); again != key {
+			t.Fatalf("%q is built again as %q", key, again)
+		}
+	})
+}

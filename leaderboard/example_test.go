@@ -1,0 +1,64 @@
+package leaderboard_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/leaderboard"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+func Example() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	// Families are declared once for each program: see keys of this test.
+	name := keyspace.Text{S: "streaks"}
+	board := leaderboard.Exact(db, leaderboard.Keys{Scores: scores.At(name), Deaths: deaths.At(name), Loaded: loaded.At(name)})
+
+	// At start the truth is streamed in; here there is none yet.
+	if err := board.Load(ctx, slices.Values([]leaderboard.Entry{})); err != nil {
+		log.Fatal(err)
+	}
+
+	morning := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+	dies := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
+	batch := []leaderboard.Entry{
+		{Member: "ada", Value: 7, At: morning.Add(time.Hour), Dies: dies},
+		{Member: "bob", Value: 7, At: morning, Dies: dies}, // was first
+		{Member: "eve", Value: 1, At: morning, Dies: dies.AddDate(0, 0, 1), Restart: true},
+	}
+	cmds := board.Update(batch)
+	for _, call := range board.Restart(batch) {
+		cmds = append(cmds, call.Cmd())
+	}
+	if err := keyspace.FirstErr(db.DoMulti(ctx, cmds)); err != nil {
+		log.Fatal(err)
+	}
+
+	for _, now := range []time.Time{morning, dies} {
+		best, err := board.Top(ctx, now, 10)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(now.Format(time.DateOnly))
+		for _, r := range best {
+			fmt.Println(r.Rank, r.Member, r.Value, r.At.Format(time.TimeOnly))
+		}
+	}
+	// Output:
+	// 2026-03-01
+	// 1 bob 7 08:00:00
+	// 2 ada 7 09:00:00
+	// 3 eve 1 08:00:00
+	// 2026-03-03
+	// 1 eve 1 08:00:00
+}

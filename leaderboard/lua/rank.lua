@@ -1,0 +1,23 @@
+-- rank: where one member stands, after the dead are gone.
+--
+-- KEYS[1] scores  zset    member → score
+-- KEYS[2] loaded  string  '1' and a token once loaded
+-- KEYS[3] deaths  zset    member → Unix ms; not given where entries never die
+-- ARGV[1] now     Unix ms
+-- ARGV[2] chunk   how many dead to remove at the most
+-- ARGV[3] member
+--
+-- Returns {2, {rank from 0, score}}, {2, {}} when the member is not on the
+-- board, {1} when more dead may be due: call again, or {0} when the board is
+-- not loaded.
+if string.sub(redis.call('GET', KEYS[2]) or '', 1, 1) ~= '1' then return {0} end
+
+local dead = KEYS[3] and redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2]) or {}
+if #dead > 0 then
+  redis.call('ZREM', KEYS[1], unpack(dead))
+  redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #dead - 1)
+end
+if #dead == tonumber(ARGV[2]) then return {1} end
+local rank = redis.call('ZREVRANK', KEYS[1], ARGV[3])
+if not rank then return {2, {}} end
+return {2, {rank, redis.call('ZSCORE', KEYS[1], ARGV[3])}}

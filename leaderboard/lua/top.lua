@@ -1,0 +1,20 @@
+-- top: the best entries, after the dead are gone.
+--
+-- KEYS[1] scores  zset    member → score
+-- KEYS[2] loaded  string  '1' and a token once loaded
+-- KEYS[3] deaths  zset    member → Unix ms; not given where entries never die
+-- ARGV[1] now     Unix ms
+-- ARGV[2] chunk   how many dead to remove at the most
+-- ARGV[3] last    0-based rank of the last entry wanted
+--
+-- Returns {2, {member, score, …}} best first, {1} when more dead may be due:
+-- call again, or {0} when the board is not loaded.
+if string.sub(redis.call('GET', KEYS[2]) or '', 1, 1) ~= '1' then return {0} end
+
+local dead = KEYS[3] and redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2]) or {}
+if #dead > 0 then
+  redis.call('ZREM', KEYS[1], unpack(dead))
+  redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #dead - 1)
+end
+if #dead == tonumber(ARGV[2]) then return {1} end
+return {2, redis.call('ZREVRANGE', KEYS[1], 0, ARGV[3], 'WITHSCORES')}

@@ -1,0 +1,190 @@
+package redis
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Config says which Redis to use.
+type Config struct {
+	// URL is one of
+	//
+	//	embedded                                 in this process, empty at start; also when URL is empty
+	//	spawn                                    a redis-server from PATH as a child, empty at start
+	//	redis://user:password@host:6379/0        one server; rediss:// for TLS
+	//	unix:///path/to/redis.sock               one server on a unix socket
+	//	redis-sentinel://user:password@h1:26379,h2:26379/mymaster
+	//	redis-cluster://user:password@h1:6379,h2:6379
+	//
+	// The port may be left out. User and password are the data servers'; with
+	// sentinels ?sentinel_password= names theirs. ?tls=true encrypts sentinel and
+	// cluster connections, ?db=1 selects a database behind sentinels.
+	URL string
+
+	// Prefix is put before every key and channel, with a colon. Empty means
+	// "stoa". Lower-case letters, digits, '-', '_' and '.' only.
+	Prefix string
+
+	// Dir is where "spawn" puts its socket; empty means a fresh temporary
+	// directory, removed by Close.
+	Dir string
+
+	// Log gets one line for each loss and return of a server; nil discards.
+	Log *slog.Logger
+}
+
+const (
+	// dialTimeout bounds one attempt to connect, TLS and greeting included.
+	dialTimeout = time.Second
+	// writeTimeout is how long a connection may be silent with work under way;
+	// no single command takes longer.
+	writeTimeout = 2 * time.Second
+	// pingEvery finds idle connections that broke.
+	pingEvery = time.Second
+	// maxRedirects bounds how often a cluster may send one command elsewhere.
+	maxRedirects = 5
+)
+
+// target is a parsed Config.URL.
+type target struct {
+	mode string
+	opt  rueidis.ClientOption
+}
+
+func parse(raw string) (target, error) {
+	if raw == "" {
+		raw = "embedded"
+	}
+	t := target{mode: raw}
+	if raw == "embedded" || raw == "spawn" {
+		return t, nil
+	}
+	// Host lists are not URLs to package url, so they are cut out first.
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return t, errors.New(`redis: the URL is neither "embedded", "spawn" nor scheme://…`)
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return t, errors.New("redis: the URL's query is malformed")
+	}
+	var user, path string
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		user, rest = rest[:i], rest[i+1:]
+	}
+	hosts := rest
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		hosts, path = rest[:i], rest[i+1:]
+	}
+	if name, password, ok := strings.Cut(user, ":"); ok {
+		t.opt.Username, err = url.PathUnescape(name)
+		if err == nil {
+			t.opt.Password, err = url.PathUnescape(password)
+		}
+		if err != nil {
+			return t, errors.New("redis: user and password must be percent-encoded")
+		}
+	} else if user != "" {
+		return t, errors.New("redis: user without password; write :password@ for a password alone")
+	}
+	known := []string{}
+	secure := false
+	port := "6379"
+	switch scheme {
+	case "redis", "rediss":
+		t.mode, secure = "standalone", scheme == "rediss"
+		if strings.Contains(hosts, ",") {
+			return t, errors.New("redis: redis:// names one host; use redis-cluster:// or redis-sentinel:// for several")
+		}
+		if path != "" {
+			if t.opt.SelectDB, err = strconv.Atoi(path); err != nil || t.opt.SelectDB < 0 {
+				return t, errors.New("redis: the path of redis:// is a database number")
+			}
+		}
+	case "unix":
+		t.mode = "standalone"
+		if hosts != "" || path == "" {
+			return t, errors.New("redis: write unix:///path/to/redis.sock")
+		}
+		t.opt.InitAddress = []string{"/" + path}
+		known = []string{"db"}
+	case "redis-sentinel":
+		t.mode, port = "sentinel", "26379"
+		if path == "" || strings.Contains(path, "/") {
+			return t, errors.New("redis: redis-sentinel:// ends with the master's name")
+		}
+		t.opt.Sentinel.MasterSet = path
+		t.opt.Sentinel.Password = q.Get("sentinel_password")
+		t.opt.Sentinel.TopologyRefreshInterval = 5 * time.Second
+		secure = q.Get("tls") == "true"
+		known = []string{"db", "tls", "sentinel_password"}
+	case "redis-cluster":
+		t.mode = "cluster"
+		if path != "" {
+			return t, errors.New("redis: a cluster has no databases")
+		}
+		t.opt.ClusterOption.ShardsRefreshInterval = 5 * time.Second
+		t.opt.ClusterOption.MaxMovedRedirections = maxRedirects
+		secure = q.Get("tls") == "true"
+		known = []string{"tls"}
+	default:
+		return t, fmt.Errorf("redis: unknown scheme %q", scheme)
+	}
+	for name := range q {
+		if !slices.Contains(known, name) {
+			return t, fmt.Errorf("redis: the URL has an unknown setting %q", name)
+		}
+	}
+	if db := q.Get("db"); db != "" {
+		if t.opt.SelectDB, err = strconv.Atoi(db); err != nil || t.opt.SelectDB < 0 {
+			return t, errors.New("redis: db is a number")
+		}
+	}
+	if scheme != "unix" {
+		for host := range strings.SplitSeq(hosts, ",") {
+			addr, err := address(host, port)
+			if err != nil {
+				return t, err
+			}
+			t.opt.InitAddress = append(t.opt.InitAddress, addr)
+		}
+	}
+	if secure {
+		t.opt.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		t.opt.Sentinel.TLSConfig = t.opt.TLSConfig
+	}
+	return t, nil
+}
+
+func address(host, port string) (string, error) {
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		host, port = h, p
+	}
+	host = strings.Trim(host, "[]")
+	if n, err := strconv.Atoi(port); host == "" || err != nil || n < 1 || n > 65535 {
+		return "", errors.New("redis: the URL needs host or host:port")
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func checkPrefix(p string) error {
+	for _, c := range []byte(p) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return errors.New("redis: the prefix may hold a-z, 0-9, '-', '_' and '.' only")
+		}
+	}
+	return nil
+}

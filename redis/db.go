@@ -1,0 +1,262 @@
+package redis
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// A DB is a connection pool to one Redis: embedded, spawned, standalone, behind
+// sentinels, or a cluster. It is safe for concurrent use; commands of
+// concurrent callers share round trips. It implements [keyspace.Executor].
+type DB struct {
+	mode   string
+	prefix string // with its colon
+	log    *slog.Logger
+
+	client atomic.Pointer[rueidis.Client] // nil until first connected
+	nodes  *nodes
+	server *embedded // mode embedded
+	child  *child    // mode spawn
+
+	mu     sync.Mutex         // one Close at a time
+	closed chan struct{}      // by Close
+	stop   context.CancelFunc // ends the background work
+	done   sync.WaitGroup     // that work
+
+	subs subscriptions
+}
+
+var _ keyspace.Executor = (*DB)(nil)
+
+// Mode returns "embedded", "spawn", "standalone", "sentinel" or "cluster".
+func (db *DB) Mode() string { return db.mode }
+
+// Physical returns the name a key has in Redis: the prefix, a colon and the
+// logical name.
+func (db *DB) Physical(k keyspace.Key) string { return db.prefix + k.String() }
+
+// Do sends one command and returns its reply. It returns when ctx ends at the
+// latest, and at once while Redis is away. Nothing is sent twice: a command
+// whose connection broke fails with [ErrUnavailable] and may have been carried
+// out. Do not send blocking commands: they would hold up everybody else's.
+func (db *DB) Do(ctx context.Context, cmd keyspace.Cmd) keyspace.Reply {
+	if len(cmd.More) > 0 && !sameTag(&cmd) {
+		return keyspace.Fail(ErrCrossSlot)
+	}
+	c, err := db.conn()
+	if err != nil {
+		return keyspace.Fail(err)
+	}
+	r := c.Do(ctx, db.build(c, &cmd, false, nil))
+	if scripted(&cmd) && noScript(r) {
+		r = c.Do(ctx, db.build(c, &cmd, true, nil))
+	}
+	return db.reply(r)
+}
+
+// DoMulti sends commands at once, in one round trip for each owner of their
+// slots, and returns one reply for each, in order. Commands of one slot are
+// carried out in their order, with the exception that [Script.Cmd] names. A
+// command that fails does not keep the others from running. See [DB.Do] for
+// contexts and failures.
+func (db *DB) DoMulti(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply {
+	replies := make([]keyspace.Reply, len(cmds))
+	if len(cmds) == 0 {
+		return replies
+	}
+	c, err := db.conn()
+	if err != nil {
+		for i := range replies {
+			replies[i] = keyspace.Fail(err)
+		}
+		return replies
+	}
+	b := batches.Get().(*batch)
+	b.fill(db, cmds)
+	for i := range cmds {
+		cmd := &cmds[i]
+		switch {
+		case len(cmd.More) > 0 && !sameTag(cmd):
+			replies[i] = keyspace.Fail(ErrCrossSlot)
+			b.skip(cmd)
+		case db.mode == "cluster" && cmd.Key.IsZero() && !published(cmd):
+			// Any owner will do, which a pipeline over several cannot express.
+			replies[i] = db.Do(ctx, *cmd)
+		default:
+			b.cmds = append(b.cmds, db.build(c, cmd, false, b))
+			b.at = append(b.at, i)
+		}
+	}
+	if len(b.cmds) == 0 {
+		b.release()
+		return replies
+	}
+	clean := true
+	var again []int
+	for j, r := range c.DoMulti(ctx, b.cmds...) {
+		i := b.at[j]
+		clean = clean && r.NonRedisError() == nil
+		if scripted(&cmds[i]) && noScript(r) {
+			again = append(again, i)
+		} else {
+			replies[i] = db.reply(r)
+		}
+	}
+	if clean { // else the client's writer may still be reading them
+		b.release()
+	}
+	if len(again) > 0 {
+		full := make([]rueidis.Completed, len(again))
+		for j, i := range again {
+			full[j] = db.build(c, &cmds[i], true, nil)
+		}
+		for j, r := range c.DoMulti(ctx, full...) {
+			replies[again[j]] = db.reply(r)
+		}
+	}
+	return replies
+}
+
+// conn returns the client, or why there is none.
+func (db *DB) conn() (rueidis.Client, error) {
+	if c := db.client.Load(); c != nil {
+		return *c, nil
+	}
+	select {
+	case <-db.closed:
+		return nil, &unavailable{ErrClosed}
+	default:
+		return nil, &unavailable{errConnecting}
+	}
+}
+
+// build makes the wire command. full sends a script's source in place of its
+// hash. The physical keys come out of b, in its order, if there is one.
+func (db *DB) build(c rueidis.Client, cmd *keyspace.Cmd, full bool, b *batch) rueidis.Completed {
+	a := c.B().Arbitrary()
+	if scripted(cmd) {
+		verb, text := "EVALSHA", cmd.Name[len(scriptMark):len(scriptMark)+shaLen]
+		if full {
+			verb, text = "EVAL", cmd.Name[len(scriptMark)+shaLen+1:]
+		}
+		n := len(cmd.More)
+		if !cmd.Key.IsZero() {
+			n++
+		}
+		a = a.Args(verb, text, strconv.Itoa(n))
+	} else {
+		a = a.Args(cmd.Name)
+	}
+	args := cmd.Args
+	if !cmd.Key.IsZero() {
+		a = a.Keys(db.physical(cmd.Key, b))
+	} else if published(cmd) { // routed by its channel
+		a, args = a.Keys(args[0]), args[1:]
+	}
+	for _, k := range cmd.More {
+		a = a.Keys(db.physical(k, b))
+	}
+	return a.Args(args...).Build()
+}
+
+func (db *DB) physical(k keyspace.Key, b *batch) string {
+	if b == nil {
+		return db.prefix + k.String()
+	}
+	return b.take(k)
+}
+
+func noScript(r rueidis.RedisResult) bool {
+	if r.NonRedisError() != nil {
+		return false
+	}
+	re, ok := r.Error().(*rueidis.RedisError)
+	return ok && re.IsNoScript()
+}
+
+// sameTag reports whether all keys of cmd hash by the same text.
+func sameTag(cmd *keyspace.Cmd) bool {
+	tag := hashed(cmd.Key.String())
+	for _, k := range cmd.More {
+		if hashed(k.String()) != tag {
+			return false
+		}
+	}
+	return true
+}
+
+// hashed returns the part of a key that decides its slot.
+func hashed(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
+// A batch holds what one DoMulti needs while it runs.
+type batch struct {
+	cmds []rueidis.Completed
+	at   []int  // the caller's index of each of cmds
+	keys []byte // all physical keys of the batch in one piece
+	next int    // where the next one begins
+	head int    // length of the prefix
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// fill writes all physical keys into one allocation. That one is not reused: an
+// abandoned command may be read long after its caller went on.
+func (b *batch) fill(db *DB, cmds []keyspace.Cmd) {
+	n := 0
+	for i := range cmds {
+		cmd := &cmds[i]
+		if !cmd.Key.IsZero() {
+			n += len(db.prefix) + len(cmd.Key.String())
+		}
+		for _, k := range cmd.More {
+			n += len(db.prefix) + len(k.String())
+		}
+	}
+	b.keys, b.next, b.head = make([]byte, 0, n), 0, len(db.prefix)
+	for i := range cmds {
+		cmd := &cmds[i]
+		if !cmd.Key.IsZero() {
+			b.keys = append(append(b.keys, db.prefix...), cmd.Key.String()...)
+		}
+		for _, k := range cmd.More {
+			b.keys = append(append(b.keys, db.prefix...), k.String()...)
+		}
+	}
+}
+
+// take returns the physical name of the batch's next key, which is k.
+func (b *batch) take(k keyspace.Key) string {
+	at := b.next
+	b.next += b.head + len(k.String())
+	return unsafe.String(&b.keys[at], b.next-at)
+}
+
+// skip passes over the keys of a command that is not sent.
+func (b *batch) skip(cmd *keyspace.Cmd) {
+	b.take(cmd.Key)
+	for _, k := range cmd.More {
+		b.take(k)
+	}
+}
+
+func (b *batch) release() {
+	clear(b.cmds)
+	b.cmds, b.at, b.keys = b.cmds[:0], b.at[:0], nil
+	batches.Put(b)
+}

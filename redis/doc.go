@@ -1,0 +1,2 @@
+// Package redis sends typed keys to any Redis.
+package redis

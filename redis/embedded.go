@@ -1,0 +1,69 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// tick is the grain of the embedded server's clock: keys die up to this late.
+const tick = 50 * time.Millisecond
+
+// embedded is a Redis in this process.
+type embedded struct {
+	server *miniredis.Miniredis
+	id     string // stands for run id and replication id
+	mu     sync.Mutex
+	closed bool
+}
+
+func startEmbedded() (*embedded, error) {
+	e := &embedded{server: miniredis.NewMiniRedis(), id: rand.Text()}
+	// The first Dial starts the server without a listener; its own connection,
+	// which has no buffer, is not used.
+	c, err := e.server.Dial()
+	if err != nil {
+		return nil, err
+	}
+	return e, c.Close()
+}
+
+func (e *embedded) dial() (net.Conn, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, net.ErrClosed
+	}
+	client, server := newPipe()
+	e.server.Server().ServeConn(server)
+	return client, nil
+}
+
+// run lets keys grow old until ctx ends.
+func (e *embedded) run(ctx context.Context) {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			now := time.Now()
+			e.server.FastForward(now.Sub(last))
+			last = now
+		}
+	}
+}
+
+// close waits until every connection is served to its end.
+func (e *embedded) close() {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.server.Close()
+}

@@ -1,0 +1,294 @@
+package redis
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// nodes watches the servers, so that commands fail at once while one is away.
+// The client library dials on the path of a command, and commands that share a
+// connection wait for that dial whatever their contexts say; a server that
+// accepts and never answers would hold them all. Hence:
+//
+//   - a server found away is dialled by the watcher alone, with a back-off;
+//     meanwhile every dial for a command fails at once;
+//   - a command that ran out of time raises suspicion: the watcher asks every
+//     server over a fresh connection, and cuts all connections to one that does
+//     not answer.
+type nodes struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	by     map[string]*node
+	closed bool
+
+	wake     chan struct{} // a server is away, or under suspicion
+	flood    chan struct{} // too many commands wait to wait any longer
+	suspects atomic.Bool
+	late     atomic.Int32 // commands that ran out of time since the last check
+}
+
+type node struct {
+	addr   string
+	dialer *net.Dialer
+	tls    *tls.Config
+	conns  map[*tracked]struct{}
+	away   error     // why; nil while it is there
+	wanted time.Time // when a command last asked for it
+}
+
+const (
+	// probeTimeout is how long a server may take to answer a PING on a fresh
+	// connection; Redis stalls for less, unless a command is far too big.
+	probeTimeout = time.Second
+	// floodLimit is how many late commands end that patience. The client
+	// library queues 1,024 on a connection, and blocks beyond.
+	floodLimit = 400
+
+	probeEvery    = 20 * time.Millisecond  // at first, then doubling
+	probeEveryMax = 250 * time.Millisecond // bounds how late a return is noticed
+	forgetAfter   = 30 * time.Second       // a server that nobody asks for any longer
+)
+
+func newNodes(log *slog.Logger) *nodes {
+	return &nodes{log: log, by: make(map[string]*node), wake: make(chan struct{}, 1), flood: make(chan struct{}, 1)}
+}
+
+// dial is the client library's way to a server.
+func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
+	ns.mu.Lock()
+	if ns.closed {
+		ns.mu.Unlock()
+		return nil, ErrClosed
+	}
+	n := ns.by[addr]
+	if n == nil {
+		n = &node{addr: addr, dialer: d, tls: cfg, conns: make(map[*tracked]struct{})}
+		ns.by[addr] = n
+	}
+	n.wanted = time.Now()
+	away := n.away
+	ns.mu.Unlock()
+	if away != nil {
+		return nil, away
+	}
+	c, err := n.dial(ctx)
+	if err != nil {
+		if ctx.Err() != nil { // the caller's patience ended, which proves nothing
+			ns.suspect()
+		} else {
+			ns.lost(n, err)
+		}
+		return nil, err
+	}
+	t := &tracked{Conn: c, nodes: ns, node: n}
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	if ns.closed {
+		c.Close()
+		return nil, ErrClosed
+	}
+	n.conns[t] = struct{}{}
+	return t, nil
+}
+
+// dial connects; an address that begins with a slash is a socket's path.
+func (n *node) dial(ctx context.Context) (net.Conn, error) {
+	network := "tcp"
+	if n.addr[0] == '/' {
+		network = "unix"
+	}
+	if n.tls != nil {
+		d := tls.Dialer{NetDialer: n.dialer, Config: n.tls}
+		return d.DialContext(ctx, network, n.addr)
+	}
+	return n.dialer.DialContext(ctx, network, n.addr)
+}
+
+// ask reports whether the server answers on a fresh connection, be it with an
+// error: before authentication it may say little else.
+func (n *node) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	c, err := n.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	if _, err = c.Write([]byte("PING\r\n")); err == nil {
+		_, err = bufio.NewReader(c).ReadSlice('\n')
+	}
+	if err != nil {
+		return fmt.Errorf("no answer from %s: %w", n.addr, err)
+	}
+	return nil
+}
+
+// suspect has the watcher ask every server; a command ran out of time.
+func (ns *nodes) suspect() {
+	if ns.late.Add(1) == floodLimit {
+		signal(ns.flood)
+	}
+	if ns.suspects.CompareAndSwap(false, true) {
+		signal(ns.wake)
+	}
+}
+
+// lost marks a server as away and cuts its connections, so that whoever waits
+// for a reply learns of it now.
+func (ns *nodes) lost(n *node, err error) {
+	ns.mu.Lock()
+	known := n.away != nil
+	n.away = err
+	cut := n.conns
+	n.conns = make(map[*tracked]struct{})
+	ns.mu.Unlock()
+	if !known {
+		ns.log.Warn("redis is away", "addr", n.addr, "err", err)
+	}
+	for c := range cut {
+		c.Conn.Close()
+	}
+	signal(ns.wake)
+}
+
+// close cuts every connection and allows no more.
+func (ns *nodes) close() {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	ns.closed = true
+	for _, n := range ns.by {
+		for c := range n.conns {
+			c.Conn.Close()
+		}
+	}
+}
+
+// watch runs until ctx ends.
+func (ns *nodes) watch(ctx context.Context) {
+	wait := probeEvery
+	for {
+		var timer <-chan time.Time
+		if ns.anyAway() {
+			timer = time.After(wait)
+			wait = min(2*wait, probeEveryMax)
+		} else {
+			wait = probeEvery
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ns.wake:
+		case <-timer:
+		}
+		if ns.suspects.Load() {
+			ns.check(ctx)
+		} else if timer != nil {
+			ns.recover(ctx)
+		}
+	}
+}
+
+// check asks every server that has connections.
+func (ns *nodes) check(ctx context.Context) {
+	ns.late.Store(0)
+	select {
+	case <-ns.flood:
+	default:
+	}
+	asking, enough := context.WithCancel(ctx)
+	var guard sync.WaitGroup
+	defer guard.Wait()
+	defer enough()
+	guard.Go(func() {
+		select {
+		case <-ns.flood:
+			enough()
+		case <-asking.Done():
+		}
+	})
+	ns.each(func(n *node) bool { return n.away == nil }, func(n *node) {
+		if err := n.ask(asking); err != nil && ctx.Err() == nil {
+			ns.lost(n, err)
+		}
+	})
+	ns.suspects.Store(false)
+}
+
+// recover asks every server that is away.
+func (ns *nodes) recover(ctx context.Context) {
+	ns.each(func(n *node) bool { return n.away != nil }, func(n *node) {
+		if n.ask(ctx) != nil {
+			return
+		}
+		ns.mu.Lock()
+		n.away = nil
+		ns.mu.Unlock()
+		ns.log.Info("redis is back", "addr", n.addr)
+	})
+}
+
+// each calls fn for the chosen servers at once and waits for all; it forgets
+// those that nobody needs any longer.
+func (ns *nodes) each(choose func(*node) bool, fn func(*node)) {
+	var all sync.WaitGroup
+	ns.mu.Lock()
+	for addr, n := range ns.by {
+		switch {
+		case n.away != nil && time.Since(n.wanted) > forgetAfter:
+			delete(ns.by, addr)
+		case choose(n):
+			all.Go(func() { fn(n) })
+		}
+	}
+	ns.mu.Unlock()
+	all.Wait()
+}
+
+func (ns *nodes) anyAway() bool {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	for _, n := range ns.by {
+		if n.away != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// note looks at a command's error.
+func (ns *nodes) note(err error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		ns.suspect()
+	}
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// tracked is a connection that knows its server.
+type tracked struct {
+	net.Conn
+	nodes *nodes
+	node  *node
+}
+
+func (t *tracked) Close() error {
+	t.nodes.mu.Lock()
+	delete(t.node.conns, t)
+	t.nodes.mu.Unlock()
+	return t.Conn.Close()
+}

@@ -1,0 +1,130 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Open starts or connects to the Redis that cfg names. It fails for a
+// configuration that cannot work, such as a malformed URL or "spawn" without a
+// redis-server in PATH, and never because a server is away: commands then fail
+// with [ErrUnavailable] at once while connecting goes on in the background. It
+// waits for the first attempt, a second at the most. ctx bounds that wait
+// alone; the DB lives until Close.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	t, err := parse(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Prefix == "" {
+		cfg.Prefix = "stoa"
+	}
+	if err := checkPrefix(cfg.Prefix); err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	db := &DB{mode: t.mode, prefix: cfg.Prefix + ":", log: cfg.Log.With("redis", t.mode)}
+	opt := t.opt
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	db.closed, db.stop = make(chan struct{}), stop
+	db.nodes = newNodes(db.log)
+	opt.DialCtxFn = db.nodes.dial
+	db.done.Go(func() { db.nodes.watch(life) })
+	switch t.mode {
+	case "embedded":
+		if db.server, err = startEmbedded(); err != nil {
+			stop()
+			return nil, err
+		}
+		opt.InitAddress = []string{"memory"}
+		opt.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return db.server.dial()
+		}
+		opt.PipelineMultiplex = -1 // the server works under one lock anyway
+		db.done.Go(func() { db.server.run(life) })
+	case "spawn":
+		if db.child, err = spawn(ctx, cfg.Dir, db.log); err != nil {
+			stop()
+			return nil, err
+		}
+		opt.InitAddress = []string{db.child.socket}
+		db.done.Go(func() { db.child.run(life) })
+	}
+	opt.ForceSingleClient = t.mode != "sentinel" && t.mode != "cluster"
+	opt.AlwaysRESP2 = true // one shape of replies in every mode; the embedded server has no other
+	opt.DisableCache = true
+	opt.AlwaysPipelining = true // else a command that runs out of time takes the connection with it
+	opt.DisableRetry = true     // see DB.Do
+	opt.ClientSetInfo = rueidis.DisableClientSetInfo
+	opt.ConnWriteTimeout = writeTimeout
+	opt.Dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: pingEvery}
+	opt.Sentinel.Dialer = opt.Dialer
+
+	first := make(chan struct{})
+	db.done.Go(func() { db.connect(life, opt, first) })
+	select {
+	case <-first:
+	case <-ctx.Done():
+	case <-time.After(dialTimeout):
+	}
+	return db, nil
+}
+
+// connect tries until there is a client. After that the client reconnects by
+// itself, whenever a command needs a connection.
+func (db *DB) connect(ctx context.Context, opt rueidis.ClientOption, first chan struct{}) {
+	wait := 20 * time.Millisecond
+	for tries := 0; ; tries++ {
+		c, _ := rueidis.NewClient(opt)
+		if c != nil { // of a single server there is a client even when it is away
+			db.client.Store(&c)
+		}
+		if tries == 0 {
+			close(first)
+		}
+		if c != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, time.Second)
+	}
+}
+
+// Close ends the connection: commands under way and later ones fail with
+// [ErrUnavailable], subscriptions end. It waits for the background work and
+// stops an embedded or spawned server, whose data is then gone. Calling it
+// again does nothing.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	select {
+	case <-db.closed:
+		return nil
+	default:
+	}
+	close(db.closed)
+	db.stop()
+	db.nodes.close() // the client would wait for replies that may never come
+	db.done.Wait()
+	if c := db.client.Swap(nil); c != nil {
+		(*c).Close()
+	}
+	if db.server != nil {
+		db.server.close()
+	}
+	if db.child != nil {
+		return db.child.close()
+	}
+	return nil
+}

@@ -1,0 +1,341 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// get is the command the outages are watched with.
+func get(i int) keyspace.Cmd { return keyspace.Cmd{Name: "GET", Key: value.At(n(i)).Key} }
+
+// away waits until db notices the outage, and then wants every command to fail
+// at once, whatever time its context would leave it.
+func away(t *testing.T, db *redis.DB) {
+	t.Helper()
+	eventually(t, "the outage is noticed", func() bool { return errors.Is(db.Do(t.Context(), get(1)).Err, redis.ErrUnavailable) })
+	var took []time.Duration
+	for range 50 {
+		began := time.Now()
+		for _, r := range append(db.DoMulti(t.Context(), []keyspace.Cmd{get(1), get(2)}), db.Do(t.Context(), get(1))) {
+			if !errors.Is(r.Err, redis.ErrUnavailable) {
+				t.Fatalf("a command in the outage: %v, want ErrUnavailable", r.Err)
+			}
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	if median := took[len(took)/2]; median > 5*time.Millisecond {
+		t.Errorf("commands in the outage take %s, want them to fail at once", median)
+	}
+}
+
+// back waits until db works again and returns how long that took.
+func back(t *testing.T, db *redis.DB) {
+	t.Helper()
+	began := time.Now()
+	eventually(t, "the server is back", func() bool { return db.Ping(t.Context()) == nil })
+	if r := db.Do(t.Context(), get(1)); r.Err != nil {
+		t.Errorf("GET after a good Ping: %v", r.Err)
+	}
+	if d := time.Since(began); d > 3*time.Second {
+		t.Errorf("back after %s, want about a second", d)
+	}
+}
+
+func fingerprint(t *testing.T, db *redis.DB) string {
+	t.Helper()
+	fp, err := db.Fingerprint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fp
+}
+
+func TestAServerThatDiesAndReturns(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	db := redistest.Open(t, server.URL)
+	before := fingerprint(t, db)
+	script := redis.NewScript("return 'ran'")
+	must(t, script.Run(t.Context(), db, nil))
+	l := listen(t, db, news.At(n(1)))
+
+	server.Kill()
+	away(t, db)
+	if _, err := db.Fingerprint(t.Context()); !errors.Is(err, redis.ErrUnavailable) {
+		t.Errorf("Fingerprint in the outage: %v, want ErrUnavailable", err)
+	}
+	if err := db.Ping(t.Context()); !errors.Is(err, redis.ErrUnavailable) {
+		t.Errorf("Ping in the outage: %v, want ErrUnavailable", err)
+	}
+
+	server.Restart()
+	back(t, db)
+	if after := fingerprint(t, db); after == before {
+		t.Errorf("the fingerprint stayed %q over a restart", after)
+	}
+	if r := must(t, script.Run(t.Context(), db, nil)); r.Str != "ran" {
+		t.Errorf("a script after the restart = %v", r)
+	}
+	wait(t, l.up) // it subscribed again by itself, and says so
+	if err := db.Publish(t.Context(), news.At(n(1)), "after"); err != nil {
+		t.Fatal(err)
+	}
+	if got := wait(t, l.got); got != "after" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestDataSurvivesARestartOnlyIfPersisted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, "appendonly yes", "appendfsync always")
+	db := redistest.Open(t, server.URL)
+	v := value.At(n(1))
+	if err := v.SetFor(t.Context(), db, "kept", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart()
+	back(t, db)
+	if got, _, err := v.Get(t.Context(), db); got != "kept" || err != nil {
+		t.Errorf("after Restart: %q, %v; want kept", got, err)
+	}
+	server.RestartEmpty()
+	back(t, db)
+	if _, ok, err := v.Get(t.Context(), db); ok || err != nil {
+		t.Errorf("after RestartEmpty: found %v, %v; want nothing", ok, err)
+	}
+}
+
+func TestAServerThatHangsHoldsNobodyBeyondItsContext(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	db := redistest.Open(t, server.URL)
+	server.Pause()
+	resume := sync.OnceFunc(server.Resume)
+	defer resume()
+
+	const budget = 50 * time.Millisecond
+	var callers sync.WaitGroup
+	var mu sync.Mutex
+	var worst time.Duration
+	end := time.Now().Add(1500 * time.Millisecond)
+	calls := 0
+	for range 64 {
+		callers.Go(func() {
+			for time.Now().Before(end) {
+				ctx, cancel := context.WithTimeout(t.Context(), budget)
+				began := time.Now()
+				err := keyspace.FirstErr(db.DoMulti(ctx, []keyspace.Cmd{get(1), get(2)}))
+				took := time.Since(began)
+				cancel()
+				if !errors.Is(err, redis.ErrUnavailable) {
+					t.Errorf("while the server hangs: %v, want ErrUnavailable", err)
+				}
+				mu.Lock()
+				worst, calls = max(worst, took), calls+1
+				mu.Unlock()
+				if took < budget/2 {
+					time.Sleep(time.Millisecond) // failed fast: leave the processor to the others
+				}
+			}
+		})
+	}
+	callers.Wait()
+	t.Logf("%d calls, the slowest took %s", calls, worst)
+	if worst > 4*budget {
+		t.Errorf("a call with %s took %s", budget, worst)
+	}
+	away(t, db) // by now nobody waits for it any longer
+	resume()
+	back(t, db)
+}
+
+func TestOpenDoesNotNeedAServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	for name, url := range map[string]string{
+		"standalone": server.URL,
+		"sentinel":   "redis-sentinel://" + server.Addr + "/stoa",
+		"cluster":    "redis-cluster://" + server.Addr,
+	} {
+		server.Kill()
+		began := time.Now()
+		db, err := redis.Open(t.Context(), redis.Config{URL: url})
+		if err != nil {
+			t.Fatalf("%s: Open with the server down: %v", name, err)
+		}
+		if d := time.Since(began); d > 1500*time.Millisecond {
+			t.Errorf("%s: Open took %s", name, d)
+		}
+		away(t, db)
+		if name == "standalone" {
+			server.Restart()
+			back(t, db)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := db.Do(t.Context(), get(1)).Err; !errors.Is(err, redis.ErrUnavailable) {
+			t.Errorf("%s: after Close: %v, want ErrUnavailable", name, err)
+		}
+	}
+}
+
+func TestAReplicaThatRefusesWritesIsAnOutage(t *testing.T) {
+	t.Parallel()
+	master := redistest.Server(t)
+	_, port, _ := strings.Cut(master.Addr, ":")
+	db := redistest.Open(t, redistest.Server(t, "replicaof 127.0.0.1 "+port).URL)
+	err := value.At(n(1)).SetFor(t.Context(), db, "x", time.Minute)
+	var server redis.ServerError
+	if !errors.Is(err, redis.ErrUnavailable) || !errors.As(err, &server) || server.Code() != "READONLY" {
+		t.Errorf("SET on a replica: %v; want READONLY under ErrUnavailable", err)
+	}
+}
+
+func TestSentinelsReplaceADeadMaster(t *testing.T) {
+	t.Parallel()
+	s := redistest.Sentinel(t)
+	db := redistest.Open(t, s.URL)
+	before := fingerprint(t, db)
+	l := listen(t, db, news.At(n(1)))
+	s.Failover(t)
+	began := time.Now()
+	eventually(t, "writing works again", func() bool {
+		return value.At(n(1)).SetFor(t.Context(), db, "new", time.Minute) == nil
+	})
+	t.Logf("writing %s after the sentinels had agreed", time.Since(began))
+	if after := fingerprint(t, db); after == before {
+		t.Errorf("the fingerprint stayed %q over a failover", after)
+	}
+	wait(t, l.up)
+	if err := db.Publish(t.Context(), news.At(n(1)), "after"); err != nil {
+		t.Fatal(err)
+	}
+	if got := wait(t, l.got); got != "after" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAClusterWithoutOneOwnerServesTheOthersSlots(t *testing.T) {
+	t.Parallel()
+	c := redistest.Cluster(t, 3, 0, "cluster-require-full-coverage no")
+	db := redistest.Open(t, c.URL)
+	var cmds []keyspace.Cmd
+	for i := range 60 {
+		cmds = append(cmds, value.At(n(i)).SetCmd(strconv.Itoa(i), time.Minute))
+	}
+	if err := keyspace.FirstErr(db.DoMulti(t.Context(), cmds)); err != nil {
+		t.Fatal(err)
+	}
+	before := fingerprint(t, db)
+	dead := c.Masters[1]
+	dead.Kill()
+	// From the first moment on: no owner's death may touch the others' slots.
+	for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		lost := 0
+		for i, r := range db.DoMulti(ctx, cmds) {
+			switch gone := c.Owner(db.Physical(cmds[i].Key)) == dead; {
+			case gone && !errors.Is(r.Err, redis.ErrUnavailable):
+				t.Fatalf("key %d of the dead owner: %v %v, want ErrUnavailable", i, r, r.Err)
+			case !gone && r.Err != nil:
+				t.Fatalf("key %d of a living owner: %v", i, r.Err)
+			case gone:
+				lost++
+			}
+		}
+		cancel()
+		if lost == 0 || lost == len(cmds) {
+			t.Fatalf("%d of %d keys belong to the dead owner", lost, len(cmds))
+		}
+	}
+	if err := db.Ping(t.Context()); !errors.Is(err, redis.ErrUnavailable) {
+		t.Errorf("Ping without one owner: %v, want ErrUnavailable", err)
+	}
+	if _, err := db.Fingerprint(t.Context()); !errors.Is(err, redis.ErrUnavailable) {
+		t.Errorf("Fingerprint without one owner: %v, want ErrUnavailable", err)
+	}
+	dead.Restart()
+	eventually(t, "the whole cluster is back", func() bool {
+		return keyspace.FirstErr(db.DoMulti(t.Context(), cmds)) == nil && db.Ping(t.Context()) == nil
+	})
+	if after := fingerprint(t, db); after == before {
+		t.Errorf("the fingerprint stayed %q over an owner's restart", after)
+	}
+}
+
+func TestAClusterPromotesAReplica(t *testing.T) {
+	t.Parallel()
+	c := redistest.Cluster(t, 3, 1)
+	db := redistest.Open(t, c.URL)
+	ch := news.At(n(1))
+	v := value.At(n(1)) // the channel news:{1} shares its slot
+	if err := v.SetFor(t.Context(), db, "x", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	before := fingerprint(t, db)
+	l := listen(t, db, ch)
+	c.Owner(db.Physical(v.Key)).Kill()
+	began := time.Now()
+	eventually(t, "the dead owner's slots work again", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		return v.SetFor(ctx, db, "y", time.Minute) == nil
+	})
+	t.Logf("back %s after the kill", time.Since(began))
+	wait(t, l.up)
+	eventually(t, "all owners answer", func() bool { return db.Ping(t.Context()) == nil })
+	if after := fingerprint(t, db); after == before {
+		t.Errorf("the fingerprint stayed %q over a failover", after)
+	}
+	if err := db.Publish(t.Context(), ch, "after"); err != nil {
+		t.Fatal(err)
+	}
+	if got := wait(t, l.got); got != "after" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	for _, url := range []string{"embedded", "spawn", redistest.Server(t).URL, "redis://127.0.0.1:1"} {
+		t.Run(url, func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			db, err := redis.Open(t.Context(), redis.Config{URL: url})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			up := make(chan struct{}, 10)
+			go func() {
+				ended <- db.Subscribe(t.Context(), news.At(n(1)), redis.Handler{Message: func(string) {}, Subscribed: func() { up <- struct{}{} }})
+			}()
+			if url != "redis://127.0.0.1:1" {
+				wait(t, up)
+				db.DoMulti(t.Context(), []keyspace.Cmd{get(1), get(2)})
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := wait(t, ended); !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
+				t.Errorf("Subscribe after Close returned %v, want ErrClosed under ErrUnavailable", err)
+			}
+			if err := db.Do(t.Context(), get(1)).Err; !errors.Is(err, redis.ErrUnavailable) {
+				t.Errorf("Do after Close: %v, want ErrUnavailable", err)
+			}
+			goleak.VerifyNone(t, before)
+		})
+	}
+}

@@ -1,0 +1,15 @@
+// Package redistest starts real Redis servers for tests: a single one, one
+// behind three sentinels, or a cluster. They are children of the test, on free
+// loopback ports, empty, without persistence, and gone when the test ends, even
+// when it crashes. A machine without redis-server fails the test.
+//
+//	func TestBoard(t *testing.T) {
+//		for _, e := range redistest.Engines(t) {
+//			t.Run(e.Name, func(t *testing.T) {
+//				db := e.Open(t)
+//				…
+//				redistest.KeysDeclared(t, db, Keys)
+//			})
+//		}
+//	}
+package redistest

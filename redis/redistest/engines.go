@@ -1,0 +1,73 @@
+package redistest
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// An Engine is one kind of Redis.
+type Engine struct {
+	Name string // what [redis.DB.Mode] answers
+	url  func(testing.TB) string
+}
+
+// URL starts the engine and returns what [redis.Config] takes.
+func (e Engine) URL(t testing.TB) string {
+	t.Helper()
+	return e.url(t)
+}
+
+// Open starts the engine and connects to it.
+func (e Engine) Open(t testing.TB) *redis.DB {
+	t.Helper()
+	return Open(t, e.URL(t))
+}
+
+// Engines lists what a conformance suite runs over: embedded, spawn,
+// standalone, sentinel and a cluster of three. None is started before its Open.
+func Engines(t testing.TB) []Engine {
+	t.Helper()
+	return []Engine{
+		{"embedded", func(testing.TB) string { return "embedded" }},
+		{"spawn", func(testing.TB) string { return "spawn" }},
+		{"standalone", func(t testing.TB) string { return Server(t).URL }},
+		{"sentinel", func(t testing.TB) string { return Sentinel(t).URL }},
+		{"cluster", func(t testing.TB) string { return Cluster(t, 3, 0).URL }},
+	}
+}
+
+// Open connects, waits until the server answers, and closes when the test ends.
+func Open(t testing.TB, url string) *redis.DB {
+	t.Helper()
+	return OpenConfig(t, redis.Config{URL: url})
+}
+
+// OpenConfig is [Open] with all settings. An unset Log goes to the test's output.
+func OpenConfig(t testing.TB, cfg redis.Config) *redis.DB {
+	t.Helper()
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	db, err := redis.Open(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for err = db.Ping(ctx); err != nil; err = db.Ping(ctx) {
+		if ctx.Err() != nil {
+			t.Fatalf("Ping: %v", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return db
+}

@@ -1,0 +1,201 @@
+package redistest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// startTimeout is how long a server may take to answer; 80 ms is usual.
+const startTimeout = 10 * time.Second
+
+// An Instance is one server process.
+type Instance struct {
+	URL  string // redis://host:port
+	Addr string // host:port
+	Dir  string // its working directory
+
+	t    testing.TB
+	port int
+	args []string
+	file string // configuration file; empty means standard input
+	mode string // extra word on the command line
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when cmd was waited for
+	out   bytes.Buffer
+}
+
+// Server starts an empty redis-server. Settings are lines of redis.conf, such
+// as "appendonly yes".
+func Server(t testing.TB, settings ...string) *Instance {
+	t.Helper()
+	i := instance(t, settings)
+	i.start()
+	return i
+}
+
+func instance(t testing.TB, settings []string) *Instance {
+	t.Helper()
+	i := &Instance{t: t, Dir: t.TempDir(), args: settings, port: freePort(t)}
+	i.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(i.port))
+	i.URL = "redis://" + i.Addr
+	t.Cleanup(i.Kill)
+	return i
+}
+
+// Settings changes what the next start reads.
+func (i *Instance) Settings(settings ...string) { i.args = settings }
+
+func (i *Instance) start() {
+	i.t.Helper()
+	bin, err := exec.LookPath("redis-server")
+	if err != nil {
+		i.t.Fatal("redis-server is not in PATH: run make deps")
+	}
+	conf := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %q\nsave \"\"\nrepl-diskless-sync-delay 0\n%s\n",
+		i.port, i.Dir, strings.Join(i.args, "\n"))
+	cmd := exec.Command(bin, "-")
+	if i.mode == "" {
+		cmd.Stdin = strings.NewReader(conf)
+	} else {
+		// A sentinel writes to its file, which a restart finds again.
+		if _, err := os.Stat(i.file); err != nil {
+			conf = strings.Replace(conf, "save \"\"\nrepl-diskless-sync-delay 0\n", "", 1)
+			if err := os.WriteFile(i.file, []byte(conf), 0o600); err != nil {
+				i.t.Fatal(err)
+			}
+		}
+		cmd = exec.Command(bin, i.file, i.mode)
+	}
+	cmd.Dir = i.Dir
+	i.out.Reset()
+	cmd.Stdout, cmd.Stderr = &i.out, &i.out
+	dieWithParent(cmd)
+	if err := cmd.Start(); err != nil {
+		i.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); cmd.Wait() }() // end waits for it
+	i.mu.Lock()
+	i.cmd, i.ended = cmd, ended
+	i.mu.Unlock()
+	deadline := time.Now().Add(startTimeout)
+	for {
+		if reply, err := i.Do("PING"); err == nil && reply[0] == "PONG" {
+			return
+		}
+		select {
+		case <-ended:
+		case <-time.After(time.Millisecond):
+			if time.Now().Before(deadline) {
+				continue
+			}
+		}
+		i.Kill()
+		i.t.Fatalf("redis-server did not come up:\n%s", i.out.String())
+	}
+}
+
+// Kill ends the process as a crash would (SIGKILL) and waits for its end.
+func (i *Instance) Kill() { i.end(syscall.SIGKILL) }
+
+// Stop has the server shut down in its own time (SIGTERM) and waits.
+func (i *Instance) Stop() { i.end(syscall.SIGTERM) }
+
+func (i *Instance) end(sig os.Signal) {
+	i.mu.Lock()
+	cmd, ended := i.cmd, i.ended
+	i.cmd = nil
+	i.mu.Unlock()
+	if cmd != nil {
+		cmd.Process.Signal(sig)
+		<-ended
+	}
+}
+
+// Pause stops the process without closing anything: connections stay open and
+// nobody answers. Resume lets it go on.
+func (i *Instance) Pause() { i.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume ends a Pause.
+func (i *Instance) Resume() { i.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Restart starts the server again on its port, after Kill or Stop if it still
+// runs, with what it had persisted: nothing, unless the settings say otherwise.
+func (i *Instance) Restart() {
+	i.t.Helper()
+	i.Kill()
+	i.start()
+}
+
+// RestartEmpty is Restart after the loss of everything persisted.
+func (i *Instance) RestartEmpty() {
+	i.t.Helper()
+	i.Kill()
+	files, err := filepath.Glob(filepath.Join(i.Dir, "*"))
+	for _, f := range files {
+		if err == nil {
+			err = os.RemoveAll(f)
+		}
+	}
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	i.start()
+}
+
+// FlushAll removes every key.
+func (i *Instance) FlushAll() {
+	i.t.Helper()
+	i.must("FLUSHALL")
+}
+
+func (i *Instance) must(args ...string) []string {
+	i.t.Helper()
+	reply, err := i.Do(args...)
+	if err != nil {
+		i.t.Fatalf("%s: %v", strings.Join(args, " "), err)
+	}
+	return reply
+}
+
+// freePort returns a port below the range from which the kernel takes the near
+// ends of connections: a client that keeps dialling a dead server could else
+// end up connected to itself.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for range 100 {
+		port := 10000 + rand.N(20000)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+// poll waits until ok, or fails the test.
+func poll(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(startTimeout)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %s in vain: %s", startTimeout, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,239 @@
+// The wire types and the calls. The types mirror the Go package api
+// (api/api.go, api/accounts.go, api/checkin.go): change them together.
+
+export interface Problem {
+  type: string;
+  title: string;
+  status: number;
+  detail?: string;
+  code: string;
+  errors?: { location: string; message: string }[];
+}
+
+export interface CodeRequest {
+  email: string;
+  purpose: "register" | "login";
+}
+
+export interface CodeReply {
+  expires_in: number;
+}
+
+export interface RegisterRequest {
+  email: string;
+  code: string;
+  password?: string;
+  name: string;
+  zone?: string;
+  device?: string;
+}
+
+export interface LoginRequest {
+  email: string;
+  password?: string;
+  code?: string;
+  device?: string;
+}
+
+export interface Tokens {
+  access_token: string;
+  refresh_token: string;
+  expires_in: number;
+  user: User;
+  device: string;
+}
+
+export interface User {
+  id: string;
+  email: string;
+  name: string;
+  zone: string;
+  next_zone?: string;
+  created: string;
+}
+
+export interface UserUpdate {
+  name?: string;
+  zone?: string;
+}
+
+export interface Session {
+  device: string;
+  name: string;
+  ip: string;
+  created: string;
+  used: string;
+  current: boolean;
+}
+
+export interface Sessions {
+  sessions: Session[];
+}
+
+export interface CheckinRequest {
+  words?: number;
+  minutes?: number;
+}
+
+export interface CheckinStatus {
+  day: string;
+  today: boolean;
+  yesterday: boolean;
+  streak: number;
+  longest: number;
+  total: number;
+}
+
+export interface CheckinReply extends CheckinStatus {
+  new: boolean;
+  at: string;
+}
+
+export interface Calendar {
+  year: number;
+  month?: number;
+  days: string[];
+  covered: string[];
+}
+
+export interface CheckinStats {
+  streak: number;
+  longest: number;
+  total: number;
+  words: number;
+  minutes: number;
+}
+
+export type BoardName = "streak" | "total_days";
+
+export interface BoardRow {
+  rank: number;
+  user: string;
+  name: string;
+  value: number;
+}
+
+export interface Board {
+  board: BoardName;
+  entries: BoardRow[];
+  me?: BoardRow;
+}
+
+export interface Event {
+  id: string;
+  type: string;
+  time: string;
+  data: unknown;
+}
+
+/** A mail in the development outbox, GET /dev/mail.json. */
+export interface Mail {
+  to: string;
+  subject: string;
+  text: string;
+  at: string;
+  code: string;
+}
+
+/** A refusal by the server. */
+export class Refused extends Error {
+  constructor(
+    readonly problem: Problem,
+    readonly retryAfter: number, // seconds; 0 when the server did not say
+  ) {
+    super(problem.detail || problem.title);
+  }
+}
+
+/** The server could not be reached, or what answered was not it. */
+export class Unreachable extends Error {
+  constructor() {
+    super("The server cannot be reached.");
+  }
+}
+
+let skew = 0;
+
+/** The server's time in milliseconds: this device's clock, put right by the last answer. */
+export const now = () => Date.now() + skew;
+
+function learnTime(res: Response): void {
+  const date = Date.parse(res.headers.get("Date") ?? "");
+  if (Number.isNaN(date)) return;
+  // The header has whole seconds: only a difference beyond that is news.
+  const off = date + 500 - Date.now();
+  skew = Math.abs(off) > 2000 ? off : 0;
+}
+
+export interface Call {
+  method?: "GET" | "POST" | "PATCH" | "DELETE";
+  body?: unknown;
+  token?: string;
+  signal?: AbortSignal;
+  accept?: string;
+  once?: boolean; // no Idempotency-Key and no further try
+}
+
+// Pauses before the second and third try, in milliseconds.
+const again = [400, 1600];
+
+/**
+ * One request; what is not 2xx becomes Refused, no answer Unreachable. Where no
+ * answer came it asks again: a read changes nothing, and a write carries a key by
+ * which the server knows the second try for the first.
+ */
+export async function send(path: string, call: Call = {}): Promise<Response> {
+  const method = call.method ?? "GET";
+  const headers: Record<string, string> = { Accept: call.accept ?? "application/json" };
+  if (call.body !== undefined) headers["Content-Type"] = "application/json";
+  if (call.token) headers["Authorization"] = `Bearer ${call.token}`;
+  if (method !== "GET" && !call.once) headers["Idempotency-Key"] = key();
+  const init: RequestInit = { method, headers, cache: "no-store" };
+  if (call.body !== undefined) init.body = JSON.stringify(call.body);
+  if (call.signal) init.signal = call.signal;
+
+  for (let tries = 0; ; tries++) {
+    const pause = call.once || !navigator.onLine ? undefined : again[tries];
+    let res: Response;
+    try {
+      res = await fetch(path, init);
+    } catch (err) {
+      if (call.signal?.aborted) throw err;
+      if (pause === undefined) throw new Unreachable();
+      await new Promise((done) => setTimeout(done, pause));
+      continue;
+    }
+    learnTime(res);
+    if (res.ok) return res;
+    const refused = await refusal(res);
+    // The first try arrived after all and is still at work.
+    if (!(refused instanceof Refused) || refused.problem.code !== "idempotency.busy" || pause === undefined) throw refused;
+    await new Promise((done) => setTimeout(done, pause));
+  }
+}
+
+async function refusal(res: Response): Promise<Refused | Unreachable> {
+  const after = Number(res.headers.get("Retry-After")) || 0;
+  if ((res.headers.get("Content-Type") ?? "").startsWith("application/problem+json")) {
+    return new Refused((await res.json()) as Problem, after);
+  }
+  if (res.status >= 502) return new Unreachable(); // a proxy speaks for an absent server
+  return new Refused({ type: "about:blank", title: res.statusText, status: res.status, code: "" }, after);
+}
+
+// key names one write. randomUUID exists in secure contexts only, and a phone
+// that visits a development server by its address is not in one.
+function key(): string {
+  if (typeof crypto.randomUUID === "function") return crypto.randomUUID();
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+/** The newest mails to an address, or null where there is no development outbox. */
+export async function outbox(to: string): Promise<Mail[] | null> {
+  try {
+    const res = await send(`/dev/mail.json?to=${encodeURIComponent(to)}`);
+    return (await res.json()) as Mail[];
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,52 @@
+// Building elements. Text goes in as text nodes and nothing is parsed as HTML:
+// a name on a board cannot become markup.
+
+export type Child = Node | string | null | undefined | false;
+type Value = string | number | boolean | null | undefined | ((e: never) => void);
+
+function fill(el: Element, props: Record<string, Value>, children: Child[]): void {
+  for (const [name, value] of Object.entries(props)) {
+    if (typeof value === "function") el.addEventListener(name.slice(2), value as (e: globalThis.Event) => void);
+    else if (value !== false && value !== null && value !== undefined) el.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const c of children) if (c !== null && c !== undefined && c !== false) el.append(c);
+}
+
+/** An HTML element; a property that is a function listens: onclick, onsubmit. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  props: Record<string, Value> = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const el = document.createElement(tag);
+  fill(el, props, children);
+  return el;
+}
+
+/** An SVG element. */
+export function s<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  props: Record<string, Value> = {},
+  ...children: Child[]
+): SVGElementTagNameMap[K] {
+  const el = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  fill(el, props, children);
+  return el;
+}
+
+const shapes = {
+  temple: "M12 2 2.5 7.2v2.1h19V7.2zM4.6 10.8h2.7v7.4H4.6zm6 0h2.8v7.4h-2.8zm6.1 0h2.7v7.4h-2.7zM2.5 19.6h19V22h-19z",
+  check: "M9.6 16.6 5 12l-1.6 1.6 6.2 6.2L21 8.4l-1.6-1.6z",
+  left: "M15.4 5.4 14 4l-8 8 8 8 1.4-1.4L8.8 12z",
+  right: "m8.6 18.6 1.4 1.4 8-8-8-8-1.4 1.4 6.6 6.6z",
+  close: "M18.4 7 17 5.6l-5 5-5-5L5.6 7l5 5-5 5L7 18.4l5-5 5 5 1.4-1.4-5-5z",
+};
+
+/** A small picture beside words that say the same; hidden from screen readers. */
+export const icon = (name: keyof typeof shapes) =>
+  s("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, s("path", { d: shapes[name] }));
+
+/** Replaces everything inside el. */
+export function put(el: Element, ...children: Child[]): void {
+  el.replaceChildren(...children.filter((c): c is Node | string => c !== null && c !== undefined && c !== false));
+}

@@ -1,0 +1,102 @@
+// Forms that show what the server refuses beside the field it refuses.
+
+import { Refused } from "./api";
+import { h, type Child } from "./dom";
+import { Ended } from "./session";
+
+export interface Field {
+  el: HTMLElement;
+  input: HTMLInputElement | HTMLSelectElement;
+  fault: (text: string) => void; // goes on where the label ends: "is too long"; "" takes it away
+}
+
+let fields = 0;
+
+/** A labelled input; props are those of the input, hint stands below it. */
+export function field(
+  label: string,
+  props: Record<string, string | number | boolean> & { name: string },
+  hint?: string,
+  control?: HTMLSelectElement,
+): Field {
+  const id = `f${++fields}`;
+  const subject = label.replace(/ \(.*/, "");
+  const input = control ?? h("input", props);
+  input.id = id;
+  input.name = props.name;
+  const fault = h("span", { class: "fault", id: `${id}-fault` });
+  const note = hint ? h("span", { class: "hint", id: `${id}-hint` }, hint) : null;
+  const described = [fault.id, note?.id].filter(Boolean).join(" ");
+  input.setAttribute("aria-describedby", described);
+  return {
+    el: h("div", { class: "field" }, h("label", { for: id }, label), input, fault, note),
+    input,
+    fault: (text) => {
+      fault.textContent = text && `${subject} ${text}`;
+      if (text) input.setAttribute("aria-invalid", "true");
+      else input.removeAttribute("aria-invalid");
+    },
+  };
+}
+
+/**
+ * A form around fields. submit runs once at a time; what the server refuses is
+ * put beside the field its location names, and the rest above the button.
+ */
+export function form(
+  props: Record<string, string>,
+  fs: Field[],
+  submit: () => Promise<void>,
+  ...children: Child[]
+): HTMLFormElement {
+  const fault = h("p", { class: "fault form-fault", role: "alert" });
+  let busy = false;
+  const el = h("form", {
+    ...props,
+    onsubmit: async (e: SubmitEvent) => {
+      e.preventDefault();
+      if (busy) return;
+      busy = true;
+      el.setAttribute("aria-busy", "true");
+      fault.textContent = "";
+      for (const f of fs) f.fault("");
+      try {
+        await submit();
+      } catch (err) {
+        if (err instanceof Ended) return;
+        fault.textContent = place(err, fs);
+        (el.querySelector("[aria-invalid]") as HTMLElement | null)?.focus();
+      } finally {
+        busy = false;
+        el.removeAttribute("aria-busy");
+      }
+    },
+  });
+  for (const f of fs) if (!f.el.parentNode) el.append(f.el); // the caller may have placed it
+  el.append(fault);
+  for (const c of children) if (c) el.append(c);
+  return el;
+}
+
+// place gives each field its fault and returns what to say for the whole form.
+function place(err: unknown, fs: Field[]): string {
+  if (!(err instanceof Refused)) return say(err);
+  const rest: string[] = [];
+  for (const { location, message } of err.problem.errors ?? []) {
+    const name = location.split(".").pop();
+    const f = fs.find((f) => f.input.name === name);
+    if (f) f.fault(message);
+    else rest.push(`${location}: ${message}`);
+  }
+  return [say(err), ...rest].join(" ");
+}
+
+/** What to tell the user about a failure. */
+export function say(err: unknown): string {
+  if (err instanceof Refused) {
+    const wait = err.retryAfter;
+    if (!wait) return err.message;
+    return `${err.message} Try again in ${wait < 100 ? `${wait} seconds` : `${Math.ceil(wait / 60)} minutes`}.`;
+  }
+  return err instanceof Error ? err.message : String(err);
+}

@@ -1,0 +1,159 @@
+// The heat map of a year.
+
+import { count, daysOf, plus, spoken, weekday } from "./days";
+import { h, icon, put } from "./dom";
+
+export interface Days {
+  signed: ReadonlySet<string>;
+  covered: ReadonlySet<string>;
+}
+
+const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const rows = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+
+// The longer a run, the deeper its colour: a day is a yes or a no, and what is
+// worth seeing is how many stand together. Levels begin on days 1, 3, 7 and 14.
+const levels = [1, 3, 7, 14];
+
+/** The map with its year switch. show draws a year; ask is called for another one. */
+export function heatMap(ask: (year: number) => void) {
+  let year = 0;
+  const title = h("h2", { id: "heat-title" });
+  const sum = h("p", { class: "muted", role: "status" });
+  const turn = (by: number, label: string, name: "left" | "right") =>
+    h("button", { type: "button", class: "round", "aria-label": label, title: label, onclick: () => ask(year + by) }, icon(name));
+  const back = turn(-1, "Previous year", "left");
+  const forth = turn(1, "Next year", "right");
+  const scroll = h("div", { class: "heat-scroll" });
+  const tip = h("div", { class: "tip", role: "presentation", hidden: true });
+  const el = h(
+    "section",
+    { class: "card heat", "aria-labelledby": "heat-title" },
+    h("header", {}, h("div", {}, title, sum), h("div", { class: "turns" }, back, forth)),
+    scroll,
+    legend(),
+    tip,
+  );
+
+  const point = (cell: HTMLElement | null) => {
+    tip.hidden = !cell;
+    if (!cell) return;
+    tip.textContent = cell.getAttribute("aria-label");
+    const c = cell.getBoundingClientRect();
+    const box = el.getBoundingClientRect();
+    const half = tip.offsetWidth / 2;
+    const x = Math.min(Math.max(c.left + c.width / 2 - box.left, half + 4), box.width - half - 4);
+    tip.style.left = `${x}px`;
+    tip.style.top = `${c.top - box.top}px`;
+  };
+  const cellOf = (e: globalThis.Event) => (e.target as Element).closest<HTMLElement>("td[data-day]");
+  scroll.addEventListener("pointerover", (e) => point(cellOf(e)));
+  scroll.addEventListener("pointerleave", () => point(null));
+  scroll.addEventListener("focusin", (e) => {
+    // Only for the keyboard: a click is under the pointer already.
+    const cell = cellOf(e);
+    if (cell?.matches(":focus-visible")) point(cell);
+  });
+  scroll.addEventListener("focusout", () => point(null));
+  scroll.addEventListener("scroll", () => point(null), { passive: true });
+  scroll.addEventListener("keydown", (e) => {
+    const from = cellOf(e);
+    const step: Record<string, number> = { ArrowLeft: -7, ArrowRight: 7, ArrowUp: -1, ArrowDown: 1 };
+    const by = step[e.key];
+    if (!from || by === undefined) return;
+    const to = scroll.querySelector<HTMLElement>(`td[data-day="${plus(from.dataset["day"]!, by)}"]`);
+    e.preventDefault();
+    if (!to) return;
+    from.tabIndex = -1;
+    to.tabIndex = 0;
+    to.focus();
+  });
+
+  const show = (shown: number, today: string, days: Days) => {
+    const turned = shown !== year;
+    const focused = (document.activeElement as HTMLElement | null)?.closest?.<HTMLElement>(".heat td")?.dataset["day"];
+    year = shown;
+    title.textContent = String(year);
+    back.disabled = year <= 1970;
+    forth.disabled = year >= Number(today.slice(0, 4));
+
+    const all = daysOf(year);
+    const lead = weekday(all[0]!);
+    const weeks = Math.ceil((lead + all.length) / 7);
+    const cells: HTMLTableCellElement[][] = rows.map(() => []);
+    let run = 0;
+    let total = 0;
+    const entry = focused && all.includes(focused) ? focused : all.includes(today) ? today : all[0]!;
+    for (let i = 0; i < weeks * 7; i++) {
+      const day = all[i - lead];
+      const row = cells[i % 7]!;
+      if (!day) {
+        row.push(h("td", { class: "none" }));
+        continue;
+      }
+      let level = "";
+      let state = day > today ? "to come" : day === today ? "not yet" : "missed";
+      if (days.signed.has(day)) {
+        run++;
+        total++;
+        level = `l${levels.filter((from) => run >= from).length}`;
+        state = run > 1 ? `checked in, day ${run} of a run` : "checked in";
+      } else if (days.covered.has(day)) {
+        level = "covered";
+        state = "covered, the streak goes on";
+      } else {
+        run = 0;
+        if (day > today) level = "future";
+      }
+      row.push(
+        h("td", {
+          class: `${level}${day === today ? " today" : ""}`,
+          "data-day": day,
+          role: "gridcell",
+          tabindex: day === entry ? 0 : -1,
+          "aria-label": `${spoken(day)}: ${state}`,
+        }),
+      );
+    }
+    sum.textContent = `${count(total, "day")} checked in`;
+
+    const heads: HTMLTableCellElement[] = [];
+    let at = 0; // the column from which the current month's label runs
+    for (let m = 0; m < 12; m++) {
+      const next = m === 11 ? weeks : column(`${all[0]!.slice(0, 4)}-${String(m + 2).padStart(2, "0")}-01`, all[0]!, lead);
+      heads.push(h("th", { scope: "col", colspan: next - at }, months[m]!));
+      at = next;
+    }
+    put(
+      scroll,
+      h(
+        "table",
+        { role: "grid", "aria-labelledby": "heat-title" },
+        h("thead", {}, h("tr", {}, h("td"), ...heads)),
+        h("tbody", {}, ...rows.map((name, i) => h("tr", {}, h("th", { scope: "row", class: i % 2 ? "quiet" : "" }, name), ...cells[i]!))),
+      ),
+    );
+    if (focused) scroll.querySelector<HTMLElement>(`td[data-day="${entry}"]`)?.focus();
+    if (turned) {
+      // On a phone the year is wider than the screen: begin at today.
+      const here = scroll.querySelector<HTMLElement>("td.today");
+      scroll.scrollLeft = here ? here.offsetLeft - scroll.clientWidth * 0.75 : 0;
+    }
+  };
+  return { el, show };
+}
+
+// column is the week of a year in which a day lies, from 0.
+function column(day: string, first: string, lead: number): number {
+  return Math.floor(((Date.parse(day) - Date.parse(first)) / 86_400_000 + lead) / 7); // dates without zone: both in UTC
+}
+
+function legend(): HTMLElement {
+  const swatch = (kind: string, text: string) => h("span", {}, h("i", { class: `swatch ${kind}` }), text);
+  return h(
+    "p",
+    { class: "legend muted", "aria-hidden": "true" },
+    h("span", {}, "Days in a row", ...["l1", "l2", "l3", "l4"].map((l) => h("i", { class: `swatch ${l}` }))),
+    swatch("covered", "Covered"),
+  );
+}

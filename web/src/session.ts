@@ -1,0 +1,115 @@
+// Who is logged in on this device. The tokens live in localStorage, so that all
+// tabs share one session; a refresh is done by one tab for all of them.
+
+import { Refused, send, type Call, type Tokens, type User } from "./api";
+
+const STORE = "stoa.session";
+
+interface Stored {
+  access: string;
+  refresh: string;
+  user: User;
+  device: string;
+}
+
+let refreshing: Promise<Stored> | undefined;
+let onEnd: (reason: string) => void = () => {};
+
+/** Calls fn when the session ends other than by log out on this tab. */
+export function whenEnded(fn: (reason: string) => void): void {
+  onEnd = fn;
+  addEventListener("storage", (e) => {
+    if (e.key !== STORE && e.key !== null) return;
+    const before = parse(e.oldValue);
+    const after = parse(localStorage.getItem(STORE));
+    if (before?.device !== after?.device) fn(after ? "" : "You have logged out in another tab.");
+  });
+}
+
+function parse(text: string | null): Stored | null {
+  try {
+    const s = JSON.parse(text ?? "null") as Stored | null;
+    return s?.access && s.refresh && s.user?.id ? s : null;
+  } catch {
+    return null;
+  }
+}
+
+const load = () => parse(localStorage.getItem(STORE));
+
+/** The user as last seen, or null when nobody is logged in. */
+export const user = (): User | null => load()?.user ?? null;
+
+/** Keeps what a log-in or a registration answered. */
+export function begin(t: Tokens): void {
+  save({ access: t.access_token, refresh: t.refresh_token, user: t.user, device: t.device });
+}
+
+/** Keeps a newer view of the user. */
+export function setUser(u: User): void {
+  const s = load();
+  if (s) save({ ...s, user: u });
+}
+
+const save = (s: Stored) => localStorage.setItem(STORE, JSON.stringify(s));
+
+/** Forgets the tokens on this device. */
+export const forget = () => localStorage.removeItem(STORE);
+
+/** A request as the logged-in user; an expired token is refreshed on the way. */
+export async function authed(path: string, call: Call = {}): Promise<Response> {
+  const s = load();
+  if (!s) return ended("");
+  try {
+    return await send(path, { ...call, token: s.access });
+  } catch (err) {
+    if (!(err instanceof Refused) || err.problem.status !== 401) throw err;
+  }
+  const fresh = await refresh(s.access);
+  try {
+    return await send(path, { ...call, token: fresh.access });
+  } catch (err) {
+    if (err instanceof Refused && err.problem.status === 401) return ended("You have been logged out on this device.");
+    throw err;
+  }
+}
+
+/** authed, with the JSON body of the answer. */
+export async function json<T>(path: string, call: Call = {}): Promise<T> {
+  return (await (await authed(path, call)).json()) as T;
+}
+
+// refresh replaces the access token that was just refused. Within this tab the
+// callers share one promise, between tabs a lock; whoever comes second finds the
+// new token in the store.
+function refresh(refused: string): Promise<Stored> {
+  refreshing ??= locked(async () => {
+    const s = load();
+    if (!s) return ended("");
+    if (s.access !== refused) return s;
+    try {
+      const res = await send("/v1/auth/refresh", { method: "POST", body: { refresh_token: s.refresh }, once: true });
+      const t = (await res.json()) as Tokens;
+      begin(t);
+      return load()!;
+    } catch (err) {
+      // Only a refusal ends the session; an absent server may know it still.
+      if (err instanceof Refused && err.problem.status === 401) return ended("You have been logged out on this device.");
+      throw err;
+    }
+  }).finally(() => (refreshing = undefined));
+  return refreshing;
+}
+
+function locked<T>(fn: () => Promise<T>): Promise<T> {
+  return navigator.locks ? navigator.locks.request("stoa.refresh", fn) : fn();
+}
+
+function ended(reason: string): never {
+  forget();
+  onEnd(reason);
+  throw new Ended();
+}
+
+/** Thrown to whoever asked for something when the session ended; the page has changed by then. */
+export class Ended extends Error {}

@@ -1,0 +1,111 @@
+// Package pages serves the page at the root of a Stoa server: a daily check-in
+// in the browser, which uses the same HTTP interface as everybody else.
+//
+// The sources are TypeScript and CSS under src; what is served is dist, which
+// Vite builds from them and which is kept in the tree, so that building the
+// server needs no Node. README.md says how to build it.
+package pages
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed dist
+var dist embed.FS
+
+// policy allows what the page needs and nothing else: no inline script or
+// style, no other host, no frame around it, and no text that becomes markup.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types 'none'"
+
+// types are fixed here, as the tables of the operating system differ.
+var types = map[string]string{
+	".html":  "text/html; charset=utf-8",
+	".js":    "text/javascript; charset=utf-8",
+	".css":   "text/css; charset=utf-8",
+	".svg":   "image/svg+xml",
+	".woff2": "font/woff2",
+}
+
+type file struct {
+	data []byte
+	head http.Header
+}
+
+// Patterns are the routes of the page, as http.ServeMux has them.
+var Patterns = []string{"GET /{$}", "GET /assets/"}
+
+// Handler serves the page at "/" and its parts under "/assets/"; mount it on
+// every one of [Patterns]. Other paths are 404, other methods than GET and HEAD
+// 405. The names of the parts have a hash of their content: browsers
+// keep them for a year. They ask for the page itself each time, by its ETag.
+func Handler() http.Handler {
+	files := load()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f, ok := files[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+			return
+		}
+		for name, values := range f.head {
+			w.Header()[name] = values
+		}
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.data))
+	})
+}
+
+// load reads dist into memory by URL path. The files are part of the program:
+// one that cannot be read, or has no type above, is a fault of the build.
+func load() map[string]file {
+	files := make(map[string]file)
+	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := dist.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		kind, ok := types[path.Ext(name)]
+		if !ok {
+			panic("pages: no content type for " + name)
+		}
+		head := http.Header{
+			"Content-Type":           {kind},
+			"X-Content-Type-Options": {"nosniff"},
+		}
+		url := strings.TrimPrefix(name, "dist")
+		if url == "/index.html" {
+			url = "/"
+			sum := sha256.Sum256(data)
+			head.Set("Cache-Control", "no-cache")
+			head.Set("ETag", `"`+base64.RawURLEncoding.EncodeToString(sum[:12])+`"`)
+			head.Set("Content-Security-Policy", policy)
+			head.Set("Referrer-Policy", "no-referrer")
+			head.Set("Cross-Origin-Opener-Policy", "same-origin")
+			head.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+		} else {
+			head.Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
+		files[url] = file{data, head}
+		return nil
+	})
+	if err != nil {
+		panic("pages: " + err.Error())
+	}
+	return files
+}
