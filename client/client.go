@@ -40,6 +40,10 @@ type Client struct {
 	http    *http.Client
 	timeout time.Duration
 	changed func(api.Tokens)
+	wait    time.Duration // before the second try
+	idle    time.Duration // after which a silent stream counts as broken
+
+	reconnect time.Duration // before a broken stream is opened again
 
 	refreshing chan struct{} // holds a value while the tokens are being renewed
 
@@ -73,7 +77,8 @@ func New(base string, opts ...Option) (*Client, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("client.New: %q is no address such as https://stoa.example.org", base)
 	}
-	c := &Client{base: u, http: &http.Client{}, refreshing: make(chan struct{}, 1)}
+	c := &Client{base: u, http: &http.Client{}, wait: firstWait, idle: maxIdle, reconnect: firstReconnect,
+		refreshing: make(chan struct{}, 1)}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -155,7 +160,7 @@ func (c *Client) do(ctx context.Context, call call) (err error) {
 
 // try sends the call until there is an answer to it.
 func (c *Client) try(ctx context.Context, call *call, body []byte, key string) error {
-	wait := firstWait
+	wait := c.wait
 	for n := 1; ; n++ {
 		err := c.once(ctx, call, body, key)
 		e, refused := errors.AsType[*Error](err)

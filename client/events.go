@@ -23,6 +23,9 @@ const (
 	firstReconnect = 250 * time.Millisecond
 	maxReconnect   = 15 * time.Second
 
+	// A server says something every 15 s.
+	maxIdle = time.Minute
+
 	maxEvent = 1 << 20
 )
 
@@ -48,7 +51,7 @@ func (c *Client) Events(ctx context.Context, fn func(api.Event) error) error {
 
 // Listen is Events for a [Listener].
 func (c *Client) Listen(ctx context.Context, l Listener) error {
-	s := stream{c: c, l: l, first: firstReconnect}
+	s := stream{c: c, l: l, first: c.reconnect}
 	wait := s.first
 	for {
 		err := s.run(ctx)
@@ -85,26 +88,28 @@ type stream struct {
 
 // run opens a connection and reads it to its end.
 func (s *stream) run(ctx context.Context) error {
-	// The body is closed by the end of this context, also while Event runs.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	resp, err := s.open(ctx)
+	conn, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	silence := time.AfterFunc(s.c.idle, hangUp)
+	defer silence.Stop()
+	resp, err := s.open(ctx, conn)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
+	silence.Stop() // a caller may take its time
 	s.stood = true
 	if s.l.Open != nil {
 		s.l.Open()
 	}
-	return s.read(ctx, resp.Body)
+	return s.read(ctx, resp.Body, silence)
 }
 
 // open renews the tokens once if they have run out.
-func (s *stream) open(ctx context.Context) (*http.Response, error) {
+func (s *stream) open(ctx, conn context.Context) (*http.Response, error) {
 	for renewed := false; ; renewed = true {
 		call := call{method: http.MethodGet, path: "/v1/events"}
-		req, err := s.c.request(ctx, &call, nil)
+		req, err := s.c.request(conn, &call, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -134,12 +139,18 @@ func (s *stream) open(ctx context.Context) (*http.Response, error) {
 	}
 }
 
-// read passes events on until the connection ends, which is ErrUnreachable.
-func (s *stream) read(ctx context.Context, body io.Reader) error {
+// read passes events on until the connection ends, which is ErrUnreachable. It
+// starts silence whenever it waits for the server.
+func (s *stream) read(ctx context.Context, body io.Reader, silence *time.Timer) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxEvent)
 	var data strings.Builder
-	for lines.Scan() {
+	next := func() bool {
+		silence.Reset(s.c.idle)
+		defer silence.Stop()
+		return lines.Scan()
+	}
+	for next() {
 		name, value, _ := strings.Cut(lines.Text(), ":")
 		value = strings.TrimPrefix(value, " ")
 		switch name {

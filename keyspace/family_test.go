@@ -43,6 +43,9 @@ func TestAFamilyBuildsItsKeys(t *testing.T) {
 			t.Errorf("%s: the key names another family", c.want)
 		}
 	}
+	if info.At(someone).IsZero() || bus.At().IsZero() || !(Key{}).IsZero() || !(Channel{}).IsZero() {
+		t.Error("IsZero does not tell the zero values from others")
+	}
 	if got := len(s.Families()); got != 8 {
 		t.Errorf("%d families, want 8", got)
 	}

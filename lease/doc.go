@@ -38,9 +38,9 @@
 // the lease is gone though its holder lives. Another may take it at once, and
 // until the first one's next renewal, a third of a life later at the most, both
 // believe that they hold it. Tokens tell them apart: a token is never smaller
-// than the taker's wall clock in milliseconds, so it rises also when the counter
+// than the taker's wall clock in microseconds, so it rises also when the counter
 // was lost, provided that the clocks of the two takers differ by less than the
-// time between their turns, and that turns did not change more than a thousand
+// time between their turns, and that turns did not change more than a million
 // times a second. While Redis is away nobody can take a lease, and who holds
 // one loses it when its life has passed.
 //

@@ -132,7 +132,7 @@ func (l *Leases) acquire(ctx context.Context, keys Keys, owner string, life time
 	me := rand.Text() + " " + owner
 	sent := time.Now()
 	answer, err := acquire.Run(ctx, l.db, []keyspace.Key{keys.Lease.Key, keys.Fence.Key}, me, millis(life),
-		strconv.FormatInt(sent.UnixMilli(), 10), millis(keys.Fence.Family().TTL.Base)).Items()
+		strconv.FormatInt(sent.UnixMicro(), 10), millis(keys.Fence.Family().TTL.Base)).Items()
 	if err != nil {
 		return nil, 0, err
 	}

@@ -3,7 +3,9 @@ package lease
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +21,7 @@ import (
 )
 
 // life is short, and long against the stalls of a busy machine.
-const life = 3 * minLife / 2
+const life = 1500 * time.Millisecond
 
 var (
 	schema = keyspace.New("leases")
@@ -37,6 +39,16 @@ var (
 func fresh() Keys {
 	n := keyspace.Int{N: names.Add(1)}
 	return Keys{leases.At(n), fences.At(n)}
+}
+
+// These tests wait more than they work, so more of them may run at once than
+// there are processors.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
 }
 
 func must(t testing.TB, err error) {
@@ -61,8 +73,8 @@ func until(t testing.TB, what string, ok func() bool) {
 func TestLease(t *testing.T) {
 	for _, engine := range redistest.Engines(t) {
 		t.Run(engine.Name, func(t *testing.T) {
+			t.Parallel()
 			db := engine.Open(t)
-			// They wait more than they work.
 			t.Run("cases", func(t *testing.T) {
 				for _, c := range []struct {
 					name string
@@ -158,9 +170,9 @@ func testRenewed(t *testing.T, db *redis.DB, l *Leases) {
 	k := fresh()
 	began := time.Now()
 	must(t, l.Run(t.Context(), k, "long", life, func(ctx context.Context, token int64) error {
-		until(t, "two lives", func() bool { return time.Since(began) > 2*life })
+		until(t, "a life to pass", func() bool { return time.Since(began) > 3*life/2 })
 		if h, ok, err := l.Holder(ctx, k); !ok || err != nil || h.Token != token {
-			t.Errorf("after two lives: %+v %v %v, want token %d", h, ok, err, token)
+			t.Errorf("after a life and a half: %+v %v %v, want token %d", h, ok, err, token)
 		}
 		return ctx.Err()
 	}))
@@ -179,7 +191,7 @@ func testTokens(t *testing.T, db *redis.DB, l *Leases) {
 		if i == 10 { // what FLUSHALL does
 			must(t, k.Lease.Delete(t.Context(), db))
 			must(t, db.Do(t.Context(), keyspace.Cmd{Name: "DEL", Key: k.Fence.Key}).Err)
-			until(t, "the clock to pass the tokens", func() bool { return time.Now().UnixMilli() > last })
+			until(t, "the clock to pass the tokens", func() bool { return time.Now().UnixMicro() > last })
 		}
 		must(t, h.Release(t.Context()))
 	}
@@ -187,7 +199,7 @@ func testTokens(t *testing.T, db *redis.DB, l *Leases) {
 		t.Errorf("the fence is %d (%v), want %d", n, err, last)
 	}
 	// A taker whose clock is behind still gets a greater token.
-	ahead := time.Now().Add(time.Hour).UnixMilli()
+	ahead := time.Now().Add(time.Hour).UnixMicro()
 	must(t, db.Do(t.Context(), keyspace.Cmd{Name: "SET", Key: k.Fence.Key, Args: []string{fmt.Sprint(ahead)}}).Err)
 	h, err := l.Acquire(t.Context(), k, "a", life)
 	must(t, err)
@@ -261,7 +273,7 @@ func testReturns(t *testing.T, db *redis.DB, l *Leases) {
 
 func testLost(t *testing.T, db *redis.DB, l *Leases) {
 	k := fresh()
-	long := 3 * time.Second // so that a third of it is well apart from five sixths
+	long := 2 * life // so that a third of it is well apart from five sixths
 	var tokens []int64
 	err := l.Run(t.Context(), k, "a", long, func(ctx context.Context, token int64) error {
 		if tokens = append(tokens, token); len(tokens) == 2 {
@@ -390,6 +402,7 @@ func (r *resource) turns() int {
 // empty and is flushed. Each loss starts a new turn with a greater token, so
 // that whoever still believes in an older one cannot write.
 func TestTokensRiseThroughKillsAndFlushes(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t)
 	k := fresh()
 	res := &resource{writes: map[int64]int{}}
@@ -435,6 +448,7 @@ func TestTokensRiseThroughKillsAndFlushes(t *testing.T) {
 }
 
 func TestAHolderStopsBeforeRedisCouldGiveTheLeaseAway(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	for _, away := range []struct {
@@ -468,6 +482,7 @@ func TestAHolderStopsBeforeRedisCouldGiveTheLeaseAway(t *testing.T) {
 }
 
 func TestARenewalThatFailsOnceCostsNothing(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t, "appendonly yes", "appendfsync always")
 	db := redistest.Open(t, server.URL)
 	k := fresh()

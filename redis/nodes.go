@@ -41,7 +41,7 @@ type node struct {
 	dialer *net.Dialer
 	tls    *tls.Config
 	conns  map[*tracked]struct{}
-	away   error     // why; nil while it is there
+	away   error     // why, an ErrUnavailable; nil while it is there
 	wanted time.Time // when a command last asked for it
 }
 
@@ -57,6 +57,8 @@ const (
 	probeEveryMax = 250 * time.Millisecond // bounds how late a return is noticed
 	forgetAfter   = 30 * time.Second       // a server that nobody asks for any longer
 )
+
+var errHangs = errors.New("no answer, and too many commands wait for one")
 
 func newNodes(log *slog.Logger) *nodes {
 	return &nodes{log: log, by: make(map[string]*node), wake: make(chan struct{}, 1), flood: make(chan struct{}, 1)}
@@ -148,7 +150,7 @@ func (ns *nodes) suspect() {
 func (ns *nodes) lost(n *node, err error) {
 	ns.mu.Lock()
 	known := n.away != nil
-	n.away = err
+	n.away = &unavailable{err}
 	cut := n.conns
 	n.conns = make(map[*tracked]struct{})
 	ns.mu.Unlock()
@@ -217,7 +219,12 @@ func (ns *nodes) check(ctx context.Context) {
 		}
 	})
 	ns.each(func(n *node) bool { return n.away == nil }, func(n *node) {
-		if err := n.ask(asking); err != nil && ctx.Err() == nil {
+		err := n.ask(asking)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case asking.Err() != nil: // only the asking was cancelled, no command was
+			ns.lost(n, errHangs)
+		default:
 			ns.lost(n, err)
 		}
 	})

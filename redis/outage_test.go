@@ -147,19 +147,47 @@ func TestAServerThatHangsHoldsNobodyBeyondItsContext(t *testing.T) {
 				worst, calls = max(worst, took), calls+1
 				mu.Unlock()
 				if took < budget/2 {
-					time.Sleep(time.Millisecond) // failed fast: leave the processor to the others
+					time.Sleep(5 * time.Millisecond) // failed fast: leave the processor to the others
 				}
 			}
 		})
 	}
 	callers.Wait()
 	t.Logf("%d calls, the slowest took %s", calls, worst)
-	if worst > 4*budget {
+	if worst > 10*budget { // a busy machine included
 		t.Errorf("a call with %s took %s", budget, worst)
 	}
 	away(t, db) // by now nobody waits for it any longer
 	resume()
 	back(t, db)
+}
+
+func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	db := redistest.Open(t, server.URL)
+	server.Pause()
+	defer server.Resume()
+	pending := make(chan error, 1)
+	go func() { pending <- db.Do(t.Context(), get(1)).Err }()
+	select {
+	case err := <-pending:
+		t.Fatalf("a server that hangs answered: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	began := time.Now()
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	if d := time.Since(began); d > 900*time.Millisecond {
+		t.Errorf("Close took %s", d)
+	}
+	if err := wait(t, pending); !errors.Is(err, redis.ErrUnavailable) {
+		t.Errorf("the pending command: %v, want ErrUnavailable", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Errorf("Close again: %v", err)
+	}
 }
 
 func TestOpenDoesNotNeedAServer(t *testing.T) {
@@ -297,10 +325,11 @@ func TestAClusterPromotesAReplica(t *testing.T) {
 	})
 	t.Logf("back %s after the kill", time.Since(began))
 	wait(t, l.up)
-	eventually(t, "all owners answer", func() bool { return db.Ping(t.Context()) == nil })
-	if after := fingerprint(t, db); after == before {
-		t.Errorf("the fingerprint stayed %q over a failover", after)
-	}
+	// Nodes that have not heard of the failover yet still name the dead owner.
+	eventually(t, "the fingerprint changes over a failover", func() bool {
+		after, err := db.Fingerprint(t.Context())
+		return err == nil && after != before
+	})
 	if err := db.Publish(t.Context(), ch, "after"); err != nil {
 		t.Fatal(err)
 	}

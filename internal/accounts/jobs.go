@@ -15,9 +15,9 @@ func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
 		// Nothing waits for either: what has expired is refused before it is gone.
 		{Name: "accounts.sweep", Every: 10 * time.Minute, Singleton: true, SafeAlone: true, Run: s.sweep},
-		// Rarely enough that the collections of a server where people log in all
-		// the time stay far below a hundredth of its work.
-		{Name: "accounts.memory", Every: 2 * time.Second, Run: func(context.Context) error { s.hasher.tidy(); return nil }},
+		// Soon, and yet not after each of many log-ins: a collection takes some
+		// milliseconds.
+		{Name: "accounts.memory", Every: time.Second, Run: func(context.Context) error { s.hasher.tidy(); return nil }},
 	}
 }
 

@@ -21,12 +21,13 @@ var ErrStore = errs.New(errs.Unavailable, "checkin.store_away", "Check-in cannot
 
 // store is the log of check-ins, the truth of this package.
 type store struct {
-	db     *sqldb.DB
-	insert *sqldb.Statement
+	db        *sqldb.DB
+	insert    *sqldb.Statement
+	returning bool // the engine answers an INSERT with rows
 }
 
 func newStore(db *sqldb.DB) *store {
-	return &store{db: db, insert: db.Dialect().Compile(sqldb.Upsert{
+	return &store{db: db, returning: db.Dialect().HasReturning(), insert: db.Dialect().Compile(sqldb.Upsert{
 		Table:   "checkins",
 		Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"},
 		Key:     []string{"user_id", "day"},
@@ -59,7 +60,7 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 	}
 	var held map[rowKey]row
 	err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		if tx.Dialect().HasReturning() {
+		if s.returning {
 			held, err = scanRows(tx.SQL().QueryContext(ctx, s.insert.For(len(reqs)), args...))
 			return err
 		}

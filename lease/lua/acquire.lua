@@ -4,7 +4,7 @@
 -- KEYS[2] fence  string  the last token given
 -- ARGV[1] holder  "nonce owner", the nonce never used before
 -- ARGV[2] life    milliseconds
--- ARGV[3] now     Unix ms: the smallest token, so that tokens rise also when the
+-- ARGV[3] now     Unix µs: the smallest token, so that tokens rise also when the
 --                 fence was lost
 -- ARGV[4] keep    milliseconds the fence lives, 0 for ever
 --

@@ -30,9 +30,11 @@ type Setting struct {
 	Allowed []string `json:"allowed,omitempty"` // the only values it may have; empty means any
 }
 
-// Switch reports whether the setting is on or off, so that its flag needs no
-// value.
-func (s Setting) Switch() bool { return s.Type == "switch" }
+// Switch reports whether the setting can be on or off, so that its flag needs
+// no value: a boolean, or an enum of true, false and perhaps more.
+func (s Setting) Switch() bool {
+	return s.Type == "switch" || slices.Contains(s.Allowed, "true") && slices.Contains(s.Allowed, "false")
+}
 
 // Reference lists the settings of the struct that dst points to, in the order
 // of its fields. It panics on tags that are not sound, as Load does.

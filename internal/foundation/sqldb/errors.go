@@ -84,7 +84,8 @@ func IsRowError(err error) bool {
 }
 
 // IsUnavailable reports that the database is away, shutting down, full or
-// does not take this connection. A caller's own context that ended is not that.
+// does not take this connection. A query that its caller's context ended is not
+// that.
 func IsUnavailable(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return slices.Contains(mysqlUnavailable, e.Number)
@@ -96,10 +97,12 @@ func IsUnavailable(err error) bool {
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) {
 		return true
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return false // DeadlineExceeded passes for a net.Error
+	if errors.Is(err, context.Canceled) {
+		return false
 	}
-	_, ok := errors.AsType[net.Error](err)
+	// Not net.Error, for which context.DeadlineExceeded passes. A dial that took
+	// too long, by whosever deadline, is one of these.
+	_, ok := errors.AsType[*net.OpError](err)
 	return ok
 }
 

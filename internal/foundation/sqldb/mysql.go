@@ -115,21 +115,26 @@ func mysqlConfig(raw string) (*mysql.Config, error) {
 }
 
 // awaitMySQL asks for the version until it gets it or patience is over.
-func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *slog.Logger) (version string, err error) {
+func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *slog.Logger) (version string, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	wait := 50 * time.Millisecond
+	var away error // why the last try failed that came to an end by itself
 	for try := 1; ; try++ {
 		err := pool.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
+		if err != nil && ctx.Err() != nil && away != nil {
+			err = away
+		}
 		if err == nil || !IsUnavailable(err) {
 			return version, err
 		}
+		away = err
 		if try == 1 {
 			log.LogAttrs(ctx, slog.LevelWarn, "waiting for the database", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("not there after %d tries: %w", try, err)
+			return "", fmt.Errorf("not there after %d tries: %w", try, away)
 		case <-time.After(wait):
 		}
 		wait = min(2*wait, time.Second)

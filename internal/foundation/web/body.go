@@ -15,34 +15,34 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// readBody reads the body and puts it back for huma, whose own reading knows
-// neither UTF-8 nor time-outs that end.
+// readBody reads the body, whose deadline is set already, and puts it back for
+// huma, which would not look at UTF-8 and takes any media type.
 func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
-	if r.ContentLength == 0 || r.Body == http.NoBody {
+	if r.ContentLength == 0 {
 		return nil, nil // huma knows whether that is enough
 	}
 	if !isJSON(r.Header["Content-Type"]) {
 		return nil, newProblem(http.StatusUnsupportedMediaType, errMediaType)
 	}
+	r.Header["Content-Type"] = onlyJSON // huma knows one spelling
 	if r.ContentLength > rt.op.MaxBody {
 		c.Header().Set("Connection", "close")
 		return nil, newProblem(http.StatusRequestEntityTooLarge, errTooLarge)
 	}
-	// The server's own ResponseWriter is what MaxBytesReader can tell to close
-	// the connection, and whose deadline can be set. A recorder in a test has none.
-	control := http.NewResponseController(c.ResponseWriter)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
 		buf.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
+	// The server's own ResponseWriter is what MaxBytesReader can tell to close
+	// the connection.
 	_, err := buf.ReadFrom(http.MaxBytesReader(c.ResponseWriter, r.Body, rt.op.MaxBody))
-	_ = control.SetReadDeadline(time.Time{}) // the server goes on reading, to notice a client that leaves
 	body := buf.Bytes()
 	switch {
 	case err == nil && !utf8.Valid(body):
 		return nil, newProblem(http.StatusBadRequest, errMalformed.On("body", "is not UTF-8"))
 	case err == nil:
+		// The server goes on reading, to notice a client that leaves.
+		limitReading(c.ResponseWriter, time.Time{})
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		return body, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -55,11 +55,20 @@ func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	return nil, newProblem(http.StatusBadRequest, errMalformed.On("body", "ended too early"))
 }
 
+// limitReading sets when reading the request fails. It holds while the server
+// drains a body that nobody wanted, too: otherwise a refused client could keep
+// the connection for ever. A recorder in a test has no deadlines.
+func limitReading(w http.ResponseWriter, at time.Time) {
+	_ = http.NewResponseController(w).SetReadDeadline(at)
+}
+
+var onlyJSON = []string{"application/json"}
+
 func isJSON(lines []string) bool {
 	if len(lines) != 1 {
 		return false
 	}
-	if lines[0] == "application/json" {
+	if lines[0] == onlyJSON[0] {
 		return true
 	}
 	media, params, err := mime.ParseMediaType(lines[0])

@@ -146,7 +146,7 @@ func (a *API) serveOp(rt *route, c *call, r *http.Request, next http.HandlerFunc
 		return
 	}
 	if !utf8.ValidString(r.URL.Path) || !validQuery(r.URL.RawQuery) {
-		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On("url", "is not UTF-8")))
+		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On("url", "is badly escaped or not UTF-8")))
 		return
 	}
 	var body []byte

@@ -132,7 +132,7 @@ func (a *API) refusal(ctx context.Context, err error) *problem {
 	switch {
 	case ok && e.Kind != errs.Internal && int(e.Kind) < len(statusOf):
 		p := newProblem(statusOf[e.Kind], e)
-		if e.Kind == errs.Unauthenticated && c.who.User == "" && !c.route.op.Public {
+		if e.Kind == errs.Unauthenticated && c.who.User == "" && !c.route.op.Public && !errors.Is(err, ErrNoToken) {
 			p.challenge = `, error="invalid_token"`
 		}
 		if e.Kind == errs.Unavailable {

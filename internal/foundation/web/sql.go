@@ -78,7 +78,8 @@ func claimRecord(ctx context.Context, db *sqldb.DB, rec, old record) (ok bool, e
 
 // finishRecord stores the answer, if the row is still rec's.
 func finishRecord(ctx context.Context, db *sqldb.DB, rec record) error {
-	_, err := db.ExecContext(ctx, recordFinish, rec.Status, rec.ContentType, rec.Body, rec.Scope, rec.Key, rec.Claimed)
+	body := append([]byte{}, rec.Body...) // not nil, which would be NULL
+	_, err := db.ExecContext(ctx, recordFinish, rec.Status, rec.ContentType, body, rec.Scope, rec.Key, rec.Claimed)
 	return sqlErr("finish", err)
 }
 

@@ -214,6 +214,9 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	h["Content-Security-Policy"] = noContent
 	h["X-Request-Id"] = []string{c.trace}
 
+	if r.ContentLength != 0 {
+		limitReading(w, c.start.Add(bodyTimeout))
+	}
 	defer a.finish(c)
 	if len(a.cfg.Origins) > 0 && a.cors(h, r) {
 		c.WriteHeader(http.StatusNoContent)

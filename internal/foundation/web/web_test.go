@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +26,6 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
 
@@ -35,7 +33,9 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m,
+		// One MariaDB serves all tests and ends with the process.
+		goleak.IgnoreAnyFunction("github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest.(*server).start.func1"))
 }
 
 // thing has one field of each kind that bodies go wrong in.
@@ -581,9 +581,37 @@ func TestASlowBodyIsCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	answer, err := io.ReadAll(conn) // until the server closes
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") || !strings.Contains(string(answer), `"request.timeout"`) {
 		t.Errorf("got %q (%v)", answer, err)
+	}
+}
+
+func TestARefusedClientCannotHoldTheConnectionWithItsBody(t *testing.T) {
+	old := bodyTimeout
+	bodyTimeout = 50 * time.Millisecond
+	defer func() { bodyTimeout = old }()
+	s := newSite(t)
+	srv := httptest.NewServer(s.Handler())
+	defer srv.Close()
+	for _, path := range []string{"/v1/things", "/v1/nothing", "/openapi.json"} {
+		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(conn); err != nil {
+			t.Errorf("%s: the connection is still open after %q: %v", path, answer, err)
+		}
 	}
 }
 
@@ -663,6 +691,3 @@ func TestDeclarationsThatCannotWorkPanic(t *testing.T) {
 }
 
 func ptr[T any](v T) *T { return &v }
-
-var _ = cmp.Or[int]
-var _ = sqldbtest.Engines

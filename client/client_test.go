@@ -1,0 +1,588 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+// stoa is a server that keeps the contract as far as a client can tell:
+// access tokens that run out, refresh tokens good for one refresh, and writes
+// that happen once for each Idempotency-Key.
+type stoa struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	access   string
+	refresh  string
+	renewals int
+	keys     []string // of the check-ins, each try
+	marks    int
+
+	lose    int           // answers to check-ins that never arrive
+	busy    int           // refusals of a repeated key before its answer is there
+	renewal chan struct{} // when set, a renewal waits for it after the tokens have changed
+	begun   chan struct{} // gets a value then
+}
+
+func start(t *testing.T) *stoa {
+	t.Helper()
+	s := &stoa{access: "a0", refresh: "r0", begun: make(chan struct{}, 1)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/auth/refresh", s.renew)
+	mux.HandleFunc("POST /v1/checkin", s.checkin)
+	mux.HandleFunc("GET /v1/me", s.me)
+	s.Server = httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func problem(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(api.Problem{Status: status, Code: code, Detail: "Because."})
+}
+
+func (s *stoa) allowed(w http.ResponseWriter, r *http.Request) bool {
+	if r.Header.Get("Authorization") == "Bearer "+s.access {
+		return true
+	}
+	problem(w, http.StatusUnauthorized, "auth.token")
+	return false
+}
+
+func (s *stoa) renew(w http.ResponseWriter, r *http.Request) {
+	var in api.RefreshRequest
+	err := json.NewDecoder(r.Body).Decode(&in)
+	s.mu.Lock()
+	if err != nil || in.RefreshToken != s.refresh {
+		s.mu.Unlock()
+		problem(w, http.StatusUnauthorized, "auth.refresh")
+		return
+	}
+	s.renewals++
+	s.access, s.refresh = fmt.Sprint("a", s.renewals), fmt.Sprint("r", s.renewals)
+	fresh, wait := api.Tokens{AccessToken: s.access, RefreshToken: s.refresh, Device: "d"}, s.renewal
+	s.mu.Unlock()
+	if wait != nil {
+		s.begun <- struct{}{}
+		<-wait
+	}
+	answer(w, http.StatusOK, fresh)
+}
+
+func (s *stoa) me(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.allowed(w, r) {
+		answer(w, http.StatusOK, api.User{ID: "ann"})
+	}
+}
+
+func (s *stoa) checkin(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.allowed(w, r) {
+		return
+	}
+	key := r.Header.Get("Idempotency-Key")
+	repeated := slices.Contains(s.keys, key)
+	s.keys = append(s.keys, key)
+	if !repeated {
+		s.marks++
+	}
+	switch {
+	case s.lose > 0:
+		s.lose--
+		panic(http.ErrAbortHandler) // it happened; the answer is lost
+	case repeated && s.busy > 0:
+		s.busy--
+		problem(w, http.StatusConflict, "idempotency.busy")
+	default:
+		answer(w, http.StatusOK, api.CheckinReply{New: !repeated})
+	}
+}
+
+func dial(t *testing.T, s *stoa, opts ...Option) *Client {
+	t.Helper()
+	c, err := New(s.URL, append([]Option{WithTokens(api.Tokens{AccessToken: "a0", RefreshToken: "r0"})}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.wait, c.reconnect = time.Millisecond, time.Millisecond
+	return c
+}
+
+func TestEveryMethodCallsItsRoute(t *testing.T) {
+	name := "Ann"
+	tokens := api.Tokens{AccessToken: "a1", RefreshToken: "r1", Device: "d"}
+	for _, c := range []struct {
+		route, body string // what the server is to see
+		open        bool   // no token is sent
+		reply       any
+		call        func(ctx context.Context, c *Client) (any, error)
+	}{
+		{"POST /v1/auth/codes", `{"email":"a@b","purpose":"login"}`, true, api.CodeReply{ExpiresIn: 300}, func(ctx context.Context, c *Client) (any, error) {
+			return c.RequestCode(ctx, api.CodeRequest{Email: "a@b", Purpose: api.PurposeLogin})
+		}},
+		{"POST /v1/auth/register", `{"email":"a@b","code":"123456","name":"Ann"}`, true, tokens, func(ctx context.Context, c *Client) (any, error) {
+			return c.Register(ctx, api.RegisterRequest{Email: "a@b", Code: "123456", Name: "Ann"})
+		}},
+		{"POST /v1/auth/login", `{"email":"a@b","password":"pw"}`, true, tokens, func(ctx context.Context, c *Client) (any, error) {
+			return c.Login(ctx, api.LoginRequest{Email: "a@b", Password: "pw"})
+		}},
+		{"POST /v1/auth/refresh", `{"refresh_token":"r0"}`, true, tokens, func(ctx context.Context, c *Client) (any, error) { return c.Refresh(ctx) }},
+		{"POST /v1/auth/logout", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Logout(ctx) }},
+		{"GET /v1/me", "", false, api.User{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) { return c.Me(ctx) }},
+		{"PATCH /v1/me", `{"name":"Ann"}`, false, api.User{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.UpdateMe(ctx, api.UserUpdate{Name: &name})
+		}},
+		{"GET /v1/sessions", "", false, api.Sessions{Sessions: []api.Session{{Device: "d"}}}, func(ctx context.Context, c *Client) (any, error) {
+			list, err := c.Sessions(ctx)
+			return api.Sessions{Sessions: list}, err
+		}},
+		{"DELETE /v1/sessions/a%2Fb%3Fc", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndSession(ctx, "a/b?c") }},
+		{"DELETE /v1/sessions", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndSessions(ctx) }},
+		{"POST /v1/checkin", `{"words":20}`, false, api.CheckinReply{New: true}, func(ctx context.Context, c *Client) (any, error) {
+			return c.Checkin(ctx, api.CheckinRequest{Words: 20})
+		}},
+		{"GET /v1/checkin", "", false, api.CheckinStatus{Streak: 3}, func(ctx context.Context, c *Client) (any, error) { return c.CheckinStatus(ctx) }},
+		{"GET /v1/checkin/calendar/2026", "", false, api.Calendar{Year: 2026}, func(ctx context.Context, c *Client) (any, error) { return c.CheckinYear(ctx, 2026) }},
+		{"GET /v1/checkin/calendar/2026/2", "", false, api.Calendar{Year: 2026, Month: 2}, func(ctx context.Context, c *Client) (any, error) {
+			return c.CheckinMonth(ctx, 2026, time.February)
+		}},
+		{"GET /v1/checkin/stats", "", false, api.CheckinStats{Words: 7}, func(ctx context.Context, c *Client) (any, error) { return c.CheckinStats(ctx) }},
+		{"GET /v1/checkin/boards/total_days?limit=5", "", false, api.Board{Board: "total_days"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.Board(ctx, "total_days", 5)
+		}},
+		{"GET /v1/checkin/boards/streak", "", false, api.Board{Board: "streak"}, func(ctx context.Context, c *Client) (any, error) { return c.Board(ctx, "streak", 0) }},
+		{"GET /healthz", "", true, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Healthy(ctx) }},
+		{"GET /readyz", "", true, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Ready(ctx) }},
+		{"GET /dev/mail.json?to=a%2Bx%40b", "", true, []DevMail{{To: "a+x@b", Code: "123456"}}, func(ctx context.Context, c *Client) (any, error) {
+			return c.DevMails(ctx, "a+x@b")
+		}},
+	} {
+		t.Run(c.route, func(t *testing.T) {
+			var seen *http.Request
+			var body []byte
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				seen = r
+				body, _ = io.ReadAll(r.Body)
+				if c.reply == nil {
+					w.WriteHeader(http.StatusNoContent)
+					return
+				}
+				answer(w, http.StatusOK, c.reply)
+			}))
+			defer srv.Close()
+			var kept []api.Tokens
+			cl, err := New(srv.URL+"/under/", WithTokens(api.Tokens{AccessToken: "a0", RefreshToken: "r0"}),
+				OnTokens(func(t api.Tokens) { kept = append(kept, t) }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.call(t.Context(), cl)
+			if err != nil || !reflect.DeepEqual(got, c.reply) {
+				t.Errorf("got %+v, %v; want %+v", got, err, c.reply)
+			}
+			method, path, _ := strings.Cut(c.route, " ")
+			if seen.Method != method || seen.RequestURI != "/under"+path {
+				t.Errorf("the server saw %s %s, want %s /under%s", seen.Method, seen.RequestURI, method, path)
+			}
+			if string(body) != c.body {
+				t.Errorf("the server got %s, want %s", body, c.body)
+			}
+			wantToken := "Bearer a0"
+			if c.open {
+				wantToken = ""
+			}
+			if got := seen.Header.Get("Authorization"); got != wantToken {
+				t.Errorf("Authorization: got %q, want %q", got, wantToken)
+			}
+			if got := seen.Header.Get("Idempotency-Key"); (got != "") != (method != "GET") {
+				t.Errorf("Idempotency-Key: got %q for a %s", got, method)
+			}
+			switch {
+			case c.reply == any(tokens):
+				if cl.Tokens() != tokens || !slices.Equal(kept, []api.Tokens{tokens}) {
+					t.Errorf("tokens in use %+v, told %+v; want %+v", cl.Tokens(), kept, tokens)
+				}
+			case strings.HasSuffix(path, "logout") || c.route == "DELETE /v1/sessions":
+				if cl.Tokens() != (api.Tokens{}) || len(kept) != 1 {
+					t.Errorf("tokens after the log-out: %+v, told %+v; want none", cl.Tokens(), kept)
+				}
+			default:
+				if len(kept) > 0 {
+					t.Errorf("told of tokens %+v, want no change", kept)
+				}
+			}
+		})
+	}
+}
+
+func TestTokensAreRenewedOnceForManyCallers(t *testing.T) {
+	s := start(t)
+	s.access = "other" // what the client has ran out
+	c := dial(t, s)
+	var all sync.WaitGroup
+	for range 40 {
+		all.Go(func() {
+			if u, err := c.Me(t.Context()); err != nil || u.ID != "ann" {
+				t.Errorf("Me: got %+v, %v", u, err)
+			}
+		})
+	}
+	all.Wait()
+	if s.renewals != 1 {
+		t.Errorf("renewed %d times, want once", s.renewals)
+	}
+	if got := c.Tokens(); got.AccessToken != "a1" || got.RefreshToken != "r1" {
+		t.Errorf("tokens in use: %+v, want a1 and r1", got)
+	}
+}
+
+func TestARefusedRenewalLogsOut(t *testing.T) {
+	s := start(t)
+	s.access, s.refresh = "other", "other"
+	var told []api.Tokens
+	c := dial(t, s, OnTokens(func(t api.Tokens) { told = append(told, t) }))
+	_, err := c.Me(t.Context())
+	if CodeOf(err) != "auth.refresh" {
+		t.Errorf("got %v, want auth.refresh", err)
+	}
+	if c.Tokens() != (api.Tokens{}) || !slices.Equal(told, []api.Tokens{{}}) {
+		t.Errorf("tokens in use %+v, told %+v; want none", c.Tokens(), told)
+	}
+	if _, err := c.Me(t.Context()); CodeOf(err) != "auth.token" {
+		t.Errorf("without tokens: got %v, want auth.token", err)
+	}
+	if _, err := c.Refresh(t.Context()); CodeOf(err) != "client.logged_out" {
+		t.Errorf("Refresh without tokens: got %v, want client.logged_out", err)
+	}
+}
+
+func TestFreshTokensAreNotLostWithACallerWhoGives(t *testing.T) {
+	s := start(t)
+	s.access, s.renewal = "other", make(chan struct{})
+	c := dial(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error)
+	go func() {
+		_, err := c.Me(ctx)
+		over <- err
+	}()
+	<-s.begun // the old refresh token is spent now
+	cancel()
+	close(s.renewal)
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller who gave up got %v, want %v", err, context.Canceled)
+	}
+	if got := c.Tokens().RefreshToken; got != "r1" {
+		t.Errorf("refresh token in use: %s, want r1", got)
+	}
+}
+
+func TestAWriteWhoseAnswerIsLostHappensOnce(t *testing.T) {
+	s := start(t)
+	s.lose, s.busy = 2, 2
+	c := dial(t, s)
+	if _, err := c.Checkin(t.Context(), api.CheckinRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if s.marks != 1 || len(s.keys) != 5 || s.keys[0] == "" || len(slices.Compact(slices.Clone(s.keys))) != 1 {
+		t.Errorf("it happened %d times under the keys %q, want once under one key sent five times", s.marks, s.keys)
+	}
+	if _, err := c.Checkin(t.Context(), api.CheckinRequest{}); err != nil || s.marks != 2 || s.keys[5] == s.keys[0] {
+		t.Errorf("the next write: %v, %d writes, keys %q; want one more under a new key", err, s.marks, s.keys)
+	}
+}
+
+func TestTheKeyOutlivesARenewal(t *testing.T) {
+	s := start(t)
+	s.access = "other"
+	c := dial(t, s)
+	if _, err := c.Checkin(WithKey(t.Context(), "mine"), api.CheckinRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(s.keys, []string{"mine"}) {
+		t.Errorf("keys %q, want mine", s.keys)
+	}
+}
+
+func TestSomebodyElsesBusyKeyIsARefusal(t *testing.T) {
+	s := start(t)
+	s.keys, s.busy = []string{"mine"}, 1
+	_, err := dial(t, s).Checkin(WithKey(t.Context(), "mine"), api.CheckinRequest{})
+	if CodeOf(err) != "idempotency.busy" || len(s.keys) != 2 {
+		t.Errorf("got %v after %d tries, want idempotency.busy after one", err, len(s.keys)-1)
+	}
+}
+
+func TestNobodyThereIsErrUnreachable(t *testing.T) {
+	s := start(t)
+	c := dial(t, s)
+	s.Close()
+	if _, err := c.Me(t.Context()); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("got %v, want %v", err, ErrUnreachable)
+	}
+	c.wait = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := c.Me(ctx); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("while waiting for the next try: got %v, want %v", err, ErrUnreachable)
+	}
+	c.timeout = 50 * time.Millisecond
+	if _, err := c.Me(t.Context()); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("at the end of the time-out: got %v, want %v", err, ErrUnreachable)
+	}
+}
+
+func TestARefusalIsAnError(t *testing.T) {
+	reply := func(status int, header http.Header, body string) *Error {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for name := range header {
+				w.Header().Set(name, header.Get(name))
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}))
+		defer srv.Close()
+		c, err := New(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Me(t.Context())
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Fatalf("got %v, want an Error", err)
+		}
+		return e
+	}
+	got := reply(422, nil, `{"type":"about:blank#invalid","title":"x","status":422,"code":"invalid","detail":"Look.","errors":[{"location":"body.zone","message":"unknown"}]}`)
+	want := &Error{Status: 422, Code: "invalid", Detail: "Look.", Fields: []api.ProblemField{{Location: "body.zone", Message: "unknown"}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got, want := got.Error(), "invalid: Look.; body.zone: unknown"; got != want {
+		t.Errorf("Error: got %q, want %q", got, want)
+	}
+	got = reply(429, http.Header{"Retry-After": {"17"}}, `{"code":"limit.user"}`)
+	if got.RetryAfter != 17*time.Second || got.Error() != "limit.user" {
+		t.Errorf("got %v and %v, want limit.user and 17s", got, got.RetryAfter)
+	}
+	got = reply(502, http.Header{"Retry-After": {time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}}, "<h1>Bad gateway</h1>")
+	if got.Error() != "http.502: Bad Gateway" || got.RetryAfter < 59*time.Minute || got.RetryAfter > time.Hour {
+		t.Errorf("got %v and %v, want http.502 and about an hour", got, got.RetryAfter)
+	}
+	if got = reply(500, nil, strings.Repeat("x", 1<<20)); got.Code != "http.500" {
+		t.Errorf("got %v, want http.500", got)
+	}
+}
+
+func TestAnAnswerThatIsNoJSONIsAnError(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "<html>") }))
+	defer srv.Close()
+	c, err := New(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Me(t.Context()); err == nil || errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "GET /v1/me: the answer is not understood") {
+		t.Errorf("got %v, want that the answer is not understood", err)
+	}
+}
+
+func TestABaseThatIsNoAddressIsRefused(t *testing.T) {
+	for _, base := range []string{"", "stoa.example.org", "ftp://h", "http://", "http://h:x"} {
+		if _, err := New(base); err == nil {
+			t.Errorf("New(%q): got no error, want one", base)
+		}
+	}
+	c, err := New("https://h", WithHTTPClient(http.DefaultClient), WithTimeout(time.Second))
+	if err != nil || c.http != http.DefaultClient || c.timeout != time.Second {
+		t.Errorf("New with options: got %+v, %v", c, err)
+	}
+}
+
+// pipe is a stream of events that a test writes by hand.
+type pipe struct {
+	seen  chan http.Header
+	write chan string // "" breaks the connection
+}
+
+func events(t *testing.T, s *stoa) *pipe {
+	t.Helper()
+	p := &pipe{seen: make(chan http.Header, 10), write: make(chan string)}
+	mux := s.Config.Handler.(*http.ServeMux)
+	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		ok := s.allowed(w, r)
+		s.mu.Unlock()
+		if !ok {
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		p.seen <- r.Header
+		for {
+			select {
+			case text := <-p.write:
+				if text == "" {
+					return
+				}
+				_, _ = io.WriteString(w, text)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})
+	return p
+}
+
+func TestEventsComeAcrossBreaksAndRenewals(t *testing.T) {
+	s := start(t)
+	s.access = "other"
+	p := events(t, s)
+	c := dial(t, s)
+	opened, got, over := make(chan struct{}), make(chan api.Event), make(chan error)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		over <- c.Listen(ctx, Listener{Open: func() { opened <- struct{}{} }, Event: func(e api.Event) error { got <- e; return nil }})
+	}()
+	check := func(want api.Event) {
+		t.Helper()
+		if e := <-got; !reflect.DeepEqual(e, want) {
+			t.Errorf("got %+v, want %+v", e, want)
+		}
+	}
+
+	header := <-p.seen
+	<-opened
+	if header.Get("Accept") != "text/event-stream" || header.Get("Last-Event-ID") != "" || s.renewals != 1 {
+		t.Errorf("the first connection has %v after %d renewals, want none but the token renewed", header, s.renewals)
+	}
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	p.write <- ": hello\n\nretry: 1\nevent: checkin.marked\nid: e1\n" +
+		"data: {\"id\":\"e1\",\"type\":\"checkin.marked\",\ndata: \"time\":\"2026-03-01T12:00:00Z\",\"data\":{\"day\":\"2026-03-01\",\"streak\":3}}\n\n: still here\n\n"
+	check(api.Event{ID: "e1", Type: "checkin.marked", Time: noon, Data: api.CheckinStatus{Day: "2026-03-01", Streak: 3}})
+
+	p.write <- ""
+	header = <-p.seen
+	<-opened
+	if got := header.Get("Last-Event-ID"); got != "e1" {
+		t.Errorf("Last-Event-ID after the break: got %q, want e1", got)
+	}
+	p.write <- "id: e2\r\ndata: {\"id\":\"e2\",\"type\":\"new\",\"time\":\"2026-03-01T12:00:00Z\",\"data\":[1]}\r\n\r\n"
+	check(api.Event{ID: "e2", Type: "new", Time: noon, Data: json.RawMessage("[1]")})
+
+	// The token runs out while the stream is broken.
+	s.mu.Lock()
+	s.access = "yet another"
+	s.mu.Unlock()
+	p.write <- ""
+	<-p.seen
+	<-opened
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("Listen: got %v, want %v", err, context.Canceled)
+	}
+	if s.renewals != 2 {
+		t.Errorf("renewed %d times, want twice", s.renewals)
+	}
+}
+
+func TestASilentStreamIsOpenedAgain(t *testing.T) {
+	s := start(t)
+	p := events(t, s)
+	c := dial(t, s)
+	c.idle = 50 * time.Millisecond
+	over := make(chan error)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { over <- c.Events(ctx, func(api.Event) error { return nil }) }()
+	<-p.seen
+	<-p.seen
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("Events: got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestWhatEndsAStream(t *testing.T) {
+	enough := errors.New("enough")
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		want   func(error) bool
+	}{
+		"the caller":        {200, "data: {}\n\n", func(err error) bool { return errors.Is(err, enough) }},
+		"a refusal":         {403, `{"code":"auth.forbidden"}`, func(err error) bool { return CodeOf(err) == "auth.forbidden" }},
+		"no stream":         {404, "", func(err error) bool { return CodeOf(err) == "http.404" }},
+		"logged out":        {401, `{"code":"auth.token"}`, func(err error) bool { return CodeOf(err) == "auth.token" }},
+		"nonsense":          {200, "data: {\n\n", func(err error) bool { return err != nil && strings.Contains(err.Error(), "not understood") }},
+		"nonsense inside":   {200, "data: {\"type\":\"checkin.marked\",\"data\":7}\n\n", func(err error) bool { return err != nil && strings.Contains(err.Error(), "not understood") }},
+		"an endless line":   {200, "data: " + strings.Repeat("x", maxEvent+1), func(err error) bool { return err != nil && strings.Contains(err.Error(), "more than") }},
+		"endless, in lines": {200, strings.Repeat("data: "+strings.Repeat("x", 1<<16)+"\n", 17), func(err error) bool { return err != nil && strings.Contains(err.Error(), "more than") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if c.status == 200 {
+					w.Header().Set("Content-Type", "text/event-stream")
+				}
+				w.WriteHeader(c.status)
+				_, _ = io.Copy(w, bytes.NewReader([]byte(c.body)))
+			}))
+			defer srv.Close()
+			cl, err := New(srv.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cl.Events(t.Context(), func(api.Event) error { return enough }); !c.want(err) {
+				t.Errorf("Events: got %v", err)
+			}
+		})
+	}
+}
+
+func TestAStreamWaitsWhenTheServerIsFull(t *testing.T) {
+	tries := make(chan struct{}, 10)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tries <- struct{}{}
+		problem(w, http.StatusServiceUnavailable, "server.full")
+	}))
+	defer srv.Close()
+	c, err := New(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.reconnect = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error)
+	go func() { over <- c.Events(ctx, func(api.Event) error { return nil }) }()
+	for range 3 {
+		<-tries
+	}
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("Events: got %v, want %v", err, context.Canceled)
+	}
+}

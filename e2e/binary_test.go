@@ -1,0 +1,44 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// binary is the stoa that every test of this package runs; build makes it when
+// the first test asks, and TestMain removes it.
+var binary struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if binary.dir != "" {
+		_ = os.RemoveAll(binary.dir)
+	}
+	os.Exit(code)
+}
+
+// stoaBinary returns the path of the stoa built from this tree.
+func stoaBinary(t *testing.T) string {
+	t.Helper()
+	binary.once.Do(func() {
+		if binary.dir, binary.err = os.MkdirTemp("", "stoa-e2e-"); binary.err != nil {
+			return
+		}
+		build := exec.Command("go", "build", "-o", filepath.Join(binary.dir, "stoa"), "../cmd/stoa")
+		if out, err := build.CombinedOutput(); err != nil {
+			binary.err = errors.New("go build ../cmd/stoa: " + err.Error() + "\n" + string(out))
+		}
+	})
+	if binary.err != nil {
+		t.Fatal(binary.err)
+	}
+	return filepath.Join(binary.dir, "stoa")
+}

@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// node is one "stoa serve", which a test may kill and start again.
+type node struct {
+	t    *testing.T
+	args []string
+	env  []string
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	addr   string // "http://127.0.0.1:PORT"
+	log    bytes.Buffer
+	ended  chan struct{}
+	killed bool
+}
+
+// serve runs "stoa serve" on a free port with a data folder of its own until the
+// test ends, and returns its address, "http://127.0.0.1:PORT". The test fails
+// when it does not drain and exit 0 on SIGTERM.
+func serve(t *testing.T, args ...string) string {
+	t.Helper()
+	return newNode(t, nil, args...).URL()
+}
+
+// newNode starts a node; env has entries such as "STOA_SECRET=…".
+func newNode(t *testing.T, env []string, args ...string) *node {
+	t.Helper()
+	n := &node{t: t, env: env, args: append([]string{"serve", "--addr", "127.0.0.1:0", "--data", t.TempDir()}, args...)}
+	n.Start()
+	t.Cleanup(func() {
+		if !n.isDown() {
+			n.Stop()
+		}
+		if t.Failed() {
+			t.Logf("stoa said:\n%s", n.said())
+		}
+	})
+	return n
+}
+
+// Start starts the node, and returns when it says that it is ready.
+func (n *node) Start() {
+	n.t.Helper()
+	cmd := exec.Command(stoaBinary(n.t), n.args...)
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "STOA_") { // a developer's settings are not the test's
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.Env = append(cmd.Env, n.env...)
+	cmd.Dir = n.t.TempDir() // nor is a stoa.toml that lies about
+	cmd.Stderr = writer{n}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	ready, ended := make(chan string, 1), make(chan struct{})
+	go func() {
+		defer close(ready)
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() {
+			if addr, ok := strings.CutPrefix(lines.Text(), "stoa ready on "); ok {
+				ready <- addr
+			}
+		}
+		err := cmd.Wait() // only now: it closes the pipe
+		n.mu.Lock()
+		if err != nil && !n.killed {
+			n.t.Errorf("stoa ended: %v, want exit 0", err)
+		}
+		n.mu.Unlock()
+		close(ended)
+	}()
+	select {
+	case addr, ok := <-ready:
+		if !ok {
+			n.t.Fatalf("stoa exited before it was ready:\n%s", n.said())
+		}
+		n.mu.Lock()
+		n.cmd, n.addr, n.ended, n.killed = cmd, addr, ended, false
+		n.mu.Unlock()
+	case <-time.After(30 * time.Second):
+		n.t.Fatalf("stoa is not ready after 30 s:\n%s", n.said())
+	}
+}
+
+// URL is where the node listens now.
+func (n *node) URL() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.addr
+}
+
+// Kill ends the node as a crash would, and waits for its end.
+func (n *node) Kill() {
+	n.mu.Lock()
+	n.killed = true
+	n.mu.Unlock()
+	n.end(syscall.SIGKILL)
+}
+
+// Stop has the node drain, and fails the test unless it exits 0 in time.
+func (n *node) Stop() { n.end(syscall.SIGTERM) }
+
+func (n *node) end(sig os.Signal) {
+	n.t.Helper()
+	n.mu.Lock()
+	cmd, ended := n.cmd, n.ended
+	n.mu.Unlock()
+	if err := cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		n.t.Errorf("signal %s: %v", sig, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		n.t.Errorf("stoa did not end within 20 s of %s", sig)
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+}
+
+func (n *node) isDown() bool {
+	n.mu.Lock()
+	ended := n.ended
+	n.mu.Unlock()
+	select {
+	case <-ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (n *node) said() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.log.String()
+}
+
+type writer struct{ n *node }
+
+func (w writer) Write(b []byte) (int, error) {
+	w.n.mu.Lock()
+	defer w.n.mu.Unlock()
+	return w.n.log.Write(b)
+}

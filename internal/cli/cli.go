@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+)
+
+// The exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnreachable = 3
+	exitNothing     = 4
+)
+
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{exitOK, "done; of serve also: drained after SIGTERM or Ctrl-C"},
+	{exitFailed, "failed"},
+	{exitUsage, "wrong command line or settings"},
+	{exitUnreachable, "no server answered"},
+	{exitNothing, "there is no such thing (yet)"},
+}
+
+// errNothing reports that what was asked for does not exist.
+var errNothing = errors.New("nothing found")
+
+// root is the grammar of the command line.
+type root struct {
+	JSON bool `name:"json" help:"Write JSON, for programs."`
+
+	Serve   serveCmd   `cmd:"" help:"Run the server."`
+	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date; serve does so as well."`
+	Config  struct {
+		Print configPrintCmd `cmd:"" help:"Show every setting, its value and where that comes from."`
+		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings."`
+	} `cmd:"" help:"Look at the settings."`
+	Mail      mailCmd      `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
+	Version   versionCmd   `cmd:"" help:"Say which build this is."`
+	Reference referenceCmd `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
+}
+
+// console is where a command writes.
+type console struct {
+	out, err io.Writer
+	json     bool
+	model    *kong.Application
+}
+
+// result writes v as JSON, or calls human.
+func (c *console) result(v any, human func(w io.Writer) error) error {
+	if !c.json {
+		return human(c.out)
+	}
+	enc := json.NewEncoder(c.out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// leave is how kong's wish to exit comes through its own code.
+type leave int
+
+// Main runs the command that args (without the program's name) ask for, and
+// returns the exit code. The first SIGINT or SIGTERM ends the command in an
+// orderly way, the second one at once.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
+	defer func() {
+		if v := recover(); v != nil {
+			wish, ok := v.(leave)
+			if !ok {
+				panic(v)
+			}
+			code = int(wish)
+		}
+	}()
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // from here on signals do what they do by nature
+
+	var r root
+	c := &console{out: stdout, err: stderr}
+	k := parser(&r, c)
+	parsed, err := k.Parse(args)
+	c.json = r.JSON || err != nil && slices.Contains(args, "--json") // also when the rest makes no sense
+	if err == nil {
+		parsed.BindTo(ctx, (*context.Context)(nil))
+		err = parsed.Run()
+	}
+	code = exitCode(err)
+	if err != nil {
+		c.complain(err, code)
+	}
+	return code
+}
+
+func parser(r *root, c *console) *kong.Kong {
+	r.Migrate.shown = []string{"data", "sql", "log"}
+	r.Mail.shown = []string{"addr"}
+	for _, s := range []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings} {
+		s.declare()
+	}
+	k := kong.Must(r,
+		kong.Name("stoa"),
+		kong.Description("Stoa, a social and real-time backend.\n\n"+
+			"Settings come from flags, STOA_… in the environment and stoa.toml, in this order."),
+		kong.Writers(c.out, c.err),
+		kong.Exit(func(code int) { panic(leave(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Bind(c),
+	)
+	c.model = k.Model
+	return k
+}
+
+func exitCode(err error) int {
+	_, usage := errors.AsType[*kong.ParseError](err)
+	switch {
+	case err == nil:
+		return exitOK
+	case usage || len(config.Faults(err)) > 0:
+		return exitUsage
+	case errors.Is(err, client.ErrUnreachable):
+		return exitUnreachable
+	case errors.Is(err, errNothing):
+		return exitNothing
+	}
+	return exitFailed
+}
+
+// complain tells what went wrong: a line for each fault, or one JSON object.
+func (c *console) complain(err error, code int) {
+	faults := config.Faults(err)
+	if c.json {
+		_ = json.NewEncoder(c.err).Encode(map[string]any{"error": err.Error(), "exit": code, "faults": faults})
+		return
+	}
+	if len(faults) == 0 {
+		fmt.Fprintf(c.err, "stoa: %v\n", err)
+	}
+	for _, f := range faults {
+		fmt.Fprintf(c.err, "stoa: %v\n", f)
+	}
+	if _, ok := errors.AsType[*kong.ParseError](err); ok {
+		fmt.Fprintln(c.err, `Try "stoa --help".`)
+	}
+}

@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"stoa": func() { os.Exit(Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
+	})
+}
+
+// TestStories runs testdata/*.txtar. Beside what testscript knows there are
+//
+//	exits CODE program args…   runs a program that must end with that code
+//	serving args…              starts stoa serve on a free port, sets $SERVER
+//	stopping                   ends it with SIGTERM; it must drain and exit 0
+//	code ADDRESS               has $SERVER mail a code
+func TestStories(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Vars = slices.DeleteFunc(env.Vars, func(kv string) bool { return strings.HasPrefix(kv, "STOA_") })
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits, "serving": serving, "stopping": stopping, "code": code,
+		},
+	})
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want || neg {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+type server struct {
+	cmd  *exec.Cmd
+	out  bytes.Buffer // after the ready line
+	err  bytes.Buffer
+	read chan struct{} // closed at the end of out
+}
+
+var servers = map[*testscript.TestScript]*server{}
+
+func serving(ts *testscript.TestScript, _ bool, args []string) {
+	path, err := exec.LookPath("stoa")
+	ts.Check(err)
+	s := &server{cmd: exec.Command(path, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...), read: make(chan struct{})}
+	s.cmd.Dir = ts.MkAbs(".")
+	s.cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "STOA_") })
+	s.cmd.Stderr = &s.err
+	out, err := s.cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(s.cmd.Start())
+	ts.Defer(func() { _ = s.cmd.Process.Kill() }) // after stopping there is nothing left to kill
+	late := time.AfterFunc(30*time.Second, func() { _ = s.cmd.Process.Kill() })
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
+	late.Stop()
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), "stoa ready on ")
+	if err != nil || !ok {
+		_ = s.cmd.Wait()
+		ts.Fatalf("the server began with %q (%v) and said\n%s", line, err, &s.err)
+	}
+	go func() {
+		defer close(s.read)
+		_, _ = io.Copy(&s.out, lines)
+	}()
+	ts.Setenv("SERVER", url)
+	servers[ts] = s
+}
+
+func stopping(ts *testscript.TestScript, _ bool, _ []string) {
+	s := servers[ts]
+	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
+	late := time.AfterFunc(30*time.Second, func() { _ = s.cmd.Process.Kill() })
+	defer late.Stop()
+	<-s.read
+	if err := s.cmd.Wait(); err != nil {
+		ts.Fatalf("the server ended with %v, want exit code 0; it said\n%s", err, &s.err)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("welcome"), s.out.Bytes(), 0o600))
+}
+
+func code(ts *testscript.TestScript, _ bool, args []string) {
+	c, err := client.New(ts.Getenv("SERVER"))
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err = c.RequestCode(ctx, api.CodeRequest{Email: args[0], Purpose: api.PurposeRegister})
+	ts.Check(err)
+}
+
+func run(t *testing.T, args ...string) (code int, out, err string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = Main(t.Context(), args, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestEverySettingHasAFlagThatArrives(t *testing.T) {
+	for _, set := range config.Reference(new(app.Config)) {
+		var r root
+		k := parser(&r, &console{out: io.Discard, err: io.Discard})
+		flag, want := "--"+set.Flag+"=some value", "some value"
+		if set.Switch() {
+			flag, want = "--no-"+set.Flag, "false"
+		}
+		if _, err := k.Parse([]string{"serve", flag}); err != nil {
+			t.Errorf("%s: %v", flag, err)
+			continue
+		}
+		if got := r.Serve.given(); !reflect.DeepEqual(got, map[string]string{set.Key: want}) {
+			t.Errorf("%s arrived as %v, want %s = %s", flag, got, set.Key, want)
+		}
+	}
+}
+
+func TestAPortThatIsTakenIsFoundOutBeforeAnythingIsWritten(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	code, _, said := run(t, "serve", "--addr", ln.Addr().String())
+	if code != exitFailed || !strings.Contains(said, "address already in use") {
+		t.Errorf("got code %d and %q, want %d and that the address is in use", code, said, exitFailed)
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("the folder holds %v (%v), want nothing", left, err)
+	}
+}
+
+func TestAServerAskedToStopBeforeItIsUpExitsWell(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var said bytes.Buffer
+	if code := Main(ctx, []string{"serve", "--addr", "127.0.0.1:0"}, &said, &said); code != exitOK {
+		t.Errorf("got code %d and %q, want 0", code, &said)
+	}
+}
+
+func TestMailExplainsWhyThereIsNone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	sends := httptest.NewServer(http.NotFoundHandler())
+	defer sends.Close()
+	code, _, said := run(t, "mail", "--server", sends.URL)
+	if code != exitFailed || !strings.Contains(said, "sends its mails") {
+		t.Errorf("a server that sends: got code %d and %q, want %d and why", code, said, exitFailed)
+	}
+	sends.Close()
+	code, _, said = run(t, "mail", "--addr", strings.TrimPrefix(sends.URL, "http://"))
+	if want := "stoa: the server cannot be reached at " + sends.URL + ": is it running?\n"; code != exitUnreachable || said != want {
+		t.Errorf("no server: got code %d and %q, want %d and %q", code, said, exitUnreachable, want)
+	}
+}
+
+func TestMailWaitsForACode(t *testing.T) {
+	t.Chdir(t.TempDir())
+	asked := 0
+	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		text := `[{"to":"a@b","subject":"News","text":"none","at":"2026-03-01T12:00:00Z"}]`
+		if asked == 2 {
+			text = `[{"to":"a@b","subject":"News"},{"to":"a@b","code":"000002"},{"to":"a@b","code":"000001"}]`
+		}
+		_, _ = io.WriteString(w, text)
+	}))
+	defer late.Close()
+	if code, out, said := run(t, "mail", "--server", late.URL, "--code", "--wait", "1m"); code != exitOK || out != "000002\n" {
+		t.Errorf("got code %d, %q and %q; want 000002", code, out, said)
+	}
+}
+
+func TestAddressesToListenOnBecomeAddressesToCall(t *testing.T) {
+	for addr, want := range map[string]string{
+		":8080": "127.0.0.1:8080", "0.0.0.0:80": "127.0.0.1:80", "[::]:80": "127.0.0.1:80",
+		"127.0.0.1:1": "127.0.0.1:1", "[fe80::1]:1": "[fe80::1]:1", "stoa.test:1": "stoa.test:1", "nonsense": "nonsense",
+	} {
+		if got := reachable(addr); got != want {
+			t.Errorf("reachable(%s): got %s, want %s", addr, got, want)
+		}
+	}
+}
+
+func TestTheReferenceNamesEveryCommandAndSetting(t *testing.T) {
+	dir := t.TempDir()
+	if code, _, said := run(t, "reference", dir); code != exitOK {
+		t.Fatalf("got code %d and %q", code, said)
+	}
+	for file, wants := range map[string][]string{
+		"cli.md":    {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered |"},
+		"config.md": {"| `smtp.port` | `--smtp-port` | `STOA_SMTP_PORT` |", "`STOA_SECRET_FILE`"},
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s lacks %s", file, want)
+			}
+		}
+		if strings.Contains(string(text), "stoa reference") && file == "cli.md" && strings.Contains(string(text), "## stoa reference") {
+			t.Errorf("%s shows a hidden command", file)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stoa-dev/stoa/client"
+)
+
+// pollEvery is how often a mail is looked for that is awaited.
+const pollEvery = 200 * time.Millisecond
+
+type mailCmd struct {
+	settings
+	Server string        `env:"STOA_SERVER" placeholder:"URL" help:"The server to ask; else the one at the address in the settings."`
+	To     string        `placeholder:"ADDRESS" help:"Only mails to this address."`
+	Code   bool          `help:"Only the code in the newest mail that has one."`
+	Wait   time.Duration `placeholder:"DURATION" help:"How long to wait for such a mail, such as 10s."`
+}
+
+// Run asks the running server.
+func (cmd *mailCmd) Run(ctx context.Context, c *console) error {
+	base := cmd.Server
+	if base == "" {
+		cfg, _, err := cmd.load()
+		if err != nil {
+			return err
+		}
+		base = "http://" + reachable(cfg.Addr)
+	}
+	cl, err := client.New(base)
+	if err != nil {
+		return err
+	}
+	mails, err := cmd.look(ctx, cl)
+	if e, ok := errors.AsType[*client.Error](err); ok && e.Status == http.StatusNotFound {
+		return fmt.Errorf("the server at %s sends its mails, or is no Stoa server", base)
+	}
+	if errors.Is(err, client.ErrUnreachable) {
+		return fmt.Errorf("%w at %s: is it running?", client.ErrUnreachable, base)
+	}
+	if err != nil {
+		return err
+	}
+	if cmd.Code {
+		return c.result(map[string]string{"code": mails[0].Code}, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, mails[0].Code)
+			return err
+		})
+	}
+	return c.result(mails, func(w io.Writer) error {
+		if len(mails) == 0 {
+			_, err := fmt.Fprintln(w, "No mail.")
+			return err
+		}
+		tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+		fmt.Fprintln(tab, "AT\tTO\tSUBJECT\tCODE")
+		for _, m := range mails {
+			fmt.Fprintf(tab, "%s\t%s\t%s\t%s\n", m.At.Local().Format(time.DateTime), m.To, m.Subject, m.Code)
+		}
+		return tab.Flush()
+	})
+}
+
+// look returns the mails that were asked for; with Code set there is one at
+// least.
+func (cmd *mailCmd) look(ctx context.Context, cl *client.Client) ([]client.DevMail, error) {
+	enough := time.Now().Add(cmd.Wait)
+	for {
+		mails, err := cl.DevMails(ctx, cmd.To)
+		if err != nil {
+			return nil, err
+		}
+		if cmd.Code {
+			mails = slices.DeleteFunc(mails, func(m client.DevMail) bool { return m.Code == "" })
+		}
+		late := !time.Now().Before(enough)
+		switch {
+		case len(mails) > 0 || late && !cmd.Code:
+			return mails, nil
+		case late:
+			return nil, fmt.Errorf("%w: no mail with a code", errNothing)
+		}
+		select {
+		case <-time.After(pollEvery):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/obs"
+)
+
+type serveCmd struct{ settings }
+
+// Run serves until ctx ends.
+func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
+	cfg, rep, err := cmd.load()
+	if err != nil {
+		return err
+	}
+	log := obs.NewLogger(c.err, cfg.Log)
+	for _, w := range rep.Warnings {
+		log.Warn(w)
+	}
+	// Listening comes first: a port that is taken is found out before anything
+	// is written.
+	ln, err := net.Listen("tcp", cfg.Addr)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			err = nil // asked to stop before it was up
+		}
+	}()
+	a, err := app.New(ctx, cfg, log)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	err = a.Run(ctx, ln, func() { c.welcome(cfg, rep, ln.Addr()) })
+	return errors.Join(err, a.Close())
+}
+
+// welcome writes the line that scripts wait for and then, for people, what they
+// need to begin. That nobody reads it stops no server.
+func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr) {
+	url := "http://" + reachable(addr.String())
+	data, err := filepath.Abs(cfg.Data)
+	if err != nil {
+		data = cfg.Data
+	}
+	sql, _ := rep.Get("sql")
+	redis, _ := rep.Get("redis")
+	if c.json {
+		_ = json.NewEncoder(c.out).Encode(map[string]any{
+			"ready": url, "data": data, "sql": sql.Value, "redis": redis.Value, "development": cfg.Development(),
+		})
+		return
+	}
+	var b strings.Builder
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-9s "+format+"\n", append([]any{what}, args...)...)
+	}
+	b.WriteString("stoa ready on " + url + "\n\n")
+	line("open", "%s/", url)
+	line("API", "%s/docs", url)
+	line("data", "%s", data)
+	if sql.Value == "sqlite" && redis.Value == "embedded" {
+		line("engines", "SQLite and Redis, both embedded: nothing else to install")
+	} else {
+		line("engines", "%s, %s", sql.Value, redis.Value)
+	}
+	if cfg.Development() {
+		ask := "stoa mail --code"
+		if addr, _ := rep.Get("addr"); addr.Origin != config.FromDefault {
+			ask += " --server " + url
+		}
+		line("sign in", "with any e-mail address; its code shows at %s/dev/mail", url)
+		line("", "and with: %s", ask)
+	} else {
+		line("sign in", "with an e-mail address; its code is mailed through %s", cfg.SMTP.Host)
+	}
+	line("stop", "Ctrl-C")
+	_, _ = c.out.Write([]byte(b.String()))
+}
+
+// reachable turns an address to listen on into one to call.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+)
+
+// defaultFile is read when it is there and no other file is named.
+const defaultFile = "stoa.toml"
+
+// settings are the flags of a command that needs the server's settings: one
+// for each, made from app.Config.
+type settings struct {
+	File  string       `name:"config" env:"STOA_CONFIG" placeholder:"FILE" help:"File with settings; stoa.toml in this folder when it is there."`
+	Flags kong.Plugins `embed:""`
+
+	shown []string // keys whose flags are in the help; none means all
+}
+
+// declare fills in Flags, before kong looks at them.
+func (s *settings) declare() {
+	ref := config.Reference(new(app.Config))
+	fields := make([]reflect.StructField, len(ref))
+	for i, set := range ref {
+		tag := func(name, value string) string { return name + ":" + strconv.Quote(value) + " " }
+		// A dollar sign would begin one of kong's variables.
+		tags := tag("name", set.Flag) + tag("help", strings.ReplaceAll(set.Help, "$", "$$")) + tag("group", "Settings")
+		typ := reflect.TypeFor[*string]()
+		if set.Switch() {
+			typ = reflect.TypeFor[*bool]()
+			tags += `negatable:"" `
+		} else {
+			tags += tag("placeholder", strings.ReplaceAll(placeholder(set), "$", "$$"))
+		}
+		if s.shown != nil && !slices.Contains(s.shown, set.Key) {
+			tags += `hidden:"" `
+		}
+		fields[i] = reflect.StructField{Name: "F" + strconv.Itoa(i), Type: typ, Tag: reflect.StructTag(tags)}
+	}
+	s.Flags = kong.Plugins{reflect.New(reflect.StructOf(fields)).Interface()}
+}
+
+// placeholder stands for the value in a help text.
+func placeholder(s config.Setting) string {
+	if s.Default != "" {
+		return s.Default
+	}
+	return strings.ToUpper(s.Type[strings.LastIndexByte(s.Type, ' ')+1:])
+}
+
+// given returns the flags on the command line by the key of their setting.
+func (s *settings) given() map[string]string {
+	out := map[string]string{}
+	v := reflect.ValueOf(s.Flags[0]).Elem()
+	for i, set := range config.Reference(new(app.Config)) {
+		if f := v.Field(i); !f.IsNil() {
+			out[set.Key] = fmt.Sprint(f.Elem().Interface())
+		}
+	}
+	return out
+}
+
+// load reads the settings from all their sources. The report is there also
+// when there are faults.
+func (s *settings) load() (cfg app.Config, rep *config.Report, err error) {
+	src := config.Sources{File: s.File, Flags: s.given()}
+	if src.File == "" {
+		if _, err := os.Stat(defaultFile); !errors.Is(err, fs.ErrNotExist) {
+			src.File = defaultFile
+		}
+	}
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); name != "STOA_CONFIG" && name != "STOA_SERVER" { // the command line's own
+			src.Env = append(src.Env, kv)
+		}
+	}
+	rep, err = config.Load(&cfg, src)
+	return cfg, rep, err
+}
+
+type configPrintCmd struct{ settings }
+
+// Run shows the report also when there are faults: that is when it is needed.
+func (cmd *configPrintCmd) Run(c *console) error {
+	_, rep, err := cmd.load()
+	return errors.Join(rep.Print(c.out, c.json), err)
+}
+
+type configCheckCmd struct{ settings }
+
+// Run lists the faults as its result, so that a program finds them in one place.
+func (cmd *configCheckCmd) Run(c *console) error {
+	_, rep, err := cmd.load()
+	if err != nil {
+		if c.json {
+			return errors.Join(c.result(map[string]any{"ok": false, "faults": config.Faults(err), "warnings": rep.Warnings}, nil), err)
+		}
+		return err
+	}
+	set := 0
+	for _, v := range rep.Values {
+		if v.Origin != config.FromDefault {
+			set++
+		}
+	}
+	if !c.json {
+		for _, w := range rep.Warnings {
+			fmt.Fprintln(c.err, "stoa: warning: "+w)
+		}
+		_, err = fmt.Fprintf(c.out, "The settings are sound: %d set, %d at their defaults.\n", set, len(rep.Values)-set)
+		return err
+	}
+	return c.result(map[string]any{"ok": true, "faults": []any{}, "warnings": rep.Warnings}, nil)
+}

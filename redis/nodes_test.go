@@ -1,0 +1,85 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+)
+
+// watched starts a server that accepts and never answers, and connects to it.
+func watched(t *testing.T) (ns *nodes, conn net.Conn, dial func() (net.Conn, error)) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	ns = newNodes(slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); ns.watch(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	dial = func() (net.Conn, error) { return ns.dial(t.Context(), l.Addr().String(), new(net.Dialer), nil) }
+	if conn, err = dial(); err != nil {
+		t.Fatal(err)
+	}
+	return ns, conn, dial
+}
+
+// untilCut waits until somebody else closes conn.
+func untilCut(t *testing.T, conn net.Conn) time.Duration {
+	t.Helper()
+	began := time.Now()
+	conn.SetDeadline(began.Add(10 * time.Second))
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Fatalf("the connection ended with %v, want it cut", err)
+	}
+	return time.Since(began)
+}
+
+func TestOneLateCommandHasTheServerAskedAndCut(t *testing.T) {
+	t.Parallel()
+	ns, conn, dial := watched(t)
+	ns.note(context.DeadlineExceeded)
+	if took := untilCut(t, conn); took < probeTimeout/2 {
+		t.Errorf("cut after %s, want the patience of %s", took, probeTimeout)
+	}
+	if _, err := dial(); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("dialling a server that is away: %v, want ErrUnavailable at once", err)
+	}
+}
+
+func TestManyLateCommandsEndThePatienceWithAServer(t *testing.T) {
+	t.Parallel()
+	ns, conn, _ := watched(t)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		for { // until the flood that the watcher drains when it begins to ask has come again
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				for range floodLimit {
+					ns.note(context.DeadlineExceeded)
+				}
+			}
+		}
+	}()
+	if took := untilCut(t, conn); took > probeTimeout/2 {
+		t.Errorf("cut after %s, want at once", took)
+	}
+}
+
+func TestOtherErrorsRaiseNoSuspicion(t *testing.T) {
+	t.Parallel()
+	ns, conn, _ := watched(t)
+	ns.note(context.Canceled)
+	ns.note(errors.New("some other"))
+	conn.SetDeadline(time.Now().Add(probeTimeout + 200*time.Millisecond))
+	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, net.ErrClosed) {
+		t.Error("the connection was cut")
+	}
+}
