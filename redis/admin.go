@@ -70,19 +70,23 @@ func field(info, name string) string {
 // that comes or goes meanwhile may be missed or, rarely, told twice. An error
 // of fn ends it and is returned.
 func (db *DB) Scan(ctx context.Context, fn func(physical string) error) error {
+	page := int64(1000)
+	if db.server != nil {
+		page = embeddedPage
+	}
 	pattern := db.prefix + "*" // checkPrefix let no character through that MATCH takes otherwise
 	return db.eachOwner(ctx, func(c rueidis.Client) error {
 		for cursor := uint64(0); ; {
-			page, err := c.Do(ctx, c.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Build()).AsScanEntry()
+			found, err := c.Do(ctx, c.B().Scan().Cursor(cursor).Match(pattern).Count(page).Build()).AsScanEntry()
 			if err != nil {
 				return db.failed(err)
 			}
-			for _, key := range page.Elements {
+			for _, key := range found.Elements {
 				if err := fn(key); err != nil {
 					return err
 				}
 			}
-			if cursor = page.Cursor; cursor == 0 {
+			if cursor = found.Cursor; cursor == 0 {
 				return nil
 			}
 		}

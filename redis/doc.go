@@ -9,10 +9,11 @@
 //
 // [Config.URL] chooses. "embedded" is a server inside this process, for
 // development, tests and small installations: nothing to install, empty at every
-// start, keys die up to 50 ms late. "spawn" runs the redis-server found in PATH
-// as a child that dies with its parent. The others are servers that somebody
-// else runs: one, one behind sentinels, or a cluster. The conformance suite runs
-// over all of them.
+// start. Its clock looks at every key in turn, so keys die 50 ms late, and about
+// a second late where there are 100,000 of them. "spawn" runs the redis-server
+// found in PATH as a child that dies with its parent. The others are servers that
+// somebody else runs: one, one behind sentinels, or a cluster. The conformance
+// suite runs over all of them.
 //
 // What differs is hidden: replies come in the flat shapes of RESP2 everywhere; a
 // command whose keys do not share a hash tag is refused everywhere, with

@@ -10,8 +10,17 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// tick is the grain of the embedded server's clock: keys die up to this late.
-const tick = 50 * time.Millisecond
+const (
+	// tick is the grain of the embedded server's clock: keys die up to this late.
+	tick = 50 * time.Millisecond
+	// clockShare bounds the clock's part of the time to one in so many: the
+	// server stands still while it looks at every key in turn (about 50 ms for
+	// 100,000 keys, which then die up to a second late).
+	clockShare = 20
+	// embeddedPage is how many keys one SCAN of the embedded server yields; it
+	// sorts all of them for each page.
+	embeddedPage = 100_000
+)
 
 // embedded is a Redis in this process.
 type embedded struct {
@@ -45,10 +54,9 @@ func (e *embedded) dial() (net.Conn, error) {
 
 // run lets keys grow old until ctx ends.
 func (e *embedded) run(ctx context.Context) {
-	t := time.NewTicker(tick)
+	t := time.NewTimer(tick)
 	defer t.Stop()
-	last := time.Now()
-	for {
+	for last := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -56,6 +64,7 @@ func (e *embedded) run(ctx context.Context) {
 			now := time.Now()
 			e.server.FastForward(now.Sub(last))
 			last = now
+			t.Reset(max(tick, clockShare*time.Since(now)))
 		}
 	}
 }

@@ -78,10 +78,8 @@ func (c *conversation) say(method, path, bearer, body string, out any) {
 		who = " as " + bearer
 	}
 	fmt.Fprintf(&c.text, "> %s %s%s %s\n< %d %s", method, path, who, body, w.Code, w.Header().Get("Content-Type"))
-	for _, h := range []string{"Retry-After", "WWW-Authenticate"} {
-		if v := w.Header().Get(h); v != "" {
-			fmt.Fprintf(&c.text, " %s: %s", h, v)
-		}
+	if v := w.Header().Get("Retry-After"); v != "" {
+		fmt.Fprintf(&c.text, " Retry-After: %s", v)
 	}
 	var pretty bytes.Buffer
 	if json.Indent(&pretty, answer, "", "  ") == nil {

@@ -30,6 +30,7 @@ type fast struct {
 	db      *redis.DB
 	limiter *ratelimit.Limiter
 	local   attempts // stands in for the count of log-ins
+	budget  time.Duration
 }
 
 // A sessionCopy is what a check needs of a session.
@@ -100,12 +101,13 @@ func unDash(s string) string {
 	return s
 }
 
-// readBudget is how long a check waits for Redis before it asks SQL.
+// readBudget is how long somebody waits for Redis before SQL or this process
+// stands in.
 const readBudget = 100 * time.Millisecond
 
 // get returns the copy of a session; found is false when there is none.
 func (f *fast) get(ctx context.Context, user ID, device DeviceID) (c sessionCopy, found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readBudget)
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
 	defer cancel()
 	text, found, err := accessKey.At(user, device).Get(ctx, f.db)
 	if !found || err != nil {
@@ -135,7 +137,7 @@ func (f *fast) put(ctx context.Context, now time.Time, copies ...sessionCopy) er
 
 // try runs lua/try.lua.
 func (f *fast) try(ctx context.Context, key keyspace.Key, max int, life time.Duration) (allowed bool, left time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readBudget)
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
 	defer cancel()
 	answer, err := tryScript.Run(ctx, f.db, []keyspace.Key{key}, strconv.Itoa(max), strconv.FormatInt(life.Milliseconds(), 10)).Items()
 	if err != nil {

@@ -134,6 +134,7 @@ type Service struct {
 	mint   mint
 	mail   mail.Sender
 	hasher *hasher
+	budget time.Duration
 	log    *slog.Logger
 }
 
@@ -149,11 +150,12 @@ func New(cfg Config) (*Service, error) {
 	}
 	return &Service{
 		db:     cfg.DB,
-		fast:   fast{db: cfg.Redis, limiter: cfg.Limiter},
+		fast:   fast{db: cfg.Redis, limiter: cfg.Limiter, budget: readBudget},
 		cfg:    cfg.Settings.filled(),
 		mint:   mint(slices.Clone(cfg.Secret)),
 		mail:   cfg.Mail,
 		hasher: newHasher(cfg.Hashers),
+		budget: afterBudget,
 		log:    cfg.Log,
 	}, nil
 }
@@ -742,7 +744,7 @@ const republishEvery = 5 * time.Second
 // after runs what follows a commit or a read and may fail: the caller has his
 // answer whether it does or not, and does not stop it by going away.
 func (s *Service) after(ctx context.Context, what string, fn func(ctx context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 	defer cancel()
 	if err := fn(ctx); err != nil {
 		level := slog.LevelWarn

@@ -27,7 +27,7 @@ import (
 // patience bounds every wait for a server: a hundred times what it takes.
 const patience = 30 * time.Second
 
-// installed says how to get what is missing.
+// hint says how to get what is missing.
 const hint = "mariadbd is needed for this test: run `make deps`"
 
 // Instance is one empty database on a mariadbd.
@@ -65,9 +65,6 @@ func MariaDB(t testing.TB) *Instance {
 		if shared.server, shared.err = prepare(Options{}); shared.err == nil {
 			shared.err = shared.server.start()
 		}
-		if shared.err == nil {
-			shared.err = shared.server.reapAtExit()
-		}
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
@@ -85,8 +82,8 @@ func OwnMariaDB(t testing.TB, o Options) *Instance {
 	}
 	t.Cleanup(func() {
 		s.end(syscall.SIGKILL)
-		if err := os.RemoveAll(s.dir); err != nil {
-			t.Errorf("remove the server's folder: %v", err)
+		if err := s.reap(); err != nil {
+			t.Errorf("clear up after the server: %v", err)
 		}
 	})
 	if err := s.start(); err != nil {
@@ -134,6 +131,7 @@ type server struct {
 	args      []string
 	cmd       *exec.Cmd
 	done      chan struct{} // closed when the child is gone
+	reap      func() error  // removes dir
 }
 
 // prepare copies the template and fixes the flags.
@@ -154,6 +152,9 @@ func prepare(o Options) (*server, error) {
 		return nil, err
 	}
 	s := &server{dir: dir}
+	if err := s.startReaper(); err != nil {
+		return nil, err
+	}
 	if err := os.CopyFS(s.path("data"), os.DirFS(template)); err != nil {
 		return nil, err
 	}
@@ -249,6 +250,7 @@ func (s *server) end(sig syscall.Signal) {
 	}
 	_ = s.cmd.Process.Signal(sig) // an error means it is gone already
 	<-s.done
+	_ = os.Remove(s.path("pid")) // killed, it leaves the file, and the number may be another's soon
 }
 
 // instance makes a database.
@@ -270,26 +272,23 @@ func (s *server) instance(t testing.TB, own bool) *Instance {
 	return &Instance{URL: url, server: s, own: own}
 }
 
-// reapAtExit leaves a shell behind that waits for the end of this process,
-// however it comes, and clears up.
-func (s *server) reapAtExit() error {
+// startReaper leaves a shell behind that waits for the end of this process,
+// however it comes, or for s.reap, and clears up.
+func (s *server) startReaper() error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	cmd := exec.Command("/bin/sh", "-c", `cat >/dev/null; kill -9 "$1" 2>/dev/null; rm -rf "$0"`,
-		s.dir, strconv.Itoa(s.cmd.Process.Pid))
+	cmd := exec.Command("/bin/sh", "-c", `cat >/dev/null; test -f "$0/pid" && kill -9 "$(cat "$0/pid")" 2>/dev/null; rm -rf "$0"`, s.dir)
 	cmd.Stdin = r
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C must not end it
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, w.Close())
 	}
-	atExit = append(atExit, w)
+	s.reap = func() error { return errors.Join(w.Close(), cmd.Wait()) } // and it keeps w open
 	return nil
 }
-
-// atExit holds the pipes open until this process ends.
-var atExit []*os.File
 
 // template returns a data folder as mariadb-install-db leaves it, made once
 // per user and version and kept between runs.
