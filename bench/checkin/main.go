@@ -14,6 +14,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,6 +51,7 @@ var (
 	lasting = flag.Duration("for", 5*time.Second, "how long each side runs in each round")
 	rounds  = flag.Int("rounds", 3, "rounds; the sides take turns, the median counts")
 	conns   = flag.Int("conns", 16, "connections to MariaDB")
+	profile = flag.String("cpuprofile", "", "write a CPU profile of Stoa's side to this file, and measure nothing else")
 )
 
 // side is one way to check in. do is called from many goroutines; n counts up
@@ -114,6 +117,9 @@ func run() error {
 	}
 	sides := []side{{"stoa, durable", stoa}, {"origin: 9 Redis calls + queue, not durable", throughOrigin(rdb, people)}, {"SQL alone, durable", alone}}
 
+	if *profile != "" {
+		return profiled(ctx, sides[0])
+	}
 	results := make([][]result, len(sides))
 	next := make([]atomic.Int64, len(sides))
 	for round := range *rounds + 1 {
@@ -138,6 +144,20 @@ func run() error {
 		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.2f\t%.2f ×\t\n", s.name, m.rate, ms(m.p50), ms(m.p99), base.rate/m.rate)
 	}
 	return w.Flush()
+}
+
+func profiled(ctx context.Context, s side) error {
+	f, err := os.Create(*profile)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	r, err := measure(ctx, s, new(atomic.Int64))
+	pprof.StopCPUProfile()
+	fmt.Printf("%.0f per second\n", r.rate)
+	return errors.Join(err, f.Close())
 }
 
 type result struct {

@@ -840,3 +840,70 @@ func otherThan(code string) string {
 	}
 	return "000000"
 }
+
+func TestACodeThatExpiredBeforeItsMailLeftIsNotMailed(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	if _, err := w.RequestCode(t.Context(), "ann@example.org", "register", "192.0.2.1"); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(5 * time.Minute)
+	if got := w.mails("ann@example.org"); len(got) != 0 {
+		t.Errorf("mailed %+v, want nothing", got)
+	}
+	if n := w.count("outbox"); n != 0 {
+		t.Errorf("%d messages left in the outbox, want none", n)
+	}
+}
+
+func TestALoginDuringAChangeOfZoneGetsTheNewClock(t *testing.T) {
+	w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.Engine{Name: "mariadb"}.Open(t, f...) }, redistest.Open(t, "embedded"), Settings{})
+	a := w.join("ann@example.org", "correct horse")
+	waiting := func() (n int) {
+		if err := w.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").Scan(&n); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	var login sync.WaitGroup
+	var b Tokens
+	entered := make(chan struct{})
+	err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		u, err := lockUser(ctx, tx, a.User.ID)
+		if err != nil {
+			return err
+		}
+		if u.Clock, err = u.Clock.Change("Asia/Tokyo", tx.Now()); err != nil {
+			return err
+		}
+		if err := updateUser(ctx, tx, u); err != nil {
+			return err
+		}
+		if err := w.moved(ctx, tx, u.ID); err != nil {
+			return err
+		}
+		login.Go(func() {
+			defer close(entered)
+			b = w.enter("ann@example.org", "correct horse")
+			w.check("at once", b.Access, nil) // fills the copy
+		})
+		for deadline := time.Now().Add(patience); waiting() == 0; { // it waits, or wrongly did not
+			select {
+			case <-entered:
+				return nil
+			case <-time.After(5 * time.Millisecond):
+			}
+			if time.Now().After(deadline) {
+				t.Error("the log-in neither waits nor ends")
+				return nil
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	login.Wait()
+	if c := w.check("after both", b.Access, nil); c.Clock.Next != "Asia/Tokyo" {
+		t.Errorf("the caller's clock is %+v, want Tokyo to come", c.Clock)
+	}
+}

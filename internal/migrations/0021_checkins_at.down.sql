@@ -1,1 +1,1 @@
-ALTER TABLE checkins DROP INDEX checkins_at
+DROP INDEX checkins_at{{on checkins}}
