@@ -45,6 +45,7 @@ func TestStories(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
+			env.Values[serverKey{}] = new(server)
 			env.Vars = slices.DeleteFunc(env.Vars, func(kv string) bool { return strings.HasPrefix(kv, "STOA_") })
 			return nil
 		},
@@ -69,6 +70,9 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// serverKey finds the server that a story runs.
+type serverKey struct{}
+
 type server struct {
 	cmd  *exec.Cmd
 	out  bytes.Buffer // after the ready line
@@ -76,12 +80,12 @@ type server struct {
 	read chan struct{} // closed at the end of out
 }
 
-var servers = map[*testscript.TestScript]*server{}
-
 func serving(ts *testscript.TestScript, _ bool, args []string) {
 	path, err := exec.LookPath("stoa")
 	ts.Check(err)
-	s := &server{cmd: exec.Command(path, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...), read: make(chan struct{})}
+	s := ts.Value(serverKey{}).(*server)
+	s.cmd = exec.Command(path, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...)
+	s.read = make(chan struct{})
 	s.cmd.Dir = ts.MkAbs(".")
 	s.cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "STOA_") })
 	s.cmd.Stderr = &s.err
@@ -103,11 +107,10 @@ func serving(ts *testscript.TestScript, _ bool, args []string) {
 		_, _ = io.Copy(&s.out, lines)
 	}()
 	ts.Setenv("SERVER", url)
-	servers[ts] = s
 }
 
 func stopping(ts *testscript.TestScript, _ bool, _ []string) {
-	s := servers[ts]
+	s := ts.Value(serverKey{}).(*server)
 	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
 	late := time.AfterFunc(30*time.Second, func() { _ = s.cmd.Process.Kill() })
 	defer late.Stop()

@@ -245,6 +245,7 @@ func TestNothingBecomesAHeaderLine(t *testing.T) {
 		"an odd line end in it":         {To: "ann@example.org", Subject: "Hello\u0085Bcc: eve@example.org", Text: "x"},
 		"a line break in the recipient": {To: "ann@example.org\r\nBcc: eve@example.org", Subject: "Hello", Text: "x"},
 		"one in a quoted local part":    {To: "\"a\r\n b\"@example.org", Subject: "Hello", Text: "x"},
+		"an odd line end in it as well": {To: "an\u0085n@example.org", Subject: "Hello", Text: "x"},
 		"two recipients":                {To: "ann@example.org, eve@example.org", Subject: "Hello", Text: "x"},
 		"a name":                        {To: "Ann <ann@example.org>", Subject: "Hello", Text: "x"},
 		"no recipient":                  {Subject: "Hello", Text: "x"},

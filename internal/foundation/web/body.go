@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -105,83 +106,56 @@ func unmarshal(data []byte, v any) (err error) {
 	return errors.New("a value of another form is expected")
 }
 
-// maxDepth is deeper than any type of ours and bounds the recursion.
-const maxDepth = 32
-
 var (
-	errJSON      = errors.New("is not JSON")
-	errCut       = errors.New("ends in the middle of a JSON value")
-	errTrailing  = errors.New("has something after the JSON value")
 	errDuplicate = errors.New("has an object with the same name twice")
-	errDeep      = errors.New("is nested too deeply")
+	errNumber    = errors.New("has a number that is too large")
 )
 
 // decode reads exactly one JSON value in which no object has a name twice;
-// whoever reads such an object may pick either, which is how checks
-// are bypassed.
-func decode(data []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	v, err := decodeValue(d, 0)
-	if err != nil {
-		return nil, err
+// whoever reads such an object may pick either, which is how checks are
+// bypassed.
+func decode(data []byte) (v any, err error) {
+	if err := json.Unmarshal(data, &v); err != nil {
+		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+			return nil, fmt.Errorf("is not one JSON value, as byte %d shows", e.Offset)
+		}
+		return nil, errNumber
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errTrailing
+	if colons(data) != members(v) {
+		return nil, errDuplicate
 	}
 	return v, nil
 }
 
-func decodeValue(d *json.Decoder, depth int) (any, error) {
-	if depth > maxDepth {
-		return nil, errDeep
-	}
-	t, err := d.Token()
-	if err != nil {
-		return nil, syntax(err)
-	}
-	delim, ok := t.(json.Delim)
-	if !ok {
-		return t, nil
-	}
-	switch delim {
-	case '{':
-		object := map[string]any{}
-		for d.More() {
-			name, err := d.Token()
-			if err != nil {
-				return nil, syntax(err)
-			}
-			key := name.(string) // the decoder takes nothing else here
-			if _, twice := object[key]; twice {
-				return nil, errDuplicate
-			}
-			if object[key], err = decodeValue(d, depth+1); err != nil {
-				return nil, err
-			}
+// colons counts the colons of valid JSON that are not in a string: one for each
+// member of an object.
+func colons(data []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			quoted = !quoted
+		case c == '\\': // only in strings
+			i++
+		case c == ':' && !quoted:
+			n++
 		}
-		_, err := d.Token()
-		return object, syntax(err)
-	case '[':
-		array := []any{}
-		for d.More() {
-			v, err := decodeValue(d, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			array = append(array, v)
-		}
-		_, err := d.Token()
-		return array, syntax(err)
 	}
-	return nil, errJSON
+	return n
 }
 
-func syntax(err error) error {
-	switch err {
-	case nil:
-		return nil
-	case io.EOF, io.ErrUnexpectedEOF:
-		return errCut
+// members counts the members that are left of all objects in v.
+func members(v any) (n int) {
+	switch v := v.(type) {
+	case map[string]any:
+		n = len(v)
+		for _, e := range v {
+			n += members(e)
+		}
+	case []any:
+		for _, e := range v {
+			n += members(e)
+		}
 	}
-	return errJSON
+	return n
 }

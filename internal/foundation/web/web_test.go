@@ -193,7 +193,7 @@ const thingBody = `{"name":"clock"}`
 
 func TestEveryRefusalIsAProblemDocumentThatRepeatsNoValue(t *testing.T) {
 	s := newSite(t)
-	deep := strings.Repeat(`[`, 40) + strings.Repeat(`]`, 40)
+	deep := strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000)
 	for _, tc := range []struct {
 		name, method, target, body string
 		headers                    []string

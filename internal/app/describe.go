@@ -1,0 +1,36 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/obs"
+)
+
+// Description is what a node of this build offers, for the generated reference.
+type Description struct {
+	OpenAPI []byte       // the OpenAPI 3.1 document, as JSON
+	Metrics []obs.Metric // by name
+}
+
+// Describe builds a node with default settings on embedded engines in a
+// temporary folder, asks it, and removes it. The node serves nobody.
+func Describe(ctx context.Context) (d Description, err error) {
+	defer errs.Wrap(&err, "describe")
+	dir, err := os.MkdirTemp("", "stoa-describe-")
+	if err != nil {
+		return Description{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	a, err := New(ctx, Config{Data: dir, Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Limits: true}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return Description{}, err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	d.OpenAPI = a.api.OpenAPI()
+	d.Metrics, err = obs.Describe(a.reg)
+	return d, err
+}

@@ -1,0 +1,244 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+var (
+	keys    = keyspace.New("projection")
+	applied = keyspace.Def0(keys, "projection:applied", keyspace.HashOf("node → mark"), keyspace.Forever("of a test"), keyspace.Doc{Purpose: "marks"})
+	state   = keyspace.Def0(keys, "projection:state", keyspace.HashOf("row → 1"), keyspace.Forever("of a test"), keyspace.Doc{Purpose: "what is derived"})
+)
+
+// domain is the smallest there is: a log of numbers, and a hash that has them.
+type domain struct {
+	*Projection[int]
+	db *redis.DB
+
+	mu       sync.Mutex
+	log      map[int]time.Time
+	replayed []time.Time
+	failing  bool
+}
+
+func newDomain(t *testing.T, db *redis.DB, node string) *domain {
+	t.Helper()
+	d := &domain{db: db, log: map[int]time.Time{}}
+	d.Projection = New(Config[int]{
+		Redis: db, Applied: applied.At(), Node: node, Every: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Replay: d.replay, Apply: d.apply,
+	})
+	return d
+}
+
+func (d *domain) run(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, ended := make(chan struct{}), make(chan struct{})
+	go func() { defer close(ended); _ = d.Run(ctx, sync.OnceFunc(func() { close(ready) })) }()
+	<-ready
+	stop = sync.OnceFunc(func() { cancel(); <-ended })
+	t.Cleanup(stop)
+	return stop
+}
+
+func (d *domain) replay(ctx context.Context, since time.Time) error {
+	d.mu.Lock()
+	d.replayed = append(d.replayed, since)
+	var rows []int
+	for row, at := range d.log {
+		if !at.Before(since) {
+			rows = append(rows, row)
+		}
+	}
+	d.mu.Unlock()
+	return d.apply(ctx, rows)
+}
+
+func (d *domain) apply(ctx context.Context, rows []int) error {
+	d.mu.Lock()
+	failing := d.failing
+	d.mu.Unlock()
+	if failing {
+		return errors.New("sql is away")
+	}
+	cmds := make([]keyspace.Cmd, 0, len(rows))
+	for _, row := range rows {
+		cmds = append(cmds, state.At().SetCmd(strconv.Itoa(row), "1"))
+	}
+	return keyspace.FirstErr(d.db.DoMulti(ctx, cmds))
+}
+
+func (d *domain) commit(row int, at time.Time) { d.mu.Lock(); d.log[row] = at; d.mu.Unlock() }
+
+func (d *domain) has(t *testing.T, rows ...int) {
+	t.Helper()
+	held, err := state.At().All(t.Context(), d.db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if held[strconv.Itoa(row)] == "" {
+			t.Errorf("redis lacks row %d; it has %v", row, held)
+		}
+	}
+}
+
+func (d *domain) replays() []time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.replayed)
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(15 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func TestMissedRowsAreAppliedBeforeReadsTrustRedisAgain(t *testing.T) {
+	d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+	d.run(t)
+	at := time.Now()
+	d.commit(7, at)
+	d.mu.Lock()
+	d.failing = true
+	d.mu.Unlock()
+	d.Begin(at)
+	d.Missed(at, 7)
+	if d.Up() {
+		t.Error("up although a row is missing")
+	}
+	time.Sleep(50 * time.Millisecond) // a few rounds, all failing: it must stay missing
+	if d.Up() {
+		t.Error("up although the row could not be applied")
+	}
+	d.mu.Lock()
+	d.failing = false
+	d.mu.Unlock()
+	until(t, "the row to be applied", d.Up)
+	d.has(t, 7)
+	if n := len(d.replays()); n != 0 {
+		t.Errorf("the log was read %d times for one row that was in memory", n)
+	}
+}
+
+func TestTooManyMissedRowsAreReadFromTheLog(t *testing.T) {
+	d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+	at := time.Now()
+	for row := range remembered + 1 {
+		d.Begin(at)
+		d.Missed(at, row)
+	}
+	d.commit(remembered, at) // the one that was not remembered
+	d.run(t)
+	until(t, "the log to be replayed", d.Up)
+	d.has(t, remembered)
+}
+
+func TestTheMarkWaitsForRowsUnderWay(t *testing.T) {
+	d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+	old := time.Now().Add(-time.Hour).Truncate(time.Second)
+	d.Begin(old)
+	d.run(t)
+	mark := func() time.Time {
+		marks, err := applied.At().All(t.Context(), d.db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.UnixMilli(markTime(marks["n1"]))
+	}
+	until(t, "a mark", func() bool { return !mark().IsZero() && mark().UnixMilli() != 0 })
+	if got := mark(); !got.Equal(old) {
+		t.Errorf("the mark is at %s while a row of %s is under way", got, old)
+	}
+	d.Done(old)
+	until(t, "the mark to move", func() bool { return time.Since(mark()) < time.Minute })
+}
+
+func TestALostOrOldMarkReplaysFromWhereItStood(t *testing.T) {
+	for what, harm := range map[string]func(t *testing.T, d *domain){
+		"emptied": func(t *testing.T, d *domain) {
+			for _, key := range []keyspace.Key{applied.At().Key, state.At().Key} {
+				if err := d.db.Do(t.Context(), keyspace.Cmd{Name: "DEL", Key: key}).Err; err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"set back": func(t *testing.T, d *domain) {
+			back := fmt.Sprintf("%d %d", time.Now().Add(-time.Second).UnixMilli(), time.Now().UnixMilli())
+			if err := d.db.Do(t.Context(), applied.At().SetCmd("n1", back)).Err; err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+			d.commit(1, time.Now())
+			d.run(t)
+			until(t, "the first round", d.Up)
+			before := time.Now()
+			harm(t, d)
+			until(t, "a replay", func() bool { return len(d.replays()) > 0 })
+			until(t, "redis to be complete", d.Up)
+			d.has(t, 1)
+			if since := d.replays()[0]; before.Sub(since) < margin-time.Second {
+				t.Errorf("replayed from %s, less than the margin before %s", since, before)
+			}
+		})
+	}
+}
+
+func TestARestartedServerIsReplayedInto(t *testing.T) {
+	server := redistest.Server(t)
+	d := newDomain(t, redistest.Open(t, server.URL), "n1")
+	d.commit(1, time.Now())
+	d.run(t)
+	until(t, "the first round", d.Up)
+	server.Kill()
+	until(t, "the loss to be noticed", func() bool { return !d.Up() })
+	server.RestartEmpty()
+	until(t, "redis to be complete", d.Up)
+	d.has(t, 1)
+}
+
+func TestAnotherNodeReplaysForADeadOneAndLeavesTheLivingAlone(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	d := newDomain(t, db, "n1")
+	longAgo, now := time.Now().Add(-time.Hour), time.Now()
+	d.commit(1, longAgo)
+	for node, mark := range map[string]string{
+		"dead":  fmt.Sprintf("%d %d", longAgo.UnixMilli(), longAgo.UnixMilli()),
+		"alive": fmt.Sprintf("%d %d", now.UnixMilli(), now.Add(time.Minute).UnixMilli()),
+	} {
+		if err := db.Do(t.Context(), applied.At().SetCmd(node, mark)).Err; err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := d.run(t)
+	until(t, "redis to be complete", d.Up)
+	d.has(t, 1)
+	marks, err := applied.At().All(t.Context(), db)
+	if err != nil || marks["dead"] != "" || marks["alive"] == "" || marks["n1"] == "" {
+		t.Errorf("marks are %v, %v; want those of n1 and alive", marks, err)
+	}
+	stop()
+	if marks, err = applied.At().All(t.Context(), db); err != nil || marks["n1"] != "" {
+		t.Errorf("a node that stopped in good order left its mark: %v, %v", marks, err)
+	}
+}
