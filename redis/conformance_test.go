@@ -477,6 +477,40 @@ func testFingerprint(t *testing.T, db *redis.DB) {
 	}
 }
 
+func TestSubscribedPrecedesTheMessages(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	ch := news.At(n(1))
+	stop := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				db.Publish(t.Context(), ch, "x")
+			}
+		}
+	}()
+	for range 300 {
+		ctx, cancel := context.WithCancel(t.Context())
+		up := false
+		db.Subscribe(ctx, ch, redis.Handler{
+			Subscribed: func() { up = true },
+			Message: func(string) {
+				if !up {
+					t.Error("a message came before Subscribed")
+				}
+				cancel()
+			},
+		})
+		cancel()
+	}
+	close(stop)
+	<-stopped
+}
+
 func TestPrefixesShareAServer(t *testing.T) {
 	url := redistest.Server(t).URL
 	var dbs []*redis.DB

@@ -83,3 +83,23 @@ func TestOtherErrorsRaiseNoSuspicion(t *testing.T) {
 		t.Error("the connection was cut")
 	}
 }
+
+func TestAServerThatNobodyAsksForIsForgotten(t *testing.T) {
+	t.Parallel()
+	ns, conn, dial := watched(t)
+	ns.note(context.DeadlineExceeded)
+	untilCut(t, conn)
+	if _, err := dial(); err == nil {
+		t.Fatal("dialled a server that is away")
+	}
+	ns.mu.Lock()
+	for _, n := range ns.by {
+		n.wanted = time.Now().Add(-2 * forgetAfter)
+	}
+	ns.mu.Unlock()
+	for deadline := time.Now().Add(10 * time.Second); ns.anyAway(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it is still watched")
+		}
+	}
+}

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +67,8 @@ func fingerprint(t *testing.T, db *redis.DB) string {
 func TestAServerThatDiesAndReturns(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	db := redistest.Open(t, server.URL)
+	var log strings.Builder // read after Close
+	db := redistest.OpenConfig(t, redis.Config{URL: server.URL, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	before := fingerprint(t, db)
 	script := redis.NewScript("return 'ran'")
 	must(t, script.Run(t.Context(), db, nil))
@@ -95,6 +97,12 @@ func TestAServerThatDiesAndReturns(t *testing.T) {
 	}
 	if got := wait(t, l.got); got != "after" {
 		t.Errorf("got %q", got)
+	}
+	db.Close()
+	for _, line := range []string{"redis is away", "redis is back"} {
+		if n := strings.Count(log.String(), line); n != 1 {
+			t.Errorf("%d log lines say %q, want 1:\n%s", n, line, &log)
+		}
 	}
 }
 
@@ -316,7 +324,8 @@ func TestAClusterPromotesAReplica(t *testing.T) {
 	}
 	before := fingerprint(t, db)
 	l := listen(t, db, ch)
-	c.Owner(db.Physical(v.Key)).Kill()
+	dead := c.Owner(db.Physical(v.Key))
+	dead.Kill()
 	began := time.Now()
 	eventually(t, "the dead owner's slots work again", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -336,6 +345,18 @@ func TestAClusterPromotesAReplica(t *testing.T) {
 	if got := wait(t, l.got); got != "after" {
 		t.Errorf("got %q", got)
 	}
+
+	for k, m := range c.Masters {
+		if m != dead { // a slot without an owner, when all owners answer
+			if _, err := m.Do("CLUSTER", "DELSLOTS", strconv.Itoa(k*16384/len(c.Masters))); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	eventually(t, "Ping tells that the cluster is not complete", func() bool {
+		return errors.Is(db.Ping(t.Context()), redis.ErrUnavailable)
+	})
 }
 
 func TestCloseEndsEverything(t *testing.T) {

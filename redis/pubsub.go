@@ -114,18 +114,11 @@ func (db *DB) receive(ctx context.Context, name string, on Handler) (subscribed 
 		}
 	}
 	for {
-		// A confirmation precedes the messages that follow it.
-		select {
-		case <-confirmed:
-			tell()
-			continue
-		default:
-		}
 		select {
 		case <-confirmed:
 			tell()
 		case m := <-messages:
-			select {
+			select { // which precedes the messages that follow it
 			case <-confirmed:
 				tell()
 			default:

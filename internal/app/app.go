@@ -61,7 +61,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (a *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	if a.db, err = sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, MaxConns: cfg.SQLConns, Log: log}); err != nil {
+	if a.db, err = sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, MaxConns: cfg.SQLConns, Now: cfg.Now, Log: log}); err != nil {
 		return nil, err
 	}
 	if err := a.db.Migrate(ctx, migrations.FS); err != nil {
@@ -82,7 +82,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (a *App, err error) 
 	if a.accounts, err = accounts.New(accounts.Config{DB: a.db, Redis: a.redis, Limiter: limiter, Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log}); err != nil {
 		return nil, err
 	}
-	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log})
+	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now})
 	a.newAPI(limiter)
 	handlers := a.accounts.Handlers()
 	handlers[accounts.TopicZone] = a.zoneChanged

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
@@ -29,6 +30,9 @@ type Config struct {
 
 	SMTP     mail.Config       `koanf:"smtp"`
 	Accounts accounts.Settings `koanf:"accounts"`
+
+	// Now is the server's clock. Nil means time.Now.
+	Now func() time.Time
 }
 
 // Validate returns all faults that no component would find by itself.

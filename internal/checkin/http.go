@@ -76,7 +76,7 @@ type yearInput struct {
 }
 
 type monthInput struct {
-	yearInput
+	Year  int `path:"year" minimum:"1970" maximum:"9999"`
 	Month int `path:"month" minimum:"1" maximum:"12"`
 }
 

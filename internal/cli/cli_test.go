@@ -50,7 +50,7 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "serving": serving, "stopping": stopping, "code": code,
+			"exits": exits, "serving": serving, "stopping": stopping, "code": mailCode,
 		},
 	})
 }
@@ -121,7 +121,7 @@ func stopping(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("welcome"), s.out.Bytes(), 0o600))
 }
 
-func code(ts *testscript.TestScript, _ bool, args []string) {
+func mailCode(ts *testscript.TestScript, _ bool, args []string) {
 	c, err := client.New(ts.Getenv("SERVER"))
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

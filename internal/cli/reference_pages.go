@@ -44,7 +44,7 @@ func metrics(ctx context.Context, w io.Writer, _ *kong.Application) error {
 
 var routesIntro = fmt.Sprintf("`GET /openapi.json` has all of this for machines, and every field; `/docs` shows it. "+
 	"Send the access token as `Authorization: Bearer TOKEN` where the table says so. "+
-	"Each operation takes %d requests in %s from one user (one address, where there is no token); "+
+	"Each operation takes %d requests in %.0f seconds from one user (one address, where there is no token); "+
 	"answers say with `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` what is left, and 429 and 503 with `Retry-After` when to come back. "+
 	"A write with a token also takes an `Idempotency-Key`.\n\n"+
 	"## Pages and probes\n\nThese take no token.\n\n| Route | What it is |\n|---|---|\n"+
@@ -55,8 +55,8 @@ var routesIntro = fmt.Sprintf("`GET /openapi.json` has all of this for machines,
 	"| `GET /readyz` | 200 while requests can be served, perhaps degraded, else 503; says which part it is |\n"+
 	"| `GET /metrics` | [metrics](metrics.md) |\n"+
 	"| `GET /dev/mail` | mails that were not sent, development only |\n"+
-	"| `GET /dev/mail.json?to=ADDRESS` | the same for programs, newest first |\n\n",
-	web.DefaultLimit.Max, web.DefaultLimit.Window)
+	"| `GET /dev/mail.json?to=ADDRESS` | the same for programs, newest first |\n",
+	web.DefaultLimit.Max, web.DefaultLimit.Window.Seconds())
 
 // document is what the reference takes from an OpenAPI document.
 type document struct {
@@ -120,7 +120,7 @@ func operations(openAPI []byte) ([]operation, error) {
 			for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
 				answer := op.Responses[status]
 				if status < "400" {
-					o.gives = strings.TrimSpace(status + " " + code(answer.name()))
+					o.gives = strings.TrimSpace(status + " " + quoted(answer.name()))
 					continue
 				}
 				for line := range strings.SplitSeq(answer.Description, "\n\n") {
@@ -141,7 +141,7 @@ func operations(openAPI []byte) ([]operation, error) {
 	return all, nil
 }
 
-func code(s string) string {
+func quoted(s string) string {
 	if s == "" {
 		return ""
 	}
@@ -172,7 +172,7 @@ func routes(ctx context.Context, w io.Writer, _ *kong.Application) error {
 	for _, o := range all {
 		if o.tag != tag {
 			tag = o.tag
-			fmt.Fprintf(&b, "## %s\n\n| Route | Token | What it does | Takes | Answers | Refuses, besides the common |\n|---|---|---|---|---|---|\n", tag)
+			fmt.Fprintf(&b, "\n## %s\n\n| Route | Token | What it does | Takes | Answers | Refuses, besides the common |\n|---|---|---|---|---|---|\n", tag)
 		}
 		var own []string
 		for _, r := range o.refusals {
@@ -185,12 +185,9 @@ func routes(ctx context.Context, w io.Writer, _ *kong.Application) error {
 			token = "yes"
 		}
 		fmt.Fprintf(&b, "| `%s %s` (`%s`) | %s | %s | %s | %s | %s |\n",
-			o.method, o.path, o.id, token, cell(o.summary), cmp.Or(code(o.takes), "–"), o.gives, cmp.Or(strings.Join(own, ", "), "–"))
-		if next := slices.IndexFunc(all, func(p operation) bool { return p.id == o.id }) + 1; next == len(all) || all[next].tag != tag {
-			b.WriteString("\n")
-		}
+			o.method, o.path, o.id, token, cell(o.summary), cmp.Or(quoted(o.takes), "–"), o.gives, cmp.Or(strings.Join(own, ", "), "–"))
 	}
-	b.WriteString("## Refusals\n\nEvery refusal is an RFC 9457 problem document with a stable `code`. Common ones, where they apply:\n\n")
+	b.WriteString("\n## Refusals\n\nEvery refusal is an RFC 9457 problem document with a stable `code`. Common ones, where they apply:\n\n")
 	writeRefusals(&b, tags, true)
 	b.WriteString("\nThose of single operations:\n\n")
 	writeRefusals(&b, tags, false)

@@ -1,0 +1,32 @@
+# Two cores are what continuous integration has; the tests of at most two
+# packages run at once, for many of them start servers.
+TEST_FLAGS ?= -p 2
+
+.PHONY: help run build test lint generate check-generated bench deps
+
+help: ## Show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## Run the server on embedded engines
+	go run ./cmd/stoa serve
+
+build: ## Build bin/stoa
+	go build -trimpath -o bin/stoa ./cmd/stoa
+
+test: deps ## Run every test, with real engines and the race detector
+	CGO_ENABLED=1 go test -race -shuffle=on -timeout 15m $(TEST_FLAGS) ./...
+
+lint: ## Check form, vet, staticcheck and go.mod, of the benchmarks too
+	@scripts/lint.sh
+
+generate: ## Write docs/reference anew
+	go run ./cmd/stoa reference docs/reference
+
+check-generated: ## Compare what is generated with what is in the tree
+	@scripts/check-generated.sh
+
+bench: ## Measure a check-in against other ways, on real engines
+	cd bench && go run ./checkin
+
+deps: ## Install what the tests need (Debian, Ubuntu)
+	@scripts/deps.sh

@@ -1,0 +1,165 @@
+// Package testkit runs a whole server in a test: every part as in production,
+// on embedded engines unless told otherwise, with a clock that the test sets.
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/app"
+)
+
+// Server is one running node.
+type Server struct {
+	URL   string
+	Clock *Clock
+
+	people atomic.Int64
+}
+
+// Clock is the server's clock. It runs like any other, from where it was set.
+type Clock struct {
+	mu     sync.Mutex
+	offset time.Duration
+}
+
+// Now is what the server takes for the present.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.offset)
+}
+
+// Set puts the clock to t, forwards or backwards.
+func (c *Clock) Set(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offset = time.Until(t)
+}
+
+// Start runs a server until the test ends; each change may alter its settings.
+// Limits on requests and mails are off, so that a test can be quick.
+func Start(t testing.TB, change ...func(*app.Config)) *Server {
+	t.Helper()
+	s := &Server{Clock: &Clock{}}
+	cfg := app.Config{Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Now: s.Clock.Now}
+	cfg.Accounts.Limits.CodesPerIP = 1_000_000
+	for _, c := range change {
+		c(&cfg)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.URL = "http://" + ln.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	a, err := app.New(ctx, cfg, slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- a.Run(ctx, ln, func() { close(ready) }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the server ended with: %v", err)
+		}
+		if err := a.Close(); err != nil {
+			t.Errorf("the server closed with: %v", err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- nil
+		t.Fatalf("the server did not start: %v", err)
+	}
+	return s
+}
+
+type logWriter struct{ t testing.TB }
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// SignUp registers a new user, whose name is "User N", with the code from the
+// development outbox, and returns a client that is logged in.
+func (s *Server) SignUp(t testing.TB, zone string) *client.Client {
+	t.Helper()
+	n := s.people.Add(1)
+	email := fmt.Sprintf("user%d@example.org", n)
+	c, err := client.New(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if _, err := c.RequestCode(ctx, api.CodeRequest{Email: email, Purpose: api.PurposeRegister}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Register(ctx, api.RegisterRequest{Email: email, Code: s.Code(t, email), Name: fmt.Sprintf("User %d", n), Zone: zone}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Code waits for the newest code that was mailed to an address.
+func (s *Server) Code(t testing.TB, email string) string {
+	t.Helper()
+	c, err := client.New(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		mails, err := c.DevMails(t.Context(), email)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(mails) > 0 && mails[0].Code != "" {
+			return mails[0].Code
+		}
+	}
+	t.Fatalf("no code was mailed to %s", email)
+	return ""
+}
+
+// Call sends one request as c's user and returns status, headers and body. The
+// body is sent as JSON; headers are pairs of name and value.
+func (s *Server) Call(t testing.TB, c *client.Client, method, path, body string, headers ...string) (int, http.Header, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c != nil {
+		req.Header.Set("Authorization", "Bearer "+c.Tokens().AccessToken)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(answer)
+}

@@ -1,0 +1,60 @@
+#!/bin/sh
+# Installs what "make test" needs beside Go, make, git and apt: a C compiler for
+# the race detector, a real redis-server, a real MariaDB, Chromium, and curl for
+# the commands of the README. Starts no service. Takes a moment when all is there.
+set -eu
+
+has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]; }
+
+missing=
+has gcc || missing="$missing gcc"
+[ -e /usr/include/stdlib.h ] || [ "$(uname)" != Linux ] || missing="$missing libc6-dev"
+has redis-server || missing="$missing redis-server"
+if ! has mariadbd || ! has mariadb-install-db; then missing="$missing mariadb-server"; fi
+has chromium || missing="$missing chromium"
+has curl || missing="$missing curl"
+[ -n "$missing" ] || exit 0
+
+if ! has apt-get; then
+	echo "The tests need these, by their Debian names:$missing." >&2
+	echo "This system has no apt-get: install them in its own way, so that gcc, redis-server, mariadbd, mariadb-install-db, chromium and curl are in PATH." >&2
+	exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+	if ! has sudo; then
+		echo "The tests need these packages:$missing. Become root, or have root run: apt-get install --no-install-recommends$missing" >&2
+		exit 1
+	fi
+	echo "Installing$missing through sudo."
+	exec sudo -- "$0"
+fi
+
+# Packages ask this file before they start a service; 101 means no. A policy
+# that is there already comes back afterwards.
+policy=/usr/sbin/policy-rc.d
+restore() {
+	rm -f "$policy"
+	[ ! -e "$policy.before-stoa" ] || mv "$policy.before-stoa" "$policy"
+}
+trap restore EXIT
+trap 'exit 130' INT TERM HUP
+[ ! -e "$policy" ] || [ -e "$policy.before-stoa" ] || mv "$policy" "$policy.before-stoa"
+printf '#!/bin/sh\nexit 101\n' >"$policy"
+chmod 755 "$policy"
+
+export DEBIAN_FRONTEND=noninteractive
+apt-get -q update
+available=
+for package in $missing; do
+	# Ubuntu has Chromium as a snap only; what its archive calls so is no browser.
+	if [ "$package" = chromium ] && ! apt-cache policy chromium | grep -q 'Candidate: [0-9]'; then
+		continue
+	fi
+	available="$available $package"
+done
+# shellcheck disable=SC2086 # a list of words
+[ -z "$available" ] || apt-get -q -y --no-install-recommends install $available
+if ! has chromium; then
+	echo "This release has no package with a Chromium browser. Install one in another way, so that chromium is in PATH." >&2
+	exit 1
+fi
