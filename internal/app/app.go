@@ -49,9 +49,9 @@ type node struct{} // tags node ids
 
 // New opens SQL, migrates it, and builds every part on it. Redis may be away.
 // Close must be called, also when Run was not.
-func New(ctx context.Context, cfg Config, log *slog.Logger) (a *App, err error) {
+func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) {
 	defer errs.Wrap(&err, "start")
-	a = &App{cfg: cfg, log: log, reg: obs.NewRegistry(), node: ids.New[node]().String()}
+	a := &App{cfg: cfg, log: log, reg: obs.NewRegistry(), node: ids.New[node]().String()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -136,7 +136,8 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
 		supervise.Part{Name: "outbox", Run: whole(a.outbox.Run)},
 		supervise.Part{Name: "jobs", Run: whole(a.jobs.Run)},
-		supervise.Part{Name: "http", Run: func(ctx context.Context, up func()) error {
+		// Its own drain lasts up to ten seconds.
+		supervise.Part{Name: "http", Grace: 15 * time.Second, Run: func(ctx context.Context, up func()) error {
 			up()
 			ready()
 			return a.api.Serve(ctx, ln)
