@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -42,8 +41,6 @@ func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	case err == nil && !utf8.Valid(body):
 		return nil, newProblem(http.StatusBadRequest, errMalformed.On("body", "is not UTF-8"))
 	case err == nil:
-		// The server goes on reading, to notice a client that leaves.
-		limitReading(c.ResponseWriter, time.Time{})
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		return body, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -54,13 +51,6 @@ func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 		return nil, newProblem(http.StatusRequestEntityTooLarge, errTooLarge)
 	}
 	return nil, newProblem(http.StatusBadRequest, errMalformed.On("body", "ended too early"))
-}
-
-// limitReading sets when reading the request fails. It holds while the server
-// drains a body that nobody wanted, too: otherwise a refused client could keep
-// the connection for ever. A recorder in a test has no deadlines.
-func limitReading(w http.ResponseWriter, at time.Time) {
-	_ = http.NewResponseController(w).SetReadDeadline(at)
 }
 
 var onlyJSON = []string{"application/json"}

@@ -193,14 +193,16 @@ func TestAClaimOfADeadProcessLapses(t *testing.T) {
 			t.Errorf("before it lapsed: got %d %s", w.Code, w.Body)
 		}
 		clock.Add(1)
+		s.do.Store(ptr(func(ctx context.Context) error {
+			// The dead one was only slow: its answer comes too late, whether it
+			// succeeds or fails.
+			late := dead
+			late.Status, late.Body = 200, []byte("late")
+			return errors.Join(finishRecord(ctx, s.cfg.DB, late), releaseRecord(ctx, s.cfg.DB, late))
+		}))
 		w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
 		if w.Code != 201 || request(t, w) != dead.requestID() {
 			t.Errorf("afterwards: got %d %s, want the request id %d", w.Code, w.Body, dead.requestID())
-		}
-		// The dead one was only slow: its answer comes too late.
-		dead.Status, dead.Body = 200, []byte("late")
-		if err := finishRecord(t.Context(), s.cfg.DB, dead); err != nil {
-			t.Fatal(err)
 		}
 		if again := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); again.Body.String() != w.Body.String() {
 			t.Errorf("got %s, want %s", again.Body, w.Body)
@@ -211,9 +213,18 @@ func TestAClaimOfADeadProcessLapses(t *testing.T) {
 func TestALapsedClaimIsTakenOverOnce(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		rec := record{Scope: "ann thing.make", Key: "k", RequestHash: "h"}
-		if _, err := s.claim(t.Context(), rec); err != nil {
+		old, err := s.claim(t.Context(), rec)
+		if err != nil {
 			t.Fatal(err)
 		}
+		for i, want := range []bool{true, false} { // both have seen the same old row
+			taker := old
+			taker.Claimed += int64(i) + 1
+			if ok, err := claimRecord(t.Context(), s.cfg.DB, taker, old); ok != want || err != nil {
+				t.Errorf("taker %d: got %v (%v), want %v", i, ok, err, want)
+			}
+		}
+		clock.Add(1) // that one's claim
 		clock.Add(claimLife.Milliseconds())
 		var won, busy atomic.Int64
 		var wg sync.WaitGroup

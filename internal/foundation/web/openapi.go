@@ -52,8 +52,8 @@ func (a *API) describe(rt *route) huma.Operation {
 		Description:     op.Description,
 		Tags:            op.Tags,
 		DefaultStatus:   op.Status,
-		MaxBodyBytes:    -1, // readBody has seen to both
-		BodyReadTimeout: -1,
+		MaxBodyBytes:    -1, // readBody has seen to it
+		BodyReadTimeout: -1, // lifts the deadline, before the handler runs
 		Responses:       map[string]*huma.Response{},
 	}
 	refusals := map[int][]*errs.Error{
