@@ -31,12 +31,14 @@
 // The board is derived data: the caller has the truth elsewhere and can apply
 // any part of it again, in any order, any number of times, on any node.
 // Take all entries that one member ever had, in the order of their times. A
-// run is a stretch of it in which no value is smaller than the one before; each
-// run begins with an entry that has Restart set. Then the newest entry stands,
-// in both sets, once every entry was applied at least once, provided that
+// run is a stretch of it in which values only rise; each run begins with an
+// entry that has Restart set. Then the newest entry stands, in both sets, once
+// every entry was applied at least once, provided that
 //
-//  1. two entries of a member with the same time have the same value, because
-//     At is when that value was reached; of such two the later Dies is right;
+//  1. the same value in the same run has the same time, because At is when it
+//     was reached, and two entries of one second are the same entry. If they
+//     are not, because the truth was corrected, a replay with Restart has to
+//     end with the newer; a later Dies alone may also be sent as an update;
 //  2. Dies never moves back along the history, unless only the newest entry of
 //     the member is ever applied again;
 //  3. an entry without Restart is applied only while what is stored, if anything,
@@ -52,9 +54,7 @@
 // condition.
 //
 // In the same second a restart wins over what is stored, so that a correction
-// of the truth can lower a value and keep its time. If a member has two values
-// in one second, condition 1 does not hold and a replay must end with the
-// newer of the two.
+// can lower a value and keep its time.
 //
 // # When Redis forgets
 //
@@ -70,14 +70,17 @@
 //
 // # Costs
 //
-// Measured with Redis 7.0 on two shared cores, see the benchmarks: Update costs
-// the server under a microsecond and a half for each member in batches, Restart
-// about a fifth more; Top of 10 and Rank take about ten microseconds of server
-// time, with a hundred thousand members as with a million. An entry takes about
-// 110 bytes with a member of 12, twice that with deaths. Removing a thousand
-// dead, the most that any one call does, blocks the server for about one
-// millisecond, as does a chunk of a load.
+// Server time with Redis 7.0 on two cores that had other work, so ratios are
+// worth more than figures; the benchmarks measure them again. In batches of 500
+// on a board of 100,000 where every score changes, Update took 4.5 µs for each
+// member, both sets together, and Restart 10 µs. Top of 10 and Rank took 30 µs,
+// with a hundred thousand members as with a million; a plain ZREVRANGE of 10
+// from a hundred took 7.4 µs. Removing a thousand dead, the most that any one
+// call does, blocked the server for 3 ms, a chunk of a load for 6 ms: a hundred
+// thousand entries are loaded in 0.6 s and swept in 0.4 s. An entry takes 225
+// bytes, its death included, with a member of 12.
 //
-// The embedded server sorts the whole set for each question. It is for
-// development and small installations: a few thousand members.
+// The embedded server sorts the whole set for each question: a millisecond with
+// a thousand members, 15 with ten thousand. It is for development and small
+// installations.
 package leaderboard

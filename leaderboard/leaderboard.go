@@ -21,12 +21,13 @@ const (
 	// MaxTop is the most entries that [Board.Top] returns.
 	MaxTop = 1000
 
-	// updateChunk bounds the members of one command, about 0.5 ms of the server.
+	// updateChunk bounds the members of one command, about a millisecond of the
+	// server, and of one script of Restart, five.
 	updateChunk = 500
-	// mergeChunk bounds the entries of one script in a load, about 2 ms. It must
+	// mergeChunk bounds the entries of one script in a load, about 6 ms. It must
 	// stay well below what Lua's unpack takes, 8,000 arguments.
 	mergeChunk = 1000
-	// sweepChunk bounds the dead that one script removes, about 1 ms.
+	// sweepChunk bounds the dead that one script removes, about 3 ms.
 	sweepChunk = 1000
 )
 

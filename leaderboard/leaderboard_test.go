@@ -212,10 +212,22 @@ func testFold(t *testing.T, db *redis.DB) {
 	apply(t, db, b, entry("eve", 2, noon.Add(time.Hour)), again, entry("eve", 9, noon), entry("bob", 3, noon), entry("bob", 2, noon.Add(-time.Hour)))
 	wantTop(t, b, noon, "bob 3, eve 2")
 
+	// The restart takes its member's other entries along: sent after it, as an
+	// update, the old one would win.
+	es := []leaderboard.Entry{entry("eve", 99, noon), again}
+	for _, call := range b.Restart(es) {
+		must(t, call.Script.Run(t.Context(), db, call.Keys, call.Args...).Err)
+	}
+	must(t, keyspace.FirstErr(db.DoMulti(t.Context(), b.Update(es))))
+	wantTop(t, b, noon, "bob 3, eve 2")
+
 	longer := entry("bob", 3, noon)
 	longer.Dies = longer.Dies.Add(time.Hour)
-	apply(t, db, b, longer, entry("bob", 3, noon))
-	wantTop(t, b, noon.Add(24*time.Hour), "bob 3")
+	never := entry("ada", 3, noon)
+	never.Dies = time.Time{}
+	apply(t, db, b, longer, entry("bob", 3, noon), entry("ada", 3, noon), never, longer)
+	wantTop(t, b, noon.Add(24*time.Hour), "bob 3, ada 3")
+	wantTop(t, b, noon.Add(25*time.Hour), "ada 3")
 }
 
 func testLimits(t *testing.T, db *redis.DB) {
@@ -392,9 +404,11 @@ func testEmptied(t *testing.T, db *redis.DB) {
 		for _, others := range []bool{false, true} {
 			k := fresh()
 			b := leaderboard.Exact(db, k)
+			asked := 0
 			err := b.Load(t.Context(), func(yield func(leaderboard.Entry) bool) {
 				es := many(2000, noon.Add(time.Hour))
 				for i := 0; i <= len(es); i++ {
+					asked = i
 					if i == at {
 						empty(t, db, k)
 						if others { // somebody else begins to load before we notice
@@ -408,6 +422,9 @@ func testEmptied(t *testing.T, db *redis.DB) {
 			})
 			if !errors.Is(err, leaderboard.ErrEmptied) {
 				t.Errorf("emptied at %d, others %v: %v, want %v", at, others, err, leaderboard.ErrEmptied)
+			}
+			if at < 1000 && asked > 1000 {
+				t.Errorf("emptied at %d: the load went on to entry %d", at, asked)
 			}
 			if _, err := b.Top(t.Context(), noon, 1); !others && !errors.Is(err, leaderboard.ErrNotLoaded) {
 				t.Errorf("emptied at %d: Top: %v, want %v", at, err, leaderboard.ErrNotLoaded)

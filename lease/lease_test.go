@@ -502,8 +502,9 @@ func TestARenewalThatFailsOnceCostsNothing(t *testing.T) {
 }
 
 func TestNothingRunsOnAfterARun(t *testing.T) {
-	db := redistest.Open(t, "embedded")
 	running := goleak.IgnoreCurrent()
+	db, err := redis.Open(t.Context(), redis.Config{})
+	must(t, err)
 	k := fresh()
 	must(t, New(db).Run(t.Context(), k, "a", life, func(context.Context, int64) error { return nil }))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -513,5 +514,6 @@ func TestNothingRunsOnAfterARun(t *testing.T) {
 		cancel()
 		return nil
 	})
+	must(t, db.Close()) // which ends the client's own goroutines
 	goleak.VerifyNone(t, running)
 }

@@ -35,8 +35,9 @@
 // who reaches all of n nodes has n times Max; and what one side counted, the
 // other does not know, so an outage can give a window twice. Redis decides again
 // with the first call that reaches it. An outage that only shows as silence
-// costs one call a quarter of a second, at most ten times a second; the others
-// do not wait.
+// costs the calls under way a quarter of a second, and then one call at most
+// ten times a second; the others do not wait. A server that stalls for longer
+// than that counts as away.
 //
 // The process keeps 10,000 counters. Those whose window has ended make room;
 // if none has, new keys with the same limit share one counter. That fails to

@@ -105,7 +105,7 @@ func (l *Limiter) AllowAll(ctx context.Context, asks []Ask) (Result, error) {
 	began := time.Now()
 	places, err := l.take(ctx, asks)
 	res := tightest(places)
-	if err != nil || !res.Allowed {
+	if !res.Allowed { // nor is a place that failed
 		l.giveBack(ctx, places, time.Since(began))
 	}
 	if err != nil {

@@ -22,10 +22,11 @@ type DB struct {
 	prefix string // with its colon
 	log    *slog.Logger
 
-	client atomic.Pointer[rueidis.Client] // nil until first connected
-	nodes  *nodes
-	server *embedded // mode embedded
-	child  *child    // mode spawn
+	client   atomic.Pointer[rueidis.Client] // for commands; nil until first connected
+	listener atomic.Pointer[rueidis.Client] // for subscriptions; likewise
+	nodes    *nodes
+	server   *embedded // mode embedded
+	child    *child    // mode spawn
 
 	mu     sync.Mutex         // one Close at a time
 	closed chan struct{}      // by Close

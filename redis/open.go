@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -41,6 +42,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	case "embedded":
 		if db.server, err = startEmbedded(); err != nil {
 			stop()
+			db.done.Wait()
 			return nil, err
 		}
 		opt.InitAddress = []string{"memory"}
@@ -52,13 +54,14 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	case "spawn":
 		if db.child, err = spawn(ctx, cfg.Dir, db.log); err != nil {
 			stop()
+			db.done.Wait()
 			return nil, err
 		}
 		opt.InitAddress = []string{db.child.socket}
 		db.done.Go(func() { db.child.run(life) })
 	}
 	opt.ForceSingleClient = t.mode != "sentinel" && t.mode != "cluster"
-	opt.AlwaysRESP2 = true // one shape of replies in every mode; the embedded server has no other
+	opt.AlwaysRESP2 = true // the same flat replies in every mode
 	opt.DisableCache = true
 	opt.AlwaysPipelining = true // else a command that runs out of time takes the connection with it
 	opt.DisableRetry = true     // see DB.Do
@@ -67,8 +70,16 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	opt.Dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: pingEvery}
 	opt.Sentinel.Dialer = opt.Dialer
 
+	// Subscriptions have a client of their own, so that a slow handler holds up no
+	// command, and with RESP3: with RESP2 the library keeps one extra connection
+	// for them, and never replaces it when the server cuts that one alone.
+	listen := opt
+	listen.AlwaysRESP2 = false
+	listen.PipelineMultiplex = -1
+	db.done.Go(func() { connect(life, listen, &db.listener, nil) })
+
 	first := make(chan struct{})
-	db.done.Go(func() { db.connect(life, opt, first) })
+	db.done.Go(func() { connect(life, opt, &db.client, first) })
 	select {
 	case <-first:
 	case <-ctx.Done():
@@ -77,17 +88,17 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	return db, nil
 }
 
-// connect tries until there is a client. After that the client reconnects by
-// itself, whenever a command needs a connection.
-func (db *DB) connect(ctx context.Context, opt rueidis.ClientOption, first chan struct{}) {
-	wait := 20 * time.Millisecond
-	for tries := 0; ; tries++ {
+// connect tries until there is a client, and tells when it tried first. After
+// that the client reconnects by itself, whenever a command needs a connection.
+func connect(ctx context.Context, opt rueidis.ClientOption, slot *atomic.Pointer[rueidis.Client], first chan<- struct{}) {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		c, _ := rueidis.NewClient(opt)
 		if c != nil { // of a single server there is a client even when it is away
-			db.client.Store(&c)
+			slot.Store(&c)
 		}
-		if tries == 0 {
+		if first != nil {
 			close(first)
+			first = nil
 		}
 		if c != nil {
 			return
@@ -97,7 +108,6 @@ func (db *DB) connect(ctx context.Context, opt rueidis.ClientOption, first chan 
 			return
 		case <-time.After(wait):
 		}
-		wait = min(2*wait, time.Second)
 	}
 }
 
@@ -117,8 +127,10 @@ func (db *DB) Close() error {
 	db.stop()
 	db.nodes.close() // the client would wait for replies that may never come
 	db.done.Wait()
-	if c := db.client.Swap(nil); c != nil {
-		(*c).Close()
+	for _, slot := range []*atomic.Pointer[rueidis.Client]{&db.client, &db.listener} {
+		if c := slot.Swap(nil); c != nil {
+			(*c).Close()
+		}
 	}
 	if db.server != nil {
 		db.server.close()

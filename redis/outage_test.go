@@ -106,6 +106,25 @@ func TestAServerThatDiesAndReturns(t *testing.T) {
 	}
 }
 
+func TestASubscriptionThatTheServerCutsComesBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	db := redistest.Open(t, server.URL)
+	l := listen(t, db, news.At(n(1)))
+	for range 2 {
+		if killed, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil || killed[0] != "1" {
+			t.Fatalf("CLIENT KILL = %v, %v; want 1 killed", killed, err)
+		}
+		wait(t, l.up)
+		if err := db.Publish(t.Context(), news.At(n(1)), "after"); err != nil {
+			t.Fatal(err)
+		}
+		if got := wait(t, l.got); got != "after" {
+			t.Errorf("got %q", got)
+		}
+	}
+}
+
 func TestDataSurvivesARestartOnlyIfPersisted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, "appendonly yes", "appendfsync always")

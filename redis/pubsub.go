@@ -12,7 +12,7 @@ import (
 
 // Handler gets what happens to one subscription. Both functions are called by
 // the goroutine that runs [DB.Subscribe], one at a time, and should be quick: a
-// slow one holds up every subscription of this DB that uses the same server.
+// slow one holds up every subscription of this DB on the same server.
 type Handler struct {
 	// Message gets each payload, in the order of the server.
 	Message func(payload string)
@@ -71,10 +71,11 @@ func (db *DB) Subscribe(ctx context.Context, ch keyspace.Channel, on Handler) er
 // receive subscribes once and delivers until that subscription ends; it
 // reports whether there was one.
 func (db *DB) receive(ctx context.Context, name string, on Handler) (subscribed bool) {
-	c, err := db.conn()
-	if err != nil {
+	listener := db.listener.Load()
+	if listener == nil {
 		return false
 	}
+	c := *listener
 	var cmd rueidis.Completed
 	if db.mode == "cluster" {
 		cmd = c.B().Ssubscribe().Channel(name).Build()
@@ -93,10 +94,6 @@ func (db *DB) receive(ctx context.Context, name string, on Handler) (subscribed 
 			}
 		}
 	})
-	hooked = rueidis.WithOnReceiveReturnHook(hooked, func(err error, wire rueidis.CommandClient) error {
-		db.unsubscribe(ctx, name, wire)
-		return err
-	})
 	go func() {
 		defer close(ended)
 		_ = c.Receive(hooked, cmd, func(m rueidis.PubSubMessage) {
@@ -106,7 +103,11 @@ func (db *DB) receive(ctx context.Context, name string, on Handler) (subscribed 
 			}
 		})
 	}()
-	defer func() { cancel(); <-ended }()
+	defer func() {
+		cancel()
+		<-ended
+		db.unsubscribe(ctx, c, name)
+	}()
 	tell := func() {
 		subscribed = true
 		if on.Subscribed != nil {
@@ -123,12 +124,16 @@ func (db *DB) receive(ctx context.Context, name string, on Handler) (subscribed 
 				tell()
 			default:
 			}
-			on.Message(m)
+			if subscribed { // else it was sent for an earlier subscription
+				on.Message(m)
+			}
 		case <-ended:
 			for { // what was received counts
 				select {
 				case m := <-messages:
-					on.Message(m)
+					if subscribed {
+						on.Message(m)
+					}
 					continue
 				default:
 				}
@@ -143,16 +148,16 @@ func (db *DB) receive(ctx context.Context, name string, on Handler) (subscribed 
 // unsubscribe tells the server that nobody here listens any longer: the
 // connection is shared and stays. Should somebody subscribe at this moment,
 // their subscription ends with ours and they subscribe again.
-func (db *DB) unsubscribe(ctx context.Context, name string, wire rueidis.CommandClient) {
+func (db *DB) unsubscribe(ctx context.Context, c rueidis.Client, name string) {
 	if !db.subs.last(name) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if db.mode == "cluster" {
-		wire.Do(ctx, wire.B().Sunsubscribe().Channel(name).Build())
+		c.Do(ctx, c.B().Sunsubscribe().Channel(name).Build())
 	} else {
-		wire.Do(ctx, wire.B().Unsubscribe().Channel(name).Build())
+		c.Do(ctx, c.B().Unsubscribe().Channel(name).Build())
 	}
 }
 

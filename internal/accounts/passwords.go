@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync/atomic"
+	"time"
 
 	"github.com/alexedwards/argon2id"
 )
@@ -29,8 +30,9 @@ func decoy() string {
 // a core for as long as it lasts.
 type hasher struct {
 	slots   chan struct{}
-	litter  atomic.Bool // hashed since the last release
-	release func()      // debug.FreeOSMemory
+	litter  atomic.Bool  // hashed since the last release
+	tidied  atomic.Int64 // Unix nanoseconds of the last release
+	release func()       // debug.FreeOSMemory
 }
 
 func newHasher(n int) *hasher {
@@ -50,9 +52,14 @@ func (h *hasher) take(ctx context.Context) error {
 	}
 }
 
+// put gives the slot back. A log-in now and then cleans up behind itself; of a
+// crowd's, the job does so every other second.
 func (h *hasher) put() {
 	h.litter.Store(true)
 	<-h.slots
+	if time.Since(time.Unix(0, h.tidied.Load())) > tidyEvery {
+		h.tidy()
+	}
 }
 
 func (h *hasher) hash(ctx context.Context, password string) (string, error) {
@@ -81,6 +88,10 @@ func (h *hasher) matches(ctx context.Context, password, stored string) (bool, er
 // worth a collection.
 const smallHeap = 128 << 20
 
+// tidyEvery keeps the collections of a server where people log in all the time
+// far below a hundredth of its work.
+const tidyEvery = 2 * time.Second
+
 // tidy gives the memory of past passwords back to the system when nobody is
 // hashing. The runtime would keep 20 to 40 MB for minutes, half of all that a
 // small server uses; a collection of a small heap costs a millisecond or two.
@@ -90,6 +101,7 @@ func (h *hasher) tidy() {
 	}
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	if metrics.Read(live); live[0].Value.Uint64() < smallHeap {
+		h.tidied.Store(time.Now().UnixNano())
 		h.release()
 	}
 }

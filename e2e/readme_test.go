@@ -1,0 +1,372 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+const root = ".."
+
+// fence is one fenced block of a Markdown file.
+type fence struct {
+	lang string
+	line int
+	text string
+}
+
+func fences(t *testing.T, file string) (all []fence) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := false
+	for i, line := range strings.Split(string(text), "\n") {
+		lang, fenced := strings.CutPrefix(line, "```")
+		switch {
+		case fenced && !inside:
+			all, inside = append(all, fence{lang: lang, line: i + 1}), true
+		case fenced:
+			inside = false
+		case inside:
+			all[len(all)-1].text += line + "\n"
+		}
+	}
+	return all
+}
+
+// programs has the blocks that are run. What a block prints is shown by the
+// fence that follows it, if that one is of json or text.
+func programs(t *testing.T, file, lang string) (blocks []fence, shown []string) {
+	t.Helper()
+	all := fences(t, file)
+	for i, f := range all {
+		if f.lang != lang {
+			continue
+		}
+		out := ""
+		if i+1 < len(all) && (all[i+1].lang == "json" || all[i+1].lang == "text") {
+			out = all[i+1].text
+		}
+		blocks, shown = append(blocks, f), append(shown, out)
+	}
+	return blocks, shown
+}
+
+// The commands run one block after another in one bash, as a reader would type
+// them. Of the text only the values of the variables below are replaced, by
+// what is free on this machine. A line that serves goes into the background,
+// and the next one waits until the server says that it is ready.
+func TestEveryCommandInTheReadmeDoesWhatItSays(t *testing.T) {
+	blocks, shown := programs(t, "README.md", "sh")
+	if len(blocks) < 8 {
+		t.Fatalf("found %d blocks of commands", len(blocks))
+	}
+	first, a, b := freeAddress(t), freeAddress(t), freeAddress(t)
+	values := map[string]string{
+		"STOA":       "http://" + first,
+		"STOA_REDIS": redistest.Server(t).URL,
+		"STOA_SQL":   "'" + sqldbtest.MariaDB(t).URL + "'",
+		"A":          a,
+		"B":          b,
+	}
+	// A date that ends while the commands run would be another one in the answers.
+	zone := "Europe/Athens"
+	if clock := (civil.Clock{Zone: zone}); clock.Today(time.Now()) != clock.Today(time.Now().Add(5*time.Minute)) {
+		zone = "Asia/Tokyo"
+	}
+	logs := t.TempDir()
+	var script strings.Builder
+	script.WriteString(`set -euo pipefail
+ready() {
+	for _ in $(seq 1200); do
+		if grep -q '^stoa ready on ' "$LOGS/$1"; then return; fi
+		if ! kill -0 $!; then break; fi
+		sleep 0.1
+	done
+	echo "the server did not become ready" >&2
+	cat "$LOGS/$1" >&2
+	exit 1
+}
+`)
+	replaced := map[string]bool{}
+	assignment := regexp.MustCompile(`\b([A-Z_]+)=(\S+)`)
+	serves := regexp.MustCompile(`^(go run \./cmd/stoa serve\b.*?)( &)?$`)
+	for i, block := range blocks {
+		fmt.Fprintf(&script, "echo '=== block %d'\n", i)
+		for n, line := range strings.Split(strings.TrimSuffix(block.text, "\n"), "\n") {
+			line = assignment.ReplaceAllStringFunc(line, func(s string) string {
+				name, _, _ := strings.Cut(s, "=")
+				if v, ours := values[name]; ours {
+					replaced[name] = true
+					return name + "=" + v
+				}
+				return s
+			})
+			if m := serves.FindStringSubmatch(line); m != nil {
+				log := fmt.Sprintf("%d-%d", i, n)
+				line = fmt.Sprintf("%s >\"$LOGS/%s\" 2>&1 &\nready %s\ncat \"$LOGS/%s\"", m[1], log, log, log)
+			}
+			script.WriteString(strings.ReplaceAll(line, "Europe/Athens", zone) + "\n")
+		}
+	}
+	for name := range values {
+		if !replaced[name] {
+			t.Errorf("README.md does not set %s any more", name)
+		}
+	}
+
+	cmd := exec.Command("bash", "-s")
+	cmd.Dir = root
+	cmd.Stdin = strings.NewReader(script.String())
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "STOA_") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	// The settings of the first server, whose command has none.
+	cmd.Env = append(cmd.Env, "STOA_ADDR="+first, "STOA_DATA="+t.TempDir(), "LOGS="+logs, "TZ="+zone)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the servers are in the group too
+	// Every process of the script has alive open; it ends with the last of them.
+	gone, alive, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gone.Close()
+	cmd.ExtraFiles = []*os.File{alive}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = alive.Close()
+	late := time.AfterFunc(5*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	err = cmd.Wait()
+	late.Stop()
+	stopGroup(t, cmd.Process.Pid, gone)
+	if err != nil {
+		t.Errorf("bash: %v; it said\n%s", err, &stderr)
+	}
+	if t.Failed() {
+		t.Logf("the script was\n%s", &script)
+	}
+	// What the reader's servers have, ours have elsewhere.
+	said := strings.NewReplacer(first, "127.0.0.1:8080", a, "127.0.0.1:8081", b, "127.0.0.1:8082").Replace(stdout.String())
+	for i, block := range blocks {
+		_, out, ran := strings.Cut(said, fmt.Sprintf("=== block %d\n", i))
+		if !ran {
+			t.Fatalf("README.md:%d was not reached", block.line)
+		}
+		out, _, _ = strings.Cut(out, "=== block ")
+		if shown[i] != "" && !alike(shown[i], out) {
+			t.Errorf("README.md:%d: it printed\n%swhile the text shows\n%s", block.line, out, shown[i])
+		}
+	}
+}
+
+var (
+	moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	dates   = regexp.MustCompile(`\d{4}-\d\d-\d\d`)
+	years   = regexp.MustCompile(`"year":\d{4}`)
+	spaces  = regexp.MustCompile(`\s+`)
+)
+
+// alike compares what a text shows with what was printed. White space does not
+// count, one date is as good as another, and "…" stands for anything.
+func alike(shown, printed string) bool {
+	plain := func(s string) string {
+		s = spaces.ReplaceAllString(s, "")
+		s = moments.ReplaceAllString(s, "MOMENT")
+		return years.ReplaceAllString(dates.ReplaceAllString(s, "DATE"), `"year":YEAR`)
+	}
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(plain(shown)), "…", ".*")
+	return regexp.MustCompile("^" + pattern + "$").MatchString(plain(printed))
+}
+
+func TestShownOutputIsComparedAsAReaderWould(t *testing.T) {
+	for _, tt := range []struct {
+		shown, printed string
+		want           bool
+	}{
+		{"{\"day\":\"2026-03-01\",\n \"n\":1}\n", `{"day":"2027-01-02","n":1}`, true},
+		{`{"at":"2026-03-01T06:30:00.123Z"}`, `{"at":"2026-11-21T08:33:58Z"}`, true},
+		{`{"user":"…","n":1}`, `{"user":"tOZrLR2Cod30","n":1}`, true},
+		{`{"user":"…","n":1}`, `{"user":"tOZrLR2Cod30","n":2}`, false},
+		{`{"n":1}`, `{"n":1} and more`, false},
+		{`{"n":1}`, ``, false},
+	} {
+		if got := alike(tt.shown, tt.printed); got != tt.want {
+			t.Errorf("alike(%q, %q): got %v", tt.shown, tt.printed, got)
+		}
+	}
+}
+
+// stopGroup ends the servers in a process group and waits until gone says that
+// nobody is left.
+func stopGroup(t *testing.T, group int, gone *os.File) {
+	t.Helper()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		_ = syscall.Kill(-group, sig) // an error means that nobody is left
+		_ = gone.SetReadDeadline(time.Now().Add(20 * time.Second))
+		_, err := gone.Read(make([]byte, 1))
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		t.Errorf("the servers of the README are there 20 s after %s: %v", sig, err)
+	}
+}
+
+// freeAddress returns a loopback address that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestTheProgramInTheReadmePrintsWhatItSays(t *testing.T) {
+	blocks, shown := programs(t, "README.md", "go")
+	if len(blocks) == 0 {
+		t.Fatal("README.md shows no Go program")
+	}
+	for i, block := range blocks {
+		file := filepath.Join(t.TempDir(), "main.go")
+		if err := os.WriteFile(file, []byte(block.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run := exec.Command("go", "run", file)
+		run.Dir = root // its imports are this module's
+		out, err := run.CombinedOutput()
+		if err != nil || string(out) != shown[i] {
+			t.Errorf("README.md:%d: it printed\n%s(%v) while the text shows\n%s", block.line, out, err, shown[i])
+		}
+	}
+}
+
+func TestTheChineseReadmeHasTheSameCommands(t *testing.T) {
+	for _, lang := range []string{"sh", "go"} {
+		want, wantOut := programs(t, "README.md", lang)
+		got, gotOut := programs(t, "README.zh-CN.md", lang)
+		if len(got) != len(want) {
+			t.Fatalf("README.zh-CN.md has %d blocks of %s, README.md %d", len(got), lang, len(want))
+		}
+		for i := range want {
+			if got[i].text != want[i].text || gotOut[i] != wantOut[i] {
+				t.Errorf("README.zh-CN.md:%d has\n%s%sREADME.md:%d\n%s%s", got[i].line, got[i].text, gotOut[i], want[i].line, want[i].text, wantOut[i])
+			}
+		}
+	}
+}
+
+func TestThePagesInTheReferenceAreServed(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "reference", "routes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, pages, _ := strings.Cut(string(text), "## Pages and probes\n")
+	pages, _, _ = strings.Cut(pages, "\n## ")
+	paths := regexp.MustCompile("(?m)^\\| `GET ([^` ]+)`").FindAllStringSubmatch(pages, -1)
+	if len(paths) < 5 {
+		t.Fatalf("found the pages %q", paths)
+	}
+	base := serve(t)
+	for _, p := range paths {
+		resp, err := http.Get(base + p[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("GET %s: got %s", p[1], resp.Status)
+		}
+	}
+}
+
+// Links from one document to another, and to the code, lead somewhere.
+func TestLinksInTheDocumentsLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	looked := 0
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if slices.Contains([]string{"node_modules", ".git", "stoa-data", "bin"}, d.Name()) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(file) != ".md" {
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			looked++
+			to := file
+			if target != "" {
+				to = filepath.Join(filepath.Dir(file), target)
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s links to %s: %v", file, m[1], err)
+				continue
+			}
+			if anchor != "" && !hasHeading(t, to, anchor) {
+				t.Errorf("%s links to %s, and there is no such heading", file, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || looked < 20 {
+		t.Fatalf("looked at %d links: %v", looked, err)
+	}
+}
+
+func hasHeading(t *testing.T, file, anchor string) bool {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		title, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
+		if is && strings.HasPrefix(line, "#") && slug(title) == anchor {
+			return true
+		}
+	}
+	return false
+}
+
+var notInSlugs = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
+// slug is the anchor that forges give to a heading.
+func slug(title string) string {
+	return strings.ReplaceAll(notInSlugs.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), ""), " ", "-")
+}
