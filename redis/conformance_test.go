@@ -480,6 +480,9 @@ func testFingerprint(t *testing.T, db *redis.DB) {
 func TestSubscribedPrecedesTheMessages(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	ch := news.At(n(1))
+	// Another subscriber has the server send messages all the time over the
+	// connection that they share.
+	go db.Subscribe(t.Context(), ch, redis.Handler{Message: func(string) {}})
 	stop := make(chan struct{})
 	stopped := make(chan struct{})
 	go func() {

@@ -374,7 +374,8 @@ func TestAClusterPromotesAReplica(t *testing.T) {
 		}
 	}
 	eventually(t, "Ping tells that the cluster is not complete", func() bool {
-		return errors.Is(db.Ping(t.Context()), redis.ErrUnavailable)
+		err := db.Ping(t.Context())
+		return errors.Is(err, redis.ErrUnavailable) && strings.Contains(err.Error(), "not complete")
 	})
 }
 
@@ -401,8 +402,8 @@ func TestCloseEndsEverything(t *testing.T) {
 			if err := wait(t, ended); !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
 				t.Errorf("Subscribe after Close returned %v, want ErrClosed under ErrUnavailable", err)
 			}
-			if err := db.Do(t.Context(), get(1)).Err; !errors.Is(err, redis.ErrUnavailable) {
-				t.Errorf("Do after Close: %v, want ErrUnavailable", err)
+			if err := db.Do(t.Context(), get(1)).Err; !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
+				t.Errorf("Do after Close: %v, want ErrClosed under ErrUnavailable", err)
 			}
 			goleak.VerifyNone(t, before)
 		})

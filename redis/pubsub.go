@@ -70,7 +70,7 @@ func (db *DB) Subscribe(ctx context.Context, ch keyspace.Channel, on Handler) er
 
 // receive subscribes once and delivers until that subscription ends; it
 // reports whether there was one.
-func (db *DB) receive(ctx context.Context, name string, on Handler) (subscribed bool) {
+func (db *DB) receive(caller context.Context, name string, on Handler) (subscribed bool) {
 	listener := db.listener.Load()
 	if listener == nil {
 		return false
@@ -82,7 +82,7 @@ func (db *DB) receive(ctx context.Context, name string, on Handler) (subscribed 
 	} else {
 		cmd = c.B().Subscribe().Channel(name).Build()
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(caller)
 	confirmed := make(chan struct{}, 1)
 	messages := make(chan string, 16)
 	ended := make(chan struct{})
@@ -106,7 +106,9 @@ func (db *DB) receive(ctx context.Context, name string, on Handler) (subscribed 
 	defer func() {
 		cancel()
 		<-ended
-		db.unsubscribe(ctx, c, name)
+		if caller.Err() != nil {
+			db.unsubscribe(ctx, c, name)
+		}
 	}()
 	tell := func() {
 		subscribed = true

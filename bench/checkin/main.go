@@ -54,6 +54,26 @@ var (
 	profile = flag.String("cpuprofile", "", "write a CPU profile of Stoa's side to this file, and measure nothing else")
 )
 
+// registry has what Stoa's service says of itself.
+var registry = prometheus.NewRegistry()
+
+// stages prints the means of Stoa's batches over the whole run.
+func stages(w io.Writer) error {
+	families, err := registry.Gather()
+	if err != nil {
+		return err
+	}
+	mean := map[string]float64{}
+	for _, f := range families {
+		if h := f.GetMetric()[0].GetHistogram(); h.GetSampleCount() > 0 {
+			mean[f.GetName()] = h.GetSampleSum() / float64(h.GetSampleCount())
+		}
+	}
+	_, err = fmt.Fprintf(w, "\nstoa's batches: %.0f check-ins, %.2f ms to commit, %.2f ms to apply to Redis\n",
+		mean["stoa_checkin_batch_size"], 1000*mean["stoa_checkin_commit_seconds"], 1000*mean["stoa_checkin_apply_seconds"])
+	return err
+}
+
 // side is one way to check in. do is called from many goroutines; n counts up
 // over all of them, so that no user checks in twice on one day.
 type side struct {
@@ -143,7 +163,7 @@ func run() error {
 		m := median(results[i])
 		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.2f\t%.2f ×\t\n", s.name, m.rate, ms(m.p50), ms(m.p99), base.rate/m.rate)
 	}
-	return w.Flush()
+	return errors.Join(w.Flush(), stages(os.Stdout))
 }
 
 func profiled(ctx context.Context, s side) error {
@@ -157,7 +177,7 @@ func profiled(ctx context.Context, s side) error {
 	r, err := measure(ctx, s, new(atomic.Int64))
 	pprof.StopCPUProfile()
 	fmt.Printf("%.0f per second\n", r.rate)
-	return errors.Join(err, f.Close())
+	return errors.Join(err, f.Close(), stages(os.Stdout))
 }
 
 type result struct {
@@ -217,7 +237,7 @@ func throughStoa(ctx context.Context, db *sqldb.DB, rdb *redis.DB, people []acco
 	// this day has been handed out.
 	var today atomic.Int64
 	today.Store(day(0, len(people)).UnixNano())
-	s := checkin.New(checkin.Config{DB: db, Redis: rdb, Users: acc, Bus: bus, Node: "bench", Metrics: prometheus.NewRegistry(), Log: log,
+	s := checkin.New(checkin.Config{DB: db, Redis: rdb, Users: acc, Bus: bus, Node: "bench", Metrics: registry, Log: log,
 		Now: func() time.Time { return time.Unix(0, today.Load()) }})
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -49,8 +49,8 @@ func MariaDB(ctx context.Context, dir string) (url string, stop func(), err erro
 		return "", nil, fmt.Errorf("mariadb-install-db: %w: %s", err, out)
 	}
 	stop, err = child(exec.Command("mariadbd", "--no-defaults", "--user="+whoami(), "--datadir="+data, "--socket="+filepath.Join(dir, "m.sock"),
-		"--port="+port, "--bind-address=127.0.0.1", "--skip-log-bin", "--innodb-buffer-pool-size=256M", "--performance-schema=OFF",
-		"--innodb-flush-log-at-trx-commit=1"))
+		"--port="+port, "--bind-address=127.0.0.1", "--skip-log-bin", "--innodb-doublewrite=0", "--innodb-buffer-pool-size=256M", "--performance-schema=OFF",
+		"--character-set-server=utf8mb4", "--collation-server=utf8mb4_bin", "--transaction-isolation=READ-COMMITTED", "--innodb-flush-log-at-trx-commit=1"))
 	if err != nil {
 		return "", nil, err
 	}
