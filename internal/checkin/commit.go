@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -82,8 +81,8 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 // failed is told about requests that SQL did not take, or may have taken
 // without saying so.
 func (s *Service) failed(r request, err error) {
-	if errors.Is(err, sqldb.ErrOutcomeUnknown) {
-		s.projection.Missed(r.at, r.key())
+	if unanswered(err) {
+		s.projection.Unsure(r.at, r.key())
 	} else {
 		s.projection.Done(r.at)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -58,12 +59,12 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 	for _, r := range reqs {
 		args = append(args, r.user.String(), int32(r.day), r.at.UnixMilli(), uint8(r.kind), r.act.Words, r.act.Minutes, r.req)
 	}
+	if s.returning {
+		// One statement is one transaction, and one round trip.
+		return scanRows(s.db.Writer().QueryContext(ctx, s.insert.For(len(reqs)), args...))
+	}
 	var held map[rowKey]row
 	err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		if s.returning {
-			held, err = scanRows(tx.SQL().QueryContext(ctx, s.insert.For(len(reqs)), args...))
-			return err
-		}
 		if _, err := tx.SQL().ExecContext(ctx, s.insert.For(len(reqs)), args...); err != nil {
 			return err
 		}
@@ -97,8 +98,14 @@ func scanRows(rows *sql.Rows, err error) (map[rowKey]row, error) {
 
 // retryable reports errors after which the same batch may be written again:
 // the request ids tell what an earlier try has done.
-func retryable(err error) bool {
-	return sqldb.IsRetryable(err) || errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsUnavailable(err)
+func retryable(err error) bool { return sqldb.IsRetryable(err) || unanswered(err) }
+
+// unanswered reports errors after which the batch may be committed or not.
+func unanswered(err error) bool {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return false // nobody was there to commit it
+	}
+	return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsUnavailable(err)
 }
 
 // asKind gives errors of the engine the kind that callers act on.

@@ -4,8 +4,9 @@
 // checkpoint.)
 //
 // A domain announces each row before its commit ([Projection.Begin]) and says
-// afterwards what became of it: [Projection.Done] or [Projection.Missed]. Rows
-// that Redis missed are kept and applied as soon as it answers. Every second the
+// afterwards what became of it: [Projection.Done], [Projection.Missed] or
+// [Projection.Unsure]. Rows that Redis missed are kept and applied as soon as it
+// answers. Every second the
 // projection stores in Redis, beside the data, the time up to which this node's
 // commits are all applied. Because the mark lives where the data lives, it is
 // lost or set back together with it. It is compared before it is moved, and the
@@ -72,14 +73,35 @@ type Projection[Row any] struct {
 	writable atomic.Bool
 	wake     chan struct{}
 
-	mu          sync.Mutex
-	pending     map[int64]int // rows under way by second of arrival
-	missed      []Row
-	missedSince int64 // Unix ms of the oldest missed row; 0 for none
+	mu      sync.Mutex
+	pending map[int64]int // rows under way by second of arrival
+	missed  backlog[Row]  // acknowledged, and not in Redis
+	unsure  backlog[Row]  // committed or not, and not acknowledged
 
 	// These belong to Run.
 	identity string // of the servers, when Redis was last known complete
 	mark     string // what this node last stored
+}
+
+// backlog is what is still to be applied: the rows, or if there are too many
+// the time from which to read the log.
+type backlog[Row any] struct {
+	rows  []Row
+	since int64 // Unix ms of the oldest row; 0 when there is none
+}
+
+func (b *backlog[Row]) add(ms int64, rows ...Row) {
+	if b.rows = append(b.rows, rows...); len(b.rows) > remembered {
+		b.rows = b.rows[:remembered]
+	}
+	if b.since == 0 || ms < b.since {
+		b.since = ms
+	}
+}
+
+func (b *backlog[Row]) take() (all backlog[Row]) {
+	all, *b = *b, backlog[Row]{}
+	return all
 }
 
 // New returns a projection that is not up until [Projection.Run] made it so.
@@ -97,8 +119,8 @@ func (p *Projection[Row]) Up() bool { return p.up.Load() }
 // Writable reports whether Redis answers, though it may lack rows yet.
 func (p *Projection[Row]) Writable() bool { return p.writable.Load() }
 
-// Begin announces a row that arrived at that time, before its commit. Done or
-// Missed must follow.
+// Begin announces a row that arrived at that time, before its commit. Done,
+// Missed or Unsure must follow.
 func (p *Projection[Row]) Begin(at time.Time) {
 	p.mu.Lock()
 	p.pending[at.Unix()]++
@@ -112,20 +134,25 @@ func (p *Projection[Row]) Done(at time.Time) {
 	p.mu.Unlock()
 }
 
-// Missed reports a row that is committed, or may be, and that Redis does not
-// have. From here on until it has, Up is false.
+// Missed reports a committed row that Redis does not have. From here on until
+// it has, Up is false.
 func (p *Projection[Row]) Missed(at time.Time, row Row) {
 	p.mu.Lock()
 	p.settle(at)
-	if len(p.missed) < remembered {
-		p.missed = append(p.missed, row)
-	}
-	if ms := at.UnixMilli(); p.missedSince == 0 || ms < p.missedSince {
-		p.missedSince = ms
-	}
+	p.missed.add(at.UnixMilli(), row)
 	p.up.Store(false)
 	p.mu.Unlock()
 	p.poke()
+}
+
+// Unsure reports a row whose commit was not answered: SQL has it or not, and
+// nobody was told that it has. It is looked up and applied when SQL answers
+// again; until then reads go on trusting Redis.
+func (p *Projection[Row]) Unsure(at time.Time, row Row) {
+	p.mu.Lock()
+	p.settle(at)
+	p.unsure.add(at.UnixMilli(), row)
+	p.mu.Unlock()
 }
 
 func (p *Projection[Row]) settle(at time.Time) {
@@ -187,7 +214,7 @@ func (p *Projection[Row]) settled(ok bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writable.Store(ok)
-	p.up.Store(ok && p.missedSince == 0)
+	p.up.Store(ok && p.missed.since == 0)
 	return p.up.Load()
 }
 
@@ -200,35 +227,42 @@ func (p *Projection[Row]) complete() int64 {
 	for second := range p.pending {
 		oldest = min(oldest, second*1000)
 	}
+	if p.unsure.since != 0 {
+		oldest = min(oldest, p.unsure.since)
+	}
 	return oldest
 }
 
-// repair applies the rows that were missed; on failure they stay missed.
-func (p *Projection[Row]) repair(ctx context.Context) (err error) {
+// repair applies the rows that were missed, and those that are unsure as far as
+// SQL answers. What fails stays where it was.
+func (p *Projection[Row]) repair(ctx context.Context) error {
+	if err := p.applyAll(ctx, &p.missed); err != nil {
+		return fmt.Errorf("apply missed rows: %w", err)
+	}
+	if err := p.applyAll(ctx, &p.unsure); err != nil {
+		p.cfg.Log.Debug("rows without an answer cannot be looked up yet", "marks", p.cfg.Applied.String(), "err", err)
+	}
+	return nil
+}
+
+func (p *Projection[Row]) applyAll(ctx context.Context, b *backlog[Row]) (err error) {
 	p.mu.Lock()
-	rows, since := p.missed, p.missedSince
-	p.missed, p.missedSince = nil, 0
+	all := b.take()
 	p.mu.Unlock()
-	if since == 0 {
+	switch {
+	case all.since == 0:
 		return nil
+	case len(all.rows) < remembered:
+		err = p.cfg.Apply(ctx, all.rows)
+	default:
+		err = p.cfg.Replay(ctx, time.UnixMilli(all.since))
 	}
-	if len(rows) < remembered {
-		err = p.cfg.Apply(ctx, rows)
-	} else {
-		err = p.cfg.Replay(ctx, time.UnixMilli(since))
+	if err != nil {
+		p.mu.Lock()
+		b.add(all.since, all.rows...)
+		p.mu.Unlock()
 	}
-	if err == nil {
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.missed = append(rows, p.missed...); len(p.missed) > remembered {
-		p.missed = p.missed[:remembered]
-	}
-	if p.missedSince == 0 || since < p.missedSince {
-		p.missedSince = since
-	}
-	return fmt.Errorf("apply missed rows: %w", err)
+	return err
 }
 
 // round checks that Redis is there, unharmed and complete, replays if it is
@@ -375,7 +409,7 @@ func (p *Projection[Row]) swap(ctx context.Context, node, from, to string) keysp
 // replays for a node that stopped in good order.
 func (p *Projection[Row]) leave(ctx context.Context) {
 	p.mu.Lock()
-	open := len(p.pending) > 0 || p.missedSince != 0
+	open := len(p.pending) > 0 || p.missed.since != 0 || p.unsure.since != 0
 	p.mu.Unlock()
 	if p.mark == "" || open {
 		return
