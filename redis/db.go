@@ -33,7 +33,7 @@ type DB struct {
 	stop   context.CancelFunc // ends the background work
 	done   sync.WaitGroup     // that work
 
-	subs subscriptions
+	topics topics
 }
 
 var _ keyspace.Executor = (*DB)(nil)

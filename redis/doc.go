@@ -19,7 +19,7 @@
 // command whose keys do not share a hash tag is refused everywhere, with
 // [ErrCrossSlot]; channels are sharded on a cluster and ordinary elsewhere. What
 // cannot be hidden: the embedded server lacks BITFIELD, ZRANGESTORE, functions
-// and the Lua library bit, and runs scripts about fifty times slower.
+// and the Lua library bit, and runs scripts about thirty times slower.
 //
 // # While Redis is away
 //

@@ -124,6 +124,14 @@ func (db *DB) Close() error {
 	default:
 	}
 	close(db.closed)
+	db.topics.mu.Lock()
+	db.topics.closed = true
+	for _, t := range db.topics.byName {
+		if t.stop != nil {
+			t.stop()
+		}
+	}
+	db.topics.mu.Unlock()
 	db.stop()
 	db.nodes.close() // the client would wait for replies that may never come
 	db.done.Wait()

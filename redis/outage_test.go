@@ -83,6 +83,21 @@ func TestAServerThatDiesAndReturns(t *testing.T) {
 		t.Errorf("Ping in the outage: %v, want ErrUnavailable", err)
 	}
 
+	// The connection for messages may notice a moment later than the others.
+	joined := make(chan struct{}, 10)
+	eventually(t, "who subscribes in the outage is not told that it worked", func() bool {
+		ctx, cancel := context.WithCancel(t.Context())
+		go db.Subscribe(ctx, news.At(n(1)), redis.Handler{Message: func(string) {}, Subscribed: func() { joined <- struct{}{} }})
+		select {
+		case <-joined:
+			cancel()
+			return false
+		case <-time.After(50 * time.Millisecond):
+			t.Cleanup(cancel)
+			return true
+		}
+	})
+
 	server.Restart()
 	back(t, db)
 	if after := fingerprint(t, db); after == before {
@@ -92,6 +107,7 @@ func TestAServerThatDiesAndReturns(t *testing.T) {
 		t.Errorf("a script after the restart = %v", r)
 	}
 	wait(t, l.up) // it subscribed again by itself, and says so
+	wait(t, joined)
 	if err := db.Publish(t.Context(), news.At(n(1)), "after"); err != nil {
 		t.Fatal(err)
 	}

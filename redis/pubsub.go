@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,142 +48,179 @@ func published(cmd *keyspace.Cmd) bool {
 // returns ctx's error; once the DB is closed it returns [ErrClosed] under
 // [ErrUnavailable]. Outages do not end it: it subscribes again.
 func (db *DB) Subscribe(ctx context.Context, ch keyspace.Channel, on Handler) error {
-	name := db.prefix + ch.String()
-	db.subs.add(name, 1)
-	defer db.subs.add(name, -1)
-	wait := 10 * time.Millisecond
+	t, m, ok := db.join(ctx, db.prefix+ch.String())
+	if !ok {
+		return &unavailable{ErrClosed}
+	}
+	defer db.leave(t, m)
 	for {
-		if db.receive(ctx, name, on) {
-			wait = 10 * time.Millisecond
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		select {
+		case e := <-m.events:
+			switch {
+			case !e.up:
+				on.Message(e.payload)
+			case on.Subscribed != nil:
+				on.Subscribed()
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-db.closed:
 			return &unavailable{ErrClosed}
-		case <-time.After(wait):
 		}
-		wait = min(2*wait, 500*time.Millisecond)
 	}
 }
 
-// receive subscribes once and delivers until that subscription ends; it
-// reports whether there was one.
-func (db *DB) receive(caller context.Context, name string, on Handler) (subscribed bool) {
+// topics are the channels that somebody here listens to. Each is subscribed to
+// once, however many listen: the client library takes a second subscription on
+// the same connection, and then waits for its confirmation without reading the
+// messages that come before it.
+type topics struct {
+	mu     sync.Mutex
+	byName map[string]*topic
+	closed bool
+}
+
+type topic struct {
+	name    string
+	members map[*member]struct{}
+	up      bool               // subscribed at present
+	stop    context.CancelFunc // ends the present subscription
+}
+
+type member struct {
+	events chan event
+	gone   chan struct{}
+}
+
+// An event is a message, or that the subscription took effect.
+type event struct {
+	up      bool
+	payload string
+}
+
+// join adds a member to a topic and starts the topic with its first; ok is
+// false once the DB is closed.
+func (db *DB) join(ctx context.Context, name string) (t *topic, m *member, ok bool) {
+	db.topics.mu.Lock()
+	defer db.topics.mu.Unlock()
+	if db.topics.closed {
+		return nil, nil, false
+	}
+	m = &member{events: make(chan event, 16), gone: make(chan struct{})}
+	t = db.topics.byName[name]
+	if t == nil {
+		t = &topic{name: name, members: make(map[*member]struct{})}
+		if db.topics.byName == nil {
+			db.topics.byName = make(map[string]*topic)
+		}
+		db.topics.byName[name] = t
+		db.done.Go(func() { db.serve(context.WithoutCancel(ctx), t) })
+	}
+	t.members[m] = struct{}{}
+	if t.up {
+		m.events <- event{up: true}
+	}
+	return t, m, true
+}
+
+func (db *DB) leave(t *topic, m *member) {
+	db.topics.mu.Lock()
+	defer db.topics.mu.Unlock()
+	delete(t.members, m)
+	close(m.gone)
+	if len(t.members) == 0 && t.stop != nil {
+		t.stop()
+	}
+}
+
+// serve keeps a topic subscribed as long as it has members.
+func (db *DB) serve(ctx context.Context, t *topic) {
+	const first, longest = 10 * time.Millisecond, 500 * time.Millisecond
+	for wait := first; ; wait = min(2*wait, longest) {
+		db.topics.mu.Lock()
+		if len(t.members) == 0 || db.topics.closed {
+			delete(db.topics.byName, t.name)
+			db.topics.mu.Unlock()
+			return
+		}
+		session, stop := context.WithCancel(ctx)
+		t.stop = stop
+		db.topics.mu.Unlock()
+
+		if db.receive(session, t) {
+			wait = first
+		}
+		db.topics.mu.Lock()
+		t.up = false // at once: who joins in the outage must not be told otherwise
+		db.topics.mu.Unlock()
+		select {
+		case <-session.Done():
+		case <-db.closed:
+		case <-time.After(wait):
+		}
+		stop()
+	}
+}
+
+// receive subscribes once and hands on what comes until that subscription ends;
+// it reports whether there was one.
+func (db *DB) receive(session context.Context, t *topic) (subscribed bool) {
 	listener := db.listener.Load()
 	if listener == nil {
 		return false
 	}
 	c := *listener
-	var cmd rueidis.Completed
+	subscribe, unsubscribe := c.B().Subscribe().Channel(t.name).Build, c.B().Unsubscribe().Channel(t.name).Build
 	if db.mode == "cluster" {
-		cmd = c.B().Ssubscribe().Channel(name).Build()
-	} else {
-		cmd = c.B().Subscribe().Channel(name).Build()
+		subscribe, unsubscribe = c.B().Ssubscribe().Channel(t.name).Build, c.B().Sunsubscribe().Channel(t.name).Build
 	}
-	ctx, cancel := context.WithCancel(caller)
-	confirmed := make(chan struct{}, 1)
-	messages := make(chan string, 16)
-	ended := make(chan struct{})
-	hooked := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+	events := make(chan event, 16)
+	hooked := rueidis.WithOnSubscriptionHook(session, func(s rueidis.PubSubSubscription) {
 		if s.Kind == "subscribe" || s.Kind == "ssubscribe" {
-			select {
-			case confirmed <- struct{}{}:
-			default:
-			}
+			events <- event{up: true} // the first thing to come, so there is room
 		}
 	})
-	go func() {
+	ended := make(chan struct{})
+	go func() { // waited for below
 		defer close(ended)
-		_ = c.Receive(hooked, cmd, func(m rueidis.PubSubMessage) {
+		_ = c.Receive(hooked, subscribe(), func(m rueidis.PubSubMessage) {
 			select {
-			case messages <- m.Message:
-			case <-ctx.Done():
+			case events <- event{payload: m.Message}:
+			case <-session.Done():
 			}
 		})
 	}()
-	defer func() {
-		cancel()
-		<-ended
-		if caller.Err() != nil {
-			db.unsubscribe(ctx, c, name)
-		}
-	}()
-	tell := func() {
-		subscribed = true
-		if on.Subscribed != nil {
-			on.Subscribed()
-		}
-	}
-	for {
+	for more := true; more; {
 		select {
-		case <-confirmed:
-			tell()
-		case m := <-messages:
-			select { // which precedes the messages that follow it
-			case <-confirmed:
-				tell()
-			default:
-			}
-			if subscribed { // else it was sent for an earlier subscription
-				on.Message(m)
-			}
+		case e := <-events:
+			subscribed = true
+			db.deliver(t, e)
 		case <-ended:
-			for { // what was received counts
-				select {
-				case m := <-messages:
-					if subscribed {
-						on.Message(m)
-					}
-					continue
-				default:
-				}
-				return subscribed
-			}
-		case <-ctx.Done():
-			return subscribed
+			more = false
 		}
 	}
+	for len(events) > 0 { // what was received counts
+		db.deliver(t, <-events)
+	}
+	if session.Err() != nil { // the connection is shared with other topics and stays
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(session), time.Second)
+		defer cancel()
+		c.Do(ctx, unsubscribe())
+	}
+	return subscribed
 }
 
-// unsubscribe tells the server that nobody here listens any longer: the
-// connection is shared and stays. Should somebody subscribe at this moment,
-// their subscription ends with ours and they subscribe again.
-func (db *DB) unsubscribe(ctx context.Context, c rueidis.Client, name string) {
-	if !db.subs.last(name) {
-		return
+// deliver hands an event to every member.
+func (db *DB) deliver(t *topic, e event) {
+	db.topics.mu.Lock()
+	t.up = t.up || e.up
+	to := slices.Collect(maps.Keys(t.members))
+	db.topics.mu.Unlock()
+	for _, m := range to {
+		select {
+		case m.events <- e:
+		case <-m.gone:
+		case <-db.closed:
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if db.mode == "cluster" {
-		c.Do(ctx, c.B().Sunsubscribe().Channel(name).Build())
-	} else {
-		c.Do(ctx, c.B().Unsubscribe().Channel(name).Build())
-	}
-}
-
-// subscriptions counts the running Subscribe calls of each channel.
-type subscriptions struct {
-	mu sync.Mutex
-	n  map[string]int
-}
-
-func (s *subscriptions) add(name string, d int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.n == nil {
-		s.n = make(map[string]int)
-	}
-	if s.n[name] += d; s.n[name] == 0 {
-		delete(s.n, name)
-	}
-}
-
-func (s *subscriptions) last(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.n[name] <= 1
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -137,14 +138,17 @@ func (b *Bus) Cmd(batch []Event) keyspace.Cmd {
 // Run delivers what other nodes publish until ctx ends.
 func (b *Bus) Run(ctx context.Context, ready func()) error {
 	ready()
+	// Our own were delivered before they were sent, and need no reading.
+	own := `{"node":"` + b.node + `",`
 	return b.redis.Subscribe(ctx, channel.At(), redis.Handler{Message: func(payload string) {
+		if strings.HasPrefix(payload, own) {
+			return
+		}
 		var e envelope
 		if err := json.Unmarshal([]byte(payload), &e); err != nil {
 			b.log.Warn("unreadable event", "err", err)
 			return
 		}
-		if e.Node != b.node { // our own were delivered before they were sent
-			b.Deliver(e.Events)
-		}
+		b.Deliver(e.Events)
 	}})
 }
