@@ -25,8 +25,9 @@ generate: ## Write docs/reference anew
 check-generated: ## Compare what is generated with what is in the tree
 	@scripts/check-generated.sh
 
-bench: ## Measure a check-in against other ways, on real engines
+bench: ## Measure a check-in against other ways on real engines, and a start
 	cd bench && go run ./checkin
+	cd bench && go run ./start
 
 deps: ## Install what the tests need (Debian, Ubuntu)
 	@scripts/deps.sh
