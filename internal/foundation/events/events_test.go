@@ -14,8 +14,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The client of a cluster waits a second before it looks at the topology again.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+	// The client of a cluster waits some seconds before it looks at the topology
+	// again, and before it closes connections to owners that are none any more.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
 }
 
 // run starts a bus on db and waits until it hears the others.
