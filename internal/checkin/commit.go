@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -93,28 +94,31 @@ func (s *Service) failed(r request, err error) {
 func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome) {
 	applied := false
 	if s.projection.Writable() {
-		if err := s.apply(ctx, s.fast, reqs, out); err != nil {
+		switch err := s.apply(ctx, s.fast, reqs, out); {
+		case err == nil:
+			applied = true
+		case !errors.Is(err, ErrStore): // else SQL went away, and some records could not be loaded
 			s.log.LogAttrs(ctx, slog.LevelWarn, "a batch was not applied to redis in time", slog.Int("rows", len(reqs)), slog.Any("err", err))
 			s.projection.Suspect()
-		} else {
-			applied = true
 		}
 	}
+	answered := applied || s.answerFromLog(ctx, reqs, out)
 	for _, r := range reqs {
-		if applied {
+		switch {
+		case applied:
 			s.projection.Done(r.at)
-		} else {
+		case answered:
 			s.projection.Missed(r.at, r.key())
+		default: // nobody is told that it is committed
+			s.projection.Unsure(r.at, r.key())
 		}
-	}
-	if !applied {
-		s.answerFromLog(ctx, reqs, out)
 	}
 	s.bus.Deliver(markedEvents(reqs, out))
 }
 
 // answerFromLog tells callers where they stand with one SELECT for the batch.
-func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outcome) {
+// If that fails, it tells them that instead and returns false.
+func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outcome) bool {
 	users := make([]accounts.ID, len(reqs))
 	for i, r := range reqs {
 		users[i] = r.user
@@ -125,6 +129,7 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 			out[i].Status = statusOf(recordOf(r.day.Year(), histories[r.user]), r.clock, r.day)
 		}
 	}
+	return err == nil
 }
 
 // apply writes committed rows to the records and the boards, fills in each

@@ -242,3 +242,31 @@ func TestAnotherNodeReplaysForADeadOneAndLeavesTheLivingAlone(t *testing.T) {
 		t.Errorf("a node that stopped in good order left its mark: %v, %v", marks, err)
 	}
 }
+
+func TestARowWithoutAnAnswerIsAppliedLaterAndDistrustsNothing(t *testing.T) {
+	d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+	d.run(t)
+	until(t, "the first round", d.Up)
+	d.mu.Lock()
+	d.failing = true // SQL went away in the middle of the commit
+	d.mu.Unlock()
+	at := time.Now().Add(-time.Hour).Truncate(time.Second)
+	d.Begin(at)
+	d.Unsure(at, 9)
+	mark := func() int64 {
+		marks, err := applied.At().All(t.Context(), d.db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return markTime(marks["n1"])
+	}
+	until(t, "the mark to wait for the row", func() bool { return mark() == at.UnixMilli() })
+	if !d.Up() {
+		t.Error("reads stopped trusting Redis for a row that nobody was promised")
+	}
+	d.mu.Lock()
+	d.failing = false
+	d.mu.Unlock()
+	until(t, "the mark to move on", func() bool { return mark() > at.UnixMilli() })
+	d.has(t, 9)
+}
