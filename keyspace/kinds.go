@@ -122,6 +122,16 @@ func (h Bitmap) SetBitCmd(n int) Cmd {
 // GetCmd reads the whole string, for a pipeline.
 func (h Bitmap) GetCmd() Cmd { return Cmd{Name: "GET", Key: h.Key} }
 
+// GetRenewCmd reads the whole string and gives the key its family's life anew,
+// for a pipeline. It needs Redis 6.2.
+func (h Bitmap) GetRenewCmd() Cmd {
+	life := h.fam.TTL.Draw()
+	if life == 0 {
+		return Cmd{Name: "GETEX", Key: h.Key, Args: []string{"PERSIST"}}
+	}
+	return Cmd{Name: "GETEX", Key: h.Key, Args: []string{"PX", millis(life)}}
+}
+
 // RenewCmd gives the key its family's life anew, for a pipeline.
 func (h Bitmap) RenewCmd() Cmd { return renew(h.Key) }
 

@@ -45,17 +45,14 @@ type outcome struct {
 // SQL, and while the next one commits, Redis and the boards are brought up to
 // date and the callers answered.
 func (s *Service) newCommitter() *groupcommit.Committer[request, outcome] {
-	committers := 2
-	if s.store.db.Dialect() == sqldb.SQLite {
-		committers = 1 // one writer
-	}
+	// One commit at a time, on every engine: with two, batches are half as large,
+	// and what a batch costs beside the flush outweighs the overlap.
 	return groupcommit.New(s.commit, groupcommit.Options[request, outcome]{
-		Committers: committers,
-		Retry:      retryable,
-		Split:      sqldb.IsRowError,
-		After:      s.applyBatch,
-		Failed:     s.failed,
-		Observe:    s.metrics.batch,
+		Retry:   retryable,
+		Split:   sqldb.IsRowError,
+		After:   s.applyBatch,
+		Failed:  s.failed,
+		Observe: s.metrics.batch,
 	})
 }
 
@@ -93,8 +90,10 @@ func (s *Service) failed(r request, err error) {
 // each user stands. Where Redis does not answer in time, SQL does.
 func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome) {
 	applied := false
+	var told []events.Event
 	if s.projection.Writable() {
-		switch err := s.apply(ctx, s.fast, reqs, out); {
+		var err error
+		switch told, err = s.apply(ctx, s.fast, reqs, out); {
 		case err == nil:
 			applied = true
 		case !errors.Is(err, ErrStore): // else SQL went away, and some records could not be loaded
@@ -113,7 +112,10 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 			s.projection.Unsure(r.at, r.key())
 		}
 	}
-	s.bus.Deliver(markedEvents(reqs, out))
+	if !applied && answered {
+		told = markedEvents(reqs, out) // the other nodes' listeners look when they reconnect
+	}
+	s.bus.Deliver(told)
 }
 
 // answerFromLog tells callers where they stand with one SELECT for the batch.
@@ -133,15 +135,15 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 }
 
 // apply writes committed rows to the records and the boards, fills in each
-// user's status and tells the other nodes. After an error nothing is certain
-// and everything may be applied again.
-func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outcome) error {
+// user's status, and tells the other nodes the events it returns. After an
+// error nothing is certain and everything may be applied again.
+func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outcome) ([]events.Event, error) {
 	recs, err := f.mark(ctx, reqs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.loadMissing(ctx, f, reqs, recs); err != nil {
-		return err
+		return nil, err
 	}
 	places := make([]place, 0, len(reqs))
 	behind := map[accounts.ID]civil.Clock{} // whose newest day is not the one marked
@@ -156,7 +158,7 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 	if len(behind) > 0 {
 		histories, err := s.store.histories(ctx, slices.Collect(maps.Keys(behind)))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for user, history := range histories {
 			if p, ok := placeFrom(user, behind[user], history); ok {
@@ -164,11 +166,12 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 			}
 		}
 	}
+	told := markedEvents(reqs, out)
 	var tell []keyspace.Cmd
-	if batch := markedEvents(reqs, out); len(batch) > 0 {
-		tell = append(tell, s.bus.Cmd(batch))
+	if len(told) > 0 {
+		tell = append(tell, s.bus.Cmd(told))
 	}
-	return f.rank(ctx, places, tell...)
+	return told, f.rank(ctx, places, tell...)
 }
 
 // loadMissing loads the records that were not, and those of the present year
@@ -266,7 +269,8 @@ func (s *Service) applyRows(ctx context.Context, rows []logRow) error {
 		reqs[i] = request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true}
 		out[i].At = m.At
 	}
-	return s.apply(ctx, s.fast.patient(), reqs, out)
+	_, err = s.apply(ctx, s.fast.patient(), reqs, out)
+	return err
 }
 
 // markedEvents has one event for each check-in that was new.

@@ -29,6 +29,7 @@ const (
 
 	signedAt  = 8 * 8 // as bit numbers
 	coveredAt = 54 * 8
+	yearBytes = 46
 )
 
 func (r *Record) loaded() bool { return r[0] != 0 }
@@ -81,13 +82,25 @@ func (r *Record) Streak(today civil.Day) int {
 // Longest returns the longest streak up to the record's last day.
 func (r *Record) Longest() int {
 	run, longest, _ := r.before()
-	for day := range 366 {
+	for i := range yearBytes {
+		signed, covered := r[signedAt/8+i], r[coveredAt/8+i]
 		switch {
-		case r.signed(day):
-			run++
+		case signed == 0xff: // whole weeks at a time; most bytes are full or empty
+			run += 8
 			longest = max(longest, run)
-		case !r.covered(day):
+			continue
+		case signed|covered == 0:
 			run = 0
+			continue
+		}
+		for bit := byte(0x80); bit != 0; bit >>= 1 {
+			switch {
+			case signed&bit != 0:
+				run++
+				longest = max(longest, run)
+			case covered&bit == 0:
+				run = 0
+			}
 		}
 	}
 	return longest
@@ -132,9 +145,9 @@ func (r *Record) Days(first, last civil.Day) (signed, covered []civil.Day) {
 // newest returns the last signed or covered day of the record's year; ok is
 // false when the year is empty.
 func (r *Record) newest(year int) (d civil.Day, ok bool) {
-	for day := 365; day >= 0; day-- {
-		if r.signed(day) || r.covered(day) {
-			return civil.DayOf(year, 1, 1) + civil.Day(day), true
+	for i := yearBytes - 1; i >= 0; i-- {
+		if b := r[signedAt/8+i] | r[coveredAt/8+i]; b != 0 {
+			return civil.DayOf(year, 1, 1) + civil.Day(8*i+7-bits.TrailingZeros8(b)), true
 		}
 	}
 	return 0, false

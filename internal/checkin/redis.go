@@ -83,10 +83,10 @@ func recordKey(user accounts.ID, year int) keyspace.Bitmap {
 // records as they are then, in one round trip. A record may turn out not to be
 // loaded; see [Record].
 func (f *fast) mark(ctx context.Context, reqs []request) ([]*Record, error) {
-	cmds := make([]keyspace.Cmd, 0, 3*len(reqs))
+	cmds := make([]keyspace.Cmd, 0, 2*len(reqs))
 	for _, r := range reqs {
 		key := recordKey(r.user, r.day.Year())
-		cmds = append(cmds, key.SetBitCmd(bitOf(r.day, r.kind)), key.RenewCmd(), key.GetCmd())
+		cmds = append(cmds, key.SetBitCmd(bitOf(r.day, r.kind)), key.GetRenewCmd())
 	}
 	replies := f.send(ctx, cmds)
 	if err := keyspace.FirstErr(replies); err != nil {
@@ -94,7 +94,7 @@ func (f *fast) mark(ctx context.Context, reqs []request) ([]*Record, error) {
 	}
 	recs := make([]*Record, len(reqs))
 	for i := range recs {
-		recs[i] = parse(replies[3*i+2].Str)
+		recs[i] = parse(replies[2*i+1].Str)
 	}
 	return recs, nil
 }
@@ -110,15 +110,17 @@ func parse(s string) *Record {
 // hundred renews the key's life.
 func (f *fast) read(ctx context.Context, user accounts.ID, year int) (*Record, error) {
 	key := recordKey(user, year)
-	cmds := []keyspace.Cmd{key.GetCmd()}
+	cmd := key.GetCmd()
 	if rand.IntN(100) == 0 {
-		cmds = append(cmds, key.RenewCmd())
+		cmd = key.GetRenewCmd()
 	}
-	replies := f.send(ctx, cmds)
-	if err := keyspace.FirstErr(replies); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	s, _, err := f.db.Do(ctx, cmd).Text()
+	if err != nil {
 		return nil, err
 	}
-	return ifLoaded(replies[0].Str), nil
+	return ifLoaded(s), nil
 }
 
 func ifLoaded(s string) *Record {
