@@ -8,7 +8,7 @@
 //	}
 //	day, err := c.Checkin(ctx, api.CheckinRequest{Words: 20})
 //	switch {
-//	case client.CodeOf(err) == "checkin.unavailable": // the server's own words for what is wrong
+//	case client.CodeOf(err) == "checkin.store_away": // the server's own words for what is wrong
 //	case errors.Is(err, client.ErrUnreachable): // no server answered
 //	}
 //

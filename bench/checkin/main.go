@@ -23,6 +23,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"slices"
 	"sync"
@@ -89,6 +90,9 @@ func main() {
 }
 
 func run() error {
+	// The process is far smaller than a server; with the default its collector
+	// would run many times a second, on every side.
+	debug.SetGCPercent(400)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "stoa-bench-*")

@@ -108,7 +108,7 @@ func selectClocks(ctx context.Context, q sqldb.Querier, ids []ID, into map[ID]ci
 
 // eachUser calls scan for every user among ids, with the columns asked for.
 func eachUser(ctx context.Context, q sqldb.Querier, columns string, ids []ID, scan func(rows *sql.Rows) error) error {
-	rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM users WHERE id IN (?)", bun.In(ids))
+	rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM users WHERE id IN (?)", bun.List(ids))
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func scanDevices(rows *sql.Rows, err error) (devices []DeviceID, _ error) {
 
 // deleteSessions returns how many there were.
 func deleteSessions(ctx context.Context, tx *sqldb.Tx, user ID, devices []DeviceID) (int64, error) {
-	return affected(tx.ExecContext(ctx, "DELETE FROM sessions WHERE user_id = ? AND device_id IN (?)", user, bun.In(devices)))
+	return affected(tx.ExecContext(ctx, "DELETE FROM sessions WHERE user_id = ? AND device_id IN (?)", user, bun.List(devices)))
 }
 
 // selectSessions returns the sessions alive at now, the last used first. There
@@ -232,7 +232,7 @@ func selectSessions(ctx context.Context, q sqldb.Querier, user ID, now time.Time
 // A device without a session is left out.
 func selectCopies(ctx context.Context, q sqldb.Querier, user ID, devices []DeviceID) (list []sessionCopy, err error) {
 	rows, err := q.QueryContext(ctx, `SELECT s.device_id, s.rev, s.access_hash, s.access_expires, u.zone, u.zone_next, u.zone_from
-		FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.user_id = ? AND s.device_id IN (?)`, user, bun.In(devices))
+		FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.user_id = ? AND s.device_id IN (?)`, user, bun.List(devices))
 	if err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func (s *store) histories(ctx context.Context, users []accounts.ID) (_ map[accou
 	out := make(map[accounts.ID][]Mark, len(users))
 	for some := range slices.Chunk(users, 500) {
 		var rows []logRow
-		if err := s.db.NewRaw("SELECT user_id, day, at, kind FROM checkins WHERE user_id IN (?) ORDER BY user_id, day", bun.In(some)).Scan(ctx, &rows); err != nil {
+		if err := s.db.NewRaw("SELECT user_id, day, at, kind FROM checkins WHERE user_id IN (?) ORDER BY user_id, day", bun.List(some)).Scan(ctx, &rows); err != nil {
 			return nil, asKind(err)
 		}
 		for _, r := range rows {

@@ -9,7 +9,7 @@
 // lists by bun.In:
 //
 //	var names []string
-//	err := db.NewRaw("SELECT name FROM users WHERE id IN (?)", bun.In(ids)).Scan(ctx, &names)
+//	err := db.NewRaw("SELECT name FROM users WHERE id IN (?)", bun.List(ids)).Scan(ctx, &names)
 //
 // # Writing
 //

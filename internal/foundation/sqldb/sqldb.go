@@ -65,7 +65,7 @@ var (
 
 // Querier is what reads and single statements need; *DB and *Tx both are one.
 // Questions marks in the text are replaced by bun, which also knows
-// bun.In(slice) for lists.
+// bun.List(slice) for lists.
 type Querier interface {
 	// NewRaw is a query for Scan(ctx, &dest…): scalars, structs with bun tags
 	// or slices of either. No row is sql.ErrNoRows for a scalar or a struct.

@@ -313,7 +313,7 @@ func TestListsAndBytesGoThroughTheQueries(t *testing.T) {
 			must(t, insert(t.Context(), db, fmt.Sprint("id", i), name))
 		}
 		var got []string
-		must(t, db.NewRaw("SELECT name FROM things WHERE name IN (?) ORDER BY id", bun.In(want)).Scan(t.Context(), &got))
+		must(t, db.NewRaw("SELECT name FROM things WHERE name IN (?) ORDER BY id", bun.List(want)).Scan(t.Context(), &got))
 		if !slices.Equal(got, want) {
 			t.Errorf("names %q, want %q", got, want)
 		}

@@ -221,7 +221,7 @@ func (o *Outbox) claim(ctx context.Context, n int) (got []Delivery, next time.Ti
 	}
 	var rows []struct{ ID, Due int64 }
 	err = o.db.NewRaw("SELECT id, due FROM outbox WHERE dead = 0 AND topic IN (?) ORDER BY due, id LIMIT ?",
-		bun.In(o.topics), n).Scan(ctx, &rows)
+		bun.List(o.topics), n).Scan(ctx, &rows)
 	if err != nil {
 		return nil, idle, err
 	}
@@ -243,12 +243,12 @@ func (o *Outbox) claim(ctx context.Context, n int) (got []Delivery, next time.Ti
 		got = got[:0]
 		until := tx.Now().Add(o.cfg.Claim).UnixMilli()
 		_, err := tx.ExecContext(ctx, `UPDATE outbox SET claim = ?, attempts = attempts + 1, due = ?, dedup = NULL
-			WHERE id IN (?) AND dead = 0 AND due <= ?`, token, until, bun.In(ids), tx.Now().UnixMilli())
+			WHERE id IN (?) AND dead = 0 AND due <= ?`, token, until, bun.List(ids), tx.Now().UnixMilli())
 		if err != nil {
 			return err
 		}
 		rows, err := tx.QueryContext(ctx, "SELECT id, topic, msg_key, payload, attempts FROM outbox WHERE id IN (?) AND claim = ?",
-			bun.In(ids), token)
+			bun.List(ids), token)
 		if err != nil {
 			return err
 		}
@@ -370,7 +370,7 @@ func (o *Outbox) Replay(ctx context.Context, ids ...int64) (n int, err error) {
 	}
 	err = o.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		res, err := tx.ExecContext(ctx, "UPDATE outbox SET dead = 0, attempts = 0, due = ? WHERE dead = 1 AND id IN (?)",
-			tx.Now().UnixMilli(), bun.In(ids))
+			tx.Now().UnixMilli(), bun.List(ids))
 		if err != nil {
 			return err
 		}
