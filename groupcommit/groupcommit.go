@@ -12,6 +12,10 @@ import (
 // ErrClosed is returned to callers that come after the committer has stopped.
 var ErrClosed = errors.New("groupcommit: closed")
 
+// ErrNotTaken is wrapped into the error of a caller whose context ended before
+// its request was queued: it is certainly not committed.
+var ErrNotTaken = errors.New("groupcommit: not taken")
+
 // Options tune a [Committer]. The zero value is one committer that never
 // retries and never splits.
 type Options[Req, Res any] struct {
@@ -97,7 +101,7 @@ func New[Req, Res any](commit func(ctx context.Context, reqs []Req) ([]Res, erro
 
 // Do submits req and returns its result once it is committed and After has run.
 // It returns ctx's error when ctx ends first, in which case req may or may not
-// be committed.
+// be committed, unless the error is [ErrNotTaken] as well.
 func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err error) {
 	own := &call[Req, Res]{req: req, done: make(chan struct{})}
 	select {
@@ -110,7 +114,7 @@ func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err err
 	case <-c.closed:
 		return res, ErrClosed
 	case <-ctx.Done():
-		return res, context.Cause(ctx)
+		return res, fmt.Errorf("%w: %w", ErrNotTaken, context.Cause(ctx))
 	}
 	select {
 	case <-own.done:

@@ -144,6 +144,24 @@ func TestACallerObeysItsContextAndTheBatchDoesNot(t *testing.T) {
 	})
 }
 
+func TestACallerThatFindsNoRoomIsNotTaken(t *testing.T) {
+	c := groupcommit.New(double, options{Queue: 1}) // never run: one request fills it
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 { // the first may or may not get in
+		_, _ = c.Do(ctx, 1)
+	}
+	for range 50 {
+		if _, err := c.Do(ctx, 2); errors.Is(err, groupcommit.ErrNotTaken) {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want the caller's own cause too", err)
+			}
+			return
+		}
+	}
+	t.Error("a full queue never said that it did not take a request")
+}
+
 func TestAfterOverlapsTheNextCommitAndEndsBeforeItsCallersWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

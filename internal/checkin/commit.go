@@ -207,19 +207,20 @@ func (s *Service) loadMissing(ctx context.Context, f *fast, reqs []request, recs
 
 // loadRecords computes records from the log and merges them into Redis.
 func (s *Service) loadRecords(ctx context.Context, f *fast, keys []yearKey) ([]*Record, error) {
-	users := make([]accounts.ID, len(keys))
-	for i, k := range keys {
-		users[i] = k.user
-	}
-	histories, err := s.store.histories(ctx, users)
+	recs, err := s.recordsFromLog(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	recs := make([]*Record, len(keys))
-	for i, k := range keys {
-		recs[i] = recordOf(k.year, histories[k.user])
-	}
 	return recs, f.load(ctx, keys, recs)
+}
+
+// recordsFromLog computes records with one SELECT for all.
+func (s *Service) recordsFromLog(ctx context.Context, keys []yearKey) ([]*Record, error) {
+	histories, err := s.store.histories(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
+	if err != nil {
+		return nil, err
+	}
+	return mapped(keys, func(k yearKey) *Record { return recordOf(k.year, histories[k.user]) }), nil
 }
 
 // reapply brings rows to Redis that missed it, as far as the log has them.

@@ -118,9 +118,12 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, clock civil.Clock,
 func (s *Service) submit(ctx context.Context, r request) (Result, error) {
 	s.projection.Begin(r.at)
 	out, err := s.committer.Do(ctx, r)
-	if errors.Is(err, groupcommit.ErrClosed) {
+	switch {
+	case errors.Is(err, groupcommit.ErrClosed):
 		s.projection.Done(r.at)
 		return Result{}, ErrStore
+	case errors.Is(err, groupcommit.ErrNotTaken):
+		s.projection.Done(r.at)
 	}
 	return out.Result, asKind(cmp.Or(err, out.err))
 }
@@ -202,15 +205,7 @@ func (s *Service) loadBatch(ctx context.Context, keys []yearKey) ([]*Record, err
 		}
 		s.projection.Suspect()
 	}
-	histories, err := s.store.histories(ctx, usersOf(keys))
-	if err != nil {
-		return nil, err
-	}
-	recs := make([]*Record, len(keys))
-	for i, k := range keys {
-		recs[i] = recordOf(k.year, histories[k.user])
-	}
-	return recs, nil
+	return s.recordsFromLog(ctx, keys)
 }
 
 // ZoneChanged follows a user who chose another zone: the streak dies at another
@@ -245,10 +240,6 @@ func statusOf(rec *Record, clock civil.Clock, today civil.Day) Status {
 		rec.setBit(bitOf(skipped, Skipped))
 	}
 	return rec.Status(today)
-}
-
-func usersOf(keys []yearKey) []accounts.ID {
-	return mapped(keys, func(k yearKey) accounts.ID { return k.user })
 }
 
 func mapped[A, B any](in []A, f func(A) B) []B {

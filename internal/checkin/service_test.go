@@ -534,6 +534,29 @@ func TestErrorsOfTheCallerChangeNothing(t *testing.T) {
 	}
 }
 
+func TestCallersThatLeftDoNotHoldTheMark(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	w.clock.set(time.Now().Add(-time.Hour))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 40 { // about half of them are never queued
+		_, _ = w.Mark(gone, ids.New[accounts.User](), civil.Clock{}, Activity{}, rand.Uint64())
+	}
+	wait(t, "the mark to move on", func() bool {
+		marks, err := appliedKey.At().All(t.Context(), w.redis)
+		if err != nil || len(marks) != 1 {
+			return false
+		}
+		for _, mark := range marks {
+			var ms int64
+			if _, err := fmt.Sscan(mark, &ms); err != nil || time.Since(time.UnixMilli(ms)) > 10*time.Second {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func wait(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
