@@ -171,6 +171,10 @@ func run() error {
 }
 
 func profiled(ctx context.Context, s side) error {
+	var next atomic.Int64
+	if _, err := measure(ctx, s, &next); err != nil { // warms up
+		return err
+	}
 	f, err := os.Create(*profile)
 	if err != nil {
 		return err
@@ -178,7 +182,7 @@ func profiled(ctx context.Context, s side) error {
 	if err := pprof.StartCPUProfile(f); err != nil {
 		return err
 	}
-	r, err := measure(ctx, s, new(atomic.Int64))
+	r, err := measure(ctx, s, &next)
 	pprof.StopCPUProfile()
 	fmt.Printf("%.0f per second\n", r.rate)
 	return errors.Join(err, f.Close(), stages(os.Stdout))
