@@ -132,6 +132,14 @@ func (h Bitmap) GetRenewCmd() Cmd {
 	return Cmd{Name: "GETEX", Key: h.Key, Args: []string{"PX", millis(life)}}
 }
 
+// AddCmd writes the whole string unless the key is there, for a pipeline; the
+// reply is nil then.
+func (h Bitmap) AddCmd(v string) Cmd {
+	cmd := Bytes(h).SetCmd(v, h.fam.TTL.Draw())
+	cmd.Args = append(cmd.Args, "NX")
+	return cmd
+}
+
 // RenewCmd gives the key its family's life anew, for a pipeline.
 func (h Bitmap) RenewCmd() Cmd { return renew(h.Key) }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/keyspace"
 )
 
 // request is one day to be written for one user. Day and time were fixed when
@@ -38,7 +37,8 @@ func (r request) key() rowKey { return rowKey{r.user, r.day} }
 // outcome answers one request.
 type outcome struct {
 	Result
-	err error // committed, but where the user stands could not be told
+	err   error // committed, but where the user stands could not be told
+	ahead *ahead
 }
 
 // newCommitter returns the two stages of a check-in: a batch is committed to
@@ -64,16 +64,69 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 		return cmp.Or(strings.Compare(a.user.String(), b.user.String()), cmp.Compare(a.day, b.day), a.at.Compare(b.at))
 	})
 	rows = slices.CompactFunc(rows, func(a, b request) bool { return a.key() == b.key() })
+	ahead := s.lookAhead(ctx, rows)
 	held, err := s.store.write(ctx, rows)
 	if err != nil {
+		ahead.wait()
 		return nil, err
 	}
 	out := make([]outcome, len(reqs))
 	for i, r := range reqs {
 		row := held[r.key()]
-		out[i].New, out[i].At = row.req == r.req, time.UnixMilli(row.at)
+		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, ahead: ahead}
 	}
 	return out, nil
+}
+
+// ahead is what Redis held of a batch's users while SQL committed the batch. It
+// tells what the check-ins will mean for the boards, so that days and boards go
+// to Redis together; what Redis answers then tells whether it was right.
+type ahead struct {
+	done chan struct{}
+	recs map[yearKey]*Record // complete when done is closed; loaded ones only
+}
+
+// lookAhead begins to read the users' records, and loads those that Redis does
+// not have.
+func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
+	a := &ahead{done: make(chan struct{})}
+	if !s.projection.Writable() {
+		close(a.done)
+		return a
+	}
+	keys := mapped(rows, func(r request) yearKey { return yearKey{r.user, r.day.Year()} })
+	go func() {
+		defer close(a.done)
+		recs, err := s.fast.readAll(ctx, keys)
+		if err == nil {
+			err = s.loadMissing(ctx, s.fast, keys, recs)
+		}
+		if err != nil {
+			return // days and boards go one after the other then
+		}
+		a.recs = make(map[yearKey]*Record, len(keys))
+		for i, k := range keys {
+			a.recs[k] = recs[i]
+		}
+	}()
+	return a
+}
+
+func (a *ahead) wait() {
+	if a != nil { // replays are committed long ago
+		<-a.done
+	}
+}
+
+// with returns the record as r will have changed it, or nil when it is not known.
+func (a *ahead) with(r request) *Record {
+	a.wait()
+	if a == nil || a.recs[yearKey{r.user, r.day.Year()}] == nil {
+		return nil
+	}
+	rec := *a.recs[yearKey{r.user, r.day.Year()}]
+	rec.setBit(bitOf(r.day, r.kind))
+	return &rec
 }
 
 // failed is told about requests that SQL did not take, or may have taken
@@ -90,10 +143,8 @@ func (s *Service) failed(r request, err error) {
 // each user stands. Where Redis does not answer in time, SQL does.
 func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome) {
 	applied := false
-	var told []events.Event
 	if s.projection.Writable() {
-		var err error
-		switch told, err = s.apply(ctx, s.fast, reqs, out); {
+		switch err := s.apply(ctx, s.fast, reqs, out); {
 		case err == nil:
 			applied = true
 		case !errors.Is(err, ErrStore): // else SQL went away, and some records could not be loaded
@@ -112,10 +163,9 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 			s.projection.Unsure(r.at, r.key())
 		}
 	}
-	if !applied && answered {
-		told = markedEvents(reqs, out) // the other nodes' listeners look when they reconnect
+	if answered {
+		s.bus.Publish(markedEvents(reqs, out))
 	}
-	s.bus.Deliver(told)
 }
 
 // answerFromLog tells callers where they stand with one SELECT for the batch.
@@ -134,22 +184,39 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 	return err == nil
 }
 
-// apply writes committed rows to the records and the boards, fills in each
-// user's status, and tells the other nodes the events it returns. After an
-// error nothing is certain and everything may be applied again.
-func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outcome) ([]events.Event, error) {
-	recs, err := f.mark(ctx, reqs)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.loadMissing(ctx, f, reqs, recs); err != nil {
-		return nil, err
-	}
+// apply writes committed rows to the records and the boards and fills in each
+// user's status: in one round trip where the records were known ahead, else in
+// a second one for the boards. After an error nothing is certain and everything
+// may be applied again.
+func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outcome) error {
+	expected := make([]*Record, len(reqs))
 	places := make([]place, 0, len(reqs))
+	for i, r := range reqs {
+		if expected[i] = out[i].ahead.with(r); expected[i] == nil {
+			continue
+		}
+		if p, ok := placeOf(expected[i], r, out[i].At); ok {
+			places = append(places, p)
+		} else {
+			expected[i] = nil
+		}
+	}
+	recs, err := f.mark(ctx, reqs, places)
+	if err != nil {
+		return err
+	}
+	if err := s.loadAfter(ctx, f, reqs, recs); err != nil {
+		return err
+	}
+	places = places[:0]
 	behind := map[accounts.ID]civil.Clock{} // whose newest day is not the one marked
 	for i, r := range reqs {
 		out[i].Status = statusOf(recs[i], r.clock, r.day)
+		if expected[i] != nil && *expected[i] == *recs[i] {
+			continue
+		}
 		if p, ok := placeOf(recs[i], r, out[i].At); ok {
+			p.restart = p.restart || expected[i] != nil
 			places = append(places, p)
 		} else {
 			behind[r.user] = r.clock
@@ -158,7 +225,7 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 	if len(behind) > 0 {
 		histories, err := s.store.histories(ctx, slices.Collect(maps.Keys(behind)))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for user, history := range histories {
 			if p, ok := placeFrom(user, behind[user], history); ok {
@@ -166,41 +233,47 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 			}
 		}
 	}
-	told := markedEvents(reqs, out)
-	var tell []keyspace.Cmd
-	if len(told) > 0 {
-		tell = append(tell, s.bus.Cmd(told))
-	}
-	return told, f.rank(ctx, places, tell...)
+	return f.rank(ctx, places)
 }
 
-// loadMissing loads the records that were not, and those of the present year
-// for marks that fall into the year before.
-func (s *Service) loadMissing(ctx context.Context, f *fast, reqs []request, recs []*Record) error {
-	var keys []yearKey
-	for i, r := range reqs {
-		if !recs[i].loaded() {
-			keys = append(keys, yearKey{r.user, r.day.Year()})
-		}
+// loadAfter loads what marking has shown not to be loaded, and the present year
+// of users whose mark fell into an earlier one.
+func (s *Service) loadAfter(ctx context.Context, f *fast, reqs []request, recs []*Record) error {
+	keys := mapped(reqs, func(r request) yearKey { return yearKey{r.user, r.day.Year()} })
+	if err := s.loadMissing(ctx, f, keys, recs); err != nil {
+		return err
+	}
+	var later []yearKey
+	for _, r := range reqs {
 		if now := r.clock.Today(s.now()).Year(); now != r.day.Year() {
-			keys = append(keys, yearKey{r.user, now})
+			later = append(later, yearKey{r.user, now})
 		}
 	}
-	if len(keys) == 0 {
+	if len(later) == 0 {
 		return nil
 	}
-	loaded, err := s.loadRecords(ctx, f, keys)
+	_, err := s.loadRecords(ctx, f, later)
+	return err
+}
+
+// loadMissing loads those of the records that are not.
+func (s *Service) loadMissing(ctx context.Context, f *fast, keys []yearKey, recs []*Record) error {
+	var missing []yearKey
+	var at []int
+	for i, rec := range recs {
+		if !rec.loaded() {
+			missing, at = append(missing, keys[i]), append(at, i)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	loaded, err := s.loadRecords(ctx, f, missing)
 	if err != nil {
 		return err
 	}
-	byKey := make(map[yearKey]*Record, len(keys))
-	for i, k := range keys {
-		byKey[k] = loaded[i]
-	}
-	for i, r := range reqs {
-		if rec := byKey[yearKey{r.user, r.day.Year()}]; rec != nil {
-			recs[i] = rec
-		}
+	for i, rec := range loaded {
+		recs[at[i]] = rec
 	}
 	return nil
 }
@@ -270,8 +343,7 @@ func (s *Service) applyRows(ctx context.Context, rows []logRow) error {
 		reqs[i] = request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true}
 		out[i].At = m.At
 	}
-	_, err = s.apply(ctx, s.fast.patient(), reqs, out)
-	return err
+	return s.apply(ctx, s.fast.patient(), reqs, out)
 }
 
 // markedEvents has one event for each check-in that was new.

@@ -15,9 +15,10 @@
 //
 //	http.go     the caller's zone and the server's clock fix the day
 //	service.go  Mark hands the request to the committer and waits
-//	commit.go   many requests, one transaction; then, beside the next commit:
-//	redis.go    the days are set and the records read back, in one round trip;
-//	            the boards move and the other nodes are told, in a second one;
+//	commit.go   many requests, one transaction; beside it Redis is asked where
+//	            their users stand; then, beside the next transaction:
+//	redis.go    the days are set, the records read back and the boards moved, in
+//	            one round trip; who stands elsewhere than expected moves again;
 //	            the callers wake
 //
 // What holds, whatever is killed or emptied:

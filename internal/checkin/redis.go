@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"time"
 
@@ -79,24 +78,38 @@ func recordKey(user accounts.ID, year int) keyspace.Bitmap {
 	return recordKeys.At(user, keyspace.Int{N: int64(year)})
 }
 
-// mark sets the day of each request in its user's record and returns the
-// records as they are then, in one round trip. A record may turn out not to be
-// loaded; see [Record].
-func (f *fast) mark(ctx context.Context, reqs []request) ([]*Record, error) {
-	cmds := make([]keyspace.Cmd, 0, 2*len(reqs))
+// mark sets the day of each request in its user's record, moves users on the
+// boards, and returns the records as they are then, in one round trip. A record
+// may turn out not to be loaded; see [Record].
+func (f *fast) mark(ctx context.Context, reqs []request, places []place) ([]*Record, error) {
+	cmds := make([]keyspace.Cmd, 0, 2*len(reqs)+8)
 	for _, r := range reqs {
 		key := recordKey(r.user, r.day.Year())
 		cmds = append(cmds, key.SetBitCmd(bitOf(r.day, r.kind)), key.GetRenewCmd())
 	}
-	replies := f.send(ctx, cmds)
+	replies := f.send(ctx, f.moves(cmds, places))
 	if err := keyspace.FirstErr(replies); err != nil {
 		return nil, err
 	}
-	recs := make([]*Record, len(reqs))
-	for i := range recs {
-		recs[i] = parse(replies[2*i+1].Str)
+	return parseAll(len(reqs), func(i int) string { return replies[2*i+1].Str }), nil
+}
+
+// readAll returns records, loaded or not, in one round trip.
+func (f *fast) readAll(ctx context.Context, keys []yearKey) ([]*Record, error) {
+	replies := f.send(ctx, mapped(keys, func(k yearKey) keyspace.Cmd { return recordKey(k.user, k.year).GetCmd() }))
+	if err := keyspace.FirstErr(replies); err != nil {
+		return nil, err
 	}
-	return recs, nil
+	return parseAll(len(keys), func(i int) string { return replies[i].Str }), nil
+}
+
+func parseAll(n int, text func(int) string) []*Record {
+	all, recs := make([]Record, n), make([]*Record, n)
+	for i := range all {
+		copy(all[i][:], text(i))
+		recs[i] = &all[i]
+	}
+	return recs
 }
 
 // parse reads a record as it came; SETBIT on a missing key leaves a short one.
@@ -130,19 +143,34 @@ func ifLoaded(s string) *Record {
 	return nil
 }
 
-// load merges records computed from SQL into Redis and replaces each by the
-// result.
+// load writes records computed from SQL to Redis, merged into what is there, and
+// replaces each by the result.
 func (f *fast) load(ctx context.Context, keys []yearKey, recs []*Record) error {
-	life := strconv.FormatInt(recordKeys.TTL.Base.Milliseconds(), 10)
-	calls := make([]redis.Call, len(keys))
+	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
-		calls[i] = redis.Call{Script: loadScript, Keys: []keyspace.Key{recordKey(k.user, k.year).Key}, Args: []string{string(recs[i][:]), life}}
+		cmds[i] = recordKey(k.user, k.year).AddCmd(string(recs[i][:]))
 	}
-	replies := f.run(ctx, calls)
-	for i, reply := range replies {
-		recs[i] = parse(reply.Str)
+	added := f.send(ctx, cmds)
+	if err := keyspace.FirstErr(added); err != nil {
+		return err
 	}
-	return keyspace.FirstErr(replies)
+	life := strconv.FormatInt(recordKeys.TTL.Base.Milliseconds(), 10)
+	var calls []redis.Call
+	var at []int
+	for i, k := range keys {
+		if added[i].Nil() { // something is there
+			at = append(at, i)
+			calls = append(calls, redis.Call{Script: loadScript, Keys: []keyspace.Key{recordKey(k.user, k.year).Key}, Args: []string{string(recs[i][:]), life}})
+		}
+	}
+	if len(calls) == 0 {
+		return nil
+	}
+	merged := f.run(ctx, calls)
+	for j, reply := range merged {
+		recs[at[j]] = parse(reply.Str)
+	}
+	return keyspace.FirstErr(merged)
 }
 
 // place is what one check-in means for the boards.
@@ -203,20 +231,32 @@ func (p place) value(b Board) int {
 	return p.total
 }
 
-// rank moves users on both boards and sends extra along, in one round trip.
-func (f *fast) rank(ctx context.Context, places []place, extra ...keyspace.Cmd) error {
-	streaks, totals := mapped(places, place.onStreak), mapped(places, place.onTotal)
-	cmds := slices.Concat(f.streak.Update(streaks), f.total.Update(totals), extra)
-	for _, again := range slices.Concat(f.streak.Restart(streaks), f.total.Restart(totals)) {
-		cmds = append(cmds, again.Cmd())
-	}
-	if len(cmds) == 0 {
+// rank moves users on both boards, in one round trip.
+func (f *fast) rank(ctx context.Context, places []place) error {
+	if len(places) == 0 {
 		return nil
 	}
-	if err := keyspace.FirstErr(f.send(ctx, cmds)); err != nil {
+	if err := keyspace.FirstErr(f.send(ctx, f.moves(nil, places))); err != nil {
 		return fmt.Errorf("boards: %w", err)
 	}
 	return nil
+}
+
+// moves appends the commands that move users on both boards.
+func (f *fast) moves(cmds []keyspace.Cmd, places []place) []keyspace.Cmd {
+	if len(places) == 0 {
+		return cmds
+	}
+	for b, entries := range map[*leaderboard.Board][]leaderboard.Entry{
+		f.streak: mapped(places, place.onStreak),
+		f.total:  mapped(places, place.onTotal),
+	} {
+		cmds = append(cmds, b.Update(entries)...)
+		for _, again := range b.Restart(entries) {
+			cmds = append(cmds, again.Cmd())
+		}
+	}
+	return cmds
 }
 
 // ranking reads a board's top and one user's place.

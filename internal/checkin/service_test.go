@@ -225,11 +225,6 @@ func TestCheckingInFollowsTheReference(t *testing.T) {
 
 func TestSixtyFourTapsAtOnceAreOneCheckIn(t *testing.T) {
 	worlds(t, sixtyFourTaps)
-	t.Run("an engine without RETURNING, as MySQL", func(t *testing.T) {
-		w := newWorld(t, sqldbtest.Open(t, mariaConfig(t)), redistest.Open(t, "embedded"))
-		w.store.returning = false
-		sixtyFourTaps(t, w)
-	})
 }
 
 func sixtyFourTaps(t *testing.T, w *world) {

@@ -22,19 +22,15 @@ var ErrStore = errs.New(errs.Unavailable, "checkin.store_away", "Check-in cannot
 
 // store is the log of check-ins, the truth of this package.
 type store struct {
-	db        *sqldb.DB
-	insert    *sqldb.Statement
-	returning bool // the engine answers an INSERT with rows
+	db     *sqldb.DB
+	insert *sqldb.Statement
 }
 
 func newStore(db *sqldb.DB) *store {
-	return &store{db: db, returning: db.Dialect().HasReturning(), insert: db.Dialect().Compile(sqldb.Upsert{
+	return &store{db: db, insert: db.Dialect().Compile(sqldb.Upsert{
 		Table:   "checkins",
 		Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"},
-		Key:     []string{"user_id", "day"},
-		// A day that exists stays as it is. IGNORE would also swallow truncation.
-		Set:       []string{"req = checkins.req"},
-		Returning: []string{"user_id", "day", "at", "kind", "req"},
+		Key:     []string{"user_id", "day"}, // a day that exists stays as it is
 	})}
 }
 
@@ -51,32 +47,32 @@ type row struct {
 	req  int64
 }
 
-// write adds one row for each request in one transaction, unless the user's day
-// is there, and returns what the log then holds. The requests must be sorted
-// and free of duplicates.
+// write adds one row for each request, unless the user's day is there, and
+// returns what the log then holds. The requests must be sorted and free of
+// duplicates.
 func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, error) {
 	args := make([]any, 0, 7*len(reqs))
+	held := make(map[rowKey]row, len(reqs))
 	for _, r := range reqs {
 		args = append(args, r.user.String(), int32(r.day), r.at.UnixMilli(), uint8(r.kind), r.act.Words, r.act.Minutes, r.req)
+		held[r.key()] = row{at: r.at.UnixMilli(), kind: r.kind, req: r.req}
 	}
-	if s.returning {
-		// One statement is one transaction, and one round trip.
-		return scanRows(s.db.Writer().QueryContext(ctx, s.insert.For(len(reqs)), args...))
+	// One statement is one transaction, and one round trip.
+	done, err := s.db.Writer().ExecContext(ctx, s.insert.For(len(reqs)), args...)
+	if err != nil {
+		return nil, err
 	}
-	var held map[rowKey]row
-	err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		if _, err := tx.SQL().ExecContext(ctx, s.insert.For(len(reqs)), args...); err != nil {
-			return err
-		}
-		keys := args[:0]
-		for _, r := range reqs {
-			keys = append(keys, r.user.String(), int32(r.day))
-		}
-		held, err = scanRows(tx.SQL().QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
-			strings.TrimSuffix(strings.Repeat("(?, ?), ", len(reqs)), ", ")+")", keys...))
-		return err
-	})
-	return held, err
+	if added, err := done.RowsAffected(); err != nil || added == int64(len(reqs)) {
+		return held, err
+	}
+	// Somebody was there before, perhaps an earlier try of this batch. Rows do
+	// not change, so it matters little when they are read.
+	keys := args[:0]
+	for _, r := range reqs {
+		keys = append(keys, r.user.String(), int32(r.day))
+	}
+	return scanRows(s.db.Writer().QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
+		strings.TrimSuffix(strings.Repeat("(?, ?), ", len(reqs)), ", ")+")", keys...))
 }
 
 func scanRows(rows *sql.Rows, err error) (map[rowKey]row, error) {

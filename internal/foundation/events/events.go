@@ -48,11 +48,17 @@ type envelope struct {
 // queued is how many events a subscriber may be behind before it is cut off.
 const queued = 64
 
+const (
+	outgoing = 256  // batches that may wait to be sent to other nodes
+	biggest  = 1000 // events in one message, give or take a batch
+)
+
 // Bus carries events to subscribers on this node and on all others.
 type Bus struct {
 	redis *redis.DB
 	node  string
 	log   *slog.Logger
+	out   chan []Event
 
 	mu   sync.RWMutex
 	subs map[string]map[*Subscription]struct{} // by user
@@ -60,7 +66,7 @@ type Bus struct {
 
 // New returns a bus for this node; node is never used by another process.
 func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
-	return &Bus{redis: db, node: node, log: log, subs: map[string]map[*Subscription]struct{}{}}
+	return &Bus{redis: db, node: node, log: log, out: make(chan []Event, outgoing), subs: map[string]map[*Subscription]struct{}{}}
 }
 
 // Subscription is one listener's queue.
@@ -127,8 +133,44 @@ func (b *Bus) Deliver(batch []Event) {
 	}
 }
 
-// Cmd is the command that tells the other nodes, for a pipeline.
-func (b *Bus) Cmd(batch []Event) keyspace.Cmd {
+// Publish hands committed events to the listeners on this node, and sends them
+// to the other nodes without waiting: where Redis is away or slow they are lost,
+// and the listeners there look when they connect again.
+func (b *Bus) Publish(batch []Event) {
+	if len(batch) == 0 {
+		return
+	}
+	b.Deliver(batch)
+	select {
+	case b.out <- batch:
+	default:
+	}
+}
+
+// send publishes what waits, all in one message.
+func (b *Bus) send(ctx context.Context) {
+	for {
+		var batch []Event
+		select {
+		case batch = <-b.out:
+		case <-ctx.Done():
+			return
+		}
+		for more := true; more && len(batch) < biggest; {
+			select {
+			case next := <-b.out:
+				batch = append(batch, next...)
+			default:
+				more = false
+			}
+		}
+		if err := b.redis.Publish(ctx, channel.At(), b.encode(batch)); err != nil && ctx.Err() == nil {
+			b.log.Debug("other nodes were not told", "events", len(batch), "err", err)
+		}
+	}
+}
+
+func (b *Bus) encode(batch []Event) string {
 	payload := make([]byte, 0, 64+256*len(batch))
 	payload = append(payload, `{"node":"`+b.node+`","events":[`...)
 	for i, e := range batch {
@@ -137,7 +179,7 @@ func (b *Bus) Cmd(batch []Event) keyspace.Cmd {
 		}
 		payload = e.appendJSON(payload)
 	}
-	return b.redis.PublishCmd(channel.At(), string(append(payload, "]}"...)))
+	return string(append(payload, "]}"...))
 }
 
 // appendJSON is json.Marshal for an event, whose texts need no escaping and
@@ -149,9 +191,13 @@ func (e Event) appendJSON(b []byte) []byte {
 	return append(append(b, e.Data...), '}')
 }
 
-// Run delivers what other nodes publish until ctx ends.
+// Run sends what is published here and delivers what other nodes publish, until
+// ctx ends.
 func (b *Bus) Run(ctx context.Context, ready func()) error {
 	ready()
+	var sender sync.WaitGroup
+	defer sender.Wait()
+	sender.Go(func() { b.send(ctx) })
 	// Our own were delivered before they were sent, and need no reading.
 	own := `{"node":"` + b.node + `",`
 	return b.redis.Subscribe(ctx, channel.At(), redis.Handler{Message: func(payload string) {

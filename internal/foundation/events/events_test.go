@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -32,7 +31,9 @@ func run(t *testing.T, db *redis.DB, node string) *Bus {
 	probe, sub := NewBus(db, "probe", b.log), b.Subscribe("probe")
 	defer sub.Close()
 	for {
-		publish(t, db, probe, New("probe", "probe", time.Now(), []byte("1")))
+		if err := db.Publish(t.Context(), channel.At(), probe.encode([]Event{New("probe", "probe", time.Now(), []byte("1"))})); err != nil {
+			t.Fatal(err)
+		}
 		select {
 		case <-sub.C:
 			return b
@@ -41,14 +42,6 @@ func run(t *testing.T, db *redis.DB, node string) *Bus {
 			t.Fatal("the bus hears nothing")
 		}
 	}
-}
-
-func publish(t *testing.T, db *redis.DB, b *Bus, es ...Event) {
-	t.Helper()
-	if err := keyspace.FirstErr(db.DoMulti(t.Context(), []keyspace.Cmd{b.Cmd(es)})); err != nil {
-		t.Fatal(err)
-	}
-	b.Deliver(es)
 }
 
 func next(t *testing.T, s *Subscription) Event {
@@ -76,8 +69,8 @@ func TestEventsReachBothNodesOnceAndOnlyTheirUser(t *testing.T) {
 			mine, far, other := here.Subscribe("ann"), there.Subscribe("ann"), there.Subscribe("bob")
 			first := New("checkin.marked", "ann", time.UnixMilli(5), []byte(`{"streak":1}`))
 			second := New("checkin.marked", "ann", time.UnixMilli(6), []byte(`{"streak":2}`))
-			publish(t, db, here, first)
-			publish(t, db, here, second)
+			here.Publish([]Event{first})
+			here.Publish([]Event{second})
 			for what, s := range map[string]*Subscription{"on the same node": mine, "on another node": far} {
 				for _, want := range []Event{first, second} {
 					if got := next(t, s); got.ID != want.ID || got.Time != want.Time || string(got.Data) != string(want.Data) {

@@ -30,9 +30,6 @@ func (d Dialect) String() string {
 	return "unknown engine"
 }
 
-// HasReturning reports whether INSERT … RETURNING works.
-func (d Dialect) HasReturning() bool { return d == SQLite || d == MariaDB }
-
 // Greatest is the name of the function for the largest of several values.
 func (d Dialect) Greatest() string {
 	if d == SQLite {
@@ -73,14 +70,8 @@ type Upsert struct {
 	// takes the new value; "days = days | {new.days}" is an expression in which
 	// {new.c} is the new and a bare column the old value, {greatest} the
 	// function's name. Empty leaves the row as it is, unlike IGNORE without
-	// swallowing any other error.
+	// swallowing any other error; the affected rows are then those that are new.
 	Set []string
-
-	// Returning holds the columns to return where the engine can; see HasReturning.
-	// On MariaDB a row left as it was is returned as well, with its
-	// stored values; on SQLite only with a non-empty Set. So compare a column
-	// that is unique to the writer, such as a request id, and do not count rows.
-	Returning []string
 }
 
 // Compile prepares the text of u for d.
@@ -119,9 +110,6 @@ func (d Dialect) Compile(u Upsert) *Statement {
 		b.WriteString(" ON DUPLICATE KEY UPDATE " + u.Key[0] + " = " + u.Table + "." + u.Key[0])
 	default:
 		b.WriteString(" ON DUPLICATE KEY UPDATE " + strings.Join(sets, ", "))
-	}
-	if len(u.Returning) > 0 && d.HasReturning() {
-		b.WriteString(" RETURNING " + strings.Join(u.Returning, ", "))
 	}
 	s.tail = b.String()
 	return s
