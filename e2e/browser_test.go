@@ -4,12 +4,18 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 )
 
 // tab is one page in a real browser.
@@ -160,6 +166,7 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 		p.says("#checkin", "Done today")
 		p.until("today in the heat map, checked in", fmt.Sprintf(`(%s).endsWith(": checked in")`, today))
 		for _, board := range []string{"streak", "total_days"} {
+			p.click(fmt.Sprintf("[data-tab=%s]", board))
 			mine := fmt.Sprintf("[data-board=%s] li.mine", board)
 			p.says(mine, "Ada Lovelace")
 			p.says(mine, "1 day")
@@ -191,4 +198,130 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 		p.says(".banner", "logged out")
 		p.until("the form to sign up", `document.querySelector("[name=email]") !== null`)
 	}
+}
+
+// logIn makes the page that of a user who is in SQL already.
+func (p *tab) logIn(who person, zone string) {
+	p.t.Helper()
+	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
+		`localStorage.setItem("stoa.session", JSON.stringify({access: %[1]q, refresh: %[1]q, device: "d", user: {id: %[2]q, name: "", zone: %[3]q}}))`,
+		who.token, who.id, zone)), chromedp.Reload())
+}
+
+// past writes check-ins of somebody into SQL; what is under i happened i days
+// before today.
+func past(t *testing.T, db *sqldb.DB, who person, today time.Time, kinds ...checkin.Kind) {
+	t.Helper()
+	var args []any
+	for i, kind := range kinds {
+		if day := today.AddDate(0, 0, -i); kind != 0 {
+			args = append(args, who.id, day.Unix()/86_400, day.UnixMilli(), uint8(kind), 0, 0, 1)
+		}
+	}
+	insert(t, db, "INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES ", 7, args)
+}
+
+// A history that takes weeks is written into SQL before the server starts; what
+// happens then goes through the page.
+func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
+	// A zone in which no midnight comes while the test runs.
+	now, zone := time.Now().UTC(), "UTC"
+	if now.Hour() == 23 {
+		now, zone = now.Add(6*time.Hour), "Etc/GMT-6"
+	}
+	today := now.Truncate(24 * time.Hour)
+	file := "sqlite:" + filepath.Join(t.TempDir(), "stoa.db")
+	db := sqldbtest.Open(t, sqldb.Config{URL: file})
+	// Fifteen have 8 to 22 days, and four have 1 to 4; Ada comes between.
+	persons := enrol(t, db, 20)
+	if _, err := db.Writer().ExecContext(t.Context(), "UPDATE users SET zone = ?, created = ?", zone, today.AddDate(0, 0, -6).UnixMilli()); err != nil {
+		t.Fatal(err)
+	}
+	ada := persons[0]
+	past(t, db, ada, today, 0, checkin.Tapped, checkin.Tapped, checkin.Frozen, checkin.Tapped, 0, checkin.Tapped)
+	for i, who := range persons[1:] {
+		days := make([]checkin.Kind, 1+i+1)
+		if i >= 4 {
+			days = make([]checkin.Kind, 1+i+4)
+		}
+		for d := range days[1:] {
+			days[1+d] = checkin.Tapped
+		}
+		past(t, db, who, today, days...)
+	}
+	insert(t, db, "INSERT INTO checkin_grants (user_id, at, id, n, reason) VALUES ", 5, []any{ada.id, today.UnixMilli(), nanoid(), 2, "test"})
+
+	url := serve(t, "--sql", file)
+	p := browse(t, url+"/")
+	p.logIn(ada, zone)
+	p.says("[data-freezes]", "1")
+	p.do(chromedp.Focus(chromedp.CSS(".freezes")))
+	p.until("what a freeze is", `getComputedStyle(document.querySelector(".bubble")).visibility === "visible"`)
+	p.says(".bubble", "1 streak freeze left, 1 used")
+	day := func(i int) string {
+		return fmt.Sprintf("td[data-day=%q]", today.AddDate(0, 0, -i).Format(time.DateOnly))
+	}
+	state := func(p *tab, i int, want string) {
+		t.Helper()
+		p.until(fmt.Sprintf("%q %d days ago", want, i), fmt.Sprintf(`(document.querySelector(%q)?.getAttribute("aria-label") ?? "").endsWith(%q)`, day(i), ": "+want))
+	}
+	state(p, 1, "checked in, day 3 of a run")
+	state(p, 3, "covered, the streak goes on")
+	state(p, 5, "missed, can be made up")
+	state(p, 7, "missed") // before the account
+	p.says(".makeups", "3 make-ups left this month.")
+
+	// The dialog asks, and gives the focus back.
+	missed := today.AddDate(0, 0, -5).Format("2 January")
+	p.click(day(5))
+	p.says("dialog[open] h2", "Make up "+missed)
+	p.says("dialog[open]", "3 left this month")
+	p.do(chromedp.KeyEvent(kb.Escape))
+	p.until("the focus on the day", fmt.Sprintf(`!document.querySelector("dialog") && document.activeElement.matches(%q)`, day(5)))
+
+	// Another tab was quicker: the server's word is shown.
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.says("dialog[open] h2", "Make up "+missed)
+	other := p.open(url + "/")
+	other.says(".live", "Live")
+	before := other.text("[data-streak]")
+	other.click(".chip")
+	other.click("dialog .primary")
+	for _, p := range []*tab{other, p} {
+		p.says(".makeups", "2 make-ups left this month.")
+		p.says(".makeups details", "made up just now")
+		state(p, 5, "checked in, day 2 of a run")
+		state(p, 3, "covered, the streak goes on")
+		p.says("[data-streak]", "5")
+		p.says("[data-figure=total]", "5")
+	}
+	if before != "3" {
+		t.Errorf("before the make-up the streak is %s, want 3", before)
+	}
+	p.click("dialog .primary")
+	p.says("dialog .form-fault", "counts already")
+	p.click("dialog .secondary")
+	p.says(".makeups", "2 make-ups left this month.")
+
+	// The neighbours, three on either side; and Ada's first day of this week.
+	p.click("#checkin")
+	p.says("[data-streak]", "6")
+	const ranks = `[...document.querySelectorAll("[data-board=%s] li")].map((li) => li.value || "-").join(" ") === "1 2 3 4 5 6 7 8 9 10 - 13 14 15 16 17 18 19"`
+	for _, board := range []string{"streak", "total_days"} {
+		p.click(fmt.Sprintf("[data-tab=%s]", board))
+		p.until("Ada's neighbours", fmt.Sprintf(ranks, board))
+		p.says(fmt.Sprintf("[data-board=%s] li.mine", board), "16User "+ada.id)
+	}
+	p.do(chromedp.KeyEvent(kb.ArrowRight))
+	p.says("[data-board=week] li.mine", "User "+ada.id)
+	_, week := now.ISOWeek()
+	p.says(".seasons", fmt.Sprintf("Week %d,", week))
+	p.click(".seasons button:first-child")
+	_, week = now.AddDate(0, 0, -7).ISOWeek()
+	p.says(".seasons", fmt.Sprintf("Week %d,", week))
+	p.click(".seasons button:last-child")
+	p.says("[data-board=week] li.mine", "User "+ada.id)
+	p.click("[data-tab=month]")
+	p.says(".seasons", now.Format("January 2006"))
+	p.says("[data-board=month] li.mine", "User "+ada.id)
 }

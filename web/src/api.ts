@@ -82,6 +82,8 @@ export interface CheckinStatus {
   streak: number;
   longest: number;
   total: number;
+  freezes?: number; // what has a ? in an answer may be absent: nodes are upgraded one by one
+  freezes_used?: number;
 }
 
 export interface CheckinReply extends CheckinStatus {
@@ -104,7 +106,30 @@ export interface CheckinStats {
   minutes: number;
 }
 
-export type BoardName = "streak" | "total_days";
+export interface MakeupRequest {
+  day: string;
+}
+
+export interface Makeup {
+  day: string;
+  at: string;
+}
+
+export interface MakeupReply {
+  made_up: Makeup;
+  left: number;
+  status: CheckinStatus;
+}
+
+export interface Makeups {
+  left: number;
+  limit: number; // 0: switched off
+  days: string[]; // missed, and recent enough to be made up
+  history: Makeup[]; // the newest first
+  cursor?: string;
+}
+
+export type BoardName = "streak" | "total_days" | "week" | "month";
 
 export interface BoardRow {
   rank: number;
@@ -115,8 +140,10 @@ export interface BoardRow {
 
 export interface Board {
   board: BoardName;
+  season?: string; // "2026-W47" or "2026-11"; a board of all time has none
   entries: BoardRow[];
   me?: BoardRow;
+  around?: BoardRow[]; // the caller's neighbours and the caller
 }
 
 export interface Event {

@@ -1,49 +1,128 @@
-// The two boards.
+// The boards, one of them shown at a time.
 
-import type { Board, BoardName, BoardRow } from "./api";
-import { count } from "./days";
-import { h, put } from "./dom";
+import { Refused, type Board, type BoardName, type BoardRow } from "./api";
+import { count, nextTo, seasonName } from "./days";
+import { h, icon, put } from "./dom";
+import { say } from "./form";
 
-const titles: Record<BoardName, [title: string, none: string]> = {
-  streak: ["Longest running", "Nobody has a streak yet. Be the first."],
-  total_days: ["Most days", "Nobody has checked in yet. Be the first."],
-};
+const tabs: { name: BoardName; title: string; none: string; past?: string }[] = [
+  { name: "streak", title: "Streak", none: "Nobody has a streak yet. Be the first." },
+  { name: "total_days", title: "Total", none: "Nobody has checked in yet. Be the first." },
+  { name: "week", title: "This week", none: "Nobody has checked in this week yet. Be the first.", past: "Nobody checked in that week." },
+  { name: "month", title: "This month", none: "Nobody has checked in this month yet. Be the first.", past: "Nobody checked in that month." },
+];
 
-/** One board; show draws its rows with me marked. */
-export function boardCard(name: BoardName) {
-  const [title, none] = titles[name];
+/** The card with the boards. ask fetches one; refresh brings what is shown up to date, with me marked. */
+export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: unknown) => void) {
+  let me = "";
+  let shown = tabs[0]!;
+  let season = ""; // asked for; "" is the present one, or the board has none
+  let present = ""; // the season that "" was when last asked
+  const answers = new Map<string, Board>(); // by path: to be shown while the next one is under way
+
+  const turn = (by: -1 | 1, label: string, name: "left" | "right") =>
+    h("button", { type: "button", class: "round", "aria-label": label, title: label, onclick: () => to(nextTo(season || present, by)) }, icon(name));
+  const back = turn(-1, "The season before", "left");
+  const forth = turn(1, "The season after", "right");
+  const seasonTitle = h("p", { role: "status" });
+  const seasons = h("div", { class: "seasons" }, back, seasonTitle, forth);
   const body = h("div", { class: "board-body" });
-  const el = h("section", { class: "card board", "data-board": name, "aria-labelledby": `board-${name}` }, h("h2", { id: `board-${name}` }, title), body);
+  const panel = h("div", { id: "board", role: "tabpanel" }, seasons, body);
+  const buttons = tabs.map((t) =>
+    h("button", { type: "button", role: "tab", id: `tab-${t.name}`, "data-tab": t.name, "aria-controls": "board", onclick: () => select(t) }, t.title),
+  );
+  const list = h("div", { class: "tabs", role: "tablist", "aria-label": "Boards", onkeydown: turnTab }, ...buttons);
+  const el = h("section", { class: "card boards", "aria-labelledby": "boards-title" }, h("header", {}, h("h2", { id: "boards-title" }, "Boards"), list), panel);
 
-  const row = (r: BoardRow, me: string, top: number) => {
-    const mine = r.user === me;
-    const medal = r.rank <= 3 ? ["gold", "silver", "bronze"][r.rank - 1]! : "";
-    const bar = h("span", { class: "bar", "aria-hidden": "true" });
-    bar.style.width = `${(100 * r.value) / Math.max(1, top)}%`;
-    return h(
-      "li",
-      { class: mine ? "mine" : "", value: r.rank, "data-user": r.user, "aria-current": mine ? "true" : null },
-      bar,
-      h("span", { class: `rank ${medal}` }, String(r.rank)),
-      h("span", { class: "who" }, r.name, mine && h("span", { class: "you" }, "you")),
-      h("span", { class: "value" }, count(r.value, "day")),
-    );
-  };
+  function turnTab(e: KeyboardEvent): void {
+    const at = tabs.indexOf(shown);
+    const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: tabs.length - 1 }[e.key];
+    if (next === undefined) return;
+    e.preventDefault();
+    const i = (next + tabs.length) % tabs.length;
+    select(tabs[i]!);
+    buttons[i]!.focus();
+  }
 
-  const show = (b: Board, me: string) => {
-    if (b.entries.length === 0) return put(body, h("p", { class: "muted" }, none));
+  function mark(): void {
+    panel.dataset["board"] = shown.name;
+    panel.setAttribute("aria-labelledby", `tab-${shown.name}`);
+    buttons.forEach((b, i) => {
+      b.setAttribute("aria-selected", String(tabs[i] === shown));
+      b.tabIndex = tabs[i] === shown ? 0 : -1;
+    });
+  }
+
+  function select(tab: (typeof tabs)[number]): void {
+    if (tab === shown) return;
+    shown = tab;
+    present = "";
+    mark();
+    to("");
+  }
+
+  function to(s: string): void {
+    season = s === present ? "" : s;
+    draw(answers.get(path()));
+    refresh(me).catch(failed);
+  }
+
+  const path = () => `/v1/checkin/boards/${shown.name}?limit=10&around=3${season && `&season=${season}`}`;
+
+  async function refresh(id: string): Promise<void> {
+    me = id;
+    const asked = path();
+    try {
+      const b = await ask(asked);
+      answers.set(asked, b);
+      if (asked === path()) draw(b);
+    } catch (err) {
+      if (!(err instanceof Refused)) throw err;
+      if (asked === path()) put(body, h("p", { class: "muted" }, say(err)));
+    }
+  }
+
+  function draw(b: Board | undefined): void {
+    if (b?.season && !season) present = b.season;
+    const at = b?.season ?? season;
+    seasons.hidden = !at;
+    if (at) seasonTitle.textContent = seasonName(at);
+    forth.disabled = !season;
+    back.disabled = !!b && !!season && b.entries.length === 0; // nothing before the beginning
+    if (!b) return put(body, h("p", { class: "muted" }, "One moment …"));
+    if (b.entries.length === 0) return put(body, h("p", { class: "muted" }, (season && shown.past) || shown.none));
     const top = b.entries[0]!.value;
-    const below = b.me && !b.entries.some((r) => r.user === me) ? b.me : null;
+    // Who is not in the top sees the neighbours too, or where only the own place is known, that.
+    const there = new Set(b.entries.map((r) => r.user));
+    const below = there.has(me) ? [] : (b.around?.length ? b.around : b.me ? [b.me] : []).filter((r) => !there.has(r.user));
+    const gap = below[0] && below[0].rank > b.entries.at(-1)!.rank + 1;
     put(
       body,
       h(
         "ol",
         { class: "rows" },
-        ...b.entries.map((r) => row(r, me, top)),
-        below && h("li", { class: "gap", "aria-hidden": "true" }, "···"),
-        below && row(below, me, top),
+        ...b.entries.map((r) => row(r, r.user === me, top)),
+        gap && h("li", { class: "gap", "aria-hidden": "true" }, "···"),
+        ...below.map((r) => row(r, r.user === me, top)),
       ),
     );
-  };
-  return { el, show };
+  }
+
+  mark();
+  draw(undefined);
+  return { el, refresh };
+}
+
+function row(r: BoardRow, mine: boolean, top: number): HTMLLIElement {
+  const medal = r.rank <= 3 ? ["gold", "silver", "bronze"][r.rank - 1]! : "";
+  const bar = h("span", { class: "bar", "aria-hidden": "true" });
+  bar.style.width = `${(100 * r.value) / Math.max(1, top)}%`;
+  return h(
+    "li",
+    { class: mine ? "mine" : "", value: r.rank, "data-user": r.user, "aria-current": mine ? "true" : null },
+    bar,
+    h("span", { class: `rank ${medal}` }, String(r.rank)),
+    h("span", { class: "who" }, r.name, mine && h("span", { class: "you" }, "you")),
+    h("span", { class: "value" }, count(r.value, "day")),
+  );
 }

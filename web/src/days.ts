@@ -15,6 +15,29 @@ export const weekday = (day: string) => (utc(day).getUTCDay() + 6) % 7;
 
 export const yearOf = (day: string) => Number(day.slice(0, 4));
 
+/** The first and the last day of a season, "2006-W01" (weeks of ISO 8601) or "2006-01". */
+export function daysIn(season: string): [first: string, last: string] {
+  const week = season.split("-W")[1];
+  if (week) {
+    const fourth = `${season.slice(0, 4)}-01-04`; // is in week 1 of every year
+    const first = plus(fourth, 7 * (Number(week) - 1) - weekday(fourth));
+    return [first, plus(first, 6)];
+  }
+  const first = `${season}-01`;
+  return [first, plus(`${plus(first, 31).slice(0, 7)}-01`, -1)];
+}
+
+/** The season before (by -1) or after (by 1). */
+export function nextTo(season: string, by: -1 | 1): string {
+  const [first, last] = daysIn(season);
+  const day = by < 0 ? plus(first, -1) : plus(last, 1);
+  if (!season.includes("W")) return day.slice(0, 7);
+  const monday = plus(day, -weekday(day));
+  const year = plus(monday, 3).slice(0, 4); // a week belongs to the year that has its Thursday
+  const n = 1 + (Date.parse(monday) - Date.parse(daysIn(`${year}-W01`)[0])) / 604_800_000; // dates without zone: both in UTC
+  return `${year}-W${String(n).padStart(2, "0")}`;
+}
+
 /** Every day of a year, in order. */
 export function daysOf(year: number): string[] {
   const all: string[] = [];
@@ -71,6 +94,18 @@ const long = new Intl.DateTimeFormat("en-GB", { dateStyle: "full", timeZone: "UT
 
 /** "Monday, 5 January 2026" */
 export const spoken = (day: string) => long.format(utc(day));
+
+const dated = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
+const monthly = new Intl.DateTimeFormat("en-GB", { month: "long", year: "numeric", timeZone: "UTC" });
+
+/** "5 January", with the year where it is not that of today. */
+export const short = (day: string, today: string) => dated.format(utc(day)).replace(yearOf(day) === yearOf(today) ? / \d+$/ : "", "");
+
+/** "Week 47, 16–22 November 2026" or "November 2026" */
+export function seasonName(season: string): string {
+  const [first, last] = daysIn(season);
+  return season.includes("W") ? `Week ${Number(season.slice(6))}, ${dated.formatRange(utc(first), utc(last))}` : monthly.format(utc(first));
+}
 
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 

@@ -46,6 +46,14 @@ const shapes = {
 export const icon = (name: keyof typeof shapes) =>
   s("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, s("path", { d: shapes[name] }));
 
+/** The picture for streak freezes; hidden from screen readers. */
+export const snowflake = () =>
+  s(
+    "svg",
+    { viewBox: "0 0 24 24", class: "icon snowflake", "aria-hidden": "true" },
+    ...[0, 60, 120].map((turn) => s("path", { transform: `rotate(${turn} 12 12)`, d: "M12 2v20M9 3.400l3 3 3-3M9 20.600l3-3 3 3" })),
+  );
+
 /** Replaces everything inside el. */
 export function put(el: Element, ...children: Child[]): void {
   el.replaceChildren(...children.filter((c): c is Node | string => c !== null && c !== undefined && c !== false));

@@ -6,6 +6,7 @@ import { h, icon, put } from "./dom";
 export interface Days {
   signed: ReadonlySet<string>;
   covered: ReadonlySet<string>;
+  open: ReadonlySet<string>; // missed, and can be made up
 }
 
 const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -15,8 +16,11 @@ const rows = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 // worth seeing is how many stand together. Levels begin on days 1, 3, 7 and 14.
 const levels = [1, 3, 7, 14];
 
-/** The map with its year switch. show draws a year; ask is called for another one. */
-export function heatMap(ask: (year: number) => void) {
+/**
+ * The map with its year switch. show draws a year; ask is called for another
+ * one, pick when an open day is chosen.
+ */
+export function heatMap(ask: (year: number) => void, pick: (day: string) => void) {
   let year = 0;
   const title = h("h2", { id: "heat-title" });
   const sum = h("p", { class: "muted", role: "status" });
@@ -25,13 +29,14 @@ export function heatMap(ask: (year: number) => void) {
   const back = turn(-1, "Previous year", "left");
   const forth = turn(1, "Next year", "right");
   const scroll = h("div", { class: "heat-scroll" });
+  const key = legend();
   const tip = h("div", { class: "tip", role: "presentation", hidden: true });
   const el = h(
     "section",
     { class: "card heat", "aria-labelledby": "heat-title" },
     h("header", {}, h("div", {}, title, sum), h("div", { class: "turns" }, back, forth)),
     scroll,
-    legend(),
+    key.el,
     tip,
   );
 
@@ -56,18 +61,33 @@ export function heatMap(ask: (year: number) => void) {
   });
   scroll.addEventListener("focusout", () => point(null));
   scroll.addEventListener("scroll", () => point(null), { passive: true });
+  const choose = (e: globalThis.Event) => {
+    const cell = cellOf(e);
+    if (!cell?.classList.contains("open")) return;
+    e.preventDefault();
+    point(null);
+    pick(cell.dataset["day"]!);
+  };
+  scroll.addEventListener("click", choose);
   scroll.addEventListener("keydown", (e) => {
+    if (e.key === "Enter" || e.key === " ") return choose(e);
     const from = cellOf(e);
     const step: Record<string, number> = { ArrowLeft: -7, ArrowRight: 7, ArrowUp: -1, ArrowDown: 1 };
     const by = step[e.key];
     if (!from || by === undefined) return;
-    const to = scroll.querySelector<HTMLElement>(`td[data-day="${plus(from.dataset["day"]!, by)}"]`);
     e.preventDefault();
-    if (!to) return;
-    from.tabIndex = -1;
+    focus(plus(from.dataset["day"]!, by));
+  });
+
+  /** Gives the focus to a day; false when its year is not shown. */
+  const focus = (day: string): boolean => {
+    const to = scroll.querySelector<HTMLElement>(`td[data-day="${day}"]`);
+    if (!to) return false;
+    scroll.querySelector<HTMLElement>("td[tabindex='0']")?.setAttribute("tabindex", "-1");
     to.tabIndex = 0;
     to.focus();
-  });
+    return true;
+  };
 
   const show = (shown: number, today: string, days: Days) => {
     const turned = shown !== year;
@@ -104,6 +124,10 @@ export function heatMap(ask: (year: number) => void) {
       } else {
         run = 0;
         if (day > today) level = "future";
+        if (days.open.has(day)) {
+          level = "open";
+          state = "missed, can be made up";
+        }
       }
       row.push(
         h("td", {
@@ -111,11 +135,13 @@ export function heatMap(ask: (year: number) => void) {
           "data-day": day,
           role: "gridcell",
           tabindex: day === entry ? 0 : -1,
+          "aria-haspopup": level === "open" ? "dialog" : null,
           "aria-label": `${spoken(day)}: ${state}`,
         }),
       );
     }
     sum.textContent = `${count(total, "day")} checked in`;
+    key.open.hidden = days.open.size === 0;
 
     const heads: HTMLTableCellElement[] = [];
     let at = 0; // the column from which the current month's label runs
@@ -140,7 +166,7 @@ export function heatMap(ask: (year: number) => void) {
       scroll.scrollLeft = here ? here.offsetLeft - scroll.clientWidth * 0.75 : 0;
     }
   };
-  return { el, show };
+  return { el, show, focus };
 }
 
 // column is the week of a year in which a day lies, from 0.
@@ -148,12 +174,15 @@ function column(day: string, first: string, lead: number): number {
   return Math.floor(((Date.parse(day) - Date.parse(first)) / 86_400_000 + lead) / 7); // dates without zone: both in UTC
 }
 
-function legend(): HTMLElement {
+function legend(): { el: HTMLElement; open: HTMLElement } {
   const swatch = (kind: string, text: string) => h("span", {}, h("i", { class: `swatch ${kind}` }), text);
-  return h(
+  const open = swatch("open", "Can be made up");
+  const el = h(
     "p",
     { class: "legend muted", "aria-hidden": "true" },
     h("span", {}, "Days in a row", ...["l1", "l2", "l3", "l4"].map((l) => h("i", { class: `swatch ${l}` }))),
-    swatch("covered", "Covered"),
+    swatch("covered", "Covered by a freeze"),
+    open,
   );
+  return { el, open };
 }

@@ -1,12 +1,13 @@
 // The page of somebody who is logged in: today, the year, the boards.
 
 import { now, type Board, type Calendar, type CheckinReply, type CheckinRequest, type CheckinStats, type CheckinStatus, type User } from "./api";
-import { boardCard } from "./boards";
-import { dayIn, endOf, number, plus, spoken, weekday, yearOf } from "./days";
-import { h, icon, put, s } from "./dom";
+import { boardsCard } from "./boards";
+import { count, dayIn, endOf, number, plus, spoken, weekday, yearOf } from "./days";
+import { h, icon, put, s, snowflake } from "./dom";
 import { field, form, say } from "./form";
 import { heatMap } from "./heat";
 import { follow, type LiveState } from "./live";
+import { makeups } from "./makeup";
 import { Ended, json, setUser } from "./session";
 
 /** A view of the page; close ends whatever it keeps going. */
@@ -50,10 +51,21 @@ export function home(me: User, on: { state: (s: LiveState) => void; fail: (text:
   const total = figure("Days in total", "total");
   const learned = figure("Words learned", "words");
   const studied = figure("Time studied", "minutes");
-  const heat = heatMap((year) => void year_(year).catch(failed));
-  const boards = { streak: boardCard("streak"), total_days: boardCard("total_days") };
+  const freezes = freezer();
+  const heat = heatMap((year) => void turnTo(year).catch(failed), (day) => makeup.ask(day));
+  const makeup = makeups({
+    signal: closed.signal,
+    now,
+    today: () => status?.day ?? "",
+    applied: (reply) => apply(reply.status),
+    reload,
+    back: heat.focus,
+    failed,
+  });
+  heat.el.append(makeup.el);
+  const boards = boardsCard((path) => json<Board>(path, { signal: closed.signal }), failed);
 
-  const text = h("div", { class: "hero-text" }, greeting, sentence, h("p", { class: "streak" }, flame(), h("span", {}, streak, " ", unit)), week, activity);
+  const text = h("div", { class: "hero-text" }, greeting, sentence, h("div", { class: "streak" }, flame(), h("p", {}, streak, " ", unit), freezes.el), week, activity);
   const hero = form({ class: "card hero" }, [words, minutes], checkin, text, h("div", { class: "hero-tap" }, tap, left));
   text.append(hero.querySelector(".form-fault")!);
   const el = h(
@@ -62,13 +74,13 @@ export function home(me: User, on: { state: (s: LiveState) => void; fail: (text:
     hero,
     h("dl", { class: "figures" }, longest.el, total.el, learned.el, studied.el),
     heat.el,
-    h("div", { class: "boards" }, boards.streak.el, boards.total_days.el),
+    boards.el,
   );
 
   // ---- what it does ----
-  const failed = (err: unknown) => {
+  function failed(err: unknown): void {
     if (!(err instanceof Ended) && !closed.signal.aborted) on.fail(say(err));
-  };
+  }
 
   async function checkin(): Promise<void> {
     const body: CheckinRequest = {};
@@ -97,6 +109,7 @@ export function home(me: User, on: { state: (s: LiveState) => void; fail: (text:
     unit.textContent = `${st.streak === 1 ? "day" : "days"} in a row`;
     longest.value.textContent = number(st.longest);
     total.value.textContent = number(st.total);
+    freezes.show(st.freezes ?? 0, st.freezes_used ?? 0);
     el.classList.toggle("done", st.today);
     tap.disabled = false;
     label.textContent = st.today ? "Done today" : "Check in";
@@ -108,7 +121,7 @@ export function home(me: User, on: { state: (s: LiveState) => void; fail: (text:
   function drawDays(): void {
     if (!status) return;
     const { day } = status;
-    heat.show(shownYear || yearOf(day), day, { signed, covered });
+    heat.show(shownYear || yearOf(day), day, { signed, covered, open: makeup.open });
     put(
       week,
       ...Array.from({ length: 7 }, (_, i) => {
@@ -126,12 +139,16 @@ export function home(me: User, on: { state: (s: LiveState) => void; fail: (text:
     );
   }
 
-  async function year_(year: number): Promise<void> {
+  async function fetchYear(year: number): Promise<void> {
     const c = await json<Calendar>(`/v1/checkin/calendar/${year}`, { signal: closed.signal });
     for (const set of [signed, covered]) for (const d of set) if (yearOf(d) === year) set.delete(d);
     for (const d of c.days) signed.add(d);
     for (const d of c.covered) covered.add(d);
     if (status?.today) signed.add(status.day); // may have happened while the calendar was on its way
+  }
+
+  async function turnTo(year: number): Promise<void> {
+    await fetchYear(year);
     shownYear = status && yearOf(status.day) === year ? 0 : year; // 0 follows the calendar into the next year
     drawDays();
   }
@@ -139,18 +156,27 @@ export function home(me: User, on: { state: (s: LiveState) => void; fail: (text:
   // rest is what changes slowly: figures and boards.
   async function rest(): Promise<void> {
     try {
-      const [stats, a, b] = await Promise.all([
-        json<CheckinStats>("/v1/checkin/stats", { signal: closed.signal }),
-        json<Board>("/v1/checkin/boards/streak?limit=10", { signal: closed.signal }),
-        json<Board>("/v1/checkin/boards/total_days?limit=10", { signal: closed.signal }),
-      ]);
+      const [stats] = await Promise.all([json<CheckinStats>("/v1/checkin/stats", { signal: closed.signal }), boards.refresh(me.id)]);
       learned.value.textContent = number(stats.words);
       studied.value.textContent = stats.minutes < 60 ? `${stats.minutes} min` : `${number(Math.floor(stats.minutes / 60))} h ${stats.minutes % 60} min`;
-      boards.streak.show(a, me.id);
-      boards.total_days.show(b, me.id);
     } catch (err) {
       failed(err);
     }
+  }
+
+  // reload is for days that changed elsewhere: in another tab, by a make-up.
+  async function reload(): Promise<void> {
+    if (!status) return;
+    const year = yearOf(status.day);
+    // The strip of seven days reaches into last year in the first week.
+    const years = new Set([yearOf(plus(status.day, -6)), year, shownYear || year]);
+    try {
+      await Promise.all([...[...years].map(fetchYear), makeup.load()]);
+      drawDays();
+    } catch (err) {
+      failed(err);
+    }
+    await rest();
   }
 
   let loading: Promise<void> | undefined;
@@ -161,12 +187,7 @@ export function home(me: User, on: { state: (s: LiveState) => void; fail: (text:
         me = u;
         setUser(u);
         apply(st);
-        const year = yearOf(st.day);
-        // The strip of seven days reaches into last year in the first week.
-        const before = yearOf(plus(st.day, -6));
-        if (before !== year) await year_(before);
-        await year_(year);
-        await rest();
+        await reload();
       } catch (err) {
         failed(err);
       } finally {
@@ -203,7 +224,7 @@ export function home(me: User, on: { state: (s: LiveState) => void; fail: (text:
       event: (e) => {
         if (e.type !== "checkin.marked") return;
         apply(e.data as CheckinStatus);
-        void rest();
+        void reload();
       },
     });
   let live: ReturnType<typeof listen> | undefined = listen();
@@ -261,6 +282,32 @@ function zoneOr(zone: string): string {
   } catch {
     return "UTC";
   }
+}
+
+// freezer is the number of streak freezes beside the streak. It shows once there
+// is, or was, one: where the server has none, nobody needs to wonder.
+function freezer() {
+  const left = h("span", { "data-freezes": "" });
+  const text = h("span", { class: "bubble", role: "tooltip", id: "freezes-text" });
+  const button = h("button", { type: "button", class: "freezes", "aria-describedby": "freezes-text" }, snowflake(), left, h("span", { class: "sr" }, " streak freezes"));
+  const el = h(
+    "span",
+    {
+      class: "freezer",
+      hidden: true,
+      onkeydown: (e: KeyboardEvent) => e.key === "Escape" && el.classList.add("quiet"),
+      onpointerleave: () => el.classList.remove("quiet"),
+      onfocusout: () => el.classList.remove("quiet"),
+    },
+    button,
+    text,
+  );
+  const show = (n: number, used: number) => {
+    el.hidden = n === 0 && used === 0;
+    left.textContent = number(n);
+    text.textContent = `${n === 0 ? "No streak freezes" : count(n, "streak freeze")} left, ${number(used)} used. A missed day uses one by itself, and the streak goes on.`;
+  };
+  return { el, show };
 }
 
 function flame(): SVGSVGElement {
