@@ -99,6 +99,26 @@ func (c *Client) CheckinStatus(ctx context.Context) (out api.CheckinStatus, err 
 	return out, err
 }
 
+// MakeUp checks the caller in for a missed day, "2026-11-18".
+func (c *Client) MakeUp(ctx context.Context, in api.MakeupRequest) (out api.MakeupReply, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/checkin/makeup", in: in, out: &out})
+	return out, err
+}
+
+// Makeups returns what the caller may make up, and up to limit of the days made
+// up so far, from behind cursor on. A zero limit leaves it to the server.
+func (c *Client) Makeups(ctx context.Context, cursor string, limit int) (out api.Makeups, err error) {
+	query := url.Values{}
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	if limit != 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/checkin/makeup", query: query, out: &out})
+	return out, err
+}
+
 // CheckinYear returns the caller's days of a year.
 func (c *Client) CheckinYear(ctx context.Context, year int) (out api.Calendar, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/checkin/calendar/" + strconv.Itoa(year), out: &out})

@@ -79,13 +79,18 @@ func (s *Service) places(ctx context.Context) iter.Seq2[place, error] {
 	return func(yield func(place, error) bool) {
 		var some []one
 		flush := func() error {
-			clocks, err := s.users.Clocks(ctx, mapped(some, func(o one) accounts.ID { return o.user }))
+			users := mapped(some, func(o one) accounts.ID { return o.user })
+			clocks, err := s.users.Clocks(ctx, users)
+			if err != nil {
+				return err
+			}
+			granted, err := s.store.granted(ctx, users)
 			if err != nil {
 				return err
 			}
 			now := s.now()
 			for _, o := range some {
-				p := tallied(o.user, clocks[o.user], o.tally)
+				p := s.freezes.tallied(o.user, clocks[o.user], o.tally, granted[o.user])
 				if !p.dies.After(now) {
 					p.streak = 0
 				}
@@ -169,7 +174,7 @@ func (f *fallback) ranking(ctx context.Context, s *Service, b Board, user accoun
 	if err != nil {
 		return Ranking{}, err
 	}
-	me, _ := placeFrom(user, clocks[user], histories[user])
+	me, _ := s.freezes.placeFrom(user, clocks[user], histories[user])
 	if !me.dies.After(s.now()) {
 		me.streak = 0
 	}

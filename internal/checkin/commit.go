@@ -30,6 +30,8 @@ type request struct {
 	req   int64 // random; tells whose row it is that the log holds
 
 	replay bool // Redis may hold anything older
+	stale  bool // written long ago, or elsewhere: no freezes are due any more
+	late   bool // for a day that is over: its status and its event are the verb's affair
 }
 
 func (r request) key() rowKey { return rowKey{r.user, r.day} }
@@ -37,6 +39,7 @@ func (r request) key() rowKey { return rowKey{r.user, r.day} }
 // outcome answers one request.
 type outcome struct {
 	Result
+	kind  Kind  // of the row that the log has
 	err   error // committed, but where the user stands could not be told
 	ahead *ahead
 }
@@ -73,7 +76,7 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 	out := make([]outcome, len(reqs))
 	for i, r := range reqs {
 		row := held[r.key()]
-		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, ahead: ahead}
+		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, kind: row.kind, ahead: ahead}
 	}
 	return out, nil
 }
@@ -176,9 +179,12 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 		users[i] = r.user
 	}
 	histories, err := s.store.histories(ctx, users)
+	if err == nil {
+		_, err = s.coverGaps(ctx, reqs, out, histories)
+	}
 	for i, r := range reqs {
 		if out[i].err = err; err == nil {
-			out[i].Status = statusOf(recordOf(r.day.Year(), histories[r.user]), r.clock, r.day)
+			out[i].Status = s.freezes.status(recordOf(r.day.Year(), histories[r.user]), r.clock, r.day)
 		}
 	}
 	return err == nil
@@ -195,7 +201,7 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 		if expected[i] = out[i].ahead.with(r); expected[i] == nil {
 			continue
 		}
-		if p, ok := placeOf(expected[i], r, out[i].At); ok {
+		if p, ok := s.freezes.placeOf(expected[i], r, out[i].Result); ok && !s.freezes.owes(expected[i], r.day) {
 			places = append(places, p)
 		} else {
 			expected[i] = nil
@@ -208,14 +214,17 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 	if err := s.loadAfter(ctx, f, reqs, recs); err != nil {
 		return err
 	}
+	if err := s.closeGaps(ctx, f, reqs, out, recs); err != nil {
+		return err
+	}
 	places = places[:0]
 	behind := map[accounts.ID]civil.Clock{} // whose newest day is not the one marked
 	for i, r := range reqs {
-		out[i].Status = statusOf(recs[i], r.clock, r.day)
+		out[i].Status = s.freezes.status(recs[i], r.clock, r.day)
 		if expected[i] != nil && *expected[i] == *recs[i] {
 			continue
 		}
-		if p, ok := placeOf(recs[i], r, out[i].At); ok {
+		if p, ok := s.freezes.placeOf(recs[i], r, out[i].Result); ok {
 			p.restart = p.restart || expected[i] != nil
 			places = append(places, p)
 		} else {
@@ -228,7 +237,7 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 			return err
 		}
 		for user, history := range histories {
-			if p, ok := placeFrom(user, behind[user], history); ok {
+			if p, ok := s.freezes.placeFrom(user, behind[user], history); ok {
 				places = append(places, p)
 			}
 		}
@@ -301,8 +310,12 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 	for some := range slices.Chunk(keys, 500) {
 		users := make([]accounts.ID, 0, len(some))
 		wanted := make(map[rowKey]bool, len(some))
+		anew := map[accounts.ID]civil.Day{}
 		for _, k := range some {
 			users, wanted[k] = append(users, k.user), true
+			if k.day == noDay {
+				anew[k.user] = noDay
+			}
 		}
 		histories, err := s.store.histories(ctx, users)
 		if err != nil {
@@ -310,13 +323,16 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 		}
 		var rows []logRow
 		for user, history := range histories {
-			for _, m := range history {
+			for _, m := range history.Marks {
 				if wanted[rowKey{user, m.Day}] {
 					rows = append(rows, logRow{User: user, Day: int32(m.Day), At: m.At.UnixMilli(), Kind: uint8(m.Kind)})
 				}
 			}
 		}
-		if err := s.applyRows(ctx, rows); err != nil {
+		if err := s.applyRows(ctx, rows, s.now().Add(-dueFor)); err != nil {
+			return err
+		}
+		if err := s.refresh(ctx, s.fast.patient(), anew); err != nil {
 			return err
 		}
 	}
@@ -325,10 +341,22 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 
 // replay applies the log from a time on.
 func (s *Service) replay(ctx context.Context, since time.Time) error {
-	return s.store.since(ctx, since, func(rows []logRow) error { return s.applyRows(ctx, rows) })
+	err := s.store.since(ctx, since, func(rows []logRow) error { return s.applyRows(ctx, rows, since) })
+	if err != nil {
+		return err
+	}
+	return s.store.grantedSince(ctx, since, func(users []accounts.ID) error {
+		anew := map[accounts.ID]civil.Day{}
+		for _, user := range users {
+			anew[user] = noDay
+		}
+		return s.refresh(ctx, s.fast.patient(), anew)
+	})
 }
 
-func (s *Service) applyRows(ctx context.Context, rows []logRow) error {
+// applyRows applies rows of the log. Those written before recent have had their
+// freezes long ago.
+func (s *Service) applyRows(ctx context.Context, rows []logRow, recent time.Time) error {
 	users := make([]accounts.ID, len(rows))
 	for i, r := range rows {
 		users[i] = r.User
@@ -337,27 +365,40 @@ func (s *Service) applyRows(ctx context.Context, rows []logRow) error {
 	if err != nil {
 		return err
 	}
-	reqs, out := make([]request, len(rows)), make([]outcome, len(rows))
-	for i, r := range rows {
+	reqs, out := make([]request, 0, len(rows)), make([]outcome, 0, len(rows))
+	anew := map[accounts.ID]civil.Day{}
+	for _, r := range rows {
 		m := r.mark()
-		reqs[i] = request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true}
-		out[i].At = m.At
+		if m.Kind == MadeUp || m.Kind == Frozen { // they change more than their day
+			if first, ok := anew[r.User]; !ok || m.Day < first {
+				anew[r.User] = m.Day
+			}
+			continue
+		}
+		reqs = append(reqs, request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true, stale: m.At.Before(recent)})
+		out = append(out, outcome{Result: Result{At: m.At}})
 	}
-	return s.apply(ctx, s.fast.patient(), reqs, out)
+	if err := s.apply(ctx, s.fast.patient(), reqs, out); err != nil {
+		return err
+	}
+	return s.refresh(ctx, s.fast.patient(), anew)
 }
 
-// markedEvents has one event for each check-in that was new.
+// markedEvents has one event for each check-in that was new, but for late ones.
 func markedEvents(reqs []request, out []outcome) []events.Event {
 	var batch []events.Event
 	for i, r := range reqs {
-		if !out[i].New || !r.kind.Signs() {
-			continue
+		if out[i].New && r.kind.Signs() && !r.late {
+			batch = append(batch, markedEvent(r.user, r.at, out[i].Status))
 		}
-		data, err := json.Marshal(wireStatus(out[i].Status))
-		if err != nil {
-			panic(err) // numbers, booleans and a date
-		}
-		batch = append(batch, events.New("checkin.marked", r.user.String(), r.at, data))
 	}
 	return batch
+}
+
+func markedEvent(user accounts.ID, at time.Time, st Status) events.Event {
+	data, err := json.Marshal(wireStatus(st))
+	if err != nil {
+		panic(err) // numbers, booleans and a date
+	}
+	return events.New("checkin.marked", user.String(), at, data)
 }

@@ -185,28 +185,31 @@ type place struct {
 
 // placeOf returns what a mark means for the boards; ok is false unless its day
 // is the user's newest and signs, and the log has to be asked.
-func placeOf(rec *Record, r request, at time.Time) (p place, ok bool) {
+func (z Freezes) placeOf(rec *Record, r request, res Result) (p place, ok bool) {
 	newest, any := rec.newest(r.day.Year())
 	if !any || newest != r.day || !r.kind.Signs() {
 		return place{}, false
 	}
-	p = place{user: r.user, at: at, streak: rec.Streak(r.day), dies: dies(r.clock, r.day), total: rec.Total()}
-	p.restart = r.replay || p.streak == 1 && p.total > 1
+	p = place{user: r.user, at: res.At, streak: rec.Streak(r.day), total: rec.Total()}
+	p.dies = z.dies(r.clock, r.day, p.streak, z.left(rec))
+	// Of an old row it is not known what came after it.
+	p.restart = r.replay || !res.New || p.streak == 1 && p.total > 1
 	return p, true
 }
 
 // placeFrom returns what a whole history means for the boards; ok is false when
 // nothing was ever signed. A streak that is dead has its death in the past.
-func placeFrom(user accounts.ID, clock civil.Clock, history []Mark) (p place, ok bool) {
+func (z Freezes) placeFrom(user accounts.ID, clock civil.Clock, h History) (p place, ok bool) {
 	var t Tally
-	for _, m := range history {
+	for _, m := range h.Marks {
 		t.Add(m)
 	}
-	return tallied(user, clock, t), t.Total > 0
+	return z.tallied(user, clock, t, h.granted()), t.Total > 0
 }
 
-func tallied(user accounts.ID, clock civil.Clock, t Tally) place {
-	p := place{user: user, at: t.Signed, streak: t.Run, dies: dies(clock, t.Last), total: t.Total, restart: true}
+func (z Freezes) tallied(user accounts.ID, clock civil.Clock, t Tally, granted int) place {
+	p := place{user: user, at: t.Signed, streak: t.Run, total: t.Total, restart: true}
+	p.dies = z.dies(clock, t.Last, t.Run, z.owned(t.Total, granted, t.Frozen))
 	if t.Run == 0 {
 		p.dies = p.at // a covered day alone keeps nothing alive
 	}

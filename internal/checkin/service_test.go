@@ -1,6 +1,7 @@
 package checkin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -49,7 +50,7 @@ type world struct {
 	stop  func()
 }
 
-func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB) *world {
+func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *world {
 	t.Helper()
 	c := &clock{t: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	log := slog.New(slog.DiscardHandler)
@@ -58,9 +59,10 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB) *world {
 		t.Fatal(err)
 	}
 	node := ids.New[world]().String()
+	rules = append(rules, Settings{})
 	w := &world{clock: c, db: db, redis: rdb, Service: New(Config{
 		DB: db, Redis: rdb, Users: users, Bus: events.NewBus(rdb, node, log), Node: node,
-		Metrics: prometheus.NewRegistry(), Log: log, Now: c.now,
+		Metrics: prometheus.NewRegistry(), Log: log, Now: c.now, Settings: rules[0],
 	})}
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan struct{}), make(chan struct{})
@@ -72,7 +74,7 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB) *world {
 }
 
 // worlds runs a test on the embedded pair and on real servers.
-func worlds(t *testing.T, test func(t *testing.T, w *world)) {
+func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) {
 	for _, e := range []struct {
 		name  string
 		db    func(t *testing.T) *sqldb.DB
@@ -82,7 +84,7 @@ func worlds(t *testing.T, test func(t *testing.T, w *world)) {
 		{"MariaDB and redis-server", func(t *testing.T) *sqldb.DB { return sqldbtest.Open(t, mariaConfig(t)) }, func(t *testing.T) string { return redistest.Server(t).URL }},
 	} {
 		t.Run(e.name, func(t *testing.T) {
-			test(t, newWorld(t, e.db(t), redistest.Open(t, e.redis(t))))
+			test(t, newWorld(t, e.db(t), redistest.Open(t, e.redis(t)), rules...))
 		})
 	}
 }
@@ -129,7 +131,7 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 		}
 		cal, err := w.Calendar(t.Context(), user, c, today.Year(), 0)
 		var days []civil.Day
-		for _, m := range histories[user] {
+		for _, m := range histories[user].Marks {
 			if m.Day.Year() == today.Year() && m.Kind.Signs() {
 				days = append(days, m.Day)
 			}
@@ -138,9 +140,9 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 			t.Errorf("%s: calendar %v, %v, want %v", user, cal.Signed, err, days)
 		}
 		var at int64
-		for _, m := range histories[user] {
+		for _, m := range histories[user].Marks {
 			if m.Kind.Signs() {
-				at = m.At.Unix()
+				at = max(at, m.At.Unix())
 			}
 		}
 		if want.Streak > 0 {
@@ -467,23 +469,28 @@ func TestLoadingMergesAndLosesNothing(t *testing.T) {
 }
 
 // merged is load.lua in Go.
-func merged(a, b *Record) *Record {
-	var out Record
-	for i := range out {
-		out[i] = a[i] | b[i]
+func merged(sql, held *Record) *Record {
+	if held[0] != 0 && held[0] != sql[0] {
+		return sql
 	}
-	for i := 2; i < 8; i += 2 {
-		hi := a
-		if int(b[i])<<8|int(b[i+1]) > int(a[i])<<8|int(a[i+1]) {
-			hi = b
+	out := *sql
+	for i := range out {
+		if i < 2 || i >= 16 {
+			out[i] |= held[i]
 		}
-		out[i], out[i+1] = hi[i], hi[i+1]
+	}
+	first := 2
+	for _, end := range []int{8, 10, 12, 14, 16} {
+		if bytes.Compare(held[first:end], sql[first:end]) > 0 {
+			copy(out[first:end], held[first:end])
+		}
+		first = end
 	}
 	return &out
 }
 
 func randomRecord() *Record {
-	r := &Record{recordVersion, byte(rand.IntN(2))}
+	r := &Record{recordVersion, byte(rand.IntN(4))}
 	for i := 2; i < recordSize; i++ {
 		if rand.IntN(3) > 0 {
 			r[i] = byte(rand.Uint32())
