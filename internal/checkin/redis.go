@@ -3,7 +3,6 @@ package checkin
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -35,8 +34,8 @@ const (
 // fast is what Redis holds of this package, all of it derived from the log.
 type fast struct {
 	db     *redis.DB
-	streak *leaderboard.Board
-	total  *leaderboard.Board
+	streak leaderboard.Board
+	total  leaderboard.Board
 	budget time.Duration // for each round trip
 }
 
@@ -67,7 +66,7 @@ func (f *fast) run(ctx context.Context, calls []redis.Call) []keyspace.Reply {
 	return f.db.RunMulti(ctx, calls)
 }
 
-func (f *fast) board(b Board) *leaderboard.Board {
+func (f *fast) board(b Board) leaderboard.Board {
 	if b == StreakBoard {
 		return f.streak
 	}
@@ -250,23 +249,15 @@ func (f *fast) moves(cmds []keyspace.Cmd, places []place) []keyspace.Cmd {
 	if len(places) == 0 {
 		return cmds
 	}
-	for b, entries := range map[*leaderboard.Board][]leaderboard.Entry{
-		f.streak: mapped(places, place.onStreak),
-		f.total:  mapped(places, place.onTotal),
-	} {
-		cmds = append(cmds, b.Update(entries)...)
-		for _, again := range b.Restart(entries) {
-			cmds = append(cmds, again.Cmd())
-		}
-	}
-	return cmds
+	cmds = append(cmds, f.streak.Update(mapped(places, place.onStreak))...)
+	return append(cmds, f.total.Update(mapped(places, place.onTotal))...)
 }
 
 // ranking reads a board's top and one user's place.
 func (f *fast) ranking(ctx context.Context, b Board, now time.Time, user accounts.ID, n int) (out Ranking, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*f.budget) // it may have a midnight's dead to remove
 	defer cancel()
-	top, err := f.board(b).Top(ctx, now, n)
+	top, me, on, err := f.board(b).Read(ctx, now, n, leaderboard.Entry{Member: user.String()})
 	if err != nil {
 		return Ranking{}, err
 	}
@@ -277,35 +268,24 @@ func (f *fast) ranking(ctx context.Context, b Board, now time.Time, user account
 		}
 		out.Top = append(out.Top, Place{r.Rank, id, int(r.Value)})
 	}
-	me, on, err := f.board(b).Rank(ctx, now, user.String())
 	if on {
 		out.Me = &Place{me.Rank, user, int(me.Value)}
 	}
-	return out, err
+	return out, nil
 }
 
 // complete reports whether a board has everybody.
 func (f *fast) complete(ctx context.Context, b Board, now time.Time) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_, err := f.board(b).Top(ctx, now, 1)
-	if errors.Is(err, leaderboard.ErrNotLoaded) {
-		return false, nil
-	}
-	return err == nil, err
+	return f.board(b).Complete(ctx, now)
 }
 
 // fill loads a board from everybody's places, beside traffic.
 func (f *fast) fill(ctx context.Context, b Board, places iter.Seq2[place, error]) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	return f.board(b).Load(ctx, func(yield func(leaderboard.Entry) bool) {
+	return f.board(b).Load(ctx, func(yield func(leaderboard.Entry, error) bool) {
 		for p, err := range places {
-			if err != nil {
-				cancel(err) // nothing is marked as complete then
-				return
-			}
-			if p.value(b) > 0 && !yield(p.on(b)) {
+			if (err != nil || p.value(b) > 0) && !yield(p.on(b), err) {
 				return
 			}
 		}
