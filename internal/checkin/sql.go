@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"iter"
 	"net"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/leaderboard"
 )
 
 // ErrStore reports that SQL is away: nothing can be promised then.
@@ -398,4 +400,31 @@ func (s *store) makeupsIn(ctx context.Context, user accounts.ID, month int) (n i
 	defer errs.Wrap(&err, "checkin.makeupsIn %s", user)
 	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkin_makeups WHERE user_id = ? AND month = ?", user, month).Scan(&n)
 	return n, asKind(err)
+}
+
+// season yields everybody's days within a season. Nobody signs a day before it
+// has begun somewhere, so that the index by time finds the rows.
+func (s *store) season(ctx context.Context, b Board) iter.Seq2[leaderboard.Entry, error] {
+	first, last := b.span()
+	return func(yield func(leaderboard.Entry, error) bool) {
+		rows, err := s.db.QueryContext(ctx, "SELECT user_id, COUNT(*), MAX(at) FROM checkins WHERE at >= ? AND day BETWEEN ? AND ? AND kind IN (?, ?) GROUP BY user_id",
+			civil.Clock{}.Start(first-1).UnixMilli(), int32(first), int32(last), uint8(Tapped), uint8(MadeUp))
+		if err != nil {
+			yield(leaderboard.Entry{}, asKind(err))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var e leaderboard.Entry
+			var at int64
+			err := rows.Scan(&e.Member, &e.Value, &at)
+			e.At = time.UnixMilli(at)
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(leaderboard.Entry{}, asKind(err))
+		}
+	}
 }
