@@ -73,7 +73,7 @@ func crowd(n int, at, dies time.Time) iter.Seq2[leaderboard.Entry, error] {
 func loadedBoard(b *testing.B, db *redis.DB, n int, dies time.Time) leaderboard.Board {
 	b.Helper()
 	board := leaderboard.Exact(db, fresh())
-	must(b, board.Load(b.Context(), crowd(n, noon, dies)))
+	must(b, board.Load(b.Context(), noon, crowd(n, noon, dies)))
 	return board
 }
 
@@ -121,7 +121,7 @@ func BenchmarkRead(b *testing.B) {
 		db := redistest.Open(b, server.URL)
 		board := loadedBoard(b, db, n, noon.AddDate(1, 0, 0))
 		small := fresh()
-		must(b, leaderboard.Exact(db, small).Load(b.Context(), crowd(100, noon, noon.AddDate(1, 0, 0))))
+		must(b, leaderboard.Exact(db, small).Load(b.Context(), noon, crowd(100, noon, noon.AddDate(1, 0, 0))))
 		for _, c := range []struct {
 			name, command string
 			read          func() error

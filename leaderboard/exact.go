@@ -87,7 +87,7 @@ func (b *exact) Update(es []Entry) []keyspace.Cmd {
 // of 1,000. Entries that are on the board and not in the sequence stay: who
 // removed a member while a load was under way removes it again afterwards.
 // Several loads may run at once.
-func (b *exact) Load(ctx context.Context, everybody iter.Seq2[Entry, error]) error {
+func (b *exact) Load(ctx context.Context, _ time.Time, everybody iter.Seq2[Entry, error]) error {
 	if err := b.load(ctx, everybody); err != nil {
 		return fmt.Errorf("leaderboard: load: %w", err)
 	}

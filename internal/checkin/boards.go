@@ -61,7 +61,7 @@ func (s *Service) Rebuild(ctx context.Context, b Board) (err error) {
 		return err
 	}
 	began := s.now()
-	if err := s.fast.patient().fill(ctx, b, s.places(ctx)); err != nil {
+	if err := s.fast.patient().fill(ctx, b, began, s.places(ctx)); err != nil {
 		return err
 	}
 	s.log.InfoContext(ctx, "a board was rebuilt from sql", "board", b.String(), "took", s.now().Sub(began))

@@ -279,8 +279,8 @@ func (f *fast) complete(ctx context.Context, b Board, now time.Time) (bool, erro
 }
 
 // fill loads a board from everybody's places, beside traffic.
-func (f *fast) fill(ctx context.Context, b Board, places iter.Seq2[place, error]) error {
-	return f.board(b).Load(ctx, func(yield func(leaderboard.Entry, error) bool) {
+func (f *fast) fill(ctx context.Context, b Board, now time.Time, places iter.Seq2[place, error]) error {
+	return f.board(b).Load(ctx, now, func(yield func(leaderboard.Entry, error) bool) {
 		for p, err := range places {
 			if (err != nil || p.value(b) > 0) && !yield(p.on(b), err) {
 				return
