@@ -26,6 +26,8 @@ const (
 	foldChunk = 128
 	// foldAbove is how long a log a reader leaves as it is.
 	foldAbove = 16
+	// renewEvery is after how many entries a load looks whether Redis was emptied.
+	renewEvery = 1000
 	// heldLate is how long a load may be silent before another takes its place.
 	heldLate = 30 * time.Second
 )
@@ -591,7 +593,7 @@ func (b *compact) load(ctx context.Context, now time.Time, everybody iter.Seq2[E
 			return err
 		}
 		c.add(e.place())
-		if c.n%mergeChunk == 0 || time.Since(renewed) > time.Second {
+		if c.n%renewEvery == 0 || time.Since(renewed) > time.Second {
 			if err := b.renew(ctx, token); err != nil {
 				return err
 			}

@@ -620,14 +620,14 @@ func testTwoLoads(t *testing.T, s suite) {
 	wantTop(t, b, noon, "m000002 2, m000001 1, m000000 0")
 }
 
-func TestUpdateSendsDeathsBeforeScoresInCommandsOfFiveHundred(t *testing.T) {
+func TestUpdateSendsDeathsBeforeScoresInBoundedCommands(t *testing.T) {
 	k := fresh()
 	b := leaderboard.Exact(nil, k)
 	var got []string
-	for _, c := range b.Update(many(1201, noon)) {
+	for _, c := range b.Update(many(601, noon)) {
 		got = append(got, fmt.Sprint(c.Name, " ", c.Args[0], " ", c.Key == k.Deaths.Key, " ", len(c.Args)/2))
 	}
-	want := []string{"ZADD GT true 500", "ZADD GT false 500", "ZADD GT true 500", "ZADD GT false 500", "ZADD GT true 201", "ZADD GT false 201"}
+	want := []string{"ZADD GT true 250", "ZADD GT false 250", "ZADD GT true 250", "ZADD GT false 250", "ZADD GT true 101", "ZADD GT false 101"}
 	if !slices.Equal(got, want) {
 		t.Errorf("commands %q, want %q", got, want)
 	}
