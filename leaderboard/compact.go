@@ -313,77 +313,12 @@ func (s *snapshot) above(value, now int64) (n int64, ok bool, err error) {
 	return max(n, 0), true, nil
 }
 
-// Read reads no more of the board than it needs: of the best only the head, and
-// nothing of them for who stands far below. Where that guess was wrong it asks
-// again.
-func (b *compact) Read(ctx context.Context, now time.Time, n int, me Entry) (best []Ranked, mine Ranked, ok bool, err error) {
-	n = min(max(n, 0), b.want)
-	at := now.UnixMilli()
-	asks := me.Member != "" && death(me.Dies) > at
-	bound := cut(me.Value)<<32 | timeMax
-	want := parts{head: n > 0, tail: n >= b.head}
-	if asks {
-		want.sum = true
-		if bound >= b.floor.Load() {
-			want.head, want.tail = true, true
-		}
+func (b *compact) Read(ctx context.Context, now time.Time, n int, me Entry) ([]Ranked, Ranked, bool, error) {
+	a, err := b.ask(ctx, now, n, me)
+	if err != nil {
+		return nil, Ranked{}, false, fmt.Errorf("leaderboard: read: %w", err)
 	}
-	for {
-		s, err := b.read(ctx, now, want)
-		if err != nil {
-			return nil, Ranked{}, false, fmt.Errorf("leaderboard: read: %w", err)
-		}
-		best, mine, ok, more, err := s.answer(at, n, asks, me, bound)
-		if err != nil {
-			return nil, Ranked{}, false, fmt.Errorf("leaderboard: read: %w", err)
-		}
-		if more == (parts{}) {
-			return best, mine, ok, nil
-		}
-		want = parts{want.head || more.head, want.tail || more.tail, want.sum || more.sum, want.rows || more.rows}
-	}
-}
-
-// answer is Read on what was read. What else has to be read is in more.
-func (s *snapshot) answer(now int64, n int, asks bool, me Entry, bound int64) (best []Ranked, mine Ranked, ok bool, more parts, err error) {
-	all := parts{head: true, tail: true}
-	if asks && bound >= s.floor.score && !(s.got.head && s.got.tail) {
-		return nil, Ranked{}, false, all, nil
-	}
-	if s.got.head {
-		t, enough, err := s.best()
-		if err != nil || !enough {
-			return nil, Ranked{}, false, all, err
-		}
-		rank := 0
-		for _, p := range t.top {
-			if p.dies <= now {
-				continue
-			}
-			rank++
-			if rank <= n {
-				best = append(best, rankedOf(rank, p.member, p.score))
-			}
-			if asks && p.member == me.Member {
-				mine, ok = rankedOf(rank, p.member, p.score), true
-			}
-		}
-		if rank < n && t.floor != noFloor {
-			if s.got.tail {
-				err = ErrNotLoaded // there are more, and nobody knows who
-			}
-			return nil, Ranked{}, false, all, err
-		}
-	}
-	if !asks || ok || cut(me.Value) == 0 {
-		return best, mine, ok, parts{}, nil
-	}
-	above, enough, err := s.above(cut(me.Value), now)
-	if err != nil || !enough {
-		return nil, Ranked{}, false, parts{rows: true}, err
-	}
-	mine = rankedOf(int(above)+1, me.Member, me.score())
-	return best, mine, true, parts{}, nil
+	return a.best, a.mine, a.ok, nil
 }
 
 func (b *compact) Top(ctx context.Context, now time.Time, n int) ([]Ranked, error) {
@@ -400,34 +335,97 @@ func (b *compact) Rank(ctx context.Context, now time.Time, me Entry) (Ranked, bo
 }
 
 func (b *compact) Around(ctx context.Context, now time.Time, me Entry, k int) ([]Ranked, error) {
-	k = min(max(k, 0), (MaxTop-1)/2)
-	at := now.UnixMilli()
-	mine, ok, err := b.Rank(ctx, now, me)
-	if err != nil || !ok {
-		return nil, err
-	}
-	if cut(me.Value)<<32|timeMax < b.floor.Load() {
-		return []Ranked{mine}, nil
-	}
-	s, err := b.read(ctx, now, parts{head: true, tail: true})
+	a, err := b.ask(ctx, now, 0, me)
 	if err != nil {
 		return nil, fmt.Errorf("leaderboard: around: %w", err)
 	}
-	t, _, err := s.best() // with the tail, enough is known
-	if err != nil {
-		return nil, fmt.Errorf("leaderboard: around: %w", err)
+	if !a.ok {
+		return nil, nil
 	}
-	t.top = slices.DeleteFunc(t.top, func(p place) bool { return p.dies <= at })
-	i := slices.IndexFunc(t.top, func(p place) bool { return p.member == me.Member })
+	i := slices.IndexFunc(a.alive, func(p place) bool { return p.member == me.Member })
 	if i < 0 {
-		return []Ranked{mine}, nil
+		return []Ranked{a.mine}, nil
 	}
+	k = min(max(k, 0), (MaxTop-1)/2)
 	first := max(i-k, 0)
 	near := make([]Ranked, 0, 2*k+1)
-	for j, p := range t.top[first:min(i+k+1, len(t.top))] {
+	for j, p := range a.alive[first:min(i+k+1, len(a.alive))] {
 		near = append(near, rankedOf(first+j+1, p.member, p.score))
 	}
 	return near, nil
+}
+
+// answer is what a board says.
+type answer struct {
+	best  []Ranked
+	mine  Ranked
+	ok    bool
+	alive []place // as many of the best as were read
+}
+
+// ask reads no more of the board than it needs: of the best only the head, and
+// nothing of them for who stands far below. Where that guess was wrong it asks
+// again.
+func (b *compact) ask(ctx context.Context, now time.Time, n int, me Entry) (answer, error) {
+	n = min(max(n, 0), b.want)
+	asks := me.Member != "" && death(me.Dies) > now.UnixMilli()
+	want := parts{head: n > 0, tail: n >= b.head, sum: asks}
+	if asks && me.mayScore() >= b.floor.Load() {
+		want.head, want.tail = true, true
+	}
+	for {
+		s, err := b.read(ctx, now, want)
+		if err != nil {
+			return answer{}, err
+		}
+		a, more, err := s.answer(now.UnixMilli(), n, asks, me)
+		if err != nil || more == (parts{}) {
+			return a, err
+		}
+		want = parts{want.head || more.head, want.tail || more.tail, want.sum || more.sum, want.rows || more.rows}
+	}
+}
+
+// mayScore is the most that e's value can score, whenever it was reached.
+func (e Entry) mayScore() int64 { return cut(e.Value)<<32 | timeMax }
+
+// answer answers from what was read. What else has to be read for that is in
+// more.
+func (s *snapshot) answer(now int64, n int, asks bool, me Entry) (a answer, more parts, err error) {
+	all := parts{head: true, tail: true}
+	if asks && me.mayScore() >= s.floor.score && !(s.got.head && s.got.tail) {
+		return answer{}, all, nil
+	}
+	if s.got.head {
+		t, enough, err := s.best()
+		if err != nil || !enough {
+			return answer{}, all, err
+		}
+		a.alive = slices.DeleteFunc(t.top, func(p place) bool { return p.dies <= now })
+		if len(a.alive) < n && t.floor != noFloor {
+			if s.got.tail {
+				return answer{}, parts{}, ErrNotLoaded // there are more, and nobody knows who
+			}
+			return answer{}, all, nil
+		}
+		for i, p := range a.alive[:min(n, len(a.alive))] {
+			a.best = append(a.best, rankedOf(i+1, p.member, p.score))
+		}
+		if asks {
+			if i := slices.IndexFunc(a.alive, func(p place) bool { return p.member == me.Member }); i >= 0 {
+				a.mine, a.ok = rankedOf(i+1, me.Member, a.alive[i].score), true
+			}
+		}
+	}
+	if !asks || a.ok || cut(me.Value) == 0 {
+		return a, parts{}, nil
+	}
+	above, enough, err := s.above(cut(me.Value), now)
+	if err != nil || !enough {
+		return answer{}, parts{rows: true}, err
+	}
+	a.mine, a.ok = rankedOf(int(above)+1, me.Member, me.score()), true
+	return a, parts{}, nil
 }
 
 // Complete is false also when the best are so few that a read may soon ask for

@@ -244,9 +244,10 @@ func (t *table) above(value, now int64) (n int64) {
 	return n
 }
 
-// The bytes. A best place is: length and bytes of the member, 8 bytes of score,
-// death. A row is: death, number of pairs, and for each, greatest value first,
-// how far it lies below the one before and its count. Numbers are varints.
+// The bytes. A place is: length and bytes of the member, 8 bytes of score and 8 of
+// death, for it is read most. A row is: death, number of pairs, and for each,
+// greatest value first, how far it lies below the one before and its count. These
+// numbers are varints, as is the length.
 
 func appendPlaces(b []byte, places []place) []byte {
 	for _, p := range places {
@@ -259,7 +260,7 @@ func appendPlace(b []byte, p place) []byte {
 	b = binary.AppendUvarint(b, uint64(len(p.member)))
 	b = append(b, p.member...)
 	b = binary.BigEndian.AppendUint64(b, uint64(p.score))
-	return binary.AppendVarint(b, p.dies)
+	return binary.BigEndian.AppendUint64(b, uint64(p.dies))
 }
 
 func appendRow(b []byte, dies int64, r row) []byte {
@@ -342,15 +343,17 @@ func (r *reader) take(n uint64) string {
 	return part
 }
 
-func (r *reader) uint64() (n uint64) {
-	for _, c := range []byte(r.take(8)) {
-		n = n<<8 | uint64(c)
+func (r *reader) int64() int64 {
+	s := r.take(8)
+	if r.bad {
+		return 0
 	}
-	return n
+	return int64(s[0])<<56 | int64(s[1])<<48 | int64(s[2])<<40 | int64(s[3])<<32 |
+		int64(s[4])<<24 | int64(s[5])<<16 | int64(s[6])<<8 | int64(s[7])
 }
 
 func (r *reader) place() place {
-	return place{member: r.take(r.uvarint()), score: int64(r.uint64()), dies: r.varint()}
+	return place{member: r.take(r.uvarint()), score: r.int64(), dies: r.int64()}
 }
 
 // counts calls fn for each pair of a row, the greatest value first, until it
