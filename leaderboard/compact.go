@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"iter"
@@ -25,6 +26,8 @@ const (
 	foldChunk = 128
 	// foldAbove is how long a log a reader leaves as it is.
 	foldAbove = 16
+	// renewEvery is after how many entries a load looks whether Redis was emptied.
+	renewEvery = 1000
 	// heldLate is how long a load may be silent before another takes its place.
 	heldLate = 30 * time.Second
 )
@@ -74,15 +77,16 @@ const (
 type compact struct {
 	db *redis.DB
 	k  CompactKeys
+	sizes
 
 	folding sync.Mutex   // one reader at a time tidies up
-	floor   atomic.Int64 // as last seen; only a guess at what a read will need
+	floor   atomic.Int64 // its score as last seen; only a guess at what a read will need
 }
 
 // Compact returns the board that lives under k. It sends nothing.
 func Compact(db *redis.DB, k CompactKeys) Board {
-	b := &compact{db: db, k: k}
-	b.floor.Store(noFloor)
+	b := &compact{db: db, k: k, sizes: usual}
+	b.floor.Store(noFloor.score)
 	return b
 }
 
@@ -138,10 +142,11 @@ type parts struct{ head, tail, sum, rows bool }
 
 // snapshot is what Redis holds of a board at one moment.
 type snapshot struct {
+	size    sizes
 	got     parts
 	version string
 	meta    string // empty: not loaded
-	floor   int64
+	floor   place
 	until   int64
 	doubt   bool
 	load    string
@@ -159,7 +164,7 @@ type snapshot struct {
 // version, read first and last, says that nothing was folded between.
 func (b *compact) fetch(ctx context.Context, want parts) (*snapshot, error) {
 	fields := []string{fieldVersion, fieldMeta, fieldLoad, fieldBeat}
-	s := &snapshot{got: want}
+	s := &snapshot{size: b.sizes, got: want}
 	into := []*string{&s.version, &s.meta, &s.load, nil}
 	for _, f := range []struct {
 		want bool
@@ -202,7 +207,7 @@ func (b *compact) fetch(ctx context.Context, want parts) (*snapshot, error) {
 		if s.floor, s.until, s.doubt, err = readMeta(s.meta); err != nil {
 			return nil, err
 		}
-		b.floor.Store(s.floor)
+		b.floor.Store(s.floor.score)
 	}
 	var err error
 	s.pending, err = decode(nil, s.blobs)
@@ -249,7 +254,7 @@ func (b *compact) read(ctx context.Context, now time.Time, want parts) (*snapsho
 // best returns the known best as they are with the log, and the score above
 // which all are known. If more of them have to be read for that, ok is false.
 func (s *snapshot) best() (t *table, ok bool, err error) {
-	t = newTable()
+	t = newTable(s.size)
 	t.floor = s.floor
 	if t.top, err = readPlaces(s.head); err != nil {
 		return nil, false, err
@@ -261,17 +266,16 @@ func (s *snapshot) best() (t *table, ok bool, err error) {
 			return nil, false, err
 		}
 		t.top = append(t.top, tail...)
-	case len(t.top) == headLen:
-		t.floor = t.top[headLen-1].score
-		// The last one is known as well; who ties with it may not be.
-		t.top = t.top[:headLen-1]
+	case len(t.top) == s.size.head:
+		t.floor = t.top[len(t.top)-1]
+		t.top = t.top[:len(t.top)-1]
 	}
 	if len(s.pending) == 0 {
 		return t, true, nil
 	}
 	t.reindex()
 	for _, c := range s.pending {
-		if _, known := t.index[c.member]; !known && !s.got.tail && c.score > t.floor {
+		if _, known := t.index[c.member]; !known && !s.got.tail && t.known(c.place) {
 			return nil, false, nil // what the tail says of this member matters
 		}
 		t.rank(c)
@@ -309,77 +313,12 @@ func (s *snapshot) above(value, now int64) (n int64, ok bool, err error) {
 	return max(n, 0), true, nil
 }
 
-// Read reads no more of the board than it needs: of the best only the head, and
-// nothing of them for who stands far below. Where that guess was wrong it asks
-// again.
-func (b *compact) Read(ctx context.Context, now time.Time, n int, me Entry) (best []Ranked, mine Ranked, ok bool, err error) {
-	n = min(max(n, 0), MaxTop)
-	at := now.UnixMilli()
-	asks := me.Member != "" && death(me.Dies) > at
-	bound := cut(me.Value)<<32 | timeMax
-	want := parts{head: n > 0, tail: n >= headLen}
-	if asks {
-		want.sum = true
-		if bound > b.floor.Load() {
-			want.head, want.tail = true, true
-		}
+func (b *compact) Read(ctx context.Context, now time.Time, n int, me Entry) ([]Ranked, Ranked, bool, error) {
+	a, err := b.ask(ctx, now, n, me)
+	if err != nil {
+		return nil, Ranked{}, false, fmt.Errorf("leaderboard: read: %w", err)
 	}
-	for {
-		s, err := b.read(ctx, now, want)
-		if err != nil {
-			return nil, Ranked{}, false, fmt.Errorf("leaderboard: read: %w", err)
-		}
-		best, mine, ok, more, err := s.answer(at, n, asks, me, bound)
-		if err != nil {
-			return nil, Ranked{}, false, fmt.Errorf("leaderboard: read: %w", err)
-		}
-		if more == (parts{}) {
-			return best, mine, ok, nil
-		}
-		want = parts{want.head || more.head, want.tail || more.tail, want.sum || more.sum, want.rows || more.rows}
-	}
-}
-
-// answer is Read on what was read. What else has to be read is in more.
-func (s *snapshot) answer(now int64, n int, asks bool, me Entry, bound int64) (best []Ranked, mine Ranked, ok bool, more parts, err error) {
-	all := parts{head: true, tail: true}
-	if asks && bound > s.floor && !(s.got.head && s.got.tail) {
-		return nil, Ranked{}, false, all, nil
-	}
-	if s.got.head {
-		t, enough, err := s.best()
-		if err != nil || !enough {
-			return nil, Ranked{}, false, all, err
-		}
-		rank := 0
-		for _, p := range t.top {
-			if p.dies <= now {
-				continue
-			}
-			rank++
-			if rank <= n {
-				best = append(best, rankedOf(rank, p.member, p.score))
-			}
-			if asks && p.member == me.Member {
-				mine, ok = rankedOf(rank, p.member, p.score), true
-			}
-		}
-		if rank < n && t.floor != noFloor {
-			if s.got.tail {
-				err = ErrNotLoaded // there are more, and nobody knows who
-			}
-			return nil, Ranked{}, false, all, err
-		}
-	}
-	if !asks || ok || cut(me.Value) == 0 {
-		return best, mine, ok, parts{}, nil
-	}
-	above, enough, err := s.above(cut(me.Value), now)
-	if err != nil || !enough {
-		return nil, Ranked{}, false, parts{rows: true}, err
-	}
-	mine = rankedOf(int(above)+1, me.Member, me.score())
-	return best, mine, true, parts{}, nil
+	return a.best, a.mine, a.ok, nil
 }
 
 func (b *compact) Top(ctx context.Context, now time.Time, n int) ([]Ranked, error) {
@@ -396,34 +335,97 @@ func (b *compact) Rank(ctx context.Context, now time.Time, me Entry) (Ranked, bo
 }
 
 func (b *compact) Around(ctx context.Context, now time.Time, me Entry, k int) ([]Ranked, error) {
-	k = min(max(k, 0), (MaxTop-1)/2)
-	at := now.UnixMilli()
-	mine, ok, err := b.Rank(ctx, now, me)
-	if err != nil || !ok {
-		return nil, err
-	}
-	if cut(me.Value)<<32|timeMax <= b.floor.Load() {
-		return []Ranked{mine}, nil
-	}
-	s, err := b.read(ctx, now, parts{head: true, tail: true})
+	a, err := b.ask(ctx, now, 0, me)
 	if err != nil {
 		return nil, fmt.Errorf("leaderboard: around: %w", err)
 	}
-	t, _, err := s.best() // with the tail, enough is known
-	if err != nil {
-		return nil, fmt.Errorf("leaderboard: around: %w", err)
+	if !a.ok {
+		return nil, nil
 	}
-	t.top = slices.DeleteFunc(t.top, func(p place) bool { return p.dies <= at })
-	i := slices.IndexFunc(t.top, func(p place) bool { return p.member == me.Member })
+	i := slices.IndexFunc(a.alive, func(p place) bool { return p.member == me.Member })
 	if i < 0 {
-		return []Ranked{mine}, nil
+		return []Ranked{a.mine}, nil
 	}
+	k = min(max(k, 0), (MaxTop-1)/2)
 	first := max(i-k, 0)
 	near := make([]Ranked, 0, 2*k+1)
-	for j, p := range t.top[first:min(i+k+1, len(t.top))] {
+	for j, p := range a.alive[first:min(i+k+1, len(a.alive))] {
 		near = append(near, rankedOf(first+j+1, p.member, p.score))
 	}
 	return near, nil
+}
+
+// answer is what a board says.
+type answer struct {
+	best  []Ranked
+	mine  Ranked
+	ok    bool
+	alive []place // as many of the best as were read
+}
+
+// ask reads no more of the board than it needs: of the best only the head, and
+// nothing of them for who stands far below. Where that guess was wrong it asks
+// again.
+func (b *compact) ask(ctx context.Context, now time.Time, n int, me Entry) (answer, error) {
+	n = min(max(n, 0), b.want)
+	asks := me.Member != "" && death(me.Dies) > now.UnixMilli()
+	want := parts{head: n > 0, tail: n >= b.head, sum: asks}
+	if asks && me.mayScore() >= b.floor.Load() {
+		want.head, want.tail = true, true
+	}
+	for {
+		s, err := b.read(ctx, now, want)
+		if err != nil {
+			return answer{}, err
+		}
+		a, more, err := s.answer(now.UnixMilli(), n, asks, me)
+		if err != nil || more == (parts{}) {
+			return a, err
+		}
+		want = parts{want.head || more.head, want.tail || more.tail, want.sum || more.sum, want.rows || more.rows}
+	}
+}
+
+// mayScore is the most that e's value can score, whenever it was reached.
+func (e Entry) mayScore() int64 { return cut(e.Value)<<32 | timeMax }
+
+// answer answers from what was read. What else has to be read for that is in
+// more.
+func (s *snapshot) answer(now int64, n int, asks bool, me Entry) (a answer, more parts, err error) {
+	all := parts{head: true, tail: true}
+	if asks && me.mayScore() >= s.floor.score && !(s.got.head && s.got.tail) {
+		return answer{}, all, nil
+	}
+	if s.got.head {
+		t, enough, err := s.best()
+		if err != nil || !enough {
+			return answer{}, all, err
+		}
+		a.alive = slices.DeleteFunc(t.top, func(p place) bool { return p.dies <= now })
+		if len(a.alive) < n && t.floor != noFloor {
+			if s.got.tail {
+				return answer{}, parts{}, ErrNotLoaded // there are more, and nobody knows who
+			}
+			return answer{}, all, nil
+		}
+		for i, p := range a.alive[:min(n, len(a.alive))] {
+			a.best = append(a.best, rankedOf(i+1, p.member, p.score))
+		}
+		if asks {
+			if i := slices.IndexFunc(a.alive, func(p place) bool { return p.member == me.Member }); i >= 0 {
+				a.mine, a.ok = rankedOf(i+1, me.Member, a.alive[i].score), true
+			}
+		}
+	}
+	if !asks || a.ok || cut(me.Value) == 0 {
+		return a, parts{}, nil
+	}
+	above, enough, err := s.above(cut(me.Value), now)
+	if err != nil || !enough {
+		return answer{}, parts{rows: true}, err
+	}
+	a.mine, a.ok = rankedOf(int(above)+1, me.Member, me.score()), true
+	return a, parts{}, nil
 }
 
 // Complete is false also when the best are so few that a read may soon ask for
@@ -440,10 +442,10 @@ func (b *compact) Complete(ctx context.Context, now time.Time) (bool, error) {
 				}
 			}
 			replayed := slices.ContainsFunc(s.pending, func(c change) bool { return c.flags&flagReplay != 0 })
-			return !s.doubt && !replayed && (t.floor == noFloor || alive >= MaxTop), nil
+			return !s.doubt && !replayed && (t.floor == noFloor || alive >= b.want), nil
 		}
 	}
-	if err == ErrNotLoaded {
+	if errors.Is(err, ErrNotLoaded) {
 		return false, nil
 	}
 	return false, fmt.Errorf("leaderboard: complete: %w", err)
@@ -510,7 +512,7 @@ func (b *compact) fold(ctx context.Context, now int64) (died int, more bool, err
 
 // table decodes a snapshot of all parts.
 func (s *snapshot) table() (*table, error) {
-	t := newTable()
+	t := newTable(s.size)
 	t.floor, t.doubt = s.floor, s.doubt
 	head, err := readPlaces(s.head)
 	if err != nil {
@@ -528,7 +530,7 @@ func (s *snapshot) table() (*table, error) {
 // changed returns the fields in which t differs from what was read.
 func (s *snapshot) changed(t *table) (fields []string) {
 	all, until := t.sum()
-	head := min(headLen, len(t.top))
+	head := min(t.head, len(t.top))
 	for _, f := range []struct{ name, was, is string }{
 		{fieldMeta, s.meta, t.meta(until)},
 		{fieldHead, s.head, string(appendPlaces(nil, t.top[:head]))},
@@ -543,8 +545,8 @@ func (s *snapshot) changed(t *table) (fields []string) {
 	return fields
 }
 
-func (b *compact) Load(ctx context.Context, everybody iter.Seq2[Entry, error]) error {
-	if err := b.load(ctx, everybody); err != nil {
+func (b *compact) Load(ctx context.Context, now time.Time, everybody iter.Seq2[Entry, error]) error {
+	if err := b.load(ctx, now, everybody); err != nil {
 		return fmt.Errorf("leaderboard: load: %w", err)
 	}
 	return nil
@@ -557,7 +559,7 @@ func (b *compact) Load(ctx context.Context, everybody iter.Seq2[Entry, error]) e
 // A change that was sent before it began was committed before, and so it was
 // counted. A change that is sent after it ended was committed at most a moment
 // before, so it was not: the load waits that long. All others are held.
-func (b *compact) load(ctx context.Context, everybody iter.Seq2[Entry, error]) (err error) {
+func (b *compact) load(ctx context.Context, now time.Time, everybody iter.Seq2[Entry, error]) (err error) {
 	before, err := b.db.Fingerprint(ctx)
 	if err != nil {
 		return err
@@ -582,14 +584,14 @@ func (b *compact) load(ctx context.Context, everybody iter.Seq2[Entry, error]) (
 			_ = b.abandon(ctx, token) // else a sweep does
 		}
 	}()
-	c := newCensus()
+	c := newCensus(b.sizes, now)
 	renewed := time.Now()
 	for e, err := range everybody {
 		if err != nil {
 			return err
 		}
 		c.add(e.place())
-		if c.n%mergeChunk == 0 || time.Since(renewed) > time.Second {
+		if c.n%renewEvery == 0 || time.Since(renewed) > time.Second {
 			if err := b.renew(ctx, token); err != nil {
 				return err
 			}
@@ -659,7 +661,7 @@ func (b *compact) finish(ctx context.Context, token string, c *census, before st
 		return false, err
 	}
 	if s.length > int64(len(s.blobs)) {
-		_, _, err := b.fold(ctx, 0)
+		_, _, err := b.fold(ctx, c.now.UnixMilli())
 		return false, err
 	}
 	// The version keeps the held ones as they are.
@@ -712,6 +714,8 @@ func pause(ctx context.Context, d time.Duration) error {
 type census struct {
 	t       *table
 	n       int
+	now     time.Time // when it began, by the caller's clock
+	began   time.Time // and by ours
 	seed    maphash.Seed
 	counted []counted
 	deaths  []int64
@@ -732,23 +736,26 @@ type fate struct {
 	gone bool
 }
 
-func newCensus() *census {
-	return &census{t: newTable(), seed: maphash.MakeSeed(), byDeath: map[int64]uint32{}, moved: map[string]fate{}}
+func newCensus(n sizes, now time.Time) *census {
+	return &census{t: newTable(n), now: now, began: time.Now(), seed: maphash.MakeSeed(), byDeath: map[int64]uint32{}, moved: map[string]fate{}}
 }
 
 func (c *census) add(p place) {
+	c.n++
+	if p.dies <= c.now.UnixMilli() {
+		return
+	}
 	i, ok := c.byDeath[p.dies]
 	if !ok {
 		i = uint32(len(c.deaths))
 		c.deaths = append(c.deaths, p.dies)
 		c.byDeath[p.dies] = i
 	}
-	c.n++
 	c.counted = append(c.counted, counted{maphash.String(c.seed, p.member), p.score, i})
 	c.t.count(p.standing(), 1)
-	if p.score > c.t.floor {
-		if c.t.top = append(c.t.top, p); len(c.t.top) > 4*topMax {
-			c.t.settle(0)
+	if c.t.known(p) {
+		if c.t.top = append(c.t.top, p); len(c.t.top) > 4*c.t.max {
+			c.t.settle(c.now.UnixMilli())
 		}
 	}
 }
@@ -786,7 +793,7 @@ func (c *census) table(log []change) *table {
 			}
 		}
 	}
-	t := &table{rows: make(map[int64]row, len(c.t.rows)), top: slices.Clone(c.t.top), floor: c.t.floor}
+	t := &table{sizes: c.t.sizes, rows: make(map[int64]row, len(c.t.rows)), top: slices.Clone(c.t.top), floor: c.t.floor}
 	for dies, r := range c.t.rows {
 		t.rows[dies] = maps.Clone(r)
 	}
@@ -803,7 +810,7 @@ func (c *census) table(log []change) *table {
 		t.count(f.standing(), 1)
 		t.put(f.place)
 	}
-	t.settle(0)
+	t.settle(c.now.Add(time.Since(c.began)).UnixMilli())
 	return t
 }
 

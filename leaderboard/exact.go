@@ -13,15 +13,12 @@ import (
 	"github.com/stoa-dev/stoa/redis"
 )
 
+// What one command or script does is bounded, so that nobody else waits long for
+// the server: a millisecond or two.
 const (
-	// updateChunk bounds the members of one command, about a millisecond of the
-	// server, and of one script that restarts, five.
-	updateChunk = 500
-	// mergeChunk bounds the entries of one script in a load, about 6 ms. It must
-	// stay well below what Lua's unpack takes, 8,000 arguments.
-	mergeChunk = 1000
-	// sweepChunk bounds the dead that one script removes, about 3 ms.
-	sweepChunk = 1000
+	updateChunk = 250 // members of one ZADD, or of one script that restarts
+	mergeChunk  = 250 // entries of one script in a load; Lua's unpack takes 8,000 arguments
+	sweepChunk  = 250 // dead that one script removes
 )
 
 var (
@@ -62,7 +59,7 @@ type exact struct {
 func Exact(db *redis.DB, k Keys) Board { return &exact{db, k} }
 
 // Update writes entries by ZADD GT, and those of members that restart by a
-// script. Each command carries at most 500 members.
+// script. Each command carries at most 250 members.
 func (b *exact) Update(es []Entry) []keyspace.Cmd {
 	restarts := restarting(es)
 	rest := fold(es, restarts, true)
@@ -84,10 +81,10 @@ func (b *exact) Update(es []Entry) []keyspace.Cmd {
 }
 
 // Load writes all entries, wherever a newer one is not there already, in chunks
-// of 1,000. Entries that are on the board and not in the sequence stay: who
+// of 250. Entries that are on the board and not in the sequence stay: who
 // removed a member while a load was under way removes it again afterwards.
 // Several loads may run at once.
-func (b *exact) Load(ctx context.Context, everybody iter.Seq2[Entry, error]) error {
+func (b *exact) Load(ctx context.Context, _ time.Time, everybody iter.Seq2[Entry, error]) error {
 	if err := b.load(ctx, everybody); err != nil {
 		return fmt.Errorf("leaderboard: load: %w", err)
 	}
@@ -238,7 +235,7 @@ func (b *exact) Complete(ctx context.Context, _ time.Time) (bool, error) {
 	return mark != "" && mark[0] == '1', nil
 }
 
-// Sweep removes entries in chunks of 1,000, until none is dead or ctx ends. It
+// Sweep removes entries in chunks of 250, until none is dead or ctx ends. It
 // saves the first reader after a midnight the work, and gives the memory back of
 // a board that nobody reads.
 func (b *exact) Sweep(ctx context.Context, now time.Time) (removed int, err error) {

@@ -24,7 +24,7 @@ func Example() {
 	board := leaderboard.Exact(db, leaderboard.Keys{Scores: scores.At(name), Deaths: deaths.At(name), Loaded: loaded.At(name)})
 
 	// At start the truth is streamed in; here there is none yet.
-	if err := board.Load(ctx, func(func(leaderboard.Entry, error) bool) {}); err != nil {
+	if err := board.Load(ctx, time.Now(), func(func(leaderboard.Entry, error) bool) {}); err != nil {
 		log.Fatal(err)
 	}
 

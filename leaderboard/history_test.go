@@ -130,7 +130,7 @@ func testHistories(t *testing.T, s suite) {
 					p.begun = i >= p.run
 				}
 				log = append(log, fmt.Sprintf("load %+v", es))
-				must(t, b.Load(t.Context(), all(es...)))
+				must(t, b.Load(t.Context(), now, all(es...)))
 			}
 		}
 		// What was never applied is, sooner or later.

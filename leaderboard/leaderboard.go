@@ -65,10 +65,10 @@ type Board interface {
 
 	// Load fills the board from the truth, beside live traffic. It begins to
 	// range over everybody after it has told Redis, and each entry has to be as
-	// the truth has it by then or later; Restart, From, Told and Replay are
-	// ignored. An error of the sequence ends it, and nothing is marked as loaded.
+	// the truth has it by then or later, each member once. Restart, From, Told and
+	// Replay are ignored. An error of the sequence ends it, and nothing is marked as loaded.
 	// It returns [ErrEmptied] if Redis was emptied on the way.
-	Load(ctx context.Context, everybody iter.Seq2[Entry, error]) error
+	Load(ctx context.Context, now time.Time, everybody iter.Seq2[Entry, error]) error
 
 	// Sweep removes what is dead at now, in steps of a few milliseconds at the
 	// most, and returns how much that was. Reads do not need it. A compact board
@@ -110,7 +110,9 @@ type Entry struct {
 	// one is what the one before led to.
 	From Standing
 	// Told is what was sent for the same change before, by mistake, and is taken
-	// back now: its move from its From to its Value is undone. Set Restart, too.
+	// back now: its move from its From to its Value is undone. It implies Restart.
+	// If a load ended between the two and their Froms differ, one member stays
+	// miscounted until the next load.
 	Told *Entry
 	// Replay says that nobody knows whether this change was sent before. It
 	// implies Restart. The best are exact all the same; the counts stay as they
@@ -146,7 +148,7 @@ func cut(value int64) int64 { return min(max(value, 0), MaxValue) }
 
 func (e Entry) score() int64 { return cut(e.Value)<<32 | timeMax - seconds(e.At) }
 
-func (e Entry) restarts() bool { return e.Restart || e.Replay }
+func (e Entry) restarts() bool { return e.Restart || e.Replay || e.Told != nil }
 
 // death is Unix milliseconds, or never.
 func death(t time.Time) int64 {

@@ -72,7 +72,7 @@ func (s suite) fresh() (leaderboard.Board, []keyspace.Key) {
 func (s suite) ready(t testing.TB) leaderboard.Board {
 	t.Helper()
 	b, _ := s.fresh()
-	must(t, b.Load(t.Context(), all()))
+	must(t, b.Load(t.Context(), noon, all()))
 	return b
 }
 
@@ -336,7 +336,7 @@ func testNoDeaths(t *testing.T, s suite) {
 	k := fresh()
 	k.Deaths = keyspace.ZSet{}
 	b := leaderboard.Exact(s.db, k)
-	must(t, b.Load(t.Context(), all(entry("eve", 1, noon))))
+	must(t, b.Load(t.Context(), noon, all(entry("eve", 1, noon))))
 	lower := entry("bob", 1, noon.Add(time.Hour))
 	lower.Restart = true
 	apply(t, s.db, b, entry("bob", 3, noon), entry("ada", 2, noon))
@@ -367,7 +367,7 @@ func testSweep(t *testing.T, s suite) {
 		if done, err := b.Complete(t.Context(), noon); done || err != nil {
 			t.Errorf("Complete = %v %v, want false", done, err)
 		}
-		must(t, b.Load(t.Context(), all(entry("alive", 3000, noon))))
+		must(t, b.Load(t.Context(), noon, all(entry("alive", 3000, noon))))
 	}
 	wantTop(t, b, noon.Add(-time.Hour), "alive 3000")
 }
@@ -391,7 +391,7 @@ func testContext(t *testing.T, s suite) {
 func testRemove(t *testing.T, s suite) {
 	b, keys := s.fresh()
 	gone := many(1201, noon.Add(time.Hour))[1:]
-	must(t, b.Load(t.Context(), all(gone...)))
+	must(t, b.Load(t.Context(), noon, all(gone...)))
 	eve := entry("eve", 1, noon)
 	apply(t, s.db, b, eve)
 	must(t, b.Remove(t.Context(), gone...))
@@ -413,7 +413,7 @@ func testRemove(t *testing.T, s suite) {
 
 func testDrop(t *testing.T, s suite) {
 	b, keys := s.fresh()
-	must(t, b.Load(t.Context(), all(entry("bob", 2, noon))))
+	must(t, b.Load(t.Context(), noon, all(entry("bob", 2, noon))))
 	apply(t, s.db, b, entry("eve", 1, noon))
 	must(t, b.Drop(t.Context()))
 	for _, k := range keys {
@@ -493,7 +493,7 @@ func testNotLoaded(t *testing.T, s suite) {
 		}
 	}
 	refuses()
-	must(t, b.Load(t.Context(), func(yield func(leaderboard.Entry, error) bool) {
+	must(t, b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
 		refuses()
 		yield(entry("bob", 2, noon), nil)
 	}))
@@ -503,15 +503,15 @@ func testNotLoaded(t *testing.T, s suite) {
 func testLoad(t *testing.T, s suite) {
 	b, _ := s.fresh()
 	lives := noon.Add(24 * time.Hour)
-	es := many(2100, lives)
-	fresher := leaderboard.Entry{Member: es[2099].Member, Value: 5000, At: noon.Add(time.Second), Dies: lives}
-	restarted := leaderboard.Entry{Member: es[2098].Member, Value: 1, At: noon.Add(time.Second), Dies: lives, Restart: true}
-	greater := leaderboard.Entry{Member: es[2097].Member, Value: 4000, At: noon, Dies: lives}
-	longer := leaderboard.Entry{Member: es[2096].Member, Value: 2096, At: noon, Dies: lives.Add(time.Hour)}
-	older := leaderboard.Entry{Member: es[2095].Member, Value: 6000, At: noon.Add(-time.Second), Dies: lives.Add(time.Hour)}
-	must(t, b.Load(t.Context(), func(yield func(leaderboard.Entry, error) bool) {
+	es := many(1400, lives)
+	fresher := leaderboard.Entry{Member: es[1399].Member, Value: 5000, At: noon.Add(time.Second), Dies: lives}
+	restarted := leaderboard.Entry{Member: es[1398].Member, Value: 1, At: noon.Add(time.Second), Dies: lives, Restart: true}
+	greater := leaderboard.Entry{Member: es[1397].Member, Value: 4000, At: noon, Dies: lives}
+	longer := leaderboard.Entry{Member: es[1396].Member, Value: 1396, At: noon, Dies: lives.Add(time.Hour)}
+	older := leaderboard.Entry{Member: es[1395].Member, Value: 6000, At: noon.Add(-time.Second), Dies: lives.Add(time.Hour)}
+	must(t, b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
 		for i, e := range es {
-			if i == 1500 { // traffic, between two chunks
+			if i == 1200 { // traffic, between two chunks
 				apply(t, s.db, b, fresher, restarted, greater, longer, older)
 			}
 			e.Restart = true // ignored
@@ -523,14 +523,14 @@ func testLoad(t *testing.T, s suite) {
 	best, err := b.Top(t.Context(), noon, 4)
 	must(t, err)
 	got := fmt.Sprint(best[0].Value, best[1].Value, best[2].Value, best[3].Value)
-	if want := "5000 4000 2096 2095"; got != want {
+	if want := "5000 4000 1396 1395"; got != want {
 		t.Errorf("the best are %s, want %s", got, want)
 	}
 	if r, _, err := b.Rank(t.Context(), noon, restarted); r.Value != 1 || err != nil {
 		t.Errorf("the restarted entry is %+v (%v), want value 1", r, err)
 	}
 	// Only the longer life is left of the loaded.
-	wantTop(t, b, lives, longer.Member+" 2096")
+	wantTop(t, b, lives, longer.Member+" 1396")
 }
 
 func testEmptied(t *testing.T, s suite) {
@@ -538,14 +538,14 @@ func testEmptied(t *testing.T, s suite) {
 		for _, others := range []bool{false, true} {
 			b, keys := s.fresh()
 			asked := 0
-			err := b.Load(t.Context(), func(yield func(leaderboard.Entry, error) bool) {
+			err := b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
 				es := many(2000, noon.Add(time.Hour))
 				for i := 0; i <= len(es); i++ {
 					asked = i
 					if i == at {
 						empty(t, s.db, keys)
 						if others { // somebody else begins to load before we notice
-							_ = b.Load(t.Context(), all())
+							_ = b.Load(t.Context(), noon, all())
 						}
 					}
 					if i == len(es) || !yield(es[i], nil) {
@@ -577,14 +577,14 @@ func empty(t testing.TB, db *redis.DB, keys []keyspace.Key) {
 func testSourceFails(t *testing.T, s suite) {
 	b, _ := s.fresh()
 	broken := errors.New("the source broke")
-	err := b.Load(t.Context(), func(yield func(leaderboard.Entry, error) bool) {
+	err := b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
 		_ = yield(entry("eve", 1, noon), nil) && yield(leaderboard.Entry{}, broken)
 	})
 	if !errors.Is(err, broken) {
 		t.Errorf("Load: %v, want %v", err, broken)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	err = b.Load(ctx, func(yield func(leaderboard.Entry, error) bool) {
+	err = b.Load(ctx, noon, func(yield func(leaderboard.Entry, error) bool) {
 		_ = yield(entry("eve", 1, noon), nil)
 		cancel(broken)
 	})
@@ -595,13 +595,13 @@ func testSourceFails(t *testing.T, s suite) {
 		t.Errorf("Top: %v, want %v", err, leaderboard.ErrNotLoaded)
 	}
 	// Nor is the next load held up.
-	must(t, b.Load(t.Context(), all()))
+	must(t, b.Load(t.Context(), noon, all()))
 }
 
 func testLoadAgain(t *testing.T, s suite) {
 	b := s.ready(t)
-	must(t, b.Load(t.Context(), all(many(3, noon.Add(time.Hour))...)))
-	must(t, b.Load(t.Context(), func(yield func(leaderboard.Entry, error) bool) {
+	must(t, b.Load(t.Context(), noon, all(many(3, noon.Add(time.Hour))...)))
+	must(t, b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
 		wantTop(t, b, noon, "m000002 2, m000001 1, m000000 0")
 		apply(t, s.db, b, entry("eve", 7, noon))
 		wantTop(t, b, noon, "eve 7, m000002 2, m000001 1, m000000 0")
@@ -612,22 +612,22 @@ func testLoadAgain(t *testing.T, s suite) {
 
 func testTwoLoads(t *testing.T, s suite) {
 	b, _ := s.fresh()
-	must(t, b.Load(t.Context(), func(yield func(leaderboard.Entry, error) bool) {
-		must(t, b.Load(t.Context(), all(many(3, noon.Add(time.Hour))...)))
+	must(t, b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
+		must(t, b.Load(t.Context(), noon, all(many(3, noon.Add(time.Hour))...)))
 		wantTop(t, b, noon, "m000002 2, m000001 1, m000000 0")
 		all(many(3, noon.Add(time.Hour))...)(yield)
 	}))
 	wantTop(t, b, noon, "m000002 2, m000001 1, m000000 0")
 }
 
-func TestUpdateSendsDeathsBeforeScoresInCommandsOfFiveHundred(t *testing.T) {
+func TestUpdateSendsDeathsBeforeScoresInBoundedCommands(t *testing.T) {
 	k := fresh()
 	b := leaderboard.Exact(nil, k)
 	var got []string
-	for _, c := range b.Update(many(1201, noon)) {
+	for _, c := range b.Update(many(601, noon)) {
 		got = append(got, fmt.Sprint(c.Name, " ", c.Args[0], " ", c.Key == k.Deaths.Key, " ", len(c.Args)/2))
 	}
-	want := []string{"ZADD GT true 500", "ZADD GT false 500", "ZADD GT true 500", "ZADD GT false 500", "ZADD GT true 201", "ZADD GT false 201"}
+	want := []string{"ZADD GT true 250", "ZADD GT false 250", "ZADD GT true 250", "ZADD GT false 250", "ZADD GT true 101", "ZADD GT false 101"}
 	if !slices.Equal(got, want) {
 		t.Errorf("commands %q, want %q", got, want)
 	}
@@ -638,7 +638,7 @@ func TestLoadMarksNothingWhenTheServerCameBackFromAnOldSnapshot(t *testing.T) {
 	db := redistest.Open(t, server.URL)
 	k := fresh()
 	b := leaderboard.Exact(db, k)
-	err := b.Load(t.Context(), func(yield func(leaderboard.Entry, error) bool) {
+	err := b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
 		for _, e := range many(1000, noon.Add(time.Hour)) {
 			if !yield(e, nil) {
 				return
@@ -675,7 +675,7 @@ func TestErrorsSayThatRedisIsAway(t *testing.T) {
 	for name, err := range map[string]error{
 		"Top": top, "Rank": rank, "Sweep": sweep,
 		"Remove": b.Remove(t.Context(), leaderboard.Entry{Member: "eve"}),
-		"Load":   b.Load(t.Context(), all(many(1, noon)...)),
+		"Load":   b.Load(t.Context(), noon, all(many(1, noon)...)),
 	} {
 		if !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("%s: %v, want %v", name, err, redis.ErrUnavailable)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,10 +13,11 @@ import (
 // A table is a compact board in memory: what Redis holds of one, decoded. Its
 // rules are pure; compact.go carries it to and from Redis.
 type table struct {
+	sizes
 	rows  map[int64]row  // by death; how many members stand where
 	top   []place        // the best first
 	index map[string]int // where in top; nil until somebody asks
-	floor int64          // whoever scores more is in top
+	floor place          // whoever is better is in top
 	doubt bool           // a change may be counted twice, or not at all
 }
 
@@ -30,21 +32,27 @@ type place struct {
 	dies   int64
 }
 
-// No score is lower than that: nobody was ever refused.
-const noFloor = -1
+// noFloor is below everybody: nobody was ever refused.
+var noFloor = place{score: -1}
 
-const (
-	// topMax is where the best are cut back to topKeep. What lies between MaxTop
-	// and topKeep may die before the board has to be loaded again.
-	topKeep = MaxTop + MaxTop/4
-	topMax  = MaxTop + MaxTop/2
-	// headLen is how many of the best are read by those who want few.
-	headLen = 128
-)
+// sizes say how many of the best there are.
+type sizes struct {
+	head int // are read by those who want few
+	want int // is what a read may ask for; with fewer the board is not complete
+	keep int // remain when there are more than
+	max  int
+}
+
+// What lies between want and keep may die before the board is loaded again, and
+// what lies between keep and max makes cutting back rare.
+var usual = sizes{head: 128, want: MaxTop, keep: MaxTop + MaxTop/4, max: MaxTop + MaxTop/2}
 
 var errFormat = errors.New("a compact board's bytes are not to be read")
 
-func newTable() *table { return &table{rows: map[int64]row{}, floor: noFloor} }
+func newTable(n sizes) *table { return &table{sizes: n, rows: map[int64]row{}, floor: noFloor} }
+
+// known reports whether p belongs to the best.
+func (t *table) known(p place) bool { return before(p, t.floor) < 0 }
 
 // change is an entry as the log carries it.
 type change struct {
@@ -134,7 +142,7 @@ func (t *table) rank(c change) {
 	i, there := t.index[c.member]
 	switch {
 	case c.gone():
-		t.put(place{member: c.member, score: t.floor})
+		t.put(place{c.member, noFloor.score - 1, 0})
 	case there:
 		t.put(over(t.top[i], c))
 	default:
@@ -150,7 +158,7 @@ func (t *table) put(p place) {
 	}
 	i, there := t.index[p.member]
 	switch {
-	case there && p.score > t.floor:
+	case there && t.known(p):
 		t.top[i] = p
 	case there:
 		last := len(t.top) - 1
@@ -158,7 +166,7 @@ func (t *table) put(p place) {
 		t.index[t.top[i].member] = i
 		t.top = t.top[:last]
 		delete(t.index, p.member)
-	case p.score > t.floor:
+	case t.known(p):
 		t.index[p.member] = len(t.top)
 		t.top = append(t.top, p)
 	}
@@ -204,10 +212,9 @@ func (t *table) settle(now int64) (died int) {
 		return p.dies <= now
 	})
 	t.order()
-	if len(t.top) > topMax {
-		t.floor = t.top[topKeep].score
-		// Who scores the same as the first that goes, goes as well.
-		t.top = slices.DeleteFunc(t.top, func(p place) bool { return p.score <= t.floor })
+	if len(t.top) > t.max {
+		t.floor = t.top[t.keep]
+		t.top = t.top[:t.keep]
 	}
 	return died
 }
@@ -237,9 +244,10 @@ func (t *table) above(value, now int64) (n int64) {
 	return n
 }
 
-// The bytes. A best place is: length and bytes of the member, 8 bytes of score,
-// death. A row is: death, number of pairs, and for each, greatest value first,
-// how far it lies below the one before and its count. Numbers are varints.
+// The bytes. A place is: length and bytes of the member, 8 bytes of score and 8 of
+// death, for it is read most. A row is: death, number of pairs, and for each,
+// greatest value first, how far it lies below the one before and its count. These
+// numbers are varints, as is the length.
 
 func appendPlaces(b []byte, places []place) []byte {
 	for _, p := range places {
@@ -252,7 +260,7 @@ func appendPlace(b []byte, p place) []byte {
 	b = binary.AppendUvarint(b, uint64(len(p.member)))
 	b = append(b, p.member...)
 	b = binary.BigEndian.AppendUint64(b, uint64(p.score))
-	return binary.AppendVarint(b, p.dies)
+	return binary.BigEndian.AppendUint64(b, uint64(p.dies))
 }
 
 func appendRow(b []byte, dies int64, r row) []byte {
@@ -335,15 +343,17 @@ func (r *reader) take(n uint64) string {
 	return part
 }
 
-func (r *reader) uint64() (n uint64) {
-	for _, c := range []byte(r.take(8)) {
-		n = n<<8 | uint64(c)
+func (r *reader) int64() int64 {
+	s := r.take(8)
+	if r.bad {
+		return 0
 	}
-	return n
+	return int64(s[0])<<56 | int64(s[1])<<48 | int64(s[2])<<40 | int64(s[3])<<32 |
+		int64(s[4])<<24 | int64(s[5])<<16 | int64(s[6])<<8 | int64(s[7])
 }
 
 func (r *reader) place() place {
-	return place{member: r.take(r.uvarint()), score: int64(r.uint64()), dies: r.varint()}
+	return place{member: r.take(r.uvarint()), score: r.int64(), dies: r.int64()}
 }
 
 // counts calls fn for each pair of a row, the greatest value first, until it
@@ -439,23 +449,25 @@ func readChanges(cs []change, s string) ([]change, error) {
 	return cs, r.err()
 }
 
-// meta is what a board says of itself, as text: floor, until, doubt.
+// meta is what a board says of itself, as text: until when its sum holds, doubt,
+// and the floor.
 func (t *table) meta(until int64) string {
-	doubt := " 0"
+	doubt := 0
 	if t.doubt {
-		doubt = " 1"
+		doubt = 1
 	}
-	return strconv.FormatInt(t.floor, 10) + " " + strconv.FormatInt(until, 10) + doubt
+	return fmt.Sprintf("%d %d %d %s", until, doubt, t.floor.score, t.floor.member)
 }
 
-func readMeta(s string) (floor, until int64, doubt bool, err error) {
-	fields := strings.Fields(s)
-	if len(fields) != 3 {
-		return 0, 0, false, errFormat
+func readMeta(s string) (floor place, until int64, doubt bool, err error) {
+	fields := strings.SplitN(s, " ", 4)
+	if len(fields) != 4 {
+		return noFloor, 0, false, errFormat
 	}
-	floor, err = strconv.ParseInt(fields[0], 10, 64)
+	until, err = strconv.ParseInt(fields[0], 10, 64)
 	if err == nil {
-		until, err = strconv.ParseInt(fields[1], 10, 64)
+		floor.score, err = strconv.ParseInt(fields[2], 10, 64)
 	}
-	return floor, until, fields[2] == "1", err
+	floor.member = fields[3]
+	return floor, until, fields[1] == "1", err
 }

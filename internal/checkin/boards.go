@@ -142,7 +142,7 @@ func (s *Service) lockBoard(b Board) (unlock func()) {
 
 func (s *Service) fill(ctx context.Context, b Board) error {
 	began := time.Now()
-	if err := s.fast.boards.of(b).Load(ctx, s.entries(ctx, b)); err != nil {
+	if err := s.fast.boards.of(b).Load(ctx, s.now(), s.entries(ctx, b)); err != nil {
 		return err
 	}
 	s.filled.Store(b, began)
