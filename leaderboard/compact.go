@@ -256,16 +256,14 @@ func (b *compact) read(ctx context.Context, now time.Time, want parts) (*snapsho
 func (s *snapshot) best() (t *table, ok bool, err error) {
 	t = newTable(s.size)
 	t.floor = s.floor
-	if t.top, err = readPlaces(s.head); err != nil {
+	if t.top, err = readPlaces(make([]place, 0, (len(s.head)+len(s.tail))/24), s.head); err != nil {
 		return nil, false, err
 	}
 	switch {
 	case s.got.tail:
-		tail, err := readPlaces(s.tail)
-		if err != nil {
+		if t.top, err = readPlaces(t.top, s.tail); err != nil {
 			return nil, false, err
 		}
-		t.top = append(t.top, tail...)
 	case len(t.top) == s.size.head:
 		t.floor = t.top[len(t.top)-1]
 		t.top = t.top[:len(t.top)-1]
@@ -514,15 +512,10 @@ func (b *compact) fold(ctx context.Context, now int64) (died int, more bool, err
 func (s *snapshot) table() (*table, error) {
 	t := newTable(s.size)
 	t.floor, t.doubt = s.floor, s.doubt
-	head, err := readPlaces(s.head)
-	if err != nil {
+	var err error
+	if t.top, err = readPlaces(nil, s.head+s.tail); err != nil {
 		return nil, err
 	}
-	tail, err := readPlaces(s.tail)
-	if err != nil {
-		return nil, err
-	}
-	t.top = append(head, tail...)
 	t.rows, err = readRows(s.rows)
 	return t, err
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,6 +202,50 @@ func testTakeover(t *testing.T, s suite) {
 		t.Errorf("Load: %v, want %v", err, leaderboard.ErrEmptied)
 	}
 	wantTop(t, b, noon, "third 3")
+}
+
+// testAtOnce has somebody watch from the bottom how others pass, one by one, while
+// the log is folded on several hands: each of them was counted, and once.
+func testAtOnce(t *testing.T, s suite) {
+	k := freshCompact()
+	b := leaderboard.SmallCompact(s.db, k)
+	const n = 400
+	es := many(n+1, time.Time{})
+	for i := range es {
+		es[i].Value = 1
+	}
+	must(t, b.Load(t.Context(), noon, all(es...)))
+	var sent, done atomic.Int64
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			hand := leaderboard.SmallCompact(s.db, k)
+			for done.Load() < n {
+				if _, err := hand.Sweep(t.Context(), noon); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		others.Go(func() {
+			eye := leaderboard.SmallCompact(s.db, k)
+			for done.Load() < n {
+				least := done.Load() + 1
+				r, _, err := eye.Rank(t.Context(), noon, es[0])
+				if most := sent.Load() + 1; err != nil || int64(r.Rank) < least || int64(r.Rank) > most {
+					t.Errorf("rank %d (%v), want one from %d to %d", r.Rank, err, least, most)
+					return
+				}
+			}
+		})
+	}
+	for _, e := range es[1:] {
+		sent.Add(1)
+		apply(t, s.db, b, moved(e, noon, time.Time{}))
+		done.Add(1)
+	}
+	others.Wait()
+	wantRank(t, b, noon, es[0], n+1)
 }
 
 // testCounts draws histories of members that move, make mistakes and are

@@ -6,7 +6,7 @@
 //	best, mine, ok, err := board.Read(ctx, now, 10, leaderboard.Entry{Member: "V1StGXR8_Z5j"})
 //
 // There are two kinds, and one suite of tests for both. An [Exact] board keeps
-// everybody in a sorted set, 155 bytes for each with a death. A [Compact] board
+// everybody in a sorted set, a hundred bytes each, twice that with a death. A [Compact] board
 // keeps the best thousand and counts the rest: tens of kilobytes for any number
 // of members. Below its best equal values share a rank, neighbours are not known,
 // and it has to be told where each member stood before. Who has the truth beside
@@ -113,11 +113,25 @@
 //
 // # Costs
 //
-// With Redis 7.0 on two cores that had other work, so ratios are worth more than
-// figures; bench/boards measures them again, in one run.
+// Time on the server, Redis 7.0, two cores that had much other work, so ratios are
+// worth more than figures; bench/boards measures them again, in one run. A plain
+// ZREVRANGE of ten from a small set takes 1 µs, and 10 µs with its scores, which
+// are long to print.
 //
-// # COSTS
+//	                                    exact, 1 M     compact, 1 M    5 M
+//	top of ten                          11.5 µs        1.6 µs          1.7 µs
+//	my rank                             11.4 µs        1.4 µs          1.6 µs
+//	my rank, among the best             4.5 µs         5.2 µs          5.1 µs
+//	both in one                         20 µs          1.8 µs          2.1 µs
+//	around me, five on each side        22–55 µs       1.6–5.1 µs      1.7–4.9 µs
+//	update, a member in a batch of 32   7.0 µs         0.25 µs         0.30 µs
+//	sweep of all, in all                4 s            1 ms            7 ms
+//	both boards of 100,000 members      31 MB          0.09 MB
 //
-// The embedded server sorts an exact board's whole set for each question: EMBEDDED.
-// Take compact boards there.
+// The longest command of a compact board took 2.4 ms, in a load of five million
+// with traffic beside, and once 5.9 ms of a machine with ten times more to do than
+// it can. An exact board does at most 250 members at a time.
+//
+// The embedded server sorts an exact board's whole set for each question, 18 ms
+// with ten thousand members. A compact board takes it 0.4 ms: use those there.
 package leaderboard

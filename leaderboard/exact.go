@@ -17,7 +17,7 @@ import (
 // the server: a millisecond or two.
 const (
 	updateChunk = 250 // members of one ZADD, or of one script that restarts
-	mergeChunk  = 250 // entries of one script in a load; Lua's unpack takes 8,000 arguments
+	mergeChunk  = 100 // entries of one script in a load; Lua's unpack takes 8,000 arguments
 	sweepChunk  = 250 // dead that one script removes
 )
 
@@ -81,7 +81,7 @@ func (b *exact) Update(es []Entry) []keyspace.Cmd {
 }
 
 // Load writes all entries, wherever a newer one is not there already, in chunks
-// of 250. Entries that are on the board and not in the sequence stay: who
+// of 100. Entries that are on the board and not in the sequence stay: who
 // removed a member while a load was under way removes it again afterwards.
 // Several loads may run at once.
 func (b *exact) Load(ctx context.Context, _ time.Time, everybody iter.Seq2[Entry, error]) error {

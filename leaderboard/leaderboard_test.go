@@ -180,6 +180,7 @@ func TestBoard(t *testing.T) {
 			t.Run("compact, what is not known any more is not answered", func(t *testing.T) { testExhausted(t, compact) })
 			t.Run("compact, counts follow what was told, and take back mistakes", func(t *testing.T) { testTold(t, compact) })
 			t.Run("compact, a replay asks for a load", func(t *testing.T) { testReplay(t, compact) })
+			t.Run("compact, nothing is lost or counted twice between folds and reads", func(t *testing.T) { testAtOnce(t, compact) })
 			t.Run("compact, a load waits for another, and replaces a lost one", func(t *testing.T) { testTakeover(t, compact) })
 			t.Run("compact, random histories end as the model says", func(t *testing.T) { testCounts(t, compact) })
 			redistest.KeysDeclared(t, db, schema)

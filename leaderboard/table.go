@@ -368,9 +368,10 @@ func (r *reader) counts(fn func(value, n int64) bool) {
 	}
 }
 
-func readPlaces(s string) ([]place, error) {
+// readPlaces appends the places of s to those that were read.
+func readPlaces(places []place, s string) ([]place, error) {
 	r := reader{s: s}
-	places := make([]place, 0, len(s)/24)
+	places = slices.Grow(places, len(s)/24)
 	for r.s != "" {
 		places = append(places, r.place())
 	}

@@ -26,6 +26,7 @@ import (
 
 var (
 	members = flag.Int("members", 1_000_000, "on each board")
+	only    = flag.String("only", "", "exact or compact; both if empty")
 	zones   = flag.Int("zones", 4, "time zones of the members; each has two midnights ahead")
 )
 
@@ -132,6 +133,9 @@ func run(ctx context.Context) error {
 
 	fmt.Printf("A board by streak of %d members, %d deaths ahead\n", *members, 2**zones)
 	for _, k := range kinds {
+		if *only != "" && *only != k.name {
+			continue
+		}
 		board, keys := k.make(db, "big", true)
 		fmt.Printf(" %s\n", k.name)
 		s.slowest()
