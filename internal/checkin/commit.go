@@ -149,6 +149,9 @@ func (s *Service) failed(r request, err error) {
 // applyBatch brings Redis up to date with committed requests and fills in where
 // each user stands. Where Redis does not answer in time, SQL does.
 func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome) {
+	for i := range reqs {
+		reqs[i].kind = out[i].kind // the day may be there already, as another kind
+	}
 	applied := false
 	if s.projection.Writable() {
 		switch err := s.apply(ctx, s.fast, reqs, out); {

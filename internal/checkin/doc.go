@@ -3,10 +3,11 @@
 // it.
 //
 // Truth is one SQL table, checkins: a row for each user's day, written once and
-// never changed. Streaks, totals, calendars and boards are derived from it;
-// nothing is counted anywhere.
+// never changed. Beside it are the freezes that operators granted. Streaks,
+// totals, calendars and boards are derived from them; nothing is counted
+// anywhere.
 //
-// Derived, in Redis: a 100-byte record for each user and year, from which
+// Derived, in Redis: a 108-byte record for each user and year, from which
 // everything a user sees follows by counting bits, and two boards. Losing a
 // record costs one SELECT at the next read, losing a board one pass over the
 // log; neither ever costs a day.
@@ -29,6 +30,11 @@
 //     be five seconds old.
 //   - What Redis missed is applied when it is back, by this node or, if this one
 //     is dead, by another (package projection).
+//
+// A day that was missed is made up in a transaction of its own (makeup.go). While
+// a gap is open, the freezes that cover it are derived; the row that closes it
+// has them written down (freeze.go), at the same node, by a replay of the row, or
+// by the next start. What is written stands, whatever the rules become.
 //
 // A streak is the number of signed days in the unbroken run that ends today or
 // yesterday. Covered days (a freeze, a date that a change of zone left out)

@@ -137,6 +137,7 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 	for _, user := range users {
 		want := referenceOf(histories[user]).status(today)
 		got, err := w.Status(t.Context(), user, c)
+		got.Freezes, got.Used = 0, 0 // this reference knows no rules
 		if err != nil || got != want {
 			t.Errorf("%s: status %+v, %v, want %+v", user, got, err, want)
 		}

@@ -337,7 +337,7 @@ func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int
 	var own row
 	switch err := tx.QueryRowContext(ctx, "SELECT at, kind, req FROM checkins WHERE user_id = ? AND day = ?", m.user, int32(m.day)).Scan(&own.at, &own.kind, &own.req); {
 	case err == nil && own.kind == MadeUp && own.req == m.req:
-		return n, time.UnixMilli(own.at), nil, nil // this request, an earlier try
+		return n, time.UnixMilli(own.at).UTC(), nil, nil // this request, an earlier try
 	case err == nil:
 		return 0, at, nil, ErrDayCounts
 	case !errors.Is(err, sql.ErrNoRows):

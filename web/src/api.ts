@@ -82,6 +82,8 @@ export interface CheckinStatus {
   streak: number;
   longest: number;
   total: number;
+  freezes: number;
+  freezes_used: number;
 }
 
 export interface CheckinReply extends CheckinStatus {
@@ -102,6 +104,8 @@ export interface CheckinStats {
   total: number;
   words: number;
   minutes: number;
+  freezes: number;
+  freezes_used: number;
 }
 
 export type BoardName = "streak" | "total_days";
