@@ -333,6 +333,26 @@ func TestTheShippedSettingsHold(t *testing.T) {
 	}
 }
 
+func TestAPasswordThatIsChangedIsAnOutageUntilItIsChangedBack(t *testing.T) {
+	t.Parallel()
+	s := install(t)
+	i := redistest.Conf(t, s.path("redis.conf"))
+	url := "redis://stoa:" + s.passwords["stoa"] + "@" + i.Addr
+	p := &people{server: testkit.Start(t, func(c *app.Config) { c.Redis = url })}
+	p.arrive(t, 2)
+	p.right(t)
+	s.must(t, i, "admin", "ACL", "SETUSER", "stoa", "resetpass", ">another")
+	s.must(t, i, "admin", "CLIENT", "KILL", "USER", "stoa")
+	p.arrive(t, 2)
+	until(t, "the node says that it is degraded", func() bool {
+		status, _, body := p.server.Call(t, nil, "GET", "/readyz", "")
+		return status == 200 && strings.Contains(body, `"status":"degraded"`)
+	})
+	p.arrive(t, 2)
+	s.must(t, i, "admin", "ACL", "SETUSER", "stoa", ">"+s.passwords["stoa"])
+	p.right(t)
+}
+
 func TestNoShippedPasswordOpensAnything(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what "make test" needs beside Go, make, git and apt: a C compiler for
 # the race detector, a real redis-server, a real MariaDB, Chromium, promtool for
-# the alerts, and curl for the commands of the README. Starts no service. Takes a moment when all is there.
+# the alerts, and curl for the commands of the README. Starts no service. Takes a
+# moment when all is there.
 set -eu
 
 has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]; }
