@@ -326,7 +326,9 @@ func TestTheShippedSettingsHold(t *testing.T) {
 	}
 	// What scripts wrote is in the append-only file as transactions.
 	s.must(t, i, "stoa", "EVAL", "redis.call('SET', KEYS[1], '1') redis.call('SET', KEYS[2], '1')", "2", "stoa:{a}:1", "stoa:{a}:2")
-	until(t, "the file has it", func() bool { return strings.Contains(s.must(t, i, "admin", "INFO", "persistence"), "aof_buffer_length:0\r") })
+	until(t, "the file has it", func() bool {
+		return strings.Contains(s.must(t, i, "admin", "INFO", "persistence"), "aof_buffer_length:0\r")
+	})
 	i.Restart()
 	if got := s.must(t, i, "stoa", "EXISTS", "stoa:{a}:1", "stoa:{a}:2", "stoa:key"); got != "3" {
 		t.Errorf("after a crash %s of 3 keys are there", got)

@@ -76,8 +76,8 @@ type trips struct {
 }
 
 // sampled is one in how many round trips for one command is timed: two readings
-// of the clock and shared counters cost some 130 ns, a command of the embedded
-// server 6 µs of a processor. A power of two.
+// of the clock and shared counters cost some 200 ns of a processor, a command of
+// the embedded server 4 µs. A power of two.
 const sampled = 8
 
 // clock reads the monotonic clock alone, which is cheaper than time.Now.
