@@ -41,7 +41,7 @@ var floors = [][]string{
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit"},
-	{"internal/cli", "e2e"},
+	{"internal/cli", "e2e", "deploy"},
 	{"cmd/stoa"},
 }
 

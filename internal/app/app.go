@@ -73,6 +73,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: log}); err != nil {
 		return nil, err
 	}
+	watch := obs.NewRedis(a.redis)
+	a.reg.MustRegister(watch, a.db.Metrics())
 	mailer, err := a.mailer()
 	if err != nil {
 		return nil, err
@@ -97,7 +99,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		return leases.Run(ctx, jobKeys(name), a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
-	if a.jobs, err = worker.NewPool(run, slices.Concat(a.accounts.Jobs(), a.checkin.Jobs(), a.housekeeping())...); err != nil {
+	if a.jobs, err = worker.NewPool(run, slices.Concat(a.accounts.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))...); err != nil {
 		return nil, err
 	}
 	a.group = &supervise.Group{Log: log}
@@ -111,11 +113,14 @@ func (a *App) mailer() (mail.Sender, error) {
 	return mail.NewSMTP(a.cfg.SMTP)
 }
 
-func (a *App) housekeeping() []worker.Job {
-	return []worker.Job{{Name: "web.idempotency", Every: 10 * time.Minute, Singleton: true, SafeAlone: true, Run: func(ctx context.Context) error {
-		_, err := a.api.Sweep(ctx, time.Now())
-		return err
-	}}}
+func (a *App) housekeeping(watch *obs.Redis) []worker.Job {
+	return []worker.Job{
+		{Name: "web.idempotency", Every: 10 * time.Minute, Singleton: true, SafeAlone: true, Run: func(ctx context.Context) error {
+			_, err := a.api.Sweep(ctx, time.Now())
+			return err
+		}},
+		{Name: "redis.poll", Every: obs.RedisEvery, Run: watch.Poll},
+	}
 }
 
 func (a *App) zoneChanged(ctx context.Context, d worker.Delivery) error {

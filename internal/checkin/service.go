@@ -68,7 +68,7 @@ func New(cfg Config) *Service {
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
 	s.projection = projection.New(projection.Config[rowKey]{
 		Redis: cfg.Redis, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
-		Replay: s.replay, Apply: s.reapply,
+		Replay: s.replay, Apply: s.reapply, Metrics: cfg.Metrics, Name: "checkin",
 	})
 	s.committer = s.newCommitter()
 	// Users who are read first thing after New Year's midnight all miss at once:

@@ -29,7 +29,7 @@ type Instance struct {
 	port int
 	args []string
 	file string // configuration file; empty means standard input
-	mode string // extra word on the command line
+	mode string // extra word on the command line of a file that is written here
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -48,10 +48,22 @@ func Server(t testing.TB, settings ...string) *Instance {
 
 func instance(t testing.TB, settings []string) *Instance {
 	t.Helper()
-	i := &Instance{t: t, Dir: t.TempDir(), args: settings, port: freePort(t)}
+	i := &Instance{t: t, Dir: t.TempDir(), args: settings, port: FreePort(t)}
 	i.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(i.port))
 	i.URL = "redis://" + i.Addr
 	t.Cleanup(i.Kill)
+	return i
+}
+
+// Conf starts a redis-server with a configuration file, on a port and in a
+// folder of its own. Further arguments, such as "--sentinel", come before those.
+// Restart reads the file again.
+func Conf(t testing.TB, file string, args ...string) *Instance {
+	t.Helper()
+	i := instance(t, nil)
+	i.file = file
+	i.args = append(append([]string{file}, args...), "--port", strconv.Itoa(i.port), "--bind", "127.0.0.1", "--dir", i.Dir)
+	i.start()
 	return i
 }
 
@@ -67,9 +79,12 @@ func (i *Instance) start() {
 	conf := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %q\nsave \"\"\nrepl-diskless-sync-delay 0\n%s\n",
 		i.port, i.Dir, strings.Join(i.args, "\n"))
 	cmd := exec.Command(bin, "-")
-	if i.mode == "" {
+	switch {
+	case i.mode == "" && i.file != "":
+		cmd = exec.Command(bin, i.args...)
+	case i.mode == "":
 		cmd.Stdin = strings.NewReader(conf)
-	} else {
+	default:
 		// A sentinel writes to its file, which a restart finds again.
 		if _, err := os.Stat(i.file); err != nil {
 			conf = strings.Replace(conf, "save \"\"\nrepl-diskless-sync-delay 0\n", "", 1)
@@ -93,7 +108,7 @@ func (i *Instance) start() {
 	i.mu.Unlock()
 	deadline := time.Now().Add(startTimeout)
 	for {
-		if reply, err := i.Do("PING"); err == nil && reply[0] == "PONG" {
+		if reply, err := i.Do("PING"); err == nil && reply[0] == "PONG" || err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
 			return
 		}
 		select {
@@ -171,10 +186,10 @@ func (i *Instance) must(args ...string) []string {
 	return reply
 }
 
-// freePort returns a port below the range from which the kernel takes the near
+// FreePort returns a port below the range from which the kernel takes the near
 // ends of connections: a client that keeps dialling a dead server could else
 // end up connected to itself.
-func freePort(t testing.TB) int {
+func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
 		port := 10000 + rand.N(20000)
