@@ -125,7 +125,7 @@ func (a *App) newQueues() error {
 		return err
 	}
 	outbox := queue.NewSQL(a.db)
-	if a.cfg.Queue != queueRedis {
+	if a.cfg.Queue != QueueRedis {
 		return add(outbox, handlers)
 	}
 	streams := queue.NewRedis(a.redis)

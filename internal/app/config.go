@@ -100,16 +100,16 @@ func (c Config) checkRoles() error {
 // The kinds of queue.
 const (
 	queueSQL   = "sql"
-	queueRedis = "redis"
+	QueueRedis = "redis" // beside the outbox in SQL
 )
 
 func (c Config) checkQueue() error {
 	scheme, _, isURL := strings.Cut(c.Queue, "://")
 	switch {
-	case c.Queue == queueSQL, c.Queue == queueRedis && c.Redis != "embedded" && c.Redis != "spawn":
+	case c.Queue == queueSQL, c.Queue == QueueRedis && c.Redis != "embedded" && c.Redis != "spawn":
 		return nil
-	case c.Queue == queueRedis:
-		return &config.Fault{Key: "queue", Text: "a " + c.Redis + " Redis forgets its messages when the server stops; use sql, or name a Redis server with redis"}
+	case c.Queue == QueueRedis:
+		return &config.Fault{Key: "queue", Text: "the " + c.Redis + " Redis would lose its messages when the server stops; use sql, or name a Redis server in redis"}
 	case isURL && (scheme == "amqp" || scheme == "amqps" || scheme == "kafka"):
 		return &config.Fault{Key: "queue", Text: scheme + ":// is not built in yet; use sql or redis"}
 	}

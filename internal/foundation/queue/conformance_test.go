@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,8 +13,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
@@ -257,8 +260,9 @@ func notNow(t *testing.T, s queue.Store) {
 	stop := consume(t, s, quick(), map[string]queue.Handler{topic(t): func(_ context.Context, d queue.Delivery) error {
 		mu.Lock()
 		defer mu.Unlock()
+		away := []error{queue.ErrNotNow, errs.New(errs.Unavailable, "t.away", "away"), redis.ErrUnavailable, driver.ErrBadConn}
 		if attempts = append(attempts, d.Attempt); len(attempts) < 2*queue.Tries {
-			return fmt.Errorf("%w: the database is away", queue.ErrNotNow)
+			return fmt.Errorf("handling: %w", away[len(attempts)%len(away)])
 		}
 		close(done)
 		return nil

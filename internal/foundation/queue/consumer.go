@@ -14,6 +14,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/redis"
 )
 
 const (
@@ -314,7 +318,7 @@ func (l *lane) judge(d Delivery, err error, stopped bool) outcome {
 	switch {
 	case stopped:
 		o.kind = "released" // the stop was the reason, not the message
-	case errors.Is(err, ErrNotNow):
+	case away(err):
 		o.kind = "postponed"
 		o.wait = 4 * l.cfg.Backoff
 		o.wait += jitter(o.wait / 5)
@@ -326,6 +330,12 @@ func (l *lane) judge(d Delivery, err error, stopped bool) outcome {
 		o.wait += jitter(o.wait / 5)
 	}
 	return o
+}
+
+// away reports that what the handler needs is away: it says so, or SQL or Redis
+// do.
+func away(err error) bool {
+	return errors.Is(err, ErrNotNow) || errs.KindOf(err) == errs.Unavailable || errors.Is(err, redis.ErrUnavailable) || sqldb.IsUnavailable(err)
 }
 
 func (l *lane) tell(ctx context.Context, o outcome, err error, failed int) {

@@ -34,8 +34,8 @@
 //
 // A handler that fails or panics gets the message again after about 1, 4, 16 and
 // 64 seconds; the fifth failure makes it a dead letter, kept until Replay or
-// Drop. [ErrGiveUp] makes it one at once. [ErrNotNow] says that the database or
-// what else the handler needs is away: such tries do not count. A node that dies
+// Drop. [ErrGiveUp] makes it one at once. While the database, or what else the
+// handler needs, is away, tries do not count: see [ErrNotNow]. A node that dies
 // loses its claims after Config.Claim, and another one takes over.
 //
 // # Stores

@@ -15,9 +15,9 @@ var (
 		keyspace.Forever("an operator replays or drops them"),
 		keyspace.Doc{Purpose: "a topic's dead letters", MaxBytes: 1 << 28, Together: "topic"})
 
-	errorKeys = keyspace.Def1[keyspace.Text](Keys, "queue:{{topic}}:errors", keyspace.HashOf("entry → text"),
+	noteKeys = keyspace.Def1[keyspace.Text](Keys, "queue:{{topic}}:notes", keyspace.HashOf("entry → tries that do not count, and the last error"),
 		keyspace.Forever("a field goes with its entry"),
-		keyspace.Doc{Purpose: "why the last try at a waiting message failed", MaxBytes: 1 << 26, Together: "topic"})
+		keyspace.Doc{Purpose: "what happened to messages that wait for another try", MaxBytes: 1 << 26, Together: "topic"})
 
 	topicsKey = keyspace.Def0(Keys, "queue:topics", keyspace.SetOf("topics"),
 		keyspace.Forever("one member for each topic ever used"),

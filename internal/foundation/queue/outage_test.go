@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -207,5 +208,49 @@ func TestTheRelayWaitsForRedisAndUsesUpNoTries(t *testing.T) {
 	server.Restart()
 	if d := <-got; d.Key != "second" {
 		t.Errorf("handled %+v, want the second", d)
+	}
+}
+
+// Facts wait in Redis while the database to which they belong is away; a batch
+// of them is one commit.
+func TestFactsWaitForTheirDatabaseAndUseUpNoTries(t *testing.T) {
+	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true})
+	db := sqldbtest.Open(t, sqldb.Config{URL: maria.URL})
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE facts (id BIGINT NOT NULL PRIMARY KEY)"); err != nil {
+		t.Fatal(err)
+	}
+	put := db.Dialect().Compile(sqldb.Upsert{Table: "facts", Columns: []string{"id"}, Key: []string{"id"}})
+	s := queue.NewRedis(redistest.Open(t, redistest.Server(t).URL))
+	log := &lines{}
+	cfg := quick()
+	cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	consume(t, s, cfg, nil, queue.Batch{Topics: []string{"facts"}, Handle: func(ctx context.Context, ds []queue.Delivery) []error {
+		ids := make([]any, len(ds))
+		for i, d := range ds {
+			ids[i] = d.Key
+		}
+		err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			_, err := tx.ExecContext(ctx, put.For(len(ids)), ids...)
+			return err
+		})
+		return slices.Repeat([]error{err}, len(ds))
+	}})
+	facts := func(from, n int) {
+		var ms []queue.Message
+		for i := range n {
+			ms = append(ms, queue.Message{Topic: "facts", Key: fmt.Sprint(from + i)})
+		}
+		publish(t, s, ms...)
+	}
+	facts(0, 150)
+	eventually(t, "the first facts", func() bool { return left(t, s, "facts") == [2]int{} })
+	maria.Kill9(t)
+	facts(150, 150)
+	eventually(t, "more than five tries", func() bool { return log.with("outcome=postponed") > 2*queue.Tries })
+	maria.Restart(t)
+	eventually(t, "the other facts", func() bool { return left(t, s, "facts") == [2]int{} })
+	var n int
+	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM facts").Scan(&n); err != nil || n != 300 {
+		t.Errorf("%d facts (%v), want 300", n, err)
 	}
 }

@@ -33,7 +33,8 @@ var (
 
 	// ErrNotNow, wrapped into a handler's error, says that the fault is not the
 	// message's: what the handler needs is away. The try does not count, and the
-	// message comes again until it is back.
+	// message comes again until it is back. Errors of package errs' kind
+	// Unavailable, and those with which SQL or Redis are away, count as that.
 	ErrNotNow = errors.New("queue: not now")
 
 	// ErrNotFound says that no message has that id.
@@ -176,9 +177,6 @@ type outcome struct {
 	wait time.Duration // before the next try
 	err  string
 }
-
-// counts reports whether the try was one of the message's five.
-func (o outcome) counts() bool { return o.kind == "retry" || o.kind == "dead" }
 
 // Stores is several stores as one, for looking after them: a message's id tells
 // where it is. List goes through one after the other.

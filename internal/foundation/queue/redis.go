@@ -30,9 +30,10 @@ var (
 	replayScript = redis.NewScript(replayLua)
 )
 
-// All nodes are one consumer: attempts tell their claims apart, and no dead
-// node's name has to be swept up. What waits for its next try is held by
-// another one, so that XPENDING shows which is which.
+// All nodes are one consumer: the number of deliveries, which only rises, tells
+// their claims of a message apart, and no dead node's name has to be swept up.
+// What waits for its next try is held by another one, so that XPENDING shows
+// which is which.
 const (
 	group   = "workers"
 	working = "working"
@@ -75,7 +76,7 @@ func topicKey(topic string) keyspace.Text { return keyspace.Text{S: topic} }
 
 func stream(topic string) keyspace.Key      { return streamKeys.At(topicKey(topic)).Key }
 func deadLetters(topic string) keyspace.Key { return deadKeys.At(topicKey(topic)).Key }
-func tryErrors(topic string) keyspace.Key   { return errorKeys.At(topicKey(topic)).Key }
+func notes(topic string) keyspace.Key       { return noteKeys.At(topicKey(topic)).Key }
 
 func (r *Redis) do(ctx context.Context, cmds ...keyspace.Cmd) []keyspace.Reply {
 	replies := make([]keyspace.Reply, 0, len(cmds))
@@ -160,7 +161,7 @@ func (r *Redis) claimTopic(ctx context.Context, topic string, n int, life time.D
 	r.mu.Lock()
 	cursor := cmp.Or(r.cursors[topic], atEnd)
 	r.mu.Unlock()
-	items, err := r.do(ctx, claimScript.Cmd([]keyspace.Key{stream(topic)}, group, working, millis(life), strconv.Itoa(n), cursor))[0].Items()
+	items, err := r.do(ctx, claimScript.Cmd([]keyspace.Key{stream(topic), notes(topic)}, group, working, millis(life), strconv.Itoa(n), cursor))[0].Items()
 	if err != nil {
 		return nil, false, err
 	}
@@ -171,11 +172,12 @@ func (r *Redis) claimTopic(ctx context.Context, topic string, n int, life time.D
 	r.cursors[topic] = items[0].Str
 	r.mu.Unlock()
 	for _, it := range items[1:] {
-		if len(it.List) != 3 {
+		if len(it.List) != 4 {
 			return nil, false, keyspace.ErrReply
 		}
-		f := fields(it.List[2])
-		ds = append(ds, Delivery{ID: topic + "/" + it.List[0].Str, Topic: topic, Key: f["key"], Payload: []byte(f["payload"]), Attempt: int(it.List[1].N)})
+		deliveries, free, f := it.List[1].N, it.List[2].N, fields(it.List[3])
+		ds = append(ds, Delivery{ID: topic + "/" + it.List[0].Str, Topic: topic, Key: f["key"], Payload: []byte(f["payload"]),
+			Attempt: int(deliveries - free), claim: strconv.FormatInt(deliveries, 10)})
 	}
 	return ds, items[0].Str != atEnd, nil
 }
@@ -185,15 +187,15 @@ func (r *Redis) settle(ctx context.Context, life time.Duration, outcomes []outco
 	cmds := make([]keyspace.Cmd, 0, len(outcomes))
 	for _, o := range outcomes {
 		_, id, _, _ := parseID(o.ID)
-		how, count := "again", o.Attempt
+		how, free := "again", "1"
 		if o.kind == "done" || o.kind == "dead" {
 			how = o.kind
 		}
-		if !o.counts() {
-			count--
+		if o.kind == "retry" {
+			free = "0"
 		}
-		cmds = append(cmds, settleScript.Cmd([]keyspace.Key{stream(o.Topic), deadLetters(o.Topic), tryErrors(o.Topic)},
-			group, working, id, strconv.Itoa(o.Attempt), how, o.err, waiting, millis(life-o.wait), strconv.Itoa(count)))
+		cmds = append(cmds, settleScript.Cmd([]keyspace.Key{stream(o.Topic), deadLetters(o.Topic), notes(o.Topic)},
+			group, working, id, o.claim, how, o.err, strconv.Itoa(o.Attempt), waiting, millis(life-o.wait), free))
 	}
 	return keyspace.FirstErr(r.do(ctx, cmds...))
 }
@@ -307,7 +309,7 @@ func (r *Redis) page(ctx context.Context, topic string, dead bool, start, end st
 func (r *Redis) fillPending(ctx context.Context, topic string, ids []string, es []Entry) error {
 	replies := r.do(ctx,
 		keyspace.Cmd{Name: "XPENDING", Key: stream(topic), Args: []string{group, ids[0], ids[len(ids)-1], strconv.Itoa(len(ids))}},
-		keyspace.Cmd{Name: "HMGET", Key: tryErrors(topic), Args: ids})
+		keyspace.Cmd{Name: "HMGET", Key: notes(topic), Args: ids})
 	if noGroup(replies[0].Err) { // nobody has consumed yet
 		return nil
 	}
@@ -322,6 +324,9 @@ func (r *Redis) fillPending(ctx context.Context, topic string, ids []string, es 
 	r.mu.Lock()
 	life := r.life
 	r.mu.Unlock()
+	if len(texts) != len(ids) {
+		return keyspace.ErrReply
+	}
 	now := time.Now()
 	for _, p := range pending {
 		if len(p.List) != 4 {
@@ -335,10 +340,9 @@ func (r *Redis) fillPending(ctx context.Context, topic string, ids []string, es 
 			es[i].State = Claimed
 		}
 		es[i].Due = now.Add(life - time.Duration(p.List[2].N)*time.Millisecond).UTC().Truncate(time.Millisecond)
-		es[i].Attempts = int(p.List[3].N)
-	}
-	for i, text := range texts {
-		es[i].Error = text.Str
+		free, text, _ := strings.Cut(texts[i].Str, " ")
+		uncounted, _ := strconv.Atoi(free) // this package wrote it, or there is none
+		es[i].Attempts, es[i].Error = int(p.List[3].N)-uncounted, text
 	}
 	return nil
 }
@@ -396,7 +400,7 @@ func (r *Redis) Drop(ctx context.Context, ids ...string) (int, error) {
 			// An entry that is acknowledged and not deleted would stay for ever.
 			dels = append(dels, keyspace.Cmd{Name: "XDEL", Key: stream(topic), Args: []string{entry}})
 			rest = append(rest, keyspace.Cmd{Name: "XACK", Key: stream(topic), Args: []string{group, entry}},
-				keyspace.Cmd{Name: "HDEL", Key: tryErrors(topic), Args: []string{entry}})
+				keyspace.Cmd{Name: "HDEL", Key: notes(topic), Args: []string{entry}})
 		}
 	}
 	n, err := sum(r.do(ctx, dels...))

@@ -231,7 +231,7 @@ func (s *SQL) Show(ctx context.Context, id string) (Entry, error) {
 // Replay implements [Store]. Consumers find the messages at their next poll.
 func (s *SQL) Replay(ctx context.Context, ids ...string) (int, error) {
 	return s.change(ctx, "queue.Replay", ids, func(ctx context.Context, tx *sqldb.Tx, ids []int64) (sql.Result, error) {
-		return tx.ExecContext(ctx, "UPDATE outbox SET dead = 0, attempts = 0, due = ? WHERE dead = 1 AND id IN (?)",
+		return tx.ExecContext(ctx, "UPDATE outbox SET dead = 0, attempts = 0, error = '', due = ? WHERE dead = 1 AND id IN (?)",
 			tx.Now().UnixMilli(), bun.List(ids))
 	})
 }
