@@ -51,6 +51,9 @@ type root struct {
 		Print configPrintCmd `cmd:"" help:"Show every setting, its value and where that comes from."`
 		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings."`
 	} `cmd:"" help:"Look at the settings."`
+	Checkin struct {
+		Grant grantCmd `cmd:"" help:"Give a user streak freezes."`
+	} `cmd:"" help:"Look after check-ins."`
 	Mail      mailCmd      `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
 	Queue     queueCmd     `cmd:"" help:"Look after the messages between nodes."`
 	Version   versionCmd   `cmd:"" help:"Say which build this is."`
@@ -113,12 +116,13 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 func parser(r *root, c *console) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
 	r.Mail.shown = []string{"addr"}
+	r.Checkin.Grant.shown = []string{"data", "sql", "log"}
 	q := &r.Queue
 	queues := []*settings{&q.List.settings, &q.Show.settings, &q.Replay.settings, &q.Drop.settings}
 	for _, s := range queues {
 		s.shown = queueSettings
 	}
-	for _, s := range append(queues, &r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings) {
+	for _, s := range append(queues, &r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Checkin.Grant.settings) {
 		s.declare()
 	}
 	k := kong.Must(r,

@@ -47,6 +47,8 @@ func TestMain(m *testing.M) {
 //	code ADDRESS               has $SERVER mail a code
 //	redis                      starts a Redis server, sets $REDIS
 //	letters sql|redis N        leaves N dead letters of the topic story, which no server handles
+//	member ADDRESS             signs up at $SERVER, sets $MEMBER to the user's id
+//	freezes N                  waits until that user has N freezes
 func TestStories(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
@@ -58,7 +60,8 @@ func TestStories(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "serving": serving, "stopping": stopping, "code": mailCode, "letters": letters,
-			"redis": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("REDIS", redistest.Server(t).URL) },
+			"redis":  func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("REDIS", redistest.Server(t).URL) },
+			"member": member, "freezes": freezes,
 		},
 	})
 }
@@ -83,6 +86,7 @@ type serverKey struct{}
 
 type server struct {
 	cmd  *exec.Cmd
+	user *client.Client
 	out  bytes.Buffer // after the ready line
 	err  bytes.Buffer
 	read chan struct{} // closed at the end of out
@@ -169,6 +173,41 @@ func letters(ts *testscript.TestScript, _ bool, args []string) {
 	}}}, queue.Config{})
 	ts.Check(err)
 	ts.Check(c.Run(ctx))
+}
+
+func member(ts *testscript.TestScript, _ bool, args []string) {
+	mailCode(ts, false, args)
+	c, err := client.New(ts.Getenv("SERVER"))
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	code := ""
+	for code == "" && ctx.Err() == nil {
+		mails, err := c.DevMails(ctx, args[0])
+		ts.Check(err)
+		if len(mails) > 0 {
+			code = mails[0].Code
+		}
+	}
+	joined, err := c.Register(ctx, api.RegisterRequest{Email: args[0], Code: code, Name: "Ann"})
+	ts.Check(err)
+	ts.Value(serverKey{}).(*server).user = c
+	ts.Setenv("MEMBER", joined.User.ID)
+}
+
+func freezes(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for {
+		st, err := ts.Value(serverKey{}).(*server).user.CheckinStatus(ctx)
+		ts.Check(err)
+		if st.Freezes == want {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 func run(t *testing.T, args ...string) (code int, out, err string) {
