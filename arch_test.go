@@ -35,7 +35,7 @@ var floors = [][]string{
 	{"internal/migrations"},
 	{"internal/foundation/sqldb"},
 	{"internal/foundation/sqldb/sqldbtest"},
-	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/supervise", "internal/foundation/mail"},
+	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/supervise", "internal/foundation/mail"},
 	{"internal/accounts"},
 	{"internal/checkin"},
 	{"client", "web"},
@@ -61,6 +61,7 @@ var rooms = map[string][]string{
 	"net/http":                             {"http.go"},
 	module + "/internal/foundation/web":    {"http.go"},
 	module + "/internal/foundation/worker": {"jobs.go"},
+	module + "/internal/foundation/queue":  {"jobs.go"},
 }
 
 type pkg struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
@@ -40,7 +42,7 @@ type App struct {
 	api      *web.API
 	accounts *accounts.Service
 	checkin  *checkin.Service
-	outbox   *worker.Outbox
+	queues   []*queue.Consumer
 	jobs     *worker.Pool
 	group    *supervise.Group
 }
@@ -86,10 +88,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	a.newAPI(limiter)
-	handlers := a.accounts.Handlers()
-	handlers[accounts.TopicZone] = a.zoneChanged
-	handlers[checkin.TopicGranted] = a.granted
-	if a.outbox, err = worker.NewOutbox(a.db, handlers, worker.OutboxConfig{Log: log, Metrics: a.reg}); err != nil {
+	if err := a.newQueues(); err != nil {
 		return nil, err
 	}
 	leases := lease.New(a.redis)
@@ -99,11 +98,41 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		return leases.Run(ctx, jobKeys(name), a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
-	if a.jobs, err = worker.NewPool(run, slices.Concat(a.accounts.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))...); err != nil {
+	jobs := slices.Concat(a.accounts.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
+	if !cfg.does(roleWorker) { // a process keeps itself in order whatever its role
+		jobs = slices.DeleteFunc(jobs, func(j worker.Job) bool { return j.Singleton })
+	}
+	if a.jobs, err = worker.NewPool(run, jobs...); err != nil {
 		return nil, err
 	}
 	a.group = &supervise.Group{Log: log}
+	if slices.Contains(cfg.Roles, roleGateway) && !cfg.does(roleAPI) {
+		log.Warn("the role gateway does nothing yet: there is no socket so far")
+	}
 	return a, nil
+}
+
+// newQueues makes the consumers of a worker. Transactions write into the outbox
+// in any case; it is the queue, or is relayed to the one in Redis.
+func (a *App) newQueues() error {
+	if !a.cfg.does(roleWorker) {
+		return nil
+	}
+	handlers := a.accounts.Handlers()
+	handlers[accounts.TopicZone] = a.zoneChanged
+	handlers[checkin.TopicGranted] = a.granted
+	cfg := queue.Config{Log: a.log, Metrics: a.reg}
+	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
+		c, err := queue.NewConsumer(s, handlers, batches, cfg)
+		a.queues = append(a.queues, c)
+		return err
+	}
+	outbox := queue.NewSQL(a.db)
+	if a.cfg.Queue != QueueRedis {
+		return add(outbox, handlers)
+	}
+	streams := queue.NewRedis(a.redis)
+	return errors.Join(add(streams, handlers), add(outbox, nil, queue.Relay(slices.Sorted(maps.Keys(handlers)), streams)))
 }
 
 func (a *App) mailer() (mail.Sender, error) {
@@ -123,18 +152,18 @@ func (a *App) housekeeping(watch *obs.Redis) []worker.Job {
 	}
 }
 
-func (a *App) zoneChanged(ctx context.Context, d worker.Delivery) error {
+func (a *App) zoneChanged(ctx context.Context, d queue.Delivery) error {
 	var changed accounts.ZoneChanged
 	if err := json.Unmarshal(d.Payload, &changed); err != nil {
-		return fmt.Errorf("%w: %w", worker.ErrGiveUp, err)
+		return fmt.Errorf("%w: %w", queue.ErrGiveUp, err)
 	}
 	return a.checkin.ZoneChanged(ctx, changed.User)
 }
 
-func (a *App) granted(ctx context.Context, d worker.Delivery) error {
+func (a *App) granted(ctx context.Context, d queue.Delivery) error {
 	var to checkin.GrantedTo
 	if err := json.Unmarshal(d.Payload, &to); err != nil {
-		return fmt.Errorf("%w: %w", worker.ErrGiveUp, err)
+		return fmt.Errorf("%w: %w", queue.ErrGiveUp, err)
 	}
 	return a.checkin.Granted(ctx, to.User)
 }
@@ -158,7 +187,11 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	a.group.Add(
 		supervise.Part{Name: "events", Run: a.bus.Run},
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
-		supervise.Part{Name: "outbox", Run: whole(a.outbox.Run)},
+	)
+	for _, q := range a.queues {
+		a.group.Add(supervise.Part{Name: "queue." + q.Name(), Run: whole(q.Run)})
+	}
+	a.group.Add(
 		supervise.Part{Name: "jobs", Run: whole(a.jobs.Run)},
 		// Its own drain lasts up to ten seconds.
 		supervise.Part{Name: "http", Grace: 15 * time.Second, Run: func(ctx context.Context, up func()) error {

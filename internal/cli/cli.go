@@ -14,6 +14,8 @@ import (
 
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/redis"
 )
 
 // The exit codes.
@@ -32,7 +34,7 @@ var exitCodes = []struct {
 	{exitOK, "done; of serve also: drained after SIGTERM or Ctrl-C"},
 	{exitFailed, "failed"},
 	{exitUsage, "wrong command line or settings"},
-	{exitUnreachable, "no server answered"},
+	{exitUnreachable, "no server answered, or no Redis"},
 	{exitNothing, "there is no such thing (yet)"},
 }
 
@@ -53,6 +55,7 @@ type root struct {
 		Grant grantCmd `cmd:"" help:"Give a user streak freezes."`
 	} `cmd:"" help:"Look after check-ins."`
 	Mail      mailCmd      `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
+	Queue     queueCmd     `cmd:"" help:"Look after the messages between nodes."`
 	Version   versionCmd   `cmd:"" help:"Say which build this is."`
 	Reference referenceCmd `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
 }
@@ -114,7 +117,12 @@ func parser(r *root, c *console) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
 	r.Mail.shown = []string{"addr"}
 	r.Checkin.Grant.shown = []string{"data", "sql", "log"}
-	for _, s := range []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Checkin.Grant.settings} {
+	q := &r.Queue
+	queues := []*settings{&q.List.settings, &q.Show.settings, &q.Replay.settings, &q.Drop.settings}
+	for _, s := range queues {
+		s.shown = queueSettings
+	}
+	for _, s := range append(queues, &r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Checkin.Grant.settings) {
 		s.declare()
 	}
 	k := kong.Must(r,
@@ -137,9 +145,9 @@ func exitCode(err error) int {
 		return exitOK
 	case usage || len(config.Faults(err)) > 0:
 		return exitUsage
-	case errors.Is(err, client.ErrUnreachable):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, redis.ErrUnavailable):
 		return exitUnreachable
-	case errors.Is(err, errNothing):
+	case errors.Is(err, errNothing), errors.Is(err, queue.ErrNotFound):
 		return exitNothing
 	}
 	return exitFailed
