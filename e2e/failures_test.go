@@ -27,7 +27,7 @@ func TestNodesAreKilled(t *testing.T) {
 	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
 	proxy := newWire(t, strings.TrimPrefix(server.URL, "redis://"))
-	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*(perRound+200),
+	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*perRound*2,
 		[]string{"--redis", "redis://" + proxy.ln.Addr().String()},
 		[]string{"--redis", server.URL})
 	w.reserve = kills * callers
@@ -84,7 +84,7 @@ func (w *world) count() (n int) {
 func TestTheOnlyNodeIsKilled(t *testing.T) {
 	kills := 5 * *soakFlag
 	dir := t.TempDir()
-	w := newWorld(t, sqldb.Config{Dir: dir}, kills*(perRound+200), []string{"--data", dir})
+	w := newWorld(t, sqldb.Config{Dir: dir}, kills*perRound*2, []string{"--data", dir})
 	w.nodesDie.Store(true)
 	w.crowd()
 	for range kills {
@@ -114,7 +114,7 @@ func TestRedisIsKilled(t *testing.T) {
 		t.Run(tt.what, func(t *testing.T) {
 			kills := tt.kills * *soakFlag
 			server := redistest.Server(t, tt.settings...)
-			w := twoNodes(t, kills*(perRound+100), server.URL)
+			w := twoNodes(t, kills*perRound*2, server.URL)
 			w.crowd()
 			for range kills {
 				w.round(func() {
@@ -157,7 +157,7 @@ func shorten(t *testing.T, dir string, by int64) {
 func TestRedisIsEmptied(t *testing.T) {
 	times := 5 * *soakFlag
 	server := redistest.Server(t)
-	w := twoNodes(t, times*(perRound+20), server.URL)
+	w := twoNodes(t, times*perRound*2, server.URL)
 	w.crowd()
 	for range times {
 		w.round(server.FlushAll)
@@ -188,7 +188,7 @@ func TestRedisIsAwayForLong(t *testing.T) {
 func TestSentinelsPromoteAReplica(t *testing.T) {
 	failovers := 2 * *soakFlag
 	set := redistest.Sentinel(t)
-	w := twoNodes(t, failovers*(perRound+1000), set.URL)
+	w := twoNodes(t, failovers*perRound*5, set.URL)
 	w.crowd()
 	for range failovers {
 		w.round(func() { set.Failover(t).Restart() })
@@ -203,7 +203,7 @@ func TestTheDatabaseIsKilled(t *testing.T) {
 	kills := 10 * *soakFlag
 	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
-	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*(perRound+200)+1000, []string{"--redis", server.URL}, []string{"--redis", server.URL})
+	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*perRound*2+1000, []string{"--redis", server.URL}, []string{"--redis", server.URL})
 	w.sqlDies.Store(true)
 	w.crowd()
 	for k := range kills {

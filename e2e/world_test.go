@@ -93,7 +93,7 @@ func (p *person) acked() bool {
 // people enrolled.
 func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *world {
 	t.Helper()
-	w := &world{t: t, seed: *seedFlag, think: 20 * time.Millisecond, pace: 200}
+	w := &world{t: t, seed: *seedFlag, think: 20 * time.Millisecond, pace: 100}
 	if w.seed == 0 {
 		w.seed = rand.Uint64() >> 1
 	}
@@ -191,7 +191,7 @@ func (w *world) hurry(until int64) {
 	}
 }
 
-// round is one failure under load. It strikes at a random moment while some 100
+// round is one failure under load. It strikes at a random moment while about 100
 // new persons check in; more do so until fail returns, and afterwards. Then
 // everything they were told is compared with SQL, and what the nodes say of them
 // with what follows from SQL.
@@ -199,8 +199,8 @@ func (w *world) round(fail func()) {
 	w.t.Helper()
 	from := w.released.Load()
 	w.also = nil
-	w.release(200)
-	w.hurry(from + 20 + w.rng.Int64N(100))
+	w.release(110)
+	w.hurry(from + 10 + w.rng.Int64N(80))
 	healed, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -219,14 +219,14 @@ func (w *world) round(fail func()) {
 	close(healed)
 	<-stopped
 	w.inflicted++
-	w.release(40)
+	w.release(30)
 	w.hurry(w.released.Load())
 	w.settle(append(w.also, w.persons[w.upTo(from):w.upTo(w.released.Load())]...))
 }
 
 // perRound is how many persons a round needs, besides w.pace each second that a
 // failure lasts.
-const perRound = 240
+const perRound = 140
 
 // late takes n persons from the end of the list, who check in only when the
 // story says so. The round looks at them too.
@@ -449,7 +449,7 @@ func enrol(t *testing.T, db *sqldb.DB, rng *rand.Rand, n int) []*person {
 			sessions = append(sessions, id, device, "", "127.0.0.1", now.UnixMilli(), now.UnixMilli(),
 				base64.RawURLEncoding.EncodeToString(sum[:]), now.Add(4*time.Hour).UnixMilli(), "", now.Add(4*time.Hour).UnixMilli(), "", 0, "", 1)
 			today := dayIn(p.zone, now)
-			p.history = randomHistory(rng, today)
+			p.history = randomHistory(rng, p.zone, today)
 			for _, r := range p.history {
 				log = append(log, id, r.day, r.at, r.kind, r.words, 0, rng.Int64())
 			}
@@ -465,7 +465,7 @@ func enrol(t *testing.T, db *sqldb.DB, rng *rand.Rand, n int) []*person {
 
 // randomHistory has days before today in a few runs, the latest of which may
 // reach yesterday. Some are made up or covered by a freeze.
-func randomHistory(rng *rand.Rand, today int) (rows []logRow) {
+func randomHistory(rng *rand.Rand, zone string, today int) (rows []logRow) {
 	day := today - rng.IntN(3)
 	for range rng.IntN(4) {
 		day -= rng.IntN(3) * rng.IntN(100)
@@ -477,7 +477,8 @@ func randomHistory(rng *rand.Rand, today int) (rows []logRow) {
 			} else if n == 1 {
 				kind = frozen
 			}
-			rows = append(rows, logRow{day: day, at: int64(day)*86_400_000 + rng.Int64N(86_400_000), kind: kind, words: rng.IntN(9)})
+			at := noon(zone, day).Add(time.Duration(rng.Int64N(int64(10 * time.Hour))))
+			rows = append(rows, logRow{day: day, at: at.UnixMilli(), kind: kind, words: rng.IntN(9)})
 		}
 	}
 	slices.Reverse(rows)
