@@ -296,7 +296,9 @@ func (s *Service) recordsFromLog(ctx context.Context, keys []yearKey) ([]*Record
 	return mapped(keys, func(k yearKey) *Record { return recordOf(k.year, histories[k.user]) }), nil
 }
 
-// reapply brings rows to Redis that missed it, as far as the log has them.
+// reapply brings rows to Redis that missed it, as far as the log has them. Rows
+// that it has not were never committed, or lost in the crash of SQL before they
+// were on disk; in that case somebody may have seen them and taken them to Redis.
 func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 	for some := range slices.Chunk(keys, 500) {
 		users := make([]accounts.ID, 0, len(some))
@@ -311,12 +313,16 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 		var rows []logRow
 		for user, history := range histories {
 			for _, m := range history {
-				if wanted[rowKey{user, m.Day}] {
+				if key := (rowKey{user, m.Day}); wanted[key] {
+					delete(wanted, key)
 					rows = append(rows, logRow{User: user, Day: int32(m.Day), At: m.At.UnixMilli(), Kind: uint8(m.Kind)})
 				}
 			}
 		}
 		if err := s.applyRows(ctx, rows); err != nil {
+			return err
+		}
+		if err := s.fast.patient().forget(ctx, slices.Collect(maps.Keys(wanted))); err != nil {
 			return err
 		}
 	}
