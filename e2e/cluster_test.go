@@ -22,6 +22,7 @@ func TestAClusterLosesAnOwner(t *testing.T) {
 		{"a replica takes over", 1, nil, false},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
+			t.Parallel()
 			cluster := redistest.Cluster(t, 3, tt.replicas, tt.settings...)
 			w := twoNodes(t, perRound+400, cluster.URL)
 			owned := map[*redistest.Instance]int{}

@@ -93,7 +93,7 @@ func (p *person) acked() bool {
 // people enrolled.
 func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *world {
 	t.Helper()
-	w := &world{t: t, seed: *seedFlag, think: 20 * time.Millisecond, pace: 100}
+	w := &world{t: t, seed: *seedFlag, think: 50 * time.Millisecond, pace: 100}
 	if w.seed == 0 {
 		w.seed = rand.Uint64() >> 1
 	}
@@ -345,7 +345,7 @@ func (w *world) checkIn(rng *rand.Rand, p *person) {
 		case answered:
 			return
 		case refused:
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 		if rng.IntN(4) == 0 {
 			return
