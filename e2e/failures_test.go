@@ -169,6 +169,24 @@ func TestRedisIsEmptied(t *testing.T) {
 	w.settleAll()
 }
 
+// Redis stands still for a moment and loses nothing: only the nodes know what it
+// missed meanwhile.
+func TestRedisStandsStill(t *testing.T) {
+	t.Parallel()
+	times := 4 * *soakFlag
+	server := redistest.Server(t)
+	w := twoNodes(t, times*perRound*3, server.URL)
+	w.crowd()
+	for range times {
+		w.round(func() {
+			server.Pause()
+			w.moment(2 * time.Second)
+			server.Resume()
+		})
+	}
+	w.settleAll()
+}
+
 // Redis is away for half a minute: at first it only stands still, with its
 // connections open, then it is dead.
 func TestRedisIsAwayForLong(t *testing.T) {

@@ -332,6 +332,7 @@ func (w *world) get(rng *rand.Rand, p *person, path string, into any) bool {
 		if !w.nodesDie.Load() {
 			return false
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	return false
 }
@@ -346,6 +347,8 @@ func (w *world) checkIn(rng *rand.Rand, p *person) {
 			return
 		case refused:
 			time.Sleep(100 * time.Millisecond)
+		case lost:
+			time.Sleep(10 * time.Millisecond)
 		}
 		if rng.IntN(4) == 0 {
 			return
