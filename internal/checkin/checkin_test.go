@@ -1,14 +1,39 @@
 package checkin
 
 import (
+	"errors"
+	"io"
+	"net"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"pgregory.net/rapid"
 
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 )
+
+func TestALostConnectionLeavesTheCommitOpen(t *testing.T) {
+	refused := error(&net.OpError{Op: "dial", Err: io.EOF})
+	deadlock := error(&mysql.MySQLError{Number: 1213})
+	for _, tt := range []struct {
+		what string
+		err  error
+		want bool
+	}{
+		{"nobody was there", refused, false},
+		{"the engine undid it", deadlock, false},
+		{"the engine undid it, then nobody was there", errors.Join(deadlock, refused), false},
+		{"the connection broke", mysql.ErrInvalidConn, true},
+		{"the connection broke, then nobody was there", errors.Join(mysql.ErrInvalidConn, refused), true},
+		{"the answer did not come, then nobody was there", errors.Join(&net.OpError{Op: "read", Err: io.EOF}, refused), true},
+	} {
+		if got := unanswered(tt.err); got != tt.want {
+			t.Errorf("%s: open %t, want %t", tt.what, got, tt.want)
+		}
+	}
+}
 
 // reference says where a user stands in the plainest way: a set of days.
 type reference struct{ signed, covered map[civil.Day]bool }

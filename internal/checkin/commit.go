@@ -349,16 +349,19 @@ func (s *Service) recordsFromLog(ctx context.Context, keys []yearKey) ([]*Record
 	return mapped(keys, func(k yearKey) *Record { return recordOf(k.year, histories[k.user]) }), nil
 }
 
-// reapply brings rows to Redis that missed it, as far as the log has them.
+// reapply brings rows to Redis that missed it, as far as the log has them. Rows
+// that it has not were never committed, or lost in the crash of SQL before they
+// were on disk; in that case somebody may have seen them and taken them to Redis.
 func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 	for some := range slices.Chunk(keys, 500) {
 		users := make([]accounts.ID, 0, len(some))
 		wanted := make(map[rowKey]bool, len(some))
 		anew := renewals{}
 		for _, k := range some {
-			users, wanted[k] = append(users, k.user), true
-			if k.day == noDay {
+			if users = append(users, k.user); k.day == noDay {
 				anew.add(k.user, noDay)
+			} else {
+				wanted[k] = true
 			}
 		}
 		histories, err := s.store.histories(ctx, users)
@@ -368,13 +371,21 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 		var rows []logRow
 		for user, history := range histories {
 			for _, m := range history.Marks {
-				if wanted[rowKey{user, m.Day}] {
+				if key := (rowKey{user, m.Day}); wanted[key] {
+					delete(wanted, key)
 					rows = append(rows, logRow{User: user, Day: int32(m.Day), At: m.At.UnixMilli(), Kind: uint8(m.Kind)})
 				}
 			}
 		}
 		if err := s.applyRows(ctx, rows, s.now().Add(-dueFor)); err != nil {
 			return err
+		}
+		lost := slices.Collect(maps.Keys(wanted))
+		if err := s.fast.patient().forget(ctx, lost); err != nil {
+			return err
+		}
+		for _, k := range lost {
+			anew.add(k.user, noDay)
 		}
 		if err := s.refresh(ctx, s.fast.patient(), anew); err != nil {
 			return err

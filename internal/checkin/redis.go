@@ -173,6 +173,14 @@ func (f *fast) load(ctx context.Context, keys []yearKey, recs []*Record) error {
 	return keyspace.FirstErr(merged)
 }
 
+// forget drops the records of these days; the next read loads them again. A bit
+// alone could not be taken back beside traffic that sets it.
+func (f *fast) forget(ctx context.Context, days []rowKey) error {
+	return keyspace.FirstErr(f.send(ctx, mapped(days, func(k rowKey) keyspace.Cmd {
+		return keyspace.Cmd{Name: "UNLINK", Key: recordKey(k.user, k.day.Year()).Key}
+	})))
+}
+
 // yearKey names one record.
 type yearKey struct {
 	user accounts.ID

@@ -451,6 +451,33 @@ func TestADeadNodesRowsAreAppliedByAnother(t *testing.T) {
 	})
 }
 
+// SQL shows a row before it is on disk. Who reads it then takes it to Redis,
+// though a crash of SQL may lose it.
+func TestADayThatSQLLostLeavesRedis(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := newUsers(2), civil.Clock{}
+		w.clock.set(time.Now().AddDate(0, 0, -1))
+		for _, user := range users {
+			w.mustMark(t, user, c)
+		}
+		w.clock.set(time.Now())
+		lost := request{user: users[0], day: c.Today(w.clock.now()), at: w.clock.now(), kind: Tapped}
+		if _, err := w.fast.mark(t.Context(), []request{lost}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := w.Status(t.Context(), lost.user, c); err != nil || !s.Today {
+			t.Fatalf("the test is void: Redis has not taken the day (%v)", err)
+		}
+		w.projection.Begin(lost.at)
+		w.failed(lost, sqldb.ErrOutcomeUnknown)
+		wait(t, "the day to be gone", func() bool {
+			s, err := w.Status(t.Context(), lost.user, c)
+			return err == nil && !s.Today
+		})
+		w.check(t, users, c)
+	})
+}
+
 // A server that comes back with an older snapshot has lost records' last days
 // and its marks with them.
 func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {

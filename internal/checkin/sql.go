@@ -96,8 +96,13 @@ func scanRows(rows *sql.Rows, err error) (map[rowKey]row, error) {
 // the request ids tell what an earlier try has done.
 func retryable(err error) bool { return sqldb.IsRetryable(err) || unanswered(err) }
 
-// unanswered reports errors after which the batch may be committed or not.
+// unanswered reports errors after which the batch may be committed or not. Of
+// several tries one is enough: nobody there at the last one says nothing about
+// those before.
 func unanswered(err error) bool {
+	if tries, ok := err.(interface{ Unwrap() []error }); ok {
+		return slices.ContainsFunc(tries.Unwrap(), unanswered)
+	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return false // nobody was there to commit it
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,11 +99,21 @@ func (i *Instance) start() {
 	i.out.Reset()
 	cmd.Stdout, cmd.Stderr = &i.out, &i.out
 	dieWithParent(cmd)
-	if err := cmd.Start(); err != nil {
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		// The thread that starts the child must live as long as it, and the
+		// runtime ends threads on which a locked goroutine ended.
+		runtime.LockOSThread()
+		defer close(ended)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait() // end waits for it
+		}
+	}()
+	if err := <-started; err != nil {
 		i.t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); cmd.Wait() }() // end waits for it
 	i.mu.Lock()
 	i.cmd, i.ended = cmd, ended
 	i.mu.Unlock()
