@@ -30,8 +30,8 @@ func (b *bench) overHTTP(ctx context.Context, f *figure, direct *side) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()
-	plain := newSide("over HTTP, keep-alive", w.post(false))
-	keyed := newSide("over HTTP with an Idempotency-Key", w.post(true))
+	plain := newSide("HTTP, keep-alive", w.post(false))
+	keyed := newSide("HTTP, Idempotency-Key", w.post(true))
 	keyed.next = plain.next
 	sides := []*side{direct, plain, keyed}
 	if _, err := b.exactly(ctx, plain, many, b.users); err != nil { // warms up

@@ -246,7 +246,7 @@ func (b *bench) statements(ctx context.Context, f *figure) error {
 	inSQL := newSide("SQL alone", daily(
 		func(ctx context.Context, user accounts.ID) error { return a.markOn(ctx, user, today) }, a.status, a.month))
 	requests := (1 + readsPerCheckin) * b.active
-	t := f.table(fmt.Sprintf("per 1,000 of %d requests", requests), column{"SELECT", 2}, column{"INSERT, UPDATE, DELETE", 2}, column{"requests per second", 0}, column{"p99 ms", 2}, column{"batch", 1}, column{"idle %", 0})
+	t := f.table(fmt.Sprintf("per 1,000 of %d requests", requests), column{"SELECT", 2}, column{"INSERT, UPDATE, DELETE", 2}, column{"requests per second", 0}, column{"p99 ms", 2}, column{"batch", 1}, column{"idle %", 0}, column{"others %", 0})
 	var perThousand [2][2]float64
 	for i, s := range []*side{stoa, inSQL} {
 		readBefore, wroteBefore, err := c.sqlCounts(ctx)

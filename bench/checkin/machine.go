@@ -62,8 +62,11 @@ func lookAround(dir string) (machine, error) {
 	return m, nil
 }
 
-// cpuTime is what all cores have done since the machine started, in ticks.
-type cpuTime struct{ idle, total float64 }
+// cpuTime is processor time, in µs: of all cores since the machine started, of
+// this process and of its children.
+type cpuTime struct{ idle, total, own, servers float64 }
+
+const tick = 1e4 // µs, of /proc
 
 func readCPU() (t cpuTime, err error) {
 	text, err := os.ReadFile("/proc/stat")
@@ -77,30 +80,47 @@ func readCPU() (t cpuTime, err error) {
 		if err != nil {
 			return t, err
 		}
-		t.total += n
+		t.total += tick * n
 		if i == 3 || i == 4 {
-			t.idle += n
+			t.idle += tick * n
+		}
+	}
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return t, err
+	}
+	t.own = float64(u.Utime.Nano()+u.Stime.Nano()) / 1000
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return t, err
+	}
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // ended meanwhile
+		}
+		// The name may hold anything, a bracket ends it; then state and parent,
+		// and ten fields later user and system time.
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		if fields[1] != strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		for _, field := range fields[11:13] {
+			n, err := strconv.ParseFloat(field, 64)
+			if err != nil {
+				return t, err
+			}
+			t.servers += tick * n
 		}
 	}
 	return t, nil
 }
 
-// idleSince is the percentage of all cores that nobody used since before.
-func (before cpuTime) idleSince() (float64, error) {
-	now, err := readCPU()
-	if err != nil || now.total == before.total {
-		return 0, err
-	}
-	return 100 * (now.idle - before.idle) / (now.total - before.total), nil
+func (t cpuTime) minus(before cpuTime) cpuTime {
+	return cpuTime{t.idle - before.idle, t.total - before.total, t.own - before.own, t.servers - before.servers}
 }
+
+// share is the percentage of all cores' time.
+func (t cpuTime) share(of float64) float64 { return 100 * of / max(t.total, 1) }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// ownCPU is the processor time that this process has used, in µs.
-func ownCPU() float64 {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1000
-}

@@ -32,6 +32,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin"
 )
 
+// tolerable is how much of the machine the kernel's own threads and an idle
+// system's services may take, in per cent.
+const tolerable = 15
+
 // bench is one run.
 type bench struct {
 	users, known, active int
@@ -42,7 +46,8 @@ type bench struct {
 
 	node   *node
 	people []accounts.ID
-	crowd  *crowd // started by the first figure that needs it
+	others float64 // the most that others took of the machine during a measurement, in per cent
+	crowd  *crowd  // started by the first figure that needs it
 }
 
 func main() {
@@ -133,8 +138,12 @@ func (b *bench) measure(ctx context.Context, m machine, wanted string, asJSON bo
 			return fmt.Errorf("there is no figure %q", name)
 		}
 		f := &figure{Number: number}
+		b.others = 0
 		if err := all[number](ctx, f); err != nil {
 			return fmt.Errorf("figure %d: %w", number, err)
+		}
+		if b.others > tolerable {
+			f.note("OTHERS used up to %.0f %% of the machine: compare the work, not the rates.", b.others)
 		}
 		if r.Figures = append(r.Figures, f); !asJSON {
 			if err := f.print(os.Stdout); err != nil {

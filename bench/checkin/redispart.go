@@ -25,10 +25,10 @@ func (b *bench) redisPart(ctx context.Context, f *figure) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.close()) }()
-	stoa := newSide("stoa: day, record and boards, with events", n.mark(b.people))
+	stoa := newSide("stoa, with boards", n.mark(b.people))
 	stoa.node = n
-	origin := newSide("origin: nine calls", throughOrigin(n.rdb, b.people, false))
-	script := newSide("a lone EVALSHA with one SET", func(ctx context.Context, i int) error {
+	origin := newSide("origin, nine calls", throughOrigin(n.rdb, b.people, false))
+	script := newSide("EVALSHA with one SET", func(ctx context.Context, i int) error {
 		return oneSet.Run(ctx, n.rdb, []keyspace.Key{hundred.At(b.people[i%b.users]).Key}, "1").Err
 	})
 	sides := []*side{stoa, origin, script}
