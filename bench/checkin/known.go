@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/bench/servers"
@@ -99,10 +98,6 @@ func (b *bench) memory(ctx context.Context, f *figure) error {
 	if err != nil {
 		return err
 	}
-	boards, err := c.boardMemory(ctx)
-	if err != nil {
-		return err
-	}
 	load := newSide("loading", func(ctx context.Context, n int) error {
 		_, err := c.service.Status(ctx, c.people[n], shanghai)
 		return err
@@ -119,17 +114,25 @@ func (b *bench) memory(ctx context.Context, f *figure) error {
 		return err
 	}
 	mb := func(bytes float64) float64 { return bytes / 1e6 }
-	t := f.table("", column{"MB", 2}, column{"of it boards", 2}, column{"bytes per known user", 0}, column{"origin is ×", 1})
-	add := func(name string, bytes, boards float64) {
-		t.add(name, map[string]float64{"MB": mb(bytes), "of it boards": mb(boards), "bytes per known user": bytes / float64(b.known), "origin is ×": origin / bytes})
+	record := (all - active) / float64(b.known-b.active)
+	boards := active - c.empty - record*float64(b.active)
+	t := f.table("", column{"MB", 1}, column{"bytes per known user", 0}, column{"origin is ×", 1})
+	for _, r := range []struct {
+		name  string
+		bytes float64
+	}{
+		{"stoa, records of the active, both boards", active - c.empty},
+		{"stoa, records of everybody, both boards", all - c.empty},
+		{"stoa, of these the boards", boards},
+		{"origin, its whole layout", origin},
+	} {
+		t.add(r.name, map[string]float64{"MB": mb(r.bytes), "bytes per known user": r.bytes / float64(b.known), "origin is ×": origin / r.bytes})
 	}
-	add("stoa: records of the active, both boards", active-c.empty, boards)
-	add("stoa: records of everybody, both boards", all-c.empty, boards)
-	t.add("origin: streaks, day and month keys, both boards", map[string]float64{"MB": mb(origin), "bytes per known user": origin / float64(b.known)})
 	scale := float64(b.known) / 100_000
 	f.atMost("the active, both boards", mb(active-c.empty), 4*scale, "MB")
 	f.atMost("everybody, both boards", mb(all-c.empty), 28*scale, "MB")
-	f.note("Boards hold everybody who ever checked in (total days) and everybody whose streak lives; they are as the service keeps them.")
+	f.note("A record takes %.0f bytes with its key; the boards are what is left.", record)
+	f.note("Boards are of the kind that the service keeps: by total days everybody, by streak whose streak lives. The origin keeps streaks, longest streaks and both boards of everybody, and of the active the day keys of three days and the bitmaps of two months.")
 	return nil
 }
 
@@ -154,31 +157,6 @@ func (b *bench) originMemory(ctx context.Context, c *crowd) (bytes float64, err 
 	}
 	full, err := settledMemory(ctx, url)
 	return full - empty, err
-}
-
-// boardMemory is what MEMORY USAGE says of the boards' keys.
-func (c *crowd) boardMemory(ctx context.Context) (sum float64, err error) {
-	var keys []string
-	if err := c.rdb.Scan(ctx, func(key string) error {
-		if strings.Contains(key, "leaderboard") {
-			keys = append(keys, key)
-		}
-		return nil
-	}); err != nil {
-		return 0, err
-	}
-	for _, key := range keys {
-		text, err := servers.Ask(ctx, c.url, "MEMORY", "USAGE", key, "SAMPLES", "0")
-		if err != nil {
-			return 0, err
-		}
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += n
-	}
-	return sum, nil
 }
 
 // settledMemory is a server's used memory once it stands still: buffers of
