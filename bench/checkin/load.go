@@ -156,7 +156,7 @@ func (b *bench) measured(ctx context.Context, s *side, load func(context.Context
 		return sample{}, err
 	}
 	used, calls := now.minus(cpu), float64(len(took))
-	out.idle, out.others = used.share(used.idle), used.share(used.total-used.idle-used.own-used.servers)
+	out.idle, out.others = used.share(used.idle), used.share(max(0, used.total-used.idle-used.own-used.servers)) // ticks are coarse
 	out.own, out.redis, out.sql = used.own/calls, (redisNow-redis)/calls, max(0, used.servers-(redisNow-redis))/calls
 	b.others = max(b.others, out.others)
 	sumsNow, err := s.node.sums()
