@@ -23,11 +23,11 @@ var ErrStore = errs.New(errs.Unavailable, "checkin.store_away", "Check-in cannot
 // store is the log of check-ins, the truth of this package.
 type store struct {
 	db     *sqldb.DB
-	insert *sqldb.Statement
+	insert *sqldb.Inserter
 }
 
 func newStore(db *sqldb.DB) *store {
-	return &store{db: db, insert: db.Dialect().Compile(sqldb.Upsert{
+	return &store{db: db, insert: db.Inserter(sqldb.Upsert{
 		Table:   "checkins",
 		Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"},
 		Key:     []string{"user_id", "day"}, // a day that exists stays as it is
@@ -57,17 +57,13 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 		args = append(args, r.user.String(), int32(r.day), r.at.UnixMilli(), uint8(r.kind), r.act.Words, r.act.Minutes, r.req)
 		held[r.key()] = row{at: r.at.UnixMilli(), kind: r.kind, req: r.req}
 	}
-	// One statement is one transaction, and one round trip.
-	done, err := s.db.Writer().ExecContext(ctx, s.insert.For(len(reqs)), args...)
-	if err != nil {
-		return nil, err
-	}
-	if added, err := done.RowsAffected(); err != nil || added == int64(len(reqs)) {
+	added, err := s.insert.Insert(ctx, args)
+	if err != nil || added == int64(len(reqs)) {
 		return held, err
 	}
 	// Somebody was there before, perhaps an earlier try of this batch. Rows do
 	// not change, so it matters little when they are read.
-	keys := args[:0]
+	keys := make([]any, 0, 2*len(reqs))
 	for _, r := range reqs {
 		keys = append(keys, r.user.String(), int32(r.day))
 	}
