@@ -239,6 +239,7 @@ func (b *bench) statements(ctx context.Context, f *figure) error {
 		if err != nil {
 			return err
 		}
+		b.others = max(b.others, found.others)
 		per := 1000 / float64(requests)
 		perThousand[i] = [2]float64{(read - readBefore) * per, (wrote - wroteBefore) * per}
 		v := found.values(sample{})

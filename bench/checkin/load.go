@@ -158,7 +158,6 @@ func (b *bench) measured(ctx context.Context, s *side, load func(context.Context
 	used, calls := now.minus(cpu), float64(len(took))
 	out.idle, out.others = used.share(used.idle), used.share(max(0, used.total-used.idle-used.own-used.servers)) // ticks are coarse
 	out.own, out.redis, out.sql = used.own/calls, (redisNow-redis)/calls, max(0, used.servers-(redisNow-redis))/calls
-	b.others = max(b.others, out.others)
 	sumsNow, err := s.node.sums()
 	out.stages = sumsNow.means(sums)
 	return out, err
@@ -182,15 +181,26 @@ func (b *bench) redisCPU(ctx context.Context) (float64, error) {
 }
 
 // turns measures each side once in every round, and returns each one's medians.
+// A measurement that somebody else disturbed is repeated.
 func (b *bench) turns(sides []*side, measure func(*side) (sample, error)) ([]sample, error) {
 	all := make([][]sample, len(sides))
 	for range b.rounds {
 		for i, s := range sides {
-			one, err := measure(s)
+			best, err := measure(s)
+			for range b.repeats {
+				if err != nil || best.others <= tolerable {
+					break
+				}
+				var again sample
+				if again, err = measure(s); again.others < best.others {
+					best = again
+				}
+			}
 			if err != nil {
 				return nil, err
 			}
-			all[i] = append(all[i], one)
+			b.others = max(b.others, best.others)
+			all[i] = append(all[i], best)
 		}
 	}
 	out := make([]sample, len(sides))

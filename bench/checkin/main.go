@@ -41,6 +41,7 @@ type bench struct {
 	users, known, active int
 	lasting              time.Duration
 	rounds, conns        int
+	repeats              int // of a measurement that was disturbed
 	dir                  string
 	sqlURL, redisURL     string
 
@@ -56,6 +57,7 @@ func main() {
 	flag.IntVar(&b.known, "known", 100_000, "users of figures 5 and 6; one in ten is active")
 	flag.DurationVar(&b.lasting, "for", 3*time.Second, "how long each side runs in each round")
 	flag.IntVar(&b.rounds, "rounds", 3, "rounds; the sides take turns, the median counts")
+	flag.IntVar(&b.repeats, "repeats", 2, "how often a measurement is repeated while others use much of the machine")
 	flag.IntVar(&b.conns, "conns", 16, "connections to MariaDB")
 	flag.StringVar(&b.dir, "dir", "", "where the servers keep their data; a temporary folder when empty")
 	figures := flag.String("figure", "1,2,3,5,6", "which figures")
@@ -65,7 +67,7 @@ func main() {
 	callers := flag.Int("callers", 64, "callers at once, for -cpuprofile")
 	flag.Parse()
 	if *short {
-		b.users, b.known, b.lasting, b.rounds = 2000, 10_000, 300*time.Millisecond, 1
+		b.users, b.known, b.lasting, b.rounds, b.repeats = 2000, 10_000, 300*time.Millisecond, 1, 0
 	}
 	b.active = b.known / 10
 	// The process is far smaller than a server; with the default its collector
@@ -84,8 +86,8 @@ func main() {
 
 // run calls do with servers and a node that are up.
 func (b *bench) run(do func(context.Context, machine) error) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-	defer cancel()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // servers and folder go away also then
+	defer stop()
 	if b.dir, err = os.MkdirTemp(b.dir, "stoa-bench-*"); err != nil {
 		return err
 	}
