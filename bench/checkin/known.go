@@ -199,7 +199,7 @@ func (b *bench) statements(ctx context.Context, f *figure) error {
 	today := civil.DayOf(now.Date())
 	// One call in five is somebody's check-in, the others read where somebody
 	// stands or, one in four of them, a month.
-	daily := func(mark, status, month func(context.Context, accounts.ID) error) func(context.Context, int) error {
+	mixed := func(mark, status, month func(context.Context, accounts.ID) error) func(context.Context, int) error {
 		return func(ctx context.Context, n int) error {
 			anybody := c.active[rand.IntN(len(c.active))]
 			switch n % (1 + readsPerCheckin) {
@@ -211,7 +211,7 @@ func (b *bench) statements(ctx context.Context, f *figure) error {
 			return status(ctx, anybody)
 		}
 	}
-	stoa := newSide("stoa", daily(c.markNow,
+	stoa := newSide("stoa", mixed(c.markNow,
 		func(ctx context.Context, user accounts.ID) error {
 			_, err := c.service.Status(ctx, user, shanghai)
 			return err
@@ -221,7 +221,7 @@ func (b *bench) statements(ctx context.Context, f *figure) error {
 			return err
 		}))
 	stoa.node = c.node
-	inSQL := newSide("SQL alone", daily(
+	inSQL := newSide("SQL alone", mixed(
 		func(ctx context.Context, user accounts.ID) error { return a.markOn(ctx, user, today) }, a.status, a.month))
 	requests := (1 + readsPerCheckin) * b.active
 	t := f.table(fmt.Sprintf("per 1,000 of %d requests", requests), column{"SELECT", 2}, column{"INSERT, UPDATE, DELETE", 2}, column{"requests per second", 0}, column{"p99 ms", 2}, column{"batch", 1}, column{"idle %", 0}, column{"others %", 0})
