@@ -68,7 +68,7 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 	})
 	rows = slices.CompactFunc(rows, func(a, b request) bool { return a.key() == b.key() })
 	ahead := s.lookAhead(ctx, rows)
-	held, err := s.store.write(ctx, rows)
+	held, err := s.write(ctx, rows)
 	if err != nil {
 		ahead.wait()
 		return nil, err

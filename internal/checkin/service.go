@@ -39,6 +39,7 @@ type Service struct {
 	users      *accounts.Service
 	bus        *events.Bus
 	store      *store
+	write      func(context.Context, []request) (map[rowKey]row, error) // store.write; see NewWithoutLog
 	fast       *fast
 	projection *projection.Projection[rowKey]
 	committer  *groupcommit.Committer[request, outcome]
@@ -70,6 +71,7 @@ func New(cfg Config) *Service {
 		Redis: cfg.Redis, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
 		Replay: s.replay, Apply: s.reapply, Metrics: cfg.Metrics, Name: "checkin",
 	})
+	s.write = s.store.write
 	s.committer = s.newCommitter()
 	// Users who are read first thing after New Year's midnight all miss at once:
 	// their SELECTs are gathered, and two at a time is the bound.
