@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"time"
@@ -82,9 +83,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.accounts, err = accounts.New(accounts.Config{DB: a.db, Redis: a.redis, Limiter: limiter, Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log}); err != nil {
 		return nil, err
 	}
-	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now})
+	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	a.newAPI(limiter)
 	handlers := a.accounts.Handlers()
+	maps.Copy(handlers, a.checkin.Handlers())
 	handlers[accounts.TopicZone] = a.zoneChanged
 	if a.outbox, err = worker.NewOutbox(a.db, handlers, worker.OutboxConfig{Log: log, Metrics: a.reg}); err != nil {
 		return nil, err

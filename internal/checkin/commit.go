@@ -325,7 +325,10 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 
 // replay applies the log from a time on.
 func (s *Service) replay(ctx context.Context, since time.Time) error {
-	return s.store.since(ctx, since, func(rows []logRow) error { return s.applyRows(ctx, rows) })
+	if err := s.store.since(ctx, since, func(rows []logRow) error { return s.applyRows(ctx, rows) }); err != nil {
+		return err
+	}
+	return s.followSince(ctx, since)
 }
 
 func (s *Service) applyRows(ctx context.Context, rows []logRow) error {

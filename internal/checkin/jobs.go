@@ -29,7 +29,36 @@ func (s *Service) Jobs() []worker.Job {
 		Every:     15 * time.Second,
 		Singleton: true,
 		Run:       s.rebuildBoards,
+	}, {
+		// Two nodes at once, while leases are away, find each other out.
+		Name:      "checkin.runs",
+		Singleton: true,
+		SafeAlone: true,
+		Timeout:   time.Hour, // of a slice: two boards of many millions
+		Next: func(now time.Time) time.Time {
+			if s.moreRuns {
+				return now.Add(time.Millisecond)
+			}
+			return now.Add(time.Second)
+		},
+		Run: func(ctx context.Context) (err error) {
+			s.moreRuns, err = s.workOnRuns(ctx)
+			return err
+		},
 	}}
+}
+
+// Handlers are the outbox topics that this domain handles.
+func (s *Service) Handlers() map[string]worker.Handler {
+	return map[string]worker.Handler{
+		TopicTouched: func(ctx context.Context, d worker.Delivery) error {
+			users, err := parseTouched(d.Payload)
+			if err != nil {
+				return errors.Join(worker.ErrGiveUp, err)
+			}
+			return s.followTouched(ctx, users)
+		},
+	}
 }
 
 func (s *Service) rebuildBoards(ctx context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -313,4 +314,176 @@ func (f *fast) fill(ctx context.Context, b Board, places iter.Seq2[place, error]
 type yearKey struct {
 	user accounts.ID
 	year int
+}
+
+// What follows is for comparing Redis with SQL; traffic does not use it.
+
+//go:embed lua/replace.lua
+var replaceLua string
+
+var replaceScript = redis.NewScript(replaceLua)
+
+// held is what lies under a record's key.
+type held struct {
+	there   bool
+	foreign bool   // it is no string
+	text    string // as it came, of any length
+}
+
+// held reads records as they are, in one round trip.
+func (f *fast) held(ctx context.Context, keys []yearKey) ([]held, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	replies := f.send(ctx, mapped(keys, func(k yearKey) keyspace.Cmd { return recordKey(k.user, k.year).GetCmd() }))
+	out := make([]held, len(keys))
+	for i, reply := range replies {
+		text, there, err := reply.Text()
+		if e, ok := errors.AsType[redis.ServerError](err); ok && e.Code() == "WRONGTYPE" {
+			out[i] = held{there: true, foreign: true}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[i] = held{there: there, text: text}
+	}
+	return out, nil
+}
+
+// replace puts a record in the place of what was looked at, and reports whether
+// that was still there.
+func (f *fast) replace(ctx context.Context, k yearKey, was held, rec *Record) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	life := strconv.FormatInt(recordKeys.TTL.Base.Milliseconds(), 10)
+	n, err := replaceScript.Run(ctx, f.db, []keyspace.Key{recordKey(k.user, k.year).Key}, was.text, string(rec[:]), life).Int()
+	return n == 1, err
+}
+
+var recordParser = keyspace.NewParser(Keys)
+
+// eachRecord calls fn with the keys of all records that there are, some at a
+// time, perhaps with one twice.
+func (f *fast) eachRecord(ctx context.Context, fn func([]yearKey) error) error {
+	prefix := f.db.Physical(keyspace.Key{})
+	some := make([]yearKey, 0, chunkUsers)
+	err := f.db.Scan(ctx, func(physical string) error {
+		found, ok := recordParser.Key(strings.TrimPrefix(physical, prefix))
+		if !ok || found.Family != recordKeys.Family {
+			return nil
+		}
+		user, err := ids.Parse[accounts.User](found.Args[0])
+		if err != nil {
+			return nil // the key's form has no other; see keys.go
+		}
+		year, err := strconv.Atoi(found.Args[1])
+		if err != nil || year < 1 || year > 9999 {
+			return nil // no record is ever asked for it
+		}
+		if some = append(some, yearKey{user, year}); len(some) < cap(some) {
+			return nil
+		}
+		err, some = fn(some), some[:0]
+		return err
+	})
+	if err != nil || len(some) == 0 {
+		return err
+	}
+	return fn(some)
+}
+
+// entry is what a board holds of one user.
+type entry struct {
+	on    bool
+	score int64
+	dies  int64 // Unix ms; 0 where nothing is said
+}
+
+// entries returns what a board holds of some users.
+func (f *fast) entries(ctx context.Context, b Board, users []accounts.ID) ([]entry, error) {
+	members := mapped(users, accounts.ID.String)
+	cmds := []keyspace.Cmd{{Name: "ZMSCORE", Key: scoreKeys.At(b).Key, Args: members}}
+	if b == StreakBoard {
+		cmds = append(cmds, keyspace.Cmd{Name: "ZMSCORE", Key: deathKeys.At(b).Key, Args: members})
+	}
+	replies := f.send(ctx, cmds)
+	out := make([]entry, len(users))
+	for i, reply := range replies {
+		list, err := reply.Items()
+		if err != nil {
+			return nil, err
+		}
+		for j, item := range list {
+			n, there, err := item.Float()
+			switch {
+			case err != nil:
+				return nil, err
+			case !there:
+			case i == 0:
+				out[j].on, out[j].score = true, int64(n)
+			case n < 1<<53:
+				out[j].dies = int64(n)
+			}
+		}
+	}
+	return out, nil
+}
+
+// members returns some of a board's members and where to go on; next is empty
+// after the last.
+func (f *fast) members(ctx context.Context, b Board, cursor string) (some []string, next string, err error) {
+	reply := f.send(ctx, []keyspace.Cmd{{Name: "ZSCAN", Key: scoreKeys.At(b).Key, Args: []string{cursor, "COUNT", strconv.Itoa(chunkUsers)}}})[0]
+	items, err := reply.Items()
+	if err != nil {
+		return nil, "", err
+	}
+	if len(items) != 2 {
+		return nil, "", fmt.Errorf("%w: ZSCAN", keyspace.ErrReply)
+	}
+	for i, item := range items[1].List {
+		if i%2 == 0 {
+			some = append(some, item.Str)
+		}
+	}
+	if next, _, err = items[0].Text(); next == "0" {
+		next = ""
+	}
+	return some, next, err
+}
+
+// unrank takes a member off a board.
+func (f *fast) unrank(ctx context.Context, b Board, member string) error {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	return f.board(b).Remove(ctx, member)
+}
+
+// entry returns what a board should hold of p, if p is on it.
+func (p place) entry(b Board) entry {
+	since2020 := min(max(p.at.Unix()-1577836800, 0), 1<<32-1) // see package leaderboard
+	e := entry{on: true, score: int64(p.value(b))<<32 + 1<<32 - 1 - since2020}
+	if b == StreakBoard {
+		e.dies = p.dies.UnixMilli()
+	}
+	return e
+}
+
+func (e entry) String() string {
+	if !e.on {
+		return "not on it"
+	}
+	text := fmt.Sprintf("%d since %s", e.score>>32, time.Unix(1<<32-1-e.score&(1<<32-1)+1577836800, 0).UTC().Format(time.RFC3339))
+	if e.dies != 0 {
+		text += ", dies " + time.UnixMilli(e.dies).UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// drop forgets a board, as an emptied Redis would.
+func (f *fast) drop(ctx context.Context, b Board) error {
+	cmds := mapped([]keyspace.Key{loadedKeys.At(b).Key, scoreKeys.At(b).Key, deathKeys.At(b).Key}, func(k keyspace.Key) keyspace.Cmd {
+		return keyspace.Cmd{Name: "UNLINK", Key: k}
+	})
+	return keyspace.FirstErr(f.send(ctx, cmds))
 }

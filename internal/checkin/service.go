@@ -30,6 +30,8 @@ type Config struct {
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 	Now     func() time.Time // the server's clock; nil means time.Now
+
+	Settings
 }
 
 // Service is the check-in domain as the rest of the program sees it.
@@ -46,6 +48,12 @@ type Service struct {
 	metrics    *metrics
 	log        *slog.Logger
 	now        func() time.Time
+	settings   Settings
+	node       string
+
+	// These belong to the job that works on runs.
+	nextDue  time.Time // when to look for runs that come round
+	moreRuns bool
 }
 
 // New returns the service; nothing is written until [Service.Run].
@@ -55,10 +63,11 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		users: cfg.Users, bus: cfg.Bus, log: cfg.Log,
-		now:     func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
-		store:   newStore(cfg.DB),
-		fast:    newFast(cfg.Redis),
-		filling: map[Board]*sync.Mutex{StreakBoard: {}, TotalBoard: {}},
+		now:      func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
+		store:    newStore(cfg.DB),
+		fast:     newFast(cfg.Redis),
+		filling:  map[Board]*sync.Mutex{StreakBoard: {}, TotalBoard: {}},
+		settings: cfg.Settings, node: cfg.Node,
 	}
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
 	s.projection = projection.New(projection.Config[rowKey]{
