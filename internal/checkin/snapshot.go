@@ -155,8 +155,8 @@ func (s *Service) persist(ctx context.Context, users []accounts.ID, histories ma
 }
 
 // abnormal reports whether longest or total fell, or the streak rose by more
-// than the days that were added. Days added to the past may join streaks: what
-// was made up, covered or imported since is no reason for alarm.
+// than the days that were added. A day added before others may join two
+// streaks: who was late, made a day up or had some imported is no alarm.
 func (s *Service) abnormal(ctx context.Context, was, is totals, history []Mark) (bool, error) {
 	if is.Longest < was.Longest || is.Total < was.Total {
 		return true, nil
@@ -166,7 +166,7 @@ func (s *Service) abnormal(ctx context.Context, was, is totals, history []Mark) 
 	}
 	since := time.UnixMilli(was.AsOf).Add(-settled)
 	for _, m := range history {
-		if m.Kind != Tapped && m.At.After(since) {
+		if int32(m.Day) < was.LastDay && m.At.After(since) {
 			return false, nil
 		}
 	}

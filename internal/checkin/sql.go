@@ -215,8 +215,7 @@ func (s *store) usersAfter(ctx context.Context, after, before string, n int) (_ 
 	}
 	var all []accounts.ID
 	for _, table := range []string{"checkins", "checkin_totals"} {
-		var some []accounts.ID
-		err := s.db.NewRaw("SELECT DISTINCT user_id FROM "+table+" WHERE user_id > ? AND user_id < ? ORDER BY user_id LIMIT ?", after, before, n).Scan(ctx, &some)
+		some, err := scanUsers(s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM "+table+" WHERE user_id > ? AND user_id < ? ORDER BY user_id LIMIT ?", after, before, n))
 		if err != nil {
 			return nil, asKind(err)
 		}
@@ -225,6 +224,21 @@ func (s *store) usersAfter(ctx context.Context, after, before string, n int) (_ 
 	slices.SortFunc(all, compareIDs)
 	all = slices.Compact(all)
 	return all[:min(n, len(all))], nil
+}
+
+func scanUsers(rows *sql.Rows, err error) (users []accounts.ID, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var user accounts.ID
+		if err := rows.Scan(&user); err != nil {
+			return nil, err
+		}
+		users = append(users, user)
+	}
+	return users, rows.Err()
 }
 
 // countUsers counts the users of the log between two ids.
@@ -240,7 +254,7 @@ func (s *store) countUsers(ctx context.Context, after, before string) (n int64, 
 // activeAfter is usersAfter for those with a day at or later than since.
 func (s *store) activeAfter(ctx context.Context, after string, since civil.Day, n int) (users []accounts.ID, err error) {
 	defer errs.Wrap(&err, "checkin.activeAfter %s", after)
-	err = s.db.NewRaw("SELECT DISTINCT user_id FROM checkins WHERE user_id > ? AND day >= ? ORDER BY user_id LIMIT ?", after, int32(since), n).Scan(ctx, &users)
+	users, err = scanUsers(s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM checkins WHERE user_id > ? AND day >= ? ORDER BY user_id LIMIT ?", after, int32(since), n))
 	return users, asKind(err)
 }
 
@@ -287,8 +301,8 @@ func (s *store) touchedSince(ctx context.Context, users []accounts.ID, since tim
 	defer errs.Wrap(&err, "checkin.touchedSince")
 	out := map[accounts.ID]bool{}
 	for some := range slices.Chunk(users, 500) {
-		var found []accounts.ID
-		if err := s.db.NewRaw("SELECT user_id FROM checkin_touched WHERE user_id IN (?) AND at >= ?", bun.List(some), since.UnixMilli()).Scan(ctx, &found); err != nil {
+		found, err := scanUsers(s.db.QueryContext(ctx, "SELECT user_id FROM checkin_touched WHERE user_id IN (?) AND at >= ?", bun.List(some), since.UnixMilli()))
+		if err != nil {
 			return nil, asKind(err)
 		}
 		for _, user := range found {
