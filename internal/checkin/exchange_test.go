@@ -3,6 +3,8 @@ package checkin
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -311,4 +313,58 @@ func TestWhileRedisIsAwayAnImportsNewsWait(t *testing.T) {
 		t.Error("the news were not kept")
 	}
 	w.check(t, []accounts.ID{user}, c)
+}
+
+// BenchmarkExchange imports ten days of 100,000 users by address, who get their
+// accounts with it, imports the same again, and exports them.
+func BenchmarkExchange(b *testing.B) {
+	const users, days = 100_000, 10
+	for _, engine := range []struct {
+		name string
+		db   func() *sqldb.DB
+	}{
+		{"MariaDB", func() *sqldb.DB {
+			server := sqldbtest.OwnMariaDB(b, sqldbtest.Options{Durable: true})
+			return sqldbtest.Open(b, sqldb.Config{URL: server.URL})
+		}},
+		{"SQLite", func() *sqldb.DB { return sqldbtest.SQLite(b) }},
+	} {
+		b.Run(engine.name, func(b *testing.B) {
+			for range b.N {
+				db := engine.db()
+				var took [3]time.Duration
+				var memory [2]runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&memory[0])
+				for i := range 2 {
+					r, w := io.Pipe()
+					go func() {
+						fmt.Fprintln(w, "email,day,words")
+						for n := range users * days {
+							fmt.Fprintf(w, "user%d@example.org,%s,5\n", n/days, civil.DayOf(2026, 1, 1+n%days))
+						}
+						w.Close()
+					}()
+					began := time.Now()
+					sum, err := NewExchange(db).Import(b.Context(), r, ImportOptions{Format: CSV, CreateAccounts: true, MaxFaults: 1,
+						Fault: func(f Fault) { b.Error(f) }, Progress: func(Imported) error { return nil }})
+					took[i] = time.Since(began)
+					if err != nil || sum.New+sum.Existing != users*days || (sum.New == 0) != (i == 1) {
+						b.Fatal(sum, err)
+					}
+				}
+				began := time.Now()
+				if _, err := NewExchange(db).Export(b.Context(), io.Discard, ExportOptions{Format: CSV, Progress: func(int64, int64) error { return nil }}); err != nil {
+					b.Fatal(err)
+				}
+				took[2] = time.Since(began)
+				runtime.GC()
+				runtime.ReadMemStats(&memory[1])
+				for i, what := range []string{"import-s", "again-s", "export-s"} {
+					b.ReportMetric(took[i].Seconds(), what)
+				}
+				b.ReportMetric(float64(int64(memory[1].HeapAlloc)-int64(memory[0].HeapAlloc))/1e6, "MB-more")
+			}
+		})
+	}
 }
