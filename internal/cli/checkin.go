@@ -88,7 +88,7 @@ func format(asked, file string) checkin.Format {
 type importCmd struct {
 	settings
 	File           string `arg:"" help:"The file to read, or - for standard input."`
-	Format         string `enum:"csv,jsonl," default:"" placeholder:"csv|jsonl" help:"Its format; else the one of its name, or csv."`
+	Format         string `enum:"csv,jsonl," default:"" placeholder:"FORMAT" help:"csv or jsonl; else as the file is named, or csv."`
 	DryRun         bool   `help:"Check every row and write nothing."`
 	CreateAccounts bool   `help:"Open accounts for addresses that have none, with the name and zone of their first row."`
 	MaxErrors      int    `default:"100" help:"Wrong rows after which the import ends."`
@@ -174,7 +174,7 @@ func (c *counter) Read(p []byte) (int, error) {
 type exportCmd struct {
 	settings
 	File     string `arg:"" optional:"" default:"-" help:"The file to write, or - for standard output."`
-	Format   string `enum:"csv,jsonl," default:"" placeholder:"csv|jsonl" help:"Its format; else the one of its name, or csv."`
+	Format   string `enum:"csv,jsonl," default:"" placeholder:"FORMAT" help:"csv or jsonl; else as the file is named, or csv."`
 	User     string `placeholder:"ID" help:"Only this user's."`
 	From     string `placeholder:"DAY" help:"Only this day and later ones, such as 2026-11-21."`
 	To       string `placeholder:"DAY" help:"Only this day and earlier ones."`
