@@ -30,7 +30,7 @@ func TestAServerFollowsWhatIsWrittenBesideIt(t *testing.T) {
 	defer db.Close()
 	x := checkin.NewExchange(db)
 	today := time.Now().UTC()
-	text := fmt.Sprintf("user,day\n%s,%s\n%[1]s,%s\n", me.ID, today.AddDate(0, 0, -1).Format(time.DateOnly), today.AddDate(0, 0, -2).Format(time.DateOnly))
+	text := fmt.Sprintf("user,day\n%[1]s,%[2]s\n%[1]s,%[3]s\n", me.ID, today.AddDate(0, 0, -1).Format(time.DateOnly), today.AddDate(0, 0, -2).Format(time.DateOnly))
 	sum, err := x.Import(t.Context(), strings.NewReader(text), checkin.ImportOptions{Format: checkin.CSV, MaxFaults: 1,
 		Fault: func(f checkin.Fault) { t.Error(f) }, Progress: func(checkin.Imported) error { return nil }})
 	if err != nil || sum.New != 2 {
