@@ -119,8 +119,8 @@ func (a *App) newQueues() error {
 		return nil
 	}
 	handlers := a.accounts.Handlers()
+	maps.Copy(handlers, a.checkin.Handlers())
 	handlers[accounts.TopicZone] = a.zoneChanged
-	handlers[checkin.TopicGranted] = a.granted
 	cfg := queue.Config{Log: a.log, Metrics: a.reg}
 	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
 		c, err := queue.NewConsumer(s, handlers, batches, cfg)
@@ -158,14 +158,6 @@ func (a *App) zoneChanged(ctx context.Context, d queue.Delivery) error {
 		return fmt.Errorf("%w: %w", queue.ErrGiveUp, err)
 	}
 	return a.checkin.ZoneChanged(ctx, changed.User)
-}
-
-func (a *App) granted(ctx context.Context, d queue.Delivery) error {
-	var to checkin.GrantedTo
-	if err := json.Unmarshal(d.Payload, &to); err != nil {
-		return fmt.Errorf("%w: %w", queue.ErrGiveUp, err)
-	}
-	return a.checkin.Granted(ctx, to.User)
 }
 
 // Grant gives a user streak freezes. It needs no running server; the next one,

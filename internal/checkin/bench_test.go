@@ -37,7 +37,7 @@ func TestWithoutLogRedisHasAllAndSQLNothing(t *testing.T) {
 	if status, err := s.Status(t.Context(), user, civil.Clock{}); err != nil || status.Total != 3 {
 		t.Errorf("status: got %+v, %v", status, err)
 	}
-	if history, err := s.store.histories(t.Context(), []accounts.ID{user}); err != nil || len(history[user]) != 0 {
+	if history, err := s.store.histories(t.Context(), []accounts.ID{user}); err != nil || len(history[user].Marks) != 0 {
 		t.Errorf("the log has %v, %v", history, err)
 	}
 }

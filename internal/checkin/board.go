@@ -81,6 +81,9 @@ func ParseBoard(name, season string, today civil.Day) (Board, error) {
 
 func (b Board) String() string { return b.name }
 
+// key tells a board from all others, of other seasons too.
+func (b Board) key() string { return string(b.AppendSegment(nil)) }
+
 // Season is empty for a board for all time.
 func (b Board) Season() string {
 	switch b.name {

@@ -145,17 +145,13 @@ func (s *Service) fill(ctx context.Context, b Board) error {
 	if err := s.fast.boards.of(b).Load(ctx, s.now(), s.entries(ctx, b)); err != nil {
 		return err
 	}
-	s.filled.Store(b, began)
+	s.refill.Store(b, time.Now().Add(max(time.Minute, 60*time.Since(began))))
 	s.log.InfoContext(ctx, "a board was rebuilt from sql", "board", b.String(), "season", b.Season(), "took", time.Since(began))
 	return nil
 }
 
-// refillAfter is how long the counts of a compact board may be off by changes
-// that were replayed.
-const refillAfter = time.Hour
-
-// keepBoards rebuilds the boards of now that cannot answer and, once an hour,
-// those whose counts are in doubt.
+// keepBoards rebuilds the boards of now that cannot answer and, a minute or more
+// after the last time, compact ones whose counts are in doubt.
 func (s *Service) keepBoards(ctx context.Context) error {
 	if !s.projection.Up() {
 		return nil
@@ -174,7 +170,7 @@ func (s *Service) keepBoard(ctx context.Context, b Board) error {
 	if err := s.Rebuild(ctx, b); err != nil {
 		return err
 	}
-	if filled, ok := s.filled.Load(b); ok && time.Since(filled.(time.Time)) < refillAfter {
+	if next, ok := s.refill.Load(b); ok && time.Now().Before(next.(time.Time)) {
 		return nil
 	}
 	if sure, err := s.fast.boards.of(b).Complete(ctx, s.now()); err != nil || sure {

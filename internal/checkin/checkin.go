@@ -35,6 +35,9 @@ type Settings struct {
 	FreezeMax   int           `koanf:"freeze_max" default:"2" help:"missed days in a row that freezes cover, at most 100; 0: none"`
 	Boards      string        `koanf:"boards" default:"compact" help:"compact, or exact: everybody's rank without ties and neighbours on every place, for a hundred times the memory"`
 	Grace       time.Duration `koanf:"grace" default:"10m" help:"how long after midnight yesterday can still be signed, less than a day; 0: not at all"`
+
+	ReconcileEvery time.Duration `koanf:"reconcile_every" default:"168h" help:"how often Redis is compared with SQL and repaired; 0 is never"`
+	ReconcileRate  int           `koanf:"reconcile_rate" default:"2000" help:"users compared per second at the most, so that traffic is not hurt; 0 is no limit"`
 }
 
 // The kinds of boards, as package leaderboard describes them.
@@ -60,6 +63,12 @@ func (c Settings) Validate() error {
 	}
 	if c.Grace < 0 || c.Grace >= 24*time.Hour {
 		faults = append(faults, &config.Fault{Key: "grace", Text: fmt.Sprintf("%s is not between 0 and a day", c.Grace)})
+	}
+	if c.ReconcileEvery < 0 || c.ReconcileEvery != 0 && c.ReconcileEvery < time.Hour {
+		faults = append(faults, &config.Fault{Key: "reconcile_every", Text: fmt.Sprintf("%s is neither 0 nor at least an hour", c.ReconcileEvery)})
+	}
+	if c.ReconcileRate < 0 {
+		faults = append(faults, &config.Fault{Key: "reconcile_rate", Text: fmt.Sprintf("%d is less than zero", c.ReconcileRate)})
 	}
 	return errors.Join(faults...)
 }

@@ -400,13 +400,17 @@ func (s *Service) replay(ctx context.Context, since time.Time) error {
 	if err != nil {
 		return err
 	}
-	return s.store.grantedSince(ctx, since, func(users []accounts.ID) error {
+	err = s.store.grantedSince(ctx, since, func(users []accounts.ID) error {
 		anew := renewals{}
 		for _, user := range users {
 			anew.add(user, noDay)
 		}
 		return s.refresh(ctx, s.fast.patient(), anew)
 	})
+	if err != nil {
+		return err
+	}
+	return s.followSince(ctx, since)
 }
 
 // applyRows applies rows of the log. Those written before recent have had their

@@ -1,8 +1,12 @@
 package checkin
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 )
 
@@ -30,5 +34,41 @@ func (s *Service) Jobs() []worker.Job {
 		Every:     time.Hour,
 		Singleton: true,
 		Run:       s.dropBoards,
+	}, {
+		// Two nodes at once, while leases are away, find each other out.
+		Name:      "checkin.runs",
+		Singleton: true,
+		SafeAlone: true,
+		Timeout:   time.Hour, // of a slice: two boards of many millions
+		Next: func(now time.Time) time.Time {
+			if s.moreRuns {
+				return now.Add(time.Millisecond)
+			}
+			return now.Add(time.Second)
+		},
+		Run: func(ctx context.Context) (err error) {
+			s.moreRuns, err = s.workOnRuns(ctx)
+			return err
+		},
 	}}
+}
+
+// Handlers are the topics that this domain handles.
+func (s *Service) Handlers() map[string]queue.Handler {
+	return map[string]queue.Handler{
+		TopicTouched: func(ctx context.Context, d queue.Delivery) error {
+			users, err := parseTouched(d.Payload)
+			if err != nil {
+				return errors.Join(queue.ErrGiveUp, err)
+			}
+			return s.followTouched(ctx, users)
+		},
+		TopicGranted: func(ctx context.Context, d queue.Delivery) error {
+			var to GrantedTo
+			if err := json.Unmarshal(d.Payload, &to); err != nil {
+				return errors.Join(queue.ErrGiveUp, err)
+			}
+			return s.Granted(ctx, to.User)
+		},
+	}
 }

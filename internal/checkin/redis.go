@@ -3,13 +3,16 @@ package checkin
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/leaderboard"
 	"github.com/stoa-dev/stoa/redis"
@@ -234,4 +237,204 @@ func (bs *boards) update(cmds []keyspace.Cmd, ms moves) []keyspace.Cmd {
 		cmds = append(cmds, bs.of(b).Update(entries)...)
 	}
 	return cmds
+}
+
+// What follows is for comparing Redis with SQL; traffic does not use it.
+
+//go:embed lua/replace.lua
+var replaceLua string
+
+var replaceScript = redis.NewScript(replaceLua)
+
+// held is what lies under a record's key.
+type held struct {
+	there   bool
+	foreign bool   // it is no string
+	text    string // as it came, of any length
+}
+
+// held reads records as they are, in one round trip.
+func (f *fast) held(ctx context.Context, keys []yearKey) ([]held, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	replies := f.send(ctx, mapped(keys, func(k yearKey) keyspace.Cmd { return recordKey(k.user, k.year).GetCmd() }))
+	out := make([]held, len(keys))
+	for i, reply := range replies {
+		text, there, err := reply.Text()
+		if e, ok := errors.AsType[redis.ServerError](err); ok && e.Code() == "WRONGTYPE" {
+			out[i] = held{there: true, foreign: true}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[i] = held{there: there, text: text}
+	}
+	return out, nil
+}
+
+// replace puts a record in the place of what was looked at, and reports whether
+// that was still there.
+func (f *fast) replace(ctx context.Context, k yearKey, was held, rec *Record) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	life := strconv.FormatInt(recordKeys.TTL.Base.Milliseconds(), 10)
+	n, err := replaceScript.Run(ctx, f.db, []keyspace.Key{recordKey(k.user, k.year).Key}, was.text, string(rec[:]), life).Int()
+	return n == 1, err
+}
+
+var recordParser = keyspace.NewParser(Keys)
+
+// eachRecord calls fn with the keys of all records that there are, some at a
+// time, perhaps with one twice.
+func (f *fast) eachRecord(ctx context.Context, fn func([]yearKey) error) error {
+	prefix := f.db.Physical(keyspace.Key{})
+	some := make([]yearKey, 0, chunkUsers)
+	err := f.db.Scan(ctx, func(physical string) error {
+		found, ok := recordParser.Key(strings.TrimPrefix(physical, prefix))
+		if !ok || found.Family != recordKeys.Family {
+			return nil
+		}
+		user, err := ids.Parse[accounts.User](found.Args[0])
+		if err != nil {
+			return nil // the key's form has no other; see keys.go
+		}
+		year, err := strconv.Atoi(found.Args[1])
+		if err != nil || year < 1 || year > 9999 {
+			return nil // no record is ever asked for it
+		}
+		if some = append(some, yearKey{user, year}); len(some) < cap(some) {
+			return nil
+		}
+		err, some = fn(some), some[:0]
+		return err
+	})
+	if err != nil || len(some) == 0 {
+		return err
+	}
+	return fn(some)
+}
+
+// entry is what a board holds of one user.
+type entry struct {
+	on    bool
+	score int64
+	dies  int64 // Unix ms; 0 where nothing is said
+}
+
+// view is what a board tells of some users.
+type view struct {
+	entries map[accounts.ID]entry
+	above   int64 // whoever scores more is among the entries; -1: everybody is
+	deaths  bool  // entries have theirs
+}
+
+// view reads a board: of an exact one the entries of some users, of a compact
+// one the best, for it knows no others. ErrNotLoaded.
+func (f *fast) view(ctx context.Context, b Board, now time.Time, users []accounts.ID) (view, error) {
+	if f.boards.kind == CompactBoards {
+		return f.best(ctx, b, now)
+	}
+	if _, err := f.boards.of(b).Top(ctx, now, 1); err != nil {
+		return view{}, err
+	}
+	members := mapped(users, accounts.ID.String)
+	cmds := []keyspace.Cmd{{Name: "ZMSCORE", Key: scoreKeys.At(b).Key, Args: members}}
+	if b == StreakBoard {
+		cmds = append(cmds, keyspace.Cmd{Name: "ZMSCORE", Key: deathKeys.At(b).Key, Args: members})
+	}
+	out := view{entries: make(map[accounts.ID]entry, len(users)), above: -1, deaths: true}
+	for i, reply := range f.send(ctx, cmds) {
+		list, err := reply.Items()
+		if err != nil {
+			return view{}, err
+		}
+		for j, item := range list {
+			n, there, err := item.Float()
+			e := out.entries[users[j]]
+			switch {
+			case err != nil:
+				return view{}, err
+			case !there:
+			case i == 0:
+				e.on, e.score = true, int64(n)
+			case n < 1<<53:
+				e.dies = int64(n)
+			}
+			out.entries[users[j]] = e
+		}
+	}
+	return out, nil
+}
+
+func (f *fast) best(ctx context.Context, b Board, now time.Time) (view, error) {
+	top, err := f.boards.of(b).Top(ctx, now, leaderboard.MaxTop)
+	if err != nil {
+		return view{}, err
+	}
+	out := view{entries: make(map[accounts.ID]entry, len(top)), above: -1}
+	for _, r := range top {
+		e := entry{on: true, score: scoreOf(int(r.Value), r.At)}
+		if user, err := ids.Parse[accounts.User](r.Member); err == nil {
+			out.entries[user] = e
+		}
+		if len(top) == leaderboard.MaxTop {
+			out.above = e.score // the last one's in the end
+		}
+	}
+	return out, nil
+}
+
+// members returns some of a board's members and where to go on; next is empty
+// after the last. Of a compact board they are the best.
+func (f *fast) members(ctx context.Context, b Board, now time.Time, cursor string) (some []string, next string, err error) {
+	if f.boards.kind == CompactBoards {
+		top, err := f.boards.of(b).Top(ctx, now, leaderboard.MaxTop)
+		if errors.Is(err, leaderboard.ErrNotLoaded) {
+			return nil, "", nil
+		}
+		return mapped(top, func(r leaderboard.Ranked) string { return r.Member }), "", err
+	}
+	reply := f.send(ctx, []keyspace.Cmd{{Name: "ZSCAN", Key: scoreKeys.At(b).Key, Args: []string{cursor, "COUNT", strconv.Itoa(chunkUsers)}}})[0]
+	items, err := reply.Items()
+	if err != nil {
+		return nil, "", err
+	}
+	if len(items) != 2 {
+		return nil, "", fmt.Errorf("%w: ZSCAN", keyspace.ErrReply)
+	}
+	for i, item := range items[1].List {
+		if i%2 == 0 {
+			some = append(some, item.Str)
+		}
+	}
+	if next, _, err = items[0].Text(); next == "0" {
+		next = ""
+	}
+	return some, next, err
+}
+
+// unrank takes a member off a board. A compact board's counts stay as they are.
+func (f *fast) unrank(ctx context.Context, b Board, member string) error {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	return f.boards.of(b).Remove(ctx, leaderboard.Entry{Member: member})
+}
+
+// scoreOf is how package leaderboard orders, in one number.
+func scoreOf(value int, at time.Time) int64 {
+	since2020 := min(max(at.Unix()-1577836800, 0), 1<<32-1)
+	return int64(value)<<32 + 1<<32 - 1 - since2020
+}
+
+func (e entry) String() string {
+	if !e.on {
+		return "not on it"
+	}
+	text := fmt.Sprintf("%d since %s", e.score>>32, time.Unix(1<<32-1-e.score&(1<<32-1)+1577836800, 0).UTC().Format(time.RFC3339))
+	if e.dies != 0 {
+		text += ", dies " + time.UnixMilli(e.dies).UTC().Format(time.RFC3339)
+	}
+	return text
 }

@@ -48,10 +48,16 @@ type Service struct {
 	rules      Settings
 	freezes    Freezes
 	filling    sync.Map // Board → *sync.Mutex; each is loaded once at a time
-	filled     sync.Map // Board → time.Time; what this node has rebuilt
+	refill     sync.Map // Board → time.Time; not again before
 	metrics    *metrics
 	log        *slog.Logger
 	now        func() time.Time
+	settings   Settings
+	node       string
+
+	// These belong to the job that works on runs.
+	nextDue  time.Time // when to look for runs that come round
+	moreRuns bool
 }
 
 // New returns the service; nothing is written until [Service.Run].
@@ -61,7 +67,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		users: cfg.Users, bus: cfg.Bus, log: cfg.Log,
-		rules: cfg.Settings, freezes: Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
+		rules: cfg.Settings, node: cfg.Node, freezes: Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
 		now:   func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
 		store: newStore(cfg.DB),
 		fast:  newFast(cfg.Redis, cfg.Boards),

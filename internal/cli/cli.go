@@ -25,6 +25,7 @@ const (
 	exitUsage       = 2
 	exitUnreachable = 3
 	exitNothing     = 4
+	exitDiffers     = 5
 )
 
 var exitCodes = []struct {
@@ -34,8 +35,9 @@ var exitCodes = []struct {
 	{exitOK, "done; of serve also: drained after SIGTERM or Ctrl-C"},
 	{exitFailed, "failed"},
 	{exitUsage, "wrong command line or settings"},
-	{exitUnreachable, "no server answered, or no Redis"},
+	{exitUnreachable, "no server answered, or took what it was asked for; or there is no Redis"},
 	{exitNothing, "there is no such thing (yet)"},
+	{exitDiffers, "done, and something is not as it should be: rows were wrong, differences found and not repaired"},
 }
 
 // errNothing reports that what was asked for does not exist.
@@ -51,9 +53,7 @@ type root struct {
 		Print configPrintCmd `cmd:"" help:"Show every setting, its value and where that comes from."`
 		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings."`
 	} `cmd:"" help:"Look at the settings."`
-	Checkin struct {
-		Grant grantCmd `cmd:"" help:"Give a user streak freezes."`
-	} `cmd:"" help:"Look after check-ins."`
+	Checkin   checkinCmd   `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
 	Mail      mailCmd      `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
 	Queue     queueCmd     `cmd:"" help:"Look after the messages between nodes."`
 	Version   versionCmd   `cmd:"" help:"Say which build this is."`
@@ -107,7 +107,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 		err = parsed.Run()
 	}
 	code = exitCode(err)
-	if err != nil {
+	if err != nil && code != exitDiffers { // then the result says it
 		c.complain(err, code)
 	}
 	return code
@@ -116,13 +116,16 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 func parser(r *root, c *console) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
 	r.Mail.shown = []string{"addr"}
-	r.Checkin.Grant.shown = []string{"data", "sql", "log"}
 	q := &r.Queue
 	queues := []*settings{&q.List.settings, &q.Show.settings, &q.Replay.settings, &q.Drop.settings}
 	for _, s := range queues {
 		s.shown = queueSettings
 	}
-	for _, s := range append(queues, &r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Checkin.Grant.settings) {
+	for _, s := range r.Checkin.tables() {
+		s.shown = r.Migrate.shown
+	}
+	all := slices.Concat(queues, r.Checkin.tables(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings})
+	for _, s := range all {
 		s.declare()
 	}
 	k := kong.Must(r,
@@ -139,14 +142,17 @@ func parser(r *root, c *console) *kong.Kong {
 }
 
 func exitCode(err error) int {
-	_, usage := errors.AsType[*kong.ParseError](err)
+	_, misspelt := errors.AsType[*kong.ParseError](err)
+	_, misused := errors.AsType[usage](err)
 	switch {
 	case err == nil:
 		return exitOK
-	case usage || len(config.Faults(err)) > 0:
+	case misspelt || misused || len(config.Faults(err)) > 0:
 		return exitUsage
-	case errors.Is(err, client.ErrUnreachable), errors.Is(err, redis.ErrUnavailable):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, errNotTaken), errors.Is(err, redis.ErrUnavailable):
 		return exitUnreachable
+	case errors.Is(err, errDiffers):
+		return exitDiffers
 	case errors.Is(err, errNothing), errors.Is(err, queue.ErrNotFound):
 		return exitNothing
 	}

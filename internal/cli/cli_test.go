@@ -317,7 +317,7 @@ func TestTheReferenceNamesEveryCommandAndSetting(t *testing.T) {
 		t.Fatalf("got code %d and %q", code, said)
 	}
 	for file, wants := range map[string][]string{
-		"cli.md":    {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered, or no Redis |"},
+		"cli.md":    {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered, or took what it was asked for; or there is no Redis |"},
 		"config.md": {"| `smtp.port` | `--smtp-port` | `STOA_SMTP_PORT` |", "`STOA_SECRET_FILE`"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
