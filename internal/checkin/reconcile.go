@@ -472,7 +472,7 @@ func (h held) differences(year int, least, most *Record) (out []difference) {
 	}
 	r := parse(h.text)
 	loaded := r.loaded()
-	if loaded && (r[0] != recordVersion || len(h.text) != recordSize) {
+	if r[0] != 0 && (r[0] != recordVersion || len(h.text) != recordSize) {
 		add("version", fmt.Sprintf("version %d, %d bytes", r[0], len(h.text)), fmt.Sprintf("version %d, %d bytes", recordVersion, recordSize), false)
 		return out
 	}
