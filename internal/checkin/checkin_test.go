@@ -208,6 +208,7 @@ func TestADateLeftOutEndsAGapAndCostsNothing(t *testing.T) {
 func FuzzParseRecord(f *testing.F) {
 	f.Add("", int32(20000))
 	f.Add(string(make([]byte, 200)), int32(0))
+	f.Add("\x02\x00\x7f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", int32(20000))
 	f.Fuzz(func(t *testing.T, s string, day int32) {
 		today := civil.Day(day % 1e6)
 		st := Freezes{Every: 1, Max: 5}.status(parse(s), civil.Clock{}, today)
