@@ -79,12 +79,14 @@ type Makeups struct {
 	Cursor  string   `json:"cursor,omitempty" doc:"where the history goes on; absent at its end"`
 }
 
-// Board is a ranking: GET /v1/checkin/boards/{board}, where board is streak or
-// total_days.
+// Board is a ranking: GET /v1/checkin/boards/{board}, where board is streak,
+// total_days, week or month.
 type Board struct {
 	Board   string     `json:"board"`
+	Season  string     `json:"season,omitempty" doc:"2026-W47 or 2026-11; absent for a board for all time"`
 	Entries []BoardRow `json:"entries"`
 	Me      *BoardRow  `json:"me,omitempty" doc:"the caller's own row; absent when not on the board"`
+	Around  []BoardRow `json:"around,omitempty" doc:"the caller's neighbours and own row, when asked for"`
 }
 
 // BoardRow is one place on a board. Who reached a value first stands before

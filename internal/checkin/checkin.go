@@ -15,7 +15,8 @@ import (
 // What a caller can do wrong.
 var (
 	ErrYear        = errs.New(errs.Invalid, "checkin.year", "A calendar has the years 1970 to 9999.")
-	ErrBoard       = errs.New(errs.NotFound, "checkin.board_unknown", "There are two boards: streak and total_days.")
+	ErrBoard       = errs.New(errs.NotFound, "checkin.board_unknown", "There are four boards: streak, total_days, week and month.")
+	ErrSeason      = errs.New(errs.NotFound, "checkin.season", "A week is named 2026-W47 and a month 2026-11, has begun, and is kept for half a year.")
 	ErrDayClosed   = errs.New(errs.Conflict, "checkin.day_closed", "Check-in is for today, and for a few minutes after midnight for the day before.")
 	ErrMakeupOff   = errs.New(errs.Forbidden, "checkin.makeup_off", "Missed days cannot be made up here.")
 	ErrMakeupDay   = errs.New(errs.Invalid, "checkin.makeup_day", "That day cannot be made up.")
@@ -32,8 +33,15 @@ type Settings struct {
 	MakeupLimit int           `koanf:"makeup_limit" default:"3" help:"days that a user may make up in one month, at most 31; 0: none"`
 	FreezeEvery int           `koanf:"freeze_every" default:"10" help:"signed days that earn a streak freeze; 0: none is earned"`
 	FreezeMax   int           `koanf:"freeze_max" default:"2" help:"missed days in a row that freezes cover, at most 100; 0: none"`
+	Boards      string        `koanf:"boards" default:"compact" help:"compact, or exact: everybody's rank without ties and neighbours on every place, for a hundred times the memory"`
 	Grace       time.Duration `koanf:"grace" default:"10m" help:"how long after midnight yesterday can still be signed, less than a day; 0: not at all"`
 }
+
+// The kinds of boards, as package leaderboard describes them.
+const (
+	CompactBoards = "compact"
+	ExactBoards   = "exact"
+)
 
 // Validate returns all faults, joined.
 func (c Settings) Validate() error {
@@ -47,6 +55,9 @@ func (c Settings) Validate() error {
 	within("makeup_limit", c.MakeupLimit, 31)
 	within("freeze_every", c.FreezeEvery, 10_000)
 	within("freeze_max", c.FreezeMax, 100)
+	if c.Boards != CompactBoards && c.Boards != ExactBoards {
+		faults = append(faults, &config.Fault{Key: "boards", Text: fmt.Sprintf("%q is neither compact nor exact", c.Boards)})
+	}
 	if c.Grace < 0 || c.Grace >= 24*time.Hour {
 		faults = append(faults, &config.Fault{Key: "grace", Text: fmt.Sprintf("%s is not between 0 and a day", c.Grace)})
 	}

@@ -121,15 +121,19 @@ func (a *ahead) wait() {
 	}
 }
 
-// with returns the record as r will have changed it, or nil when it is not known.
-func (a *ahead) with(r request) *Record {
+// around returns a user's record as it is and as r will have changed it, or nil
+// when it is not known.
+func (a *ahead) around(r request) (before, after *Record) {
 	a.wait()
-	if a == nil || a.recs[yearKey{r.user, r.day.Year()}] == nil {
-		return nil
+	if a == nil {
+		return nil, nil
 	}
-	rec := *a.recs[yearKey{r.user, r.day.Year()}]
+	if before = a.recs[yearKey{r.user, r.day.Year()}]; before == nil {
+		return nil, nil
+	}
+	rec := *before
 	rec.setBit(bitOf(r.day, r.kind))
-	return &rec
+	return before, &rec
 }
 
 // failed is told about requests that SQL did not take, or may have taken
@@ -198,19 +202,33 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 // a second one for the boards. After an error nothing is certain and everything
 // may be applied again.
 func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outcome) error {
-	expected := make([]*Record, len(reqs))
-	places := make([]place, 0, len(reqs))
+	now := s.now()
+	expected := make([]*Record, len(reqs)) // what the boards are told of
+	from := make([]*standing, len(reqs))
+	ms := moves{}
 	for i, r := range reqs {
-		if expected[i] = out[i].ahead.with(r); expected[i] == nil {
+		before, after := out[i].ahead.around(r)
+		switch {
+		case before == nil:
+			continue
+		case !out[i].New:
+			if *before == *after {
+				expected[i] = after // nothing changes
+			}
 			continue
 		}
-		if p, ok := s.freezes.placeOf(expected[i], r, out[i].Result); ok && !s.freezes.owes(expected[i], r.day) {
-			places = append(places, p)
-		} else {
-			expected[i] = nil
+		today := r.clock.Today(now)
+		if r.day.Year() == today.Year() {
+			was := s.freezes.standing(before, r.clock, today.Year())
+			from[i] = &was
+		}
+		if p, ok := s.freezes.placeOf(after, r, out[i].Result, today); ok && !s.freezes.owes(after, r.day) {
+			p.from = from[i]
+			ms.add(p)
+			expected[i] = after
 		}
 	}
-	recs, err := f.mark(ctx, reqs, places)
+	recs, err := f.mark(ctx, reqs, ms)
 	if err != nil {
 		return err
 	}
@@ -220,32 +238,55 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 	if err := s.closeGaps(ctx, f, reqs, out, recs); err != nil {
 		return err
 	}
-	places = places[:0]
-	behind := map[accounts.ID]civil.Clock{} // whose newest day is not the one marked
+	clear(ms)
+	behind := map[accounts.ID][]request{} // the record of the day does not tell their places
 	for i, r := range reqs {
 		out[i].Status = s.freezes.status(recs[i], r.clock, r.day)
 		if expected[i] != nil && *expected[i] == *recs[i] {
 			continue
 		}
-		if p, ok := s.freezes.placeOf(recs[i], r, out[i].Result); ok {
-			p.restart = p.restart || expected[i] != nil
-			places = append(places, p)
-		} else {
-			behind[r.user] = r.clock
+		p, ok := s.freezes.placeOf(recs[i], r, out[i].Result, r.clock.Today(now))
+		if !ok {
+			behind[r.user] = append(behind[r.user], r)
+			continue
 		}
+		if expected[i] == nil {
+			p.from = from[i]
+		}
+		p.restart = p.restart || expected[i] != nil || p.from == nil
+		ms.add(p)
 	}
-	if len(behind) > 0 {
-		histories, err := s.store.histories(ctx, slices.Collect(maps.Keys(behind)))
-		if err != nil {
-			return err
-		}
-		for user, history := range histories {
-			if p, ok := s.freezes.placeFrom(user, behind[user], history); ok {
-				places = append(places, p)
+	if err := s.catchUp(ctx, ms, behind); err != nil {
+		return err
+	}
+	return f.rank(ctx, ms)
+}
+
+// catchUp adds the places of users of whom the log has to be asked.
+func (s *Service) catchUp(ctx context.Context, ms moves, behind map[accounts.ID][]request) error {
+	if len(behind) == 0 {
+		return nil
+	}
+	histories, err := s.store.histories(ctx, slices.Collect(maps.Keys(behind)))
+	if err != nil {
+		return err
+	}
+	for user, reqs := range behind {
+		var signed []civil.Day
+		at := reqs[0].at
+		for _, r := range reqs {
+			if r.kind.Signs() {
+				signed = append(signed, r.day)
+			}
+			if len(reqs) > 1 || r.replay {
+				at = time.Time{}
 			}
 		}
+		if p, ok := s.freezes.since(user, reqs[0].clock, histories[user], signed, at); ok {
+			ms.add(p)
+		}
 	}
-	return f.rank(ctx, places)
+	return nil
 }
 
 // loadAfter loads what marking has shown not to be loaded, and the present year
@@ -313,11 +354,11 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 	for some := range slices.Chunk(keys, 500) {
 		users := make([]accounts.ID, 0, len(some))
 		wanted := make(map[rowKey]bool, len(some))
-		anew := map[accounts.ID]civil.Day{}
+		anew := renewals{}
 		for _, k := range some {
 			users, wanted[k] = append(users, k.user), true
 			if k.day == noDay {
-				anew[k.user] = noDay
+				anew.add(k.user, noDay)
 			}
 		}
 		histories, err := s.store.histories(ctx, users)
@@ -349,9 +390,9 @@ func (s *Service) replay(ctx context.Context, since time.Time) error {
 		return err
 	}
 	return s.store.grantedSince(ctx, since, func(users []accounts.ID) error {
-		anew := map[accounts.ID]civil.Day{}
+		anew := renewals{}
 		for _, user := range users {
-			anew[user] = noDay
+			anew.add(user, noDay)
 		}
 		return s.refresh(ctx, s.fast.patient(), anew)
 	})
@@ -369,13 +410,11 @@ func (s *Service) applyRows(ctx context.Context, rows []logRow, recent time.Time
 		return err
 	}
 	reqs, out := make([]request, 0, len(rows)), make([]outcome, 0, len(rows))
-	anew := map[accounts.ID]civil.Day{}
+	anew := renewals{}
 	for _, r := range rows {
 		m := r.mark()
 		if m.Kind == MadeUp || m.Kind == Frozen { // they change more than their day
-			if first, ok := anew[r.User]; !ok || m.Day < first {
-				anew[r.User] = m.Day
-			}
+			anew.add(r.User, m.Day)
 			continue
 		}
 		reqs = append(reqs, request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true, stale: m.At.Before(recent)})

@@ -361,7 +361,7 @@ func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
 		w.on(t, "2026-11-10")
 		w.mustMark(t, user, c)
 		w.on(t, "2026-11-12")
-		if r, err := w.Board(t.Context(), StreakBoard, user, 10); err != nil || r.Me != nil {
+		if r, err := w.Board(t.Context(), StreakBoard, user, c, 10, 0); err != nil || r.Me != nil {
 			t.Errorf("before: %+v, %v", r, err)
 		}
 		if err := w.Grant(t.Context(), user, 1, "The app was down on the 11th."); err != nil {
@@ -373,7 +373,7 @@ func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
 		if st, err := w.Status(t.Context(), user, c); err != nil || st.Streak != 1 || st.Freezes != 0 || st.Used != 1 {
 			t.Errorf("after: %+v, %v", st, err)
 		}
-		if r, err := w.Board(t.Context(), StreakBoard, user, 10); err != nil || r.Me == nil || r.Me.Value != 1 {
+		if r, err := w.Board(t.Context(), StreakBoard, user, c, 10, 0); err != nil || r.Me == nil || r.Me.Value != 1 {
 			t.Errorf("on the board: %+v, %v", r, err)
 		}
 		for _, bad := range []struct {

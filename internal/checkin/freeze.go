@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -157,16 +158,29 @@ func (s *Service) settle(ctx context.Context) {
 	}
 }
 
+// renewals are users whose part of Redis is computed anew.
+type renewals map[accounts.ID]renewal
+
+type renewal struct {
+	days []civil.Day // that were written; none: only places have changed
+	at   time.Time   // when; zero: perhaps Redis has them already
+}
+
+func (rs renewals) add(user accounts.ID, day civil.Day) {
+	r := rs[user]
+	if day != noDay {
+		r.days = append(r.days, day)
+	}
+	rs[user] = r
+}
+
 // refresh computes what Redis holds of some users anew: their records from the
-// year of the given day on, and their places.
-func (s *Service) refresh(ctx context.Context, f *fast, since map[accounts.ID]civil.Day) error {
-	if len(since) == 0 {
+// year of the first day on, and their places.
+func (s *Service) refresh(ctx context.Context, f *fast, anew renewals) error {
+	if len(anew) == 0 {
 		return nil
 	}
-	users := make([]accounts.ID, 0, len(since))
-	for user := range since {
-		users = append(users, user)
-	}
+	users := slices.Collect(maps.Keys(anew))
 	clocks, err := s.users.Clocks(ctx, users)
 	if err != nil {
 		return err
@@ -177,33 +191,35 @@ func (s *Service) refresh(ctx context.Context, f *fast, since map[accounts.ID]ci
 	}
 	var keys []yearKey
 	var recs []*Record
-	var places []place
+	ms := moves{}
 	for _, user := range users {
+		days := anew[user].days
 		now := clocks[user].Today(s.now()).Year()
 		first := now
-		if since[user] != noDay {
-			first = min(now, since[user].Year())
+		if len(days) > 0 {
+			first = min(now, slices.Min(days).Year())
 		}
 		for year := first; year <= now; year++ {
 			keys, recs = append(keys, yearKey{user, year}), append(recs, recordOf(year, histories[user]))
 		}
-		if p, ok := s.freezes.placeFrom(user, clocks[user], histories[user]); ok {
-			places = append(places, p)
+		signed := histories[user].signed(days)
+		if p, ok := s.freezes.since(user, clocks[user], histories[user], signed, anew[user].at); ok {
+			ms.add(p)
 		}
 	}
 	if err := f.load(ctx, keys, recs); err != nil {
 		return err
 	}
-	return f.rank(ctx, places)
+	return f.rank(ctx, ms)
 }
 
 // bring is refresh for a change that was announced to the projection and is
 // committed: what Redis does not take now it gets later.
-func (s *Service) bring(ctx context.Context, key rowKey, at time.Time, since civil.Day) {
+func (s *Service) bring(ctx context.Context, key rowKey, at time.Time, days ...civil.Day) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if s.projection.Writable() {
-		err := s.refresh(ctx, s.fast, map[accounts.ID]civil.Day{key.user: since})
+		err := s.refresh(ctx, s.fast, renewals{key.user: {days, at}})
 		if err == nil {
 			s.projection.Done(at)
 			return
@@ -254,6 +270,6 @@ func (s *Service) Grant(ctx context.Context, user accounts.ID, n int, reason str
 func (s *Service) Granted(ctx context.Context, user accounts.ID) error {
 	at := s.now()
 	s.projection.Begin(at)
-	s.bring(ctx, rowKey{user, noDay}, at, noDay)
+	s.bring(ctx, rowKey{user, noDay}, at)
 	return nil
 }

@@ -3,6 +3,7 @@ package checkin
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
@@ -36,8 +37,8 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Figures over all time, with words learned and minutes studied"}, s.handleStats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
 		Summary:     "The top of a board and the caller's own place",
-		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted) and `total_days`. Who reached a value first stands before others with the same value.",
-		Errors:      []*errs.Error{ErrBoard}}, s.handleBoard)
+		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Who reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours.",
+		Errors:      []*errs.Error{ErrBoard, ErrSeason}}, s.handleBoard)
 }
 
 type body[T any] struct{ Body T }
@@ -172,24 +173,26 @@ func (s *Service) handleStats(ctx context.Context, _ *struct{}) (*body[api.Check
 }
 
 type boardInput struct {
-	Board string `path:"board" doc:"streak or total_days"`
-	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"how many places"`
+	Board  string `path:"board" doc:"streak, total_days, week or month"`
+	Season string `query:"season" maxLength:"8" doc:"2026-W47 or 2026-11; the present one when absent"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"how many places"`
+	Around int    `query:"around" minimum:"0" maximum:"50" default:"0" doc:"how many neighbours on either side"`
 }
 
 func (s *Service) handleBoard(ctx context.Context, in *boardInput) (*body[api.Board], error) {
-	user, _, err := caller(ctx)
+	user, clock, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	board, err := ParseBoard(in.Board)
+	board, err := ParseBoard(in.Board, in.Season, clock.Today(s.now()))
 	if err != nil {
 		return nil, err
 	}
-	ranking, err := s.Board(ctx, board, user, in.Limit)
+	ranking, err := s.Board(ctx, board, user, clock, in.Limit, in.Around)
 	if err != nil {
 		return nil, err
 	}
-	rows := ranking.Top
+	rows := slices.Concat(ranking.Top, ranking.Around)
 	if ranking.Me != nil {
 		rows = append(rows, *ranking.Me)
 	}
@@ -197,12 +200,16 @@ func (s *Service) handleBoard(ctx context.Context, in *boardInput) (*body[api.Bo
 	if err != nil {
 		return nil, err
 	}
-	wire := mapped(rows, func(p Place) api.BoardRow {
+	wire := func(p Place) api.BoardRow {
 		return api.BoardRow{Rank: p.Rank, User: p.User.String(), Name: names[p.User], Value: p.Value}
-	})
-	out := api.Board{Board: in.Board, Entries: wire[:len(ranking.Top)]}
+	}
+	out := api.Board{Board: in.Board, Season: board.Season(), Entries: mapped(ranking.Top, wire)}
+	if in.Around > 0 {
+		out.Around = mapped(ranking.Around, wire)
+	}
 	if ranking.Me != nil {
-		out.Me = &wire[len(wire)-1]
+		me := wire(*ranking.Me)
+		out.Me = &me
 	}
 	return &body[api.Board]{out}, nil
 }

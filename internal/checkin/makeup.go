@@ -84,11 +84,7 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 		s.projection.Done(now)
 		return MakeupResult{}, err
 	}
-	since := day
-	if len(frozen) > 0 {
-		since = min(since, frozen[0])
-	}
-	s.bring(ctx, key, now, since)
+	s.bring(ctx, key, now, append(frozen, day)...)
 	out := MakeupResult{Makeup: Makeup{day, at}, Left: max(s.rules.MakeupLimit-n, 0)}
 	if out.Status, err = s.Status(ctx, user, clock); err != nil {
 		return MakeupResult{}, err

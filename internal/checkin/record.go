@@ -168,6 +168,17 @@ func (r *Record) Days(first, last civil.Day) (signed, covered []civil.Day) {
 	return signed, covered
 }
 
+// signedIn returns how many days of the record's year were signed from first to
+// last.
+func (r *Record) signedIn(first, last civil.Day) (n int) {
+	for i := first.OfYear(); i <= last.OfYear(); i++ {
+		if r.signed(i) {
+			n++
+		}
+	}
+	return n
+}
+
 // newest returns the last signed or covered day of the record's year; ok is
 // false when the year is empty.
 func (r *Record) newest(year int) (d civil.Day, ok bool) {

@@ -549,7 +549,7 @@ func (s *served) shown(now time.Time, c civil.Clock, first, last civil.Day) (sig
 	st := s.status(now, c)
 	for b, want := range map[Board]int{StreakBoard: st.Streak, TotalBoard: st.Total} {
 		s.clock.set(now)
-		got, err := s.Board(s.t.Context(), b, s.user, 1)
+		got, err := s.Board(s.t.Context(), b, s.user, c, 1, 0)
 		s.ok(err)
 		if got.Me == nil && want > 0 || got.Me != nil && got.Me.Value != want {
 			s.t.Errorf("board %s: I have %+v, want %d", b, got.Me, want)

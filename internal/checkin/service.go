@@ -46,7 +46,8 @@ type Service struct {
 	fallback   fallback
 	rules      Settings
 	freezes    Freezes
-	filling    map[Board]*sync.Mutex
+	filling    sync.Map // Board → *sync.Mutex; each is loaded once at a time
+	filled     sync.Map // Board → time.Time; what this node has rebuilt
 	metrics    *metrics
 	log        *slog.Logger
 	now        func() time.Time
@@ -60,10 +61,9 @@ func New(cfg Config) *Service {
 	s := &Service{
 		users: cfg.Users, bus: cfg.Bus, log: cfg.Log,
 		rules: cfg.Settings, freezes: Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
-		now:     func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
-		store:   newStore(cfg.DB),
-		fast:    newFast(cfg.Redis),
-		filling: map[Board]*sync.Mutex{StreakBoard: {}, TotalBoard: {}},
+		now:   func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
+		store: newStore(cfg.DB),
+		fast:  newFast(cfg.Redis, cfg.Boards),
 	}
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
 	s.projection = projection.New(projection.Config[rowKey]{
@@ -266,10 +266,11 @@ func (s *Service) ZoneChanged(ctx context.Context, user accounts.ID) (err error)
 	if err != nil {
 		return err
 	}
+	ms := moves{}
 	if p, ok := s.freezes.placeFrom(user, clock, histories[user]); ok {
-		return s.fast.patient().rank(ctx, []place{p})
+		ms.add(p)
 	}
-	return nil
+	return s.fast.patient().rank(ctx, ms)
 }
 
 func mapped[A, B any](in []A, f func(A) B) []B {

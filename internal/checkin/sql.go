@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"iter"
 	"net"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/leaderboard"
 )
 
 // ErrStore reports that SQL is away: nothing can be promised then.
@@ -25,11 +27,11 @@ var ErrStore = errs.New(errs.Unavailable, "checkin.store_away", "Check-in cannot
 // store is the log of check-ins, the truth of this package.
 type store struct {
 	db     *sqldb.DB
-	insert *sqldb.Statement
+	insert *sqldb.Inserter
 }
 
 func newStore(db *sqldb.DB) *store {
-	return &store{db: db, insert: db.Dialect().Compile(sqldb.Upsert{
+	return &store{db: db, insert: db.Inserter(sqldb.Upsert{
 		Table:   "checkins",
 		Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"},
 		Key:     []string{"user_id", "day"}, // a day that exists stays as it is
@@ -59,17 +61,13 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 		args = append(args, r.user.String(), int32(r.day), r.at.UnixMilli(), uint8(r.kind), r.act.Words, r.act.Minutes, r.req)
 		held[r.key()] = row{at: r.at.UnixMilli(), kind: r.kind, req: r.req}
 	}
-	// One statement is one transaction, and one round trip.
-	done, err := s.db.Writer().ExecContext(ctx, s.insert.For(len(reqs)), args...)
-	if err != nil {
-		return nil, err
-	}
-	if added, err := done.RowsAffected(); err != nil || added == int64(len(reqs)) {
+	added, err := s.insert.Insert(ctx, args)
+	if err != nil || added == int64(len(reqs)) {
 		return held, err
 	}
 	// Somebody was there before, perhaps an earlier try of this batch. Rows do
 	// not change, so it matters little when they are read.
-	keys := args[:0]
+	keys := make([]any, 0, 2*len(reqs))
 	for _, r := range reqs {
 		keys = append(keys, r.user.String(), int32(r.day))
 	}
@@ -402,4 +400,31 @@ func (s *store) makeupsIn(ctx context.Context, user accounts.ID, month int) (n i
 	defer errs.Wrap(&err, "checkin.makeupsIn %s", user)
 	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkin_makeups WHERE user_id = ? AND month = ?", user, month).Scan(&n)
 	return n, asKind(err)
+}
+
+// season yields everybody's days within a season. Nobody signs a day before it
+// has begun somewhere, so that the index by time finds the rows.
+func (s *store) season(ctx context.Context, b Board) iter.Seq2[leaderboard.Entry, error] {
+	first, last := b.span()
+	return func(yield func(leaderboard.Entry, error) bool) {
+		rows, err := s.db.QueryContext(ctx, "SELECT user_id, COUNT(*), MAX(at) FROM checkins WHERE at >= ? AND day BETWEEN ? AND ? AND kind IN (?, ?) GROUP BY user_id",
+			civil.Clock{}.Start(first-1).UnixMilli(), int32(first), int32(last), uint8(Tapped), uint8(MadeUp))
+		if err != nil {
+			yield(leaderboard.Entry{}, asKind(err))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var e leaderboard.Entry
+			var at int64
+			err := rows.Scan(&e.Member, &e.Value, &at)
+			e.At = time.UnixMilli(at)
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(leaderboard.Entry{}, asKind(err))
+		}
+	}
 }
