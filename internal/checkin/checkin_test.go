@@ -209,12 +209,34 @@ func TestAStreakDiesAtTheStartOfTheDayAfterNext(t *testing.T) {
 	}
 }
 
+func TestADateLeftOutEndsAGapAndCostsNothing(t *testing.T) {
+	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC) // 09:00 on the 21st in Pago Pago
+	c, err := civil.Clock{Zone: "Pacific/Pago_Pago"}.Change("Pacific/Kiritimati", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, _ := civil.ParseDay("2026-11-20") // the 21st is missed, the 22nd left out
+	for _, tt := range []struct {
+		most, owned int
+		last        string
+		spent       int
+	}{
+		{1, 0, "2026-11-20", 0}, {1, 1, "2026-11-22", 1}, {1, 2, "2026-11-23", 2}, {1, 9, "2026-11-23", 2}, {2, 9, "2026-11-24", 3},
+	} {
+		last, spent := Freezes{Max: tt.most}.bridge(c, newest, 5, tt.owned, newest+20)
+		if last.String() != tt.last || spent != tt.spent {
+			t.Errorf("%d owned, %d at most: got %s and %d spent, want %s and %d", tt.owned, tt.most, last, spent, tt.last, tt.spent)
+		}
+	}
+}
+
 func FuzzParseRecord(f *testing.F) {
 	f.Add("", int32(20000))
 	f.Add(string(make([]byte, 200)), int32(0))
+	f.Add("\x02\x00\x7f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", int32(20000))
 	f.Fuzz(func(t *testing.T, s string, day int32) {
 		today := civil.Day(day % 1e6)
-		st := parse(s).Status(today)
+		st := Freezes{Every: 1, Max: 5}.status(parse(s), civil.Clock{}, today)
 		if st.Streak < 0 || st.Longest < 0 || st.Total < 0 {
 			t.Fatalf("%q on %s: %+v", s, today, st)
 		}

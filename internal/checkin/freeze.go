@@ -239,10 +239,10 @@ func (s *Service) addOpen(ctx context.Context, user accounts.ID, clock civil.Clo
 			return err
 		}
 	}
-	first, last, _ := s.freezes.open(now, clock, today)
-	for d := first; d <= last; d++ {
-		if d.Year() == year {
-			rec.cover(d, year)
+	newest, last, _ := s.freezes.open(now, clock, today)
+	for d := newest; d < last; d++ {
+		if (d + 1).Year() == year {
+			rec.cover(d+1, year)
 		}
 	}
 	if skipped, ok := clock.Skipped(); ok && skipped < today && skipped.Year() == year {

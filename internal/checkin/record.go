@@ -213,16 +213,15 @@ func (r *Record) cover(d civil.Day, year int) {
 	}
 }
 
-// open returns the days before today that follow the user's newest day and are
-// covered without a row, and how many freezes that takes; first is after last
-// when there are none.
-func (z Freezes) open(r *Record, c civil.Clock, today civil.Day) (first, last civil.Day, spent int) {
+// open returns the user's newest day and the last day before today that is
+// covered without a row since then, and how many freezes that takes.
+func (z Freezes) open(r *Record, c civil.Clock, today civil.Day) (newest, last civil.Day, spent int) {
 	newest, run, ok := r.latest(today.Year())
 	if !ok {
-		return 1, 0, 0
+		return 0, 0, 0
 	}
 	last, spent = z.bridge(c, newest, run, z.left(r), today-1)
-	return newest + 1, last, spent
+	return newest, last, spent
 }
 
 // left is how many freezes the rows have left.
@@ -232,9 +231,9 @@ func (z Freezes) left(r *Record) int { return z.owned(r.Total(), r.granted(), r.
 // adds to the record what follows from the rules and the user's clock and no row
 // says yet.
 func (z Freezes) status(r *Record, c civil.Clock, today civil.Day) Status {
-	first, last, spent := z.open(r, c, today)
-	for d := first; d <= last; d++ {
-		r.cover(d, today.Year())
+	newest, last, spent := z.open(r, c, today)
+	for d := newest; d < last; d++ {
+		r.cover(d+1, today.Year())
 	}
 	if skipped, ok := c.Skipped(); ok && skipped < today {
 		r.cover(skipped, today.Year())

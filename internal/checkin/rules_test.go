@@ -421,9 +421,9 @@ func (p *pure) shown(now time.Time, c civil.Clock, first, last civil.Day) (signe
 	open, until, _ := p.freezes.open(recordOf(today.Year(), p.log), c, today)
 	for year := first.Year(); year <= last.Year(); year++ {
 		rec := recordOf(year, p.log)
-		for d := open; d <= until; d++ {
-			if d.Year() == year {
-				rec.cover(d, year)
+		for d := open; d < until; d++ {
+			if (d + 1).Year() == year {
+				rec.cover(d+1, year)
 			}
 		}
 		s, v := rec.Days(max(first, civil.DayOf(year, 1, 1)), min(last, civil.DayOf(year, 12, 31)))
