@@ -108,7 +108,7 @@ const (
 func (c Config) checkQueue() error {
 	scheme, _, isURL := strings.Cut(c.Queue, "://")
 	switch {
-	case c.Queue == queueSQL, c.Queue == QueueRedis && c.Redis != "embedded" && c.Redis != "spawn":
+	case c.Queue == queueSQL, c.Queue == QueueRedis && strings.Contains(c.Redis, "://"):
 		return nil
 	case c.Queue == QueueRedis:
 		return &config.Fault{Key: "queue", Text: "the " + c.Redis + " Redis would lose its messages when the server stops; use sql, or name a Redis server in redis"}

@@ -48,10 +48,9 @@ func (s *settings) openQueue(ctx context.Context, c *console) (stores queue.Stor
 	if err != nil {
 		return nil, nil, err
 	}
-	closeAll = db.Close
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, closeAll())
+			err = errors.Join(err, db.Close())
 		}
 	}()
 	if version, _, err := db.Version(ctx); err != nil {
@@ -59,16 +58,15 @@ func (s *settings) openQueue(ctx context.Context, c *console) (stores queue.Stor
 	} else if version == 0 {
 		return nil, nil, fmt.Errorf("%w: the database has no schema yet, run stoa migrate", errNothing)
 	}
-	stores = queue.Stores{queue.NewSQL(db)}
-	if cfg.Queue == app.QueueRedis {
-		r, err := redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: log})
-		if err != nil {
-			return nil, nil, err
-		}
-		closeAll = func() error { return errors.Join(r.Close(), db.Close()) }
-		stores = append(queue.Stores{queue.NewRedis(r)}, stores...)
+	outbox := queue.NewSQL(db)
+	if cfg.Queue != app.QueueRedis {
+		return queue.Stores{outbox}, db.Close, nil
 	}
-	return stores, closeAll, nil
+	r, err := redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	return queue.Stores{queue.NewRedis(r), outbox}, func() error { return errors.Join(r.Close(), db.Close()) }, nil
 }
 
 // chosen is which messages a list is about.

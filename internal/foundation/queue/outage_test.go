@@ -254,3 +254,32 @@ func TestFactsWaitForTheirDatabaseAndUseUpNoTries(t *testing.T) {
 		t.Errorf("%d facts (%v), want 300", n, err)
 	}
 }
+
+func TestTopicsOfOtherOwnersGoOnWhenAnOwnerIsAway(t *testing.T) {
+	cluster := redistest.Cluster(t, 3, 0, "cluster-require-full-coverage no")
+	s := queue.NewRedis(redistest.Open(t, cluster.URL))
+	topics := map[*redistest.Instance]string{}
+	for i := 0; len(topics) < 3; i++ {
+		topic := fmt.Sprint("t", i)
+		topics[cluster.Owner("stoa:queue:{"+topic+"}:stream")] = topic
+	}
+	got := make(chan string, 100)
+	handlers := map[string]queue.Handler{}
+	for _, topic := range topics {
+		handlers[topic] = func(_ context.Context, d queue.Delivery) error { got <- d.Topic; return nil }
+	}
+	dead := cluster.Owner("stoa:queue:topics")
+	publish(t, s, queue.Message{Topic: topics[dead]})
+	dead.Kill()
+	for owner, topic := range topics {
+		if owner != dead {
+			eventually(t, "published", func() bool { return s.Publish(t.Context(), queue.Message{Topic: topic}) == nil })
+		}
+	}
+	consume(t, s, quick(), handlers)
+	for range 2 {
+		if topic := <-got; topic == topics[dead] {
+			t.Errorf("topic %s was handled, which lies on the dead owner", topic)
+		}
+	}
+}

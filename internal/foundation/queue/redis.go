@@ -104,9 +104,10 @@ func (r *Redis) Publish(ctx context.Context, ms ...Message) error {
 		}
 		cmds = append(cmds, keyspace.Cmd{Name: "XADD", Key: stream(m.Topic), Args: []string{"*", "key", m.Key, "payload", string(m.Payload)}})
 	}
-	// The topics come first: what is published can be listed.
+	// Lists need the topics. Each Publish tells them, so one may fail: on a cluster
+	// they have an owner of their own.
 	cmds = append([]keyspace.Cmd{{Name: "SADD", Key: topicsKey.At().Key, Args: topics}}, cmds...)
-	if err := keyspace.FirstErr(r.do(ctx, cmds...)); err != nil {
+	if err := keyspace.FirstErr(r.do(ctx, cmds...)[1:]); err != nil {
 		return fmt.Errorf("queue.Publish: %w", err)
 	}
 	r.wake(ctx)
@@ -142,19 +143,20 @@ func (r *Redis) claim(ctx context.Context, topics []string, n int, life, poll ti
 		if len(got) == n {
 			break
 		}
-		ds, more, err := r.claimTopic(ctx, topic, n-len(got), life)
-		if err != nil {
-			if len(got) > 0 {
-				return got, 0, nil // these are claimed already; the next call says it
-			}
-			return nil, poll, err
+		ds, more, failed := r.claimTopic(ctx, topic, n-len(got), life)
+		if failed != nil { // on a cluster the other topics may have another owner
+			err = failed
+			continue
 		}
 		if more || len(ds) > 0 {
 			pause = 0
 		}
 		got = append(got, ds...)
 	}
-	return got, pause, nil
+	if len(got) > 0 {
+		err = nil // these are claimed; the next call says it
+	}
+	return got, pause, err
 }
 
 func (r *Redis) claimTopic(ctx context.Context, topic string, n int, life time.Duration) (ds []Delivery, more bool, err error) {
