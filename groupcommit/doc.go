@@ -2,11 +2,14 @@
 //
 // A durable write costs a disk flush, and a flush costs the same for one row
 // as for five hundred. A [Committer] queues its callers, takes all that wait,
-// writes them in one transaction and wakes each with its own result. There is
-// no timer: while one batch commits, the next one gathers (natural batching),
-// so that a lone caller never waits for company and a crowd is served in
-// batches as large as the disk is slow. Databases do the same inside, as group
-// commit of their log; doing it before the wire saves the statements too.
+// writes them in one transaction and wakes each with its own result. While one
+// batch commits, the next one gathers (natural batching), so that a lone caller
+// never waits for company and a crowd is served in batches as large as the disk
+// is slow. Databases do the same inside, as group commit of their log; doing it
+// before the wire saves the statements too.
+//
+// The crowd is kept together: a batch smaller than what is in [Options.After]
+// waits for the callers woken there, no longer than the last commit took.
 //
 //	c := groupcommit.New(insertAll, groupcommit.Options[Row, Result]{Committers: 2})
 //	go c.Run(ctx)             // until ctx ends; drains first

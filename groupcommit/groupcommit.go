@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -62,6 +63,9 @@ type Committer[Req, Res any] struct {
 
 	closed  chan struct{} // no further request is taken
 	drained chan struct{} // and none is left to finish
+
+	after atomic.Int64  // requests that are committed and whose callers sleep yet
+	woke  chan struct{} // holds an entry when some have been woken
 }
 
 type call[Req, Res any] struct {
@@ -97,7 +101,8 @@ func New[Req, Res any](commit func(ctx context.Context, reqs []Req) ([]Res, erro
 	if o.Split == nil {
 		o.Split = never
 	}
-	return &Committer[Req, Res]{commit: commit, o: o, queue: make(chan *call[Req, Res], o.Queue), closed: make(chan struct{}), drained: make(chan struct{})}
+	return &Committer[Req, Res]{commit: commit, o: o, queue: make(chan *call[Req, Res], o.Queue),
+		closed: make(chan struct{}), drained: make(chan struct{}), woke: make(chan struct{}, 1)}
 }
 
 // Do submits req and returns its result once it is committed and After has run.
@@ -151,22 +156,31 @@ func (c *Committer[Req, Res]) loop(ctx, work context.Context) {
 	var after sync.WaitGroup
 	defer after.Wait()
 	slots := make(chan struct{}, afterAtOnce)
+	var took time.Duration // the last commit
 	for {
 		batch := c.next(ctx)
 		if batch == nil {
 			return
 		}
+		batch = c.gather(batch, took)
 		reqs := make([]Req, len(batch))
 		for i, own := range batch {
 			reqs[i] = own.req
 		}
 		start := time.Now()
 		results, errs := c.write(work, reqs)
-		seen := Batch{Size: len(batch), Commit: time.Since(start), Err: errors.Join(errs[:min(1, len(errs))]...)}
+		took = time.Since(start)
+		seen := Batch{Size: len(batch), Commit: took, Err: errors.Join(errs[:min(1, len(errs))]...)}
+		c.after.Add(int64(len(batch)))
 		slots <- struct{}{}
 		after.Go(func() {
-			defer func() { <-slots }()
 			c.finish(work, batch, reqs, results, errs, seen)
+			<-slots
+			c.after.Add(-int64(len(batch)))
+			select {
+			case c.woke <- struct{}{}:
+			default:
+			}
 		})
 	}
 }
@@ -190,11 +204,37 @@ func (c *Committer[Req, Res]) next(ctx context.Context) []*call[Req, Res] {
 			}
 		}
 	}
+	return c.take(batch)
+}
+
+// take adds all that waits.
+func (c *Committer[Req, Res]) take(batch []*call[Req, Res]) []*call[Req, Res] {
 	for len(batch) < c.o.MaxBatch {
 		select {
 		case own := <-c.queue:
 			batch = append(batch, own)
 		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// gather waits for company while more requests are in After than in the batch:
+// callers that were just woken are about to come again, one after another, and
+// the first of them would pay for a commit of its own. It waits no longer than
+// the last commit took.
+func (c *Committer[Req, Res]) gather(batch []*call[Req, Res], patience time.Duration) []*call[Req, Res] {
+	var late <-chan time.Time
+	for len(batch) < c.o.MaxBatch && c.after.Load() > int64(len(batch)) {
+		if late == nil {
+			late = time.After(patience)
+		}
+		select {
+		case own := <-c.queue:
+			batch = c.take(append(batch, own))
+		case <-c.woke:
+		case <-late:
 			return batch
 		}
 	}

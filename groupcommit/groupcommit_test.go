@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,62 @@ func TestCallersGatherWhileABatchCommits(t *testing.T) {
 		wg.Wait()
 		if want := []int{1, 64, 36}; !slices.Equal(sizes, want) {
 			t.Errorf("batches of %v, want %v", sizes, want)
+		}
+	})
+}
+
+// Sixty callers who come again as soon as they are answered settle into halves,
+// one committing while the other is in After; without gathering it is thirds.
+func TestWokenCallersShareTheNextCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var batches int
+		rows := func(n, each int) time.Duration { return time.Duration(500+each*n) * time.Microsecond }
+		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+			batches++
+			time.Sleep(rows(len(reqs), 15))
+			return double(ctx, reqs)
+		}, options{After: func(_ context.Context, reqs []int, _ []string) { time.Sleep(rows(len(reqs), 25)) }})
+		var wg sync.WaitGroup
+		random := rand.New(rand.NewPCG(1, 2))
+		for i := range 60 {
+			away := make([]time.Duration, 100)
+			for j := range away {
+				away[j] = time.Duration(random.IntN(300)) * time.Microsecond
+			}
+			wg.Go(func() {
+				for _, d := range away {
+					time.Sleep(d)
+					_, _ = c.Do(t.Context(), i)
+				}
+			})
+		}
+		wg.Wait()
+		if size := 60 * 100 / batches; size < 26 {
+			t.Errorf("batches of %d on average, want nearly 30", size)
+		}
+	})
+}
+
+func TestASlowAfterHoldsACommitUpNoLongerThanTheLastOneTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+			time.Sleep(time.Millisecond)
+			return double(ctx, reqs)
+		}, options{After: func(_ context.Context, reqs []int, _ []string) {
+			if len(reqs) > 1 {
+				time.Sleep(time.Hour)
+			}
+		}})
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		for i := range 10 {
+			wg.Go(func() { _, _ = c.Do(t.Context(), i) })
+		}
+		time.Sleep(10 * time.Millisecond)
+		began := time.Now()
+		_, _ = c.Do(t.Context(), 11)
+		if took := time.Since(began); took != 2*time.Millisecond {
+			t.Errorf("it took %v, want one commit's patience and one commit", took)
 		}
 	})
 }

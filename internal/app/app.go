@@ -82,10 +82,11 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.accounts, err = accounts.New(accounts.Config{DB: a.db, Redis: a.redis, Limiter: limiter, Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log}); err != nil {
 		return nil, err
 	}
-	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now})
+	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	a.newAPI(limiter)
 	handlers := a.accounts.Handlers()
 	handlers[accounts.TopicZone] = a.zoneChanged
+	handlers[checkin.TopicGranted] = a.granted
 	if a.outbox, err = worker.NewOutbox(a.db, handlers, worker.OutboxConfig{Log: log, Metrics: a.reg}); err != nil {
 		return nil, err
 	}
@@ -123,6 +124,24 @@ func (a *App) zoneChanged(ctx context.Context, d worker.Delivery) error {
 		return fmt.Errorf("%w: %w", worker.ErrGiveUp, err)
 	}
 	return a.checkin.ZoneChanged(ctx, changed.User)
+}
+
+func (a *App) granted(ctx context.Context, d worker.Delivery) error {
+	var to checkin.GrantedTo
+	if err := json.Unmarshal(d.Payload, &to); err != nil {
+		return fmt.Errorf("%w: %w", worker.ErrGiveUp, err)
+	}
+	return a.checkin.Granted(ctx, to.User)
+}
+
+// Grant gives a user streak freezes. It needs no running server; the next one,
+// or the one that runs, brings them to Redis.
+func (a *App) Grant(ctx context.Context, user string, n int, reason string) error {
+	id, err := ids.Parse[accounts.User](user)
+	if err != nil {
+		return accounts.ErrNoUser
+	}
+	return a.checkin.Grant(ctx, id, n, reason)
 }
 
 // Run serves on ln until ctx ends, then drains. It calls ready once everything

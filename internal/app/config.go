@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
@@ -30,6 +31,7 @@ type Config struct {
 
 	SMTP     mail.Config       `koanf:"smtp"`
 	Accounts accounts.Settings `koanf:"accounts"`
+	Checkin  checkin.Settings  `koanf:"checkin"`
 
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time

@@ -38,9 +38,9 @@ func TestALostConnectionLeavesTheCommitOpen(t *testing.T) {
 // reference says where a user stands in the plainest way: a set of days.
 type reference struct{ signed, covered map[civil.Day]bool }
 
-func referenceOf(history []Mark) reference {
+func referenceOf(history History) reference {
 	r := reference{map[civil.Day]bool{}, map[civil.Day]bool{}}
-	for _, m := range history {
+	for _, m := range history.Marks {
 		if m.Kind.Signs() {
 			r.signed[m.Day] = true
 		} else {
@@ -70,7 +70,7 @@ func (r reference) status(today civil.Day) Status {
 	return s
 }
 
-func days(t *testing.T, dates ...string) (history []Mark) {
+func days(t *testing.T, dates ...string) (history History) {
 	t.Helper()
 	for _, date := range dates {
 		kind := Tapped
@@ -81,7 +81,7 @@ func days(t *testing.T, dates ...string) (history []Mark) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		history = append(history, Mark{Day: d, Kind: kind, At: time.Unix(int64(d)*86400, 0)})
+		history.Marks = append(history.Marks, Mark{Day: d, Kind: kind, At: time.Unix(int64(d)*86400, 0)})
 	}
 	return history
 }
@@ -119,7 +119,7 @@ func TestStatusFollowsFromTheDays(t *testing.T) {
 }
 
 // drawHistory draws up to a few years of days around New Years, with long runs.
-func drawHistory(t *rapid.T) []Mark {
+func drawHistory(t *rapid.T) History {
 	first := civil.DayOf(2023, time.December, 1) + civil.Day(rapid.IntRange(0, 60).Draw(t, "start"))
 	var history []Mark
 	for d, n := first, rapid.IntRange(0, 12).Draw(t, "runs"); n > 0; n-- {
@@ -134,15 +134,15 @@ func drawHistory(t *rapid.T) []Mark {
 		}
 		d += civil.Day(rapid.IntRange(1, 40).Draw(t, "gap"))
 	}
-	return history
+	return History{Marks: history}
 }
 
 func TestRecordAndTallyAgreeWithTheReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := drawHistory(t)
 		last := civil.DayOf(2023, time.December, 1)
-		if len(history) > 0 {
-			last = history[len(history)-1].Day
+		if n := len(history.Marks); n > 0 {
+			last = history.Marks[n-1].Day
 		}
 		today := last + civil.Day(rapid.IntRange(0, 3).Draw(t, "later"))
 		want := referenceOf(history).status(today)
@@ -150,7 +150,7 @@ func TestRecordAndTallyAgreeWithTheReference(t *testing.T) {
 			t.Fatalf("record: got %+v, want %+v", got, want)
 		}
 		var tally Tally
-		for _, m := range history {
+		for _, m := range history.Marks {
 			tally.Add(m)
 		}
 		if tally.Streak(today) != want.Streak || tally.Longest != want.Longest || tally.Total != want.Total {
@@ -161,7 +161,7 @@ func TestRecordAndTallyAgreeWithTheReference(t *testing.T) {
 
 func TestADayIsOneBitOfTheRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		history := drawHistory(t)
+		history := drawHistory(t).Marks
 		if len(history) == 0 {
 			return
 		}
@@ -171,9 +171,12 @@ func TestADayIsOneBitOfTheRecord(t *testing.T) {
 		if m.Day.Year() != year {
 			return
 		}
-		without := recordOf(year, slices.Delete(slices.Clone(history), at, at+1))
+		without := recordOf(year, History{Marks: slices.Delete(slices.Clone(history), at, at+1)})
 		without.setBit(bitOf(m.Day, m.Kind))
-		if want := recordOf(year, history); *without != *want {
+		if m.Kind == Frozen {
+			without.put(14, without.used()+1)
+		}
+		if want := recordOf(year, History{Marks: history}); *without != *want {
 			t.Fatalf("setting the bit of %s gives another record than loading it", m.Day)
 		}
 	})
@@ -192,7 +195,7 @@ func TestDaysOfACalendarAreInOrderAndApart(t *testing.T) {
 
 func TestAStreakDiesAtTheStartOfTheDayAfterNext(t *testing.T) {
 	d, _ := civil.ParseDay("2026-11-21")
-	if got, want := dies(civil.Clock{Zone: "Asia/Shanghai"}, d), time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC); !got.Equal(want) {
+	if got, want := (Freezes{}).dies(civil.Clock{Zone: "Asia/Shanghai"}, d, 1, 0), time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("Shanghai: got %s, want %s", got, want)
 	}
 	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC) // 09:00 on the 21st in Pago Pago
@@ -201,7 +204,7 @@ func TestAStreakDiesAtTheStartOfTheDayAfterNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The 22nd is left out, so the streak lives through the 23rd.
-	if got, want := dies(c, d), time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC); !got.Equal(want) {
+	if got, want := (Freezes{}).dies(c, d, 1, 0), time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("over a date left out: got %s, want %s", got, want)
 	}
 }
@@ -223,7 +226,7 @@ func BenchmarkStatus(b *testing.B) {
 	for d := civil.DayOf(2024, 1, 1); d <= civil.DayOf(2026, 11, 21); d++ {
 		history = append(history, Mark{Day: d, Kind: Tapped})
 	}
-	rec, today := recordOf(2026, history), civil.DayOf(2026, 11, 21)
+	rec, today := recordOf(2026, History{Marks: history}), civil.DayOf(2026, 11, 21)
 	b.ReportAllocs()
 	for b.Loop() {
 		if rec.Status(today).Streak != len(history) {

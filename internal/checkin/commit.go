@@ -30,6 +30,8 @@ type request struct {
 	req   int64 // random; tells whose row it is that the log holds
 
 	replay bool // Redis may hold anything older
+	stale  bool // written long ago, or elsewhere: no freezes are due any more
+	late   bool // for a day that is over: its status and its event are the verb's affair
 }
 
 func (r request) key() rowKey { return rowKey{r.user, r.day} }
@@ -37,6 +39,7 @@ func (r request) key() rowKey { return rowKey{r.user, r.day} }
 // outcome answers one request.
 type outcome struct {
 	Result
+	kind  Kind  // of the row that the log has
 	err   error // committed, but where the user stands could not be told
 	ahead *ahead
 }
@@ -73,7 +76,7 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 	out := make([]outcome, len(reqs))
 	for i, r := range reqs {
 		row := held[r.key()]
-		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, ahead: ahead}
+		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, kind: row.kind, ahead: ahead}
 	}
 	return out, nil
 }
@@ -118,15 +121,19 @@ func (a *ahead) wait() {
 	}
 }
 
-// with returns the record as r will have changed it, or nil when it is not known.
-func (a *ahead) with(r request) *Record {
+// around returns a user's record as it is and as r will have changed it, or nil
+// when it is not known.
+func (a *ahead) around(r request) (before, after *Record) {
 	a.wait()
-	if a == nil || a.recs[yearKey{r.user, r.day.Year()}] == nil {
-		return nil
+	if a == nil {
+		return nil, nil
 	}
-	rec := *a.recs[yearKey{r.user, r.day.Year()}]
+	if before = a.recs[yearKey{r.user, r.day.Year()}]; before == nil {
+		return nil, nil
+	}
+	rec := *before
 	rec.setBit(bitOf(r.day, r.kind))
-	return &rec
+	return before, &rec
 }
 
 // failed is told about requests that SQL did not take, or may have taken
@@ -176,9 +183,12 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 		users[i] = r.user
 	}
 	histories, err := s.store.histories(ctx, users)
+	if err == nil {
+		_, err = s.coverGaps(ctx, reqs, out, histories)
+	}
 	for i, r := range reqs {
 		if out[i].err = err; err == nil {
-			out[i].Status = statusOf(recordOf(r.day.Year(), histories[r.user]), r.clock, r.day)
+			out[i].Status = s.freezes.status(recordOf(r.day.Year(), histories[r.user]), r.clock, r.day)
 		}
 	}
 	return err == nil
@@ -189,51 +199,91 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 // a second one for the boards. After an error nothing is certain and everything
 // may be applied again.
 func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outcome) error {
-	expected := make([]*Record, len(reqs))
-	places := make([]place, 0, len(reqs))
+	now := s.now()
+	expected := make([]*Record, len(reqs)) // what the boards are told of
+	from := make([]*standing, len(reqs))
+	ms := moves{}
 	for i, r := range reqs {
-		if expected[i] = out[i].ahead.with(r); expected[i] == nil {
+		before, after := out[i].ahead.around(r)
+		switch {
+		case before == nil:
+			continue
+		case !out[i].New:
+			if *before == *after {
+				expected[i] = after // nothing changes
+			}
 			continue
 		}
-		if p, ok := placeOf(expected[i], r, out[i].At); ok {
-			places = append(places, p)
-		} else {
-			expected[i] = nil
+		today := r.clock.Today(now)
+		if r.day.Year() == today.Year() {
+			was := s.freezes.standing(before, r.clock, today.Year())
+			from[i] = &was
+		}
+		if p, ok := s.freezes.placeOf(after, r, out[i].Result, today); ok && !s.freezes.owes(after, r.day) {
+			p.from = from[i]
+			ms.add(p)
+			expected[i] = after
 		}
 	}
-	recs, err := f.mark(ctx, reqs, places)
+	recs, err := f.mark(ctx, reqs, ms)
 	if err != nil {
 		return err
 	}
 	if err := s.loadAfter(ctx, f, reqs, recs); err != nil {
 		return err
 	}
-	places = places[:0]
-	behind := map[accounts.ID]civil.Clock{} // whose newest day is not the one marked
+	if err := s.closeGaps(ctx, f, reqs, out, recs); err != nil {
+		return err
+	}
+	clear(ms)
+	behind := map[accounts.ID][]request{} // the record of the day does not tell their places
 	for i, r := range reqs {
-		out[i].Status = statusOf(recs[i], r.clock, r.day)
+		out[i].Status = s.freezes.status(recs[i], r.clock, r.day)
 		if expected[i] != nil && *expected[i] == *recs[i] {
 			continue
 		}
-		if p, ok := placeOf(recs[i], r, out[i].At); ok {
-			p.restart = p.restart || expected[i] != nil
-			places = append(places, p)
-		} else {
-			behind[r.user] = r.clock
+		p, ok := s.freezes.placeOf(recs[i], r, out[i].Result, r.clock.Today(now))
+		if !ok {
+			behind[r.user] = append(behind[r.user], r)
+			continue
 		}
+		if expected[i] == nil {
+			p.from = from[i]
+		}
+		p.restart = p.restart || expected[i] != nil || p.from == nil
+		ms.add(p)
 	}
-	if len(behind) > 0 {
-		histories, err := s.store.histories(ctx, slices.Collect(maps.Keys(behind)))
-		if err != nil {
-			return err
-		}
-		for user, history := range histories {
-			if p, ok := placeFrom(user, behind[user], history); ok {
-				places = append(places, p)
+	if err := s.catchUp(ctx, ms, behind); err != nil {
+		return err
+	}
+	return f.rank(ctx, ms)
+}
+
+// catchUp adds the places of users of whom the log has to be asked.
+func (s *Service) catchUp(ctx context.Context, ms moves, behind map[accounts.ID][]request) error {
+	if len(behind) == 0 {
+		return nil
+	}
+	histories, err := s.store.histories(ctx, slices.Collect(maps.Keys(behind)))
+	if err != nil {
+		return err
+	}
+	for user, reqs := range behind {
+		var signed []civil.Day
+		at := reqs[0].at
+		for _, r := range reqs {
+			if r.kind.Signs() {
+				signed = append(signed, r.day)
+			}
+			if len(reqs) > 1 || r.replay {
+				at = time.Time{}
 			}
 		}
+		if p, ok := s.freezes.since(user, reqs[0].clock, histories[user], signed, at); ok {
+			ms.add(p)
+		}
 	}
-	return f.rank(ctx, places)
+	return nil
 }
 
 // loadAfter loads what marking has shown not to be loaded, and the present year
@@ -303,8 +353,14 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 	for some := range slices.Chunk(keys, 500) {
 		users := make([]accounts.ID, 0, len(some))
 		wanted := make(map[rowKey]bool, len(some))
+		anew := renewals{}
 		for _, k := range some {
-			users, wanted[k] = append(users, k.user), true
+			users = append(users, k.user)
+			if k.day == noDay {
+				anew.add(k.user, noDay)
+			} else {
+				wanted[k] = true
+			}
 		}
 		histories, err := s.store.histories(ctx, users)
 		if err != nil {
@@ -312,14 +368,17 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 		}
 		var rows []logRow
 		for user, history := range histories {
-			for _, m := range history {
+			for _, m := range history.Marks {
 				if key := (rowKey{user, m.Day}); wanted[key] {
 					delete(wanted, key)
 					rows = append(rows, logRow{User: user, Day: int32(m.Day), At: m.At.UnixMilli(), Kind: uint8(m.Kind)})
 				}
 			}
 		}
-		if err := s.applyRows(ctx, rows); err != nil {
+		if err := s.applyRows(ctx, rows, s.now().Add(-dueFor)); err != nil {
+			return err
+		}
+		if err := s.refresh(ctx, s.fast.patient(), anew); err != nil {
 			return err
 		}
 		if err := s.fast.patient().forget(ctx, slices.Collect(maps.Keys(wanted))); err != nil {
@@ -331,10 +390,22 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 
 // replay applies the log from a time on.
 func (s *Service) replay(ctx context.Context, since time.Time) error {
-	return s.store.since(ctx, since, func(rows []logRow) error { return s.applyRows(ctx, rows) })
+	err := s.store.since(ctx, since, func(rows []logRow) error { return s.applyRows(ctx, rows, since) })
+	if err != nil {
+		return err
+	}
+	return s.store.grantedSince(ctx, since, func(users []accounts.ID) error {
+		anew := renewals{}
+		for _, user := range users {
+			anew.add(user, noDay)
+		}
+		return s.refresh(ctx, s.fast.patient(), anew)
+	})
 }
 
-func (s *Service) applyRows(ctx context.Context, rows []logRow) error {
+// applyRows applies rows of the log. Those written before recent have had their
+// freezes long ago.
+func (s *Service) applyRows(ctx context.Context, rows []logRow, recent time.Time) error {
 	users := make([]accounts.ID, len(rows))
 	for i, r := range rows {
 		users[i] = r.User
@@ -343,27 +414,38 @@ func (s *Service) applyRows(ctx context.Context, rows []logRow) error {
 	if err != nil {
 		return err
 	}
-	reqs, out := make([]request, len(rows)), make([]outcome, len(rows))
-	for i, r := range rows {
+	reqs, out := make([]request, 0, len(rows)), make([]outcome, 0, len(rows))
+	anew := renewals{}
+	for _, r := range rows {
 		m := r.mark()
-		reqs[i] = request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true}
-		out[i].At = m.At
+		if m.Kind == MadeUp || m.Kind == Frozen { // they change more than their day
+			anew.add(r.User, m.Day)
+			continue
+		}
+		reqs = append(reqs, request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true, stale: m.At.Before(recent)})
+		out = append(out, outcome{Result: Result{At: m.At}})
 	}
-	return s.apply(ctx, s.fast.patient(), reqs, out)
+	if err := s.apply(ctx, s.fast.patient(), reqs, out); err != nil {
+		return err
+	}
+	return s.refresh(ctx, s.fast.patient(), anew)
 }
 
-// markedEvents has one event for each check-in that was new.
+// markedEvents has one event for each check-in that was new, but for late ones.
 func markedEvents(reqs []request, out []outcome) []events.Event {
 	var batch []events.Event
 	for i, r := range reqs {
-		if !out[i].New || !r.kind.Signs() {
-			continue
+		if out[i].New && r.kind.Signs() && !r.late {
+			batch = append(batch, markedEvent(r.user, r.at, out[i].Status))
 		}
-		data, err := json.Marshal(wireStatus(out[i].Status))
-		if err != nil {
-			panic(err) // numbers, booleans and a date
-		}
-		batch = append(batch, events.New("checkin.marked", r.user.String(), r.at, data))
 	}
 	return batch
+}
+
+func markedEvent(user accounts.ID, at time.Time, st Status) events.Event {
+	data, err := json.Marshal(wireStatus(st))
+	if err != nil {
+		panic(err) // numbers, booleans and a date
+	}
+	return events.New("checkin.marked", user.String(), at, data)
 }

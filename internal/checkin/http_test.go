@@ -23,10 +23,10 @@ func TestTheStraightPathByHTTP(t *testing.T) {
 	s.Clock.Set(time.Date(2026, 12, 30, 23, 0, 0, 0, time.UTC)) // the 31st in Shanghai
 	c := s.SignUp(t, "Asia/Shanghai")
 	for _, step := range []struct{ method, path, body, want string }{
-		{"GET", "/v1/checkin", "", `{"day":"2026-12-31","today":false,"yesterday":false,"streak":0,"longest":0,"total":0}`},
-		{"POST", "/v1/checkin", `{"words":12,"minutes":30}`, `{"new":true,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1}`},
-		{"POST", "/v1/checkin", `{"words":99}`, `{"new":false,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1}`},
-		{"GET", "/v1/checkin/stats", "", `{"streak":1,"longest":1,"total":1,"words":12,"minutes":30}`},
+		{"GET", "/v1/checkin", "", `{"day":"2026-12-31","today":false,"yesterday":false,"streak":0,"longest":0,"total":0,"freezes":0,"freezes_used":0}`},
+		{"POST", "/v1/checkin", `{"words":12,"minutes":30}`, `{"new":true,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`},
+		{"POST", "/v1/checkin", `{"words":99}`, `{"new":false,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`},
+		{"GET", "/v1/checkin/stats", "", `{"streak":1,"longest":1,"total":1,"words":12,"minutes":30,"freezes":0,"freezes_used":0}`},
 		{"GET", "/v1/checkin/calendar/2026", "", `{"year":2026,"days":["2026-12-31"],"covered":[]}`},
 		{"GET", "/v1/checkin/calendar/2026/12", "", `{"year":2026,"month":12,"days":["2026-12-31"],"covered":[]}`},
 		{"GET", "/v1/checkin/calendar/2026/11", "", `{"year":2026,"month":11,"days":[],"covered":[]}`},
@@ -35,8 +35,8 @@ func TestTheStraightPathByHTTP(t *testing.T) {
 	}
 	s.Clock.Set(time.Date(2026, 12, 31, 16, 0, 0, 0, time.UTC)) // midnight in Shanghai: New Year
 	for _, step := range []struct{ method, path, body, want string }{
-		{"GET", "/v1/checkin", "", `{"day":"2027-01-01","today":false,"yesterday":true,"streak":1,"longest":1,"total":1}`},
-		{"POST", "/v1/checkin", `{}`, `{"new":true,"at":"…","day":"2027-01-01","today":true,"yesterday":true,"streak":2,"longest":2,"total":2}`},
+		{"GET", "/v1/checkin", "", `{"day":"2027-01-01","today":false,"yesterday":true,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`},
+		{"POST", "/v1/checkin", `{}`, `{"new":true,"at":"…","day":"2027-01-01","today":true,"yesterday":true,"streak":2,"longest":2,"total":2,"freezes":0,"freezes_used":0}`},
 		{"GET", "/v1/checkin/calendar/2027/1", "", `{"year":2027,"month":1,"days":["2027-01-01"],"covered":[]}`},
 	} {
 		expect(t, s, c, step.method, step.path, step.body, step.want)
@@ -50,7 +50,7 @@ func TestTheStraightPathByHTTP(t *testing.T) {
 		expect(t, s, c, "GET", "/v1/checkin/boards/"+board, "", fmt.Sprintf(`{"board":"%s","entries":[%s],"me":%s}`, board, row, row))
 	}
 	s.Clock.Set(time.Date(2027, 1, 2, 16, 0, 0, 0, time.UTC)) // a whole day missed
-	expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2027-01-03","today":false,"yesterday":false,"streak":0,"longest":2,"total":2}`)
+	expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2027-01-03","today":false,"yesterday":false,"streak":0,"longest":2,"total":2,"freezes":0,"freezes_used":0}`)
 	expect(t, s, c, "GET", "/v1/checkin/boards/streak", "", `{"board":"streak","entries":[]}`)
 }
 
@@ -75,7 +75,17 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		{"POST", "/v1/checkin", `{"words":100001}`, 422, "request.invalid"},
 		{"POST", "/v1/checkin", `{"minutes":1441}`, 422, "request.invalid"},
 		{"POST", "/v1/checkin", `{"words":1.5}`, 422, "request.invalid"},
-		{"POST", "/v1/checkin", `{"day":"2020-01-01"}`, 422, "request.invalid"}, // the day is not the client's to choose
+		{"POST", "/v1/checkin", `{"day":"2020-01-01"}`, 409, "checkin.day_closed"}, // the day is not the client's to choose
+		{"POST", "/v1/checkin", `{"day":"9999-12-31"}`, 409, "checkin.day_closed"},
+		{"POST", "/v1/checkin", `{"day":"2026-11-31"}`, 422, "request.invalid"},
+		{"POST", "/v1/checkin", `{"day":"2026-11-21T00:00:00Z"}`, 422, "request.invalid"},
+		{"POST", "/v1/checkin/makeup", `{}`, 422, "request.invalid"},
+		{"POST", "/v1/checkin/makeup", `{"day":""}`, 422, "request.invalid"},
+		{"POST", "/v1/checkin/makeup", `{"day":"yesterday"}`, 422, "request.invalid"},
+		{"POST", "/v1/checkin/makeup", `{"day":"2020-01-01"}`, 403, "checkin.makeup_off"},
+		{"GET", "/v1/checkin/makeup?cursor=x", "", 422, "checkin.cursor"},
+		{"GET", "/v1/checkin/makeup?cursor=202611-2%20", "", 422, "checkin.cursor"},
+		{"GET", "/v1/checkin/makeup?limit=0", "", 422, "request.invalid"},
 		{"POST", "/v1/checkin", `{"words":1`, 400, ""},
 		{"POST", "/v1/checkin", `[]`, 422, "request.invalid"},
 		{"POST", "/v1/checkin", `{"words":` + strings.Repeat("1", 70_000) + `}`, 413, ""},

@@ -3,16 +3,13 @@ package checkin
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/leaderboard"
 	"github.com/stoa-dev/stoa/redis"
@@ -35,13 +32,12 @@ const (
 // fast is what Redis holds of this package, all of it derived from the log.
 type fast struct {
 	db     *redis.DB
-	streak *leaderboard.Board
-	total  *leaderboard.Board
+	boards *boards
 	budget time.Duration // for each round trip
 }
 
-func newFast(db *redis.DB) *fast {
-	f := &fast{db: db, streak: leaderboard.Exact(db, boardKeys(StreakBoard)), total: leaderboard.Exact(db, boardKeys(TotalBoard)), budget: redisBudget}
+func newFast(db *redis.DB, kind string) *fast {
+	f := &fast{db: db, boards: newBoards(db, kind), budget: redisBudget}
 	if db.Mode() == "embedded" {
 		f.budget = embeddedBudget
 	}
@@ -67,13 +63,6 @@ func (f *fast) run(ctx context.Context, calls []redis.Call) []keyspace.Reply {
 	return f.db.RunMulti(ctx, calls)
 }
 
-func (f *fast) board(b Board) *leaderboard.Board {
-	if b == StreakBoard {
-		return f.streak
-	}
-	return f.total
-}
-
 func recordKey(user accounts.ID, year int) keyspace.Bitmap {
 	return recordKeys.At(user, keyspace.Int{N: int64(year)})
 }
@@ -81,17 +70,28 @@ func recordKey(user accounts.ID, year int) keyspace.Bitmap {
 // mark sets the day of each request in its user's record, moves users on the
 // boards, and returns the records as they are then, in one round trip. A record
 // may turn out not to be loaded; see [Record].
-func (f *fast) mark(ctx context.Context, reqs []request, places []place) ([]*Record, error) {
+func (f *fast) mark(ctx context.Context, reqs []request, ms moves) ([]*Record, error) {
 	cmds := make([]keyspace.Cmd, 0, 2*len(reqs)+8)
 	for _, r := range reqs {
 		key := recordKey(r.user, r.day.Year())
 		cmds = append(cmds, key.SetBitCmd(bitOf(r.day, r.kind)), key.GetRenewCmd())
 	}
-	replies := f.send(ctx, f.moves(cmds, places))
+	replies := f.send(ctx, f.boards.update(cmds, ms))
 	if err := keyspace.FirstErr(replies); err != nil {
 		return nil, err
 	}
 	return parseAll(len(reqs), func(i int) string { return replies[2*i+1].Str }), nil
+}
+
+// rank moves users on the boards, in one round trip.
+func (f *fast) rank(ctx context.Context, ms moves) error {
+	if len(ms) == 0 {
+		return nil
+	}
+	if err := keyspace.FirstErr(f.send(ctx, f.boards.update(nil, ms))); err != nil {
+		return fmt.Errorf("boards: %w", err)
+	}
+	return nil
 }
 
 // readAll returns records, loaded or not, in one round trip.
@@ -181,144 +181,57 @@ func (f *fast) forget(ctx context.Context, days []rowKey) error {
 	})))
 }
 
-// place is what one check-in means for the boards.
-type place struct {
-	user    accounts.ID
-	at      time.Time // when the newest day was signed
-	streak  int
-	dies    time.Time
-	total   int
-	restart bool // an older entry may stand higher
-}
-
-// placeOf returns what a mark means for the boards; ok is false unless its day
-// is the user's newest and signs, and the log has to be asked.
-func placeOf(rec *Record, r request, at time.Time) (p place, ok bool) {
-	newest, any := rec.newest(r.day.Year())
-	if !any || newest != r.day || !r.kind.Signs() {
-		return place{}, false
-	}
-	p = place{user: r.user, at: at, streak: rec.Streak(r.day), dies: dies(r.clock, r.day), total: rec.Total()}
-	p.restart = r.replay || p.streak == 1 && p.total > 1
-	return p, true
-}
-
-// placeFrom returns what a whole history means for the boards; ok is false when
-// nothing was ever signed. A streak that is dead has its death in the past.
-func placeFrom(user accounts.ID, clock civil.Clock, history []Mark) (p place, ok bool) {
-	var t Tally
-	for _, m := range history {
-		t.Add(m)
-	}
-	return tallied(user, clock, t), t.Total > 0
-}
-
-func tallied(user accounts.ID, clock civil.Clock, t Tally) place {
-	p := place{user: user, at: t.Signed, streak: t.Run, dies: dies(clock, t.Last), total: t.Total, restart: true}
-	if t.Run == 0 {
-		p.dies = p.at // a covered day alone keeps nothing alive
-	}
-	return p
-}
-
-func (p place) onStreak() leaderboard.Entry { return p.on(StreakBoard) }
-func (p place) onTotal() leaderboard.Entry  { return p.on(TotalBoard) }
-
-func (p place) on(b Board) leaderboard.Entry {
-	e := leaderboard.Entry{Member: p.user.String(), Value: int64(p.value(b)), At: p.at, Restart: p.restart}
-	if b == StreakBoard {
-		e.Dies = p.dies
-	}
-	return e
-}
-
-func (p place) value(b Board) int {
-	if b == StreakBoard {
-		return p.streak
-	}
-	return p.total
-}
-
-// rank moves users on both boards, in one round trip.
-func (f *fast) rank(ctx context.Context, places []place) error {
-	if len(places) == 0 {
-		return nil
-	}
-	if err := keyspace.FirstErr(f.send(ctx, f.moves(nil, places))); err != nil {
-		return fmt.Errorf("boards: %w", err)
-	}
-	return nil
-}
-
-// moves appends the commands that move users on both boards.
-func (f *fast) moves(cmds []keyspace.Cmd, places []place) []keyspace.Cmd {
-	if len(places) == 0 {
-		return cmds
-	}
-	for b, entries := range map[*leaderboard.Board][]leaderboard.Entry{
-		f.streak: mapped(places, place.onStreak),
-		f.total:  mapped(places, place.onTotal),
-	} {
-		cmds = append(cmds, b.Update(entries)...)
-		for _, again := range b.Restart(entries) {
-			cmds = append(cmds, again.Cmd())
-		}
-	}
-	return cmds
-}
-
-// ranking reads a board's top and one user's place.
-func (f *fast) ranking(ctx context.Context, b Board, now time.Time, user accounts.ID, n int) (out Ranking, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*f.budget) // it may have a midnight's dead to remove
-	defer cancel()
-	top, err := f.board(b).Top(ctx, now, n)
-	if err != nil {
-		return Ranking{}, err
-	}
-	for _, r := range top {
-		id, err := ids.Parse[accounts.User](r.Member)
-		if err != nil {
-			return Ranking{}, err
-		}
-		out.Top = append(out.Top, Place{r.Rank, id, int(r.Value)})
-	}
-	me, on, err := f.board(b).Rank(ctx, now, user.String())
-	if on {
-		out.Me = &Place{me.Rank, user, int(me.Value)}
-	}
-	return out, err
-}
-
-// complete reports whether a board has everybody.
-func (f *fast) complete(ctx context.Context, b Board, now time.Time) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	_, err := f.board(b).Top(ctx, now, 1)
-	if errors.Is(err, leaderboard.ErrNotLoaded) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// fill loads a board from everybody's places, beside traffic.
-func (f *fast) fill(ctx context.Context, b Board, places iter.Seq2[place, error]) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	return f.board(b).Load(ctx, func(yield func(leaderboard.Entry) bool) {
-		for p, err := range places {
-			if err != nil {
-				cancel(err) // nothing is marked as complete then
-				return
-			}
-			if p.value(b) > 0 && !yield(p.on(b)) {
-				return
-			}
-		}
-	})
-}
-
 // yearKey names one record.
 type yearKey struct {
 	user accounts.ID
 	year int
+}
+
+// boards are the rankings in Redis.
+type boards struct {
+	db   *redis.DB
+	kind string // CompactBoards or ExactBoards
+
+	mu  sync.Mutex
+	all map[Board]leaderboard.Board
+}
+
+func newBoards(db *redis.DB, kind string) *boards {
+	return &boards{db: db, kind: kind, all: map[Board]leaderboard.Board{}}
+}
+
+func (bs *boards) of(b Board) leaderboard.Board {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.all[b] == nil {
+		bs.all[b] = bs.open(b, bs.kind)
+	}
+	return bs.all[b]
+}
+
+func (bs *boards) open(b Board, kind string) leaderboard.Board {
+	if kind == CompactBoards {
+		return leaderboard.Compact(bs.db, leaderboard.CompactKeys{State: stateKeys.At(b), Log: logKeys.At(b), Held: heldKeys.At(b)})
+	}
+	keys := leaderboard.Keys{Scores: scoreKeys.At(b), Loaded: loadedKeys.At(b)}
+	if b == StreakBoard {
+		keys.Deaths = deathKeys.At(b)
+	}
+	return leaderboard.Exact(bs.db, keys)
+}
+
+// drop removes a board of either kind.
+func (bs *boards) drop(ctx context.Context, b Board, kind string) error {
+	bs.mu.Lock()
+	delete(bs.all, b)
+	bs.mu.Unlock()
+	return bs.open(b, kind).Drop(ctx)
+}
+
+// update appends the commands that move users.
+func (bs *boards) update(cmds []keyspace.Cmd, ms moves) []keyspace.Cmd {
+	for b, entries := range ms {
+		cmds = append(cmds, bs.of(b).Update(entries)...)
+	}
+	return cmds
 }

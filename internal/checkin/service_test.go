@@ -1,6 +1,7 @@
 package checkin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -49,7 +50,7 @@ type world struct {
 	stop  func()
 }
 
-func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB) *world {
+func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *world {
 	t.Helper()
 	c := &clock{t: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	log := slog.New(slog.DiscardHandler)
@@ -58,9 +59,13 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB) *world {
 		t.Fatal(err)
 	}
 	node := ids.New[world]().String()
+	rules = append(rules, Settings{Boards: CompactBoards})
+	if rules[0].Boards == "" {
+		rules[0].Boards = CompactBoards
+	}
 	w := &world{clock: c, db: db, redis: rdb, Service: New(Config{
 		DB: db, Redis: rdb, Users: users, Bus: events.NewBus(rdb, node, log), Node: node,
-		Metrics: prometheus.NewRegistry(), Log: log, Now: c.now,
+		Metrics: prometheus.NewRegistry(), Log: log, Now: c.now, Settings: rules[0],
 	})}
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan struct{}), make(chan struct{})
@@ -72,17 +77,25 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB) *world {
 }
 
 // worlds runs a test on the embedded pair and on real servers.
-func worlds(t *testing.T, test func(t *testing.T, w *world)) {
+func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) {
+	rules = append(rules, Settings{})
+	embedded := func(t *testing.T) (*sqldb.DB, *redis.DB) { return sqldbtest.SQLite(t), redistest.Open(t, "embedded") }
+	servers := func(t *testing.T) (*sqldb.DB, *redis.DB) {
+		return sqldbtest.Open(t, mariaConfig(t)), redistest.Open(t, redistest.Server(t).URL)
+	}
 	for _, e := range []struct {
-		name  string
-		db    func(t *testing.T) *sqldb.DB
-		redis func(t *testing.T) string
+		name, boards string
+		open         func(t *testing.T) (*sqldb.DB, *redis.DB)
 	}{
-		{"embedded", func(t *testing.T) *sqldb.DB { return sqldbtest.SQLite(t) }, func(*testing.T) string { return "embedded" }},
-		{"MariaDB and redis-server", func(t *testing.T) *sqldb.DB { return sqldbtest.Open(t, mariaConfig(t)) }, func(t *testing.T) string { return redistest.Server(t).URL }},
+		{"embedded", CompactBoards, embedded},
+		{"MariaDB and redis-server", CompactBoards, servers},
+		{"exact boards", ExactBoards, servers},
 	} {
 		t.Run(e.name, func(t *testing.T) {
-			test(t, newWorld(t, e.db(t), redistest.Open(t, e.redis(t))))
+			db, rdb := e.open(t)
+			own := rules[0]
+			own.Boards = e.boards
+			test(t, newWorld(t, db, rdb, own))
 		})
 	}
 }
@@ -129,7 +142,7 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 		}
 		cal, err := w.Calendar(t.Context(), user, c, today.Year(), 0)
 		var days []civil.Day
-		for _, m := range histories[user] {
+		for _, m := range histories[user].Marks {
 			if m.Day.Year() == today.Year() && m.Kind.Signs() {
 				days = append(days, m.Day)
 			}
@@ -138,9 +151,14 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 			t.Errorf("%s: calendar %v, %v, want %v", user, cal.Signed, err, days)
 		}
 		var at int64
-		for _, m := range histories[user] {
+		for _, m := range histories[user].Marks {
 			if m.Kind.Signs() {
-				at = m.At.Unix()
+				at = max(at, m.At.Unix())
+			}
+		}
+		for _, b := range seasonsOf(today) {
+			if days, at := histories[user].in(b); days > 0 {
+				boards[b] = append(boards[b], standing{user, days, at.Unix()})
 			}
 		}
 		if want.Streak > 0 {
@@ -150,12 +168,17 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 			boards[TotalBoard] = append(boards[TotalBoard], standing{user, want.Total, at})
 		}
 	}
+	var all sync.WaitGroup // an emptied board is loaded, which takes a second
+	for b := range boards {
+		all.Go(func() { _, _ = w.Board(t.Context(), b, users[0], c, 1, 0) })
+	}
+	all.Wait()
 	for b, want := range boards {
 		slices.SortFunc(want, func(x, y standing) int {
 			return cmp.Or(cmp.Compare(y.value, x.value), cmp.Compare(x.at, y.at), cmp.Compare(y.user.String(), x.user.String()))
 		})
 		for _, user := range users[:min(3, len(users))] {
-			got, err := w.Board(t.Context(), b, user, 100)
+			got, err := w.Board(t.Context(), b, user, c, 100, 2)
 			if err != nil {
 				t.Errorf("board %s: %v", b, err)
 				continue
@@ -176,6 +199,15 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 			}
 			if (got.Me == nil) != (me == nil) || me != nil && *got.Me != *me {
 				t.Errorf("board %s: my place is %v, want %v", b, got.Me, me)
+			}
+			var around []Place
+			if me != nil {
+				for i := max(me.Rank-3, 0); i < min(me.Rank+2, len(want)); i++ {
+					around = append(around, Place{i + 1, want[i].user, want[i].value})
+				}
+			}
+			if !slices.Equal(got.Around, around) {
+				t.Errorf("board %s: around me are %v, want %v", b, got.Around, around)
 			}
 		}
 	}
@@ -304,15 +336,18 @@ func TestADeadStreakLeavesTheBoardTheMomentItDies(t *testing.T) {
 			w.register(t, user, zones[i])
 			w.mustMark(t, user, civil.Clock{Zone: zones[i]})
 		}
+		if _, err := w.Board(t.Context(), StreakBoard, users[0], civil.Clock{}, 10, 0); err != nil { // loads it, which takes a second of another clock
+			t.Fatal(err)
+		}
 		// All checked in on the 21st; the 23rd begins in Tokyo, in London, in Los Angeles.
 		for i, midnight := range []string{"2026-11-22T15:00:00Z", "2026-11-23T00:00:00Z", "2026-11-23T08:00:00Z"} {
 			at, _ := time.Parse(time.RFC3339, midnight)
 			w.clock.set(at.Add(-time.Second))
-			if r, err := w.Board(t.Context(), StreakBoard, users[2], 10); err != nil || len(r.Top) != 3-i {
+			if r, err := w.Board(t.Context(), StreakBoard, users[2], civil.Clock{Zone: zones[2]}, 10, 0); err != nil || len(r.Top) != 3-i {
 				t.Errorf("a second before %s: got %v, %v, want %d alive", midnight, r.Top, err, 3-i)
 			}
 			w.clock.set(at)
-			if r, err := w.Board(t.Context(), StreakBoard, users[i], 10); err != nil || len(r.Top) != 2-i || r.Me != nil {
+			if r, err := w.Board(t.Context(), StreakBoard, users[i], civil.Clock{Zone: zones[i]}, 10, 0); err != nil || len(r.Top) != 2-i || r.Me != nil {
 				t.Errorf("at %s: got %v, me %v, %v, want %d alive", midnight, r.Top, r.Me, err, 2-i)
 			}
 		}
@@ -494,23 +529,28 @@ func TestLoadingMergesAndLosesNothing(t *testing.T) {
 }
 
 // merged is load.lua in Go.
-func merged(a, b *Record) *Record {
-	var out Record
-	for i := range out {
-		out[i] = a[i] | b[i]
+func merged(sql, held *Record) *Record {
+	if held[0] != 0 && held[0] != sql[0] {
+		return sql
 	}
-	for i := 2; i < 8; i += 2 {
-		hi := a
-		if int(b[i])<<8|int(b[i+1]) > int(a[i])<<8|int(a[i+1]) {
-			hi = b
+	out := *sql
+	for i := range out {
+		if i < 2 || i >= 16 {
+			out[i] |= held[i]
 		}
-		out[i], out[i+1] = hi[i], hi[i+1]
+	}
+	first := 2
+	for _, end := range []int{8, 10, 12, 14, 16} {
+		if bytes.Compare(held[first:end], sql[first:end]) > 0 {
+			copy(out[first:end], held[first:end])
+		}
+		first = end
 	}
 	return &out
 }
 
 func randomRecord() *Record {
-	r := &Record{recordVersion, byte(rand.IntN(2))}
+	r := &Record{recordVersion, byte(rand.IntN(4))}
 	for i := 2; i < recordSize; i++ {
 		if rand.IntN(3) > 0 {
 			r[i] = byte(rand.Uint32())
@@ -546,8 +586,11 @@ func TestErrorsOfTheCallerChangeNothing(t *testing.T) {
 	if _, err := w.Calendar(t.Context(), user, civil.Clock{}, 2026, 13); !errors.Is(err, ErrYear) {
 		t.Errorf("month 13: got %v", err)
 	}
-	if _, err := ParseBoard("best"); !errors.Is(err, ErrBoard) {
-		t.Errorf("unknown board: got %v", err)
+	for _, bad := range [][2]string{{"best", ""}, {"streak", "2026-11"}, {"week", "2026-11"}, {"week", "2026-W48"}, {"week", "2025-W53"}, {"week", "2026-W1"},
+		{"month", "2026-W47"}, {"month", "2026-13"}, {"month", "2026-12"}, {"month", "2026-00"}, {"month", "2026-11 "}, {"month", "2026-01"}, {"week", "9999-W99"}} {
+		if b, err := ParseBoard(bad[0], bad[1], civil.DayOf(2026, 11, 21)); !errors.Is(err, ErrBoard) && !errors.Is(err, ErrSeason) {
+			t.Errorf("board %q: got %v, %v", bad, b, err)
+		}
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

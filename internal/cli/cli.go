@@ -49,6 +49,9 @@ type root struct {
 		Print configPrintCmd `cmd:"" help:"Show every setting, its value and where that comes from."`
 		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings."`
 	} `cmd:"" help:"Look at the settings."`
+	Checkin struct {
+		Grant grantCmd `cmd:"" help:"Give a user streak freezes."`
+	} `cmd:"" help:"Look after check-ins."`
 	Mail      mailCmd      `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
 	Version   versionCmd   `cmd:"" help:"Say which build this is."`
 	Reference referenceCmd `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
@@ -110,7 +113,8 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 func parser(r *root, c *console) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
 	r.Mail.shown = []string{"addr"}
-	for _, s := range []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings} {
+	r.Checkin.Grant.shown = []string{"data", "sql", "log"}
+	for _, s := range []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Checkin.Grant.settings} {
 		s.declare()
 	}
 	k := kong.Must(r,

@@ -40,6 +40,8 @@ func TestMain(m *testing.M) {
 //	serving args…              starts stoa serve on a free port, sets $SERVER
 //	stopping                   ends it with SIGTERM; it must drain and exit 0
 //	code ADDRESS               has $SERVER mail a code
+//	member ADDRESS             signs up at $SERVER, sets $MEMBER to the user's id
+//	freezes N                  waits until that user has N freezes
 func TestStories(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
@@ -51,6 +53,7 @@ func TestStories(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "serving": serving, "stopping": stopping, "code": mailCode,
+			"member": member, "freezes": freezes,
 		},
 	})
 }
@@ -75,6 +78,7 @@ type serverKey struct{}
 
 type server struct {
 	cmd  *exec.Cmd
+	user *client.Client
 	out  bytes.Buffer // after the ready line
 	err  bytes.Buffer
 	read chan struct{} // closed at the end of out
@@ -128,6 +132,41 @@ func mailCode(ts *testscript.TestScript, _ bool, args []string) {
 	defer cancel()
 	_, err = c.RequestCode(ctx, api.CodeRequest{Email: args[0], Purpose: api.PurposeRegister})
 	ts.Check(err)
+}
+
+func member(ts *testscript.TestScript, _ bool, args []string) {
+	mailCode(ts, false, args)
+	c, err := client.New(ts.Getenv("SERVER"))
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	code := ""
+	for code == "" && ctx.Err() == nil {
+		mails, err := c.DevMails(ctx, args[0])
+		ts.Check(err)
+		if len(mails) > 0 {
+			code = mails[0].Code
+		}
+	}
+	joined, err := c.Register(ctx, api.RegisterRequest{Email: args[0], Code: code, Name: "Ann"})
+	ts.Check(err)
+	ts.Value(serverKey{}).(*server).user = c
+	ts.Setenv("MEMBER", joined.User.ID)
+}
+
+func freezes(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for {
+		st, err := ts.Value(serverKey{}).(*server).user.CheckinStatus(ctx)
+		ts.Check(err)
+		if st.Freezes == want {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 func run(t *testing.T, args ...string) (code int, out, err string) {

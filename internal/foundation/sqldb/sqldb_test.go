@@ -280,19 +280,39 @@ func TestAnUpsertLeavesChangesOrComputes(t *testing.T) {
 	})
 }
 
-func TestTheAffectedRowsAreTheNewOnesWhereOldOnesStay(t *testing.T) {
+func TestAnInserterCountsTheNewRowsAndLeavesTheOldOnes(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *sqldb.DB) {
-		s := db.Dialect().Compile(sqldb.Upsert{Table: "things", Columns: []string{"id", "name", "n"}, Key: []string{"id"}})
-		exec(t, db, "INSERT INTO things (id, name, n) VALUES ('b', '', 7)")
-		for want, args := range map[int64][]any{
-			2: {"a", "", 1, "b", "", 2, "c", "", 3},
-			0: {"b", "", 7, "b", "", 8, "b", "", 9}, // the first of them is what is there already
-		} {
-			res, err := db.Writer().ExecContext(t.Context(), s.For(3), args...)
-			must(t, err)
-			if n, err := res.RowsAffected(); n != want || err != nil {
-				t.Errorf("%d rows affected, %v; want %d", n, err, want)
+		check := func(t *testing.T) {
+			in := db.Inserter(sqldb.Upsert{Table: "things", Columns: []string{"id", "name", "n"}, Key: []string{"id"}})
+			exec(t, db, "DELETE FROM things")
+			next := 0
+			for _, n := range []int{1, 2, 8, 9, 64, 65, 512, 513} {
+				var args []any
+				for range n {
+					args = append(args, fmt.Sprint("new", next), "", n)
+					next++
+				}
+				if added, err := in.Insert(t.Context(), args); added != int64(n) || err != nil {
+					t.Errorf("%d new rows: %d added, %v", n, added, err)
+				}
+				args[2] = 99 // the first is there now, and so are the others
+				if added, err := in.Insert(t.Context(), append(args, fmt.Sprint("more", n), "", n)); added != 1 || err != nil {
+					t.Errorf("%d old rows and a new one: %d added, %v", n, added, err)
+				}
 			}
+			var changed int
+			must(t, db.NewRaw("SELECT COUNT(*) FROM things WHERE n = 99").Scan(t.Context(), &changed))
+			if changed != 0 {
+				t.Errorf("%d rows that were there have changed", changed)
+			}
+		}
+		t.Run("prepared", check)
+		if db.Dialect() != sqldb.SQLite {
+			var most int
+			must(t, db.NewRaw("SELECT @@max_prepared_stmt_count").Scan(t.Context(), &most))
+			exec(t, db, "SET GLOBAL max_prepared_stmt_count = 0")
+			defer exec(t, db, fmt.Sprint("SET GLOBAL max_prepared_stmt_count = ", most))
+			t.Run("where the server has too many statements", check)
 		}
 	})
 }
