@@ -32,8 +32,12 @@ const (
 	heldLate = 30 * time.Second
 )
 
-// grace is how long after its commit a change may still be on its way to Redis.
-var grace = time.Second
+var (
+	// grace is how long after its commit a change may still be on its way to Redis.
+	grace = time.Second
+	// beatEvery is how often a load is heard of.
+	beatEvery = 5 * time.Second
+)
 
 var (
 	//go:embed lua/fold.lua
@@ -577,18 +581,25 @@ func (b *compact) load(ctx context.Context, now time.Time, everybody iter.Seq2[E
 			_ = b.abandon(ctx, token) // else a sweep does
 		}
 	}()
+	// The truth may be silent for long before it yields the first entry.
+	beating, stop := context.WithCancel(ctx)
+	var beat sync.WaitGroup
+	beat.Go(func() {
+		for pause(beating, beatEvery) == nil {
+			_ = b.renew(beating, token) // whether it failed is asked below
+		}
+	})
+	defer beat.Wait()
+	defer stop()
 	c := newCensus(b.sizes, now)
-	renewed := time.Now()
 	for e, err := range everybody {
 		if err != nil {
 			return err
 		}
-		c.add(e.place())
-		if c.n%renewEvery == 0 || time.Since(renewed) > time.Second {
+		if c.add(e.place()); c.n%renewEvery == 0 {
 			if err := b.renew(ctx, token); err != nil {
 				return err
 			}
-			renewed = time.Now()
 		}
 	}
 	if ctx.Err() != nil {
