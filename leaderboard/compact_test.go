@@ -101,6 +101,24 @@ func testExhausted(t *testing.T, s suite) {
 	}
 }
 
+func testTail(t *testing.T, s suite) {
+	b := leaderboard.SmallCompact(s.db, freshCompact())
+	es := many(5, noon.Add(time.Hour))
+	es[1].At = noon.Add(time.Minute)
+	must(t, b.Load(t.Context(), noon, all(es...)))
+	late := es[1]
+	late.Value, late.At, late.Restart = 9, noon, true
+	apply(t, s.db, b, late)
+	if best, err := b.Top(t.Context(), noon, 1); err != nil || best[0].Member != es[4].Member {
+		t.Errorf("Top = %v %v, want %s", best, err, es[4].Member)
+	}
+	late.At = noon.Add(time.Hour)
+	apply(t, s.db, b, late)
+	if best, err := b.Top(t.Context(), noon, 1); err != nil || best[0].Member != late.Member {
+		t.Errorf("Top = %v %v, want %s", best, err, late.Member)
+	}
+}
+
 func testTold(t *testing.T, s suite) {
 	b := s.ready(t)
 	es := many(3000, noon.Add(time.Hour))
@@ -135,34 +153,32 @@ func testReplay(t *testing.T, s suite) {
 	apply(t, s.db, b, es...)
 	best := moved(es[5], noon.Add(time.Second), noon.Add(time.Hour))
 	best.Value, best.Replay = 3000, true
-	for _, sweep := range []bool{false, true} {
-		if done, err := b.Complete(t.Context(), noon); done == sweep || err != nil {
-			t.Errorf("Complete = %v %v, want %v", done, err, !sweep)
+	complete := func(want bool, when string) {
+		t.Helper()
+		if done, err := b.Complete(t.Context(), noon); done != want || err != nil {
+			t.Errorf("%s Complete = %v %v, want %v", when, done, err, want)
 		}
-		apply(t, s.db, b, best, best)
-		if done, err := b.Complete(t.Context(), noon); done || err != nil {
-			t.Errorf("Complete after a replay = %v %v, want false", done, err)
-		}
-		if sweep {
-			_, err := b.Sweep(t.Context(), noon)
-			must(t, err)
-		}
-		wantRank(t, b, noon, best, 1)
 	}
+	complete(true, "at first")
+	apply(t, s.db, b, best, best)
+	complete(false, "after a replay")
+	wantRank(t, b, noon, best, 1)
+	_, err := b.Sweep(t.Context(), noon)
+	must(t, err)
+	complete(false, "after a sweep")
+	wantRank(t, b, noon, best, 1)
 	es[5] = best
 	must(t, b.Load(t.Context(), noon, all(es...)))
-	if done, err := b.Complete(t.Context(), noon); !done || err != nil {
-		t.Errorf("Complete = %v %v, want true", done, err)
-	}
+	complete(true, "after a load")
 	wantRank(t, b, noon, es[4], 1996)
 }
 
 func testTakeover(t *testing.T, s suite) {
 	k := freshCompact()
 	b := leaderboard.Compact(s.db, k)
-	beat := func(age time.Duration) {
-		must(t, s.db.Do(t.Context(), keyspace.Cmd{Name: "HSET", Key: k.State.Key,
-			Args: []string{"beat", strconv.FormatInt(time.Now().Add(-age).UnixMilli(), 10)}}).Err)
+	ago := func(age time.Duration) string { return strconv.FormatInt(time.Now().Add(-age).UnixMilli(), 10) }
+	set := func(fields ...string) {
+		must(t, s.db.Do(t.Context(), keyspace.Cmd{Name: "HSET", Key: k.State.Key, Args: fields}).Err)
 	}
 	begun, ended := make(chan struct{}), make(chan error)
 	err := b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
@@ -182,21 +198,29 @@ func testTakeover(t *testing.T, s suite) {
 		t.Errorf("the board is %q", got)
 	}
 	// A load that is lost gives way.
-	err = b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
-		beat(leaderboard.HeldLate + time.Second)
-		must(t, b.Load(t.Context(), noon, all(entry("third", 3, noon))))
-		yield(entry("lost", 9, noon), nil)
-	})
-	if !errors.Is(err, leaderboard.ErrEmptied) {
-		t.Errorf("Load: %v, want %v", err, leaderboard.ErrEmptied)
-	}
+	set("load", "lost", "beat", ago(leaderboard.HeldLate+time.Second))
+	must(t, b.Load(t.Context(), noon, all(entry("third", 3, noon))))
 	wantTop(t, b, noon, "third 3")
-	// And a sweep forgets what was held for it.
+	// A sweep forgets it as well.
+	set("load", "lost", "beat", ago(leaderboard.HeldLate+time.Second))
+	_, err = b.Sweep(t.Context(), noon)
+	must(t, err)
+	if n, err := s.db.Do(t.Context(), keyspace.Cmd{Name: "HEXISTS", Key: k.State.Key, Args: []string{"load"}}).Int(); n != 0 || err != nil {
+		t.Errorf("the lost load is still there (%v)", err)
+	}
+	// A load that is only slow is not lost, and one that has lost its place ends.
 	err = b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
-		beat(leaderboard.HeldLate + time.Second)
-		_, err := b.Sweep(t.Context(), noon)
-		must(t, err)
-		yield(entry("lost", 9, noon), nil)
+		old := ago(leaderboard.HeldLate + time.Second)
+		set("beat", old)
+		for {
+			now, _, err := s.db.Do(t.Context(), keyspace.Cmd{Name: "HGET", Key: k.State.Key, Args: []string{"beat"}}).Text()
+			must(t, err)
+			if now != old {
+				break
+			}
+		}
+		set("load", "another")
+		yield(entry("fourth", 9, noon), nil)
 	})
 	if !errors.Is(err, leaderboard.ErrEmptied) {
 		t.Errorf("Load: %v, want %v", err, leaderboard.ErrEmptied)

@@ -6,8 +6,10 @@ import (
 	"github.com/stoa-dev/stoa/redis"
 )
 
-// Loads wait that long for changes that are on their way; tests have none.
-func init() { grace = time.Millisecond }
+func init() {
+	grace = time.Millisecond // tests have no changes that are on their way
+	beatEvery = 5 * time.Millisecond
+}
 
 // SmallCompact is a compact board that soon has more than it can rank.
 func SmallCompact(db *redis.DB, k CompactKeys) Board {

@@ -67,7 +67,8 @@ type Board interface {
 	// range over everybody after it has told Redis, and each entry has to be as
 	// the truth has it by then or later, each member once. Restart, From, Told and
 	// Replay are ignored. An error of the sequence ends it, and nothing is marked as loaded.
-	// It returns [ErrEmptied] if Redis was emptied on the way.
+	// It returns [ErrEmptied] if Redis was emptied on the way. Give ctx an end: a
+	// load that waits for ever keeps others waiting.
 	Load(ctx context.Context, now time.Time, everybody iter.Seq2[Entry, error]) error
 
 	// Sweep removes what is dead at now, in steps of a few milliseconds at the

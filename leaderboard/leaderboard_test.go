@@ -178,6 +178,7 @@ func TestBoard(t *testing.T) {
 			t.Run("exact, random histories end as the model says", func(t *testing.T) { testHistories(t, exact) })
 			t.Run("compact, below the best equal values share a rank", func(t *testing.T) { testTies(t, compact) })
 			t.Run("compact, what is not known any more is not answered", func(t *testing.T) { testExhausted(t, compact) })
+			t.Run("compact, a change is held against what the head does not have", func(t *testing.T) { testTail(t, compact) })
 			t.Run("compact, counts follow what was told, and take back mistakes", func(t *testing.T) { testTold(t, compact) })
 			t.Run("compact, a replay asks for a load", func(t *testing.T) { testReplay(t, compact) })
 			t.Run("compact, nothing is lost or counted twice between folds and reads", func(t *testing.T) { testAtOnce(t, compact) })
