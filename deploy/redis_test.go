@@ -135,8 +135,9 @@ func (s *set) startReplica(t *testing.T) {
 func (s *set) copied(t *testing.T, replica *redistest.Instance) {
 	t.Helper()
 	until(t, "the replica follows", func() bool {
-		out, err := s.cli(t, replica, "admin", "INFO", "replication")
-		return err == nil && strings.Contains(out, "role:slave") && strings.Contains(out, "master_link_status:up")
+		out, err := s.cli(t, replica, "admin", "INFO")
+		return err == nil && strings.Contains(out, "role:slave") && strings.Contains(out, "master_link_status:up") &&
+			strings.Contains(out, "aof_rewrite_in_progress:0") // while it writes its file anew it does not stop
 	})
 }
 
