@@ -20,6 +20,10 @@ import (
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
+// patience is how long one thing may take, on a machine with much else to do,
+// before it counts as hung.
+const patience = time.Minute
+
 // A site is a copy of the files with passwords in it, as the README makes one.
 type site struct {
 	dir       string
@@ -67,7 +71,9 @@ func (s *site) run(t *testing.T, name string, env ...string) {
 	if block == nil {
 		t.Fatalf("the README has no command %q", name)
 	}
-	cmd := exec.CommandContext(t.Context(), "sh", "-euc", strings.ReplaceAll(block[1], "/etc/redis", s.dir))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-euc", strings.ReplaceAll(block[1], "/etc/redis", s.dir))
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("the README's %s: %v\n%s", name, err, out)
@@ -75,9 +81,12 @@ func (s *site) run(t *testing.T, name string, env ...string) {
 }
 
 // cli sends one command as a user.
-func (s *site) cli(i *redistest.Instance, user string, args ...string) (string, error) {
+func (s *site) cli(t *testing.T, i *redistest.Instance, user string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	host, port, _ := net.SplitHostPort(i.Addr)
-	cmd := exec.Command("redis-cli", append([]string{"-e", "--no-auth-warning", "-h", host, "-p", port, "--user", user}, args...)...)
+	cmd := exec.CommandContext(ctx, "redis-cli", append([]string{"-e", "--no-auth-warning", "-h", host, "-p", port, "--user", user}, args...)...)
 	cmd.Env = append(os.Environ(), "REDISCLI_AUTH="+s.passwords[user])
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
@@ -85,7 +94,7 @@ func (s *site) cli(i *redistest.Instance, user string, args ...string) (string, 
 
 func (s *site) must(t *testing.T, i *redistest.Instance, user string, args ...string) string {
 	t.Helper()
-	out, err := s.cli(i, user, args...)
+	out, err := s.cli(t, i, user, args...)
 	if err != nil {
 		t.Fatalf("%s as %s: %v: %s", strings.Join(args, " "), user, err, out)
 	}
@@ -126,8 +135,9 @@ func (s *set) startReplica(t *testing.T) {
 func (s *set) copied(t *testing.T, replica *redistest.Instance) {
 	t.Helper()
 	until(t, "the replica follows", func() bool {
-		out, err := s.cli(replica, "admin", "INFO", "replication")
-		return err == nil && strings.Contains(out, "role:slave") && strings.Contains(out, "master_link_status:up")
+		out, err := s.cli(t, replica, "admin", "INFO")
+		return err == nil && strings.Contains(out, "role:slave") && strings.Contains(out, "master_link_status:up") &&
+			strings.Contains(out, "aof_rewrite_in_progress:0") // while it writes its file anew it does not stop
 	})
 }
 
@@ -141,16 +151,16 @@ func (s *set) startSentinels(t *testing.T) {
 	}
 	for _, i := range s.sentinels {
 		until(t, "the sentinels know each other and the replica", func() bool {
-			out, err := s.ask(i, "SENTINEL", "MASTER", "stoa")
+			out, err := s.ask(t, i, "SENTINEL", "MASTER", "stoa")
 			return err == nil && strings.Contains(out, "num-other-sentinels\n2\n") && strings.Contains(out, "num-slaves\n1\n")
 		})
 	}
 }
 
 // ask asks a sentinel.
-func (s *set) ask(i *redistest.Instance, args ...string) (string, error) {
+func (s *set) ask(t *testing.T, i *redistest.Instance, args ...string) (string, error) {
 	s.passwords["default"] = s.passwords["sentinels"]
-	return s.cli(i, "default", args...)
+	return s.cli(t, i, "default", args...)
 }
 
 func (s *set) url() string {
@@ -164,7 +174,7 @@ func (s *set) url() string {
 // until polls for what happens in other processes.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain: %s", what)
 		}
@@ -182,7 +192,10 @@ func (p *people) arrive(t *testing.T, n int) {
 	t.Helper()
 	for range n {
 		c := p.server.SignUp(t, "UTC")
-		if got, err := c.Checkin(t.Context(), api.CheckinRequest{}); err != nil || !got.New {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		got, err := c.Checkin(ctx, api.CheckinRequest{})
+		cancel()
+		if err != nil || !got.New {
 			t.Fatalf("check-in: %+v, %v", got, err)
 		}
 		p.all = append(p.all, c)
@@ -227,7 +240,7 @@ func TestStoaOnTheShippedSentinelSettings(t *testing.T) {
 	s.master.Kill()
 	p.arrive(t, 3)
 	until(t, "the replica is promoted", func() bool {
-		out, err := s.cli(s.replica, "admin", "ROLE")
+		out, err := s.cli(t, s.replica, "admin", "ROLE")
 		return err == nil && strings.HasPrefix(out, "master")
 	})
 	p.right(t)
@@ -312,11 +325,11 @@ func TestTheShippedSettingsHold(t *testing.T) {
 		{"SCRIPT", "FLUSH"}, {"FUNCTION", "FLUSH"}, {"CLIENT", "KILL", "ID", "1"}, {"CLUSTER", "RESET"}, {"SWAPDB", "0", "1"},
 		{"GET", "other:key"}, {"PUBLISH", "other", "x"}, {"EVAL", "return redis.call('GET', KEYS[1])", "1", "other:key"},
 	} {
-		if out, err := s.cli(i, "stoa", args...); err == nil || !strings.Contains(out, "NOPERM") && !strings.Contains(out, "ACL") {
+		if out, err := s.cli(t, i, "stoa", args...); err == nil || !strings.Contains(out, "NOPERM") && !strings.Contains(out, "ACL") {
 			t.Errorf("the user stoa may %s: %s", strings.Join(args, " "), out)
 		}
 	}
-	if out, err := s.cli(i, "stoa", "SET", "stoa:key", "x"); err != nil {
+	if out, err := s.cli(t, i, "stoa", "SET", "stoa:key", "x"); err != nil {
 		t.Errorf("the user stoa may not write under its prefix: %s", out)
 	}
 	for _, args := range [][]string{{"GET", "stoa:key"}, {"AUTH", "default", ""}, {"AUTH", ""}} {

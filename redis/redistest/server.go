@@ -147,6 +147,13 @@ func (i *Instance) end(sig os.Signal) {
 	i.mu.Unlock()
 	if cmd != nil {
 		cmd.Process.Signal(sig)
+		select {
+		case <-ended:
+			return
+		case <-time.After(3 * startTimeout): // Redis refuses SIGTERM while it writes its first append-only file
+			i.t.Errorf("redis-server at %s does not stop", i.Addr)
+		}
+		cmd.Process.Kill()
 		<-ended
 	}
 }
