@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,26 +35,47 @@ type Ranking struct {
 // Board returns the first n of a board, where user stands, and up to near
 // neighbours on either side. Dead streaks are neither shown nor counted. A
 // compact board knows neighbours among its best 1,000; below them equal values
-// share a rank. While Redis is away the answer comes from SQL and may be five
-// seconds old.
+// share a rank. While Redis is away, or the board is being loaded, the answer
+// comes from SQL and may be five seconds old.
 func (s *Service) Board(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (_ Ranking, err error) {
 	defer errs.Wrap(&err, "checkin.Board %s", b)
 	if s.projection.Up() {
 		r, err := s.ranking(ctx, b, user, clock, n, near)
-		if errors.Is(err, leaderboard.ErrNotLoaded) {
-			if err = s.Rebuild(ctx, b); err == nil {
-				r, err = s.ranking(ctx, b, user, clock, n, near)
-			}
-		}
-		if err == nil || ctx.Err() != nil {
+		switch {
+		case err == nil || ctx.Err() != nil:
 			return r, err
-		}
-		s.log.WarnContext(ctx, "a board was not to be had from redis", "board", b, "err", err)
-		if errors.Is(err, redis.ErrUnavailable) {
+		case errors.Is(err, leaderboard.ErrNotLoaded):
+			s.wanted(b)
+		case errors.Is(err, redis.ErrUnavailable):
 			s.projection.Suspect()
+			fallthrough
+		default:
+			s.log.WarnContext(ctx, "a board was not to be had from redis", "board", b.key(), "err", err)
 		}
 	}
 	return s.fallback.ranking(ctx, s, b, user, clock, n, near)
+}
+
+// wanted has a board loaded that somebody asked for.
+func (s *Service) wanted(b Board) {
+	select {
+	case s.asked <- b:
+	default: // others are on their way; who asks again is heard then
+	}
+}
+
+// loadWanted loads boards that were asked for, until ctx ends.
+func (s *Service) loadWanted(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-s.asked:
+			if err := s.Rebuild(ctx, b); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "a board was not loaded", "board", b.key(), "err", err)
+			}
+		}
+	}
 }
 
 // ranking reads a board from Redis.
@@ -126,32 +148,65 @@ func (s *Service) entry(ctx context.Context, b Board, user accounts.ID, clock ci
 // once at a time.
 func (s *Service) Rebuild(ctx context.Context, b Board) (err error) {
 	defer errs.Wrap(&err, "checkin.Rebuild %s", b)
-	defer s.lockBoard(b)()
+	unlock, err := s.lockBoard(ctx, b)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	_, err = s.fast.boards.of(b).Top(ctx, s.now(), 1)
 	if !errors.Is(err, leaderboard.ErrNotLoaded) {
 		return err
 	}
-	return s.fill(ctx, b)
+	return s.fill(ctx, b, nil)
 }
 
-func (s *Service) lockBoard(b Board) (unlock func()) {
-	mu, _ := s.filling.LoadOrStore(b, new(sync.Mutex))
-	mu.(*sync.Mutex).Lock()
-	return mu.(*sync.Mutex).Unlock
-}
-
-func (s *Service) fill(ctx context.Context, b Board) error {
-	began := time.Now()
-	if err := s.fast.boards.of(b).Load(ctx, s.now(), s.entries(ctx, b)); err != nil {
+// recount fills a board from SQL in any case.
+func (s *Service) recount(ctx context.Context, b Board) error {
+	unlock, err := s.lockBoard(ctx, b)
+	if err != nil {
 		return err
 	}
-	s.refill.Store(b, time.Now().Add(max(time.Minute, 60*time.Since(began))))
-	s.log.InfoContext(ctx, "a board was rebuilt from sql", "board", b.String(), "season", b.Season(), "took", time.Since(began))
+	defer unlock()
+	return s.fill(ctx, b, nil)
+}
+
+// lockBoard keeps this node's loads of a board apart.
+func (s *Service) lockBoard(ctx context.Context, b Board) (unlock func(), err error) {
+	lock, _ := s.filling.LoadOrStore(b, make(chan struct{}, 1))
+	select {
+	case lock.(chan struct{}) <- struct{}{}:
+		return func() { <-lock.(chan struct{}) }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// fill loads a board; each is called for every entry, if not nil.
+func (s *Service) fill(ctx context.Context, b Board, each func() error) error {
+	began := time.Now()
+	var read time.Duration
+	err := s.fast.boards.of(b).Load(ctx, s.now(), func(yield func(leaderboard.Entry, error) bool) {
+		for e, err := range s.entries(ctx, b) {
+			if err == nil && each != nil {
+				err = each()
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+		read = time.Since(began)
+	})
+	if err != nil {
+		return err
+	}
+	s.refill.Store(b, time.Now().Add(60*read))
+	s.log.InfoContext(ctx, "a board was rebuilt from sql", "board", b.key(), "took", time.Since(began))
 	return nil
 }
 
-// keepBoards rebuilds the boards of now that cannot answer and, a minute or more
-// after the last time, compact ones whose counts are in doubt.
+// keepBoards loads the boards of now that cannot answer, and compact ones whose
+// counts are in doubt because something was applied that may have been before.
+// A node spends no more than a sixtieth of its time on the latter.
 func (s *Service) keepBoards(ctx context.Context) error {
 	if !s.projection.Up() {
 		return nil
@@ -176,8 +231,7 @@ func (s *Service) keepBoard(ctx context.Context, b Board) error {
 	if sure, err := s.fast.boards.of(b).Complete(ctx, s.now()); err != nil || sure {
 		return err
 	}
-	defer s.lockBoard(b)()
-	return s.fill(ctx, b)
+	return s.recount(ctx, b)
 }
 
 // sweepBoards removes the dead and folds in what was written.
@@ -212,7 +266,13 @@ var errEnough = errors.New("enough")
 // entries yields everybody's entry on a board, by one pass over the log.
 func (s *Service) entries(ctx context.Context, b Board) iter.Seq2[leaderboard.Entry, error] {
 	if b.season != 0 {
-		return s.store.season(ctx, b)
+		return func(yield func(leaderboard.Entry, error) bool) {
+			for a, err := range s.store.season(ctx, b) {
+				if !yield(leaderboard.Entry{Member: a.user.String(), Value: int64(a.days), At: a.at}, err) {
+					return
+				}
+			}
+		}
 	}
 	return func(yield func(leaderboard.Entry, error) bool) {
 		for p, err := range s.places(ctx) {
@@ -313,7 +373,11 @@ func (f *fallback) ranking(ctx context.Context, s *Service, b Board, user accoun
 		if snap, err = takeSnapshot(ctx, s, b); err != nil {
 			return Ranking{}, err
 		}
-		f.boards = map[Board]*snapshot{b: snap} // one of them is enough memory
+		maps.DeleteFunc(f.boards, func(_ Board, old *snapshot) bool { return s.now().Sub(old.taken) > snapshotLife })
+		if f.boards == nil {
+			f.boards = map[Board]*snapshot{}
+		}
+		f.boards[b] = snap
 	}
 	rows := func(from, to int) (out []Place) {
 		for i := max(from, 0); i < min(to, len(snap.all)); i++ {

@@ -27,7 +27,7 @@ var (
 )
 
 // Settings are the rules that an operator may choose. The zero value has no
-// make-up, no freezes and no grace.
+// make-up, no freezes, no grace, and compact boards.
 type Settings struct {
 	MakeupDays  int           `koanf:"makeup_days" default:"30" help:"how many days back a missed day can be made up, at most 366"`
 	MakeupLimit int           `koanf:"makeup_limit" default:"3" help:"days that a user may make up in one month, at most 31; 0: none"`
@@ -58,7 +58,7 @@ func (c Settings) Validate() error {
 	within("makeup_limit", c.MakeupLimit, 31)
 	within("freeze_every", c.FreezeEvery, 10_000)
 	within("freeze_max", c.FreezeMax, 100)
-	if c.Boards != CompactBoards && c.Boards != ExactBoards {
+	if c.Boards != CompactBoards && c.Boards != ExactBoards && c.Boards != "" {
 		faults = append(faults, &config.Fault{Key: "boards", Text: fmt.Sprintf("%q is neither compact nor exact", c.Boards)})
 	}
 	if c.Grace < 0 || c.Grace >= 24*time.Hour {

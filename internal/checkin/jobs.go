@@ -26,7 +26,7 @@ func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{sweep, {
 		// A board that was lost with Redis is back before anybody asks for it.
 		Name:      "checkin.boards",
-		Every:     15 * time.Second,
+		Every:     2 * time.Second,
 		Singleton: true,
 		Run:       s.keepBoards,
 	}, {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/leaderboard"
 )
 
 // standing is where a user stands on the boards for all time.
@@ -32,27 +31,6 @@ type place struct {
 type score struct {
 	board Board
 	days  int
-}
-
-// moves are changes of the boards that go to Redis together.
-type moves map[Board][]leaderboard.Entry
-
-func (ms moves) add(p place) {
-	e := leaderboard.Entry{Member: p.user.String(), At: p.at, Restart: p.restart, Replay: p.from == nil}
-	put := func(b Board, value int, dies time.Time, was leaderboard.Standing) {
-		e.Value, e.Dies, e.From = int64(value), dies, was
-		ms[b] = append(ms[b], e)
-	}
-	var was standing
-	if p.from != nil {
-		was = *p.from
-	}
-	put(StreakBoard, p.streak, p.dies, leaderboard.Standing{Value: int64(was.streak), Dies: was.dies})
-	put(TotalBoard, p.total, time.Time{}, leaderboard.Standing{Value: int64(was.total)})
-	e.Restart = false // a season's days only grow
-	for _, s := range p.seasons {
-		put(s.board, s.days, time.Time{}, leaderboard.Standing{Value: int64(s.days) - 1})
-	}
 }
 
 // standing returns where the user stands by the record of the present year.

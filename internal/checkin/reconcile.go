@@ -12,7 +12,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/leaderboard"
 )
 
 const (
@@ -250,10 +249,7 @@ func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n
 	r.Summary.Differing += len(strays)
 	if next == "" && !r.Options.DryRun && s.fast.boards.kind == CompactBoards {
 		// Its counts cannot be held against the log beside traffic: count again.
-		unlock := s.lockBoard(b)
-		err = s.fill(ctx, b)
-		unlock()
-		if err != nil {
+		if err := s.recount(ctx, b); err != nil {
 			return 0, err
 		}
 	}
@@ -378,12 +374,12 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 		x.views = map[Board]view{}
 	}
 	for _, b := range current(s.now()) {
-		seen, err := f.view(ctx, b, s.now(), users)
-		if errors.Is(err, leaderboard.ErrNotLoaded) {
-			continue // it is loaded from SQL before anybody sees it
-		}
+		seen, loaded, err := f.view(ctx, b, s.now(), users)
 		if err != nil {
 			return err
+		}
+		if !loaded {
+			continue // it is loaded from SQL before anybody sees it
 		}
 		for _, x := range all {
 			if x.boards {
@@ -604,23 +600,20 @@ func (s *Service) rebuildBoardsAnew(ctx context.Context, r *Run) (placed int, er
 }
 
 func (s *Service) rebuildAnew(ctx context.Context, r *Run, b Board) (placed int, err error) {
-	defer s.lockBoard(b)()
-	board := s.fast.boards.of(b)
-	if err := board.Drop(ctx); err != nil {
+	unlock, err := s.lockBoard(ctx, b)
+	if err != nil {
 		return 0, err
 	}
-	return placed, board.Load(ctx, s.now(), func(yield func(leaderboard.Entry, error) bool) {
-		for e, err := range s.entries(ctx, b) {
-			if err == nil {
-				placed++
-				if r.Done++; r.Done%progressEvery == 0 {
-					err = s.store.saveRun(ctx, r, nil)
-				}
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
+	defer unlock()
+	if err := s.fast.boards.of(b).Drop(ctx); err != nil {
+		return 0, err
+	}
+	return placed, s.fill(ctx, b, func() (err error) {
+		placed++
+		if r.Done++; r.Done%progressEvery == 0 {
+			err = s.store.saveRun(ctx, r, nil)
 		}
+		return err
 	})
 }
 

@@ -539,7 +539,7 @@ func TestDaysThatVanishFromSQLRaiseTheAlarm(t *testing.T) {
 
 func TestRunsComeRoundByThemselves(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-	w.settings.ReconcileEvery = 168 * time.Hour
+	w.rules.ReconcileEvery = 168 * time.Hour
 	count := func() map[RunKind]int {
 		t.Helper()
 		for range 20 {

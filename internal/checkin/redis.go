@@ -1,6 +1,7 @@
 package checkin
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -190,6 +191,27 @@ type yearKey struct {
 	year int
 }
 
+// moves are changes of the boards that go to Redis together.
+type moves map[Board][]leaderboard.Entry
+
+func (ms moves) add(p place) {
+	e := leaderboard.Entry{Member: p.user.String(), At: p.at, Restart: p.restart, Replay: p.from == nil}
+	put := func(b Board, value int, dies time.Time, was leaderboard.Standing) {
+		e.Value, e.Dies, e.From = int64(value), dies, was
+		ms[b] = append(ms[b], e)
+	}
+	var was standing
+	if p.from != nil {
+		was = *p.from
+	}
+	put(StreakBoard, p.streak, p.dies, leaderboard.Standing{Value: int64(was.streak), Dies: was.dies})
+	put(TotalBoard, p.total, time.Time{}, leaderboard.Standing{Value: int64(was.total)})
+	e.Restart = false // a season's days only grow
+	for _, s := range p.seasons {
+		put(s.board, s.days, time.Time{}, leaderboard.Standing{Value: int64(s.days) - 1})
+	}
+}
+
 // boards are the rankings in Redis.
 type boards struct {
 	db   *redis.DB
@@ -200,7 +222,7 @@ type boards struct {
 }
 
 func newBoards(db *redis.DB, kind string) *boards {
-	return &boards{db: db, kind: kind, all: map[Board]leaderboard.Board{}}
+	return &boards{db: db, kind: cmp.Or(kind, CompactBoards), all: map[Board]leaderboard.Board{}}
 }
 
 func (bs *boards) of(b Board) leaderboard.Board {
@@ -331,14 +353,20 @@ type view struct {
 }
 
 // view reads a board: of an exact one the entries of some users, of a compact
-// one the best, for it knows no others. ErrNotLoaded.
-func (f *fast) view(ctx context.Context, b Board, now time.Time, users []accounts.ID) (view, error) {
+// one the best, for it knows no others. ok is false while it is not loaded.
+func (f *fast) view(ctx context.Context, b Board, now time.Time, users []accounts.ID) (v view, ok bool, err error) {
 	if f.boards.kind == CompactBoards {
-		return f.best(ctx, b, now)
+		v, err = f.best(ctx, b, now)
+	} else if _, err = f.boards.of(b).Top(ctx, now, 1); err == nil {
+		v, err = f.entries(ctx, b, users)
 	}
-	if _, err := f.boards.of(b).Top(ctx, now, 1); err != nil {
-		return view{}, err
+	if errors.Is(err, leaderboard.ErrNotLoaded) {
+		return view{}, false, nil
 	}
+	return v, err == nil, err
+}
+
+func (f *fast) entries(ctx context.Context, b Board, users []accounts.ID) (view, error) {
 	members := mapped(users, accounts.ID.String)
 	cmds := []keyspace.Cmd{{Name: "ZMSCORE", Key: scoreKeys.At(b).Key, Args: members}}
 	if b == StreakBoard {

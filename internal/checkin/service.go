@@ -47,12 +47,12 @@ type Service struct {
 	fallback   fallback
 	rules      Settings
 	freezes    Freezes
-	filling    sync.Map // Board → *sync.Mutex; each is loaded once at a time
-	refill     sync.Map // Board → time.Time; not again before
+	asked      chan Board // to be loaded
+	filling    sync.Map   // Board → chan struct{}; each is loaded once at a time
+	refill     sync.Map   // Board → time.Time; not again before
 	metrics    *metrics
 	log        *slog.Logger
 	now        func() time.Time
-	settings   Settings
 	node       string
 
 	// These belong to the job that works on runs.
@@ -70,6 +70,7 @@ func New(cfg Config) *Service {
 		rules: cfg.Settings, node: cfg.Node, freezes: Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
 		now:   func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
 		store: newStore(cfg.DB),
+		asked: make(chan Board, 8),
 		fast:  newFast(cfg.Redis, cfg.Boards),
 	}
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
@@ -96,6 +97,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	settling.Go(func() { _ = s.projection.Run(settle, sync.OnceFunc(func() { close(first) })) })
 	working.Go(func() { _ = s.committer.Run(ctx) })
 	working.Go(func() { _ = s.loader.Run(ctx) })
+	working.Go(func() { s.loadWanted(ctx) })
 	select {
 	case <-first:
 		s.settle(ctx)

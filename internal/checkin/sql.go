@@ -19,7 +19,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/leaderboard"
 )
 
 // ErrStore reports that SQL is away: nothing can be promised then.
@@ -408,29 +407,36 @@ func (s *store) makeupsIn(ctx context.Context, user accounts.ID, month int) (n i
 	return n, asKind(err)
 }
 
-// season yields everybody's days within a season. Nobody signs a day before it
-// has begun somewhere, so that the index by time finds the rows.
-func (s *store) season(ctx context.Context, b Board) iter.Seq2[leaderboard.Entry, error] {
+// attended is how many days of a season a user signed, and when the last one was.
+type attended struct {
+	user accounts.ID
+	days int
+	at   time.Time
+}
+
+// season yields who signed days of a season. Nobody signs a day before it has
+// begun somewhere, so that the index by time finds the rows.
+func (s *store) season(ctx context.Context, b Board) iter.Seq2[attended, error] {
 	first, last := b.span()
-	return func(yield func(leaderboard.Entry, error) bool) {
+	return func(yield func(attended, error) bool) {
 		rows, err := s.db.QueryContext(ctx, "SELECT user_id, COUNT(*), MAX(at) FROM checkins WHERE at >= ? AND day BETWEEN ? AND ? AND kind IN (?, ?) GROUP BY user_id",
 			civil.Clock{}.Start(first-1).UnixMilli(), int32(first), int32(last), uint8(Tapped), uint8(MadeUp))
 		if err != nil {
-			yield(leaderboard.Entry{}, asKind(err))
+			yield(attended{}, asKind(err))
 			return
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var e leaderboard.Entry
+			var a attended
 			var at int64
-			err := rows.Scan(&e.Member, &e.Value, &at)
-			e.At = time.UnixMilli(at)
-			if !yield(e, err) || err != nil {
+			err := rows.Scan(&a.user, &a.days, &at)
+			a.at = time.UnixMilli(at)
+			if !yield(a, err) || err != nil {
 				return
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(leaderboard.Entry{}, asKind(err))
+			yield(attended{}, asKind(err))
 		}
 	}
 }
