@@ -184,14 +184,6 @@ func TestAlertsAndDashboardNameMetricsThatExist(t *testing.T) {
 			t.Errorf("no node has %v, named in %s", got, q)
 		}
 	}
-	for _, name := range pending {
-		if types[name] != "" {
-			t.Errorf("%s is registered: take it out of pending", name)
-		}
-		if !strings.Contains(strings.Join(queries, " "), name) {
-			t.Errorf("%s is pending and nobody asks for it", name)
-		}
-	}
 }
 
 // A panel is what the tests know of one.
