@@ -3,6 +3,7 @@ package checkin
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"testing"
