@@ -1,6 +1,7 @@
 package checkin
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -280,6 +281,15 @@ func TestARecordTellsAWeekOverNewYear(t *testing.T) {
 					t.Fatalf("%s: %d days by the record, %d by the log", b.key(), got, want)
 				}
 			}
+		}
+	}
+}
+
+func TestAnEventHasTheStatusAsTheAPIDoes(t *testing.T) {
+	for _, st := range []Status{{}, {Day: civil.DayOf(2026, 11, 21), Today: true, Yesterday: true, Streak: 1, Longest: 20, Total: 300, Freezes: 2, Used: 5}} {
+		want, err := json.Marshal(wireStatus(st))
+		if got := string(appendStatus(nil, st)); err != nil || got != string(want) {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }

@@ -3,11 +3,11 @@ package checkin
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -466,9 +466,20 @@ func markedEvents(reqs []request, out []outcome) []events.Event {
 }
 
 func markedEvent(user accounts.ID, at time.Time, st Status) events.Event {
-	data, err := json.Marshal(wireStatus(st))
-	if err != nil {
-		panic(err) // numbers, booleans and a date
+	return events.New("checkin.marked", user.String(), at, appendStatus(make([]byte, 0, 160), st))
+}
+
+// appendStatus is json.Marshal for [api.CheckinStatus]; it is on the way of every
+// check-in.
+func appendStatus(b []byte, s Status) []byte {
+	b = append(append(append(b, `{"day":"`...), s.Day.String()...), `","today":`...)
+	b = append(strconv.AppendBool(b, s.Today), `,"yesterday":`...)
+	b = append(strconv.AppendBool(b, s.Yesterday), `,"streak":`...)
+	for _, f := range []struct {
+		n    int
+		then string
+	}{{s.Streak, `,"longest":`}, {s.Longest, `,"total":`}, {s.Total, `,"freezes":`}, {s.Freezes, `,"freezes_used":`}, {s.Used, `}`}} {
+		b = append(strconv.AppendInt(b, int64(f.n), 10), f.then...)
 	}
-	return events.New("checkin.marked", user.String(), at, data)
+	return b
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	gonanoid "github.com/matoous/go-nanoid/v2"
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -85,7 +85,7 @@ func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll time
 	if len(ids) == 0 {
 		return nil, poll, nil
 	}
-	token := gonanoid.Must()
+	token := rand.Text()[:21]
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		got = got[:0]
 		until := tx.Now().Add(life).UnixMilli()
