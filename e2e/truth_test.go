@@ -320,7 +320,7 @@ func (w *world) compare(log map[string][]logRow, persons []*person) (wrong []str
 			case on && (got.Me.User != p.id || got.Me.Value != at.value || !at.takes(got.Me.Rank)):
 				say("%s has %s at %+v, want %+v", board, p.id, *got.Me, at)
 			}
-			if got.Me == nil || got.Me.Rank > sharedBeyond {
+			if got.Me == nil || at.first > sharedBeyond {
 				return
 			}
 			mu.Lock()
