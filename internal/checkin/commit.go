@@ -211,10 +211,14 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 		switch {
 		case before == nil:
 			continue
-		case !out[i].New:
-			if *before == *after {
+		case *before == *after:
+			if !out[i].New {
 				expected[i] = after // nothing changes
 			}
+			// Else somebody read the row and took it to Redis, and not to the boards:
+			// where the user stood is not known any more.
+			continue
+		case !out[i].New:
 			continue
 		}
 		today := r.clock.Today(now)

@@ -9,6 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 // Another node's row is committed and not yet on disk when a second tap finds
@@ -87,5 +88,38 @@ func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
 		if err := db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n), 0) FROM checkin_flushes").Scan(&got); err != nil || got != tt.want {
 			t.Errorf("after %s there were %d flushes, %v; want %d", tt.what, got, err, tt.want)
 		}
+	}
+}
+
+// A reader takes a committed row to Redis before its own node does, as may happen
+// when the commit's answer is late: the boards do not have it yet.
+func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	user, c := newUsers(1)[0], civil.Clock{}
+	w.register(t, user, "UTC")
+	w.on(t, "2026-11-20")
+	w.mustMark(t, user, c)
+	day := w.on(t, "2026-11-21")
+	for _, b := range current(w.now()) {
+		if err := w.Rebuild(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reqs := []request{tap(user, c, day, w.now(), Activity{}, rand.Uint64())}
+	if _, err := w.store.write(t.Context(), reqs); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.fast.forget(t.Context(), []rowKey{{user, day}}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := w.Status(t.Context(), user, c); err != nil || !s.Today {
+		t.Fatalf("the reader sees %+v, %v", s, err)
+	}
+	ahead := w.lookAhead(t.Context(), reqs)
+	if err := w.apply(t.Context(), w.fast, reqs, []outcome{{Result: Result{New: true, At: reqs[0].at}, kind: Tapped, ahead: ahead}}); err != nil {
+		t.Fatal(err)
+	}
+	if sure, err := w.fast.boards.of(StreakBoard).Complete(t.Context(), w.now()); sure || err != nil {
+		t.Errorf("the board is sure of its counts: %v, %v", sure, err)
 	}
 }
