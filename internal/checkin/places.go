@@ -24,6 +24,7 @@ type place struct {
 	// from is where the user stood before. Nil: nobody knows, or the boards may
 	// have been told of the change already.
 	from    *standing
+	told    *place  // what the boards were told of the same change, wrongly
 	seasons []score // of the days that the change signed
 }
 

@@ -48,6 +48,8 @@ func (r *Record) bit(n int) bool { return r[n/8]&(0x80>>(n%8)) != 0 }
 
 func (r *Record) setBit(n int) { r[n/8] |= 0x80 >> (n % 8) }
 
+func (r *Record) clearBit(n int) { r[n/8] &^= 0x80 >> (n % 8) }
+
 // signed and covered take days of the record's year, the first is 0. Of the days
 // before only the last lastDays are known, from -1 down, and if they were signed.
 func (r *Record) signed(ofYear int) bool {
