@@ -215,7 +215,7 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 	ms := moves{}
 	for i, r := range reqs {
 		before, after := out[i].ahead.around(r)
-		if before == nil || !out[i].New || *before == *after {
+		if before == nil || !out[i].New || *before == *after { // a reader was quicker
 			continue
 		}
 		p, ok := s.freezes.placeOf(after, r, out[i].Result, r.clock.Today(now))
@@ -263,9 +263,7 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 			behind[r.user] = append(behind[r.user], r)
 			continue
 		}
-		// A day that was there before may be on the boards, or a reader took it to
-		// Redis and not to them.
-		if out[i].New && !r.replay && !had[i] {
+		if out[i].New && !r.replay {
 			p.from, p.told = &before[i], told[i]
 		}
 		p.restart = true

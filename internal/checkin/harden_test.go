@@ -9,6 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/leaderboard"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
@@ -115,11 +116,13 @@ func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
 	if s, err := w.Status(t.Context(), user, c); err != nil || !s.Today {
 		t.Fatalf("the reader sees %+v, %v", s, err)
 	}
+	w.hints = newHints()
 	ahead := w.lookAhead(t.Context(), reqs)
 	if err := w.apply(t.Context(), w.fast, reqs, []outcome{{Result: Result{New: true, At: reqs[0].at}, kind: Tapped, ahead: ahead}}); err != nil {
 		t.Fatal(err)
 	}
-	if sure, err := w.fast.boards.of(StreakBoard).Complete(t.Context(), w.now()); sure || err != nil {
-		t.Errorf("the board is sure of its counts: %v, %v", sure, err)
+	probe := leaderboard.Entry{Member: "nobody", Value: 1, Dies: w.now().Add(time.Hour)}
+	if got, _, err := w.fast.boards.of(StreakBoard).Rank(t.Context(), w.now(), probe); got.Rank != 2 || err != nil {
+		t.Errorf("behind a streak of 2 is place %d, %v; want 2", got.Rank, err)
 	}
 }
