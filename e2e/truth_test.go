@@ -22,7 +22,34 @@ const (
 	frozen = 3
 )
 
-var boards = []string{"streak", "total_days"}
+// The rules of the freezes that the nodes run with: those by default.
+const (
+	freezeEvery = 10
+	freezeMax   = 2
+)
+
+// board is one ranking. A season counts the days signed from first to last.
+type board struct {
+	name, season string
+	first, last  int
+}
+
+func (b board) path() string { return "/v1/checkin/boards/" + b.name + "?season=" + b.season }
+
+// boardsOf has those for all time, and the week and the month that have begun in
+// every zone.
+func boardsOf(now time.Time) []board {
+	t := now.UTC().Add(-12 * time.Hour)
+	day := int(t.Unix() / 86400)
+	year, week := t.ISOWeek()
+	monday := day - (int(t.Weekday())+6)%7
+	first := day - t.Day() + 1
+	return []board{
+		{name: "streak"}, {name: "total_days"},
+		{"week", fmt.Sprintf("%d-W%02d", year, week), monday, monday + 6},
+		{"month", t.Format("2006-01"), first, first + time.Date(t.Year(), t.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day() - 1},
+	}
+}
 
 // logRow is one day of one user.
 type logRow struct {
@@ -67,7 +94,44 @@ func noon(zone string, day int) time.Time {
 	return time.Date(y, m, d, 12, 0, 0, 0, loc)
 }
 
+// covered returns the days behind the newest row that freezes cover, if nothing
+// is signed before today: the first few of a gap behind a streak, for as many
+// freezes as were earned and not yet spent.
+func covered(rows []logRow, today int) (days []int) {
+	if len(rows) == 0 {
+		return nil
+	}
+	alive, signed, used := false, 0, 0
+	for i, r := range rows {
+		if i == 0 || rows[i-1].day != r.day-1 {
+			alive = false
+		}
+		switch {
+		case r.signs():
+			alive = true
+			signed++
+		case r.kind == frozen:
+			used++
+		}
+	}
+	left := min(signed/freezeEvery-used, freezeMax)
+	for d := rows[len(rows)-1].day + 1; alive && d < today && len(days) < left; d++ {
+		days = append(days, d)
+	}
+	return days
+}
+
+// shown is the log as users see it: with the days that freezes cover as yet.
+func shown(rows []logRow, today int) []logRow {
+	rows = slices.Clone(rows)
+	for _, d := range covered(rows, today) {
+		rows = append(rows, logRow{day: d, kind: frozen})
+	}
+	return rows
+}
+
 func standingOn(today int, rows []logRow) standing {
+	rows = shown(rows, today)
 	signed, counts := map[int]bool{}, map[int]bool{}
 	for _, r := range rows {
 		signed[r.day] = r.signs()
@@ -94,7 +158,8 @@ func standingOn(today int, rows []logRow) standing {
 	return s
 }
 
-// calendar is the days of a year or month, given as the beginning of a date.
+// calendar is the days of a year or month, given as the beginning of a date, of
+// the log as shown.
 func calendar(rows []logRow, prefix string) (signed, covered []string) {
 	for _, r := range rows {
 		switch d := date(r.day); {
@@ -124,7 +189,7 @@ func (p place) takes(rank int) bool {
 }
 
 // ranking computes a board.
-func ranking(persons []*person, rows map[string][]logRow, now time.Time, board string) (map[string]place, int) {
+func ranking(persons []*person, rows map[string][]logRow, now time.Time, b board) (map[string]place, int) {
 	type entry struct {
 		user   string
 		value  int
@@ -132,15 +197,21 @@ func ranking(persons []*person, rows map[string][]logRow, now time.Time, board s
 	}
 	var all []entry
 	for _, p := range persons {
-		s := standingOn(dayIn(p.zone, now), rows[p.id])
-		e := entry{user: p.id, value: s.total}
-		if board == "streak" {
-			e.value = s.streak
-		}
+		e := entry{user: p.id}
+		season := 0
 		for _, r := range rows[p.id] {
-			if r.signs() {
-				e.second = r.at / 1000 // rows are in order of days
+			if r.signs() && (b.season == "" || b.first <= r.day && r.day <= b.last) {
+				season++
+				e.second = max(e.second, r.at/1000)
 			}
+		}
+		switch s := standingOn(dayIn(p.zone, now), rows[p.id]); b.name {
+		case "streak":
+			e.value = s.streak
+		case "total_days":
+			e.value = s.total
+		default:
+			e.value = season
 		}
 		if e.value > 0 {
 			all = append(all, e)
@@ -197,25 +268,42 @@ func (w *world) judge(log map[string][]logRow) {
 	ours := map[string]bool{}
 	for _, p := range w.persons {
 		ours[p.id] = true
-		rows := log[p.id]
-		n := len(p.history)
-		if len(rows) < n || !slices.Equal(rows[:n], p.history) {
-			w.bad("%s: SQL has %v, want what was there before: %v", p.id, rows, p.history)
+		left := map[logRow]bool{}
+		for _, r := range p.history {
+			left[r] = true
+		}
+		var covers, added []logRow
+		for _, r := range log[p.id] {
+			switch {
+			case left[r]:
+				delete(left, r)
+			case r.kind == frozen && slices.Contains(p.frozen, r.day):
+				covers = append(covers, r)
+			default:
+				added = append(added, r)
+			}
+		}
+		if len(left) > 0 {
+			w.bad("%s: SQL has %v, want what was there before: %v", p.id, log[p.id], p.history)
 			continue
 		}
 		p.mu.Lock()
-		switch added := rows[n:]; {
+		switch want := p.row(); {
 		case len(added) > 1:
-			w.bad("%s: SQL has %v for today", p.id, added)
+			w.bad("%s: SQL has %v, want one new day", p.id, added)
+		case len(added) == 0 && len(covers) > 0:
+			w.bad("%s: SQL has %v for nothing", p.id, covers)
 		case len(added) == 0 && !p.at.IsZero():
 			w.bad("%s was acknowledged and is not in SQL", p.id)
 		case len(added) == 0:
 		case p.asked == 0:
 			w.bad("%s is in SQL and never asked", p.id)
-		case date(added[0].day) != p.after.day || added[0].kind != tapped || added[0].words != p.words:
-			w.bad("%s: SQL has %+v, want %s with %d words", p.id, added[0], p.after.day, p.words)
+		case added[0].day != want.day || added[0].kind != want.kind || added[0].words != want.words:
+			w.bad("%s: SQL has %+v, want %+v", p.id, added[0], want)
 		case !p.at.IsZero() && added[0].at != p.at.UnixMilli():
 			w.bad("%s was told %s and SQL has %s", p.id, p.at, time.UnixMilli(added[0].at).UTC())
+		case slices.ContainsFunc(covers, func(r logRow) bool { return r.at != added[0].at || r.words != 0 }):
+			w.bad("%s: SQL has %+v for %+v", p.id, covers, added[0])
 		}
 		if p.open == 0 && p.asked > 0 && p.news != 1 {
 			w.bad("%s was always answered and told %d times that the check-in is new, want once", p.id, p.news)
@@ -287,20 +375,20 @@ func (w *world) compare(log map[string][]logRow, persons []*person) (wrong []str
 		}
 		return true
 	}
-	for _, board := range boards {
+	for _, board := range w.boards {
 		places, size := ranking(w.persons, log, now, board)
 		for _, n := range w.nodes {
 			var got api.Board
-			if !ask(n, w.persons[0], "/v1/checkin/boards/"+board+"?limit=100", &got) {
+			if !ask(n, w.persons[0], board.path()+"&limit=100", &got) {
 				return wrong
 			}
 			if len(got.Entries) != min(100, size) {
-				say("%s shows %d places, want %d", board, len(got.Entries), min(100, size))
+				say("%s shows %d places, want %d", board.name, len(got.Entries), min(100, size))
 			}
 			seen := map[string]bool{}
 			for i, e := range got.Entries {
 				if at, on := places[e.User]; !on || at.value != e.Value || !at.takes(e.Rank) || e.Rank != i+1 || seen[e.User] {
-					say("%s shows %+v at place %d, want %+v", board, e, i+1, at)
+					say("%s shows %+v at place %d, want %+v", board.name, e, i+1, at)
 				}
 				seen[e.User] = true
 			}
@@ -308,19 +396,19 @@ func (w *world) compare(log map[string][]logRow, persons []*person) (wrong []str
 		ranks := map[int]string{}
 		each(persons, func(i int, p *person) {
 			var got api.Board
-			if !ask(w.nodes[i%len(w.nodes)], p, "/v1/checkin/boards/"+board+"?limit=1", &got) {
+			if !ask(w.nodes[i%len(w.nodes)], p, board.path()+"&limit=1", &got) {
 				return
 			}
 			at, on := places[p.id]
 			switch {
 			case !on && got.Me != nil:
-				say("%s has %s at %+v, want nowhere", board, p.id, *got.Me)
+				say("%s has %s at %+v, want nowhere", board.name, p.id, *got.Me)
 			case on && got.Me == nil:
-				say("%s has %s nowhere, want %+v", board, p.id, at)
+				say("%s has %s nowhere, want %+v", board.name, p.id, at)
 			case on && (got.Me.User != p.id || got.Me.Value != at.value || !at.takes(got.Me.Rank)):
-				say("%s has %s at %+v, want %+v", board, p.id, *got.Me, at)
+				say("%s has %s at %+v, want %+v", board.name, p.id, *got.Me, at)
 			}
-			if got.Me == nil || got.Me.Rank > sharedBeyond {
+			if got.Me == nil || at.first > sharedBeyond {
 				return
 			}
 			mu.Lock()
@@ -328,12 +416,20 @@ func (w *world) compare(log map[string][]logRow, persons []*person) (wrong []str
 			ranks[got.Me.Rank] = p.id
 			mu.Unlock()
 			if taken {
-				say("%s has %s and %s at place %d", board, p.id, other, got.Me.Rank)
+				say("%s has %s and %s at place %d", board.name, p.id, other, got.Me.Rank)
 			}
 		})
 	}
 	each(persons, func(i int, p *person) {
-		want := standingOn(dayIn(p.zone, now), log[p.id])
+		today := dayIn(p.zone, now)
+		want, rows := standingOn(today, log[p.id]), shown(log[p.id], today)
+		if has := func(d int) bool { return slices.ContainsFunc(rows, func(r logRow) bool { return r.day == d }) }; has(today) {
+			for _, d := range p.frozen {
+				if !has(d) {
+					say("%s: SQL lacks the freeze of %s", p.id, date(d))
+				}
+			}
+		}
 		for _, n := range w.nodes {
 			var got api.CheckinStatus
 			if ask(n, p, "/v1/checkin", &got) && statusOf(got) != want {
@@ -341,7 +437,7 @@ func (w *world) compare(log map[string][]logRow, persons []*person) (wrong []str
 			}
 		}
 		for _, prefix := range []string{want.day[:len("2006")], want.day[:len("2006-01")]} {
-			signed, covered := calendar(log[p.id], prefix)
+			signed, covered := calendar(rows, prefix)
 			var got api.Calendar
 			path := "/v1/checkin/calendar/" + strings.ReplaceAll(prefix, "-", "/")
 			if ask(w.nodes[i%len(w.nodes)], p, path, &got) && (!slices.Equal(got.Days, signed) || !slices.Equal(got.Covered, covered)) {

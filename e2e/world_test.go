@@ -45,6 +45,7 @@ type world struct {
 	db      *sqldb.DB
 	nodes   []*node
 	persons []*person
+	boards  []board
 	hc      *http.Client
 	think   time.Duration // a caller pauses for up to this long
 	pace    int           // new persons a second while something is away
@@ -74,13 +75,25 @@ type person struct {
 	zone          string
 	words         int      // that each of the person's check-ins carries
 	history       []logRow // up to yesterday
-	before, after standing // where the history leaves the user, without and with today
+	today         int
+	makes         int      // the day that the person makes up; 0: checks in for today
+	frozen        []int    // the days that freezes cover with today's check-in
+	before, after standing // where the history leaves the user, without and with that
+	half          standing // with today's check-in, and its freezes not yet written
 
 	mu    sync.Mutex
 	asked int
 	open  int // asked, and nobody said what became of it
 	news  int // answers that claimed to be the first
 	at    time.Time
+}
+
+// row is what the person's request adds to the log.
+func (p *person) row() logRow {
+	if p.makes != 0 {
+		return logRow{day: p.makes, kind: madeUp}
+	}
+	return logRow{day: p.today, kind: tapped, words: p.words}
 }
 
 func (p *person) acked() bool {
@@ -100,13 +113,13 @@ func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *wo
 	w.rng = rand.New(rand.NewPCG(w.seed, 0))
 	w.db = sqldbtest.Open(t, sql)
 	w.persons = enrol(t, w.db, w.rng, people)
+	w.boards = boardsOf(time.Now())
 	env := []string{"STOA_SECRET=" + crand.Text() + crand.Text()}
-	// Freezes are off: with them what is right would depend on more than the rows.
 	for _, args := range nodes {
 		if sql.URL != "" {
 			args = append([]string{"--sql", sql.URL}, args...)
 		}
-		w.nodes = append(w.nodes, newNode(t, env, append([]string{"--limits=false", "--dev=true", "--checkin-freeze-max=0"}, args...)...))
+		w.nodes = append(w.nodes, newNode(t, env, append([]string{"--limits=false", "--dev=true"}, args...)...))
 	}
 	w.hc = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: callers}}
 	t.Cleanup(func() {
@@ -162,7 +175,7 @@ func (w *world) askSomething(rng *rand.Rand) {
 		}
 	case p != nil:
 		var b api.Board
-		w.get(rng, p, "/v1/checkin/boards/"+boards[rng.IntN(2)]+"?limit=3", &b)
+		w.get(rng, p, w.boards[rng.IntN(len(w.boards))].path()+"&limit=3", &b)
 	}
 }
 
@@ -261,6 +274,7 @@ const (
 	answered outcome = iota
 	refused          // by a node without SQL
 	lost             // no answer: the node died
+	counted          // the day is there already, which only a make-up is told as a refusal
 )
 
 // send asks one node once. A failure without an excuse fails the test.
@@ -309,6 +323,9 @@ func (w *world) send(n *node, method, path string, p *person, body string, into 
 			problem = fmt.Sprintf("refused without a clear word: %s %v", text, resp.Header)
 		}
 		return refused
+	case resp.StatusCode == http.StatusConflict && p.makes != 0 && strings.Contains(string(text), `"checkin.day_counts"`):
+		w.answers++
+		return counted
 	case resp.StatusCode != http.StatusOK:
 		problem = resp.Status + ": " + string(text)
 		return lost
@@ -344,7 +361,7 @@ func (w *world) get(rng *rand.Rand, p *person, path string, into any) bool {
 func (w *world) checkIn(rng *rand.Rand, p *person) {
 	for try := rng.IntN(len(w.nodes)); w.t.Context().Err() == nil; try++ {
 		switch w.tap(w.nodes[try%len(w.nodes)], p) {
-		case answered:
+		case answered, counted:
 			return
 		case refused:
 			time.Sleep(100 * time.Millisecond)
@@ -357,8 +374,8 @@ func (w *world) checkIn(rng *rand.Rand, p *person) {
 	}
 }
 
-// tap asks one node once to check p in, and holds the answer against all that
-// were given before.
+// tap asks one node once to check p in, or to make up p's day, and holds the
+// answer against all that were given before.
 func (w *world) tap(n *node, p *person) outcome {
 	p.mu.Lock()
 	p.asked++
@@ -366,13 +383,26 @@ func (w *world) tap(n *node, p *person) outcome {
 	before := p.at
 	p.mu.Unlock()
 	var reply api.CheckinReply
-	out := w.send(n, http.MethodPost, "/v1/checkin", p, fmt.Sprintf(`{"words":%d}`, p.words), &reply)
-	if out != answered {
+	var out outcome
+	if p.makes == 0 {
+		out = w.send(n, http.MethodPost, "/v1/checkin", p, fmt.Sprintf(`{"words":%d}`, p.words), &reply)
+	} else {
+		var made api.MakeupReply
+		out = w.send(n, http.MethodPost, "/v1/checkin/makeup", p, fmt.Sprintf(`{"day":%q}`, date(p.makes)), &made)
+		reply = api.CheckinReply{New: true, At: made.MadeUp.At, CheckinStatus: made.Status}
+	}
+	if out != answered && out != counted {
 		return out
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open--
+	if out == counted {
+		if p.asked == 1 {
+			w.bad("%s was told that %s counts, and never asked before", p.id, date(p.makes))
+		}
+		return out
+	}
 	if reply.New {
 		p.news++
 	}
@@ -395,20 +425,20 @@ func (w *world) readStatus(rng *rand.Rand, p *person) {
 	if !w.get(rng, p, "/v1/checkin", &got) {
 		return
 	}
-	if is := statusOf(got); is != p.after && (acked || is != p.before) {
+	if is := statusOf(got); is != p.after && (acked || is != p.before && is != p.half) {
 		w.bad("%s reads %+v, want %+v (acknowledged: %t)", p.id, is, p.after, acked)
 	}
 }
 
 func (w *world) readMonth(rng *rand.Rand, p *person) {
 	acked := p.acked()
-	today := p.after.day
+	day := date(p.row().day)
 	var got api.Calendar
-	if !w.get(rng, p, "/v1/checkin/calendar/"+strings.ReplaceAll(today[:len("2006-01")], "-", "/"), &got) {
+	if !w.get(rng, p, "/v1/checkin/calendar/"+strings.ReplaceAll(day[:len("2006-01")], "-", "/"), &got) {
 		return
 	}
-	if acked && !slices.Contains(got.Days, today) {
-		w.bad("%s reads a month with %v, which has no %s", p.id, got.Days, today)
+	if acked && !slices.Contains(got.Days, day) {
+		w.bad("%s reads a month with %v, which has no %s", p.id, got.Days, day)
 	}
 }
 
@@ -449,16 +479,28 @@ func enrol(t *testing.T, db *sqldb.DB, rng *rand.Rand, n int) []*person {
 			p := &person{id: id, token: "sa_" + id + "." + device + "." + secret, zone: zones[rng.IntN(len(zones))], words: rng.IntN(100)}
 			some[i] = p
 			sum := sha256.Sum256([]byte(p.token))
-			users = append(users, id, id+"@example.org", id+"@example.org", "User "+id, p.zone, "", 0, now.UnixMilli())
+			users = append(users, id, id+"@example.org", id+"@example.org", "User "+id, p.zone, "", 0, now.AddDate(-1, 0, 0).UnixMilli())
 			sessions = append(sessions, id, device, "", "127.0.0.1", now.UnixMilli(), now.UnixMilli(),
 				base64.RawURLEncoding.EncodeToString(sum[:]), now.Add(4*time.Hour).UnixMilli(), "", now.Add(4*time.Hour).UnixMilli(), "", 0, "", 1)
-			today := dayIn(p.zone, now)
-			p.history = randomHistory(rng, p.zone, today)
+			p.today = dayIn(p.zone, now)
+			p.history = randomHistory(rng, p.zone, p.today)
 			for _, r := range p.history {
 				log = append(log, id, r.day, r.at, r.kind, r.words, 0, rng.Int64())
 			}
-			p.before = standingOn(today, p.history)
-			p.after = standingOn(today, append(slices.Clone(p.history), logRow{day: today, kind: tapped}))
+			if rng.IntN(4) == 0 {
+				p.makes = oldGap(rng, p.history, p.today)
+			}
+			p.before = standingOn(p.today, p.history)
+			with := append(slices.Clone(p.history), p.row())
+			if p.makes == 0 {
+				p.frozen = covered(p.history, p.today)
+				p.half = standingOn(p.today, with)
+				with = append(shown(p.history, p.today), p.row())
+			}
+			slices.SortFunc(with, func(a, b logRow) int { return a.day - b.day })
+			if p.after = standingOn(p.today, with); p.makes != 0 {
+				p.half = p.after
+			}
 		}
 		insert(t, db, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES ", 8, users)
 		insert(t, db, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce, rev) VALUES ", 14, sessions)
@@ -487,6 +529,24 @@ func randomHistory(rng *rand.Rand, zone string, today int) (rows []logRow) {
 	}
 	slices.Reverse(rows)
 	return rows
+}
+
+// makeupDays is how far back a day can be made up: the default.
+const makeupDays = 30
+
+// oldGap returns a missed day before the newest one, or 0: with it no freezes are
+// spent.
+func oldGap(rng *rand.Rand, rows []logRow, today int) int {
+	var days []int
+	for i := 1; i < len(rows); i++ {
+		for d := max(rows[i-1].day+1, today-makeupDays); d < rows[i].day; d++ {
+			days = append(days, d)
+		}
+	}
+	if len(days) == 0 {
+		return 0
+	}
+	return days[rng.IntN(len(days))]
 }
 
 func insert(t *testing.T, db *sqldb.DB, head string, columns int, args []any) {

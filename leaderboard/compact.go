@@ -69,6 +69,7 @@ type compact struct {
 	k  CompactKeys
 	sizes
 
+	watch   watch        // over others' loads
 	folding sync.Mutex   // one reader at a time tidies up
 	floor   atomic.Int64 // its score as last seen; only a guess at what a read will need
 }
@@ -467,7 +468,7 @@ func (b *compact) fold(ctx context.Context, now int64) (died int, more bool, err
 		if err != nil {
 			return 0, false, err
 		}
-		if s.load != "" && time.Since(time.UnixMilli(s.beat)) > heldLate {
+		if b.watch.dead(s.load, s.beat) {
 			if err := b.abandon(ctx, s.load); err != nil {
 				return 0, false, err
 			}

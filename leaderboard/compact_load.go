@@ -15,19 +15,41 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
-const (
-	// renewEvery is after how many entries a load looks whether Redis was emptied.
-	renewEvery = 1000
-	// heldLate is how long a load may be silent before another takes its place.
-	heldLate = 30 * time.Second
-)
+// renewEvery is after how many entries a load looks whether Redis was emptied.
+const renewEvery = 1000
 
 var (
 	// grace is how long after its commit a change may still be on its way to Redis.
 	grace = time.Second
 	// beatEvery is how often a load is heard of.
-	beatEvery = 5 * time.Second
+	beatEvery = 500 * time.Millisecond
+	// heldLate is how long a load may be silent before it is taken for dead.
+	heldLate = 3 * time.Second
 )
+
+// A watch tells whether a load is still heard of. It goes by its own clock alone,
+// and what lies between two looks counts for no more than two beats: Redis may
+// have been away, and then nobody could be heard.
+type watch struct {
+	mu     sync.Mutex
+	load   string
+	beat   int64
+	last   time.Time     // look
+	silent time.Duration // since the beat was first seen
+}
+
+func (w *watch) dead(load string, beat int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if load == w.load && beat == w.beat {
+		w.silent += min(now.Sub(w.last), 2*beatEvery)
+	} else {
+		w.load, w.beat, w.silent = load, beat, 0
+	}
+	w.last = now
+	return load != "" && w.silent >= heldLate
+}
 
 func (b *compact) Load(ctx context.Context, now time.Time, everybody iter.Seq2[Entry, error]) error {
 	if err := b.load(ctx, now, everybody); err != nil {
@@ -106,14 +128,13 @@ func (b *compact) load(ctx context.Context, now time.Time, everybody iter.Seq2[E
 }
 
 func (b *compact) begin(ctx context.Context, token string) (bool, error) {
-	now := time.Now()
 	n, err := compactBegin.Run(ctx, b.db, []keyspace.Key{b.k.State.Key, b.k.Held.Key},
-		token, strconv.FormatInt(now.UnixMilli(), 10), strconv.FormatInt(now.Add(-heldLate).UnixMilli(), 10)).Int()
+		token, strconv.FormatInt(time.Now().UnixMilli(), 10)).Int()
 	return n == 1, err
 }
 
-// await waits for somebody else's load to end; done reports that it has loaded
-// the board.
+// await waits for somebody else's load to end, or ends it when it is dead; done
+// reports that it has loaded the board.
 func (b *compact) await(ctx context.Context) (done bool, err error) {
 	for {
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
@@ -123,8 +144,11 @@ func (b *compact) await(ctx context.Context) (done bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if s.load == "" || time.Since(time.UnixMilli(s.beat)) > heldLate {
-			return s.load == "" && s.meta != "" && !s.doubt, nil
+		if s.load == "" {
+			return s.meta != "" && !s.doubt, nil
+		}
+		if b.watch.dead(s.load, s.beat) {
+			return false, b.abandon(ctx, s.load)
 		}
 	}
 }

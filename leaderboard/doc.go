@@ -104,7 +104,7 @@
 //
 // Several nodes may load an exact board at once and share the token; each relies
 // on nothing but its own writes. A compact board has one load at a time, others
-// wait for it, and one that was silent for thirty seconds is lost. While it runs
+// wait for it, and one that was silent for three seconds is dead. While it runs
 // all changes go on being applied to what is there, and are kept beside: in the
 // end each member that has moved is put where it moved, wherever the load had
 // counted it. The load remembers that in 24 bytes for each member. It ends a

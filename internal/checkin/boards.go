@@ -199,14 +199,14 @@ func (s *Service) fill(ctx context.Context, b Board, each func() error) error {
 	if err != nil {
 		return err
 	}
-	s.refill.Store(b, time.Now().Add(60*read))
+	s.refill.Store(b, time.Now().Add(10*read))
 	s.log.InfoContext(ctx, "a board was rebuilt from sql", "board", b.key(), "took", time.Since(began))
 	return nil
 }
 
 // keepBoards loads the boards of now that cannot answer, and compact ones whose
 // counts are in doubt because something was applied that may have been before.
-// A node spends no more than a sixtieth of its time on the latter.
+// A node spends no more than a tenth of its time on the latter.
 func (s *Service) keepBoards(ctx context.Context) error {
 	if !s.projection.Up() {
 		return nil

@@ -215,7 +215,7 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 	ms := moves{}
 	for i, r := range reqs {
 		before, after := out[i].ahead.around(r)
-		if before == nil || !out[i].New {
+		if before == nil || !out[i].New || *before == *after { // a reader was quicker
 			continue
 		}
 		p, ok := s.freezes.placeOf(after, r, out[i].Result, r.clock.Today(now))

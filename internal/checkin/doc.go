@@ -8,7 +8,7 @@
 // anywhere.
 //
 // Derived, in Redis: a 108-byte record for each user and year, from which
-// everything a user sees follows by counting bits, and two boards. Losing a
+// everything a user sees follows by counting bits, and the boards. Losing a
 // record costs one SELECT at the next read, losing a board one pass over the
 // log; neither ever costs a day.
 //
@@ -24,8 +24,9 @@
 //
 // What holds, whatever is killed or emptied:
 //
-//   - An answered check-in is in SQL, counts once, and is visible to every
-//     read that begins afterwards on any node that reaches Redis.
+//   - An answered check-in is on SQL's disk, also when it only finds that the day
+//     is signed; it counts once, and is visible to every read that begins
+//     afterwards on any node that reaches Redis.
 //   - A read never waits for a Redis that is away: SQL answers. A board may then
 //     be five seconds old.
 //   - What Redis missed is applied when it is back, by this node or, if this one

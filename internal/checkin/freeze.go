@@ -32,9 +32,10 @@ const (
 	settleFor = 5 * time.Second
 )
 
-// closes reports whether a committed row may close a gap.
+// closes reports whether a committed row may close a gap. Whoever finds a fresh
+// row may be quicker than the one who wrote it.
 func (r request) closes(o outcome) bool {
-	return (r.kind == Tapped || r.kind == Skipped) && (o.New || r.replay) && !r.stale
+	return (r.kind == Tapped || r.kind == Skipped) && (o.New || r.replay || r.at.Sub(o.At) < hardenFor) && !r.stale
 }
 
 // closeGaps writes the days that freezes cover because of committed rows, and

@@ -28,6 +28,7 @@ var ErrStore = errs.New(errs.Unavailable, "checkin.store_away", "Check-in cannot
 type store struct {
 	db     *sqldb.DB
 	insert *sqldb.Inserter
+	flush  *sqldb.Statement // see harden
 }
 
 func newStore(db *sqldb.DB) *store {
@@ -35,7 +36,28 @@ func newStore(db *sqldb.DB) *store {
 		Table:   "checkins",
 		Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"},
 		Key:     []string{"user_id", "day"}, // a day that exists stays as it is
+	}), flush: db.Dialect().Compile(sqldb.Upsert{
+		Table:   "checkin_flushes",
+		Columns: []string{"id", "n"},
+		Key:     []string{"id"},
+		Set:     []string{"n = n + 1"},
 	})}
+}
+
+// hardenFor is for how long after its arrival a row may not be on disk: longer
+// than any batch is under way.
+const hardenFor = time.Minute
+
+// harden returns when every row that could be read before is on disk. InnoDB
+// shows a commit to others a moment before it is, and who only reads, or inserts
+// nothing new, waits for no disk; who changes something waits for all that was
+// committed before. SQLite shows nothing that is not on disk.
+func (s *store) harden(ctx context.Context, on sqldb.Querier) error {
+	if s.db.Dialect() == sqldb.SQLite {
+		return nil
+	}
+	_, err := on.ExecContext(ctx, s.flush.For(1), 1, 1)
+	return err
 }
 
 // rowKey is the primary key of the log.
@@ -71,8 +93,17 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 	for _, r := range reqs {
 		keys = append(keys, r.user.String(), int32(r.day))
 	}
-	return scanRows(s.db.Writer().QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
+	held, err = scanRows(s.db.Writer().QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
 		strings.TrimSuffix(strings.Repeat("(?, ?), ", len(reqs)), ", ")+")", keys...))
+	if err != nil || added > 0 {
+		return held, err // what was added is on disk, and so is what was there before
+	}
+	for _, r := range reqs {
+		if r.at.UnixMilli()-held[r.key()].at < hardenFor.Milliseconds() {
+			return held, s.harden(ctx, s.db)
+		}
+	}
+	return held, nil
 }
 
 func scanRows(rows *sql.Rows, err error) (map[rowKey]row, error) {
@@ -341,8 +372,8 @@ func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int
 	}
 	var own row
 	switch err := tx.QueryRowContext(ctx, "SELECT at, kind, req FROM checkins WHERE user_id = ? AND day = ?", m.user, int32(m.day)).Scan(&own.at, &own.kind, &own.req); {
-	case err == nil && own.kind == MadeUp && own.req == m.req:
-		return n, time.UnixMilli(own.at).UTC(), nil, nil // this request, an earlier try
+	case err == nil && own.kind == MadeUp && own.req == m.req: // this request, an earlier try
+		return n, time.UnixMilli(own.at).UTC(), nil, s.harden(ctx, tx)
 	case err == nil:
 		return 0, at, nil, ErrDayCounts
 	case !errors.Is(err, sql.ErrNoRows):
