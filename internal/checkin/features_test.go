@@ -354,6 +354,13 @@ func TestWhileRedisIsAwayFreezesAndMakeUpsGoOn(t *testing.T) {
 	w.check(t, []accounts.ID{user}, c)
 }
 
+// Grant is what the command line does.
+func (w *world) Grant(ctx context.Context, user accounts.ID, n int, reason string) error {
+	x := NewExchange(w.db)
+	x.now = w.now
+	return x.Grant(ctx, user, n, reason)
+}
+
 func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}

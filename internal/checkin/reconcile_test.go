@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -567,4 +569,31 @@ func TestRunsComeRoundByThemselves(t *testing.T) {
 			t.Errorf("after %s: %v, want %d snapshots and %d reconciliations", tt.at, n, tt.snapshots, tt.reconciled)
 		}
 	}
+}
+
+func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, _ := inhabited(t, w, 14)
+		want := vandalise(t, w, users)
+		if len(want) == 0 {
+			t.Fatal("nothing is wrong")
+		}
+		gauge := func() float64 { return testutil.ToFloat64(w.metrics.differing) }
+		// As if another node had done both: this one's metrics are left alone.
+		bad := w.finish(t, ReconcileRun, RunOptions{})
+		w.metrics.reconciled(&Run{})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.showReconciliations(ctx) }()
+		defer func() { stop(); <-done }()
+		wait(t, "the other node's figures", func() bool { return gauge() == float64(bad.Summary.Differing) })
+		w.finish(t, ReconcileRun, RunOptions{User: users[0]})
+		if r, err := w.store.lastReconciled(ctx); err != nil || r.ID != bad.ID {
+			t.Errorf("one user's run counts as everybody's: %+v, %v", r, err)
+		}
+		good := w.finish(t, ReconcileRun, RunOptions{})
+		if r, err := w.store.lastReconciled(ctx); err != nil || r.ID != good.ID || gauge() != 0 {
+			t.Errorf("got %+v, %v, and %v differing", r, err, gauge())
+		}
+	})
 }
