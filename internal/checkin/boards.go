@@ -222,6 +222,11 @@ func (s *Service) keepBoards(ctx context.Context) error {
 }
 
 func (s *Service) keepBoard(ctx context.Context, b Board) error {
+	if b == StreakBoard {
+		if err := s.keepRules(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.Rebuild(ctx, b); err != nil {
 		return err
 	}
@@ -232,6 +237,24 @@ func (s *Service) keepBoard(ctx context.Context, b Board) error {
 		return err
 	}
 	return s.recount(ctx, b)
+}
+
+// keepRules makes the streak board anew when its deaths were computed by other
+// settings of freezes than this node's. Where nothing is written the board was
+// lost as well, and is loaded by those of now.
+func (s *Service) keepRules(ctx context.Context) error {
+	want := s.freezes.String()
+	have, err := s.fast.rules(ctx)
+	if err != nil || have == want {
+		return err
+	}
+	if have != "" {
+		s.log.InfoContext(ctx, "freezes are given by other rules than before; the board of streaks is made anew", "were", have, "are", want)
+		if _, err := s.rebuildAnew(ctx, nil, StreakBoard); err != nil {
+			return err
+		}
+	}
+	return s.fast.setRules(ctx, want)
 }
 
 // sweepBoards removes the dead and folds in what was written.

@@ -610,6 +610,9 @@ func (s *Service) rebuildAnew(ctx context.Context, r *Run, b Board) (placed int,
 	}
 	return placed, s.fill(ctx, b, func() (err error) {
 		placed++
+		if r == nil { // nobody has asked
+			return nil
+		}
 		if r.Done++; r.Done%progressEvery == 0 {
 			err = s.store.saveRun(ctx, r, nil)
 		}

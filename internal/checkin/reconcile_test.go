@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -578,7 +578,15 @@ func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
 		if len(want) == 0 {
 			t.Fatal("nothing is wrong")
 		}
-		gauge := func() float64 { return testutil.ToFloat64(w.metrics.differing) }
+		gauge := func() float64 {
+			reg := prometheus.NewRegistry()
+			reg.MustRegister(w.metrics.differing)
+			families, err := reg.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return families[0].GetMetric()[0].GetGauge().GetValue()
+		}
 		// As if another node had done both: this one's metrics are left alone.
 		bad := w.finish(t, ReconcileRun, RunOptions{})
 		w.metrics.reconciled(&Run{})
