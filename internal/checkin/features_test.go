@@ -516,3 +516,36 @@ func TestSettingsOfTheRulesTellAllTheirFaultsAtOnce(t *testing.T) {
 		t.Errorf("got %v, want five faults", err)
 	}
 }
+
+func TestBoardsFollowNewRulesOfFreezes(t *testing.T) {
+	generous := ruled
+	generous.FreezeEvery, generous.FreezeMax = 1, 2
+	worlds(t, func(t *testing.T, w *world) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		for _, date := range []string{"2026-11-10", "2026-11-11"} {
+			w.on(t, date)
+			w.mustMark(t, user, c)
+		}
+		if err := w.keepBoards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.stop()
+		// The next start gives no freezes: the streak ends with the first missed day.
+		strict := w.Service.rules
+		strict.FreezeEvery, strict.FreezeMax = 0, 0
+		next := newWorld(t, w.db, w.redis, strict)
+		next.on(t, "2026-11-13")
+		wait(t, "redis to be complete", next.projection.Up)
+		if err := next.keepBoards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		top, err := next.fast.boards.of(StreakBoard).Top(t.Context(), next.now(), 10)
+		if err != nil || len(top) != 0 {
+			t.Errorf("a streak that the rules of before kept: %v, %v", top, err)
+		}
+		if have, err := next.fast.rules(t.Context()); err != nil || have != next.freezes.String() {
+			t.Errorf("got %q, %v", have, err)
+		}
+	}, generous)
+}
