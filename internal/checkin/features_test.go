@@ -295,6 +295,31 @@ func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
 	})
 }
 
+func TestAStartSpendsNoFreezesOnWhatWasImported(t *testing.T) {
+	db := sqldbtest.SQLite(t)
+	w := newWorld(t, db, redistest.Open(t, "embedded"), ruled)
+	user := newUsers(1)[0]
+	w.register(t, user, "UTC")
+	now := time.Now().UTC()
+	w.clock.set(now)
+	file := "user,day,at\n"
+	for _, ago := range []int{-8, -7, -6, -5, -2} {
+		at := now.AddDate(0, 0, ago)
+		if ago == -2 {
+			at = now.Add(-time.Minute) // such as a file of another service that was written just now
+		}
+		file += fmt.Sprintf("%s,%s,%s\n", user, now.AddDate(0, 0, ago).Format(time.DateOnly), at.Format(time.RFC3339))
+	}
+	if sum, faults, err := imports(t, db, file, ImportOptions{Format: CSV}); err != nil || sum.New != 5 {
+		t.Fatal(sum, faults, err)
+	}
+	w.stop()
+	w = newWorld(t, db, redistest.Open(t, "embedded"), ruled)
+	if got := w.frozen(t, user); len(got) != 0 {
+		t.Errorf("frozen: %v", got)
+	}
+}
+
 func TestWhatFreezesCoveredStaysWhenTheyAreTurnedOff(t *testing.T) {
 	db, server := sqldbtest.SQLite(t), redistest.Server(t)
 	w := newWorld(t, db, redistest.Open(t, server.URL), ruled)

@@ -139,15 +139,26 @@ func (s *Service) settle(ctx context.Context) {
 			if err != nil {
 				return err
 			}
+			// What was imported stands as it is.
+			imported, err := s.store.touchedSince(ctx, users, newest.Add(-settleFor))
+			if err != nil {
+				return err
+			}
 			var reqs []request
 			var out []outcome
 			for _, r := range rows {
+				if imported[r.User] {
+					continue
+				}
 				m := r.mark()
 				reqs = append(reqs, request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true})
 				out = append(out, outcome{Result: Result{At: m.At}})
 			}
-			_, err = s.coverGaps(ctx, reqs, out, histories)
-			return err
+			covered, err := s.coverGaps(ctx, reqs, out, histories)
+			if err != nil || len(covered) == 0 {
+				return err
+			}
+			return s.store.tellLater(ctx, slices.Collect(maps.Keys(covered)), 0) // a Redis that outlived the node lacks them
 		})
 	}
 	if err != nil {
