@@ -259,6 +259,9 @@ func (s *Service) keepRules(ctx context.Context) error {
 
 // sweepBoards removes the dead and folds in what was written.
 func (s *Service) sweepBoards(ctx context.Context) error {
+	if !s.projection.Writable() {
+		return nil
+	}
 	var all []error
 	for _, b := range current(s.now()) {
 		_, err := s.fast.boards.of(b).Sweep(ctx, s.now())

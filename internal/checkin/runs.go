@@ -368,7 +368,7 @@ func (s *Service) rebuildSlice(ctx context.Context, r *Run, until time.Time) (fi
 			if err != nil {
 				return false, err
 			}
-			r.Done, r.Total = 0, 2*n // two boards
+			r.Done, r.Total = 0, n*int64(len(current(s.now()))) // at the most
 			placed, err := s.rebuildBoardsAnew(ctx, r)
 			if err != nil {
 				return false, err

@@ -505,6 +505,9 @@ func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
 				if !r.Ended.IsZero() {
 					duration = took(&r).String()
 				}
+				if result == "" && r.State == checkin.RunDone {
+					result = "nothing was there"
+				}
 				if r.Error != "" {
 					result = strings.TrimPrefix(result+"; "+r.Error, "; ")
 				}
