@@ -605,3 +605,46 @@ func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
 		}
 	})
 }
+
+func TestRunsAreListedAndWithdrawn(t *testing.T) {
+	db := sqldbtest.SQLite(t)
+	x := NewExchange(db)
+	var asked []int64
+	for _, o := range []RunOptions{{}, {Part: 2, Parts: 3, DryRun: true}, {Boards: true}, {Days: 7}} {
+		r, err := x.Request(t.Context(), ReconcileRun, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked = append(asked, r.ID)
+	}
+	list := func(before int64, n int) (out []string) {
+		runs, err := x.Runs(t.Context(), before, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range runs {
+			out = append(out, r.Options.String())
+		}
+		return out
+	}
+	if got, want := list(0, 3), []string{"records --days 7", "boards", "--dry-run --part 2/3"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if done, err := x.Withdraw(t.Context(), asked[1]); err != nil || !done {
+		t.Error(done, err)
+	}
+	if got, want := list(asked[2], 3), []string{""}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r, err := x.Run(t.Context(), asked[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.State = runRunning
+	if err := x.store.saveRun(t.Context(), r, nil); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := x.Withdraw(t.Context(), r.ID); err != nil || done {
+		t.Error("a run that has begun was withdrawn", err)
+	}
+}
