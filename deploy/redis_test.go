@@ -215,10 +215,11 @@ func (p *people) right(t *testing.T) {
 			t.Errorf("user %d: %+v, %v; want one day", n, got, err)
 		}
 	}
-	board, err := p.all[0].Board(t.Context(), "total_days", client.BoardQuery{Limit: 100})
-	if err != nil || len(board.Entries) != len(p.all) {
-		t.Errorf("the board has %d entries, %v; want %d", len(board.Entries), err, len(p.all))
-	}
+	// While it is loaded it may be five seconds old.
+	until(t, fmt.Sprintf("the board has all %d", len(p.all)), func() bool {
+		board, err := p.all[0].Board(t.Context(), "total_days", client.BoardQuery{Limit: 100})
+		return err == nil && len(board.Entries) == len(p.all)
+	})
 }
 
 func TestStoaOnTheShippedSentinelSettings(t *testing.T) {

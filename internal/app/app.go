@@ -160,16 +160,6 @@ func (a *App) zoneChanged(ctx context.Context, d queue.Delivery) error {
 	return a.checkin.ZoneChanged(ctx, changed.User)
 }
 
-// Grant gives a user streak freezes. It needs no running server; the next one,
-// or the one that runs, brings them to Redis.
-func (a *App) Grant(ctx context.Context, user string, n int, reason string) error {
-	id, err := ids.Parse[accounts.User](user)
-	if err != nil {
-		return accounts.ErrNoUser
-	}
-	return a.checkin.Grant(ctx, id, n, reason)
-}
-
 // Run serves on ln until ctx ends, then drains. It calls ready once everything
 // is up; Redis may still be away. It closes ln.
 func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {

@@ -222,6 +222,11 @@ func (s *Service) keepBoards(ctx context.Context) error {
 }
 
 func (s *Service) keepBoard(ctx context.Context, b Board) error {
+	if b == StreakBoard {
+		if err := s.keepRules(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.Rebuild(ctx, b); err != nil {
 		return err
 	}
@@ -234,8 +239,29 @@ func (s *Service) keepBoard(ctx context.Context, b Board) error {
 	return s.recount(ctx, b)
 }
 
+// keepRules makes the streak board anew when its deaths were computed by other
+// settings of freezes than this node's. Where nothing is written the board was
+// lost as well, and is loaded by those of now.
+func (s *Service) keepRules(ctx context.Context) error {
+	want := s.freezes.String()
+	have, err := s.fast.rules(ctx)
+	if err != nil || have == want {
+		return err
+	}
+	if have != "" {
+		s.log.InfoContext(ctx, "freezes are given by other rules than before; the board of streaks is made anew", "were", have, "are", want)
+		if _, err := s.rebuildAnew(ctx, nil, StreakBoard); err != nil {
+			return err
+		}
+	}
+	return s.fast.setRules(ctx, want)
+}
+
 // sweepBoards removes the dead and folds in what was written.
 func (s *Service) sweepBoards(ctx context.Context) error {
+	if !s.projection.Writable() {
+		return nil
+	}
 	var all []error
 	for _, b := range current(s.now()) {
 		_, err := s.fast.boards.of(b).Sweep(ctx, s.now())
@@ -370,14 +396,16 @@ func (f *fallback) ranking(ctx context.Context, s *Service, b Board, user accoun
 	defer f.mu.Unlock()
 	snap := f.boards[b]
 	if snap == nil || s.now().Sub(snap.taken) > snapshotLife {
-		if snap, err = takeSnapshot(ctx, s, b); err != nil {
+		taken, err := takeSnapshots(ctx, s, b)
+		if err != nil {
 			return Ranking{}, err
 		}
 		maps.DeleteFunc(f.boards, func(_ Board, old *snapshot) bool { return s.now().Sub(old.taken) > snapshotLife })
 		if f.boards == nil {
 			f.boards = map[Board]*snapshot{}
 		}
-		f.boards[b] = snap
+		maps.Copy(f.boards, taken)
+		snap = taken[b]
 	}
 	rows := func(from, to int) (out []Place) {
 		for i := max(from, 0); i < min(to, len(snap.all)); i++ {
@@ -407,18 +435,35 @@ func (f *fallback) ranking(ctx context.Context, s *Service, b Board, user accoun
 	return out, nil
 }
 
-func takeSnapshot(ctx context.Context, s *Service, b Board) (*snapshot, error) {
-	snap := &snapshot{taken: s.now()}
-	for e, err := range s.entries(ctx, b) {
-		if err != nil {
-			return nil, err
+// takeSnapshots ranks a board, and with one for all time the other one, which
+// the same pass counts.
+func takeSnapshots(ctx context.Context, s *Service, b Board) (map[Board]*snapshot, error) {
+	out := map[Board]*snapshot{b: {taken: s.now()}}
+	add := func(b Board, value int, at time.Time, user accounts.ID) {
+		if value > 0 {
+			out[b].all = append(out[b].all, rankedOf(value, at, user))
 		}
-		user, err := ids.Parse[accounts.User](e.Member)
-		if err != nil {
-			return nil, err
-		}
-		snap.all = append(snap.all, rankedOf(int(e.Value), e.At, user))
 	}
-	slices.SortFunc(snap.all, ranked.compare)
-	return snap, nil
+	if b.season != 0 {
+		for a, err := range s.store.season(ctx, b) {
+			if err != nil {
+				return nil, err
+			}
+			add(b, a.days, a.at, a.user)
+		}
+	} else {
+		out[StreakBoard], out[TotalBoard] = &snapshot{taken: s.now()}, &snapshot{taken: s.now()}
+		for p, err := range s.places(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			for b := range out {
+				add(b, b.value(p.standing), p.at, p.user)
+			}
+		}
+	}
+	for _, snap := range out {
+		slices.SortFunc(snap.all, ranked.compare)
+	}
+	return out, nil
 }

@@ -234,6 +234,8 @@ type Freezes struct {
 	Max   int // missed days in a row that are covered; 0: none
 }
 
+func (z Freezes) String() string { return fmt.Sprintf("every %d, at most %d", z.Every, z.Max) }
+
 // owned returns how many freezes are left.
 func (z Freezes) owned(signed, granted, used int) int {
 	if z.Max == 0 {

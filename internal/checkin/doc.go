@@ -2,27 +2,44 @@
 // calendars and leaderboards. It is the exemplar: every other domain looks like
 // it.
 //
-// Truth is one SQL table, checkins: a row for each user's day, written once and
-// never changed. Beside it are the freezes that operators granted. Streaks,
-// totals, calendars and boards are derived from them; nothing is counted
-// anywhere.
+// # Truth
 //
-// Derived, in Redis: a 108-byte record for each user and year, from which
-// everything a user sees follows by counting bits, and the boards. Losing a
-// record costs one SELECT at the next read, losing a board one pass over the
-// log; neither ever costs a day.
+// One SQL table, checkins: a row for each user's day, written once and never
+// changed. A row says why the day counts: tapped, made up, covered by a freeze, or
+// left out by a change of zone. Beside it are the freezes that operators granted.
+// Nothing is counted anywhere: streaks, totals, calendars, what is left of the
+// freezes, and boards all follow from these rows.
 //
-// The way of a check-in:
+// # What is derived
+//
+// In Redis: a 108-byte record for each user and year, from which everything a
+// user sees follows by counting bits, and four boards: streak and total days for
+// all time, and this week and this month. A compact board is a log of moves that
+// is folded once a second into its best thousand and counts of all others; an
+// exact one is a sorted set. Losing a record costs one SELECT at the next read,
+// losing a board one pass over the log; neither ever costs a day.
+//
+// In SQL, for reports alone: months as bitmaps, and totals, written each night.
+//
+// # The way of a check-in
 //
 //	http.go     the caller's zone and the server's clock fix the day
 //	service.go  Mark hands the request to the committer and waits
-//	commit.go   many requests, one transaction; beside it Redis is asked where
-//	            their users stand; then, beside the next transaction:
-//	redis.go    the days are set, the records read back and the boards moved, in
-//	            one round trip; who stands elsewhere than expected moves again;
-//	            the callers wake
+//	commit.go   many requests, one transaction; what this node does not know of
+//	            their users it asks Redis meanwhile; then, beside the next one:
+//	freeze.go   the missed days before, if freezes cover them, become rows, too
+//	places.go   the record of before and the day say which boards the user moves
+//	            on, from where to where, and when the streak dies
+//	redis.go    the days are set, the records read back and the moves appended to
+//	            the boards, in one round trip; who stands elsewhere than expected
+//	            moves again; the callers wake
 //
-// What holds, whatever is killed or emptied:
+// Three other ways lead into the log: makeup.go (a missed day, in a transaction of
+// its own that counts the month's), exchange.go (imports, which Redis hears of
+// through the queue), and settle in freeze.go (a start finds the freezes that a
+// dead node still owed). All of them have the user's part of Redis computed anew.
+//
+// # What holds, whatever is killed or emptied
 //
 //   - An answered check-in is on SQL's disk, also when it only finds that the day
 //     is signed; it counts once, and is visible to every read that begins
@@ -31,14 +48,19 @@
 //     be five seconds old.
 //   - What Redis missed is applied when it is back, by this node or, if this one
 //     is dead, by another (package projection).
+//   - Applying anything twice, or late, changes nothing. Where a compact board
+//     cannot know, its counts are in doubt and are counted again (boards.go).
+//   - What differs all the same is found, repaired and written down once a week
+//     (reconcile.go), in slices that any node can go on with (runs.go).
 //
-// A day that was missed is made up in a transaction of its own (makeup.go). While
-// a gap is open, the freezes that cover it are derived; the row that closes it
-// has them written down (freeze.go), at the same node, by a replay of the row, or
-// by the next start. What is written stands, whatever the rules become.
+// # Streaks
 //
 // A streak is the number of signed days in the unbroken run that ends today or
 // yesterday. Covered days (a freeze, a date that a change of zone left out)
-// bridge the run and do not add to it. The moment a day is missed the streak is
-// 0 and leaves its board: each entry carries the instant of its death.
+// bridge the run and do not add to it. While a gap is open, the freezes that cover
+// it are derived from what the user owns; the row that closes it has them written
+// down, and then they stand, whatever the rules become. The moment a day is missed
+// for good the streak is 0 and leaves its board: each entry carries the instant of
+// its death. With other settings of freezes these instants are others, so the
+// board remembers by which it was made.
 package checkin

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -590,6 +592,25 @@ func (f Format) writer(w io.Writer, withAccounts bool) (put func(line) error, fl
 	return nil, nil, ErrFormat.On("format", "is not one of csv, jsonl")
 }
 
+// Grant gives a user n freezes more and keeps the reason. It returns when that
+// is committed; a server shows it a moment later. ErrGrant, accounts.ErrNoUser.
+func (e *Exchange) Grant(ctx context.Context, user accounts.ID, n int, reason string) (err error) {
+	defer errs.Wrap(&err, "checkin.Grant %s", user)
+	reason = strings.TrimSpace(reason)
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	if n < 1 || n > 100 || reason == "" || utf8.RuneCountInString(reason) > 200 || strings.ContainsFunc(reason, unprintable) {
+		return ErrGrant
+	}
+	clocks, err := e.accounts.Clocks(ctx, []accounts.ID{user})
+	if err != nil {
+		return err
+	}
+	if _, ok := clocks[user]; !ok {
+		return accounts.ErrNoUser
+	}
+	return e.store.grant(ctx, user, Grant{n, e.now()}, reason)
+}
+
 // Request asks the servers for a run. ErrRunOptions.
 func (e *Exchange) Request(ctx context.Context, kind RunKind, o RunOptions) (*Run, error) {
 	if err := o.check(); err != nil {
@@ -605,6 +626,11 @@ func (e *Exchange) Run(ctx context.Context, id int64) (*Run, error) { return e.s
 // Current returns the run that is worked on, or next to be; nil when there is
 // none.
 func (e *Exchange) Current(ctx context.Context) (*Run, error) { return e.store.nextRun(ctx) }
+
+// Runs returns n runs with ids below before (0: from the newest on).
+func (e *Exchange) Runs(ctx context.Context, before int64, n int) ([]Run, error) {
+	return e.store.runs(ctx, "? = 0 OR id < ? ORDER BY id DESC LIMIT ?", before, before, n)
+}
 
 // Withdraw takes a request back that no server has begun, and reports whether it
 // could.

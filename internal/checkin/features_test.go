@@ -295,6 +295,31 @@ func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
 	})
 }
 
+func TestAStartSpendsNoFreezesOnWhatWasImported(t *testing.T) {
+	db := sqldbtest.SQLite(t)
+	w := newWorld(t, db, redistest.Open(t, "embedded"), ruled)
+	user := newUsers(1)[0]
+	w.register(t, user, "UTC")
+	now := time.Now().UTC()
+	w.clock.set(now)
+	file := "user,day,at\n"
+	for _, ago := range []int{-8, -7, -6, -5, -2} {
+		at := now.AddDate(0, 0, ago)
+		if ago == -2 {
+			at = now.Add(-time.Minute) // such as a file of another service that was written just now
+		}
+		file += fmt.Sprintf("%s,%s,%s\n", user, now.AddDate(0, 0, ago).Format(time.DateOnly), at.Format(time.RFC3339))
+	}
+	if sum, faults, err := imports(t, db, file, ImportOptions{Format: CSV}); err != nil || sum.New != 5 {
+		t.Fatal(sum, faults, err)
+	}
+	w.stop()
+	w = newWorld(t, db, redistest.Open(t, "embedded"), ruled)
+	if got := w.frozen(t, user); len(got) != 0 {
+		t.Errorf("frozen: %v", got)
+	}
+}
+
 func TestWhatFreezesCoveredStaysWhenTheyAreTurnedOff(t *testing.T) {
 	db, server := sqldbtest.SQLite(t), redistest.Server(t)
 	w := newWorld(t, db, redistest.Open(t, server.URL), ruled)
@@ -352,6 +377,13 @@ func TestWhileRedisIsAwayFreezesAndMakeUpsGoOn(t *testing.T) {
 		t.Errorf("the record has %v, %v", rec, err)
 	}
 	w.check(t, []accounts.ID{user}, c)
+}
+
+// Grant is what the command line does.
+func (w *world) Grant(ctx context.Context, user accounts.ID, n int, reason string) error {
+	x := NewExchange(w.db)
+	x.now = w.now
+	return x.Grant(ctx, user, n, reason)
 }
 
 func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
@@ -508,4 +540,37 @@ func TestSettingsOfTheRulesTellAllTheirFaultsAtOnce(t *testing.T) {
 	if joined, ok := err.(interface{ Unwrap() []error }); !ok || len(joined.Unwrap()) != 5 {
 		t.Errorf("got %v, want five faults", err)
 	}
+}
+
+func TestBoardsFollowNewRulesOfFreezes(t *testing.T) {
+	generous := ruled
+	generous.FreezeEvery, generous.FreezeMax = 1, 2
+	worlds(t, func(t *testing.T, w *world) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		for _, date := range []string{"2026-11-10", "2026-11-11"} {
+			w.on(t, date)
+			w.mustMark(t, user, c)
+		}
+		if err := w.keepBoards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.stop()
+		// The next start gives no freezes: the streak ends with the first missed day.
+		strict := w.Service.rules
+		strict.FreezeEvery, strict.FreezeMax = 0, 0
+		next := newWorld(t, w.db, w.redis, strict)
+		next.on(t, "2026-11-13")
+		wait(t, "redis to be complete", next.projection.Up)
+		if err := next.keepBoards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		top, err := next.fast.boards.of(StreakBoard).Top(t.Context(), next.now(), 10)
+		if err != nil || len(top) != 0 {
+			t.Errorf("a streak that the rules of before kept: %v, %v", top, err)
+		}
+		if have, err := next.fast.rules(t.Context()); err != nil || have != next.freezes.String() {
+			t.Errorf("got %q, %v", have, err)
+		}
+	}, generous)
 }

@@ -9,12 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
 const (
@@ -143,15 +140,26 @@ func (s *Service) settle(ctx context.Context) {
 			if err != nil {
 				return err
 			}
+			// What was imported stands as it is.
+			imported, err := s.store.touchedSince(ctx, users, newest.Add(-settleFor))
+			if err != nil {
+				return err
+			}
 			var reqs []request
 			var out []outcome
 			for _, r := range rows {
+				if imported[r.User] {
+					continue
+				}
 				m := r.mark()
 				reqs = append(reqs, request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true})
 				out = append(out, outcome{Result: Result{At: m.At}})
 			}
-			_, err = s.coverGaps(ctx, reqs, out, histories)
-			return err
+			covered, err := s.coverGaps(ctx, reqs, out, histories)
+			if err != nil || len(covered) == 0 {
+				return err
+			}
+			return s.store.tellLater(ctx, slices.Collect(maps.Keys(covered)), 0) // a Redis that outlived the node lacks them
 		})
 	}
 	if err != nil {
@@ -250,21 +258,6 @@ func (s *Service) addOpen(ctx context.Context, user accounts.ID, clock civil.Clo
 		rec.cover(skipped, year)
 	}
 	return nil
-}
-
-// Grant gives a user n freezes more and keeps the reason. It returns when that
-// is committed; reads show it a moment later. ErrGrant, accounts.ErrNoUser.
-func (s *Service) Grant(ctx context.Context, user accounts.ID, n int, reason string) (err error) {
-	defer errs.Wrap(&err, "checkin.Grant %s", user)
-	reason = strings.TrimSpace(reason)
-	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	if n < 1 || n > 100 || reason == "" || utf8.RuneCountInString(reason) > 200 || strings.ContainsFunc(reason, unprintable) {
-		return ErrGrant
-	}
-	if _, err := s.users.User(ctx, user); err != nil {
-		return err
-	}
-	return s.store.grant(ctx, user, Grant{n, s.now()}, reason)
 }
 
 // Granted brings a grant to Redis.

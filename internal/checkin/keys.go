@@ -22,6 +22,10 @@ var (
 		keyspace.Forever("one field for each live node; another node removes a dead one's"),
 		keyspace.Doc{Purpose: "the time up to which each node's commits are in Redis"})
 
+	rulesKey = keyspace.Def0(Keys, "checkin:rules", keyspace.BytesOf("every N, at most M"),
+		keyspace.Forever("lost together with the board, and written again"),
+		keyspace.Doc{Purpose: "the rules by which the streak board's deaths were computed"})
+
 	// An exact board has these three, ...
 	scoreKeys = keyspace.Def1[Board](Keys, "leaderboard:{{board}}", keyspace.ZSetOf("user → value and time reached"),
 		keyspace.Forever("rebuilt from SQL when lost; a season's is removed months later"),

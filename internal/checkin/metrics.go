@@ -14,7 +14,7 @@ type metrics struct {
 	redis   prometheus.Histogram
 	reads   *prometheus.CounterVec
 
-	// Of the last reconciliation that was done here.
+	// Of the last reconciliation, on whatever node.
 	compared, differing, repaired, agreement, reconciledAt prometheus.Gauge
 
 	abnormal prometheus.Counter
@@ -38,10 +38,10 @@ func newMetrics(reg prometheus.Registerer, up func() bool) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "stoa_checkin_" + name, Help: help})
 	}
-	m.compared = gauge("reconcile_users_compared", "Users whom the last reconciliation done here compared.")
+	m.compared = gauge("reconcile_users_compared", "Users whom the last reconciliation compared; the same on all nodes.")
 	m.differing = gauge("reconcile_users_differing", "Users of those for whom Redis and SQL differed.")
 	m.repaired = gauge("reconcile_repairs", "Records and board entries that it repaired.")
-	m.reconciledAt = gauge("reconcile_last_timestamp_seconds", "Unix time at which it was done; 0 when none was done here.")
+	m.reconciledAt = gauge("reconcile_last_timestamp_seconds", "Unix time at which it was done; 0 when none was.")
 	m.agreement = gauge("agreement_ratio", "Users for whom Redis and SQL agreed, of those compared; 1 when none were.")
 	m.agreement.Set(1)
 	m.abnormal = prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_checkin_abnormal_streaks_total", Help: "Users whose days in SQL became fewer, or whose streak rose by more than the days added."})
@@ -69,7 +69,5 @@ func (m *metrics) reconciled(r *Run) {
 	m.differing.Set(differing)
 	m.repaired.Set(float64(r.Summary.Repaired))
 	m.reconciledAt.Set(float64(r.Ended.UnixMilli()) / 1000)
-	if compared > 0 {
-		m.agreement.Set(max(0, 1-differing/compared))
-	}
+	m.agreement.Set(max(0, 1-differing/max(1, compared)))
 }

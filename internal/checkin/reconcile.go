@@ -67,21 +67,15 @@ func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (
 		began, n := time.Now(), 0
 		switch stage := r.resume.Stage; stage {
 		case "users":
-			users, err := s.store.usersAfter(ctx, r.resume.Cursor, before, chunkUsers)
-			if err != nil {
+			if more, err := s.reconcileNext(ctx, r, before, until); err != nil {
 				return false, err
-			}
-			if n = len(users); n == 0 {
-				if r.Options.Part > 1 {
-					return true, nil // strays are looked for with the first part
-				}
-				r.resume = resume{Stage: strayMembers + current(s.now())[0].key(), Cursor: "0"}
+			} else if more {
 				continue
 			}
-			if err := s.reconcileUsers(ctx, r, users); err != nil {
-				return false, err
+			if r.Options.Part > 1 {
+				return true, nil // strays are looked for with the first part
 			}
-			r.resume.Cursor = users[n-1].String()
+			r.resume = resume{Stage: strayMembers + current(s.now())[0].key(), Cursor: "0"}
 		case strayRecords:
 			err := s.fast.patient().eachRecord(ctx, func(keys []yearKey) error { return s.reconcileRecords(ctx, r, keys) })
 			return err == nil, err
@@ -160,11 +154,60 @@ type difference struct {
 	board Board // of the entry
 }
 
+// reconcileNext compares the users after the cursor, until then or until many
+// differ, and reports whether there were any. Who differs waits for the second
+// look together with the others, since a damage is seldom one user's.
+func (s *Service) reconcileNext(ctx context.Context, r *Run, before string, until time.Time) (more bool, err error) {
+	var differ []*subject
+	cursor, n := r.resume.Cursor, 0
+	for n == 0 || len(differ) < chunkUsers && time.Now().Before(until) {
+		began := time.Now()
+		users, err := s.store.usersAfter(ctx, cursor, before, chunkUsers)
+		if err != nil {
+			return false, err
+		}
+		if len(users) == 0 {
+			break
+		}
+		some, err := s.lookAtUsers(ctx, r, users)
+		if err != nil {
+			return false, err
+		}
+		differ = append(differ, some...)
+		n += len(users)
+		cursor = users[len(users)-1].String()
+		if err := s.pace(ctx, len(users), began); err != nil {
+			return false, err
+		}
+	}
+	if err := s.lookAgain(ctx, r, differ); err != nil {
+		return false, err
+	}
+	r.Summary.Compared += n
+	r.Done += int64(n)
+	r.resume.Cursor = cursor
+	return n > 0, nil
+}
+
 // reconcileUsers compares users, and repairs and stores what was found.
 func (s *Service) reconcileUsers(ctx context.Context, r *Run, users []accounts.ID) error {
-	first, err := s.store.firstYears(ctx, users)
+	differ, err := s.lookAtUsers(ctx, r, users)
 	if err != nil {
 		return err
+	}
+	if err := s.lookAgain(ctx, r, differ); err != nil {
+		return err
+	}
+	r.Summary.Compared += len(users)
+	r.Done += int64(len(users))
+	return nil
+}
+
+// lookAtUsers returns those of the users who seem to differ.
+func (s *Service) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) (differ []*subject, err error) {
+	first, err := s.store.firstYears(ctx, users)
+	if err != nil {
+		return nil, err
 	}
 	next := s.now().Year() + 1 // it has begun somewhere
 	subjects := make([]*subject, len(users))
@@ -178,21 +221,16 @@ func (s *Service) reconcileUsers(ctx context.Context, r *Run, users []accounts.I
 			subjects[i].years = append(subjects[i].years, year)
 		}
 	}
-	if err := s.compare(ctx, r, subjects); err != nil {
-		return err
+	if differ, err = s.lookOnce(ctx, subjects); err != nil {
+		return nil, err
 	}
 	histories := make(map[accounts.ID]History, len(users))
 	for _, x := range subjects {
 		histories[x.user] = x.before
 	}
 	abnormal, _, err := s.persist(ctx, users, histories, r.Options.DryRun)
-	if err != nil {
-		return err
-	}
 	r.Summary.Abnormal += abnormal
-	r.Summary.Compared += len(users)
-	r.Done += int64(len(users))
-	return nil
+	return differ, err
 }
 
 // reconcileRecords compares records whose users or years are not in the log.
@@ -289,13 +327,28 @@ func (s *Service) strays(ctx context.Context, members []string) (out []string, e
 // compare looks at users twice, repairs what differs both times, unless it is a
 // dry run, and stores it.
 func (s *Service) compare(ctx context.Context, r *Run, all []*subject) error {
-	if len(all) == 0 {
-		return nil
-	}
-	if err := s.look(ctx, all); err != nil {
+	differ, err := s.lookOnce(ctx, all)
+	if err != nil {
 		return err
 	}
-	differ := slices.DeleteFunc(slices.Clone(all), func(x *subject) bool { return len(s.differences(x)) == 0 })
+	return s.lookAgain(ctx, r, differ)
+}
+
+// lookOnce returns those who differ, perhaps because of a check-in that is under
+// way.
+func (s *Service) lookOnce(ctx context.Context, all []*subject) ([]*subject, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	if err := s.look(ctx, all); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(x *subject) bool { return len(s.differences(x)) == 0 }), nil
+}
+
+// lookAgain looks at who differed a while later, and repairs and stores what
+// still does.
+func (s *Service) lookAgain(ctx context.Context, r *Run, differ []*subject) error {
 	if len(differ) == 0 {
 		return nil
 	}
@@ -610,6 +663,9 @@ func (s *Service) rebuildAnew(ctx context.Context, r *Run, b Board) (placed int,
 	}
 	return placed, s.fill(ctx, b, func() (err error) {
 		placed++
+		if r == nil { // nobody has asked
+			return nil
+		}
 		if r.Done++; r.Done%progressEvery == 0 {
 			err = s.store.saveRun(ctx, r, nil)
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -566,5 +568,83 @@ func TestRunsComeRoundByThemselves(t *testing.T) {
 		if n := count(); n[SnapshotRun] != tt.snapshots || n[ReconcileRun] != tt.reconciled {
 			t.Errorf("after %s: %v, want %d snapshots and %d reconciliations", tt.at, n, tt.snapshots, tt.reconciled)
 		}
+	}
+}
+
+func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, _ := inhabited(t, w, 14)
+		want := vandalise(t, w, users)
+		if len(want) == 0 {
+			t.Fatal("nothing is wrong")
+		}
+		gauge := func() float64 {
+			reg := prometheus.NewRegistry()
+			reg.MustRegister(w.metrics.differing)
+			families, err := reg.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return families[0].GetMetric()[0].GetGauge().GetValue()
+		}
+		// As if another node had done both: this one's metrics are left alone.
+		bad := w.finish(t, ReconcileRun, RunOptions{})
+		w.metrics.reconciled(&Run{})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.showReconciliations(ctx) }()
+		defer func() { stop(); <-done }()
+		wait(t, "the other node's figures", func() bool { return gauge() == float64(bad.Summary.Differing) })
+		w.finish(t, ReconcileRun, RunOptions{User: users[0]})
+		if r, err := w.store.lastReconciled(ctx); err != nil || r.ID != bad.ID {
+			t.Errorf("one user's run counts as everybody's: %+v, %v", r, err)
+		}
+		good := w.finish(t, ReconcileRun, RunOptions{})
+		if r, err := w.store.lastReconciled(ctx); err != nil || r.ID != good.ID || gauge() != 0 {
+			t.Errorf("got %+v, %v, and %v differing", r, err, gauge())
+		}
+	})
+}
+
+func TestRunsAreListedAndWithdrawn(t *testing.T) {
+	db := sqldbtest.SQLite(t)
+	x := NewExchange(db)
+	var asked []int64
+	for _, o := range []RunOptions{{}, {Part: 2, Parts: 3, DryRun: true}, {Boards: true}, {Days: 7}} {
+		r, err := x.Request(t.Context(), ReconcileRun, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked = append(asked, r.ID)
+	}
+	list := func(before int64, n int) (out []string) {
+		runs, err := x.Runs(t.Context(), before, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range runs {
+			out = append(out, r.Options.String())
+		}
+		return out
+	}
+	if got, want := list(0, 3), []string{"records --days 7", "boards", "--dry-run --part 2/3"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if done, err := x.Withdraw(t.Context(), asked[1]); err != nil || !done {
+		t.Error(done, err)
+	}
+	if got, want := list(asked[2], 3), []string{""}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r, err := x.Run(t.Context(), asked[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.State = runRunning
+	if err := x.store.saveRun(t.Context(), r, nil); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := x.Withdraw(t.Context(), r.ID); err != nil || done {
+		t.Error("a run that has begun was withdrawn", err)
 	}
 }

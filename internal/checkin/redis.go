@@ -337,6 +337,20 @@ func (f *fast) replace(ctx context.Context, k yearKey, was held, rec *Record) (b
 	return n == 1, err
 }
 
+// rules returns by which rules the streak board's deaths were computed.
+func (f *fast) rules(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	s, _, err := rulesKey.At().Get(ctx, f.db)
+	return s, err
+}
+
+func (f *fast) setRules(ctx context.Context, rules string) error {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	return rulesKey.At().Set(ctx, f.db, rules)
+}
+
 var recordParser = keyspace.NewParser(Keys)
 
 // eachRecord calls fn with the keys of all records that there are, some at a

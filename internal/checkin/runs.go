@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -49,6 +50,30 @@ func (o RunOptions) check() error {
 	return nil
 }
 
+// String names what is not the zero value, as flags of the command line do.
+func (o RunOptions) String() string {
+	var said []string
+	switch {
+	case o.Boards && o.Days == 0:
+		said = append(said, "boards")
+	case o.Days != 0 && !o.Boards:
+		said = append(said, "records")
+	}
+	if o.Days != 0 {
+		said = append(said, fmt.Sprintf("--days %d", o.Days))
+	}
+	if o.DryRun {
+		said = append(said, "--dry-run")
+	}
+	if !o.User.IsZero() {
+		said = append(said, "--user "+o.User.String())
+	}
+	if o.Parts != 0 {
+		said = append(said, fmt.Sprintf("--part %d/%d", o.Part, o.Parts))
+	}
+	return strings.Join(said, " ")
+}
+
 // RunState is how far a [Run] is.
 type RunState string
 
@@ -90,6 +115,36 @@ type Summary struct {
 	Placed      int `json:"placed,omitempty"`      // users put on boards
 	Loaded      int `json:"loaded,omitempty"`      // records
 	Persisted   int `json:"persisted,omitempty"`   // users whose months and totals were written
+}
+
+// figures are those that are not 0, by name.
+func (s Summary) figures(yield func(name string, n int) bool) {
+	for _, f := range []struct {
+		name string
+		n    int
+	}{{"compared", s.Compared}, {"differing", s.Differing}, {"differences", s.Differences}, {"repaired", s.Repaired},
+		{"abnormal", s.Abnormal}, {"placed", s.Placed}, {"loaded", s.Loaded}, {"persisted", s.Persisted}} {
+		if f.n != 0 && !yield(f.name, f.n) {
+			return
+		}
+	}
+}
+
+func (s Summary) String() string {
+	var said []string
+	for name, n := range s.figures {
+		said = append(said, fmt.Sprintf("%d %s", n, name))
+	}
+	return strings.Join(said, ", ")
+}
+
+// LogValue has a log show a field for each figure.
+func (s Summary) LogValue() slog.Value {
+	var attrs []slog.Attr
+	for name, n := range s.figures {
+		attrs = append(attrs, slog.Int(name, n))
+	}
+	return slog.GroupValue(attrs...)
 }
 
 // resume says where the next slice begins.
@@ -248,6 +303,24 @@ func (s *Service) finished(ctx context.Context, r *Run) {
 	}
 }
 
+// showEvery is how often a node looks what the last reconciliation found, which
+// may have been done by another node or before this one was started.
+var showEvery = 15 * time.Second
+
+// showReconciliations keeps the metrics of the last reconciliation until ctx
+// ends. They are those of all nodes: an alert about one that has been followed by
+// a better one must end everywhere.
+func (s *Service) showReconciliations(ctx context.Context) {
+	for {
+		if r, err := s.store.lastReconciled(ctx); err == nil && r != nil {
+			s.metrics.reconciled(r)
+		} // else the figures are as old as their timestamp says
+		if sleep(ctx, showEvery) != nil {
+			return
+		}
+	}
+}
+
 // requestDue asks for the runs that come round by themselves.
 func (s *Service) requestDue(ctx context.Context) error {
 	now := s.now()
@@ -295,7 +368,7 @@ func (s *Service) rebuildSlice(ctx context.Context, r *Run, until time.Time) (fi
 			if err != nil {
 				return false, err
 			}
-			r.Done, r.Total = 0, 2*n // two boards
+			r.Done, r.Total = 0, n*int64(len(current(s.now()))) // at the most
 			placed, err := s.rebuildBoardsAnew(ctx, r)
 			if err != nil {
 				return false, err

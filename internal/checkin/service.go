@@ -100,6 +100,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	working.Go(func() { _ = s.committer.Run(ctx) })
 	working.Go(func() { _ = s.loader.Run(ctx) })
 	working.Go(func() { s.loadWanted(ctx) })
+	working.Go(func() { s.showReconciliations(ctx) })
 	select {
 	case <-first:
 		s.settle(ctx)

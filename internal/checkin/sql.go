@@ -659,6 +659,16 @@ func (s *store) lastRun(ctx context.Context, kind RunKind) (at time.Time, err er
 	return time.UnixMilli(ms), asKind(err)
 }
 
+// lastReconciled returns the last reconciliation of more than one user that is
+// done, or nil.
+func (s *store) lastReconciled(ctx context.Context) (*Run, error) {
+	some, err := s.runs(ctx, `kind = ? AND state = ? AND options NOT LIKE '%"user"%' ORDER BY id DESC LIMIT 1`, ReconcileRun, RunDone)
+	if err != nil || len(some) == 0 {
+		return nil, err
+	}
+	return &some[0], nil
+}
+
 // saveRun stores how far a run is, and what it found. It returns errOvertaken
 // when somebody else has stored something since r was read.
 func (s *store) saveRun(ctx context.Context, r *Run, found []Repair) (err error) {

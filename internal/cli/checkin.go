@@ -24,17 +24,20 @@ import (
 )
 
 type checkinCmd struct {
+	Grant     grantCmd     `cmd:"" help:"Give a user streak freezes."`
 	Import    importCmd    `cmd:"" help:"Read check-ins from a file into the database."`
 	Export    exportCmd    `cmd:"" help:"Write check-ins to a file, as import reads them."`
-	Rebuild   rebuildCmd   `cmd:"" help:"Have a server make boards and records anew from SQL."`
 	Reconcile reconcileCmd `cmd:"" help:"Have a server compare Redis with SQL and repair what differs."`
 	Repairs   repairsCmd   `cmd:"" help:"Show what reconciliations have found."`
+	Rebuild   rebuildCmd   `cmd:"" help:"Have a server make boards and records anew from SQL."`
 	Snapshot  snapshotCmd  `cmd:"" help:"Have a server write month bitmaps and totals now instead of at night."`
+	Runs      runsCmd      `cmd:"" help:"Show what servers were asked for and do by themselves; withdraw what waits."`
 }
 
 // tables are the settings of commands that work in SQL alone.
 func (r *checkinCmd) tables() []*settings {
-	return []*settings{&r.Import.settings, &r.Export.settings, &r.Rebuild.settings, &r.Reconcile.settings, &r.Repairs.settings, &r.Snapshot.settings}
+	return []*settings{&r.Grant.settings, &r.Import.settings, &r.Export.settings, &r.Reconcile.settings, &r.Repairs.settings,
+		&r.Rebuild.settings, &r.Snapshot.settings, &r.Runs.settings}
 }
 
 // errDiffers reports that a command did its work and not all was as it should
@@ -83,6 +86,33 @@ func format(asked, file string) checkin.Format {
 		return checkin.CSV
 	}
 	return checkin.Format(asked)
+}
+
+type grantCmd struct {
+	settings
+	User   string `arg:"" help:"The user's id."`
+	N      int    `arg:"" name:"n" help:"How many freezes, 1 to 100."`
+	Reason string `required:"" placeholder:"TEXT" help:"Why; kept with the grant."`
+}
+
+// Run writes the grant to SQL. A server that runs brings it to Redis.
+func (cmd *grantCmd) Run(ctx context.Context, c *console) error {
+	nobody := fmt.Errorf("%w: no user %s", errNothing, cmd.User)
+	user, err := ids.Parse[accounts.User](cmd.User)
+	if err != nil {
+		return nobody
+	}
+	return cmd.exchange(ctx, c, func(x *checkin.Exchange) error {
+		if err := x.Grant(ctx, user, cmd.N, cmd.Reason); errors.Is(err, accounts.ErrNoUser) {
+			return nobody
+		} else if err != nil {
+			return err
+		}
+		return c.result(map[string]any{"user": cmd.User, "granted": cmd.N, "reason": cmd.Reason}, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s was given %d. It shows within seconds where a server runs.\n", cmd.User, cmd.N)
+			return err
+		})
+	})
 }
 
 type importCmd struct {
@@ -432,5 +462,81 @@ func (cmd *repairsCmd) Run(ctx context.Context, c *console) error {
 			}
 			return errors.Join(tab.Flush(), buffered.Flush())
 		})
+	})
+}
+
+type runsCmd struct {
+	settings
+	Limit    int   `default:"20" help:"How many at the most, the newest first; 1 to 1000."`
+	Before   int64 `placeholder:"ID" help:"Only those older than the one with this id: the next page."`
+	Withdraw int64 `placeholder:"ID" help:"Take this run back, if no server has begun it."`
+}
+
+// Run shows the runs, or withdraws one.
+func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
+	if cmd.Limit < 1 || cmd.Limit > 1000 {
+		return usage{fmt.Errorf("--limit: %d is not between 1 and 1000", cmd.Limit)}
+	}
+	return cmd.exchange(ctx, c, func(x *checkin.Exchange) error {
+		if cmd.Withdraw != 0 {
+			return cmd.withdraw(ctx, c, x)
+		}
+		runs, err := x.Runs(ctx, cmd.Before, cmd.Limit)
+		if err != nil {
+			return err
+		}
+		page := struct {
+			Runs   []checkin.Run `json:"runs"`
+			Before int64         `json:"before,omitempty"` // for the next page
+		}{append([]checkin.Run{}, runs...), 0}
+		if len(runs) == cmd.Limit {
+			page.Before = runs[len(runs)-1].ID
+		}
+		return c.result(page, func(w io.Writer) error {
+			if len(runs) == 0 {
+				_, err := fmt.Fprintln(w, "There are none.")
+				return err
+			}
+			buffered := bufio.NewWriter(w)
+			tab := tabwriter.NewWriter(buffered, 0, 0, 3, ' ', 0)
+			fmt.Fprintln(tab, "RUN\tWHAT\tSTATE\tASKED FOR\tTOOK\tRESULT")
+			for _, r := range runs {
+				duration, result := "", r.Summary.String()
+				if !r.Ended.IsZero() {
+					duration = took(&r).String()
+				}
+				if result == "" && r.State == checkin.RunDone {
+					result = "nothing was there"
+				}
+				if r.Error != "" {
+					result = strings.TrimPrefix(result+"; "+r.Error, "; ")
+				}
+				fmt.Fprintf(tab, "%d\t%s\t%s\t%s\t%s\t%s\n", r.ID, strings.TrimSpace(string(r.Kind)+" "+r.Options.String()), r.State,
+					r.Created.Local().Format(time.DateTime), duration, result)
+			}
+			if page.Before != 0 {
+				fmt.Fprintf(tab, "More with --before %d.\n", page.Before)
+			}
+			return errors.Join(tab.Flush(), buffered.Flush())
+		})
+	})
+}
+
+func (cmd *runsCmd) withdraw(ctx context.Context, c *console, x *checkin.Exchange) error {
+	if done, err := x.Withdraw(ctx, cmd.Withdraw); err != nil {
+		return err
+	} else if !done {
+		r, err := x.Run(ctx, cmd.Withdraw)
+		if errors.Is(err, checkin.ErrNoRun) {
+			return fmt.Errorf("%w: no run %d", errNothing, cmd.Withdraw)
+		}
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("run %d is %s; only what waits can be withdrawn", r.ID, r.State)
+	}
+	return c.result(map[string]any{"withdrawn": cmd.Withdraw}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "Run %d is withdrawn.\n", cmd.Withdraw)
+		return err
 	})
 }
