@@ -119,7 +119,7 @@ func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
 		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 {
 			t.Errorf("reconciliation: %+v, %v", r.Summary, w.found(t, r))
 		}
-		redistest.KeysDeclared(t, w.redis, Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, queue.Keys)
 	})
 }
 

@@ -207,7 +207,7 @@ func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
 			t.Errorf("after the repair: %+v, %v", r.Summary, w.found(t, r))
 		}
 		w.check(t, users, c)
-		redistest.KeysDeclared(t, w.redis, Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, queue.Keys)
 	})
 }
 
