@@ -36,6 +36,9 @@
 // has them written down (freeze.go), at the same node, by a replay of the row, or
 // by the next start. What is written stands, whatever the rules become.
 //
+// In redis-first mode (redisfirst.go) an answered check-in is in a stream in Redis
+// and reaches SQL a moment later; what Redis loses before that is lost.
+//
 // A streak is the number of signed days in the unbroken run that ends today or
 // yesterday. Covered days (a freeze, a date that a change of zone left out)
 // bridge the run and do not add to it. The moment a day is missed the streak is

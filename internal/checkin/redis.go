@@ -194,7 +194,7 @@ func (f *fast) claim(ctx context.Context, reqs []request, signed func(request) b
 	looks := make([]bool, len(reqs))
 	cmds := make([]keyspace.Cmd, len(reqs))
 	for i, r := range reqs {
-		key := claimKeys.At(r.user, keyspace.Int{N: int64(r.day)})
+		key := claimKeys.At(r.user, dayKey(r.day))
 		if looks[i] = signed(r); looks[i] {
 			cmds[i] = keyspace.Cmd{Name: "GET", Key: key.Key}
 			continue
@@ -221,6 +221,8 @@ func (f *fast) claim(ctx context.Context, reqs []request, signed func(request) b
 	return out, nil
 }
 
+func dayKey(d civil.Day) keyspace.Int { return keyspace.Int{N: int64(d)} }
+
 func claimText(r request) string {
 	return fmt.Sprintf("%d %d %d %d %d", r.at.UnixMilli(), r.kind, r.req, r.act.Words, r.act.Minutes)
 }
@@ -237,9 +239,9 @@ func parseClaim(user accounts.ID, day civil.Day, text string) (request, bool) {
 func (f *fast) claims(ctx context.Context, users []accounts.ID, first, last civil.Day) (out []request, err error) {
 	var cmds []keyspace.Cmd
 	for _, user := range users {
-		cmd := keyspace.Cmd{Name: "MGET", Key: claimKeys.At(user, keyspace.Int{N: int64(first)}).Key}
+		cmd := keyspace.Cmd{Name: "MGET", Key: claimKeys.At(user, dayKey(first)).Key}
 		for d := first + 1; d <= last; d++ {
-			cmd.More = append(cmd.More, claimKeys.At(user, keyspace.Int{N: int64(d)}).Key)
+			cmd.More = append(cmd.More, claimKeys.At(user, dayKey(d)).Key)
 		}
 		cmds = append(cmds, cmd)
 	}
@@ -260,19 +262,15 @@ func (f *fast) claims(ctx context.Context, users []accounts.ID, first, last civi
 // eachClaim calls fn with all claims that there are, some at a time, perhaps
 // with one twice.
 func (f *fast) eachClaim(ctx context.Context, fn func([]request) error) error {
-	type dayOf struct {
-		user accounts.ID
-		day  civil.Day
-	}
 	prefix := f.db.Physical(keyspace.Key{})
-	some := make([]dayOf, 0, chunkUsers)
+	some := make([]rowKey, 0, chunkUsers)
 	flush := func() error {
 		if len(some) == 0 {
 			return nil
 		}
 		var rows []request
-		replies := f.send(ctx, mapped(some, func(k dayOf) keyspace.Cmd {
-			return keyspace.Cmd{Name: "GET", Key: claimKeys.At(k.user, keyspace.Int{N: int64(k.day)}).Key}
+		replies := f.send(ctx, mapped(some, func(k rowKey) keyspace.Cmd {
+			return keyspace.Cmd{Name: "GET", Key: claimKeys.At(k.user, dayKey(k.day)).Key}
 		}))
 		if err := keyspace.FirstErr(replies); err != nil {
 			return err
@@ -301,7 +299,7 @@ func (f *fast) eachClaim(ctx context.Context, fn func([]request) error) error {
 		if err != nil {
 			return nil // no day of a calendar
 		}
-		if some = append(some, dayOf{user, civil.Day(day)}); len(some) < cap(some) {
+		if some = append(some, rowKey{user, civil.Day(day)}); len(some) < cap(some) {
 			return nil
 		}
 		return flush()

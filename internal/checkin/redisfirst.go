@@ -42,8 +42,8 @@ const (
 	// lateAfter is how old a row may be when it reaches SQL before whoever reads
 	// the log by time has to be told. It is less than settled.
 	lateAfter = settled / 2
-	// drainFor is how long the load of a board waits for the stream.
-	drainFor = 10 * time.Second
+	// drainFor is how long the load of a board waits for the workers.
+	drainFor = 5 * time.Second
 )
 
 // claimedDays are the days, counted from today in UTC, of which claims can be
@@ -418,8 +418,8 @@ func (s *Service) persistClaims(ctx context.Context) (added int64, err error) {
 	return added, err
 }
 
-// drain waits until SQL has what was published before, as far as workers take
-// it: whoever reads the whole log would miss it.
+// drain returns when SQL has what was published before: whoever reads the whole
+// log would miss it.
 func (s *Service) drain(ctx context.Context) error {
 	if s.journal == nil {
 		return nil
@@ -434,8 +434,8 @@ func (s *Service) drain(ctx context.Context) error {
 			return nil
 		}
 		if time.Since(began) > drainFor {
-			s.log.LogAttrs(ctx, slog.LevelWarn, "the log is read although redis has check-ins that it lacks", slog.Int("messages", stats[i].Depth))
-			return nil
+			_, err := s.persistClaims(ctx) // the workers are away, or one died with a message
+			return err
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			return err

@@ -81,7 +81,7 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *wor
 // consume runs a worker's consumer of the stream until it is stopped.
 func (w *world) consume(t *testing.T) (stop func()) {
 	t.Helper()
-	c, err := queue.NewConsumer(w.Journal(), nil, w.Batches(), queue.Config{Poll: 20 * time.Millisecond, Backoff: 20 * time.Millisecond})
+	c, err := queue.NewConsumer(w.Journal(), nil, w.Batches(), queue.Config{Claim: 3 * time.Second, Poll: 20 * time.Millisecond, Backoff: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
