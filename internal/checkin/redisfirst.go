@@ -115,6 +115,17 @@ func (j *journal) asking(ctx context.Context, fn func(context.Context) error) er
 	return err
 }
 
+// loadAhead is loadMissing for records that the commit of their batch waits for.
+func (s *Service) loadAhead(ctx context.Context, keys []yearKey, recs []*Record) error {
+	if s.journal == nil {
+		return s.loadMissing(ctx, s.fast, keys, recs)
+	}
+	if !slices.ContainsFunc(recs, func(r *Record) bool { return !r.loaded() }) {
+		return nil
+	}
+	return s.journal.asking(ctx, func(ctx context.Context) error { return s.loadMissing(ctx, s.fast, keys, recs) })
+}
+
 // writeFirst is store.write in redis-first mode: rows go to the stream where
 // Redis can answer their callers, else to SQL, as durable-first does. refused
 // has the rows that needed SQL while it was away.
