@@ -55,13 +55,13 @@ var domains = []string{"accounts", "checkin"}
 var rooms = map[string][]string{
 	"database/sql":                         {"sql.go"},
 	"github.com/uptrace/bun":               {"sql.go"},
-	module + "/internal/foundation/sqldb":  {"sql.go", "service.go", "commit.go", "mails.go"},
-	module + "/redis":                      {"redis.go", "service.go", "boards.go"},
+	module + "/internal/foundation/sqldb":  {"sql.go", "service.go", "commit.go", "redisfirst.go", "mails.go"},
+	module + "/redis":                      {"redis.go", "redisfirst.go", "service.go", "boards.go"},
 	module + "/leaderboard":                {"redis.go", "boards.go", "keys.go"},
 	"net/http":                             {"http.go"},
 	module + "/internal/foundation/web":    {"http.go"},
 	module + "/internal/foundation/worker": {"jobs.go"},
-	module + "/internal/foundation/queue":  {"jobs.go"},
+	module + "/internal/foundation/queue":  {"jobs.go", "redisfirst.go"},
 }
 
 type pkg struct {

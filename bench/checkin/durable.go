@@ -18,7 +18,7 @@ const (
 )
 
 // durable is figure 1.
-func (b *bench) durable(ctx context.Context, f *figure) error {
+func (b *bench) durable(ctx context.Context, f *figure) (err error) {
 	f.Title = "A check-in through the service, committed, with boards and events"
 	a, err := newAlone(ctx, b.node.db.Writer(), b.people)
 	if err != nil {
@@ -29,6 +29,14 @@ func (b *bench) durable(ctx context.Context, f *figure) error {
 	origin := newSide("origin, not durable", throughOrigin(b.node.rdb, b.people, true))
 	inSQL := newSide("SQL alone, durable", a.mark(b.people))
 	sides := []*side{stoa, origin, inSQL}
+	if b.mode == "redis" {
+		more, stop, err := b.redisFirst(ctx, f)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		sides = append(sides, more...)
+	}
 	for _, s := range sides {
 		calls := b.users
 		if s == inSQL {

@@ -163,19 +163,24 @@ func (b *bench) measured(ctx context.Context, s *side, load func(context.Context
 	return out, err
 }
 
-// redisCPU is the time that the Redis server's processor has worked, in µs.
+// redisCPU is the time that the Redis servers have worked, in µs.
 func (b *bench) redisCPU(ctx context.Context) (float64, error) {
-	info, err := servers.Info(ctx, b.redisURL, "cpu")
-	if err != nil {
-		return 0, err
-	}
 	var sum float64
-	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
-		seconds, err := strconv.ParseFloat(info[name], 64)
+	for _, url := range []string{b.redisURL, b.firstURL} {
+		if url == "" {
+			continue
+		}
+		info, err := servers.Info(ctx, url, "cpu")
 		if err != nil {
 			return 0, err
 		}
-		sum += 1e6 * seconds
+		for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+			seconds, err := strconv.ParseFloat(info[name], 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += 1e6 * seconds
+		}
 	}
 	return sum, nil
 }

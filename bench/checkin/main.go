@@ -12,7 +12,7 @@
 // client, the same number of connections to MariaDB and prepared statements, and
 // take turns; medians count. It says of each figure what was aimed at.
 //
-//	go run ./checkin [-figure 1,3] [-short] [-json]
+//	go run ./checkin [-figure 1,3] [-mode redis] [-short] [-json]
 package main
 
 import (
@@ -46,6 +46,8 @@ type bench struct {
 	repeats              int // of a measurement that was disturbed
 	dir                  string
 	sqlURL, redisURL     string
+	mode                 string // a second one, beside durable
+	firstURL             string // the Redis of mode redis, once it runs
 
 	node   *node
 	people []accounts.ID
@@ -64,6 +66,7 @@ func main() {
 	flag.StringVar(&b.dir, "dir", "", "where the servers keep their data; a temporary folder when empty")
 	figures := flag.String("figure", "1,2,3,5,6", "which figures")
 	short := flag.Bool("short", false, "some seconds in all: fewer users, one short round; figures of little worth")
+	flag.StringVar(&b.mode, "mode", "", "redis: figure 1 has redis-first mode, too")
 	asJSON := flag.Bool("json", false, "print one JSON document")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the service to this file, with -callers, and measure nothing else")
 	callers := flag.Int("callers", 64, "callers at once, for -cpuprofile")

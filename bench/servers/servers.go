@@ -21,13 +21,14 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver
 )
 
-// Redis starts a redis-server on a free loopback port, without persistence.
-func Redis(ctx context.Context, dir string) (url string, stop func(), err error) {
+// Redis starts a redis-server on a free loopback port, without persistence
+// unless settings say otherwise: "--appendonly", "yes".
+func Redis(ctx context.Context, dir string, settings ...string) (url string, stop func(), err error) {
 	addr, port, err := free()
 	if err != nil {
 		return "", nil, err
 	}
-	stop, err = child(exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", dir))
+	stop, err = child(exec.Command("redis-server", append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", dir}, settings...)...))
 	if err != nil {
 		return "", nil, err
 	}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,6 +88,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
+	if err := a.checkin.CheckMode(ctx); err != nil {
+		return nil, err
+	}
 	a.newAPI(limiter)
 	if err := a.newQueues(); err != nil {
 		return nil, err
@@ -127,12 +131,17 @@ func (a *App) newQueues() error {
 		a.queues = append(a.queues, c)
 		return err
 	}
-	outbox := queue.NewSQL(a.db)
-	if a.cfg.Queue != QueueRedis {
+	outbox, journal := queue.NewSQL(a.db), a.checkin.Journal()
+	if a.cfg.Queue != queueRedis {
+		if journal != nil {
+			if err := add(journal, nil, a.checkin.Batches()...); err != nil {
+				return err
+			}
+		}
 		return add(outbox, handlers)
 	}
-	streams := queue.NewRedis(a.redis)
-	return errors.Join(add(streams, handlers), add(outbox, nil, queue.Relay(slices.Sorted(maps.Keys(handlers)), streams)))
+	streams := cmp.Or(journal, queue.NewRedis(a.redis)) // one consumer for all its topics
+	return errors.Join(add(streams, handlers, a.checkin.Batches()...), add(outbox, nil, queue.Relay(slices.Sorted(maps.Keys(handlers)), streams)))
 }
 
 func (a *App) mailer() (mail.Sender, error) {

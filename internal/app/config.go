@@ -48,7 +48,7 @@ func (c Config) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
 		faults = append(faults, &config.Fault{Key: "addr", Text: "an address is host:port, 127.0.0.1:8080 or :8080"})
 	}
-	faults = append(faults, c.checkQueue(), c.checkRoles())
+	faults = append(faults, c.checkQueue(), c.checkRoles(), c.checkMode())
 	if err := keyspace.ValidPrefix(c.KeyPrefix); err != nil {
 		faults = append(faults, &config.Fault{Key: "key_prefix", Text: err.Error()})
 	}
@@ -102,15 +102,32 @@ func (c Config) checkRoles() error {
 // The kinds of queue.
 const (
 	queueSQL   = "sql"
-	QueueRedis = "redis" // beside the outbox in SQL
+	queueRedis = "redis" // beside the outbox in SQL
 )
+
+// UsesStreams reports whether messages wait in Redis, perhaps beside SQL.
+func (c Config) UsesStreams() bool {
+	return c.Queue == queueRedis || c.Checkin.Mode == checkin.RedisFirst
+}
+
+func (c Config) checkMode() error {
+	switch {
+	case c.Checkin.Mode != checkin.RedisFirst:
+		return nil
+	case !strings.Contains(c.Redis, "://"):
+		return &config.Fault{Key: "checkin.mode", Text: "the " + c.Redis + " Redis would lose check-ins when the server stops; use durable, or name a Redis server that keeps an append-only file in redis"}
+	case c.Checkin.Replicas > 0 && strings.HasPrefix(c.Redis, "redis-cluster://"):
+		return &config.Fault{Key: "checkin.replicas", Text: "replicas cannot be waited for on a cluster"}
+	}
+	return nil
+}
 
 func (c Config) checkQueue() error {
 	scheme, _, isURL := strings.Cut(c.Queue, "://")
 	switch {
-	case c.Queue == queueSQL, c.Queue == QueueRedis && strings.Contains(c.Redis, "://"):
+	case c.Queue == queueSQL, c.Queue == queueRedis && strings.Contains(c.Redis, "://"):
 		return nil
-	case c.Queue == QueueRedis:
+	case c.Queue == queueRedis:
 		return &config.Fault{Key: "queue", Text: "the " + c.Redis + " Redis would lose its messages when the server stops; use sql, or name a Redis server in redis"}
 	case isURL && (scheme == "amqp" || scheme == "amqps" || scheme == "kafka"):
 		return &config.Fault{Key: "queue", Text: scheme + ":// is not built in yet; use sql or redis"}

@@ -186,6 +186,10 @@ func (s *Service) fill(ctx context.Context, b Board, each func() error) error {
 	began := time.Now()
 	var read time.Duration
 	err := s.fast.boards.of(b).Load(ctx, s.now(), func(yield func(leaderboard.Entry, error) bool) {
+		if err := s.drain(ctx); err != nil {
+			yield(leaderboard.Entry{}, err)
+			return
+		}
 		for e, err := range s.entries(ctx, b) {
 			if err == nil && each != nil {
 				err = each()
@@ -414,7 +418,7 @@ func (f *fallback) ranking(ctx context.Context, s *Service, b Board, user accoun
 		return out
 	}
 	out.Top = rows(0, n)
-	histories, err := s.store.histories(ctx, []accounts.ID{user})
+	histories, err := s.sqlHistories(ctx, []accounts.ID{user})
 	if err != nil {
 		return Ranking{}, err
 	}

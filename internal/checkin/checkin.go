@@ -33,12 +33,20 @@ type Settings struct {
 	MakeupLimit int           `koanf:"makeup_limit" default:"3" help:"days that a user may make up in one month, at most 31; 0: none"`
 	FreezeEvery int           `koanf:"freeze_every" default:"10" help:"signed days that earn a streak freeze; 0: none is earned"`
 	FreezeMax   int           `koanf:"freeze_max" default:"2" help:"missed days in a row that freezes cover, at most 100; 0: none"`
+	Mode        string        `koanf:"mode" default:"durable" help:"durable: a check-in is answered when SQL has it; redis: when Redis has it, which loses what Redis loses before SQL follows, see docs/operate-checkin.md"`
+	Replicas    int           `koanf:"replicas" default:"0" help:"replicas of Redis that must have a check-in before it is answered, in mode redis, at most 5"`
 	Boards      string        `koanf:"boards" default:"compact" help:"compact, or exact: everybody's rank without ties and neighbours on every place, for a hundred times the memory"`
 	Grace       time.Duration `koanf:"grace" default:"10m" help:"how long after midnight yesterday can still be signed, less than a day; 0: not at all"`
 
 	ReconcileEvery time.Duration `koanf:"reconcile_every" default:"168h" help:"how often Redis is compared with SQL and repaired; 0 is never"`
 	ReconcileRate  int           `koanf:"reconcile_rate" default:"2000" help:"users compared per second at the most, so that traffic is not hurt; 0 is no limit"`
 }
+
+// The modes: which one is first to have a check-in.
+const (
+	DurableFirst = "durable"
+	RedisFirst   = "redis"
+)
 
 // The kinds of boards, as package leaderboard describes them.
 const (
@@ -58,6 +66,10 @@ func (c Settings) Validate() error {
 	within("makeup_limit", c.MakeupLimit, 31)
 	within("freeze_every", c.FreezeEvery, 10_000)
 	within("freeze_max", c.FreezeMax, 100)
+	within("replicas", c.Replicas, 5)
+	if c.Mode != DurableFirst && c.Mode != RedisFirst && c.Mode != "" {
+		faults = append(faults, &config.Fault{Key: "mode", Text: fmt.Sprintf("%q is neither durable nor redis", c.Mode)})
+	}
 	if c.Boards != CompactBoards && c.Boards != ExactBoards && c.Boards != "" {
 		faults = append(faults, &config.Fault{Key: "boards", Text: fmt.Sprintf("%q is neither compact nor exact", c.Boards)})
 	}

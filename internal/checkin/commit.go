@@ -42,6 +42,8 @@ type outcome struct {
 	kind  Kind  // of the row that the log has
 	err   error // committed, but where the user stands could not be told
 	ahead *ahead
+	kept  bool // in the stream; SQL follows
+	lost  bool // refused with err, and written nowhere for certain
 }
 
 // newCommitter returns the two stages of a check-in: a batch is committed to
@@ -68,7 +70,15 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 	})
 	rows = slices.CompactFunc(rows, func(a, b request) bool { return a.key() == b.key() })
 	ahead := s.lookAhead(ctx, rows)
-	held, err := s.write(ctx, rows)
+	var held map[rowKey]row
+	var kept map[rowKey]bool
+	var refused map[rowKey]error
+	var err error
+	if s.journal == nil {
+		held, err = s.write(ctx, rows)
+	} else {
+		held, kept, refused, err = s.writeFirst(ctx, rows, ahead)
+	}
 	if err != nil {
 		ahead.wait()
 		return nil, err
@@ -76,7 +86,8 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 	out := make([]outcome, len(reqs))
 	for i, r := range reqs {
 		row := held[r.key()]
-		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, kind: row.kind, ahead: ahead}
+		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, kind: row.kind, ahead: ahead, kept: kept[r.key()]}
+		out[i].err, out[i].lost = refused[r.key()], refused[r.key()] != nil
 	}
 	return out, nil
 }
@@ -90,13 +101,14 @@ type ahead struct {
 }
 
 // lookAhead collects the users' records while SQL commits: as this node saw them
-// last, else from Redis, else loaded.
+// last, else from Redis, else loaded. What decides whether SQL is needed must be
+// no guess.
 func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 	a := &ahead{done: make(chan struct{}), recs: make(map[yearKey]*Record, len(rows))}
 	var unseen []yearKey
 	for _, r := range rows {
 		k := yearKey{r.user, r.day.Year()}
-		if rec := s.hints.get(k); rec != nil {
+		if rec := s.hints.get(k); rec != nil && s.journal == nil {
 			a.recs[k] = rec
 		} else {
 			unseen = append(unseen, k)
@@ -109,14 +121,14 @@ func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 	go func() {
 		defer close(a.done)
 		recs, err := s.fast.readAll(ctx, unseen)
-		if err == nil {
-			err = s.loadMissing(ctx, s.fast, unseen, recs)
-		}
 		if err != nil {
 			return // days and boards go one after the other then
 		}
+		_ = s.loadAhead(ctx, unseen, recs) // what is loaded is known in any case
 		for i, k := range unseen {
-			a.recs[k] = recs[i]
+			if recs[i].loaded() {
+				a.recs[k] = recs[i]
+			}
 		}
 	}()
 	return a
@@ -156,6 +168,10 @@ func (s *Service) failed(r request, err error) {
 // applyBatch brings Redis up to date with committed requests and fills in where
 // each user stands. Where Redis does not answer in time, SQL does.
 func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome) {
+	if slices.ContainsFunc(out, func(o outcome) bool { return o.lost }) {
+		s.applyRest(ctx, reqs, out)
+		return
+	}
 	for i := range reqs {
 		reqs[i].kind = out[i].kind // the day may be there already, as another kind
 	}
@@ -164,6 +180,9 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 		switch err := s.apply(ctx, s.fast, reqs, out); {
 		case err == nil:
 			applied = true
+			if s.journal != nil {
+				s.secureRecords(ctx, reqs, out)
+			}
 		case !errors.Is(err, ErrStore): // else SQL went away, and some records could not be loaded
 			s.log.LogAttrs(ctx, slog.LevelWarn, "a batch was not applied to redis in time", slog.Int("rows", len(reqs)), slog.Any("err", err))
 			s.projection.Suspect()
@@ -185,6 +204,27 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 	}
 }
 
+// applyRest is applyBatch for those that were not refused.
+func (s *Service) applyRest(ctx context.Context, reqs []request, out []outcome) {
+	var rest []request
+	var theirs []outcome
+	var at []int
+	for i, r := range reqs {
+		if out[i].lost {
+			s.failed(r, out[i].err)
+		} else {
+			rest, theirs, at = append(rest, r), append(theirs, out[i]), append(at, i)
+		}
+	}
+	if len(rest) == 0 {
+		return
+	}
+	s.applyBatch(ctx, rest, theirs)
+	for i, j := range at {
+		out[j] = theirs[i]
+	}
+}
+
 // answerFromLog tells callers where they stand with one SELECT for the batch.
 // If that fails, it tells them that instead and returns false.
 func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outcome) bool {
@@ -192,7 +232,7 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 	for i, r := range reqs {
 		users[i] = r.user
 	}
-	histories, err := s.store.histories(ctx, users)
+	histories, err := s.sqlHistories(ctx, users)
 	if err == nil {
 		_, err = s.coverGaps(ctx, reqs, out, histories)
 	}
@@ -280,7 +320,7 @@ func (s *Service) catchUp(ctx context.Context, ms moves, behind map[accounts.ID]
 	if len(behind) == 0 {
 		return nil
 	}
-	histories, err := s.store.histories(ctx, slices.Collect(maps.Keys(behind)))
+	histories, err := s.histories(ctx, slices.Collect(maps.Keys(behind)))
 	if err != nil {
 		return err
 	}
@@ -355,11 +395,11 @@ func (s *Service) loadRecords(ctx context.Context, f *fast, keys []yearKey) ([]*
 
 // recordsFromLog computes records with one SELECT for all.
 func (s *Service) recordsFromLog(ctx context.Context, keys []yearKey) ([]*Record, error) {
-	histories, err := s.store.histories(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
-	if err != nil {
+	histories, err := s.histories(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
+	if err != nil && !errors.Is(err, errClaims) {
 		return nil, err
 	}
-	return mapped(keys, func(k yearKey) *Record { return recordOf(k.year, histories[k.user]) }), nil
+	return mapped(keys, func(k yearKey) *Record { return recordOf(k.year, histories[k.user]) }), err
 }
 
 // reapply brings rows to Redis that missed it, as far as the log has them. Rows
@@ -377,7 +417,7 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 				wanted[k] = true
 			}
 		}
-		histories, err := s.store.histories(ctx, users)
+		histories, err := s.histories(ctx, users)
 		if err != nil {
 			return err
 		}

@@ -55,6 +55,9 @@
 //
 // # Streaks
 //
+// In redis-first mode (redisfirst.go) an answered check-in is in a stream in Redis
+// and reaches SQL a moment later; what Redis loses before that is lost.
+//
 // A streak is the number of signed days in the unbroken run that ends today or
 // yesterday. Covered days (a freeze, a date that a change of zone left out)
 // bridge the run and do not add to it. While a gap is open, the freezes that cover

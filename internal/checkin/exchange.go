@@ -657,7 +657,7 @@ func (s *Service) followTouched(ctx context.Context, users []accounts.ID) (err e
 	}
 	f, next := s.fast.patient(), s.now().Year()+1
 	for some := range slices.Chunk(users, chunkUsers) {
-		histories, err := s.store.histories(ctx, some)
+		histories, err := s.histories(ctx, some)
 		if err != nil {
 			return err
 		}

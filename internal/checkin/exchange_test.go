@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -119,7 +120,7 @@ func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
 		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 {
 			t.Errorf("reconciliation: %+v, %v", r.Summary, w.found(t, r))
 		}
-		redistest.KeysDeclared(t, w.redis, Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, queue.Keys)
 	})
 }
 

@@ -48,7 +48,7 @@ func (s *Service) closeGaps(ctx context.Context, f *fast, reqs []request, out []
 	if len(some) == 0 {
 		return nil
 	}
-	histories, err := s.store.histories(ctx, mapped(some, func(r request) accounts.ID { return r.user }))
+	histories, err := s.histories(ctx, mapped(some, func(r request) accounts.ID { return r.user }))
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Service) settle(ctx context.Context) {
 			if err != nil {
 				return err
 			}
-			histories, err := s.store.histories(ctx, users)
+			histories, err := s.histories(ctx, users)
 			if err != nil {
 				return err
 			}
@@ -194,7 +194,7 @@ func (s *Service) refresh(ctx context.Context, f *fast, anew renewals) error {
 	if err != nil {
 		return err
 	}
-	histories, err := s.store.histories(ctx, users)
+	histories, err := s.histories(ctx, users)
 	if err != nil {
 		return err
 	}

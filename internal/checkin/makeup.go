@@ -71,6 +71,11 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 	}
 	row := makeup{user: user, month: monthOf(today), day: day, at: now, req: int64(requestID)} //nolint:gosec // 64 random bits, not a number
 	key := rowKey{user, day}
+	if s.journal != nil { // the log decides, and must have what was answered
+		if _, err := s.sqlHistories(ctx, []accounts.ID{user}); err != nil {
+			return MakeupResult{}, err
+		}
+	}
 	s.projection.Begin(now)
 	n, at, frozen, err := s.store.makeUp(ctx, row, s.rules.MakeupLimit, func(h History) ([]civil.Day, error) {
 		return s.freezes.makeUp(h, clock, day, today)

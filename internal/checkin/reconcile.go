@@ -315,6 +315,11 @@ func (s *Service) strays(ctx context.Context, members []string) (out []string, e
 	if len(users) == 0 {
 		return out, nil
 	}
+	if s.journal != nil {
+		if _, err := s.histories(ctx, users); err != nil {
+			return nil, err
+		}
+	}
 	known, err := s.store.firstYears(ctx, users)
 	for _, user := range users {
 		if _, ok := known[user]; !ok {
@@ -398,7 +403,7 @@ func (s *Service) tell(ctx context.Context, r *Run, found []Repair) error {
 // look reads everything about subjects.
 func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 	users := mapped(all, func(x *subject) accounts.ID { return x.user })
-	before, err := s.store.histories(ctx, users)
+	before, err := s.histories(ctx, users)
 	if err != nil {
 		return err
 	}
@@ -440,7 +445,7 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 			}
 		}
 	}
-	after, err := s.store.histories(ctx, users)
+	after, err := s.histories(ctx, users)
 	for _, x := range all {
 		x.after = after[x.user]
 	}
@@ -605,7 +610,7 @@ func (s *Service) repair(ctx context.Context, x *subject, ds []difference) (done
 	if len(boards) == 0 {
 		return done, nil
 	}
-	histories, err := s.store.histories(ctx, []accounts.ID{x.user})
+	histories, err := s.histories(ctx, []accounts.ID{x.user})
 	if err != nil {
 		return false, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -209,7 +210,7 @@ func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
 			t.Errorf("after the repair: %+v, %v", r.Summary, w.found(t, r))
 		}
 		w.check(t, users, c)
-		redistest.KeysDeclared(t, w.redis, Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, queue.Keys)
 	})
 }
 

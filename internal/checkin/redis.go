@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/leaderboard"
@@ -75,20 +76,22 @@ func recordKey(user accounts.ID, year int) keyspace.Bitmap {
 // boards, in one round trip. It returns the records as they are then, and which
 // of them had the day. A record may turn out not to be loaded; see [Record].
 func (f *fast) mark(ctx context.Context, reqs []request, ms moves) (recs []*Record, had []bool, err error) {
-	cmds := make([]keyspace.Cmd, 0, 2*len(reqs)+8)
+	// The boards first: where a day is set, they were told.
+	cmds := f.boards.update(make([]keyspace.Cmd, 0, 2*len(reqs)+8), ms)
+	days := len(cmds)
 	for _, r := range reqs {
 		key := recordKey(r.user, r.day.Year())
 		cmds = append(cmds, key.SetBitCmd(bitOf(r.day, r.kind)), key.GetRenewCmd())
 	}
-	replies := f.send(ctx, f.boards.update(cmds, ms))
+	replies := f.send(ctx, cmds)
 	if err := keyspace.FirstErr(replies); err != nil {
 		return nil, nil, err
 	}
 	had = make([]bool, len(reqs))
 	for i := range had {
-		had[i] = replies[2*i].N == 1
+		had[i] = replies[days+2*i].N == 1
 	}
-	return parseAll(len(reqs), func(i int) string { return replies[2*i+1].Str }), had, nil
+	return parseAll(len(reqs), func(i int) string { return replies[days+2*i+1].Str }), had, nil
 }
 
 // rank moves users on the boards, in one round trip.
@@ -187,6 +190,156 @@ func (f *fast) forget(ctx context.Context, days []rowKey) error {
 	return keyspace.FirstErr(f.send(ctx, mapped(days, func(k rowKey) keyspace.Cmd {
 		return keyspace.Cmd{Name: "UNLINK", Key: recordKey(k.user, k.day.Year()).Key}
 	})))
+}
+
+// claim asks whose the days are, in one round trip: each becomes the request's
+// unless somebody was before, and stays without an owner if it is signed.
+func (f *fast) claim(ctx context.Context, reqs []request, signed func(request) bool) ([]*row, error) {
+	looks := make([]bool, len(reqs))
+	cmds := make([]keyspace.Cmd, len(reqs))
+	for i, r := range reqs {
+		key := claimKeys.At(r.user, dayKey(r.day))
+		if looks[i] = signed(r); looks[i] {
+			cmds[i] = keyspace.Cmd{Name: "GET", Key: key.Key}
+			continue
+		}
+		cmds[i] = key.SetCmd(claimText(r), claimKeys.TTL.Draw())
+		cmds[i].Args = append(cmds[i].Args, "NX", "GET")
+	}
+	out := make([]*row, len(reqs))
+	for i, reply := range f.send(ctx, cmds) {
+		text, there, err := reply.Text()
+		if err != nil {
+			return nil, err
+		}
+		switch own, ok := reqs[i], true; {
+		case there:
+			if own, ok = parseClaim(own.user, own.day, text); !ok {
+				return nil, fmt.Errorf("%w: a claim", keyspace.ErrReply)
+			}
+			fallthrough
+		case !looks[i]:
+			out[i] = &row{at: own.at.UnixMilli(), kind: own.kind, req: own.req}
+		}
+	}
+	return out, nil
+}
+
+func dayKey(d civil.Day) keyspace.Int { return keyspace.Int{N: int64(d)} }
+
+func claimText(r request) string {
+	return fmt.Sprintf("%d %d %d %d %d", r.at.UnixMilli(), r.kind, r.req, r.act.Words, r.act.Minutes)
+}
+
+func parseClaim(user accounts.ID, day civil.Day, text string) (request, bool) {
+	r := request{user: user, day: day}
+	var at int64
+	n, err := fmt.Sscanf(text, "%d %d %d %d %d", &at, &r.kind, &r.req, &r.act.Words, &r.act.Minutes)
+	r.at = time.UnixMilli(at)
+	return r, err == nil && n == 5 && text == claimText(r)
+}
+
+// claims returns what users claimed of the days from first to last.
+func (f *fast) claims(ctx context.Context, users []accounts.ID, first, last civil.Day) (out []request, err error) {
+	var cmds []keyspace.Cmd
+	for _, user := range users {
+		cmd := keyspace.Cmd{Name: "MGET", Key: claimKeys.At(user, dayKey(first)).Key}
+		for d := first + 1; d <= last; d++ {
+			cmd.More = append(cmd.More, claimKeys.At(user, dayKey(d)).Key)
+		}
+		cmds = append(cmds, cmd)
+	}
+	for i, reply := range f.send(ctx, cmds) {
+		items, err := reply.Items()
+		if err != nil {
+			return nil, err
+		}
+		for j, item := range items {
+			if r, ok := parseClaim(users[i], first+civil.Day(j), item.Str); ok {
+				out = append(out, r)
+			}
+		}
+	}
+	return out, nil
+}
+
+// eachClaim calls fn with all claims that there are, some at a time, perhaps
+// with one twice.
+func (f *fast) eachClaim(ctx context.Context, fn func([]request) error) error {
+	prefix := f.db.Physical(keyspace.Key{})
+	some := make([]rowKey, 0, chunkUsers)
+	flush := func() error {
+		if len(some) == 0 {
+			return nil
+		}
+		var rows []request
+		replies := f.send(ctx, mapped(some, func(k rowKey) keyspace.Cmd {
+			return keyspace.Cmd{Name: "GET", Key: claimKeys.At(k.user, dayKey(k.day)).Key}
+		}))
+		if err := keyspace.FirstErr(replies); err != nil {
+			return err
+		}
+		for i, reply := range replies {
+			if r, ok := parseClaim(some[i].user, some[i].day, reply.Str); ok {
+				rows = append(rows, r)
+			}
+		}
+		some = some[:0]
+		if len(rows) == 0 {
+			return nil
+		}
+		return fn(rows)
+	}
+	err := f.db.Scan(ctx, func(physical string) error {
+		found, ok := recordParser.Key(strings.TrimPrefix(physical, prefix))
+		if !ok || found.Family != claimKeys.Family {
+			return nil
+		}
+		user, err := ids.Parse[accounts.User](found.Args[0])
+		if err != nil {
+			return nil // the key's form has no other; see keys.go
+		}
+		day, err := strconv.ParseInt(found.Args[1], 10, 32)
+		if err != nil {
+			return nil // no day of a calendar
+		}
+		if some = append(some, rowKey{user, civil.Day(day)}); len(some) < cap(some) {
+			return nil
+		}
+		return flush()
+	})
+	return errors.Join(err, flush())
+}
+
+// risks says what this Redis may lose of what it has acknowledged. An error says
+// that it cannot keep anything.
+func (f *fast) risks(ctx context.Context) (risks []string, err error) {
+	servers, err := f.db.Info(ctx)
+	if err != nil {
+		return []string{"redis does not answer, and is not asked again"}, nil
+	}
+	for _, server := range servers {
+		version := server.Fields["redis_version"]
+		major, _, _ := strings.Cut(version, ".")
+		n, _ := strconv.Atoi(major)
+		switch {
+		case server.Err != nil:
+			risks = append(risks, server.Addr+" does not say how it is set: "+server.Err.Error())
+			continue
+		case n < 7:
+			return nil, fmt.Errorf("checkin.mode = redis needs Redis 7.0 or later, and %s is %s", server.Addr, version)
+		case server.Fields["aof_enabled"] != "1":
+			risks = append(risks, server.Addr+" has appendonly no: when it ends, all goes that sql does not have yet")
+		}
+	}
+	items, err := f.send(ctx, []keyspace.Cmd{{Name: "CONFIG", Args: []string{"GET", "appendfsync"}}})[0].Items()
+	switch {
+	case err != nil || len(items) != 2:
+		risks = append(risks, "redis does not tell its appendfsync, which should be always")
+	case items[1].Str != "always":
+		risks = append(risks, "appendfsync is "+items[1].Str+": when the machine fails, some seconds go that sql does not have yet")
+	}
+	return risks, nil
 }
 
 // yearKey names one record.

@@ -19,6 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/ratelimit"
@@ -48,6 +49,7 @@ type world struct {
 	db    *sqldb.DB
 	redis *redis.DB
 	stop  func()
+	pause func() // stops the consumer of the stream; in redis-first mode
 }
 
 func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *world {
@@ -70,8 +72,46 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *wor
 	<-ready
 	w.stop = sync.OnceFunc(func() { cancel(); <-ended })
 	t.Cleanup(w.stop)
+	if w.journal != nil {
+		w.pause = w.consume(t)
+	}
 	return w
 }
+
+// consume runs a worker's consumer of the stream until it is stopped.
+func (w *world) consume(t *testing.T) (stop func()) {
+	t.Helper()
+	c, err := queue.NewConsumer(w.Journal(), nil, w.Batches(), queue.Config{Claim: 3 * time.Second, Poll: 20 * time.Millisecond, Backoff: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = c.Run(ctx) }()
+	stop = sync.OnceFunc(func() { cancel(); <-ended })
+	t.Cleanup(stop)
+	return stop
+}
+
+// persisted waits until SQL has what was answered.
+func (w *world) persisted(t *testing.T) {
+	t.Helper()
+	if w.journal == nil {
+		return
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		stats, err := w.Journal().Stats(t.Context())
+		if err == nil && !slices.ContainsFunc(stats, func(s queue.Stat) bool { return s.Depth > 0 }) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the stream is not emptied: %+v, %v", stats, err)
+		}
+	}
+}
+
+// aof is what redis-first mode wants of a Redis.
+var aof = []string{"appendonly yes", "appendfsync always"}
 
 // worlds runs a test on the embedded pair and on real servers.
 func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) {
@@ -80,19 +120,23 @@ func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) 
 	servers := func(t *testing.T) (*sqldb.DB, *redis.DB) {
 		return sqldbtest.Open(t, mariaConfig(t)), redistest.Open(t, redistest.Server(t).URL)
 	}
+	kept := func(t *testing.T) (*sqldb.DB, *redis.DB) {
+		return sqldbtest.Open(t, mariaConfig(t)), redistest.Open(t, redistest.Server(t, aof...).URL)
+	}
 	for _, e := range []struct {
-		name, boards string
-		open         func(t *testing.T) (*sqldb.DB, *redis.DB)
+		name, boards, mode string
+		open               func(t *testing.T) (*sqldb.DB, *redis.DB)
 	}{
-		{"embedded", CompactBoards, embedded},
-		{"MariaDB and redis-server", CompactBoards, servers},
-		{"exact boards", ExactBoards, servers},
+		{"embedded", CompactBoards, DurableFirst, embedded},
+		{"MariaDB and redis-server", CompactBoards, DurableFirst, servers},
+		{"exact boards", ExactBoards, DurableFirst, servers},
+		{"redis first", CompactBoards, RedisFirst, kept},
 	} {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel() // for they wait a lot
 			db, rdb := e.open(t)
 			own := rules[0]
-			own.Boards = e.boards
+			own.Boards, own.Mode = e.boards, e.mode
 			test(t, newWorld(t, db, rdb, own))
 		})
 	}
@@ -121,6 +165,7 @@ func (w *world) mustMark(t *testing.T, user accounts.ID, c civil.Clock) Result {
 // check holds everything a user sees, from Redis and from SQL, against the log.
 func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 	t.Helper()
+	w.persisted(t)
 	histories, err := w.store.histories(t.Context(), users)
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +299,7 @@ func TestCheckingInFollowsTheReference(t *testing.T) {
 		if err != nil || st.Words != int64(10*st.Total) || st.Minutes != int64(5*st.Total) {
 			t.Errorf("stats: got %+v, %v", st, err)
 		}
-		redistest.KeysDeclared(t, w.redis, Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, queue.Keys)
 	})
 }
 

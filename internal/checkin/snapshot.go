@@ -21,6 +21,10 @@ const (
 // or has lost makes no difference.
 func (s *Service) snapshotSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
 	if r.resume.Stage == "" {
+		if _, err := s.persistClaims(ctx); err != nil {
+			// The log is what a snapshot is of; the claims are there tomorrow, too.
+			s.log.LogAttrs(ctx, slog.LevelWarn, "the check-ins that redis keeps were not compared with sql", slog.Any("err", err))
+		}
 		if r.resume.Stage, r.resume.At, err = s.snapshotFrom(ctx, r); err != nil {
 			return false, err
 		}

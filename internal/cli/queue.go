@@ -13,7 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -29,7 +28,7 @@ type queueCmd struct {
 
 // queueSettings are what a command needs to look into the queue of a running
 // server: it opens the same database and Redis.
-var queueSettings = []string{"data", "sql", "redis", "queue", "key_prefix", "log"}
+var queueSettings = []string{"data", "sql", "redis", "queue", "checkin.mode", "key_prefix", "log"}
 
 // open returns the outbox and, where messages wait in Redis, that queue before
 // it.
@@ -59,7 +58,7 @@ func (s *settings) openQueue(ctx context.Context, c *console) (stores queue.Stor
 		return nil, nil, fmt.Errorf("%w: the database has no schema yet, run stoa migrate", errNothing)
 	}
 	outbox := queue.NewSQL(db)
-	if cfg.Queue != app.QueueRedis {
+	if !cfg.UsesStreams() {
 		return queue.Stores{outbox}, db.Close, nil
 	}
 	r, err := redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: log})

@@ -43,8 +43,11 @@ const (
 const (
 	redisBudget = 5 * time.Second // for one round trip
 	pipeline    = 500             // commands in one
-	atEnd       = "0-0"
-	deadMark    = "d" // begins the stream id in a dead letter's id
+
+	replicaPatience = 500 * time.Millisecond // it holds up what shares the connection
+
+	atEnd    = "0-0"
+	deadMark = "d" // begins the stream id in a dead letter's id
 )
 
 // Redis is the store in Redis Streams, one for each topic. An entry is deleted
@@ -90,6 +93,13 @@ func (r *Redis) do(ctx context.Context, cmds ...keyspace.Cmd) []keyspace.Reply {
 
 // Publish implements [Store]. When it fails, some messages may be there.
 func (r *Redis) Publish(ctx context.Context, ms ...Message) error {
+	return r.PublishReplicated(ctx, 0, ms...)
+}
+
+// PublishReplicated is Publish that fails unless that many replicas say within
+// half a second or until ctx ends that they have the messages, too. It is not
+// for a cluster, where each owner has replicas of its own.
+func (r *Redis) PublishReplicated(ctx context.Context, replicas int, ms ...Message) error {
 	if err := checkAll(ms); err != nil {
 		return err
 	}
@@ -107,21 +117,41 @@ func (r *Redis) Publish(ctx context.Context, ms ...Message) error {
 	// Lists need the topics. Each Publish tells them, so one may fail: on a cluster
 	// they have an owner of their own.
 	cmds = append([]keyspace.Cmd{{Name: "SADD", Key: topicsKey.At().Key, Args: topics}}, cmds...)
-	if err := keyspace.FirstErr(r.do(ctx, cmds...)[1:]); err != nil {
+	// One round trip with the word to the consumers, which may be lost.
+	published := len(cmds)
+	cmds = append(cmds, r.db.PublishCmd(wakeChannel.At(), ""))
+	if replicas > 0 {
+		cmds = append(cmds, keyspace.Cmd{Name: "WAIT", Args: []string{strconv.Itoa(replicas), millis(replicaPatience)}})
+	}
+	replies := r.do(ctx, cmds...)
+	if err := keyspace.FirstErr(replies[1:published]); err != nil {
 		return fmt.Errorf("queue.Publish: %w", err)
 	}
-	r.wake(ctx)
+	if replicas > 0 {
+		n, err := replies[len(replies)-1].Int()
+		if err == nil && n < int64(replicas) {
+			err = fmt.Errorf("%d of %d replicas have it", n, replicas)
+		}
+		if err != nil {
+			return fmt.Errorf("queue.Publish: %w", err)
+		}
+	}
+	r.kicked()
 	return nil
 }
 
 // wake tells the consumers, here at once and elsewhere soon; a lost word costs
 // them a poll.
 func (r *Redis) wake(ctx context.Context) {
+	r.kicked()
+	_ = r.do(ctx, r.db.PublishCmd(wakeChannel.At(), ""))
+}
+
+func (r *Redis) kicked() {
 	r.mu.Lock()
 	kick := r.kick
 	r.mu.Unlock()
 	kick()
-	_ = r.do(ctx, r.db.PublishCmd(wakeChannel.At(), ""))
 }
 
 func (r *Redis) listen(kick func()) func(ctx context.Context) {
