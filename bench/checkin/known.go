@@ -74,8 +74,8 @@ func (b *bench) newCrowd(ctx context.Context) (_ *crowd, err error) {
 	if _, err := b.exactly(ctx, newSide("first day", c.each(c.active)), many, b.active); err != nil {
 		return nil, err
 	}
-	for _, board := range []checkin.Board{checkin.StreakBoard, checkin.TotalBoard} {
-		if _, err := c.service.Board(ctx, board, c.people[0], 10); err != nil { // loads it
+	for _, board := range []checkin.Board{checkin.StreakBoard, checkin.TotalBoard, checkin.WeekOf(today), checkin.MonthOf(today)} {
+		if err := c.service.Rebuild(ctx, board); err != nil {
 			return nil, err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
 	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -79,8 +80,16 @@ func (b *bench) open(ctx context.Context, sqlURL, redisURL, prefix string, build
 	}
 	bus := events.NewBus(n.rdb, prefix, discard)
 	n.service = build(checkin.Config{DB: n.db, Redis: n.rdb, Users: acc, Bus: bus, Node: prefix, Metrics: n.registry, Log: discard, Now: n.clock.now})
+	// What keeps the boards in order is part of the service's work.
+	jobs := slices.DeleteFunc(n.service.Jobs(), func(j worker.Job) bool { return j.Name != "checkin.sweep" && j.Name != "checkin.boards" })
+	pool, err := worker.NewPool(worker.PoolConfig{Log: discard, Metrics: prometheus.NewRegistry(),
+		Lease: func(ctx context.Context, _ string, run func(context.Context) error) error { return run(ctx) }}, jobs...)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
+	wg.Go(func() { _ = pool.Run(ctx) })
 	ready := make(chan struct{})
 	wg.Go(func() { _ = n.service.Run(ctx, func() { close(ready) }) })
 	wg.Go(func() { _ = bus.Run(ctx, func() {}) })

@@ -128,7 +128,7 @@ func (s *Service) entry(ctx context.Context, b Board, user accounts.ID, clock ci
 			if err != nil {
 				return e, err
 			}
-			e.Value += int64(rec.signedIn(d, min(last, civil.DayOf(d.Year(), 12, 31))))
+			e.Value += int64(rec.signedIn(d.Year(), d, last))
 		}
 		return e, nil
 	}

@@ -3,6 +3,7 @@ package checkin
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"testing"
@@ -253,6 +254,32 @@ func BenchmarkStatus(b *testing.B) {
 	for b.Loop() {
 		if rec.Status(today).Streak != len(history) {
 			b.Fatal("wrong streak")
+		}
+	}
+}
+
+func TestARecordTellsAWeekOverNewYear(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	for range 2000 {
+		newYear := civil.DayOf(2020+random.IntN(12), 1, 1)
+		var h History
+		for d := newYear - 20; d < newYear+20; d++ {
+			if random.IntN(2) == 0 {
+				h.Marks = append(h.Marks, Mark{Day: d, Kind: Kind(1 + random.IntN(4))})
+			}
+		}
+		rec := recordOf(newYear.Year(), h)
+		for day := newYear; day < newYear+20; day++ {
+			for _, b := range seasonsOf(day) {
+				first, last := b.span()
+				if first > day || day > last || WeekOf(first) != WeekOf(day) && b == WeekOf(day) {
+					t.Fatalf("%s is not in %s, %s to %s", day, b.key(), first, last)
+				}
+				want, _ := h.in(b)
+				if got := rec.signedIn(newYear.Year(), first, last); got != want {
+					t.Fatalf("%s: %d days by the record, %d by the log", b.key(), got, want)
+				}
+			}
 		}
 	}
 }

@@ -81,34 +81,41 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 	return out, nil
 }
 
-// ahead is what Redis held of a batch's users while SQL committed the batch. It
-// tells what the check-ins will mean for the boards, so that days and boards go
-// to Redis together; what Redis answers then tells whether it was right.
+// ahead is what Redis is thought to hold of a batch's users. It tells what the
+// check-ins will mean for the boards, so that days and boards go to Redis
+// together; what Redis answers then tells whether it was right.
 type ahead struct {
 	done chan struct{}
 	recs map[yearKey]*Record // complete when done is closed; loaded ones only
 }
 
-// lookAhead begins to read the users' records, and loads those that Redis does
-// not have.
+// lookAhead collects the users' records while SQL commits: as this node saw them
+// last, else from Redis, else loaded.
 func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
-	a := &ahead{done: make(chan struct{})}
-	if !s.projection.Writable() {
+	a := &ahead{done: make(chan struct{}), recs: make(map[yearKey]*Record, len(rows))}
+	var unseen []yearKey
+	for _, r := range rows {
+		k := yearKey{r.user, r.day.Year()}
+		if rec := s.hints.get(k); rec != nil {
+			a.recs[k] = rec
+		} else {
+			unseen = append(unseen, k)
+		}
+	}
+	if len(unseen) == 0 || !s.projection.Writable() {
 		close(a.done)
 		return a
 	}
-	keys := mapped(rows, func(r request) yearKey { return yearKey{r.user, r.day.Year()} })
 	go func() {
 		defer close(a.done)
-		recs, err := s.fast.readAll(ctx, keys)
+		recs, err := s.fast.readAll(ctx, unseen)
 		if err == nil {
-			err = s.loadMissing(ctx, s.fast, keys, recs)
+			err = s.loadMissing(ctx, s.fast, unseen, recs)
 		}
 		if err != nil {
 			return // days and boards go one after the other then
 		}
-		a.recs = make(map[yearKey]*Record, len(keys))
-		for i, k := range keys {
+		for i, k := range unseen {
 			a.recs[k] = recs[i]
 		}
 	}()
@@ -203,37 +210,38 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 // may be applied again.
 func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outcome) error {
 	now := s.now()
-	expected := make([]*Record, len(reqs)) // what the boards are told of
-	from := make([]*standing, len(reqs))
+	expected := make([]*Record, len(reqs))
+	told := make([]*place, len(reqs)) // of what was expected
 	ms := moves{}
 	for i, r := range reqs {
 		before, after := out[i].ahead.around(r)
-		switch {
-		case before == nil:
-			continue
-		case !out[i].New:
-			if *before == *after {
-				expected[i] = after // nothing changes
-			}
+		if before == nil || !out[i].New {
 			continue
 		}
-		today := r.clock.Today(now)
-		if r.day.Year() == today.Year() {
-			was := s.freezes.standing(before, r.clock, today.Year())
-			from[i] = &was
+		p, ok := s.freezes.placeOf(after, r, out[i].Result, r.clock.Today(now))
+		if !ok || s.freezes.owes(after, r.day) {
+			continue
 		}
-		if p, ok := s.freezes.placeOf(after, r, out[i].Result, today); ok && !s.freezes.owes(after, r.day) {
-			p.from = from[i]
-			ms.add(p)
-			expected[i] = after
-		}
+		was := s.freezes.standing(before, r.clock, r.day.Year())
+		p.from = &was
+		ms.add(p)
+		expected[i], told[i] = after, &p
 	}
-	recs, err := f.mark(ctx, reqs, ms)
+	recs, had, err := f.mark(ctx, reqs, ms)
 	if err != nil {
 		return err
 	}
 	if err := s.loadAfter(ctx, f, reqs, recs); err != nil {
 		return err
+	}
+	before := make([]standing, len(reqs))
+	for i, r := range reqs {
+		s.hints.put(yearKey{r.user, r.day.Year()}, recs[i])
+		if expected[i] == nil || *expected[i] != *recs[i] {
+			rec := *recs[i]
+			rec.clearBit(bitOf(r.day, r.kind))
+			before[i] = s.freezes.standing(&rec, r.clock, r.day.Year())
+		}
 	}
 	if err := s.closeGaps(ctx, f, reqs, out, recs); err != nil {
 		return err
@@ -241,19 +249,24 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 	clear(ms)
 	behind := map[accounts.ID][]request{} // the record of the day does not tell their places
 	for i, r := range reqs {
+		right := expected[i] != nil && *expected[i] == *recs[i]
+		if !out[i].New && !r.replay {
+			right = had[i] // or else somebody did not get so far
+		}
 		out[i].Status = s.freezes.status(recs[i], r.clock, r.day)
-		if expected[i] != nil && *expected[i] == *recs[i] {
+		if right {
 			continue
 		}
 		p, ok := s.freezes.placeOf(recs[i], r, out[i].Result, r.clock.Today(now))
 		if !ok {
+			r.replay = r.replay || told[i] != nil || !out[i].New // who knows
 			behind[r.user] = append(behind[r.user], r)
 			continue
 		}
-		if expected[i] == nil {
-			p.from = from[i]
+		if out[i].New && !r.replay {
+			p.from, p.told = &before[i], told[i]
 		}
-		p.restart = p.restart || expected[i] != nil || p.from == nil
+		p.restart = true
 		ms.add(p)
 	}
 	if err := s.catchUp(ctx, ms, behind); err != nil {

@@ -24,6 +24,7 @@ type place struct {
 	// from is where the user stood before. Nil: nobody knows, or the boards may
 	// have been told of the change already.
 	from    *standing
+	told    *place  // what the boards were told of the same change, wrongly
 	seasons []score // of the days that the change signed
 }
 
@@ -43,8 +44,8 @@ func (z Freezes) standing(rec *Record, clock civil.Clock, year int) standing {
 }
 
 // placeOf returns what a mark means for the boards; ok is false unless its day
-// is the user's newest and signs, and a record of the present year tells
-// everything: else the log has to be asked.
+// is the user's newest, of the present year, and signs: else the log has to be
+// asked.
 func (z Freezes) placeOf(rec *Record, r request, res Result, today civil.Day) (p place, ok bool) {
 	year := r.day.Year()
 	newest, any := rec.newest(year)
@@ -53,10 +54,7 @@ func (z Freezes) placeOf(rec *Record, r request, res Result, today civil.Day) (p
 	}
 	for _, b := range seasonsOf(r.day) {
 		first, last := b.span()
-		if first.Year() != year {
-			return place{}, false // a week that began in December
-		}
-		p.seasons = append(p.seasons, score{b, rec.signedIn(first, min(last, civil.DayOf(year, 12, 31)))})
+		p.seasons = append(p.seasons, score{b, rec.signedIn(year, first, last)})
 	}
 	p.user, p.at, p.standing = r.user, res.At, z.standing(rec, r.clock, year)
 	// Of an old row it is not known what came after it.

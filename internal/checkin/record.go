@@ -11,7 +11,8 @@ import (
 // Record is one user's year as it lies in Redis, 108 bytes:
 //
 //	0       version; 0 means that some day was set and nothing was loaded yet
-//	1       bit 0: 31 December of the year before was signed; bit 1: or covered
+//	1       of the year before: bit 0: 31 December was signed; bit 1: or covered;
+//	        bits 2–6: 30 to 26 December were signed, for a week over New Year
 //	2–5     newest day before 1 January, signed or covered; 0 when there is none
 //	6–7     streak that ends on it
 //	8–9     longest streak up to then
@@ -38,6 +39,7 @@ const (
 
 	eveSigned  = 1 // in byte 1
 	eveReached = 2
+	lastDays   = 6 // of December
 )
 
 func (r *Record) loaded() bool { return r[0] == recordVersion }
@@ -46,12 +48,26 @@ func (r *Record) bit(n int) bool { return r[n/8]&(0x80>>(n%8)) != 0 }
 
 func (r *Record) setBit(n int) { r[n/8] |= 0x80 >> (n % 8) }
 
-// signed and covered take days of the record's year; -1 is 31 December before.
+func (r *Record) clearBit(n int) { r[n/8] &^= 0x80 >> (n % 8) }
+
+// signed and covered take days of the record's year, the first is 0. Of the days
+// before only the last lastDays are known, from -1 down, and if they were signed.
 func (r *Record) signed(ofYear int) bool {
 	if ofYear < 0 {
-		return r[1]&eveSigned != 0
+		return r[1]&eveBit(ofYear) != 0
 	}
 	return r.bit(signedAt + ofYear)
+}
+
+// eveBit is the flag of a day before the year: 1 for -1, and 4 to 64 for -2 to -6.
+func eveBit(ofYear int) byte {
+	switch {
+	case ofYear == -1:
+		return eveSigned
+	case ofYear >= -lastDays:
+		return 1 << -ofYear
+	}
+	return 0
 }
 
 func (r *Record) covered(ofYear int) bool { return ofYear >= 0 && r.bit(coveredAt+ofYear) }
@@ -168,11 +184,12 @@ func (r *Record) Days(first, last civil.Day) (signed, covered []civil.Day) {
 	return signed, covered
 }
 
-// signedIn returns how many days of the record's year were signed from first to
-// last.
-func (r *Record) signedIn(first, last civil.Day) (n int) {
-	for i := first.OfYear(); i <= last.OfYear(); i++ {
-		if r.signed(i) {
+// signedIn returns how many days were signed from first to last, of a record of
+// that year; first is no earlier than 26 December of the year before.
+func (r *Record) signedIn(year int, first, last civil.Day) (n int) {
+	newYear := civil.DayOf(year, 1, 1)
+	for d := first; d <= min(last, civil.DayOf(year, 12, 31)); d++ {
+		if r.signed(int(d - newYear)) {
 			n++
 		}
 	}
@@ -264,7 +281,9 @@ func recordOf(year int, h History) *Record {
 	for _, m := range h.Marks {
 		switch {
 		case m.Day < newYear:
-			t.Add(m)
+			if t.Add(m); t.signed {
+				r[1] |= eveBit(int(m.Day - newYear))
+			}
 		case m.Day.Year() == year:
 			r.setBit(bitOf(m.Day, m.Kind))
 		}
@@ -274,9 +293,6 @@ func recordOf(year int, h History) *Record {
 	}
 	if t.Last == newYear-1 {
 		r[1] |= eveReached
-		if t.signed {
-			r[1] |= eveSigned
-		}
 	}
 	binary.BigEndian.PutUint32(r[2:], uint32(max(t.Last, 0))) //nolint:gosec // not negative
 	for i, n := range []int{t.Run, t.Longest, t.Total, h.granted(), used} {

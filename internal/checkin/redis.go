@@ -71,10 +71,10 @@ func recordKey(user accounts.ID, year int) keyspace.Bitmap {
 	return recordKeys.At(user, keyspace.Int{N: int64(year)})
 }
 
-// mark sets the day of each request in its user's record, moves users on the
-// boards, and returns the records as they are then, in one round trip. A record
-// may turn out not to be loaded; see [Record].
-func (f *fast) mark(ctx context.Context, reqs []request, ms moves) ([]*Record, error) {
+// mark sets the day of each request in its user's record and moves users on the
+// boards, in one round trip. It returns the records as they are then, and which
+// of them had the day. A record may turn out not to be loaded; see [Record].
+func (f *fast) mark(ctx context.Context, reqs []request, ms moves) (recs []*Record, had []bool, err error) {
 	cmds := make([]keyspace.Cmd, 0, 2*len(reqs)+8)
 	for _, r := range reqs {
 		key := recordKey(r.user, r.day.Year())
@@ -82,9 +82,13 @@ func (f *fast) mark(ctx context.Context, reqs []request, ms moves) ([]*Record, e
 	}
 	replies := f.send(ctx, f.boards.update(cmds, ms))
 	if err := keyspace.FirstErr(replies); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return parseAll(len(reqs), func(i int) string { return replies[2*i+1].Str }), nil
+	had = make([]bool, len(reqs))
+	for i := range had {
+		had[i] = replies[2*i].N == 1
+	}
+	return parseAll(len(reqs), func(i int) string { return replies[2*i+1].Str }), had, nil
 }
 
 // rank moves users on the boards, in one round trip.
@@ -195,21 +199,48 @@ type yearKey struct {
 type moves map[Board][]leaderboard.Entry
 
 func (ms moves) add(p place) {
-	e := leaderboard.Entry{Member: p.user.String(), At: p.at, Restart: p.restart, Replay: p.from == nil}
-	put := func(b Board, value int, dies time.Time, was leaderboard.Standing) {
-		e.Value, e.Dies, e.From = int64(value), dies, was
+	entries := p.entries()
+	var told []leaderboard.Entry
+	if p.told != nil {
+		told = p.told.entries()
+	}
+	for i, e := range entries {
+		b := p.board(i)
+		if told != nil && p.told.board(i) == b {
+			e.Told = &told[i]
+		}
 		ms[b] = append(ms[b], e)
 	}
+}
+
+// board is that of an entry.
+func (p place) board(i int) Board {
+	switch i {
+	case 0:
+		return StreakBoard
+	case 1:
+		return TotalBoard
+	}
+	return p.seasons[i-2].board
+}
+
+// entries are what a place means on its boards.
+func (p place) entries() []leaderboard.Entry {
 	var was standing
 	if p.from != nil {
 		was = *p.from
 	}
-	put(StreakBoard, p.streak, p.dies, leaderboard.Standing{Value: int64(was.streak), Dies: was.dies})
-	put(TotalBoard, p.total, time.Time{}, leaderboard.Standing{Value: int64(was.total)})
-	e.Restart = false // a season's days only grow
+	all := make([]leaderboard.Entry, 2, 2+len(p.seasons))
+	all[0] = leaderboard.Entry{Value: int64(p.streak), Dies: p.dies, From: leaderboard.Standing{Value: int64(was.streak), Dies: was.dies}}
+	all[1] = leaderboard.Entry{Value: int64(p.total), From: leaderboard.Standing{Value: int64(was.total)}}
 	for _, s := range p.seasons {
-		put(s.board, s.days, time.Time{}, leaderboard.Standing{Value: int64(s.days) - 1})
+		all = append(all, leaderboard.Entry{Value: int64(s.days), From: leaderboard.Standing{Value: int64(s.days) - 1}})
 	}
+	for i := range all {
+		all[i].Member, all[i].At, all[i].Replay = p.user.String(), p.at, p.from == nil
+		all[i].Restart = p.restart && i < 2 // a season's days only grow
+	}
+	return all
 }
 
 // boards are the rankings in Redis.

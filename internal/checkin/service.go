@@ -44,6 +44,7 @@ type Service struct {
 	projection *projection.Projection[rowKey]
 	committer  *groupcommit.Committer[request, outcome]
 	loader     *groupcommit.Committer[yearKey, *Record]
+	hints      *hints
 	fallback   fallback
 	rules      Settings
 	freezes    Freezes
@@ -70,6 +71,7 @@ func New(cfg Config) *Service {
 		rules: cfg.Settings, node: cfg.Node, freezes: Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
 		now:   func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
 		store: newStore(cfg.DB),
+		hints: newHints(),
 		asked: make(chan Board, 8),
 		fast:  newFast(cfg.Redis, cfg.Boards),
 	}
@@ -234,6 +236,7 @@ func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*Reco
 		case err != nil:
 			s.projection.Suspect()
 		case rec != nil:
+			s.hints.put(yearKey{user, year}, rec)
 			s.metrics.read("redis")
 			return rec, nil
 		}

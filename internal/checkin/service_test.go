@@ -464,7 +464,7 @@ func TestADayThatSQLLostLeavesRedis(t *testing.T) {
 		}
 		w.clock.set(time.Now())
 		lost := request{user: users[0], day: c.Today(w.clock.now()), at: w.clock.now(), kind: Tapped}
-		if _, err := w.fast.mark(t.Context(), []request{lost}, nil); err != nil {
+		if _, _, err := w.fast.mark(t.Context(), []request{lost}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := w.Status(t.Context(), lost.user, c); err != nil || !s.Today {
@@ -640,4 +640,33 @@ func hset(t *testing.T, w *world, field, value string) {
 	if err := w.redis.Do(t.Context(), appliedKey.At().SetCmd(field, value)).Err; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A node guesses from the record as it saw it last, and another node has gone on.
+func TestAWrongGuessIsTakenBack(t *testing.T) {
+	worlds(t, func(t *testing.T, a *world) {
+		b := newWorld(t, a.db, a.redis, a.rules)
+		users, c := newUsers(3), civil.Clock{}
+		a.clock.set(time.Date(2026, 11, 9, 9, 0, 0, 0, time.UTC)) // a Monday
+		if err := a.keepBoards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for day := range 7 {
+			for _, w := range []*world{a, b} {
+				w.clock.set(time.Date(2026, 11, 9+day, 9, 0, 0, 0, time.UTC))
+			}
+			for i, user := range users {
+				if w := []*world{a, b}[(day+i)%2]; day != 4 {
+					w.mustMark(t, user, c)
+				}
+			}
+		}
+		for _, board := range current(a.clock.now()) {
+			if sure, err := a.fast.boards.of(board).Complete(t.Context(), a.clock.now()); err != nil || !sure {
+				t.Errorf("board %s is in doubt: %v", board.key(), err)
+			}
+		}
+		a.check(t, users, c)
+		b.check(t, users, c)
+	})
 }
