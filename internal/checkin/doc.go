@@ -25,8 +25,9 @@
 //
 //	http.go     the caller's zone and the server's clock fix the day
 //	service.go  Mark hands the request to the committer and waits
-//	commit.go   many requests, one transaction; what this node does not know of
-//	            their users it asks Redis meanwhile; then, beside the next one:
+//	commit.go   many requests, one transaction; beside it their records are
+//	            collected, as this node saw them last (hints.go) or from Redis;
+//	            then, beside the next transaction:
 //	freeze.go   the missed days before, if freezes cover them, become rows, too
 //	places.go   the record of before and the day say which boards the user moves
 //	            on, from where to where, and when the streak dies
