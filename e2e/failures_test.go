@@ -24,7 +24,7 @@ import (
 // Nodes are killed, some of them after the commit and before Redis knows of it.
 func TestNodesAreKilled(t *testing.T) {
 	t.Parallel()
-	kills := 10 * *soakFlag
+	kills := 6 * *soakFlag
 	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
 	proxy := newWire(t, strings.TrimPrefix(server.URL, "redis://"))
@@ -109,9 +109,9 @@ func TestRedisIsKilled(t *testing.T) {
 		kills    int
 		cut      int64 // bytes lost at most
 	}{
-		{"without persistence", nil, 10, 0},
-		{"with an append-only file", aof, 10, 0},
-		{"and loses the file's end", aof, 5, 200_000},
+		{"without persistence", nil, 5, 0},
+		{"with an append-only file", aof, 5, 0},
+		{"and loses the file's end", aof, 4, 200_000},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			t.Parallel()
@@ -225,7 +225,7 @@ func TestSentinelsPromoteAReplica(t *testing.T) {
 // on from Redis.
 func TestTheDatabaseIsKilled(t *testing.T) {
 	t.Parallel()
-	kills := 10 * *soakFlag
+	kills := 6 * *soakFlag
 	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
 	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*perRound*2+1000, []string{"--redis", server.URL}, []string{"--redis", server.URL})

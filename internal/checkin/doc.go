@@ -44,7 +44,8 @@
 //
 //   - An answered check-in is on SQL's disk, also when it only finds that the day
 //     is signed; it counts once, and is visible to every read that begins
-//     afterwards on any node that reaches Redis.
+//     afterwards on any node that reaches Redis. If Redis did not take it in time,
+//     other nodes that reach it may read what was before until it has.
 //   - A read never waits for a Redis that is away: SQL answers. A board may then
 //     be five seconds old.
 //   - What Redis missed is applied when it is back, by this node or, if this one
