@@ -55,10 +55,12 @@
 //   - What differs all the same is found, repaired and written down once a week
 //     (reconcile.go), in slices that any node can go on with (runs.go).
 //
-// # Streaks
+// # Redis first
 //
 // In redis-first mode (redisfirst.go) an answered check-in is in a stream in Redis
 // and reaches SQL a moment later; what Redis loses before that is lost.
+//
+// # Streaks
 //
 // A streak is the number of signed days in the unbroken run that ends today or
 // yesterday. Covered days (a freeze, a date that a change of zone left out)
