@@ -101,6 +101,7 @@ func inhabited(t *testing.T, w *world, n int) (users []accounts.ID, c civil.Cloc
 				w.mustMark(t, user, c)
 			}
 		}
+		w.persisted(t) // on its day: else the rows are late ones
 	}
 	for _, user := range users {
 		for _, year := range []int{2025, 2026} {
