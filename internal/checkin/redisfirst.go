@@ -49,7 +49,8 @@ const (
 	drainFor = 5 * time.Second
 )
 
-// claimedDays are the days, counted from today in UTC, of which claims can be
+// claimedBefore and claimedAfter bound the days, counted from today in UTC, of
+// which claims can be
 // there: their life, and a day for the zones on both sides.
 const claimedBefore, claimedAfter = 4, 1
 
