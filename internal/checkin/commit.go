@@ -43,7 +43,7 @@ type outcome struct {
 	err   error // committed, but where the user stands could not be told
 	ahead *ahead
 	kept  bool // in the stream; SQL follows
-	lost  bool // refused with err, and written nowhere for certain
+	lost  bool // refused with err: it needed SQL, which was away
 }
 
 // newCommitter returns the two stages of a check-in: a batch is committed to

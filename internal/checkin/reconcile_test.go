@@ -103,6 +103,7 @@ func inhabited(t *testing.T, w *world, n int) (users []accounts.ID, c civil.Cloc
 				w.mustMark(t, user, c)
 			}
 		}
+		w.persisted(t) // on its day: else the rows are late ones
 	}
 	for _, user := range users {
 		for _, year := range []int{2025, 2026} {
@@ -122,6 +123,7 @@ func inhabited(t *testing.T, w *world, n int) (users []accounts.ID, c civil.Cloc
 // reconciliation has to find.
 func vandalise(t *testing.T, w *world, users []accounts.ID) (want []string) {
 	t.Helper()
+	w.persisted(t) // else the worker repairs some of it
 	expect := func(member, what string) { want = append(want, member+": "+what) }
 	member := func(i int) string { return users[i].String() }
 

@@ -42,11 +42,15 @@ const (
 	// lateAfter is how old a row may be when it reaches SQL before whoever reads
 	// the log by time has to be told. It is less than settled.
 	lateAfter = settled / 2
+	// applyFor is how long a worker waits for the node that published a row to
+	// apply it.
+	applyFor = time.Second
 	// drainFor is how long the load of a board waits for the workers.
 	drainFor = 5 * time.Second
 )
 
-// claimedDays are the days, counted from today in UTC, of which claims can be
+// claimedBefore and claimedAfter bound the days, counted from today in UTC, of
+// which claims can be
 // there: their life, and a day for the zones on both sides.
 const claimedBefore, claimedAfter = 4, 1
 
@@ -345,23 +349,40 @@ func (s *Service) persistGood(ctx context.Context, rows []request, fail func([]r
 // bringBack applies rows whose days are not in their records, or left a gap
 // open: the node that published them died, or could not ask SQL.
 func (s *Service) bringBack(ctx context.Context, rows []request) error {
-	f := s.fast.patient()
 	for some := range slices.Chunk(rows, chunkRows) {
-		recs, err := f.readAll(ctx, mapped(some, func(r request) yearKey { return yearKey{r.user, r.day.Year()} }))
-		if err != nil {
-			return err
-		}
-		var missing []rowKey
-		for i, r := range some {
-			if !recs[i].loaded() || !recs[i].bit(bitOf(r.day, r.kind)) || s.freezes.owes(recs[i], r.day) {
-				missing = append(missing, r.key())
+		// Mostly the node lives and is about to do it: what is applied twice leaves
+		// the boards in doubt.
+		var err error
+		for began := time.Now(); len(some) > 0; {
+			if some, err = s.unapplied(ctx, some); err != nil {
+				return err
+			}
+			if len(some) == 0 || time.Since(began) > applyFor {
+				break
+			}
+			if err := sleep(ctx, 10*time.Millisecond); err != nil {
+				return err
 			}
 		}
-		if err := s.reapply(ctx, missing); err != nil {
+		if err := s.reapply(ctx, mapped(some, request.key)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unapplied returns those of the rows whose records are not as they make them.
+func (s *Service) unapplied(ctx context.Context, rows []request) (out []request, err error) {
+	recs, err := s.fast.patient().readAll(ctx, mapped(rows, func(r request) yearKey { return yearKey{r.user, r.day.Year()} }))
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range rows {
+		if !recs[i].loaded() || !recs[i].bit(bitOf(r.day, r.kind)) || s.freezes.owes(recs[i], r.day) {
+			out = append(out, r)
+		}
+	}
+	return out, nil
 }
 
 // errClaims reports that a history is what SQL has, and that Redis may know more.
