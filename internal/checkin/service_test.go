@@ -329,6 +329,7 @@ func sixtyFourTaps(t *testing.T, w *world) {
 	if fresh != 1 {
 		t.Errorf("%d taps were told that they were the first", fresh)
 	}
+	w.persisted(t)
 	if words, _, err := w.store.activity(t.Context(), user); err != nil || words != 1 {
 		t.Errorf("%d words, %v: activity counted more than once", words, err)
 	}
