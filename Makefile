@@ -2,7 +2,7 @@
 # packages run at once, for many of them start servers.
 TEST_FLAGS ?= -p 2
 
-.PHONY: help run build test lint generate check-generated bench deps
+.PHONY: help run build test lint generate check-generated bench bench-checkin bench-start deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +25,12 @@ generate: ## Write docs/reference anew
 check-generated: ## Compare what is generated with what is in the tree
 	@scripts/check-generated.sh
 
-bench: ## Measure a check-in against other ways on real engines, and a start
-	cd bench && go run ./checkin
+bench: bench-checkin bench-start ## Measure everything on real engines
+
+bench-checkin: ## Measure check-in against other ways; BENCH_FLAGS=-short takes seconds
+	cd bench && go run ./checkin $(BENCH_FLAGS)
+
+bench-start: ## Measure a start, and the memory it takes
 	cd bench && go run ./start
 
 deps: ## Install what the tests need (Debian, Ubuntu)

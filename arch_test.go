@@ -35,13 +35,13 @@ var floors = [][]string{
 	{"internal/migrations"},
 	{"internal/foundation/sqldb"},
 	{"internal/foundation/sqldb/sqldbtest"},
-	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/supervise", "internal/foundation/mail"},
+	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/supervise", "internal/foundation/mail"},
 	{"internal/accounts"},
 	{"internal/checkin"},
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit"},
-	{"internal/cli", "e2e"},
+	{"internal/cli", "e2e", "deploy"},
 	{"cmd/stoa"},
 }
 
@@ -55,12 +55,13 @@ var domains = []string{"accounts", "checkin"}
 var rooms = map[string][]string{
 	"database/sql":                         {"sql.go"},
 	"github.com/uptrace/bun":               {"sql.go"},
-	module + "/internal/foundation/sqldb":  {"sql.go", "service.go", "commit.go", "mails.go"},
-	module + "/redis":                      {"redis.go", "service.go", "boards.go"},
+	module + "/internal/foundation/sqldb":  {"sql.go", "service.go", "commit.go", "redisfirst.go", "mails.go"},
+	module + "/redis":                      {"redis.go", "redisfirst.go", "service.go", "boards.go"},
 	module + "/leaderboard":                {"redis.go", "boards.go", "keys.go"},
 	"net/http":                             {"http.go"},
 	module + "/internal/foundation/web":    {"http.go"},
 	module + "/internal/foundation/worker": {"jobs.go"},
+	module + "/internal/foundation/queue":  {"jobs.go", "redisfirst.go"},
 }
 
 type pkg struct {

@@ -2,11 +2,12 @@ package api
 
 import "time"
 
-// CheckinRequest checks the caller in for today: POST /v1/checkin. Both fields
-// are what the user did since the last check-in; an empty object is fine.
+// CheckinRequest checks the caller in for today: POST /v1/checkin. Words and
+// minutes are what the user did since the last check-in; an empty object is fine.
 type CheckinRequest struct {
-	Words   int `json:"words,omitempty" minimum:"0" maximum:"100000" doc:"words learned"`
-	Minutes int `json:"minutes,omitempty" minimum:"0" maximum:"1440" doc:"minutes studied"`
+	Day     string `json:"day,omitempty" format:"date" doc:"the day that is meant, by the server's clock in the user's zone: today, or yesterday for a few minutes after midnight; today when absent"`
+	Words   int    `json:"words,omitempty" minimum:"0" maximum:"100000" doc:"words learned"`
+	Minutes int    `json:"minutes,omitempty" minimum:"0" maximum:"1440" doc:"minutes studied"`
 }
 
 // CheckinStatus is where a user stands today: GET /v1/checkin.
@@ -17,6 +18,9 @@ type CheckinStatus struct {
 	Streak    int    `json:"streak" doc:"days in a row that end today or yesterday; 0 the moment a day is missed"`
 	Longest   int    `json:"longest" doc:"longest streak ever"`
 	Total     int    `json:"total" doc:"days checked in"`
+
+	Freezes     int `json:"freezes" doc:"streak freezes left"`
+	FreezesUsed int `json:"freezes_used" doc:"streak freezes spent ever"`
 }
 
 // CheckinReply answers a check-in. It is sent when the check-in is durable.
@@ -42,14 +46,47 @@ type CheckinStats struct {
 	Total   int   `json:"total" doc:"days checked in"`
 	Words   int64 `json:"words" doc:"words learned"`
 	Minutes int64 `json:"minutes" doc:"minutes studied"`
+
+	Freezes     int `json:"freezes" doc:"streak freezes left"`
+	FreezesUsed int `json:"freezes_used" doc:"streak freezes spent ever"`
 }
 
-// Board is a ranking: GET /v1/checkin/boards/{board}, where board is streak or
-// total_days.
+// MakeupRequest checks the caller in for a missed day: POST /v1/checkin/makeup.
+type MakeupRequest struct {
+	Day string `json:"day" format:"date" doc:"a day that is over, neither signed nor covered, and not too long ago"`
+}
+
+// MakeupReply answers a make-up. It is sent when the make-up is durable.
+type MakeupReply struct {
+	MadeUp Makeup        `json:"made_up"`
+	Left   int           `json:"left" doc:"days that can still be made up this month"`
+	Status CheckinStatus `json:"status" doc:"where the user stands now"`
+}
+
+// Makeup is one day that was made up.
+type Makeup struct {
+	Day string    `json:"day" format:"date"`
+	At  time.Time `json:"at" doc:"when it was made up"`
+}
+
+// Makeups say what the caller may make up and has made up:
+// GET /v1/checkin/makeup.
+type Makeups struct {
+	Left    int      `json:"left" doc:"days that can still be made up this month"`
+	Limit   int      `json:"limit" doc:"days that can be made up in one month"`
+	Days    []string `json:"days" doc:"missed days that are recent enough to be made up, in order"`
+	History []Makeup `json:"history" doc:"days that were made up, the newest first"`
+	Cursor  string   `json:"cursor,omitempty" doc:"where the history goes on; absent at its end"`
+}
+
+// Board is a ranking: GET /v1/checkin/boards/{board}, where board is streak,
+// total_days, week or month.
 type Board struct {
 	Board   string     `json:"board"`
+	Season  string     `json:"season,omitempty" doc:"2026-W47 or 2026-11; absent for a board for all time"`
 	Entries []BoardRow `json:"entries"`
 	Me      *BoardRow  `json:"me,omitempty" doc:"the caller's own row; absent when not on the board"`
+	Around  []BoardRow `json:"around,omitempty" doc:"the caller's neighbours and own row, when asked for"`
 }
 
 // BoardRow is one place on a board. Who reached a value first stands before

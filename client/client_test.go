@@ -171,10 +171,10 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 			return c.CheckinMonth(ctx, 2026, time.February)
 		}},
 		{"GET /v1/checkin/stats", "", false, api.CheckinStats{Words: 7}, func(ctx context.Context, c *Client) (any, error) { return c.CheckinStats(ctx) }},
-		{"GET /v1/checkin/boards/total_days?limit=5", "", false, api.Board{Board: "total_days"}, func(ctx context.Context, c *Client) (any, error) {
-			return c.Board(ctx, "total_days", 5)
+		{"GET /v1/checkin/boards/month?around=3&limit=5&season=2026-11", "", false, api.Board{Board: "month", Season: "2026-11"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.Board(ctx, "month", BoardQuery{"2026-11", 5, 3})
 		}},
-		{"GET /v1/checkin/boards/streak", "", false, api.Board{Board: "streak"}, func(ctx context.Context, c *Client) (any, error) { return c.Board(ctx, "streak", 0) }},
+		{"GET /v1/checkin/boards/streak", "", false, api.Board{Board: "streak"}, func(ctx context.Context, c *Client) (any, error) { return c.Board(ctx, "streak", BoardQuery{}) }},
 		{"GET /healthz", "", true, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Healthy(ctx) }},
 		{"GET /readyz", "", true, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Ready(ctx) }},
 		{"GET /dev/mail.json?to=a%2Bx%40b", "", true, []DevMail{{To: "a+x@b", Code: "123456"}}, func(ctx context.Context, c *Client) (any, error) {

@@ -99,6 +99,26 @@ func (c *Client) CheckinStatus(ctx context.Context) (out api.CheckinStatus, err 
 	return out, err
 }
 
+// MakeUp checks the caller in for a missed day, "2026-11-18".
+func (c *Client) MakeUp(ctx context.Context, in api.MakeupRequest) (out api.MakeupReply, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/checkin/makeup", in: in, out: &out})
+	return out, err
+}
+
+// Makeups returns what the caller may make up, and up to limit of the days made
+// up so far, from behind cursor on. A zero limit leaves it to the server.
+func (c *Client) Makeups(ctx context.Context, cursor string, limit int) (out api.Makeups, err error) {
+	query := url.Values{}
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	if limit != 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/checkin/makeup", query: query, out: &out})
+	return out, err
+}
+
 // CheckinYear returns the caller's days of a year.
 func (c *Client) CheckinYear(ctx context.Context, year int) (out api.Calendar, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/checkin/calendar/" + strconv.Itoa(year), out: &out})
@@ -118,12 +138,25 @@ func (c *Client) CheckinStats(ctx context.Context) (out api.CheckinStats, err er
 	return out, err
 }
 
-// Board returns the first limit places of a ranking, "streak" or "total_days",
-// and the caller's own. Zero leaves the limit to the server.
-func (c *Client) Board(ctx context.Context, board string, limit int) (out api.Board, err error) {
+// BoardQuery says what of a board is wanted. Zero fields leave it to the server.
+type BoardQuery struct {
+	Season string // of week "2026-W47", of month "2026-11"; the present one when empty
+	Limit  int    // places from the top
+	Around int    // neighbours of the caller on either side
+}
+
+// Board returns the top of a ranking, streak, total_days, week or month, and the
+// caller's own place.
+func (c *Client) Board(ctx context.Context, board string, q BoardQuery) (out api.Board, err error) {
 	query := url.Values{}
-	if limit != 0 {
-		query.Set("limit", strconv.Itoa(limit))
+	if q.Season != "" {
+		query.Set("season", q.Season)
+	}
+	if q.Limit != 0 {
+		query.Set("limit", strconv.Itoa(q.Limit))
+	}
+	if q.Around != 0 {
+		query.Set("around", strconv.Itoa(q.Around))
 	}
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/checkin/boards/" + url.PathEscape(board), query: query, out: &out})
 	return out, err

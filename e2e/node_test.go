@@ -150,10 +150,12 @@ func (n *node) isDown() bool {
 	}
 }
 
+// said is what the node logged last.
 func (n *node) said() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.log.String()
+	log := n.log.String()
+	return log[max(0, len(log)-20_000):]
 }
 
 type writer struct{ n *node }

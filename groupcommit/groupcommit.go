@@ -31,7 +31,8 @@ type Options[Req, Res any] struct {
 	Queue int
 	// Retry reports errors after which the same batch is tried again, at most
 	// five times in all with a short random pause: deadlocks, lock time-outs, a
-	// lost connection. Nil means never.
+	// lost connection. Nil means never. A batch that is given up fails with the
+	// errors of all its tries, joined: any of them may have committed it.
 	Retry func(error) bool
 	// Split reports errors that one row may cause for all. Nil means never.
 	Split func(error) bool
@@ -268,11 +269,19 @@ func pad(errs []error, n int) []error {
 }
 
 func (c *Committer[Req, Res]) attempt(ctx context.Context, reqs []Req) (results []Res, err error) {
+	var before []error
 	for n := 1; ; n++ {
 		results, err = c.guarded(ctx, reqs)
-		if err == nil || n == attempts || !c.o.Retry(err) {
+		if err == nil {
+			return results, nil
+		}
+		if n == attempts || !c.o.Retry(err) {
+			if before != nil { // what they left open, the last one does not tell
+				err = errors.Join(append(before, err)...)
+			}
 			return results, err
 		}
+		before = append(before, err)
 		time.Sleep(rand.N(longestPause * time.Duration(n) / attempts))
 	}
 }

@@ -180,6 +180,28 @@ func TestADeadlockIsTriedAgainAndGivesUpInTheEnd(t *testing.T) {
 	})
 }
 
+func TestWhoIsGivenUpLearnsOfEveryTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost, refused := errors.New("connection lost, perhaps after the commit"), errors.New("connection refused")
+		var told error
+		tries := []error{lost, refused}
+		c := start(t, func(context.Context, []int) ([]string, error) {
+			err := tries[0]
+			tries = tries[1:]
+			return nil, err
+		}, options{
+			Retry:  func(err error) bool { return errors.Is(err, lost) },
+			Failed: func(_ int, err error) { told = err },
+		})
+		_, err := c.Do(t.Context(), 1)
+		for _, want := range []error{lost, refused} {
+			if !errors.Is(err, want) || !errors.Is(told, want) {
+				t.Errorf("the caller got %v and Failed %v, want both to hold %q", err, told, want)
+			}
+		}
+	})
+}
+
 func TestACallerObeysItsContextAndTheBatchDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		committed := make(chan int, 1)

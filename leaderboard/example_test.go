@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"slices"
 	"time"
 
 	"github.com/stoa-dev/stoa/keyspace"
@@ -25,7 +24,7 @@ func Example() {
 	board := leaderboard.Exact(db, leaderboard.Keys{Scores: scores.At(name), Deaths: deaths.At(name), Loaded: loaded.At(name)})
 
 	// At start the truth is streamed in; here there is none yet.
-	if err := board.Load(ctx, slices.Values([]leaderboard.Entry{})); err != nil {
+	if err := board.Load(ctx, time.Now(), func(func(leaderboard.Entry, error) bool) {}); err != nil {
 		log.Fatal(err)
 	}
 
@@ -36,11 +35,7 @@ func Example() {
 		{Member: "bob", Value: 7, At: morning, Dies: dies}, // was first
 		{Member: "eve", Value: 1, At: morning, Dies: dies.AddDate(0, 0, 1), Restart: true},
 	}
-	cmds := board.Update(batch)
-	for _, call := range board.Restart(batch) {
-		cmds = append(cmds, call.Cmd())
-	}
-	if err := keyspace.FirstErr(db.DoMulti(ctx, cmds)); err != nil {
+	if err := keyspace.FirstErr(db.DoMulti(ctx, board.Update(batch))); err != nil {
 		log.Fatal(err)
 	}
 

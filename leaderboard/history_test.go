@@ -10,9 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/leaderboard"
-	"github.com/stoa-dev/stoa/redis"
 )
 
 // past is what one member went through, in order, and what of it was applied.
@@ -61,9 +59,9 @@ func (p *past) live(t *rapid.T, member string, now time.Time) {
 // documentation, applies them out of order, in batches and more than once,
 // with sweeps and loads of old snapshots between, and compares the end with
 // the newest entries alive.
-func testHistories(t *testing.T, db *redis.DB) {
+func testHistories(t *testing.T, s suite) {
 	rapid.Check(t, func(rt *rapid.T) {
-		b := ready(t, db)
+		b := s.ready(t)
 		now := noon
 		members := []string{"ada", "bob", "eve"}
 		pasts := map[string]*past{"ada": {}, "bob": {}, "eve": {}}
@@ -94,11 +92,7 @@ func testHistories(t *testing.T, db *redis.DB) {
 				es = append(es, e)
 			}
 			log = append(log, fmt.Sprintf("apply %+v", es))
-			cmds := b.Update(es)
-			for _, call := range b.Restart(es) {
-				cmds = append(cmds, call.Cmd())
-			}
-			must(t, keyspace.FirstErr(db.DoMulti(t.Context(), cmds)))
+			apply(t, s.db, b, es...)
 		}
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 10).Draw(rt, "pause")) * time.Second)
@@ -136,7 +130,7 @@ func testHistories(t *testing.T, db *redis.DB) {
 					p.begun = i >= p.run
 				}
 				log = append(log, fmt.Sprintf("load %+v", es))
-				must(t, b.Load(t.Context(), slices.Values(es)))
+				must(t, b.Load(t.Context(), now, all(es...)))
 			}
 		}
 		// What was never applied is, sooner or later.

@@ -3,10 +3,12 @@ package redis
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/redis/rueidis"
@@ -34,6 +36,7 @@ type DB struct {
 	done   sync.WaitGroup     // that work
 
 	topics topics
+	stats  stats
 }
 
 var _ keyspace.Executor = (*DB)(nil)
@@ -53,13 +56,31 @@ func (db *DB) Do(ctx context.Context, cmd keyspace.Cmd) keyspace.Reply {
 	if len(cmd.More) > 0 && !sameTag(&cmd) {
 		return keyspace.Fail(ErrCrossSlot)
 	}
+	timed := rand.Uint32()%sampled == 0
+	var began time.Duration
+	if timed {
+		began = clock()
+	}
+	reply := db.do(ctx, &cmd)
+	if reply.Kind == keyspace.ErrorReply && !db.stats.fault(reply.Err) || !timed {
+		return reply
+	}
+	kind := &db.stats.lone
+	if scripted(&cmd) {
+		kind = &db.stats.script
+	}
+	kind.add(clock()-began, sampled, 1)
+	return reply
+}
+
+func (db *DB) do(ctx context.Context, cmd *keyspace.Cmd) keyspace.Reply {
 	c, err := db.conn()
 	if err != nil {
 		return keyspace.Fail(err)
 	}
-	r := c.Do(ctx, db.build(c, &cmd, false, nil))
-	if scripted(&cmd) && noScript(r) {
-		r = c.Do(ctx, db.build(c, &cmd, true, nil))
+	r := c.Do(ctx, db.build(c, cmd, false, nil))
+	if scripted(cmd) && noScript(r) {
+		r = c.Do(ctx, db.build(c, cmd, true, nil))
 	}
 	return db.reply(r)
 }
@@ -74,12 +95,36 @@ func (db *DB) DoMulti(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply
 	if len(cmds) == 0 {
 		return replies
 	}
+	began := clock()
+	db.doMulti(ctx, cmds, replies)
+	kind, sent, timed := &db.stats.batch, len(cmds), true
+	for i := range cmds {
+		if scripted(&cmds[i]) {
+			kind = &db.stats.script
+		}
+		if replies[i].Kind != keyspace.ErrorReply {
+			continue
+		}
+		if replies[i].Err == ErrCrossSlot {
+			sent--
+		} else if !db.stats.fault(replies[i].Err) {
+			timed = false
+		}
+	}
+	if timed && sent > 0 {
+		kind.add(clock()-began, 1, sent)
+	}
+	return replies
+}
+
+// doMulti fills in one reply for each command.
+func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspace.Reply) {
 	c, err := db.conn()
 	if err != nil {
 		for i := range replies {
 			replies[i] = keyspace.Fail(err)
 		}
-		return replies
+		return
 	}
 	b := batches.Get().(*batch)
 	b.fill(db, cmds)
@@ -91,7 +136,7 @@ func (db *DB) DoMulti(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply
 			b.skip(cmd)
 		case db.mode == "cluster" && cmd.Key.IsZero() && !published(cmd):
 			// Any owner will do, which a pipeline over several cannot express.
-			replies[i] = db.Do(ctx, *cmd)
+			replies[i] = db.do(ctx, cmd)
 		default:
 			b.cmds = append(b.cmds, db.build(c, cmd, false, b))
 			b.at = append(b.at, i)
@@ -99,7 +144,7 @@ func (db *DB) DoMulti(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply
 	}
 	if len(b.cmds) == 0 {
 		b.release()
-		return replies
+		return
 	}
 	clean := true
 	var again []int
@@ -124,7 +169,6 @@ func (db *DB) DoMulti(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply
 			replies[again[j]] = db.reply(r)
 		}
 	}
-	return replies
 }
 
 // conn returns the client, or why there is none.

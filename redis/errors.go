@@ -9,8 +9,8 @@ import (
 )
 
 // ErrUnavailable is in the tree of every error that means "Redis is away": it
-// refuses connections, does not answer in time, is loading, has lost its
-// master, or this [DB] is closed. Whether the command was carried out is then
+// refuses connections or the password, does not answer in time, is loading, has
+// lost its master, or this [DB] is closed. Whether the command was carried out is then
 // unknown. An error without it is the server's considered answer, a
 // [ServerError], or the caller's own cancelled context.
 var ErrUnavailable = errors.New("redis: unavailable")
@@ -53,6 +53,7 @@ var away = map[string]bool{
 	"LOADING": true, "BUSY": true, "MASTERDOWN": true, "READONLY": true,
 	"CLUSTERDOWN": true, "TRYAGAIN": true, "MOVED": true, "ASK": true,
 	"MISCONF": true, "OOM": true, "NOREPLICAS": true,
+	"NOAUTH": true, "WRONGPASS": true,
 }
 
 // classify turns an error of the client library into one of ours.

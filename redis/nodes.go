@@ -29,6 +29,9 @@ type nodes struct {
 	mu     sync.Mutex
 	by     map[string]*node
 	closed bool
+	made   uint64 // connections
+	again  uint64 // those that replaced one
+	losses uint64
 
 	wake     chan struct{} // a server is away, or under suspicion
 	flood    chan struct{} // too many commands wait to wait any longer
@@ -41,6 +44,7 @@ type node struct {
 	dialer *net.Dialer
 	tls    *tls.Config
 	conns  map[*tracked]struct{}
+	ended  int       // connections not replaced yet
 	away   error     // why, an ErrUnavailable; nil while it is there
 	wanted time.Time // when a command last asked for it
 }
@@ -99,6 +103,11 @@ func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.
 		return nil, ErrClosed
 	}
 	n.conns[t] = struct{}{}
+	ns.made++
+	if n.ended > 0 {
+		n.ended--
+		ns.again++
+	}
 	return t, nil
 }
 
@@ -153,6 +162,10 @@ func (ns *nodes) lost(n *node, err error) {
 	n.away = &unavailable{err}
 	cut := n.conns
 	n.conns = make(map[*tracked]struct{})
+	n.ended += len(cut)
+	if !known {
+		ns.losses++
+	}
 	ns.mu.Unlock()
 	if !known {
 		ns.log.Warn("redis is away", "addr", n.addr, "err", err)
@@ -261,6 +274,19 @@ func (ns *nodes) each(choose func(*node) bool, fn func(*node)) {
 	all.Wait()
 }
 
+// count fills in what is known of connections.
+func (ns *nodes) count(s *Stats) {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	s.Connects, s.Reconnects, s.Losses = ns.made, ns.again, ns.losses
+	for _, n := range ns.by {
+		s.Connections += len(n.conns)
+		if n.away != nil {
+			s.ServersAway++
+		}
+	}
+}
+
 func (ns *nodes) anyAway() bool {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -295,7 +321,10 @@ type tracked struct {
 
 func (t *tracked) Close() error {
 	t.nodes.mu.Lock()
-	delete(t.node.conns, t)
+	if _, open := t.node.conns[t]; open { // else it was cut
+		delete(t.node.conns, t)
+		t.node.ended++
+	}
 	t.nodes.mu.Unlock()
 	return t.Conn.Close()
 }

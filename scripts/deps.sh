@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what "make test" needs beside Go, make, git and apt: a C compiler for
-# the race detector, a real redis-server, a real MariaDB, Chromium, and curl for
-# the commands of the README. Starts no service. Takes a moment when all is there.
+# the race detector, a real redis-server, a real MariaDB, Chromium, promtool for
+# the alerts, and curl for the commands of the README. Starts no service. Takes a
+# moment when all is there.
 set -eu
 
 has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]; }
@@ -12,12 +13,13 @@ has gcc || missing="$missing gcc"
 has redis-server || missing="$missing redis-server"
 if ! has mariadbd || ! has mariadb-install-db; then missing="$missing mariadb-server"; fi
 has chromium || missing="$missing chromium"
+has promtool || missing="$missing prometheus" # the package has promtool in it
 has curl || missing="$missing curl"
 [ -n "$missing" ] || exit 0
 
 if ! has apt-get; then
 	echo "The tests need these, by their Debian names:$missing." >&2
-	echo "This system has no apt-get: install them in its own way, so that gcc, redis-server, mariadbd, mariadb-install-db, chromium and curl are in PATH." >&2
+	echo "This system has no apt-get: install them in its own way, so that gcc, redis-server, mariadbd, mariadb-install-db, chromium, promtool and curl are in PATH." >&2
 	exit 1
 fi
 if [ "$(id -u)" -ne 0 ]; then

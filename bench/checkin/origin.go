@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -20,13 +21,15 @@ var (
 	byRun   = keyspace.Def0(origin, "origin:leaderboard:streak", keyspace.ZSetOf("user → days"), keyspace.Forever("as designed"), doc)
 	byTotal = keyspace.Def0(origin, "origin:leaderboard:total", keyspace.ZSetOf("user → days"), keyspace.Forever("as designed"), doc)
 	queue   = keyspace.Def0(origin, "origin:queue", keyspace.BytesOf("stream of user.sign.updated"), keyspace.Forever("trimmed"), doc)
+	hundred = keyspace.Def1[accounts.ID](origin, "origin:hundred:{uid}", keyspace.BytesOf("100 bytes"), keyspace.Forever("for comparison"), doc)
 	doc     = keyspace.Doc{Purpose: "the origin's layout, for comparison"}
 )
 
 const day24 = 86400e9
 
-// throughOrigin is the check-in of the origin's document, call by call.
-func throughOrigin(db *redis.DB, people []accounts.ID) func(context.Context, int) error {
+// throughOrigin is the check-in of the origin's document, call by call: nine,
+// and with queued a tenth that hands it to a consumer to persist.
+func throughOrigin(db *redis.DB, people []accounts.ID, queued bool) func(context.Context, int) error {
 	return func(ctx context.Context, n int) error {
 		user := people[n%len(people)]
 		date := day(n, len(people))
@@ -66,12 +69,56 @@ func throughOrigin(db *redis.DB, people []accounts.ID) func(context.Context, int
 			do("ZADD", byRun.At().Key, days, user.String()),
 			do("ZADD", byTotal.At().Key, days, user.String()),
 			do("SET", daily.At(user, keyspace.Int{N: today}).Key, "1", "EX", "259200"),
-			do("XADD", queue.At().Key, "MAXLEN", "~", "100000", "*", "user", user.String(), "day", strconv.FormatInt(today, 10)),
 		} {
 			if r.Err != nil {
 				return r.Err
 			}
 		}
-		return nil
+		if !queued {
+			return nil
+		}
+		return do("XADD", queue.At().Key, "MAXLEN", "~", "100000", "*", "user", user.String(), "day", strconv.FormatInt(today, 10)).Err
 	}
+}
+
+// fillOrigin writes what the origin's layout keeps in its steady state: streaks,
+// longest streaks and boards of everybody, the day keys of three days and the
+// bitmaps of two months of those who are active.
+func fillOrigin(ctx context.Context, db *redis.DB, people, active []accounts.ID, today time.Time) error {
+	var cmds []keyspace.Cmd
+	send := func(always bool) error {
+		if len(cmds) < 1000 && !always {
+			return nil
+		}
+		err := keyspace.FirstErr(db.DoMulti(ctx, cmds))
+		cmds = cmds[:0]
+		return err
+	}
+	for i, user := range people {
+		days := strconv.Itoa(1 + i%300)
+		cmds = append(cmds,
+			keyspace.Cmd{Name: "SET", Key: streak.At(user).Key, Args: []string{days}},
+			keyspace.Cmd{Name: "SET", Key: longest.At(user).Key, Args: []string{days}},
+			keyspace.Cmd{Name: "ZADD", Key: byRun.At().Key, Args: []string{days, user.String()}},
+			keyspace.Cmd{Name: "ZADD", Key: byTotal.At().Key, Args: []string{days, user.String()}})
+		if err := send(false); err != nil {
+			return err
+		}
+	}
+	for _, user := range active {
+		for ago := range int64(3) {
+			date := keyspace.Int{N: int64(civil.DayOf(today.Date())) - ago}
+			cmds = append(cmds, keyspace.Cmd{Name: "SET", Key: daily.At(user, date).Key, Args: []string{"1", "EX", "259200"}})
+		}
+		for ago := range 2 {
+			month := keyspace.Int{N: int64(today.Year()*100 + int(today.Month()) - ago)}
+			cmds = append(cmds,
+				keyspace.Cmd{Name: "SETBIT", Key: monthly.At(user, month).Key, Args: []string{"27", "1"}},
+				keyspace.Cmd{Name: "EXPIRE", Key: monthly.At(user, month).Key, Args: []string{"3888000"}})
+		}
+		if err := send(false); err != nil {
+			return err
+		}
+	}
+	return send(true)
 }

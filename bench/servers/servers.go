@@ -1,16 +1,19 @@
 // Package servers starts a real redis-server and a real MariaDB as children,
-// for benchmarks.
+// for benchmarks, and asks them what they say of themselves.
 package servers
 
 import (
+	"bufio"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -18,13 +21,14 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver
 )
 
-// Redis starts a redis-server on a free loopback port, without persistence.
-func Redis(ctx context.Context, dir string) (url string, stop func(), err error) {
+// Redis starts a redis-server on a free loopback port, without persistence
+// unless settings say otherwise: "--appendonly", "yes".
+func Redis(ctx context.Context, dir string, settings ...string) (url string, stop func(), err error) {
 	addr, port, err := free()
 	if err != nil {
 		return "", nil, err
 	}
-	stop, err = child(exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", dir))
+	stop, err = child(exec.Command("redis-server", append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", dir}, settings...)...))
 	if err != nil {
 		return "", nil, err
 	}
@@ -64,6 +68,70 @@ func MariaDB(ctx context.Context, dir string) (url string, stop func(), err erro
 		return err
 	})
 	return "mysql://root@" + addr + "/bench", stop, err
+}
+
+// Database makes a further database on that server and returns its URL.
+func Database(ctx context.Context, url, name string) (string, error) {
+	addr := strings.TrimSuffix(strings.TrimPrefix(url, "mysql://root@"), "/bench")
+	db, err := sql.Open("mysql", "root@tcp("+addr+")/")
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	_, err = db.ExecContext(ctx, "CREATE DATABASE "+name)
+	return "mysql://root@" + addr + "/" + name, err
+}
+
+// Ask sends one command to a redis-server on a connection of its own and
+// returns its answer, which must not be an array.
+func Ask(ctx context.Context, url string, args ...string) (string, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(url, "redis://"))
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(args))
+	for _, a := range args {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
+	}
+	if _, err := io.WriteString(c, b.String()); err != nil {
+		return "", err
+	}
+	r := bufio.NewReader(c)
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	kind, text := line[0], strings.TrimSpace(line[1:])
+	switch kind {
+	case '+', ':':
+		return text, nil
+	case '$':
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return "", err
+		}
+		body := make([]byte, n)
+		_, err = io.ReadFull(r, body)
+		return string(body), err
+	}
+	return "", fmt.Errorf("redis %s: %s", args[0], text)
+}
+
+// Info returns the fields of a section of INFO.
+func Info(ctx context.Context, url, section string) (map[string]string, error) {
+	text, err := Ask(ctx, url, "INFO", section)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, nil
 }
 
 func whoami() string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 )
 
@@ -21,17 +22,17 @@ func (s *Service) Jobs() []worker.Job {
 	}
 }
 
-// Handlers are the outbox topics that this domain handles.
-func (s *Service) Handlers() map[string]worker.Handler {
-	return map[string]worker.Handler{
-		TopicCode: func(ctx context.Context, d worker.Delivery) error {
+// Handlers are the topics of the queue that this domain handles.
+func (s *Service) Handlers() map[string]queue.Handler {
+	return map[string]queue.Handler{
+		TopicCode: func(ctx context.Context, d queue.Delivery) error {
 			err := s.mailCode(ctx, d.Payload)
 			if errors.Is(err, mail.ErrRefused) {
-				return errors.Join(worker.ErrGiveUp, err)
+				return errors.Join(queue.ErrGiveUp, err)
 			}
 			return err
 		},
-		TopicSession: func(ctx context.Context, d worker.Delivery) error { return s.republish(ctx, d.Payload) },
+		TopicSession: func(ctx context.Context, d queue.Delivery) error { return s.republish(ctx, d.Payload) },
 	}
 }
 

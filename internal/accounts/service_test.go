@@ -19,9 +19,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/internal/foundation/worker"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -178,7 +178,7 @@ func (w *world) deliver() {
 		if handle == nil {
 			continue // for another domain
 		}
-		if err := handle(w.t.Context(), worker.Delivery{Topic: r.Topic, Payload: r.Payload, Attempt: 1}); err != nil {
+		if err := handle(w.t.Context(), queue.Delivery{Topic: r.Topic, Payload: r.Payload, Attempt: 1}); err != nil {
 			w.t.Fatal(err)
 		}
 		if _, err := w.db.ExecContext(w.t.Context(), "DELETE FROM outbox WHERE id = ?", r.ID); err != nil {

@@ -1,15 +1,19 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
@@ -336,4 +340,83 @@ func asKind(err error) error {
 		return errors.Join(ErrStore, err)
 	}
 	return err
+}
+
+// Directory looks accounts up in SQL alone, for tools beside a running server.
+type Directory struct{ db *sqldb.DB }
+
+// NewDirectory returns the directory of the accounts in db.
+func NewDirectory(db *sqldb.DB) Directory { return Directory{db} }
+
+// Clocks returns the calendars of those users that exist.
+func (d Directory) Clocks(ctx context.Context, ids []ID) (map[ID]civil.Clock, error) {
+	m := make(map[ID]civil.Clock, len(ids))
+	for chunk := range slices.Chunk(ids, inOne) {
+		if err := selectClocks(ctx, d.db, chunk, m); err != nil {
+			return nil, asKind(err)
+		}
+	}
+	return m, nil
+}
+
+// ByEmail returns the accounts with those addresses, by [Email.Key].
+func (d Directory) ByEmail(ctx context.Context, keys []string) (map[string]User, error) {
+	m := make(map[string]User, len(keys))
+	for chunk := range slices.Chunk(keys, inOne) {
+		if err := d.byEmail(ctx, chunk, m); err != nil {
+			return nil, asKind(err)
+		}
+	}
+	return m, nil
+}
+
+func (d Directory) byEmail(ctx context.Context, keys []string, into map[string]User) error {
+	rows, err := d.db.QueryContext(ctx, "SELECT email_key, "+userColumns+" FROM users WHERE email_key IN (?)", bun.List(keys))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key string
+		var u User
+		if err := rows.Scan(append([]any{&key}, u.columns()...)...); err != nil {
+			return err
+		}
+		into[key] = u
+	}
+	return rows.Err()
+}
+
+// NewUser checks what an account is opened with, as Register does, and gives it
+// an id. ErrEmail, ErrName, civil.ErrZone.
+func NewUser(email, name, zone string) (u User, err error) {
+	e, err := ParseEmail(email)
+	if err != nil {
+		return User{}, err
+	}
+	u = User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: cmp.Or(zone, "UTC")}}
+	if u.Name, err = cleanName(name); err != nil {
+		return User{}, err
+	}
+	return u, checkZone(u.Clock.Zone)
+}
+
+// Open opens accounts without a password, whose owners log in by code. The users
+// must come from [NewUser]. ErrEmailTaken.
+func Open(ctx context.Context, tx *sqldb.Tx, users []User) error {
+	for chunk := range slices.Chunk(users, inOne) {
+		args := make([]any, 0, 7*len(chunk))
+		for _, u := range chunk {
+			args = append(args, u.ID, u.Email, strings.ToLower(u.Email), u.Name, u.Clock.Zone, u.Clock.Next, u.Clock.From, tx.Now().UnixMilli())
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+
+			strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?, ?), ", len(chunk)), ", "), args...)
+		if sqldb.IsDuplicate(err) {
+			return ErrEmailTaken
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,11 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
@@ -40,7 +43,7 @@ type App struct {
 	api      *web.API
 	accounts *accounts.Service
 	checkin  *checkin.Service
-	outbox   *worker.Outbox
+	queues   []*queue.Consumer
 	jobs     *worker.Pool
 	group    *supervise.Group
 }
@@ -73,6 +76,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: log}); err != nil {
 		return nil, err
 	}
+	watch := obs.NewRedis(a.redis)
+	a.reg.MustRegister(watch, a.db.Metrics())
 	mailer, err := a.mailer()
 	if err != nil {
 		return nil, err
@@ -82,11 +87,12 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.accounts, err = accounts.New(accounts.Config{DB: a.db, Redis: a.redis, Limiter: limiter, Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log}); err != nil {
 		return nil, err
 	}
-	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now})
+	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
+	if err := a.checkin.CheckMode(ctx); err != nil {
+		return nil, err
+	}
 	a.newAPI(limiter)
-	handlers := a.accounts.Handlers()
-	handlers[accounts.TopicZone] = a.zoneChanged
-	if a.outbox, err = worker.NewOutbox(a.db, handlers, worker.OutboxConfig{Log: log, Metrics: a.reg}); err != nil {
+	if err := a.newQueues(); err != nil {
 		return nil, err
 	}
 	leases := lease.New(a.redis)
@@ -96,11 +102,46 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		return leases.Run(ctx, jobKeys(name), a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
-	if a.jobs, err = worker.NewPool(run, slices.Concat(a.accounts.Jobs(), a.checkin.Jobs(), a.housekeeping())...); err != nil {
+	jobs := slices.Concat(a.accounts.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
+	if !cfg.does(roleWorker) { // a process keeps itself in order whatever its role
+		jobs = slices.DeleteFunc(jobs, func(j worker.Job) bool { return j.Singleton })
+	}
+	if a.jobs, err = worker.NewPool(run, jobs...); err != nil {
 		return nil, err
 	}
 	a.group = &supervise.Group{Log: log}
+	if slices.Contains(cfg.Roles, roleGateway) && !cfg.does(roleAPI) {
+		log.Warn("the role gateway does nothing yet: there is no socket so far")
+	}
 	return a, nil
+}
+
+// newQueues makes the consumers of a worker. Transactions write into the outbox
+// in any case; it is the queue, or is relayed to the one in Redis.
+func (a *App) newQueues() error {
+	if !a.cfg.does(roleWorker) {
+		return nil
+	}
+	handlers := a.accounts.Handlers()
+	maps.Copy(handlers, a.checkin.Handlers())
+	handlers[accounts.TopicZone] = a.zoneChanged
+	cfg := queue.Config{Log: a.log, Metrics: a.reg}
+	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
+		c, err := queue.NewConsumer(s, handlers, batches, cfg)
+		a.queues = append(a.queues, c)
+		return err
+	}
+	outbox, journal := queue.NewSQL(a.db), a.checkin.Journal()
+	if a.cfg.Queue != queueRedis {
+		if journal != nil {
+			if err := add(journal, nil, a.checkin.Batches()...); err != nil {
+				return err
+			}
+		}
+		return add(outbox, handlers)
+	}
+	streams := cmp.Or(journal, queue.NewRedis(a.redis)) // one consumer for all its topics
+	return errors.Join(add(streams, handlers, a.checkin.Batches()...), add(outbox, nil, queue.Relay(slices.Sorted(maps.Keys(handlers)), streams)))
 }
 
 func (a *App) mailer() (mail.Sender, error) {
@@ -110,17 +151,20 @@ func (a *App) mailer() (mail.Sender, error) {
 	return mail.NewSMTP(a.cfg.SMTP)
 }
 
-func (a *App) housekeeping() []worker.Job {
-	return []worker.Job{{Name: "web.idempotency", Every: 10 * time.Minute, Singleton: true, SafeAlone: true, Run: func(ctx context.Context) error {
-		_, err := a.api.Sweep(ctx, time.Now())
-		return err
-	}}}
+func (a *App) housekeeping(watch *obs.Redis) []worker.Job {
+	return []worker.Job{
+		{Name: "web.idempotency", Every: 10 * time.Minute, Singleton: true, SafeAlone: true, Run: func(ctx context.Context) error {
+			_, err := a.api.Sweep(ctx, time.Now())
+			return err
+		}},
+		{Name: "redis.poll", Every: obs.RedisEvery, Run: watch.Poll},
+	}
 }
 
-func (a *App) zoneChanged(ctx context.Context, d worker.Delivery) error {
+func (a *App) zoneChanged(ctx context.Context, d queue.Delivery) error {
 	var changed accounts.ZoneChanged
 	if err := json.Unmarshal(d.Payload, &changed); err != nil {
-		return fmt.Errorf("%w: %w", worker.ErrGiveUp, err)
+		return fmt.Errorf("%w: %w", queue.ErrGiveUp, err)
 	}
 	return a.checkin.ZoneChanged(ctx, changed.User)
 }
@@ -134,7 +178,11 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	a.group.Add(
 		supervise.Part{Name: "events", Run: a.bus.Run},
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
-		supervise.Part{Name: "outbox", Run: whole(a.outbox.Run)},
+	)
+	for _, q := range a.queues {
+		a.group.Add(supervise.Part{Name: "queue." + q.Name(), Run: whole(q.Run)})
+	}
+	a.group.Add(
 		supervise.Part{Name: "jobs", Run: whole(a.jobs.Run)},
 		// Its own drain lasts up to ten seconds.
 		supervise.Part{Name: "http", Grace: 15 * time.Second, Run: func(ctx context.Context, up func()) error {

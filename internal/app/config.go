@@ -2,11 +2,15 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
@@ -20,6 +24,8 @@ type Config struct {
 	Redis      string         `koanf:"redis" default:"embedded" secret:"url" help:"embedded, spawn, redis://…, rediss://…, redis-sentinel://h1,h2/name or redis-cluster://h1,h2"`
 	SQL        string         `koanf:"sql" default:"sqlite" secret:"url" help:"sqlite, sqlite:/path or mysql://user:pass@host/db"`
 	SQLConns   int            `koanf:"sql_conns" default:"16" help:"most connections to MySQL or MariaDB"`
+	Queue      string         `koanf:"queue" default:"sql" secret:"url" help:"where messages between nodes wait: sql or redis"`
+	Roles      []string       `koanf:"roles" default:"api,gateway,worker" help:"what this node does: api, gateway (the socket, once there is one), worker (jobs and queue)"`
 	KeyPrefix  string         `koanf:"key_prefix" default:"stoa" help:"what every Redis key begins with, so that deployments can share one Redis"`
 	Secret     string         `koanf:"secret" secret:"true" help:"at least 32 characters, the same on all nodes; generated and kept in the data folder when empty"`
 	Dev        string         `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails instead of sending them; auto is true on loopback without a mail server"`
@@ -30,6 +36,7 @@ type Config struct {
 
 	SMTP     mail.Config       `koanf:"smtp"`
 	Accounts accounts.Settings `koanf:"accounts"`
+	Checkin  checkin.Settings  `koanf:"checkin"`
 
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time
@@ -41,6 +48,7 @@ func (c Config) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
 		faults = append(faults, &config.Fault{Key: "addr", Text: "an address is host:port, 127.0.0.1:8080 or :8080"})
 	}
+	faults = append(faults, c.checkQueue(), c.checkRoles(), c.checkMode())
 	if err := keyspace.ValidPrefix(c.KeyPrefix); err != nil {
 		faults = append(faults, &config.Fault{Key: "key_prefix", Text: err.Error()})
 	}
@@ -64,4 +72,65 @@ func (c Config) Development() bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// What a node can do.
+const (
+	roleAPI     = "api"     // the HTTP API and its pages
+	roleGateway = "gateway" // the socket, once it exists; nothing so far
+	roleWorker  = "worker"  // jobs, the outbox and the queue's consumers
+)
+
+var roles = []string{roleAPI, roleGateway, roleWorker}
+
+// does reports whether the node has a role. None named are all of them.
+func (c Config) does(role string) bool { return len(c.Roles) == 0 || slices.Contains(c.Roles, role) }
+
+func (c Config) checkRoles() error {
+	all := strings.Join(roles, ", ")
+	if strings.Join(c.Roles, "") == "" {
+		return &config.Fault{Key: "roles", Text: "a node without a role does nothing; name at least one of " + all}
+	}
+	for _, role := range c.Roles {
+		if !slices.Contains(roles, role) {
+			return &config.Fault{Key: "roles", Text: fmt.Sprintf("%q is no role; the roles are %s", role, all)}
+		}
+	}
+	return nil
+}
+
+// The kinds of queue.
+const (
+	queueSQL   = "sql"
+	queueRedis = "redis" // beside the outbox in SQL
+)
+
+// UsesStreams reports whether messages wait in Redis, perhaps beside SQL.
+func (c Config) UsesStreams() bool {
+	return c.Queue == queueRedis || c.Checkin.Mode == checkin.RedisFirst
+}
+
+func (c Config) checkMode() error {
+	switch {
+	case c.Checkin.Mode != checkin.RedisFirst:
+		return nil
+	case !strings.Contains(c.Redis, "://"):
+		return &config.Fault{Key: "checkin.mode", Text: "the " + c.Redis + " Redis would lose check-ins when the server stops; use durable, or name a Redis server that keeps an append-only file in redis"}
+	case c.Checkin.Replicas > 0 && strings.HasPrefix(c.Redis, "redis-cluster://"):
+		return &config.Fault{Key: "checkin.replicas", Text: "replicas cannot be waited for on a cluster"}
+	}
+	return nil
+}
+
+func (c Config) checkQueue() error {
+	scheme, _, isURL := strings.Cut(c.Queue, "://")
+	switch {
+	case c.Queue == queueSQL, c.Queue == queueRedis && strings.Contains(c.Redis, "://"):
+		return nil
+	case c.Queue == queueRedis:
+		return &config.Fault{Key: "queue", Text: "the " + c.Redis + " Redis would lose its messages when the server stops; use sql, or name a Redis server in redis"}
+	case isURL && (scheme == "amqp" || scheme == "amqps" || scheme == "kafka"):
+		return &config.Fault{Key: "queue", Text: scheme + ":// is not built in yet; use sql or redis"}
+	}
+	return &config.Fault{Key: "queue", Text: "a queue is sql or redis"}
 }

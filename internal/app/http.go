@@ -15,7 +15,7 @@ import (
 	pages "github.com/stoa-dev/stoa/web"
 )
 
-// newAPI adds every route of the server.
+// newAPI adds the routes of the node's roles; every node tells how it is.
 func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	cfg := web.Config{
 		Title: "Stoa", Version: obs.Build().Version, Auth: a.accounts, DB: a.db,
@@ -25,14 +25,17 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 		cfg.Limiter, cfg.Limit = limiter, web.DefaultLimit
 	}
 	a.api = web.New(cfg)
+	a.api.Raw("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }))
+	a.api.Raw("GET /readyz", http.HandlerFunc(a.readyz))
+	a.api.Raw("GET /metrics", a.reg.Handler(a.log))
+	if !a.cfg.does(roleAPI) {
+		return
+	}
 	a.accounts.Routes(a.api)
 	a.checkin.Routes(a.api)
 	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"},
 		Summary:     "The caller's own events as they happen, from every node",
 		Description: "Server-sent events; each carries an Event. Delivery is at most once: on (re)connection read the present state first."}, a.streamEvents)
-	a.api.Raw("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }))
-	a.api.Raw("GET /readyz", http.HandlerFunc(a.readyz))
-	a.api.Raw("GET /metrics", a.reg.Handler(a.log))
 	if a.cfg.Development() {
 		box := mail.NewBox(a.db).Handler(a.log)
 		a.api.Raw("GET /dev/mail", box)

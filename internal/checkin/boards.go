@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/leaderboard"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -24,53 +27,297 @@ type Place struct {
 
 // Ranking is the top of a board and the place of one user.
 type Ranking struct {
-	Top []Place
-	Me  *Place // nil when the user is not on the board
+	Top    []Place
+	Me     *Place  // nil when the user is not on the board
+	Around []Place // the user's neighbours and the user
 }
 
-// Board returns the first n of a board and where user stands. Dead streaks are
-// neither shown nor counted. While Redis is away the answer comes from SQL and
-// may be five seconds old.
-func (s *Service) Board(ctx context.Context, b Board, user accounts.ID, n int) (_ Ranking, err error) {
+// Board returns the first n of a board, where user stands, and up to near
+// neighbours on either side. Dead streaks are neither shown nor counted. A
+// compact board knows neighbours among its best 1,000; below them equal values
+// share a rank. While Redis is away, or the board is being loaded, the answer
+// comes from SQL and may be five seconds old.
+func (s *Service) Board(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (_ Ranking, err error) {
 	defer errs.Wrap(&err, "checkin.Board %s", b)
 	if s.projection.Up() {
-		r, err := s.fast.ranking(ctx, b, s.now(), user, n)
-		if errors.Is(err, leaderboard.ErrNotLoaded) {
-			if err = s.Rebuild(ctx, b); err == nil {
-				r, err = s.fast.ranking(ctx, b, s.now(), user, n)
-			}
-		}
-		if err == nil || ctx.Err() != nil {
+		r, err := s.ranking(ctx, b, user, clock, n, near)
+		switch {
+		case err == nil || ctx.Err() != nil:
 			return r, err
-		}
-		s.log.WarnContext(ctx, "a board was not to be had from redis", "board", b, "err", err)
-		if errors.Is(err, redis.ErrUnavailable) {
+		case errors.Is(err, leaderboard.ErrNotLoaded):
+			s.wanted(b)
+		case errors.Is(err, redis.ErrUnavailable):
 			s.projection.Suspect()
+			fallthrough
+		default:
+			s.log.WarnContext(ctx, "a board was not to be had from redis", "board", b.key(), "err", err)
 		}
 	}
-	return s.fallback.ranking(ctx, s, b, user, n)
+	return s.fallback.ranking(ctx, s, b, user, clock, n, near)
 }
 
-// Rebuild fills a board from SQL, beside traffic. It does nothing when the
-// board is complete, and runs once at a time.
+// wanted has a board loaded that somebody asked for.
+func (s *Service) wanted(b Board) {
+	select {
+	case s.asked <- b:
+	default: // others are on their way; who asks again is heard then
+	}
+}
+
+// loadWanted loads boards that were asked for, until ctx ends.
+func (s *Service) loadWanted(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-s.asked:
+			if err := s.Rebuild(ctx, b); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "a board was not loaded", "board", b.key(), "err", err)
+			}
+		}
+	}
+}
+
+// ranking reads a board from Redis.
+func (s *Service) ranking(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (out Ranking, err error) {
+	me, err := s.entry(ctx, b, user, clock)
+	if err != nil {
+		return Ranking{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*s.fast.budget) // it may have a midnight's dead to remove
+	defer cancel()
+	board := s.fast.boards.of(b)
+	top, mine, on, err := board.Read(ctx, s.now(), n, me)
+	if err != nil {
+		return Ranking{}, err
+	}
+	if out.Top, err = placesOf(top); err != nil || !on {
+		return out, err
+	}
+	out.Me = &Place{mine.Rank, user, int(mine.Value)}
+	if near > 0 {
+		around, err := board.Around(ctx, s.now(), me, near)
+		if err != nil {
+			return Ranking{}, err
+		}
+		out.Around, err = placesOf(around)
+		return out, err
+	}
+	return out, nil
+}
+
+func placesOf(rows []leaderboard.Ranked) ([]Place, error) {
+	out := make([]Place, len(rows))
+	for i, r := range rows {
+		id, err := ids.Parse[accounts.User](r.Member)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = Place{r.Rank, id, int(r.Value)}
+	}
+	return out, nil
+}
+
+// entry returns where a user stands on a board by the user's own record.
+func (s *Service) entry(ctx context.Context, b Board, user accounts.ID, clock civil.Clock) (leaderboard.Entry, error) {
+	e := leaderboard.Entry{Member: user.String()}
+	if b.season != 0 {
+		first, last := b.span()
+		for d := first; d <= last; d = civil.DayOf(d.Year()+1, 1, 1) {
+			rec, err := s.record(ctx, user, d.Year())
+			if err != nil {
+				return e, err
+			}
+			e.Value += int64(rec.signedIn(d.Year(), d, last))
+		}
+		return e, nil
+	}
+	year := clock.Today(s.now()).Year()
+	rec, err := s.record(ctx, user, year)
+	if err != nil {
+		return e, err
+	}
+	st := s.freezes.standing(rec, clock, year)
+	if e.Value = int64(b.value(st)); b == StreakBoard {
+		e.Dies = st.dies
+	}
+	return e, nil
+}
+
+// Rebuild fills a board from SQL, beside traffic, if it cannot answer. It runs
+// once at a time.
 func (s *Service) Rebuild(ctx context.Context, b Board) (err error) {
 	defer errs.Wrap(&err, "checkin.Rebuild %s", b)
-	s.filling[b].Lock()
-	defer s.filling[b].Unlock()
-	if loaded, err := s.fast.complete(ctx, b, s.now()); err != nil || loaded {
+	unlock, err := s.lockBoard(ctx, b)
+	if err != nil {
 		return err
 	}
-	began := s.now()
-	if err := s.fast.patient().fill(ctx, b, s.places(ctx)); err != nil {
+	defer unlock()
+	_, err = s.fast.boards.of(b).Top(ctx, s.now(), 1)
+	if !errors.Is(err, leaderboard.ErrNotLoaded) {
 		return err
 	}
-	s.log.InfoContext(ctx, "a board was rebuilt from sql", "board", b.String(), "took", s.now().Sub(began))
+	return s.fill(ctx, b, nil)
+}
+
+// recount fills a board from SQL in any case.
+func (s *Service) recount(ctx context.Context, b Board) error {
+	unlock, err := s.lockBoard(ctx, b)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.fill(ctx, b, nil)
+}
+
+// lockBoard keeps this node's loads of a board apart.
+func (s *Service) lockBoard(ctx context.Context, b Board) (unlock func(), err error) {
+	lock, _ := s.filling.LoadOrStore(b, make(chan struct{}, 1))
+	select {
+	case lock.(chan struct{}) <- struct{}{}:
+		return func() { <-lock.(chan struct{}) }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// fill loads a board; each is called for every entry, if not nil.
+func (s *Service) fill(ctx context.Context, b Board, each func() error) error {
+	began := time.Now()
+	var read time.Duration
+	err := s.fast.boards.of(b).Load(ctx, s.now(), func(yield func(leaderboard.Entry, error) bool) {
+		if err := s.drain(ctx); err != nil {
+			yield(leaderboard.Entry{}, err)
+			return
+		}
+		for e, err := range s.entries(ctx, b) {
+			if err == nil && each != nil {
+				err = each()
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+		read = time.Since(began)
+	})
+	if err != nil {
+		return err
+	}
+	s.refill.Store(b, time.Now().Add(10*read))
+	s.log.InfoContext(ctx, "a board was rebuilt from sql", "board", b.key(), "took", time.Since(began))
 	return nil
+}
+
+// keepBoards loads the boards of now that cannot answer, and compact ones whose
+// counts are in doubt because something was applied that may have been before.
+// A node spends no more than a tenth of its time on the latter.
+func (s *Service) keepBoards(ctx context.Context) error {
+	if !s.projection.Up() {
+		return nil
+	}
+	boards := current(s.now())
+	errs := make([]error, len(boards))
+	var all sync.WaitGroup // most of a load is waiting
+	for i, b := range boards {
+		all.Go(func() { errs[i] = s.keepBoard(ctx, b) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *Service) keepBoard(ctx context.Context, b Board) error {
+	if b == StreakBoard {
+		if err := s.keepRules(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.Rebuild(ctx, b); err != nil {
+		return err
+	}
+	if next, ok := s.refill.Load(b); ok && time.Now().Before(next.(time.Time)) {
+		return nil
+	}
+	if sure, err := s.fast.boards.of(b).Complete(ctx, s.now()); err != nil || sure {
+		return err
+	}
+	return s.recount(ctx, b)
+}
+
+// keepRules makes the streak board anew when its deaths were computed by other
+// settings of freezes than this node's. Where nothing is written the board was
+// lost as well, and is loaded by those of now.
+func (s *Service) keepRules(ctx context.Context) error {
+	want := s.freezes.String()
+	have, err := s.fast.rules(ctx)
+	if err != nil || have == want {
+		return err
+	}
+	if have != "" {
+		s.log.InfoContext(ctx, "freezes are given by other rules than before; the board of streaks is made anew", "were", have, "are", want)
+		if _, err := s.rebuildAnew(ctx, nil, StreakBoard); err != nil {
+			return err
+		}
+	}
+	return s.fast.setRules(ctx, want)
+}
+
+// sweepBoards removes the dead and folds in what was written.
+func (s *Service) sweepBoards(ctx context.Context) error {
+	if !s.projection.Writable() {
+		return nil
+	}
+	var all []error
+	for _, b := range current(s.now()) {
+		_, err := s.fast.boards.of(b).Sweep(ctx, s.now())
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+// dropBoards removes seasons that are not kept, and boards of the kind that is
+// not in use.
+func (s *Service) dropBoards(ctx context.Context) error {
+	other := ExactBoards
+	if s.fast.boards.kind == ExactBoards {
+		other = CompactBoards
+	}
+	var all []error
+	for _, b := range bygone(s.now()) {
+		all = append(all, s.fast.boards.drop(ctx, b, s.fast.boards.kind))
+	}
+	for _, b := range current(s.now()) {
+		all = append(all, s.fast.boards.open(b, other).Drop(ctx))
+	}
+	return errors.Join(all...)
 }
 
 var errEnough = errors.New("enough")
 
-// places yields where everybody stands now, by one pass over the log.
+// entries yields everybody's entry on a board, by one pass over the log.
+func (s *Service) entries(ctx context.Context, b Board) iter.Seq2[leaderboard.Entry, error] {
+	if b.season != 0 {
+		return func(yield func(leaderboard.Entry, error) bool) {
+			for a, err := range s.store.season(ctx, b) {
+				if !yield(leaderboard.Entry{Member: a.user.String(), Value: int64(a.days), At: a.at}, err) {
+					return
+				}
+			}
+		}
+	}
+	return func(yield func(leaderboard.Entry, error) bool) {
+		for p, err := range s.places(ctx) {
+			e := leaderboard.Entry{Member: p.user.String(), Value: int64(b.value(p.standing)), At: p.at}
+			if b == StreakBoard {
+				e.Dies = p.dies
+			}
+			if (err != nil || e.Value > 0) && !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// places yields where everybody stands now.
 func (s *Service) places(ctx context.Context) iter.Seq2[place, error] {
 	type one struct {
 		user  accounts.ID
@@ -79,13 +326,18 @@ func (s *Service) places(ctx context.Context) iter.Seq2[place, error] {
 	return func(yield func(place, error) bool) {
 		var some []one
 		flush := func() error {
-			clocks, err := s.users.Clocks(ctx, mapped(some, func(o one) accounts.ID { return o.user }))
+			users := mapped(some, func(o one) accounts.ID { return o.user })
+			clocks, err := s.users.Clocks(ctx, users)
+			if err != nil {
+				return err
+			}
+			granted, err := s.store.granted(ctx, users)
 			if err != nil {
 				return err
 			}
 			now := s.now()
 			for _, o := range some {
-				p := tallied(o.user, clocks[o.user], o.tally)
+				p := s.freezes.tallied(o.user, clocks[o.user], o.tally, granted[o.user])
 				if !p.dies.After(now) {
 					p.streak = 0
 				}
@@ -120,76 +372,102 @@ type fallback struct {
 
 type snapshot struct {
 	taken time.Time
-	all   []standing // the best first
+	all   []ranked // the best first
 }
 
-// standing is 40 bytes; a million users are 40 MB while Redis is away.
-type standing struct {
+// ranked is 40 bytes; a million users are 40 MB while Redis is away.
+type ranked struct {
 	score int64
 	user  accounts.ID
 }
 
-// standingOf orders as the Redis board does: by value, then by who was first,
-// then the greater name.
-func standingOf(p place, b Board) standing {
-	return standing{int64(p.value(b))<<32 - p.at.Unix(), p.user}
+// rankedOf orders as an exact board does: by value, then by who was first, then
+// the greater name.
+func rankedOf(value int, at time.Time, user accounts.ID) ranked {
+	return ranked{int64(value)<<32 - at.Unix(), user}
 }
 
-func (x standing) compare(y standing) int {
+func (x ranked) compare(y ranked) int {
 	return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(y.user.String(), x.user.String()))
 }
 
-func (x standing) value() int { return int((x.score + 1<<32 - 1) >> 32) }
+func (x ranked) value() int { return int((x.score + 1<<32 - 1) >> 32) }
 
 const snapshotLife = 5 * time.Second
 
-func (f *fallback) ranking(ctx context.Context, s *Service, b Board, user accounts.ID, n int) (Ranking, error) {
+func (f *fallback) ranking(ctx context.Context, s *Service, b Board, user accounts.ID, clock civil.Clock, n, near int) (out Ranking, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	snap := f.boards[b]
 	if snap == nil || s.now().Sub(snap.taken) > snapshotLife {
-		var err error
-		if snap, err = takeSnapshot(ctx, s, b); err != nil {
+		taken, err := takeSnapshots(ctx, s, b)
+		if err != nil {
 			return Ranking{}, err
 		}
+		maps.DeleteFunc(f.boards, func(_ Board, old *snapshot) bool { return s.now().Sub(old.taken) > snapshotLife })
 		if f.boards == nil {
 			f.boards = map[Board]*snapshot{}
 		}
-		f.boards[b] = snap
+		maps.Copy(f.boards, taken)
+		snap = taken[b]
 	}
-	var out Ranking
-	for i, x := range snap.all[:min(n, len(snap.all))] {
-		out.Top = append(out.Top, Place{i + 1, x.user, x.value()})
+	rows := func(from, to int) (out []Place) {
+		for i := max(from, 0); i < min(to, len(snap.all)); i++ {
+			out = append(out, Place{i + 1, snap.all[i].user, snap.all[i].value()})
+		}
+		return out
 	}
-	histories, err := s.store.histories(ctx, []accounts.ID{user})
+	out.Top = rows(0, n)
+	histories, err := s.sqlHistories(ctx, []accounts.ID{user})
 	if err != nil {
 		return Ranking{}, err
 	}
-	clocks, err := s.users.Clocks(ctx, []accounts.ID{user})
-	if err != nil {
-		return Ranking{}, err
+	var value int
+	var at time.Time
+	if b.season != 0 {
+		value, at = histories[user].in(b)
+	} else if me, ok := s.freezes.placeFrom(user, clock, histories[user]); ok && (b != StreakBoard || me.dies.After(s.now())) {
+		value, at = b.value(me.standing), me.at
 	}
-	me, _ := placeFrom(user, clocks[user], histories[user])
-	if !me.dies.After(s.now()) {
-		me.streak = 0
-	}
-	if me.value(b) > 0 {
-		above, _ := slices.BinarySearchFunc(snap.all, standingOf(me, b), standing.compare)
-		out.Me = &Place{above + 1, user, me.value(b)}
+	if value > 0 {
+		above, _ := slices.BinarySearchFunc(snap.all, rankedOf(value, at, user), ranked.compare)
+		out.Me = &Place{above + 1, user, value}
+		if near > 0 {
+			out.Around = rows(above-near, above+near+1)
+		}
 	}
 	return out, nil
 }
 
-func takeSnapshot(ctx context.Context, s *Service, b Board) (*snapshot, error) {
-	snap := &snapshot{taken: s.now()}
-	for p, err := range s.places(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if p.value(b) > 0 {
-			snap.all = append(snap.all, standingOf(p, b))
+// takeSnapshots ranks a board, and with one for all time the other one, which
+// the same pass counts.
+func takeSnapshots(ctx context.Context, s *Service, b Board) (map[Board]*snapshot, error) {
+	out := map[Board]*snapshot{b: {taken: s.now()}}
+	add := func(b Board, value int, at time.Time, user accounts.ID) {
+		if value > 0 {
+			out[b].all = append(out[b].all, rankedOf(value, at, user))
 		}
 	}
-	slices.SortFunc(snap.all, standing.compare)
-	return snap, nil
+	if b.season != 0 {
+		for a, err := range s.store.season(ctx, b) {
+			if err != nil {
+				return nil, err
+			}
+			add(b, a.days, a.at, a.user)
+		}
+	} else {
+		out[StreakBoard], out[TotalBoard] = &snapshot{taken: s.now()}, &snapshot{taken: s.now()}
+		for p, err := range s.places(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			for b := range out {
+				add(b, b.value(p.standing), p.at, p.user)
+			}
+		}
+	}
+	for _, snap := range out {
+		slices.SortFunc(snap.all, ranked.compare)
+	}
+	return out, nil
 }

@@ -1,21 +1,48 @@
 package checkin
 
 import (
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"pgregory.net/rapid"
 
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 )
 
+func TestALostConnectionLeavesTheCommitOpen(t *testing.T) {
+	refused := error(&net.OpError{Op: "dial", Err: io.EOF})
+	deadlock := error(&mysql.MySQLError{Number: 1213})
+	for _, tt := range []struct {
+		what string
+		err  error
+		want bool
+	}{
+		{"nobody was there", refused, false},
+		{"the engine undid it", deadlock, false},
+		{"the engine undid it, then nobody was there", errors.Join(deadlock, refused), false},
+		{"the connection broke", mysql.ErrInvalidConn, true},
+		{"the connection broke, then nobody was there", errors.Join(mysql.ErrInvalidConn, refused), true},
+		{"the answer did not come, then nobody was there", errors.Join(&net.OpError{Op: "read", Err: io.EOF}, refused), true},
+	} {
+		if got := unanswered(tt.err); got != tt.want {
+			t.Errorf("%s: open %t, want %t", tt.what, got, tt.want)
+		}
+	}
+}
+
 // reference says where a user stands in the plainest way: a set of days.
 type reference struct{ signed, covered map[civil.Day]bool }
 
-func referenceOf(history []Mark) reference {
+func referenceOf(history History) reference {
 	r := reference{map[civil.Day]bool{}, map[civil.Day]bool{}}
-	for _, m := range history {
+	for _, m := range history.Marks {
 		if m.Kind.Signs() {
 			r.signed[m.Day] = true
 		} else {
@@ -45,7 +72,7 @@ func (r reference) status(today civil.Day) Status {
 	return s
 }
 
-func days(t *testing.T, dates ...string) (history []Mark) {
+func days(t *testing.T, dates ...string) (history History) {
 	t.Helper()
 	for _, date := range dates {
 		kind := Tapped
@@ -56,7 +83,7 @@ func days(t *testing.T, dates ...string) (history []Mark) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		history = append(history, Mark{Day: d, Kind: kind, At: time.Unix(int64(d)*86400, 0)})
+		history.Marks = append(history.Marks, Mark{Day: d, Kind: kind, At: time.Unix(int64(d)*86400, 0)})
 	}
 	return history
 }
@@ -94,7 +121,7 @@ func TestStatusFollowsFromTheDays(t *testing.T) {
 }
 
 // drawHistory draws up to a few years of days around New Years, with long runs.
-func drawHistory(t *rapid.T) []Mark {
+func drawHistory(t *rapid.T) History {
 	first := civil.DayOf(2023, time.December, 1) + civil.Day(rapid.IntRange(0, 60).Draw(t, "start"))
 	var history []Mark
 	for d, n := first, rapid.IntRange(0, 12).Draw(t, "runs"); n > 0; n-- {
@@ -109,15 +136,15 @@ func drawHistory(t *rapid.T) []Mark {
 		}
 		d += civil.Day(rapid.IntRange(1, 40).Draw(t, "gap"))
 	}
-	return history
+	return History{Marks: history}
 }
 
 func TestRecordAndTallyAgreeWithTheReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := drawHistory(t)
 		last := civil.DayOf(2023, time.December, 1)
-		if len(history) > 0 {
-			last = history[len(history)-1].Day
+		if n := len(history.Marks); n > 0 {
+			last = history.Marks[n-1].Day
 		}
 		today := last + civil.Day(rapid.IntRange(0, 3).Draw(t, "later"))
 		want := referenceOf(history).status(today)
@@ -125,7 +152,7 @@ func TestRecordAndTallyAgreeWithTheReference(t *testing.T) {
 			t.Fatalf("record: got %+v, want %+v", got, want)
 		}
 		var tally Tally
-		for _, m := range history {
+		for _, m := range history.Marks {
 			tally.Add(m)
 		}
 		if tally.Streak(today) != want.Streak || tally.Longest != want.Longest || tally.Total != want.Total {
@@ -136,7 +163,7 @@ func TestRecordAndTallyAgreeWithTheReference(t *testing.T) {
 
 func TestADayIsOneBitOfTheRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		history := drawHistory(t)
+		history := drawHistory(t).Marks
 		if len(history) == 0 {
 			return
 		}
@@ -146,9 +173,12 @@ func TestADayIsOneBitOfTheRecord(t *testing.T) {
 		if m.Day.Year() != year {
 			return
 		}
-		without := recordOf(year, slices.Delete(slices.Clone(history), at, at+1))
+		without := recordOf(year, History{Marks: slices.Delete(slices.Clone(history), at, at+1)})
 		without.setBit(bitOf(m.Day, m.Kind))
-		if want := recordOf(year, history); *without != *want {
+		if m.Kind == Frozen {
+			without.put(14, without.used()+1)
+		}
+		if want := recordOf(year, History{Marks: history}); *without != *want {
 			t.Fatalf("setting the bit of %s gives another record than loading it", m.Day)
 		}
 	})
@@ -167,7 +197,7 @@ func TestDaysOfACalendarAreInOrderAndApart(t *testing.T) {
 
 func TestAStreakDiesAtTheStartOfTheDayAfterNext(t *testing.T) {
 	d, _ := civil.ParseDay("2026-11-21")
-	if got, want := dies(civil.Clock{Zone: "Asia/Shanghai"}, d), time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC); !got.Equal(want) {
+	if got, want := (Freezes{}).dies(civil.Clock{Zone: "Asia/Shanghai"}, d, 1, 0), time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("Shanghai: got %s, want %s", got, want)
 	}
 	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC) // 09:00 on the 21st in Pago Pago
@@ -176,17 +206,39 @@ func TestAStreakDiesAtTheStartOfTheDayAfterNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The 22nd is left out, so the streak lives through the 23rd.
-	if got, want := dies(c, d), time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC); !got.Equal(want) {
+	if got, want := (Freezes{}).dies(c, d, 1, 0), time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("over a date left out: got %s, want %s", got, want)
+	}
+}
+
+func TestADateLeftOutEndsAGapAndCostsNothing(t *testing.T) {
+	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC) // 09:00 on the 21st in Pago Pago
+	c, err := civil.Clock{Zone: "Pacific/Pago_Pago"}.Change("Pacific/Kiritimati", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, _ := civil.ParseDay("2026-11-20") // the 21st is missed, the 22nd left out
+	for _, tt := range []struct {
+		most, owned int
+		last        string
+		spent       int
+	}{
+		{1, 0, "2026-11-20", 0}, {1, 1, "2026-11-22", 1}, {1, 2, "2026-11-23", 2}, {1, 9, "2026-11-23", 2}, {2, 9, "2026-11-24", 3},
+	} {
+		last, spent := Freezes{Max: tt.most}.bridge(c, newest, 5, tt.owned, newest+20)
+		if last.String() != tt.last || spent != tt.spent {
+			t.Errorf("%d owned, %d at most: got %s and %d spent, want %s and %d", tt.owned, tt.most, last, spent, tt.last, tt.spent)
+		}
 	}
 }
 
 func FuzzParseRecord(f *testing.F) {
 	f.Add("", int32(20000))
 	f.Add(string(make([]byte, 200)), int32(0))
+	f.Add("\x02\x00\x7f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", int32(20000))
 	f.Fuzz(func(t *testing.T, s string, day int32) {
 		today := civil.Day(day % 1e6)
-		st := parse(s).Status(today)
+		st := Freezes{Every: 1, Max: 5}.status(parse(s), civil.Clock{}, today)
 		if st.Streak < 0 || st.Longest < 0 || st.Total < 0 {
 			t.Fatalf("%q on %s: %+v", s, today, st)
 		}
@@ -198,11 +250,46 @@ func BenchmarkStatus(b *testing.B) {
 	for d := civil.DayOf(2024, 1, 1); d <= civil.DayOf(2026, 11, 21); d++ {
 		history = append(history, Mark{Day: d, Kind: Tapped})
 	}
-	rec, today := recordOf(2026, history), civil.DayOf(2026, 11, 21)
+	rec, today := recordOf(2026, History{Marks: history}), civil.DayOf(2026, 11, 21)
 	b.ReportAllocs()
 	for b.Loop() {
 		if rec.Status(today).Streak != len(history) {
 			b.Fatal("wrong streak")
+		}
+	}
+}
+
+func TestARecordTellsAWeekOverNewYear(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	for range 2000 {
+		newYear := civil.DayOf(2020+random.IntN(12), 1, 1)
+		var h History
+		for d := newYear - 20; d < newYear+20; d++ {
+			if random.IntN(2) == 0 {
+				h.Marks = append(h.Marks, Mark{Day: d, Kind: Kind(1 + random.IntN(4))})
+			}
+		}
+		rec := recordOf(newYear.Year(), h)
+		for day := newYear; day < newYear+20; day++ {
+			for _, b := range seasonsOf(day) {
+				first, last := b.span()
+				if first > day || day > last || WeekOf(first) != WeekOf(day) && b == WeekOf(day) {
+					t.Fatalf("%s is not in %s, %s to %s", day, b.key(), first, last)
+				}
+				want, _ := h.in(b)
+				if got := rec.signedIn(newYear.Year(), first, last); got != want {
+					t.Fatalf("%s: %d days by the record, %d by the log", b.key(), got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestAnEventHasTheStatusAsTheAPIDoes(t *testing.T) {
+	for _, st := range []Status{{}, {Day: civil.DayOf(2026, 11, 21), Today: true, Yesterday: true, Streak: 1, Longest: 20, Total: 300, Freezes: 2, Used: 5}} {
+		want, err := json.Marshal(wireStatus(st))
+		if got := string(appendStatus(nil, st)); err != nil || got != string(want) {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }

@@ -3,11 +3,11 @@ package checkin
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +30,8 @@ type request struct {
 	req   int64 // random; tells whose row it is that the log holds
 
 	replay bool // Redis may hold anything older
+	stale  bool // written long ago, or elsewhere: no freezes are due any more
+	late   bool // for a day that is over: its status and its event are the verb's affair
 }
 
 func (r request) key() rowKey { return rowKey{r.user, r.day} }
@@ -37,8 +39,11 @@ func (r request) key() rowKey { return rowKey{r.user, r.day} }
 // outcome answers one request.
 type outcome struct {
 	Result
+	kind  Kind  // of the row that the log has
 	err   error // committed, but where the user stands could not be told
 	ahead *ahead
+	kept  bool // in the stream; SQL follows
+	lost  bool // refused with err: it needed SQL, which was away
 }
 
 // newCommitter returns the two stages of a check-in: a batch is committed to
@@ -65,7 +70,15 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 	})
 	rows = slices.CompactFunc(rows, func(a, b request) bool { return a.key() == b.key() })
 	ahead := s.lookAhead(ctx, rows)
-	held, err := s.store.write(ctx, rows)
+	var held map[rowKey]row
+	var kept map[rowKey]bool
+	var refused map[rowKey]error
+	var err error
+	if s.journal == nil {
+		held, err = s.write(ctx, rows)
+	} else {
+		held, kept, refused, err = s.writeFirst(ctx, rows, ahead)
+	}
 	if err != nil {
 		ahead.wait()
 		return nil, err
@@ -73,40 +86,49 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 	out := make([]outcome, len(reqs))
 	for i, r := range reqs {
 		row := held[r.key()]
-		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, ahead: ahead}
+		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, kind: row.kind, ahead: ahead, kept: kept[r.key()]}
+		out[i].err, out[i].lost = refused[r.key()], refused[r.key()] != nil
 	}
 	return out, nil
 }
 
-// ahead is what Redis held of a batch's users while SQL committed the batch. It
-// tells what the check-ins will mean for the boards, so that days and boards go
-// to Redis together; what Redis answers then tells whether it was right.
+// ahead is what Redis is thought to hold of a batch's users. It tells what the
+// check-ins will mean for the boards, so that days and boards go to Redis
+// together; what Redis answers then tells whether it was right.
 type ahead struct {
 	done chan struct{}
 	recs map[yearKey]*Record // complete when done is closed; loaded ones only
 }
 
-// lookAhead begins to read the users' records, and loads those that Redis does
-// not have.
+// lookAhead collects the users' records while SQL commits: as this node saw them
+// last, else from Redis, else loaded. What decides whether SQL is needed must be
+// no guess.
 func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
-	a := &ahead{done: make(chan struct{})}
-	if !s.projection.Writable() {
+	a := &ahead{done: make(chan struct{}), recs: make(map[yearKey]*Record, len(rows))}
+	var unseen []yearKey
+	for _, r := range rows {
+		k := yearKey{r.user, r.day.Year()}
+		if rec := s.hints.get(k); rec != nil && s.journal == nil {
+			a.recs[k] = rec
+		} else {
+			unseen = append(unseen, k)
+		}
+	}
+	if len(unseen) == 0 || !s.projection.Writable() {
 		close(a.done)
 		return a
 	}
-	keys := mapped(rows, func(r request) yearKey { return yearKey{r.user, r.day.Year()} })
 	go func() {
 		defer close(a.done)
-		recs, err := s.fast.readAll(ctx, keys)
-		if err == nil {
-			err = s.loadMissing(ctx, s.fast, keys, recs)
-		}
+		recs, err := s.fast.readAll(ctx, unseen)
 		if err != nil {
 			return // days and boards go one after the other then
 		}
-		a.recs = make(map[yearKey]*Record, len(keys))
-		for i, k := range keys {
-			a.recs[k] = recs[i]
+		_ = s.loadAhead(ctx, unseen, recs) // what is loaded is known in any case
+		for i, k := range unseen {
+			if recs[i].loaded() {
+				a.recs[k] = recs[i]
+			}
 		}
 	}()
 	return a
@@ -118,15 +140,19 @@ func (a *ahead) wait() {
 	}
 }
 
-// with returns the record as r will have changed it, or nil when it is not known.
-func (a *ahead) with(r request) *Record {
+// around returns a user's record as it is and as r will have changed it, or nil
+// when it is not known.
+func (a *ahead) around(r request) (before, after *Record) {
 	a.wait()
-	if a == nil || a.recs[yearKey{r.user, r.day.Year()}] == nil {
-		return nil
+	if a == nil {
+		return nil, nil
 	}
-	rec := *a.recs[yearKey{r.user, r.day.Year()}]
+	if before = a.recs[yearKey{r.user, r.day.Year()}]; before == nil {
+		return nil, nil
+	}
+	rec := *before
 	rec.setBit(bitOf(r.day, r.kind))
-	return &rec
+	return before, &rec
 }
 
 // failed is told about requests that SQL did not take, or may have taken
@@ -142,11 +168,21 @@ func (s *Service) failed(r request, err error) {
 // applyBatch brings Redis up to date with committed requests and fills in where
 // each user stands. Where Redis does not answer in time, SQL does.
 func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome) {
+	if slices.ContainsFunc(out, func(o outcome) bool { return o.lost }) {
+		s.applyRest(ctx, reqs, out)
+		return
+	}
+	for i := range reqs {
+		reqs[i].kind = out[i].kind // the day may be there already, as another kind
+	}
 	applied := false
 	if s.projection.Writable() {
 		switch err := s.apply(ctx, s.fast, reqs, out); {
 		case err == nil:
 			applied = true
+			if s.journal != nil {
+				s.secureRecords(ctx, reqs, out)
+			}
 		case !errors.Is(err, ErrStore): // else SQL went away, and some records could not be loaded
 			s.log.LogAttrs(ctx, slog.LevelWarn, "a batch was not applied to redis in time", slog.Int("rows", len(reqs)), slog.Any("err", err))
 			s.projection.Suspect()
@@ -168,6 +204,27 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 	}
 }
 
+// applyRest is applyBatch for those that were not refused.
+func (s *Service) applyRest(ctx context.Context, reqs []request, out []outcome) {
+	var rest []request
+	var theirs []outcome
+	var at []int
+	for i, r := range reqs {
+		if out[i].lost {
+			s.failed(r, out[i].err)
+		} else {
+			rest, theirs, at = append(rest, r), append(theirs, out[i]), append(at, i)
+		}
+	}
+	if len(rest) == 0 {
+		return
+	}
+	s.applyBatch(ctx, rest, theirs)
+	for i, j := range at {
+		out[j] = theirs[i]
+	}
+}
+
 // answerFromLog tells callers where they stand with one SELECT for the batch.
 // If that fails, it tells them that instead and returns false.
 func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outcome) bool {
@@ -175,10 +232,13 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 	for i, r := range reqs {
 		users[i] = r.user
 	}
-	histories, err := s.store.histories(ctx, users)
+	histories, err := s.sqlHistories(ctx, users)
+	if err == nil {
+		_, err = s.coverGaps(ctx, reqs, out, histories)
+	}
 	for i, r := range reqs {
 		if out[i].err = err; err == nil {
-			out[i].Status = statusOf(recordOf(r.day.Year(), histories[r.user]), r.clock, r.day)
+			out[i].Status = s.freezes.status(recordOf(r.day.Year(), histories[r.user]), r.clock, r.day)
 		}
 	}
 	return err == nil
@@ -189,51 +249,97 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 // a second one for the boards. After an error nothing is certain and everything
 // may be applied again.
 func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outcome) error {
+	now := s.now()
 	expected := make([]*Record, len(reqs))
-	places := make([]place, 0, len(reqs))
+	told := make([]*place, len(reqs)) // of what was expected
+	ms := moves{}
 	for i, r := range reqs {
-		if expected[i] = out[i].ahead.with(r); expected[i] == nil {
+		before, after := out[i].ahead.around(r)
+		if before == nil || !out[i].New || *before == *after { // a reader was quicker
 			continue
 		}
-		if p, ok := placeOf(expected[i], r, out[i].At); ok {
-			places = append(places, p)
-		} else {
-			expected[i] = nil
+		p, ok := s.freezes.placeOf(after, r, out[i].Result, r.clock.Today(now))
+		if !ok || s.freezes.owes(after, r.day) {
+			continue
 		}
+		was := s.freezes.standing(before, r.clock, r.day.Year())
+		p.from = &was
+		ms.add(p)
+		expected[i], told[i] = after, &p
 	}
-	recs, err := f.mark(ctx, reqs, places)
+	recs, had, err := f.mark(ctx, reqs, ms)
 	if err != nil {
 		return err
 	}
 	if err := s.loadAfter(ctx, f, reqs, recs); err != nil {
 		return err
 	}
-	places = places[:0]
-	behind := map[accounts.ID]civil.Clock{} // whose newest day is not the one marked
+	before := make([]standing, len(reqs))
 	for i, r := range reqs {
-		out[i].Status = statusOf(recs[i], r.clock, r.day)
-		if expected[i] != nil && *expected[i] == *recs[i] {
+		s.hints.put(yearKey{r.user, r.day.Year()}, recs[i])
+		if expected[i] == nil || *expected[i] != *recs[i] {
+			rec := *recs[i]
+			rec.clearBit(bitOf(r.day, r.kind))
+			before[i] = s.freezes.standing(&rec, r.clock, r.day.Year())
+		}
+	}
+	if err := s.closeGaps(ctx, f, reqs, out, recs); err != nil {
+		return err
+	}
+	clear(ms)
+	behind := map[accounts.ID][]request{} // the record of the day does not tell their places
+	for i, r := range reqs {
+		right := expected[i] != nil && *expected[i] == *recs[i]
+		if !out[i].New && !r.replay {
+			right = had[i] // or else somebody did not get so far
+		}
+		out[i].Status = s.freezes.status(recs[i], r.clock, r.day)
+		if right {
 			continue
 		}
-		if p, ok := placeOf(recs[i], r, out[i].At); ok {
-			p.restart = p.restart || expected[i] != nil
-			places = append(places, p)
-		} else {
-			behind[r.user] = r.clock
+		p, ok := s.freezes.placeOf(recs[i], r, out[i].Result, r.clock.Today(now))
+		if !ok {
+			r.replay = r.replay || told[i] != nil || !out[i].New // who knows
+			behind[r.user] = append(behind[r.user], r)
+			continue
 		}
+		if out[i].New && !r.replay {
+			p.from, p.told = &before[i], told[i]
+		}
+		p.restart = true
+		ms.add(p)
 	}
-	if len(behind) > 0 {
-		histories, err := s.store.histories(ctx, slices.Collect(maps.Keys(behind)))
-		if err != nil {
-			return err
-		}
-		for user, history := range histories {
-			if p, ok := placeFrom(user, behind[user], history); ok {
-				places = append(places, p)
+	if err := s.catchUp(ctx, ms, behind); err != nil {
+		return err
+	}
+	return f.rank(ctx, ms)
+}
+
+// catchUp adds the places of users of whom the log has to be asked.
+func (s *Service) catchUp(ctx context.Context, ms moves, behind map[accounts.ID][]request) error {
+	if len(behind) == 0 {
+		return nil
+	}
+	histories, err := s.histories(ctx, slices.Collect(maps.Keys(behind)))
+	if err != nil {
+		return err
+	}
+	for user, reqs := range behind {
+		var signed []civil.Day
+		at := reqs[0].at
+		for _, r := range reqs {
+			if r.kind.Signs() {
+				signed = append(signed, r.day)
+			}
+			if len(reqs) > 1 || r.replay {
+				at = time.Time{}
 			}
 		}
+		if p, ok := s.freezes.since(user, reqs[0].clock, histories[user], signed, at); ok {
+			ms.add(p)
+		}
 	}
-	return f.rank(ctx, places)
+	return nil
 }
 
 // loadAfter loads what marking has shown not to be loaded, and the present year
@@ -289,34 +395,52 @@ func (s *Service) loadRecords(ctx context.Context, f *fast, keys []yearKey) ([]*
 
 // recordsFromLog computes records with one SELECT for all.
 func (s *Service) recordsFromLog(ctx context.Context, keys []yearKey) ([]*Record, error) {
-	histories, err := s.store.histories(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
-	if err != nil {
+	histories, err := s.histories(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
+	if err != nil && !errors.Is(err, errClaims) {
 		return nil, err
 	}
-	return mapped(keys, func(k yearKey) *Record { return recordOf(k.year, histories[k.user]) }), nil
+	return mapped(keys, func(k yearKey) *Record { return recordOf(k.year, histories[k.user]) }), err
 }
 
-// reapply brings rows to Redis that missed it, as far as the log has them.
+// reapply brings rows to Redis that missed it, as far as the log has them. Rows
+// that it has not were never committed, or lost in the crash of SQL before they
+// were on disk; in that case somebody may have seen them and taken them to Redis.
 func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 	for some := range slices.Chunk(keys, 500) {
 		users := make([]accounts.ID, 0, len(some))
 		wanted := make(map[rowKey]bool, len(some))
+		anew := renewals{}
 		for _, k := range some {
-			users, wanted[k] = append(users, k.user), true
+			if users = append(users, k.user); k.day == noDay {
+				anew.add(k.user, noDay)
+			} else {
+				wanted[k] = true
+			}
 		}
-		histories, err := s.store.histories(ctx, users)
+		histories, err := s.histories(ctx, users)
 		if err != nil {
 			return err
 		}
 		var rows []logRow
 		for user, history := range histories {
-			for _, m := range history {
-				if wanted[rowKey{user, m.Day}] {
+			for _, m := range history.Marks {
+				if key := (rowKey{user, m.Day}); wanted[key] {
+					delete(wanted, key)
 					rows = append(rows, logRow{User: user, Day: int32(m.Day), At: m.At.UnixMilli(), Kind: uint8(m.Kind)})
 				}
 			}
 		}
-		if err := s.applyRows(ctx, rows); err != nil {
+		if err := s.applyRows(ctx, rows, s.now().Add(-dueFor)); err != nil {
+			return err
+		}
+		lost := slices.Collect(maps.Keys(wanted))
+		if err := s.fast.patient().forget(ctx, lost); err != nil {
+			return err
+		}
+		for _, k := range lost {
+			anew.add(k.user, noDay)
+		}
+		if err := s.refresh(ctx, s.fast.patient(), anew); err != nil {
 			return err
 		}
 	}
@@ -325,10 +449,26 @@ func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
 
 // replay applies the log from a time on.
 func (s *Service) replay(ctx context.Context, since time.Time) error {
-	return s.store.since(ctx, since, func(rows []logRow) error { return s.applyRows(ctx, rows) })
+	err := s.store.since(ctx, since, func(rows []logRow) error { return s.applyRows(ctx, rows, since) })
+	if err != nil {
+		return err
+	}
+	err = s.store.grantedSince(ctx, since, func(users []accounts.ID) error {
+		anew := renewals{}
+		for _, user := range users {
+			anew.add(user, noDay)
+		}
+		return s.refresh(ctx, s.fast.patient(), anew)
+	})
+	if err != nil {
+		return err
+	}
+	return s.followSince(ctx, since)
 }
 
-func (s *Service) applyRows(ctx context.Context, rows []logRow) error {
+// applyRows applies rows of the log. Those written before recent have had their
+// freezes long ago.
+func (s *Service) applyRows(ctx context.Context, rows []logRow, recent time.Time) error {
 	users := make([]accounts.ID, len(rows))
 	for i, r := range rows {
 		users[i] = r.User
@@ -337,27 +477,49 @@ func (s *Service) applyRows(ctx context.Context, rows []logRow) error {
 	if err != nil {
 		return err
 	}
-	reqs, out := make([]request, len(rows)), make([]outcome, len(rows))
-	for i, r := range rows {
+	reqs, out := make([]request, 0, len(rows)), make([]outcome, 0, len(rows))
+	anew := renewals{}
+	for _, r := range rows {
 		m := r.mark()
-		reqs[i] = request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true}
-		out[i].At = m.At
+		if m.Kind == MadeUp || m.Kind == Frozen { // they change more than their day
+			anew.add(r.User, m.Day)
+			continue
+		}
+		reqs = append(reqs, request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true, stale: m.At.Before(recent)})
+		out = append(out, outcome{Result: Result{At: m.At}})
 	}
-	return s.apply(ctx, s.fast.patient(), reqs, out)
+	if err := s.apply(ctx, s.fast.patient(), reqs, out); err != nil {
+		return err
+	}
+	return s.refresh(ctx, s.fast.patient(), anew)
 }
 
-// markedEvents has one event for each check-in that was new.
+// markedEvents has one event for each check-in that was new, but for late ones.
 func markedEvents(reqs []request, out []outcome) []events.Event {
 	var batch []events.Event
 	for i, r := range reqs {
-		if !out[i].New || !r.kind.Signs() {
-			continue
+		if out[i].New && r.kind.Signs() && !r.late {
+			batch = append(batch, markedEvent(r.user, r.at, out[i].Status))
 		}
-		data, err := json.Marshal(wireStatus(out[i].Status))
-		if err != nil {
-			panic(err) // numbers, booleans and a date
-		}
-		batch = append(batch, events.New("checkin.marked", r.user.String(), r.at, data))
 	}
 	return batch
+}
+
+func markedEvent(user accounts.ID, at time.Time, st Status) events.Event {
+	return events.New("checkin.marked", user.String(), at, appendStatus(make([]byte, 0, 160), st))
+}
+
+// appendStatus is json.Marshal for [api.CheckinStatus]; it is on the way of every
+// check-in.
+func appendStatus(b []byte, s Status) []byte {
+	b = append(append(append(b, `{"day":"`...), s.Day.String()...), `","today":`...)
+	b = append(strconv.AppendBool(b, s.Today), `,"yesterday":`...)
+	b = append(strconv.AppendBool(b, s.Yesterday), `,"streak":`...)
+	for _, f := range []struct {
+		n    int
+		then string
+	}{{s.Streak, `,"longest":`}, {s.Longest, `,"total":`}, {s.Total, `,"freezes":`}, {s.Freezes, `,"freezes_used":`}, {s.Used, `}`}} {
+		b = append(strconv.AppendInt(b, int64(f.n), 10), f.then...)
+	}
+	return b
 }

@@ -2,36 +2,72 @@
 // calendars and leaderboards. It is the exemplar: every other domain looks like
 // it.
 //
-// Truth is one SQL table, checkins: a row for each user's day, written once and
-// never changed. Streaks, totals, calendars and boards are derived from it;
-// nothing is counted anywhere.
+// # Truth
 //
-// Derived, in Redis: a 100-byte record for each user and year, from which
-// everything a user sees follows by counting bits, and two boards. Losing a
-// record costs one SELECT at the next read, losing a board one pass over the
-// log; neither ever costs a day.
+// One SQL table, checkins: a row for each user's day, written once and never
+// changed. A row says why the day counts: tapped, made up, covered by a freeze, or
+// left out by a change of zone. Beside it are the freezes that operators granted.
+// Nothing is counted anywhere: streaks, totals, calendars, what is left of the
+// freezes, and boards all follow from these rows.
 //
-// The way of a check-in:
+// # What is derived
+//
+// In Redis: a 108-byte record for each user and year, from which everything a
+// user sees follows by counting bits, and four boards: streak and total days for
+// all time, and this week and this month. A compact board is a log of moves that
+// is folded once a second into its best thousand and counts of all others; an
+// exact one is a sorted set. Losing a record costs one SELECT at the next read,
+// losing a board one pass over the log; neither ever costs a day.
+//
+// In SQL, for reports alone: months as bitmaps, and totals, written each night.
+//
+// # The way of a check-in
 //
 //	http.go     the caller's zone and the server's clock fix the day
 //	service.go  Mark hands the request to the committer and waits
-//	commit.go   many requests, one transaction; beside it Redis is asked where
-//	            their users stand; then, beside the next transaction:
-//	redis.go    the days are set, the records read back and the boards moved, in
-//	            one round trip; who stands elsewhere than expected moves again;
-//	            the callers wake
+//	commit.go   many requests, one transaction; beside it their records are
+//	            collected, as this node saw them last (hints.go) or from Redis;
+//	            then, beside the next transaction:
+//	freeze.go   the missed days before, if freezes cover them, become rows, too
+//	places.go   the record of before and the day say which boards the user moves
+//	            on, from where to where, and when the streak dies
+//	redis.go    the days are set, the records read back and the moves appended to
+//	            the boards, in one round trip; who stands elsewhere than expected
+//	            moves again; the callers wake
 //
-// What holds, whatever is killed or emptied:
+// Three other ways lead into the log: makeup.go (a missed day, in a transaction of
+// its own that counts the month's), exchange.go (imports, which Redis hears of
+// through the queue), and settle in freeze.go (a start finds the freezes that a
+// dead node still owed). All of them have the user's part of Redis computed anew.
 //
-//   - An answered check-in is in SQL, counts once, and is visible to every
-//     read that begins afterwards on any node that reaches Redis.
+// # What holds, whatever is killed or emptied
+//
+//   - An answered check-in is on SQL's disk, also when it only finds that the day
+//     is signed; it counts once, and is visible to every read that begins
+//     afterwards on any node that reaches Redis. If Redis did not take it in time,
+//     other nodes that reach it may read what was before until it has.
 //   - A read never waits for a Redis that is away: SQL answers. A board may then
 //     be five seconds old.
 //   - What Redis missed is applied when it is back, by this node or, if this one
 //     is dead, by another (package projection).
+//   - Applying anything twice, or late, changes nothing. Where a compact board
+//     cannot know, its counts are in doubt and are counted again (boards.go).
+//   - What differs all the same is found, repaired and written down once a week
+//     (reconcile.go), in slices that any node can go on with (runs.go).
+//
+// # Redis first
+//
+// In redis-first mode (redisfirst.go) an answered check-in is in a stream in Redis
+// and reaches SQL a moment later; what Redis loses before that is lost.
+//
+// # Streaks
 //
 // A streak is the number of signed days in the unbroken run that ends today or
 // yesterday. Covered days (a freeze, a date that a change of zone left out)
-// bridge the run and do not add to it. The moment a day is missed the streak is
-// 0 and leaves its board: each entry carries the instant of its death.
+// bridge the run and do not add to it. While a gap is open, the freezes that cover
+// it are derived from what the user owns; the row that closes it has them written
+// down, and then they stand, whatever the rules become. The moment a day is missed
+// for good the streak is 0 and leaves its board: each entry carries the instant of
+// its death. With other settings of freezes these instants are others, so the
+// board remembers by which it was made.
 package checkin

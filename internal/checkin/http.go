@@ -3,6 +3,7 @@ package checkin
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
@@ -18,10 +19,16 @@ func (s *Service) Routes(a *web.API) {
 	tags := []string{"check-in"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin", ID: "checkin.mark", Tags: tags,
 		Summary:     "Check in for today",
-		Description: "Answers when the check-in is durable. Today is the date in the user's zone by the server's clock. A second check-in on the same day changes nothing and answers with `new: false`.",
-		Errors:      []*errs.Error{ErrStore}}, s.handleMark)
+		Description: "Answers when the check-in is durable. Today is the date in the user's zone by the server's clock. A second check-in on the same day changes nothing and answers with `new: false`. A client that was off-line at midnight may name the `day` that it means: for a few minutes yesterday can still be signed.",
+		Errors:      []*errs.Error{ErrDayClosed, ErrStore}}, s.handleMark)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin", ID: "checkin.status", Tags: tags,
 		Summary: "Streak, longest streak, total, today and yesterday"}, s.handleStatus)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin/makeup", ID: "checkin.make_up", Tags: tags,
+		Summary:     "Check in for a missed day",
+		Description: "The day is over, neither signed nor covered, not older than the server allows and not before the account. The number of such days in a calendar month is limited.",
+		Errors:      []*errs.Error{ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, ErrStore}}, s.handleMakeUp)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/makeup", ID: "checkin.makeups", Tags: tags,
+		Summary: "Which days can be made up, how many, and which were", Errors: []*errs.Error{ErrCursor}}, s.handleMakeups)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}", ID: "checkin.year", Tags: tags,
 		Summary: "The days of a year", Errors: []*errs.Error{ErrYear}}, s.handleYear)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}/{month}", ID: "checkin.month", Tags: tags,
@@ -30,8 +37,8 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Figures over all time, with words learned and minutes studied"}, s.handleStats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
 		Summary:     "The top of a board and the caller's own place",
-		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted) and `total_days`. Who reached a value first stands before others with the same value.",
-		Errors:      []*errs.Error{ErrBoard}}, s.handleBoard)
+		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Who reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours.",
+		Errors:      []*errs.Error{ErrBoard, ErrSeason}}, s.handleBoard)
 }
 
 type body[T any] struct{ Body T }
@@ -48,7 +55,17 @@ func (s *Service) handleMark(ctx context.Context, in *body[api.CheckinRequest]) 
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.Mark(ctx, user, clock, Activity{Words: in.Body.Words, Minutes: in.Body.Minutes}, web.RequestID(ctx))
+	act := Activity{Words: in.Body.Words, Minutes: in.Body.Minutes}
+	var res Result
+	if in.Body.Day == "" {
+		res, err = s.Mark(ctx, user, clock, act, web.RequestID(ctx))
+	} else {
+		var day civil.Day
+		if day, err = civil.ParseDay(in.Body.Day); err != nil {
+			return nil, ErrDayClosed
+		}
+		res, err = s.MarkDay(ctx, user, clock, day, act, web.RequestID(ctx))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +85,47 @@ func (s *Service) handleStatus(ctx context.Context, _ *struct{}) (*body[api.Chec
 }
 
 func wireStatus(s Status) api.CheckinStatus {
-	return api.CheckinStatus{Day: s.Day.String(), Today: s.Today, Yesterday: s.Yesterday, Streak: s.Streak, Longest: s.Longest, Total: s.Total}
+	return api.CheckinStatus{Day: s.Day.String(), Today: s.Today, Yesterday: s.Yesterday, Streak: s.Streak, Longest: s.Longest, Total: s.Total,
+		Freezes: s.Freezes, FreezesUsed: s.Used}
 }
+
+func (s *Service) handleMakeUp(ctx context.Context, in *body[api.MakeupRequest]) (*body[api.MakeupReply], error) {
+	user, clock, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	day, err := civil.ParseDay(in.Body.Day)
+	if err != nil {
+		return nil, ErrMakeupDay
+	}
+	res, err := s.MakeUp(ctx, user, clock, day, web.RequestID(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.MakeupReply]{api.MakeupReply{MadeUp: wireMakeup(res.Makeup), Left: res.Left, Status: wireStatus(res.Status)}}, nil
+}
+
+type makeupsInput struct {
+	Cursor string `query:"cursor" maxLength:"20" doc:"the cursor of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"how much of the history"`
+}
+
+func (s *Service) handleMakeups(ctx context.Context, in *makeupsInput) (*body[api.Makeups], error) {
+	user, clock, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.Makeups(ctx, user, clock, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Makeups]{api.Makeups{
+		Left: m.Left, Limit: m.Limit, Days: mapped(m.Days, civil.Day.String),
+		History: mapped(m.History, wireMakeup), Cursor: m.Cursor,
+	}}, nil
+}
+
+func wireMakeup(m Makeup) api.Makeup { return api.Makeup{Day: m.Day.String(), At: m.At.UTC()} }
 
 type yearInput struct {
 	Year int `path:"year" minimum:"1970" maximum:"9999"`
@@ -112,28 +168,31 @@ func (s *Service) handleStats(ctx context.Context, _ *struct{}) (*body[api.Check
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.CheckinStats]{api.CheckinStats{Streak: st.Streak, Longest: st.Longest, Total: st.Total, Words: st.Words, Minutes: st.Minutes}}, nil
+	return &body[api.CheckinStats]{api.CheckinStats{Streak: st.Streak, Longest: st.Longest, Total: st.Total, Words: st.Words, Minutes: st.Minutes,
+		Freezes: st.Freezes, FreezesUsed: st.Used}}, nil
 }
 
 type boardInput struct {
-	Board string `path:"board" doc:"streak or total_days"`
-	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"how many places"`
+	Board  string `path:"board" doc:"streak, total_days, week or month"`
+	Season string `query:"season" maxLength:"8" doc:"2026-W47 or 2026-11; the present one when absent"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"how many places"`
+	Around int    `query:"around" minimum:"0" maximum:"50" default:"0" doc:"how many neighbours on either side"`
 }
 
 func (s *Service) handleBoard(ctx context.Context, in *boardInput) (*body[api.Board], error) {
-	user, _, err := caller(ctx)
+	user, clock, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	board, err := ParseBoard(in.Board)
+	board, err := ParseBoard(in.Board, in.Season, clock.Today(s.now()))
 	if err != nil {
 		return nil, err
 	}
-	ranking, err := s.Board(ctx, board, user, in.Limit)
+	ranking, err := s.Board(ctx, board, user, clock, in.Limit, in.Around)
 	if err != nil {
 		return nil, err
 	}
-	rows := ranking.Top
+	rows := slices.Concat(ranking.Top, ranking.Around)
 	if ranking.Me != nil {
 		rows = append(rows, *ranking.Me)
 	}
@@ -141,12 +200,16 @@ func (s *Service) handleBoard(ctx context.Context, in *boardInput) (*body[api.Bo
 	if err != nil {
 		return nil, err
 	}
-	wire := mapped(rows, func(p Place) api.BoardRow {
+	wire := func(p Place) api.BoardRow {
 		return api.BoardRow{Rank: p.Rank, User: p.User.String(), Name: names[p.User], Value: p.Value}
-	})
-	out := api.Board{Board: in.Board, Entries: wire[:len(ranking.Top)]}
+	}
+	out := api.Board{Board: in.Board, Season: board.Season(), Entries: mapped(ranking.Top, wire)}
+	if in.Around > 0 {
+		out.Around = mapped(ranking.Around, wire)
+	}
 	if ranking.Me != nil {
-		out.Me = &wire[len(wire)-1]
+		me := wire(*ranking.Me)
+		out.Me = &me
 	}
 	return &body[api.Board]{out}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -23,10 +24,10 @@ func TestTheStraightPathByHTTP(t *testing.T) {
 	s.Clock.Set(time.Date(2026, 12, 30, 23, 0, 0, 0, time.UTC)) // the 31st in Shanghai
 	c := s.SignUp(t, "Asia/Shanghai")
 	for _, step := range []struct{ method, path, body, want string }{
-		{"GET", "/v1/checkin", "", `{"day":"2026-12-31","today":false,"yesterday":false,"streak":0,"longest":0,"total":0}`},
-		{"POST", "/v1/checkin", `{"words":12,"minutes":30}`, `{"new":true,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1}`},
-		{"POST", "/v1/checkin", `{"words":99}`, `{"new":false,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1}`},
-		{"GET", "/v1/checkin/stats", "", `{"streak":1,"longest":1,"total":1,"words":12,"minutes":30}`},
+		{"GET", "/v1/checkin", "", `{"day":"2026-12-31","today":false,"yesterday":false,"streak":0,"longest":0,"total":0,"freezes":0,"freezes_used":0}`},
+		{"POST", "/v1/checkin", `{"words":12,"minutes":30}`, `{"new":true,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`},
+		{"POST", "/v1/checkin", `{"words":99}`, `{"new":false,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`},
+		{"GET", "/v1/checkin/stats", "", `{"streak":1,"longest":1,"total":1,"words":12,"minutes":30,"freezes":0,"freezes_used":0}`},
 		{"GET", "/v1/checkin/calendar/2026", "", `{"year":2026,"days":["2026-12-31"],"covered":[]}`},
 		{"GET", "/v1/checkin/calendar/2026/12", "", `{"year":2026,"month":12,"days":["2026-12-31"],"covered":[]}`},
 		{"GET", "/v1/checkin/calendar/2026/11", "", `{"year":2026,"month":11,"days":[],"covered":[]}`},
@@ -35,8 +36,8 @@ func TestTheStraightPathByHTTP(t *testing.T) {
 	}
 	s.Clock.Set(time.Date(2026, 12, 31, 16, 0, 0, 0, time.UTC)) // midnight in Shanghai: New Year
 	for _, step := range []struct{ method, path, body, want string }{
-		{"GET", "/v1/checkin", "", `{"day":"2027-01-01","today":false,"yesterday":true,"streak":1,"longest":1,"total":1}`},
-		{"POST", "/v1/checkin", `{}`, `{"new":true,"at":"…","day":"2027-01-01","today":true,"yesterday":true,"streak":2,"longest":2,"total":2}`},
+		{"GET", "/v1/checkin", "", `{"day":"2027-01-01","today":false,"yesterday":true,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`},
+		{"POST", "/v1/checkin", `{}`, `{"new":true,"at":"…","day":"2027-01-01","today":true,"yesterday":true,"streak":2,"longest":2,"total":2,"freezes":0,"freezes_used":0}`},
 		{"GET", "/v1/checkin/calendar/2027/1", "", `{"year":2027,"month":1,"days":["2027-01-01"],"covered":[]}`},
 	} {
 		expect(t, s, c, step.method, step.path, step.body, step.want)
@@ -50,8 +51,56 @@ func TestTheStraightPathByHTTP(t *testing.T) {
 		expect(t, s, c, "GET", "/v1/checkin/boards/"+board, "", fmt.Sprintf(`{"board":"%s","entries":[%s],"me":%s}`, board, row, row))
 	}
 	s.Clock.Set(time.Date(2027, 1, 2, 16, 0, 0, 0, time.UTC)) // a whole day missed
-	expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2027-01-03","today":false,"yesterday":false,"streak":0,"longest":2,"total":2}`)
+	expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2027-01-03","today":false,"yesterday":false,"streak":0,"longest":2,"total":2,"freezes":0,"freezes_used":0}`)
 	expect(t, s, c, "GET", "/v1/checkin/boards/streak", "", `{"board":"streak","entries":[]}`)
+}
+
+func TestMakeUpAndFreezesByHTTP(t *testing.T) {
+	s := testkit.Start(t, func(cfg *app.Config) {
+		cfg.Accounts.AccessLife = 60 * 24 * time.Hour
+		cfg.Checkin = checkin.Settings{MakeupDays: 30, MakeupLimit: 1, FreezeEvery: 2, FreezeMax: 2, Grace: 10 * time.Minute}
+	})
+	day := func(d int) { s.Clock.Set(time.Date(2026, 11, d, 9, 0, 0, 0, time.UTC)) }
+	day(10)
+	c := s.SignUp(t, "UTC")
+	expect(t, s, c, "POST", "/v1/checkin", `{"day":"2026-11-10"}`, `{"new":true,"at":"…","day":"2026-11-10","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`)
+	day(11)
+	expect(t, s, c, "POST", "/v1/checkin", `{}`, `{"new":true,"at":"…","day":"2026-11-11","today":true,"yesterday":true,"streak":2,"longest":2,"total":2,"freezes":1,"freezes_used":0}`)
+	day(13) // the 12th was missed
+	expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2026-11-13","today":false,"yesterday":false,"streak":2,"longest":2,"total":2,"freezes":0,"freezes_used":1}`)
+	expect(t, s, c, "GET", "/v1/checkin/calendar/2026/11", "", `{"year":2026,"month":11,"days":["2026-11-10","2026-11-11"],"covered":["2026-11-12"]}`)
+	day(14) // and so was the 13th
+	expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2026-11-14","today":false,"yesterday":false,"streak":0,"longest":2,"total":2,"freezes":0,"freezes_used":1}`)
+	expect(t, s, c, "GET", "/v1/checkin/makeup", "", `{"left":1,"limit":1,"days":["2026-11-13"],"history":[]}`)
+	for _, refused := range []struct {
+		day    string
+		status int
+		code   string
+	}{{"2026-11-14", 422, "checkin.makeup_day"}, {"2026-11-09", 422, "checkin.makeup_day"}, {"2026-11-12", 409, "checkin.day_counts"}, {"2026-11-11", 409, "checkin.day_counts"}} {
+		status, _, body := s.Call(t, c, "POST", "/v1/checkin/makeup", `{"day":"`+refused.day+`"}`)
+		if status != refused.status || !strings.Contains(body, `"code":"`+refused.code+`"`) {
+			t.Errorf("%s: got %d %s, want %d %s", refused.day, status, body, refused.status, refused.code)
+		}
+	}
+	expect(t, s, c, "POST", "/v1/checkin/makeup", `{"day":"2026-11-13"}`, `{"made_up":{"day":"2026-11-13","at":"…"},"left":0,"status":{"day":"2026-11-14","today":false,"yesterday":true,"streak":3,"longest":3,"total":3,"freezes":0,"freezes_used":1}}`)
+	expect(t, s, c, "GET", "/v1/checkin/makeup", "", `{"left":0,"limit":1,"days":[],"history":[{"day":"2026-11-13","at":"…"}]}`)
+	expect(t, s, c, "GET", "/v1/checkin/calendar/2026/11", "", `{"year":2026,"month":11,"days":["2026-11-10","2026-11-11","2026-11-13"],"covered":["2026-11-12"]}`)
+	expect(t, s, c, "GET", "/v1/checkin/stats", "", `{"streak":3,"longest":3,"total":3,"words":0,"minutes":0,"freezes":0,"freezes_used":1}`)
+	day(20)
+	if status, _, body := s.Call(t, c, "POST", "/v1/checkin/makeup", `{"day":"2026-11-19"}`); status != 409 || !strings.Contains(body, "checkin.makeup_limit") {
+		t.Errorf("a second one: got %d %s", status, body)
+	}
+	made, err := c.Makeups(t.Context(), "", 1)
+	if err != nil || len(made.History) != 1 {
+		t.Errorf("by the client: %+v, %v", made, err)
+	}
+	day(40) // in December
+	if res, err := c.MakeUp(t.Context(), api.MakeupRequest{Day: "2026-12-10"}); err == nil || client.CodeOf(err) != "checkin.makeup_day" {
+		t.Errorf("today is %s: %+v, %v", res.Status.Day, res, err)
+	}
+	if res, err := c.MakeUp(t.Context(), api.MakeupRequest{Day: "2026-12-08"}); err != nil || res.Left != 0 {
+		t.Errorf("another month: %+v, %v", res, err)
+	}
 }
 
 func expect(t *testing.T, s *testkit.Server, c *client.Client, method, path, body, want string) {
@@ -75,7 +124,17 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		{"POST", "/v1/checkin", `{"words":100001}`, 422, "request.invalid"},
 		{"POST", "/v1/checkin", `{"minutes":1441}`, 422, "request.invalid"},
 		{"POST", "/v1/checkin", `{"words":1.5}`, 422, "request.invalid"},
-		{"POST", "/v1/checkin", `{"day":"2020-01-01"}`, 422, "request.invalid"}, // the day is not the client's to choose
+		{"POST", "/v1/checkin", `{"day":"2020-01-01"}`, 409, "checkin.day_closed"}, // the day is not the client's to choose
+		{"POST", "/v1/checkin", `{"day":"9999-12-31"}`, 409, "checkin.day_closed"},
+		{"POST", "/v1/checkin", `{"day":"2026-11-31"}`, 422, "request.invalid"},
+		{"POST", "/v1/checkin", `{"day":"2026-11-21T00:00:00Z"}`, 422, "request.invalid"},
+		{"POST", "/v1/checkin/makeup", `{}`, 422, "request.invalid"},
+		{"POST", "/v1/checkin/makeup", `{"day":""}`, 422, "request.invalid"},
+		{"POST", "/v1/checkin/makeup", `{"day":"yesterday"}`, 422, "request.invalid"},
+		{"POST", "/v1/checkin/makeup", `{"day":"2020-01-01"}`, 403, "checkin.makeup_off"},
+		{"GET", "/v1/checkin/makeup?cursor=x", "", 422, "checkin.cursor"},
+		{"GET", "/v1/checkin/makeup?cursor=202611-2%20", "", 422, "checkin.cursor"},
+		{"GET", "/v1/checkin/makeup?limit=0", "", 422, "request.invalid"},
 		{"POST", "/v1/checkin", `{"words":1`, 400, ""},
 		{"POST", "/v1/checkin", `[]`, 422, "request.invalid"},
 		{"POST", "/v1/checkin", `{"words":` + strings.Repeat("1", 70_000) + `}`, 413, ""},

@@ -2,39 +2,73 @@ package checkin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 )
 
 // Jobs returns what has to happen without being asked.
 func (s *Service) Jobs() []worker.Job {
-	return []worker.Job{{
+	sweep := worker.Job{Name: "checkin.sweep", Singleton: true, Run: s.sweepBoards}
+	if s.fast.boards.kind == CompactBoards {
+		sweep.Every = time.Second // it folds in what was written
+	} else {
 		// Reads remove the dead before they answer, so this saves the first
 		// reader after a midnight the work. Zones are whole quarters of an hour
 		// apart.
-		Name: "checkin.sweep",
-		Next: func(now time.Time) time.Time {
+		sweep.Next = func(now time.Time) time.Time {
 			return now.Truncate(15 * time.Minute).Add(15*time.Minute + time.Second)
-		},
-		Singleton: true,
-		Run: func(ctx context.Context) error {
-			_, err := s.fast.streak.Sweep(ctx, s.now())
-			return err
-		},
-	}, {
+		}
+	}
+	return []worker.Job{sweep, {
 		// A board that was lost with Redis is back before anybody asks for it.
 		Name:      "checkin.boards",
-		Every:     15 * time.Second,
+		Every:     2 * time.Second,
 		Singleton: true,
-		Run:       s.rebuildBoards,
+		Run:       s.keepBoards,
+	}, {
+		Name:      "checkin.seasons",
+		Every:     time.Hour,
+		Singleton: true,
+		Run:       s.dropBoards,
+	}, {
+		// Two nodes at once, while leases are away, find each other out.
+		Name:      "checkin.runs",
+		Singleton: true,
+		SafeAlone: true,
+		Timeout:   time.Hour, // of a slice: two boards of many millions
+		Next: func(now time.Time) time.Time {
+			if s.moreRuns {
+				return now.Add(time.Millisecond)
+			}
+			return now.Add(time.Second)
+		},
+		Run: func(ctx context.Context) (err error) {
+			s.moreRuns, err = s.workOnRuns(ctx)
+			return err
+		},
 	}}
 }
 
-func (s *Service) rebuildBoards(ctx context.Context) error {
-	if !s.projection.Up() {
-		return nil
+// Handlers are the topics that this domain handles.
+func (s *Service) Handlers() map[string]queue.Handler {
+	return map[string]queue.Handler{
+		TopicTouched: func(ctx context.Context, d queue.Delivery) error {
+			users, err := parseTouched(d.Payload)
+			if err != nil {
+				return errors.Join(queue.ErrGiveUp, err)
+			}
+			return s.followTouched(ctx, users)
+		},
+		TopicGranted: func(ctx context.Context, d queue.Delivery) error {
+			var to GrantedTo
+			if err := json.Unmarshal(d.Payload, &to); err != nil {
+				return errors.Join(queue.ErrGiveUp, err)
+			}
+			return s.Granted(ctx, to.User)
+		},
 	}
-	return errors.Join(s.Rebuild(ctx, StreakBoard), s.Rebuild(ctx, TotalBoard))
 }

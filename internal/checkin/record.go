@@ -2,54 +2,97 @@ package checkin
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 )
 
-// Record is one user's year as it lies in Redis, 100 bytes:
+// Record is one user's year as it lies in Redis, 108 bytes:
 //
 //	0       version; 0 means that some day was set and nothing was loaded yet
-//	1       bit 0: 31 December of the year before was signed
-//	2–3     streak that reached 31 December of the year before
-//	4–5     longest streak up to then
-//	6–7     days signed up to then
-//	8–53    signed days, 1 January first
-//	54–99   covered days: not signed, and yet no break in the streak
+//	1       of the year before: bit 0: 31 December was signed; bit 1: or covered;
+//	        bits 2–6: 30 to 26 December were signed, for a week over New Year
+//	2–5     newest day before 1 January, signed or covered; 0 when there is none
+//	6–7     streak that ends on it
+//	8–9     longest streak up to then
+//	10–11   days signed up to then
+//	12–13   freezes granted, ever
+//	14–15   freezes used, ever
+//	16–61   signed days, 1 January first
+//	62–107  covered days: not signed, and yet no break in the streak
 //
 // Numbers are big-endian. Bits are numbered as SETBIT does, the first is the
-// most significant. Everything a user sees follows from the record and today's
-// date. Days are only ever added, so two copies merge by OR and the numbers by
-// maximum, in any order and any number of times.
+// most significant. Everything a user sees follows from the record, the rules
+// and today's date. Days are only ever added, so two copies merge by OR and the
+// numbers by maximum, bytes 2 to 7 as one number, in any order and any number of
+// times. A record of another version counts as not loaded and is replaced.
 type Record [recordSize]byte
 
 const (
-	recordSize    = 100
-	recordVersion = 1
+	recordSize    = 108
+	recordVersion = 2
 
-	signedAt  = 8 * 8 // as bit numbers
-	coveredAt = 54 * 8
+	signedAt  = 16 * 8 // as bit numbers
+	coveredAt = 62 * 8
 	yearBytes = 46
+
+	eveSigned  = 1 // in byte 1
+	eveReached = 2
+	lastDays   = 6 // of December
 )
 
-func (r *Record) loaded() bool { return r[0] != 0 }
+func (r *Record) loaded() bool { return r[0] == recordVersion }
 
 func (r *Record) bit(n int) bool { return r[n/8]&(0x80>>(n%8)) != 0 }
 
 func (r *Record) setBit(n int) { r[n/8] |= 0x80 >> (n % 8) }
 
-// signed and covered take days of the record's year; -1 is 31 December before.
+func (r *Record) clearBit(n int) { r[n/8] &^= 0x80 >> (n % 8) }
+
+// signed and covered take days of the record's year, the first is 0. Of the days
+// before only the last lastDays are known, from -1 down, and if they were signed.
 func (r *Record) signed(ofYear int) bool {
 	if ofYear < 0 {
-		return r[1]&1 != 0
+		return r[1]&eveBit(ofYear) != 0
 	}
 	return r.bit(signedAt + ofYear)
 }
 
+// eveBit is the flag of a day before the year: 1 for -1, and 4 to 64 for -2 to -6.
+func eveBit(ofYear int) byte {
+	switch {
+	case ofYear == -1:
+		return eveSigned
+	case ofYear >= -lastDays:
+		return 1 << -ofYear
+	}
+	return 0
+}
+
 func (r *Record) covered(ofYear int) bool { return ofYear >= 0 && r.bit(coveredAt+ofYear) }
 
-func (r *Record) before() (run, longest, total int) {
-	return int(binary.BigEndian.Uint16(r[2:])), int(binary.BigEndian.Uint16(r[4:])), int(binary.BigEndian.Uint16(r[6:]))
+func (r *Record) number(at int) int { return int(binary.BigEndian.Uint16(r[at:])) }
+
+func (r *Record) put(at, n int) {
+	binary.BigEndian.PutUint16(r[at:], uint16(min(n, math.MaxUint16))) //nolint:gosec // never negative
+}
+
+// lastBefore is the newest day before 1 January, 0 when there is none.
+func (r *Record) lastBefore() civil.Day { return civil.Day(binary.BigEndian.Uint32(r[2:])) }
+
+func (r *Record) runBefore() int     { return r.number(6) }
+func (r *Record) longestBefore() int { return r.number(8) }
+func (r *Record) totalBefore() int   { return r.number(10) }
+func (r *Record) granted() int       { return r.number(12) }
+func (r *Record) used() int          { return r.number(14) }
+
+// runIn is the streak with which the year began.
+func (r *Record) runIn() int {
+	if r[1]&eveReached == 0 {
+		return 0
+	}
+	return r.runBefore()
 }
 
 // bitOf returns the bit that a mark of kind k sets on day d.
@@ -75,13 +118,12 @@ func (r *Record) Streak(today civil.Day) int {
 			return n
 		}
 	}
-	run, _, _ := r.before()
-	return n + run
+	return n + r.runIn()
 }
 
 // Longest returns the longest streak up to the record's last day.
 func (r *Record) Longest() int {
-	run, longest, _ := r.before()
+	run, longest := r.runIn(), r.longestBefore()
 	for i := range yearBytes {
 		signed, covered := r[signedAt/8+i], r[coveredAt/8+i]
 		switch {
@@ -108,7 +150,7 @@ func (r *Record) Longest() int {
 
 // Total returns the number of days signed up to the record's last day.
 func (r *Record) Total() int {
-	_, _, total := r.before()
+	total := r.totalBefore()
 	for _, b := range r[signedAt/8 : coveredAt/8] {
 		total += bits.OnesCount8(b)
 	}
@@ -142,6 +184,18 @@ func (r *Record) Days(first, last civil.Day) (signed, covered []civil.Day) {
 	return signed, covered
 }
 
+// signedIn returns how many days were signed from first to last, of a record of
+// that year; first is no earlier than 26 December of the year before.
+func (r *Record) signedIn(year int, first, last civil.Day) (n int) {
+	newYear := civil.DayOf(year, 1, 1)
+	for d := first; d <= min(last, civil.DayOf(year, 12, 31)); d++ {
+		if r.signed(int(d - newYear)) {
+			n++
+		}
+	}
+	return n
+}
+
 // newest returns the last signed or covered day of the record's year; ok is
 // false when the year is empty.
 func (r *Record) newest(year int) (d civil.Day, ok bool) {
@@ -153,26 +207,96 @@ func (r *Record) newest(year int) (d civil.Day, ok bool) {
 	return 0, false
 }
 
-// recordOf builds a year's record from a user's whole history in order of days.
-func recordOf(year int, history []Mark) *Record {
+// latest returns the newest day of which the record knows, of its year or
+// before, and the streak that ends on it; ok is false when there is none.
+func (r *Record) latest(year int) (d civil.Day, run int, ok bool) {
+	if d, ok := r.newest(year); ok {
+		return d, r.Streak(d), true
+	}
+	return r.lastBefore(), r.runBefore(), r.lastBefore() != 0
+}
+
+// cover adds a day that no row covers yet, of the record's year or on from its
+// newest day before.
+func (r *Record) cover(d civil.Day, year int) {
+	switch {
+	case d.Year() == year:
+		r.setBit(coveredAt + d.OfYear())
+	case d == r.lastBefore()+1:
+		binary.BigEndian.PutUint32(r[2:], uint32(d)) //nolint:gosec // never negative
+		if (d + 1).Year() == year {
+			r[1] |= eveReached
+		}
+	}
+}
+
+// open returns the user's newest day and the last day before today that is
+// covered without a row since then, and how many freezes that takes.
+func (z Freezes) open(r *Record, c civil.Clock, today civil.Day) (newest, last civil.Day, spent int) {
+	newest, run, ok := r.latest(today.Year())
+	if !ok {
+		return 0, 0, 0
+	}
+	last, spent = z.bridge(c, newest, run, z.left(r), today-1)
+	return newest, last, spent
+}
+
+// left is how many freezes the rows have left.
+func (z Freezes) left(r *Record) int { return z.owned(r.Total(), r.granted(), r.used()) }
+
+// status returns where the user stands on today, a day of the record's year. It
+// adds to the record what follows from the rules and the user's clock and no row
+// says yet.
+func (z Freezes) status(r *Record, c civil.Clock, today civil.Day) Status {
+	newest, last, spent := z.open(r, c, today)
+	for d := newest; d < last; d++ {
+		r.cover(d+1, today.Year())
+	}
+	if skipped, ok := c.Skipped(); ok && skipped < today {
+		r.cover(skipped, today.Year())
+	}
+	st := r.Status(today)
+	st.Freezes, st.Used = z.left(r)-spent, r.used()+spent
+	return st
+}
+
+// owes reports whether a check-in on day may close a gap that freezes cover. r
+// has the day already; the log says what is due.
+func (z Freezes) owes(r *Record, day civil.Day) bool {
+	if z.Max == 0 || z.left(r) == 0 {
+		return false
+	}
+	if eve := day.OfYear() - 1; eve >= 0 {
+		return !r.signed(eve) && !r.covered(eve)
+	}
+	return r[1]&eveReached == 0
+}
+
+// recordOf builds a year's record from a user's whole history.
+func recordOf(year int, h History) *Record {
 	r := &Record{recordVersion}
 	newYear := civil.DayOf(year, 1, 1)
 	var t Tally
-	for _, m := range history {
+	used := 0
+	for _, m := range h.Marks {
 		switch {
 		case m.Day < newYear:
-			t.Add(m)
+			if t.Add(m); t.signed {
+				r[1] |= eveBit(int(m.Day - newYear))
+			}
 		case m.Day.Year() == year:
 			r.setBit(bitOf(m.Day, m.Kind))
 		}
+		if m.Kind == Frozen {
+			used++
+		}
 	}
-	if t.Last != newYear-1 {
-		t.Run = 0
-	} else if t.signed {
-		r[1] |= 1
+	if t.Last == newYear-1 {
+		r[1] |= eveReached
 	}
-	for i, n := range []int{t.Run, t.Longest, t.Total} {
-		binary.BigEndian.PutUint16(r[2+2*i:], uint16(min(n, 0xffff)))
+	binary.BigEndian.PutUint32(r[2:], uint32(max(t.Last, 0))) //nolint:gosec // not negative
+	for i, n := range []int{t.Run, t.Longest, t.Total, h.granted(), used} {
+		r.put(6+2*i, n)
 	}
 	return r
 }

@@ -1,13 +1,15 @@
 package checkin
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -35,13 +37,12 @@ const (
 // fast is what Redis holds of this package, all of it derived from the log.
 type fast struct {
 	db     *redis.DB
-	streak *leaderboard.Board
-	total  *leaderboard.Board
+	boards *boards
 	budget time.Duration // for each round trip
 }
 
-func newFast(db *redis.DB) *fast {
-	f := &fast{db: db, streak: leaderboard.Exact(db, boardKeys(StreakBoard)), total: leaderboard.Exact(db, boardKeys(TotalBoard)), budget: redisBudget}
+func newFast(db *redis.DB, kind string) *fast {
+	f := &fast{db: db, boards: newBoards(db, kind), budget: redisBudget}
 	if db.Mode() == "embedded" {
 		f.budget = embeddedBudget
 	}
@@ -67,31 +68,41 @@ func (f *fast) run(ctx context.Context, calls []redis.Call) []keyspace.Reply {
 	return f.db.RunMulti(ctx, calls)
 }
 
-func (f *fast) board(b Board) *leaderboard.Board {
-	if b == StreakBoard {
-		return f.streak
-	}
-	return f.total
-}
-
 func recordKey(user accounts.ID, year int) keyspace.Bitmap {
 	return recordKeys.At(user, keyspace.Int{N: int64(year)})
 }
 
-// mark sets the day of each request in its user's record, moves users on the
-// boards, and returns the records as they are then, in one round trip. A record
-// may turn out not to be loaded; see [Record].
-func (f *fast) mark(ctx context.Context, reqs []request, places []place) ([]*Record, error) {
-	cmds := make([]keyspace.Cmd, 0, 2*len(reqs)+8)
+// mark sets the day of each request in its user's record and moves users on the
+// boards, in one round trip. It returns the records as they are then, and which
+// of them had the day. A record may turn out not to be loaded; see [Record].
+func (f *fast) mark(ctx context.Context, reqs []request, ms moves) (recs []*Record, had []bool, err error) {
+	// The boards first: where a day is set, they were told.
+	cmds := f.boards.update(make([]keyspace.Cmd, 0, 2*len(reqs)+8), ms)
+	days := len(cmds)
 	for _, r := range reqs {
 		key := recordKey(r.user, r.day.Year())
 		cmds = append(cmds, key.SetBitCmd(bitOf(r.day, r.kind)), key.GetRenewCmd())
 	}
-	replies := f.send(ctx, f.moves(cmds, places))
+	replies := f.send(ctx, cmds)
 	if err := keyspace.FirstErr(replies); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return parseAll(len(reqs), func(i int) string { return replies[2*i+1].Str }), nil
+	had = make([]bool, len(reqs))
+	for i := range had {
+		had[i] = replies[days+2*i].N == 1
+	}
+	return parseAll(len(reqs), func(i int) string { return replies[days+2*i+1].Str }), had, nil
+}
+
+// rank moves users on the boards, in one round trip.
+func (f *fast) rank(ctx context.Context, ms moves) error {
+	if len(ms) == 0 {
+		return nil
+	}
+	if err := keyspace.FirstErr(f.send(ctx, f.boards.update(nil, ms))); err != nil {
+		return fmt.Errorf("boards: %w", err)
+	}
+	return nil
 }
 
 // readAll returns records, loaded or not, in one round trip.
@@ -173,144 +184,483 @@ func (f *fast) load(ctx context.Context, keys []yearKey, recs []*Record) error {
 	return keyspace.FirstErr(merged)
 }
 
-// place is what one check-in means for the boards.
-type place struct {
-	user    accounts.ID
-	at      time.Time // when the newest day was signed
-	streak  int
-	dies    time.Time
-	total   int
-	restart bool // an older entry may stand higher
+// forget drops the records of these days; the next read loads them again. A bit
+// alone could not be taken back beside traffic that sets it.
+func (f *fast) forget(ctx context.Context, days []rowKey) error {
+	return keyspace.FirstErr(f.send(ctx, mapped(days, func(k rowKey) keyspace.Cmd {
+		return keyspace.Cmd{Name: "UNLINK", Key: recordKey(k.user, k.day.Year()).Key}
+	})))
 }
 
-// placeOf returns what a mark means for the boards; ok is false unless its day
-// is the user's newest and signs, and the log has to be asked.
-func placeOf(rec *Record, r request, at time.Time) (p place, ok bool) {
-	newest, any := rec.newest(r.day.Year())
-	if !any || newest != r.day || !r.kind.Signs() {
-		return place{}, false
-	}
-	p = place{user: r.user, at: at, streak: rec.Streak(r.day), dies: dies(r.clock, r.day), total: rec.Total()}
-	p.restart = r.replay || p.streak == 1 && p.total > 1
-	return p, true
-}
-
-// placeFrom returns what a whole history means for the boards; ok is false when
-// nothing was ever signed. A streak that is dead has its death in the past.
-func placeFrom(user accounts.ID, clock civil.Clock, history []Mark) (p place, ok bool) {
-	var t Tally
-	for _, m := range history {
-		t.Add(m)
-	}
-	return tallied(user, clock, t), t.Total > 0
-}
-
-func tallied(user accounts.ID, clock civil.Clock, t Tally) place {
-	p := place{user: user, at: t.Signed, streak: t.Run, dies: dies(clock, t.Last), total: t.Total, restart: true}
-	if t.Run == 0 {
-		p.dies = p.at // a covered day alone keeps nothing alive
-	}
-	return p
-}
-
-func (p place) onStreak() leaderboard.Entry { return p.on(StreakBoard) }
-func (p place) onTotal() leaderboard.Entry  { return p.on(TotalBoard) }
-
-func (p place) on(b Board) leaderboard.Entry {
-	e := leaderboard.Entry{Member: p.user.String(), Value: int64(p.value(b)), At: p.at, Restart: p.restart}
-	if b == StreakBoard {
-		e.Dies = p.dies
-	}
-	return e
-}
-
-func (p place) value(b Board) int {
-	if b == StreakBoard {
-		return p.streak
-	}
-	return p.total
-}
-
-// rank moves users on both boards, in one round trip.
-func (f *fast) rank(ctx context.Context, places []place) error {
-	if len(places) == 0 {
-		return nil
-	}
-	if err := keyspace.FirstErr(f.send(ctx, f.moves(nil, places))); err != nil {
-		return fmt.Errorf("boards: %w", err)
-	}
-	return nil
-}
-
-// moves appends the commands that move users on both boards.
-func (f *fast) moves(cmds []keyspace.Cmd, places []place) []keyspace.Cmd {
-	if len(places) == 0 {
-		return cmds
-	}
-	for b, entries := range map[*leaderboard.Board][]leaderboard.Entry{
-		f.streak: mapped(places, place.onStreak),
-		f.total:  mapped(places, place.onTotal),
-	} {
-		cmds = append(cmds, b.Update(entries)...)
-		for _, again := range b.Restart(entries) {
-			cmds = append(cmds, again.Cmd())
+// claim asks whose the days are, in one round trip: each becomes the request's
+// unless somebody was before, and stays without an owner if it is signed.
+func (f *fast) claim(ctx context.Context, reqs []request, signed func(request) bool) ([]*row, error) {
+	looks := make([]bool, len(reqs))
+	cmds := make([]keyspace.Cmd, len(reqs))
+	for i, r := range reqs {
+		key := claimKeys.At(r.user, dayKey(r.day))
+		if looks[i] = signed(r); looks[i] {
+			cmds[i] = keyspace.Cmd{Name: "GET", Key: key.Key}
+			continue
 		}
+		cmds[i] = key.SetCmd(claimText(r), claimKeys.TTL.Draw())
+		cmds[i].Args = append(cmds[i].Args, "NX", "GET")
 	}
-	return cmds
-}
-
-// ranking reads a board's top and one user's place.
-func (f *fast) ranking(ctx context.Context, b Board, now time.Time, user accounts.ID, n int) (out Ranking, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*f.budget) // it may have a midnight's dead to remove
-	defer cancel()
-	top, err := f.board(b).Top(ctx, now, n)
-	if err != nil {
-		return Ranking{}, err
-	}
-	for _, r := range top {
-		id, err := ids.Parse[accounts.User](r.Member)
+	out := make([]*row, len(reqs))
+	for i, reply := range f.send(ctx, cmds) {
+		text, there, err := reply.Text()
 		if err != nil {
-			return Ranking{}, err
+			return nil, err
 		}
-		out.Top = append(out.Top, Place{r.Rank, id, int(r.Value)})
+		switch own, ok := reqs[i], true; {
+		case there:
+			if own, ok = parseClaim(own.user, own.day, text); !ok {
+				return nil, fmt.Errorf("%w: a claim", keyspace.ErrReply)
+			}
+			fallthrough
+		case !looks[i]:
+			out[i] = &row{at: own.at.UnixMilli(), kind: own.kind, req: own.req}
+		}
 	}
-	me, on, err := f.board(b).Rank(ctx, now, user.String())
-	if on {
-		out.Me = &Place{me.Rank, user, int(me.Value)}
-	}
-	return out, err
+	return out, nil
 }
 
-// complete reports whether a board has everybody.
-func (f *fast) complete(ctx context.Context, b Board, now time.Time) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	_, err := f.board(b).Top(ctx, now, 1)
-	if errors.Is(err, leaderboard.ErrNotLoaded) {
-		return false, nil
-	}
-	return err == nil, err
+func dayKey(d civil.Day) keyspace.Int { return keyspace.Int{N: int64(d)} }
+
+func claimText(r request) string {
+	return fmt.Sprintf("%d %d %d %d %d", r.at.UnixMilli(), r.kind, r.req, r.act.Words, r.act.Minutes)
 }
 
-// fill loads a board from everybody's places, beside traffic.
-func (f *fast) fill(ctx context.Context, b Board, places iter.Seq2[place, error]) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	return f.board(b).Load(ctx, func(yield func(leaderboard.Entry) bool) {
-		for p, err := range places {
-			if err != nil {
-				cancel(err) // nothing is marked as complete then
-				return
-			}
-			if p.value(b) > 0 && !yield(p.on(b)) {
-				return
+func parseClaim(user accounts.ID, day civil.Day, text string) (request, bool) {
+	r := request{user: user, day: day}
+	var at int64
+	n, err := fmt.Sscanf(text, "%d %d %d %d %d", &at, &r.kind, &r.req, &r.act.Words, &r.act.Minutes)
+	r.at = time.UnixMilli(at)
+	return r, err == nil && n == 5 && text == claimText(r)
+}
+
+// claims returns what users claimed of the days from first to last.
+func (f *fast) claims(ctx context.Context, users []accounts.ID, first, last civil.Day) (out []request, err error) {
+	var cmds []keyspace.Cmd
+	for _, user := range users {
+		cmd := keyspace.Cmd{Name: "MGET", Key: claimKeys.At(user, dayKey(first)).Key}
+		for d := first + 1; d <= last; d++ {
+			cmd.More = append(cmd.More, claimKeys.At(user, dayKey(d)).Key)
+		}
+		cmds = append(cmds, cmd)
+	}
+	for i, reply := range f.send(ctx, cmds) {
+		items, err := reply.Items()
+		if err != nil {
+			return nil, err
+		}
+		for j, item := range items {
+			if r, ok := parseClaim(users[i], first+civil.Day(j), item.Str); ok {
+				out = append(out, r)
 			}
 		}
+	}
+	return out, nil
+}
+
+// eachClaim calls fn with all claims that there are, some at a time, perhaps
+// with one twice.
+func (f *fast) eachClaim(ctx context.Context, fn func([]request) error) error {
+	prefix := f.db.Physical(keyspace.Key{})
+	some := make([]rowKey, 0, chunkUsers)
+	flush := func() error {
+		if len(some) == 0 {
+			return nil
+		}
+		var rows []request
+		replies := f.send(ctx, mapped(some, func(k rowKey) keyspace.Cmd {
+			return keyspace.Cmd{Name: "GET", Key: claimKeys.At(k.user, dayKey(k.day)).Key}
+		}))
+		if err := keyspace.FirstErr(replies); err != nil {
+			return err
+		}
+		for i, reply := range replies {
+			if r, ok := parseClaim(some[i].user, some[i].day, reply.Str); ok {
+				rows = append(rows, r)
+			}
+		}
+		some = some[:0]
+		if len(rows) == 0 {
+			return nil
+		}
+		return fn(rows)
+	}
+	err := f.db.Scan(ctx, func(physical string) error {
+		found, ok := recordParser.Key(strings.TrimPrefix(physical, prefix))
+		if !ok || found.Family != claimKeys.Family {
+			return nil
+		}
+		user, err := ids.Parse[accounts.User](found.Args[0])
+		if err != nil {
+			return nil // the key's form has no other; see keys.go
+		}
+		day, err := strconv.ParseInt(found.Args[1], 10, 32)
+		if err != nil {
+			return nil // no day of a calendar
+		}
+		if some = append(some, rowKey{user, civil.Day(day)}); len(some) < cap(some) {
+			return nil
+		}
+		return flush()
 	})
+	return errors.Join(err, flush())
+}
+
+// risks says what this Redis may lose of what it has acknowledged. An error says
+// that it cannot keep anything.
+func (f *fast) risks(ctx context.Context) (risks []string, err error) {
+	servers, err := f.db.Info(ctx)
+	if err != nil {
+		return []string{"redis does not answer, and is not asked again"}, nil
+	}
+	for _, server := range servers {
+		version := server.Fields["redis_version"]
+		major, _, _ := strings.Cut(version, ".")
+		n, _ := strconv.Atoi(major)
+		switch {
+		case server.Err != nil:
+			risks = append(risks, server.Addr+" does not say how it is set: "+server.Err.Error())
+			continue
+		case n < 7:
+			return nil, fmt.Errorf("checkin.mode = redis needs Redis 7.0 or later, and %s is %s", server.Addr, version)
+		case server.Fields["aof_enabled"] != "1":
+			risks = append(risks, server.Addr+" has appendonly no: when it ends, all goes that sql does not have yet")
+		}
+	}
+	items, err := f.send(ctx, []keyspace.Cmd{{Name: "CONFIG", Args: []string{"GET", "appendfsync"}}})[0].Items()
+	switch {
+	case err != nil || len(items) != 2:
+		risks = append(risks, "redis does not tell its appendfsync, which should be always")
+	case items[1].Str != "always":
+		risks = append(risks, "appendfsync is "+items[1].Str+": when the machine fails, some seconds go that sql does not have yet")
+	}
+	return risks, nil
 }
 
 // yearKey names one record.
 type yearKey struct {
 	user accounts.ID
 	year int
+}
+
+// moves are changes of the boards that go to Redis together.
+type moves map[Board][]leaderboard.Entry
+
+func (ms moves) add(p place) {
+	entries := p.entries()
+	var told []leaderboard.Entry
+	if p.told != nil {
+		told = p.told.entries()
+	}
+	for i, e := range entries {
+		b := p.board(i)
+		if told != nil && p.told.board(i) == b {
+			e.Told = &told[i]
+		}
+		ms[b] = append(ms[b], e)
+	}
+}
+
+// board is that of an entry.
+func (p place) board(i int) Board {
+	switch i {
+	case 0:
+		return StreakBoard
+	case 1:
+		return TotalBoard
+	}
+	return p.seasons[i-2].board
+}
+
+// entries are what a place means on its boards.
+func (p place) entries() []leaderboard.Entry {
+	var was standing
+	if p.from != nil {
+		was = *p.from
+	}
+	all := make([]leaderboard.Entry, 2, 2+len(p.seasons))
+	all[0] = leaderboard.Entry{Value: int64(p.streak), Dies: p.dies, From: leaderboard.Standing{Value: int64(was.streak), Dies: was.dies}}
+	all[1] = leaderboard.Entry{Value: int64(p.total), From: leaderboard.Standing{Value: int64(was.total)}}
+	for _, s := range p.seasons {
+		all = append(all, leaderboard.Entry{Value: int64(s.days), From: leaderboard.Standing{Value: int64(s.days) - 1}})
+	}
+	for i := range all {
+		all[i].Member, all[i].At, all[i].Replay = p.user.String(), p.at, p.from == nil
+		all[i].Restart = p.restart && i < 2 // a season's days only grow
+	}
+	return all
+}
+
+// boards are the rankings in Redis.
+type boards struct {
+	db   *redis.DB
+	kind string // CompactBoards or ExactBoards
+
+	mu  sync.Mutex
+	all map[Board]leaderboard.Board
+}
+
+func newBoards(db *redis.DB, kind string) *boards {
+	return &boards{db: db, kind: cmp.Or(kind, CompactBoards), all: map[Board]leaderboard.Board{}}
+}
+
+func (bs *boards) of(b Board) leaderboard.Board {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.all[b] == nil {
+		bs.all[b] = bs.open(b, bs.kind)
+	}
+	return bs.all[b]
+}
+
+func (bs *boards) open(b Board, kind string) leaderboard.Board {
+	if kind == CompactBoards {
+		return leaderboard.Compact(bs.db, leaderboard.CompactKeys{State: stateKeys.At(b), Log: logKeys.At(b), Held: heldKeys.At(b)})
+	}
+	keys := leaderboard.Keys{Scores: scoreKeys.At(b), Loaded: loadedKeys.At(b)}
+	if b == StreakBoard {
+		keys.Deaths = deathKeys.At(b)
+	}
+	return leaderboard.Exact(bs.db, keys)
+}
+
+// drop removes a board of either kind.
+func (bs *boards) drop(ctx context.Context, b Board, kind string) error {
+	bs.mu.Lock()
+	delete(bs.all, b)
+	bs.mu.Unlock()
+	return bs.open(b, kind).Drop(ctx)
+}
+
+// update appends the commands that move users.
+func (bs *boards) update(cmds []keyspace.Cmd, ms moves) []keyspace.Cmd {
+	for b, entries := range ms {
+		cmds = append(cmds, bs.of(b).Update(entries)...)
+	}
+	return cmds
+}
+
+// What follows is for comparing Redis with SQL; traffic does not use it.
+
+//go:embed lua/replace.lua
+var replaceLua string
+
+var replaceScript = redis.NewScript(replaceLua)
+
+// held is what lies under a record's key.
+type held struct {
+	there   bool
+	foreign bool   // it is no string
+	text    string // as it came, of any length
+}
+
+// held reads records as they are, in one round trip.
+func (f *fast) held(ctx context.Context, keys []yearKey) ([]held, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	replies := f.send(ctx, mapped(keys, func(k yearKey) keyspace.Cmd { return recordKey(k.user, k.year).GetCmd() }))
+	out := make([]held, len(keys))
+	for i, reply := range replies {
+		text, there, err := reply.Text()
+		if e, ok := errors.AsType[redis.ServerError](err); ok && e.Code() == "WRONGTYPE" {
+			out[i] = held{there: true, foreign: true}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[i] = held{there: there, text: text}
+	}
+	return out, nil
+}
+
+// replace puts a record in the place of what was looked at, and reports whether
+// that was still there.
+func (f *fast) replace(ctx context.Context, k yearKey, was held, rec *Record) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	life := strconv.FormatInt(recordKeys.TTL.Base.Milliseconds(), 10)
+	n, err := replaceScript.Run(ctx, f.db, []keyspace.Key{recordKey(k.user, k.year).Key}, was.text, string(rec[:]), life).Int()
+	return n == 1, err
+}
+
+// rules returns by which rules the streak board's deaths were computed.
+func (f *fast) rules(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	s, _, err := rulesKey.At().Get(ctx, f.db)
+	return s, err
+}
+
+func (f *fast) setRules(ctx context.Context, rules string) error {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	return rulesKey.At().Set(ctx, f.db, rules)
+}
+
+var recordParser = keyspace.NewParser(Keys)
+
+// eachRecord calls fn with the keys of all records that there are, some at a
+// time, perhaps with one twice.
+func (f *fast) eachRecord(ctx context.Context, fn func([]yearKey) error) error {
+	prefix := f.db.Physical(keyspace.Key{})
+	some := make([]yearKey, 0, chunkUsers)
+	err := f.db.Scan(ctx, func(physical string) error {
+		found, ok := recordParser.Key(strings.TrimPrefix(physical, prefix))
+		if !ok || found.Family != recordKeys.Family {
+			return nil
+		}
+		user, err := ids.Parse[accounts.User](found.Args[0])
+		if err != nil {
+			return nil // the key's form has no other; see keys.go
+		}
+		year, err := strconv.Atoi(found.Args[1])
+		if err != nil || year < 1 || year > 9999 {
+			return nil // no record is ever asked for it
+		}
+		if some = append(some, yearKey{user, year}); len(some) < cap(some) {
+			return nil
+		}
+		err, some = fn(some), some[:0]
+		return err
+	})
+	if err != nil || len(some) == 0 {
+		return err
+	}
+	return fn(some)
+}
+
+// entry is what a board holds of one user.
+type entry struct {
+	on    bool
+	score int64
+	dies  int64 // Unix ms; 0 where nothing is said
+}
+
+// view is what a board tells of some users.
+type view struct {
+	entries map[accounts.ID]entry
+	above   int64 // whoever scores more is among the entries; -1: everybody is
+	deaths  bool  // entries have theirs
+}
+
+// view reads a board: of an exact one the entries of some users, of a compact
+// one the best, for it knows no others. ok is false while it is not loaded.
+func (f *fast) view(ctx context.Context, b Board, now time.Time, users []accounts.ID) (v view, ok bool, err error) {
+	if f.boards.kind == CompactBoards {
+		v, err = f.best(ctx, b, now)
+	} else if _, err = f.boards.of(b).Top(ctx, now, 1); err == nil {
+		v, err = f.entries(ctx, b, users)
+	}
+	if errors.Is(err, leaderboard.ErrNotLoaded) {
+		return view{}, false, nil
+	}
+	return v, err == nil, err
+}
+
+func (f *fast) entries(ctx context.Context, b Board, users []accounts.ID) (view, error) {
+	members := mapped(users, accounts.ID.String)
+	cmds := []keyspace.Cmd{{Name: "ZMSCORE", Key: scoreKeys.At(b).Key, Args: members}}
+	if b == StreakBoard {
+		cmds = append(cmds, keyspace.Cmd{Name: "ZMSCORE", Key: deathKeys.At(b).Key, Args: members})
+	}
+	out := view{entries: make(map[accounts.ID]entry, len(users)), above: -1, deaths: true}
+	for i, reply := range f.send(ctx, cmds) {
+		list, err := reply.Items()
+		if err != nil {
+			return view{}, err
+		}
+		for j, item := range list {
+			n, there, err := item.Float()
+			e := out.entries[users[j]]
+			switch {
+			case err != nil:
+				return view{}, err
+			case !there:
+			case i == 0:
+				e.on, e.score = true, int64(n)
+			case n < 1<<53:
+				e.dies = int64(n)
+			}
+			out.entries[users[j]] = e
+		}
+	}
+	return out, nil
+}
+
+func (f *fast) best(ctx context.Context, b Board, now time.Time) (view, error) {
+	top, err := f.boards.of(b).Top(ctx, now, leaderboard.MaxTop)
+	if err != nil {
+		return view{}, err
+	}
+	out := view{entries: make(map[accounts.ID]entry, len(top)), above: -1}
+	for _, r := range top {
+		e := entry{on: true, score: scoreOf(int(r.Value), r.At)}
+		if user, err := ids.Parse[accounts.User](r.Member); err == nil {
+			out.entries[user] = e
+		}
+		if len(top) == leaderboard.MaxTop {
+			out.above = e.score // the last one's in the end
+		}
+	}
+	return out, nil
+}
+
+// members returns some of a board's members and where to go on; next is empty
+// after the last. Of a compact board they are the best.
+func (f *fast) members(ctx context.Context, b Board, now time.Time, cursor string) (some []string, next string, err error) {
+	if f.boards.kind == CompactBoards {
+		top, err := f.boards.of(b).Top(ctx, now, leaderboard.MaxTop)
+		if errors.Is(err, leaderboard.ErrNotLoaded) {
+			return nil, "", nil
+		}
+		return mapped(top, func(r leaderboard.Ranked) string { return r.Member }), "", err
+	}
+	reply := f.send(ctx, []keyspace.Cmd{{Name: "ZSCAN", Key: scoreKeys.At(b).Key, Args: []string{cursor, "COUNT", strconv.Itoa(chunkUsers)}}})[0]
+	items, err := reply.Items()
+	if err != nil {
+		return nil, "", err
+	}
+	if len(items) != 2 {
+		return nil, "", fmt.Errorf("%w: ZSCAN", keyspace.ErrReply)
+	}
+	for i, item := range items[1].List {
+		if i%2 == 0 {
+			some = append(some, item.Str)
+		}
+	}
+	if next, _, err = items[0].Text(); next == "0" {
+		next = ""
+	}
+	return some, next, err
+}
+
+// unrank takes a member off a board. A compact board's counts stay as they are.
+func (f *fast) unrank(ctx context.Context, b Board, member string) error {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	return f.boards.of(b).Remove(ctx, leaderboard.Entry{Member: member})
+}
+
+// scoreOf is how package leaderboard orders, in one number.
+func scoreOf(value int, at time.Time) int64 {
+	since2020 := min(max(at.Unix()-1577836800, 0), 1<<32-1)
+	return int64(value)<<32 + 1<<32 - 1 - since2020
+}
+
+func (e entry) String() string {
+	if !e.on {
+		return "not on it"
+	}
+	text := fmt.Sprintf("%d since %s", e.score>>32, time.Unix(1<<32-1-e.score&(1<<32-1)+1577836800, 0).UTC().Format(time.RFC3339))
+	if e.dies != 0 {
+		text += ", dies " + time.UnixMilli(e.dies).UTC().Format(time.RFC3339)
+	}
+	return text
 }

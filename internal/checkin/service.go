@@ -30,6 +30,8 @@ type Config struct {
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 	Now     func() time.Time // the server's clock; nil means time.Now
+
+	Settings
 }
 
 // Service is the check-in domain as the rest of the program sees it.
@@ -37,15 +39,27 @@ type Service struct {
 	users      *accounts.Service
 	bus        *events.Bus
 	store      *store
+	write      func(context.Context, []request) (map[rowKey]row, error) // store.write; see NewWithoutLog
 	fast       *fast
 	projection *projection.Projection[rowKey]
 	committer  *groupcommit.Committer[request, outcome]
 	loader     *groupcommit.Committer[yearKey, *Record]
+	hints      *hints
+	journal    *journal // nil unless Redis is first
 	fallback   fallback
-	filling    map[Board]*sync.Mutex
+	rules      Settings
+	freezes    Freezes
+	asked      chan Board // to be loaded
+	filling    sync.Map   // Board → chan struct{}; each is loaded once at a time
+	refill     sync.Map   // Board → time.Time; not again before
 	metrics    *metrics
 	log        *slog.Logger
 	now        func() time.Time
+	node       string
+
+	// These belong to the job that works on runs.
+	nextDue  time.Time // when to look for runs that come round
+	moreRuns bool
 }
 
 // New returns the service; nothing is written until [Service.Run].
@@ -55,16 +69,22 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		users: cfg.Users, bus: cfg.Bus, log: cfg.Log,
-		now:     func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
-		store:   newStore(cfg.DB),
-		fast:    newFast(cfg.Redis),
-		filling: map[Board]*sync.Mutex{StreakBoard: {}, TotalBoard: {}},
+		rules: cfg.Settings, node: cfg.Node, freezes: Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
+		now:   func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
+		store: newStore(cfg.DB),
+		hints: newHints(),
+		asked: make(chan Board, 8),
+		fast:  newFast(cfg.Redis, cfg.Boards),
 	}
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
 	s.projection = projection.New(projection.Config[rowKey]{
 		Redis: cfg.Redis, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
-		Replay: s.replay, Apply: s.reapply,
+		Replay: s.replay, Apply: s.reapply, Metrics: cfg.Metrics, Name: "checkin",
 	})
+	s.write = s.store.write
+	if cfg.Mode == RedisFirst {
+		s.journal, s.fast.budget = newJournal(cfg.Redis, cfg.Replicas), firstBudget
+	}
 	s.committer = s.newCommitter()
 	// Users who are read first thing after New Year's midnight all miss at once:
 	// their SELECTs are gathered, and two at a time is the bound.
@@ -83,8 +103,11 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	settling.Go(func() { _ = s.projection.Run(settle, sync.OnceFunc(func() { close(first) })) })
 	working.Go(func() { _ = s.committer.Run(ctx) })
 	working.Go(func() { _ = s.loader.Run(ctx) })
+	working.Go(func() { s.loadWanted(ctx) })
+	working.Go(func() { s.showReconciliations(ctx) })
 	select {
 	case <-first:
+		s.settle(ctx)
 		ready()
 	case <-ctx.Done():
 	}
@@ -103,29 +126,58 @@ func (s *Service) Degraded() string {
 }
 
 // Mark checks a user in for today by the user's own calendar. It returns when
-// the check-in is durable. Checking in again on the same day changes nothing
+// the check-in is durable, as the mode has it. Checking in again on the same day changes nothing
 // and answers with New false; the same request again, told by its id, answers
 // as the first time. It may return ErrStore.
 func (s *Service) Mark(ctx context.Context, user accounts.ID, clock civil.Clock, act Activity, requestID uint64) (_ Result, err error) {
 	defer errs.Wrap(&err, "checkin.Mark %s", user)
 	now := s.now()
-	return s.submit(ctx, request{
-		user: user, clock: clock, day: clock.Today(now), at: now, kind: Tapped, act: act,
-		req: int64(requestID), //nolint:gosec // 64 random bits, not a number
-	})
+	out, err := s.submit(ctx, tap(user, clock, clock.Today(now), now, act, requestID))
+	return out.Result, err
 }
 
-func (s *Service) submit(ctx context.Context, r request) (Result, error) {
+// MarkDay is Mark for a client that says which day it means: today, or, for a
+// while after midnight, the day that has just ended. Anything else is
+// ErrDayClosed, and so is a day that a check-in of today has let a freeze cover.
+// The status is that of today.
+func (s *Service) MarkDay(ctx context.Context, user accounts.ID, clock civil.Clock, day civil.Day, act Activity, requestID uint64) (_ Result, err error) {
+	defer errs.Wrap(&err, "checkin.MarkDay %s", user)
+	now := s.now()
+	r := tap(user, clock, day, now, act, requestID)
+	if r.late, err = s.rules.late(clock, now, day); err != nil {
+		return Result{}, err
+	}
+	out, err := s.submit(ctx, r)
+	if err != nil || !r.late {
+		return out.Result, err
+	}
+	if !out.kind.Signs() {
+		return Result{}, ErrDayClosed
+	}
+	if out.Status, err = s.Status(ctx, user, clock); err == nil && out.New {
+		s.bus.Publish([]events.Event{markedEvent(user, now, out.Status)})
+	}
+	return out.Result, err
+}
+
+func tap(user accounts.ID, clock civil.Clock, day civil.Day, at time.Time, act Activity, requestID uint64) request {
+	return request{
+		user: user, clock: clock, day: day, at: at, kind: Tapped, act: act,
+		req: int64(requestID), //nolint:gosec // 64 random bits, not a number
+	}
+}
+
+func (s *Service) submit(ctx context.Context, r request) (outcome, error) {
 	s.projection.Begin(r.at)
 	out, err := s.committer.Do(ctx, r)
 	switch {
 	case errors.Is(err, groupcommit.ErrClosed):
 		s.projection.Done(r.at)
-		return Result{}, ErrStore
+		return outcome{}, ErrStore
 	case errors.Is(err, groupcommit.ErrNotTaken):
 		s.projection.Done(r.at)
 	}
-	return out.Result, asKind(cmp.Or(err, out.err))
+	return out, asKind(cmp.Or(err, out.err))
 }
 
 // Status returns where a user stands now.
@@ -136,7 +188,7 @@ func (s *Service) Status(ctx context.Context, user accounts.ID, clock civil.Cloc
 	if err != nil {
 		return Status{}, err
 	}
-	return statusOf(rec, clock, today), nil
+	return s.freezes.status(rec, clock, today), nil
 }
 
 // Calendar returns the days of a year, or of one month when month is not 0. It
@@ -147,11 +199,15 @@ func (s *Service) Calendar(ctx context.Context, user accounts.ID, clock civil.Cl
 		return Calendar{}, ErrYear
 	}
 	out := Calendar{Year: year, Month: month}
-	if year > clock.Today(s.now()).Year() {
+	today := clock.Today(s.now())
+	if year > today.Year() {
 		return out, nil // nobody has been there, and nothing is worth keeping
 	}
 	rec, err := s.record(ctx, user, year)
 	if err != nil {
+		return Calendar{}, err
+	}
+	if err := s.addOpen(ctx, user, clock, rec, year, today); err != nil {
 		return Calendar{}, err
 	}
 	first, last := civil.DayOf(year, 1, 1), civil.DayOf(year, 12, 31)
@@ -184,6 +240,7 @@ func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*Reco
 		case err != nil:
 			s.projection.Suspect()
 		case rec != nil:
+			s.hints.put(yearKey{user, year}, rec)
 			s.metrics.read("redis")
 			return rec, nil
 		}
@@ -205,7 +262,11 @@ func (s *Service) loadBatch(ctx context.Context, keys []yearKey) ([]*Record, err
 		}
 		s.projection.Suspect()
 	}
-	return s.recordsFromLog(ctx, keys)
+	recs, err := s.recordsFromLog(ctx, keys)
+	if errors.Is(err, errClaims) {
+		err = nil
+	}
+	return recs, err
 }
 
 // ZoneChanged follows a user who chose another zone: the streak dies at another
@@ -223,23 +284,15 @@ func (s *Service) ZoneChanged(ctx context.Context, user accounts.ID) (err error)
 			return err
 		}
 	}
-	histories, err := s.store.histories(ctx, []accounts.ID{user})
+	histories, err := s.histories(ctx, []accounts.ID{user})
 	if err != nil {
 		return err
 	}
-	if p, ok := placeFrom(user, clock, histories[user]); ok {
-		return s.fast.patient().rank(ctx, []place{p})
+	ms := moves{}
+	if p, ok := s.freezes.placeFrom(user, clock, histories[user]); ok {
+		ms.add(p)
 	}
-	return nil
-}
-
-// statusOf adds to the record what only the user's clock knows: a date that a
-// change of zone has left out.
-func statusOf(rec *Record, clock civil.Clock, today civil.Day) Status {
-	if skipped, ok := clock.Skipped(); ok && skipped < today && skipped.Year() == today.Year() {
-		rec.setBit(bitOf(skipped, Skipped))
-	}
-	return rec.Status(today)
+	return s.fast.patient().rank(ctx, ms)
 }
 
 func mapped[A, B any](in []A, f func(A) B) []B {

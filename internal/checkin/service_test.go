@@ -1,6 +1,7 @@
 package checkin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/ratelimit"
@@ -47,9 +49,10 @@ type world struct {
 	db    *sqldb.DB
 	redis *redis.DB
 	stop  func()
+	pause func() // stops the consumer of the stream; in redis-first mode
 }
 
-func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB) *world {
+func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *world {
 	t.Helper()
 	c := &clock{t: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	log := slog.New(slog.DiscardHandler)
@@ -58,9 +61,10 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB) *world {
 		t.Fatal(err)
 	}
 	node := ids.New[world]().String()
+	rules = append(rules, Settings{})
 	w := &world{clock: c, db: db, redis: rdb, Service: New(Config{
 		DB: db, Redis: rdb, Users: users, Bus: events.NewBus(rdb, node, log), Node: node,
-		Metrics: prometheus.NewRegistry(), Log: log, Now: c.now,
+		Metrics: prometheus.NewRegistry(), Log: log, Now: c.now, Settings: rules[0],
 	})}
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan struct{}), make(chan struct{})
@@ -68,21 +72,72 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB) *world {
 	<-ready
 	w.stop = sync.OnceFunc(func() { cancel(); <-ended })
 	t.Cleanup(w.stop)
+	if w.journal != nil {
+		w.pause = w.consume(t)
+	}
 	return w
 }
 
+// consume runs a worker's consumer of the stream until it is stopped.
+func (w *world) consume(t *testing.T) (stop func()) {
+	t.Helper()
+	c, err := queue.NewConsumer(w.Journal(), nil, w.Batches(), queue.Config{Claim: 3 * time.Second, Poll: 20 * time.Millisecond, Backoff: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = c.Run(ctx) }()
+	stop = sync.OnceFunc(func() { cancel(); <-ended })
+	t.Cleanup(stop)
+	return stop
+}
+
+// persisted waits until SQL has what was answered.
+func (w *world) persisted(t *testing.T) {
+	t.Helper()
+	if w.journal == nil {
+		return
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		stats, err := w.Journal().Stats(t.Context())
+		if err == nil && !slices.ContainsFunc(stats, func(s queue.Stat) bool { return s.Depth > 0 }) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the stream is not emptied: %+v, %v", stats, err)
+		}
+	}
+}
+
+// aof is what redis-first mode wants of a Redis.
+var aof = []string{"appendonly yes", "appendfsync always"}
+
 // worlds runs a test on the embedded pair and on real servers.
-func worlds(t *testing.T, test func(t *testing.T, w *world)) {
+func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) {
+	rules = append(rules, Settings{})
+	embedded := func(t *testing.T) (*sqldb.DB, *redis.DB) { return sqldbtest.SQLite(t), redistest.Open(t, "embedded") }
+	servers := func(t *testing.T) (*sqldb.DB, *redis.DB) {
+		return sqldbtest.Open(t, mariaConfig(t)), redistest.Open(t, redistest.Server(t).URL)
+	}
+	kept := func(t *testing.T) (*sqldb.DB, *redis.DB) {
+		return sqldbtest.Open(t, mariaConfig(t)), redistest.Open(t, redistest.Server(t, aof...).URL)
+	}
 	for _, e := range []struct {
-		name  string
-		db    func(t *testing.T) *sqldb.DB
-		redis func(t *testing.T) string
+		name, boards, mode string
+		open               func(t *testing.T) (*sqldb.DB, *redis.DB)
 	}{
-		{"embedded", func(t *testing.T) *sqldb.DB { return sqldbtest.SQLite(t) }, func(*testing.T) string { return "embedded" }},
-		{"MariaDB and redis-server", func(t *testing.T) *sqldb.DB { return sqldbtest.Open(t, mariaConfig(t)) }, func(t *testing.T) string { return redistest.Server(t).URL }},
+		{"embedded", CompactBoards, DurableFirst, embedded},
+		{"MariaDB and redis-server", CompactBoards, DurableFirst, servers},
+		{"exact boards", ExactBoards, DurableFirst, servers},
+		{"redis first", CompactBoards, RedisFirst, kept},
 	} {
 		t.Run(e.name, func(t *testing.T) {
-			test(t, newWorld(t, e.db(t), redistest.Open(t, e.redis(t))))
+			t.Parallel() // for they wait a lot
+			db, rdb := e.open(t)
+			own := rules[0]
+			own.Boards, own.Mode = e.boards, e.mode
+			test(t, newWorld(t, db, rdb, own))
 		})
 	}
 }
@@ -110,6 +165,7 @@ func (w *world) mustMark(t *testing.T, user accounts.ID, c civil.Clock) Result {
 // check holds everything a user sees, from Redis and from SQL, against the log.
 func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 	t.Helper()
+	w.persisted(t)
 	histories, err := w.store.histories(t.Context(), users)
 	if err != nil {
 		t.Fatal(err)
@@ -124,12 +180,13 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 	for _, user := range users {
 		want := referenceOf(histories[user]).status(today)
 		got, err := w.Status(t.Context(), user, c)
+		got.Freezes, got.Used = 0, 0 // this reference knows no rules
 		if err != nil || got != want {
 			t.Errorf("%s: status %+v, %v, want %+v", user, got, err, want)
 		}
 		cal, err := w.Calendar(t.Context(), user, c, today.Year(), 0)
 		var days []civil.Day
-		for _, m := range histories[user] {
+		for _, m := range histories[user].Marks {
 			if m.Day.Year() == today.Year() && m.Kind.Signs() {
 				days = append(days, m.Day)
 			}
@@ -138,9 +195,14 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 			t.Errorf("%s: calendar %v, %v, want %v", user, cal.Signed, err, days)
 		}
 		var at int64
-		for _, m := range histories[user] {
+		for _, m := range histories[user].Marks {
 			if m.Kind.Signs() {
-				at = m.At.Unix()
+				at = max(at, m.At.Unix())
+			}
+		}
+		for _, b := range seasonsOf(today) {
+			if days, at := histories[user].in(b); days > 0 {
+				boards[b] = append(boards[b], standing{user, days, at.Unix()})
 			}
 		}
 		if want.Streak > 0 {
@@ -150,12 +212,21 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 			boards[TotalBoard] = append(boards[TotalBoard], standing{user, want.Total, at})
 		}
 	}
+	if w.projection.Up() {
+		if err := w.keepBoards(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 	for b, want := range boards {
 		slices.SortFunc(want, func(x, y standing) int {
 			return cmp.Or(cmp.Compare(y.value, x.value), cmp.Compare(x.at, y.at), cmp.Compare(y.user.String(), x.user.String()))
 		})
 		for _, user := range users[:min(3, len(users))] {
-			got, err := w.Board(t.Context(), b, user, 100)
+			read := w.Board
+			if w.projection.Up() {
+				read = w.ranking // from Redis, and from nowhere else
+			}
+			got, err := read(t.Context(), b, user, c, 100, 2)
 			if err != nil {
 				t.Errorf("board %s: %v", b, err)
 				continue
@@ -176,6 +247,15 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 			}
 			if (got.Me == nil) != (me == nil) || me != nil && *got.Me != *me {
 				t.Errorf("board %s: my place is %v, want %v", b, got.Me, me)
+			}
+			var around []Place
+			if me != nil {
+				for i := max(me.Rank-3, 0); i < min(me.Rank+2, len(want)); i++ {
+					around = append(around, Place{i + 1, want[i].user, want[i].value})
+				}
+			}
+			if !slices.Equal(got.Around, around) {
+				t.Errorf("board %s: around me are %v, want %v", b, got.Around, around)
 			}
 		}
 	}
@@ -219,7 +299,7 @@ func TestCheckingInFollowsTheReference(t *testing.T) {
 		if err != nil || st.Words != int64(10*st.Total) || st.Minutes != int64(5*st.Total) {
 			t.Errorf("stats: got %+v, %v", st, err)
 		}
-		redistest.KeysDeclared(t, w.redis, Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, queue.Keys)
 	})
 }
 
@@ -249,6 +329,7 @@ func sixtyFourTaps(t *testing.T, w *world) {
 	if fresh != 1 {
 		t.Errorf("%d taps were told that they were the first", fresh)
 	}
+	w.persisted(t)
 	if words, _, err := w.store.activity(t.Context(), user); err != nil || words != 1 {
 		t.Errorf("%d words, %v: activity counted more than once", words, err)
 	}
@@ -304,15 +385,18 @@ func TestADeadStreakLeavesTheBoardTheMomentItDies(t *testing.T) {
 			w.register(t, user, zones[i])
 			w.mustMark(t, user, civil.Clock{Zone: zones[i]})
 		}
+		if err := w.keepBoards(t.Context()); err != nil { // now, for a load takes a second of another clock
+			t.Fatal(err)
+		}
 		// All checked in on the 21st; the 23rd begins in Tokyo, in London, in Los Angeles.
 		for i, midnight := range []string{"2026-11-22T15:00:00Z", "2026-11-23T00:00:00Z", "2026-11-23T08:00:00Z"} {
 			at, _ := time.Parse(time.RFC3339, midnight)
 			w.clock.set(at.Add(-time.Second))
-			if r, err := w.Board(t.Context(), StreakBoard, users[2], 10); err != nil || len(r.Top) != 3-i {
+			if r, err := w.Board(t.Context(), StreakBoard, users[2], civil.Clock{Zone: zones[2]}, 10, 0); err != nil || len(r.Top) != 3-i {
 				t.Errorf("a second before %s: got %v, %v, want %d alive", midnight, r.Top, err, 3-i)
 			}
 			w.clock.set(at)
-			if r, err := w.Board(t.Context(), StreakBoard, users[i], 10); err != nil || len(r.Top) != 2-i || r.Me != nil {
+			if r, err := w.Board(t.Context(), StreakBoard, users[i], civil.Clock{Zone: zones[i]}, 10, 0); err != nil || len(r.Top) != 2-i || r.Me != nil {
 				t.Errorf("at %s: got %v, me %v, %v, want %d alive", midnight, r.Top, r.Me, err, 2-i)
 			}
 		}
@@ -415,6 +499,33 @@ func TestADeadNodesRowsAreAppliedByAnother(t *testing.T) {
 	})
 }
 
+// SQL shows a row before it is on disk. Who reads it then takes it to Redis,
+// though a crash of SQL may lose it.
+func TestADayThatSQLLostLeavesRedis(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := newUsers(2), civil.Clock{}
+		w.clock.set(time.Now().AddDate(0, 0, -1))
+		for _, user := range users {
+			w.mustMark(t, user, c)
+		}
+		w.clock.set(time.Now())
+		lost := request{user: users[0], day: c.Today(w.clock.now()), at: w.clock.now(), kind: Tapped}
+		if _, _, err := w.fast.mark(t.Context(), []request{lost}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := w.Status(t.Context(), lost.user, c); err != nil || !s.Today {
+			t.Fatalf("the test is void: Redis has not taken the day (%v)", err)
+		}
+		w.projection.Begin(lost.at)
+		w.failed(lost, sqldb.ErrOutcomeUnknown)
+		wait(t, "the day to be gone", func() bool {
+			s, err := w.Status(t.Context(), lost.user, c)
+			return err == nil && !s.Today
+		})
+		w.check(t, users, c)
+	})
+}
+
 // A server that comes back with an older snapshot has lost records' last days
 // and its marks with them.
 func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {
@@ -467,23 +578,28 @@ func TestLoadingMergesAndLosesNothing(t *testing.T) {
 }
 
 // merged is load.lua in Go.
-func merged(a, b *Record) *Record {
-	var out Record
-	for i := range out {
-		out[i] = a[i] | b[i]
+func merged(sql, held *Record) *Record {
+	if held[0] != 0 && held[0] != sql[0] {
+		return sql
 	}
-	for i := 2; i < 8; i += 2 {
-		hi := a
-		if int(b[i])<<8|int(b[i+1]) > int(a[i])<<8|int(a[i+1]) {
-			hi = b
+	out := *sql
+	for i := range out {
+		if i < 2 || i >= 16 {
+			out[i] |= held[i]
 		}
-		out[i], out[i+1] = hi[i], hi[i+1]
+	}
+	first := 2
+	for _, end := range []int{8, 10, 12, 14, 16} {
+		if bytes.Compare(held[first:end], sql[first:end]) > 0 {
+			copy(out[first:end], held[first:end])
+		}
+		first = end
 	}
 	return &out
 }
 
 func randomRecord() *Record {
-	r := &Record{recordVersion, byte(rand.IntN(2))}
+	r := &Record{recordVersion, byte(rand.IntN(4))}
 	for i := 2; i < recordSize; i++ {
 		if rand.IntN(3) > 0 {
 			r[i] = byte(rand.Uint32())
@@ -519,8 +635,11 @@ func TestErrorsOfTheCallerChangeNothing(t *testing.T) {
 	if _, err := w.Calendar(t.Context(), user, civil.Clock{}, 2026, 13); !errors.Is(err, ErrYear) {
 		t.Errorf("month 13: got %v", err)
 	}
-	if _, err := ParseBoard("best"); !errors.Is(err, ErrBoard) {
-		t.Errorf("unknown board: got %v", err)
+	for _, bad := range [][2]string{{"best", ""}, {"streak", "2026-11"}, {"week", "2026-11"}, {"week", "2026-W48"}, {"week", "2025-W53"}, {"week", "2026-W1"},
+		{"month", "2026-W47"}, {"month", "2026-13"}, {"month", "2026-12"}, {"month", "2026-00"}, {"month", "2026-11 "}, {"month", "2026-01"}, {"week", "9999-W99"}} {
+		if b, err := ParseBoard(bad[0], bad[1], civil.DayOf(2026, 11, 21)); !errors.Is(err, ErrBoard) && !errors.Is(err, ErrSeason) {
+			t.Errorf("board %q: got %v, %v", bad, b, err)
+		}
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -567,4 +686,33 @@ func hset(t *testing.T, w *world, field, value string) {
 	if err := w.redis.Do(t.Context(), appliedKey.At().SetCmd(field, value)).Err; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A node guesses from the record as it saw it last, and another node has gone on.
+func TestAWrongGuessIsTakenBack(t *testing.T) {
+	worlds(t, func(t *testing.T, a *world) {
+		b := newWorld(t, a.db, a.redis, a.rules)
+		users, c := newUsers(3), civil.Clock{}
+		a.clock.set(time.Date(2026, 11, 9, 9, 0, 0, 0, time.UTC)) // a Monday
+		if err := a.keepBoards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for day := range 7 {
+			for _, w := range []*world{a, b} {
+				w.clock.set(time.Date(2026, 11, 9+day, 9, 0, 0, 0, time.UTC))
+			}
+			for i, user := range users {
+				if w := []*world{a, b}[(day+i)%2]; day != 4 {
+					w.mustMark(t, user, c)
+				}
+			}
+		}
+		for _, board := range current(a.clock.now()) {
+			if sure, err := a.fast.boards.of(board).Complete(t.Context(), a.clock.now()); err != nil || !sure {
+				t.Errorf("board %s is in doubt: %v", board.key(), err)
+			}
+		}
+		a.check(t, users, c)
+		b.check(t, users, c)
+	})
 }

@@ -1,9 +1,12 @@
 package checkin
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
+	"iter"
 	"net"
 	"slices"
 	"strings"
@@ -14,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
@@ -24,6 +28,7 @@ var ErrStore = errs.New(errs.Unavailable, "checkin.store_away", "Check-in cannot
 type store struct {
 	db     *sqldb.DB
 	insert *sqldb.Inserter
+	flush  *sqldb.Statement // see harden
 }
 
 func newStore(db *sqldb.DB) *store {
@@ -31,7 +36,28 @@ func newStore(db *sqldb.DB) *store {
 		Table:   "checkins",
 		Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"},
 		Key:     []string{"user_id", "day"}, // a day that exists stays as it is
+	}), flush: db.Dialect().Compile(sqldb.Upsert{
+		Table:   "checkin_flushes",
+		Columns: []string{"id", "n"},
+		Key:     []string{"id"},
+		Set:     []string{"n = n + 1"},
 	})}
+}
+
+// hardenFor is for how long after its arrival a row may not be on disk: longer
+// than any batch is under way.
+const hardenFor = time.Minute
+
+// harden returns when every row that could be read before is on disk. InnoDB
+// shows a commit to others a moment before it is, and who only reads, or inserts
+// nothing new, waits for no disk; who changes something waits for all that was
+// committed before. SQLite shows nothing that is not on disk.
+func (s *store) harden(ctx context.Context, on sqldb.Querier) error {
+	if s.db.Dialect() == sqldb.SQLite {
+		return nil
+	}
+	_, err := on.ExecContext(ctx, s.flush.For(1), 1, 1)
+	return err
 }
 
 // rowKey is the primary key of the log.
@@ -67,8 +93,17 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 	for _, r := range reqs {
 		keys = append(keys, r.user.String(), int32(r.day))
 	}
-	return scanRows(s.db.Writer().QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
+	held, err = scanRows(s.db.Writer().QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
 		strings.TrimSuffix(strings.Repeat("(?, ?), ", len(reqs)), ", ")+")", keys...))
+	if err != nil || added > 0 {
+		return held, err // what was added is on disk, and so is what was there before
+	}
+	for _, r := range reqs {
+		if r.at.UnixMilli()-held[r.key()].at < hardenFor.Milliseconds() {
+			return held, s.harden(ctx, s.db)
+		}
+	}
+	return held, nil
 }
 
 func scanRows(rows *sql.Rows, err error) (map[rowKey]row, error) {
@@ -92,8 +127,13 @@ func scanRows(rows *sql.Rows, err error) (map[rowKey]row, error) {
 // the request ids tell what an earlier try has done.
 func retryable(err error) bool { return sqldb.IsRetryable(err) || unanswered(err) }
 
-// unanswered reports errors after which the batch may be committed or not.
+// unanswered reports errors after which the batch may be committed or not. Of
+// several tries one is enough: nobody there at the last one says nothing about
+// those before.
 func unanswered(err error) bool {
+	if tries, ok := err.(interface{ Unwrap() []error }); ok {
+		return slices.ContainsFunc(tries.Unwrap(), unanswered)
+	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return false // nobody was there to commit it
 	}
@@ -119,20 +159,63 @@ func (r logRow) mark() Mark {
 	return Mark{Day: civil.Day(r.Day), Kind: Kind(r.Kind), At: time.UnixMilli(r.At)}
 }
 
-// histories returns the whole log of some users, each in order of days.
-func (s *store) histories(ctx context.Context, users []accounts.ID) (_ map[accounts.ID][]Mark, err error) {
+// histories returns the whole log of some users.
+func (s *store) histories(ctx context.Context, users []accounts.ID) (map[accounts.ID]History, error) {
+	return historiesFrom(ctx, s.db, users)
+}
+
+func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_ map[accounts.ID]History, err error) {
 	defer errs.Wrap(&err, "checkin.histories")
-	out := make(map[accounts.ID][]Mark, len(users))
+	out := make(map[accounts.ID]History, len(users))
 	for some := range slices.Chunk(users, 500) {
 		var rows []logRow
-		if err := s.db.NewRaw("SELECT user_id, day, at, kind FROM checkins WHERE user_id IN (?) ORDER BY user_id, day", bun.List(some)).Scan(ctx, &rows); err != nil {
+		if err := q.NewRaw("SELECT user_id, day, at, kind FROM checkins WHERE user_id IN (?) ORDER BY user_id, day", bun.List(some)).Scan(ctx, &rows); err != nil {
 			return nil, asKind(err)
 		}
-		for _, r := range rows {
-			out[r.User] = append(out[r.User], r.mark())
+		for len(rows) > 0 {
+			user := rows[0].User
+			n := slices.IndexFunc(rows, func(r logRow) bool { return r.User != user })
+			if n < 0 {
+				n = len(rows)
+			}
+			out[user] = History{Marks: mapped(rows[:n], logRow.mark)}
+			rows = rows[n:]
+		}
+		err := eachGrant(ctx, q, some, func(user accounts.ID, g Grant) {
+			h := out[user]
+			h.Grants = append(h.Grants, g)
+			out[user] = h
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
+}
+
+func eachGrant(ctx context.Context, q sqldb.Querier, users []accounts.ID, fn func(accounts.ID, Grant)) error {
+	var rows []struct {
+		User accounts.ID `bun:"user_id"`
+		N    int         `bun:"n"`
+		At   int64       `bun:"at"`
+	}
+	if err := q.NewRaw("SELECT user_id, n, at FROM checkin_grants WHERE user_id IN (?)", bun.List(users)).Scan(ctx, &rows); err != nil {
+		return asKind(err)
+	}
+	for _, r := range rows {
+		fn(r.User, Grant{r.N, time.UnixMilli(r.At)})
+	}
+	return nil
+}
+
+// granted returns how many freezes each of at most 500 users was ever given.
+func (s *store) granted(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]int, err error) {
+	defer errs.Wrap(&err, "checkin.granted")
+	out := map[accounts.ID]int{}
+	if len(users) == 0 {
+		return out, nil
+	}
+	return out, eachGrant(ctx, s.db, users, func(user accounts.ID, g Grant) { out[user] += g.N })
 }
 
 // activity returns all words and minutes that a user's check-ins carried.
@@ -198,4 +281,671 @@ func (s *store) everybody(ctx context.Context, fn func(accounts.ID, Tally) error
 		return asKind(err)
 	}
 	return fn(user, t)
+}
+
+// grantedSince calls fn with the users who were given freezes at that time or
+// later, in pieces.
+func (s *store) grantedSince(ctx context.Context, from time.Time, fn func([]accounts.ID) error) (err error) {
+	defer errs.Wrap(&err, "checkin.grantedSince %s", from.UTC())
+	var after string
+	for {
+		var users []accounts.ID
+		if err := s.db.NewRaw("SELECT DISTINCT user_id FROM checkin_grants WHERE at >= ? AND user_id > ? ORDER BY user_id LIMIT 500", from.UnixMilli(), after).Scan(ctx, &users); err != nil {
+			return asKind(err)
+		}
+		if len(users) == 0 {
+			return nil
+		}
+		if err := fn(users); err != nil {
+			return err
+		}
+		after = users[len(users)-1].String()
+	}
+}
+
+// newest returns when the last row of the log was written.
+func (s *store) newest(ctx context.Context) (time.Time, error) {
+	var ms sql.NullInt64
+	err := s.db.QueryRowContext(ctx, "SELECT MAX(at) FROM checkins").Scan(&ms)
+	return time.UnixMilli(ms.Int64), asKind(err)
+}
+
+// TopicGranted is the outbox's topic for a user who was given freezes; the
+// payload is a [GrantedTo].
+const TopicGranted = "checkin.granted"
+
+// GrantedTo is the payload of [TopicGranted].
+type GrantedTo struct {
+	User accounts.ID `json:"user"`
+}
+
+// grant writes a grant and the message that brings it to Redis.
+func (s *store) grant(ctx context.Context, user accounts.ID, g Grant, reason string) (err error) {
+	defer errs.Wrap(&err, "checkin.grant %s", user)
+	payload, err := json.Marshal(GrantedTo{user})
+	if err != nil {
+		return err
+	}
+	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO checkin_grants (user_id, at, id, n, reason) VALUES (?, ?, ?, ?, ?)", user, g.At.UnixMilli(), ids.New[Grant](), g.N, reason)
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, sqldb.Message{Topic: TopicGranted, Key: user.String(), Payload: payload})
+	}))
+}
+
+// makeup is a day to be made up.
+type makeup struct {
+	user  accounts.ID
+	month int // 202611
+	day   civil.Day
+	at    time.Time
+	req   int64
+}
+
+// errTaken reports that another request was quicker; the next try tells what it
+// has left.
+var errTaken = errors.New("checkin: another request took the number or the day")
+
+// makeUp writes a day that was made up, if the user has made up fewer than limit
+// in that month, and the days that rule says freezes cover because of it. It
+// returns how many are made up then, and when the day was. Rule may refuse.
+func (s *store) makeUp(ctx context.Context, m makeup, limit int, rule func(History) (frozen []civil.Day, err error)) (n int, at time.Time, frozen []civil.Day, err error) {
+	defer errs.Wrap(&err, "checkin.makeUp %s", m.user)
+	// Each number that was taken under our hands is one of the month's.
+	for range limit + 2 {
+		err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			n, at, frozen, err = s.tryMakeUp(ctx, tx, m, limit, rule)
+			return err
+		})
+		if !errors.Is(err, errTaken) {
+			break
+		}
+	}
+	return n, at, frozen, asKind(err)
+}
+
+func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int, rule func(History) ([]civil.Day, error)) (n int, at time.Time, frozen []civil.Day, err error) {
+	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkin_makeups WHERE user_id = ? AND month = ?", m.user, m.month).Scan(&n); err != nil {
+		return 0, at, nil, err
+	}
+	var own row
+	switch err := tx.QueryRowContext(ctx, "SELECT at, kind, req FROM checkins WHERE user_id = ? AND day = ?", m.user, int32(m.day)).Scan(&own.at, &own.kind, &own.req); {
+	case err == nil && own.kind == MadeUp && own.req == m.req: // this request, an earlier try
+		return n, time.UnixMilli(own.at).UTC(), nil, s.harden(ctx, tx)
+	case err == nil:
+		return 0, at, nil, ErrDayCounts
+	case !errors.Is(err, sql.ErrNoRows):
+		return 0, at, nil, err
+	}
+	histories, err := historiesFrom(ctx, tx, []accounts.ID{m.user})
+	if err != nil {
+		return 0, at, nil, err
+	}
+	if frozen, err = rule(histories[m.user]); err != nil {
+		return 0, at, nil, err
+	}
+	if n >= limit {
+		return 0, at, nil, ErrMakeupLimit
+	}
+	n++
+	// The key of either table refuses a second one.
+	if _, err := tx.ExecContext(ctx, "INSERT INTO checkin_makeups (user_id, month, n, day, at, req) VALUES (?, ?, ?, ?, ?, ?)", m.user, m.month, n, int32(m.day), m.at.UnixMilli(), m.req); err != nil {
+		return 0, at, nil, taken(err)
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, ?, ?, ?, 0, 0, ?)", m.user, int32(m.day), m.at.UnixMilli(), uint8(MadeUp), m.req); err != nil {
+		return 0, at, nil, taken(err)
+	}
+	if len(frozen) > 0 {
+		var args []any
+		for _, d := range frozen {
+			args = append(args, m.user.String(), int32(d), m.at.UnixMilli(), uint8(Frozen), 0, 0, 0)
+		}
+		if _, err := tx.SQL().ExecContext(ctx, s.insert.For(len(frozen)), args...); err != nil {
+			return 0, at, nil, err
+		}
+	}
+	return n, m.at, frozen, nil
+}
+
+func taken(err error) error {
+	if sqldb.IsDuplicate(err) {
+		return errTaken
+	}
+	return err
+}
+
+// madeUp is a line of the audit of days made up.
+type madeUp struct {
+	Month int   `bun:"month"`
+	N     int   `bun:"n"`
+	Day   int32 `bun:"day"`
+	At    int64 `bun:"at"`
+}
+
+// makeups returns a user's days made up, the newest first, from behind after on.
+func (s *store) makeups(ctx context.Context, user accounts.ID, after madeUp, limit int) (rows []madeUp, err error) {
+	defer errs.Wrap(&err, "checkin.makeups %s", user)
+	err = s.db.NewRaw("SELECT month, n, day, at FROM checkin_makeups WHERE user_id = ? AND (month < ? OR month = ? AND n < ?) ORDER BY month DESC, n DESC LIMIT ?",
+		user, after.Month, after.Month, after.N, limit).Scan(ctx, &rows)
+	return rows, asKind(err)
+}
+
+func (s *store) makeupsIn(ctx context.Context, user accounts.ID, month int) (n int, err error) {
+	defer errs.Wrap(&err, "checkin.makeupsIn %s", user)
+	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkin_makeups WHERE user_id = ? AND month = ?", user, month).Scan(&n)
+	return n, asKind(err)
+}
+
+// attended is how many days of a season a user signed, and when the last one was.
+type attended struct {
+	user accounts.ID
+	days int
+	at   time.Time
+}
+
+// season yields who signed days of a season. Nobody signs a day before it has
+// begun somewhere, so that the index by time finds the rows.
+func (s *store) season(ctx context.Context, b Board) iter.Seq2[attended, error] {
+	first, last := b.span()
+	return func(yield func(attended, error) bool) {
+		rows, err := s.db.QueryContext(ctx, "SELECT user_id, COUNT(*), MAX(at) FROM checkins WHERE at >= ? AND day BETWEEN ? AND ? AND kind IN (?, ?) GROUP BY user_id",
+			civil.Clock{}.Start(first-1).UnixMilli(), int32(first), int32(last), uint8(Tapped), uint8(MadeUp))
+		if err != nil {
+			yield(attended{}, asKind(err))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var a attended
+			var at int64
+			err := rows.Scan(&a.user, &a.days, &at)
+			a.at = time.UnixMilli(at)
+			if !yield(a, err) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(attended{}, asKind(err))
+		}
+	}
+}
+
+// usersAfter returns the next n users by id who have rows in the log or totals
+// persisted, later than after and, if before is not empty, earlier than before.
+func (s *store) usersAfter(ctx context.Context, after, before string, n int) (_ []accounts.ID, err error) {
+	defer errs.Wrap(&err, "checkin.usersAfter %s", after)
+	if before == "" {
+		before = "~" // later than every character of an id
+	}
+	var all []accounts.ID
+	for _, table := range []string{"checkins", "checkin_totals"} {
+		some, err := scanUsers(s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM "+table+" WHERE user_id > ? AND user_id < ? ORDER BY user_id LIMIT ?", after, before, n))
+		if err != nil {
+			return nil, asKind(err)
+		}
+		all = append(all, some...)
+	}
+	slices.SortFunc(all, compareIDs)
+	all = slices.Compact(all)
+	return all[:min(n, len(all))], nil
+}
+
+func scanUsers(rows *sql.Rows, err error) (users []accounts.ID, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var user accounts.ID
+		if err := rows.Scan(&user); err != nil {
+			return nil, err
+		}
+		users = append(users, user)
+	}
+	return users, rows.Err()
+}
+
+// countUsers counts the users of the log between two ids.
+func (s *store) countUsers(ctx context.Context, after, before string) (n int64, err error) {
+	defer errs.Wrap(&err, "checkin.countUsers")
+	if before == "" {
+		before = "~"
+	}
+	err = s.db.NewRaw("SELECT COUNT(DISTINCT user_id) FROM checkins WHERE user_id > ? AND user_id < ?", after, before).Scan(ctx, &n)
+	return n, asKind(err)
+}
+
+// activeAfter is usersAfter for those with a day at or later than since.
+func (s *store) activeAfter(ctx context.Context, after string, since civil.Day, n int) (users []accounts.ID, err error) {
+	defer errs.Wrap(&err, "checkin.activeAfter %s", after)
+	users, err = scanUsers(s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM checkins WHERE user_id > ? AND day >= ? ORDER BY user_id LIMIT ?", after, int32(since), n))
+	return users, asKind(err)
+}
+
+// firstYears returns the year of each user's first day; who has none is left out.
+func (s *store) firstYears(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]int, err error) {
+	defer errs.Wrap(&err, "checkin.firstYears")
+	var rows []struct {
+		User accounts.ID `bun:"user_id"`
+		Day  int32       `bun:"day"`
+	}
+	if err := s.db.NewRaw("SELECT user_id, MIN(day) AS day FROM checkins WHERE user_id IN (?) GROUP BY user_id", bun.List(users)).Scan(ctx, &rows); err != nil {
+		return nil, asKind(err)
+	}
+	out := make(map[accounts.ID]int, len(rows))
+	for _, r := range rows {
+		out[r.User] = civil.Day(r.Day).Year()
+	}
+	return out, nil
+}
+
+// An arrival is a user whose rows changed, and when.
+type arrival struct {
+	At   int64       `bun:"at"`
+	User accounts.ID `bun:"user_id"`
+}
+
+// arrivals returns the next n arrivals later than after in order of time and
+// user, from the log or, for rows whose own time lies in the past, from the
+// touched users.
+func (s *store) arrivals(ctx context.Context, touched bool, after arrival, n int) (some []arrival, err error) {
+	defer errs.Wrap(&err, "checkin.arrivals")
+	table := "checkins"
+	if touched {
+		table = "checkin_touched"
+	}
+	err = s.db.NewRaw("SELECT DISTINCT at, user_id FROM "+table+" WHERE at >= ? AND (at > ? OR user_id > ?) ORDER BY at, user_id LIMIT ?",
+		after.At, after.At, after.User, n).Scan(ctx, &some)
+	return some, asKind(err)
+}
+
+// touchedSince returns those of some users who got rows with times in the past
+// since then.
+func (s *store) touchedSince(ctx context.Context, users []accounts.ID, since time.Time) (_ map[accounts.ID]bool, err error) {
+	defer errs.Wrap(&err, "checkin.touchedSince")
+	out := map[accounts.ID]bool{}
+	for some := range slices.Chunk(users, 500) {
+		found, err := scanUsers(s.db.QueryContext(ctx, "SELECT user_id FROM checkin_touched WHERE user_id IN (?) AND at >= ?", bun.List(some), since.UnixMilli()))
+		if err != nil {
+			return nil, asKind(err)
+		}
+		for _, user := range found {
+			out[user] = true
+		}
+	}
+	return out, nil
+}
+
+type runRow struct {
+	ID      int64  `bun:"id"`
+	Kind    string `bun:"kind"`
+	Options string `bun:"options"`
+	State   string `bun:"state"`
+	Done    int64  `bun:"done"`
+	Total   int64  `bun:"total"`
+	Created int64  `bun:"created"`
+	Started int64  `bun:"started"`
+	Ended   int64  `bun:"ended"`
+	Node    string `bun:"node"`
+	Error   string `bun:"error"`
+	Summary string `bun:"summary"`
+	Resume  string `bun:"resume_at"`
+	Rev     int64  `bun:"rev"`
+}
+
+const runColumns = "id, kind, options, state, done, total, created, started, ended, node, error, summary, resume_at, rev"
+
+func (s *store) addRun(ctx context.Context, r *Run) (err error) {
+	defer errs.Wrap(&err, "checkin.addRun %s", r.Kind)
+	row := r.row()
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		res, err := tx.ExecContext(ctx, "INSERT INTO checkin_runs (kind, options, state, done, total, created, started, ended, node, error, summary, resume_at, rev) VALUES (?, ?, ?, 0, 0, ?, 0, 0, '', '', '{}', '{}', 0)",
+			row.Kind, row.Options, row.State, row.Created)
+		if err != nil {
+			return err
+		}
+		r.ID, err = res.LastInsertId()
+		return err
+	})
+	return asKind(err)
+}
+
+// runs returns runs by a condition on the table.
+func (s *store) runs(ctx context.Context, where string, args ...any) (_ []Run, err error) {
+	defer errs.Wrap(&err, "checkin.runs")
+	var rows []runRow
+	if err := s.db.NewRaw("SELECT "+runColumns+" FROM checkin_runs WHERE "+where, args...).Scan(ctx, &rows); err != nil {
+		return nil, asKind(err)
+	}
+	var out []Run
+	for _, row := range rows {
+		r, err := row.run()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// nextRun returns the run that is to be worked on: the one begun before those
+// that wait.
+func (s *store) nextRun(ctx context.Context) (*Run, error) {
+	some, err := s.runs(ctx, "state IN (?, ?) ORDER BY CASE state WHEN ? THEN 0 ELSE 1 END, id LIMIT 1", runRunning, runWaiting, runRunning)
+	if err != nil || len(some) == 0 {
+		return nil, err
+	}
+	return &some[0], nil
+}
+
+func (s *store) run(ctx context.Context, id int64) (*Run, error) {
+	some, err := s.runs(ctx, "id = ?", id)
+	if err == nil && len(some) == 0 {
+		err = ErrNoRun
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &some[0], nil
+}
+
+// lastRun returns when a run of that kind over everybody was last asked for.
+func (s *store) lastRun(ctx context.Context, kind RunKind) (at time.Time, err error) {
+	defer errs.Wrap(&err, "checkin.lastRun %s", kind)
+	var ms int64
+	err = s.db.NewRaw("SELECT COALESCE(MAX(created), 0) FROM checkin_runs WHERE kind = ? AND options = '{}'", kind).Scan(ctx, &ms)
+	return time.UnixMilli(ms), asKind(err)
+}
+
+// lastReconciled returns the last reconciliation of more than one user that is
+// done, or nil.
+func (s *store) lastReconciled(ctx context.Context) (*Run, error) {
+	some, err := s.runs(ctx, `kind = ? AND state = ? AND options NOT LIKE '%"user"%' ORDER BY id DESC LIMIT 1`, ReconcileRun, RunDone)
+	if err != nil || len(some) == 0 {
+		return nil, err
+	}
+	return &some[0], nil
+}
+
+// saveRun stores how far a run is, and what it found. It returns errOvertaken
+// when somebody else has stored something since r was read.
+func (s *store) saveRun(ctx context.Context, r *Run, found []Repair) (err error) {
+	defer errs.Wrap(&err, "checkin.saveRun %d", r.ID)
+	row := r.row()
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		res, err := tx.ExecContext(ctx, `UPDATE checkin_runs SET state = ?, done = ?, total = ?, started = ?, ended = ?, node = ?, error = ?, summary = ?, resume_at = ?, rev = rev + 1
+			WHERE id = ? AND rev = ?`, row.State, row.Done, row.Total, row.Started, row.Ended, row.Node, row.Error, row.Summary, row.Resume, row.ID, row.Rev)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return cmp.Or(err, errOvertaken)
+		}
+		for some := range slices.Chunk(found, 200) {
+			args := make([]any, 0, 7*len(some))
+			for _, f := range some {
+				args = append(args, f.At.UnixMilli(), r.ID, f.User, f.What, f.Was, f.Becomes, f.Repaired)
+			}
+			_, err := tx.ExecContext(ctx, "INSERT INTO checkin_repairs (at, run, member, what, was, becomes, repaired) VALUES "+
+				strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?), ", len(some)), ", "), args...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		r.rev++
+	}
+	return asKind(err)
+}
+
+// withdraw removes a run that nobody has begun, and reports whether it did.
+func (s *store) withdraw(ctx context.Context, id int64) (bool, error) {
+	res, err := s.db.ExecContext(ctx, "DELETE FROM checkin_runs WHERE id = ? AND state = ?", id, runWaiting)
+	if err != nil {
+		return false, asKind(err)
+	}
+	n, err := res.RowsAffected()
+	return n == 1, err
+}
+
+// repairs returns n lines of the repair log, the newest first: those with an id
+// below before, unless it is 0, of one run, unless that is 0.
+func (s *store) repairs(ctx context.Context, before, run int64, n int) (_ []Repair, err error) {
+	defer errs.Wrap(&err, "checkin.repairs")
+	query, args := "SELECT id, at, run, member, what, was, becomes, repaired FROM checkin_repairs WHERE ", []any{}
+	if before != 0 {
+		query, args = query+"id < ? AND ", append(args, before)
+	}
+	if run != 0 {
+		query, args = query+"run = ?", append(args, run)
+	} else {
+		query += "repaired = 1"
+	}
+	rows, err := s.db.QueryContext(ctx, query+" ORDER BY id DESC LIMIT ?", append(args, n)...)
+	if err != nil {
+		return nil, asKind(err)
+	}
+	defer rows.Close()
+	var out []Repair
+	for rows.Next() {
+		var r Repair
+		var at int64
+		if err := rows.Scan(&r.ID, &at, &r.Run, &r.User, &r.What, &r.Was, &r.Becomes, &r.Repaired); err != nil {
+			return nil, err
+		}
+		r.At = time.UnixMilli(at).UTC()
+		out = append(out, r)
+	}
+	return out, asKind(rows.Err())
+}
+
+// forgetRuns removes runs that ended before then, and lines of the log that
+// were written before and repaired nothing; repairs are kept.
+func (s *store) forgetRuns(ctx context.Context, before time.Time) (err error) {
+	defer errs.Wrap(&err, "checkin.forgetRuns")
+	for _, q := range []string{
+		"DELETE FROM checkin_repairs WHERE repaired = 0 AND at < ?",
+		"DELETE FROM checkin_runs WHERE ended <> 0 AND ended < ?",
+	} {
+		if _, err := s.db.ExecContext(ctx, q, before.UnixMilli()); err != nil {
+			return asKind(err)
+		}
+	}
+	return nil
+}
+
+// totals is what a user's history came to when it was last persisted.
+type totals struct {
+	User    accounts.ID `bun:"user_id"`
+	Streak  int         `bun:"streak"` // the run that ended on LastDay
+	Longest int         `bun:"longest"`
+	Total   int         `bun:"total"`
+	LastDay int32       `bun:"last_day"`
+	AsOf    int64       `bun:"as_of"`
+}
+
+// month is a user's month: bit n-1 is day n.
+type month struct {
+	User    accounts.ID `bun:"user_id"`
+	Month   int         `bun:"month"` // 202611
+	Days    int         `bun:"days"`  // signed
+	Covered int         `bun:"covered"`
+}
+
+func (s *store) persisted(ctx context.Context, users []accounts.ID) (sums []totals, months []month, err error) {
+	defer errs.Wrap(&err, "checkin.persisted")
+	if err := s.db.NewRaw("SELECT user_id, streak, longest, total, last_day, as_of FROM checkin_totals WHERE user_id IN (?)", bun.List(users)).Scan(ctx, &sums); err != nil {
+		return nil, nil, asKind(err)
+	}
+	err = s.db.NewRaw("SELECT user_id, month, days, covered FROM checkin_months WHERE user_id IN (?)", bun.List(users)).Scan(ctx, &months)
+	return sums, months, asKind(err)
+}
+
+// persist writes totals and months over what is stored.
+func (s *store) persist(ctx context.Context, sums []totals, months []month) (err error) {
+	defer errs.Wrap(&err, "checkin.persist")
+	d := s.db.Dialect()
+	putTotals := d.Compile(sqldb.Upsert{Table: "checkin_totals", Columns: []string{"user_id", "streak", "longest", "total", "last_day", "as_of"},
+		Key: []string{"user_id"}, Set: []string{"streak", "longest", "total", "last_day", "as_of"}})
+	putMonths := d.Compile(sqldb.Upsert{Table: "checkin_months", Columns: []string{"user_id", "month", "days", "covered"},
+		Key: []string{"user_id", "month"}, Set: []string{"days", "covered"}})
+	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		for some := range slices.Chunk(sums, 500) {
+			args := make([]any, 0, 6*len(some))
+			for _, t := range some {
+				args = append(args, t.User.String(), t.Streak, t.Longest, t.Total, t.LastDay, t.AsOf)
+			}
+			if _, err := tx.SQL().ExecContext(ctx, putTotals.For(len(some)), args...); err != nil {
+				return err
+			}
+		}
+		for some := range slices.Chunk(months, 500) {
+			args := make([]any, 0, 4*len(some))
+			for _, m := range some {
+				args = append(args, m.User.String(), m.Month, m.Days, m.Covered)
+			}
+			if _, err := tx.SQL().ExecContext(ctx, putMonths.For(len(some)), args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// TopicTouched names the messages that tell the server whose rows with times in
+// the past have arrived: an import writes SQL alone.
+const TopicTouched = "checkin.touched"
+
+// catchUpAfter is how long after the commit Redis is told. A load of that moment
+// that has read the log before the commit is written by then, so that what
+// follows is not undone.
+var catchUpAfter = 3 * time.Second
+
+type touchedPayload struct {
+	Users []accounts.ID `json:"users"`
+}
+
+func parseTouched(payload []byte) ([]accounts.ID, error) {
+	var p touchedPayload
+	err := json.Unmarshal(payload, &p)
+	return p.Users, err
+}
+
+func enqueueTouched(ctx context.Context, tx *sqldb.Tx, users []accounts.ID, after time.Duration) error {
+	payload, err := json.Marshal(touchedPayload{users})
+	if err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicTouched, Payload: payload, Due: tx.Now().Add(after)})
+}
+
+// tellLater puts off telling Redis.
+func (s *store) tellLater(ctx context.Context, users []accounts.ID, after time.Duration) error {
+	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return enqueueTouched(ctx, tx, users, after) }))
+}
+
+// importRows writes rows with times in the past, of accounts that are opened in
+// the same transaction, and returns how many were new. The rows must be sorted
+// and free of duplicates.
+func (s *store) importRows(ctx context.Context, rows []request, open []accounts.User) (added int64, err error) {
+	defer errs.Wrap(&err, "checkin.importRows")
+	args := make([]any, 0, 7*len(rows))
+	var users []accounts.ID
+	for _, r := range rows {
+		args = append(args, r.user.String(), int32(r.day), r.at.UnixMilli(), uint8(r.kind), r.act.Words, r.act.Minutes, r.req)
+		if len(users) == 0 || users[len(users)-1] != r.user {
+			users = append(users, r.user)
+		}
+	}
+	touch := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}, Set: []string{"at"}})
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := accounts.Open(ctx, tx, open); err != nil {
+			return err
+		}
+		done, err := tx.SQL().ExecContext(ctx, s.insert.For(len(rows)), args...)
+		if err != nil {
+			return err
+		}
+		if added, err = done.RowsAffected(); err != nil || added == 0 {
+			return err
+		}
+		touched := make([]any, 0, 2*len(users))
+		for _, user := range users {
+			touched = append(touched, user.String(), tx.Now().UnixMilli())
+		}
+		if _, err := tx.SQL().ExecContext(ctx, touch.For(len(users)), touched...); err != nil {
+			return err
+		}
+		return enqueueTouched(ctx, tx, users, catchUpAfter)
+	})
+	return added, err
+}
+
+// countHeld returns for how many of the rows the log has the day.
+func (s *store) countHeld(ctx context.Context, rows []request) (n int64, err error) {
+	defer errs.Wrap(&err, "checkin.countHeld")
+	args := make([]any, 0, 2*len(rows))
+	for _, r := range rows {
+		args = append(args, r.user.String(), int32(r.day))
+	}
+	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkins WHERE (user_id, day) IN ("+
+		strings.TrimSuffix(strings.Repeat("(?, ?), ", len(rows)), ", ")+")", args...).Scan(&n)
+	return n, asKind(err)
+}
+
+// exported is one row of the log with its owner, as it leaves.
+type exported struct {
+	User              accounts.ID
+	Day               int32
+	At                int64
+	Kind              uint8
+	Words, Minutes    int
+	Email, Name, Zone string
+}
+
+// export calls fn with the rows of one user, or of everybody when user is the
+// zero ID, between two days.
+func (s *store) export(ctx context.Context, user accounts.ID, first, last civil.Day, fn func(exported) error) (err error) {
+	defer errs.Wrap(&err, "checkin.export")
+	where, args := exportOf(user, first, last)
+	rows, err := s.db.QueryContext(ctx, `SELECT c.user_id, c.day, c.at, c.kind, c.words, c.minutes, COALESCE(u.email, ''), COALESCE(u.name, ''), COALESCE(u.zone, '')
+		FROM checkins c LEFT JOIN users u ON u.id = c.user_id WHERE `+where+" ORDER BY c.user_id, c.day", args...)
+	if err != nil {
+		return asKind(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var e exported
+		if err := rows.Scan(&e.User, &e.Day, &e.At, &e.Kind, &e.Words, &e.Minutes, &e.Email, &e.Name, &e.Zone); err != nil {
+			return err
+		}
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+	return asKind(rows.Err())
+}
+
+func (s *store) countExport(ctx context.Context, user accounts.ID, first, last civil.Day) (n int64, err error) {
+	defer errs.Wrap(&err, "checkin.countExport")
+	where, args := exportOf(user, first, last)
+	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkins c WHERE "+where, args...).Scan(&n)
+	return n, asKind(err)
+}
+
+func exportOf(user accounts.ID, first, last civil.Day) (where string, args []any) {
+	where, args = "c.day BETWEEN ? AND ?", []any{int32(first), int32(last)}
+	if !user.IsZero() {
+		where, args = "c.user_id = ? AND "+where, append([]any{user}, args...)
+	}
+	return where, args
+}
+
+// NewExchange returns the domain as far as SQL alone carries it.
+func NewExchange(db *sqldb.DB) *Exchange {
+	return &Exchange{store: newStore(db), accounts: accounts.NewDirectory(db), now: db.Now}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/redis"
 )
 
 // The exit codes.
@@ -23,6 +25,7 @@ const (
 	exitUsage       = 2
 	exitUnreachable = 3
 	exitNothing     = 4
+	exitDiffers     = 5
 )
 
 var exitCodes = []struct {
@@ -32,8 +35,9 @@ var exitCodes = []struct {
 	{exitOK, "done; of serve also: drained after SIGTERM or Ctrl-C"},
 	{exitFailed, "failed"},
 	{exitUsage, "wrong command line or settings"},
-	{exitUnreachable, "no server answered"},
+	{exitUnreachable, "no server answered, or took what it was asked for; or there is no Redis"},
 	{exitNothing, "there is no such thing (yet)"},
+	{exitDiffers, "done, and something is not as it should be: rows were wrong, differences found and not repaired"},
 }
 
 // errNothing reports that what was asked for does not exist.
@@ -49,7 +53,9 @@ type root struct {
 		Print configPrintCmd `cmd:"" help:"Show every setting, its value and where that comes from."`
 		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings."`
 	} `cmd:"" help:"Look at the settings."`
+	Checkin   checkinCmd   `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
 	Mail      mailCmd      `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
+	Queue     queueCmd     `cmd:"" help:"Look after the messages between nodes."`
 	Version   versionCmd   `cmd:"" help:"Say which build this is."`
 	Reference referenceCmd `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
 }
@@ -101,7 +107,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 		err = parsed.Run()
 	}
 	code = exitCode(err)
-	if err != nil {
+	if err != nil && code != exitDiffers { // then the result says it
 		c.complain(err, code)
 	}
 	return code
@@ -110,7 +116,16 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 func parser(r *root, c *console) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
 	r.Mail.shown = []string{"addr"}
-	for _, s := range []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings} {
+	q := &r.Queue
+	queues := []*settings{&q.List.settings, &q.Show.settings, &q.Replay.settings, &q.Drop.settings}
+	for _, s := range queues {
+		s.shown = queueSettings
+	}
+	for _, s := range r.Checkin.tables() {
+		s.shown = r.Migrate.shown
+	}
+	all := slices.Concat(queues, r.Checkin.tables(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings})
+	for _, s := range all {
 		s.declare()
 	}
 	k := kong.Must(r,
@@ -127,15 +142,18 @@ func parser(r *root, c *console) *kong.Kong {
 }
 
 func exitCode(err error) int {
-	_, usage := errors.AsType[*kong.ParseError](err)
+	_, misspelt := errors.AsType[*kong.ParseError](err)
+	_, misused := errors.AsType[usage](err)
 	switch {
 	case err == nil:
 		return exitOK
-	case usage || len(config.Faults(err)) > 0:
+	case misspelt || misused || len(config.Faults(err)) > 0:
 		return exitUsage
-	case errors.Is(err, client.ErrUnreachable):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, errNotTaken), errors.Is(err, redis.ErrUnavailable):
 		return exitUnreachable
-	case errors.Is(err, errNothing):
+	case errors.Is(err, errDiffers):
+		return exitDiffers
+	case errors.Is(err, errNothing), errors.Is(err, queue.ErrNotFound):
 		return exitNothing
 	}
 	return exitFailed

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -26,6 +27,10 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -40,6 +45,10 @@ func TestMain(m *testing.M) {
 //	serving args…              starts stoa serve on a free port, sets $SERVER
 //	stopping                   ends it with SIGTERM; it must drain and exit 0
 //	code ADDRESS               has $SERVER mail a code
+//	redis                      starts a Redis server, sets $REDIS
+//	letters sql|redis N        leaves N dead letters of the topic story, which no server handles
+//	member ADDRESS             signs up at $SERVER, sets $MEMBER to the user's id
+//	freezes N                  waits until that user has N freezes
 func TestStories(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
@@ -50,7 +59,9 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "serving": serving, "stopping": stopping, "code": mailCode,
+			"exits": exits, "serving": serving, "stopping": stopping, "code": mailCode, "letters": letters,
+			"redis":  func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("REDIS", redistest.Server(t).URL) },
+			"member": member, "freezes": freezes,
 		},
 	})
 }
@@ -75,6 +86,7 @@ type serverKey struct{}
 
 type server struct {
 	cmd  *exec.Cmd
+	user *client.Client
 	out  bytes.Buffer // after the ready line
 	err  bytes.Buffer
 	read chan struct{} // closed at the end of out
@@ -128,6 +140,74 @@ func mailCode(ts *testscript.TestScript, _ bool, args []string) {
 	defer cancel()
 	_, err = c.RequestCode(ctx, api.CodeRequest{Email: args[0], Purpose: api.PurposeRegister})
 	ts.Check(err)
+}
+
+func letters(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var store queue.Store
+	if args[0] == "redis" {
+		db, err := redis.Open(ctx, redis.Config{URL: ts.Getenv("REDIS")})
+		ts.Check(err)
+		defer db.Close()
+		store = queue.NewRedis(db)
+	} else {
+		db, err := sqldb.Open(ctx, sqldb.Config{Dir: ts.MkAbs("here")})
+		ts.Check(err)
+		defer db.Close()
+		store = queue.NewSQL(db)
+	}
+	var ms []queue.Message
+	for i := range n {
+		ms = append(ms, queue.Message{Topic: "story", Key: strconv.Itoa(i), Payload: []byte("payload " + strconv.Itoa(i))})
+	}
+	ts.Check(store.Publish(ctx, ms...))
+	left := n
+	c, err := queue.NewConsumer(store, nil, []queue.Batch{{Topics: []string{"story"}, Handle: func(_ context.Context, ds []queue.Delivery) []error {
+		if left -= len(ds); left == 0 {
+			cancel()
+		}
+		return slices.Repeat([]error{fmt.Errorf("%w: boom", queue.ErrGiveUp)}, len(ds))
+	}}}, queue.Config{})
+	ts.Check(err)
+	ts.Check(c.Run(ctx))
+}
+
+func member(ts *testscript.TestScript, _ bool, args []string) {
+	mailCode(ts, false, args)
+	c, err := client.New(ts.Getenv("SERVER"))
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	code := ""
+	for code == "" && ctx.Err() == nil {
+		mails, err := c.DevMails(ctx, args[0])
+		ts.Check(err)
+		if len(mails) > 0 {
+			code = mails[0].Code
+		}
+	}
+	joined, err := c.Register(ctx, api.RegisterRequest{Email: args[0], Code: code, Name: "Ann"})
+	ts.Check(err)
+	ts.Value(serverKey{}).(*server).user = c
+	ts.Setenv("MEMBER", joined.User.ID)
+}
+
+func freezes(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for {
+		st, err := ts.Value(serverKey{}).(*server).user.CheckinStatus(ctx)
+		ts.Check(err)
+		if st.Freezes == want {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 func run(t *testing.T, args ...string) (code int, out, err string) {
@@ -237,7 +317,7 @@ func TestTheReferenceNamesEveryCommandAndSetting(t *testing.T) {
 		t.Fatalf("got code %d and %q", code, said)
 	}
 	for file, wants := range map[string][]string{
-		"cli.md":    {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered |"},
+		"cli.md":    {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered, or took what it was asked for; or there is no Redis |"},
 		"config.md": {"| `smtp.port` | `--smtp-port` | `STOA_SMTP_PORT` |", "`STOA_SECRET_FILE`"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file))

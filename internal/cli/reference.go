@@ -69,6 +69,9 @@ func commands(_ context.Context, w io.Writer, model *kong.Application) error {
 		fmt.Fprintf(&b, "## %s\n\n%s\n\n", leaf.FullPath(), leaf.Help)
 		settings := false
 		var flags strings.Builder
+		for _, p := range leaf.Positional {
+			fmt.Fprintf(&flags, "| `%s` | %s |\n", p.Summary(), p.Help)
+		}
 		for _, f := range leaf.Flags {
 			if f.Group != nil && f.Group.Key == "Settings" {
 				settings = true
@@ -81,7 +84,7 @@ func commands(_ context.Context, w io.Writer, model *kong.Application) error {
 			fmt.Fprintf(&flags, "| `--%s%s` | %s |\n", f.Name, value, f.Help)
 		}
 		if flags.Len() > 0 {
-			b.WriteString("| Flag | Meaning |\n|---|---|\n" + flags.String() + "\n")
+			b.WriteString("| Argument | Meaning |\n|---|---|\n" + flags.String() + "\n")
 		}
 		if settings {
 			b.WriteString("Takes a flag for every [setting](config.md).\n\n")

@@ -51,7 +51,7 @@ func TestTheReferenceHasRoutesKeysAndMetrics(t *testing.T) {
 		"routes.md": {"| `POST /v1/checkin` (`checkin.mark`) | yes |", "| `POST /v1/auth/login` (`auth.login`) | – |",
 			"| 503 | `checkin.store_away` |", "409 `auth.email_taken`", "| 429 | `limit.exceeded` |"},
 		"keys.md":    {"## checkin\n", "| `user:sign:{{uid}}:{year}` |", "| `cluster:job:{{job}}:lease` |", "| `cluster:events` |"},
-		"metrics.md": {"| `stoa_checkin_requests_total` | counter | `result` |", "| `stoa_outbox_messages` | gauge | `state` |"},
+		"metrics.md": {"| `stoa_checkin_requests_total` | counter | `result` |", "| `stoa_queue_depth` | gauge | `queue`, `topic` |"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {

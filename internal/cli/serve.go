@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/stoa-dev/stoa/internal/app"
@@ -57,7 +58,7 @@ func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr) {
 	redis, _ := rep.Get("redis")
 	if c.json {
 		_ = json.NewEncoder(c.out).Encode(map[string]any{
-			"ready": url, "data": data, "sql": sql.Value, "redis": redis.Value, "development": cfg.Development(),
+			"ready": url, "data": data, "sql": sql.Value, "redis": redis.Value, "development": cfg.Development(), "roles": cfg.Roles,
 		})
 		return
 	}
@@ -66,22 +67,28 @@ func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr) {
 		fmt.Fprintf(&b, "  %-9s "+format+"\n", append([]any{what}, args...)...)
 	}
 	b.WriteString("stoa ready on " + url + "\n\n")
-	line("open", "%s/", url)
-	line("API", "%s/docs", url)
+	if slices.Contains(cfg.Roles, "api") {
+		line("open", "%s/", url)
+		line("API", "%s/docs", url)
+	} else {
+		line("roles", "%s, without the API; %s/readyz says how it is", strings.Join(cfg.Roles, " and "), url)
+	}
 	line("data", "%s", data)
 	if sql.Value == "sqlite" && redis.Value == "embedded" {
 		line("engines", "SQLite and Redis, both embedded: nothing else to install")
 	} else {
 		line("engines", "%s, %s", sql.Value, redis.Value)
 	}
-	if cfg.Development() {
+	switch {
+	case !slices.Contains(cfg.Roles, "api"):
+	case cfg.Development():
 		ask := "stoa mail --code"
 		if addr, _ := rep.Get("addr"); addr.Origin != config.FromDefault {
 			ask += " --server " + url
 		}
 		line("sign in", "with any e-mail address; its code shows at %s/dev/mail", url)
 		line("", "and with: %s", ask)
-	} else {
+	default:
 		line("sign in", "with an e-mail address; its code is mailed through %s", cfg.SMTP.Host)
 	}
 	line("stop", "Ctrl-C")

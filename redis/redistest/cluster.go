@@ -24,7 +24,7 @@ func Cluster(t testing.TB, masters, replicas int, settings ...string) *ClusterSe
 	var addrs []string
 	var all []*Instance
 	for n := range masters * (1 + replicas) {
-		bus := freePort(t)
+		bus := FreePort(t)
 		i := Server(t, append([]string{
 			"cluster-enabled yes", "cluster-node-timeout 1000", "cluster-port " + strconv.Itoa(bus),
 		}, settings...)...)

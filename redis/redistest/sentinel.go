@@ -64,6 +64,23 @@ func (s *Sentinels) Failover(t testing.TB) *Instance {
 	return dead
 }
 
+// Whole waits until the server that is not the master follows it again, and
+// every sentinel knows: until a second [Sentinels.Failover] can succeed.
+func (s *Sentinels) Whole(t testing.TB) {
+	t.Helper()
+	for n, i := range s.Sentinels {
+		replica := s.Replica
+		if s.master(n) == replica.Addr {
+			replica = s.Master
+		}
+		poll(t, "the replica follows its master", func() bool { return info(replica, "replication", "master_link_status") == "up" })
+		poll(t, "the sentinel knows", func() bool {
+			r := pairs(i.must("SENTINEL", "REPLICAS", "stoa"))
+			return r["flags"] == "slave" && r["master-link-status"] == "ok"
+		})
+	}
+}
+
 func (s *Sentinels) master(n int) string {
 	a := s.Sentinels[n].must("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "stoa")
 	return net.JoinHostPort(a[0], a[1])

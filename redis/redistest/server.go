@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,7 +30,7 @@ type Instance struct {
 	port int
 	args []string
 	file string // configuration file; empty means standard input
-	mode string // extra word on the command line
+	mode string // extra word on the command line of a file that is written here
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -48,10 +49,22 @@ func Server(t testing.TB, settings ...string) *Instance {
 
 func instance(t testing.TB, settings []string) *Instance {
 	t.Helper()
-	i := &Instance{t: t, Dir: t.TempDir(), args: settings, port: freePort(t)}
+	i := &Instance{t: t, Dir: t.TempDir(), args: settings, port: FreePort(t)}
 	i.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(i.port))
 	i.URL = "redis://" + i.Addr
 	t.Cleanup(i.Kill)
+	return i
+}
+
+// Conf starts a redis-server with a configuration file, on a port and in a
+// folder of its own. Further arguments, such as "--sentinel", come before those.
+// Restart reads the file again.
+func Conf(t testing.TB, file string, args ...string) *Instance {
+	t.Helper()
+	i := instance(t, nil)
+	i.file = file
+	i.args = append(append([]string{file}, args...), "--port", strconv.Itoa(i.port), "--bind", "127.0.0.1", "--dir", i.Dir)
+	i.start()
 	return i
 }
 
@@ -67,9 +80,12 @@ func (i *Instance) start() {
 	conf := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %q\nsave \"\"\nrepl-diskless-sync-delay 0\n%s\n",
 		i.port, i.Dir, strings.Join(i.args, "\n"))
 	cmd := exec.Command(bin, "-")
-	if i.mode == "" {
+	switch {
+	case i.mode == "" && i.file != "":
+		cmd = exec.Command(bin, i.args...)
+	case i.mode == "":
 		cmd.Stdin = strings.NewReader(conf)
-	} else {
+	default:
 		// A sentinel writes to its file, which a restart finds again.
 		if _, err := os.Stat(i.file); err != nil {
 			conf = strings.Replace(conf, "save \"\"\nrepl-diskless-sync-delay 0\n", "", 1)
@@ -83,17 +99,27 @@ func (i *Instance) start() {
 	i.out.Reset()
 	cmd.Stdout, cmd.Stderr = &i.out, &i.out
 	dieWithParent(cmd)
-	if err := cmd.Start(); err != nil {
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		// The thread that starts the child must live as long as it, and the
+		// runtime ends threads on which a locked goroutine ended.
+		runtime.LockOSThread()
+		defer close(ended)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait() // end waits for it
+		}
+	}()
+	if err := <-started; err != nil {
 		i.t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); cmd.Wait() }() // end waits for it
 	i.mu.Lock()
 	i.cmd, i.ended = cmd, ended
 	i.mu.Unlock()
 	deadline := time.Now().Add(startTimeout)
 	for {
-		if reply, err := i.Do("PING"); err == nil && reply[0] == "PONG" {
+		if reply, err := i.Do("PING"); err == nil && reply[0] == "PONG" || err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
 			return
 		}
 		select {
@@ -121,6 +147,13 @@ func (i *Instance) end(sig os.Signal) {
 	i.mu.Unlock()
 	if cmd != nil {
 		cmd.Process.Signal(sig)
+		select {
+		case <-ended:
+			return
+		case <-time.After(3 * startTimeout): // Redis refuses SIGTERM while it writes its first append-only file
+			i.t.Errorf("redis-server at %s does not stop", i.Addr)
+		}
+		cmd.Process.Kill()
 		<-ended
 	}
 }
@@ -171,10 +204,10 @@ func (i *Instance) must(args ...string) []string {
 	return reply
 }
 
-// freePort returns a port below the range from which the kernel takes the near
+// FreePort returns a port below the range from which the kernel takes the near
 // ends of connections: a client that keeps dialling a dead server could else
 // end up connected to itself.
-func freePort(t testing.TB) int {
+func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
 		port := 10000 + rand.N(20000)

@@ -104,6 +104,8 @@ export interface CheckinStats {
   total: number;
   words: number;
   minutes: number;
+  freezes: number;
+  freezes_used: number;
 }
 
 export interface MakeupRequest {

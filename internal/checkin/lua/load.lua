@@ -1,19 +1,20 @@
 -- load: merge a record computed from SQL into the one at hand and return both
 -- in one. Days are joined by OR and numbers by maximum, so that a load is safe
--- beside check-ins and safe to repeat.
+-- beside check-ins and safe to repeat. A record of another version is replaced.
 --
--- KEYS[1] user:sign:{uid}:{year}  string  100 bytes, see checkin.Record
--- ARGV[1] the record from SQL, 100 bytes
+-- KEYS[1] user:sign:{uid}:{year}  string  108 bytes, see checkin.Record
+-- ARGV[1] the record from SQL, 108 bytes
 -- ARGV[2] the key's life in milliseconds
 --
 -- Returns the merged record.
 local new, old = ARGV[1], redis.call('GET', KEYS[1])
-if old and old ~= new then
+local version = old and string.byte(old, 1) or 0
+if old and old ~= new and (version == 0 or version == string.byte(new, 1)) then
   old = old .. string.rep('\0', #new - #old)
   local out = {}
   for i = 1, #new do
     local a, b = string.byte(new, i), string.byte(old, i)
-    if a ~= b and (i <= 2 or i > 8) then -- version, flags and days: OR
+    if a ~= b and (i <= 2 or i > 16) then -- version, flags and days: OR
       local sum, bit = 0, 1
       for _ = 1, 8 do
         if a % 2 == 1 or b % 2 == 1 then sum = sum + bit end
@@ -23,10 +24,16 @@ if old and old ~= new then
     end
     out[i] = string.char(a)
   end
-  for i = 3, 7, 2 do -- numbers of two bytes: maximum
-    local a1, a2 = string.byte(new, i, i + 1)
-    local b1, b2 = string.byte(old, i, i + 1)
-    if b1 * 256 + b2 > a1 * 256 + a2 then out[i], out[i + 1] = string.char(b1), string.char(b2) end
+  local first = 3
+  for _, last in ipairs({8, 10, 12, 14, 16}) do -- numbers: maximum
+    local a, b = 0, 0
+    for i = first, last do
+      a, b = a * 256 + string.byte(new, i), b * 256 + string.byte(old, i)
+    end
+    if b > a then
+      for i = first, last do out[i] = string.sub(old, i, i) end
+    end
+    first = last + 1
   end
   new = table.concat(out)
 end

@@ -43,6 +43,12 @@ func (d Day) OfYear() int { return d.utc().YearDay() - 1 }
 // String returns "2006-01-02".
 func (d Day) String() string { return d.utc().Format(time.DateOnly) }
 
+// Weekday returns the day of the week.
+func (d Day) Weekday() time.Weekday { return d.utc().Weekday() }
+
+// ISOWeek returns the year and the number of the week as ISO 8601 has them.
+func (d Day) ISOWeek() (year, week int) { return d.utc().ISOWeek() }
+
 func (d Day) utc() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
 
 // DaysIn returns the number of days of a year.

@@ -137,6 +137,10 @@ func describe(c prometheus.Collector) (out []Metric) {
 	default: // has a value from the start, or decides on its types as it goes
 		kind = "untyped"
 	}
+	var kinds map[*prometheus.Desc]string
+	if r, ok := c.(*Redis); ok {
+		kinds = r.kinds()
+	}
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		c.Describe(descs)
@@ -147,7 +151,7 @@ func describe(c prometheus.Collector) (out []Metric) {
 		if m == nil {
 			continue
 		}
-		metric := Metric{Type: kind}
+		metric := Metric{Type: cmp.Or(kinds[d], kind)}
 		metric.Name, _ = strconv.Unquote(m[1])
 		metric.Help, _ = strconv.Unquote(m[2])
 		if m[3] != "" {

@@ -30,6 +30,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -64,6 +66,9 @@ type Config[Row any] struct {
 	// is tried ten times as often.
 	Every time.Duration
 	Log   *slog.Logger
+	// Metrics gets stoa_projection_*, labelled with Name. Nil keeps none.
+	Metrics prometheus.Registerer
+	Name    string
 }
 
 // Projection is one domain's derived state. Make one with [New].
@@ -72,6 +77,8 @@ type Projection[Row any] struct {
 	up       atomic.Bool
 	writable atomic.Bool
 	wake     chan struct{}
+	replays  replays
+	applied  atomic.Int64 // Unix ms, of the mark last stored; of New before that
 
 	mu      sync.Mutex
 	pending map[int64]int // rows under way by second of arrival
@@ -109,7 +116,12 @@ func New[Row any](cfg Config[Row]) *Projection[Row] {
 	if cfg.Every == 0 {
 		cfg.Every = time.Second
 	}
-	return &Projection[Row]{cfg: cfg, wake: make(chan struct{}, 1), pending: map[int64]int{}}
+	p := &Projection[Row]{cfg: cfg, wake: make(chan struct{}, 1), pending: map[int64]int{}}
+	p.applied.Store(time.Now().UnixMilli())
+	if cfg.Metrics != nil {
+		cfg.Metrics.MustRegister(newCollector(p, cfg.Name))
+	}
+	return p
 }
 
 // Up reports whether Redis has everything that was acknowledged, so that reads
@@ -255,12 +267,21 @@ func (p *Projection[Row]) applyAll(ctx context.Context, b *backlog[Row]) (err er
 	case len(all.rows) < remembered:
 		err = p.cfg.Apply(ctx, all.rows)
 	default:
-		err = p.cfg.Replay(ctx, time.UnixMilli(all.since))
+		err = p.replay(ctx, time.UnixMilli(all.since))
 	}
 	if err != nil {
 		p.mu.Lock()
 		b.add(all.since, all.rows...)
 		p.mu.Unlock()
+	}
+	return err
+}
+
+func (p *Projection[Row]) replay(ctx context.Context, since time.Time) error {
+	began := time.Now()
+	err := p.cfg.Replay(ctx, since)
+	if err == nil {
+		p.replays.note(began)
 	}
 	return err
 }
@@ -288,7 +309,7 @@ func (p *Projection[Row]) round(ctx context.Context) error {
 		p.up.Store(false)
 		began := time.Now()
 		err := p.beating(ctx, &held, own, func(ctx context.Context) error {
-			return p.cfg.Replay(ctx, time.UnixMilli(since).Add(-margin))
+			return p.replay(ctx, time.UnixMilli(since).Add(-margin))
 		})
 		if err != nil {
 			return fmt.Errorf("replay: %w", err)
@@ -396,6 +417,7 @@ func (p *Projection[Row]) move(ctx context.Context, held *string, complete int64
 		return errors.New("the mark was lost while it was being moved")
 	}
 	*held, p.mark = mark, mark
+	p.applied.Store(complete)
 	return nil
 }
 

@@ -26,7 +26,7 @@
 //	})
 //
 // Nothing is published, cached or dropped before the commit. A message that
-// must not be lost is enqueued instead; package worker delivers it.
+// must not be lost is enqueued instead; package queue delivers it.
 //
 // # One text for all engines
 //

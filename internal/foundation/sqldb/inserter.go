@@ -51,6 +51,9 @@ func (in *Inserter) Insert(ctx context.Context, args []any) (added int64, err er
 	return res.RowsAffected()
 }
 
+// For returns the text that adds n rows, for [Tx.SQL].
+func (in *Inserter) For(n int) string { return in.text.For(n) }
+
 // statement returns nil where nothing can be prepared: the server is away, or
 // has too many statements. Sending the text tells, or works.
 func (in *Inserter) statement(ctx context.Context, size int) *sql.Stmt {

@@ -8,18 +8,25 @@ import (
 )
 
 // Message is work to be done after the transaction it was written in, at
-// least once, by package worker's Outbox on some node.
+// least once, by a consumer of package queue on some node.
 type Message struct {
 	Topic   string // names the handler; at most 60 characters
 	Key     string // what it is about, at most 120 characters; may be empty
 	Payload []byte // the handler's own format
 	Due     time.Time
+	Each    bool // it counts by itself: it replaces no message with its key, and none replaces it
 }
 
 // The limits of a Message in characters; SQLite would not notice.
 const (
 	maxTopic = 60
 	maxKey   = 120
+)
+
+// What one statement of Enqueue holds: MySQL takes 16 MiB at once.
+const (
+	enqueueRows  = 100
+	enqueueBytes = 4 << 20
 )
 
 var enqueue = func() (s [MySQL + 1]*Statement) {
@@ -34,33 +41,42 @@ var enqueue = func() (s [MySQL + 1]*Statement) {
 	return s
 }()
 
-// Enqueue writes m into the outbox, in this transaction: it is there if and
-// only if the rest is. A zero Due means at once. A message with the topic and
+// Enqueue writes messages into the outbox, in this transaction: they are there if
+// and only if the rest is. A zero Due means at once. A message with the topic and
 // non-empty key of one that still waits replaces its payload and keeps the
-// earlier due time; one that is being worked on does not count as waiting.
-func (tx *Tx) Enqueue(ctx context.Context, m Message) error {
-	if m.Topic == "" || len(m.Topic) > maxTopic || len(m.Key) > maxKey {
-		return errors.New("sqldb.Enqueue: topic missing, or topic or key too long")
-	}
-	var dedup any
-	if m.Key != "" {
-		dedup = m.Key
-	}
-	due := m.Due
-	if due.IsZero() {
-		due = tx.now
-	}
-	if m.Payload == nil {
-		m.Payload = []byte{}
-	}
-	_, err := tx.SQL().ExecContext(ctx, enqueue[tx.db.dialect].For(1),
-		m.Topic, m.Key, dedup, m.Payload, tx.now.UnixMilli(), due.UnixMilli(), 0, "", "", 0)
-	if err != nil {
-		return fmt.Errorf("sqldb.Enqueue %s: %w", m.Topic, err)
-	}
-	if !tx.enqueued {
-		tx.enqueued = true
-		tx.AfterCommit(tx.db.wakeOutbox)
+// earlier due time, unless it counts by itself; one that is being worked on does
+// not count as waiting.
+func (tx *Tx) Enqueue(ctx context.Context, ms ...Message) error {
+	for len(ms) > 0 {
+		n, size := 0, 0
+		args := make([]any, 0, 10*min(len(ms), enqueueRows))
+		for ; n < min(len(ms), enqueueRows) && (n == 0 || size+len(ms[n].Payload) <= enqueueBytes); n++ {
+			m := ms[n]
+			if m.Topic == "" || len(m.Topic) > maxTopic || len(m.Key) > maxKey {
+				return errors.New("sqldb.Enqueue: topic missing, or topic or key too long")
+			}
+			var dedup any
+			if m.Key != "" && !m.Each {
+				dedup = m.Key
+			}
+			due := m.Due
+			if due.IsZero() {
+				due = tx.now
+			}
+			if m.Payload == nil {
+				m.Payload = []byte{}
+			}
+			size += len(m.Payload)
+			args = append(args, m.Topic, m.Key, dedup, m.Payload, tx.now.UnixMilli(), due.UnixMilli(), 0, "", "", 0)
+		}
+		if _, err := tx.SQL().ExecContext(ctx, enqueue[tx.db.dialect].For(n), args...); err != nil {
+			return fmt.Errorf("sqldb.Enqueue %s: %w", ms[0].Topic, err)
+		}
+		ms = ms[n:]
+		if !tx.enqueued {
+			tx.enqueued = true
+			tx.AfterCommit(tx.db.wakeOutbox)
+		}
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -25,7 +24,7 @@ func (a *API) allow(ctx context.Context, c *call) bool {
 		// Redis being away is no error. Whatever it is, an API that answers
 		// without counting is better than none.
 		if c.r.Context().Err() == nil {
-			a.complain(ctx, slog.LevelWarn, "request not counted", err)
+			a.outage(ctx, "limit", "request not counted", err)
 		}
 		return true
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -136,23 +137,56 @@ func (a *API) refusal(ctx context.Context, err error) *problem {
 			p.challenge = `, error="invalid_token"`
 		}
 		if e.Kind == errs.Unavailable {
-			a.complain(ctx, slog.LevelWarn, "a part is away", err)
+			a.outage(ctx, e.Code, "a part is away", err)
 		}
 		return p
 	case c.r.Context().Err() != nil:
 		return newProblem(statusGone, errGone)
 	case errors.Is(err, context.DeadlineExceeded):
-		a.complain(ctx, slog.LevelWarn, "request took too long", err)
+		a.outage(ctx, errSlow.Code, "request took too long", err)
 		return newProblem(http.StatusServiceUnavailable, errSlow)
 	}
 	a.complain(ctx, slog.LevelError, "request failed", err)
 	return newProblem(http.StatusInternalServerError, errInternal)
 }
 
-func (a *API) complain(ctx context.Context, level slog.Level, msg string, err error) {
+func (a *API) complain(ctx context.Context, level slog.Level, msg string, err error, more ...slog.Attr) {
 	c := callOf(ctx)
-	a.log.LogAttrs(ctx, level, msg, slog.Any("error", err), slog.String("route", c.route.name()),
-		slog.String("request", c.trace), slog.String("user", c.who.User))
+	a.log.LogAttrs(ctx, level, msg, append([]slog.Attr{slog.Any("error", err), slog.String("route", c.route.name()),
+		slog.String("request", c.trace), slog.String("user", c.who.User)}, more...)...)
+}
+
+// outagePause lies between two lines about one outage.
+const outagePause = time.Second
+
+// outages are what every request runs into while a part is away, by the code of
+// the refusal.
+type outages struct {
+	mu  sync.Mutex
+	all map[string]outage
+}
+
+type outage struct {
+	logged time.Time
+	others int // requests since
+}
+
+// outage is complain for what strikes all requests at once: one line a second
+// for each code, with how many others there were since the last one.
+func (a *API) outage(ctx context.Context, code, msg string, err error) {
+	now := time.Now()
+	a.outages.mu.Lock()
+	last := a.outages.all[code]
+	silent := now.Sub(last.logged) < outagePause
+	if silent {
+		a.outages.all[code] = outage{last.logged, last.others + 1}
+	} else {
+		a.outages.all[code] = outage{logged: now}
+	}
+	a.outages.mu.Unlock()
+	if !silent {
+		a.complain(ctx, slog.LevelWarn, msg, err, slog.Int("others", last.others))
+	}
 }
 
 // maxFields bounds how much a refusal says about one request.

@@ -87,6 +87,8 @@ type API struct {
 	stats  *stats
 	spec   func() []byte
 
+	outages outages
+
 	stop sync.Once
 	quit chan struct{} // closed when streams must end
 }
@@ -125,6 +127,8 @@ func New(cfg Config) *API {
 		routes: map[string]*route{},
 		stats:  newStats(cfg.Metrics),
 		quit:   make(chan struct{}),
+
+		outages: outages{all: map[string]outage{}},
 	}
 	a.huma = huma.NewAPI(describe(cfg.Title, cfg.Version), adapter{a})
 	// What huma takes for its errors' type is one that only adds headers.

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -324,6 +325,26 @@ func golden(t *testing.T, name, got string) {
 	if got != string(want) {
 		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
 	}
+}
+
+func TestAnOutageIsOneLineASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		for range 50 {
+			s.ask(t, "GET", "/v1/things/away", "")
+			s.ask(t, "GET", "/v1/things/slow", "")
+		}
+		time.Sleep(time.Second)
+		s.ask(t, "GET", "/v1/things/away", "")
+		for msg, want := range map[string]int{"a part is away": 2, "request took too long": 1} {
+			if got := strings.Count(s.logged(), msg); got != want {
+				t.Errorf("%d lines say %q, want %d", got, msg, want)
+			}
+		}
+		if !strings.Contains(s.logged(), "others=49") {
+			t.Errorf("nobody counted the others:\n%s", s.logged())
+		}
+	})
 }
 
 func TestAGoodRequestIsAnsweredWithAllHeaders(t *testing.T) {

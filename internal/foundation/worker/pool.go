@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -246,7 +247,7 @@ func (s *schedule) run(soft, hard context.Context) {
 	ctx, cancel := context.WithTimeout(hard, s.job.Timeout)
 	defer cancel()
 	start := time.Now()
-	err := safely(func() error { return s.job.Run(ctx) })
+	err := safely(ctx, s.job.Run)
 	now := time.Now()
 	s.runs.WithLabelValues(s.job.Name).Inc()
 	s.seconds.WithLabelValues(s.job.Name).Observe(now.Sub(start).Seconds())
@@ -271,6 +272,16 @@ func (s *schedule) run(soft, hard context.Context) {
 	s.next = now.Add(wait)
 	s.cfg.Log.LogAttrs(soft, slog.LevelError, "job failed", slog.String("job", s.job.Name),
 		slog.Int("failures", s.failures), slog.Duration("again_in", wait), slog.Any("error", err))
+}
+
+// safely turns run's panic into an error that carries the stack.
+func safely(ctx context.Context, run func(context.Context) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return run(ctx)
 }
 
 // jitter is a random time below d, or 0.

@@ -109,6 +109,28 @@ func (i *Instance) Stop(t testing.TB) {
 	i.server.end(syscall.SIGTERM)
 }
 
+// Pause stops the process without closing anything: connections stay open and
+// nobody answers. Resume lets it go on.
+func (i *Instance) Pause(t testing.TB) {
+	t.Helper()
+	i.mustOwn(t)
+	i.signal(t, syscall.SIGSTOP)
+}
+
+// Resume ends a Pause.
+func (i *Instance) Resume(t testing.TB) {
+	t.Helper()
+	i.mustOwn(t)
+	i.signal(t, syscall.SIGCONT)
+}
+
+func (i *Instance) signal(t testing.TB, sig syscall.Signal) {
+	t.Helper()
+	if err := i.server.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Restart starts the server again, after Kill9 or Stop, with its data, and
 // returns when it answers.
 func (i *Instance) Restart(t testing.TB) {

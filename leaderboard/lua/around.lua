@@ -1,4 +1,4 @@
--- rank: where one member stands, after the dead are gone.
+-- around: a member and its neighbours, after the dead are gone.
 --
 -- KEYS[1] scores  zset    member → score
 -- KEYS[2] loaded  string  '1' and a token once loaded
@@ -6,10 +6,11 @@
 -- ARGV[1] now     Unix ms
 -- ARGV[2] chunk   how many dead to remove at the most
 -- ARGV[3] member
+-- ARGV[4] k       how many neighbours on either side
 --
--- Returns {2, {rank from 0, score}}, {2, {}} when the member is not on the
--- board, {1} when more dead may be due: call again, or {0} when the board is
--- not loaded.
+-- Returns {2, {rank from 0 of the first, member, score, …}} best first, {2, {}}
+-- when the member is not on the board, {1} when more dead may be due: call
+-- again, or {0} when the board is not loaded.
 if string.sub(redis.call('GET', KEYS[2]) or '', 1, 1) ~= '1' then return {0} end
 
 local dead = KEYS[3] and redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2]) or {}
@@ -20,4 +21,7 @@ end
 if #dead == tonumber(ARGV[2]) then return {1} end
 local rank = redis.call('ZREVRANK', KEYS[1], ARGV[3])
 if not rank then return {2, {}} end
-return {2, {rank, redis.call('ZSCORE', KEYS[1], ARGV[3])}}
+local first = math.max(rank - ARGV[4], 0)
+local near = redis.call('ZREVRANGE', KEYS[1], first, rank + ARGV[4], 'WITHSCORES')
+table.insert(near, 1, first)
+return {2, near}

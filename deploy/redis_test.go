@@ -1,0 +1,387 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// patience is how long one thing may take, on a machine with much else to do,
+// before it counts as hung.
+const patience = time.Minute
+
+// A site is a copy of the files with passwords in it, as the README makes one.
+type site struct {
+	dir       string
+	passwords map[string]string // by user
+}
+
+// install copies the files, points their paths to the copy, and runs the
+// README's command for passwords there.
+func install(t *testing.T) *site {
+	t.Helper()
+	s := &site{dir: t.TempDir(), passwords: map[string]string{}}
+	files, err := filepath.Glob("redis/*")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("found %v, %v", files, err)
+	}
+	for _, f := range files {
+		s.write(t, filepath.Base(f), strings.NewReplacer("/etc/redis", s.dir, "/var/lib", s.dir).Replace(read(t, f)))
+	}
+	for _, dir := range []string{"redis", "redis-sentinel"} {
+		if err := os.Mkdir(s.path(dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.run(t, "passwords")
+	for line := range strings.Lines(read(t, s.path("passwords"))) {
+		user, password, _ := strings.Cut(strings.TrimSpace(line), " ")
+		s.passwords[user] = password
+	}
+	return s
+}
+
+func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *site) write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(s.path(name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a marked command of the README; env has entries such as "HOST=…".
+func (s *site) run(t *testing.T, name string, env ...string) {
+	t.Helper()
+	block := regexp.MustCompile("<!-- run: " + name + " -->\n```sh\n((?s:.*?))```").FindStringSubmatch(read(t, "redis/README.md"))
+	if block == nil {
+		t.Fatalf("the README has no command %q", name)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-euc", strings.ReplaceAll(block[1], "/etc/redis", s.dir))
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the README's %s: %v\n%s", name, err, out)
+	}
+}
+
+// cli sends one command as a user.
+func (s *site) cli(t *testing.T, i *redistest.Instance, user string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	host, port, _ := net.SplitHostPort(i.Addr)
+	cmd := exec.CommandContext(ctx, "redis-cli", append([]string{"-e", "--no-auth-warning", "-h", host, "-p", port, "--user", user}, args...)...)
+	cmd.Env = append(os.Environ(), "REDISCLI_AUTH="+s.passwords[user])
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+func (s *site) must(t *testing.T, i *redistest.Instance, user string, args ...string) string {
+	t.Helper()
+	out, err := s.cli(t, i, user, args...)
+	if err != nil {
+		t.Fatalf("%s as %s: %v: %s", strings.Join(args, " "), user, err, out)
+	}
+	return out
+}
+
+// set is a master, its replica and three sentinels.
+type set struct {
+	*site
+	master, replica *redistest.Instance
+	sentinels       []*redistest.Instance
+}
+
+func startSet(t *testing.T) *set {
+	t.Helper()
+	s := &set{site: install(t)}
+	s.master = redistest.Conf(t, s.path("redis.conf"))
+	s.startReplica(t)
+	s.startSentinels(t)
+	return s
+}
+
+// follow writes a file with another master's address in it.
+func (s *set) follow(t *testing.T, from, to string) {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(s.master.Addr)
+	text := strings.ReplaceAll(read(t, s.path(from)), "redis-1.internal 6379", host+" "+port)
+	s.write(t, to, text)
+}
+
+func (s *set) startReplica(t *testing.T) {
+	t.Helper()
+	s.follow(t, "replica.conf", "replica-of.conf")
+	s.replica = redistest.Conf(t, s.path("replica-of.conf"))
+	s.copied(t, s.replica)
+}
+
+func (s *set) copied(t *testing.T, replica *redistest.Instance) {
+	t.Helper()
+	until(t, "the replica follows", func() bool {
+		out, err := s.cli(t, replica, "admin", "INFO")
+		return err == nil && strings.Contains(out, "role:slave") && strings.Contains(out, "master_link_status:up") &&
+			strings.Contains(out, "aof_rewrite_in_progress:0") // while it writes its file anew it does not stop
+	})
+}
+
+func (s *set) startSentinels(t *testing.T) {
+	t.Helper()
+	s.sentinels = nil
+	for n := range 3 {
+		name := fmt.Sprintf("sentinel-%d.conf", n)
+		s.follow(t, "sentinel.conf", name)
+		s.sentinels = append(s.sentinels, redistest.Conf(t, s.path(name), "--sentinel"))
+	}
+	for _, i := range s.sentinels {
+		until(t, "the sentinels know each other and the replica", func() bool {
+			out, err := s.ask(t, i, "SENTINEL", "MASTER", "stoa")
+			return err == nil && strings.Contains(out, "num-other-sentinels\n2\n") && strings.Contains(out, "num-slaves\n1\n")
+		})
+	}
+}
+
+// ask asks a sentinel.
+func (s *set) ask(t *testing.T, i *redistest.Instance, args ...string) (string, error) {
+	s.passwords["default"] = s.passwords["sentinels"]
+	return s.cli(t, i, "default", args...)
+}
+
+func (s *set) url() string {
+	var addrs []string
+	for _, i := range s.sentinels {
+		addrs = append(addrs, i.Addr)
+	}
+	return "redis-sentinel://stoa:" + s.passwords["stoa"] + "@" + strings.Join(addrs, ",") + "/stoa?sentinel_password=" + s.passwords["sentinels"]
+}
+
+// until polls for what happens in other processes.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// people are users who checked in.
+type people struct {
+	server *testkit.Server
+	all    []*client.Client
+}
+
+// arrive signs up n users and checks them in.
+func (p *people) arrive(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		c := p.server.SignUp(t, "UTC")
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		got, err := c.Checkin(ctx, api.CheckinRequest{})
+		cancel()
+		if err != nil || !got.New {
+			t.Fatalf("check-in: %+v, %v", got, err)
+		}
+		p.all = append(p.all, c)
+	}
+}
+
+// right waits until Redis is complete and looks every user up, and the board.
+func (p *people) right(t *testing.T) {
+	t.Helper()
+	until(t, "the node is ready and Redis complete", func() bool {
+		status, _, body := p.server.Call(t, nil, "GET", "/readyz", "")
+		return status == 200 && strings.Contains(body, `"status":"ready"`)
+	})
+	for n, c := range p.all {
+		got, err := c.CheckinStatus(t.Context())
+		if err != nil || got.Streak != 1 || got.Total != 1 {
+			t.Errorf("user %d: %+v, %v; want one day", n, got, err)
+		}
+	}
+	// While it is loaded it may be five seconds old.
+	until(t, fmt.Sprintf("the board has all %d", len(p.all)), func() bool {
+		board, err := p.all[0].Board(t.Context(), "total_days", client.BoardQuery{Limit: 100})
+		return err == nil && len(board.Entries) == len(p.all)
+	})
+}
+
+func TestStoaOnTheShippedSentinelSettings(t *testing.T) {
+	t.Parallel()
+	s := startSet(t)
+	p := &people{server: testkit.Start(t, func(c *app.Config) { c.Redis = s.url() })}
+	p.arrive(t, 5)
+	p.right(t)
+
+	s.must(t, s.master, "admin", "SET", "marker:before", "1")
+	until(t, "the replica has the marker", func() bool { return s.must(t, s.replica, "admin", "EXISTS", "marker:before") == "1" })
+	host, port, _ := net.SplitHostPort(s.replica.Addr)
+	backup := s.path("backup.rdb")
+	s.run(t, "backup", "HOST="+host, "PORT="+port, "BACKUP="+backup, "REDISCLI_AUTH="+s.passwords["replica"])
+	s.must(t, s.master, "admin", "SET", "marker:after", "1")
+	p.arrive(t, 3)
+
+	// The master dies. Check-ins go on, and nothing is missing afterwards.
+	s.master.Kill()
+	p.arrive(t, 3)
+	until(t, "the replica is promoted", func() bool {
+		out, err := s.cli(t, s.replica, "admin", "ROLE")
+		return err == nil && strings.HasPrefix(out, "master")
+	})
+	p.right(t)
+	p.arrive(t, 2)
+	s.master.Restart() // with its old file, and becomes a replica
+	s.copied(t, s.master)
+	p.right(t)
+
+	// Everything is stopped, and the backup restored.
+	for _, i := range append(s.sentinels, s.master, s.replica) {
+		i.Stop()
+	}
+	p.arrive(t, 1)
+	s.write(t, "redis.conf", regexp.MustCompile(`(?m)^replicaof .*\n`).ReplaceAllString(read(t, s.path("redis.conf")), ""))
+	s.run(t, "restore", "DIR="+s.master.Dir, "BACKUP="+backup)
+	s.master.Restart()
+	if got := s.must(t, s.master, "admin", "EXISTS", "marker:before"); got != "1" {
+		t.Error("the restored server lacks what was backed up")
+	}
+	if got := s.must(t, s.master, "admin", "EXISTS", "marker:after"); got != "0" {
+		t.Error("the restored server has what came after the backup")
+	}
+	s.follow(t, "replica.conf", "replica-of.conf")
+	s.replica.Restart()
+	s.copied(t, s.replica)
+	for n, i := range s.sentinels {
+		s.follow(t, "sentinel.conf", fmt.Sprintf("sentinel-%d.conf", n))
+		i.Restart()
+	}
+	p.right(t)
+	p.arrive(t, 1)
+	p.right(t)
+	for _, i := range []*redistest.Instance{s.master, s.replica} {
+		if out := s.must(t, i, "admin", "ACL", "LOG"); out != "" {
+			t.Errorf("%s refused somebody:\n%s", i.Addr, out)
+		}
+	}
+}
+
+func TestStoaOnTheShippedClusterSettings(t *testing.T) {
+	t.Parallel()
+	s := install(t)
+	var nodes []*redistest.Instance
+	var addrs, buses []string
+	for range 3 {
+		bus := strconv.Itoa(redistest.FreePort(t))
+		i := redistest.Conf(t, s.path("cluster.conf"), "--cluster-port", bus)
+		nodes, addrs, buses = append(nodes, i), append(addrs, i.Addr), append(buses, i.Addr+"@"+bus)
+	}
+	s.run(t, "cluster", "NODES="+strings.Join(buses, " "), "REDISCLI_AUTH="+s.passwords["admin"])
+	url := "redis-cluster://stoa:" + s.passwords["stoa"] + "@" + strings.Join(addrs, ",")
+	p := &people{server: testkit.Start(t, func(c *app.Config) { c.Redis = url })}
+	p.arrive(t, 5)
+	p.right(t)
+	// A node is killed and comes back with its file.
+	nodes[1].Kill()
+	p.arrive(t, 3)
+	nodes[1].Restart()
+	p.right(t)
+	for _, i := range nodes {
+		if out := s.must(t, i, "admin", "ACL", "LOG"); out != "" {
+			t.Errorf("%s refused somebody:\n%s", i.Addr, out)
+		}
+	}
+}
+
+func TestTheShippedSettingsHold(t *testing.T) {
+	t.Parallel()
+	s := install(t)
+	i := redistest.Conf(t, s.path("redis.conf"))
+	for setting, want := range map[string]string{
+		"maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": "everysec", "save": "3600 1",
+		"lazyfree-lazy-expire": "yes", "lazyfree-lazy-user-del": "yes", "latency-monitor-threshold": "25",
+		"stop-writes-on-bgsave-error": "no",
+	} {
+		if got := s.must(t, i, "admin", "CONFIG", "GET", setting); got != setting+"\n"+want {
+			t.Errorf("%s is %q, want %q", setting, got, want)
+		}
+	}
+	for _, args := range [][]string{
+		{"FLUSHALL"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"SHUTDOWN"}, {"ACL", "LIST"},
+		{"SCRIPT", "FLUSH"}, {"FUNCTION", "FLUSH"}, {"CLIENT", "KILL", "ID", "1"}, {"CLUSTER", "RESET"}, {"SWAPDB", "0", "1"},
+		{"GET", "other:key"}, {"PUBLISH", "other", "x"}, {"EVAL", "return redis.call('GET', KEYS[1])", "1", "other:key"},
+	} {
+		if out, err := s.cli(t, i, "stoa", args...); err == nil || !strings.Contains(out, "NOPERM") && !strings.Contains(out, "ACL") {
+			t.Errorf("the user stoa may %s: %s", strings.Join(args, " "), out)
+		}
+	}
+	if out, err := s.cli(t, i, "stoa", "SET", "stoa:key", "x"); err != nil {
+		t.Errorf("the user stoa may not write under its prefix: %s", out)
+	}
+	for _, args := range [][]string{{"GET", "stoa:key"}, {"AUTH", "default", ""}, {"AUTH", ""}} {
+		if reply, err := i.Do(args...); err == nil {
+			t.Errorf("%s without a password: got %v", args[0], reply)
+		}
+	}
+	// What scripts wrote is in the append-only file as transactions.
+	s.must(t, i, "stoa", "EVAL", "redis.call('SET', KEYS[1], '1') redis.call('SET', KEYS[2], '1')", "2", "stoa:{a}:1", "stoa:{a}:2")
+	until(t, "the file has it", func() bool {
+		return strings.Contains(s.must(t, i, "admin", "INFO", "persistence"), "aof_buffer_length:0\r")
+	})
+	i.Restart()
+	if got := s.must(t, i, "stoa", "EXISTS", "stoa:{a}:1", "stoa:{a}:2", "stoa:key"); got != "3" {
+		t.Errorf("after a crash %s of 3 keys are there", got)
+	}
+}
+
+func TestAPasswordThatIsChangedIsAnOutageUntilItIsChangedBack(t *testing.T) {
+	t.Parallel()
+	s := install(t)
+	i := redistest.Conf(t, s.path("redis.conf"))
+	url := "redis://stoa:" + s.passwords["stoa"] + "@" + i.Addr
+	p := &people{server: testkit.Start(t, func(c *app.Config) { c.Redis = url })}
+	p.arrive(t, 2)
+	p.right(t)
+	s.must(t, i, "admin", "ACL", "SETUSER", "stoa", "resetpass", ">another")
+	s.must(t, i, "admin", "CLIENT", "KILL", "USER", "stoa")
+	p.arrive(t, 2)
+	until(t, "the node says that it is degraded", func() bool {
+		status, _, body := p.server.Call(t, nil, "GET", "/readyz", "")
+		return status == 200 && strings.Contains(body, `"status":"degraded"`)
+	})
+	p.arrive(t, 2)
+	s.must(t, i, "admin", "ACL", "SETUSER", "stoa", ">"+s.passwords["stoa"])
+	p.right(t)
+}
+
+func TestNoShippedPasswordOpensAnything(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"redis.conf", "users.acl"} {
+		text := strings.NewReplacer("/etc/redis", dir, "/var/lib/redis", dir).Replace(read(t, "redis/"+name))
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "redis-server", filepath.Join(dir, "redis.conf"), "--port", strconv.Itoa(redistest.FreePort(t)), "--dir", dir).CombinedOutput()
+	if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "ACL") {
+		t.Errorf("a server without passwords started, or ended for another reason: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,594 @@
+package e2e
+
+import (
+	"context"
+	crand "crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+)
+
+var (
+	soakFlag = flag.Int("soak", 1, "inflict every failure this many times as often")
+	seedFlag = flag.Uint64("seed", 0, "of the failure tests' random moments; 0 takes a new one")
+)
+
+const (
+	callers = 64
+	// bound is how long after the last failure everything must be as if none had
+	// happened. A dead node's rows are the slowest: others wait ten seconds
+	// before they take it for dead, a restarted one sees to its own at once.
+	bound = 10 * time.Second
+)
+
+// world is some nodes on one SQL, and callers who keep their own log of what
+// they asked and what they were told, outside of all processes.
+type world struct {
+	t       *testing.T
+	rng     *rand.Rand // of the story; callers have their own
+	seed    uint64
+	db      *sqldb.DB
+	nodes   []*node
+	persons []*person
+	boards  []board
+	hc      *http.Client
+	think   time.Duration // a caller pauses for up to this long
+	pace    int           // new persons a second while something is away
+
+	reserve, reserved int       // persons at the end for [world.late], and those taken
+	also              []*person // that the round looks at
+
+	// What may excuse a request that fails. Redis is no excuse.
+	nodesDie, sqlDies atomic.Bool
+
+	next, released atomic.Int64 // persons begun, and allowed to begin
+	over           atomic.Bool
+	calm           sync.RWMutex // held by a caller during each request
+
+	mu                     sync.Mutex
+	complaints             int
+	answers, refused, lost int
+	slowest                time.Duration // answer
+	converged              time.Duration // the longest wait after a failure
+	inflicted              int
+}
+
+// person is a user with a token and a history, put into SQL as the server itself
+// would, and what was asked and told in that user's name.
+type person struct {
+	id, token     string
+	zone          string
+	words         int      // that each of the person's check-ins carries
+	history       []logRow // up to yesterday
+	today         int
+	makes         int      // the day that the person makes up; 0: checks in for today
+	frozen        []int    // the days that freezes cover with today's check-in
+	before, after standing // where the history leaves the user, without and with that
+	half          standing // with today's check-in, and its freezes not yet written
+
+	mu    sync.Mutex
+	asked int
+	open  int // asked, and nobody said what became of it
+	news  int // answers that claimed to be the first
+	at    time.Time
+}
+
+// row is what the person's request adds to the log.
+func (p *person) row() logRow {
+	if p.makes != 0 {
+		return logRow{day: p.makes, kind: madeUp}
+	}
+	return logRow{day: p.today, kind: tapped, words: p.words}
+}
+
+func (p *person) acked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.at.IsZero()
+}
+
+// newWorld starts a node for each list of arguments, on the given SQL, with
+// people enrolled.
+func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *world {
+	t.Helper()
+	w := &world{t: t, seed: *seedFlag, think: 50 * time.Millisecond, pace: 100}
+	if w.seed == 0 {
+		w.seed = rand.Uint64() >> 1
+	}
+	w.rng = rand.New(rand.NewPCG(w.seed, 0))
+	w.db = sqldbtest.Open(t, sql)
+	w.persons = enrol(t, w.db, w.rng, people)
+	w.boards = boardsOf(time.Now())
+	env := []string{"STOA_SECRET=" + crand.Text() + crand.Text()}
+	for _, args := range nodes {
+		if sql.URL != "" {
+			args = append([]string{"--sql", sql.URL}, args...)
+		}
+		w.nodes = append(w.nodes, newNode(t, env, append([]string{"--limits=false", "--dev=true"}, args...)...))
+	}
+	w.hc = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: callers}}
+	t.Cleanup(func() {
+		w.hc.CloseIdleConnections()
+		t.Logf("seed %d: %d failures; %d answers, the slowest after %s; %d refusals, %d without an answer; right again within %s of a failure (bound %s)",
+			w.seed, w.inflicted, w.answers, w.slowest.Round(time.Millisecond), w.refused, w.lost, w.converged.Round(time.Millisecond), bound)
+	})
+	for _, n := range w.nodes {
+		waitReady(t, w.hc, n)
+	}
+	return w
+}
+
+// crowd has 64 callers ask until the test ends. New persons check in as the
+// story releases them.
+func (w *world) crowd() {
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(w.seed, uint64(i)+1))
+			for !w.over.Load() {
+				w.calm.RLock()
+				w.askSomething(rng)
+				w.calm.RUnlock()
+				time.Sleep(time.Duration(rng.Int64N(int64(w.think))))
+			}
+		})
+	}
+	w.t.Cleanup(func() { w.over.Store(true); wg.Wait() })
+}
+
+func (w *world) askSomething(rng *rand.Rand) {
+	p := w.known(rng)
+	switch n := rng.IntN(100); {
+	case n < 35:
+		if i := w.next.Add(1) - 1; i < int64(w.upTo(w.released.Load())) {
+			p = w.persons[i]
+		} else {
+			w.next.Add(-1)
+		}
+		fallthrough
+	case n < 60:
+		if p != nil {
+			w.checkIn(rng, p)
+		}
+	case n < 85:
+		if p != nil {
+			w.readStatus(rng, p)
+		}
+	case n < 93:
+		if p != nil {
+			w.readMonth(rng, p)
+		}
+	case p != nil:
+		var b api.Board
+		w.get(rng, p, w.boards[rng.IntN(len(w.boards))].path()+"&limit=3", &b)
+	}
+}
+
+// known returns somebody who has begun, half the time one of the latest: they
+// may be under way at this moment.
+func (w *world) known(rng *rand.Rand) *person {
+	n := w.upTo(min(w.next.Load(), w.released.Load()))
+	if n == 0 {
+		return nil
+	}
+	if rng.IntN(2) == 0 {
+		return w.persons[n-1-rng.IntN(min(n, callers))]
+	}
+	return w.persons[rng.IntN(n)]
+}
+
+// release lets n more persons check in, and hurry waits until they have begun.
+func (w *world) release(n int) { w.released.Add(int64(n)) }
+
+func (w *world) hurry(until int64) {
+	w.t.Helper()
+	until = int64(w.upTo(until))
+	for end := time.Now().Add(time.Minute); w.next.Load() < until; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatalf("%d have begun after a minute, want %d", w.next.Load(), until)
+		}
+	}
+}
+
+// round is one failure under load. It strikes at a random moment while about 100
+// new persons check in; more do so until fail returns, and afterwards. Then
+// everything they were told is compared with SQL, and what the nodes say of them
+// with what follows from SQL.
+func (w *world) round(fail func()) {
+	w.t.Helper()
+	from := w.released.Load()
+	w.also = nil
+	w.release(110)
+	w.hurry(from + 10 + w.rng.Int64N(80))
+	healed, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(time.Second / time.Duration(w.pace))
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				w.release(1)
+			case <-healed:
+				return
+			}
+		}
+	}()
+	fail()
+	close(healed)
+	<-stopped
+	w.inflicted++
+	w.release(30)
+	w.hurry(w.released.Load())
+	w.settle(append(w.also, w.persons[w.upTo(from):w.upTo(w.released.Load())]...))
+}
+
+// perRound is how many persons a round needs, besides w.pace each second that a
+// failure lasts.
+const perRound = 140
+
+// late takes n persons from the end of the list, who check in only when the
+// story says so. The round looks at them too.
+func (w *world) late(n int) []*person {
+	w.reserved += n
+	w.also = w.persons[len(w.persons)-w.reserved:][:n:n]
+	return w.also
+}
+
+// upTo is i, or how many persons the crowd has.
+func (w *world) upTo(i int64) int { return int(min(i, int64(len(w.persons)-w.reserve))) }
+
+// moment is random, shorter than d.
+func (w *world) moment(d time.Duration) { time.Sleep(time.Duration(w.rng.Int64N(int64(d)))) }
+
+func (w *world) bad(format string, args ...any) {
+	w.t.Helper()
+	w.mu.Lock()
+	w.complaints++
+	n := w.complaints
+	w.mu.Unlock()
+	if n <= 20 {
+		w.t.Errorf(format, args...)
+	}
+}
+
+// outcome of one request.
+type outcome int
+
+const (
+	answered outcome = iota
+	refused          // by a node without SQL
+	lost             // no answer: the node died
+	counted          // the day is there already, which only a make-up is told as a refusal
+)
+
+// send asks one node once. A failure without an excuse fails the test.
+func (w *world) send(n *node, method, path string, p *person, body string, into any) outcome {
+	req, err := http.NewRequestWithContext(w.t.Context(), method, n.URL()+path, strings.NewReader(body))
+	if err != nil {
+		w.bad("%v", err)
+		return lost
+	}
+	req.Header.Set("Authorization", "Bearer "+p.token)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	began := time.Now()
+	resp, err := w.hc.Do(req)
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+	}
+	took := time.Since(began)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	problem := ""
+	defer func() {
+		if problem != "" && w.t.Context().Err() == nil {
+			if w.complaints++; w.complaints <= 20 {
+				w.t.Errorf("%s %s for %s after %s: %s", method, path, p.id, took, problem)
+			}
+		}
+	}()
+	switch {
+	case err != nil:
+		w.lost++
+		if !w.nodesDie.Load() {
+			problem = err.Error()
+		}
+		return lost
+	case resp.StatusCode == http.StatusServiceUnavailable:
+		w.refused++
+		var said api.Problem
+		if !w.sqlDies.Load() {
+			problem = "refused: " + string(text)
+		} else if err := json.Unmarshal(text, &said); err != nil || !strings.HasSuffix(said.Code, ".store_away") || said.Detail == "" ||
+			resp.Header.Get("Content-Type") != "application/problem+json" || resp.Header.Get("Retry-After") == "" {
+			problem = fmt.Sprintf("refused without a clear word: %s %v", text, resp.Header)
+		}
+		return refused
+	case resp.StatusCode == http.StatusConflict && p.makes != 0 && strings.Contains(string(text), `"checkin.day_counts"`):
+		w.answers++
+		return counted
+	case resp.StatusCode != http.StatusOK:
+		problem = resp.Status + ": " + string(text)
+		return lost
+	}
+	w.answers++
+	w.slowest = max(w.slowest, took)
+	if err := json.Unmarshal(text, into); err != nil {
+		problem = err.Error()
+	}
+	return answered
+}
+
+// get asks any node, and another while it gets no answer.
+func (w *world) get(rng *rand.Rand, p *person, path string, into any) bool {
+	for try := rng.IntN(len(w.nodes)); w.t.Context().Err() == nil; try++ {
+		switch w.send(w.nodes[try%len(w.nodes)], http.MethodGet, path, p, "", into) {
+		case answered:
+			return true
+		case refused:
+			return false
+		}
+		if !w.nodesDie.Load() {
+			return false
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}
+
+// checkIn asks until somebody answers. One in four who are left without an
+// answer, or refused, leave it at that: what SQL may have committed for them is
+// nobody's but the server's to bring to Redis.
+func (w *world) checkIn(rng *rand.Rand, p *person) {
+	for try := rng.IntN(len(w.nodes)); w.t.Context().Err() == nil; try++ {
+		switch w.tap(w.nodes[try%len(w.nodes)], p) {
+		case answered, counted:
+			return
+		case refused:
+			time.Sleep(100 * time.Millisecond)
+		case lost:
+			time.Sleep(10 * time.Millisecond)
+		}
+		if rng.IntN(4) == 0 {
+			return
+		}
+	}
+}
+
+// tap asks one node once to check p in, or to make up p's day, and holds the
+// answer against all that were given before.
+func (w *world) tap(n *node, p *person) outcome {
+	p.mu.Lock()
+	p.asked++
+	p.open++
+	before := p.at
+	p.mu.Unlock()
+	var reply api.CheckinReply
+	var out outcome
+	if p.makes == 0 {
+		out = w.send(n, http.MethodPost, "/v1/checkin", p, fmt.Sprintf(`{"words":%d}`, p.words), &reply)
+	} else {
+		var made api.MakeupReply
+		out = w.send(n, http.MethodPost, "/v1/checkin/makeup", p, fmt.Sprintf(`{"day":%q}`, date(p.makes)), &made)
+		reply = api.CheckinReply{New: true, At: made.MadeUp.At, CheckinStatus: made.Status}
+	}
+	if out != answered && out != counted {
+		return out
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
+	if out == counted {
+		if p.asked == 1 {
+			w.bad("%s was told that %s counts, and never asked before", p.id, date(p.makes))
+		}
+		return out
+	}
+	if reply.New {
+		p.news++
+	}
+	switch {
+	case reply.New && (p.news > 1 || !before.IsZero()):
+		w.bad("%s was told twice that the check-in is new", p.id)
+	case !p.at.IsZero() && !p.at.Equal(reply.At):
+		w.bad("%s was told %s, then %s", p.id, p.at, reply.At)
+	case statusOf(reply.CheckinStatus) != p.after:
+		w.bad("%s was told %+v, want %+v", p.id, reply, p.after)
+	}
+	p.at = reply.At
+	return out
+}
+
+// readStatus and readMonth see what was acknowledged before they ask.
+func (w *world) readStatus(rng *rand.Rand, p *person) {
+	acked := p.acked()
+	var got api.CheckinStatus
+	if !w.get(rng, p, "/v1/checkin", &got) {
+		return
+	}
+	if is := statusOf(got); is != p.after && (acked || is != p.before && is != p.half) {
+		w.bad("%s reads %+v, want %+v (acknowledged: %t)", p.id, is, p.after, acked)
+	}
+}
+
+func (w *world) readMonth(rng *rand.Rand, p *person) {
+	acked := p.acked()
+	day := date(p.row().day)
+	var got api.Calendar
+	if !w.get(rng, p, "/v1/checkin/calendar/"+strings.ReplaceAll(day[:len("2006-01")], "-", "/"), &got) {
+		return
+	}
+	if acked && !slices.Contains(got.Days, day) {
+		w.bad("%s reads a month with %v, which has no %s", p.id, got.Days, day)
+	}
+}
+
+func nanoid() string {
+	b := make([]byte, 9)
+	_, _ = crand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// zonesAwayFromMidnight are zones in which the date will not change while the
+// tests run. There are some at any time.
+func zonesAwayFromMidnight(t *testing.T, now time.Time) (zones []string) {
+	t.Helper()
+	for _, name := range []string{"Pacific/Kiritimati", "Australia/Sydney", "Asia/Shanghai", "Asia/Kolkata", "Europe/Athens",
+		"Etc/UTC", "America/Sao_Paulo", "America/New_York", "America/Los_Angeles", "Pacific/Pago_Pago"} {
+		loc, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hour := now.In(loc).Hour(); hour >= 1 && hour < 21 {
+			zones = append(zones, name)
+		}
+	}
+	return zones
+}
+
+// enrol writes n users with a random history and one logged-in device each.
+func enrol(t *testing.T, db *sqldb.DB, rng *rand.Rand, n int) []*person {
+	t.Helper()
+	now := time.Now()
+	zones := zonesAwayFromMidnight(t, now)
+	all := make([]*person, n)
+	for some := range slices.Chunk(all, 500) {
+		var users, sessions, log []any
+		for i := range some {
+			id, device := nanoid(), nanoid()
+			secret := base64.RawURLEncoding.EncodeToString([]byte(crand.Text() + crand.Text())[:32])
+			p := &person{id: id, token: "sa_" + id + "." + device + "." + secret, zone: zones[rng.IntN(len(zones))], words: rng.IntN(100)}
+			some[i] = p
+			sum := sha256.Sum256([]byte(p.token))
+			users = append(users, id, id+"@example.org", id+"@example.org", "User "+id, p.zone, "", 0, now.AddDate(-1, 0, 0).UnixMilli())
+			sessions = append(sessions, id, device, "", "127.0.0.1", now.UnixMilli(), now.UnixMilli(),
+				base64.RawURLEncoding.EncodeToString(sum[:]), now.Add(4*time.Hour).UnixMilli(), "", now.Add(4*time.Hour).UnixMilli(), "", 0, "", 1)
+			p.today = dayIn(p.zone, now)
+			p.history = randomHistory(rng, p.zone, p.today)
+			for _, r := range p.history {
+				log = append(log, id, r.day, r.at, r.kind, r.words, 0, rng.Int64())
+			}
+			if rng.IntN(4) == 0 {
+				p.makes = oldGap(rng, p.history, p.today)
+			}
+			p.before = standingOn(p.today, p.history)
+			with := append(slices.Clone(p.history), p.row())
+			if p.makes == 0 {
+				p.frozen = covered(p.history, p.today)
+				p.half = standingOn(p.today, with)
+				with = append(shown(p.history, p.today), p.row())
+			}
+			slices.SortFunc(with, func(a, b logRow) int { return a.day - b.day })
+			if p.after = standingOn(p.today, with); p.makes != 0 {
+				p.half = p.after
+			}
+		}
+		insert(t, db, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES ", 8, users)
+		insert(t, db, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce, rev) VALUES ", 14, sessions)
+		insert(t, db, "INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES ", 7, log)
+	}
+	return all
+}
+
+// randomHistory has days before today in a few runs, the latest of which may
+// reach yesterday. Some are made up or covered by a freeze.
+func randomHistory(rng *rand.Rand, zone string, today int) (rows []logRow) {
+	day := today - rng.IntN(3)
+	for range rng.IntN(4) {
+		day -= rng.IntN(3) * rng.IntN(100)
+		for range 1 + rng.IntN(8) {
+			day--
+			kind := tapped
+			if n := rng.IntN(10); n == 0 {
+				kind = madeUp
+			} else if n == 1 {
+				kind = frozen
+			}
+			at := noon(zone, day).Add(time.Duration(rng.Int64N(int64(10 * time.Hour))))
+			rows = append(rows, logRow{day: day, at: at.UnixMilli(), kind: kind, words: rng.IntN(9)})
+		}
+	}
+	slices.Reverse(rows)
+	return rows
+}
+
+// makeupDays is how far back a day can be made up: the default.
+const makeupDays = 30
+
+// oldGap returns a missed day before the newest one, or 0: with it no freezes are
+// spent.
+func oldGap(rng *rand.Rand, rows []logRow, today int) int {
+	var days []int
+	for i := 1; i < len(rows); i++ {
+		for d := max(rows[i-1].day+1, today-makeupDays); d < rows[i].day; d++ {
+			days = append(days, d)
+		}
+	}
+	if len(days) == 0 {
+		return 0
+	}
+	return days[rng.IntN(len(days))]
+}
+
+func insert(t *testing.T, db *sqldb.DB, head string, columns int, args []any) {
+	t.Helper()
+	row := "(" + strings.TrimSuffix(strings.Repeat("?,", columns), ",") + "),"
+	for some := range slices.Chunk(args, 2000*columns) { // SQLite takes 32,766 values
+		if _, err := db.Writer().ExecContext(t.Context(), head+strings.TrimSuffix(strings.Repeat(row, len(some)/columns), ","), some...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// waitReady waits until a node is ready and nothing is degraded.
+func waitReady(t *testing.T, hc *http.Client, n *node) {
+	t.Helper()
+	last := ""
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if last = readiness(t.Context(), hc, n); last == "" {
+			return
+		}
+	}
+	t.Fatalf("%s is not ready: %s", n.URL(), last)
+}
+
+// readiness is empty when a node is ready and nothing is degraded, and else what
+// it says.
+func readiness(ctx context.Context, hc *http.Client, n *node) string {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/readyz", nil)
+	if err != nil {
+		return err.Error()
+	}
+	resp, err := hc.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err.Error()
+	}
+	if strings.Contains(string(body), `"status":"ready"`) {
+		return ""
+	}
+	return string(body)
+}

@@ -1,0 +1,152 @@
+package checkin
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// Board names one ranking.
+type Board struct {
+	name   string
+	season int32 // 202647 for a week, 202611 for a month; 0: all time
+}
+
+// The boards for all time.
+var (
+	StreakBoard = Board{name: "streak"}     // by current streak; the dead leave it
+	TotalBoard  = Board{name: "total_days"} // by days checked in
+)
+
+// The boards of a season count the days checked in within it, by each user's
+// own calendar.
+const (
+	weekly  = "week" // Monday to Sunday, as ISO 8601 numbers them
+	monthly = "month"
+)
+
+// Seasons are kept for that many days after their end.
+const seasonKept = 183
+
+// WeekOf returns the board of the week that d is in.
+func WeekOf(d civil.Day) Board {
+	year, week := d.ISOWeek()
+	return Board{weekly, int32(100*year + week)} //nolint:gosec // a calendar's year
+}
+
+// MonthOf returns the board of the month that d is in.
+func MonthOf(d civil.Day) Board { return Board{monthly, int32(monthOf(d))} } //nolint:gosec // a calendar's year
+
+func seasonsOf(d civil.Day) []Board { return []Board{WeekOf(d), MonthOf(d)} }
+
+// ParseBoard returns the board with that name and season, 2026-W47 or 2026-11;
+// an empty season is the one that today is in. ErrBoard, ErrSeason.
+func ParseBoard(name, season string, today civil.Day) (Board, error) {
+	switch {
+	case name == StreakBoard.name && season == "":
+		return StreakBoard, nil
+	case name == TotalBoard.name && season == "":
+		return TotalBoard, nil
+	case name == weekly && season == "":
+		return WeekOf(today), nil
+	case name == monthly && season == "":
+		return MonthOf(today), nil
+	case name != weekly && name != monthly:
+		if name == StreakBoard.name || name == TotalBoard.name {
+			return Board{}, ErrSeason
+		}
+		return Board{}, ErrBoard
+	}
+	form := "%4d-%2d"
+	if name == weekly {
+		form = "%4d-W%2d"
+	}
+	var year, n int32
+	if _, err := fmt.Sscanf(season, form, &year, &n); err != nil {
+		return Board{}, ErrSeason
+	}
+	b := Board{name, 100*year + n}
+	if b.Season() != season || year < 1970 || n < 1 || n > 53 || name == monthly && n > 12 {
+		return Board{}, ErrSeason
+	}
+	first, last := b.span()
+	if name == weekly && WeekOf(first) != b || first > today || last < today-seasonKept {
+		return Board{}, ErrSeason
+	}
+	return b, nil
+}
+
+func (b Board) String() string { return b.name }
+
+// key tells a board from all others, of other seasons too.
+func (b Board) key() string { return string(b.AppendSegment(nil)) }
+
+// Season is empty for a board for all time.
+func (b Board) Season() string {
+	switch b.name {
+	case weekly:
+		return fmt.Sprintf("%04d-W%02d", b.season/100, b.season%100)
+	case monthly:
+		return fmt.Sprintf("%04d-%02d", b.season/100, b.season%100)
+	}
+	return ""
+}
+
+// span returns a season's first and last day.
+func (b Board) span() (first, last civil.Day) {
+	year, n := int(b.season/100), int(b.season%100)
+	if b.name == monthly {
+		return civil.DayOf(year, time.Month(n), 1), civil.DayOf(year, time.Month(n)+1, 0)
+	}
+	fourth := civil.DayOf(year, time.January, 4) // always in the first week
+	first = fourth - civil.Day((int(fourth.Weekday())+6)%7) + civil.Day(7*(n-1))
+	return first, first + 6
+}
+
+// value returns what a place is worth on a board for all time.
+func (b Board) value(s standing) int {
+	if b == StreakBoard {
+		return s.streak
+	}
+	return s.total
+}
+
+// current returns the boards that check-ins move at a moment, in any zone.
+func current(now time.Time) []Board {
+	all := []Board{StreakBoard, TotalBoard}
+	// The earliest and the latest zone are at -12 and +14 hours.
+	first, last := seasonsOf(dayAt(now.Add(-12*time.Hour))), seasonsOf(dayAt(now.Add(14*time.Hour)))
+	for i, b := range first {
+		if all = append(all, b); b != last[i] {
+			all = append(all, last[i])
+		}
+	}
+	return all
+}
+
+// bygone returns boards of seasons that are not kept any more. It goes back far
+// enough for whoever was away for some months.
+func bygone(now time.Time) (old []Board) {
+	for d := dayAt(now) - seasonKept - 32; d > dayAt(now)-2*seasonKept; d -= 7 {
+		old = append(old, WeekOf(d), MonthOf(d))
+	}
+	return old
+}
+
+func dayAt(t time.Time) civil.Day { return civil.Clock{}.Today(t) }
+
+// AppendSegment implements [keyspace.Segment].
+func (b Board) AppendSegment(buf []byte) []byte {
+	if buf = append(buf, b.name...); b.season != 0 {
+		buf = strconv.AppendInt(append(buf, '_'), int64(b.season), 10)
+	}
+	return buf
+}
+
+// SegmentForm implements [keyspace.Formed].
+func (Board) SegmentForm() keyspace.Form {
+	return keyspace.Form{Alphabet: keyspace.Base64URL, Min: len(monthly), Max: len("month_202611")}
+}

@@ -1,0 +1,371 @@
+package checkin
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+func init() { catchUpAfter, laterAgain = 0, 0 }
+
+// imports runs an import and returns what it did and the wrong rows.
+func imports(t *testing.T, db *sqldb.DB, text string, o ImportOptions) (sum Imported, faults []string, err error) {
+	t.Helper()
+	o.Fault = func(f Fault) { faults = append(faults, f.Error()) }
+	o.Progress = func(Imported) error { return nil }
+	if o.MaxFaults == 0 {
+		o.MaxFaults = 100
+	}
+	sum, err = NewExchange(db).Import(t.Context(), strings.NewReader(text), o)
+	return sum, faults, err
+}
+
+func exports(t *testing.T, db *sqldb.DB, o ExportOptions) string {
+	t.Helper()
+	var out bytes.Buffer
+	o.Progress = func(int64, int64) error { return nil }
+	n, err := NewExchange(db).Export(t.Context(), &out, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := int64(strings.Count(out.String(), "\n")); lines != n && lines != n+1 {
+		t.Errorf("%d rows are told, %d lines written", n, lines)
+	}
+	return out.String()
+}
+
+// follow hands the messages of imports to the server, as the outbox does.
+func (w *world) follow(t *testing.T) (n int) {
+	t.Helper()
+	rows, err := w.db.QueryContext(t.Context(), "SELECT payload FROM outbox WHERE topic = ?", TopicTouched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var payloads [][]byte
+	for rows.Next() {
+		var p []byte
+		if err := rows.Scan(&p); err != nil {
+			t.Fatal(err)
+		}
+		payloads = append(payloads, p)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.db.ExecContext(t.Context(), "DELETE FROM outbox WHERE topic = ?", TopicTouched); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range payloads {
+		users, err := parseTouched(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.followTouched(t.Context(), users); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return len(payloads)
+}
+
+func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		w.clock.set(time.Now().UTC().Truncate(time.Second))
+		users, c := newUsers(30), civil.Clock{Zone: "America/New_York"}
+		var text strings.Builder
+		text.WriteString("user,day,words,minutes\n")
+		today := c.Today(w.clock.now())
+		for i, user := range users {
+			w.register(t, user, c.Zone)
+			if i%2 == 0 {
+				w.mustMark(t, user, c) // whose record is loaded
+			}
+			for day := today - civil.Day(20+i); day < today; day++ {
+				fmt.Fprintf(&text, "%s,%s,3,2\n", user, day)
+			}
+		}
+		w.check(t, users, c)
+		sum, faults, err := imports(t, w.db, text.String(), ImportOptions{Format: CSV, DryRun: true})
+		if err != nil || len(faults) > 0 || sum.New != sum.Rows || w.follow(t) != 0 {
+			t.Fatalf("dry: %+v, %v, %v", sum, faults, err)
+		}
+		w.check(t, users, c)
+		sum, faults, err = imports(t, w.db, text.String(), ImportOptions{Format: CSV})
+		if err != nil || len(faults) > 0 || sum.New != sum.Rows || sum.Rows != int64(strings.Count(text.String(), "\n")-1) {
+			t.Fatalf("%+v, %v, %v", sum, faults, err)
+		}
+		if w.follow(t) == 0 {
+			t.Error("nobody tells Redis")
+		}
+		w.check(t, users, c)
+		if s, err := w.Status(t.Context(), users[0], c); err != nil || s.Streak != 21 || s.Total != 21 {
+			t.Errorf("the first user: %+v, %v", s, err)
+		}
+		again, _, err := imports(t, w.db, text.String(), ImportOptions{Format: CSV})
+		if err != nil || again.New != 0 || again.Existing != again.Rows || w.follow(t) != 0 {
+			t.Errorf("the second time: %+v, %v", again, err)
+		}
+		w.clock.set(w.clock.now().Add(2 * settled))
+		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 {
+			t.Errorf("reconciliation: %+v, %v", r.Summary, w.found(t, r))
+		}
+		redistest.KeysDeclared(t, w.redis, Keys, queue.Keys)
+	})
+}
+
+// The rows' own times lie before what a replay reads of the log.
+func TestARedisThatLostAnImportIsCaughtUp(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	w.clock.set(time.Now().UTC())
+	users, c := newUsers(3), civil.Clock{Zone: "UTC"}
+	text := "user,day\n"
+	for _, user := range users {
+		w.register(t, user, c.Zone)
+		w.mustMark(t, user, c)
+		text += fmt.Sprintf("%s,%s\n", user, c.Today(w.clock.now())-1)
+	}
+	if _, _, err := imports(t, w.db, text, ImportOptions{Format: CSV}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.replay(t.Context(), time.Now().Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	w.check(t, users, c)
+}
+
+func TestExportIsReadBackByImport(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, _ := inhabited(t, w, 14)
+		other := sqldbtest.SQLite(t)
+		for _, format := range []Format{CSV, JSONL} {
+			all := exports(t, w.db, ExportOptions{Format: format, Accounts: true})
+			sum, faults, err := imports(t, other, all, ImportOptions{Format: format, CreateAccounts: true})
+			if err != nil || len(faults) > 0 {
+				t.Fatalf("%s: %+v, %v, %v", format, sum, faults, err)
+			}
+			if format == CSV && (sum.Accounts != 14 || sum.New != sum.Rows) || format == JSONL && (sum.Accounts != 0 || sum.New != 0) {
+				t.Errorf("%s: %+v", format, sum)
+			}
+			if back := exports(t, other, ExportOptions{Format: format, Accounts: true}); back != all {
+				t.Errorf("%s differs:\n%s\nwant\n%s", format, back, all)
+			}
+			// Without the addresses it is read where the accounts are.
+			if again, faults, err := imports(t, other, exports(t, w.db, ExportOptions{Format: format}), ImportOptions{Format: format}); err != nil || len(faults) > 0 || again.Existing != again.Rows {
+				t.Errorf("%s without accounts: %+v, %v, %v", format, again, faults, err)
+			}
+		}
+		one := exports(t, w.db, ExportOptions{Format: CSV, User: users[0], Bounded: true, First: civil.DayOf(2026, 1, 1), Last: civil.DayOf(2026, 1, 2)})
+		lines := strings.Split(strings.TrimSpace(one), "\n")
+		if lines[0] != "user,day,at,kind,words,minutes" || len(lines) < 2 || len(lines) > 3 {
+			t.Errorf("two days of one user: %q", one)
+		}
+		for _, l := range lines[1:] {
+			if !strings.HasPrefix(l, users[0].String()+",2026-01-0") || !strings.HasSuffix(l, ",tapped,10,5") {
+				t.Errorf("two days of one user: %q", l)
+			}
+		}
+	})
+}
+
+func TestWrongRowsAreToldByLineAndColumnAndLeftOut(t *testing.T) {
+	db := sqldbtest.SQLite(t)
+	known := newUsers(1)[0]
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES (?, 'Ann@example.org', 'ann@example.org', 'Ann', 'Asia/Tokyo', '', 0, 0)", known); err != nil {
+		t.Fatal(err)
+	}
+	tomorrow := civil.Clock{Zone: "Asia/Tokyo"}.Today(time.Now()) + 1
+	rows := []struct{ text, fault string }{
+		{fmt.Sprintf("%s,,2026-01-01,,,,", known), ""},
+		{",ANN@example.org,2026-01-02,2026-01-02T10:00:00+09:00,made_up,7,8", ""},
+		{",,2026-01-03,,,,", "user: neither user nor email is given"},
+		{"short,,2026-01-03,,,,", "user: is not an id of 12 characters"},
+		{"aaaaaaaaaaaa,,2026-01-03,,,,", "user: there is no such account"},
+		{",bob@example.org,2026-01-03,,,,", "email: there is no account with this address"},
+		{",bob,2026-01-03,,,,", "email: is not an e-mail address"},
+		{fmt.Sprintf("%s,,2026-02-30,,,,", known), "day: is not a date such as 2026-11-21"},
+		{fmt.Sprintf("%s,,,,,,", known), "day: is not a date such as 2026-11-21"},
+		{fmt.Sprintf("%s,,%s,,,,", known, tomorrow), "day: has not begun for this user"},
+		{fmt.Sprintf("%s,,2026-01-03,noon,,,", known), "at: is not a time such as 2026-11-21T08:30:00Z"},
+		{fmt.Sprintf("%s,,2026-01-03,9026-01-03T12:00:00Z,,,", known), "at: lies in the future"},
+		{fmt.Sprintf("%s,,2026-01-03,2025-12-31T12:00:00Z,,,", known), "at: is before the day began"},
+		{fmt.Sprintf("%s,,2026-01-03,,slept,,", known), "kind: is not one of tapped, made_up, frozen, skipped"},
+		{fmt.Sprintf("%s,,2026-01-03,,,many,", known), "words: is not a whole number"},
+		{fmt.Sprintf("%s,,2026-01-03,,,-1,", known), "words: is not between 0 and 100000"},
+		{fmt.Sprintf("%s,,2026-01-03,,,,1441", known), "minutes: is not between 0 and 1440"},
+		{"too,few", "wrong number of fields"},
+		{fmt.Sprintf("%s,,2026-01-02,,,,", known), ""}, // there already
+	}
+	text, want := "user,email,day,at,kind,words,minutes\n", []string(nil)
+	for i, r := range rows {
+		text += r.text + "\n"
+		if r.fault != "" {
+			sep := ", "
+			if !strings.Contains(r.fault, ": ") {
+				sep = ": "
+			}
+			want = append(want, fmt.Sprintf("line %d%s%s", i+2, sep, r.fault))
+		}
+	}
+	sum, faults, err := imports(t, db, text, ImportOptions{Format: CSV})
+	slices.Sort(faults)
+	slices.Sort(want)
+	if err != nil || !slices.Equal(faults, want) {
+		t.Errorf("got %v\n%s\nwant\n%s", err, strings.Join(faults, "\n"), strings.Join(want, "\n"))
+	}
+	if sum != (Imported{Rows: 19, New: 2, Existing: 1, Bad: 16}) {
+		t.Errorf("got %+v", sum)
+	}
+	wantRows := fmt.Sprintf("user,day,at,kind,words,minutes\n%[1]s,2026-01-01,2026-01-01T03:00:00.000Z,tapped,0,0\n%[1]s,2026-01-02,2026-01-02T01:00:00.000Z,made_up,7,8\n", known)
+	if got := exports(t, db, ExportOptions{Format: CSV}); got != wantRows {
+		t.Errorf("the log has\n%s\nwant\n%s", got, wantRows)
+	}
+
+	if _, faults, err := imports(t, db, text, ImportOptions{Format: CSV, MaxFaults: 3}); err == nil || len(faults) != 3 {
+		t.Errorf("at most three wrong rows: got %d and %v", len(faults), err)
+	}
+	for _, tt := range []struct {
+		format Format
+		text   string
+		fault  string
+	}{
+		{JSONL, `{"user":"x","day":5}`, "line 1, day: is a number and should be a string"},
+		{JSONL, "\n" + `{"user":"x","date":"2026-01-01"}`, `line 2: unknown field "date"`},
+		{JSONL, `{"user":"x"} {}`, "line 1: more than one object on the line"},
+		{JSONL, `{`, "line 1: unexpected EOF"},
+	} {
+		if _, faults, err := imports(t, db, tt.text, ImportOptions{Format: tt.format}); err != nil || !slices.Equal(faults, []string{tt.fault}) {
+			t.Errorf("%s: got %v, %v, want %s", tt.text, faults, err, tt.fault)
+		}
+	}
+	for _, head := range []string{"user\n", "day\n", "user,day,day\n", "user,day,mood\n", "\"\n"} {
+		if _, _, err := imports(t, db, head, ImportOptions{Format: CSV}); err == nil {
+			t.Errorf("a file that begins with %q was taken", head)
+		}
+	}
+	if sum, faults, err := imports(t, db, "\ufeffday,user\n2026-01-02,"+known.String()+"\n", ImportOptions{Format: CSV}); err != nil || len(faults) > 0 || sum.Existing != 1 {
+		t.Errorf("from a spreadsheet: %+v, %v, %v", sum, faults, err)
+	}
+}
+
+func TestImportOpensAccountsThatTheirOwnersCanUse(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	w.clock.set(time.Now())
+	text := `email,name,zone,day
+Ann@example.org,Ann,Asia/Tokyo,2026-01-01
+ann@EXAMPLE.org,,,2026-01-02
+bob@example.org,,,2026-01-01
+eve@example.org,Eve,Mars/Olympus,2026-01-01
+eve@example.org,Eve,UTC,2026-01-02
+ida@example.org,Ida,UTC,2026-99-01
+`
+	sum, faults, err := imports(t, w.db, text, ImportOptions{Format: CSV, CreateAccounts: true})
+	want := []string{
+		"line 5, zone: is not a time zone of the IANA database",
+		"line 6, email: no account was opened, for the first row with this address is wrong",
+		"line 7, day: is not a date such as 2026-11-21",
+	}
+	if err != nil || !slices.Equal(faults, want) || sum != (Imported{Rows: 6, New: 3, Bad: 3, Accounts: 2}) {
+		t.Fatalf("%+v, %q, %v", sum, faults, err)
+	}
+	// Eve's second row is fine by itself.
+	sum, faults, err = imports(t, w.db, "email,name,zone,day\neve@example.org,Eve,UTC,2026-01-02\n", ImportOptions{Format: CSV, CreateAccounts: true})
+	if err != nil || len(faults) > 0 || sum.Accounts != 1 {
+		t.Errorf("%+v, %v, %v", sum, faults, err)
+	}
+	found, err := accounts.NewDirectory(w.db).ByEmail(t.Context(), []string{"ann@example.org", "bob@example.org", "eve@example.org", "ida@example.org"})
+	if err != nil || len(found) != 3 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	if ann, bob := found["ann@example.org"], found["bob@example.org"]; ann.Email != "Ann@example.org" || ann.Name != "Ann" || ann.Clock.Zone != "Asia/Tokyo" || bob.Name != "bob" || bob.Clock.Zone != "UTC" {
+		t.Errorf("%+v, %+v", ann, bob)
+	}
+}
+
+// A wait for Redis must not use up the tries of a message.
+func TestWhileRedisIsAwayAnImportsNewsWait(t *testing.T) {
+	server := redistest.Server(t)
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
+	w.clock.set(time.Now())
+	user, c := newUsers(1)[0], civil.Clock{Zone: "UTC"}
+	w.register(t, user, c.Zone)
+	w.mustMark(t, user, c)
+	server.Kill()
+	wait(t, "redis to be found away", func() bool { return !w.projection.Writable() })
+	if _, _, err := imports(t, w.db, fmt.Sprintf("user,day\n%s,%s\n", user, c.Today(w.clock.now())-1), ImportOptions{Format: CSV}); err != nil {
+		t.Fatal(err)
+	}
+	if w.follow(t) != 1 {
+		t.Error("there was no news")
+	}
+	server.Restart()
+	wait(t, "redis to be complete again", w.projection.Up)
+	if w.follow(t) != 1 {
+		t.Error("the news were not kept")
+	}
+	w.check(t, []accounts.ID{user}, c)
+}
+
+// BenchmarkExchange imports ten days of 100,000 users by address, who get their
+// accounts with it, imports the same again, and exports them.
+func BenchmarkExchange(b *testing.B) {
+	const users, days = 100_000, 10
+	for _, engine := range []struct {
+		name string
+		db   func() *sqldb.DB
+	}{
+		{"MariaDB", func() *sqldb.DB {
+			server := sqldbtest.OwnMariaDB(b, sqldbtest.Options{Durable: true})
+			return sqldbtest.Open(b, sqldb.Config{URL: server.URL})
+		}},
+		{"SQLite", func() *sqldb.DB { return sqldbtest.SQLite(b) }},
+	} {
+		b.Run(engine.name, func(b *testing.B) {
+			for range b.N {
+				db := engine.db()
+				var took [3]time.Duration
+				var memory [2]runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&memory[0])
+				for i := range 2 {
+					r, w := io.Pipe()
+					go func() {
+						fmt.Fprintln(w, "email,day,words")
+						for n := range users * days {
+							fmt.Fprintf(w, "user%d@example.org,%s,5\n", n/days, civil.DayOf(2026, 1, 1+n%days))
+						}
+						w.Close()
+					}()
+					began := time.Now()
+					sum, err := NewExchange(db).Import(b.Context(), r, ImportOptions{Format: CSV, CreateAccounts: true, MaxFaults: 1,
+						Fault: func(f Fault) { b.Error(f) }, Progress: func(Imported) error { return nil }})
+					took[i] = time.Since(began)
+					if err != nil || sum.New+sum.Existing != users*days || (sum.New == 0) != (i == 1) {
+						b.Fatal(sum, err)
+					}
+				}
+				began := time.Now()
+				if _, err := NewExchange(db).Export(b.Context(), io.Discard, ExportOptions{Format: CSV, Progress: func(int64, int64) error { return nil }}); err != nil {
+					b.Fatal(err)
+				}
+				took[2] = time.Since(began)
+				runtime.GC()
+				runtime.ReadMemStats(&memory[1])
+				for i, what := range []string{"import-s", "again-s", "export-s"} {
+					b.ReportMetric(took[i].Seconds(), what)
+				}
+				b.ReportMetric(float64(int64(memory[1].HeapAlloc)-int64(memory[0].HeapAlloc))/1e6, "MB-more")
+			}
+		})
+	}
+}

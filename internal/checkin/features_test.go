@@ -1,0 +1,576 @@
+package checkin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+var ruled = Settings{MakeupDays: 30, MakeupLimit: 3, FreezeEvery: 2, FreezeMax: 2, Grace: 10 * time.Minute}
+
+// twoNodes are two processes on one database and one Redis.
+func twoNodes(t *testing.T, test func(t *testing.T, nodes [2]*world)) {
+	for _, e := range []struct {
+		name string
+		db   func(t *testing.T) func() *sqldb.DB
+	}{
+		{"SQLite", func(t *testing.T) func() *sqldb.DB {
+			db := sqldbtest.SQLite(t) // one file, one writer
+			return func() *sqldb.DB { return db }
+		}},
+		{"MariaDB", func(t *testing.T) func() *sqldb.DB {
+			cfg := mariaConfig(t)
+			return func() *sqldb.DB { return sqldbtest.Open(t, cfg) }
+		}},
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			open, server := e.db(t), redistest.Server(t)
+			var nodes [2]*world
+			for i := range nodes {
+				nodes[i] = newWorld(t, open(), redistest.Open(t, server.URL), Settings{MakeupDays: 30, MakeupLimit: 3})
+			}
+			test(t, nodes)
+		})
+	}
+}
+
+func TestSixtyFourTapsOnTwoNodesAreOneCheckIn(t *testing.T) {
+	twoNodes(t, func(t *testing.T, nodes [2]*world) {
+		user := newUsers(1)[0]
+		nodes[0].register(t, user, "UTC")
+		fresh := 0
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range 64 {
+			wg.Go(func() {
+				res, err := nodes[i%2].Mark(t.Context(), user, civil.Clock{}, Activity{Words: 1}, rand.Uint64())
+				if err != nil || res.Status.Streak != 1 || res.Status.Total != 1 {
+					t.Errorf("got %+v, %v", res, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if res.New {
+					fresh++
+				}
+			})
+		}
+		wg.Wait()
+		if fresh != 1 {
+			t.Errorf("%d taps were told that they were the first", fresh)
+		}
+		nodes[1].check(t, []accounts.ID{user}, civil.Clock{})
+	})
+}
+
+func TestSixtyFourMakeUpsOnTwoNodesKeepToTheLimit(t *testing.T) {
+	twoNodes(t, func(t *testing.T, nodes [2]*world) {
+		c := civil.Clock{}
+		users := newUsers(2)
+		for name, day := range map[string]func(today civil.Day, i int) civil.Day{
+			"of different days": func(today civil.Day, i int) civil.Day { return today - 1 - civil.Day(i%20) },
+			"of one day":        func(today civil.Day, _ int) civil.Day { return today - 5 },
+		} {
+			user := users[0]
+			if name == "of one day" {
+				user = users[1]
+			}
+			nodes[0].register(t, user, "UTC")
+			today := c.Today(nodes[0].clock.now())
+			done := map[civil.Day]int{}
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			for i := range 64 {
+				wg.Go(func() {
+					res, err := nodes[i%2].MakeUp(t.Context(), user, c, day(today, i), rand.Uint64())
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case err == nil:
+						done[res.Day]++
+					case !errors.Is(err, ErrMakeupLimit) && !errors.Is(err, ErrDayCounts):
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			want := ruled.MakeupLimit
+			if name == "of one day" {
+				want = 1
+			}
+			list, err := nodes[1].Makeups(t.Context(), user, c, "", 100)
+			if err != nil || len(done) != want || len(list.History) != want || list.Left != ruled.MakeupLimit-want {
+				t.Errorf("%s: %v were made up, the list is %+v, %v; want %d", name, done, list, err, want)
+			}
+			for d, n := range done {
+				if n != 1 {
+					t.Errorf("%s: %s was made up %d times", name, d, n)
+				}
+			}
+		}
+		for _, n := range nodes {
+			n.check(t, users, c)
+		}
+	})
+}
+
+// on sets the clock to nine in the morning of a day.
+func (w *world) on(t *testing.T, date string) civil.Day {
+	t.Helper()
+	d, err := civil.ParseDay(date)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.clock.set(time.Unix(int64(d)*86400+9*3600, 0))
+	return d
+}
+
+func (w *world) mustMakeUp(t *testing.T, user accounts.ID, date string) MakeupResult {
+	t.Helper()
+	d, err := civil.ParseDay(date)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := w.MakeUp(t.Context(), user, civil.Clock{}, d, rand.Uint64())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func (w *world) frozen(t *testing.T, user accounts.ID) (days []string) {
+	t.Helper()
+	histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range histories[user].Marks {
+		if m.Kind == Frozen {
+			days = append(days, m.Day.String())
+		}
+	}
+	return days
+}
+
+func TestADayOfLastYearThatIsMadeUpJoinsThisYearsStreak(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		for _, date := range []string{"2026-12-29", "2026-12-30", "2027-01-01", "2027-01-02"} {
+			w.on(t, date)
+			w.mustMark(t, user, c)
+		}
+		if st, err := w.Status(t.Context(), user, c); err != nil || st.Streak != 2 {
+			t.Fatalf("before: %+v, %v", st, err)
+		}
+		w.on(t, "2027-01-03")
+		res := w.mustMakeUp(t, user, "2026-12-31")
+		if res.Status.Streak != 5 || res.Status.Longest != 5 || res.Status.Total != 5 || res.Left != 2 {
+			t.Errorf("got %+v, want a streak of 5 and 2 left", res)
+		}
+		w.check(t, []accounts.ID{user}, c)
+	}, Settings{MakeupDays: 30, MakeupLimit: 3})
+}
+
+func TestMakeUpRefusesWhatItMustAndChangesNothing(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET created = ? WHERE id = ?", int64(w.on(t, "2026-11-10"))*86_400_000, user); err != nil {
+			t.Fatal(err)
+		}
+		for _, date := range []string{"2026-11-10", "2026-11-11", "2026-11-12", "2026-11-13"} {
+			w.on(t, date)
+			w.mustMark(t, user, c)
+		}
+		today := w.on(t, "2026-11-18") // the 14th and the 15th are covered
+		for _, tt := range []struct {
+			what string
+			day  civil.Day
+			want error
+		}{
+			{"today", today, ErrMakeupDay}, {"tomorrow", today + 1, ErrMakeupDay},
+			{"before the account", today - 9, ErrMakeupDay}, {"signed", today - 5, ErrDayCounts},
+			{"covered by itself", today - 3, ErrDayCounts},
+		} {
+			if _, err := w.MakeUp(t.Context(), user, c, tt.day, rand.Uint64()); !errors.Is(err, tt.want) {
+				t.Errorf("%s: got %v, want %v", tt.what, err, tt.want)
+			}
+		}
+		if got := w.frozen(t, user); got != nil {
+			t.Errorf("refusals covered %v", got)
+		}
+		list, err := w.Makeups(t.Context(), user, c, "", 10)
+		if want := []string{"2026-11-16", "2026-11-17"}; err != nil || !slices.Equal(mapped(list.Days, civil.Day.String), want) || list.Left != 3 || len(list.History) != 0 {
+			t.Errorf("got %+v, %v, want %v", list, err, want)
+		}
+		// The first of them closes the gap; with both the streak is whole.
+		w.mustMakeUp(t, user, "2026-11-16")
+		if got, want := w.frozen(t, user), []string{"2026-11-14", "2026-11-15"}; !slices.Equal(got, want) {
+			t.Errorf("frozen: got %v, want %v", got, want)
+		}
+		if res := w.mustMakeUp(t, user, "2026-11-17"); res.Status.Streak != 6 {
+			t.Errorf("got %+v, want a streak of 6", res.Status)
+		}
+		w.on(t, "2026-12-01") // another month, another three
+		if list, err := w.Makeups(t.Context(), user, c, "", 1); err != nil || list.Left != 3 || len(list.History) != 1 || list.Cursor == "" {
+			t.Errorf("in December: %+v, %v", list, err)
+		} else if rest, err := w.Makeups(t.Context(), user, c, list.Cursor, 1); err != nil || len(rest.History) != 1 || rest.Cursor != "" || rest.History[0].Day.String() != "2026-11-16" {
+			t.Errorf("behind the cursor %s: %+v, %v", list.Cursor, rest, err)
+		}
+	}, ruled)
+}
+
+func TestTheSameMakeUpAgainAnswersAsTheFirstTime(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		user, c, id := newUsers(1)[0], civil.Clock{}, rand.Uint64()
+		w.register(t, user, "UTC")
+		today := w.on(t, "2026-11-18")
+		first, err := w.MakeUp(t.Context(), user, c, today-2, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := w.MakeUp(t.Context(), user, c, today-2, id); err != nil || again != first {
+			t.Errorf("got %+v, %v, want %+v", again, err, first)
+		}
+	}, ruled)
+}
+
+// A node died after its commit and before it had written the days that freezes
+// cover. Another one does, and so does the next start.
+func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
+	crash := func(t *testing.T, w *world) (accounts.ID, []string) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		now := time.Now()
+		for _, ago := range []int{-8, -7, -6, -5} {
+			w.clock.set(now.AddDate(0, 0, ago))
+			w.mustMark(t, user, c)
+		}
+		w.clock.set(now)
+		today := c.Today(now)
+		lost := tap(user, c, today-2, now.UTC().Truncate(time.Millisecond), Activity{}, rand.Uint64())
+		if _, err := w.store.write(t.Context(), []request{lost}); err != nil {
+			t.Fatal(err)
+		}
+		return user, []string{(today - 4).String(), (today - 3).String()}
+	}
+	t.Run("by another node", func(t *testing.T) {
+		worlds(t, func(t *testing.T, w *world) {
+			user, want := crash(t, w)
+			old := time.Now().Add(-time.Minute).UnixMilli()
+			hset(t, w, "nodeThatDied", fmt.Sprintf("%d %d", old, old))
+			wait(t, "the dead node's mark to be gone", func() bool {
+				marks, err := appliedKey.At().All(t.Context(), w.redis)
+				return err == nil && marks["nodeThatDied"] == ""
+			})
+			if got := w.frozen(t, user); !slices.Equal(got, want) {
+				t.Errorf("frozen: got %v, want %v", got, want)
+			}
+			if st, err := w.Status(t.Context(), user, civil.Clock{}); err != nil || st.Total != 5 || st.Used != 2 {
+				t.Errorf("got %+v, %v", st, err)
+			}
+		}, ruled)
+	})
+	t.Run("by the next start", func(t *testing.T) {
+		db := sqldbtest.SQLite(t)
+		w := newWorld(t, db, redistest.Open(t, "embedded"), ruled)
+		user, want := crash(t, w)
+		w.stop()
+		w = newWorld(t, db, redistest.Open(t, "embedded"), ruled)
+		if got := w.frozen(t, user); !slices.Equal(got, want) {
+			t.Errorf("frozen: got %v, want %v", got, want)
+		}
+	})
+}
+
+func TestAStartSpendsNoFreezesOnWhatWasImported(t *testing.T) {
+	db := sqldbtest.SQLite(t)
+	w := newWorld(t, db, redistest.Open(t, "embedded"), ruled)
+	user := newUsers(1)[0]
+	w.register(t, user, "UTC")
+	now := time.Now().UTC()
+	w.clock.set(now)
+	file := "user,day,at\n"
+	for _, ago := range []int{-8, -7, -6, -5, -2} {
+		at := now.AddDate(0, 0, ago)
+		if ago == -2 {
+			at = now.Add(-time.Minute) // such as a file of another service that was written just now
+		}
+		file += fmt.Sprintf("%s,%s,%s\n", user, now.AddDate(0, 0, ago).Format(time.DateOnly), at.Format(time.RFC3339))
+	}
+	if sum, faults, err := imports(t, db, file, ImportOptions{Format: CSV}); err != nil || sum.New != 5 {
+		t.Fatal(sum, faults, err)
+	}
+	w.stop()
+	w = newWorld(t, db, redistest.Open(t, "embedded"), ruled)
+	if got := w.frozen(t, user); len(got) != 0 {
+		t.Errorf("frozen: %v", got)
+	}
+}
+
+func TestWhatFreezesCoveredStaysWhenTheyAreTurnedOff(t *testing.T) {
+	db, server := sqldbtest.SQLite(t), redistest.Server(t)
+	w := newWorld(t, db, redistest.Open(t, server.URL), ruled)
+	user, c := newUsers(1)[0], civil.Clock{}
+	w.register(t, user, "UTC")
+	for _, date := range []string{"2026-11-10", "2026-11-11", "2026-11-13"} {
+		w.on(t, date)
+		w.mustMark(t, user, c)
+	}
+	if st, err := w.Status(t.Context(), user, c); err != nil || st.Streak != 3 || st.Used != 1 || st.Freezes != 0 {
+		t.Errorf("with freezes: %+v, %v", st, err)
+	}
+	w.stop()
+	for _, emptied := range []bool{false, true} {
+		if emptied {
+			server.FlushAll()
+		}
+		w = newWorld(t, db, redistest.Open(t, server.URL), Settings{})
+		w.on(t, "2026-11-13")
+		if st, err := w.Status(t.Context(), user, c); err != nil || st.Streak != 3 || st.Freezes != 0 {
+			t.Errorf("without, Redis emptied %v: %+v, %v", emptied, st, err)
+		}
+		w.stop()
+	}
+}
+
+func TestWhileRedisIsAwayFreezesAndMakeUpsGoOn(t *testing.T) {
+	server := redistest.Server(t)
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL), ruled)
+	user, c := newUsers(1)[0], civil.Clock{}
+	w.register(t, user, "UTC")
+	for _, date := range []string{"2026-11-10", "2026-11-11"} {
+		w.on(t, date)
+		w.mustMark(t, user, c)
+	}
+	server.Kill()
+	w.on(t, "2026-11-13")
+	if res := w.mustMark(t, user, c); res.Status.Streak != 3 || res.Status.Used != 1 {
+		t.Errorf("a check-in that closes a gap: %+v", res.Status)
+	}
+	w.on(t, "2026-11-15")
+	if res := w.mustMakeUp(t, user, "2026-11-14"); res.Status.Streak != 4 {
+		t.Errorf("a make-up: %+v", res.Status)
+	}
+	if err := w.Grant(t.Context(), user, 1, "It was down."); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Granted(t.Context(), user); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart() // with what it had
+	wait(t, "redis to be complete again", w.projection.Up)
+	rec, err := w.fast.read(t.Context(), user, 2026)
+	if err != nil || rec == nil || rec.granted() != 1 || rec.used() != 1 || rec.Total() != 4 {
+		t.Errorf("the record has %v, %v", rec, err)
+	}
+	w.check(t, []accounts.ID{user}, c)
+}
+
+// Grant is what the command line does.
+func (w *world) Grant(ctx context.Context, user accounts.ID, n int, reason string) error {
+	x := NewExchange(w.db)
+	x.now = w.now
+	return x.Grant(ctx, user, n, reason)
+}
+
+func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		w.on(t, "2026-11-10")
+		w.mustMark(t, user, c)
+		w.on(t, "2026-11-12")
+		if r, err := w.Board(t.Context(), StreakBoard, user, c, 10, 0); err != nil || r.Me != nil {
+			t.Errorf("before: %+v, %v", r, err)
+		}
+		if err := w.Grant(t.Context(), user, 1, "The app was down on the 11th."); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Granted(t.Context(), user); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := w.Status(t.Context(), user, c); err != nil || st.Streak != 1 || st.Freezes != 0 || st.Used != 1 {
+			t.Errorf("after: %+v, %v", st, err)
+		}
+		if r, err := w.Board(t.Context(), StreakBoard, user, c, 10, 0); err != nil || r.Me == nil || r.Me.Value != 1 {
+			t.Errorf("on the board: %+v, %v", r, err)
+		}
+		for _, bad := range []struct {
+			n      int
+			reason string
+		}{{0, "x"}, {101, "x"}, {1, " "}, {1, "a\nb"}} {
+			if err := w.Grant(t.Context(), user, bad.n, bad.reason); !errors.Is(err, ErrGrant) {
+				t.Errorf("%+v: got %v", bad, err)
+			}
+		}
+		if err := w.Grant(t.Context(), newUsers(1)[0], 1, "x"); !errors.Is(err, accounts.ErrNoUser) {
+			t.Errorf("nobody: got %v", err)
+		}
+	}, ruled)
+}
+
+func TestARecordOfAnotherVersionIsReplaced(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.on(t, "2026-11-20")
+		w.mustMark(t, user, c)
+		key := recordKey(user, 2026)
+		for _, old := range []string{"\x01" + string(slices.Repeat([]byte{0xaa}, 99)), "\x03" + string(slices.Repeat([]byte{0xff}, 140))} {
+			if err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: key.Key}).Err; err != nil {
+				t.Fatal(err)
+			}
+			if err := w.redis.Do(t.Context(), key.AddCmd(old)).Err; err != nil {
+				t.Fatal(err)
+			}
+			w.check(t, []accounts.ID{user}, c)
+		}
+		// A check-in finds such a record as well.
+		if err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: key.Key}).Err; err != nil {
+			t.Fatal(err)
+		}
+		if err := w.redis.Do(t.Context(), key.AddCmd("\x01"+string(slices.Repeat([]byte{0xaa}, 99)))).Err; err != nil {
+			t.Fatal(err)
+		}
+		w.on(t, "2026-11-21")
+		if res := w.mustMark(t, user, c); res.Status.Streak != 2 || res.Status.Total != 2 {
+			t.Errorf("got %+v", res.Status)
+		}
+		w.check(t, []accounts.ID{user}, c)
+	})
+}
+
+func TestTheFirstDayIsTheMostSignificantBit(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		for _, date := range []string{"2027-01-01", "2027-01-02", "2027-01-09"} {
+			w.on(t, date)
+			w.mustMark(t, user, c)
+		}
+		raw, _, err := w.redis.Do(t.Context(), recordKey(user, 2027).GetCmd()).Text()
+		if err != nil || len(raw) != recordSize || raw[16] != 0xc0 || raw[17] != 0x80 {
+			t.Errorf("got % x, %v, want c0 80 from byte 16 on", raw, err)
+		}
+	})
+}
+
+func TestAfterMidnightYesterdayCanStillBeSigned(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		c := civil.Clock{Zone: "Asia/Shanghai"}
+		midnight := time.Date(2026, 12, 31, 16, 0, 0, 0, time.UTC) // New Year
+		eve := civil.DayOf(2026, 12, 31)
+		for _, tt := range []struct {
+			what string
+			at   time.Time
+			day  civil.Day
+			want error
+		}{
+			{"in time", midnight.Add(10*time.Minute - 10*time.Millisecond), eve, nil},
+			{"too late", midnight.Add(10 * time.Minute), eve, ErrDayClosed},
+			{"the day before", midnight.Add(time.Minute), eve - 1, ErrDayClosed},
+			{"tomorrow", midnight.Add(-time.Minute), eve + 1, ErrDayClosed},
+		} {
+			user := newUsers(1)[0]
+			w.clock.set(tt.at)
+			res, err := w.MarkDay(t.Context(), user, c, tt.day, Activity{Words: 7}, rand.Uint64())
+			if !errors.Is(err, tt.want) || err != nil && tt.want == nil {
+				t.Errorf("%s: got %v, want %v", tt.what, err, tt.want)
+			}
+			if words, _, err := w.store.activity(t.Context(), user); err != nil || words != int64(7*res.Status.Total) {
+				t.Errorf("%s: %d words, %v", tt.what, words, err)
+			}
+			if tt.want != nil {
+				continue
+			}
+			if want := (Status{Day: eve + 1, Yesterday: true, Streak: 1, Longest: 1, Total: 1}); !res.New || res.Status != want {
+				t.Errorf("%s: got %+v, want %+v", tt.what, res, want)
+			}
+			if next := w.mustMark(t, user, c); next.Status.Streak != 2 {
+				t.Errorf("and today: %+v", next.Status)
+			}
+			w.clock.set(tt.at)
+			if again, err := w.MarkDay(t.Context(), user, c, eve, Activity{}, rand.Uint64()); err != nil || again.New {
+				t.Errorf("again: %+v, %v", again, err)
+			}
+		}
+	}, Settings{Grace: 10 * time.Minute})
+}
+
+func TestACallerThatLeavesInAMakeUpLeavesNothingHalfDone(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		c := civil.Clock{}
+		for i := range 20 {
+			user := newUsers(1)[0]
+			w.register(t, user, "UTC")
+			today := w.on(t, "2026-11-18")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*200*time.Microsecond)
+			_, _ = w.MakeUp(ctx, user, c, today-1, rand.Uint64())
+			cancel()
+			wait(t, "redis to agree with sql", func() bool {
+				histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+				st, err2 := w.Status(t.Context(), user, c)
+				return err == nil && err2 == nil && st.Total == len(histories[user].Marks)
+			})
+			list, err := w.Makeups(t.Context(), user, c, "", 10)
+			st, err2 := w.Status(t.Context(), user, c)
+			if err != nil || err2 != nil || len(list.History) != st.Total {
+				t.Errorf("%d: the list has %d, the status %d; %v, %v", i, len(list.History), st.Total, err, err2)
+			}
+		}
+	}, ruled)
+}
+
+func TestSettingsOfTheRulesTellAllTheirFaultsAtOnce(t *testing.T) {
+	if err := ruled.Validate(); err != nil {
+		t.Errorf("good settings: %v", err)
+	}
+	err := Settings{MakeupDays: 367, MakeupLimit: -1, FreezeEvery: -1, FreezeMax: 101, Grace: 24 * time.Hour}.Validate()
+	if joined, ok := err.(interface{ Unwrap() []error }); !ok || len(joined.Unwrap()) != 5 {
+		t.Errorf("got %v, want five faults", err)
+	}
+}
+
+func TestBoardsFollowNewRulesOfFreezes(t *testing.T) {
+	generous := ruled
+	generous.FreezeEvery, generous.FreezeMax = 1, 2
+	worlds(t, func(t *testing.T, w *world) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		for _, date := range []string{"2026-11-10", "2026-11-11"} {
+			w.on(t, date)
+			w.mustMark(t, user, c)
+		}
+		if err := w.keepBoards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.stop()
+		// The next start gives no freezes: the streak ends with the first missed day.
+		strict := w.Service.rules
+		strict.FreezeEvery, strict.FreezeMax = 0, 0
+		next := newWorld(t, w.db, w.redis, strict)
+		next.on(t, "2026-11-13")
+		wait(t, "redis to be complete", next.projection.Up)
+		if err := next.keepBoards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		top, err := next.fast.boards.of(StreakBoard).Top(t.Context(), next.now(), 10)
+		if err != nil || len(top) != 0 {
+			t.Errorf("a streak that the rules of before kept: %v, %v", top, err)
+		}
+		if have, err := next.fast.rules(t.Context()); err != nil || have != next.freezes.String() {
+			t.Errorf("got %q, %v", have, err)
+		}
+	}, generous)
+}

@@ -1,0 +1,128 @@
+package checkin
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/leaderboard"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// Another node's row is committed and not yet on disk when a second tap finds
+// it. Then the database is killed.
+func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
+	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true})
+	db := sqldbtest.Open(t, sqldb.Config{URL: maria.URL})
+	store := newStore(db)
+	users := newUsers(2)
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	tapOf := func(user accounts.ID, at time.Time) []request {
+		return []request{tap(user, civil.Clock{}, civil.Clock{}.Today(at), at, Activity{}, rand.Uint64())}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := func(flush string) {
+		t.Helper()
+		_, err := db.ExecContext(t.Context(), "SET GLOBAL innodb_flush_log_at_trx_commit = "+flush)
+		must(err)
+	}
+	_, err := db.ExecContext(t.Context(), "SET GLOBAL innodb_flush_log_at_timeout = 2700")
+	must(err)
+	_, err = store.write(t.Context(), tapOf(users[1], at)) // the statement is prepared
+	must(err)
+	set("0") // commits stay in memory, as they do for a moment otherwise
+	first := tapOf(users[0], at)
+	_, err = store.write(t.Context(), first)
+	must(err)
+	set("1")
+
+	held, err := store.write(t.Context(), tapOf(users[0], at.Add(time.Second)))
+	must(err)
+	maria.Kill9(t)
+	maria.Restart(t)
+	if got := held[first[0].key()]; got.req != first[0].req {
+		t.Fatalf("the second tap found %+v, want the first", got)
+	}
+	histories, err := store.histories(t.Context(), users[:1])
+	if err != nil || len(histories[users[0]].Marks) != 1 {
+		t.Fatalf("after the crash the log has %v, %v, want the row that was found", histories[users[0]].Marks, err)
+	}
+}
+
+// The disk is waited for only where nothing else did.
+func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
+	db := sqldbtest.Open(t, mariaConfig(t))
+	store := newStore(db)
+	user, other := newUsers(1)[0], newUsers(1)[0]
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	one := func(user accounts.ID, at time.Time) request {
+		return tap(user, civil.Clock{}, civil.Clock{}.Today(at), at, Activity{}, rand.Uint64())
+	}
+	both := []request{one(user, at.Add(time.Second)), one(other, at.Add(time.Second))}
+	if user.String() > other.String() {
+		both[0], both[1] = both[1], both[0]
+	}
+	for _, tt := range []struct {
+		what string
+		reqs []request
+		want int // flushes so far
+	}{
+		{"a new row", []request{one(user, at)}, 0},
+		{"a new row beside one that is there", both, 0},
+		{"a row of this second", []request{one(user, at.Add(time.Second))}, 1},
+		{"a row that is a minute old", []request{one(user, at.Add(time.Minute))}, 1},
+		{"one old row and one fresh row", []request{one(user, at.Add(time.Minute)), one(other, at.Add(time.Minute))}, 2},
+	} {
+		if _, err := store.write(t.Context(), tt.reqs); err != nil {
+			t.Fatal(tt.what, err)
+		}
+		var got int
+		if err := db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n), 0) FROM checkin_flushes").Scan(&got); err != nil || got != tt.want {
+			t.Errorf("after %s there were %d flushes, %v; want %d", tt.what, got, err, tt.want)
+		}
+	}
+}
+
+// A reader takes a committed row to Redis before its own node does, as may happen
+// when the commit's answer is late: the boards do not have it yet.
+func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	user, c := newUsers(1)[0], civil.Clock{}
+	w.register(t, user, "UTC")
+	w.on(t, "2026-11-20")
+	w.mustMark(t, user, c)
+	day := w.on(t, "2026-11-21")
+	for _, b := range current(w.now()) {
+		if err := w.Rebuild(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reqs := []request{tap(user, c, day, w.now(), Activity{}, rand.Uint64())}
+	if _, err := w.store.write(t.Context(), reqs); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.fast.forget(t.Context(), []rowKey{{user, day}}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := w.Status(t.Context(), user, c); err != nil || !s.Today {
+		t.Fatalf("the reader sees %+v, %v", s, err)
+	}
+	w.hints = newHints()
+	ahead := w.lookAhead(t.Context(), reqs)
+	if err := w.apply(t.Context(), w.fast, reqs, []outcome{{Result: Result{New: true, At: reqs[0].at}, kind: Tapped, ahead: ahead}}); err != nil {
+		t.Fatal(err)
+	}
+	probe := leaderboard.Entry{Member: "nobody", Value: 1, Dies: w.now().Add(time.Hour)}
+	if got, _, err := w.fast.boards.of(StreakBoard).Rank(t.Context(), w.now(), probe); got.Rank != 2 || err != nil {
+		t.Errorf("behind a streak of 2 is place %d, %v; want 2", got.Rank, err)
+	}
+}

@@ -1,0 +1,20 @@
+-- replace: put a record in the place of the one that was looked at, unless it
+-- has changed since. What is no string at all is removed, so that the next read
+-- loads it.
+--
+-- KEYS[1] user:sign:{uid}:{year}  string  100 bytes, see checkin.Record
+-- ARGV[1] the record that was looked at; empty for a key of another type
+-- ARGV[2] the record from SQL, 100 bytes
+-- ARGV[3] the key's life in milliseconds
+--
+-- Returns 1, or 0 when the key holds something else by now.
+local kind = redis.call('TYPE', KEYS[1])
+if type(kind) == 'table' then kind = kind.ok end
+if kind ~= 'string' then
+  if ARGV[1] ~= '' or kind == 'none' then return 0 end
+  redis.call('UNLINK', KEYS[1])
+  return 1
+end
+if ARGV[1] == '' or redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return 1

@@ -1,0 +1,178 @@
+package checkin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+)
+
+// Makeup is one day that was made up.
+type Makeup struct {
+	Day civil.Day
+	At  time.Time
+}
+
+// MakeupResult is the answer to a make-up.
+type MakeupResult struct {
+	Makeup
+	Left   int // days that can still be made up this month
+	Status Status
+}
+
+// Makeups say what a user may make up and has made up.
+type Makeups struct {
+	Left, Limit int         // this month
+	Days        []civil.Day // missed, and recent enough to be made up
+	History     []Makeup    // the newest first
+	Cursor      string      // where the history goes on; empty at its end
+}
+
+// forever is later than every row.
+var forever = time.Unix(1<<40, 0)
+
+func monthOf(d civil.Day) int {
+	year, month, _ := d.Date()
+	return 100*year + int(month)
+}
+
+// makeupFrom returns the first day that can be made up on today.
+func (s *Service) makeupFrom(ctx context.Context, user accounts.ID, clock civil.Clock, today civil.Day) (civil.Day, error) {
+	u, err := s.users.User(ctx, user)
+	if err != nil {
+		return 0, err
+	}
+	return s.rules.firstMakeup(clock, u.Created, today), nil
+}
+
+// MakeUp checks a user in for a day that was missed. It returns when that is
+// durable; the same request again, told by its id, answers as the first time.
+// ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, ErrStore.
+func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Clock, day civil.Day, requestID uint64) (_ MakeupResult, err error) {
+	defer errs.Wrap(&err, "checkin.MakeUp %s", user)
+	if s.rules.MakeupLimit == 0 {
+		return MakeupResult{}, ErrMakeupOff
+	}
+	now := s.now()
+	today := clock.Today(now)
+	first, err := s.makeupFrom(ctx, user, clock, today)
+	switch {
+	case err != nil:
+		return MakeupResult{}, err
+	case day >= today:
+		return MakeupResult{}, ErrMakeupDay.On("body.day", "is not over yet")
+	case day < first:
+		return MakeupResult{}, ErrMakeupDay.On("body.day", fmt.Sprintf("is before %s, the first day that can be made up", first))
+	}
+	row := makeup{user: user, month: monthOf(today), day: day, at: now, req: int64(requestID)} //nolint:gosec // 64 random bits, not a number
+	key := rowKey{user, day}
+	if s.journal != nil { // the log decides, and must have what was answered
+		if _, err := s.sqlHistories(ctx, []accounts.ID{user}); err != nil {
+			return MakeupResult{}, err
+		}
+	}
+	s.projection.Begin(now)
+	n, at, frozen, err := s.store.makeUp(ctx, row, s.rules.MakeupLimit, func(h History) ([]civil.Day, error) {
+		return s.freezes.makeUp(h, clock, day, today)
+	})
+	switch {
+	case err == nil:
+	case errs.KindOf(err) == errs.Internal || errs.KindOf(err) == errs.Unavailable:
+		s.projection.Unsure(now, key) // no answer, or the caller left in mid-commit
+		return MakeupResult{}, err
+	default:
+		s.projection.Done(now)
+		return MakeupResult{}, err
+	}
+	s.bring(ctx, key, now, append(frozen, day)...)
+	out := MakeupResult{Makeup: Makeup{day, at}, Left: max(s.rules.MakeupLimit-n, 0)}
+	if out.Status, err = s.Status(ctx, user, clock); err != nil {
+		return MakeupResult{}, err
+	}
+	s.bus.Publish([]events.Event{markedEvent(user, at, out.Status)})
+	return out, nil
+}
+
+// makeUp returns the days that freezes cover when day is made up on today:
+// those before it, if it closes an open gap. ErrDayCounts.
+func (z Freezes) makeUp(h History, c civil.Clock, day, today civil.Day) ([]civil.Day, error) {
+	var t Tally
+	for _, m := range h.Marks {
+		t.Add(m)
+	}
+	if t.any && day > t.Last {
+		last, _ := z.bridge(c, t.Last, t.Run, z.owned(t.Total, h.granted(), t.Frozen), today-1)
+		if day <= last {
+			return nil, ErrDayCounts
+		}
+	}
+	if skipped, ok := c.Skipped(); ok && day == skipped {
+		return nil, ErrDayCounts
+	}
+	return z.due(h, c, day, forever), nil
+}
+
+// Makeups returns what the user may make up, and at most limit of the days made
+// up so far, from behind the cursor on. ErrCursor.
+func (s *Service) Makeups(ctx context.Context, user accounts.ID, clock civil.Clock, cursor string, limit int) (_ Makeups, err error) {
+	defer errs.Wrap(&err, "checkin.Makeups %s", user)
+	after := madeUp{Month: 1_000_000}
+	if cursor != "" {
+		if _, err := fmt.Sscanf(cursor, "%06d-%d", &after.Month, &after.N); err != nil || cursor != after.cursor() {
+			return Makeups{}, ErrCursor
+		}
+	}
+	today := clock.Today(s.now())
+	out := Makeups{Limit: s.rules.MakeupLimit}
+	rows, err := s.store.makeups(ctx, user, after, limit+1)
+	if err != nil {
+		return Makeups{}, err
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		out.Cursor = rows[limit-1].cursor()
+	}
+	out.History = mapped(rows, func(r madeUp) Makeup { return Makeup{civil.Day(r.Day), time.UnixMilli(r.At)} })
+	n, err := s.store.makeupsIn(ctx, user, monthOf(today))
+	if err != nil {
+		return Makeups{}, err
+	}
+	out.Left = max(out.Limit-n, 0)
+	if out.Limit > 0 {
+		out.Days, err = s.missed(ctx, user, clock, today)
+	}
+	return out, err
+}
+
+func (r madeUp) cursor() string { return fmt.Sprintf("%06d-%d", r.Month, r.N) }
+
+// missed returns the days that can be made up on today, the number aside.
+func (s *Service) missed(ctx context.Context, user accounts.ID, clock civil.Clock, today civil.Day) (days []civil.Day, err error) {
+	first, err := s.makeupFrom(ctx, user, clock, today)
+	if errors.Is(err, accounts.ErrNoUser) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var rec *Record
+	for d := first; d < today; d++ {
+		if rec == nil || d.OfYear() == 0 {
+			if rec, err = s.record(ctx, user, d.Year()); err != nil {
+				return nil, err
+			}
+			if err := s.addOpen(ctx, user, clock, rec, d.Year(), today); err != nil {
+				return nil, err
+			}
+		}
+		if !rec.signed(d.OfYear()) && !rec.covered(d.OfYear()) {
+			days = append(days, d)
+		}
+	}
+	return days, nil
+}

@@ -1,0 +1,694 @@
+package checkin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+const (
+	// chunkUsers are compared, loaded or persisted at a time: 200 users of ten
+	// years are at most 730,000 rows, and usually some thousand.
+	chunkUsers = 200
+	// settled is how old a row must be to be missed in Redis: from its commit to
+	// its application some node may have died and another taken over.
+	settled = time.Minute
+	// midnight is how far from its death an entry is not judged.
+	midnight = 10 * time.Second
+	// repairTries is how often a record that changes meanwhile is looked at.
+	repairTries = 3
+	// defaultActive are the days in which a user counts as active: a record's
+	// life.
+	defaultActive = 45
+	// snapshotHour is when the night's snapshot is due, in UTC.
+	snapshotHour = 3
+)
+
+// secondLook is how long after the first one who differs is looked at again:
+// only what differs both times is told. Check-ins are applied well within it.
+var secondLook = 2 * time.Second
+
+// The stages of a reconciliation after the users of the log.
+const (
+	strayMembers = "members of " // of a board, whom the log does not know
+	strayRecords = "records"     // of users or years that the log does not know
+)
+
+// reconcileSlice compares the users of the log, then looks for what Redis holds
+// of others.
+func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
+	if err := r.Options.check(); err != nil {
+		return false, err
+	}
+	if !s.projection.Up() {
+		return false, errNotNow
+	}
+	after, before := partOf(r.Options.Part, r.Options.Parts)
+	if r.resume.Stage == "" {
+		if user := r.Options.User; !user.IsZero() {
+			r.Total = 1
+			err := s.reconcileUsers(ctx, r, []accounts.ID{user})
+			return err == nil, err
+		}
+		if r.Total, err = s.store.countUsers(ctx, after, before); err != nil {
+			return false, err
+		}
+		r.resume = resume{Stage: "users", Cursor: after}
+	}
+	for time.Now().Before(until) {
+		began, n := time.Now(), 0
+		switch stage := r.resume.Stage; stage {
+		case "users":
+			if more, err := s.reconcileNext(ctx, r, before, until); err != nil {
+				return false, err
+			} else if more {
+				continue
+			}
+			if r.Options.Part > 1 {
+				return true, nil // strays are looked for with the first part
+			}
+			r.resume = resume{Stage: strayMembers + current(s.now())[0].key(), Cursor: "0"}
+		case strayRecords:
+			err := s.fast.patient().eachRecord(ctx, func(keys []yearKey) error { return s.reconcileRecords(ctx, r, keys) })
+			return err == nil, err
+		default:
+			if n, err = s.reconcileMembers(ctx, r, strings.TrimPrefix(stage, strayMembers)); err != nil {
+				return false, err
+			}
+		}
+		if err := s.pace(ctx, n, began); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// pace waits until n users have taken as long as the setting wants.
+func (s *Service) pace(ctx context.Context, n int, began time.Time) error {
+	if s.rules.ReconcileRate == 0 || n == 0 {
+		return nil
+	}
+	return sleep(ctx, time.Until(began.Add(time.Duration(n)*time.Second/time.Duration(s.rules.ReconcileRate))))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// alphabet are the characters of an id in the order of their bytes.
+const alphabet = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+
+// partOf returns the bounds of a part of all ids, as usersAfter takes them. Ids
+// are drawn by chance, so parts are of one size.
+func partOf(part, parts int) (after, before string) {
+	if parts == 0 {
+		return "", ""
+	}
+	bound := func(n int) string {
+		at := MaxParts * n / parts
+		if at == 0 || at == MaxParts {
+			return ""
+		}
+		return string([]byte{alphabet[at/64], alphabet[at%64]})
+	}
+	return bound(part - 1), bound(part)
+}
+
+// subject is a user who is compared, and what Redis and the log hold of them.
+// The log is read before Redis and after it: what Redis lacks must have been in
+// the first reading, what it has too much must not be in the second one.
+type subject struct {
+	user   accounts.ID
+	years  []int
+	boards bool
+
+	clock   civil.Clock
+	before  History
+	after   History
+	touched bool // got rows with times in the past, a moment ago
+	records []held
+	views   map[Board]view
+}
+
+// difference is one thing that is not as the log has it.
+type difference struct {
+	what, was, becomes string
+
+	year  int   // of the record; 0 for a board
+	merge bool  // something is missing and nothing is wrong: a load repairs it
+	board Board // of the entry
+}
+
+// reconcileNext compares the users after the cursor, until then or until many
+// differ, and reports whether there were any. Who differs waits for the second
+// look together with the others, since a damage is seldom one user's.
+func (s *Service) reconcileNext(ctx context.Context, r *Run, before string, until time.Time) (more bool, err error) {
+	var differ []*subject
+	cursor, n := r.resume.Cursor, 0
+	for n == 0 || len(differ) < chunkUsers && time.Now().Before(until) {
+		began := time.Now()
+		users, err := s.store.usersAfter(ctx, cursor, before, chunkUsers)
+		if err != nil {
+			return false, err
+		}
+		if len(users) == 0 {
+			break
+		}
+		some, err := s.lookAtUsers(ctx, r, users)
+		if err != nil {
+			return false, err
+		}
+		differ = append(differ, some...)
+		n += len(users)
+		cursor = users[len(users)-1].String()
+		if err := s.pace(ctx, len(users), began); err != nil {
+			return false, err
+		}
+	}
+	if err := s.lookAgain(ctx, r, differ); err != nil {
+		return false, err
+	}
+	r.Summary.Compared += n
+	r.Done += int64(n)
+	r.resume.Cursor = cursor
+	return n > 0, nil
+}
+
+// reconcileUsers compares users, and repairs and stores what was found.
+func (s *Service) reconcileUsers(ctx context.Context, r *Run, users []accounts.ID) error {
+	differ, err := s.lookAtUsers(ctx, r, users)
+	if err != nil {
+		return err
+	}
+	if err := s.lookAgain(ctx, r, differ); err != nil {
+		return err
+	}
+	r.Summary.Compared += len(users)
+	r.Done += int64(len(users))
+	return nil
+}
+
+// lookAtUsers returns those of the users who seem to differ.
+func (s *Service) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) (differ []*subject, err error) {
+	first, err := s.store.firstYears(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	next := s.now().Year() + 1 // it has begun somewhere
+	subjects := make([]*subject, len(users))
+	for i, user := range users {
+		subjects[i] = &subject{user: user, boards: true}
+		from, known := first[user]
+		if !known {
+			from = next - 2
+		}
+		for year := from; year <= next; year++ {
+			subjects[i].years = append(subjects[i].years, year)
+		}
+	}
+	if differ, err = s.lookOnce(ctx, subjects); err != nil {
+		return nil, err
+	}
+	histories := make(map[accounts.ID]History, len(users))
+	for _, x := range subjects {
+		histories[x.user] = x.before
+	}
+	abnormal, _, err := s.persist(ctx, users, histories, r.Options.DryRun)
+	r.Summary.Abnormal += abnormal
+	return differ, err
+}
+
+// reconcileRecords compares records whose users or years are not in the log.
+func (s *Service) reconcileRecords(ctx context.Context, r *Run, keys []yearKey) error {
+	users := mapped(keys, func(k yearKey) accounts.ID { return k.user })
+	first, err := s.store.firstYears(ctx, users)
+	if err != nil {
+		return err
+	}
+	next := s.now().Year() + 1
+	var strays []*subject
+	for _, k := range keys {
+		if from, known := first[k.user]; !known || k.year < from || k.year > next {
+			strays = append(strays, &subject{user: k.user, years: []int{k.year}})
+		}
+	}
+	return s.compare(ctx, r, strays)
+}
+
+// reconcileMembers looks for members of a board whom the log does not know and
+// returns how many it has looked at.
+func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n int, err error) {
+	boards := current(s.now())
+	at := slices.IndexFunc(boards, func(b Board) bool { return b.key() == board })
+	if at < 0 { // a season that is over by now
+		r.resume = resume{Stage: strayRecords}
+		return 0, nil
+	}
+	b := boards[at]
+	members, next, err := s.fast.patient().members(ctx, b, s.now(), r.resume.Cursor)
+	if err != nil {
+		return 0, err
+	}
+	strays, err := s.strays(ctx, members)
+	if err == nil && len(strays) > 0 {
+		if err = sleep(ctx, secondLook); err == nil {
+			strays, err = s.strays(ctx, strays)
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	found := make([]Repair, 0, len(strays))
+	for _, member := range strays {
+		repair := Repair{At: s.now(), User: cut(member, 64), What: "board " + b.key() + ": a member without days", Was: "on it", Becomes: "not on it"}
+		if !r.Options.DryRun {
+			if err := s.fast.patient().unrank(ctx, b, member); err != nil {
+				return 0, err
+			}
+			repair.Repaired = true
+		}
+		found = append(found, repair)
+	}
+	r.Summary.Differing += len(strays)
+	if next == "" && !r.Options.DryRun && s.fast.boards.kind == CompactBoards {
+		// Its counts cannot be held against the log beside traffic: count again.
+		if err := s.recount(ctx, b); err != nil {
+			return 0, err
+		}
+	}
+	switch r.resume.Cursor = next; {
+	case next != "":
+	case at+1 < len(boards):
+		r.resume = resume{Stage: strayMembers + boards[at+1].key(), Cursor: "0"}
+	default:
+		r.resume = resume{Stage: strayRecords}
+	}
+	return len(members), s.tell(ctx, r, found)
+}
+
+// strays returns those of a board's members who are no users with days.
+func (s *Service) strays(ctx context.Context, members []string) (out []string, err error) {
+	var users []accounts.ID
+	for _, member := range members {
+		user, err := ids.Parse[accounts.User](member)
+		if err != nil {
+			out = append(out, member)
+			continue
+		}
+		users = append(users, user)
+	}
+	if len(users) == 0 {
+		return out, nil
+	}
+	if s.journal != nil {
+		if _, err := s.histories(ctx, users); err != nil {
+			return nil, err
+		}
+	}
+	known, err := s.store.firstYears(ctx, users)
+	for _, user := range users {
+		if _, ok := known[user]; !ok {
+			out = append(out, user.String())
+		}
+	}
+	return out, err
+}
+
+// compare looks at users twice, repairs what differs both times, unless it is a
+// dry run, and stores it.
+func (s *Service) compare(ctx context.Context, r *Run, all []*subject) error {
+	differ, err := s.lookOnce(ctx, all)
+	if err != nil {
+		return err
+	}
+	return s.lookAgain(ctx, r, differ)
+}
+
+// lookOnce returns those who differ, perhaps because of a check-in that is under
+// way.
+func (s *Service) lookOnce(ctx context.Context, all []*subject) ([]*subject, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	if err := s.look(ctx, all); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(x *subject) bool { return len(s.differences(x)) == 0 }), nil
+}
+
+// lookAgain looks at who differed a while later, and repairs and stores what
+// still does.
+func (s *Service) lookAgain(ctx context.Context, r *Run, differ []*subject) error {
+	if len(differ) == 0 {
+		return nil
+	}
+	if err := sleep(ctx, secondLook); err != nil {
+		return err
+	}
+	if err := s.look(ctx, differ); err != nil {
+		return err
+	}
+	var found []Repair
+	for _, x := range differ {
+		ds := s.differences(x)
+		if len(ds) == 0 {
+			continue
+		}
+		r.Summary.Differing++
+		repaired := false
+		if !r.Options.DryRun {
+			var err error
+			if repaired, err = s.repair(ctx, x, ds); err != nil {
+				return errors.Join(err, s.tell(ctx, r, found))
+			}
+		}
+		for _, d := range ds {
+			found = append(found, Repair{At: s.now(), User: x.user.String(), What: d.what, Was: cut(d.was, 500), Becomes: cut(d.becomes, 500), Repaired: repaired})
+		}
+	}
+	return s.tell(ctx, r, found)
+}
+
+// tell stores and logs what was found.
+func (s *Service) tell(ctx context.Context, r *Run, found []Repair) error {
+	for _, f := range found {
+		r.Summary.Differences++
+		if f.Repaired {
+			r.Summary.Repaired++
+		}
+		s.log.LogAttrs(ctx, slog.LevelWarn, "redis differed from sql", slog.Int64("run", r.ID), slog.String("user", f.User),
+			slog.String("what", f.What), slog.String("was", f.Was), slog.String("becomes", f.Becomes), slog.Bool("repaired", f.Repaired))
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return s.store.saveRun(ctx, r, found)
+}
+
+// look reads everything about subjects.
+func (s *Service) look(ctx context.Context, all []*subject) (err error) {
+	users := mapped(all, func(x *subject) accounts.ID { return x.user })
+	before, err := s.histories(ctx, users)
+	if err != nil {
+		return err
+	}
+	touched, err := s.store.touchedSince(ctx, users, s.now().Add(-settled))
+	if err != nil {
+		return err
+	}
+	clocks, err := s.users.Clocks(ctx, users)
+	if err != nil {
+		return err
+	}
+	f := s.fast.patient()
+	var keys []yearKey
+	for _, x := range all {
+		for _, year := range x.years {
+			keys = append(keys, yearKey{x.user, year})
+		}
+	}
+	records, err := f.held(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for _, x := range all {
+		x.clock, x.before, x.touched = clocks[x.user], before[x.user], touched[x.user]
+		x.records, records = records[:len(x.years)], records[len(x.years):]
+		x.views = map[Board]view{}
+	}
+	for _, b := range current(s.now()) {
+		seen, loaded, err := f.view(ctx, b, s.now(), users)
+		if err != nil {
+			return err
+		}
+		if !loaded {
+			continue // it is loaded from SQL before anybody sees it
+		}
+		for _, x := range all {
+			if x.boards {
+				x.views[b] = seen
+			}
+		}
+	}
+	after, err := s.histories(ctx, users)
+	for _, x := range all {
+		x.after = after[x.user]
+	}
+	return err
+}
+
+// differences returns what of x is not as the log has it. A check-in that is
+// under way is no difference: days are only ever added, so whatever Redis holds
+// of a user must lie between what the log held a minute ago and what it holds
+// now.
+func (s *Service) differences(x *subject) (out []difference) {
+	now := s.now()
+	old, _ := x.before.before(now.Add(-settled), nil)
+	if x.touched {
+		old = History{}
+	}
+	for i, year := range x.years {
+		if x.records[i].there {
+			out = append(out, x.records[i].differences(year, recordOf(year, old), recordOf(year, x.after))...)
+		}
+	}
+	same := func(a, b History) bool { return len(a.Marks) == len(b.Marks) && len(a.Grants) == len(b.Grants) }
+	if x.touched || !same(x.before, x.after) {
+		return out // their places are moving
+	}
+	for b, seen := range x.views {
+		d, wrong := s.wrongEntry(x, b, seen, x.after, now)
+		if wrong {
+			if _, wrong = s.wrongEntry(x, b, seen, old, now); wrong || same(old, x.after) {
+				out = append(out, d)
+			}
+		}
+	}
+	return out
+}
+
+// wrongEntry reports whether a user's entry on a board is not what the history
+// makes it.
+func (s *Service) wrongEntry(x *subject, b Board, seen view, h History, now time.Time) (d difference, wrong bool) {
+	is, should := seen.entries[x.user], entry{}
+	if b.season != 0 {
+		if days, at := h.in(b); days > 0 {
+			should = entry{on: true, score: scoreOf(days, at)}
+		}
+	} else if p, ok := s.freezes.placeFrom(x.user, x.clock, h); ok && b.value(p.standing) > 0 {
+		if should = (entry{on: true, score: scoreOf(b.value(p.standing), p.at)}); b == StreakBoard {
+			should.dies = p.dies.UnixMilli()
+		}
+	}
+	dying := func(e entry) bool { return e.dies != 0 && now.Add(midnight).UnixMilli() >= e.dies }
+	if b == StreakBoard && dying(should) {
+		if now.Add(-midnight).UnixMilli() < should.dies {
+			return d, false
+		}
+		should = entry{}
+	}
+	if !seen.deaths {
+		should.dies = 0
+	}
+	switch {
+	case is == should, !is.on && (!should.on || should.score <= seen.above):
+		return d, false
+	case !should.on && b == StreakBoard && dying(is):
+		return d, false // the dead are removed before anybody sees them
+	}
+	return difference{what: "board " + b.key(), was: is.String(), becomes: should.String(), board: b}, true
+}
+
+// differences compares a record with the least and the most it may be.
+func (h held) differences(year int, least, most *Record) (out []difference) {
+	name := fmt.Sprintf("record %d: ", year)
+	add := func(what, was, becomes string, merge bool) {
+		out = append(out, difference{what: name + what, was: was, becomes: becomes, year: year, merge: merge})
+	}
+	if h.foreign {
+		add("not a string", "a key of another type", "not loaded", false)
+		return out
+	}
+	r := parse(h.text)
+	loaded := r.loaded()
+	if r[0] != 0 && (r[0] != recordVersion || len(h.text) != recordSize) {
+		add("version", fmt.Sprintf("version %d, %d bytes", r[0], len(h.text)), fmt.Sprintf("version %d, %d bytes", recordVersion, recordSize), false)
+		return out
+	}
+	var missing, surplus []string
+	for n := signedAt; n < 8*recordSize; n++ {
+		switch bit := r.bit(n); {
+		case bit && !most.bit(n):
+			surplus = append(surplus, bitName(year, n))
+		case !bit && least.bit(n) && loaded:
+			missing = append(missing, bitName(year, n))
+		}
+	}
+	if len(surplus) > 0 {
+		add("surplus days", strings.Join(surplus, ", "), "without them", false)
+	}
+	if !loaded {
+		return out // the rest is merged in when somebody asks
+	}
+	if len(missing) > 0 {
+		add("missing days", "without them", strings.Join(missing, ", "), true)
+	}
+	low, high := least[1]&^r[1] != 0, r[1]&^most[1] != 0
+	is, from, to := header(r), header(least), header(most)
+	for i := range is {
+		low, high = low || is[i] < from[i], high || is[i] > to[i]
+	}
+	if low || high {
+		add("what came before", r.beforeString(), most.beforeString(), !high)
+	}
+	return out
+}
+
+// header returns a record's numbers, as they grow: the newest day before with
+// the streak that ends on it, longest, total, freezes granted and used.
+func header(r *Record) [5]int {
+	return [5]int{int(r.lastBefore())<<16 | r.runBefore(), r.longestBefore(), r.totalBefore(), r.granted(), r.used()}
+}
+
+func (r *Record) beforeString() string {
+	return fmt.Sprintf("streak %d on %s, longest %d, total %d, freezes %d and %d used, flags %d",
+		r.runBefore(), r.lastBefore(), r.longestBefore(), r.totalBefore(), r.granted(), r.used(), r[1])
+}
+
+// bitName names a bit of a record.
+func bitName(year, n int) string {
+	kind, day := "signed", n-signedAt
+	if n >= coveredAt {
+		kind, day = "covered", n-coveredAt
+	}
+	return (civil.DayOf(year, 1, 1) + civil.Day(day)).String() + " " + kind
+}
+
+// repair makes a user's records and entries what the log says, and reports
+// whether it could: who changes all the time is left to the next run.
+func (s *Service) repair(ctx context.Context, x *subject, ds []difference) (done bool, err error) {
+	f, done := s.fast.patient(), true
+	records := map[int]bool{} // year: a load is enough
+	boards := map[Board]bool{}
+	for _, d := range ds {
+		if d.year != 0 {
+			enough, seen := records[d.year]
+			records[d.year] = d.merge && (enough || !seen)
+		} else {
+			boards[d.board] = true
+		}
+	}
+	for year, merge := range records {
+		ok, err := s.repairRecord(ctx, f, yearKey{x.user, year}, merge)
+		if err != nil {
+			return false, err
+		}
+		done = done && ok
+	}
+	for b := range boards {
+		// First off, then read the log, then on: a check-in of this moment is
+		// either in what is read or comes later.
+		if err := f.unrank(ctx, b, x.user.String()); err != nil {
+			return false, err
+		}
+	}
+	if len(boards) == 0 {
+		return done, nil
+	}
+	histories, err := s.histories(ctx, []accounts.ID{x.user})
+	if err != nil {
+		return false, err
+	}
+	ms := moves{}
+	today := x.clock.Today(s.now())
+	if p, ok := s.freezes.since(x.user, x.clock, histories[x.user], []civil.Day{today}, time.Time{}); ok {
+		ms.add(p)
+	}
+	return done, f.rank(ctx, ms)
+}
+
+func (s *Service) repairRecord(ctx context.Context, f *fast, k yearKey, merge bool) (done bool, err error) {
+	if merge {
+		_, err := s.loadRecords(ctx, f, []yearKey{k})
+		return err == nil, err
+	}
+	for range repairTries {
+		was, err := f.held(ctx, []yearKey{k})
+		if err != nil {
+			return false, err
+		}
+		if !was[0].there {
+			return true, nil // whoever asks next loads it
+		}
+		recs, err := s.recordsFromLog(ctx, []yearKey{k})
+		if err != nil {
+			return false, err
+		}
+		if done, err = f.replace(ctx, k, was[0], recs[0]); done || err != nil {
+			return done, err
+		}
+	}
+	return false, nil
+}
+
+// rebuildBoardsAnew drops the boards of now and fills them from SQL.
+func (s *Service) rebuildBoardsAnew(ctx context.Context, r *Run) (placed int, err error) {
+	for _, b := range current(s.now()) {
+		n, err := s.rebuildAnew(ctx, r, b)
+		if placed += n; err != nil {
+			return placed, fmt.Errorf("board %s: %w", b.key(), err)
+		}
+	}
+	return placed, nil
+}
+
+func (s *Service) rebuildAnew(ctx context.Context, r *Run, b Board) (placed int, err error) {
+	unlock, err := s.lockBoard(ctx, b)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	if err := s.fast.boards.of(b).Drop(ctx); err != nil {
+		return 0, err
+	}
+	return placed, s.fill(ctx, b, func() (err error) {
+		placed++
+		if r == nil { // nobody has asked
+			return nil
+		}
+		if r.Done++; r.Done%progressEvery == 0 {
+			err = s.store.saveRun(ctx, r, nil)
+		}
+		return err
+	})
+}
+
+// progressEvery is after how many users a long step says how far it is.
+const progressEvery = 5000
+
+// warm loads users' present year.
+func (s *Service) warm(ctx context.Context, users []accounts.ID) error {
+	clocks, err := s.users.Clocks(ctx, users)
+	if err != nil {
+		return err
+	}
+	now := s.now()
+	keys := mapped(users, func(u accounts.ID) yearKey { return yearKey{u, clocks[u].Today(now).Year()} })
+	_, err = s.loadRecords(ctx, s.fast.patient(), keys)
+	return err
+}

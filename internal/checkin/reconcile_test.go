@@ -1,0 +1,653 @@
+package checkin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/leaderboard"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+func init() { secondLook = 100 * time.Millisecond }
+
+// finish asks for a run and has this node do it.
+func (w *world) finish(t *testing.T, kind RunKind, o RunOptions) *Run {
+	t.Helper()
+	x := NewExchange(w.db)
+	r, err := x.Request(t.Context(), kind, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); r.State != RunDone; {
+		if _, err := w.workOnRuns(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r, err = x.Run(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+		if r.State == RunFailed || time.Now().After(end) {
+			t.Fatalf("run: %+v", r)
+		}
+	}
+	return r
+}
+
+// found returns the run's lines of the log as "user: what".
+func (w *world) found(t *testing.T, r *Run) (out []string) {
+	t.Helper()
+	lines, err := NewExchange(w.db).Repairs(t.Context(), 0, r.ID, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lines {
+		if l.Was == "" || l.Becomes == "" || l.Was == l.Becomes || l.Repaired == r.Options.DryRun {
+			t.Errorf("a line that says little: %+v", l)
+		}
+		out = append(out, l.User+": "+l.What)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (w *world) do(t *testing.T, name string, key keyspace.Key, args ...string) keyspace.Reply {
+	t.Helper()
+	reply := w.redis.Do(t.Context(), keyspace.Cmd{Name: name, Key: key, Args: args})
+	if reply.Err != nil {
+		t.Fatal(reply.Err)
+	}
+	return reply
+}
+
+// damage changes a record's bytes.
+func (w *world) damage(t *testing.T, user accounts.ID, year int, change func(r *Record)) {
+	t.Helper()
+	key := recordKey(user, year)
+	text := w.do(t, "GET", key.Key).Str
+	if len(text) != recordSize {
+		t.Fatalf("the record of %d is not loaded", year)
+	}
+	r := parse(text)
+	change(r)
+	w.do(t, "SET", key.Key, string(r[:]), "PX", "1000000")
+}
+
+// inhabited has users with streaks over New Year, their records of both years
+// loaded, and everything settled.
+func inhabited(t *testing.T, w *world, n int) (users []accounts.ID, c civil.Clock) {
+	t.Helper()
+	users, c = newUsers(n), civil.Clock{Zone: "Asia/Tokyo"}
+	for _, user := range users {
+		w.register(t, user, c.Zone)
+	}
+	for day := range 8 {
+		w.clock.set(time.Date(2025, 12, 28+day, 3, 0, 0, 0, time.UTC))
+		for i, user := range users {
+			if day == 7 || (day+i)%5 != 0 {
+				w.mustMark(t, user, c)
+			}
+		}
+		w.persisted(t) // on its day: else the rows are late ones
+	}
+	for _, user := range users {
+		for _, year := range []int{2025, 2026} {
+			if _, err := w.Calendar(t.Context(), user, c, year, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.clock.set(time.Date(2026, 1, 4, 5, 0, 0, 0, time.UTC))
+	if err := w.keepBoards(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return users, c
+}
+
+// vandalise damages what Redis holds in every way there is and returns what a
+// reconciliation has to find.
+func vandalise(t *testing.T, w *world, users []accounts.ID) (want []string) {
+	t.Helper()
+	w.persisted(t) // else the worker repairs some of it
+	expect := func(member, what string) { want = append(want, member+": "+what) }
+	member := func(i int) string { return users[i].String() }
+
+	w.damage(t, users[0], 2026, func(r *Record) { r.setBit(signedAt + 200) })
+	expect(member(0), "record 2026: surplus days")
+	w.damage(t, users[1], 2026, func(r *Record) { r[signedAt/8] = 0 })
+	expect(member(1), "record 2026: missing days")
+	w.damage(t, users[2], 2026, func(r *Record) { r[11] += 3 })
+	expect(member(2), "record 2026: what came before")
+	w.damage(t, users[3], 2026, func(r *Record) { r[9]-- })
+	expect(member(3), "record 2026: what came before")
+	w.damage(t, users[4], 2025, func(r *Record) { r.setBit(coveredAt + 9) })
+	expect(member(4), "record 2025: surplus days")
+	w.do(t, "UNLINK", recordKey(users[5], 2025).Key)
+	w.do(t, "HSET", recordKey(users[5], 2025).Key, "a", "b")
+	expect(member(5), "record 2025: not a string")
+	w.damage(t, users[6], 2026, func(r *Record) { r[0] = 77 })
+	expect(member(6), "record 2026: version")
+
+	ghost := ids.New[accounts.User]()
+	if w.fast.boards.kind == ExactBoards {
+		scores, totals, deaths := scoreKeys.At(StreakBoard).Key, scoreKeys.At(TotalBoard).Key, deathKeys.At(StreakBoard).Key
+		w.do(t, "ZINCRBY", scores, "4294967296", member(7))
+		w.do(t, "ZREM", totals, member(8))
+		w.do(t, "ZINCRBY", deaths, "86400000", member(9))
+		w.do(t, "ZREM", deaths, member(10))
+		w.do(t, "ZADD", scores, "4294967296", ghost.String())
+		w.do(t, "ZADD", deaths, "+inf", ghost.String())
+		w.do(t, "ZADD", totals, "4294967296", "nobody")
+	} else {
+		now, ever := w.clock.now(), time.Time{}
+		put := func(b Board, member string, value int64, dies time.Time) {
+			t.Helper()
+			cmds := w.fast.boards.of(b).Update([]leaderboard.Entry{{Member: member, Value: value, At: now, Dies: dies, Restart: true}})
+			if err := keyspace.FirstErr(w.redis.DoMulti(t.Context(), cmds)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(StreakBoard, member(7), 300, ever)
+		put(StreakBoard, member(9), 300, now) // dead
+		put(StreakBoard, ghost.String(), 1, ever)
+		put(TotalBoard, "nobody", 1, ever)
+		for i, b := range map[int]Board{8: TotalBoard, 10: StreakBoard} {
+			if err := w.fast.unrank(t.Context(), b, member(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	expect(member(7), "board streak")
+	expect(member(8), "board total_days")
+	expect(member(9), "board streak")
+	expect(member(10), "board streak")
+	expect(ghost.String(), "board streak: a member without days")
+	expect("nobody", "board total_days: a member without days")
+	stray := &Record{recordVersion}
+	stray.setBit(signedAt + 3)
+	for _, k := range []yearKey{{ghost, 2026}, {users[11], 1999}} {
+		w.do(t, "SET", recordKey(k.user, k.year).Key, string(stray[:]), "PX", "1000000")
+		expect(k.user.String(), fmt.Sprintf("record %d: surplus days", k.year))
+	}
+	slices.Sort(want)
+	return want
+}
+
+func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := inhabited(t, w, 14)
+		if r := w.finish(t, ReconcileRun, RunOptions{DryRun: true}); r.Summary != (Summary{Compared: 14}) {
+			t.Fatalf("before any damage: %+v, %v", r.Summary, w.found(t, r))
+		}
+		want := vandalise(t, w, users)
+		for range 2 { // the second time proves that a dry run changes nothing
+			r := w.finish(t, ReconcileRun, RunOptions{DryRun: true})
+			if got := w.found(t, r); !slices.Equal(got, want) {
+				t.Fatalf("found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			if r.Summary.Differences != len(want) || r.Summary.Repaired != 0 || r.Summary.Compared != 14 {
+				t.Errorf("summary %+v", r.Summary)
+			}
+		}
+		r := w.finish(t, ReconcileRun, RunOptions{})
+		if got := w.found(t, r); !slices.Equal(got, want) || r.Summary.Repaired != len(want) {
+			t.Errorf("repaired %+v\n%s\nwant\n%s", r.Summary, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 {
+			t.Errorf("after the repair: %+v, %v", r.Summary, w.found(t, r))
+		}
+		w.check(t, users, c)
+		redistest.KeysDeclared(t, w.redis, Keys, queue.Keys)
+	})
+}
+
+func TestReconciliationOfOneUserAndOfParts(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	users, _ := inhabited(t, w, 14)
+	vandalise(t, w, users)
+	one := w.finish(t, ReconcileRun, RunOptions{User: users[0]})
+	if got, want := w.found(t, one), []string{users[0].String() + ": record 2026: surplus days"}; !slices.Equal(got, want) {
+		t.Errorf("one user: got %v, want %v", got, want)
+	}
+	compared, differing := 0, 0
+	for part := range 3 {
+		r := w.finish(t, ReconcileRun, RunOptions{Part: part + 1, Parts: 3, DryRun: true})
+		compared, differing = compared+r.Summary.Compared, differing+r.Summary.Differing
+	}
+	if compared != 14 || differing != 14 { // users 1 to 10, two members and two records
+		t.Errorf("three parts compared %d users and found %d, want 14 and 14", compared, differing)
+	}
+	for _, bad := range []RunOptions{{Part: 3, Parts: 2}, {Part: 1}, {Parts: 2}, {Part: 1, Parts: 5000}, {Days: 400}} {
+		if _, err := NewExchange(w.db).Request(t.Context(), ReconcileRun, bad); err == nil {
+			t.Errorf("%+v was taken", bad)
+		}
+	}
+}
+
+func TestEveryIdIsInOnePart(t *testing.T) {
+	for _, parts := range []int{1, 2, 3, 7, 64, MaxParts} {
+		for range 200 {
+			id, in := ids.New[accounts.User]().String(), 0
+			for part := range parts {
+				after, before := partOf(part+1, parts)
+				if id > after && (before == "" || id < before) {
+					in++
+				}
+			}
+			if in != 1 {
+				t.Fatalf("%s is in %d of %d parts", id, in, parts)
+			}
+		}
+	}
+}
+
+func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		damaged, _ := inhabited(t, w, 14)
+		want := vandalise(t, w, damaged)
+		users, c := newUsers(800), civil.Clock{Zone: "Asia/Tokyo"}
+		for _, user := range users {
+			w.register(t, user, c.Zone)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		var mu sync.Mutex
+		marks := 0
+		for caller := range 16 {
+			callers.Go(func() {
+				for ctx.Err() == nil {
+					user := users[caller+16*rand.IntN(len(users)/16)] // one request of a user at a time
+					at := w.clock.now()
+					day := c.Today(at) - civil.Day(rand.IntN(4)) // also late for earlier days
+					if _, err := w.submit(t.Context(), request{user: user, clock: c, day: day, at: at.Truncate(time.Millisecond), kind: Tapped, req: rand.Int64()}); err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					marks++
+					mu.Unlock()
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		dry := w.finish(t, ReconcileRun, RunOptions{DryRun: true})
+		if got := w.found(t, dry); !slices.Equal(got, want) {
+			t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		r := w.finish(t, ReconcileRun, RunOptions{})
+		if got := w.found(t, r); !slices.Equal(got, want) {
+			t.Errorf("repaired\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		cancel()
+		callers.Wait()
+		if marks < 100 {
+			t.Errorf("only %d check-ins meanwhile", marks)
+		}
+		if r.Summary.Abnormal != 0 {
+			t.Errorf("%d abnormal changes", r.Summary.Abnormal)
+		}
+		w.clock.set(w.clock.now().Add(2 * settled))
+		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 || r.Summary.Compared < 300 {
+			t.Errorf("afterwards: %+v, %v", r.Summary, w.found(t, r))
+		}
+	})
+}
+
+// replaced is replace.lua in Go.
+func replaced(is, seen held, rec *Record) (held, bool) {
+	switch {
+	case is.foreign && seen.text == "":
+		return held{}, true
+	case is.foreign || !is.there || seen.text == "" || is.text != seen.text:
+		return is, false
+	}
+	return held{there: true, text: string(rec[:])}, true
+}
+
+func TestReplacingFollowsItsTwin(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		f := w.fast.patient()
+		texts := []string{"", "\x00\x01", string(randomRecord()[:]), string(randomRecord()[:])}
+		for _, seen := range texts {
+			for i := range 5 {
+				key, rec := yearKey{ids.New[accounts.User](), 2026}, randomRecord()
+				var is held
+				switch i {
+				case 0: // nothing
+				case 1:
+					is.there, is.foreign = true, true
+					w.do(t, "HSET", recordKey(key.user, key.year).Key, "a", "b")
+				default:
+					is.there, is.text = true, texts[i-1]
+					w.do(t, "SET", recordKey(key.user, key.year).Key, is.text, "PX", "100000")
+				}
+				want, wantDone := replaced(is, held{text: seen}, rec)
+				done, err := f.replace(t.Context(), key, held{text: seen}, rec)
+				got, err2 := f.held(t.Context(), []yearKey{key})
+				if err != nil || err2 != nil || done != wantDone || got[0] != want {
+					t.Errorf("%v seen as %q: got %v, %v, %v %v, want %v, %v", is, seen, got, done, err, err2, want, wantDone)
+				}
+			}
+		}
+	})
+}
+
+func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, _ := inhabited(t, w, 14)
+		want := vandalise(t, w, users)
+		x := NewExchange(w.db)
+		r, err := x.Request(t.Context(), ReconcileRun, RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A node that has taken the run, has done one half of the users, and is gone.
+		first := slices.SortedFunc(slices.Values(users), compareIDs)[:7]
+		r.State, r.Node, r.Started = runRunning, "gone", w.now()
+		r.resume, r.Total = resume{Stage: "users", Cursor: ""}, 14
+		if err := w.reconcileUsers(t.Context(), r, first); err != nil {
+			t.Fatal(err)
+		}
+		r.resume.Cursor = first[6].String()
+		if err := w.store.saveRun(t.Context(), r, nil); err != nil {
+			t.Fatal(err)
+		}
+		for r.State != RunDone {
+			if _, err := w.workOnRuns(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if r, err = x.Run(t.Context(), r.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := w.found(t, r); !slices.Equal(got, want) || r.Summary.Compared != 14 || r.Done != 14 || r.Node == "gone" {
+			t.Errorf("%+v\n%s\nwant\n%s", r, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+func TestARunThatTwoNodesWorkOnIsLeftToOne(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	r, err := NewExchange(w.db).Request(t.Context(), SnapshotRun, RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := *r, *r
+	mine.Done, theirs.Done = 1, 2
+	if err := w.store.saveRun(t.Context(), &mine, []Repair{{User: "a", What: "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.saveRun(t.Context(), &theirs, []Repair{{User: "a", What: "c"}}); err == nil {
+		t.Error("the second one stored its state as well")
+	}
+	if lines, err := w.store.repairs(t.Context(), 0, r.ID, 10); err != nil || len(lines) != 1 || lines[0].What != "b" {
+		t.Errorf("the log has %v, %v", lines, err)
+	}
+}
+
+func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := inhabited(t, w, 14)
+		vandalise(t, w, users)
+		r := w.finish(t, RebuildRun, RunOptions{Boards: true})
+		if r.Summary.Placed != 4*14 || // streak, total, week and month
+			r.Summary.Loaded != 0 {
+			t.Errorf("boards: %+v", r.Summary)
+		}
+		for _, b := range current(w.clock.now()) {
+			members, next, err := w.fast.members(t.Context(), b, w.clock.now(), "0")
+			if err != nil || next != "" || len(members) != 14 {
+				t.Errorf("board %s has %v, %v", b, members, err)
+			}
+		}
+		for _, user := range users {
+			w.do(t, "UNLINK", recordKey(user, 2026).Key)
+		}
+		if r := w.finish(t, RebuildRun, RunOptions{Days: 30}); r.Summary.Placed != 0 || r.Summary.Loaded != 14 {
+			t.Errorf("records: %+v", r.Summary)
+		}
+		for _, user := range users {
+			if text := w.do(t, "GET", recordKey(user, 2026).Key).Str; len(text) != recordSize {
+				t.Errorf("%s: the record is not there", user)
+			}
+		}
+		w.check(t, users, c)
+	})
+}
+
+// persistedOf reads what snapshots have written.
+func (w *world) persistedOf(t *testing.T, users []accounts.ID) (map[accounts.ID]totals, map[string]month) {
+	t.Helper()
+	sums, months, err := w.store.persisted(t.Context(), users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byUser, byMonth := map[accounts.ID]totals{}, map[string]month{}
+	for _, s := range sums {
+		byUser[s.User] = s
+	}
+	for _, m := range months {
+		byMonth[fmt.Sprint(m.User, m.Month)] = m
+	}
+	return byUser, byMonth
+}
+
+func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := inhabited(t, w, 14)
+		w.clock.set(time.Now()) // runs are dated by the database's clock
+		w.finish(t, SnapshotRun, RunOptions{})
+		check := func(when string) {
+			t.Helper()
+			histories, err := w.store.histories(t.Context(), users)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sums, months := w.persistedOf(t, users)
+			for _, user := range users {
+				want := referenceOf(histories[user]).status(civil.Day(sums[user].LastDay))
+				if got := sums[user]; got.Streak != want.Streak || got.Longest != want.Longest || got.Total != want.Total {
+					t.Errorf("%s: %s: %+v, want %+v", when, user, got, want)
+				}
+				days := map[int]int{}
+				for _, m := range histories[user].Marks {
+					year, mon, day := m.Day.Date()
+					days[100*year+int(mon)] |= 1 << (day - 1)
+				}
+				for n, bits := range days {
+					if got := months[fmt.Sprint(user, n)]; got.Days != bits {
+						t.Errorf("%s: %s in %d: %b, want %b", when, user, n, got.Days, bits)
+					}
+				}
+			}
+		}
+		check("first")
+		for _, user := range users[:5] {
+			w.mustMark(t, user, c)
+		}
+		if r := w.finish(t, SnapshotRun, RunOptions{}); r.Summary != (Summary{Persisted: 5}) {
+			t.Errorf("five checked in: %+v", r.Summary)
+		}
+		check("second")
+
+		sums, months := w.persistedOf(t, users)
+		histories, err := w.store.histories(t.Context(), users)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, user := range users {
+			for _, year := range []int{2025, 2026, time.Now().Year()} {
+				w.do(t, "UNLINK", recordKey(user, year).Key)
+			}
+		}
+		for _, b := range current(w.clock.now()) {
+			if err := w.fast.boards.of(b).Drop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, kind := range []RunKind{SnapshotRun, ReconcileRun, RebuildRun, SnapshotRun} {
+			if r := w.finish(t, kind, RunOptions{}); r.Summary.Abnormal != 0 || r.Summary.Persisted != 0 || r.Summary.Differences != 0 {
+				t.Errorf("%s of an emptied Redis: %+v", kind, r.Summary)
+			}
+		}
+		sums2, months2 := w.persistedOf(t, users)
+		histories2, err := w.store.histories(t.Context(), users)
+		if err != nil || !maps.Equal(sums, sums2) || !maps.Equal(months, months2) || !reflect.DeepEqual(histories, histories2) {
+			t.Errorf("SQL changed: %v", err)
+		}
+	})
+}
+
+func TestDaysThatVanishFromSQLRaiseTheAlarm(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	users, c := inhabited(t, w, 6)
+	w.finish(t, SnapshotRun, RunOptions{}) // after the one of the night
+	exec := func(query string, args ...any) {
+		t.Helper()
+		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+			_, err := tx.ExecContext(ctx, query, args...)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := c.Today(w.clock.now())
+	exec("DELETE FROM checkins WHERE user_id = ? AND day < ?", users[0], int32(last)-3)                                                          // total falls
+	exec("DELETE FROM checkins WHERE user_id = ?", users[1])                                                                                     // nothing is left
+	exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[2])                                                                     // a streak rises without days
+	exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[3])                                                                     // the same …
+	exec("INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, 1, ?, 2, 0, 0, 0)", users[3], w.clock.now().UnixMilli()) // … with a day made up
+	dry := w.finish(t, ReconcileRun, RunOptions{DryRun: true})
+	r := w.finish(t, ReconcileRun, RunOptions{})
+	if dry.Summary.Abnormal != 3 || r.Summary.Abnormal != 3 {
+		t.Errorf("%d and %d abnormal changes, want 3", dry.Summary.Abnormal, r.Summary.Abnormal)
+	}
+	if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Abnormal != 0 {
+		t.Errorf("told again: %+v", r.Summary)
+	}
+}
+
+func TestRunsComeRoundByThemselves(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	w.rules.ReconcileEvery = 168 * time.Hour
+	count := func() map[RunKind]int {
+		t.Helper()
+		for range 20 {
+			if _, err := w.workOnRuns(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runs, err := w.store.runs(t.Context(), "state = ?", RunDone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := map[RunKind]int{}
+		for _, r := range runs {
+			n[r.Kind]++
+		}
+		return n
+	}
+	for _, tt := range []struct {
+		at         time.Duration
+		snapshots  int
+		reconciled int
+	}{{0, 1, 1}, {time.Hour, 1, 1}, {24 * time.Hour, 2, 1}, {169 * time.Hour, 3, 2}} {
+		w.clock.set(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(tt.at))
+		if n := count(); n[SnapshotRun] != tt.snapshots || n[ReconcileRun] != tt.reconciled {
+			t.Errorf("after %s: %v, want %d snapshots and %d reconciliations", tt.at, n, tt.snapshots, tt.reconciled)
+		}
+	}
+}
+
+func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, _ := inhabited(t, w, 14)
+		want := vandalise(t, w, users)
+		if len(want) == 0 {
+			t.Fatal("nothing is wrong")
+		}
+		gauge := func() float64 {
+			reg := prometheus.NewRegistry()
+			reg.MustRegister(w.metrics.differing)
+			families, err := reg.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return families[0].GetMetric()[0].GetGauge().GetValue()
+		}
+		// As if another node had done both: this one's metrics are left alone.
+		bad := w.finish(t, ReconcileRun, RunOptions{})
+		w.metrics.reconciled(&Run{})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.showReconciliations(ctx) }()
+		defer func() { stop(); <-done }()
+		wait(t, "the other node's figures", func() bool { return gauge() == float64(bad.Summary.Differing) })
+		w.finish(t, ReconcileRun, RunOptions{User: users[0]})
+		if r, err := w.store.lastReconciled(ctx); err != nil || r.ID != bad.ID {
+			t.Errorf("one user's run counts as everybody's: %+v, %v", r, err)
+		}
+		good := w.finish(t, ReconcileRun, RunOptions{})
+		if r, err := w.store.lastReconciled(ctx); err != nil || r.ID != good.ID || gauge() != 0 {
+			t.Errorf("got %+v, %v, and %v differing", r, err, gauge())
+		}
+	})
+}
+
+func TestRunsAreListedAndWithdrawn(t *testing.T) {
+	db := sqldbtest.SQLite(t)
+	x := NewExchange(db)
+	var asked []int64
+	for _, o := range []RunOptions{{}, {Part: 2, Parts: 3, DryRun: true}, {Boards: true}, {Days: 7}} {
+		r, err := x.Request(t.Context(), ReconcileRun, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked = append(asked, r.ID)
+	}
+	list := func(before int64, n int) (out []string) {
+		runs, err := x.Runs(t.Context(), before, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range runs {
+			out = append(out, r.Options.String())
+		}
+		return out
+	}
+	if got, want := list(0, 3), []string{"records --days 7", "boards", "--dry-run --part 2/3"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if done, err := x.Withdraw(t.Context(), asked[1]); err != nil || !done {
+		t.Error(done, err)
+	}
+	if got, want := list(asked[2], 3), []string{""}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r, err := x.Run(t.Context(), asked[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.State = runRunning
+	if err := x.store.saveRun(t.Context(), r, nil); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := x.Withdraw(t.Context(), r.ID); err != nil || done {
+		t.Error("a run that has begun was withdrawn", err)
+	}
+}

@@ -1,0 +1,466 @@
+package checkin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// firstWorld is a world in redis-first mode whose consumer stands still.
+func firstWorld(t *testing.T, rules ...Settings) (*world, *redistest.Instance) {
+	t.Helper()
+	server := redistest.Server(t, aof...)
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL), first(rules...))
+	w.pause()
+	return w, server
+}
+
+func first(rules ...Settings) Settings {
+	own := append(rules, Settings{})[0]
+	own.Mode = RedisFirst
+	return own
+}
+
+// days is how many rows SQL has of a user.
+func (w *world) days(t *testing.T, user accounts.ID) int {
+	t.Helper()
+	histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(histories[user].Marks)
+}
+
+// tomorrow moves the clock by a day.
+func (w *world) tomorrow() { w.clock.set(w.clock.now().AddDate(0, 0, 1)) }
+
+func TestTheFirstAnswerStandsBeforeSQLHasIt(t *testing.T) {
+	w, _ := firstWorld(t)
+	user := ids.New[accounts.User]()
+	one, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{}, 1)
+	if err != nil || !one.New || w.days(t, user) != 0 {
+		t.Fatalf("got %+v, %v, %d days in SQL", one, err, w.days(t, user))
+	}
+	same, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{}, 1)
+	if err != nil || !same.New || !same.At.Equal(one.At) {
+		t.Errorf("the same request again: got %+v, %v", same, err)
+	}
+	other, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{}, 2)
+	if err != nil || other.New || !other.At.Equal(one.At) {
+		t.Errorf("another request: got %+v, %v", other, err)
+	}
+	// Without its claim SQL tells who was first, once it has the row.
+	w.consume(t)
+	w.persisted(t)
+	key := claimKeys.At(user, dayKey(one.Status.Day))
+	if err := key.Delete(t.Context(), w.redis); err != nil {
+		t.Fatal(err)
+	}
+	other, err = w.Mark(t.Context(), user, civil.Clock{}, Activity{}, 3)
+	if err != nil || other.New || !other.At.Equal(one.At) {
+		t.Errorf("without the claim: got %+v, %v", other, err)
+	}
+	w.check(t, []accounts.ID{user}, civil.Clock{})
+}
+
+// The node ends between its two stages: the stream has the row, and no record
+// and no board was told.
+func TestAPublishedDayWhoseNodeDiedIsBroughtBack(t *testing.T) {
+	w, _ := firstWorld(t)
+	users := newUsers(5)
+	for _, user := range users {
+		w.mustMark(t, user, civil.Clock{})
+	}
+	w.tomorrow()
+	now := w.now()
+	var rows []request
+	for _, user := range users {
+		rows = append(rows, tap(user, civil.Clock{}, civil.Clock{}.Today(now), now, Activity{}, rand.Uint64()))
+	}
+	if err := w.journal.publish(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	w.consume(t)
+	w.persisted(t)
+	if st, err := w.Status(t.Context(), users[0], civil.Clock{}); err != nil || st.Streak != 2 {
+		t.Errorf("got %+v, %v", st, err)
+	}
+	w.check(t, users, civil.Clock{})
+}
+
+// The consumer ends after SQL has the rows and before the stream is told.
+func TestWhatComesTwiceFromTheStreamCountsOnce(t *testing.T) {
+	w, _ := firstWorld(t)
+	users := newUsers(20)
+	for _, user := range users {
+		w.mustMark(t, user, civil.Clock{})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	dies, err := queue.NewConsumer(w.Journal(), nil, []queue.Batch{{Topics: []string{TopicPersist}, Handle: func(_ context.Context, ds []queue.Delivery) []error {
+		answers := w.persistMessages(t.Context(), ds)
+		if err := errors.Join(answers...); err != nil {
+			t.Error(err)
+		}
+		defer close(done)
+		answers[0] = queue.ErrNotNow // nobody is told that it went well
+		for i := range answers {
+			answers[i] = answers[0]
+		}
+		return answers
+	}}}, queue.Config{Backoff: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = dies.Run(ctx) }()
+	<-done
+	cancel()
+	<-ended
+	if w.days(t, users[0]) != 1 {
+		t.Error("the consumer has not come to SQL")
+	}
+	w.consume(t)
+	w.check(t, users, civil.Clock{})
+}
+
+func TestCheckInsGoOnWhileSQLIsAway(t *testing.T) {
+	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true})
+	w := newWorld(t, sqldbtest.Open(t, sqldb.Config{URL: maria.URL}), redistest.Open(t, redistest.Server(t, aof...).URL), first())
+	users := newUsers(30)
+	for _, user := range users {
+		w.mustMark(t, user, civil.Clock{})
+	}
+	for range 2 { // also a second day, with which everybody breaks a record
+		w.tomorrow()
+		maria.Kill9(t)
+		for i, user := range users {
+			res := w.mustMark(t, user, civil.Clock{})
+			if !res.New || !res.Status.Today || res.Status.Streak < 2 {
+				t.Fatalf("user %d: got %+v", i, res)
+			}
+		}
+		if again := w.mustMark(t, users[0], civil.Clock{}); again.New {
+			t.Errorf("again: got %+v", again)
+		}
+		// Who needs SQL is told so, and does not hold up the others.
+		var both sync.WaitGroup
+		both.Go(func() {
+			if _, err := w.Mark(t.Context(), ids.New[accounts.User](), civil.Clock{}, Activity{}, 1); !errors.Is(err, ErrStore) {
+				t.Errorf("a user of whom Redis knows nothing: got %v", err)
+			}
+		})
+		both.Go(func() { w.mustMark(t, users[1], civil.Clock{}) })
+		both.Wait()
+		maria.Restart(t)
+		w.persisted(t)
+	}
+	w.check(t, users, civil.Clock{})
+}
+
+func TestRedisKilledUnderLoadLosesNothingThatWasAnswered(t *testing.T) {
+	server := redistest.Server(t, aof...)
+	w := newWorld(t, sqldbtest.Open(t, mariaConfig(t)), redistest.Open(t, server.URL), first())
+	var mu sync.Mutex
+	var answered []accounts.ID
+	var callers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 16 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				user := ids.New[accounts.User]()
+				if _, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{}, rand.Uint64()); err == nil {
+					mu.Lock()
+					answered = append(answered, user)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for range 2 {
+		time.Sleep(300 * time.Millisecond)
+		server.Kill()
+		time.Sleep(100 * time.Millisecond)
+		server.Restart()
+	}
+	time.Sleep(300 * time.Millisecond)
+	close(stop)
+	callers.Wait()
+	wait(t, "redis to be complete again", w.projection.Up)
+	w.persisted(t)
+	histories, err := w.store.histories(t.Context(), answered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	for _, user := range answered {
+		if len(histories[user].Marks) != 1 {
+			lost++
+		}
+	}
+	if lost > 0 || len(answered) < 100 {
+		t.Errorf("%d of %d are lost", lost, len(answered))
+	}
+	for _, user := range answered[:50] {
+		if st, err := w.Status(t.Context(), user, civil.Clock{}); err != nil || !st.Today || st.Total != 1 {
+			t.Errorf("got %+v, %v", st, err)
+		}
+	}
+}
+
+func TestARedisThatRefusesLeavesTheCheckInToSQL(t *testing.T) {
+	w, server := firstWorld(t)
+	user, other := ids.New[accounts.User](), ids.New[accounts.User]()
+	w.mustMark(t, user, civil.Clock{})
+	w.tomorrow()
+	if _, err := server.Do("CONFIG", "SET", "maxmemory", "1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []accounts.ID{user, other} {
+		if res := w.mustMark(t, user, civil.Clock{}); !res.New || !res.Status.Today {
+			t.Errorf("got %+v", res)
+		}
+	}
+	if w.days(t, other) != 1 || w.days(t, user) == 0 {
+		t.Error("SQL has not what Redis refused")
+	}
+	if _, err := server.Do("CONFIG", "SET", "maxmemory", "0"); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "redis to be complete again", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
+	w.consume(t)
+	w.check(t, []accounts.ID{user, other}, civil.Clock{})
+	if again := w.mustMark(t, other, civil.Clock{}); again.New {
+		t.Errorf("again: got %+v", again)
+	}
+}
+
+func TestTooFewReplicasLeaveTheCheckInToSQL(t *testing.T) {
+	sentinels := redistest.Sentinel(t, aof...)
+	sentinels.Whole(t)
+	for _, replicas := range []int{1, 2} {
+		rules := first()
+		rules.Replicas = replicas
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, sentinels.Master.URL), rules)
+		w.pause()
+		tap := func() (inSQL bool) {
+			user := ids.New[accounts.User]()
+			if res := w.mustMark(t, user, civil.Clock{}); !res.New {
+				t.Errorf("%d replicas: got %+v", replicas, res)
+			}
+			return w.days(t, user) == 1
+		}
+		if replicas == 1 { // which may take its time once
+			wait(t, "a check-in that the replica has in time", func() bool { return !tap() })
+		} else if !tap() {
+			t.Error("with a replica too few the check-in is in Redis alone")
+		}
+		w.stop()
+	}
+}
+
+// The stream is lost, the claims are not: the snapshot of the night brings them.
+func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
+	w, server := firstWorld(t)
+	users := newUsers(300)
+	var all sync.WaitGroup
+	for _, user := range users {
+		all.Go(func() { w.mustMark(t, user, civil.Clock{}) })
+	}
+	all.Wait()
+	if _, err := server.Do("DEL", "stoa:queue:{"+TopicPersist+"}:stream"); err != nil {
+		t.Fatal(err)
+	}
+	// One of them SQL has otherwise: it stays as it is.
+	own := request{user: users[0], day: civil.DayOf(2026, 11, 21), at: time.UnixMilli(1), kind: Tapped, req: 9}
+	if _, err := w.store.write(t.Context(), []request{own}); err != nil {
+		t.Fatal(err)
+	}
+	w.finish(t, SnapshotRun, RunOptions{})
+	histories, err := w.store.histories(t.Context(), users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, user := range users {
+		if m := histories[user].Marks; len(m) != 1 || m[0].At.Equal(own.at) != (i == 0) {
+			t.Fatalf("user %d: got %v", i, m)
+		}
+	}
+	sums, _ := w.persistedOf(t, users)
+	if len(sums) != len(users) {
+		t.Errorf("the snapshot has %d users", len(sums))
+	}
+}
+
+func TestAnEmptiedRedisTakesOnlyWhatSQLDidNotHave(t *testing.T) {
+	w, server := firstWorld(t)
+	kept, gone := ids.New[accounts.User](), ids.New[accounts.User]()
+	w.mustMark(t, kept, civil.Clock{})
+	stop := w.consume(t)
+	w.persisted(t)
+	stop()
+	w.mustMark(t, gone, civil.Clock{})
+	server.FlushAll()
+	w.finish(t, SnapshotRun, RunOptions{})
+	if w.days(t, kept) != 1 || w.days(t, gone) != 0 {
+		t.Errorf("got %d and %d days", w.days(t, kept), w.days(t, gone))
+	}
+	wait(t, "redis to be complete again", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
+	w.consume(t)
+	w.check(t, []accounts.ID{kept, gone}, civil.Clock{})
+	if res := w.mustMark(t, gone, civil.Clock{}); !res.New {
+		t.Errorf("once more: got %+v", res)
+	}
+}
+
+func TestABrokenRecordIsInSQLWhenItIsAnswered(t *testing.T) {
+	w, _ := firstWorld(t)
+	user := ids.New[accounts.User]()
+	var streaks []int
+	for _, day := range []int{0, 1, 1, 2, 1} { // steps; the fourth leaves one out
+		w.clock.set(w.clock.now().AddDate(0, 0, day))
+		streaks = append(streaks, w.mustMark(t, user, civil.Clock{}).Status.Streak)
+		if st, in := streaks[len(streaks)-1], w.days(t, user); st > 1 && len(streaks) <= 3 && in < st-1 {
+			t.Errorf("a streak of %d is a record, and SQL has %d days", st, in)
+		}
+	}
+	// 1 (no record), 2 and 3 (records), 1 and 2 (none).
+	histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range histories[user].Marks {
+		got = append(got, m.Day.String())
+	}
+	if want := "2026-11-22 2026-11-23"; strings.Join(got, " ") != want {
+		t.Errorf("SQL has %v, want %s (streaks %v)", got, want, streaks)
+	}
+	w.consume(t)
+	w.check(t, []accounts.ID{user}, civil.Clock{})
+}
+
+func TestAMakeUpKnowsTheDaysThatSQLDoesNotHave(t *testing.T) {
+	w, _ := firstWorld(t, Settings{MakeupDays: 30, MakeupLimit: 3})
+	user := ids.New[accounts.User]()
+	w.register(t, user, "UTC")
+	w.mustMark(t, user, civil.Clock{})
+	today := civil.Clock{}.Today(w.now())
+	w.tomorrow()
+	if _, err := w.MakeUp(t.Context(), user, civil.Clock{}, today, 1); !errors.Is(err, ErrDayCounts) {
+		t.Errorf("a day that was answered: got %v", err)
+	}
+	if res := w.mustMakeUp(t, user, (today - 1).String()); res.Status.Streak != 2 {
+		t.Errorf("got %+v", res)
+	}
+	w.consume(t)
+	w.check(t, []accounts.ID{user}, civil.Clock{})
+}
+
+// A record that is loaded while the stream has days of it: on New Year's Day
+// everybody's.
+func TestALoadedRecordHasTheDaysThatSQLDoesNotHave(t *testing.T) {
+	w, _ := firstWorld(t)
+	user := ids.New[accounts.User]()
+	w.clock.set(time.Date(2026, 12, 31, 12, 0, 0, 0, time.UTC))
+	w.mustMark(t, user, civil.Clock{})
+	w.tomorrow()
+	if res := w.mustMark(t, user, civil.Clock{}); res.Status.Streak != 2 || !res.Status.Yesterday {
+		t.Errorf("got %+v", res)
+	}
+	w.consume(t)
+	w.check(t, []accounts.ID{user}, civil.Clock{})
+}
+
+func TestReconciliationFindsNothingWrongWithDaysThatSQLDoesNotHave(t *testing.T) {
+	w, _ := firstWorld(t)
+	users := newUsers(10)
+	for _, user := range users {
+		w.mustMark(t, user, civil.Clock{})
+	}
+	w.clock.set(w.clock.now().Add(2 * settled))
+	if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 || r.Summary.Differing != 0 {
+		t.Errorf("got %+v: %v", r.Summary, w.found(t, r))
+	}
+	w.consume(t)
+	w.check(t, users, civil.Clock{})
+}
+
+func TestAPoisonedRowBecomesADeadLetterAndHoldsUpNobody(t *testing.T) {
+	maria := sqldbtest.Open(t, mariaConfig(t))
+	w := newWorld(t, maria, redistest.Open(t, redistest.Server(t, aof...).URL), first())
+	good, bad := ids.New[accounts.User](), ids.New[accounts.User]()
+	now := w.now()
+	rows := []request{
+		tap(good, civil.Clock{}, civil.Clock{}.Today(now), now, Activity{}, 1),
+		tap(bad, civil.Clock{}, civil.Clock{}.Today(now), now, Activity{Words: 1 << 40}, 2),
+	}
+	if err := w.journal.publish(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Journal().Publish(t.Context(), queue.Message{Topic: TopicPersist, Payload: []byte("{")}); err != nil {
+		t.Fatal(err)
+	}
+	w.persisted(t)
+	if w.days(t, good) != 1 || w.days(t, bad) != 0 {
+		t.Errorf("SQL has %d and %d days", w.days(t, good), w.days(t, bad))
+	}
+	dead, err := w.Journal().List(t.Context(), queue.Filter{Dead: true})
+	if err != nil || len(dead) != 2 || !strings.Contains(dead[0].Error+dead[1].Error, bad.String()) {
+		t.Errorf("dead letters: %+v, %v", dead, err)
+	}
+}
+
+func TestTheModeSaysWhatItMayLose(t *testing.T) {
+	for _, c := range []struct {
+		settings []string
+		want     string
+	}{
+		{aof, ""},
+		{[]string{"appendonly yes", "appendfsync everysec"}, "appendfsync is everysec"},
+		{[]string{"appendonly no", "appendfsync always"}, "appendonly no"},
+		{append([]string{`rename-command CONFIG ""`}, aof...), "does not tell its appendfsync"},
+	} {
+		db := redistest.Open(t, redistest.Server(t, c.settings...).URL)
+		risks, err := newFast(db, CompactBoards).risks(t.Context())
+		if got := strings.Join(risks, "; "); err != nil || (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%v: got %q, %v, want %q", c.settings, got, err, c.want)
+		}
+	}
+	var told strings.Builder
+	w, _ := firstWorld(t)
+	w.log = slog.New(slog.NewTextHandler(&told, nil))
+	if err := w.CheckMode(t.Context()); err != nil || !strings.Contains(told.String(), "what redis loses before that is lost") {
+		t.Errorf("got %q, %v", told.String(), err)
+	}
+}
+
+func TestAClaimIsReadAsItWasWritten(t *testing.T) {
+	r := tap(ids.New[accounts.User](), civil.Clock{}, 20000, time.UnixMilli(1_800_000_000_123), Activity{7, 8}, 1<<63+5)
+	if got, ok := parseClaim(r.user, r.day, claimText(r)); !ok || got.key() != r.key() || !got.at.Equal(r.at) || got.req != r.req || got.act != r.act || got.kind != r.kind {
+		t.Errorf("got %+v, %t", got, ok)
+	}
+	for _, text := range []string{"", "1", "1 2 3 4", "1 2 3 4 5 6", "x 1 2 3 4", claimText(r) + " "} {
+		if _, ok := parseClaim(r.user, r.day, text); ok {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}

@@ -1,0 +1,572 @@
+package checkin
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+)
+
+// plain is the reference: one user's days in a list, walked day by day. It knows
+// neither records nor rows nor zones; what it is told is which date it is.
+type plain struct {
+	rules   Settings
+	base    civil.Day // of days[0]
+	created civil.Day
+	days    [160]Kind // 0: nothing was written
+	newest  int       // index of the last day that is not 0, -1 when there is none
+	granted int
+	made    map[int]int // days made up in a month
+}
+
+func (p *plain) at(d civil.Day) *Kind { return &p.days[d-p.base] }
+
+func (p *plain) counts() (signed, frozen int) {
+	for _, k := range p.days[:p.newest+1] {
+		switch k {
+		case Tapped, MadeUp:
+			signed++
+		case Frozen:
+			frozen++
+		}
+	}
+	return signed, frozen
+}
+
+func (p *plain) left() int {
+	if p.rules.FreezeMax == 0 {
+		return 0
+	}
+	signed, frozen := p.counts()
+	n := p.granted - frozen
+	if p.rules.FreezeEvery > 0 {
+		n += signed / p.rules.FreezeEvery
+	}
+	return max(n, 0)
+}
+
+// runBack counts signed days back from index i, as long as days are not empty.
+func (p *plain) runBack(i int) (n int) {
+	for ; i >= 0 && p.days[i] != 0; i-- {
+		if p.days[i] == Tapped || p.days[i] == MadeUp {
+			n++
+		}
+	}
+	return n
+}
+
+// open returns how many days behind the newest are covered by themselves.
+func (p *plain) open(today civil.Day) (n int) {
+	if p.newest < 0 || p.runBack(p.newest) == 0 {
+		return 0
+	}
+	left := p.left()
+	for d := p.base + civil.Day(p.newest) + 1; d < today && n < left && n < p.rules.FreezeMax; d++ {
+		n++
+	}
+	return n
+}
+
+// write makes d a day of kind k, and the days of an open gap before it that are
+// covered for good.
+func (p *plain) write(d civil.Day, k Kind) {
+	if i := int(d - p.base); i > p.newest {
+		for n := p.open(d); n > 0; n-- {
+			p.days[p.newest+n] = Frozen
+		}
+		p.newest = i
+	}
+	*p.at(d) = k
+}
+
+func (p *plain) tap(today, day civil.Day, closes bool) (fresh bool, err error) {
+	switch {
+	case day != today && !closes:
+		return false, ErrDayClosed
+	case *p.at(day) == Tapped || *p.at(day) == MadeUp:
+		return false, nil
+	case *p.at(day) != 0:
+		return false, ErrDayClosed
+	}
+	p.write(day, Tapped)
+	return true, nil
+}
+
+func (p *plain) makeUp(today, day civil.Day) error {
+	year, month, _ := today.Date()
+	m := 12*year + int(month)
+	switch i := int(day - p.base); {
+	case p.rules.MakeupLimit == 0:
+		return ErrMakeupOff
+	case day >= today || day < p.created || int(today-day) > p.rules.MakeupDays:
+		return ErrMakeupDay
+	case p.days[i] != 0 || i > p.newest && i <= p.newest+p.open(today):
+		return ErrDayCounts
+	case p.made[m] == p.rules.MakeupLimit:
+		return ErrMakeupLimit
+	}
+	p.made[m]++
+	p.write(day, MadeUp)
+	return nil
+}
+
+func (p *plain) status(today civil.Day) Status {
+	q := *p
+	n := q.open(today)
+	for ; n > 0; n-- {
+		q.days[q.newest+n] = Frozen
+	}
+	i := int(today - q.base)
+	signs := func(i int) bool { return i >= 0 && q.days[i].Signs() }
+	st := Status{Day: today, Today: signs(i), Yesterday: signs(i - 1), Streak: q.runBack(i)}
+	if q.days[i] == 0 {
+		st.Streak = q.runBack(i - 1)
+	}
+	run := 0
+	for _, k := range q.days[:i+1] {
+		switch {
+		case k.Signs():
+			run++
+			st.Total++
+			st.Longest = max(st.Longest, run)
+		case k == 0:
+			run = 0
+		case k == Frozen:
+			st.Used++
+		}
+	}
+	q.newest = i
+	st.Freezes = q.left()
+	return st
+}
+
+// shown returns the days as calendars show them, and those that were missed and
+// are recent enough to be made up.
+func (p *plain) shown(today civil.Day) (signed, covered, missed []civil.Day) {
+	n := p.open(today)
+	for i, k := range p.days[:today-p.base+1] {
+		d := p.base + civil.Day(i)
+		soft := i > p.newest && i <= p.newest+n
+		switch {
+		case k.Signs():
+			signed = append(signed, d)
+		case k != 0 || soft:
+			covered = append(covered, d)
+		case d < today && d >= p.created && int(today-d) <= p.rules.MakeupDays:
+			missed = append(missed, d)
+		}
+	}
+	return signed, covered, missed
+}
+
+// player is what a history is played against: the pure rules, or a service.
+type player interface {
+	join(created time.Time, zone string)
+	tap(now time.Time, c civil.Clock, day civil.Day) (fresh bool, err error)
+	makeUp(now time.Time, c civil.Clock, day civil.Day) error
+	grant(now time.Time, n int)
+	zone(now time.Time, c civil.Clock)  // chosen
+	moved(now time.Time, c civil.Clock) // in force, and a date was left out
+	status(now time.Time, c civil.Clock) Status
+	shown(now time.Time, c civil.Clock, first, last civil.Day) (signed, covered, missed []civil.Day)
+}
+
+var (
+	zonesPlayed = []string{"UTC", "Asia/Shanghai", "America/New_York", "Europe/Berlin", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Asia/Kathmandu", "America/Havana", "Australia/Lord_Howe", "Pacific/Chatham"}
+
+	// Around New Year, a leap day, and the nights on which clocks change.
+	startsPlayed = []time.Time{
+		time.Date(2025, 12, 20, 7, 0, 0, 0, time.UTC), time.Date(2024, 2, 20, 19, 0, 0, 0, time.UTC),
+		time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC), time.Date(2026, 10, 20, 12, 0, 0, 0, time.UTC),
+		time.Date(2024, 12, 24, 23, 0, 0, 0, time.UTC), time.Date(2026, 11, 15, 0, 0, 0, 0, time.UTC),
+	}
+)
+
+// play draws a history and plays it against p; what differs from the reference
+// is the error.
+func play(r *rand.Rand, p player, rules Settings, events int) error {
+	now := startsPlayed[r.IntN(len(startsPlayed))].Add(time.Duration(r.IntN(5*86400)) * time.Second)
+	c := civil.Clock{Zone: zonesPlayed[r.IntN(len(zonesPlayed))]}
+	today := c.Today(now)
+	want := &plain{rules: rules, base: today - 20, created: today, newest: -1, made: map[int]int{}}
+	joined := now
+	p.join(joined, c.Zone)
+	said := "" // what happened last
+	regular := r.IntN(3)
+	moving := false // a date was left out and the player has not been told
+	tell := func() {
+		if moving {
+			moving = false
+			p.moved(now, c)
+			now = now.Add(time.Millisecond)
+		}
+	}
+	for range events {
+		if r.IntN(5) > 0 { // time moves on, mostly to the next day
+			from := now
+			switch r.IntN(8) {
+			case 0:
+				now = now.Add(time.Duration(1+r.IntN(6*3600)) * time.Second)
+			case 1:
+				now = c.Start(c.Today(now) + 1).Add(time.Duration(r.IntN(1200)) * time.Second) // about midnight
+			case 2:
+				now = c.Start(c.Today(now) + civil.Day(2+r.IntN(4))).Add(time.Duration(r.IntN(86000)) * time.Second)
+			default:
+				now = c.Start(c.Today(now) + 1).Add(time.Duration(r.IntN(80000)) * time.Second)
+			}
+			last := today
+			today = c.Today(now)
+			if c.Next != "" && from.UnixMilli() < c.From && now.UnixMilli() >= c.From {
+				// Which date was left out shows by looking at the clock around then.
+				at := time.UnixMilli(c.From)
+				if eve := c.Today(at.Add(-time.Second)); c.Today(at) == eve+2 {
+					want.write(eve+1, Skipped)
+					moving = true
+				}
+			}
+			said = fmt.Sprintf("from %s to %s", last, today)
+		}
+		now = now.Add(time.Second)
+		today, want.created = c.Today(now), c.Today(joined)
+		what := r.IntN(12)
+		if regular == 0 && what > 5 {
+			what = 0
+		}
+		if what > 3 || r.IntN(2) == 0 {
+			tell() // mostly before anything else happens
+		}
+		switch what {
+		case 0, 1, 2, 3:
+			said += " tap"
+			fresh, err := p.tap(now, c, today)
+			wantFresh, wantErr := want.tap(today, today, false)
+			if fresh != wantFresh || !errors.Is(err, wantErr) {
+				return fmt.Errorf("%s: got %v, %v, want %v, %v", said, fresh, err, wantFresh, wantErr)
+			}
+			tell()
+		case 4, 5: // late, early or far off
+			eve := c.Today(now.Add(-rules.Grace))
+			day := today - civil.Day(r.IntN(4)) + 1
+			if day == today-1 && eve != today && r.IntN(2) == 0 {
+				day = eve
+			}
+			said += " tap for " + day.String()
+			fresh, err := p.tap(now, c, day)
+			wantFresh, wantErr := want.tap(today, day, day == eve)
+			if fresh != wantFresh || !errors.Is(err, wantErr) {
+				return fmt.Errorf("%s: got %v, %v, want %v, %v", said, fresh, err, wantFresh, wantErr)
+			}
+		case 6, 7, 8:
+			day := today - civil.Day(r.IntN(12))
+			said += " make up " + day.String()
+			if err, wantErr := p.makeUp(now, c, day), want.makeUp(today, day); !errors.Is(err, wantErr) {
+				return fmt.Errorf("%s: got %v, want %v", said, err, wantErr)
+			}
+		case 9:
+			n := 1 + r.IntN(2)
+			said += fmt.Sprintf(" grant %d", n)
+			p.grant(now, n)
+			want.granted += n
+		case 10:
+			if c.Next == "" || now.UnixMilli() >= c.From || r.IntN(3) == 0 {
+				zone := zonesPlayed[r.IntN(len(zonesPlayed))]
+				said += " zone " + zone
+				var err error
+				if c, err = c.Change(zone, now); err != nil {
+					return err
+				}
+				p.zone(now, c)
+			}
+		}
+		if got, want := p.status(now, c), want.status(today); got != want {
+			return fmt.Errorf("%s in %+v:\ngot  %+v\nwant %+v", said, c, got, want)
+		}
+	}
+	tell()
+	want.created = c.Today(joined)
+	wantSigned, wantCovered, wantMissed := want.shown(today)
+	signed, covered, missed := p.shown(now, c, want.base, today)
+	if !slices.Equal(signed, wantSigned) || !slices.Equal(covered, wantCovered) || !slices.Equal(missed, wantMissed) {
+		return fmt.Errorf("at the end, after %s in %+v:\ngot  %v, covered %v, missed %v\nwant %v, covered %v, missed %v", said, c, signed, covered, missed, wantSigned, wantCovered, wantMissed)
+	}
+	return nil
+}
+
+// pure plays against the rules alone: a history as the log would have it and
+// records as Redis would.
+type pure struct {
+	rules   Settings
+	freezes Freezes
+	created time.Time
+	log     History
+	recs    map[int]*Record
+	made    map[int]int
+	fault   error
+}
+
+func (p *pure) join(created time.Time, _ string) { p.created = created }
+
+func (p *pure) row(now time.Time, c civil.Clock, day civil.Day, k Kind, frozen []civil.Day) {
+	i, _ := slices.BinarySearchFunc(p.log.Marks, day, func(m Mark, d civil.Day) int { return int(m.Day - d) })
+	p.log.Marks = slices.Insert(p.log.Marks, i, Mark{day, k, now})
+	if r := p.recs[day.Year()]; r != nil {
+		r.setBit(bitOf(day, k))
+		if k == Tapped && day == c.Today(now) && !p.freezes.owes(r, day) && len(p.freezes.due(p.log, c, day, now)) > 0 {
+			p.fault = errors.New("the record does not tell that freezes are due")
+		}
+	}
+	p.log = p.log.frozen(frozen, now)
+	// The records take what changed: merging must give what the log gives.
+	from := day
+	if len(frozen) > 0 {
+		from = min(from, frozen[0])
+	}
+	p.load(from, c.Today(now))
+}
+
+func (p *pure) load(from, today civil.Day) {
+	for year := from.Year(); year <= today.Year(); year++ {
+		want := recordOf(year, p.log)
+		if held := p.recs[year]; held != nil {
+			if got := merged(want, held); *got != *want {
+				p.fault = fmt.Errorf("merged into the record of %d:\ngot  %v\nwant %v", year, *got, *want)
+			}
+		}
+		p.recs[year] = want
+	}
+}
+
+func (p *pure) tap(now time.Time, c civil.Clock, day civil.Day) (bool, error) {
+	if _, err := p.rules.late(c, now, day); err != nil {
+		return false, err
+	}
+	if i, there := slices.BinarySearchFunc(p.log.Marks, day, func(m Mark, d civil.Day) int { return int(m.Day - d) }); there {
+		if m := p.log.Marks[i]; !m.Kind.Signs() {
+			return false, ErrDayClosed
+		} else if m.Kind == Tapped { // a replay: nothing new is due, ever
+			if again := p.log.frozen(p.freezes.due(p.log, c, day, m.At), m.At); len(again.Marks) != len(p.log.Marks) {
+				p.fault = fmt.Errorf("a replay of %s covers more: %v", day, again.Marks)
+			}
+		}
+		return false, nil
+	}
+	p.row(now, c, day, Tapped, p.freezes.due(p.log, c, day, now))
+	return true, p.fault
+}
+
+func (p *pure) makeUp(now time.Time, c civil.Clock, day civil.Day) error {
+	today := c.Today(now)
+	if p.rules.MakeupLimit == 0 {
+		return ErrMakeupOff
+	}
+	if day >= today || day < p.rules.firstMakeup(c, p.created, today) {
+		return ErrMakeupDay
+	}
+	if slices.ContainsFunc(p.log.Marks, func(m Mark) bool { return m.Day == day }) {
+		return ErrDayCounts
+	}
+	frozen, err := p.freezes.makeUp(p.log, c, day, today)
+	if err != nil {
+		return err
+	}
+	if p.made[monthOf(today)] == p.rules.MakeupLimit {
+		return ErrMakeupLimit
+	}
+	p.made[monthOf(today)]++
+	p.row(now, c, day, MadeUp, frozen)
+	return p.fault
+}
+
+func (p *pure) grant(now time.Time, n int) { p.log.Grants = append(p.log.Grants, Grant{n, now}) }
+
+func (p *pure) zone(time.Time, civil.Clock) {}
+
+func (p *pure) moved(now time.Time, c civil.Clock) {
+	if day, ok := c.Skipped(); ok {
+		p.row(now, c, day, Skipped, p.freezes.due(p.log, c, day, now))
+	}
+}
+
+func (p *pure) status(now time.Time, c civil.Clock) Status {
+	if p.fault != nil {
+		return Status{}
+	}
+	today := c.Today(now)
+	p.load(today, today)
+	rec := *p.recs[today.Year()]
+	st := p.freezes.status(&rec, c, today)
+	var t Tally
+	for _, m := range p.log.Marks {
+		t.Add(m)
+	}
+	// What a board would show: alive as long as it has not died.
+	if place := p.freezes.tallied(accounts.ID{}, c, t, p.log.granted()); t.Total > 0 && place.dies.After(now) != (st.Streak > 0) {
+		p.fault = fmt.Errorf("the board has it die at %s, and at %s the streak is %d", place.dies, now, st.Streak)
+	} else if st.Streak > 0 && place.streak != st.Streak || place.total != st.Total {
+		p.fault = fmt.Errorf("the board has %d and %d, the status %+v", place.streak, place.total, st)
+	}
+	return st
+}
+
+func (p *pure) shown(now time.Time, c civil.Clock, first, last civil.Day) (signed, covered, missed []civil.Day) {
+	today := c.Today(now)
+	open, until, _ := p.freezes.open(recordOf(today.Year(), p.log), c, today)
+	for year := first.Year(); year <= last.Year(); year++ {
+		rec := recordOf(year, p.log)
+		for d := open; d < until; d++ {
+			if (d + 1).Year() == year {
+				rec.cover(d+1, year)
+			}
+		}
+		s, v := rec.Days(max(first, civil.DayOf(year, 1, 1)), min(last, civil.DayOf(year, 12, 31)))
+		signed, covered = append(signed, s...), append(covered, v...)
+	}
+	for d := p.rules.firstMakeup(c, p.created, today); d < today; d++ {
+		if !slices.Contains(signed, d) && !slices.Contains(covered, d) {
+			missed = append(missed, d)
+		}
+	}
+	return signed, covered, missed
+}
+
+func drawRules(r *rand.Rand) Settings {
+	return Settings{MakeupDays: 3 + r.IntN(12), MakeupLimit: r.IntN(4), FreezeEvery: r.IntN(4), FreezeMax: r.IntN(4), Grace: 10 * time.Minute}
+}
+
+func TestTheRulesFollowAPlainListOfDays(t *testing.T) {
+	const histories = 100_000
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for seed := next.Add(1); seed <= histories && !t.Failed(); seed = next.Add(1) {
+				r := rand.New(rand.NewPCG(uint64(seed), 4))
+				rules := drawRules(r)
+				p := &pure{rules: rules, freezes: Freezes{rules.FreezeEvery, rules.FreezeMax}, recs: map[int]*Record{}, made: map[int]int{}}
+				events := 3 + r.IntN(6)
+				if seed%10 == 0 {
+					events = 20
+				}
+				err := play(r, p, rules, events)
+				if err = errors.Join(p.fault, err); err != nil {
+					t.Errorf("history %d with %+v: %v", seed, rules, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// served plays against a service.
+type served struct {
+	*world
+	t    *testing.T
+	user accounts.ID
+}
+
+func (s *served) ok(err error) {
+	if err != nil {
+		s.t.Helper()
+		s.t.Fatal(err)
+	}
+}
+
+func (s *served) join(created time.Time, zone string) {
+	s.user = newUsers(1)[0]
+	s.clock.set(created)
+	s.register(s.t, s.user, zone)
+	_, err := s.db.ExecContext(s.t.Context(), "UPDATE users SET created = ? WHERE id = ?", created.UnixMilli(), s.user)
+	s.ok(err)
+}
+
+func (s *served) tap(now time.Time, c civil.Clock, day civil.Day) (bool, error) {
+	s.persisted(s.t) // the days of this clock pass quicker than a worker works
+	s.clock.set(now)
+	if day == c.Today(now) && rand.IntN(2) == 0 {
+		res, err := s.Mark(s.t.Context(), s.user, c, Activity{}, rand.Uint64())
+		return res.New, err
+	}
+	res, err := s.MarkDay(s.t.Context(), s.user, c, day, Activity{}, rand.Uint64())
+	return res.New, err
+}
+
+func (s *served) makeUp(now time.Time, c civil.Clock, day civil.Day) error {
+	s.clock.set(now)
+	res, err := s.MakeUp(s.t.Context(), s.user, c, day, rand.Uint64())
+	if err == nil {
+		s.clock.set(now)
+		list, err := s.Makeups(s.t.Context(), s.user, c, "", 1)
+		if err != nil || list.Left != res.Left || len(list.History) != 1 || list.History[0].Day != day {
+			s.t.Errorf("made up %s and have %d left, but the list is %+v, %v", day, res.Left, list, err)
+		}
+	}
+	return err
+}
+
+func (s *served) grant(now time.Time, n int) {
+	s.clock.set(now)
+	s.ok(s.Grant(s.t.Context(), s.user, n, "A test."))
+	s.ok(s.Granted(s.t.Context(), s.user))
+}
+
+func (s *served) zone(now time.Time, c civil.Clock) {
+	_, err := s.db.ExecContext(s.t.Context(), "UPDATE users SET zone = ?, zone_next = ?, zone_from = ? WHERE id = ?", c.Zone, c.Next, c.From, s.user)
+	s.ok(err)
+	s.clock.set(now)
+	s.ok(s.ZoneChanged(s.t.Context(), s.user))
+}
+
+func (s *served) moved(now time.Time, _ civil.Clock) {
+	s.clock.set(now)
+	s.ok(s.ZoneChanged(s.t.Context(), s.user))
+}
+
+func (s *served) status(now time.Time, c civil.Clock) Status {
+	s.clock.set(now)
+	st, err := s.Status(s.t.Context(), s.user, c)
+	s.ok(err)
+	return st
+}
+
+func (s *served) shown(now time.Time, c civil.Clock, first, last civil.Day) (signed, covered, missed []civil.Day) {
+	for year := first.Year(); year <= last.Year(); year++ {
+		s.clock.set(now)
+		cal, err := s.Calendar(s.t.Context(), s.user, c, year, 0)
+		s.ok(err)
+		signed, covered = append(signed, cal.Signed...), append(covered, cal.Covered...)
+	}
+	s.clock.set(now)
+	list, err := s.Makeups(s.t.Context(), s.user, c, "", 1)
+	s.ok(err)
+	missed = list.Days
+	st := s.status(now, c)
+	for b, want := range map[Board]int{StreakBoard: st.Streak, TotalBoard: st.Total} {
+		s.clock.set(now)
+		got, err := s.Board(s.t.Context(), b, s.user, c, 1, 0)
+		s.ok(err)
+		if got.Me == nil && want > 0 || got.Me != nil && got.Me.Value != want {
+			s.t.Errorf("board %s: I have %+v, want %d", b, got.Me, want)
+		}
+	}
+	return signed, covered, missed
+}
+
+func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
+	rules := Settings{MakeupDays: 9, MakeupLimit: 2, FreezeEvery: 3, FreezeMax: 2, Grace: 10 * time.Minute}
+	worlds(t, func(t *testing.T, w *world) {
+		for seed := range uint64(200) {
+			r := rand.New(rand.NewPCG(seed, 5))
+			if err := play(r, &served{world: w, t: t}, rules, 14); err != nil {
+				t.Fatalf("history %d: %v", seed, err)
+			}
+		}
+	}, rules)
+}

@@ -1,0 +1,214 @@
+package checkin
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+)
+
+// The stages of a snapshot: everybody the first time, afterwards who has new
+// rows.
+const (
+	everybodyAnew  = "everybody"
+	fromTheLog     = "log"
+	fromTheTouched = "touched"
+)
+
+// snapshotSlice persists months and totals, from the log alone: what Redis has
+// or has lost makes no difference.
+func (s *Service) snapshotSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
+	if r.resume.Stage == "" {
+		if _, err := s.persistClaims(ctx); err != nil {
+			// The log is what a snapshot is of; the claims are there tomorrow, too.
+			s.log.LogAttrs(ctx, slog.LevelWarn, "the check-ins that redis keeps were not compared with sql", slog.Any("err", err))
+		}
+		if r.resume.Stage, r.resume.At, err = s.snapshotFrom(ctx, r); err != nil {
+			return false, err
+		}
+		if r.resume.Stage == everybodyAnew {
+			if r.Total, err = s.store.countUsers(ctx, "", ""); err != nil {
+				return false, err
+			}
+		}
+	}
+	for time.Now().Before(until) {
+		users, stage, err := s.nextOfSnapshot(ctx, r)
+		if err != nil {
+			return false, err
+		}
+		if len(users) == 0 {
+			if stage == "" {
+				return true, nil
+			}
+			continue
+		}
+		histories, err := s.store.histories(ctx, users)
+		if err != nil {
+			return false, err
+		}
+		abnormal, persisted, err := s.persist(ctx, users, histories, false)
+		if err != nil {
+			return false, err
+		}
+		r.Done += int64(len(users))
+		r.Summary.Abnormal += abnormal
+		r.Summary.Persisted += persisted
+	}
+	return false, nil
+}
+
+// snapshotFrom says where a snapshot begins: where the last one that was done
+// had begun, less the time that a commit may take.
+func (s *Service) snapshotFrom(ctx context.Context, r *Run) (stage string, since int64, err error) {
+	done, err := s.store.runs(ctx, "kind = ? AND state = ? AND id < ? ORDER BY id DESC LIMIT 1", SnapshotRun, RunDone, r.ID)
+	if err != nil {
+		return "", 0, err
+	}
+	if len(done) == 0 {
+		return everybodyAnew, 0, nil
+	}
+	return fromTheLog, done[0].Started.Add(-settled).UnixMilli(), nil
+}
+
+// nextOfSnapshot returns the next users and moves the run's cursor behind them.
+// Nobody and a stage means that this stage follows.
+func (s *Service) nextOfSnapshot(ctx context.Context, r *Run) (users []accounts.ID, stage string, err error) {
+	if r.resume.Stage == everybodyAnew {
+		users, err = s.store.usersAfter(ctx, r.resume.Cursor, "", chunkUsers)
+		if n := len(users); n > 0 {
+			r.resume.Cursor = users[n-1].String()
+		}
+		return users, "", err
+	}
+	touched := r.resume.Stage == fromTheTouched
+	at := arrival{At: r.resume.At}
+	if r.resume.Cursor != "" {
+		if err := at.User.UnmarshalText([]byte(r.resume.Cursor)); err != nil {
+			return nil, "", err
+		}
+	}
+	some, err := s.store.arrivals(ctx, touched, at, chunkUsers)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case len(some) > 0:
+		last := some[len(some)-1]
+		r.resume.At, r.resume.Cursor = last.At, last.User.String()
+		users = mapped(some, func(a arrival) accounts.ID { return a.User })
+		slices.SortFunc(users, compareIDs)
+		return slices.Compact(users), "", nil
+	case touched:
+		return nil, "", nil
+	}
+	_, since, err := s.snapshotFrom(ctx, r)
+	r.resume = resume{Stage: fromTheTouched, At: since}
+	return nil, fromTheTouched, err
+}
+
+// persist writes users' months and totals as far as they have changed, unless
+// it is only to look, and returns how many users changed and how many in a way
+// that no check-in makes.
+func (s *Service) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]History, look bool) (abnormal, changed int, err error) {
+	sums, months, err := s.store.persisted(ctx, users)
+	if err != nil {
+		return 0, 0, err
+	}
+	heldSums := make(map[accounts.ID]totals, len(sums))
+	for _, t := range sums {
+		heldSums[t.User] = t
+	}
+	heldMonths := make(map[accounts.ID]map[int]month, len(users))
+	for _, m := range months {
+		if heldMonths[m.User] == nil {
+			heldMonths[m.User] = map[int]month{}
+		}
+		heldMonths[m.User][m.Month] = m
+	}
+	sums, months = sums[:0], months[:0]
+	now := s.now()
+	for _, user := range users {
+		is, was := totalsOf(user, histories[user]), heldSums[user]
+		if changes := monthChanges(user, histories[user], heldMonths[user]); len(changes) > 0 {
+			months = append(months, changes...)
+		}
+		is.AsOf = was.AsOf
+		if is == was || was.User.IsZero() && is.Total == 0 && len(histories[user].Marks) == 0 {
+			continue
+		}
+		if is.AsOf = now.UnixMilli(); was.AsOf != 0 {
+			bad, err := s.abnormal(ctx, was, is, histories[user])
+			if err != nil {
+				return 0, 0, err
+			}
+			if bad {
+				abnormal++
+				s.log.LogAttrs(ctx, slog.LevelError, "a user's days in sql changed in a way that no check-in makes", slog.String("user", user.String()),
+					slog.Any("was", was), slog.Any("is", is))
+			}
+		}
+		sums = append(sums, is)
+	}
+	if look || len(sums)+len(months) == 0 {
+		return abnormal, 0, nil
+	}
+	s.metrics.abnormal.Add(float64(abnormal))
+	return abnormal, len(sums), s.store.persist(ctx, sums, months)
+}
+
+// abnormal reports whether longest or total fell, or the streak rose by more
+// than the days that were added. A day added before others may join two
+// streaks: who was late, made a day up or had some imported is no alarm.
+func (s *Service) abnormal(ctx context.Context, was, is totals, h History) (bool, error) {
+	if is.Longest < was.Longest || is.Total < was.Total {
+		return true, nil
+	}
+	if is.Streak <= was.Streak+is.Total-was.Total {
+		return false, nil
+	}
+	since := time.UnixMilli(was.AsOf).Add(-settled)
+	for _, m := range h.Marks {
+		if int32(m.Day) < was.LastDay && m.At.After(since) {
+			return false, nil
+		}
+	}
+	touched, err := s.store.touchedSince(ctx, []accounts.ID{is.User}, since)
+	return !touched[is.User], err
+}
+
+func totalsOf(user accounts.ID, h History) totals {
+	var t Tally
+	for _, m := range h.Marks {
+		t.Add(m)
+	}
+	return totals{User: user, Streak: t.Run, Longest: t.Longest, Total: t.Total, LastDay: int32(t.Last)}
+}
+
+// monthChanges returns the months of a history that are not held as they are.
+func monthChanges(user accounts.ID, h History, held map[int]month) (out []month) {
+	is := make(map[int]month, len(held))
+	for n := range held {
+		is[n] = month{User: user, Month: n} // whose days may be gone
+	}
+	for _, mark := range h.Marks {
+		year, mon, day := mark.Day.Date()
+		n := 100*year + int(mon)
+		m := is[n]
+		m.User, m.Month = user, n
+		if mark.Kind.Signs() {
+			m.Days |= 1 << (day - 1)
+		} else {
+			m.Covered |= 1 << (day - 1)
+		}
+		is[n] = m
+	}
+	for n, m := range is {
+		if held[n] != m {
+			out = append(out, m)
+		}
+	}
+	slices.SortFunc(out, func(a, b month) int { return a.Month - b.Month })
+	return out
+}

@@ -1,0 +1,542 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/migrations"
+)
+
+type checkinCmd struct {
+	Grant     grantCmd     `cmd:"" help:"Give a user streak freezes."`
+	Import    importCmd    `cmd:"" help:"Read check-ins from a file into the database."`
+	Export    exportCmd    `cmd:"" help:"Write check-ins to a file, as import reads them."`
+	Reconcile reconcileCmd `cmd:"" help:"Have a server compare Redis with SQL and repair what differs."`
+	Repairs   repairsCmd   `cmd:"" help:"Show what reconciliations have found."`
+	Rebuild   rebuildCmd   `cmd:"" help:"Have a server make boards and records anew from SQL."`
+	Snapshot  snapshotCmd  `cmd:"" help:"Have a server write month bitmaps and totals now instead of at night."`
+	Runs      runsCmd      `cmd:"" help:"Show what servers were asked for and do by themselves; withdraw what waits."`
+}
+
+// tables are the settings of commands that work in SQL alone.
+func (r *checkinCmd) tables() []*settings {
+	return []*settings{&r.Grant.settings, &r.Import.settings, &r.Export.settings, &r.Reconcile.settings, &r.Repairs.settings,
+		&r.Rebuild.settings, &r.Snapshot.settings, &r.Runs.settings}
+}
+
+// errDiffers reports that a command did its work and not all was as it should
+// be.
+var errDiffers = errors.New("differs")
+
+// errNotTaken reports a run that no server took.
+var errNotTaken = errors.New("no server took it within 10 s; is one running on this database?")
+
+// exchange opens the database and calls fn with its check-ins.
+func (s *settings) exchange(ctx context.Context, c *console, fn func(*checkin.Exchange) error) (err error) {
+	cfg, _, err := s.load()
+	if err != nil {
+		return err
+	}
+	db, err := sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, Log: obs.NewLogger(c.err, cfg.Log)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	// Another program's schema is not changed behind its back.
+	if have, _, err := db.Version(ctx); err != nil {
+		return err
+	} else if want := newestMigration(); have != want {
+		return fmt.Errorf("%s has schema %04d and this program is made for %04d: run the same stoa as the server, or stoa migrate", db, have, want)
+	}
+	return fn(checkin.NewExchange(db))
+}
+
+func newestMigration() (n int) {
+	files, _ := fs.Glob(migrations.FS, "*.up.sql") // the pattern is sound
+	for _, f := range files {
+		if i, err := strconv.Atoi(f[:4]); err == nil {
+			n = max(n, i)
+		}
+	}
+	return n
+}
+
+// format returns the format that was asked for, or the one of the file's name.
+func format(asked, file string) checkin.Format {
+	if asked == "" && (strings.HasSuffix(file, ".jsonl") || strings.HasSuffix(file, ".ndjson")) {
+		return checkin.JSONL
+	}
+	if asked == "" {
+		return checkin.CSV
+	}
+	return checkin.Format(asked)
+}
+
+type grantCmd struct {
+	settings
+	User   string `arg:"" help:"The user's id."`
+	N      int    `arg:"" name:"n" help:"How many freezes, 1 to 100."`
+	Reason string `required:"" placeholder:"TEXT" help:"Why; kept with the grant."`
+}
+
+// Run writes the grant to SQL. A server that runs brings it to Redis.
+func (cmd *grantCmd) Run(ctx context.Context, c *console) error {
+	nobody := fmt.Errorf("%w: no user %s", errNothing, cmd.User)
+	user, err := ids.Parse[accounts.User](cmd.User)
+	if err != nil {
+		return nobody
+	}
+	return cmd.exchange(ctx, c, func(x *checkin.Exchange) error {
+		if err := x.Grant(ctx, user, cmd.N, cmd.Reason); errors.Is(err, accounts.ErrNoUser) {
+			return nobody
+		} else if err != nil {
+			return err
+		}
+		return c.result(map[string]any{"user": cmd.User, "granted": cmd.N, "reason": cmd.Reason}, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s was given %d. It shows within seconds where a server runs.\n", cmd.User, cmd.N)
+			return err
+		})
+	})
+}
+
+type importCmd struct {
+	settings
+	File           string `arg:"" help:"The file to read, or - for standard input."`
+	Format         string `enum:"csv,jsonl," default:"" placeholder:"FORMAT" help:"csv or jsonl; else as the file is named, or csv."`
+	DryRun         bool   `help:"Check every row and write nothing."`
+	CreateAccounts bool   `help:"Open accounts for addresses that have none, with the name and zone of their first row."`
+	MaxErrors      int    `default:"100" help:"Wrong rows after which the import ends."`
+}
+
+// Run imports; wrong rows go to standard error.
+func (cmd *importCmd) Run(ctx context.Context, c *console) error {
+	return cmd.exchange(ctx, c, func(x *checkin.Exchange) (err error) {
+		in, size := io.Reader(os.Stdin), int64(0)
+		if cmd.File != "-" {
+			f, err := os.Open(cmd.File)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			if stat, err := f.Stat(); err == nil && stat.Mode().IsRegular() {
+				size = stat.Size()
+			}
+			in = f
+		}
+		counting := &counter{r: in}
+		bar := c.progress("import")
+		type report struct {
+			checkin.Imported
+			DryRun bool            `json:"dry_run,omitempty"`
+			Faults []checkin.Fault `json:"faults"`
+		}
+		r := report{DryRun: cmd.DryRun, Faults: []checkin.Fault{}}
+		r.Imported, err = x.Import(ctx, counting, checkin.ImportOptions{
+			Format: format(cmd.Format, cmd.File), DryRun: cmd.DryRun, CreateAccounts: cmd.CreateAccounts, MaxFaults: max(cmd.MaxErrors, 1),
+			Fault: func(f checkin.Fault) {
+				if r.Faults = append(r.Faults, f); !c.json {
+					bar.end()
+					fmt.Fprintln(c.err, f.Error())
+				}
+			},
+			Progress: func(sum checkin.Imported) error {
+				bar.show(counting.n, size, fmt.Sprintf("%d rows", sum.Rows))
+				return nil
+			},
+		})
+		bar.end()
+		told := c.result(r, func(w io.Writer) error {
+			verb := "imported"
+			if cmd.DryRun {
+				verb = "would be imported"
+			}
+			_, err := fmt.Fprintf(w, "%d of %d rows %s, %d were there, %d are wrong; %d accounts opened.\n", r.New, r.Rows, verb, r.Existing, r.Bad, r.Accounts)
+			return err
+		})
+		if errors.Is(err, checkin.ErrTooManyBad) {
+			fmt.Fprintf(c.err, "Ended after %d wrong rows; see --max-errors. What was imported stays, and importing it again changes nothing.\n", r.Bad)
+			err = nil
+		}
+		if err = errors.Join(plain(err), told); err == nil && r.Bad > 0 {
+			err = errDiffers
+		}
+		return err
+	})
+}
+
+// plain turns an error with fields into one line for people.
+func plain(err error) error {
+	e, ok := errors.AsType[*errs.Error](err)
+	if !ok || len(e.Fields) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s: %s", e.Fields[0].Where, e.Fields[0].Text)
+}
+
+// counter counts what was read.
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+type exportCmd struct {
+	settings
+	File     string `arg:"" optional:"" default:"-" help:"The file to write, or - for standard output."`
+	Format   string `enum:"csv,jsonl," default:"" placeholder:"FORMAT" help:"csv or jsonl; else as the file is named, or csv."`
+	User     string `placeholder:"ID" help:"Only this user's."`
+	From     string `placeholder:"DAY" help:"Only this day and later ones, such as 2026-11-21."`
+	To       string `placeholder:"DAY" help:"Only this day and earlier ones."`
+	Accounts bool   `help:"With address, name and zone of each user, for an import elsewhere."`
+}
+
+// Run exports. A file is there whole or not at all.
+func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
+	o := checkin.ExportOptions{Format: format(cmd.Format, cmd.File), Accounts: cmd.Accounts, Bounded: true, First: civil.DayOf(1970, 1, 1), Last: civil.DayOf(9999, 12, 31)}
+	var err error
+	if o.User, err = userFlag(cmd.User); err != nil {
+		return err
+	}
+	for _, d := range []struct {
+		flag, text string
+		day        *civil.Day
+	}{{"from", cmd.From, &o.First}, {"to", cmd.To, &o.Last}} {
+		if d.text == "" {
+			continue
+		}
+		if *d.day, err = civil.ParseDay(d.text); err != nil {
+			return usage{fmt.Errorf("--%s: %q is not a day such as 2026-11-21", d.flag, d.text)}
+		}
+	}
+	return cmd.exchange(ctx, c, func(x *checkin.Exchange) error {
+		bar := c.progress("export")
+		defer bar.end()
+		o.Progress = func(done, total int64) error {
+			bar.show(done, total, fmt.Sprintf("%d rows", done))
+			return nil
+		}
+		if cmd.File == "-" {
+			_, err := x.Export(ctx, c.out, o)
+			return err
+		}
+		part := cmd.File + ".part"
+		f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // who checked in when is nobody else's
+		if err != nil {
+			return err
+		}
+		n, err := x.Export(ctx, f, o)
+		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+			return errors.Join(err, os.Remove(part))
+		}
+		if err := os.Rename(part, cmd.File); err != nil {
+			return err
+		}
+		bar.end()
+		return c.result(map[string]any{"file": cmd.File, "rows": n}, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%d rows in %s.\n", n, cmd.File)
+			return err
+		})
+	})
+}
+
+// usage marks an error of the command line that the grammar cannot see.
+type usage struct{ error }
+
+func userFlag(text string) (accounts.ID, error) {
+	if text == "" {
+		return accounts.ID{}, nil
+	}
+	id, err := ids.Parse[accounts.User](text)
+	if err != nil {
+		return id, usage{fmt.Errorf("--user: %q is not an id of 12 characters", text)}
+	}
+	return id, nil
+}
+
+type rebuildCmd struct {
+	settings
+	What string `arg:"" optional:"" enum:"boards,records,all" default:"all" help:"boards, records or all."`
+	Days int    `default:"45" help:"Records of users who were active in so many days, 1 to 366."`
+}
+
+// Run has a server rebuild.
+func (cmd *rebuildCmd) Run(ctx context.Context, c *console) error {
+	o := checkin.RunOptions{Boards: cmd.What != "records", Days: cmd.Days}
+	if cmd.What == "boards" {
+		o.Days = 0
+	} else if cmd.Days < 1 {
+		return usage{checkin.ErrRunOptions}
+	}
+	return cmd.run(ctx, c, checkin.RebuildRun, o, func(w io.Writer, r *checkin.Run) {
+		fmt.Fprintf(w, "%d places on boards and %d records made anew from SQL in %s.\n", r.Summary.Placed, r.Summary.Loaded, took(r))
+	})
+}
+
+type reconcileCmd struct {
+	settings
+	DryRun bool   `help:"Compare and list, repair nothing."`
+	User   string `placeholder:"ID" xor:"who" help:"Only this user."`
+	All    bool   `xor:"who" help:"Everybody; this is what happens anyway."`
+	Part   string `placeholder:"K/N" xor:"who" help:"Only the k-th of n parts of the users, such as 1/10."`
+}
+
+// Run has a server compare and repair.
+func (cmd *reconcileCmd) Run(ctx context.Context, c *console) (err error) {
+	o := checkin.RunOptions{DryRun: cmd.DryRun}
+	if o.User, err = userFlag(cmd.User); err != nil {
+		return err
+	}
+	if cmd.Part != "" {
+		k, n, _ := strings.Cut(cmd.Part, "/")
+		var err2 error
+		o.Part, err = strconv.Atoi(k)
+		o.Parts, err2 = strconv.Atoi(n)
+		if err != nil || err2 != nil || o.Part < 1 || o.Parts < o.Part || o.Parts > checkin.MaxParts {
+			return usage{fmt.Errorf("--part: %q is not such as 1/10, with at most %d parts", cmd.Part, checkin.MaxParts)}
+		}
+	}
+	return cmd.run(ctx, c, checkin.ReconcileRun, o, func(w io.Writer, r *checkin.Run) {
+		s := r.Summary
+		fmt.Fprintf(w, "%d users compared in %s, %d differ: %d differences, %d repaired.\n", s.Compared, took(r), s.Differing, s.Differences, s.Repaired)
+		if s.Abnormal > 0 {
+			fmt.Fprintf(w, "%d users' days in SQL changed in a way that no check-in makes; the server's log names them.\n", s.Abnormal)
+		}
+		if s.Differences > 0 {
+			fmt.Fprintf(w, "stoa checkin repairs --run %d lists them.\n", r.ID)
+		}
+	})
+}
+
+type snapshotCmd struct{ settings }
+
+// Run has a server write a snapshot.
+func (cmd *snapshotCmd) Run(ctx context.Context, c *console) error {
+	return cmd.run(ctx, c, checkin.SnapshotRun, checkin.RunOptions{}, func(w io.Writer, r *checkin.Run) {
+		fmt.Fprintf(w, "%d users had changed; their months and totals were written in %s.\n", r.Summary.Persisted, took(r))
+	})
+}
+
+func took(r *checkin.Run) time.Duration { return r.Ended.Sub(r.Started).Round(time.Millisecond) }
+
+const (
+	lookEvery = 200 * time.Millisecond
+	// takenWithin is how long a run waits for a server. Where one is at work on
+	// another run, it waits for that.
+	takenWithin = 10 * time.Second
+)
+
+// run asks for a run, follows it to its end and reports.
+func (s *settings) run(ctx context.Context, c *console, kind checkin.RunKind, o checkin.RunOptions, human func(io.Writer, *checkin.Run)) error {
+	return s.exchange(ctx, c, func(x *checkin.Exchange) error {
+		r, err := x.Request(ctx, kind, o)
+		if err != nil {
+			return err
+		}
+		bar := c.progress(string(kind))
+		r, err = follow(ctx, x, r, bar)
+		bar.end()
+		if ctx.Err() != nil {
+			fmt.Fprintln(c.err, "The server goes on with it.")
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.result(r, func(w io.Writer) error { human(w, r); return nil }); err != nil {
+			return err
+		}
+		switch {
+		case r.State == checkin.RunFailed:
+			return fmt.Errorf("run %d: %s", r.ID, r.Error)
+		case o.DryRun && r.Summary.Differences > 0, r.Summary.Repaired < r.Summary.Differences, r.Summary.Abnormal > 0:
+			return errDiffers
+		}
+		return nil
+	})
+}
+
+// follow returns the run when it has ended.
+func follow(ctx context.Context, x *checkin.Exchange, r *checkin.Run, bar *progress) (*checkin.Run, error) {
+	id, patience, seen := r.ID, time.Now().Add(takenWithin), ""
+	for {
+		select {
+		case <-ctx.Done():
+			return r, ctx.Err()
+		case <-time.After(lookEvery):
+		}
+		now, err := x.Run(ctx, id)
+		if err != nil {
+			return r, err
+		}
+		r = now
+		if !r.Started.IsZero() {
+			if !r.Ended.IsZero() {
+				return r, nil
+			}
+			note := fmt.Sprintf("%d users", r.Done)
+			if r.Error != "" {
+				note = r.Error
+			}
+			bar.show(r.Done, r.Total, note)
+			continue
+		}
+		first, err := x.Current(ctx)
+		if err != nil {
+			return r, err
+		}
+		if first != nil && first.ID != id {
+			if at := fmt.Sprint(first.ID, first.Done, first.Started, first.Summary); at != seen {
+				seen, patience = at, time.Now().Add(takenWithin)
+			}
+			bar.show(0, 0, fmt.Sprintf("waiting for run %d, %s", first.ID, first.Kind))
+		}
+		if time.Now().After(patience) {
+			if withdrawn, err := x.Withdraw(ctx, id); err != nil || withdrawn {
+				return r, errors.Join(err, errNotTaken)
+			}
+		}
+	}
+}
+
+type repairsCmd struct {
+	settings
+	Of     int64 `name:"run" placeholder:"N" help:"Only what this run found, a dry run included."`
+	Limit  int   `default:"50" help:"How many at the most, the newest first; 1 to 1000."`
+	Before int64 `placeholder:"ID" help:"Only those older than the one with this id: the next page."`
+}
+
+// Run shows the repair log.
+func (cmd *repairsCmd) Run(ctx context.Context, c *console) error {
+	if cmd.Limit < 1 || cmd.Limit > 1000 {
+		return usage{fmt.Errorf("--limit: %d is not between 1 and 1000", cmd.Limit)}
+	}
+	return cmd.exchange(ctx, c, func(x *checkin.Exchange) error {
+		lines, err := x.Repairs(ctx, cmd.Before, cmd.Of, cmd.Limit)
+		if err != nil {
+			return err
+		}
+		page := struct {
+			Repairs []checkin.Repair `json:"repairs"`
+			Before  int64            `json:"before,omitempty"` // for the next page
+		}{append([]checkin.Repair{}, lines...), 0}
+		if len(lines) == cmd.Limit {
+			page.Before = lines[len(lines)-1].ID
+		}
+		return c.result(page, func(w io.Writer) error {
+			if len(lines) == 0 {
+				_, err := fmt.Fprintln(w, "Nothing was found.")
+				return err
+			}
+			buffered := bufio.NewWriter(w)
+			tab := tabwriter.NewWriter(buffered, 0, 0, 3, ' ', 0)
+			fmt.Fprintln(tab, "AT\tRUN\tUSER\tWHAT\tWAS\tBECOMES\tREPAIRED")
+			for _, l := range lines {
+				repaired := "yes"
+				if !l.Repaired {
+					repaired = "no"
+				}
+				fmt.Fprintf(tab, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", l.At.Local().Format(time.DateTime), l.Run, l.User, l.What, l.Was, l.Becomes, repaired)
+			}
+			if page.Before != 0 {
+				fmt.Fprintf(tab, "More with --before %d.\n", page.Before)
+			}
+			return errors.Join(tab.Flush(), buffered.Flush())
+		})
+	})
+}
+
+type runsCmd struct {
+	settings
+	Limit    int   `default:"20" help:"How many at the most, the newest first; 1 to 1000."`
+	Before   int64 `placeholder:"ID" help:"Only those older than the one with this id: the next page."`
+	Withdraw int64 `placeholder:"ID" help:"Take this run back, if no server has begun it."`
+}
+
+// Run shows the runs, or withdraws one.
+func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
+	if cmd.Limit < 1 || cmd.Limit > 1000 {
+		return usage{fmt.Errorf("--limit: %d is not between 1 and 1000", cmd.Limit)}
+	}
+	return cmd.exchange(ctx, c, func(x *checkin.Exchange) error {
+		if cmd.Withdraw != 0 {
+			return cmd.withdraw(ctx, c, x)
+		}
+		runs, err := x.Runs(ctx, cmd.Before, cmd.Limit)
+		if err != nil {
+			return err
+		}
+		page := struct {
+			Runs   []checkin.Run `json:"runs"`
+			Before int64         `json:"before,omitempty"` // for the next page
+		}{append([]checkin.Run{}, runs...), 0}
+		if len(runs) == cmd.Limit {
+			page.Before = runs[len(runs)-1].ID
+		}
+		return c.result(page, func(w io.Writer) error {
+			if len(runs) == 0 {
+				_, err := fmt.Fprintln(w, "There are none.")
+				return err
+			}
+			buffered := bufio.NewWriter(w)
+			tab := tabwriter.NewWriter(buffered, 0, 0, 3, ' ', 0)
+			fmt.Fprintln(tab, "RUN\tWHAT\tSTATE\tASKED FOR\tTOOK\tRESULT")
+			for _, r := range runs {
+				duration, result := "", r.Summary.String()
+				if !r.Ended.IsZero() {
+					duration = took(&r).String()
+				}
+				if result == "" && r.State == checkin.RunDone {
+					result = "nothing was there"
+				}
+				if r.Error != "" {
+					result = strings.TrimPrefix(result+"; "+r.Error, "; ")
+				}
+				fmt.Fprintf(tab, "%d\t%s\t%s\t%s\t%s\t%s\n", r.ID, strings.TrimSpace(string(r.Kind)+" "+r.Options.String()), r.State,
+					r.Created.Local().Format(time.DateTime), duration, result)
+			}
+			if page.Before != 0 {
+				fmt.Fprintf(tab, "More with --before %d.\n", page.Before)
+			}
+			return errors.Join(tab.Flush(), buffered.Flush())
+		})
+	})
+}
+
+func (cmd *runsCmd) withdraw(ctx context.Context, c *console, x *checkin.Exchange) error {
+	if done, err := x.Withdraw(ctx, cmd.Withdraw); err != nil {
+		return err
+	} else if !done {
+		r, err := x.Run(ctx, cmd.Withdraw)
+		if errors.Is(err, checkin.ErrNoRun) {
+			return fmt.Errorf("%w: no run %d", errNothing, cmd.Withdraw)
+		}
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("run %d is %s; only what waits can be withdrawn", r.ID, r.State)
+	}
+	return c.result(map[string]any{"withdrawn": cmd.Withdraw}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "Run %d is withdrawn.\n", cmd.Withdraw)
+		return err
+	})
+}

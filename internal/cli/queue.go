@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+type queueCmd struct {
+	List   queueListCmd   `cmd:"" help:"List the messages that wait, or the dead letters."`
+	Show   queueShowCmd   `cmd:"" help:"Show one message whole."`
+	Replay queueReplayCmd `cmd:"" help:"Have dead letters tried again, five times."`
+	Drop   queueDropCmd   `cmd:"" help:"Remove messages for good."`
+}
+
+// queueSettings are what a command needs to look into the queue of a running
+// server: it opens the same database and Redis.
+var queueSettings = []string{"data", "sql", "redis", "queue", "checkin.mode", "key_prefix", "log"}
+
+// open returns the outbox and, where messages wait in Redis, that queue before
+// it.
+func (s *settings) openQueue(ctx context.Context, c *console) (stores queue.Stores, closeAll func() error, err error) {
+	cfg, _, err := s.load()
+	if err != nil {
+		return nil, nil, err
+	}
+	if cfg.SQL == "sqlite" { // opening would make an empty one
+		if _, err := os.Stat(filepath.Join(cfg.Data, sqldb.FileName)); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, fmt.Errorf("%w: there is no database in %s", errNothing, cfg.Data)
+		}
+	}
+	log := obs.NewLogger(c.err, cfg.Log)
+	db, err := sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}()
+	if version, _, err := db.Version(ctx); err != nil {
+		return nil, nil, err
+	} else if version == 0 {
+		return nil, nil, fmt.Errorf("%w: the database has no schema yet, run stoa migrate", errNothing)
+	}
+	outbox := queue.NewSQL(db)
+	if !cfg.UsesStreams() {
+		return queue.Stores{outbox}, db.Close, nil
+	}
+	r, err := redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	return queue.Stores{queue.NewRedis(r), outbox}, func() error { return errors.Join(r.Close(), db.Close()) }, nil
+}
+
+// chosen is which messages a list is about.
+type chosen struct {
+	Dead  bool   `help:"Dead letters: messages given up after five tries."`
+	Topic string `placeholder:"NAME" help:"Only messages of this topic."`
+}
+
+type queueListCmd struct {
+	settings
+	chosen
+	Limit int    `default:"50" help:"How many at most, up to 1000."`
+	After string `placeholder:"ID" help:"Go on after this message: the last one of the page before."`
+}
+
+func (cmd *queueListCmd) Validate() error {
+	if cmd.Limit < 1 || cmd.Limit > queue.MaxList {
+		return fmt.Errorf("--limit is 1 to %d", queue.MaxList)
+	}
+	return nil
+}
+
+// Run lists one page.
+func (cmd *queueListCmd) Run(ctx context.Context, c *console) (err error) {
+	stores, closeAll, err := cmd.openQueue(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
+	es, err := stores.List(ctx, queue.Filter{Dead: cmd.Dead, Topic: cmd.Topic, After: cmd.After, Limit: cmd.Limit})
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(es) == cmd.Limit {
+		next = es[len(es)-1].ID
+	}
+	if es == nil {
+		es = []queue.Entry{}
+	}
+	return c.result(map[string]any{"messages": es, "next": next}, func(w io.Writer) error {
+		if len(es) == 0 {
+			_, err := fmt.Fprintln(w, "No messages.")
+			return err
+		}
+		tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+		fmt.Fprintln(tab, "ID\tTOPIC\tSTATE\tTRIES\tCREATED\tDUE\tERROR")
+		for _, e := range es {
+			fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.ID, e.Topic, e.State, e.Attempts,
+				e.Created.Local().Format(time.DateTime), dueText(e), oneLine(e.Error))
+		}
+		if err := tab.Flush(); err != nil {
+			return err
+		}
+		if next != "" {
+			fmt.Fprintln(c.err, "There may be more: --after "+next)
+		}
+		return nil
+	})
+}
+
+func dueText(e queue.Entry) string {
+	if e.State == queue.Dead {
+		return "never"
+	}
+	return e.Due.Local().Format(time.DateTime)
+}
+
+// oneLine makes an error fit a table.
+func oneLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if r := []rune(s); len(r) > 60 {
+		return string(r[:59]) + "…"
+	}
+	return s
+}
+
+type queueShowCmd struct {
+	settings
+	ID string `arg:"" help:"The message, as stoa queue list names it."`
+}
+
+// Run shows a message. A payload that is text is shown as it is.
+func (cmd *queueShowCmd) Run(ctx context.Context, c *console) (err error) {
+	stores, closeAll, err := cmd.openQueue(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
+	e, err := stores.Show(ctx, cmd.ID) // it may have been handled meanwhile
+	if err != nil {
+		return err
+	}
+	return c.result(e, func(w io.Writer) error {
+		tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+		payload := string(e.Payload)
+		if !utf8.ValidString(payload) {
+			payload = fmt.Sprintf("%x", payload)
+		}
+		for _, line := range [][2]string{{"id", e.ID}, {"topic", e.Topic}, {"key", e.Key}, {"state", string(e.State)},
+			{"created", e.Created.Local().Format(time.DateTime)}, {"due", dueText(e)}, {"tries", fmt.Sprint(e.Attempts)},
+			{"error", e.Error}, {"payload", payload}} {
+			fmt.Fprintf(tab, "%s\t%s\n", line[0], line[1])
+		}
+		return tab.Flush()
+	})
+}
+
+// several is what replay and drop work on.
+type several struct {
+	settings
+	chosen
+	IDs   []string `arg:"" optional:"" name:"id" help:"The messages, as stoa queue list names them; else --dead for all dead letters."`
+	Limit int      `placeholder:"N" help:"With --dead: how many at most, oldest first."`
+}
+
+func (cmd *several) Validate() error {
+	switch {
+	case len(cmd.IDs) == 0 && !cmd.Dead:
+		return errors.New("name messages, or say --dead for all dead letters")
+	case len(cmd.IDs) > 0 && (cmd.Dead || cmd.Topic != "" || cmd.Limit != 0):
+		return errors.New("name messages, or choose dead letters with --dead, --topic and --limit: not both")
+	case cmd.Limit < 0:
+		return errors.New("--limit is 1 or more")
+	}
+	return nil
+}
+
+// run does the work page by page and says how far it is.
+func (cmd *several) run(ctx context.Context, c *console, done string, do func(queue.Stores) func(context.Context, ...string) (int, error)) (err error) {
+	stores, closeAll, err := cmd.openQueue(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
+	n := 0
+	if len(cmd.IDs) > 0 {
+		n, err = do(stores)(ctx, cmd.IDs...)
+	} else {
+		n, err = cmd.all(ctx, c, stores, done, do(stores))
+	}
+	if err != nil {
+		return fmt.Errorf("%d %s, then: %w", n, done, err)
+	}
+	if err := c.result(map[string]int{done: n}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%d %s.\n", n, done)
+		return err
+	}); err != nil {
+		return err
+	}
+	if missing := len(cmd.IDs) - n; missing > 0 {
+		return fmt.Errorf("%w: %d of the %d messages cannot be %s: they are gone, or no dead letters", errNothing, missing, len(cmd.IDs), done)
+	}
+	return nil
+}
+
+func (cmd *several) all(ctx context.Context, c *console, stores queue.Stores, done string, do func(context.Context, ...string) (int, error)) (n int, err error) {
+	const page = 500
+	told := time.Now()
+	after := ""
+	for looked := 0; cmd.Limit == 0 || looked < cmd.Limit; {
+		f := queue.Filter{Dead: true, Topic: cmd.Topic, After: after, Limit: page}
+		if cmd.Limit > 0 {
+			f.Limit = min(page, cmd.Limit-looked)
+		}
+		es, err := stores.List(ctx, f)
+		if err != nil || len(es) == 0 {
+			return n, err
+		}
+		ids := make([]string, len(es))
+		for i, e := range es {
+			ids[i] = e.ID
+		}
+		changed, err := do(ctx, ids...)
+		n, looked, after = n+changed, looked+len(es), ids[len(ids)-1]
+		if err != nil {
+			return n, err
+		}
+		if time.Since(told) > time.Second {
+			told = time.Now()
+			fmt.Fprintf(c.err, "%d %s so far\n", n, done)
+		}
+	}
+	return n, nil
+}
+
+type queueReplayCmd struct{ several }
+
+// Run makes dead letters wait again.
+func (cmd *queueReplayCmd) Run(ctx context.Context, c *console) error {
+	return cmd.run(ctx, c, "replayed", func(s queue.Stores) func(context.Context, ...string) (int, error) { return s.Replay })
+}
+
+type queueDropCmd struct{ several }
+
+// Run removes messages.
+func (cmd *queueDropCmd) Run(ctx context.Context, c *console) error {
+	return cmd.run(ctx, c, "dropped", func(s queue.Stores) func(context.Context, ...string) (int, error) { return s.Drop })
+}

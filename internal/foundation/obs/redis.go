@@ -1,0 +1,211 @@
+package obs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// RedisEvery is how often [Redis.Poll] is to be called.
+const RedisEvery = 15 * time.Second
+
+// maxServers bounds the label "server"; a larger cluster is watched in its
+// first ones by address.
+const maxServers = 64
+
+// Redis is a prometheus.Collector of what this process does with Redis, and of
+// what the servers said of themselves when they were last asked.
+type Redis struct {
+	db *redis.DB
+
+	mu      sync.Mutex
+	servers []redis.ServerInfo
+}
+
+var _ prometheus.Collector = (*Redis)(nil)
+
+// NewRedis returns a collector for db.
+func NewRedis(db *redis.DB) *Redis { return &Redis{db: db} }
+
+// Poll asks the servers. That they are away is no error but what it notes.
+func (r *Redis) Poll(ctx context.Context) error {
+	servers, err := r.db.Info(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil { // not even known who they are: those of before
+		for i := range r.servers {
+			r.servers[i] = redis.ServerInfo{Addr: r.servers[i].Addr, Err: err}
+		}
+		return nil
+	}
+	slices.SortFunc(servers, func(a, b redis.ServerInfo) int { return cmp.Compare(a.Addr, b.Addr) })
+	r.servers = servers[:min(len(servers), maxServers)]
+	return nil
+}
+
+// A field is one metric taken from a server's INFO; a server that does not say
+// it has none.
+type field struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	read func(info map[string]string) (float64, bool)
+}
+
+func redisDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("stoa_redis_"+name, help, labels, nil)
+}
+
+func number(name string) func(map[string]string) (float64, bool) {
+	return func(info map[string]string) (float64, bool) {
+		v, err := strconv.ParseFloat(info[name], 64)
+		return v, err == nil
+	}
+}
+
+// word is 1 while all the named values are want; values that the server does not
+// have are passed over.
+func word(want string, names ...string) func(map[string]string) (float64, bool) {
+	return func(info map[string]string) (float64, bool) {
+		all, known := 1.0, false
+		for _, name := range names {
+			if v, ok := info[name]; ok {
+				known = true
+				if v != want {
+					all = 0
+				}
+			}
+		}
+		return all, known
+	}
+}
+
+var serverFields = []field{
+	{redisDesc("memory_used_bytes", "Memory a server has allocated.", "server"), prometheus.GaugeValue, number("used_memory")},
+	{redisDesc("memory_max_bytes", "A server's maxmemory; 0 is no limit.", "server"), prometheus.GaugeValue, number("maxmemory")},
+	{redisDesc("memory_host_bytes", "Memory of the machine a server runs on.", "server"), prometheus.GaugeValue, number("total_system_memory")},
+	{redisDesc("evicted_keys_total", "Keys a server threw away for want of memory; never, under noeviction.", "server"), prometheus.CounterValue, number("evicted_keys")},
+	{redisDesc("clients", "Connections to a server from anywhere.", "server"), prometheus.GaugeValue, number("connected_clients")},
+	{redisDesc("master", "1 if the server says that it is a master, 0 for a replica.", "server"), prometheus.GaugeValue, word("master", "role")},
+	{redisDesc("replicas", "Replicas connected to a master.", "server"), prometheus.GaugeValue, number("connected_slaves")},
+	{redisDesc("replication_lag_bytes", "What the slowest replica of a master has not confirmed yet.", "server"), prometheus.GaugeValue, replicationLag},
+	{redisDesc("aof_enabled", "1 if a server writes an append-only file.", "server"), prometheus.GaugeValue, word("1", "aof_enabled")},
+	{redisDesc("aof_ok", "1 while the last write and the last rewrite of the append-only file succeeded.", "server"), prometheus.GaugeValue, word("ok", "aof_last_write_status", "aof_last_bgrewrite_status")},
+	{redisDesc("rdb_ok", "1 while the last snapshot succeeded.", "server"), prometheus.GaugeValue, word("ok", "rdb_last_bgsave_status")},
+	{redisDesc("rdb_last_save_timestamp_seconds", "Unix time of the last snapshot; of the start, when there was none since.", "server"), prometheus.GaugeValue, number("rdb_last_save_time")},
+	{redisDesc("rdb_changes", "Changes since the last snapshot.", "server"), prometheus.GaugeValue, number("rdb_changes_since_last_save")},
+}
+
+var (
+	redisUp = redisDesc("up", "1 if the server answered when it was last asked.", "server")
+
+	redisTrips       = redisDesc("command_seconds", "Time of a round trip, that of waiting for others included: lone (one command), batch (a pipeline) or script (either with a script in it).", "trip")
+	redisCommands    = redisDesc("commands_total", "Commands in those round trips.", "trip")
+	redisErrors      = redisDesc("errors_total", "Commands that failed: away (no server, or it cannot serve), timeout (the caller's patience), canceled (the caller left), refused (an error reply).", "kind")
+	redisConnections = redisDesc("connections", "Connections of this process.")
+	redisConnects    = redisDesc("connects_total", "Connections made.")
+	redisReconnects  = redisDesc("reconnects_total", "Connections made in place of one that had ended.")
+	redisLosses      = redisDesc("losses_total", "Times that a server was found away.")
+	redisAway        = redisDesc("servers_away", "Servers that are away now, as this process sees it.")
+)
+
+// kinds has the type of every metric that may have no value yet.
+func (*Redis) kinds() map[*prometheus.Desc]string {
+	kinds := map[*prometheus.Desc]string{redisUp: "gauge"}
+	for _, f := range serverFields {
+		kinds[f.desc] = "gauge"
+		if f.kind == prometheus.CounterValue {
+			kinds[f.desc] = "counter"
+		}
+	}
+	return kinds
+}
+
+// Describe implements prometheus.Collector.
+func (r *Redis) Describe(ch chan<- *prometheus.Desc) {
+	for desc := range r.kinds() {
+		ch <- desc
+	}
+	for _, desc := range []*prometheus.Desc{redisTrips, redisCommands, redisErrors, redisConnections, redisConnects, redisReconnects, redisLosses, redisAway} {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (r *Redis) Collect(ch chan<- prometheus.Metric) {
+	s := r.db.Stats()
+	for trip, t := range map[string]redis.Trips{"lone": s.Lone, "batch": s.Batch, "script": s.Script} {
+		buckets, n := make(map[float64]uint64, len(t.Took)), uint64(0)
+		for i, bound := range redis.TripBounds() {
+			n += t.Took[i]
+			buckets[bound.Seconds()] = n
+		}
+		n += t.Took[len(t.Took)-1]
+		ch <- prometheus.MustNewConstHistogram(redisTrips, n, t.Total.Seconds(), buckets, trip)
+		counter(ch, redisCommands, t.Commands, trip)
+	}
+	for kind, n := range map[string]uint64{"away": s.Away, "timeout": s.TimedOut, "canceled": s.Canceled, "refused": s.Refused} {
+		counter(ch, redisErrors, n, kind)
+	}
+	counter(ch, redisConnects, s.Connects)
+	counter(ch, redisReconnects, s.Reconnects)
+	counter(ch, redisLosses, s.Losses)
+	gauge(ch, redisConnections, float64(s.Connections))
+	gauge(ch, redisAway, float64(s.ServersAway))
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, server := range r.servers {
+		if server.Err != nil {
+			gauge(ch, redisUp, 0, server.Addr)
+			continue
+		}
+		gauge(ch, redisUp, 1, server.Addr)
+		for _, f := range serverFields {
+			if v, ok := f.read(server.Fields); ok {
+				ch <- prometheus.MustNewConstMetric(f.desc, f.kind, v, server.Addr)
+			}
+		}
+	}
+}
+
+func gauge(ch chan<- prometheus.Metric, desc *prometheus.Desc, v float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
+}
+
+func counter(ch chan<- prometheus.Metric, desc *prometheus.Desc, n uint64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
+}
+
+// replicationLag reads lines such as
+// slave0:ip=10.0.0.2,port=6379,state=online,offset=1234,lag=0.
+// A replica that copies the whole data set yet has no say.
+func replicationLag(info map[string]string) (lag float64, ok bool) {
+	at, ok := number("master_repl_offset")(info)
+	if !ok || info["role"] != "master" {
+		return 0, false
+	}
+	for n := 0; ; n++ {
+		line, more := info[fmt.Sprintf("slave%d", n)]
+		if !more {
+			return lag, true
+		}
+		if _, offset, found := strings.Cut(line, ",state=online,offset="); found {
+			offset, _, _ = strings.Cut(offset, ",")
+			if has, err := strconv.ParseFloat(offset, 64); err == nil {
+				lag = max(lag, at-has)
+			}
+		}
+	}
+}

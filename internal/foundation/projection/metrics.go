@@ -1,0 +1,71 @@
+package projection
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// replays is what is remembered of the passes over the log that succeeded.
+type replays struct {
+	count atomic.Uint64
+	ended atomic.Int64 // Unix ms of the last one; 0 before
+	took  atomic.Int64 // its duration
+}
+
+func (r *replays) note(began time.Time) {
+	r.took.Store(int64(time.Since(began)))
+	r.ended.Store(time.Now().UnixMilli())
+	r.count.Add(1)
+}
+
+// collector shows a projection's state as it is when asked.
+type collector[Row any] struct {
+	p *Projection[Row]
+
+	up, missed, unsure, age, replays, last, took *prometheus.Desc
+}
+
+func newCollector[Row any](p *Projection[Row], name string) *collector[Row] {
+	desc := func(metric, help string) *prometheus.Desc {
+		return prometheus.NewDesc("stoa_projection_"+metric, help, nil, prometheus.Labels{"projection": name})
+	}
+	return &collector[Row]{
+		p:       p,
+		up:      desc("up", "1 while Redis has everything that was acknowledged, 0 while SQL answers."),
+		missed:  desc("missed_rows", "Rows that were acknowledged and are not in Redis yet; beyond 65,536 they are not counted."),
+		unsure:  desc("unsure_rows", "Rows whose commit SQL did not answer, to be looked up."),
+		age:     desc("mark_age_seconds", "How long ago the time lies up to which all of this node's commits are in Redis."),
+		replays: desc("replays_total", "Passes over the log, after Redis or a node was harmed."),
+		last:    desc("last_replay_timestamp_seconds", "Unix time at which the last pass ended; 0 before the first."),
+		took:    desc("last_replay_seconds", "How long the last pass took."),
+	}
+}
+
+func (c *collector[Row]) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.up, c.missed, c.unsure, c.age, c.replays, c.last, c.took} {
+		ch <- d
+	}
+}
+
+func (c *collector[Row]) Collect(ch chan<- prometheus.Metric) {
+	p := c.p
+	p.mu.Lock()
+	missed, unsure := len(p.missed.rows), len(p.unsure.rows)
+	p.mu.Unlock()
+	up := 0.0
+	if p.Up() {
+		up = 1
+	}
+	gauge := func(d *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	}
+	gauge(c.up, up)
+	gauge(c.missed, float64(missed))
+	gauge(c.unsure, float64(unsure))
+	gauge(c.age, time.Since(time.UnixMilli(p.applied.Load())).Seconds())
+	gauge(c.last, float64(p.replays.ended.Load())/1000)
+	gauge(c.took, time.Duration(p.replays.took.Load()).Seconds())
+	ch <- prometheus.MustNewConstMetric(c.replays, prometheus.CounterValue, float64(p.replays.count.Load()))
+}

@@ -1,0 +1,85 @@
+package projection
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// shown has every value of a registry by name, which must be of one projection.
+func shown(t *testing.T, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		m := f.GetMetric()[0]
+		if label := m.GetLabel()[0]; len(f.GetMetric()) != 1 || label.GetName() != "projection" || label.GetValue() != "test" {
+			t.Errorf("%s: got %v, want one value labelled projection=test", f.GetName(), f.GetMetric())
+		}
+		values[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+	}
+	return values
+}
+
+func TestMetricsFollowAnOutageAndItsReplay(t *testing.T) {
+	server := redistest.Server(t)
+	reg := prometheus.NewRegistry()
+	d := newDomain(t, redistest.Open(t, server.URL), "node")
+	cfg := d.cfg
+	cfg.Metrics, cfg.Name, cfg.Log = reg, "test", slog.New(slog.DiscardHandler)
+	d.Projection = New(cfg)
+	if v := shown(t, reg); v["stoa_projection_up"] != 0 || len(v) != 7 {
+		t.Errorf("before the first round: got %v", v)
+	}
+	d.run(t)
+	until(t, "the projection is up", d.Up)
+	if v := shown(t, reg); v["stoa_projection_up"] != 1 || v["stoa_projection_replays_total"] != 0 ||
+		v["stoa_projection_last_replay_timestamp_seconds"] != 0 || v["stoa_projection_mark_age_seconds"] > 5 {
+		t.Errorf("in order: got %v", v)
+	}
+
+	// A row under way holds the mark at the second of its arrival.
+	at := time.Now().Add(-20 * time.Second)
+	d.Begin(at)
+	until(t, "the mark grows old", func() bool { return shown(t, reg)["stoa_projection_mark_age_seconds"] >= 20 })
+
+	server.Kill()
+	d.commit(1, at)
+	d.Missed(at, 1)
+	d.Begin(at)
+	d.Unsure(at, 2)
+	v := shown(t, reg)
+	if v["stoa_projection_up"] != 0 || v["stoa_projection_missed_rows"] != 1 || v["stoa_projection_unsure_rows"] != 1 {
+		t.Errorf("while Redis is away: got %v", v)
+	}
+
+	server.RestartEmpty()
+	until(t, "the projection is up again", d.Up)
+	until(t, "nothing is left over", func() bool {
+		v = shown(t, reg)
+		return v["stoa_projection_missed_rows"] == 0 && v["stoa_projection_unsure_rows"] == 0 && v["stoa_projection_mark_age_seconds"] < 5
+	})
+	if since := time.Since(time.Unix(int64(v["stoa_projection_last_replay_timestamp_seconds"]), 0)); v["stoa_projection_replays_total"] == 0 || since > time.Minute {
+		t.Errorf("after the replay: got %v", v)
+	}
+	d.has(t, 1, 2)
+}
+
+func TestAReplayThatFailsIsNoneThatHappened(t *testing.T) {
+	d := newDomain(t, redistest.Open(t, "embedded"), "node")
+	d.failing = true
+	d.commit(1, time.Now())
+	if err := d.Projection.replay(t.Context(), time.Time{}); err == nil {
+		t.Error("got no error, want the domain's")
+	}
+	if n := d.Projection.replays.count.Load(); n != 0 {
+		t.Errorf("%d replays are counted, want 0", n)
+	}
+}

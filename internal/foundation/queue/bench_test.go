@@ -1,0 +1,70 @@
+package queue_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// BenchmarkQueue is the way of a message of 100 bytes from Publish, 100 at a
+// time, to its acknowledgement: one by one with eight workers, and in batches of
+// up to 100.
+func BenchmarkQueue(b *testing.B) {
+	stores := []struct {
+		name string
+		open func() queue.Store
+	}{
+		{"sqlite", func() queue.Store { return queue.NewSQL(sqldbtest.SQLite(b)) }},
+		{"mariadb", func() queue.Store {
+			return queue.NewSQL(sqldbtest.Open(b, sqldb.Config{URL: sqldbtest.OwnMariaDB(b, sqldbtest.Options{Durable: true}).URL}))
+		}},
+		{"redis", func() queue.Store { return queue.NewRedis(redistest.Open(b, redistest.Server(b).URL)) }},
+	}
+	ms := make([]queue.Message, 100)
+	for i := range ms {
+		ms[i] = queue.Message{Topic: "bench", Payload: make([]byte, 100)}
+	}
+	for _, st := range stores {
+		s := st.open()
+		for _, batched := range []bool{false, true} {
+			name := st.name + "/one by one"
+			if batched {
+				name = st.name + "/batches"
+			}
+			b.Run(name, func(b *testing.B) {
+				var all sync.WaitGroup
+				all.Add(b.N)
+				handlers := map[string]queue.Handler{"bench": func(context.Context, queue.Delivery) error { all.Done(); return nil }}
+				var batches []queue.Batch
+				if batched {
+					handlers = nil
+					batches = append(batches, queue.Batch{Topics: []string{"bench"}, Handle: func(_ context.Context, ds []queue.Delivery) []error {
+						all.Add(-len(ds))
+						return nil
+					}})
+				}
+				c, err := queue.NewConsumer(s, handlers, batches, queue.Config{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(b.Context())
+				var running sync.WaitGroup
+				running.Go(func() { _ = c.Run(ctx) }) // it returns nil
+				for left := b.N; left > 0; left -= len(ms) {
+					if err := s.Publish(b.Context(), ms[:min(left, len(ms))]...); err != nil {
+						b.Fatal(err)
+					}
+				}
+				all.Wait()
+				b.StopTimer()
+				cancel()
+				running.Wait()
+			})
+		}
+	}
+}

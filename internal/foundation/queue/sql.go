@@ -1,0 +1,292 @@
+package queue
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// countRows bounds the rows that Stats looks at.
+const countRows = 100_000
+
+// SQL is the store in the table outbox. Transactions write into it with
+// [sqldb.Tx.Enqueue]; what they write is there if and only if they commit.
+type SQL struct{ db *sqldb.DB }
+
+// NewSQL returns the store of db.
+func NewSQL(db *sqldb.DB) *SQL { return &SQL{db} }
+
+// Name implements [Store].
+func (s *SQL) Name() string { return "sql" }
+
+// Publish implements [Store]: all messages or none, in a transaction of its own.
+func (s *SQL) Publish(ctx context.Context, ms ...Message) error {
+	if err := checkAll(ms); err != nil {
+		return err
+	}
+	rows := make([]sqldb.Message, len(ms))
+	for i, m := range ms {
+		rows[i] = sqldb.Message{Topic: m.Topic, Key: m.Key, Payload: m.Payload, Each: true}
+	}
+	err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return tx.Enqueue(ctx, rows...) })
+	if err != nil {
+		return fmt.Errorf("queue.Publish: %w", err)
+	}
+	return nil
+}
+
+func (s *SQL) lapse(claim, _ time.Duration) time.Duration { return claim }
+
+func (s *SQL) listen(kick func()) func(ctx context.Context) {
+	wake, stop := s.db.OutboxWake()
+	return func(ctx context.Context) {
+		defer stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-wake:
+				kick()
+			}
+		}
+	}
+}
+
+// claim parts nodes that look at the same rows by the UPDATE's condition. A
+// claim is the due time set into the future, and a token, which tells a
+// handler that took too long that the message is no longer its own. The dedup
+// column is cleared, so that an equal message enqueued from now on is not
+// folded into one whose handler has perhaps read the old state already.
+func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll time.Duration) (got []Delivery, pause time.Duration, err error) {
+	now := s.db.Now()
+	var rows []struct{ ID, Due int64 }
+	err = s.db.NewRaw("SELECT id, due FROM outbox WHERE dead = 0 AND topic IN (?) ORDER BY due, id LIMIT ?",
+		bun.List(topics), n).Scan(ctx, &rows)
+	if err != nil {
+		return nil, poll, err
+	}
+	var ids []int64
+	for _, r := range rows {
+		if r.Due > now.UnixMilli() {
+			poll = min(poll, time.UnixMilli(r.Due).Sub(now))
+			break
+		}
+		ids = append(ids, r.ID)
+	}
+	if len(ids) == 0 {
+		return nil, poll, nil
+	}
+	token := rand.Text()[:21]
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		got = got[:0]
+		until := tx.Now().Add(life).UnixMilli()
+		_, err := tx.ExecContext(ctx, `UPDATE outbox SET claim = ?, attempts = attempts + 1, due = ?, dedup = NULL
+			WHERE id IN (?) AND dead = 0 AND due <= ?`, token, until, bun.List(ids), tx.Now().UnixMilli())
+		if err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, "SELECT id, topic, msg_key, payload, attempts FROM outbox WHERE id IN (?) AND claim = ? ORDER BY id",
+			bun.List(ids), token)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			d := Delivery{claim: token}
+			if err := rows.Scan(&d.ID, &d.Topic, &d.Key, &d.Payload, &d.Attempt); err != nil {
+				return err
+			}
+			got = append(got, d)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, poll, err
+	}
+	return got, 0, nil // there may be more
+}
+
+// settle is one transaction: one statement for all that succeeded, and one for
+// each that did not.
+func (s *SQL) settle(ctx context.Context, _ time.Duration, outcomes []outcome) error {
+	return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		var done []int64
+		for _, o := range outcomes {
+			id, err := strconv.ParseInt(o.ID, 10, 64)
+			if err != nil {
+				return err
+			}
+			due := tx.Now().Add(o.wait).UnixMilli()
+			switch o.kind {
+			case "done":
+				done = append(done, id)
+			case "dead":
+				_, err = tx.ExecContext(ctx, "UPDATE outbox SET dead = 1, error = ?, claim = '' WHERE id = ? AND claim = ?", o.err, id, o.claim)
+			case "retry":
+				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = ?, error = ?, claim = '' WHERE id = ? AND claim = ?", due, o.err, id, o.claim)
+			default: // the try did not count
+				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = ?, error = ?, attempts = attempts - 1, claim = '' WHERE id = ? AND claim = ?",
+					due, o.err, id, o.claim)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if len(done) == 0 {
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, "DELETE FROM outbox WHERE id IN (?) AND claim = ?", bun.List(done), outcomes[0].claim)
+		return err
+	})
+}
+
+func (s *SQL) has(id string) bool {
+	_, err := strconv.ParseInt(id, 10, 64)
+	return err == nil
+}
+
+// numbers returns those of ids that are of this store.
+func numbers(ids []string) (ns []int64) {
+	for _, id := range ids {
+		if n, err := strconv.ParseInt(id, 10, 64); err == nil {
+			ns = append(ns, n)
+		}
+	}
+	return ns
+}
+
+const entryColumns = "id, topic, msg_key, created, due, attempts, claim <> '', dead, error"
+
+func scanEntry(scan func(...any) error, more ...any) (e Entry, err error) {
+	var created, due int64
+	var claimed, dead bool
+	if err := scan(append([]any{&e.ID, &e.Topic, &e.Key, &created, &due, &e.Attempts, &claimed, &dead, &e.Error}, more...)...); err != nil {
+		return Entry{}, err
+	}
+	e.Created, e.Due, e.State = time.UnixMilli(created).UTC(), time.UnixMilli(due).UTC(), Waiting
+	switch {
+	case dead:
+		e.State = Dead
+	case claimed:
+		e.State = Claimed
+	}
+	return e, nil
+}
+
+// List implements [Store].
+func (s *SQL) List(ctx context.Context, f Filter) (_ []Entry, err error) {
+	after := int64(0)
+	if f.After != "" {
+		if after, err = strconv.ParseInt(f.After, 10, 64); err != nil {
+			return nil, fmt.Errorf("%w: %s", ErrNotFound, f.After)
+		}
+	}
+	query, args := "SELECT "+entryColumns+" FROM outbox WHERE dead = ? AND id > ?", []any{flag(f.Dead), after}
+	if f.Topic != "" {
+		query, args = query+" AND topic = ?", append(args, f.Topic)
+	}
+	rows, err := s.db.QueryContext(ctx, query+" ORDER BY id LIMIT ?", append(args, f.limit())...)
+	if err != nil {
+		return nil, fmt.Errorf("queue.List: %w", err)
+	}
+	defer rows.Close()
+	var es []Entry
+	for rows.Next() {
+		e, err := scanEntry(rows.Scan)
+		if err != nil {
+			return nil, fmt.Errorf("queue.List: %w", err)
+		}
+		es = append(es, e)
+	}
+	return es, rows.Err()
+}
+
+// Show implements [Store].
+func (s *SQL) Show(ctx context.Context, id string) (Entry, error) {
+	ns := numbers([]string{id})
+	if len(ns) == 0 {
+		return Entry{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	var payload []byte
+	e, err := scanEntry(s.db.QueryRowContext(ctx, "SELECT "+entryColumns+", payload FROM outbox WHERE id = ?", ns[0]).Scan, &payload)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return Entry{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+	case err != nil:
+		return Entry{}, fmt.Errorf("queue.Show: %w", err)
+	}
+	e.Payload = payload
+	return e, nil
+}
+
+// Replay implements [Store]. Consumers find the messages at their next poll.
+func (s *SQL) Replay(ctx context.Context, ids ...string) (int, error) {
+	return s.change(ctx, "queue.Replay", ids, func(ctx context.Context, tx *sqldb.Tx, ids []int64) (sql.Result, error) {
+		return tx.ExecContext(ctx, "UPDATE outbox SET dead = 0, attempts = 0, error = '', due = ? WHERE dead = 1 AND id IN (?)",
+			tx.Now().UnixMilli(), bun.List(ids))
+	})
+}
+
+// Drop implements [Store].
+func (s *SQL) Drop(ctx context.Context, ids ...string) (int, error) {
+	return s.change(ctx, "queue.Drop", ids, func(ctx context.Context, tx *sqldb.Tx, ids []int64) (sql.Result, error) {
+		return tx.ExecContext(ctx, "DELETE FROM outbox WHERE id IN (?)", bun.List(ids))
+	})
+}
+
+func (s *SQL) change(ctx context.Context, what string, ids []string, do func(context.Context, *sqldb.Tx, []int64) (sql.Result, error)) (n int, err error) {
+	for part := range slices.Chunk(numbers(ids), MaxList) {
+		err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			res, err := do(ctx, tx, part)
+			if err != nil {
+				return err
+			}
+			changed, err := res.RowsAffected()
+			tx.AfterCommit(func() { n += int(changed) })
+			return err
+		})
+		if err != nil {
+			return n, fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	return n, nil
+}
+
+// Stats implements [Store].
+func (s *SQL) Stats(ctx context.Context) (stats []Stat, err error) {
+	now := s.db.Now()
+	rows, err := s.db.QueryContext(ctx, `SELECT topic, SUM(1 - dead), SUM(claimed), SUM(dead), MIN(since)
+		FROM (SELECT topic, dead, CASE WHEN claim <> '' THEN 1 ELSE 0 END AS claimed,
+			CASE WHEN dead = 0 AND (due <= ? OR attempts > 0) THEN created ELSE ? END AS since
+			FROM outbox LIMIT ?) AS some GROUP BY topic ORDER BY topic`, now.UnixMilli(), now.UnixMilli(), countRows)
+	if err != nil {
+		return nil, fmt.Errorf("queue.Stats: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var st Stat
+		var since int64
+		if err := rows.Scan(&st.Topic, &st.Depth, &st.InFlight, &st.Dead, &since); err != nil {
+			return nil, fmt.Errorf("queue.Stats: %w", err)
+		}
+		st.Age = max(0, now.Sub(time.UnixMilli(since)))
+		stats = append(stats, st)
+	}
+	return stats, rows.Err()
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

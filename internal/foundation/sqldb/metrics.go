@@ -1,0 +1,54 @@
+package sqldb
+
+import (
+	"database/sql"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// poolCollector shows the pools as they are when asked.
+type poolCollector struct {
+	pools map[string]*sql.DB // by label
+
+	open, most, waits, waited *prometheus.Desc
+}
+
+// Metrics is a collector of stoa_sql_*: connections in use and idle, and what
+// waited for one. MySQL and MariaDB have one pool, "all"; SQLite has "writer"
+// and "reader".
+func (db *DB) Metrics() prometheus.Collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("stoa_sql_"+name, help, append([]string{"pool"}, labels...), nil)
+	}
+	pools := map[string]*sql.DB{"all": db.w.DB}
+	if db.r != db.w {
+		pools = map[string]*sql.DB{"writer": db.w.DB, "reader": db.r.DB}
+	}
+	return &poolCollector{
+		pools:  pools,
+		open:   desc("connections", "Open connections, by state: in_use or idle.", "state"),
+		most:   desc("connections_max", "The most connections that the pool opens."),
+		waits:  desc("waits_total", "Times that somebody had to wait for a connection."),
+		waited: desc("wait_seconds_total", "Time spent waiting for a connection, of all who waited."),
+	}
+}
+
+func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.open, c.most, c.waits, c.waited} {
+		ch <- d
+	}
+}
+
+func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+	for name, pool := range c.pools {
+		s := pool.Stats()
+		send(c.open, prometheus.GaugeValue, float64(s.InUse), name, "in_use")
+		send(c.open, prometheus.GaugeValue, float64(s.Idle), name, "idle")
+		send(c.most, prometheus.GaugeValue, float64(s.MaxOpenConnections), name)
+		send(c.waits, prometheus.CounterValue, float64(s.WaitCount), name)
+		send(c.waited, prometheus.CounterValue, s.WaitDuration.Seconds(), name)
+	}
+}

@@ -1,0 +1,1 @@
+DROP INDEX checkin_grants_at{{on checkin_grants}}

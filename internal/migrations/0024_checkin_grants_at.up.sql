@@ -1,0 +1,1 @@
+CREATE INDEX checkin_grants_at ON checkin_grants (at)

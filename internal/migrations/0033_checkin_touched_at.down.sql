@@ -1,0 +1,1 @@
+DROP INDEX checkin_touched_at{{on checkin_touched}}

@@ -1,0 +1,1 @@
+CREATE INDEX checkin_touched_at ON checkin_touched (at)

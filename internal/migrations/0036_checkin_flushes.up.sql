@@ -1,0 +1,4 @@
+CREATE TABLE checkin_flushes (
+  id INTEGER NOT NULL PRIMARY KEY,
+  n  BIGINT  NOT NULL
+) {{table}}

@@ -1,0 +1,121 @@
+package leaderboard_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/leaderboard"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// between connects to a server so that hook runs, once, right before the server
+// sees the first LRANGE of a key that ends in suffix after the test said so.
+func between(t *testing.T, server *redistest.Instance, suffix string, hook func()) (db *redis.DB, arm func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	var mu sync.Mutex
+	armed := false
+	forward := func(to io.Writer, b []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if at := bytes.Index(b, []byte(suffix+"\r\n")); armed && at >= 0 {
+			start := bytes.LastIndex(b[:at], []byte("\r\n*")) + 2
+			if start == 1 {
+				start = 0
+			}
+			if bytes.Contains(b[start:at], []byte("LRANGE")) {
+				if _, err := to.Write(b[:start]); err != nil {
+					return err
+				}
+				armed, b = false, b[start:]
+				time.Sleep(10 * time.Millisecond) // until the server has done the first part
+				hook()
+			}
+		}
+		_, err := to.Write(b)
+		return err
+	}
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", server.Addr)
+			if err != nil {
+				near.Close()
+				return
+			}
+			go func() { _, _ = io.Copy(near, far); near.Close() }()
+			go func() {
+				defer far.Close()
+				b := make([]byte, 1<<16)
+				for {
+					n, err := near.Read(b)
+					if n > 0 {
+						err = forward(far, b[:n])
+					}
+					if err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return redistest.Open(t, "redis://"+l.Addr().String()), func() {
+		mu.Lock()
+		armed = true
+		mu.Unlock()
+	}
+}
+
+func TestAFoldBetweenTheCommandsOfAReadIsNoticed(t *testing.T) {
+	server := redistest.Server(t)
+	direct, k := redistest.Open(t, server.URL), freshCompact()
+	hand := leaderboard.Compact(direct, k)
+	hooked := false
+	db, arm := between(t, server, ":log", func() {
+		hooked = true
+		_, err := hand.Sweep(t.Context(), noon)
+		must(t, err)
+	})
+	must(t, hand.Load(t.Context(), noon, all(many(3, noon.Add(time.Hour))...)))
+	apply(t, direct, hand, entry("eve", 9, noon))
+	arm()
+	best, err := leaderboard.Compact(db, k).Top(t.Context(), noon, 1)
+	if err != nil || best[0].Member != "eve" || !hooked {
+		t.Errorf("Top = %v %v (folded: %v), want eve", best, err, hooked)
+	}
+}
+
+func TestAFoldBeforeTheEndOfALoadIsNoticed(t *testing.T) {
+	server := redistest.Server(t)
+	direct, k := redistest.Open(t, server.URL), freshCompact()
+	hand := leaderboard.Compact(direct, k)
+	es := many(3, noon.Add(time.Hour))
+	hooked := false
+	db, arm := between(t, server, ":held", func() {
+		hooked = true
+		apply(t, direct, hand, entry("ada", 8, noon))
+		_, err := hand.Sweep(t.Context(), noon)
+		must(t, err)
+		apply(t, direct, hand, entry("bob", 7, noon))
+	})
+	err := leaderboard.Compact(db, k).Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
+		apply(t, direct, hand, entry("eve", 9, noon))
+		arm()
+		all(es...)(yield)
+	})
+	must(t, err)
+	wantTop(t, hand, noon, "eve 9, ada 8, bob 7, m000002 2, m000001 1, m000000 0")
+	if !hooked {
+		t.Error("nothing came between")
+	}
+}

@@ -1,0 +1,11 @@
+-- abandon: end a load without a result.
+--
+-- KEYS[1] state  hash  the board
+-- KEYS[2] held   list  changes that the load had to know of
+-- ARGV[1] token  of the load
+--
+-- Returns 1, or 0 when the token is not there any more.
+if redis.call('HGET', KEYS[1], 'load') ~= ARGV[1] then return 0 end
+redis.call('HDEL', KEYS[1], 'load', 'beat')
+redis.call('UNLINK', KEYS[2])
+return 1

@@ -1,0 +1,20 @@
+-- finish: put a loaded board in place of what was there.
+--
+-- KEYS[1] state  hash  the board
+-- KEYS[2] log    list  changes
+-- KEYS[3] held   list  changes that the load has taken in
+-- ARGV[1] token  of the load
+-- ARGV[2] seen   the version that was read, '' for none
+-- ARGV[3] new    the version to be
+-- ARGV[4] n      how many elements of the log the load has taken in
+-- ARGV[5] …      field and value, for each field of the board
+--
+-- Returns 1, 0 when somebody has folded since, or -1 when the token is not there
+-- any more; nothing is changed then.
+if redis.call('HGET', KEYS[1], 'load') ~= ARGV[1] then return -1 end
+if (redis.call('HGET', KEYS[1], 'v') or '') ~= ARGV[2] then return 0 end
+
+redis.call('LTRIM', KEYS[2], ARGV[4], -1)
+redis.call('UNLINK', KEYS[1], KEYS[3])
+redis.call('HSET', KEYS[1], 'v', ARGV[3], unpack(ARGV, 5))
+return 1
