@@ -111,7 +111,8 @@ export function makeups(page: Around) {
       ),
     );
     dialog.firstElementChild!.prepend(
-      h("h2", { id: "ask-title" }, `Make up ${name}?`),
+      // Not the button: the key that asked, held a little longer, would answer.
+      h("h2", { id: "ask-title", tabindex: -1, autofocus: true }, `Make up ${name}?`),
       h("p", { id: "ask-text" }, `It will count as checked in. ${left} left this month.`),
     );
     el.append(dialog);
