@@ -173,8 +173,8 @@ func (r *Record) Status(today civil.Day) Status {
 // Days returns the signed and the covered days of the record's year that lie
 // between first and last, in order.
 func (r *Record) Days(first, last civil.Day) (signed, covered []civil.Day) {
-	for d := first; d <= last; d++ {
-		switch day := d.OfYear(); {
+	for d, day := first, first.OfYear(); d <= last; d, day = d+1, day+1 {
+		switch {
 		case r.signed(day):
 			signed = append(signed, d)
 		case r.covered(day):
