@@ -431,17 +431,15 @@ func TestTokensRiseThroughKillsAndFlushes(t *testing.T) {
 			}
 		})
 	}
-	next := func(what string) {
+	next := func(what string, do func()) {
 		t.Helper()
-		n := res.turns()
+		n := res.turns() // before, for the next turn may begin at once
+		do()
 		until(t, what, func() bool { return res.turns() > n })
 	}
 	until(t, "the first turn", func() bool { return res.turns() > 0 })
-	server.FlushAll()
-	next("a turn after FLUSHALL")
-	server.Kill()
-	server.RestartEmpty()
-	next("a turn after kill -9")
+	next("a turn after FLUSHALL", server.FlushAll)
+	next("a turn after kill -9", func() { server.Kill(); server.RestartEmpty() })
 	cancel()
 	wg.Wait()
 	t.Logf("%d turns, %d writes of former holders refused", len(res.writes), res.refused)
