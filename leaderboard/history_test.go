@@ -81,7 +81,9 @@ func testHistories(t *testing.T, s suite) {
 				case mayReplay && (!mayUpdate || rapid.Bool().Draw(rt, "replay")):
 					e.Restart = true
 					replayed[m] = true
-					p.begun = p.begun || i >= p.run
+					// Where a sweep has removed the present run's entry, one of an
+					// earlier run stands now: the third condition is not met then.
+					p.begun = i >= p.run
 				case mayUpdate:
 					e.Restart = false
 					updated[m] = true
@@ -125,9 +127,7 @@ func testHistories(t *testing.T, s suite) {
 					}
 					i := rapid.IntRange(0, len(p.es)-1).Draw(rt, "snapshot")
 					es = append(es, p.es[i])
-					// A snapshot of an earlier run stands where a sweep has removed
-					// the present one's entry: the third condition is not met then.
-					p.begun = i >= p.run
+					p.begun = i >= p.run // as with a replay
 				}
 				log = append(log, fmt.Sprintf("load %+v", es))
 				must(t, b.Load(t.Context(), now, all(es...)))
