@@ -44,6 +44,7 @@ type Life struct {
 	Millis       int64  `json:"ms"` // 0: none
 	JitterMillis int64  `json:"jitter_ms"`
 	EmptyMillis  int64  `json:"empty_ms"`
+	StaleMillis  int64  `json:"stale_ms"`
 	Lease        bool   `json:"lease"`
 	Variable     bool   `json:"variable"`
 	Reason       string `json:"reason,omitempty"`
@@ -72,7 +73,8 @@ func describe(f *Family) Entry {
 		Arguments: []Argument{}, InvalidatedBy: append([]string{}, f.Doc.InvalidatedBy...),
 		Life: Life{
 			Millis: f.TTL.Base.Milliseconds(), JitterMillis: f.TTL.Spread.Milliseconds(), EmptyMillis: f.TTL.Empty.Milliseconds(),
-			Lease: f.TTL.IsLease, Variable: f.TTL.Variable, Reason: f.TTL.Reason,
+			StaleMillis: f.TTL.Stale.Milliseconds(),
+			Lease:       f.TTL.IsLease, Variable: f.TTL.Variable, Reason: f.TTL.Reason,
 		},
 		Purpose: f.Doc.Purpose, Together: f.Doc.Together,
 		MaxValueBytes: cmp.Or(f.Doc.MaxBytes, DefaultMaxBytes),
@@ -151,6 +153,9 @@ func (l Life) String() string {
 	}
 	if l.EmptyMillis > 0 {
 		s += ", empty " + span(l.EmptyMillis)
+	}
+	if l.StaleMillis > 0 {
+		s += ", stale " + span(l.StaleMillis) + " more"
 	}
 	return s
 }

@@ -89,15 +89,15 @@ func TestAMalformedDeclarationPanics(t *testing.T) {
 
 func TestALifeThatRedisCannotKeepPanics(t *testing.T) {
 	for want, ttl := range map[string]TTL{
-		"neither a life nor a reason":     {},
-		"neither a life nor a reason ":    Forever("  "),
-		"jitter or an empty life":         Forever("swept").Jitter(time.Second),
-		"jitter or an empty life ":        Forever("swept").Negative(time.Second),
-		"may be under a millisecond":      Expire(time.Microsecond),
-		"may be under a millisecond ":     Expire(-time.Second),
-		"may be under a millisecond  ":    Expire(time.Second).Jitter(time.Second),
-		"negative jitter or empty life":   Expire(time.Second).Jitter(-time.Second),
-		"negative jitter or empty life  ": Expire(time.Second).Negative(-time.Second),
+		"neither a life nor a reason":            {},
+		"neither a life nor a reason ":           Forever("  "),
+		"jitter, an empty or a stale life":       Forever("swept").Jitter(time.Second),
+		"jitter, an empty or a stale life ":      Forever("swept").Negative(time.Second),
+		"may be under a millisecond":             Expire(time.Microsecond),
+		"may be under a millisecond ":            Expire(-time.Second),
+		"may be under a millisecond  ":           Expire(time.Second).Jitter(time.Second),
+		"negative jitter, empty or stale life":   Expire(time.Second).Jitter(-time.Second),
+		"negative jitter, empty or stale life  ": Expire(time.Second).Negative(-time.Second),
 	} {
 		mustPanic(t, strings.TrimSpace(want), func() {
 			Def0(New("test"), "user:info", CounterKind(), ttl, Doc{})

@@ -48,7 +48,7 @@ func KeysDeclared(t testing.TB, db *redis.DB, schemas ...*keyspace.Schema) {
 		if typ != f.Type {
 			t.Errorf("the key %s is a %s, %s declares a %s", logical, typ, f.Pattern, f.Type)
 		}
-		longest := f.TTL.Base + f.TTL.Spread
+		longest := f.TTL.Longest()
 		if f.TTL.Base == 0 && ttl != 0 {
 			t.Errorf("the key %s dies in %s, %s declares it lives for ever", logical, ttl, f.Pattern)
 		} else if f.TTL.Base != 0 && (ttl == 0 || ttl > longest) {
