@@ -55,6 +55,7 @@ func TestTheCatalogueIsJSON(t *testing.T) {
         "ms": 0,
         "jitter_ms": 0,
         "empty_ms": 0,
+        "stale_ms": 0,
         "lease": false,
         "variable": false,
         "reason": "the janitor"
