@@ -100,6 +100,7 @@ type Bus struct {
 
 	seen atomic.Int64
 	era  atomic.Uint64
+	skew atomic.Int64
 }
 
 // New returns a bus on db. It panics when the keys cannot be used together,
@@ -285,6 +286,9 @@ func (b *Bus) beat(ctx context.Context) error {
 	defer cancel()
 	print, err := b.db.Fingerprint(asking)
 	if err != nil {
+		return err
+	}
+	if err := b.readClock(asking); err != nil {
 		return err
 	}
 	h := fnv.New64a()
