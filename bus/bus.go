@@ -100,7 +100,7 @@ type Bus struct {
 
 	seen atomic.Int64
 	era  atomic.Uint64
-	skew atomic.Int64
+	zero atomic.Int64 // Unix ns of the servers at moment 0; 0 while unknown
 }
 
 // New returns a bus on db. It panics when the keys cannot be used together,
