@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -95,9 +96,23 @@ func failover(t *trial, replace func()) {
 // counts the reads that are older than they may be.
 func history(t *trial) {
 	t.open(nil)
-	r := play(t, t.node, t.lib.MaxStale, historySize, func() {
+	t.judge(play(t, t.node, t.lib.MaxStale, historySize, func() {
 		t.proxy[rand.N(2)].Reset()
-	})
+	}))
+}
+
+// History has two nodes on any Redis change and read a few keys at once, and fails
+// the test if a read that began more than MaxStale after a change was acknowledged
+// returned an older text, or one that began on the same node after it at all.
+func History(t testing.TB, l Library, url string) {
+	t.Helper()
+	r := newTrial(t, l)
+	r.openAt(url, nil)
+	r.judge(play(r, r.node, r.lib.MaxStale, historySize, nil))
+}
+
+func (t *trial) judge(r played) {
+	t.Helper()
 	t.Logf("%s", r)
 	if r.stale > 0 {
 		t.Errorf("%d stale reads: %s", r.stale, r.first)

@@ -16,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/cache/cachetest"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 var (
@@ -45,12 +46,15 @@ var stoa = cachetest.Library{Name: "stoa/cache", Open: open}
 var started atomic.Int64
 
 func open(t testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	db, err := redis.Open(ctx, redis.Config{URL: n.Redis, Log: slog.New(slog.DiscardHandler)})
+	db, err := redis.Open(t.Context(), redis.Config{URL: n.Redis, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		stop()
 		return nil, err
 	}
+	return openOn(t, db, n)
+}
+
+func openOn(t testing.TB, db *redis.DB, n cachetest.Node) (cachetest.Adapter, error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint(n.Name, "-", started.Add(1))})
 	a := &node{rt: cache.NewRuntime(db, b, cache.Config{}), fam: family(n.Life, n.Empty), db: db, stop: stop}
 	a.rows = cache.New(a.rt, a.fam, cache.Policy{LoadTimeout: n.Load, ChangeTimeout: n.Change}, cache.Source[keyspace.Text, string]{
@@ -112,6 +116,24 @@ func (a *node) Close() {
 	a.stop()
 	_ = a.db.Close()
 	a.work.Wait()
+}
+
+func TestHistories(t *testing.T) {
+	for _, e := range redistest.Engines(t) {
+		if e.Name == "spawn" {
+			continue // a standalone server of each node's own
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			l, url := stoa, "embedded"
+			if e.Name != "embedded" {
+				url = e.URL(t)
+			} else {
+				db := redistest.Open(t, url) // both nodes are in this process
+				l.Open = func(t testing.TB, n cachetest.Node) (cachetest.Adapter, error) { return openOn(t, db, n) }
+			}
+			cachetest.History(t, l, url)
+		})
+	}
 }
 
 func TestHazards(t *testing.T) { cachetest.Run(t, stoa) }
