@@ -137,3 +137,52 @@ func TestHistories(t *testing.T) {
 }
 
 func TestHazards(t *testing.T) { cachetest.Run(t, stoa) }
+
+// naive remembers what it has read, in process, for good.
+type naive struct {
+	mu     sync.Mutex
+	texts  map[string]string
+	source *cachetest.Source
+}
+
+func (a *naive) Get(ctx context.Context, key string) (string, error) {
+	a.mu.Lock()
+	text := a.texts[key]
+	a.mu.Unlock()
+	if text == "" {
+		var err error
+		if text, err = a.source.Load(ctx, key); err != nil {
+			return "", err
+		}
+		a.mu.Lock()
+		a.texts[key] = text
+		a.mu.Unlock()
+	}
+	return text, nil
+}
+
+func (a *naive) Change(ctx context.Context, key string, commit func(context.Context) error) error {
+	err := commit(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.texts, key)
+	return err
+}
+
+func (a *naive) Close() {}
+
+func TestTheSuiteSeesWhatIsWrong(t *testing.T) {
+	l := cachetest.Library{Name: "naive", MaxStale: 50 * time.Millisecond, Open: func(_ testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
+		return &naive{texts: map[string]string{}, source: n.Source}, nil
+	}}
+	wrong := 0
+	for _, v := range cachetest.Judge(t, l, "a load overtaken", "alone", "silent", "emptied in", "than it may", "outcome", "resets", "what does not exist", "herd", "ignores", "tags") {
+		if v.Held || v.Not != strings.HasPrefix(v.Hazard, "tags") {
+			t.Errorf("%s: %+v", v.Hazard, v)
+		}
+		wrong++
+	}
+	if wrong < 10 {
+		t.Errorf("%d hazards", wrong)
+	}
+}
