@@ -184,6 +184,8 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 		steps                               atomic.Int64
 		done                                = make(chan struct{})
 	)
+	const longest = 20 * time.Second // for who waits for seconds at each fault
+	began := time.Now()
 	name := func(k int) string { return fmt.Sprint("history/", k) }
 	for k := range keys {
 		t.source.Set(name(k), "0")
@@ -240,7 +242,7 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 	for node := range nodes {
 		for range 3 {
 			all.Go(func() {
-				for steps.Add(1) < size {
+				for steps.Add(1) < size && time.Since(began) < longest {
 					k := rand.N(keys)
 					if rand.N(12) == 0 {
 						change(node, k)
