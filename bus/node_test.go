@@ -105,11 +105,14 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// wire is a TCP proxy that can swallow everything and let it pass again.
+// wire is a TCP proxy that can hold everything back, as a network that drops all
+// packets does: TCP sends again what was not confirmed, so nothing is lost, unless
+// the connections break.
 type wire struct {
 	ln     net.Listener
 	to     string
 	cut    atomic.Bool
+	breaks atomic.Bool // connections that held something back
 	closed sync.WaitGroup
 }
 
@@ -150,8 +153,11 @@ func (w *wire) copy(to, from net.Conn) {
 		if err != nil {
 			return
 		}
-		if w.cut.Load() {
-			continue // swallowed
+		for w.cut.Load() {
+			time.Sleep(time.Millisecond)
+			if w.breaks.Load() && !w.cut.Load() {
+				return
+			}
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return

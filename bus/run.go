@@ -107,7 +107,7 @@ func (b *Bus) take(m message) bool {
 	switch {
 	case b.last.id == "":
 		return false
-	case m.prev == b.last.id:
+	case m.prev == b.last.event.ID:
 		b.last = m.entry
 		b.give(m.event, &b.stats.events)
 		return true

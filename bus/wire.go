@@ -14,14 +14,14 @@ type entry struct {
 	event   Event
 }
 
-// message is what comes over the channel: an entry and the id of the one before
+// message is what comes over the channel: an entry and the id of the event before
 // it, or an event that is in no log.
 type message struct {
 	prev string
 	entry
 }
 
-// passing stands where an entry's message has the id of the one before.
+// passing stands where an entry's message has the id of the event before.
 const passing = "- "
 
 // before reports whether e comes before f in their log.
