@@ -197,5 +197,7 @@ type stats struct{ events, fromLog, passed, lost, beats, failed atomic.Uint64 }
 // Stats returns the counts.
 func (b *Bus) Stats() Stats {
 	s := &b.stats
-	return Stats{s.events.Load(), s.fromLog.Load(), s.passed.Load(), s.lost.Load(), s.beats.Load(), s.failed.Load()}
+	// What is a part of something is read before the whole.
+	fromLog, failed := s.fromLog.Load(), s.failed.Load()
+	return Stats{s.events.Load(), fromLog, s.passed.Load(), s.lost.Load(), s.beats.Load(), failed}
 }

@@ -198,10 +198,10 @@ func (b *Bus) catchUp(ctx context.Context) (more bool, err error) {
 	for _, e := range entries[1:] {
 		if b.last.before(e) { // else it came as a message meanwhile
 			b.last = e
+			b.give(e.event, &b.stats.events)
 			if e.event.Node != b.cfg.Node {
 				b.stats.fromLog.Add(1)
 			}
-			b.give(e.event, &b.stats.events)
 		}
 	}
 	b.settle()
