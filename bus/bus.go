@@ -91,6 +91,8 @@ type Bus struct {
 
 	seen  atomic.Int64
 	era   atomic.Uint64
+	skew  atomic.Int64
+	up    chan struct{} // closed by the first good beat
 	stats stats
 }
 
@@ -109,7 +111,7 @@ func New(db *redis.DB, keys Keys, cfg Config) *Bus {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bus{db: db, keys: keys, cfg: cfg, verb: "PUBLISH", channel: channel, boot: rand.Text()[:10] + "-",
-		handlers: map[string]Handler{}, nudge: make(chan struct{}, 1)}
+		handlers: map[string]Handler{}, nudge: make(chan struct{}, 1), up: make(chan struct{})}
 	if db.Mode() == "cluster" {
 		b.verb = "SPUBLISH"
 	}

@@ -98,11 +98,9 @@ func start(t testing.TB, db *redis.DB, s *table, p cache.Policy) *node {
 	wg.Go(func() { _ = b.Run(ctx, func() {}) })
 	wg.Go(func() { _ = n.rt.Run(ctx, func() {}) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	for deadline := time.Now().Add(5 * time.Second); b.Seen() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the bus does not come up")
-		}
-	}
+	up, giveUp := context.WithTimeout(t.Context(), 5*time.Second)
+	defer giveUp()
+	must(t, b.Wait(up))
 	return n
 }
 
