@@ -57,6 +57,7 @@ func judge(f *keyspace.Family, x *facts, slack time.Duration, fault func(fault, 
 	}
 	if most := largest(f); size > most {
 		fault(ValueTooBig, fmt.Sprintf("%d %s, declared are %d at most", size, what, most))
+		return
 	}
 	if x.read && f.Check != nil {
 		if err := f.Check(x.value); err != nil {

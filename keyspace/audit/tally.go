@@ -232,7 +232,7 @@ func (t *tally) add(x *facts) {
 		if x.life != 0 {
 			g.lives++
 		}
-	} else if g.family.Check != nil && x.typ == "string" && !x.read {
+	} else if g.family.Check != nil && x.typ == "string" && !x.read && x.length <= largest(g.family) {
 		t.r.Unread++
 	}
 	if x.bytes >= 0 {
