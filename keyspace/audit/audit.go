@@ -49,7 +49,7 @@ func Run(ctx context.Context, db *redis.DB, schemas []*keyspace.Schema, opt Opti
 	for _, o := range owners {
 		defer o.Close()
 		s := &server{Owner: o, number: l.tally.own(o.Addr())}
-		if err := s.ask(ctx, l.tally); err != nil {
+		if l.tally.owners[s.number].UsedMemory, err = s.ask(ctx); err != nil {
 			return nil, err
 		}
 		l.servers = append(l.servers, s)
@@ -85,15 +85,15 @@ type server struct {
 
 // ask asks a server for what concerns all its keys. A server that keeps its INFO to
 // itself, as the embedded one does, has no LFU.
-func (s *server) ask(ctx context.Context, t *tally) (err error) {
+func (s *server) ask(ctx context.Context) (usedMemory int64, err error) {
 	replies := s.Do(ctx, []string{"DBSIZE"}, []string{"INFO", "memory"})
 	if s.size, err = replies[0].Int(); err != nil {
-		return err
+		return 0, err
 	}
 	info, _, _ := replies[1].Text()
 	s.lfu = strings.HasSuffix(field(info, "maxmemory_policy"), "-lfu")
-	t.owners[s.number].UsedMemory, _ = strconv.ParseInt(field(info, "used_memory"), 10, 64)
-	return nil
+	usedMemory, _ = strconv.ParseInt(field(info, "used_memory"), 10, 64)
+	return usedMemory, nil
 }
 
 // field returns a value of an INFO text.
@@ -142,53 +142,64 @@ func (l *live) server(ctx context.Context, i int) error {
 
 // scan reads the names of a server, page by page.
 func (l *live) scan(ctx context.Context, s *server, pages chan<- []string) error {
-	pattern, count := l.opt.Prefix+":*", namesPage // no prefix has a character that MATCH takes otherwise
+	pattern, count := under(l.opt.Prefix), namesPage
 	if l.opt.All {
 		pattern = "*"
 	}
 	if l.opt.Full {
 		count = fullPage
 	}
-	for cursor, seen := uint64(0), int64(0); ; {
-		page, next, err := s.Scan(ctx, cursor, pattern, count)
-		if err != nil {
-			return err
-		}
-		if len(page) > 0 {
+	seen := int64(0)
+	return s.each(ctx, pattern, count, l.pace, func(page []string, cursor uint64) error {
+		if seen += int64(len(page)); len(page) > 0 {
 			select {
 			case pages <- page:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
-		seen += int64(len(page))
-		if cursor = next; cursor == 0 {
-			return nil
+		if cursor != 0 && l.opt.Progress != nil {
+			l.tally.mu.Lock()
+			defer l.tally.mu.Unlock()
+			l.opt.Progress(Progress{
+				Part: (float64(s.number) + s.part(cursor, seen, l.cluster)) / float64(len(l.servers)),
+				Keys: l.tally.r.Keys, Faults: l.tally.r.Faults,
+			})
 		}
-		l.progress(s, cursor, seen)
-		if err := l.pace.after(ctx, count); err != nil {
+		return nil
+	})
+}
+
+// under returns the pattern of the keys behind a prefix, which has no character
+// that MATCH takes otherwise.
+func under(prefix string) string { return prefix + ":*" }
+
+// each calls fn with each page of a server's keys and where the next one begins,
+// at the pacer's pace.
+func (s *server) each(ctx context.Context, pattern string, count int, pace *pacer, fn func(page []string, cursor uint64) error) error {
+	for cursor := uint64(0); ; {
+		page, next, err := s.Scan(ctx, cursor, pattern, count)
+		if err != nil {
+			return err
+		}
+		if err := fn(page, next); err != nil || next == 0 {
+			return err
+		}
+		cursor = next
+		if err := pace.after(ctx, count); err != nil {
 			return err
 		}
 	}
 }
 
-// progress tells how far the audit is. A cursor counts with its bits in reverse,
-// so that it is itself the part of the table that was read; that of a cluster's
-// server may begin with a slot instead.
-func (l *live) progress(s *server, cursor uint64, seen int64) {
-	if l.opt.Progress == nil {
-		return
+// part returns how much of the server's keys was read. A cursor counts with its
+// bits in reverse, so that it is itself the part of the table that was read; that
+// of a cluster's server may begin with a slot instead.
+func (s *server) part(cursor uint64, seen int64, cluster bool) float64 {
+	if cluster {
+		return min(float64(seen)/float64(max(s.size, 1)), 1)
 	}
-	part := float64(bits.Reverse64(cursor)) / (1 << 64)
-	if l.cluster {
-		part = min(float64(seen)/float64(max(s.size, 1)), 1)
-	}
-	l.tally.mu.Lock()
-	defer l.tally.mu.Unlock()
-	l.opt.Progress(Progress{
-		Part: (float64(s.number) + part) / float64(len(l.servers)),
-		Keys: l.tally.r.Keys, Faults: l.tally.r.Faults,
-	})
+	return float64(bits.Reverse64(cursor)) / (1 << 64)
 }
 
 // page counts names and, if every key is to be looked at, looks at them.
