@@ -25,6 +25,7 @@ type Entry struct {
 	Form          string     `json:"form"`
 	Arguments     []Argument `json:"arguments"`
 	Life          Life       `json:"life"`
+	Delivery      string     `json:"delivery,omitempty"` // of a channel's messages
 	Purpose       string     `json:"purpose"`
 	InvalidatedBy []string   `json:"invalidated_by"`
 	Together      string     `json:"together,omitempty"`
@@ -84,6 +85,12 @@ func describe(f *Family) Entry {
 			e.Arguments = append(e.Arguments, Argument{l.text, l.form.String(), l.tag})
 		}
 	}
+	if f.IsChannel() {
+		e.Delivery = "at most once"
+		if f.Log != nil {
+			e.Delivery = "logged in " + f.Log.Pattern
+		}
+	}
 	if n, bounded := f.longest(); bounded {
 		e.MaxKeyBytes = n
 	}
@@ -115,7 +122,7 @@ func (c Catalogue) Markdown() string {
 		}
 		b.WriteString("|")
 		for _, cell := range []string{
-			"`" + e.Pattern + "`", e.Type, e.Form, e.arguments(), e.Life.String(), e.Purpose,
+			"`" + e.Pattern + "`", e.Type, e.Form, e.arguments(), e.Lives(), e.Purpose,
 			strings.Join(e.InvalidatedBy, ", "), size(e.MaxValueBytes),
 		} {
 			b.WriteString(" " + cells.Replace(cell) + " |")
@@ -134,6 +141,14 @@ func (e Entry) arguments() string {
 		s = append(s, a.Name+": "+a.Form)
 	}
 	return strings.Join(s, "; ")
+}
+
+// Lives tells people how long a key lives, and of a channel who gets a message.
+func (e Entry) Lives() string {
+	if e.Delivery != "" {
+		return e.Delivery
+	}
+	return e.Life.String()
 }
 
 // String describes the life for people: "1 h ± 5 min, empty 5 min".

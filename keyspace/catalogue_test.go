@@ -12,7 +12,7 @@ func sample() (one, two *Schema) {
 	Def0(two, "user:all", BytesOf("x"), Expire(45*24*time.Hour), Doc{Purpose: "everybody", Owner: "rooms", MaxBytes: 1 << 30})
 	Def1[Text](two, "user:info:{name}", JSONOf[int](), Expire(time.Hour).Jitter(5*time.Minute).Negative(1500*time.Millisecond),
 		Doc{Purpose: "profile", InvalidatedBy: []string{"avatar", "e-mail"}})
-	DefChannel0(two, "channel:user_status", "json", Doc{Purpose: "changes", MaxBytes: 1000})
+	DefChannel0(two, "channel:user_status", RawMessages("text"), Doc{Purpose: "changes", MaxBytes: 1000})
 	return one, two
 }
 
@@ -20,8 +20,8 @@ func TestTheCatalogueIsOneTableForEachOwner(t *testing.T) {
 	one, two := sample()
 	const want = "## accounts\n\n" +
 		"| pattern | type | form | arguments | life | purpose | invalidated by | max bytes |\n|---|---|---|---|---|---|---|---|\n" +
-		"| `channel:user_status` | channel | json |  | none: a channel keeps nothing | changes |  | 1000 B |\n" +
-		"| `user:info:{name}` | string | json | name: escaped text, 1 to 192 bytes | 1 h ± 5 min, empty 1500 ms | profile | avatar, e-mail | 64 KiB |\n" +
+		"| `channel:user_status` | channel | text |  | at most once | changes |  | 1000 B |\n" +
+		"| `user:info:{name}` | string | json int | name: escaped text, 1 to 192 bytes | 1 h ± 5 min, empty 1500 ms | profile | avatar, e-mail | 64 KiB |\n" +
 		"\n## rooms\n\n" +
 		"| pattern | type | form | arguments | life | purpose | invalidated by | max bytes |\n|---|---|---|---|---|---|---|---|\n" +
 		"| `room:{{room}}:state` | hash | a\\|b | room: base64url, 12 bytes | none: the janitor | what runs |  | 64 KiB |\n" +

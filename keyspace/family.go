@@ -25,10 +25,11 @@ type Doc struct {
 type Family struct {
 	Pattern string // "user:sign:{{uid}}:{year}"; double braces mark the hash tag
 	Type    string // what TYPE answers: string, hash, set, zset, list, stream, or "channel"
-	Form    string // how values are written: json, int, bytes, bitmap …
+	Form    string // how values are written: "json {name string}", "int", the owner's words …
 	TTL     TTL
 	Doc     Doc
-	Args    []Form // one for each placeholder
+	Args    []Form  // one for each placeholder
+	Log     *Family // of a channel whose messages are also entries of a stream; else nil
 
 	levels []level  // the pattern between its colons
 	parts  []string // the literal text around the arguments, tag braces included

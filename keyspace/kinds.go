@@ -55,7 +55,7 @@ type JSON[V any] struct{ Key }
 
 // JSONOf is the [Kind] of [JSON].
 func JSONOf[V any]() Kind[JSON[V]] {
-	return Kind[JSON[V]]{"string", "json", func(k Key) JSON[V] { return JSON[V]{k} }}
+	return Kind[JSON[V]]{"string", jsonForm[V](), func(k Key) JSON[V] { return JSON[V]{k} }}
 }
 
 // Get reads the value; ok is false when there is none.

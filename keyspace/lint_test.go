@@ -58,7 +58,7 @@ func TestLintHasNothingAgainstGoodFamilies(t *testing.T) {
 	declare(s, "user:verify_code:{email}:{type}", Hashed{}.SegmentForm(), Form{Words: []string{"1", "2"}})
 	declare(s, "user:verify_code:1m:{email}", Hashed{}.SegmentForm())
 	declare(s, "person:{name}", Form{Max: 472}) // 512 bytes with the longest prefix
-	DefChannel0(s, "user:verify_code", "json", Doc{Purpose: "x"})
+	DefChannel0(s, "user:verify_code", RawMessages("json"), Doc{Purpose: "x"})
 	declare(s, "user:verify_code")
 	if err := Lint(s); err != nil {
 		t.Error(err)

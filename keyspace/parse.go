@@ -23,10 +23,13 @@ type edge struct {
 	to   *node
 }
 
+// MaxArgs is how many arguments a family can have.
+const MaxArgs = 3
+
 // Parsed is what a [Parser] found.
 type Parsed struct {
 	Family *Family
-	Args   [2]string // as they stand in the key; [Unescape] reads escaped text
+	Args   [MaxArgs]string // as they stand in the key; [Unescape] reads escaped text
 }
 
 // NewParser returns a parser for the families of schemas, which must pass

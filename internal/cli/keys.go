@@ -37,7 +37,7 @@ func (cmd *keysListCmd) Run(c *console) error {
 		tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 		fmt.Fprintln(tab, "OWNER\tPATTERN\tTYPE\tLIFE\tPURPOSE")
 		for _, e := range cat.Families {
-			fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", e.Owner, e.Pattern, e.Type, e.Life, e.Purpose)
+			fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", e.Owner, e.Pattern, e.Type, e.Lives(), e.Purpose)
 		}
 		return tab.Flush()
 	})
