@@ -4,6 +4,14 @@ package keyspace
 type Kind[H any] struct {
 	typ, form string
 	bind      func(Key) H
+	check     func(value []byte) error
+}
+
+// Checked adds a check of a string's value, by which an audit finds values that the
+// program could not read. It is asked with what is stored, and must not keep it.
+func (k Kind[H]) Checked(check func(value []byte) error) Kind[H] {
+	k.check = check
+	return k
 }
 
 // F0 is a family of exactly one key.
@@ -35,22 +43,22 @@ type F3[A, B, C Segment, H any] struct {
 // level that is neither a word nor one placeholder, two hash tags, another
 // number of placeholders than of arguments, neither a life nor a reason.
 func Def0[H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F0[H] {
-	return F0[H]{s.add(pattern, k.typ, k.form, ttl, doc), k.bind}
+	return F0[H]{s.add(pattern, k.typ, k.form, ttl, doc).checked(k.check), k.bind}
 }
 
 // Def1 declares a family with one argument.
 func Def1[A Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F1[A, H] {
-	return F1[A, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A]()), k.bind}
+	return F1[A, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A]()).checked(k.check), k.bind}
 }
 
 // Def2 declares a family with two arguments, in the pattern's order.
 func Def2[A, B Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F2[A, B, H] {
-	return F2[A, B, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B]()), k.bind}
+	return F2[A, B, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B]()).checked(k.check), k.bind}
 }
 
 // Def3 declares a family with three arguments, in the pattern's order.
 func Def3[A, B, C Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F3[A, B, C, H] {
-	return F3[A, B, C, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B](), formOf[C]()), k.bind}
+	return F3[A, B, C, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B](), formOf[C]()).checked(k.check), k.bind}
 }
 
 // At returns the family's key.

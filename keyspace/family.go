@@ -31,6 +31,10 @@ type Family struct {
 	Args    []Form  // one for each placeholder
 	Log     *Family // of a channel whose messages are also entries of a stream; else nil
 
+	// Check tells why a string's value cannot be one of the family's; nil means
+	// that any can. See [Kind].Checked.
+	Check func(value []byte) error
+
 	levels []level  // the pattern between its colons
 	parts  []string // the literal text around the arguments, tag braces included
 	tag    int      // which argument is the hash tag; -1 for none
@@ -66,6 +70,11 @@ func (s *Schema) add(pattern literal, typ, form string, ttl TTL, doc Doc, args .
 		panic(fmt.Sprintf("keyspace: %q %v", pattern, err))
 	}
 	s.families = append(s.families, f)
+	return f
+}
+
+func (f *Family) checked(check func([]byte) error) *Family {
+	f.Check = check
 	return f
 }
 
