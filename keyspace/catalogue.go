@@ -29,6 +29,7 @@ type Entry struct {
 	Purpose       string     `json:"purpose"`
 	InvalidatedBy []string   `json:"invalidated_by"`
 	Together      string     `json:"together,omitempty"`
+	Version       int        `json:"version"`
 	MaxKeyBytes   int        `json:"max_key_bytes"`   // without the prefix; 0: unbounded
 	MaxValueBytes int        `json:"max_value_bytes"` // expected
 }
@@ -77,7 +78,7 @@ func describe(f *Family) Entry {
 			StaleMillis: f.TTL.Stale.Milliseconds(),
 			Lease:       f.TTL.IsLease, Variable: f.TTL.Variable, Reason: f.TTL.Reason,
 		},
-		Purpose: f.Doc.Purpose, Together: f.Doc.Together,
+		Purpose: f.Doc.Purpose, Together: f.Doc.Together, Version: cmp.Or(f.Doc.Version, 1),
 		MaxValueBytes: cmp.Or(f.Doc.MaxBytes, DefaultMaxBytes),
 	}
 	for _, l := range f.levels {
@@ -154,7 +155,7 @@ func (e Entry) Lives() string {
 // String describes the life for people: "1 h ± 5 min, empty 5 min".
 func (l Life) String() string {
 	if l.Millis == 0 {
-		return "none: " + l.Reason
+		return strings.TrimSuffix(forever+": "+l.Reason, ": ")
 	}
 	s := span(l.Millis)
 	switch {
@@ -174,6 +175,9 @@ func (l Life) String() string {
 	}
 	return s
 }
+
+// forever is the life of a key that has none.
+const forever = "none"
 
 // span writes milliseconds in the largest unit that leaves a whole number; days
 // from two on, because a life of "24 h" is nobody's calendar day.

@@ -63,6 +63,7 @@ func TestTheCatalogueIsJSON(t *testing.T) {
       "purpose": "what runs",
       "invalidated_by": [],
       "together": "room",
+      "version": 1,
       "max_key_bytes": 25,
       "max_value_bytes": 65536
     },
@@ -98,5 +99,28 @@ func TestLivesAndFormsReadWell(t *testing.T) {
 		if got := f.String(); got != want {
 			t.Errorf("%#v reads %q, want %q", f, got, want)
 		}
+	}
+}
+
+func TestTheCataloguePageStandsAloneAndEscapes(t *testing.T) {
+	one, two := sample()
+	Def0(two, "user:odd", BytesOf("<script>alert(1)</script>"), Expire(time.Hour), Doc{Purpose: "a & b"})
+	page := NewCatalogue(one, two).HTML("Keys <of> a test")
+	for _, want := range []string{
+		"<title>Keys &lt;of&gt; a test</title>", "<code>room:{{room}}:state</code>", "&lt;script&gt;alert(1)", "a &amp; b",
+		"<h2>accounts</h2>", "avatar, e-mail", "base64url, 12 bytes; hash tag", `<article id="hash:room:{{room}}:state">`, `<a href="#hash:room:%7B%7Broom%7D%7D:state">`,
+		"<dt>delivery</dt><dd>at most once</dd>", "5 families",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	for _, never := range []string{"<script", "http://", "https://", "src="} {
+		if strings.Contains(page, never) {
+			t.Errorf("the page has %s", never)
+		}
+	}
+	if t.Failed() {
+		t.Log(page)
 	}
 }

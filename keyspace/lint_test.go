@@ -37,6 +37,7 @@ func TestLintFindsEachFaultAndNamesTheFamily(t *testing.T) {
 		{"user:info", "json", Doc{Purpose: "one\ntwo"}, nil, "does not state its purpose in one line"},
 		{"user:info", "json", Doc{Purpose: "x", Owner: "The Boss"}, nil, `has the owner "The Boss"`},
 		{"user:info", "json", Doc{Purpose: "x", MaxBytes: -1}, nil, "negative MaxBytes"},
+		{"user:info", "json", Doc{Purpose: "x", Version: -1}, nil, "negative MaxBytes or Version"},
 		{"user:{uid}", "json", Doc{Purpose: "x", Together: "board"}, []Form{short}, "(board) and has no hash tag"},
 	} {
 		s := New("test")
