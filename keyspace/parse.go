@@ -75,6 +75,19 @@ func (n *node) child(l level) *node {
 	return e.to
 }
 
+// Key returns the key that was parsed, the zero Key for a channel. So a tool can
+// ask for a key whose name it was told; everybody else has the family's At.
+func (p Parsed) Key() Key {
+	if p.Family == nil || p.Family.IsChannel() {
+		return Key{}
+	}
+	b := p.Family.begin()
+	for i := range p.Family.Args {
+		b = p.Family.next(append(b, p.Args[i]...), len(b), i)
+	}
+	return p.Family.key(b)
+}
+
 // Key parses a logical key, the one without prefix; [Logical] takes it off. It
 // allocates nothing.
 func (p *Parser) Key(logical string) (Parsed, bool) { return p.keys.parse(logical) }

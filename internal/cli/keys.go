@@ -20,11 +20,16 @@ type keysCmd struct {
 	Lint keysLintCmd `cmd:"" help:"Check the declarations, and prove that no key belongs to two families."`
 	Doc  keysDocCmd  `cmd:"" help:"Write the catalogue of all families."`
 	Diff keysDiffCmd `cmd:"" help:"Say what changed since a lock file was written, or write it."`
+	ACL  keysACLCmd  `cmd:"" name:"acl" help:"Write the lines of Redis' ACL file for a server of Stoa and for those who look after it."`
+
+	Explain keysExplainCmd `cmd:"" help:"Say what a key or channel is, and what is there."`
 	liveKeys
 }
 
 // settingsOf are the settings of the subcommands that have some.
-func (r *keysCmd) settingsOf() []*settings { return r.liveKeys.settingsOf() }
+func (r *keysCmd) settingsOf() []*settings {
+	return append([]*settings{&r.Explain.settings, &r.ACL.settings}, r.liveKeys.settingsOf()...)
+}
 
 type keysListCmd struct {
 	Owner string `placeholder:"NAME" help:"Only families of this owner."`
@@ -135,4 +140,59 @@ func (cmd *keysDiffCmd) Run(c *console) error {
 		return errDiffers
 	}
 	return nil
+}
+
+type keysACLCmd struct {
+	settings
+	Role string `enum:"all,stoa,operator" default:"all" help:"Only the line of this user: stoa, the server itself, or operator, who reads everything and changes nothing."`
+	Wide bool   `help:"Allow everything under the prefix instead of each declared family: faster, and another version of Stoa needs no other file."`
+	Into string `placeholder:"FILE" help:"Put the lines into this ACL file, in place of those users' former ones, whose passwords stay."`
+}
+
+// Run writes one line for each user. A new user's password is a placeholder.
+func (cmd *keysACLCmd) Run(c *console) error {
+	cfg, _, err := cmd.load()
+	if err != nil {
+		return err
+	}
+	users := []keyspace.ACL{{User: "stoa"}, {User: "operator", ReadOnly: true, Commands: []string{"latency|latest", "memory|stats"}}}
+	users = slices.DeleteFunc(users, func(a keyspace.ACL) bool { return cmd.Role != "all" && cmd.Role != a.User })
+	var file []string
+	if cmd.Into != "" {
+		text, err := os.ReadFile(cmd.Into)
+		if err != nil {
+			return err
+		}
+		file = strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	}
+	lines := map[string]string{}
+	for _, a := range users {
+		a.Prefix, a.Wide = cfg.KeyPrefix, cmd.Wide
+		at := slices.IndexFunc(file, func(line string) bool { return strings.HasPrefix(line, "user "+a.User+" ") })
+		if at < 0 {
+			at, file = len(file), append(file, "")
+		}
+		a.Secret = secretOf(file[at])
+		lines[a.User] = a.Line(app.Keys()...)
+		file[at] = lines[a.User]
+	}
+	if cmd.Into != "" {
+		if err := os.WriteFile(cmd.Into, []byte(strings.Join(file, "\n")+"\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	return c.result(lines, func(w io.Writer) error {
+		if cmd.Into != "" {
+			return nil
+		}
+		_, err := fmt.Fprintln(w, strings.Join(file, "\n"))
+		return err
+	})
+}
+
+// secretOf returns the passwords in a user's line as they stand there.
+func secretOf(line string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(line), func(rule string) bool {
+		return rule != "nopass" && !strings.HasPrefix(rule, "#") && !strings.HasPrefix(rule, ">")
+	}), " ")
 }
