@@ -32,6 +32,12 @@ type F2[A, B Segment, H any] struct {
 	bind func(Key) H
 }
 
+// F3 is a family whose keys carry three arguments.
+type F3[A, B, C Segment, H any] struct {
+	*Family
+	bind func(Key) H
+}
+
 // Def0 declares a family without arguments. Like its sisters it panics on a
 // malformed declaration, which happens while the program is initialised: a
 // level that is neither a word nor one placeholder, two hash tags, another
@@ -50,6 +56,11 @@ func Def2[A, B Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL, d
 	return F2[A, B, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B]()).checked(k.check), k.bind}
 }
 
+// Def3 declares a family with three arguments, in the pattern's order.
+func Def3[A, B, C Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F3[A, B, C, H] {
+	return F3[A, B, C, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B](), formOf[C]()).checked(k.check), k.bind}
+}
+
 // At returns the family's key.
 func (f F0[H]) At() H { return f.bind(Key{f.parts[0], f.Family}) }
 
@@ -66,5 +77,15 @@ func (f F2[A, B, H]) At(a A, b B) H {
 	buf := f.begin()
 	buf = f.next(a.AppendSegment(buf), len(buf), 0)
 	buf = f.next(b.AppendSegment(buf), len(buf), 1)
+	return f.bind(f.key(buf))
+}
+
+// At returns the key for a, b and c. It panics when one is not of its type's
+// [Form].
+func (f F3[A, B, C, H]) At(a A, b B, c C) H {
+	buf := f.begin()
+	buf = f.next(a.AppendSegment(buf), len(buf), 0)
+	buf = f.next(b.AppendSegment(buf), len(buf), 1)
+	buf = f.next(c.AppendSegment(buf), len(buf), 2)
 	return f.bind(f.key(buf))
 }

@@ -56,7 +56,7 @@ type JSON[V any] struct{ Key }
 
 // JSONOf is the [Kind] of [JSON].
 func JSONOf[V any]() Kind[JSON[V]] {
-	return Kind[JSON[V]]{typ: "string", form: "json", bind: func(k Key) JSON[V] { return JSON[V]{k} },
+	return Kind[JSON[V]]{typ: "string", form: jsonForm[V](), bind: func(k Key) JSON[V] { return JSON[V]{k} },
 		check: func(v []byte) error { return json.Unmarshal(v, new(V)) }}
 }
 

@@ -26,7 +26,8 @@ var (
 	fields  = keyspace.Def1[keyspace.Int](keys, "fields:{{n}}", keyspace.HashOf("a, b"), keyspace.Forever("the test removes it"), keyspace.Doc{})
 	scores  = keyspace.Def1[keyspace.Int](keys, "scores:{{n}}", keyspace.ZSetOf("member, score"), keyspace.Forever("the test removes it"), keyspace.Doc{})
 
-	news = keyspace.DefChannel1[keyspace.Int](keys, "news:{{n}}", "text", keyspace.Doc{})
+	news   = keyspace.DefChannel1[keyspace.Int](keys, "news:{{n}}", keyspace.RawMessages("text"), keyspace.Doc{})
+	prices = keyspace.DefChannel0(keys, "prices", keyspace.MessagesOf[map[string]int](), keyspace.Doc{})
 )
 
 func n(i int) keyspace.Int { return keyspace.Int{N: int64(i)} }
@@ -75,6 +76,7 @@ func TestEveryEngineBehavesAlike(t *testing.T) {
 				{"an unknown script is sent whole, once", testScripts},
 				{"a context ends a command", testContext},
 				{"messages reach their subscribers", testPubSub},
+				{"a typed channel carries its type", testPubSubTyped},
 				{"one of two subscribers may leave", testPubSubShared},
 				{"SCAN finds what is under the prefix and nothing else", testScan},
 				{"each owner tells of its own keys", testOwners},
@@ -418,6 +420,22 @@ func testPubSub(t *testing.T, db *redis.DB) {
 	for _, l := range []*listener{a, b} {
 		if err := l.stop(); !errors.Is(err, context.Canceled) {
 			t.Errorf("Subscribe returned %v, want context.Canceled", err)
+		}
+	}
+}
+
+func testPubSubTyped(t *testing.T, db *redis.DB) {
+	l := listen(t, db, prices.At().Channel)
+	if err := prices.At().Publish(t.Context(), db, map[string]int{"tea": 3}); err != nil {
+		t.Fatal(err)
+	}
+	cmd, err := prices.At().PublishCmd(db, map[string]int{"tea": 4})
+	if err != nil || db.Do(t.Context(), cmd).Err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{3, 4} {
+		if got, err := prices.At().Decode(wait(t, l.got)); err != nil || got["tea"] != want {
+			t.Errorf("got %v, %v, want %d", got, err, want)
 		}
 	}
 }
