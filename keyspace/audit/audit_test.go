@@ -39,7 +39,7 @@ var (
 	members = keyspace.Def1[keyspace.Text](shop, "members:{group}", keyspace.SetOf("users"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "members"})
 	orders  = keyspace.Def0(shop, "orders", keyspace.ListOf("orders"), keyspace.Forever("taken off by workers"), keyspace.Doc{Purpose: "orders"})
 	events  = keyspace.Def0(shop, "events", keyspace.StreamOf("fields"), keyspace.Forever("trimmed"), keyspace.Doc{Purpose: "events"})
-	_       = keyspace.DefChannel0(shop, "channel:news", "text", keyspace.Doc{Purpose: "news"})
+	_       = keyspace.DefChannel0(shop, "channel:news", keyspace.RawMessages("text"), keyspace.Doc{Purpose: "news"})
 
 	schemas = []*keyspace.Schema{shop}
 )
@@ -321,7 +321,7 @@ func TestTheReportIsStableJSON(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"began", "faults", "families", "findings", "gone", "ignored", "keys", "looked", "mode", "moved", "owners", "ping", "prefix", "seconds", "slots", "unknown", "unread"}
+	want := []string{"began", "denied", "faults", "families", "findings", "gone", "ignored", "keys", "looked", "mode", "moved", "owners", "ping", "prefix", "seconds", "slots", "unknown", "unread"}
 	slices.Sort(want)
 	if fields := slices.Sorted(maps.Keys(got)); !slices.Equal(fields, want) {
 		t.Errorf("fields:\ngot  %v\nwant %v", fields, want)
@@ -356,6 +356,25 @@ func TestAnAuditKeepsToItsRateAndEndsWhenTold(t *testing.T) {
 	}
 	if _, err := audit.Run(t.Context(), db, nil, audit.Options{Found: func(audit.Fault) error { return stop }}); !errors.Is(err, stop) {
 		t.Errorf("Found failed: got %v, want its error", err)
+	}
+}
+
+func TestAUserMayBeAllowedOnlySomeKeys(t *testing.T) {
+	s := redistest.Server(t)
+	db := redistest.Open(t, s.URL)
+	keys := sound(t, db)
+	send(t, db, "SET stoa:wishlist:1 x", "SET stoa:cart:{ever} {}")
+	if _, err := s.Do("ACL", "SETUSER", "auditor", "on", ">secret", "%R~stoa:cart:*", "-@all",
+		"+scan", "+type", "+pttl", "+strlen", "+getrange", "+memory|usage", "+ping", "+hello", "+client|setname"); err != nil {
+		t.Fatal(err)
+	}
+	narrow := redistest.Open(t, strings.Replace(s.URL, "redis://", "redis://auditor:secret@", 1))
+	for _, full := range []bool{false, true} {
+		r := mustRun(t, narrow, audit.Options{Full: full})
+		if r.Keys != keys+2 || r.Denied != keys || r.Looked != 2 || r.Faults != 2 || len(r.Unknown) != 1 {
+			t.Errorf("full=%t: %d keys, %d denied, %d looked at, %v; want %d, %d, 2, and that one lives for ever and one is unknown",
+				full, r.Keys, r.Denied, r.Looked, r.Findings, keys+2, keys)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ type facts struct {
 	freq    int64 // -1 unknown
 	gone    bool
 	moved   bool
+	denied  bool
 	expired bool // in a dump file
 }
 

@@ -40,6 +40,7 @@ type Report struct {
 	Looked  int64 `json:"looked"`  // keys whose type, life, memory and value were looked at
 	Gone    int64 `json:"gone"`    // keys that were gone when they were looked at
 	Moved   int64 `json:"moved"`   // keys that a cluster moved to another owner meanwhile
+	Denied  int64 `json:"denied"`  // keys that the user may not look at
 	Unread  int64 `json:"unread"`  // values of more than a mebibyte, which are not decoded
 	Ignored int64 `json:"ignored"` // faults that Options.Ignore let pass
 

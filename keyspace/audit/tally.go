@@ -198,7 +198,7 @@ func (t *tally) look(batch []facts, slack time.Duration) error {
 	}
 	var faults []wrong
 	for i := range batch { // decoding values needs no lock
-		if x := &batch[i]; x.group.family != nil && !x.gone && !x.moved {
+		if x := &batch[i]; x.group.family != nil && !x.gone && !x.moved && !x.denied {
 			judge(x.group.family, x, slack, func(what, detail string) { faults = append(faults, wrong{i, what, detail}) })
 		}
 	}
@@ -222,6 +222,9 @@ func (t *tally) add(x *facts) {
 		return
 	case x.moved:
 		t.r.Moved++
+		return
+	case x.denied:
+		t.r.Denied++
 		return
 	}
 	g := x.group
