@@ -539,7 +539,7 @@ func TestNoEventIsMissedInSilence(t *testing.T) {
 
 func TestMistakesOfTheProgramPanic(t *testing.T) {
 	db := redistest.Open(t, "embedded")
-	other := keyspace.DefChannel0(keyspace.New("other"), "other:events", "text", keyspace.Doc{})
+	other := keyspace.DefChannel0(keyspace.New("other"), "other:events", keyspace.RawMessages("text"), keyspace.Doc{})
 	b := New(db, keys, Config{Node: "a"})
 	b.Handle("topic", Handler{})
 	for what, do := range map[string]func(){

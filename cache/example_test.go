@@ -19,7 +19,7 @@ var (
 	carts = keyspace.Def1[keyspace.Int](shop, "cart:{uid}", keyspace.CachedOf[cart](),
 		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(time.Minute),
 		keyspace.Doc{Purpose: "what a customer has put aside", InvalidatedBy: []string{"cart changed"}})
-	shopEvents = keyspace.DefChannel0(shop, "shop:events", "package bus", keyspace.Doc{Purpose: "what happened"})
+	shopEvents = keyspace.DefChannel0(shop, "shop:events", keyspace.RawMessages("package bus"), keyspace.Doc{Purpose: "what happened"})
 	shopLog    = keyspace.Def0(shop, "shop:events", keyspace.StreamOf("package bus"), keyspace.Forever("trimmed by package bus"),
 		keyspace.Doc{Purpose: "what happened, to catch up from"})
 )
