@@ -182,6 +182,8 @@ func (r *Record) Status(today civil.Day) Status {
 func (r *Record) Days(first, last civil.Day) (signed, covered []civil.Day) {
 	for d, day := first, first.OfYear(); d <= last; d, day = d+1, day+1 {
 		switch {
+		case day%8 == 0 && r[(signedAt+day)/8]|r[(coveredAt+day)/8] == 0:
+			d, day = d+7, day+7 // nothing for eight days
 		case r.signed(day):
 			signed = append(signed, d)
 		case r.covered(day):

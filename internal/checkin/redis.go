@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -40,10 +41,17 @@ type fast struct {
 	db     *redis.DB
 	boards *boards
 	budget time.Duration // for each round trip
+	soon   *atomic.Pointer[deadline]
+}
+
+// deadline is a context that some reads have in common.
+type deadline struct {
+	ctx   context.Context
+	until time.Time // it is given out
 }
 
 func newFast(db *redis.DB, kind string) *fast {
-	f := &fast{db: db, boards: newBoards(db, kind), budget: redisBudget}
+	f := &fast{db: db, boards: newBoards(db, kind), budget: redisBudget, soon: new(atomic.Pointer[deadline])}
 	if db.Mode() == "embedded" {
 		f.budget = embeddedBudget
 	}
@@ -55,6 +63,20 @@ func (f *fast) patient() *fast {
 	p := *f
 	p.budget = patience
 	return &p
+}
+
+// within returns a context that ends when the budget is over, or an eighth later,
+// and not with ctx. Its reads share it: a timer for each of them was an eighth of
+// what a read costs this process.
+func (f *fast) within(ctx context.Context) context.Context {
+	now := time.Now()
+	if d := f.soon.Load(); d != nil && now.Before(d.until) {
+		return d.ctx
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.budget*9/8)
+	context.AfterFunc(ctx, cancel) // nobody else may
+	f.soon.Store(&deadline{ctx, now.Add(f.budget / 8)})
+	return ctx
 }
 
 func (f *fast) send(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply {
@@ -139,9 +161,10 @@ func (f *fast) read(ctx context.Context, user accounts.ID, year int) (*Record, e
 	if rand.IntN(100) == 0 {
 		cmd = key.GetRenewCmd()
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
-	defer cancel()
-	s, _, err := f.db.Do(ctx, cmd).Text()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	s, _, err := f.db.Do(f.within(ctx), cmd).Text()
 	if err != nil {
 		return nil, err
 	}
