@@ -88,11 +88,11 @@ func (m *member) run(t testing.TB) *member {
 	})
 	m.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	t.Cleanup(m.stop)
-	until(t, "the first look", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.looksFresh() })
+	until(t, "the first look", m.hasLooked)
 	return m
 }
 
-func (m *member) looksFresh() bool {
+func (m *member) hasLooked() bool {
 	m.Service.mu.Lock()
 	defer m.Service.mu.Unlock()
 	return len(m.live) > 0
@@ -163,7 +163,9 @@ func testTogether(t *testing.T, db *redis.DB) {
 	// Beats are a second apart: what is seen sooner came over the bus.
 	a := join(t, db, lives{time.Second, leaseLife, entryLife}).run(t)
 	b := join(t, db, lives{time.Second, leaseLife, entryLife}).run(t)
-	until(t, "a to see b", func() bool { return reflect.DeepEqual(liveOf(t, a), map[ID]Boot{a.self.ID: a.self.Boot, b.self.ID: b.self.Boot}) })
+	until(t, "a to see b", func() bool {
+		return reflect.DeepEqual(liveOf(t, a), map[ID]Boot{a.self.ID: a.self.Boot, b.self.ID: b.self.Boot})
+	})
 	e, ok := entryOf(t, db, b.self.ID)
 	want := b.Self()
 	if !ok || !e.Alive || e.Age > 2*time.Second || !reflect.DeepEqual(e.Node, want) || want.Address != "stoa:80" || want.RTMPPort != 1935 || want.GRPCPort != 50051 {
