@@ -51,7 +51,7 @@ var floors = [][]string{
 var library = []string{"keyspace", "keyspace/audit", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "checkin"}
+var domains = []string{"accounts", "cluster", "checkin"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{
