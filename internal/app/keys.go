@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -9,6 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/keyspace/audit"
 	"github.com/stoa-dev/stoa/lease"
 )
 
@@ -32,4 +34,9 @@ func jobKeys(name string) lease.Keys {
 // Keys has every family of the server, by owner.
 func Keys() []*keyspace.Schema {
 	return []*keyspace.Schema{keys, events.Keys, queue.Keys, web.Keys, accounts.Keys, checkin.Keys}
+}
+
+// Audit holds what this node's Redis contains against [Keys].
+func (a *App) Audit(ctx context.Context, opt audit.Options) (*audit.Report, error) {
+	return audit.Run(ctx, a.redis, Keys(), opt)
 }
