@@ -25,6 +25,9 @@ var (
 		keyspace.Lease(jobLease), keyspace.Doc{Purpose: "which node runs a job"})
 	jobFenceKeys = keyspace.Def1[keyspace.Text](keys, "cluster:job:{{job}}:fence", keyspace.CounterKind(),
 		keyspace.Forever("one small counter for each job"), keyspace.Doc{Purpose: "the last token given for a job"})
+
+	hotKey = keyspace.Def0(keys, "cluster:hot_keys", keyspace.HashOf("node → json: when, and keys with commands per second"),
+		keyspace.Expire(hotLife), keyspace.Doc{Purpose: "the keys that each node uses most, for stoa keys audit", MaxBytes: 1 << 20})
 )
 
 func jobKeys(name string) lease.Keys {
