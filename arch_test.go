@@ -28,7 +28,7 @@ var floors = [][]string{
 	{"keyspace", "api"},
 	{"redis"},
 	{"redis/redistest"},
-	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit"},
+	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit", "keyspace/move"},
 	{"internal/tools/keyvet"},
 	{"cache"},
 	{"cache/cachetest"},
@@ -49,7 +49,7 @@ var floors = [][]string{
 }
 
 // library packages can be imported by anyone.
-var library = []string{"keyspace", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "api", "client"}
+var library = []string{"keyspace", "keyspace/move", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "api", "client"}
 
 // domains keep each technology in its own room.
 var domains = []string{"accounts", "checkin"}
