@@ -17,7 +17,7 @@ if ARGV[2] ~= 'yes' then
   if phase ~= 'old' and old ~= 'none' and new == 'none' then
     return {1}
   end
-  if phase == 'old' and new ~= 'none' or (phase == 'both' or phase == 'switched') and old == 'none' and new ~= 'none' then
+  if phase == 'old' and new ~= 'none' then
     return {2}
   end
 end
