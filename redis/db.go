@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
@@ -83,11 +84,26 @@ func (db *DB) do(ctx context.Context, cmd *keyspace.Cmd) keyspace.Reply {
 	if err != nil {
 		return keyspace.Fail(err)
 	}
-	r := c.Do(ctx, db.build(c, cmd, false, nil))
-	if scripted(cmd) && noScript(r) {
-		r = c.Do(ctx, db.build(c, cmd, true, nil))
+	for try := 0; ; try++ {
+		r := c.Do(ctx, db.build(c, cmd, false, nil))
+		if scripted(cmd) && noScript(r) {
+			r = c.Do(ctx, db.build(c, cmd, true, nil))
+		}
+		if try == connectTries || !unsent(ctx, r.NonRedisError()) {
+			return db.reply(r)
+		}
 	}
-	return db.reply(r)
+}
+
+// connectTries is how often a command is sent again whose connection was begun
+// by callers that went away.
+const connectTries = 5
+
+// unsent reports that a command was not sent, because the caller who was making
+// the connection for all, in whose context the client library does so, has given
+// up: this one has not.
+func unsent(ctx context.Context, err error) bool {
+	return err != nil && errors.Is(err, context.Canceled) && ctx.Err() == nil
 }
 
 // DoMulti sends commands at once, in one round trip for each owner of their
@@ -159,9 +175,12 @@ func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspa
 	for j, r := range c.DoMulti(ctx, b.cmds...) {
 		i := b.at[j]
 		clean = clean && r.NonRedisError() == nil
-		if scripted(&cmds[i]) && noScript(r) {
+		switch {
+		case scripted(&cmds[i]) && noScript(r):
 			again = append(again, i)
-		} else {
+		case unsent(ctx, r.NonRedisError()):
+			replies[i] = db.do(ctx, &cmds[i])
+		default:
 			replies[i] = db.reply(r)
 		}
 	}
@@ -174,7 +193,11 @@ func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspa
 			full[j] = db.build(c, &cmds[i], true, nil)
 		}
 		for j, r := range c.DoMulti(ctx, full...) {
-			replies[again[j]] = db.reply(r)
+			if i := again[j]; unsent(ctx, r.NonRedisError()) {
+				replies[i] = db.do(ctx, &cmds[i])
+			} else {
+				replies[i] = db.reply(r)
+			}
 		}
 	}
 }

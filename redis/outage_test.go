@@ -425,3 +425,29 @@ func TestCloseEndsEverything(t *testing.T) {
 		})
 	}
 }
+
+// The client library connects in the context of the first caller who needs the
+// connection, and others wait for it.
+func TestACallerThatGivesUpTakesNobodyAlong(t *testing.T) {
+	server := redistest.Server(t)
+	db := redistest.Open(t, server.URL)
+	for range 200 {
+		if _, err := server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"); err != nil {
+			t.Fatal(err)
+		}
+		var callers sync.WaitGroup
+		for i := range 8 {
+			impatient, giveUp := context.WithCancel(t.Context())
+			callers.Go(func() { db.Do(impatient, get(i)) })
+			callers.Go(giveUp)
+			callers.Go(func() {
+				for _, r := range append(db.DoMulti(t.Context(), []keyspace.Cmd{get(1), get(2)}), db.Do(t.Context(), get(i))) {
+					if errors.Is(r.Err, context.Canceled) {
+						t.Errorf("a command whose context has not ended: %v", r.Err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+	}
+}

@@ -1,0 +1,238 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// A Target is something that a change drops: a cached key, a collection or a tag.
+type Target struct {
+	key      keyspace.Key
+	timeout  time.Duration
+	unfenced Unfenced
+}
+
+// Target is k of this cache, for [Runtime.Change] and [Runtime.Drop].
+func (c *Cache[K, V]) Target(k K) Target {
+	return Target{c.key(k), c.policy.ChangeTimeout, c.policy.Unfenced}
+}
+
+// Target is all that belongs to the tag, for [Runtime.Change] and [Runtime.Drop].
+// If Redis cannot be told, nothing is changed.
+func (t Tag) Target() Target {
+	return Target{t.key(), Policy{}.withDefaults().ChangeTimeout, Refuse}
+}
+
+// messageKeys is how many keys one message on the bus names.
+const messageKeys = 500
+
+// Change calls change, which commits something to the source, in such a way that
+// no read of the targets on any node is older than MaxStale once it has returned:
+// it fences the targets, so that nobody can store a value read before, tells
+// every node to forget its copies, calls change, and takes the fences away. After
+// a crash at any point no old value is left: the fences lapse, and who reads
+// meanwhile asks the source.
+//
+// It returns what change returns. [ErrUnfenced] says that change was not called.
+func (rt *Runtime) Change(ctx context.Context, change func(ctx context.Context) error, targets ...Target) error {
+	_, err := rt.change(ctx, change, targets, func(context.Context) (string, time.Duration) { return "", 0 })
+	return err
+}
+
+// change is Change, and stores what after returns as the value of a sole target,
+// if no other change was under way beside; it reports whether it did.
+func (rt *Runtime) change(ctx context.Context, change func(context.Context) error, targets []Target, after func(context.Context) (string, time.Duration)) (kept bool, err error) {
+	if len(targets) == 0 {
+		return false, change(ctx)
+	}
+	timeout, unfenced := time.Duration(0), Proceed
+	keys := make([]keyspace.Key, len(targets))
+	for i, t := range targets {
+		keys[i], timeout = t.key, max(timeout, t.timeout)
+		if t.unfenced == Refuse {
+			unfenced = Refuse
+		}
+	}
+	mine := token()
+	if err := rt.fence(keys, mine, timeout); err != nil {
+		rt.finish(ctx, keys, mine, "", 0)
+		if unfenced == Refuse {
+			return false, fmt.Errorf("%w: %w", ErrUnfenced, err)
+		}
+	}
+	inner, cancel := context.WithTimeout(ctx, timeout)
+	err = change(inner)
+	cancel()
+	value, life := "", time.Duration(0)
+	if err == nil {
+		value, life = after(ctx)
+	}
+	return rt.finish(ctx, keys, mine, value, life), err
+}
+
+// fence fences keys in Redis and then drops all copies. A fence outlives the
+// change by the time that it takes to say that it is over.
+func (rt *Runtime) fence(keys []keyspace.Key, mine string, timeout time.Duration) error {
+	cmds := make([]keyspace.Cmd, len(keys))
+	for i, k := range keys {
+		cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, mine, millis(timeout+time.Second))
+	}
+	if err := keyspace.FirstErr(rt.do(cmds...)); err != nil {
+		return err
+	}
+	return rt.tell(keys)
+}
+
+// tell drops the copies of keys in every process.
+func (rt *Runtime) tell(keys []keyspace.Key) error {
+	for _, k := range keys {
+		rt.markOf(k.String()).Add(1)
+	}
+	var cmds []keyspace.Cmd
+	for part := range slices.Chunk(keys, messageKeys) {
+		var b strings.Builder
+		for _, k := range part {
+			b.WriteString(k.String())
+			b.WriteByte('\n')
+		}
+		cmds = append(cmds, rt.bus.PublishCmd(topic, dropped, b.String()))
+	}
+	if rt.cfg.Hooks.Dropped != nil {
+		rt.cfg.Hooks.Dropped(len(keys))
+	}
+	return keyspace.FirstErr(rt.do(cmds...))
+}
+
+// finish takes fences away, and reports whether the value was stored. Where they
+// had not held, or Redis does not say, what is there is dropped.
+func (rt *Runtime) finish(ctx context.Context, keys []keyspace.Key, mine, value string, life time.Duration) (stored bool) {
+	cmds := make([]keyspace.Cmd, len(keys))
+	for i, k := range keys {
+		cmds[i] = finishScript.Cmd([]keyspace.Key{k}, mine, value, millis(life))
+	}
+	var lost, unsaid []keyspace.Key
+	for i, r := range rt.do(cmds...) {
+		if n, err := r.Int(); err != nil {
+			unsaid = append(unsaid, keys[i])
+		} else if n == 0 {
+			lost = append(lost, keys[i])
+		} else if n == 2 {
+			stored = true
+		}
+	}
+	if len(lost) > 0 && rt.tell(lost) != nil {
+		unsaid = append(unsaid, lost...)
+	}
+	if len(unsaid) > 0 {
+		_ = rt.later(ctx, unsaid)
+	}
+	return stored
+}
+
+// Drop removes targets from every level and node, after their source has
+// changed. It is for changes that happen elsewhere: between the change and the
+// drop old values are read, and a crash between the two leaves them until they
+// expire, so prefer [Runtime.Change]. An error that is [ErrQueued] says that it
+// will be tried again.
+func (rt *Runtime) Drop(ctx context.Context, targets ...Target) error {
+	if len(targets) == 0 {
+		return nil
+	}
+	keys := make([]keyspace.Key, len(targets))
+	for i, t := range targets {
+		keys[i] = t.key
+	}
+	return rt.drop(ctx, keys)
+}
+
+func (rt *Runtime) drop(ctx context.Context, keys []keyspace.Key) error {
+	if err := rt.dropNow(keys); err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", ErrQueued, err), rt.later(ctx, keys))
+	}
+	return nil
+}
+
+// dropNow removes keys from Redis and then from every process.
+func (rt *Runtime) dropNow(keys []keyspace.Key) error {
+	cmds := make([]keyspace.Cmd, len(keys))
+	for i, k := range keys {
+		cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
+	}
+	return errors.Join(keyspace.FirstErr(rt.do(cmds...)), rt.tell(keys))
+}
+
+// Mutate calls change, which commits a new value of k to the source, and returns
+// that value, loaded anew and stored on the way. See [Runtime.Change]. When change
+// has succeeded and the load has not, the error is the load's.
+func (c *Cache[K, V]) Mutate(ctx context.Context, k K, change func(ctx context.Context) error) (V, error) {
+	var v V
+	var loadErr error
+	var env envelope
+	m := mark{}
+	era := uint64(0)
+	r := c.read(k, c.key(k), m)
+	kept, err := c.rt.change(ctx, change, []Target{c.Target(k)}, func(ctx context.Context) (string, time.Duration) {
+		// Read under our own fence, after our own commit.
+		r.mark, era = c.rt.watch(r.key.String()), c.rt.bus.Era()
+		tagged := resolveTags(c.rt, &r)
+		began := time.Now()
+		v, loadErr = c.ask(ctx, k)
+		missing := errors.Is(loadErr, ErrNotFound)
+		if loadErr != nil && !missing || tagged != nil || era == 0 {
+			return "", 0
+		}
+		sealed, life, err := c.seal(v, missing, time.Since(began), era, r.under)
+		if err != nil {
+			return "", 0
+		}
+		env = sealed
+		return env.textOr(life), life
+	})
+	if err != nil {
+		return *new(V), err
+	}
+	if kept && loadErr == nil {
+		c.keepLoaded(k, v, env, r.mark, r.tags)
+	}
+	return v, loadErr
+}
+
+// Set stores v as the value of k on every level and drops the copies of all
+// other nodes: write-through, for what the caller has just committed. Who sets
+// last wins; where changes of one key can meet, [Cache.Mutate] stores what the
+// source has. While a change is under way v is not stored.
+func (c *Cache[K, V]) Set(ctx context.Context, k K, v V) error {
+	r := c.read(k, c.key(k), c.rt.watch(c.key(k).String()))
+	r.era = c.rt.bus.Era()
+	text, life := "", time.Duration(0)
+	if resolveTags(c.rt, &r) == nil && r.era != 0 {
+		env, l, err := c.seal(v, false, 0, r.era, r.under)
+		if err != nil {
+			return err
+		}
+		text, life = env.text(), l
+	}
+	err := c.rt.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life))).Err
+	if err == nil {
+		err = c.rt.tell([]keyspace.Key{r.key})
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", ErrQueued, err), c.rt.later(ctx, []keyspace.Key{r.key}))
+	}
+	return nil
+}
+
+// Invalidate drops keys after their source has changed. See [Runtime.Drop].
+func (c *Cache[K, V]) Invalidate(ctx context.Context, ks ...K) error {
+	targets := make([]Target, len(ks))
+	for i, k := range ks {
+		targets[i] = c.Target(k)
+	}
+	return c.rt.Drop(ctx, targets...)
+}

@@ -1,0 +1,36 @@
+-- finish: a change is over.
+--
+-- KEYS[1] slot   string  V value, L lease and perhaps a kept value, F fence
+-- ARGV[1] token  of the change
+-- ARGV[2] value  as it is now, or ''
+-- ARGV[3] life   of the value, ms
+--
+-- Returns 2 when the value is stored, 1 when it is not, because another change is
+-- or was under way beside this one and may be the later one, or 0 when the fence
+-- was lost on the way, so that an old value may have been stored meanwhile: it is
+-- removed.
+local v = redis.call('GET', KEYS[1])
+local at = nil
+if v and string.sub(v, 1, 1) == 'F' then
+  for i = 3, #v, 8 do
+    if string.sub(v, i, i + 7) == ARGV[1] then at = i end
+  end
+end
+if not at then
+  if v and string.sub(v, 1, 1) == 'F' then
+    redis.call('SET', KEYS[1], 'Fs' .. string.sub(v, 3), 'KEEPTTL')
+  else
+    redis.call('DEL', KEYS[1])
+  end
+  return 0
+end
+local rest = string.sub(v, 3, at - 1) .. string.sub(v, at + 8)
+if rest ~= '' then
+  redis.call('SET', KEYS[1], 'Fs' .. rest, 'KEEPTTL')
+elseif ARGV[2] ~= '' and string.sub(v, 2, 2) == '0' then
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  return 2
+else
+  redis.call('DEL', KEYS[1])
+end
+return 1

@@ -1,0 +1,70 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// A RetryQueue keeps drops that Redis did not take, until [Runtime.Redo] has done
+// them. Only drops wait there, never values: done late or twice they cost a load,
+// and cannot put an old value over a newer one.
+type RetryQueue interface {
+	Add(ctx context.Context, keys []keyspace.Key) error
+}
+
+// later hands drops to the queue.
+func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) error {
+	return rt.retries.Add(context.WithoutCancel(ctx), keys)
+}
+
+// Redo does drops that were handed to a [RetryQueue].
+func (rt *Runtime) Redo(keys []keyspace.Key) error {
+	return rt.dropNow(keys)
+}
+
+// errFull says that drops were forgotten.
+var errFull = errors.New("cache: too many drops wait for Redis")
+
+const memoryKeys = 10_000
+
+// memoryQueue is the queue of who brings none.
+type memoryQueue struct {
+	mu   sync.Mutex
+	keys map[string]keyspace.Key
+}
+
+// Add implements [RetryQueue].
+func (q *memoryQueue) Add(_ context.Context, keys []keyspace.Key) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.keys == nil {
+		q.keys = map[string]keyspace.Key{}
+	}
+	for _, k := range keys {
+		if len(q.keys) >= memoryKeys {
+			return errFull
+		}
+		q.keys[k.String()] = k
+	}
+	return nil
+}
+
+// run does what waits, as far as Redis takes it.
+func (q *memoryQueue) run(ctx context.Context, rt *Runtime) {
+	q.mu.Lock()
+	var keys []keyspace.Key
+	for name, k := range q.keys {
+		if len(keys) == messageKeys {
+			break
+		}
+		keys = append(keys, k)
+		delete(q.keys, name) // whoever adds it again meanwhile means a later change
+	}
+	q.mu.Unlock()
+	if len(keys) > 0 && rt.dropNow(keys) != nil {
+		_ = q.Add(ctx, keys)
+	}
+}

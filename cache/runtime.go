@@ -1,0 +1,326 @@
+package cache
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// Config is what the caches of a process have in common.
+type Config struct {
+	// Budget is how long a read waits for Redis before it goes to the source;
+	// 0 means 75 ms, and a second for the embedded server, which is slow at
+	// scripts and never away.
+	Budget time.Duration
+	// Loads bounds how many loads run at once, so that a cold cache or an absent
+	// Redis cannot drown the source; 0 means 64. Others wait.
+	Loads int
+	// Retries gets the drops that Redis did not take; nil keeps them in memory,
+	// at most 10,000 keys.
+	Retries RetryQueue
+	// Hooks are told what happens.
+	Hooks Hooks
+	// Log gets a line when Redis is left alone and asked again; nil discards.
+	Log *slog.Logger
+}
+
+// Hooks are told what happens, by the goroutine to which it happens: be quick.
+// Each may be nil.
+type Hooks struct {
+	// Loaded is called after each load: of how many keys, how long it took, and
+	// its error, [ErrNotFound] included.
+	Loaded func(cache string, keys int, took time.Duration, err error)
+	// Dropped is called when keys were dropped by a change here.
+	Dropped func(keys int)
+	// Redis is called with each error of Redis that made a cache do without it.
+	Redis func(err error)
+}
+
+// Runtime is what the caches of one process share: Redis, the bus over which the
+// nodes tell each other of changes, and the bounds. It is safe for concurrent use.
+type Runtime struct {
+	db  *redis.DB
+	bus *bus.Bus
+	cfg Config
+
+	seed      maphash.Seed
+	marks     [marks]atomic.Uint32
+	loads     chan struct{}
+	deadlines deadlines
+	breakers  [16]breaker
+	retries   RetryQueue
+	tags      tagTable
+
+	mu     sync.Mutex
+	caches map[string]registered                               // by family pattern
+	events map[string]interface{ covers() []*keyspace.Family } // *handlers[K], by name
+	work   sync.WaitGroup                                      // loads and refreshes under way
+}
+
+// registered is what the runtime knows of a cache.
+type registered interface {
+	Name() string
+	Family() *keyspace.Family
+	Stats() Stats
+	cleanUp()
+}
+
+// A mark is the number of changes to the keys that share it. A copy in process
+// remembers its mark's number from before it was read, and is worth nothing once
+// that has moved: whoever drops a key need not know who holds it, or is just
+// about to. Two keys may share one, which costs a look into Redis.
+type mark struct {
+	at *atomic.Uint32
+	n  uint32
+}
+
+const marks = 1 << 14
+
+func (m mark) moved() bool { return m.at.Load() != m.n }
+
+func anyMoved(ms []mark) bool { return slices.ContainsFunc(ms, mark.moved) }
+
+// topic is the caches' on the bus; its events are named for what follows them:
+// logical keys, one a line.
+const (
+	topic   = "cache"
+	dropped = "drop"
+)
+
+// NewRuntime returns a runtime on db. Let b run: until it does, caches ask their
+// sources. It registers with b, so call it before [bus.Bus.Run].
+func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
+	if cfg.Budget == 0 && db.Mode() == "embedded" {
+		cfg.Budget = time.Second
+	}
+	cfg.Budget, cfg.Loads = cmp.Or(cfg.Budget, 75*time.Millisecond), cmp.Or(cfg.Loads, 64)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	rt := &Runtime{db: db, bus: b, cfg: cfg, seed: maphash.MakeSeed(), loads: make(chan struct{}, cfg.Loads),
+		tags:   newTagTable(),
+		caches: map[string]registered{}, events: map[string]interface{ covers() []*keyspace.Family }{}}
+	if rt.retries = cfg.Retries; rt.retries == nil {
+		rt.retries = &memoryQueue{}
+	}
+	b.Handle(topic, bus.Handler{
+		Event: func(e bus.Event) {
+			for key := range strings.Lines(e.Data) {
+				rt.markOf(strings.TrimSuffix(key, "\n")).Add(1)
+			}
+		},
+		Lost: func() {
+			for i := range rt.marks {
+				rt.marks[i].Add(1)
+			}
+		},
+	})
+	return rt
+}
+
+// Run does what has to be done now and then until ctx ends: it sends drops again
+// that Redis did not take, and removes what has expired in process.
+func (rt *Runtime) Run(ctx context.Context, ready func()) error {
+	ready()
+	clean := time.NewTicker(time.Minute)
+	defer clean.Stop()
+	retry := time.NewTicker(250 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			rt.work.Wait()
+			return nil
+		case <-retry.C:
+			if q, ours := rt.retries.(*memoryQueue); ours {
+				q.run(ctx, rt)
+			}
+		case <-clean.C:
+			for _, c := range rt.registered() {
+				c.cleanUp()
+			}
+		}
+	}
+}
+
+// Wait returns when no load of this runtime is under way. Nobody may ask a cache
+// meanwhile.
+func (rt *Runtime) Wait() { rt.work.Wait() }
+
+func (rt *Runtime) register(c registered) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	p := c.Family().Pattern
+	if _, twice := rt.caches[p]; twice {
+		panic(fmt.Sprintf("cache: %s is cached twice", p))
+	}
+	rt.caches[p] = c
+}
+
+// registered returns the caches, sorted by name.
+func (rt *Runtime) registered() []registered {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	var cs []registered
+	for _, c := range rt.caches {
+		cs = append(cs, c)
+	}
+	slices.SortFunc(cs, func(a, b registered) int { return cmp.Compare(a.Name(), b.Name()) })
+	return cs
+}
+
+func (rt *Runtime) markOf(key string) *atomic.Uint32 {
+	return &rt.marks[maphash.String(rt.seed, key)%marks]
+}
+
+// watch returns the mark of a key as it is now: before the key is read.
+func (rt *Runtime) watch(key string) mark {
+	at := rt.markOf(key)
+	return mark{at, at.Load()}
+}
+
+// clock is the servers', in Unix ms, as far as known here. The nodes' own clocks
+// may differ by more than a value's life.
+func (rt *Runtime) clock() int64 { return time.Now().Add(rt.bus.Skew()).UnixMilli() }
+
+// one sends a command within the budget, unless the breaker of its part of Redis
+// is open; it tells the breaker how it went. The budget does not end when a
+// caller's context does: others wait for the same answer.
+func (rt *Runtime) one(cmd keyspace.Cmd) keyspace.Reply {
+	b := rt.breaker(cmd.Key)
+	if !b.allows() {
+		return keyspace.Fail(errOpen)
+	}
+	reply := rt.db.Do(rt.deadlines.within(rt.cfg.Budget), cmd)
+	rt.note(b, reply.Err)
+	return reply
+}
+
+// do sends several commands like one, in one round trip.
+func (rt *Runtime) do(cmds ...keyspace.Cmd) []keyspace.Reply {
+	if len(cmds) == 1 {
+		return []keyspace.Reply{rt.one(cmds[0])}
+	}
+	inner := rt.deadlines.within(rt.cfg.Budget)
+	replies := make([]keyspace.Reply, len(cmds))
+	asked := make([]*breaker, 0, 1) // those that allow it; more than one only in a cluster
+	var sent []keyspace.Cmd
+	var at []int
+	for i, cmd := range cmds {
+		b := rt.breaker(cmd.Key)
+		if !slices.Contains(asked, b) {
+			if !b.allows() {
+				replies[i] = keyspace.Fail(errOpen)
+				continue
+			}
+			asked = append(asked, b)
+		}
+		sent, at = append(sent, cmd), append(at, i)
+	}
+	for j, r := range rt.db.DoMulti(inner, sent) {
+		replies[at[j]] = r
+	}
+	for _, b := range asked {
+		var err error
+		for i, cmd := range cmds {
+			if err == nil && rt.breaker(cmd.Key) == b {
+				err = replies[i].Err
+			}
+		}
+		rt.note(b, err)
+	}
+	return replies
+}
+
+// mget reads keys within the budget.
+func (rt *Runtime) mget(keys []keyspace.Key) []keyspace.Reply {
+	if rt.db.Mode() == "cluster" {
+		cmds := make([]keyspace.Cmd, len(keys))
+		for i, k := range keys {
+			cmds[i] = keyspace.Cmd{Name: "GET", Key: k}
+		}
+		return rt.do(cmds...)
+	}
+	b := &rt.breakers[0]
+	if !b.allows() {
+		return slices.Repeat([]keyspace.Reply{keyspace.Fail(errOpen)}, len(keys))
+	}
+	replies := rt.db.MGet(rt.deadlines.within(rt.cfg.Budget), keys)
+	rt.note(b, keyspace.FirstErr(replies))
+	return replies
+}
+
+// note tells a breaker how it went.
+func (rt *Runtime) note(b *breaker, err error) {
+	if err == nil {
+		b.worked()
+		return
+	}
+	if errors.Is(err, redis.ErrUnavailable) && b.failed() {
+		rt.cfg.Log.Warn("Redis is away: caches ask their sources", "err", err)
+	}
+	if rt.cfg.Hooks.Redis != nil {
+		rt.cfg.Hooks.Redis(err)
+	}
+}
+
+// A breaker leaves Redis alone for a while after some failures in a row, and
+// then lets one command try.
+type breaker struct {
+	failures atomic.Int32
+	until    atomic.Int64 // a bus.Moment
+}
+
+const (
+	breakAfter = 3
+	breakFor   = 500 * time.Millisecond
+)
+
+var errOpen = fmt.Errorf("cache: %w: it failed %d times in a row and is left alone", redis.ErrUnavailable, breakAfter)
+
+// breaker returns the one of a key: an owner of a cluster's slots can be away
+// alone, and owns a range of them.
+func (rt *Runtime) breaker(k keyspace.Key) *breaker {
+	if rt.db.Mode() != "cluster" {
+		return &rt.breakers[0]
+	}
+	return &rt.breakers[int(keyspace.Slot(rt.db.Physical(k)))*len(rt.breakers)/keyspace.Slots]
+}
+
+func (b *breaker) allows() bool {
+	until := b.until.Load()
+	if until == 0 {
+		return true
+	}
+	now := int64(bus.Now())
+	return now >= until && b.until.CompareAndSwap(until, now+int64(breakFor))
+}
+
+func (b *breaker) worked() {
+	if b.failures.Load() != 0 {
+		b.failures.Store(0)
+		b.until.Store(0)
+	}
+}
+
+// failed reports that the breaker has opened just now.
+func (b *breaker) failed() bool {
+	if b.failures.Add(1) < breakAfter {
+		return false
+	}
+	jitter := rand.N(breakFor / 4) // nodes should not come back in step
+	return b.until.Swap(int64(bus.Now())+int64(breakFor+jitter)) == 0
+}
