@@ -3,6 +3,7 @@ package cache
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/maypok86/otter/v2"
 
