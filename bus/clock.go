@@ -42,3 +42,14 @@ func (b *Bus) readClock(ctx context.Context) error {
 	b.zero.Store(time.Unix(s, us*1000).UnixNano() - int64(asked+answered)/2)
 	return nil
 }
+
+// Wait returns when this node has looked at the log for the first time, or when
+// ctx ends.
+func (b *Bus) Wait(ctx context.Context) error {
+	select {
+	case <-b.up:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

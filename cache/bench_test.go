@@ -47,3 +47,32 @@ func BenchmarkRand(b *testing.B) {
 		rand.Uint32()
 	}
 }
+
+func BenchmarkGetMany(b *testing.B) {
+	db := redistest.OpenConfig(b, redis.Config{})
+	s := &table{}
+	n := start(b, db, s, cache.Policy{MaxStale: time.Minute})
+	var ids []keyspace.Int
+	for i := range int64(32) {
+		s.set(i, user{"ada", 36})
+		ids = append(ids, keyspace.Int{N: i})
+		_, err := n.users.Get(b.Context(), keyspace.Int{N: i})
+		must(b, err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if m, err := n.users.GetMany(b.Context(), ids); err != nil || len(m) != 32 {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMap32(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		m := make(map[keyspace.Int]user, 32)
+		for i := range int64(32) {
+			m[keyspace.Int{N: i}] = user{"ada", 36}
+		}
+	}
+}

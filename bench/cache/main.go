@@ -54,7 +54,7 @@ var (
 	schema   = keyspace.New("bench")
 	profiles = keyspace.Def1[keyspace.Int](schema, "bench:profile:{id}", keyspace.CachedOf[profile](),
 		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(5*time.Minute).StaleIfError(time.Hour), keyspace.Doc{Purpose: "profiles"})
-	channel = keyspace.DefChannel0(schema, "bench:events", "bus", keyspace.Doc{Purpose: "bus"})
+	channel = keyspace.DefChannel0(schema, "bench:events", keyspace.RawMessages("bus"), keyspace.Doc{Purpose: "bus"})
 	stream  = keyspace.Def0(schema, "bench:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"), keyspace.Doc{Purpose: "bus"})
 )
 

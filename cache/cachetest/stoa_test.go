@@ -21,7 +21,7 @@ import (
 
 var (
 	schema = keyspace.New("cachetest")
-	events = keyspace.DefChannel0(schema, "test:events", "bus", keyspace.Doc{})
+	events = keyspace.DefChannel0(schema, "test:events", keyspace.RawMessages("bus"), keyspace.Doc{})
 	log    = keyspace.Def0(schema, "test:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"), keyspace.Doc{})
 )
 
