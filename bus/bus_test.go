@@ -157,6 +157,22 @@ func testGap(t *testing.T, db *redis.DB) {
 	b.wants(t, "1", "2", "3", "4", "5", "6", "7", "8", "9")
 }
 
+// What comes while a gap is being filled is not read from the log a second time:
+// the message itself is taken.
+func TestMessagesWaitForTheGapBeforeThem(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	a, b := join(t, db, "a", Config{Beat: time.Minute}), join(t, db, "b", Config{Beat: time.Minute})
+	silent(t, a, "1")
+	newest, err := a.read(t.Context(), "XREVRANGE", "+", "-", 1)
+	must(t, err)
+	// Its entry is in no log, so only the message can have told of it.
+	must(t, db.Publish(t.Context(), keys.Events, newest[0].event.ID+" 99999999999999-0 "+a.event("topic", "name", "2")))
+	until(t, "both", func() bool { return len(b.heard()) >= 2 })
+	if got := b.heard()[:2]; !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("handled %q", got)
+	}
+}
+
 func testPages(t *testing.T, db *redis.DB) {
 	a, b := join(t, db, "a", Config{Beat: time.Minute}), join(t, db, "b", Config{Beat: time.Minute})
 	var cmds []keyspace.Cmd
@@ -349,6 +365,25 @@ func TestASubscriptionThatIsCutOffCostsNothing(t *testing.T) {
 	if s := b.Stats(); s.FromLog == 0 {
 		t.Errorf("Stats = %+v: no message was lost, so nothing was tested", s)
 	}
+}
+
+func TestWhoSubscribesAgainLooksAtOnce(t *testing.T) {
+	server := redistest.Server(t)
+	db := redistest.Open(t, server.URL)
+	a, b := join(t, db, "a", Config{}), join(t, redistest.Open(t, server.URL), "b", Config{Beat: time.Minute})
+	until(t, "the subscription", func() bool {
+		must(t, a.Pass(t.Context(), "topic", "name", "0"))
+		return len(b.heard()) > 0
+	})
+	do := func(args ...string) {
+		_, err := server.Do(args...)
+		must(t, err)
+	}
+	do("ACL", "SETUSER", "default", "-subscribe")
+	do("CLIENT", "KILL", "TYPE", "pubsub")
+	must(t, a.Publish(t.Context(), "topic", "name", "1"))
+	do("ACL", "SETUSER", "default", "+subscribe")
+	until(t, "the event", func() bool { return slices.Contains(b.heard(), "1") })
 }
 
 func TestInABlackHoleANodeKnowsThatItKnowsNothing(t *testing.T) {
