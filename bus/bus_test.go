@@ -463,19 +463,43 @@ func TestAnotherServersLogIsNotTakenForTheOld(t *testing.T) {
 }
 
 func TestAFailoverIsANewEra(t *testing.T) {
-	set := redistest.Sentinel(t)
-	a := join(t, redistest.Open(t, set.URL), "a", Config{})
-	b := join(t, redistest.Open(t, set.URL), "b", Config{})
-	era := b.Era()
-	set.Failover(t)
-	until(t, "the new master", func() bool { return a.Publish(t.Context(), "topic", "name", "1") == nil })
-	b.caughtUp(t)
-	if b.Era() == era || b.lost.Load() < 2 {
-		t.Errorf("era %d was %d, %d losses", b.Era(), era, b.lost.Load()-1)
-	}
-	a.caughtUp(t)
-	if a.Era() != b.Era() {
-		t.Errorf("the nodes are in the eras %d and %d", a.Era(), b.Era())
+	for _, set := range []struct {
+		name  string
+		start func(*testing.T) (url string, failover func())
+	}{
+		{"sentinel", func(t *testing.T) (string, func()) {
+			s := redistest.Sentinel(t)
+			return s.URL, func() { s.Failover(t) }
+		}},
+		{"cluster", func(t *testing.T) (string, func()) {
+			c := redistest.Cluster(t, 3, 1)
+			return c.URL, func() { c.Owner("stoa:cluster:events").Kill() }
+		}},
+	} {
+		t.Run(set.name, func(t *testing.T) {
+			url, failover := set.start(t)
+			a, b := join(t, redistest.Open(t, url), "a", Config{}), join(t, redistest.Open(t, url), "b", Config{})
+			era := b.Era()
+			failover()
+			until(t, "the new master", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				return a.Publish(ctx, "topic", "name", "1") == nil
+			})
+			b.caughtUp(t)
+			if b.Era() == era || b.lost.Load() < 2 {
+				t.Errorf("era %d was %d, %d losses", b.Era(), era, b.lost.Load()-1)
+			}
+			a.caughtUp(t)
+			if a.Era() != b.Era() {
+				t.Errorf("the nodes are in the eras %d and %d", a.Era(), b.Era())
+			}
+			must(t, a.Publish(t.Context(), "topic", "name", "2"))
+			b.caughtUp(t)
+			if got := b.heard(); got[len(got)-1] != "2" {
+				t.Errorf("handled %q, want the event at the end", got)
+			}
+		})
 	}
 }
 
