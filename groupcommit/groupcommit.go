@@ -202,7 +202,7 @@ func smooth(mean, next time.Duration) time.Duration {
 // After is little beside it, all go together: two flushes for the same callers
 // would cost more than the overlap gains. Either way the first of those who were
 // just woken must not pay for a commit of his own: next waits until they have
-// come, but no longer than a commit takes.
+// come, but no longer than commit or After take.
 func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []*call[Req, Res] {
 	var batch []*call[Req, Res]
 	select {
@@ -216,7 +216,8 @@ func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []
 			return nil
 		}
 	}
-	halves := time.Duration(c.afterTook.Load()) > commit/4
+	after := time.Duration(c.afterTook.Load())
+	halves := after > commit/4
 	var late <-chan time.Time
 	for {
 		had, room := len(batch), true
@@ -229,7 +230,7 @@ func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []
 			continue
 		}
 		if late == nil {
-			late = time.After(commit)
+			late = time.After(max(commit, after))
 		}
 		select {
 		case own := <-c.queue:
