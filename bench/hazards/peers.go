@@ -66,7 +66,7 @@ func openGoRedis(local bool) func(testing.TB, cachetest.Node) (cachetest.Adapter
 		}
 		opt := &rediscache.Options{Redis: rdb}
 		if local {
-			opt.LocalCache = rediscache.NewTinyLFU(10_000, time.Minute)
+			opt.LocalCache = rediscache.NewTinyLFU(10_000, min(time.Minute, n.Life))
 		}
 		return &goRedis{n, rdb, rediscache.New(opt)}, nil
 	}
@@ -256,7 +256,7 @@ func openByHand(t testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	a := &byHand{n: n, rdb: rdb, stop: stop,
-		near: otter.Must(&otter.Options[string, string]{MaximumSize: 10_000, ExpiryCalculator: otter.ExpiryWriting[string, string](time.Minute)})}
+		near: otter.Must(&otter.Options[string, string]{MaximumSize: 10_000, ExpiryCalculator: otter.ExpiryWriting[string, string](min(time.Minute, n.Life))})}
 	sub := rdb.Subscribe(ctx, channel)
 	if _, err := sub.Receive(ctx); err != nil {
 		return nil, err

@@ -376,7 +376,20 @@ func herd(t *trial) {
 func together(t *trial) {
 	const keys, life = 200, 2 * time.Second
 	t.open(func(n *Node) { n.Life = life })
-	name := func(n int) string { return fmt.Sprint("row/", n) }
+	most := 0
+	for try := range 3 { // a machine that stalls has everybody ask the source
+		if most = loadTogether(t, fmt.Sprint("row/", try, "/"), keys, life); most <= keys*3/4 {
+			break
+		}
+	}
+	t.Logf("of %d keys at most %d were loaded within a tenth of their life", keys, most)
+	if most > keys*3/4 {
+		t.Errorf("%d of %d keys were loaded within a tenth of their life", most, keys)
+	}
+}
+
+func loadTogether(t *trial, prefix string, keys int, life time.Duration) (most int) {
+	name := func(n int) string { return fmt.Sprint(prefix, n) }
 	for n := range keys {
 		t.set(name(n), "text")
 	}
@@ -398,15 +411,11 @@ func together(t *trial) {
 	}
 	readers.Wait()
 	loads := t.source.Loads()[before:]
-	most := 0
 	for i, from := range loads { // in any tenth of a life
 		n, _ := slices.BinarySearchFunc(loads[i:], from.Add(life/10), time.Time.Compare)
 		most = max(most, n)
 	}
-	t.Logf("of %d keys at most %d were loaded within a tenth of their life", keys, most)
-	if most > keys*3/4 {
-		t.Errorf("%d of %d keys were loaded within a tenth of their life", most, keys)
-	}
+	return most
 }
 
 func panics(t *trial) {
