@@ -234,14 +234,33 @@ func (t *trial) warm(key string) {
 	}
 }
 
-// change commits text on a node; it reports whether the change was acknowledged.
-// A refusal is an answer, too.
-func (t *trial) change(node int, key, text string) bool {
+// change commits text on a node. A refusal is an answer, too.
+func (t *trial) change(node int, key, text string) {
 	err := t.node[node].Change(t.ctx(), key, func(context.Context) error { t.source.Set(key, text); return nil })
 	if err != nil {
 		t.Logf("node %d: Change: %v", node, err)
 	}
-	return err == nil
+}
+
+// commit is change where nothing is wrong that a refusal could be for, but a
+// machine that stalls: it is tried again.
+func (t *trial) commit(change func(commit func(context.Context) error) error, write func()) {
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		called := false
+		err := change(func(context.Context) error { called = true; write(); return nil })
+		if err == nil {
+			return
+		}
+		if called || time.Now().After(end) {
+			t.Fatalf("Change: %v", err)
+		}
+	}
+}
+
+// update is change in that way.
+func (t *trial) update(node int, key, text string) {
+	t.commit(func(commit func(context.Context) error) error { return t.node[node].Change(t.ctx(), key, commit) },
+		func() { t.source.Set(key, text) })
 }
 
 // fresh fails the trial if a node still reads something else than the source has,

@@ -126,6 +126,7 @@ func TestHistories(t *testing.T) {
 			continue // a standalone server of each node's own
 		}
 		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
 			l, url := stoa, "embedded"
 			if e.Name != "embedded" {
 				url = e.URL(t)
@@ -174,6 +175,7 @@ func (a *naive) Change(ctx context.Context, key string, commit func(context.Cont
 func (a *naive) Close() {}
 
 func TestTheSuiteSeesWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	l := cachetest.Library{Name: "naive", MaxStale: 50 * time.Millisecond, Open: func(_ testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
 		return &naive{texts: map[string]string{}, source: n.Source}, nil
 	}}
