@@ -368,6 +368,14 @@ func TestAUserMayBeAllowedOnlySomeKeys(t *testing.T) {
 		"+scan", "+type", "+pttl", "+strlen", "+getrange", "+memory|usage", "+ping", "+hello", "+client|setname"); err != nil {
 		t.Fatal(err)
 	}
+	line := strings.Fields(keyspace.ACL{User: "operator", Secret: ">secret", ReadOnly: true}.Line(shop))
+	if _, err := s.Do(append([]string{"ACL", "SETUSER"}, line[1:]...)...); err != nil {
+		t.Fatal(err)
+	}
+	operator := redistest.Open(t, strings.Replace(s.URL, "redis://", "redis://operator:secret@", 1))
+	if r := mustRun(t, operator, audit.Options{Full: true}); r.Looked != keys+1 || r.Denied != 1 || r.Owners[0].UsedMemory == 0 {
+		t.Errorf("the operator: %d looked at, %d denied, %+v; want all that is declared, %d", r.Looked, r.Denied, r.Owners, keys+1)
+	}
 	narrow := redistest.Open(t, strings.Replace(s.URL, "redis://", "redis://auditor:secret@", 1))
 	for _, full := range []bool{false, true} {
 		r := mustRun(t, narrow, audit.Options{Full: full})
