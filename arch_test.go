@@ -49,10 +49,10 @@ var floors = [][]string{
 }
 
 // library packages can be imported by anyone.
-var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "api", "client"}
+var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "checkin"}
+var domains = []string{"accounts", "cluster", "checkin"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{
