@@ -33,7 +33,9 @@ are made elsewhere, promise the same from their own return on. When nothing goes
 wrong the other nodes see a change within a few milliseconds.
 
 It is not a promise about two changes at once, which the source has to order, nor
-about a source that itself answers from the past, such as a replica that lags.
+about a source that itself answers from the past, such as a replica that lags. What
+no cache on Redis can promise, such as anything about two masters at once, is listed
+in docs/cache-hazards.md, beside what this one and others were seen to do.
 
 # How
 
