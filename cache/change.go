@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/bus"
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
@@ -16,17 +17,18 @@ type Target struct {
 	key      keyspace.Key
 	timeout  time.Duration
 	unfenced Unfenced
+	edit     *edit // of a collection; nil: it is dropped
 }
 
 // Target is k of this cache, for [Runtime.Change] and [Runtime.Drop].
 func (c *Cache[K, V]) Target(k K) Target {
-	return Target{c.key(k), c.policy.ChangeTimeout, c.policy.Unfenced}
+	return Target{key: c.key(k), timeout: c.policy.ChangeTimeout, unfenced: c.policy.Unfenced}
 }
 
 // Target is all that belongs to the tag, for [Runtime.Change] and [Runtime.Drop].
 // If Redis cannot be told, nothing is changed.
 func (t Tag) Target() Target {
-	return Target{t.key(), Policy{}.withDefaults().ChangeTimeout, Refuse}
+	return Target{key: t.key(), timeout: Policy{}.withDefaults().ChangeTimeout, unfenced: Refuse}
 }
 
 // messageKeys is how many keys one message on the bus names.
@@ -52,16 +54,16 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 		return false, change(ctx)
 	}
 	timeout, unfenced := time.Duration(0), Proceed
-	keys := make([]keyspace.Key, len(targets))
-	for i, t := range targets {
-		keys[i], timeout = t.key, max(timeout, t.timeout)
+	for _, t := range targets {
+		timeout = max(timeout, t.timeout)
 		if t.unfenced == Refuse {
 			unfenced = Refuse
 		}
 	}
-	mine := token()
-	if err := rt.fence(ctx, keys, mine, timeout); err != nil {
-		rt.finish(ctx, keys, mine, "", 0)
+	targets = distinct(targets)
+	f := &fences{token: token(), era: rt.bus.Era(), began: bus.Now(), left: make([]int64, len(targets))}
+	if err := rt.fence(ctx, targets, f, timeout); err != nil {
+		rt.finish(ctx, targets, f, false, "", 0)
 		if unfenced == Refuse {
 			return false, fmt.Errorf("%w: %w", ErrUnfenced, err)
 		}
@@ -69,22 +71,61 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 	inner, cancel := context.WithTimeout(ctx, timeout)
 	err = change(inner)
 	cancel()
+	for _, t := range targets {
+		// A read that began under the fence is not for who comes after the change.
+		rt.markOf(t.key.String()).Add(1)
+	}
 	value, life := "", time.Duration(0)
 	if err == nil {
 		value, life = after(ctx)
 	}
-	return rt.finish(ctx, keys, mine, value, life), err
+	return rt.finish(ctx, targets, f, err == nil, value, life), err
 }
 
-// fence fences keys in Redis and then drops all copies. A fence outlives the
-// change by the time that it takes to say that it is over.
-func (rt *Runtime) fence(ctx context.Context, keys []keyspace.Key, mine string, timeout time.Duration) error {
-	cmds := make([]keyspace.Cmd, len(keys))
-	for i, k := range keys {
-		cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, mine, millis(timeout+time.Second))
+// distinct names each key once. A collection that a change has two targets of is
+// dropped.
+func distinct(targets []Target) []Target {
+	if len(targets) < 2 {
+		return targets
 	}
-	if err := keyspace.FirstErr(rt.do(ctx, cmds...)); err != nil {
-		return err
+	at := make(map[string]int, len(targets))
+	once := make([]Target, 0, len(targets))
+	for _, t := range targets {
+		if i, twice := at[t.key.String()]; twice {
+			once[i].edit = nil
+			continue
+		}
+		at[t.key.String()] = len(once)
+		once = append(once, t)
+	}
+	return once
+}
+
+// fences are those of one change.
+type fences struct {
+	token string
+	era   uint64
+	began bus.Moment
+	left  []int64 // ms that each collection had to live, if it was kept
+}
+
+// fence fences targets in Redis and then drops all copies. A fence outlives the
+// change by the time that it takes to say that it is over.
+func (rt *Runtime) fence(ctx context.Context, targets []Target, f *fences, timeout time.Duration) error {
+	cmds, keys := make([]keyspace.Cmd, len(targets)), make([]keyspace.Key, len(targets))
+	for i, t := range targets {
+		keys[i] = t.key
+		if s := shapeOf(t.key); s != nil {
+			cmds[i] = s.fence(t.key, f, timeout+time.Second)
+		} else {
+			cmds[i] = fenceScript.Cmd([]keyspace.Key{t.key}, f.token, millis(timeout+time.Second))
+		}
+	}
+	for i, r := range rt.do(ctx, cmds...) {
+		var err error
+		if f.left[i], err = r.Int(); err != nil {
+			return err
+		}
 	}
 	return rt.tell(ctx, keys)
 }
@@ -111,19 +152,27 @@ func (rt *Runtime) tell(ctx context.Context, keys []keyspace.Key) error {
 
 // finish takes fences away, and reports whether the value was stored. Where they
 // had not held, or Redis does not say, what is there is dropped.
-func (rt *Runtime) finish(ctx context.Context, keys []keyspace.Key, mine, value string, life time.Duration) (stored bool) {
-	cmds := make([]keyspace.Cmd, len(keys))
-	for i, k := range keys {
-		cmds[i] = finishScript.Cmd([]keyspace.Key{k}, mine, value, millis(life))
+func (rt *Runtime) finish(ctx context.Context, targets []Target, f *fences, changed bool, value string, life time.Duration) (stored bool) {
+	cmds := make([]keyspace.Cmd, len(targets))
+	for i, t := range targets {
+		if s := shapeOf(t.key); s != nil {
+			cmds[i] = s.finish(t, f, f.left[i], changed)
+		} else {
+			cmds[i] = finishScript.Cmd([]keyspace.Key{t.key}, f.token, value, millis(life))
+		}
 	}
 	var lost, unsaid []keyspace.Key
 	for i, r := range rt.do(context.WithoutCancel(ctx), cmds...) {
+		t := targets[i]
 		if n, err := r.Int(); err != nil {
-			unsaid = append(unsaid, keys[i])
+			unsaid = append(unsaid, t.key)
 		} else if n == 0 {
-			lost = append(lost, keys[i])
+			lost = append(lost, t.key)
 		} else if n == 2 {
 			stored = true
+			if t.edit != nil {
+				t.edit.applied.add(1)
+			}
 		}
 	}
 	if len(lost) > 0 && rt.tell(context.WithoutCancel(ctx), lost) != nil {
@@ -162,7 +211,11 @@ func (rt *Runtime) drop(ctx context.Context, keys []keyspace.Key) error {
 func (rt *Runtime) dropNow(ctx context.Context, keys []keyspace.Key) error {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
-		cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
+		if s := shapeOf(k); s != nil {
+			cmds[i] = s.drop(k)
+		} else {
+			cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
+		}
 	}
 	return errors.Join(keyspace.FirstErr(rt.do(ctx, cmds...)), rt.tell(ctx, keys))
 }

@@ -137,23 +137,27 @@ func (c *Cache[K, V]) ask(ctx context.Context, k K) (v V, err error) {
 	return v, err
 }
 
+func (c *Cache[K, V]) admitted(ctx context.Context, keys int, load func() error) error {
+	return c.rt.admitted(ctx, c.Name(), &c.stats, keys, load)
+}
+
 // admitted runs a load when fewer than [Config.Loads] run, and counts it.
-func (c *Cache[K, V]) admitted(ctx context.Context, keys int, load func() error) (err error) {
+func (rt *Runtime) admitted(ctx context.Context, cache string, stats *counters, keys int, load func() error) (err error) {
 	select {
-	case c.rt.loads <- struct{}{}:
-		defer func() { <-c.rt.loads }()
+	case rt.loads <- struct{}{}:
+		defer func() { <-rt.loads }()
 	case <-ctx.Done():
-		return fmt.Errorf("cache: %s: too many loads: %w", c.fam.Pattern, context.Cause(ctx))
+		return fmt.Errorf("cache: %s: too many loads: %w", cache, context.Cause(ctx))
 	}
 	began := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("cache: the source of %s panicked: %v\n%s", c.fam.Pattern, p, debug.Stack())
+			err = fmt.Errorf("cache: the source of %s panicked: %v\n%s", cache, p, debug.Stack())
 		}
 		took := time.Since(began)
-		c.stats.loaded(keys, took, err)
-		if c.rt.cfg.Hooks.Loaded != nil {
-			c.rt.cfg.Hooks.Loaded(c.Name(), keys, took, err)
+		stats.loaded(keys, took, err)
+		if rt.cfg.Hooks.Loaded != nil {
+			rt.cfg.Hooks.Loaded(cache, keys, took, err)
 		}
 	}()
 	return load()

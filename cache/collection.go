@@ -1,0 +1,703 @@
+package cache
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// CollectionPolicy says how one [Hash], [Set] or [ZSet] behaves. The zero policy
+// is a good one. How long collections live is the family's to say:
+// [keyspace.Expire] and Jitter, and Negative for empty ones; without it those are
+// not kept.
+type CollectionPolicy struct {
+	// MaxStale bounds how long after an acknowledged change something old may be
+	// read, on any node, whatever happens to the network; 0 means 500 ms. It has
+	// to be a few of the bus' beats.
+	MaxStale time.Duration
+	// Renew is the share of reads that look whether the collection is in the last
+	// fifth of its life, and load it again then, so that one that is read a lot
+	// does not expire; 0 means 0.01, a negative number none. While it is loaded
+	// the old one answers, unless it has more than 500 members.
+	Renew float64
+	// LoadTimeout bounds a load; 0 means 5 s.
+	LoadTimeout time.Duration
+	// ChangeTimeout bounds what Mutate and [Runtime.Change] call; 0 means 10 s.
+	// Nobody stores the collection meanwhile.
+	ChangeTimeout time.Duration
+	// CutOff says what reads do while this node may have missed that a server was
+	// replaced, for longer than MaxStale.
+	CutOff CutOff
+	// Unfenced says what a change does that Redis cannot be told of beforehand.
+	Unfenced Unfenced
+}
+
+func (p CollectionPolicy) withDefaults() CollectionPolicy {
+	p.MaxStale = cmp.Or(p.MaxStale, 500*time.Millisecond)
+	p.Renew = cmp.Or(p.Renew, 0.01)
+	p.LoadTimeout = cmp.Or(p.LoadTimeout, 5*time.Second)
+	p.ChangeTimeout = cmp.Or(p.ChangeTimeout, 10*time.Second)
+	return p
+}
+
+const (
+	// A script takes so many texts, so that it holds the server up for less than
+	// a millisecond; a load sends so many scripts at once.
+	partTexts = 1000
+	partBytes = 64 << 10
+	partsSent = 4
+	// pickAfter is how long a question waits for another node's load when the
+	// source can answer it alone.
+	pickAfter = 100 * time.Millisecond
+)
+
+// collection is what [Hash], [Set] and [ZSet] have in common. Members and values
+// are texts here: a hash's values are JSON, a sorted set's are scores, a set has
+// none.
+//
+// There are no copies in process: a question is one command, which asks for a mark
+// beside the members it is about, so Redis answers at once whether the collection
+// is there and what is in it.
+type collection[K comparable] struct {
+	rt     *Runtime
+	fam    *keyspace.Family
+	key    func(K) keyspace.Key
+	shape  *shape
+	policy CollectionPolicy
+	load   func(ctx context.Context, k K) (held, error)
+	pick   func(ctx context.Context, k K, members []string) (held, error) // nil: the source cannot
+
+	stats counters
+
+	mu         sync.Mutex
+	gatherings map[gatheringKey[K]]*gathering
+	refreshing map[K]bool
+}
+
+// held are a collection's members as they came from the source, or some of them.
+type held map[string]string
+
+func newCollection[K comparable](rt *Runtime, fam *keyspace.Family, key func(K) keyspace.Key, p CollectionPolicy, hasSource bool) *collection[K] {
+	switch {
+	case fam.TTL.Base == 0:
+		panic(fmt.Sprintf("cache: collections of %s would live for ever", fam.Pattern))
+	case fam.TTL.Stale != 0:
+		panic(fmt.Sprintf("cache: collections of %s would be kept past their life, which only values can be", fam.Pattern))
+	case !hasSource:
+		panic(fmt.Sprintf("cache: %s has no source", fam.Pattern))
+	}
+	return &collection[K]{rt: rt, fam: fam, key: key, shape: shapes[fam.Type], policy: p.withDefaults(),
+		gatherings: map[gatheringKey[K]]*gathering{}, refreshing: map[K]bool{}}
+}
+
+// Name is the family's pattern, which is what metrics call the collection.
+func (c *collection[K]) Name() string { return c.fam.Pattern }
+
+// Family returns the family's declaration.
+func (c *collection[K]) Family() *keyspace.Family { return c.fam }
+
+// Stats returns the counts.
+func (c *collection[K]) Stats() Stats { return c.stats.read() }
+
+func (c *collection[K]) cleanUp() {}
+
+// Target is the collection k as a whole, for [Runtime.Change] and [Runtime.Drop]:
+// it is dropped, and loaded when it is asked for.
+func (c *collection[K]) Target(k K) Target {
+	return Target{key: c.key(k), timeout: c.policy.ChangeTimeout, unfenced: c.policy.Unfenced}
+}
+
+// Invalidate drops collections after their source has changed. See [Runtime.Drop].
+func (c *collection[K]) Invalidate(ctx context.Context, ks ...K) error {
+	targets := make([]Target, len(ks))
+	for i, k := range ks {
+		targets[i] = c.Target(k)
+	}
+	return c.rt.Drop(ctx, targets...)
+}
+
+// edited is the collection k as changed by ops, which is called after the change,
+// and only if the collection is there.
+func (c *collection[K]) edited(k K, ops func() (puts, removes []string, err error)) Target {
+	t := c.Target(k)
+	t.edit = &edit{ops, &c.stats.applied}
+	return t
+}
+
+// edit is what a change does to a collection that is loaded.
+type edit struct {
+	ops     func() (puts, removes []string, err error)
+	applied *plain
+}
+
+// query is one question to Redis.
+type query struct {
+	members []string // that it is about; nil: it cannot be answered from a few members
+	cmd     func(key keyspace.Key, mark string) keyspace.Cmd
+	take    func(keyspace.Reply) verdict
+}
+
+type verdict uint8
+
+const (
+	answered verdict = iota
+	absent           // the collection is not loaded
+	garbled          // it is, by another version of the program
+)
+
+// read has Redis answer q, or returns at least the members that q is about.
+func (c *collection[K]) read(ctx context.Context, k K, q query) (held, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	key := c.key(k)
+	for {
+		era, err := c.era()
+		if err != nil {
+			return nil, err
+		}
+		replace := false
+		if era != 0 {
+			reply := c.rt.do(ctx, q.cmd(key, loadedMark(era)))[0]
+			if reply.Err != nil {
+				c.stats.failed.add(1)
+				era = 0
+			} else {
+				switch q.take(reply) {
+				case answered:
+					c.stats.redisHits.add(1)
+					if c.policy.Renew > 0 && rand.Float64() < c.policy.Renew {
+						c.refresh(ctx, k, key, era)
+					}
+					return nil, nil
+				case garbled:
+					replace = true
+				}
+			}
+		}
+		if era == 0 && c.pick != nil && q.members != nil {
+			return c.ask(ctx, 1, func(ctx context.Context) (held, error) { return c.pick(ctx, k, q.members) })
+		}
+		g, err := c.gather(ctx, k, key, era, q.members == nil, replace)
+		switch {
+		case err != nil:
+			return nil, err
+		case g.outcome == gathered:
+			return g.held, nil
+		case g.outcome == apart:
+			return c.ask(ctx, 1, func(ctx context.Context) (held, error) { return c.pick(ctx, k, q.members) })
+		}
+	}
+}
+
+// era is that of the servers, or 0 when Redis is not to be used.
+func (c *collection[K]) era() (uint64, error) {
+	if c.rt.behind(bus.Now()) >= c.policy.MaxStale {
+		switch c.policy.CutOff {
+		case Fail:
+			return 0, ErrCutOff
+		case Bypass:
+			c.stats.bypassed.add(1)
+			return 0, nil
+		}
+	}
+	return c.rt.bus.Era(), nil
+}
+
+// A gathering is a load under way, which all callers of this process share. Only
+// whole ones bring all members in any case.
+type gathering struct {
+	done    chan struct{}
+	began   bus.Moment
+	mark    mark
+	outcome outcome
+	held    held // shared: nobody changes it
+	err     error
+}
+
+type gatheringKey[K comparable] struct {
+	k     K
+	whole bool
+}
+
+type outcome uint8
+
+const (
+	gathered outcome = iota // held is the collection
+	look                    // it is in Redis by now
+	apart                   // it cannot be stored: ask the source for what you need
+)
+
+// gather loads a collection together with whoever else wants it.
+func (c *collection[K]) gather(ctx context.Context, k K, key keyspace.Key, era uint64, whole, replace bool) (*gathering, error) {
+	at := gatheringKey[K]{k, whole || c.pick == nil}
+	now := bus.Now()
+	c.mu.Lock()
+	g := c.gatherings[at]
+	// As with values: not one that may have begun before a change.
+	if g == nil || g.mark.moved() || time.Duration(now-g.began) >= c.policy.MaxStale {
+		g = &gathering{done: make(chan struct{}), began: now, mark: c.rt.watch(key.String())}
+		c.gatherings[at] = g
+		inner := context.WithoutCancel(ctx)
+		mine := g
+		c.rt.work.Go(func() {
+			mine.outcome, mine.held, mine.err = c.fetch(inner, k, key, era, at.whole, replace)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			close(mine.done)
+			if c.gatherings[at] == mine {
+				delete(c.gatherings, at)
+			}
+		})
+	}
+	c.mu.Unlock()
+	select {
+	case <-g.done:
+		return g, g.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// fetch loads a collection and stores it, if no change comes between.
+func (c *collection[K]) fetch(ctx context.Context, k K, key keyspace.Key, era uint64, whole, replace bool) (outcome, held, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
+	defer cancel()
+	var l lent
+	if era != 0 {
+		var there bool
+		if l, there = c.acquire(ctx, key, era, replace); there {
+			return look, nil, nil
+		}
+	}
+	if l.token == "" && !whole {
+		return apart, nil, nil
+	}
+	h, err := c.fill(ctx, k, key, era, l)
+	return gathered, h, err
+}
+
+// fill loads a collection and, with a lease, stores it or gives the lease up.
+func (c *collection[K]) fill(ctx context.Context, k K, key keyspace.Key, era uint64, l lent) (held, error) {
+	h, err := c.ask(ctx, 1, func(ctx context.Context) (held, error) { return c.load(ctx, k) })
+	if l.token == "" {
+		return h, err
+	}
+	life := c.fam.TTL.Draw()
+	if len(h) == 0 {
+		life = c.fam.TTL.Empty
+	}
+	switch {
+	case err != nil:
+		c.rt.do(ctx, c.shape.release(key, l, era))
+	case life == 0:
+		l.left = 0
+		c.rt.do(ctx, c.shape.release(key, l, era))
+	case !c.store(ctx, key, era, l, h, life):
+		c.stats.refused.add(1)
+	}
+	return h, err
+}
+
+// lent is a lease on a collection.
+type lent struct {
+	token string
+	since bus.Moment
+	left  int64 // ms that what is to be replaced has, if there is something
+}
+
+// acquire takes the lease on a collection, unless it is there. Without a lease it
+// is to be loaded and not stored.
+func (c *collection[K]) acquire(ctx context.Context, key keyspace.Key, era uint64, replace bool) (l lent, there bool) {
+	patience := c.policy.LoadTimeout / 2
+	if c.pick != nil {
+		patience = min(patience, pickAfter)
+	}
+	began := bus.Now()
+	for pause := firstLook; ; pause = min(2*pause, longestLook) {
+		l = lent{token: token(), since: bus.Now()}
+		n, err := c.rt.do(ctx, c.shape.acquire(key, l.token, era, c.leaseLife(), replace))[0].Int()
+		switch {
+		case err != nil:
+			c.stats.failed.add(1)
+			return lent{}, false
+		case n >= 0:
+			l.left = n
+			return l, false
+		case n == isThere:
+			return lent{}, true
+		case n == isFenced:
+			c.stats.fenced.add(1)
+			return lent{}, false
+		case time.Duration(bus.Now()-began) >= patience: // whoever it was may have died
+			return lent{}, false
+		}
+		c.stats.waited.add(1)
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return lent{}, false
+		}
+	}
+}
+
+func (c *collection[K]) leaseLife() time.Duration { return c.policy.LoadTimeout + c.rt.cfg.Budget }
+
+// ask calls the source, with the others' leave. A source without such a thing has
+// an empty collection.
+func (c *collection[K]) ask(ctx context.Context, keys int, load func(context.Context) (held, error)) (h held, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
+	defer cancel()
+	err = c.rt.admitted(ctx, c.Name(), &c.stats, keys, func() (err error) {
+		h, err = load(ctx)
+		return err
+	})
+	if errors.Is(err, ErrNotFound) {
+		return held{}, nil
+	}
+	if err == nil && h == nil {
+		h = held{}
+	}
+	return h, err
+}
+
+// store puts a loaded collection into Redis, in parts, and reports whether it is
+// there: all of it or nothing.
+func (c *collection[K]) store(ctx context.Context, key keyspace.Key, era uint64, l lent, h held, life time.Duration) bool {
+	var cmds []keyspace.Cmd
+	send := func() bool {
+		defer func() { cmds = cmds[:0] }()
+		for _, r := range c.rt.do(context.WithoutCancel(ctx), cmds...) {
+			if n, err := r.Int(); err != nil || n != 1 {
+				return false
+			}
+		}
+		return true
+	}
+	var part []string
+	first, bytes := true, 0
+	for m, v := range h {
+		if len(part)+2 > partTexts || bytes > partBytes {
+			cmds = append(cmds, c.shape.fill(key, l.token, era, c.leaseLife(), first, -1, part))
+			first, part, bytes = false, nil, 0
+			if len(cmds) == partsSent && !send() {
+				return false
+			}
+		}
+		part = c.shape.put(part, m, v)
+		bytes += len(m) + len(v)
+	}
+	cmds = append(cmds, c.shape.fill(key, l.token, era, life, first, len(h), part))
+	return send()
+}
+
+// refresh loads a collection again if it is in the last fifth of its life.
+func (c *collection[K]) refresh(ctx context.Context, k K, key keyspace.Key, era uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refreshing[k] {
+		return
+	}
+	c.refreshing[k] = true
+	ctx = context.WithoutCancel(ctx)
+	c.rt.work.Go(func() {
+		defer func() {
+			c.mu.Lock()
+			delete(c.refreshing, k)
+			c.mu.Unlock()
+		}()
+		replies := c.rt.do(ctx, keyspace.Cmd{Name: "PTTL", Key: key}, c.shape.size(key, era, ""))
+		left, err := replies[0].Int()
+		members, err2 := replies[1].Int()
+		if err != nil || err2 != nil || left <= 0 || left > c.fam.TTL.Base.Milliseconds()/5 || members == 0 { // an empty one is meant to be short-lived
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
+		defer cancel()
+		l := lent{token: token(), since: bus.Now()}
+		if l.left, err = c.rt.do(ctx, c.shape.acquire(key, l.token, era, c.leaseLife(), true))[0].Int(); err != nil || l.left < 0 {
+			return
+		}
+		c.stats.refreshed.add(1)
+		_, _ = c.fill(ctx, k, key, era, l) // a failure is counted there, and the old one is still good
+	})
+}
+
+// few asks whether members are there, and with what values, in one command while
+// the collection is loaded; use, if there is one, fails on values it cannot read.
+func (c *collection[K]) few(ctx context.Context, k K, members []string, use func(*found) error) (found, error) {
+	var f found
+	h, err := c.read(ctx, k, query{members,
+		func(key keyspace.Key, mark string) keyspace.Cmd {
+			args := make([]string, 1, 1+len(members))
+			args[0] = mark
+			return keyspace.Cmd{Name: c.shape.check, Key: key, Args: append(args, members...)}
+		},
+		func(r keyspace.Reply) verdict {
+			if len(r.List) != 1+len(members) || !present(r.List[0]) {
+				return absent
+			}
+			f.list = r.List[1:]
+			if use != nil {
+				return readable(use(&f))
+			}
+			return answered
+		}})
+	if h != nil && err == nil {
+		f = found{held: h}
+		if use != nil {
+			err = use(&f)
+		}
+	}
+	return f, err
+}
+
+// found is the answer to few: one of both.
+type found struct {
+	list []keyspace.Reply
+	held held
+}
+
+// at is the value of the i-th member, which is m.
+func (f *found) at(i int, m string) (v string, ok bool) {
+	if f.list != nil {
+		return f.list[i].Str, present(f.list[i])
+	}
+	v, ok = f.held[m]
+	return v, ok
+}
+
+// present reads what HMGET, SMISMEMBER and ZMSCORE say of one member.
+func present(r keyspace.Reply) bool {
+	return r.Kind == keyspace.TextReply || r.Kind == keyspace.IntReply && r.N == 1
+}
+
+// count returns the number of members, of a sorted set's those above a score if
+// there is one.
+func (c *collection[K]) count(ctx context.Context, k K, above string, counts func(v string) bool) (int, error) {
+	n := int64(0)
+	h, err := c.read(ctx, k, query{nil,
+		func(key keyspace.Key, mark string) keyspace.Cmd { return c.shape.size(key, eraOf(mark), above) },
+		func(r keyspace.Reply) verdict {
+			n = r.N
+			return loadedIf(!r.Nil())
+		}})
+	if h == nil || err != nil {
+		return int(n), err
+	}
+	for _, v := range h {
+		if above == "" || counts(v) {
+			n++
+		}
+	}
+	return int(n), nil
+}
+
+func loadedIf(ok bool) verdict {
+	if ok {
+		return answered
+	}
+	return absent
+}
+
+// Marks: see lua/collection.lua.
+const (
+	markByte   = "\x00"
+	escapeByte = "\x01"
+	loadedName = "V"
+)
+
+// loadedMark is the member by whose presence a collection is loaded.
+func loadedMark(era uint64) string {
+	return string(binary.BigEndian.AppendUint64([]byte(markByte+loadedName), era))
+}
+
+func eraOf(mark string) uint64 {
+	return binary.BigEndian.Uint64([]byte(mark[len(markByte+loadedName):]))
+}
+
+func eraText(era uint64) string { return string(binary.BigEndian.AppendUint64(nil, era)) }
+
+// escape keeps a caller's member from looking like a mark. Others stay as they are.
+func escape(m string) string {
+	if m != "" && m[0] <= escapeByte[0] {
+		return escapeByte + m
+	}
+	return m
+}
+
+func unescape(m string) (s string, isMark bool) {
+	if m != "" && m[0] <= escapeByte[0] {
+		return m[1:], m[0] == markByte[0]
+	}
+	return m, false
+}
+
+// A shape is what differs between hashes, sets and sorted sets.
+type shape struct {
+	typ    string
+	check  string // the command that asks for members
+	whole  string // the command that returns all
+	valued int    // texts of whole's reply for one member
+	put    func(texts []string, member, value string) []string
+}
+
+var shapes = map[string]*shape{
+	"hash": {"hash", "HMGET", "HGETALL", 2, func(t []string, m, v string) []string { return append(t, m, v) }},
+	"set":  {"set", "SMISMEMBER", "SMEMBERS", 1, func(t []string, m, _ string) []string { return append(t, m) }},
+	"zset": {"zset", "ZMSCORE", "", 2, func(t []string, m, v string) []string { return append(t, v, m) }},
+}
+
+// shapeOf returns that of a collection's key, or nil for a value's.
+func shapeOf(k keyspace.Key) *shape { return shapes[k.Family().Type] }
+
+// What follows runs the scripts. Their twins, in Go, are in the tests.
+var (
+	//go:embed lua/collection.lua
+	collectionLua string
+	//go:embed lua/collection_acquire.lua
+	collectionAcquireLua string
+	//go:embed lua/collection_fill.lua
+	collectionFillLua string
+	//go:embed lua/collection_release.lua
+	collectionReleaseLua string
+	//go:embed lua/collection_fence.lua
+	collectionFenceLua string
+	//go:embed lua/collection_finish.lua
+	collectionFinishLua string
+	//go:embed lua/collection_drop.lua
+	collectionDropLua string
+	//go:embed lua/collection_size.lua
+	collectionSizeLua string
+	//go:embed lua/collection_page.lua
+	collectionPageLua string
+	//go:embed lua/collection_scan.lua
+	collectionScanLua string
+
+	collectionAcquire = redis.NewScript(collectionLua + collectionAcquireLua)
+	collectionFill    = redis.NewScript(collectionLua + collectionFillLua)
+	collectionRelease = redis.NewScript(collectionLua + collectionReleaseLua)
+	collectionFence   = redis.NewScript(collectionLua + collectionFenceLua)
+	collectionFinish  = redis.NewScript(collectionLua + collectionFinishLua)
+	collectionDrop    = redis.NewScript(collectionLua + collectionDropLua)
+	collectionSize    = redis.NewScript(collectionLua + collectionSizeLua)
+	collectionPage    = redis.NewScript(collectionLua + collectionPageLua)
+	collectionScan    = redis.NewScript(collectionLua + collectionScanLua)
+)
+
+// What acquire answers in place of a lease.
+const (
+	isThere  = -1
+	isFenced = -2
+	isLent   = -3
+)
+
+func (s *shape) acquire(k keyspace.Key, token string, era uint64, life time.Duration, replace bool) keyspace.Cmd {
+	return collectionAcquire.Cmd([]keyspace.Key{k}, s.typ, token, eraText(era), millis(life), one(replace))
+}
+
+// fill sends one part; total is negative unless it is the last.
+func (s *shape) fill(k keyspace.Key, token string, era uint64, life time.Duration, first bool, total int, texts []string) keyspace.Cmd {
+	count := ""
+	if total >= 0 {
+		count = strconv.Itoa(total)
+	}
+	args := make([]string, 0, 6+len(texts))
+	args = append(args, s.typ, token, eraText(era), millis(life), one(first), count)
+	return collectionFill.Cmd([]keyspace.Key{k}, append(args, texts...)...)
+}
+
+func (s *shape) release(k keyspace.Key, l lent, era uint64) keyspace.Cmd {
+	left := max(0, l.left-time.Duration(bus.Now()-l.since).Milliseconds())
+	return collectionRelease.Cmd([]keyspace.Key{k}, s.typ, l.token, eraText(era), strconv.FormatInt(left, 10))
+}
+
+func (s *shape) fence(k keyspace.Key, f *fences, life time.Duration) keyspace.Cmd {
+	return collectionFence.Cmd([]keyspace.Key{k}, s.typ, f.token, eraText(f.era), millis(life))
+}
+
+// finish applies a target's edit if the change was made and the collection had
+// been kept with left ms to live. It does not live longer for it.
+func (s *shape) finish(t Target, f *fences, left int64, changed bool) keyspace.Cmd {
+	var puts, removes []string
+	left -= time.Duration(bus.Now() - f.began).Milliseconds()
+	if left <= 0 || !changed || t.edit == nil {
+		left = 0
+	} else {
+		var err error
+		if puts, removes, err = t.edit.ops(); err != nil || len(puts)+len(removes) > partTexts {
+			left, puts, removes = 0, nil, nil
+		}
+	}
+	args := make([]string, 0, 5+len(puts)+len(removes))
+	args = append(args, s.typ, f.token, eraText(f.era), strconv.FormatInt(left, 10), strconv.Itoa(len(puts)))
+	return collectionFinish.Cmd([]keyspace.Key{t.key}, append(append(args, puts...), removes...)...)
+}
+
+func (s *shape) drop(k keyspace.Key) keyspace.Cmd {
+	return collectionDrop.Cmd([]keyspace.Key{k}, s.typ)
+}
+
+func (s *shape) size(k keyspace.Key, era uint64, above string) keyspace.Cmd {
+	return collectionSize.Cmd([]keyspace.Key{k}, s.typ, eraText(era), above)
+}
+
+func one(b bool) string {
+	if b {
+		return "1"
+	}
+	return ""
+}
+
+// changes are what an edit does; of several steps about one member the last
+// counts.
+type changes struct {
+	puts    map[string]string
+	removes map[string]bool
+	err     error
+}
+
+func (c *changes) put(m, v string, err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	if c.puts == nil {
+		c.puts = map[string]string{}
+	}
+	c.puts[m] = v
+	delete(c.removes, m)
+}
+
+func (c *changes) remove(m string, err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	if c.removes == nil {
+		c.removes = map[string]bool{}
+	}
+	c.removes[m] = true
+	delete(c.puts, m)
+}
+
+// texts are the steps as the shape's commands take them.
+func (c *changes) texts(s *shape) (puts, removes []string, err error) {
+	for m, v := range c.puts {
+		puts = s.put(puts, m, v)
+	}
+	return puts, slices.Collect(maps.Keys(c.removes)), c.err
+}
