@@ -171,7 +171,7 @@ func (c *collection[K]) read(ctx context.Context, k K, q query) (held, error) {
 		}
 		replace := false
 		if era != 0 {
-			reply := c.rt.do(ctx, q.cmd(key, loadedMark(era)))[0]
+			reply := c.rt.one(q.cmd(key, loadedMark(era)))
 			if reply.Err != nil {
 				c.stats.failed.add(1)
 				era = 0
@@ -205,7 +205,7 @@ func (c *collection[K]) read(ctx context.Context, k K, q query) (held, error) {
 
 // era is that of the servers, or 0 when Redis is not to be used.
 func (c *collection[K]) era() (uint64, error) {
-	if c.rt.behind(bus.Now()) >= c.policy.MaxStale {
+	if bus.Now()-c.rt.bus.Seen() >= bus.Moment(c.policy.MaxStale) {
 		switch c.policy.CutOff {
 		case Fail:
 			return 0, ErrCutOff
@@ -302,11 +302,11 @@ func (c *collection[K]) fill(ctx context.Context, k K, key keyspace.Key, era uin
 	}
 	switch {
 	case err != nil:
-		c.rt.do(ctx, c.shape.release(key, l, era))
+		c.rt.one(c.shape.release(key, l, era))
 	case life == 0:
 		l.left = 0
-		c.rt.do(ctx, c.shape.release(key, l, era))
-	case !c.store(ctx, key, era, l, h, life):
+		c.rt.one(c.shape.release(key, l, era))
+	case !c.store(key, era, l, h, life):
 		c.stats.refused.add(1)
 	}
 	return h, err
@@ -329,7 +329,7 @@ func (c *collection[K]) acquire(ctx context.Context, key keyspace.Key, era uint6
 	began := bus.Now()
 	for pause := firstLook; ; pause = min(2*pause, longestLook) {
 		l = lent{token: token(), since: bus.Now()}
-		n, err := c.rt.do(ctx, c.shape.acquire(key, l.token, era, c.leaseLife(), replace))[0].Int()
+		n, err := c.rt.one(c.shape.acquire(key, l.token, era, c.leaseLife(), replace)).Int()
 		switch {
 		case err != nil:
 			c.stats.failed.add(1)
@@ -378,11 +378,11 @@ func (c *collection[K]) ask(ctx context.Context, keys int, load func(context.Con
 
 // store puts a loaded collection into Redis, in parts, and reports whether it is
 // there: all of it or nothing.
-func (c *collection[K]) store(ctx context.Context, key keyspace.Key, era uint64, l lent, h held, life time.Duration) bool {
+func (c *collection[K]) store(key keyspace.Key, era uint64, l lent, h held, life time.Duration) bool {
 	var cmds []keyspace.Cmd
 	send := func() bool {
 		defer func() { cmds = cmds[:0] }()
-		for _, r := range c.rt.do(context.WithoutCancel(ctx), cmds...) {
+		for _, r := range c.rt.do(cmds...) {
 			if n, err := r.Int(); err != nil || n != 1 {
 				return false
 			}
@@ -421,7 +421,7 @@ func (c *collection[K]) refresh(ctx context.Context, k K, key keyspace.Key, era 
 			delete(c.refreshing, k)
 			c.mu.Unlock()
 		}()
-		replies := c.rt.do(ctx, keyspace.Cmd{Name: "PTTL", Key: key}, c.shape.size(key, era, ""))
+		replies := c.rt.do(keyspace.Cmd{Name: "PTTL", Key: key}, c.shape.size(key, era, ""))
 		left, err := replies[0].Int()
 		members, err2 := replies[1].Int()
 		if err != nil || err2 != nil || left <= 0 || left > c.fam.TTL.Base.Milliseconds()/5 || members == 0 { // an empty one is meant to be short-lived
@@ -430,7 +430,7 @@ func (c *collection[K]) refresh(ctx context.Context, k K, key keyspace.Key, era 
 		ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 		defer cancel()
 		l := lent{token: token(), since: bus.Now()}
-		if l.left, err = c.rt.do(ctx, c.shape.acquire(key, l.token, era, c.leaseLife(), true))[0].Int(); err != nil || l.left < 0 {
+		if l.left, err = c.rt.one(c.shape.acquire(key, l.token, era, c.leaseLife(), true)).Int(); err != nil || l.left < 0 {
 			return
 		}
 		c.stats.refreshed.add(1)

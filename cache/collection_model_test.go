@@ -259,19 +259,20 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 	seen := map[string]int{}
 	tokens, token := 0, ""
 	for step := range steps {
-		if r.IntN(40) == 0 { // whatever it is lapses
+		if r.IntN(20) == 0 { // whatever it is lapses
 			tw.unlink()
 			if err := db.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: key}).Err; err != nil {
 				t.Fatal(err)
 			}
 		}
-		if r.IntN(4) == 0 || token == "" {
+		if r.IntN(8) == 0 || token == "" {
 			tokens++
 			token = fmt.Sprintf("%08d", tokens)
-		} else if r.IntN(6) == 0 {
+		} else if r.IntN(8) == 0 {
 			token = fmt.Sprintf("%08d", max(1, tokens-r.IntN(3)))
 		}
-		eraN, life := uint64(1+r.IntN(8)/7), (1+r.Int64N(9))*grain
+		token, mine := "l"+token[1:], "c"+token[1:] // of leases and of changes
+		eraN, life := uint64(1+r.IntN(16)/15), (1+r.Int64N(9))*grain
 		era := eraText(eraN)
 		some := map[string]string{}
 		for range r.IntN(4) {
@@ -281,7 +282,7 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 		for m, v := range some {
 			texts = s.put(texts, m, v)
 		}
-		f := &fences{token: token, era: eraN, began: bus.Now()}
+		f := &fences{token: mine, era: eraN, began: bus.Now()}
 		ms := time.Duration(life) * time.Millisecond
 		var cmd keyspace.Cmd
 		var want int64
@@ -290,7 +291,7 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 		case 0, 1:
 			replace := r.IntN(2) == 0
 			name, cmd, want = "acquire", s.acquire(key, token, eraN, ms, replace), tw.acquire(token, era, life, replace)
-		case 2, 3, 4:
+		case 2, 3, 4, 5:
 			first, total := r.IntN(2) == 0, -1
 			if r.IntN(2) == 0 {
 				total = max(0, len(tw.in)-2)
@@ -300,11 +301,11 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 				total += r.IntN(8) / 7
 			}
 			name, cmd, want = "fill", s.fill(key, token, eraN, ms, first, total, texts), tw.fill(token, era, life, first, total, some)
-		case 5:
+		case 6:
 			left := r.Int64N(2) * life
 			name, cmd, want = "release", s.release(key, lent{token, bus.Now(), left}, eraN), tw.release(token, era, left)
-		case 6, 7:
-			name, cmd, want = "fence", s.fence(key, f, ms), tw.fence(token, era, life)
+		case 7:
+			name, cmd, want = "fence", s.fence(key, f, ms), tw.fence(mine, era, life)
 		case 8, 9:
 			left := r.Int64N(4) / 3
 			left = (1 - left) * life
@@ -317,7 +318,7 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 				texts = s.put(texts, m, v)
 			}
 			target := Target{key: key, edit: &edit{ops: func() ([]string, []string, error) { return texts, removes, nil }}}
-			name, cmd, want = "finish", s.finish(target, f, left, true), tw.finish(token, era, left, some, removes)
+			name, cmd, want = "finish", s.finish(target, f, left, true), tw.finish(mine, era, left, some, removes)
 		case 10:
 			if r.IntN(3) > 0 {
 				continue

@@ -1,5 +1,10 @@
 package keyspace
 
+import (
+	"encoding/json"
+	"errors"
+)
+
 // Cached is a string key that holds one V for package cache, which alone reads
 // and writes it: a value, or the mark of somebody who is loading or changing it.
 type Cached[V any] struct{ Key }
@@ -7,7 +12,37 @@ type Cached[V any] struct{ Key }
 // CachedOf is the [Kind] of [Cached]. The family's life is that of a value in the
 // cache; see [TTL.Negative] and [TTL.StaleIfError].
 func CachedOf[V any]() Kind[Cached[V]] {
-	return Kind[Cached[V]]{"string", "cached json", func(k Key) Cached[V] { return Cached[V]{k} }}
+	return Kind[Cached[V]]{typ: "string", form: "cached " + jsonForm[V](), bind: func(k Key) Cached[V] { return Cached[V]{k} },
+		check: func(v []byte) error {
+			payload, err := cachedPayload(v)
+			if err != nil || payload == nil {
+				return err
+			}
+			return json.Unmarshal(payload, new(V))
+		}}
+}
+
+var errNotCached = errors.New("is neither a cached value nor a lease nor a fence")
+
+// cachedPayload finds the JSON in what package cache has written; nil when there
+// is none. What it looks at is a part of that package's layout, and a test there
+// holds the two together.
+func cachedPayload(v []byte) ([]byte, error) {
+	const lease, head = 22, 47
+	if len(v) >= lease && v[0] == 'L' {
+		if v = v[lease:]; len(v) == 0 {
+			return nil, nil
+		}
+	}
+	switch {
+	case len(v) >= 10 && v[0] == 'F':
+		return nil, nil
+	case len(v) < head || v[0] != 'V' || len(v) < head+8*int(v[head-1]):
+		return nil, errNotCached
+	case v[1] == '1': // there is no such thing
+		return nil, nil
+	}
+	return v[head+8*int(v[head-1]):], nil
 }
 
 // CachedHash is a hash key that holds a whole collection of V by F for package
@@ -18,7 +53,7 @@ type CachedHash[F comparable, V any] struct{ Key }
 // CachedHashOf is the [Kind] of [CachedHash]. The family's life is that of the
 // collection in the cache, [TTL.Negative] that of an empty one.
 func CachedHashOf[F comparable, V any]() Kind[CachedHash[F, V]] {
-	return Kind[CachedHash[F, V]]{"hash", "cached json by field", func(k Key) CachedHash[F, V] { return CachedHash[F, V]{k} }}
+	return Kind[CachedHash[F, V]]{typ: "hash", form: "cached json by field", bind: func(k Key) CachedHash[F, V] { return CachedHash[F, V]{k} }}
 }
 
 // CachedSet is the like of [CachedHash] for a set of M.
@@ -26,7 +61,7 @@ type CachedSet[M comparable] struct{ Key }
 
 // CachedSetOf is the [Kind] of [CachedSet].
 func CachedSetOf[M comparable]() Kind[CachedSet[M]] {
-	return Kind[CachedSet[M]]{"set", "cached members", func(k Key) CachedSet[M] { return CachedSet[M]{k} }}
+	return Kind[CachedSet[M]]{typ: "set", form: "cached members", bind: func(k Key) CachedSet[M] { return CachedSet[M]{k} }}
 }
 
 // CachedZSet is the like of [CachedHash] for a sorted set of M.
@@ -34,5 +69,5 @@ type CachedZSet[M comparable] struct{ Key }
 
 // CachedZSetOf is the [Kind] of [CachedZSet].
 func CachedZSetOf[M comparable]() Kind[CachedZSet[M]] {
-	return Kind[CachedZSet[M]]{"zset", "cached members by score", func(k Key) CachedZSet[M] { return CachedZSet[M]{k} }}
+	return Kind[CachedZSet[M]]{typ: "zset", form: "cached members by score", bind: func(k Key) CachedZSet[M] { return CachedZSet[M]{k} }}
 }

@@ -33,8 +33,8 @@ var (
 	_        = declare(origin, "playback:{title}", Form{Max: 192})
 	pair     = Def2[Text, Text](origin, "pair:{one}:{other}", BytesOf("x"), Expire(time.Hour), Doc{})
 	tagged   = Def2[Text, Text](origin, "pair:{{one}}:{other}", BytesOf("x"), Expire(time.Hour), Doc{})
-	events   = DefChannel0(origin, "cluster:events", "json", Doc{})
-	messages = DefChannel1[id](origin, "channel:message:{uid}", "json", Doc{})
+	events   = DefChannel0(origin, "cluster:events", RawMessages("json"), Doc{})
+	messages = DefChannel1[id](origin, "channel:message:{uid}", RawMessages("json"), Doc{})
 	parser   = NewParser(origin)
 )
 
@@ -114,7 +114,7 @@ func TestAWordThatIsAlsoAnArgumentIsToldByWhatFollows(t *testing.T) {
 			t.Errorf("%q: got %v, want %q", key, got.Family, want.Pattern)
 		}
 	}
-	if got, _ := p.Key("node:7:load"); got.Args != [2]string{"7", ""} {
+	if got, _ := p.Key("node:7:load"); got.Args != [MaxArgs]string{"7"} {
 		t.Errorf("arguments %q, want 7 alone", got.Args)
 	}
 }

@@ -84,6 +84,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	limiter := ratelimit.New(a.redis)
 	a.bus = events.NewBus(a.redis, a.node, log)
+	a.reg.MustRegister(obs.NewBus(a.bus.Nodes()))
 	if a.accounts, err = accounts.New(accounts.Config{DB: a.db, Redis: a.redis, Limiter: limiter, Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log}); err != nil {
 		return nil, err
 	}
