@@ -183,8 +183,11 @@ func (z *ZSet[K, M]) Len(ctx context.Context, k K) (int, error) { return z.count
 
 // CountAbove returns how many members of k's set have a higher score than this.
 func (z *ZSet[K, M]) CountAbove(ctx context.Context, k K, score float64) (int, error) {
-	if math.IsInf(score, -1) {
+	switch {
+	case math.IsInf(score, -1):
 		return z.Len(ctx, k)
+	case math.IsInf(score, 1):
+		return 0, nil
 	}
 	above, err := scoreText(score)
 	if err != nil {
