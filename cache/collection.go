@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stoa-dev/stoa/bus"
@@ -73,7 +74,8 @@ type collection[K comparable] struct {
 	load   func(ctx context.Context, k K) (held, error)
 	pick   func(ctx context.Context, k K, members []string) (held, error) // nil: the source cannot
 
-	stats counters
+	stats  counters
+	loaded atomic.Pointer[string] // mark of the present era
 
 	mu         sync.Mutex
 	gatherings map[gatheringKey[K]]*gathering
@@ -137,11 +139,22 @@ type edit struct {
 }
 
 // query is one question to Redis.
-type query struct {
-	members []string // that it is about; nil: it cannot be answered from a few members
-	cmd     func(key keyspace.Key, mark string) keyspace.Cmd
-	take    func(keyspace.Reply) verdict
+type query interface {
+	// about are the members in question; nil says that a few do not suffice.
+	about() []string
+	cmd(key keyspace.Key, mark string) keyspace.Cmd
+	take(keyspace.Reply) verdict
 }
+
+// overall is a query about all members.
+type overall struct {
+	ask    func(key keyspace.Key, mark string) keyspace.Cmd
+	answer func(keyspace.Reply) verdict
+}
+
+func (q overall) about() []string                                { return nil }
+func (q overall) cmd(key keyspace.Key, mark string) keyspace.Cmd { return q.ask(key, mark) }
+func (q overall) take(r keyspace.Reply) verdict                  { return q.answer(r) }
 
 type verdict uint8
 
@@ -164,7 +177,7 @@ func (c *collection[K]) read(ctx context.Context, k K, q query) (held, error) {
 		}
 		replace := false
 		if era != 0 {
-			reply := c.rt.one(q.cmd(key, loadedMark(era)))
+			reply := c.rt.one(q.cmd(key, c.mark(era)))
 			if reply.Err != nil {
 				c.stats.failed.add(1)
 				era = 0
@@ -181,19 +194,29 @@ func (c *collection[K]) read(ctx context.Context, k K, q query) (held, error) {
 				}
 			}
 		}
-		if era == 0 && c.pick != nil && q.members != nil {
-			return c.ask(ctx, 1, func(ctx context.Context) (held, error) { return c.pick(ctx, k, q.members) })
+		if era == 0 && c.pick != nil && q.about() != nil {
+			return c.fromSource(ctx, func(ctx context.Context) (held, error) { return c.pick(ctx, k, q.about()) })
 		}
-		g, err := c.gather(ctx, k, key, era, q.members == nil, replace)
+		g, err := c.gather(ctx, k, key, era, q.about() == nil, replace)
 		switch {
 		case err != nil:
 			return nil, err
 		case g.outcome == gathered:
 			return g.held, nil
 		case g.outcome == apart:
-			return c.ask(ctx, 1, func(ctx context.Context) (held, error) { return c.pick(ctx, k, q.members) })
+			return c.fromSource(ctx, func(ctx context.Context) (held, error) { return c.pick(ctx, k, q.about()) })
 		}
 	}
+}
+
+// mark is the member by whose presence a collection is loaded.
+func (c *collection[K]) mark(era uint64) string {
+	m := c.loaded.Load()
+	if m == nil || eraOf(*m) != era {
+		m = new(loadedMark(era))
+		c.loaded.Store(m)
+	}
+	return *m
 }
 
 // era is that of the servers, or 0 when Redis is not to be used.
@@ -285,7 +308,7 @@ func (c *collection[K]) fetch(ctx context.Context, k K, key keyspace.Key, era ui
 
 // fill loads a collection and, with a lease, stores it or gives the lease up.
 func (c *collection[K]) fill(ctx context.Context, k K, key keyspace.Key, era uint64, l lent) (held, error) {
-	h, err := c.ask(ctx, 1, func(ctx context.Context) (held, error) { return c.load(ctx, k) })
+	h, err := c.fromSource(ctx, func(ctx context.Context) (held, error) { return c.load(ctx, k) })
 	if l.token == "" {
 		return h, err
 	}
@@ -351,12 +374,12 @@ func (c *collection[K]) acquire(ctx context.Context, key keyspace.Key, era uint6
 
 func (c *collection[K]) leaseLife() time.Duration { return c.policy.LoadTimeout + c.rt.cfg.Budget }
 
-// ask calls the source, with the others' leave. A source without such a thing has
+// fromSource calls the source, with the others' leave. A source without such a thing has
 // an empty collection.
-func (c *collection[K]) ask(ctx context.Context, keys int, load func(context.Context) (held, error)) (h held, err error) {
+func (c *collection[K]) fromSource(ctx context.Context, load func(context.Context) (held, error)) (h held, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 	defer cancel()
-	err = c.rt.admitted(ctx, c.Name(), &c.stats, keys, func() (err error) {
+	err = c.rt.admitted(ctx, c.Name(), &c.stats, 1, func() (err error) {
 		h, err = load(ctx)
 		return err
 	})
@@ -431,48 +454,81 @@ func (c *collection[K]) refresh(ctx context.Context, k K, key keyspace.Key, era 
 	})
 }
 
-// few asks whether members are there, and with what values, in one command while
-// the collection is loaded; use, if there is one, fails on values it cannot read.
-func (c *collection[K]) few(ctx context.Context, k K, members []string, use func(*found) error) (found, error) {
-	var f found
-	h, err := c.read(ctx, k, query{members,
-		func(key keyspace.Key, mark string) keyspace.Cmd {
-			args := make([]string, 1, 1+len(members))
-			args[0] = mark
-			return keyspace.Cmd{Name: c.shape.check, Key: key, Args: append(args, members...)}
-		},
-		func(r keyspace.Reply) verdict {
-			if len(r.List) != 1+len(members) || !present(r.List[0]) {
-				return absent
-			}
-			f.list = r.List[1:]
-			if use != nil {
-				return readable(use(&f))
-			}
-			return answered
-		}})
-	if h != nil && err == nil {
-		f = found{held: h}
-		if use != nil {
-			err = use(&f)
-		}
+// few is a query about some members: whether they are there, and with what values.
+// It is one command while the collection is loaded.
+type few struct {
+	shape   *shape
+	members []string
+	single  [1]string          // room for members
+	use     func(f *few) error // fails on values that it cannot read; nil: they are not read
+	list    []keyspace.Reply   // the answer, or
+	held    held
+}
+
+func (f *few) about() []string { return f.members }
+
+func (f *few) cmd(key keyspace.Key, mark string) keyspace.Cmd {
+	args := make([]string, 1, 1+len(f.members))
+	args[0] = mark
+	return keyspace.Cmd{Name: f.shape.check, Key: key, Args: append(args, f.members...)}
+}
+
+func (f *few) take(r keyspace.Reply) verdict {
+	if len(r.List) != 1+len(f.members) || !present(r.List[0]) {
+		return absent
 	}
-	return f, err
+	if f.list = r.List[1:]; f.use != nil {
+		return readable(f.use(f))
+	}
+	return answered
 }
 
-// found is the answer to few: one of both.
-type found struct {
-	list []keyspace.Reply
-	held held
-}
-
-// at is the value of the i-th member, which is m.
-func (f *found) at(i int, m string) (v string, ok bool) {
-	if f.list != nil {
+// at is the value of the i-th member.
+func (f *few) at(i int) (v string, ok bool) {
+	if f.held == nil {
 		return f.list[i].Str, present(f.list[i])
 	}
-	v, ok = f.held[m]
+	v, ok = f.held[f.members[i]]
 	return v, ok
+}
+
+// ask has a query about some members answered, by Redis or the source.
+func (c *collection[K]) ask(ctx context.Context, k K, f *few) (err error) {
+	f.shape = c.shape
+	if f.held, err = c.read(ctx, k, f); err == nil && f.held != nil && f.use != nil {
+		err = f.use(f)
+	}
+	return err
+}
+
+// contains reports whether a member is there.
+func (c *collection[K]) contains(ctx context.Context, k K, member string) (bool, error) {
+	f := &few{single: [1]string{member}}
+	f.members = f.single[:]
+	if err := c.ask(ctx, k, f); err != nil {
+		return false, err
+	}
+	_, ok := f.at(0)
+	return ok, nil
+}
+
+// has returns those of ms that are there.
+func has[K, M comparable](ctx context.Context, c *collection[K], k K, of *codec[M], ms []M) (map[M]bool, error) {
+	texts, err := of.texts(ms)
+	if err != nil {
+		return nil, err
+	}
+	f := &few{members: texts}
+	if err := c.ask(ctx, k, f); err != nil {
+		return nil, err
+	}
+	out := make(map[M]bool, len(ms))
+	for i, m := range ms {
+		if _, ok := f.at(i); ok {
+			out[m] = true
+		}
+	}
+	return out, nil
 }
 
 // present reads what HMGET, SMISMEMBER and ZMSCORE say of one member.
@@ -484,7 +540,7 @@ func present(r keyspace.Reply) bool {
 // there is one.
 func (c *collection[K]) count(ctx context.Context, k K, above string, counts func(v string) bool) (int, error) {
 	n := int64(0)
-	h, err := c.read(ctx, k, query{nil,
+	h, err := c.read(ctx, k, overall{
 		func(key keyspace.Key, mark string) keyspace.Cmd { return c.shape.size(key, eraOf(mark), above) },
 		func(r keyspace.Reply) verdict {
 			n = r.N

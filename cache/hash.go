@@ -98,12 +98,12 @@ func (h *Hash[K, F, V]) Has(ctx context.Context, k K, f F) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	found, err := h.few(ctx, k, []string{text}, nil)
-	if err != nil {
-		return false, err
-	}
-	_, ok := found.at(0, text)
-	return ok, nil
+	return h.contains(ctx, k, text)
+}
+
+// HasMany returns those of fields that are in k's collection, in one round trip.
+func (h *Hash[K, F, V]) HasMany(ctx context.Context, k K, fields []F) (map[F]bool, error) {
+	return has(ctx, h.collection, k, &h.fields, fields)
 }
 
 // Get returns f of k's collection; ok is false when it is not in it.
@@ -120,10 +120,10 @@ func (h *Hash[K, F, V]) GetMany(ctx context.Context, k K, fields []F) (map[F]V, 
 		return nil, err
 	}
 	var out map[F]V
-	read := func(found *found) error {
+	err = h.ask(ctx, k, &few{members: texts, use: func(found *few) error {
 		out = make(map[F]V, len(fields))
 		for i, f := range fields {
-			text, ok := found.at(i, texts[i])
+			text, ok := found.at(i)
 			if !ok {
 				continue
 			}
@@ -134,8 +134,7 @@ func (h *Hash[K, F, V]) GetMany(ctx context.Context, k K, fields []F) (map[F]V, 
 			out[f] = v
 		}
 		return nil
-	}
-	_, err = h.few(ctx, k, texts, read)
+	}})
 	return out, err
 }
 

@@ -33,7 +33,7 @@ type pair struct{ member, value string }
 // whole reads all members at once.
 func (c *collection[K]) whole(ctx context.Context, k K, take func([]pair) error) error {
 	var mark string
-	h, err := c.read(ctx, k, query{nil,
+	h, err := c.read(ctx, k, overall{
 		func(key keyspace.Key, loaded string) keyspace.Cmd {
 			mark = loaded
 			return keyspace.Cmd{Name: c.shape.whole, Key: key}
@@ -137,7 +137,7 @@ func (c *collection[K]) scan(ctx context.Context, k K, cursor string, n int, tak
 		return next, err
 	}
 	var era uint64
-	h, err := c.read(ctx, k, query{nil,
+	h, err := c.read(ctx, k, overall{
 		func(key keyspace.Key, mark string) keyspace.Cmd {
 			at := "0"
 			if era = eraOf(mark); era == from.era {

@@ -62,31 +62,12 @@ func (s *Set[K, M]) Has(ctx context.Context, k K, m M) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	found, err := s.few(ctx, k, []string{text}, nil)
-	if err != nil {
-		return false, err
-	}
-	_, ok := found.at(0, text)
-	return ok, nil
+	return s.contains(ctx, k, text)
 }
 
 // HasMany returns those of ms that are in k's set, in one round trip.
 func (s *Set[K, M]) HasMany(ctx context.Context, k K, ms []M) (map[M]bool, error) {
-	texts, err := s.members.texts(ms)
-	if err != nil {
-		return nil, err
-	}
-	found, err := s.few(ctx, k, texts, nil)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[M]bool, len(ms))
-	for i, m := range ms {
-		if _, ok := found.at(i, texts[i]); ok {
-			out[m] = true
-		}
-	}
-	return out, nil
+	return has(ctx, s.collection, k, &s.members, ms)
 }
 
 // Members returns about n members of k's set, in no order: 0 means 100, and more

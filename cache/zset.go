@@ -95,13 +95,13 @@ func (z *ZSet[K, M]) Scores(ctx context.Context, k K, ms []M) (map[M]float64, er
 	if err != nil {
 		return nil, err
 	}
-	found, err := z.few(ctx, k, texts, nil)
-	if err != nil {
+	f := &few{members: texts}
+	if err := z.ask(ctx, k, f); err != nil {
 		return nil, err
 	}
 	out := make(map[M]float64, len(ms))
 	for i, m := range ms {
-		if text, ok := found.at(i, texts[i]); ok {
+		if text, ok := f.at(i); ok {
 			out[m] = scoreOf(text)
 		}
 	}
@@ -148,7 +148,7 @@ func (z *ZSet[K, M]) Page(ctx context.Context, k K, cursor string, n int) (page 
 		}
 		return nil
 	}
-	h, err := z.read(ctx, k, query{nil,
+	h, err := z.read(ctx, k, overall{
 		func(key keyspace.Key, mark string) keyspace.Cmd {
 			return collectionPage.Cmd([]keyspace.Key{key}, eraText(eraOf(mark)), strconv.Itoa(n), score, after)
 		},
