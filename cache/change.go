@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,6 +43,9 @@ const messageKeys = 500
 // meanwhile asks the source.
 //
 // It returns what change returns. [ErrUnfenced] says that change was not called.
+// An error that is the end of a context leaves open whether anything was
+// committed, now or in a moment: the fences then stand until they lapse. So they
+// do when change panics.
 func (rt *Runtime) Change(ctx context.Context, change func(ctx context.Context) error, targets ...Target) error {
 	_, err := rt.change(ctx, change, targets, func(context.Context) (string, time.Duration) { return "", 0 })
 	return err
@@ -60,65 +64,71 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 			unfenced = Refuse
 		}
 	}
-	targets = distinct(targets)
-	f := &fences{token: token(), era: rt.bus.Era(), began: bus.Now(), left: make([]int64, len(targets))}
-	if err := rt.fence(targets, f, timeout); err != nil {
-		rt.finish(ctx, targets, f, false, "", 0)
-		if unfenced == Refuse {
-			return false, fmt.Errorf("%w: %w", ErrUnfenced, err)
-		}
+	targets, keys := distinct(targets)
+	f := &fencing{token: token(), era: rt.bus.Era(), began: bus.Now(), left: make([]int64, len(targets))}
+	fault := rt.fence(keys, f, timeout)
+	if fault != nil && unfenced == Refuse {
+		rt.finish(ctx, targets, true, f, false, "", 0)
+		return false, fmt.Errorf("%w: %w", ErrUnfenced, fault)
 	}
 	inner, cancel := context.WithTimeout(ctx, timeout)
 	err = change(inner)
+	late := inner.Err()
 	cancel()
-	for _, t := range targets {
-		// A read that began under the fence is not for who comes after the change.
-		rt.markOf(t.key.String()).Add(1)
-	}
+	// Nobody here may wait for a read that began before the commit.
+	rt.forget(keys)
 	value, life := "", time.Duration(0)
-	if err == nil {
+	switch {
+	case err == nil:
 		value, life = after(ctx)
+	case late != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		if fault != nil {
+			_ = rt.later(ctx, keys)
+		}
+		return false, err
 	}
-	return rt.finish(ctx, targets, f, err == nil, value, life), err
+	return rt.finish(ctx, targets, fault == nil, f, err == nil, value, life), err
 }
 
 // distinct names each key once. A collection that a change has two targets of is
 // dropped.
-func distinct(targets []Target) []Target {
-	if len(targets) < 2 {
-		return targets
-	}
+func distinct(targets []Target) ([]Target, []keyspace.Key) {
+	once, keys := make([]Target, 0, len(targets)), make([]keyspace.Key, 0, len(targets))
 	at := make(map[string]int, len(targets))
-	once := make([]Target, 0, len(targets))
 	for _, t := range targets {
 		if i, twice := at[t.key.String()]; twice {
 			once[i].edit = nil
 			continue
 		}
 		at[t.key.String()] = len(once)
-		once = append(once, t)
+		once, keys = append(once, t), append(keys, t.key)
 	}
-	return once
+	return once, keys
 }
 
-// fences are those of one change.
-type fences struct {
+// fencing is what is known of one change's fences.
+type fencing struct {
 	token string
 	era   uint64
 	began bus.Moment
 	left  []int64 // ms that each collection had to live, if it was kept
 }
 
-// fence fences targets in Redis and then drops all copies. A fence outlives the
-// change by the time that it takes to say that it is over.
-func (rt *Runtime) fence(targets []Target, f *fences, timeout time.Duration) error {
-	cmds, keys := make([]keyspace.Cmd, len(targets)), make([]keyspace.Key, len(targets))
-	for i, t := range targets {
-		keys[i] = t.key
-		if s := shapeOf(t.key); s != nil {
-			cmds[i] = s.fence(t.key, f, timeout+time.Second)
+// fence fences keys in Redis and then drops all copies. A fence outlives the
+// change by the time that it takes to begin it and to say that it is over.
+func (rt *Runtime) fence(keys []keyspace.Key, f *fencing, timeout time.Duration) error {
+	life := timeout + 3*rt.cfg.Budget + time.Second
+	now, until := int64(0), int64(9999999999999)
+	if rt.bus.Era() != 0 { // else the servers' clock is not known yet
+		now = rt.clock()
+		until = now + life.Milliseconds()
+	}
+	cmds := make([]keyspace.Cmd, len(keys))
+	for i, k := range keys {
+		if s := shapeOf(k); s != nil {
+			cmds[i] = s.fence(k, f, life)
 		} else {
-			cmds[i] = fenceScript.Cmd([]keyspace.Key{t.key}, f.token, millis(timeout+time.Second))
+			cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, f.token, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until), millis(life))
 		}
 	}
 	for i, r := range rt.do(cmds...) {
@@ -130,11 +140,16 @@ func (rt *Runtime) fence(targets []Target, f *fences, timeout time.Duration) err
 	return rt.tell(keys)
 }
 
-// tell drops the copies of keys in every process.
-func (rt *Runtime) tell(keys []keyspace.Key) error {
+// forget drops the copies of keys in this process.
+func (rt *Runtime) forget(keys []keyspace.Key) {
 	for _, k := range keys {
 		rt.markOf(k.String()).Add(1)
 	}
+}
+
+// tell drops the copies of keys in every process.
+func (rt *Runtime) tell(keys []keyspace.Key) error {
+	rt.forget(keys)
 	var cmds []keyspace.Cmd
 	for part := range slices.Chunk(keys, messageKeys) {
 		var b strings.Builder
@@ -151,8 +166,9 @@ func (rt *Runtime) tell(keys []keyspace.Key) error {
 }
 
 // finish takes fences away, and reports whether the value was stored. Where they
-// had not held, or Redis does not say, what is there is dropped.
-func (rt *Runtime) finish(ctx context.Context, targets []Target, f *fences, changed bool, value string, life time.Duration) (stored bool) {
+// had not held, or Redis does not say, what is there is dropped. told says that
+// every node knows of the change.
+func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *fencing, changed bool, value string, life time.Duration) (stored bool) {
 	cmds := make([]keyspace.Cmd, len(targets))
 	for i, t := range targets {
 		if s := shapeOf(t.key); s != nil {
@@ -166,11 +182,11 @@ func (rt *Runtime) finish(ctx context.Context, targets []Target, f *fences, chan
 		t := targets[i]
 		if n, err := r.Int(); err != nil {
 			unsaid = append(unsaid, t.key)
-		} else if n == 0 {
-			lost = append(lost, t.key)
-		} else if n == 2 {
-			stored = true
-			if t.edit != nil {
+		} else {
+			if n == 0 || !told {
+				lost = append(lost, t.key)
+			}
+			if stored = n == 2; stored && t.edit != nil {
 				t.edit.applied.add(1)
 			}
 		}
@@ -234,13 +250,15 @@ func (c *Cache[K, V]) Mutate(ctx context.Context, k K, change func(ctx context.C
 		// Read under our own fence, after our own commit.
 		r.mark, era = c.rt.watch(r.key.String()), c.rt.bus.Era()
 		tagged := resolveTags(c.rt, &r)
-		began := time.Now()
-		v, loadErr = c.ask(ctx, k)
+		began := bus.Now()
+		loading, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
+		defer cancel()
+		v, loadErr = c.ask(loading, k)
 		missing := errors.Is(loadErr, ErrNotFound)
 		if loadErr != nil && !missing || tagged != nil || era == 0 {
 			return "", 0
 		}
-		sealed, life, err := c.seal(v, missing, time.Since(began), era, r.under)
+		sealed, life, err := c.seal(v, missing, time.Duration(bus.Now()-began), era, r.under)
 		if err != nil {
 			return "", 0
 		}

@@ -267,16 +267,17 @@ func (c *collection[K]) gather(ctx context.Context, k K, key keyspace.Key, era u
 	if g == nil || g.mark.moved() || time.Duration(now-g.began) >= c.policy.MaxStale {
 		g = &gathering{done: make(chan struct{}), began: now, mark: c.rt.watch(key.String())}
 		c.gatherings[at] = g
-		inner := context.WithoutCancel(ctx)
-		mine := g
+		inner, mine := context.WithoutCancel(ctx), g
 		c.rt.work.Go(func() {
-			mine.outcome, mine.held, mine.err = c.fetch(inner, k, key, era, at.whole, replace)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			close(mine.done)
-			if c.gatherings[at] == mine {
-				delete(c.gatherings, at)
-			}
+			inner, cancel := context.WithTimeout(inner, c.policy.LoadTimeout)
+			defer cancel()
+			// A source that does not end with its context does not hold its callers up.
+			late := context.AfterFunc(inner, func() {
+				c.land(at, mine, gathered, nil, fmt.Errorf("cache: %s: %w", c.Name(), context.Cause(inner)))
+			})
+			defer late()
+			outcome, h, err := c.fetch(inner, k, key, era, at.whole, replace)
+			c.land(at, mine, outcome, h, err)
 		})
 	}
 	c.mu.Unlock()
@@ -288,10 +289,24 @@ func (c *collection[K]) gather(ctx context.Context, k K, key keyspace.Key, era u
 	}
 }
 
+// land gives a gathering's callers their answer; only the first answer counts.
+func (c *collection[K]) land(at gatheringKey[K], g *gathering, o outcome, h held, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-g.done:
+		return
+	default:
+	}
+	g.outcome, g.held, g.err = o, h, err
+	close(g.done)
+	if c.gatherings[at] == g {
+		delete(c.gatherings, at)
+	}
+}
+
 // fetch loads a collection and stores it, if no change comes between.
 func (c *collection[K]) fetch(ctx context.Context, k K, key keyspace.Key, era uint64, whole, replace bool) (outcome, held, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
-	defer cancel()
 	var l lent
 	if era != 0 {
 		var there bool
@@ -379,7 +394,7 @@ func (c *collection[K]) leaseLife() time.Duration { return c.policy.LoadTimeout 
 func (c *collection[K]) fromSource(ctx context.Context, load func(context.Context) (held, error)) (h held, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 	defer cancel()
-	err = c.rt.admitted(ctx, c.Name(), &c.stats, 1, func() (err error) {
+	err = c.rt.admitted(ctx, c.Name(), &c.stats, 1, func(ctx context.Context) (err error) {
 		h, err = load(ctx)
 		return err
 	})

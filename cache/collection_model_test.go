@@ -282,7 +282,7 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 		for m, v := range some {
 			texts = s.put(texts, m, v)
 		}
-		f := &fences{token: mine, era: eraN, began: bus.Now()}
+		f := &fencing{token: mine, era: eraN, began: bus.Now()}
 		ms := time.Duration(life) * time.Millisecond
 		var cmd keyspace.Cmd
 		var want int64

@@ -123,13 +123,13 @@ func (s *shape) release(k keyspace.Key, l lent, era uint64) keyspace.Cmd {
 	return collectionRelease.Cmd([]keyspace.Key{k}, s.typ, l.token, eraText(era), strconv.FormatInt(left, 10))
 }
 
-func (s *shape) fence(k keyspace.Key, f *fences, life time.Duration) keyspace.Cmd {
+func (s *shape) fence(k keyspace.Key, f *fencing, life time.Duration) keyspace.Cmd {
 	return collectionFence.Cmd([]keyspace.Key{k}, s.typ, f.token, eraText(f.era), millis(life))
 }
 
 // finish applies a target's edit if the change was made and the collection had
 // been kept with left ms to live. It does not live longer for it.
-func (s *shape) finish(t Target, f *fences, left int64, changed bool) keyspace.Cmd {
+func (s *shape) finish(t Target, f *fencing, left int64, changed bool) keyspace.Cmd {
 	var puts, removes []string
 	left -= time.Duration(bus.Now() - f.began).Milliseconds()
 	if left <= 0 || !changed || t.edit == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/cluster"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -40,6 +41,7 @@ type App struct {
 	db       *sqldb.DB
 	redis    *redis.DB
 	bus      *events.Bus
+	cluster  *cluster.Service
 	api      *web.API
 	accounts *accounts.Service
 	checkin  *checkin.Service
@@ -48,13 +50,12 @@ type App struct {
 	group    *supervise.Group
 }
 
-type node struct{} // tags node ids
-
 // New opens SQL, migrates it, and builds every part on it. Redis may be away.
 // Close must be called, also when Run was not.
 func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) {
 	defer errs.Wrap(&err, "start")
-	a := &App{cfg: cfg, log: log, reg: obs.NewRegistry(), node: ids.New[node]().String()}
+	id := ids.New[cluster.Node]()
+	a := &App{cfg: cfg, log: log, reg: obs.NewRegistry(), node: id.String()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -73,7 +74,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if err := agree(ctx, a.db, key); err != nil {
 		return nil, err
 	}
-	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: log}); err != nil {
+	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, HotKeys: true, Log: log}); err != nil {
 		return nil, err
 	}
 	watch := obs.NewRedis(a.redis)
@@ -85,6 +86,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	limiter := ratelimit.New(a.redis)
 	a.bus = events.NewBus(a.redis, a.node, log)
 	a.reg.MustRegister(obs.NewBus(a.bus.Nodes()))
+	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus.Nodes(), Node: id, Version: obs.Build().Version,
+		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Settings: cfg.Cluster})
 	if a.accounts, err = accounts.New(accounts.Config{DB: a.db, Redis: a.redis, Limiter: limiter, Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log}); err != nil {
 		return nil, err
 	}
@@ -159,6 +162,7 @@ func (a *App) housekeeping(watch *obs.Redis) []worker.Job {
 			return err
 		}},
 		{Name: "redis.poll", Every: obs.RedisEvery, Run: watch.Poll},
+		{Name: "redis.hot", Every: hotEvery, Run: a.tellHotKeys},
 	}
 }
 
@@ -176,8 +180,11 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	whole := func(run func(context.Context) error) func(context.Context, func()) error {
 		return func(ctx context.Context, ready func()) error { ready(); return run(ctx) }
 	}
+	a.cluster.Listening(ln.Addr().String())
+	defer context.AfterFunc(ctx, func() { a.cluster.Is(cluster.Draining) })()
 	a.group.Add(
 		supervise.Part{Name: "events", Run: a.bus.Run},
+		supervise.Part{Name: "cluster", Run: a.cluster.Run},
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
 	)
 	for _, q := range a.queues {
@@ -188,6 +195,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		// Its own drain lasts up to ten seconds.
 		supervise.Part{Name: "http", Grace: 15 * time.Second, Run: func(ctx context.Context, up func()) error {
 			up()
+			a.cluster.Is(cluster.Serving)
 			ready()
 			return a.api.Serve(ctx, ln)
 		}},
