@@ -9,7 +9,8 @@
 --
 -- Returns how many ms what is there would have lived, when it is kept so that the
 -- change can be applied to it, else 0: something else is under way, or nothing is
--- there.
+-- there. A change that is never finished stays among the marks until no other has
+-- come for as long as one may take.
 local c = collection(KEYS[1], ARGV[1])
 local n, left = c.changes(), 0
 local life = tonumber(ARGV[4])
