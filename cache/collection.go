@@ -107,7 +107,7 @@ func (c *collection[K]) Family() *keyspace.Family { return c.fam }
 // Stats returns the counts.
 func (c *collection[K]) Stats() Stats { return c.stats.read() }
 
-func (c *collection[K]) cleanUp() {}
+func (c *collection[K]) cleanUp() {} // nothing is kept in process
 
 // Target is the collection k as a whole, for [Runtime.Change] and [Runtime.Drop]:
 // it is dropped, and loaded when it is asked for.
@@ -194,18 +194,20 @@ func (c *collection[K]) read(ctx context.Context, k K, q query) (held, error) {
 				}
 			}
 		}
-		if era == 0 && c.pick != nil && q.about() != nil {
-			return c.fromSource(ctx, func(ctx context.Context) (held, error) { return c.pick(ctx, k, q.about()) })
+		whole := q.about() == nil || c.pick == nil
+		if era != 0 || whole {
+			g, err := c.gather(ctx, k, key, era, whole, replace)
+			if err != nil {
+				return nil, err
+			}
+			switch g.outcome {
+			case gathered:
+				return g.held, nil
+			case look:
+				continue
+			}
 		}
-		g, err := c.gather(ctx, k, key, era, q.about() == nil, replace)
-		switch {
-		case err != nil:
-			return nil, err
-		case g.outcome == gathered:
-			return g.held, nil
-		case g.outcome == apart:
-			return c.fromSource(ctx, func(ctx context.Context) (held, error) { return c.pick(ctx, k, q.about()) })
-		}
+		return c.fromSource(ctx, func(ctx context.Context) (held, error) { return c.pick(ctx, k, q.about()) })
 	}
 }
 
@@ -259,7 +261,7 @@ const (
 
 // gather loads a collection together with whoever else wants it.
 func (c *collection[K]) gather(ctx context.Context, k K, key keyspace.Key, era uint64, whole, replace bool) (*gathering, error) {
-	at := gatheringKey[K]{k, whole || c.pick == nil}
+	at := gatheringKey[K]{k, whole}
 	now := bus.Now()
 	c.mu.Lock()
 	g := c.gatherings[at]
@@ -276,7 +278,7 @@ func (c *collection[K]) gather(ctx context.Context, k K, key keyspace.Key, era u
 				c.land(at, mine, gathered, nil, fmt.Errorf("cache: %s: %w", c.Name(), context.Cause(inner)))
 			})
 			defer late()
-			outcome, h, err := c.fetch(inner, k, key, era, at.whole, replace)
+			outcome, h, err := c.fetch(inner, k, key, era, whole, replace)
 			c.land(at, mine, outcome, h, err)
 		})
 	}
@@ -339,6 +341,7 @@ func (c *collection[K]) fill(ctx context.Context, k K, key keyspace.Key, era uin
 		c.rt.one(c.shape.release(key, l, era))
 	case !c.store(key, era, l, h, life):
 		c.stats.refused.add(1)
+		c.rt.one(c.shape.release(key, l, era)) // what is there of it
 	}
 	return h, err
 }
@@ -389,8 +392,8 @@ func (c *collection[K]) acquire(ctx context.Context, key keyspace.Key, era uint6
 
 func (c *collection[K]) leaseLife() time.Duration { return c.policy.LoadTimeout + c.rt.cfg.Budget }
 
-// fromSource calls the source, with the others' leave. A source without such a thing has
-// an empty collection.
+// fromSource calls the source, with the others' leave. Where there is no such
+// thing the collection is empty.
 func (c *collection[K]) fromSource(ctx context.Context, load func(context.Context) (held, error)) (h held, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 	defer cancel()
