@@ -1,14 +1,9 @@
-//go:build unix
-
 package cache_test
 
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,8 +15,7 @@ import (
 // What a question costs beside the same from a plain hash, set or sorted set, by
 // the same client.
 func BenchmarkCollection(b *testing.B) {
-	server := redistest.Server(b)
-	db := redistest.Open(b, server.URL)
+	db := redistest.Open(b, redistest.Server(b).URL)
 	s := newTables()
 	var names []string
 	var numbers []int64
@@ -77,11 +71,10 @@ func BenchmarkCollection(b *testing.B) {
 	} {
 		for _, callers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/%d callers", pair.name, callers), func(b *testing.B) {
-				// By turns, and by the processors' time of client and server, so that
-				// whatever else the machine does counts little.
+				// By turns, so that whatever else the machine does meets both.
 				const turn = 4096
 				each := func(do func() error) time.Duration {
-					began := cpu(b, server)
+					began := time.Now()
 					var wg sync.WaitGroup
 					for range callers {
 						wg.Go(func() {
@@ -93,7 +86,7 @@ func BenchmarkCollection(b *testing.B) {
 						})
 					}
 					wg.Wait()
-					return cpu(b, server) - began
+					return time.Since(began)
 				}
 				var raw, our time.Duration
 				for b.Loop() {
@@ -110,22 +103,4 @@ func BenchmarkCollection(b *testing.B) {
 	if stats := n.friends.Stats(); stats.Loads > 3 {
 		b.Errorf("%+v", stats)
 	}
-}
-
-// cpu is the time that this process and a server have computed.
-func cpu(b *testing.B, server *redistest.Instance) time.Duration {
-	b.Helper()
-	var own syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &own))
-	all := time.Duration(own.Utime.Nano() + own.Stime.Nano())
-	info, err := server.Do("INFO", "cpu")
-	must(b, err)
-	for _, line := range strings.Split(strings.Join(info, "\n"), "\n") {
-		if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name == "used_cpu_sys" || name == "used_cpu_user" {
-			seconds, err := strconv.ParseFloat(value, 64)
-			must(b, err)
-			all += time.Duration(seconds * float64(time.Second))
-		}
-	}
-	return all
 }

@@ -108,9 +108,19 @@ func (h *Hash[K, F, V]) HasMany(ctx context.Context, k K, fields []F) (map[F]boo
 
 // Get returns f of k's collection; ok is false when it is not in it.
 func (h *Hash[K, F, V]) Get(ctx context.Context, k K, f F) (v V, ok bool, err error) {
-	vs, err := h.GetMany(ctx, k, []F{f})
-	v, ok = vs[f]
-	return v, ok, err
+	text, err := h.fields.text(f)
+	if err != nil {
+		return v, false, err
+	}
+	q := &few{single: [1]string{text}, use: func(q *few) (err error) {
+		if text, ok = q.at(0); ok {
+			v, err = h.value(text)
+		}
+		return err
+	}}
+	q.members = q.single[:]
+	err = h.ask(ctx, k, q)
+	return v, ok && err == nil, err
 }
 
 // GetMany returns those of fields that are in k's collection, in one round trip.
