@@ -14,14 +14,20 @@
 -- when parts are missing in the end: nothing is left then.
 local c = collection(KEYS[1], ARGV[1])
 if not c.has('L') or not c.has('T' .. ARGV[2]) then return 0 end
+local marks = 2
 if ARGV[5] == '1' then
   redis.call('UNLINK', KEYS[1])
-  c.mark('L')
-  c.mark('T' .. ARGV[2])
+  if ARGV[6] ~= '' then -- a small hash is read from its beginning: there it goes
+    c.mark('V' .. ARGV[3])
+    marks = 1
+  else
+    c.mark('L')
+    c.mark('T' .. ARGV[2])
+  end
 end
 if #ARGV > 6 then redis.call(c.add, KEYS[1], unpack(ARGV, 7)) end
 if ARGV[6] ~= '' then
-  if c.size() ~= ARGV[6] + 2 then
+  if c.size() ~= ARGV[6] + marks then
     redis.call('UNLINK', KEYS[1])
     return 0
   end
