@@ -18,17 +18,18 @@ type Target struct {
 	key      keyspace.Key
 	timeout  time.Duration
 	unfenced Unfenced
+	edit     *edit // of a collection; nil: it is dropped
 }
 
 // Target is k of this cache, for [Runtime.Change] and [Runtime.Drop].
 func (c *Cache[K, V]) Target(k K) Target {
-	return Target{c.key(k), c.policy.ChangeTimeout, c.policy.Unfenced}
+	return Target{key: c.key(k), timeout: c.policy.ChangeTimeout, unfenced: c.policy.Unfenced}
 }
 
 // Target is all that belongs to the tag, for [Runtime.Change] and [Runtime.Drop].
 // If Redis cannot be told, nothing is changed.
 func (t Tag) Target() Target {
-	return Target{t.key(), Policy{}.withDefaults().ChangeTimeout, Refuse}
+	return Target{key: t.key(), timeout: Policy{}.withDefaults().ChangeTimeout, unfenced: Refuse}
 }
 
 // messageKeys is how many keys one message on the bus names.
@@ -57,17 +58,17 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 		return false, change(ctx)
 	}
 	timeout, unfenced := time.Duration(0), Proceed
-	keys := make([]keyspace.Key, len(targets))
-	for i, t := range targets {
-		keys[i], timeout = t.key, max(timeout, t.timeout)
+	for _, t := range targets {
+		timeout = max(timeout, t.timeout)
 		if t.unfenced == Refuse {
 			unfenced = Refuse
 		}
 	}
-	mine := token()
-	fault := rt.fence(keys, mine, timeout)
+	targets, keys := distinct(targets)
+	f := &fencing{token: token(), era: rt.bus.Era(), began: bus.Now(), left: make([]int64, len(targets))}
+	fault := rt.fence(keys, f, timeout)
 	if fault != nil && unfenced == Refuse {
-		rt.finish(ctx, keys, true, mine, "", 0)
+		rt.finish(ctx, targets, true, f, false, "", 0)
 		return false, fmt.Errorf("%w: %w", ErrUnfenced, fault)
 	}
 	inner, cancel := context.WithTimeout(ctx, timeout)
@@ -86,12 +87,36 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 		}
 		return false, err
 	}
-	return rt.finish(ctx, keys, fault == nil, mine, value, life), err
+	return rt.finish(ctx, targets, fault == nil, f, err == nil, value, life), err
+}
+
+// distinct names each key once. A collection that a change has two targets of is
+// dropped.
+func distinct(targets []Target) ([]Target, []keyspace.Key) {
+	once, keys := make([]Target, 0, len(targets)), make([]keyspace.Key, 0, len(targets))
+	at := make(map[string]int, len(targets))
+	for _, t := range targets {
+		if i, twice := at[t.key.String()]; twice {
+			once[i].edit = nil
+			continue
+		}
+		at[t.key.String()] = len(once)
+		once, keys = append(once, t), append(keys, t.key)
+	}
+	return once, keys
+}
+
+// fencing is what is known of one change's fences.
+type fencing struct {
+	token string
+	era   uint64
+	began bus.Moment
+	left  []int64 // ms that each collection had to live, if it was kept
 }
 
 // fence fences keys in Redis and then drops all copies. A fence outlives the
 // change by the time that it takes to begin it and to say that it is over.
-func (rt *Runtime) fence(keys []keyspace.Key, mine string, timeout time.Duration) error {
+func (rt *Runtime) fence(keys []keyspace.Key, f *fencing, timeout time.Duration) error {
 	life := timeout + 3*rt.cfg.Budget + time.Second
 	now, until := int64(0), int64(9999999999999)
 	if rt.bus.Era() != 0 { // else the servers' clock is not known yet
@@ -100,10 +125,17 @@ func (rt *Runtime) fence(keys []keyspace.Key, mine string, timeout time.Duration
 	}
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
-		cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, mine, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until), millis(life))
+		if s := shapeOf(k); s != nil {
+			cmds[i] = s.fence(k, f, life)
+		} else {
+			cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, f.token, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until), millis(life))
+		}
 	}
-	if err := keyspace.FirstErr(rt.do(cmds...)); err != nil {
-		return err
+	for i, r := range rt.do(cmds...) {
+		var err error
+		if f.left[i], err = r.Int(); err != nil {
+			return err
+		}
 	}
 	return rt.tell(keys)
 }
@@ -136,20 +168,27 @@ func (rt *Runtime) tell(keys []keyspace.Key) error {
 // finish takes fences away, and reports whether the value was stored. Where they
 // had not held, or Redis does not say, what is there is dropped. told says that
 // every node knows of the change.
-func (rt *Runtime) finish(ctx context.Context, keys []keyspace.Key, told bool, mine, value string, life time.Duration) (stored bool) {
-	cmds := make([]keyspace.Cmd, len(keys))
-	for i, k := range keys {
-		cmds[i] = finishScript.Cmd([]keyspace.Key{k}, mine, value, millis(life))
+func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *fencing, changed bool, value string, life time.Duration) (stored bool) {
+	cmds := make([]keyspace.Cmd, len(targets))
+	for i, t := range targets {
+		if s := shapeOf(t.key); s != nil {
+			cmds[i] = s.finish(t, f, f.left[i], changed)
+		} else {
+			cmds[i] = finishScript.Cmd([]keyspace.Key{t.key}, f.token, value, millis(life))
+		}
 	}
 	var lost, unsaid []keyspace.Key
 	for i, r := range rt.do(cmds...) {
+		t := targets[i]
 		if n, err := r.Int(); err != nil {
-			unsaid = append(unsaid, keys[i])
+			unsaid = append(unsaid, t.key)
 		} else {
 			if n == 0 || !told {
-				lost = append(lost, keys[i])
+				lost = append(lost, t.key)
 			}
-			stored = n == 2
+			if stored = n == 2; stored && t.edit != nil {
+				t.edit.applied.add(1)
+			}
 		}
 	}
 	if len(lost) > 0 && rt.tell(lost) != nil {
@@ -188,7 +227,11 @@ func (rt *Runtime) drop(ctx context.Context, keys []keyspace.Key) error {
 func (rt *Runtime) dropNow(keys []keyspace.Key) error {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
-		cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
+		if s := shapeOf(k); s != nil {
+			cmds[i] = s.drop(k)
+		} else {
+			cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
+		}
 	}
 	return errors.Join(keyspace.FirstErr(rt.do(cmds...)), rt.tell(keys))
 }

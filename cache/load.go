@@ -142,27 +142,31 @@ func (c *Cache[K, V]) ask(ctx context.Context, k K) (v V, err error) {
 	return v, err
 }
 
+func (c *Cache[K, V]) admitted(ctx context.Context, keys int, load func(context.Context) error) error {
+	return c.rt.admitted(ctx, c.Name(), &c.stats, keys, load)
+}
+
 // admitted runs a load when fewer than [Config.Loads] run, and counts it.
-func (c *Cache[K, V]) admitted(ctx context.Context, keys int, load func(context.Context) error) (err error) {
+func (rt *Runtime) admitted(ctx context.Context, cache string, stats *counters, keys int, load func(context.Context) error) (err error) {
 	// A source that reads another cache has leave already: were it to wait for
 	// another one, all leave could be with those who wait.
 	if ctx.Value(admittance{}) == nil {
 		select {
-		case c.rt.loads <- struct{}{}:
-			defer func() { <-c.rt.loads }()
+		case rt.loads <- struct{}{}:
+			defer func() { <-rt.loads }()
 		case <-ctx.Done():
-			return fmt.Errorf("cache: %s: too many loads: %w", c.fam.Pattern, context.Cause(ctx))
+			return fmt.Errorf("cache: %s: too many loads: %w", cache, context.Cause(ctx))
 		}
 	}
 	began := bus.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("cache: the source of %s panicked: %v\n%s", c.fam.Pattern, p, debug.Stack())
+			err = fmt.Errorf("cache: the source of %s panicked: %v\n%s", cache, p, debug.Stack())
 		}
 		took := time.Duration(bus.Now() - began)
-		c.stats.loaded(keys, took, err)
-		if c.rt.cfg.Hooks.Loaded != nil {
-			c.rt.cfg.Hooks.Loaded(c.Name(), keys, took, err)
+		stats.loaded(keys, took, err)
+		if rt.cfg.Hooks.Loaded != nil {
+			rt.cfg.Hooks.Loaded(cache, keys, took, err)
 		}
 	}()
 	return load(context.WithValue(ctx, admittance{}, true))

@@ -25,6 +25,7 @@ type Stats struct {
 	Waited    uint64 // looks for another node's load
 	Refreshed uint64 // loads before the end of a life
 	Renewed   uint64 // lives extended by chance
+	Applied   uint64 // changes applied to a loaded collection
 	Entries   int    // copies in process
 }
 
@@ -54,7 +55,7 @@ func (c *plain) add(n uint64) { c.n.Add(n) }
 type counters struct {
 	hits                                                                                      counter
 	redisHits, loads, keys, notFound, errors, nanos, stale, bypassed, failed, fenced, refused plain
-	waited, refreshed, renewed                                                                plain
+	waited, refreshed, renewed, applied                                                       plain
 }
 
 func (c *counters) loaded(keys int, took time.Duration, err error) {
@@ -80,7 +81,7 @@ func (c *counters) read() Stats {
 	return Stats{Hits: c.hits.load(), RedisHits: c.redisHits.n.Load(), Loads: c.loads.n.Load(), Loaded: c.keys.n.Load(),
 		NotFound: c.notFound.n.Load(), Errors: c.errors.n.Load(), LoadTime: time.Duration(c.nanos.n.Load()), Stale: c.stale.n.Load(),
 		Bypassed: c.bypassed.n.Load(), Failed: c.failed.n.Load(), Fenced: c.fenced.n.Load(), Refused: c.refused.n.Load(),
-		Waited: c.waited.n.Load(), Refreshed: c.refreshed.n.Load(), Renewed: c.renewed.n.Load()}
+		Waited: c.waited.n.Load(), Refreshed: c.refreshed.n.Load(), Renewed: c.renewed.n.Load(), Applied: c.applied.n.Load()}
 }
 
 // Stats returns the counts of all caches, by name.

@@ -44,3 +44,30 @@ func cachedPayload(v []byte) ([]byte, error) {
 	}
 	return v[head+8*int(v[head-1]):], nil
 }
+
+// CachedHash is a hash key that holds a whole collection of V by F for package
+// cache, which alone reads and writes it. Fields that begin with a zero byte are
+// the cache's marks.
+type CachedHash[F comparable, V any] struct{ Key }
+
+// CachedHashOf is the [Kind] of [CachedHash]. The family's life is that of the
+// collection in the cache, [TTL.Negative] that of an empty one.
+func CachedHashOf[F comparable, V any]() Kind[CachedHash[F, V]] {
+	return Kind[CachedHash[F, V]]{typ: "hash", form: "cached json by field", bind: func(k Key) CachedHash[F, V] { return CachedHash[F, V]{k} }}
+}
+
+// CachedSet is the like of [CachedHash] for a set of M.
+type CachedSet[M comparable] struct{ Key }
+
+// CachedSetOf is the [Kind] of [CachedSet].
+func CachedSetOf[M comparable]() Kind[CachedSet[M]] {
+	return Kind[CachedSet[M]]{typ: "set", form: "cached members", bind: func(k Key) CachedSet[M] { return CachedSet[M]{k} }}
+}
+
+// CachedZSet is the like of [CachedHash] for a sorted set of M.
+type CachedZSet[M comparable] struct{ Key }
+
+// CachedZSetOf is the [Kind] of [CachedZSet].
+func CachedZSetOf[M comparable]() Kind[CachedZSet[M]] {
+	return Kind[CachedZSet[M]]{typ: "zset", form: "cached members by score", bind: func(k Key) CachedZSet[M] { return CachedZSet[M]{k} }}
+}
