@@ -19,7 +19,9 @@ test: deps ## Run every test, with real engines and the race detector
 lint: ## Check form, vet, staticcheck and go.mod, of the benchmarks too
 	@scripts/lint.sh
 
-generate: ## Write docs/reference anew
+generate: ## Write docs/reference, keyspace.lock and Redis' users anew
+	go run ./cmd/stoa keys diff --write
+	go run ./cmd/stoa keys acl --role stoa --wide --into deploy/redis/users.acl
 	go run ./cmd/stoa reference docs/reference
 
 check-generated: ## Compare what is generated with what is in the tree

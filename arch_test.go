@@ -29,6 +29,7 @@ var floors = [][]string{
 	{"redis"},
 	{"redis/redistest"},
 	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit"},
+	{"internal/tools/keyvet"},
 	{"cache"},
 	{"cache/cachetest"},
 	{"internal/foundation/errs"},
@@ -142,6 +143,7 @@ func checkRoom(file string, imports []string) (faults []string) {
 
 var (
 	luaRef  = regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
+	luaKey  = regexp.MustCompile(`redis\.p?call\('\w+', *['"][^'"]*:|['"][a-z_]+:[a-z_:{]*['"] *\.\.`)
 	luaRest = regexp.MustCompile(`(KEYS|ARGV)\[\d+\] …`)
 )
 
@@ -177,6 +179,9 @@ func checkLua(file, src string) (faults []string) {
 	}
 	if lines > 45 {
 		faults = append(faults, fmt.Sprintf("%s has %d lines: one verb, about 40", file, lines))
+	}
+	if m := luaKey.FindString(src); m != "" {
+		faults = append(faults, fmt.Sprintf("%s spells a key: %s; keys come in KEYS, from keys.go", file, m))
 	}
 	for _, word := range []string{"'TIME'", "math.random", "RANDOMKEY"} {
 		// A fencing token needs the moment at which the lease was taken; what is
@@ -280,6 +285,8 @@ func TestLuaContracts(t *testing.T) {
 	planted(t, checkLua("x.lua", "-- KEYS[1] a\nredis.call('GET', KEYS[2])"), "an undeclared key")
 	planted(t, checkLua("x.lua", "-- KEYS[1] a\n-- ARGV[1] b\nredis.call('GET', KEYS[1])"), "an unused argument")
 	planted(t, checkLua("x.lua", "redis.call('TIME')"), "a clock in a script")
+	planted(t, checkLua("x.lua", "redis.call('GET', 'user:1')"), "a key in a script")
+	planted(t, checkLua("x.lua", "local k = 'user:' .. id"), "a key built in a script")
 	n := 0
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git") {

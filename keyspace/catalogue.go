@@ -25,9 +25,11 @@ type Entry struct {
 	Form          string     `json:"form"`
 	Arguments     []Argument `json:"arguments"`
 	Life          Life       `json:"life"`
+	Delivery      string     `json:"delivery,omitempty"` // of a channel's messages
 	Purpose       string     `json:"purpose"`
 	InvalidatedBy []string   `json:"invalidated_by"`
 	Together      string     `json:"together,omitempty"`
+	Version       int        `json:"version"`
 	MaxKeyBytes   int        `json:"max_key_bytes"`   // without the prefix; 0: unbounded
 	MaxValueBytes int        `json:"max_value_bytes"` // expected
 }
@@ -76,12 +78,18 @@ func describe(f *Family) Entry {
 			StaleMillis: f.TTL.Stale.Milliseconds(),
 			Lease:       f.TTL.IsLease, Variable: f.TTL.Variable, Reason: f.TTL.Reason,
 		},
-		Purpose: f.Doc.Purpose, Together: f.Doc.Together,
+		Purpose: f.Doc.Purpose, Together: f.Doc.Together, Version: cmp.Or(f.Doc.Version, 1),
 		MaxValueBytes: cmp.Or(f.Doc.MaxBytes, DefaultMaxBytes),
 	}
 	for _, l := range f.levels {
 		if l.form != nil {
 			e.Arguments = append(e.Arguments, Argument{l.text, l.form.String(), l.tag})
+		}
+	}
+	if f.IsChannel() {
+		e.Delivery = "at most once"
+		if f.Log != nil {
+			e.Delivery = "logged in " + f.Log.Pattern
 		}
 	}
 	if n, bounded := f.longest(); bounded {
@@ -115,7 +123,7 @@ func (c Catalogue) Markdown() string {
 		}
 		b.WriteString("|")
 		for _, cell := range []string{
-			"`" + e.Pattern + "`", e.Type, e.Form, e.arguments(), e.Life.String(), e.Purpose,
+			"`" + e.Pattern + "`", e.Type, e.Form, e.arguments(), e.Lives(), e.Purpose,
 			strings.Join(e.InvalidatedBy, ", "), size(e.MaxValueBytes),
 		} {
 			b.WriteString(" " + cells.Replace(cell) + " |")
@@ -136,10 +144,18 @@ func (e Entry) arguments() string {
 	return strings.Join(s, "; ")
 }
 
+// Lives tells people how long a key lives, and of a channel who gets a message.
+func (e Entry) Lives() string {
+	if e.Delivery != "" {
+		return e.Delivery
+	}
+	return e.Life.String()
+}
+
 // String describes the life for people: "1 h ± 5 min, empty 5 min".
 func (l Life) String() string {
 	if l.Millis == 0 {
-		return "none: " + l.Reason
+		return strings.TrimSuffix(forever+": "+l.Reason, ": ")
 	}
 	s := span(l.Millis)
 	switch {
@@ -159,6 +175,9 @@ func (l Life) String() string {
 	}
 	return s
 }
+
+// forever is the life of a key that has none.
+const forever = "none"
 
 // span writes milliseconds in the largest unit that leaves a whole number; days
 // from two on, because a life of "24 h" is nobody's calendar day.

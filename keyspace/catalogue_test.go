@@ -12,7 +12,7 @@ func sample() (one, two *Schema) {
 	Def0(two, "user:all", BytesOf("x"), Expire(45*24*time.Hour), Doc{Purpose: "everybody", Owner: "rooms", MaxBytes: 1 << 30})
 	Def1[Text](two, "user:info:{name}", JSONOf[int](), Expire(time.Hour).Jitter(5*time.Minute).Negative(1500*time.Millisecond),
 		Doc{Purpose: "profile", InvalidatedBy: []string{"avatar", "e-mail"}})
-	DefChannel0(two, "channel:user_status", "json", Doc{Purpose: "changes", MaxBytes: 1000})
+	DefChannel0(two, "channel:user_status", RawMessages("text"), Doc{Purpose: "changes", MaxBytes: 1000})
 	return one, two
 }
 
@@ -20,8 +20,8 @@ func TestTheCatalogueIsOneTableForEachOwner(t *testing.T) {
 	one, two := sample()
 	const want = "## accounts\n\n" +
 		"| pattern | type | form | arguments | life | purpose | invalidated by | max bytes |\n|---|---|---|---|---|---|---|---|\n" +
-		"| `channel:user_status` | channel | json |  | none: a channel keeps nothing | changes |  | 1000 B |\n" +
-		"| `user:info:{name}` | string | json | name: escaped text, 1 to 192 bytes | 1 h ± 5 min, empty 1500 ms | profile | avatar, e-mail | 64 KiB |\n" +
+		"| `channel:user_status` | channel | text |  | at most once | changes |  | 1000 B |\n" +
+		"| `user:info:{name}` | string | json int | name: escaped text, 1 to 192 bytes | 1 h ± 5 min, empty 1500 ms | profile | avatar, e-mail | 64 KiB |\n" +
 		"\n## rooms\n\n" +
 		"| pattern | type | form | arguments | life | purpose | invalidated by | max bytes |\n|---|---|---|---|---|---|---|---|\n" +
 		"| `room:{{room}}:state` | hash | a\\|b | room: base64url, 12 bytes | none: the janitor | what runs |  | 64 KiB |\n" +
@@ -63,6 +63,7 @@ func TestTheCatalogueIsJSON(t *testing.T) {
       "purpose": "what runs",
       "invalidated_by": [],
       "together": "room",
+      "version": 1,
       "max_key_bytes": 25,
       "max_value_bytes": 65536
     },
@@ -98,5 +99,28 @@ func TestLivesAndFormsReadWell(t *testing.T) {
 		if got := f.String(); got != want {
 			t.Errorf("%#v reads %q, want %q", f, got, want)
 		}
+	}
+}
+
+func TestTheCataloguePageStandsAloneAndEscapes(t *testing.T) {
+	one, two := sample()
+	Def0(two, "user:odd", BytesOf("<script>alert(1)</script>"), Expire(time.Hour), Doc{Purpose: "a & b"})
+	page := NewCatalogue(one, two).HTML("Keys <of> a test")
+	for _, want := range []string{
+		"<title>Keys &lt;of&gt; a test</title>", "<code>room:{{room}}:state</code>", "&lt;script&gt;alert(1)", "a &amp; b",
+		"<h2>accounts</h2>", "avatar, e-mail", "base64url, 12 bytes; hash tag", `<article id="hash:room:{{room}}:state">`, `<a href="#hash:room:%7B%7Broom%7D%7D:state">`,
+		"<dt>delivery</dt><dd>at most once</dd>", "5 families",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	for _, never := range []string{"<script", "http://", "https://", "src="} {
+		if strings.Contains(page, never) {
+			t.Errorf("the page has %s", never)
+		}
+	}
+	if t.Failed() {
+		t.Log(page)
 	}
 }

@@ -1,5 +1,11 @@
 package keyspace
 
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
 // A Channel is the logical name of one pub/sub channel, without the
 // deployment's prefix. Only a declared channel family makes one.
 type Channel struct {
@@ -16,36 +22,120 @@ func (c Channel) Family() *Family { return c.fam }
 // IsZero reports whether c is the zero Channel, which names nothing.
 func (c Channel) IsZero() bool { return c.fam == nil }
 
-// C0 is a family of exactly one channel.
-type C0 struct{ *Family }
-
-// C1 is a family of channels with one argument.
-type C1[A Segment] struct{ *Family }
-
-// DefChannel0 declares one channel; form names the payload. Like [Def0] it
-// panics on a malformed declaration.
-func DefChannel0(s *Schema, pattern, form literal, doc Doc) C0 {
-	return C0{s.add(pattern, channelType, string(form), channelTTL, doc)}
+// A Publisher sends payloads to a channel's present subscribers. Package redis's
+// DB is one.
+type Publisher interface {
+	Publish(ctx context.Context, ch Channel, payload string) error
+	PublishCmd(ch Channel, payload string) Cmd
 }
 
-// DefChannel1 declares channels with one argument; form names the payload.
-func DefChannel1[A Segment](s *Schema, pattern, form literal, doc Doc) C1[A] {
-	return C1[A]{s.add(pattern, channelType, string(form), channelTTL, doc, formOf[A]())}
+// A Payload says what is sent over the channels of a family, and which handle
+// they get. Make one with [MessagesOf] or [RawMessages]. What nobody hears is
+// lost, for such is pub/sub, unless [Payload.LoggedIn] says otherwise.
+type Payload[H any] struct {
+	form string
+	log  *Family
+	bind func(Channel) H
+}
+
+// LoggedIn says that every message is also an entry of a stream, from which a
+// subscriber that was away catches up. The stream's family is declared before.
+func (p Payload[H]) LoggedIn(stream *Family) Payload[H] { p.log = stream; return p }
+
+// RawMessages is the [Payload] of messages in the owner's own format, which form
+// names for the catalogue. Their handle is the bare [Channel].
+func RawMessages(form literal) Payload[Channel] {
+	return Payload[Channel]{form: string(form), bind: func(c Channel) Channel { return c }}
+}
+
+// Messages is a channel whose messages are one P each, as JSON.
+type Messages[P any] struct{ Channel }
+
+// MessagesOf is the [Payload] of [Messages].
+func MessagesOf[P any]() Payload[Messages[P]] {
+	return Payload[Messages[P]]{form: jsonForm[P](), bind: func(c Channel) Messages[P] { return Messages[P]{c} }}
+}
+
+// Publish sends v.
+func (m Messages[P]) Publish(ctx context.Context, to Publisher, v P) error {
+	s, err := m.encode(v)
+	if err != nil {
+		return err
+	}
+	return to.Publish(ctx, m.Channel, s)
+}
+
+// PublishCmd is the command behind Publish, for a pipeline of the same
+// Publisher. It fails when v has no JSON.
+func (m Messages[P]) PublishCmd(to Publisher, v P) (Cmd, error) {
+	s, err := m.encode(v)
+	if err != nil {
+		return Cmd{}, err
+	}
+	return to.PublishCmd(m.Channel, s), nil
+}
+
+// Decode reads what a subscriber was sent.
+func (m Messages[P]) Decode(payload string) (v P, err error) {
+	if err := json.Unmarshal([]byte(payload), &v); err != nil {
+		return *new(P), fmt.Errorf("keyspace: %s: %w", m.fam.Pattern, err)
+	}
+	return v, nil
+}
+
+func (m Messages[P]) encode(v P) (string, error) {
+	s, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("keyspace: %s: %w", m.fam.Pattern, err)
+	}
+	return string(s), nil
+}
+
+// C0 is a family of exactly one channel.
+type C0[H any] struct {
+	*Family
+	bind func(Channel) H
+}
+
+// C1 is a family of channels with one argument.
+type C1[A Segment, H any] struct {
+	*Family
+	bind func(Channel) H
+}
+
+// DefChannel0 declares one channel. Like [Def0] it panics on a malformed
+// declaration.
+func DefChannel0[H any](s *Schema, pattern literal, p Payload[H], doc Doc) C0[H] {
+	return C0[H]{s.addChannel(pattern, p.form, p.log, doc), p.bind}
+}
+
+// DefChannel1 declares channels with one argument.
+func DefChannel1[A Segment, H any](s *Schema, pattern literal, p Payload[H], doc Doc) C1[A, H] {
+	return C1[A, H]{s.addChannel(pattern, p.form, p.log, doc, formOf[A]()), p.bind}
 }
 
 const channelType = "channel"
 
 var channelTTL = Forever("a channel keeps nothing")
 
+func (s *Schema) addChannel(pattern literal, form string, log *Family, doc Doc, args ...Form) *Family {
+	if log != nil && log.Type != "stream" {
+		panic(fmt.Sprintf("keyspace: %q is logged in %q, which is no stream", pattern, log.Pattern))
+	}
+	f := s.add(pattern, channelType, form, channelTTL, doc, args...)
+	f.Log = log
+	return f
+}
+
 // IsChannel reports whether f is a family of channels and not of keys.
 func (f *Family) IsChannel() bool { return f.Type == channelType }
 
 // At returns the channel.
-func (c C0) At() Channel { return Channel{c.parts[0], c.Family} }
+func (c C0[H]) At() H { return c.bind(Channel{c.parts[0], c.Family}) }
 
 // At returns the channel for a. It panics when a is not of its type's [Form].
-func (c C1[A]) At(a A) Channel {
+func (c C1[A, H]) At(a A) H {
 	b := c.begin()
 	b = c.next(a.AppendSegment(b), len(b), 0)
-	return Channel{view(b), c.Family}
+	return c.bind(Channel{view(b), c.Family})
 }

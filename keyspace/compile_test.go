@@ -24,6 +24,8 @@ import ("context"; "fmt"; "time"; "github.com/stoa-dev/stoa/keyspace")
 type (
 	UserID struct{ keyspace.Int }
 	ChatID struct{ keyspace.Int }
+	DayID  struct{ keyspace.Int }
+	News   struct{ Text string }
 	User   struct{ Name string }
 	Room   struct{ Title string }
 	boards struct{}
@@ -40,10 +42,12 @@ var (
 	count  = keyspace.Def1[UserID](s, "user:count:{uid}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
 	unread = keyspace.Def2[UserID, ChatID](s, "user:unread:{{uid}}:{chat}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
 	board  = keyspace.Def1[keyspace.Word[boards]](s, "leaderboard:{board}", keyspace.ZSetOf("user"), keyspace.Forever("rebuilt"), doc)
-	news   = keyspace.DefChannel1[UserID](s, "channel:news:{uid}", "json", doc)
+	news   = keyspace.DefChannel1[UserID](s, "channel:news:{uid}", keyspace.MessagesOf[News](), doc)
+	raw    = keyspace.DefChannel0(s, "channel:raw", keyspace.RawMessages("text"), doc)
+	daily  = keyspace.Def3[UserID, ChatID, DayID](s, "user:daily:{{uid}}:{chat}:{day}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
 )
 
-func run(ctx context.Context, db keyspace.Executor, uid UserID, chat ChatID, text string) {
+func run(ctx context.Context, db keyspace.Executor, pub keyspace.Publisher, uid UserID, chat ChatID, day DayID, text string) {
 	_ = fmt.Sprint()
 	%s
 }
@@ -55,7 +59,8 @@ func TestWrongUsesDoNotCompile(t *testing.T) {
 	imp := exported(t, "github.com/stoa-dev/stoa/keyspace", "context", "fmt", "time")
 	for _, c := range []struct{ name, snippet, reason string }{
 		{"right use", `_ = info.At(uid).Set(ctx, db, User{}); _ = info.In(keyspace.Atomic(uid)); _ = unread.At(uid, chat)
-			_ = board.At(keyspace.WordOf[boards]("streak")); _ = news.At(uid); db.Do(ctx, keyspace.Cmd{Name: "GET", Key: count.At(uid).Key})`, ""},
+			_ = board.At(keyspace.WordOf[boards]("streak")); _ = news.At(uid).Publish(ctx, pub, News{}); _ = pub.Publish(ctx, raw.At(), text)
+			_ = daily.At(uid, chat, day); _ = daily.In(keyspace.Atomic(uid), chat, day); db.Do(ctx, keyspace.Cmd{Name: "GET", Key: count.At(uid).Key})`, ""},
 		{"identifier of another kind", `info.At(chat)`, "cannot use chat"},
 		{"missing argument", `unread.At(uid)`, "not enough arguments"},
 		{"argument too many", `info.At(uid, chat)`, "too many arguments"},
@@ -76,7 +81,18 @@ func TestWrongUsesDoNotCompile(t *testing.T) {
 		{"command of another type", `count.At(uid).SetBitCmd(1)`, "SetBitCmd undefined"},
 		{"handle as another type's", `var _ keyspace.Bitmap = count.At(uid)`, "cannot use count.At(uid)"},
 		{"computed pattern", `p := fmt.Sprintf("user:%s:{id}", text); keyspace.Def1[UserID](s, p, keyspace.CounterKind(), keyspace.Expire(1), doc)`, "cannot use p"},
-		{"computed channel", `keyspace.DefChannel0(s, text, "json", doc)`, "cannot use text"},
+		{"arguments of three swapped", `daily.At(uid, day, chat)`, "cannot use day"},
+		{"argument of three missing", `daily.At(uid, chat)`, "not enough arguments"},
+		{"message of another type", `news.At(uid).Publish(ctx, pub, Room{})`, "cannot use Room{}"},
+		{"raw text as a message", `news.At(uid).Publish(ctx, pub, text)`, "cannot use text"},
+		{"message decoded as another type", `var v Room; v, _ = news.At(uid).Decode(text)`, "cannot use news.At(uid).Decode"},
+		{"string as channel", `pub.Publish(ctx, "channel:raw", text)`, "cannot use \"channel:raw\""},
+		{"key as channel", `pub.Publish(ctx, count.At(uid).Key, text)`, "cannot use count.At(uid).Key"},
+		{"channel of another argument", `news.At(chat)`, "cannot use chat"},
+		{"channel without a payload", `keyspace.DefChannel0(s, "channel:none", doc)`, "not enough arguments"},
+		{"computed payload", `keyspace.RawMessages(text)`, "cannot use text"},
+		{"forged payload", `_ = keyspace.Payload[keyspace.Channel]{form: text}`, "cannot refer to unexported field form"},
+		{"computed channel", `keyspace.DefChannel0(s, text, keyspace.RawMessages("json"), doc)`, "cannot use text"},
 		{"computed reason", `keyspace.Forever(text)`, "cannot use text"},
 		{"no reason to live for ever", `keyspace.Forever()`, "not enough arguments"},
 		{"no life", `keyspace.Def1[UserID](s, "a:{id}", keyspace.CounterKind(), doc)`, "not enough arguments"},

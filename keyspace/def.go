@@ -4,6 +4,14 @@ package keyspace
 type Kind[H any] struct {
 	typ, form string
 	bind      func(Key) H
+	check     func(value []byte) error
+}
+
+// Checked adds a check of a string's value, by which an audit finds values that the
+// program could not read. It is asked with what is stored, and must not keep it.
+func (k Kind[H]) Checked(check func(value []byte) error) Kind[H] {
+	k.check = check
+	return k
 }
 
 // F0 is a family of exactly one key.
@@ -24,22 +32,33 @@ type F2[A, B Segment, H any] struct {
 	bind func(Key) H
 }
 
+// F3 is a family whose keys carry three arguments.
+type F3[A, B, C Segment, H any] struct {
+	*Family
+	bind func(Key) H
+}
+
 // Def0 declares a family without arguments. Like its sisters it panics on a
 // malformed declaration, which happens while the program is initialised: a
 // level that is neither a word nor one placeholder, two hash tags, another
 // number of placeholders than of arguments, neither a life nor a reason.
 func Def0[H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F0[H] {
-	return F0[H]{s.add(pattern, k.typ, k.form, ttl, doc), k.bind}
+	return F0[H]{s.add(pattern, k.typ, k.form, ttl, doc).checked(k.check), k.bind}
 }
 
 // Def1 declares a family with one argument.
 func Def1[A Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F1[A, H] {
-	return F1[A, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A]()), k.bind}
+	return F1[A, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A]()).checked(k.check), k.bind}
 }
 
 // Def2 declares a family with two arguments, in the pattern's order.
 func Def2[A, B Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F2[A, B, H] {
-	return F2[A, B, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B]()), k.bind}
+	return F2[A, B, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B]()).checked(k.check), k.bind}
+}
+
+// Def3 declares a family with three arguments, in the pattern's order.
+func Def3[A, B, C Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F3[A, B, C, H] {
+	return F3[A, B, C, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B](), formOf[C]()).checked(k.check), k.bind}
 }
 
 // At returns the family's key.
@@ -58,5 +77,15 @@ func (f F2[A, B, H]) At(a A, b B) H {
 	buf := f.begin()
 	buf = f.next(a.AppendSegment(buf), len(buf), 0)
 	buf = f.next(b.AppendSegment(buf), len(buf), 1)
+	return f.bind(f.key(buf))
+}
+
+// At returns the key for a, b and c. It panics when one is not of its type's
+// [Form].
+func (f F3[A, B, C, H]) At(a A, b B, c C) H {
+	buf := f.begin()
+	buf = f.next(a.AppendSegment(buf), len(buf), 0)
+	buf = f.next(b.AppendSegment(buf), len(buf), 1)
+	buf = f.next(c.AppendSegment(buf), len(buf), 2)
 	return f.bind(f.key(buf))
 }

@@ -46,6 +46,18 @@ At returns a handle with the commands of the family's type:
 db is an [Executor], for example package redis's DB, which puts the
 deployment's prefix before each key; see [ValidPrefix].
 
+# Channels
+
+Channels of pub/sub are families as well, with what they carry in place of a
+life. [MessagesOf] types the messages, and [RawMessages] leaves them to their
+owner:
+
+	var status = keyspace.DefChannel1[UserID](Keys, "channel:user_status:{uid}",
+		keyspace.MessagesOf[StatusChanged](),
+		keyspace.Doc{Purpose: "who came and went", MaxBytes: 200})
+
+	err := status.At(uid).Publish(ctx, db, StatusChanged{…})
+
 # Checking
 
 [Lint] returns every fault of all families at once: style, length, missing

@@ -64,7 +64,7 @@ func Example() {
 
 	key := countKey.At(order, paid).Key
 	found, ok := keyspace.NewParser(shop).Key(key.String())
-	fmt.Println(ok, found.Family.Pattern, found.Args)
+	fmt.Println(ok, found.Family.Pattern, found.Args[:2])
 
 	fmt.Println(mailKey.At(keyspace.Hashed{S: "ada@example.org"}))
 	// Output:
@@ -100,6 +100,6 @@ func ExampleCatalogue_Markdown() {
 	// | pattern | type | form | arguments | life | purpose | invalidated by | max bytes |
 	// |---|---|---|---|---|---|---|---|
 	// | `order:asked:{email}` | string | int | email: base64url, 22 bytes | up to 1 min | questions by address and minute |  | 20 B |
-	// | `order:{{number}}:view` | string | json | number: digits, 1 to 20 bytes | 1 h | an order as the customer sees it | order changed | 64 KiB |
+	// | `order:{{number}}:view` | string | json {string: int} | number: digits, 1 to 20 bytes | 1 h | an order as the customer sees it | order changed | 64 KiB |
 	// | `order:{{number}}:visits:{status}` | string | int | number: digits, 1 to 20 bytes; status: one of open, paid, sent | up to 24 h | how often an order was looked at in each status |  | 20 B |
 }

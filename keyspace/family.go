@@ -18,6 +18,7 @@ type Doc struct {
 	Purpose       string   // one line
 	InvalidatedBy []string // the changes after which its keys are dropped
 	MaxBytes      int      // the largest value expected, for the audit; 0 means 64 KiB
+	Version       int      // of the layout of keys and values; 0 counts as 1. Raise it with a change of layout, see [Lock]
 	Together      string   // names a set of families used in one command or script; all must share a hash tag
 }
 
@@ -25,10 +26,15 @@ type Doc struct {
 type Family struct {
 	Pattern string // "user:sign:{{uid}}:{year}"; double braces mark the hash tag
 	Type    string // what TYPE answers: string, hash, set, zset, list, stream, or "channel"
-	Form    string // how values are written: json, int, bytes, bitmap …
+	Form    string // how values are written: "json {name string}", "int", the owner's words …
 	TTL     TTL
 	Doc     Doc
-	Args    []Form // one for each placeholder
+	Args    []Form  // one for each placeholder
+	Log     *Family // of a channel whose messages are also entries of a stream; else nil
+
+	// Check tells why a string's value cannot be one of the family's; nil means
+	// that any can. See [Kind].Checked.
+	Check func(value []byte) error
 
 	levels []level  // the pattern between its colons
 	parts  []string // the literal text around the arguments, tag braces included
@@ -65,6 +71,11 @@ func (s *Schema) add(pattern literal, typ, form string, ttl TTL, doc Doc, args .
 		panic(fmt.Sprintf("keyspace: %q %v", pattern, err))
 	}
 	s.families = append(s.families, f)
+	return f
+}
+
+func (f *Family) checked(check func([]byte) error) *Family {
+	f.Check = check
 	return f
 }
 

@@ -18,8 +18,8 @@ func TestAFamilyBuildsItsKeys(t *testing.T) {
 	limit := Def1[Hashed](s, "limit:login_fail:{email}", CounterKind(), Expire(time.Hour), doc)
 	scores := Def1[board](s, "leaderboard:{{board}}:deaths", ZSetOf("user"), Expire(time.Hour), doc)
 	applied := Def0(s, "checkin:applied", BytesOf("ms"), Expire(time.Hour), doc)
-	message := DefChannel1[id](s, "channel:message:{uid}", "json", doc)
-	bus := DefChannel0(s, "cluster:events", "json", doc)
+	message := DefChannel1[id](s, "channel:message:{uid}", RawMessages("json"), doc)
+	bus := DefChannel0(s, "cluster:events", RawMessages("json"), doc)
 	for _, c := range []struct {
 		got  fmt.Stringer
 		fam  *Family
@@ -120,7 +120,7 @@ func TestAnArgumentThatIsNotOfItsFormBuildsNoKey(t *testing.T) {
 	two := Def2[id, board](s, "user:{{uid}}:{board}", CounterKind(), Expire(time.Hour), doc)
 	raw := Def1[lying](s, "raw:{text}", CounterKind(), Expire(time.Hour), doc)
 	bounded := Def1[name](s, "named:{name}", CounterKind(), Expire(time.Hour), doc)
-	channel := DefChannel1[id](s, "channel:{uid}", "json", doc)
+	channel := DefChannel1[id](s, "channel:{uid}", RawMessages("json"), doc)
 	streak := WordOf[boards]("streak")
 	for name, f := range map[string]func(){
 		"zero identifier":            func() { two.At(id{}, streak) },

@@ -54,12 +54,14 @@ func (f *Form) match(s string) bool {
 	return automata[f.Alphabet].accepts(s)
 }
 
+var alphabetNames = [...]string{AnyText: "escaped text", Digits: "digits", Hex: "hex", Base64URL: "base64url"}
+
 // String describes the form for people, for example "base64url, 12 bytes".
 func (f Form) String() string {
 	if f.Words != nil {
 		return "one of " + strings.Join(f.Words, ", ")
 	}
-	name := [...]string{"escaped text", "digits", "hex", "base64url"}[f.Alphabet]
+	name := alphabetNames[f.Alphabet]
 	switch {
 	case f.Min == f.Max && f.Max > 0:
 		return fmt.Sprintf("%s, %d bytes", name, f.Max)

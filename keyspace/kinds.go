@@ -3,6 +3,7 @@ package keyspace
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -13,7 +14,7 @@ type Bytes struct{ Key }
 
 // BytesOf is the [Kind] of [Bytes]; form names the format for the catalogue.
 func BytesOf(form literal) Kind[Bytes] {
-	return Kind[Bytes]{"string", string(form), func(k Key) Bytes { return Bytes{k} }}
+	return Kind[Bytes]{typ: "string", form: string(form), bind: func(k Key) Bytes { return Bytes{k} }}
 }
 
 // Get reads the value; ok is false when there is none.
@@ -55,7 +56,8 @@ type JSON[V any] struct{ Key }
 
 // JSONOf is the [Kind] of [JSON].
 func JSONOf[V any]() Kind[JSON[V]] {
-	return Kind[JSON[V]]{"string", "json", func(k Key) JSON[V] { return JSON[V]{k} }}
+	return Kind[JSON[V]]{typ: "string", form: jsonForm[V](), bind: func(k Key) JSON[V] { return JSON[V]{k} },
+		check: func(v []byte) error { return json.Unmarshal(v, new(V)) }}
 }
 
 // Get reads the value; ok is false when there is none.
@@ -97,7 +99,13 @@ type Counter struct{ Key }
 
 // CounterKind is the [Kind] of [Counter].
 func CounterKind() Kind[Counter] {
-	return Kind[Counter]{"string", "int", func(k Key) Counter { return Counter{k} }}
+	return Kind[Counter]{typ: "string", form: "int", bind: func(k Key) Counter { return Counter{k} },
+		check: func(v []byte) error {
+			if _, err := strconv.ParseInt(string(v), 10, 64); err != nil {
+				return errors.New("not a whole number")
+			}
+			return nil
+		}}
 }
 
 // Get reads the number; a missing key is 0.
@@ -111,7 +119,7 @@ type Bitmap struct{ Key }
 
 // BitmapOf is the [Kind] of [Bitmap]; form names the layout for the catalogue.
 func BitmapOf(form literal) Kind[Bitmap] {
-	return Kind[Bitmap]{"string", string(form), func(k Key) Bitmap { return Bitmap{k} }}
+	return Kind[Bitmap]{typ: "string", form: string(form), bind: func(k Key) Bitmap { return Bitmap{k} }}
 }
 
 // SetBitCmd sets bit n, for a pipeline; the reply is the bit's former value.
@@ -157,7 +165,7 @@ type Hash struct{ Key }
 
 // HashOf is the [Kind] of [Hash]; form names the fields for the catalogue.
 func HashOf(form literal) Kind[Hash] {
-	return Kind[Hash]{"hash", string(form), func(k Key) Hash { return Hash{k} }}
+	return Kind[Hash]{typ: "hash", form: string(form), bind: func(k Key) Hash { return Hash{k} }}
 }
 
 // All reads every field.
@@ -183,7 +191,7 @@ type ZSet struct{ Key }
 
 // ZSetOf is the [Kind] of [ZSet]; form names member and score for the catalogue.
 func ZSetOf(form literal) Kind[ZSet] {
-	return Kind[ZSet]{"zset", string(form), func(k Key) ZSet { return ZSet{k} }}
+	return Kind[ZSet]{typ: "zset", form: string(form), bind: func(k Key) ZSet { return ZSet{k} }}
 }
 
 // Set is a set whose members are texts of the owner's choice.
@@ -191,7 +199,7 @@ type Set struct{ Key }
 
 // SetOf is the [Kind] of [Set]; form names the members for the catalogue.
 func SetOf(form literal) Kind[Set] {
-	return Kind[Set]{"set", string(form), func(k Key) Set { return Set{k} }}
+	return Kind[Set]{typ: "set", form: string(form), bind: func(k Key) Set { return Set{k} }}
 }
 
 // List is a list of texts.
@@ -199,7 +207,7 @@ type List struct{ Key }
 
 // ListOf is the [Kind] of [List]; form names the elements for the catalogue.
 func ListOf(form literal) Kind[List] {
-	return Kind[List]{"list", string(form), func(k Key) List { return List{k} }}
+	return Kind[List]{typ: "list", form: string(form), bind: func(k Key) List { return List{k} }}
 }
 
 // Stream is a stream of entries.
@@ -207,5 +215,5 @@ type Stream struct{ Key }
 
 // StreamOf is the [Kind] of [Stream]; form names the fields for the catalogue.
 func StreamOf(form literal) Kind[Stream] {
-	return Kind[Stream]{"stream", string(form), func(k Key) Stream { return Stream{k} }}
+	return Kind[Stream]{typ: "stream", form: string(form), bind: func(k Key) Stream { return Stream{k} }}
 }

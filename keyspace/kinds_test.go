@@ -184,3 +184,36 @@ func TestEveryKindNamesItsType(t *testing.T) {
 		}
 	}
 }
+
+func TestAFamilyKnowsWhatItsValuesCanBe(t *testing.T) {
+	s := New("test")
+	odd := errors.New("odd length")
+	for _, c := range []struct {
+		family *Family
+		fine   []string
+		faulty []string
+	}{
+		{Def0(s, "point", JSONOf[point](), Expire(time.Hour), Doc{}).Family, []string{`{"X":1}`, `null`}, []string{"", "{", `{"X":"1"}`, `{} {}`}},
+		{Def0(s, "count", CounterKind(), Expire(time.Hour), Doc{}).Family, []string{"0", "-9223372036854775808"}, []string{"", "1.5", "9223372036854775808", " 1"}},
+		{Def1[Int](s, "pairs:{n}", BytesOf("pairs").Checked(func(v []byte) error {
+			if len(v)%2 != 0 {
+				return odd
+			}
+			return nil
+		}), Expire(time.Hour), Doc{}).Family, []string{"", "ab"}, []string{"a"}},
+	} {
+		for _, v := range c.fine {
+			if err := c.family.Check([]byte(v)); err != nil {
+				t.Errorf("%s: Check(%q): got %v, want nil", c.family.Pattern, v, err)
+			}
+		}
+		for _, v := range c.faulty {
+			if err := c.family.Check([]byte(v)); err == nil {
+				t.Errorf("%s: Check(%q): got nil, want an error", c.family.Pattern, v)
+			}
+		}
+	}
+	if f := Def0(s, "free", BytesOf("whatever"), Expire(time.Hour), Doc{}).Family; f.Check != nil {
+		t.Errorf("a family of any bytes has a check")
+	}
+}

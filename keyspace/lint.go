@@ -82,8 +82,8 @@ func (f *Family) lintDoc() error {
 	if strings.TrimSpace(f.Form) == "" {
 		faults = append(faults, f.fault("does not state how its values are written"))
 	}
-	if f.Doc.MaxBytes < 0 {
-		faults = append(faults, f.fault("has a negative MaxBytes"))
+	if f.Doc.MaxBytes < 0 || f.Doc.Version < 0 {
+		faults = append(faults, f.fault("has a negative MaxBytes or Version"))
 	}
 	return errors.Join(faults...)
 }

@@ -37,6 +37,7 @@ func TestLintFindsEachFaultAndNamesTheFamily(t *testing.T) {
 		{"user:info", "json", Doc{Purpose: "one\ntwo"}, nil, "does not state its purpose in one line"},
 		{"user:info", "json", Doc{Purpose: "x", Owner: "The Boss"}, nil, `has the owner "The Boss"`},
 		{"user:info", "json", Doc{Purpose: "x", MaxBytes: -1}, nil, "negative MaxBytes"},
+		{"user:info", "json", Doc{Purpose: "x", Version: -1}, nil, "negative MaxBytes or Version"},
 		{"user:{uid}", "json", Doc{Purpose: "x", Together: "board"}, []Form{short}, "(board) and has no hash tag"},
 	} {
 		s := New("test")
@@ -58,7 +59,7 @@ func TestLintHasNothingAgainstGoodFamilies(t *testing.T) {
 	declare(s, "user:verify_code:{email}:{type}", Hashed{}.SegmentForm(), Form{Words: []string{"1", "2"}})
 	declare(s, "user:verify_code:1m:{email}", Hashed{}.SegmentForm())
 	declare(s, "person:{name}", Form{Max: 472}) // 512 bytes with the longest prefix
-	DefChannel0(s, "user:verify_code", "json", Doc{Purpose: "x"})
+	DefChannel0(s, "user:verify_code", RawMessages("json"), Doc{Purpose: "x"})
 	declare(s, "user:verify_code")
 	if err := Lint(s); err != nil {
 		t.Error(err)

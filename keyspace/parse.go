@@ -23,10 +23,13 @@ type edge struct {
 	to   *node
 }
 
+// MaxArgs is how many arguments a family can have.
+const MaxArgs = 3
+
 // Parsed is what a [Parser] found.
 type Parsed struct {
 	Family *Family
-	Args   [2]string // as they stand in the key; [Unescape] reads escaped text
+	Args   [MaxArgs]string // as they stand in the key; [Unescape] reads escaped text
 }
 
 // NewParser returns a parser for the families of schemas, which must pass
@@ -70,6 +73,19 @@ func (n *node) child(l level) *node {
 	e := edge{l.form, l.tag, new(node)}
 	n.args = append(n.args, e)
 	return e.to
+}
+
+// Key returns the key that was parsed, the zero Key for a channel. So a tool can
+// ask for a key whose name it was told; everybody else has the family's At.
+func (p Parsed) Key() Key {
+	if p.Family == nil || p.Family.IsChannel() {
+		return Key{}
+	}
+	b := p.Family.begin()
+	for i := range p.Family.Args {
+		b = p.Family.next(append(b, p.Args[i]...), len(b), i)
+	}
+	return p.Family.key(b)
 }
 
 // Key parses a logical key, the one without prefix; [Logical] takes it off. It

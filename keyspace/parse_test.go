@@ -33,8 +33,9 @@ var (
 	_        = declare(origin, "playback:{title}", Form{Max: 192})
 	pair     = Def2[Text, Text](origin, "pair:{one}:{other}", BytesOf("x"), Expire(time.Hour), Doc{})
 	tagged   = Def2[Text, Text](origin, "pair:{{one}}:{other}", BytesOf("x"), Expire(time.Hour), Doc{})
-	events   = DefChannel0(origin, "cluster:events", "json", Doc{})
-	messages = DefChannel1[id](origin, "channel:message:{uid}", "json", Doc{})
+	triple   = Def3[Text, Text, Text](origin, "triple:{one}:{{other}}:{third}", BytesOf("x"), Expire(time.Hour), Doc{})
+	events   = DefChannel0(origin, "cluster:events", RawMessages("json"), Doc{})
+	messages = DefChannel1[id](origin, "channel:message:{uid}", RawMessages("json"), Doc{})
 	parser   = NewParser(origin)
 )
 
@@ -114,7 +115,7 @@ func TestAWordThatIsAlsoAnArgumentIsToldByWhatFollows(t *testing.T) {
 			t.Errorf("%q: got %v, want %q", key, got.Family, want.Pattern)
 		}
 	}
-	if got, _ := p.Key("node:7:load"); got.Args != [2]string{"7", ""} {
+	if got, _ := p.Key("node:7:load"); got.Args != [MaxArgs]string{"7"} {
 		t.Errorf("arguments %q, want 7 alone", got.Args)
 	}
 }
@@ -155,6 +156,85 @@ func TestBuildAndParseAreInverseForEveryFamily(t *testing.T) {
 	})
 }
 
+// randomSchema draws a few families over few words and short arguments, so that
+// they often meet.
+var randomSchema = rapid.Custom(func(t *rapid.T) *Schema {
+	s := New("random")
+	forms := rapid.Custom(func(t *rapid.T) Form {
+		switch kind := rapid.IntRange(0, 4).Draw(t, "kind"); kind {
+		case 0:
+			return Form{Words: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "ab", "7", "%"}), 1, 3, rapid.ID[string]).Draw(t, "words")}
+		default:
+			n := rapid.IntRange(1, 2).Draw(t, "min")
+			return Form{Alphabet: Alphabet(kind - 1), Min: n, Max: n + rapid.IntRange(0, 1).Draw(t, "more")}
+		}
+	})
+	for range rapid.IntRange(2, 6).Draw(t, "families") {
+		var levels []string
+		var args []Form
+		tag := rapid.IntRange(0, 4).Draw(t, "tag") // which argument, if there are so many
+		for range rapid.IntRange(1, 4).Draw(t, "levels") {
+			if len(args) == MaxArgs || rapid.Bool().Draw(t, "word") {
+				levels = append(levels, rapid.SampledFrom([]string{"a", "b", "ab", "7"}).Draw(t, "word"))
+				continue
+			}
+			level := "{" + string('p'+rune(len(args))) + "}"
+			if tag == len(args) {
+				level = "{" + level + "}"
+			}
+			args, levels = append(args, forms.Draw(t, "form")), append(levels, level)
+		}
+		declare(s, strings.Join(levels, ":"), args...)
+	}
+	return s
+})
+
+func TestFamiliesThatDisjointAcceptsNeverCollide(t *testing.T) {
+	accepted, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		s := randomSchema.Draw(t, "schema")
+		if err := Disjoint(s); err != nil {
+			refused++
+			for i, f := range s.families {
+				for _, g := range s.families[:i] {
+					name, meet := f.meet(g)
+					if !meet {
+						continue
+					}
+					for _, one := range []*Family{f, g} { // the proof is a name of both
+						if found, ok := NewParser(&Schema{families: []*Family{one}}).Key(name); !ok || found.Key().String() != name {
+							t.Fatalf("%q, said to be a key of both %q and %q, is none of %q", name, f.Pattern, g.Pattern, one.Pattern)
+						}
+					}
+				}
+			}
+			return
+		}
+		accepted++
+		p := NewParser(s)
+		for _, f := range s.families {
+			for range 8 {
+				var args []string
+				for i := range f.Args {
+					args = append(args, ofForm(f.Args[i]).Draw(t, "argument"))
+				}
+				key := build(f, args)
+				if found, ok := p.Key(key); !ok || found.Family != f || !slices.Equal(found.Args[:len(args)], args) {
+					t.Fatalf("%q of %q was parsed as %v %q", key, f.Pattern, found.Family, found.Args)
+				}
+				for _, g := range s.families {
+					if _, ok := NewParser(&Schema{families: []*Family{g}}).Key(key); ok != (g == f) {
+						t.Fatalf("%q of %q: that %q has it is %v", key, f.Pattern, g.Pattern, ok)
+					}
+				}
+			}
+		}
+	})
+	if accepted < 10 || refused < 10 {
+		t.Errorf("%d schemas were accepted and %d refused: the draw proves little", accepted, refused)
+	}
+}
+
 // ofForm draws strings of f.
 func ofForm(f Form) *rapid.Generator[string] {
 	if f.Words != nil {
@@ -183,18 +263,21 @@ func FuzzAnyTextStaysInItsPlaceAndComesBack(f *testing.F) {
 	f.Add("*?[a]^", `\"'`)
 	f.Add(strings.Repeat("long", 16), strings.Repeat("long", 16)+"!")
 	f.Fuzz(func(t *testing.T, one, other string) {
-		for _, f := range []F2[Text, Text, Bytes]{pair, tagged} {
-			key := f.At(Text{one}, Text{other}).String()
+		for f, key := range map[*Family]string{
+			pair.Family:   pair.At(Text{one}, Text{other}).String(),
+			tagged.Family: tagged.At(Text{one}, Text{other}).String(),
+			triple.Family: triple.At(Text{one}, Text{other}, Text{one + other}).String(),
+		} {
 			for i := range len(key) {
 				if c := key[i]; c <= ' ' || c > '~' || strings.IndexByte(`*?[]^\"'`, c) >= 0 {
 					t.Fatalf("%q has the byte %q", key, c)
 				}
 			}
 			got, ok := parser.Key(key)
-			if !ok || got.Family != f.Family {
+			if !ok || got.Family != f || got.Key().String() != key {
 				t.Fatalf("%q parsed as %v, want %s", key, got.Family, f.Pattern)
 			}
-			for i, want := range []string{one, other} {
+			for i, want := range []string{one, other, one + other}[:len(f.Args)] {
 				text, ok := Unescape(got.Args[i])
 				if len(want) > MaxText {
 					want = ""
@@ -205,8 +288,8 @@ func FuzzAnyTextStaysInItsPlaceAndComesBack(f *testing.F) {
 					t.Fatalf("argument %d of %q: got %q, want %q", i, key, text, want)
 				}
 			}
-			if f.tag >= 0 && hashed("stoa:"+key) != got.Args[0] {
-				t.Fatalf("%q has the hash tag %q, want %q", key, hashed("stoa:"+key), got.Args[0])
+			if f.tag >= 0 && hashed("stoa:"+key) != got.Args[f.tag] {
+				t.Fatalf("%q has the hash tag %q, want %q", key, hashed("stoa:"+key), got.Args[f.tag])
 			}
 		}
 	})

@@ -80,6 +80,13 @@ func (f F2[A, B, H]) In(tx Tx[A], b B) H {
 	return f.At(tx.tag, b)
 }
 
+// In returns the key for tx's tag, b and c. It panics when the family's first
+// argument is not its hash tag.
+func (f F3[A, B, C, H]) In(tx Tx[A], b B, c C) H {
+	f.mustTagFirst()
+	return f.At(tx.tag, b, c)
+}
+
 func (f *Family) mustTagFirst() {
 	if f.tag != 0 {
 		panic(fmt.Sprintf("keyspace: the first argument of %s is not its hash tag", f.Pattern))

@@ -111,28 +111,42 @@ func (db *DB) TypeAndTTL(ctx context.Context, physical string) (typ string, ttl 
 
 // eachOwner calls fn with a client for each server that owns keys.
 func (db *DB) eachOwner(ctx context.Context, fn func(rueidis.Client) error) error {
-	c, err := db.conn()
+	_, clients, err := db.ownerClients(ctx)
 	if err != nil {
 		return err
 	}
-	if db.mode != "cluster" {
-		return fn(c)
-	}
-	addrs, err := db.owners(ctx, c)
-	if err != nil {
-		return err
-	}
-	nodes := c.Nodes()
-	for _, addr := range addrs {
-		node, ok := nodes[addr]
-		if !ok {
-			return &unavailable{fmt.Errorf("the client does not know %s yet", addr)}
-		}
-		if err := fn(node); err != nil {
+	for _, c := range clients {
+		if err := fn(c); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ownerClients returns the servers that own keys, with their addresses.
+func (db *DB) ownerClients(ctx context.Context) (addrs []string, clients []rueidis.Client, err error) {
+	c, err := db.conn()
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes := c.Nodes()
+	if db.mode != "cluster" {
+		for addr := range nodes {
+			addrs = append(addrs, addr)
+		}
+		return addrs, []rueidis.Client{c}, nil
+	}
+	if addrs, err = db.owners(ctx, c); err != nil {
+		return nil, nil, err
+	}
+	for _, addr := range addrs {
+		node, ok := nodes[addr]
+		if !ok {
+			return nil, nil, &unavailable{fmt.Errorf("the client does not know %s yet", addr)}
+		}
+		clients = append(clients, node)
+	}
+	return addrs, clients, nil
 }
 
 // owners asks the cluster for the addresses of all servers that own slots.

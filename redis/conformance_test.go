@@ -26,7 +26,8 @@ var (
 	fields  = keyspace.Def1[keyspace.Int](keys, "fields:{{n}}", keyspace.HashOf("a, b"), keyspace.Forever("the test removes it"), keyspace.Doc{})
 	scores  = keyspace.Def1[keyspace.Int](keys, "scores:{{n}}", keyspace.ZSetOf("member, score"), keyspace.Forever("the test removes it"), keyspace.Doc{})
 
-	news = keyspace.DefChannel1[keyspace.Int](keys, "news:{{n}}", "text", keyspace.Doc{})
+	news   = keyspace.DefChannel1[keyspace.Int](keys, "news:{{n}}", keyspace.RawMessages("text"), keyspace.Doc{})
+	prices = keyspace.DefChannel0(keys, "prices", keyspace.MessagesOf[map[string]int](), keyspace.Doc{})
 )
 
 func n(i int) keyspace.Int { return keyspace.Int{N: int64(i)} }
@@ -75,8 +76,10 @@ func TestEveryEngineBehavesAlike(t *testing.T) {
 				{"an unknown script is sent whole, once", testScripts},
 				{"a context ends a command", testContext},
 				{"messages reach their subscribers", testPubSub},
+				{"a typed channel carries its type", testPubSubTyped},
 				{"one of two subscribers may leave", testPubSubShared},
 				{"SCAN finds what is under the prefix and nothing else", testScan},
+				{"each owner tells of its own keys", testOwners},
 				{"the fingerprint stays", testFingerprint},
 			} {
 				t.Run(c.name, func(t *testing.T) { c.run(t, db) })
@@ -421,6 +424,22 @@ func testPubSub(t *testing.T, db *redis.DB) {
 	}
 }
 
+func testPubSubTyped(t *testing.T, db *redis.DB) {
+	l := listen(t, db, prices.At().Channel)
+	if err := prices.At().Publish(t.Context(), db, map[string]int{"tea": 3}); err != nil {
+		t.Fatal(err)
+	}
+	cmd, err := prices.At().PublishCmd(db, map[string]int{"tea": 4})
+	if err != nil || db.Do(t.Context(), cmd).Err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{3, 4} {
+		if got, err := prices.At().Decode(wait(t, l.got)); err != nil || got["tea"] != want {
+			t.Errorf("got %v, %v, want %d", got, err, want)
+		}
+	}
+}
+
 func testPubSubShared(t *testing.T, db *redis.DB) {
 	ch := news.At(n(4))
 	stays, leaves := listen(t, db, ch), listen(t, db, ch)
@@ -466,6 +485,62 @@ func testScan(t *testing.T, db *redis.DB) {
 	calls := 0
 	if err := db.Scan(ctx, func(string) error { calls++; return stop }); err != stop || calls != 1 {
 		t.Errorf("Scan with a failing fn = %v after %d calls; want its error after 1", err, calls)
+	}
+}
+
+func testOwners(t *testing.T, db *redis.DB) {
+	ctx := t.Context()
+	var want []string
+	for i := range 500 {
+		k := value.At(n(i))
+		want = append(want, db.Physical(k.Key))
+		if err := k.SetFor(ctx, db, strconv.Itoa(i), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owners, err := db.Owners(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if servers := map[string]int{"cluster": 3}[db.Mode()]; len(owners) != max(servers, 1) {
+		t.Errorf("%d owners, want %d", len(owners), max(servers, 1))
+	}
+	var got []string
+	for _, o := range owners {
+		defer o.Close()
+		if o.Addr() == "" {
+			t.Error("an owner has no address")
+		}
+		if took, err := o.Ping(ctx); err != nil || took <= 0 {
+			t.Errorf("Ping: %s, %v", took, err)
+		}
+		var mine []string
+		for cursor, again := uint64(0), true; again; again = cursor != 0 {
+			page, next, err := o.Scan(ctx, cursor, "stoa:value:*", 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mine, cursor = append(mine, page...), next
+		}
+		slices.Sort(mine)
+		mine = slices.Compact(mine) // SCAN may tell twice
+		var cmds [][]string
+		for _, k := range mine {
+			cmds = append(cmds, []string{"GET", k}, []string{"LLEN", k})
+		}
+		for i, r := range o.Do(ctx, cmds...) {
+			if k := mine[i/2]; i%2 == 0 && "stoa:value:{"+r.Str+"}" != k {
+				t.Errorf("GET %s: %+v", k, r)
+			} else if _, refused := r.Err.(redis.ServerError); i%2 == 1 && !refused {
+				t.Errorf("LLEN %s: %+v, want an error of the server", k, r)
+			}
+		}
+		got = append(got, mine...)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the owners told of %d keys, want %d, each once", len(got), len(want))
 	}
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares what is generated and kept in the tree with what would be generated
-# now: docs/reference, and the page in web/dist where there is a Node that can
+# now: docs/reference, keyspace.lock, and the page in web/dist where there is a Node that can
 # build it. The Go side has no need of Node, so its absence fails nothing here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +12,11 @@ failed=0
 go run ./cmd/stoa reference "$tmp/reference" >/dev/null
 if ! diff -ru docs/reference "$tmp/reference"; then
 	echo "docs/reference is not current: run make generate" >&2
+	failed=1
+fi
+
+if ! go run ./cmd/stoa keys diff; then
+	echo "keyspace.lock is not what the program declares: run make generate, see docs/decisions/0011-keyspace-lock.md" >&2
 	failed=1
 fi
 

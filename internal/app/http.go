@@ -11,6 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 	pages "github.com/stoa-dev/stoa/web"
 )
@@ -44,6 +45,18 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	page := pages.Handler()
 	a.api.Raw("GET /{$}", page)
 	a.api.Raw("GET /assets/", page)
+	a.api.Raw("GET /docs/keys", keysPage())
+}
+
+// keysPage shows every key and channel that a node of this build may use.
+func keysPage() http.Handler {
+	text := []byte(keyspace.NewCatalogue(Keys()...).HTML("Redis keys of Stoa"))
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		_, _ = w.Write(text) // the client is gone, if anything
+	})
 }
 
 func (a *App) streamEvents(ctx context.Context, _ *struct{}, send func(event, id string, v any) error) error {

@@ -54,6 +54,7 @@ type root struct {
 		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings."`
 	} `cmd:"" help:"Look at the settings."`
 	Checkin   checkinCmd   `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
+	Keys      keysCmd      `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
 	Mail      mailCmd      `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
 	Queue     queueCmd     `cmd:"" help:"Look after the messages between nodes."`
 	Version   versionCmd   `cmd:"" help:"Say which build this is."`
@@ -124,7 +125,10 @@ func parser(r *root, c *console) *kong.Kong {
 	for _, s := range r.Checkin.tables() {
 		s.shown = r.Migrate.shown
 	}
-	all := slices.Concat(queues, r.Checkin.tables(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings})
+	for _, s := range r.Keys.settingsOf() {
+		s.shown = []string{"redis", "key_prefix", "log"}
+	}
+	all := slices.Concat(queues, r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings})
 	for _, s := range all {
 		s.declare()
 	}

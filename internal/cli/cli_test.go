@@ -46,6 +46,7 @@ func TestMain(m *testing.M) {
 //	stopping                   ends it with SIGTERM; it must drain and exit 0
 //	code ADDRESS               has $SERVER mail a code
 //	redis                      starts a Redis server, sets $REDIS
+//	send COMMAND args…         sends that server a command
 //	letters sql|redis N        leaves N dead letters of the topic story, which no server handles
 //	member ADDRESS             signs up at $SERVER, sets $MEMBER to the user's id
 //	freezes N                  waits until that user has N freezes
@@ -60,7 +61,15 @@ func TestStories(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "serving": serving, "stopping": stopping, "code": mailCode, "letters": letters,
-			"redis":  func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("REDIS", redistest.Server(t).URL) },
+			"redis": func(ts *testscript.TestScript, _ bool, _ []string) {
+				i := redistest.Server(t)
+				ts.Value(serverKey{}).(*server).redis = i
+				ts.Setenv("REDIS", i.URL)
+			},
+			"send": func(ts *testscript.TestScript, _ bool, args []string) {
+				_, err := ts.Value(serverKey{}).(*server).redis.Do(args...)
+				ts.Check(err)
+			},
 			"member": member, "freezes": freezes,
 		},
 	})
@@ -85,11 +94,12 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 type serverKey struct{}
 
 type server struct {
-	cmd  *exec.Cmd
-	user *client.Client
-	out  bytes.Buffer // after the ready line
-	err  bytes.Buffer
-	read chan struct{} // closed at the end of out
+	cmd   *exec.Cmd
+	user  *client.Client
+	redis *redistest.Instance
+	out   bytes.Buffer // after the ready line
+	err   bytes.Buffer
+	read  chan struct{} // closed at the end of out
 }
 
 func serving(ts *testscript.TestScript, _ bool, args []string) {

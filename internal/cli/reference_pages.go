@@ -54,6 +54,7 @@ var routesIntro = fmt.Sprintf("`GET /openapi.json` has all of this for machines,
 	"| `GET /healthz` | 200 while the process answers |\n"+
 	"| `GET /readyz` | 200 while requests can be served, perhaps degraded, else 503; says which part it is |\n"+
 	"| `GET /metrics` | [metrics](metrics.md) |\n"+
+	"| `GET /docs/keys` | [keys](keys.md), as a page |\n"+
 	"| `GET /dev/mail` | mails that were not sent, development only |\n"+
 	"| `GET /dev/mail.json?to=ADDRESS` | the same for programs, newest first |\n",
 	web.DefaultLimit.Max, web.DefaultLimit.Window.Seconds())

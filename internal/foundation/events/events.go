@@ -16,15 +16,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 )
-
-// Keys has the channel between nodes.
-var Keys = keyspace.New("events")
-
-var channel = keyspace.DefChannel0(Keys, "cluster:events", "json: node and events, one message for each batch",
-	keyspace.Doc{Purpose: "what was committed on one node, for the others"})
 
 // Event is one thing that happened to one user.
 type Event struct {
@@ -164,7 +157,7 @@ func (b *Bus) send(ctx context.Context) {
 				more = false
 			}
 		}
-		if err := b.redis.Publish(ctx, channel.At(), b.encode(batch)); err != nil && ctx.Err() == nil {
+		if err := b.redis.Publish(ctx, channel.At().Channel, b.encode(batch)); err != nil && ctx.Err() == nil {
 			b.log.Debug("other nodes were not told", "events", len(batch), "err", err)
 		}
 	}
@@ -200,12 +193,12 @@ func (b *Bus) Run(ctx context.Context, ready func()) error {
 	sender.Go(func() { b.send(ctx) })
 	// Our own were delivered before they were sent, and need no reading.
 	own := `{"node":"` + b.node + `",`
-	return b.redis.Subscribe(ctx, channel.At(), redis.Handler{Message: func(payload string) {
+	return b.redis.Subscribe(ctx, channel.At().Channel, redis.Handler{Message: func(payload string) {
 		if strings.HasPrefix(payload, own) {
 			return
 		}
-		var e envelope
-		if err := json.Unmarshal([]byte(payload), &e); err != nil {
+		e, err := channel.At().Decode(payload)
+		if err != nil {
 			b.log.Warn("unreadable event", "err", err)
 			return
 		}

@@ -23,6 +23,6 @@ var (
 		keyspace.Forever("one member for each topic ever used"),
 		keyspace.Doc{Purpose: "which topics there are, for lists"})
 
-	wakeChannel = keyspace.DefChannel0(Keys, "queue:wake", "empty",
+	wakeChannel = keyspace.DefChannel0(Keys, "queue:wake", keyspace.RawMessages("empty"),
 		keyspace.Doc{Purpose: "says that something was published, so that consumers need not poll often"})
 )

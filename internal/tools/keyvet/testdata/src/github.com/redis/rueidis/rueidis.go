@@ -1,0 +1,4 @@
+// Package rueidis stands for the client.
+package rueidis
+
+var Nil error

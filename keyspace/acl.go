@@ -1,0 +1,118 @@
+package keyspace
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// ACL describes a Redis user who may do with the families of a program what a
+// role needs, and nothing else. The zero ACL is the program itself, with the
+// prefix and the name "stoa".
+type ACL struct {
+	User   string // empty means "stoa"
+	Prefix string // of the deployment; empty means "stoa"
+	Secret string // as an ACL file has it, such as "#" and the password's SHA-256; empty means a placeholder that no server accepts
+
+	// ReadOnly is for people and tools that look: they read every key and the
+	// server's figures, and change nothing.
+	ReadOnly bool
+	// Wide allows every key and channel under the prefix instead of those that
+	// are declared. A program may then be replaced by one with other families
+	// before its user is.
+	Wide bool
+	// Commands are allowed besides, for example "config|get".
+	Commands []string
+}
+
+// What a role needs of each type. Nothing that blocks a connection, looks at
+// keys that are not named, or is dangerous in Redis' own words. All of it is in
+// Redis 7.0: a server refuses a file with a command that it does not know.
+var (
+	reads = map[string][]string{
+		"string": {"get", "mget", "getrange", "strlen", "getbit", "bitcount", "bitpos", "bitfield_ro"},
+		"hash":   {"hget", "hmget", "hgetall", "hkeys", "hvals", "hlen", "hexists", "hstrlen", "hscan", "hrandfield"},
+		"set":    {"smembers", "sismember", "smismember", "scard", "sscan", "srandmember", "sinter", "sunion", "sdiff"},
+		"zset": {"zscore", "zmscore", "zcard", "zcount", "zlexcount", "zrange", "zrangebyscore", "zrangebylex", "zrevrange", "zrevrangebyscore",
+			"zrank", "zrevrank", "zscan", "zrandmember", "zinter", "zunion", "zdiff"},
+		"list":    {"lrange", "lindex", "llen", "lpos"},
+		"stream":  {"xrange", "xrevrange", "xlen", "xread", "xpending", "xinfo|stream", "xinfo|groups", "xinfo|consumers"},
+		"channel": {"subscribe", "unsubscribe", "ssubscribe", "sunsubscribe"},
+	}
+	writes = map[string][]string{
+		"string":  {"set", "getex", "getdel", "getset", "append", "setrange", "mset", "incr", "incrby", "incrbyfloat", "decr", "decrby", "setbit", "bitfield", "bitop"},
+		"hash":    {"hset", "hsetnx", "hdel", "hincrby", "hincrbyfloat"},
+		"set":     {"sadd", "srem", "spop", "smove", "sinterstore", "sunionstore", "sdiffstore"},
+		"zset":    {"zadd", "zrem", "zincrby", "zpopmin", "zpopmax", "zremrangebyrank", "zremrangebyscore", "zremrangebylex", "zrangestore", "zunionstore", "zinterstore", "zdiffstore"},
+		"list":    {"lpush", "rpush", "lpop", "rpop", "lset", "lrem", "ltrim", "linsert", "lmove"},
+		"stream":  {"xadd", "xdel", "xtrim", "xack", "xgroup", "xreadgroup", "xclaim", "xautoclaim", "xsetid"},
+		"channel": {"publish", "spublish"},
+	}
+	// looks are for any key, and for the server itself.
+	looks = []string{"exists", "type", "ttl", "pttl", "expiretime", "pexpiretime", "object|encoding", "memory|usage", "scan", "dump",
+		"ping", "hello", "auth", "reset", "quit", "select", "readonly", "client|setname", "client|getname", "client|id",
+		"info", "role", "time", "cluster|slots", "cluster|shards", "cluster|info", "cluster|nodes"}
+	// keeps are for any key, from those who write.
+	keeps = []string{"unlink", "del", "expire", "pexpire", "expireat", "pexpireat", "persist", "touch", "copy", "wait",
+		"eval", "evalsha", "multi", "exec", "discard", "watch", "unwatch", "client|tracking", "client|caching"}
+)
+
+// Line returns the user's line of an ACL file, for Redis 7.0 and later. It is the
+// same for the same families, in any order of schemas.
+func (a ACL) Line(schemas ...*Schema) string {
+	prefix, user := cmp.Or(a.Prefix, "stoa"), cmp.Or(a.User, "stoa")
+	secret := cmp.Or(a.Secret, "#"+user+"-sha256")
+	var keys, channels, commands []string
+	may := func(cmds ...string) {
+		for _, c := range cmds {
+			if c = "+" + c; !slices.Contains(commands, c) {
+				commands = append(commands, c)
+			}
+		}
+	}
+	may(looks...)
+	if !a.ReadOnly {
+		may(keeps...)
+	}
+	families := NewCatalogue(schemas...).Families
+	slices.SortFunc(families, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Pattern, b.Pattern)) })
+	for _, e := range families {
+		glob := prefix + ":" + e.glob()
+		if a.Wide {
+			glob = prefix + ":*"
+		}
+		may(reads[e.Type]...)
+		if !a.ReadOnly {
+			may(writes[e.Type]...)
+		}
+		if e.Type == channelType {
+			channels = append(channels, "&"+glob)
+		} else if a.ReadOnly {
+			keys = append(keys, "%R~"+glob)
+		} else {
+			keys = append(keys, "~"+glob)
+		}
+	}
+	may(a.Commands...)
+	line := []string{"user", user, "on", secret, "resetchannels", "-@all"}
+	for _, part := range [][]string{keys, channels, commands} {
+		slices.Sort(part)
+		line = append(line, slices.Compact(part)...)
+	}
+	return strings.Join(line, " ")
+}
+
+// glob is the pattern as Redis matches names: braces are themselves, and an
+// argument is anything, for Redis knows no levels.
+func (e Entry) glob() string {
+	levels := strings.Split(e.Pattern, ":")
+	for i, level := range levels {
+		switch _, kind := placeholder(level); kind {
+		case argument:
+			levels[i] = "*"
+		case hashTag:
+			levels[i] = "{*}"
+		}
+	}
+	return strings.Join(levels, ":")
+}
