@@ -7,5 +7,5 @@ type Cached[V any] struct{ Key }
 // CachedOf is the [Kind] of [Cached]. The family's life is that of a value in the
 // cache; see [TTL.Negative] and [TTL.StaleIfError].
 func CachedOf[V any]() Kind[Cached[V]] {
-	return Kind[Cached[V]]{"string", "cached json", func(k Key) Cached[V] { return Cached[V]{k} }}
+	return Kind[Cached[V]]{typ: "string", form: "cached " + jsonForm[V](), bind: func(k Key) Cached[V] { return Cached[V]{k} }}
 }
