@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
-	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -22,15 +20,6 @@ import (
 const (
 	defaultBeat = 100 * time.Millisecond
 	defaultKeep = 10_000
-	// page is how many entries of the log one command reads.
-	page = 1000
-	// leastBudget lets a beat succeed on a busy machine; a black hole holds one
-	// up for so long.
-	leastBudget = 100 * time.Millisecond
-	// pause separates beats that gaps ask for.
-	pause = 2 * time.Millisecond
-	// waiting is how many messages may wait for a gap before them to be filled.
-	waiting = 1000
 )
 
 var (
@@ -53,10 +42,11 @@ type Config struct {
 	// Beat is how often the log is looked at; 0 means 100 ms. It bounds how long
 	// a lost message stays unnoticed.
 	Beat time.Duration
-	// Keep is how many events the log holds, about; 0 means 10,000. A node that
+	// Keep is how many events the log holds at least; 0 means 10,000. A node that
 	// was cut off for longer loses track and is told so.
 	Keep int
-	// Log gets a line when the node loses track and when beats fail; nil discards.
+	// Log gets a line when events may have been missed, and when the log cannot
+	// be read; nil discards.
 	Log *slog.Logger
 }
 
@@ -66,19 +56,19 @@ type Event struct {
 	Node  string    // that published it
 	Topic string    // which handler it is for
 	Name  string    // what happened
-	At    time.Time // by that node's clock, in milliseconds
-	Data  string    // of the topic's own format
+	At    time.Time // by that node's clock, in milliseconds; compare it with no other node's
+	Data  string    // in the topic's own format
 }
 
 // Handler gets what happens to one topic. The functions are called one at a
-// time and should be quick: they hold up all other topics.
+// time and must be quick: they hold up all other topics.
 type Handler struct {
-	// Event gets each event of another node, in the log's order, each once. Nil
-	// is allowed.
+	// Event gets each event of another node: those that were published in the
+	// log's order, each once. Nil is allowed.
 	Event func(Event)
-	// Lost says that events may have been missed: forget whatever they would
-	// have changed, also what is being read at this moment. It is called at the
-	// start, too. Nil is allowed.
+	// Lost says that events that were published may have been missed: forget
+	// whatever they would have changed, also what is being read at this moment.
+	// It is called at the start, too. Nil is allowed.
 	Lost func()
 }
 
@@ -88,36 +78,38 @@ type Bus struct {
 	keys     Keys
 	cfg      Config
 	verb     string // PUBLISH or SPUBLISH
-	channel  string
+	channel  string // physical
 	boot     string // begins the ids of this process' events
 	count    atomic.Uint64
 	handlers map[string]Handler
-	nudge    chan struct{} // asks for a beat at once
 
-	mu      sync.Mutex
-	last    entry // the last one handled; zero before the first beat
-	waiting []message
+	nudge chan struct{} // asks for a beat at once
 
-	seen atomic.Int64
-	era  atomic.Uint64
-	skew atomic.Int64
+	mu      sync.Mutex // held while handlers run
+	last    entry      // the last one handled; none before the first beat
+	waiting []message  // that came after a gap
+
+	seen  atomic.Int64
+	era   atomic.Uint64
+	skew  atomic.Int64
+	stats stats
 }
 
-// New returns a bus on db. It panics when the keys cannot be used together,
-// which is the program's mistake.
+// New returns a bus on db. It panics when the keys do not share a slot or Node
+// cannot be a name, which are the program's mistakes.
 func New(db *redis.DB, keys Keys, cfg Config) *Bus {
 	if !word(cfg.Node) {
 		panic(fmt.Sprintf("bus: %q cannot name a node", cfg.Node))
 	}
-	physical := db.Physical(keyspace.Key{}) + keys.Events.String()
-	if keyspace.Slot(physical) != keyspace.Slot(db.Physical(keys.Log.Key)) {
+	channel := db.Physical(keyspace.Key{}) + keys.Events.String()
+	if keyspace.Slot(channel) != keyspace.Slot(db.Physical(keys.Log.Key)) {
 		panic(fmt.Sprintf("bus: the channel %s and the log %s do not share a slot", keys.Events, keys.Log))
 	}
 	cfg.Beat, cfg.Keep = cmp.Or(cfg.Beat, defaultBeat), cmp.Or(cfg.Keep, defaultKeep)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bus{db: db, keys: keys, cfg: cfg, verb: "PUBLISH", channel: physical, boot: rand.Text()[:10] + "-",
+	b := &Bus{db: db, keys: keys, cfg: cfg, verb: "PUBLISH", channel: channel, boot: rand.Text()[:10] + "-",
 		handlers: map[string]Handler{}, nudge: make(chan struct{}, 1)}
 	if db.Mode() == "cluster" {
 		b.verb = "SPUBLISH"
@@ -129,13 +121,14 @@ func New(db *redis.DB, keys Keys, cfg Config) *Bus {
 // each topic.
 func (b *Bus) Handle(topic string, h Handler) {
 	if _, twice := b.handlers[topic]; twice || !word(topic) {
-		panic(fmt.Sprintf("bus: %q is no topic, or handled twice", topic))
+		panic(fmt.Sprintf("bus: %q is no topic, or is handled twice", topic))
 	}
 	b.handlers[topic] = h
 }
 
 // Publish tells every other node. Without an error the event is in the log;
-// after [redis.ErrUnavailable] it may be.
+// after [redis.ErrUnavailable] it may be. Keep data within some kilobytes: each
+// node reads the newest event anew with each beat.
 func (b *Bus) Publish(ctx context.Context, topic, name, data string) error {
 	if err := b.db.Do(ctx, b.PublishCmd(topic, name, data)).Err; err != nil {
 		return fmt.Errorf("bus: publish %s of %s: %w", name, topic, err)
@@ -143,74 +136,33 @@ func (b *Bus) Publish(ctx context.Context, topic, name, data string) error {
 	return nil
 }
 
-// PublishCmd is the command behind Publish, for a pipeline of the same DB. It
-// panics when topic or name are empty or have a space in them.
+// PublishCmd is the command behind Publish, for a pipeline of the same DB; in a
+// cluster, commands on other slots are carried out before it or after. It panics
+// when topic or name are empty or have a space in them.
 func (b *Bus) PublishCmd(topic, name, data string) keyspace.Cmd {
+	return publish.Cmd([]keyspace.Key{b.keys.Log.Key}, b.verb, b.channel, strconv.Itoa(b.cfg.Keep), b.event(topic, name, data))
+}
+
+// Pass tells the nodes that listen at this moment and keeps nothing: who is cut
+// off misses it and never learns so. It costs a third of Publish, and has no
+// order with what is published.
+func (b *Bus) Pass(ctx context.Context, topic, name, data string) error {
+	if err := b.db.Publish(ctx, b.keys.Events, passing+b.event(topic, name, data)); err != nil {
+		return fmt.Errorf("bus: pass %s of %s: %w", name, topic, err)
+	}
+	return nil
+}
+
+// event returns a new event of this node, encoded.
+func (b *Bus) event(topic, name, data string) string {
 	if !word(topic) || !word(name) {
 		panic(fmt.Sprintf("bus: %q of %q is no event", name, topic))
 	}
-	e := Event{b.boot + strconv.FormatUint(b.count.Add(1), 36), b.cfg.Node, topic, name, time.Now(), data}
-	return publish.Cmd([]keyspace.Key{b.keys.Log.Key}, b.verb, b.channel, strconv.Itoa(b.cfg.Keep), e.encode())
+	return Event{b.boot + strconv.FormatUint(b.count.Add(1), 36), b.cfg.Node, topic, name, time.Now(), data}.encode()
 }
 
-// Run listens and handles until ctx ends, and returns its error. It calls ready
-// at once: Redis may be away, see [Bus.Seen].
-func (b *Bus) Run(ctx context.Context, ready func()) error {
-	var listener sync.WaitGroup
-	defer listener.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var fault error
-	listener.Go(func() {
-		defer cancel() // the DB was closed
-		fault = b.db.Subscribe(ctx, b.keys.Events, redis.Handler{Message: b.message, Subscribed: b.ask})
-	})
-	ready()
-	failing := false
-	for {
-		err := b.beat(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil && !failing {
-			b.cfg.Log.Warn("the event log cannot be read", "err", err)
-		}
-		failing = err != nil
-		wait(ctx, pause)
-		b.sleep(ctx)
-	}
-	cancel()
-	listener.Wait()
-	return fault
-}
-
-// sleep waits for the next beat or for somebody who asks for it.
-func (b *Bus) sleep(ctx context.Context) {
-	t := time.NewTimer(b.cfg.Beat - pause)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	case <-b.nudge:
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
-// ask has the next beat begin at once.
-func (b *Bus) ask() {
-	select {
-	case b.nudge <- struct{}{}:
-	default:
-	}
-}
+// word reports whether s can stand in an encoded event.
+func word(s string) bool { return s != "" && !strings.ContainsAny(s, " \r\n") }
 
 // Moment is a point in time of this process, in nanoseconds of its monotonic
 // clock. It means nothing to another process.
@@ -227,175 +179,26 @@ func Now() Moment { return Moment(time.Since(start)) + 1 }
 func (b *Bus) Seen() Moment { return Moment(b.seen.Load()) }
 
 // Era changes when a server was restarted or failed over, which may have cost
-// the newest writes. It is the same on all nodes, and 0 while unknown.
+// the newest writes. It is the same on all nodes, and 0 while unknown. Topics
+// are told [Handler.Lost] before [Bus.Seen] passes the change.
 func (b *Bus) Era() uint64 { return b.era.Load() }
 
-// message takes what was published.
-func (b *Bus) message(payload string) {
-	m, err := decodeMessage(payload)
-	if err != nil {
-		b.cfg.Log.Warn("unreadable message", "err", err)
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.take(m) {
-		return
-	}
-	if len(b.waiting) < waiting {
-		b.waiting = append(b.waiting, m)
-	}
-	b.ask()
+// Stats counts what happened since the start.
+type Stats struct {
+	Events  uint64 // of other nodes, that were published, for any topic
+	FromLog uint64 // of these, read from the log because their message had not come
+	Passed  uint64 // of other nodes, that were only passed
+	Lost    uint64 // times that events may have been missed; the start does not count
+	Beats   uint64
+	Failed  uint64 // beats that Redis did not answer
 }
 
-// take handles a message whose predecessor was the last one handled, and skips
-// what was handled before; it reports whether it could.
-func (b *Bus) take(m message) bool {
-	switch {
-	case b.last.id == "":
-		return false
-	case m.prev == b.last.id:
-		b.handle(m.entry)
-		return true
-	}
-	return !b.last.before(m.entry)
-}
+type stats struct{ events, fromLog, passed, lost, beats, failed atomic.Uint64 }
 
-// handle hands an entry to its handler and makes it the last.
-func (b *Bus) handle(e entry) {
-	b.last = e
-	if e.event.Node == b.cfg.Node {
-		return
-	}
-	if h := b.handlers[e.event.Topic]; h.Event != nil {
-		h.Event(e.event)
-	}
+// Stats returns the counts.
+func (b *Bus) Stats() Stats {
+	s := &b.stats
+	// What is a part of something is read before the whole.
+	fromLog, failed := s.fromLog.Load(), s.failed.Load()
+	return Stats{s.events.Load(), fromLog, s.passed.Load(), s.lost.Load(), s.beats.Load(), failed}
 }
-
-// beat reads what the log has more, and who keeps it.
-func (b *Bus) beat(ctx context.Context) error {
-	began := Now()
-	for more := true; more; {
-		var err error
-		if more, err = b.catchUp(ctx); err != nil {
-			return err
-		}
-	}
-	// After the log: if the server was replaced in between, it is seen here.
-	asking, cancel := b.budget(ctx)
-	defer cancel()
-	print, err := b.db.Fingerprint(asking)
-	if err != nil {
-		return err
-	}
-	if err := b.readClock(asking); err != nil {
-		return err
-	}
-	h := fnv.New64a()
-	h.Write([]byte(print))
-	era := h.Sum64() | 1 // never 0
-	if before := b.era.Swap(era); before != era && before != 0 {
-		b.lost("a server was restarted or replaced")
-	}
-	b.seen.Store(int64(began))
-	return nil
-}
-
-// budget bounds one step of a beat.
-func (b *Bus) budget(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(b.cfg.Beat/2, leastBudget))
-}
-
-// catchUp handles a page of the log after the last entry; more says that it was
-// a full one.
-func (b *Bus) catchUp(ctx context.Context) (more bool, err error) {
-	ctx, cancel := b.budget(ctx)
-	defer cancel()
-	b.mu.Lock()
-	last := b.last
-	b.mu.Unlock()
-	if last.id == "" {
-		return false, b.begin(ctx, "")
-	}
-	entries, err := b.read(ctx, "XRANGE", last.id, "+", page)
-	if err != nil {
-		return false, err
-	}
-	// The log holds on to what comes after the last entry only if that one is
-	// still there, and still the same: after a flush another may have its id.
-	if len(entries) == 0 || entries[0].id != last.id || entries[0].event.ID != last.event.ID {
-		return false, b.begin(ctx, "the log was trimmed or emptied")
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, e := range entries[1:] {
-		if b.last.before(e) { // else it came as a message meanwhile
-			b.handle(e)
-		}
-	}
-	for _, m := range b.waiting {
-		if !b.take(m) {
-			b.ask()
-			break
-		}
-	}
-	b.waiting = b.waiting[:0]
-	return len(entries) == page, nil
-}
-
-// begin starts from the end of the log, after which nothing is missed.
-func (b *Bus) begin(ctx context.Context, why string) error {
-	newest, err := b.read(ctx, "XREVRANGE", "+", "-", 1)
-	if err == nil && len(newest) == 0 {
-		// An entry to hold on to.
-		if err = b.Publish(ctx, "bus", "hello", ""); err == nil {
-			newest, err = b.read(ctx, "XREVRANGE", "+", "-", 1)
-		}
-	}
-	if err == nil && len(newest) == 0 {
-		err = errors.New("bus: the log does not keep anything")
-	}
-	if err != nil {
-		return err
-	}
-	b.mu.Lock()
-	b.last, b.waiting = newest[0], b.waiting[:0]
-	b.mu.Unlock()
-	b.lost(why)
-	return nil
-}
-
-// lost tells every topic; why is empty at the start.
-func (b *Bus) lost(why string) {
-	if why != "" {
-		b.cfg.Log.Warn("events may have been missed", "why", why)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.handlers {
-		if h.Lost != nil {
-			h.Lost()
-		}
-	}
-}
-
-// read returns entries of the log.
-func (b *Bus) read(ctx context.Context, verb, from, to string, count int) ([]entry, error) {
-	items, err := b.db.Do(ctx, keyspace.Cmd{Name: verb, Key: b.keys.Log.Key, Args: []string{from, to, "COUNT", strconv.Itoa(count)}}).Items()
-	if err != nil {
-		return nil, fmt.Errorf("bus: %s: %w", verb, err)
-	}
-	entries := make([]entry, len(items))
-	for i, it := range items {
-		if len(it.List) != 2 || len(it.List[1].List) != 2 {
-			return nil, fmt.Errorf("%w: %s of %s", keyspace.ErrReply, verb, b.keys.Log)
-		}
-		if entries[i], err = decodeEntry(it.List[0].Str, it.List[1].List[1].Str); err != nil {
-			return nil, err
-		}
-	}
-	return entries, nil
-}
-
-// word reports whether s can stand in an encoded event.
-func word(s string) bool { return s != "" && !strings.ContainsAny(s, " \r\n") }

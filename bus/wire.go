@@ -14,11 +14,15 @@ type entry struct {
 	event   Event
 }
 
-// message is what is published: an entry and the id of the one before it.
+// message is what comes over the channel: an entry and the id of the event before
+// it, or an event that is in no log.
 type message struct {
 	prev string
 	entry
 }
+
+// passing stands where an entry's message has the id of the event before.
+const passing = "- "
 
 // before reports whether e comes before f in their log.
 func (e *entry) before(f entry) bool { return e.ms < f.ms || e.ms == f.ms && e.seq < f.seq }
@@ -50,23 +54,29 @@ func decode(s string) (e Event, err error) {
 	return e, nil
 }
 
-func decodeEntry(id, event string) (e entry, err error) {
-	e.id = id
+// place returns the entry of that id, without its event.
+func place(id string) (e entry, err error) {
 	ms, seq, _ := strings.Cut(id, "-")
+	e.id = id
 	if e.ms, err = strconv.ParseUint(ms, 10, 64); err == nil {
 		e.seq, err = strconv.ParseUint(seq, 10, 64)
 	}
 	if err != nil {
 		return entry{}, fmt.Errorf("bus: an entry's id: %w", err)
 	}
-	e.event, err = decode(event)
-	return e, err
+	return e, nil
 }
 
 func decodeMessage(payload string) (m message, err error) {
+	if rest, ok := strings.CutPrefix(payload, passing); ok {
+		m.event, err = decode(rest)
+		return m, err
+	}
 	prev, rest, _ := strings.Cut(payload, " ")
 	id, event, _ := strings.Cut(rest, " ")
+	if m.entry, err = place(id); err == nil {
+		m.event, err = decode(event)
+	}
 	m.prev = prev
-	m.entry, err = decodeEntry(id, event)
 	return m, err
 }

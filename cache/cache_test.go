@@ -28,7 +28,7 @@ var (
 	users = keyspace.Def1[keyspace.Int](schema, "test:user:{id}", keyspace.CachedOf[user](),
 		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(5*time.Minute).StaleIfError(24*time.Hour),
 		keyspace.Doc{Purpose: "users of the tests", InvalidatedBy: []string{"user changed"}})
-	events = keyspace.DefChannel0(schema, "test:events", "bus", keyspace.Doc{Purpose: "the tests' bus"})
+	events = keyspace.DefChannel0(schema, "test:events", keyspace.RawMessages("bus"), keyspace.Doc{Purpose: "the tests' bus"})
 	log    = keyspace.Def0(schema, "test:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"), keyspace.Doc{Purpose: "the tests' bus"})
 )
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -40,6 +41,7 @@ type App struct {
 	db       *sqldb.DB
 	redis    *redis.DB
 	bus      *events.Bus
+	caches   *cache.Runtime
 	api      *web.API
 	accounts *accounts.Service
 	checkin  *checkin.Service
@@ -84,7 +86,15 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	limiter := ratelimit.New(a.redis)
 	a.bus = events.NewBus(a.redis, a.node, log)
-	if a.accounts, err = accounts.New(accounts.Config{DB: a.db, Redis: a.redis, Limiter: limiter, Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log}); err != nil {
+	a.reg.MustRegister(obs.NewBus(a.bus.Nodes()))
+	counts := obs.NewCaches(a.reg)
+	a.caches = cache.NewRuntime(a.redis, a.bus.Nodes(), cache.Config{
+		Budget: cfg.Cache.Budget, Loads: cfg.Cache.Loads, Retries: drops{a.db}, Hooks: counts.Hooks(), Log: log,
+	})
+	counts.Watch(a.caches)
+	if a.accounts, err = accounts.New(accounts.Config{
+		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, Cache: cfg.Cache.policy(), Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log,
+	}); err != nil {
 		return nil, err
 	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
@@ -125,6 +135,7 @@ func (a *App) newQueues() error {
 	handlers := a.accounts.Handlers()
 	maps.Copy(handlers, a.checkin.Handlers())
 	handlers[accounts.TopicZone] = a.zoneChanged
+	handlers[TopicDrop] = a.dropped
 	cfg := queue.Config{Log: a.log, Metrics: a.reg}
 	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
 		c, err := queue.NewConsumer(s, handlers, batches, cfg)
@@ -177,6 +188,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	}
 	a.group.Add(
 		supervise.Part{Name: "events", Run: a.bus.Run},
+		supervise.Part{Name: "caches", Run: a.runCaches},
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
 	)
 	for _, q := range a.queues {

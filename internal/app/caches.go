@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -186,11 +187,10 @@ func CachedFamily(pattern string) (*keyspace.Family, error) {
 // EachCached calls fn with the keys in Redis of a cached family, up to dropPage at
 // a time.
 func EachCached(ctx context.Context, db *redis.DB, f *keyspace.Family, fn func([]keyspace.Key) error) error {
-	prefix := db.Prefix()
+	prefix := db.Physical(keyspace.Key{})
 	var page []keyspace.Key
 	err := db.Scan(ctx, func(physical string) error {
-		logical, _ := keyspace.Logical(prefix, physical)
-		found, ok := parser().Key(logical)
+		found, ok := parser().Key(strings.TrimPrefix(physical, prefix))
 		if !ok || found.Family != f {
 			return nil
 		}
@@ -226,7 +226,11 @@ func DropCached(ctx context.Context, db *redis.DB, rt *cache.Runtime, m Drop, pr
 		}
 	}
 	for _, tag := range m.Tags {
-		keys = append(keys, cache.ParseTag(tag).Key())
+		t, ok := cache.ParseTag(tag)
+		if !ok {
+			return 0, fmt.Errorf("%w: %s", errNoCached, tag)
+		}
+		keys = append(keys, t.Target().Key())
 	}
 	if len(keys) > 0 {
 		if err := drop(keys); err != nil {

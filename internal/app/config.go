@@ -37,6 +37,7 @@ type Config struct {
 	SMTP     mail.Config       `koanf:"smtp"`
 	Accounts accounts.Settings `koanf:"accounts"`
 	Checkin  checkin.Settings  `koanf:"checkin"`
+	Cache    CacheSettings     `koanf:"cache"`
 
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time

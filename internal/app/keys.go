@@ -3,6 +3,7 @@ package app
 import (
 	"time"
 
+	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -31,5 +32,5 @@ func jobKeys(name string) lease.Keys {
 
 // Keys has every family of the server, by owner.
 func Keys() []*keyspace.Schema {
-	return []*keyspace.Schema{keys, events.Keys, queue.Keys, web.Keys, accounts.Keys, checkin.Keys}
+	return []*keyspace.Schema{keys, events.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, checkin.Keys}
 }

@@ -1,9 +1,11 @@
 // Package events tells other parts and other nodes what has happened, after it
 // was committed.
 //
-// Delivery is at most once: an event tells a device to look again, and what it
-// then finds in SQL or Redis is the truth. A subscriber that falls behind is cut
-// off rather than waited for.
+// [Bus.Nodes] is the deployment's event bus: no node misses in silence what is
+// published there. What happens to users goes the quicker way, because a check-in
+// must not wait for it: it is passed on, not kept. Delivery is at most once: an
+// event tells a device to look again, and what it then finds in SQL or Redis is
+// the truth. A subscriber that falls behind is cut off rather than waited for.
 package events
 
 import (
@@ -11,10 +13,10 @@ import (
 	"encoding/json"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/stoa-dev/stoa/bus"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -33,34 +35,44 @@ func New(typ, user string, at time.Time, data json.RawMessage) Event {
 	return Event{ID: ids.New[Event]().String(), Type: typ, User: user, Time: at.UnixMilli(), Data: data}
 }
 
-type envelope struct {
-	Node   string  `json:"node"`
-	Events []Event `json:"events"`
-}
-
 // queued is how many events a subscriber may be behind before it is cut off.
 const queued = 64
 
 const (
-	outgoing = 256  // batches that may wait to be sent to other nodes
-	biggest  = 1000 // events in one message, give or take a batch
+	waiting = 256  // batches that may wait to be sent to other nodes, and that came from them
+	biggest = 1000 // events in one batch, give or take one
 )
+
+// topic is that of the users' events, passed on in batches.
+const topic, batches = "users", "happened"
 
 // Bus carries events to subscribers on this node and on all others.
 type Bus struct {
-	redis *redis.DB
-	node  string
+	nodes *bus.Bus
 	log   *slog.Logger
 	out   chan []Event
+	in    chan string
 
 	mu   sync.RWMutex
 	subs map[string]map[*Subscription]struct{} // by user
 }
 
-// New returns a bus for this node; node is never used by another process.
+// NewBus returns a bus for this node; node is never used by another process.
 func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
-	return &Bus{redis: db, node: node, log: log, out: make(chan []Event, outgoing), subs: map[string]map[*Subscription]struct{}{}}
+	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), log: log,
+		out: make(chan []Event, waiting), in: make(chan string, waiting), subs: map[string]map[*Subscription]struct{}{}}
+	b.nodes.Handle(topic, bus.Handler{Event: func(e bus.Event) {
+		select { // what others publish must not wait until this is decoded
+		case b.in <- e.Data:
+		default:
+		}
+	}})
+	return b
 }
+
+// Nodes is the bus between nodes, for topics that must not miss an event. Topics
+// are handled from [Bus.Run] on; have them handled before.
+func (b *Bus) Nodes() *bus.Bus { return b.nodes }
 
 // Subscription is one listener's queue.
 type Subscription struct {
@@ -157,22 +169,21 @@ func (b *Bus) send(ctx context.Context) {
 				more = false
 			}
 		}
-		if err := b.redis.Publish(ctx, channel.At().Channel, b.encode(batch)); err != nil && ctx.Err() == nil {
+		if err := b.nodes.Pass(ctx, topic, batches, encode(batch)); err != nil && ctx.Err() == nil {
 			b.log.Debug("other nodes were not told", "events", len(batch), "err", err)
 		}
 	}
 }
 
-func (b *Bus) encode(batch []Event) string {
-	payload := make([]byte, 0, 64+256*len(batch))
-	payload = append(payload, `{"node":"`+b.node+`","events":[`...)
+func encode(batch []Event) string {
+	payload := append(make([]byte, 0, 256*len(batch)), '[')
 	for i, e := range batch {
 		if i > 0 {
 			payload = append(payload, ',')
 		}
 		payload = e.appendJSON(payload)
 	}
-	return string(append(payload, "]}"...))
+	return string(append(payload, ']'))
 }
 
 // appendJSON is json.Marshal for an event, whose texts need no escaping and
@@ -187,21 +198,28 @@ func (e Event) appendJSON(b []byte) []byte {
 // Run sends what is published here and delivers what other nodes publish, until
 // ctx ends.
 func (b *Bus) Run(ctx context.Context, ready func()) error {
-	ready()
-	var sender sync.WaitGroup
-	defer sender.Wait()
-	sender.Go(func() { b.send(ctx) })
-	// Our own were delivered before they were sent, and need no reading.
-	own := `{"node":"` + b.node + `",`
-	return b.redis.Subscribe(ctx, channel.At().Channel, redis.Handler{Message: func(payload string) {
-		if strings.HasPrefix(payload, own) {
+	ctx, cancel := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer cancel()
+	workers.Go(func() { b.send(ctx) })
+	workers.Go(func() { b.receive(ctx) })
+	return b.nodes.Run(ctx, ready)
+}
+
+// receive delivers what came from other nodes.
+func (b *Bus) receive(ctx context.Context) {
+	for {
+		select {
+		case payload := <-b.in:
+			var batch []Event
+			if err := json.Unmarshal([]byte(payload), &batch); err != nil {
+				b.log.Warn("unreadable events", "err", err)
+				continue
+			}
+			b.Deliver(batch)
+		case <-ctx.Done():
 			return
 		}
-		e, err := channel.At().Decode(payload)
-		if err != nil {
-			b.log.Warn("unreadable event", "err", err)
-			return
-		}
-		b.Deliver(e.Events)
-	}})
+	}
 }

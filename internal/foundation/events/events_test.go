@@ -31,7 +31,7 @@ func run(t *testing.T, db *redis.DB, node string) *Bus {
 	probe, sub := NewBus(db, "probe", b.log), b.Subscribe("probe")
 	defer sub.Close()
 	for {
-		if err := db.Publish(t.Context(), channel.At().Channel, probe.encode([]Event{New("probe", "probe", time.Now(), []byte("1"))})); err != nil {
+		if err := probe.nodes.Pass(t.Context(), topic, batches, encode([]Event{New("probe", "probe", time.Now(), []byte("1"))})); err != nil {
 			t.Fatal(err)
 		}
 		select {

@@ -1,11 +1,24 @@
 package events
 
-import "github.com/stoa-dev/stoa/keyspace"
+import (
+	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/keyspace"
+)
 
-// Keys has the channel between nodes.
+// Keys is what nodes tell each other through.
 var Keys = keyspace.New("events")
 
-// channel carries one message for each batch. Bus.encode writes them, for the
-// sake of speed.
-var channel = keyspace.DefChannel0(Keys, "cluster:events", keyspace.MessagesOf[envelope](),
-	keyspace.Doc{Purpose: "what was committed on one node, for the others", MaxBytes: 1 << 20})
+// keepEvents is about an hour of a busy deployment, and two megabytes.
+const keepEvents = 10_000
+
+// The channel and the log have one name, and so one slot in a cluster.
+var (
+	logKey = keyspace.Def0(Keys, "cluster:events", keyspace.StreamOf("e: id, node, topic, name, Unix ms and data of an event"),
+		keyspace.Forever("holds the latest 10,000; emptied, the nodes drop what events would have changed"),
+		keyspace.Doc{Purpose: "what happened on one node, for others to catch up", MaxBytes: 16 << 20})
+
+	channel = keyspace.DefChannel0(Keys, "cluster:events", keyspace.RawMessages("previous event, entry, event; see package bus").LoggedIn(logKey.Family),
+		keyspace.Doc{Purpose: "what happened on one node, for the others, at once", MaxBytes: 1 << 20, Version: 2})
+
+	between = bus.Keys{Events: channel.At(), Log: logKey.At()}
+)
