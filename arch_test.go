@@ -52,7 +52,7 @@ var floors = [][]string{
 var library = []string{"keyspace", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "checkin"}
+var domains = []string{"accounts", "cluster", "checkin"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{

@@ -15,6 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/cluster"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -41,6 +42,7 @@ type App struct {
 	db       *sqldb.DB
 	redis    *redis.DB
 	bus      *events.Bus
+	cluster  *cluster.Service
 	caches   *cache.Runtime
 	api      *web.API
 	accounts *accounts.Service
@@ -50,13 +52,12 @@ type App struct {
 	group    *supervise.Group
 }
 
-type node struct{} // tags node ids
-
 // New opens SQL, migrates it, and builds every part on it. Redis may be away.
 // Close must be called, also when Run was not.
 func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) {
 	defer errs.Wrap(&err, "start")
-	a := &App{cfg: cfg, log: log, reg: obs.NewRegistry(), node: ids.New[node]().String()}
+	id := ids.New[cluster.Node]()
+	a := &App{cfg: cfg, log: log, reg: obs.NewRegistry(), node: id.String()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -87,6 +88,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	limiter := ratelimit.New(a.redis)
 	a.bus = events.NewBus(a.redis, a.node, log)
 	a.reg.MustRegister(obs.NewBus(a.bus.Nodes()))
+	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus.Nodes(), Node: id, Version: obs.Build().Version,
+		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Settings: cfg.Cluster})
 	counts := obs.NewCaches(a.reg)
 	a.caches = cache.NewRuntime(a.redis, a.bus.Nodes(), cache.Config{
 		Budget: cfg.Cache.Budget, Loads: cfg.Cache.Loads, Retries: drops{a.db}, Hooks: counts.Hooks(), Log: log,
@@ -186,8 +189,11 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	whole := func(run func(context.Context) error) func(context.Context, func()) error {
 		return func(ctx context.Context, ready func()) error { ready(); return run(ctx) }
 	}
+	a.cluster.Listening(ln.Addr().String())
+	defer context.AfterFunc(ctx, func() { a.cluster.Is(cluster.Draining) })()
 	a.group.Add(
 		supervise.Part{Name: "events", Run: a.bus.Run},
+		supervise.Part{Name: "cluster", Run: a.cluster.Run},
 		supervise.Part{Name: "caches", Run: a.runCaches},
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
 	)
@@ -199,6 +205,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		// Its own drain lasts up to ten seconds.
 		supervise.Part{Name: "http", Grace: 15 * time.Second, Run: func(ctx context.Context, up func()) error {
 			up()
+			a.cluster.Is(cluster.Serving)
 			ready()
 			return a.api.Serve(ctx, ln)
 		}},

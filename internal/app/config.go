@@ -11,6 +11,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/cluster"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
@@ -38,6 +39,7 @@ type Config struct {
 	Accounts accounts.Settings `koanf:"accounts"`
 	Checkin  checkin.Settings  `koanf:"checkin"`
 	Cache    CacheSettings     `koanf:"cache"`
+	Cluster  cluster.Settings  `koanf:"cluster"`
 
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time
@@ -84,8 +86,16 @@ const (
 
 var roles = []string{roleAPI, roleGateway, roleWorker}
 
-// does reports whether the node has a role. None named are all of them.
-func (c Config) does(role string) bool { return len(c.Roles) == 0 || slices.Contains(c.Roles, role) }
+// allRoles returns what the node does. None named are all roles.
+func (c Config) allRoles() []string {
+	if len(c.Roles) == 0 {
+		return roles
+	}
+	return c.Roles
+}
+
+// does reports whether the node has a role.
+func (c Config) does(role string) bool { return slices.Contains(c.allRoles(), role) }
 
 func (c Config) checkRoles() error {
 	all := strings.Join(roles, ", ")

@@ -6,6 +6,7 @@ import (
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/cluster"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
@@ -32,5 +33,5 @@ func jobKeys(name string) lease.Keys {
 
 // Keys has every family of the server, by owner.
 func Keys() []*keyspace.Schema {
-	return []*keyspace.Schema{keys, events.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, checkin.Keys}
+	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, checkin.Keys}
 }

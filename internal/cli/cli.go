@@ -56,6 +56,7 @@ type root struct {
 	Checkin   checkinCmd   `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
 	Keys      keysCmd      `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
 	Mail      mailCmd      `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
+	Nodes     nodesCmd     `cmd:"" help:"List the nodes that share a Redis, those that live and those that were there a minute ago."`
 	Queue     queueCmd     `cmd:"" help:"Look after the messages between nodes."`
 	Version   versionCmd   `cmd:"" help:"Say which build this is."`
 	Reference referenceCmd `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
@@ -117,6 +118,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 func parser(r *root, c *console) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
 	r.Mail.shown = []string{"addr"}
+	r.Nodes.shown = []string{"redis", "key_prefix", "log"}
 	q := &r.Queue
 	queues := []*settings{&q.List.settings, &q.Show.settings, &q.Replay.settings, &q.Drop.settings}
 	for _, s := range queues {
@@ -128,7 +130,7 @@ func parser(r *root, c *console) *kong.Kong {
 	for _, s := range r.Keys.settingsOf() {
 		s.shown = []string{"redis", "key_prefix", "log"}
 	}
-	all := slices.Concat(queues, r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings})
+	all := slices.Concat(queues, r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings})
 	for _, s := range all {
 		s.declare()
 	}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/cluster"
+	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+type nodesCmd struct{ settings }
+
+// nodeLine is a node in the command's JSON.
+type nodeLine struct {
+	cluster.Node
+	Alive bool  `json:"alive"`
+	AgeMS int64 `json:"heartbeat_age_ms"`
+}
+
+// Run lists the nodes.
+func (cmd *nodesCmd) Run(ctx context.Context, c *console) (err error) {
+	cfg, _, err := cmd.load()
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(cfg.Redis, "://") {
+		return fmt.Errorf("%w: with the %s Redis there is one node, and nobody else sees it; ask its /readyz", errNothing, cfg.Redis)
+	}
+	db, err := redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: obs.NewLogger(c.err, cfg.Log)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	entries, err := cluster.List(ctx, db)
+	if err != nil {
+		return err
+	}
+	lines := make([]nodeLine, len(entries))
+	for i, e := range entries {
+		lines[i] = nodeLine{e.Node, e.Alive, e.Age.Milliseconds()}
+	}
+	return c.result(map[string]any{"nodes": lines}, func(w io.Writer) error {
+		if len(entries) == 0 {
+			_, err := fmt.Fprintln(w, "No nodes.")
+			return err
+		}
+		tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+		fmt.Fprintln(tab, "NODE\tADDRESS\tROLES\tVERSION\tSTARTED\tSTATUS\tHEARTBEAT\tLEASE")
+		for _, e := range entries {
+			lease := "dead"
+			if e.Alive {
+				lease = "alive"
+			}
+			fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s ago\t%s\n", e.ID, e.Address, strings.Join(e.Roles, ","), e.Version,
+				e.Started.Local().Format(time.DateTime), e.Status, e.Age.Round(100*time.Millisecond), lease)
+		}
+		return tab.Flush()
+	})
+}

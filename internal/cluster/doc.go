@@ -1,0 +1,26 @@
+// Package cluster knows which nodes a deployment has, and which of them live.
+//
+// Every second a node renews its lease, cluster:lease:{node}, which lives four
+// seconds: the node lives while it is there. Beside it the node leaves an entry
+// of a minute, cluster:node:{node}, that says what it is and where: that one is
+// for people. cluster:nodes_active lists both kinds, those that live and those that
+// were there a minute ago.
+//
+// Nothing here is the truth about anything else, and all of it may be lost: a
+// second later it is there again. While Redis is away nobody knows who lives, and
+// [Service.Live] says so.
+//
+// No clock is compared with another machine's. A lease and an entry end by the
+// clock of the Redis server; the times in an entry are the node's own and for
+// people. How long ago a node was heard of follows from what its entry has left to
+// live.
+//
+// A node that stops takes its lease away and leaves an entry that says "stopped".
+// One that dies is found by the first other node that misses its lease; that one
+// alone marks it and publishes node.left. Whoever finds a listed node without an
+// entry takes it off the list. On the bus, topic "nodes", come node.joined and
+// node.left; they hasten what each node sees by itself within a second.
+//
+// Each round costs a node one command for each node of the deployment, so a
+// hundred nodes ask 10,000 times a second, together.
+package cluster

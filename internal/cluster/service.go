@@ -1,0 +1,260 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+const (
+	// Beat is how often a node renews its lease and looks at the others'.
+	Beat = time.Second
+	// patience bounds one round.
+	patience = time.Second
+)
+
+// Config has what the registry stands on.
+type Config struct {
+	Redis   *redis.DB
+	Bus     *bus.Bus
+	Node    ID
+	Version string
+	Roles   []string
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+
+	Settings
+}
+
+// Service registers this node and watches the others.
+type Service struct {
+	store *store
+	bus   *bus.Bus
+	log   *slog.Logger
+	beat  time.Duration
+	nudge chan struct{} // asks for a heartbeat at once
+
+	mu     sync.Mutex
+	self   Node
+	live   map[ID]Boot // never changed, only replaced
+	looked time.Time   // when live was true
+	news   int         // events about nodes so far
+	known  int         // those that live takes into account
+
+	metrics *metrics
+}
+
+// New returns a registry; nothing is written until [Service.Run]. It handles the
+// bus' [Topic], and so comes before the bus runs.
+func New(cfg Config) *Service {
+	s := &Service{
+		store: &store{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus, log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1),
+		self: Node{ID: cfg.Node, Boot: ids.New[boot](), Address: cfg.Advertise, RTMPPort: cfg.RTMPPort, GRPCPort: cfg.GRPCPort,
+			Version: cfg.Version, Roles: cfg.Roles, Status: Starting, Started: time.Now().UTC().Truncate(time.Millisecond)},
+	}
+	s.metrics = newMetrics(cfg.Metrics, s)
+	changed := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.news++
+	}
+	cfg.Bus.Handle(Topic, bus.Handler{Event: func(bus.Event) { changed() }, Lost: changed})
+	return s
+}
+
+// Listening tells the address that the node listens on, which others are told
+// unless the settings name one.
+func (s *Service) Listening(addr string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.self.Address == "" {
+		machine, err := os.Hostname()
+		if err != nil {
+			machine = "127.0.0.1"
+		}
+		s.self.Address = reachable(addr, machine)
+	}
+}
+
+// Self returns this node as others see it.
+func (s *Service) Self() Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.self
+}
+
+// Is tells the others what the node is doing, at once.
+func (s *Service) Is(status Status) {
+	s.mu.Lock()
+	s.self.Status = status
+	s.mu.Unlock()
+	select {
+	case s.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// Live returns the nodes that live, as of a second and a half ago at the most,
+// and at once after one has joined or left in good order. The map must not be
+// changed. While Redis is away nobody knows: [redis.ErrUnavailable].
+func (s *Service) Live(ctx context.Context) (live map[ID]Boot, err error) {
+	defer errs.Wrap(&err, "cluster.Live")
+	s.mu.Lock()
+	live = s.live
+	fresh := s.news == s.known && time.Since(s.looked) < s.beat*3/2
+	s.mu.Unlock()
+	if fresh {
+		return live, nil
+	}
+	asked, news := time.Now(), s.heard()
+	nodes, err := s.store.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.look(ctx, nodes, asked, news)
+}
+
+// heard returns how many events there were.
+func (s *Service) heard() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.news
+}
+
+// look notes which of the nodes live.
+func (s *Service) look(ctx context.Context, nodes []listed, asked time.Time, news int) (map[ID]Boot, error) {
+	if err := s.store.leases(ctx, nodes); err != nil {
+		return nil, err
+	}
+	live := make(map[ID]Boot, len(nodes))
+	for _, n := range nodes {
+		if !n.boot.IsZero() {
+			live[n.id] = n.boot
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if asked.After(s.looked) {
+		s.live, s.looked, s.known = live, asked, news
+	}
+	return live, nil
+}
+
+// Run keeps the node registered until ctx ends, and then says goodbye. It calls
+// ready at once: Redis may be away.
+func (s *Service) Run(ctx context.Context, ready func()) error {
+	ready()
+	defer s.goodbye(ctx)
+	t := time.NewTimer(0)
+	defer t.Stop()
+	joined, failing := false, false
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.C:
+		case <-s.nudge:
+		}
+		err := s.round(ctx, &joined)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.metrics.heartbeat(err)
+		if err != nil && !failing {
+			s.log.Warn("no heartbeat: other nodes will take this one for dead", "err", err)
+		} else if err == nil && failing {
+			s.log.Info("the heartbeat is back")
+		}
+		failing = err != nil
+		t.Reset(s.beat)
+	}
+}
+
+// round is one heartbeat and one look at the others. joined says that the others
+// were told of this node.
+func (s *Service) round(ctx context.Context, joined *bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	asked, news := time.Now(), s.heard()
+	s.mu.Lock()
+	s.self.Heartbeat = asked.UTC().Truncate(time.Millisecond)
+	self := s.self
+	s.mu.Unlock()
+	lapsed, nodes, err := s.store.renew(ctx, self)
+	if err != nil {
+		return err
+	}
+	if lapsed || !*joined {
+		err := s.bus.Publish(ctx, Topic, Joined, self.ID.String())
+		if *joined = err == nil; err != nil {
+			return err
+		}
+	}
+	if _, err := s.look(ctx, nodes, asked, news); err != nil {
+		return err
+	}
+	return s.tidy(ctx, nodes)
+}
+
+// tidy tells of nodes that died, and takes those off the list that nobody needs
+// to see any more.
+func (s *Service) tidy(ctx context.Context, nodes []listed) error {
+	dead := slices.DeleteFunc(slices.Clone(nodes), func(n listed) bool { return !n.boot.IsZero() })
+	if len(dead) == 0 {
+		return nil
+	}
+	for _, n := range dead {
+		if gone(n.score) {
+			continue
+		}
+		first, err := s.store.bury(ctx, n)
+		if err != nil {
+			return err
+		}
+		if first {
+			s.log.Warn("a node died", "dead", n.id)
+			if err := s.bus.Publish(ctx, Topic, Left, n.id.String()); err != nil {
+				return err
+			}
+		}
+	}
+	return s.store.forget(ctx, dead)
+}
+
+// goodbye takes the lease away, so that others need not wait for its end.
+func (s *Service) goodbye(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	s.mu.Lock()
+	s.self.Status, s.self.Heartbeat = Stopped, time.Now().UTC().Truncate(time.Millisecond)
+	self := s.self
+	s.mu.Unlock()
+	err := s.store.leave(ctx, self)
+	if err == nil {
+		err = s.bus.Publish(ctx, Topic, Left, self.ID.String())
+	}
+	if err != nil {
+		s.log.Info("no goodbye: other nodes will take this one for dead", "err", err)
+	}
+}
+
+// parseEntry reads an entry that has left milliseconds to live; ok is false when
+// there is none, or one of a form that this build does not know.
+func parseEntry(text string, left int64) (e Entry, ok bool) {
+	if text == "" || json.Unmarshal([]byte(text), &e.Node) != nil {
+		return Entry{}, false
+	}
+	e.Age = max(0, entryLife-time.Duration(left)*time.Millisecond)
+	return e, true
+}

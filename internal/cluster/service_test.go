@@ -1,0 +1,335 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for ok.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 20 s for %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// member is a node under test, and what the bus told it of others.
+type member struct {
+	*Service
+	stop func()
+
+	mu   sync.Mutex
+	told []string
+}
+
+func (m *member) heardOf() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.told)
+}
+
+// lives are shorter than in earnest. A key of the embedded server dies up to
+// 50 ms late.
+type lives struct{ beat, lease, entry time.Duration }
+
+var brief = lives{50 * time.Millisecond, 400 * time.Millisecond, 1500 * time.Millisecond}
+
+// join makes a node; it is registered once it runs.
+func join(t testing.TB, db *redis.DB, l lives) *member {
+	t.Helper()
+	id := ids.New[Node]()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	b := events.NewBus(db, id.String(), log).Nodes()
+	m := &member{Service: New(Config{Redis: db, Bus: b, Node: id, Version: "v1", Roles: []string{"api"},
+		Metrics: prometheus.NewRegistry(), Log: log, Settings: Settings{Advertise: "stoa:80", RTMPPort: 1935, GRPCPort: 50051}})}
+	m.beat, m.store.lease, m.store.entry = l.beat, l.lease, l.entry
+	return m
+}
+
+// run runs it until the test ends or stop is called.
+func (m *member) run(t testing.TB) *member {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = m.bus.Run(ctx, func() {}) })
+	running.Go(func() {
+		if err := m.Run(ctx, func() {}); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	m.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	t.Cleanup(m.stop)
+	until(t, "the first look", m.hasLooked)
+	return m
+}
+
+func (m *member) hasLooked() bool {
+	m.Service.mu.Lock()
+	defer m.Service.mu.Unlock()
+	return len(m.live) > 0
+}
+
+// witness hears what the bus says of nodes.
+func witness(t testing.TB, db *redis.DB) *member {
+	t.Helper()
+	w := &member{}
+	b := events.NewBus(db, ids.New[Node]().String(), slog.New(slog.DiscardHandler)).Nodes()
+	b.Handle(Topic, bus.Handler{Event: func(e bus.Event) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.told = append(w.told, e.Name+" "+e.Data)
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = b.Run(ctx, func() {}) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	until(t, "the bus", func() bool { return b.Seen() != 0 })
+	return w
+}
+
+func liveOf(t testing.TB, m *member) map[ID]Boot {
+	t.Helper()
+	live, err := m.Live(t.Context())
+	must(t, err)
+	return live
+}
+
+func entryOf(t testing.TB, db *redis.DB, id ID) (e Entry, ok bool) {
+	t.Helper()
+	entries, err := List(t.Context(), db)
+	must(t, err)
+	i := slices.IndexFunc(entries, func(e Entry) bool { return e.ID == id })
+	if i < 0 {
+		return Entry{}, false
+	}
+	return entries[i], true
+}
+
+func TestCluster(t *testing.T) {
+	for _, engine := range redistest.Engines(t) {
+		if engine.Name == "spawn" || engine.Name == "sentinel" {
+			continue // the same commands as standalone
+		}
+		t.Run(engine.Name, func(t *testing.T) {
+			db := engine.Open(t)
+			for _, c := range []struct {
+				name string
+				test func(*testing.T, *redis.DB)
+			}{
+				{"nodes find each other and see who leaves", testTogether},
+				{"a dead node is told of once, shown for a while and forgotten", testDead},
+				{"a node that was silent for too long joins again", testSilent},
+				{"a status is told at once", testStatus},
+				{"a node that was heard of is not buried", testBury},
+			} {
+				t.Run(c.name, func(t *testing.T) { c.test(t, db) })
+			}
+			redistest.KeysDeclared(t, db, Keys, events.Keys)
+		})
+	}
+}
+
+func testTogether(t *testing.T, db *redis.DB) {
+	w := witness(t, db)
+	// Beats are a second apart: what is seen sooner came over the bus.
+	a := join(t, db, lives{time.Second, leaseLife, entryLife}).run(t)
+	b := join(t, db, lives{time.Second, leaseLife, entryLife}).run(t)
+	until(t, "a to see b", func() bool {
+		return reflect.DeepEqual(liveOf(t, a), map[ID]Boot{a.self.ID: a.self.Boot, b.self.ID: b.self.Boot})
+	})
+	e, ok := entryOf(t, db, b.self.ID)
+	want := b.Self()
+	if !ok || !e.Alive || e.Age > 2*time.Second || !reflect.DeepEqual(e.Node, want) || want.Address != "stoa:80" || want.RTMPPort != 1935 || want.GRPCPort != 50051 {
+		t.Errorf("the entry is %+v, want %+v", e, want)
+	}
+	b.stop()
+	began := time.Now()
+	until(t, "a to miss b", func() bool { return len(liveOf(t, a)) == 1 })
+	if took := time.Since(began); took > 900*time.Millisecond {
+		t.Errorf("a noticed after %s, want at once", took)
+	}
+	if e, ok := entryOf(t, db, b.self.ID); !ok || e.Alive || e.Status != Stopped {
+		t.Errorf("after its goodbye the entry is %+v, %v", e, ok)
+	}
+	a.stop()
+	told := []string{Joined + " " + a.self.ID.String(), Joined + " " + b.self.ID.String(), Left + " " + b.self.ID.String(), Left + " " + a.self.ID.String()}
+	until(t, "the news", func() bool { return len(w.heardOf()) >= 4 })
+	if got := w.heardOf(); !slices.Equal(got, told) {
+		t.Errorf("told %q, want %q", got, told)
+	}
+}
+
+// beatOnce has a node that does not run live for one lease.
+func beatOnce(t *testing.T, m *member) {
+	t.Helper()
+	joined := true // no news of it
+	must(t, m.round(t.Context(), &joined))
+}
+
+func testDead(t *testing.T, db *redis.DB) {
+	w := witness(t, db)
+	dead := join(t, db, brief)
+	beatOnce(t, dead)
+	a, b := join(t, db, brief).run(t), join(t, db, brief).run(t)
+	until(t, "the lease to end", func() bool { return len(liveOf(t, a)) == 2 && len(liveOf(t, b)) == 2 })
+	if e, ok := entryOf(t, db, dead.self.ID); !ok || e.Alive || e.Status != Starting {
+		t.Errorf("dead, its entry is %+v, %v", e, ok)
+	}
+	until(t, "it to be forgotten", func() bool {
+		nodes, err := a.store.list(t.Context())
+		must(t, err)
+		return !slices.ContainsFunc(nodes, func(n listed) bool { return n.id == dead.self.ID })
+	})
+	if _, ok := entryOf(t, db, dead.self.ID); ok {
+		t.Error("off the list it has an entry")
+	}
+	left := func(s string) bool { return s != Left+" "+dead.self.ID.String() }
+	if got := slices.DeleteFunc(w.heardOf(), left); len(got) != 1 {
+		t.Errorf("its death was told %d times, want once", len(got))
+	}
+}
+
+func testSilent(t *testing.T, db *redis.DB) {
+	w := witness(t, db)
+	m := join(t, db, brief)
+	joined := false
+	must(t, m.round(t.Context(), &joined))
+	must(t, m.round(t.Context(), &joined))
+	until(t, "the lease to end", func() bool { _, ok := entryOf(t, db, m.self.ID); return ok && len(liveOf(t, m)) == 0 })
+	must(t, m.round(t.Context(), &joined))
+	news := Joined + " " + m.self.ID.String()
+	until(t, "the news", func() bool { return len(w.heardOf()) >= 2 })
+	if got := w.heardOf(); !slices.Equal(got, []string{news, news}) {
+		t.Errorf("told %q, want twice that it joined", got)
+	}
+	m.goodbye(t.Context())
+}
+
+func testStatus(t *testing.T, db *redis.DB) {
+	m := join(t, db, lives{time.Hour, leaseLife, entryLife}).run(t)
+	for _, s := range []Status{Serving, Draining} {
+		m.Is(s)
+		until(t, string(s), func() bool { e, _ := entryOf(t, db, m.self.ID); return e.Status == s })
+	}
+}
+
+// buried is the Go twin of bury.lua.
+func buried(scores map[string]float64, node string, seen float64) bool {
+	last, ok := scores[node]
+	if !ok || last != seen || gone(last) {
+		return false
+	}
+	scores[node] = -last
+	return true
+}
+
+func testBury(t *testing.T, db *redis.DB) {
+	s := &store{db: db}
+	rng := rand.New(rand.NewPCG(3, 4))
+	nodes := []ID{ids.New[Node](), ids.New[Node](), ids.New[Node]()}
+	scores := map[string]float64{}
+	now := time.Now().UnixMilli()
+	for i := range 300 {
+		id, at := nodes[rng.IntN(len(nodes))], now+rng.Int64N(3)
+		if rng.IntN(2) == 0 {
+			scores[id.String()] = float64(at)
+			must(t, db.Do(t.Context(), keyspace.Cmd{Name: "ZADD", Key: nodesKey.At().Key, Args: []string{strconv.FormatInt(at, 10), id.String()}}).Err)
+			continue
+		}
+		seen := float64(at)
+		if rng.IntN(4) == 0 {
+			seen = -seen
+		}
+		got, err := s.bury(t.Context(), listed{id: id, score: seen})
+		must(t, err)
+		if want := buried(scores, id.String(), seen); got != want {
+			t.Fatalf("after %d: buried %v, want %v", i, got, want)
+		}
+	}
+	list, err := s.list(t.Context())
+	must(t, err)
+	for _, n := range list {
+		if want, ours := scores[n.id.String()]; ours && n.score != want {
+			t.Errorf("a score is %f, want %f", n.score, want)
+		}
+	}
+	must(t, s.forget(t.Context(), list))
+}
+
+func TestRedisAwayAndBack(t *testing.T) {
+	server := redistest.Server(t)
+	db := redistest.Open(t, server.URL)
+	m := join(t, db, brief).run(t)
+	server.Kill()
+	until(t, "the failure", func() bool { _, err := m.Live(t.Context()); return errors.Is(err, redis.ErrUnavailable) })
+	server.RestartEmpty()
+	until(t, "the node", func() bool { live, err := m.Live(t.Context()); return err == nil && live[m.self.ID] == m.self.Boot })
+	until(t, "its entry", func() bool { e, ok := entryOf(t, db, m.self.ID); return ok && e.Alive })
+}
+
+func TestWhereANodeIsReached(t *testing.T) {
+	for addr, want := range map[string]string{
+		"127.0.0.1:80": "127.0.0.1:80", "0.0.0.0:80": "box:80", "[::]:80": "box:80", ":80": "box:80", "[fe80::1]:80": "[fe80::1]:80", "odd": "odd",
+	} {
+		if got := reachable(addr, "box"); got != want {
+			t.Errorf("reachable(%s) = %s, want %s", addr, got, want)
+		}
+	}
+	s := New(Config{Bus: bus.New(redistest.Open(t, "embedded"), testKeys, bus.Config{Node: "a"}), Metrics: prometheus.NewRegistry()})
+	s.Listening("10.0.0.1:80")
+	if got := s.Self().Address; got != "10.0.0.1:80" {
+		t.Errorf("listening there it is %s", got)
+	}
+}
+
+var (
+	testSchema = keyspace.New("test")
+	testKeys   = bus.Keys{
+		Events: keyspace.DefChannel0(testSchema, "test:events", "text", keyspace.Doc{}).At(),
+		Log:    keyspace.Def0(testSchema, "test:events", keyspace.StreamOf("e"), keyspace.Forever("a test's"), keyspace.Doc{}).At(),
+	}
+)
+
+func TestSettingsThatCannotWork(t *testing.T) {
+	if err := (Settings{Advertise: "stoa-1:8080", RTMPPort: 1935, GRPCPort: 65535}).Validate(); err != nil {
+		t.Error(err)
+	}
+	err := Settings{Advertise: ":80", RTMPPort: -1, GRPCPort: 65536}.Validate()
+	var got []string
+	for _, f := range config.Faults(err) {
+		got = append(got, f.Key)
+	}
+	slices.Sort(got)
+	if want := []string{"advertise", "grpc_port", "rtmp_port"}; !slices.Equal(got, want) {
+		t.Errorf("faults with %v, want %v", got, want)
+	}
+}
