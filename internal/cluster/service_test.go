@@ -314,7 +314,7 @@ func TestWhereANodeIsReached(t *testing.T) {
 var (
 	testSchema = keyspace.New("test")
 	testKeys   = bus.Keys{
-		Events: keyspace.DefChannel0(testSchema, "test:events", "text", keyspace.Doc{}).At(),
+		Events: keyspace.DefChannel0(testSchema, "test:events", keyspace.RawMessages("text"), keyspace.Doc{}).At(),
 		Log:    keyspace.Def0(testSchema, "test:events", keyspace.StreamOf("e"), keyspace.Forever("a test's"), keyspace.Doc{}).At(),
 	}
 )
