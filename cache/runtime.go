@@ -116,14 +116,14 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 	b.Handle(topic, bus.Handler{
 		Event: func(e bus.Event) {
 			if e.Name == forgotten {
-				rt.forget()
+				rt.forgetAll()
 				return
 			}
 			for key := range strings.Lines(e.Data) {
 				rt.markOf(strings.TrimSuffix(key, "\n")).Add(1)
 			}
 		},
-		Lost: rt.forget,
+		Lost: rt.forgetAll,
 	})
 	return rt
 }

@@ -104,12 +104,12 @@ const forgotten = "forget"
 // Forget has every process forget all its copies. It is for tools that removed
 // values from Redis by other ways than [Runtime.Drop].
 func (rt *Runtime) Forget(ctx context.Context) error {
-	rt.forget()
+	rt.forgetAll()
 	return rt.do(ctx, rt.bus.PublishCmd(topic, forgotten, ""))[0].Err
 }
 
-// forget makes all copies of this process worthless.
-func (rt *Runtime) forget() {
+// forgetAll makes all copies of this process worthless.
+func (rt *Runtime) forgetAll() {
 	for i := range rt.marks {
 		rt.marks[i].Add(1)
 	}
