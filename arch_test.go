@@ -49,7 +49,7 @@ var floors = [][]string{
 }
 
 // library packages can be imported by anyone.
-var library = []string{"keyspace", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "api", "client"}
+var library = []string{"keyspace", "keyspace/audit", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
 var domains = []string{"accounts", "cluster", "checkin"}

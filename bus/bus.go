@@ -92,6 +92,7 @@ type Bus struct {
 	seen  atomic.Int64
 	era   atomic.Uint64
 	skew  atomic.Int64
+	up    chan struct{} // closed by the first good beat
 	stats stats
 }
 
@@ -110,7 +111,7 @@ func New(db *redis.DB, keys Keys, cfg Config) *Bus {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bus{db: db, keys: keys, cfg: cfg, verb: "PUBLISH", channel: channel, boot: rand.Text()[:10] + "-",
-		handlers: map[string]Handler{}, nudge: make(chan struct{}, 1)}
+		handlers: map[string]Handler{}, nudge: make(chan struct{}, 1), up: make(chan struct{})}
 	if db.Mode() == "cluster" {
 		b.verb = "SPUBLISH"
 	}
@@ -144,7 +145,7 @@ func (b *Bus) PublishCmd(topic, name, data string) keyspace.Cmd {
 }
 
 // Pass tells the nodes that listen at this moment and keeps nothing: who is cut
-// off misses it and never learns so. It costs half of Publish, and has no
+// off misses it and never learns so. It costs a third of Publish, and has no
 // order with what is published.
 func (b *Bus) Pass(ctx context.Context, topic, name, data string) error {
 	if err := b.db.Publish(ctx, b.keys.Events, passing+b.event(topic, name, data)); err != nil {

@@ -36,3 +36,14 @@ func (b *Bus) readClock(ctx context.Context) error {
 	b.skew.Store(int64(time.Unix(s, us*1000).Sub(asked.Add(took / 2))))
 	return nil
 }
+
+// Wait returns when this node has looked at the log for the first time, or when
+// ctx ends.
+func (b *Bus) Wait(ctx context.Context) error {
+	select {
+	case <-b.up:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

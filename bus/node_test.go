@@ -17,7 +17,7 @@ import (
 
 var (
 	schema  = keyspace.New("bus")
-	channel = keyspace.DefChannel0(schema, "cluster:events", keyspace.RawMessages("previous event, entry, event"), keyspace.Doc{Purpose: "events, at once"})
+	channel = keyspace.DefChannel0(schema, "cluster:events", keyspace.RawMessages("previous entry, entry, event"), keyspace.Doc{Purpose: "events, at once"})
 	stream  = keyspace.Def0(schema, "cluster:events", keyspace.StreamOf("e: event"), keyspace.Forever("holds the latest"), keyspace.Doc{Purpose: "events, to catch up from"})
 	keys    = Keys{channel.At(), stream.At()}
 

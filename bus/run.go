@@ -166,7 +166,9 @@ func (b *Bus) beat(ctx context.Context) error {
 		b.lost("a server was restarted or replaced")
 		b.mu.Unlock()
 	}
-	b.seen.Store(int64(began))
+	if b.seen.Swap(int64(began)) == 0 {
+		close(b.up)
+	}
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stoa-dev/stoa/bus"
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
@@ -17,21 +18,26 @@ import (
 func (c *Cache[K, V]) GetMany(ctx context.Context, ks []K) (map[K]V, error) {
 	out := make(map[K]V, len(ks))
 	var rest []K
+	now := bus.Now()
+	if !c.trusted(now) {
+		return out, c.missMany(ctx, ks, out)
+	}
 	for _, k := range ks {
-		if e := c.hit(k); e == nil {
+		if e := c.copyAt(k, now); e == nil {
 			rest = append(rest, k)
 		} else if !e.missing {
 			out[k] = e.value
 		}
 	}
-	if len(rest) == 0 {
-		return out, nil
-	}
+	c.stats.hits.add(now, uint64(len(ks)-len(rest)))
 	return out, c.missMany(ctx, rest, out)
 }
 
 // missMany adds the values of keys that are not at hand to out.
 func (c *Cache[K, V]) missMany(ctx context.Context, ks []K, out map[K]V) error {
+	if len(ks) == 0 {
+		return nil
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -41,7 +47,8 @@ func (c *Cache[K, V]) missMany(ctx context.Context, ks []K, out map[K]V) error {
 		if !seen[k] {
 			seen[k] = true
 			key := c.key(k)
-			b.reads = append(b.reads, c.read(k, key, c.rt.watch(key.String())))
+			r := c.read(k, key, c.rt.watch(key.String()))
+			b.reads = append(b.reads, &r)
 		}
 	}
 	toLoad, err := b.look(ctx)
@@ -83,8 +90,8 @@ func (b *batch[K, V]) look(ctx context.Context) (toLoad []*reading[K, V], err er
 	for i, r := range b.reads {
 		keys[i] = r.key
 	}
-	tagged := resolveTags(ctx, c.rt, b.reads...)
-	for i, reply := range c.rt.mget(ctx, keys) {
+	tagged := resolveTags(c.rt, b.reads...)
+	for i, reply := range c.rt.mget(keys) {
 		r := b.reads[i]
 		slot, _, err := reply.Text()
 		if err != nil || tagged != nil {
@@ -118,7 +125,7 @@ func (b *batch[K, V]) acquire(ctx context.Context, reads []*reading[K, V]) (toLo
 	if len(cmds) == 0 {
 		return toLoad, leases, nil
 	}
-	for i, reply := range c.rt.do(ctx, cmds...) {
+	for i, reply := range c.rt.do(cmds...) {
 		r := asked[i]
 		slot, held, err := reply.Text()
 		switch {
@@ -186,7 +193,7 @@ func (b *batch[K, V]) load(ctx context.Context, reads []*reading[K, V], leases [
 		})
 	}
 	if len(cmds) > 0 {
-		for i, reply := range c.rt.do(ctx, cmds...) {
+		for i, reply := range c.rt.do(cmds...) {
 			n, _ := reply.Int()
 			filled[i](n == 1)
 		}

@@ -20,6 +20,7 @@ import (
 // safe for concurrent use. The values it returns are shared: do not change them.
 type Cache[K comparable, V any] struct {
 	rt     *Runtime
+	bus    *bus.Bus
 	fam    *keyspace.Family
 	key    func(K) keyspace.Key
 	policy Policy
@@ -29,7 +30,7 @@ type Cache[K comparable, V any] struct {
 	stats counters
 
 	mu         sync.Mutex
-	flights    map[K]*flight[V]
+	flights    map[K]*flight[K, V]
 	refreshing map[K]bool
 }
 
@@ -50,8 +51,8 @@ func newCache[K comparable, V any](rt *Runtime, fam *keyspace.Family, key func(K
 	if s.Load == nil {
 		panic(fmt.Sprintf("cache: %s has no source", fam.Pattern))
 	}
-	c := &Cache[K, V]{rt: rt, fam: fam, key: key, policy: p.withDefaults(), source: s,
-		flights: map[K]*flight[V]{}, refreshing: map[K]bool{}}
+	c := &Cache[K, V]{rt: rt, bus: rt.bus, fam: fam, key: key, policy: p.withDefaults(), source: s,
+		flights: map[K]*flight[K, V]{}, refreshing: map[K]bool{}}
 	if c.policy.Entries > 0 {
 		c.near = otter.Must(&otter.Options[K, *copied[V]]{MaximumSize: c.policy.Entries})
 	}
@@ -65,32 +66,22 @@ func (c *Cache[K, V]) Name() string { return c.fam.Pattern }
 // Family returns the family's declaration.
 func (c *Cache[K, V]) Family() *keyspace.Family { return c.fam }
 
-// copied is a value in process.
+// copied is a value in process. What each hit looks at comes first.
 type copied[V any] struct {
-	value   V
-	missing bool
+	again   bus.Moment // when to look into Redis again: before the value's life ends, by chance
 	mark    mark       // of its key
 	tags    []mark     // of its tags
-	again   bus.Moment // when to look into Redis again: before the value's life ends, by chance
-	soft    bus.Moment // when its life ends
-	hard    bus.Moment // when it is not good for anything any more
-	loaded  bus.Moment
-	id      uint64
-	era     uint64
+	missing bool
+	value   V
+
+	soft   bus.Moment // when its life ends
+	hard   bus.Moment // when it is not good for anything any more
+	loaded bus.Moment
+	id     uint64
 }
 
 // current reports that no change to the key or its tags is known here.
-func (e *copied[V]) current() bool {
-	if e.mark.moved() {
-		return false
-	}
-	for _, t := range e.tags {
-		if t.moved() {
-			return false
-		}
-	}
-	return true
-}
+func (e *copied[V]) current() bool { return !e.mark.moved() && (len(e.tags) == 0 || !anyMoved(e.tags)) }
 
 // Get returns the value of k, or an error that is [ErrNotFound].
 func (c *Cache[K, V]) Get(ctx context.Context, k K) (V, error) {
@@ -120,35 +111,52 @@ func (e *copied[V]) entry(now bus.Moment, from Tier) Entry[V] {
 	return Entry[V]{Value: e.value, Missing: e.missing, Tier: from, Age: time.Duration(now - e.loaded), Stale: now >= e.soft, Version: e.id}
 }
 
+// trusted reports whether copies in process may be used: no change has been missed
+// for longer than the policy allows. The clock is read anew for each call, which
+// is a good part of its time: a coarse one would stand still while this process
+// does, and then show it the past.
+func (c *Cache[K, V]) trusted(now bus.Moment) bool {
+	return now-c.bus.Seen() < bus.Moment(c.policy.MaxStale) || c.policy.CutOff == ServeStale
+}
+
 // hit returns the copy in process, if it may be used, or nil.
 func (c *Cache[K, V]) hit(k K) *copied[V] {
+	now := bus.Now()
+	e := c.copyAt(k, now)
+	if e == nil || !c.trusted(now) {
+		return nil
+	}
+	c.stats.hits.add(now, 1)
+	return e
+}
+
+// copyAt returns the copy in process if it is good at now, or nil.
+func (c *Cache[K, V]) copyAt(k K, now bus.Moment) *copied[V] {
 	if c.near == nil {
 		return nil
 	}
 	e, ok := c.near.GetIfPresent(k)
-	if !ok {
+	if !ok || now >= e.again || !e.current() {
 		return nil
 	}
-	now := bus.Now()
-	if now >= e.again || !e.current() || c.rt.behind(now) >= c.policy.MaxStale && c.policy.CutOff != ServeStale {
-		return nil
-	}
-	c.stats.hits.add(1)
 	return e
 }
 
 // A flight is a read under way, which all callers of this process share.
-type flight[V any] struct {
-	done  chan struct{}
+type flight[K comparable, V any] struct {
+	reading[K, V]
 	began bus.Moment
-	mark  mark // of the key, from before the read
-	entry Entry[V]
-	err   error
+
+	// With the cache's mutex:
+	landed bool
+	entry  Entry[V]
+	failed error
+	done   chan struct{} // made by the first who waits
 }
 
 // miss reads a value that is not at hand, together with whoever else wants it.
 func (c *Cache[K, V]) miss(ctx context.Context, k K) (Entry[V], error) {
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return Entry[V]{}, context.Cause(ctx)
 	}
 	key := c.key(k)
@@ -160,48 +168,55 @@ func (c *Cache[K, V]) miss(ctx context.Context, k K) (Entry[V], error) {
 		c.mu.Unlock()
 		return f.wait(ctx)
 	}
-	f := &flight[V]{done: make(chan struct{}), began: now, mark: c.rt.watch(key.String())}
+	f := &flight[K, V]{reading: c.read(k, key, c.rt.watch(key.String())), began: now}
 	c.flights[k] = f
 	c.mu.Unlock()
 
-	r := c.read(k, key, f.mark)
-	if next := r.look(ctx); next == settled {
-		c.land(k, f, r.found(), r.err)
-		return f.entry, f.err
+	if f.look(ctx) == settled {
+		return f.land(f.found(), f.err)
 	}
 	// The source is asked in a goroutine of its own: this caller may leave, and
 	// the others still wait.
 	apart := context.WithoutCancel(ctx)
-	c.rt.work.Go(func() {
-		entry, err := r.load(apart, func(stale Entry[V]) { c.land(k, f, stale, nil) })
-		c.land(k, f, entry, err)
-	})
+	c.rt.work.Go(func() { f.land(f.load(apart, func(stale Entry[V]) { f.land(stale, nil) })) })
 	return f.wait(ctx)
 }
 
-func (f *flight[V]) wait(ctx context.Context) (Entry[V], error) {
+func (f *flight[K, V]) wait(ctx context.Context) (Entry[V], error) {
+	f.c.mu.Lock()
+	if f.landed {
+		defer f.c.mu.Unlock()
+		return f.entry, f.failed
+	}
+	if f.done == nil {
+		f.done = make(chan struct{})
+	}
+	f.c.mu.Unlock()
 	select {
 	case <-f.done:
-		return f.entry, f.err
+		return f.entry, f.failed
 	case <-ctx.Done():
 		return Entry[V]{}, context.Cause(ctx)
 	}
 }
 
-// land gives a flight's callers their answer; only the first answer counts.
-func (c *Cache[K, V]) land(k K, f *flight[V], entry Entry[V], err error) {
+// land gives a flight's callers their answer and returns it; only the first
+// answer counts.
+func (f *flight[K, V]) land(entry Entry[V], err error) (Entry[V], error) {
+	c := f.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-f.done:
-		return
-	default:
+	if f.landed {
+		return entry, err
 	}
-	f.entry, f.err = entry, err
-	close(f.done)
-	if c.flights[k] == f {
-		delete(c.flights, k)
+	f.landed, f.entry, f.failed = true, entry, err
+	if f.done != nil {
+		close(f.done)
 	}
+	if c.flights[f.k] == f {
+		delete(c.flights, f.k)
+	}
+	return entry, err
 }
 
 // reading is one read past the process' own memory.
@@ -227,8 +242,8 @@ const (
 	toLoad
 )
 
-func (c *Cache[K, V]) read(k K, key keyspace.Key, m mark) *reading[K, V] {
-	return &reading[K, V]{c: c, k: k, key: key, mark: m}
+func (c *Cache[K, V]) read(k K, key keyspace.Key, m mark) reading[K, V] {
+	return reading[K, V]{c: c, k: k, key: key, mark: m}
 }
 
 func (r *reading[K, V]) found() Entry[V] {
@@ -248,14 +263,12 @@ func (r *reading[K, V]) begin() error {
 			r.best, r.tier = e, Process
 		}
 	}
-	if c.rt.behind(now) >= c.policy.MaxStale {
-		switch c.policy.CutOff {
-		case Fail:
+	if !c.trusted(now) {
+		if c.policy.CutOff == Fail {
 			return ErrCutOff
-		case Bypass:
-			c.stats.bypassed.add(1)
-			return nil
 		}
+		c.stats.bypassed.add(1)
+		return nil
 	}
 	r.era = c.rt.bus.Era()
 	return nil
@@ -270,12 +283,12 @@ func (r *reading[K, V]) look(ctx context.Context) step {
 	if r.era == 0 {
 		return toLoad
 	}
-	if err := resolveTags(ctx, c.rt, r); err != nil {
+	if err := resolveTags(c.rt, r); err != nil {
 		r.era = 0
 		c.stats.failed.add(1)
 		return toLoad
 	}
-	slot, _, err := c.rt.do(ctx, keyspace.Cmd{Name: "GET", Key: r.key})[0].Text()
+	slot, _, err := c.rt.one(keyspace.Cmd{Name: "GET", Key: r.key}).Text()
 	if err != nil {
 		r.era = 0
 		c.stats.failed.add(1)
@@ -312,7 +325,7 @@ func (r *reading[K, V]) take(ctx context.Context, slot string) step {
 		e.again = e.soft
 		c.refresh(ctx, r.k, r.key, r.unwanted)
 	case c.policy.Renew > 0 && c.fam.TTL.Stale > 0 && !env.missing && rand.Float64() < c.policy.Renew:
-		c.renew(ctx, r.key, r.unwanted, env)
+		c.renew(r.key, r.unwanted, env)
 	}
 	c.keep(r.k, e)
 	return settled
@@ -320,7 +333,7 @@ func (r *reading[K, V]) take(ctx context.Context, slot string) step {
 
 // copyOf is a value as it stands in process, without its id's later fate.
 func (c *Cache[K, V]) copyOf(env *envelope, m mark, tags []mark) (*copied[V], error) {
-	e := &copied[V]{missing: env.missing, mark: m, tags: tags, id: env.id, era: env.era}
+	e := &copied[V]{missing: env.missing, mark: m, tags: tags, id: env.id}
 	if !env.missing {
 		if err := json.Unmarshal([]byte(env.payload), &e.value); err != nil {
 			return nil, fmt.Errorf("cache: %s: %w", c.fam.Pattern, err)
@@ -363,18 +376,17 @@ func (c *Cache[K, V]) refresh(ctx context.Context, k K, key keyspace.Key, unwant
 		}()
 		r := c.read(k, key, c.rt.watch(key.String()))
 		r.era, r.unwanted = c.rt.bus.Era(), unwanted
-		if resolveTags(ctx, c.rt, r) == nil {
+		if resolveTags(c.rt, &r) == nil {
 			_, _ = r.load(ctx, func(Entry[V]) {}) // a failure is counted there, and the value is still good
 		}
 	})
 }
 
 // renew moves the end of a value's life, at most to where its hard life ends.
-func (c *Cache[K, V]) renew(ctx context.Context, key keyspace.Key, id string, env envelope) {
+func (c *Cache[K, V]) renew(key keyspace.Key, id string, env envelope) {
 	env.soft = min(c.rt.clock()+c.fam.TTL.Draw().Milliseconds(), env.hard)
 	c.stats.renewed.add(1)
-	ctx = context.WithoutCancel(ctx)
-	c.rt.work.Go(func() { c.rt.do(ctx, renewScript.Cmd([]keyspace.Key{key}, id, env.text())) })
+	c.rt.work.Go(func() { c.rt.one(renewScript.Cmd([]keyspace.Key{key}, id, env.text())) })
 }
 
 // cleanUp removes copies from the process' memory that are of no use.

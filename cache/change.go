@@ -60,7 +60,7 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 		}
 	}
 	mine := token()
-	if err := rt.fence(ctx, keys, mine, timeout); err != nil {
+	if err := rt.fence(keys, mine, timeout); err != nil {
 		rt.finish(ctx, keys, mine, "", 0)
 		if unfenced == Refuse {
 			return false, fmt.Errorf("%w: %w", ErrUnfenced, err)
@@ -78,19 +78,19 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 
 // fence fences keys in Redis and then drops all copies. A fence outlives the
 // change by the time that it takes to say that it is over.
-func (rt *Runtime) fence(ctx context.Context, keys []keyspace.Key, mine string, timeout time.Duration) error {
+func (rt *Runtime) fence(keys []keyspace.Key, mine string, timeout time.Duration) error {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
 		cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, mine, millis(timeout+time.Second))
 	}
-	if err := keyspace.FirstErr(rt.do(ctx, cmds...)); err != nil {
+	if err := keyspace.FirstErr(rt.do(cmds...)); err != nil {
 		return err
 	}
-	return rt.tell(ctx, keys)
+	return rt.tell(keys)
 }
 
 // tell drops the copies of keys in every process.
-func (rt *Runtime) tell(ctx context.Context, keys []keyspace.Key) error {
+func (rt *Runtime) tell(keys []keyspace.Key) error {
 	for _, k := range keys {
 		rt.markOf(k.String()).Add(1)
 	}
@@ -106,7 +106,7 @@ func (rt *Runtime) tell(ctx context.Context, keys []keyspace.Key) error {
 	if rt.cfg.Hooks.Dropped != nil {
 		rt.cfg.Hooks.Dropped(len(keys))
 	}
-	return keyspace.FirstErr(rt.do(ctx, cmds...))
+	return keyspace.FirstErr(rt.do(cmds...))
 }
 
 // finish takes fences away, and reports whether the value was stored. Where they
@@ -117,7 +117,7 @@ func (rt *Runtime) finish(ctx context.Context, keys []keyspace.Key, mine, value 
 		cmds[i] = finishScript.Cmd([]keyspace.Key{k}, mine, value, millis(life))
 	}
 	var lost, unsaid []keyspace.Key
-	for i, r := range rt.do(context.WithoutCancel(ctx), cmds...) {
+	for i, r := range rt.do(cmds...) {
 		if n, err := r.Int(); err != nil {
 			unsaid = append(unsaid, keys[i])
 		} else if n == 0 {
@@ -126,7 +126,7 @@ func (rt *Runtime) finish(ctx context.Context, keys []keyspace.Key, mine, value 
 			stored = true
 		}
 	}
-	if len(lost) > 0 && rt.tell(context.WithoutCancel(ctx), lost) != nil {
+	if len(lost) > 0 && rt.tell(lost) != nil {
 		unsaid = append(unsaid, lost...)
 	}
 	if len(unsaid) > 0 {
@@ -152,19 +152,19 @@ func (rt *Runtime) Drop(ctx context.Context, targets ...Target) error {
 }
 
 func (rt *Runtime) drop(ctx context.Context, keys []keyspace.Key) error {
-	if err := rt.dropNow(ctx, keys); err != nil {
+	if err := rt.dropNow(keys); err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrQueued, err), rt.later(ctx, keys))
 	}
 	return nil
 }
 
 // dropNow removes keys from Redis and then from every process.
-func (rt *Runtime) dropNow(ctx context.Context, keys []keyspace.Key) error {
+func (rt *Runtime) dropNow(keys []keyspace.Key) error {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
 		cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
 	}
-	return errors.Join(keyspace.FirstErr(rt.do(ctx, cmds...)), rt.tell(ctx, keys))
+	return errors.Join(keyspace.FirstErr(rt.do(cmds...)), rt.tell(keys))
 }
 
 // Mutate calls change, which commits a new value of k to the source, and returns
@@ -180,7 +180,7 @@ func (c *Cache[K, V]) Mutate(ctx context.Context, k K, change func(ctx context.C
 	kept, err := c.rt.change(ctx, change, []Target{c.Target(k)}, func(ctx context.Context) (string, time.Duration) {
 		// Read under our own fence, after our own commit.
 		r.mark, era = c.rt.watch(r.key.String()), c.rt.bus.Era()
-		tagged := resolveTags(ctx, c.rt, r)
+		tagged := resolveTags(c.rt, &r)
 		began := time.Now()
 		v, loadErr = c.ask(ctx, k)
 		missing := errors.Is(loadErr, ErrNotFound)
@@ -211,16 +211,16 @@ func (c *Cache[K, V]) Set(ctx context.Context, k K, v V) error {
 	r := c.read(k, c.key(k), c.rt.watch(c.key(k).String()))
 	r.era = c.rt.bus.Era()
 	text, life := "", time.Duration(0)
-	if resolveTags(ctx, c.rt, r) == nil && r.era != 0 {
+	if resolveTags(c.rt, &r) == nil && r.era != 0 {
 		env, l, err := c.seal(v, false, 0, r.era, r.under)
 		if err != nil {
 			return err
 		}
 		text, life = env.text(), l
 	}
-	err := keyspace.FirstErr(c.rt.do(ctx, putScript.Cmd([]keyspace.Key{r.key}, text, millis(life))))
+	err := c.rt.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life))).Err
 	if err == nil {
-		err = c.rt.tell(ctx, []keyspace.Key{r.key})
+		err = c.rt.tell([]keyspace.Key{r.key})
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrQueued, err), c.rt.later(ctx, []keyspace.Key{r.key}))

@@ -53,7 +53,7 @@ func (r *reading[K, V]) load(ctx context.Context, early func(Entry[V])) (Entry[V
 	took := time.Since(began)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		if lease != "" {
-			c.rt.do(ctx, fillScript.Cmd([]keyspace.Key{r.key}, lease, "", "0"))
+			c.rt.do(fillScript.Cmd([]keyspace.Key{r.key}, lease, "", "0"))
 		}
 		if r.best == nil {
 			return Entry[V]{}, err
@@ -70,7 +70,7 @@ func (r *reading[K, V]) load(ctx context.Context, early func(Entry[V])) (Entry[V
 	if err != nil {
 		return e, err
 	}
-	stored, _ := c.rt.do(ctx, fillScript.Cmd([]keyspace.Key{r.key}, lease, env.textOr(life), millis(life)))[0].Int()
+	stored, _ := c.rt.one(fillScript.Cmd([]keyspace.Key{r.key}, lease, env.textOr(life), millis(life))).Int()
 	if stored == 1 && life > 0 {
 		c.keepLoaded(r.k, v, env, r.mark, r.tags)
 		e.Version = env.id
@@ -87,7 +87,7 @@ func (r *reading[K, V]) acquire(ctx context.Context) (lease string, found bool) 
 	c := r.c
 	for look := firstLook; ; look = min(2*look, longestLook) {
 		mine := token()
-		slot, held, err := c.rt.do(ctx, r.acquireCmd(mine))[0].Text()
+		slot, held, err := c.rt.one(r.acquireCmd(mine)).Text()
 		switch {
 		case err != nil:
 			c.stats.failed.add(1)

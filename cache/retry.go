@@ -21,8 +21,8 @@ func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) error {
 }
 
 // Redo does drops that were handed to a [RetryQueue].
-func (rt *Runtime) Redo(ctx context.Context, keys []keyspace.Key) error {
-	return rt.dropNow(ctx, keys)
+func (rt *Runtime) Redo(keys []keyspace.Key) error {
+	return rt.dropNow(keys)
 }
 
 // errFull says that drops were forgotten.
@@ -64,7 +64,7 @@ func (q *memoryQueue) run(ctx context.Context, rt *Runtime) {
 		delete(q.keys, name) // whoever adds it again meanwhile means a later change
 	}
 	q.mu.Unlock()
-	if len(keys) > 0 && rt.dropNow(ctx, keys) != nil {
+	if len(keys) > 0 && rt.dropNow(keys) != nil {
 		_ = q.Add(ctx, keys)
 	}
 }

@@ -56,12 +56,13 @@ type Runtime struct {
 	bus *bus.Bus
 	cfg Config
 
-	seed     maphash.Seed
-	marks    [marks]atomic.Uint32
-	loads    chan struct{}
-	breakers [16]breaker
-	retries  RetryQueue
-	tags     tagTable
+	seed      maphash.Seed
+	marks     [marks]atomic.Uint32
+	loads     chan struct{}
+	deadlines deadlines
+	breakers  [16]breaker
+	retries   RetryQueue
+	tags      tagTable
 
 	mu     sync.Mutex
 	caches map[string]registered                               // by family pattern
@@ -89,6 +90,8 @@ type mark struct {
 const marks = 1 << 14
 
 func (m mark) moved() bool { return m.at.Load() != m.n }
+
+func anyMoved(ms []mark) bool { return slices.ContainsFunc(ms, mark.moved) }
 
 // topic is the caches' on the bus; its events are named for what follows them:
 // logical keys, one a line.
@@ -189,28 +192,29 @@ func (rt *Runtime) watch(key string) mark {
 	return mark{at, at.Load()}
 }
 
-// behind is for how long this node may have missed changes.
-func (rt *Runtime) behind(now bus.Moment) time.Duration { return time.Duration(now - rt.bus.Seen()) }
-
 // clock is the servers', in Unix ms, as far as known here. The nodes' own clocks
 // may differ by more than a value's life.
 func (rt *Runtime) clock() int64 { return time.Now().Add(rt.bus.Skew()).UnixMilli() }
 
-// do sends commands within the budget, unless the breaker of their part of Redis
-// is open; it tells the breaker how it went. The budget does not end when the
+// one sends a command within the budget, unless the breaker of its part of Redis
+// is open; it tells the breaker how it went. The budget does not end when a
 // caller's context does: others wait for the same answer.
-func (rt *Runtime) do(ctx context.Context, cmds ...keyspace.Cmd) []keyspace.Reply {
-	inner, cancel := context.WithTimeout(context.WithoutCancel(ctx), rt.cfg.Budget)
-	defer cancel()
-	if len(cmds) == 1 {
-		b := rt.breaker(cmds[0].Key)
-		if !b.allows(bus.Now()) {
-			return []keyspace.Reply{keyspace.Fail(errOpen)}
-		}
-		reply := rt.db.Do(inner, cmds[0])
-		rt.note(b, reply.Err)
-		return []keyspace.Reply{reply}
+func (rt *Runtime) one(cmd keyspace.Cmd) keyspace.Reply {
+	b := rt.breaker(cmd.Key)
+	if !b.allows() {
+		return keyspace.Fail(errOpen)
 	}
+	reply := rt.db.Do(rt.deadlines.within(rt.cfg.Budget), cmd)
+	rt.note(b, reply.Err)
+	return reply
+}
+
+// do sends several commands like one, in one round trip.
+func (rt *Runtime) do(cmds ...keyspace.Cmd) []keyspace.Reply {
+	if len(cmds) == 1 {
+		return []keyspace.Reply{rt.one(cmds[0])}
+	}
+	inner := rt.deadlines.within(rt.cfg.Budget)
 	replies := make([]keyspace.Reply, len(cmds))
 	asked := make([]*breaker, 0, 1) // those that allow it; more than one only in a cluster
 	var sent []keyspace.Cmd
@@ -218,7 +222,7 @@ func (rt *Runtime) do(ctx context.Context, cmds ...keyspace.Cmd) []keyspace.Repl
 	for i, cmd := range cmds {
 		b := rt.breaker(cmd.Key)
 		if !slices.Contains(asked, b) {
-			if !b.allows(bus.Now()) {
+			if !b.allows() {
 				replies[i] = keyspace.Fail(errOpen)
 				continue
 			}
@@ -242,31 +246,33 @@ func (rt *Runtime) do(ctx context.Context, cmds ...keyspace.Cmd) []keyspace.Repl
 }
 
 // mget reads keys within the budget.
-func (rt *Runtime) mget(ctx context.Context, keys []keyspace.Key) []keyspace.Reply {
+func (rt *Runtime) mget(keys []keyspace.Key) []keyspace.Reply {
 	if rt.db.Mode() == "cluster" {
 		cmds := make([]keyspace.Cmd, len(keys))
 		for i, k := range keys {
 			cmds[i] = keyspace.Cmd{Name: "GET", Key: k}
 		}
-		return rt.do(ctx, cmds...)
+		return rt.do(cmds...)
 	}
 	b := &rt.breakers[0]
-	if !b.allows(bus.Now()) {
+	if !b.allows() {
 		return slices.Repeat([]keyspace.Reply{keyspace.Fail(errOpen)}, len(keys))
 	}
-	inner, cancel := context.WithTimeout(context.WithoutCancel(ctx), rt.cfg.Budget)
-	defer cancel()
-	replies := rt.db.MGet(inner, keys)
+	replies := rt.db.MGet(rt.deadlines.within(rt.cfg.Budget), keys)
 	rt.note(b, keyspace.FirstErr(replies))
 	return replies
 }
 
 // note tells a breaker how it went.
 func (rt *Runtime) note(b *breaker, err error) {
-	if b.note(bus.Now(), errors.Is(err, redis.ErrUnavailable)) {
+	if err == nil {
+		b.worked()
+		return
+	}
+	if errors.Is(err, redis.ErrUnavailable) && b.failed() {
 		rt.cfg.Log.Warn("Redis is away: caches ask their sources", "err", err)
 	}
-	if err != nil && rt.cfg.Hooks.Redis != nil {
+	if rt.cfg.Hooks.Redis != nil {
 		rt.cfg.Hooks.Redis(err)
 	}
 }
@@ -294,23 +300,27 @@ func (rt *Runtime) breaker(k keyspace.Key) *breaker {
 	return &rt.breakers[int(keyspace.Slot(rt.db.Physical(k)))*len(rt.breakers)/keyspace.Slots]
 }
 
-func (b *breaker) allows(now bus.Moment) bool {
+func (b *breaker) allows() bool {
 	until := b.until.Load()
-	return until == 0 || int64(now) >= until && b.until.CompareAndSwap(until, int64(now)+int64(breakFor))
+	if until == 0 {
+		return true
+	}
+	now := int64(bus.Now())
+	return now >= until && b.until.CompareAndSwap(until, now+int64(breakFor))
 }
 
-// note reports that the breaker has opened just now.
-func (b *breaker) note(now bus.Moment, failed bool) bool {
-	if !failed {
-		if b.failures.Load() != 0 {
-			b.failures.Store(0)
-			b.until.Store(0)
-		}
-		return false
+func (b *breaker) worked() {
+	if b.failures.Load() != 0 {
+		b.failures.Store(0)
+		b.until.Store(0)
 	}
+}
+
+// failed reports that the breaker has opened just now.
+func (b *breaker) failed() bool {
 	if b.failures.Add(1) < breakAfter {
 		return false
 	}
 	jitter := rand.N(breakFor / 4) // nodes should not come back in step
-	return b.until.Swap(int64(now)+int64(breakFor+jitter)) == 0
+	return b.until.Swap(int64(bus.Now())+int64(breakFor+jitter)) == 0
 }

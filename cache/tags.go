@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -49,7 +48,7 @@ const isTag = 'T'
 // resolveTags finds out the versions of the reads' tags, in one round trip at
 // most. It fails also while a tag is being changed: no value of it may be stored
 // or used then.
-func resolveTags[K comparable, V any](ctx context.Context, rt *Runtime, reads ...*reading[K, V]) error {
+func resolveTags[K comparable, V any](rt *Runtime, reads ...*reading[K, V]) error {
 	if len(reads) == 0 || reads[0].c.source.Tags == nil {
 		return nil
 	}
@@ -84,7 +83,7 @@ func resolveTags[K comparable, V any](ctx context.Context, rt *Runtime, reads ..
 	if len(cmds) == 0 {
 		return nil
 	}
-	replies := rt.do(ctx, cmds...)
+	replies := rt.do(cmds...)
 	for i, got := range replied {
 		text, _, err := replies[2*i+1].Text()
 		if err != nil {

@@ -8,8 +8,10 @@
 // is slow. Databases do the same inside, as group commit of their log; doing it
 // before the wire saves the statements too.
 //
-// The crowd is kept together: a batch smaller than what is in [Options.After]
-// waits for the callers woken there, no longer than the last commit took.
+// A crowd that comes again and again goes in two halves, one committing while
+// the other is in [Options.After], or all together where the disk is slow. For
+// that a batch may wait for callers who were just woken, no longer than a commit
+// takes.
 //
 //	c := groupcommit.New(insertAll, groupcommit.Options[Row, Result]{Committers: 2})
 //	go c.Run(ctx)             // until ctx ends; drains first

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,8 +65,12 @@ type Committer[Req, Res any] struct {
 	closed  chan struct{} // no further request is taken
 	drained chan struct{} // and none is left to finish
 
-	after atomic.Int64  // requests that are committed and whose callers sleep yet
-	woke  chan struct{} // holds an entry when some have been woken
+	// What is known of callers beyond the queue; see next. All of it may be a
+	// little out of date.
+	asleep    atomic.Int64  // committed, and not woken yet
+	due       atomic.Int64  // woken, and not come again yet
+	woke      chan struct{} // holds an entry when some have been woken
+	afterTook atomic.Int64  // ns of an After, of late
 }
 
 type call[Req, Res any] struct {
@@ -79,6 +84,7 @@ const (
 	attempts     = 5
 	afterAtOnce  = 4 // a slow After must not hold up the commits behind it
 	longestPause = 20 * time.Millisecond
+	smallest     = 16 // a batch costs about that many rows, whatever its size
 )
 
 // New returns a committer around commit, which writes a batch in one
@@ -110,6 +116,7 @@ func New[Req, Res any](commit func(ctx context.Context, reqs []Req) ([]Res, erro
 // be committed, unless the error is [ErrNotTaken] as well.
 func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err error) {
 	own := &call[Req, Res]{req: req, done: make(chan struct{})}
+	c.due.Add(-1)
 	select {
 	case <-c.closed:
 		return res, ErrClosed
@@ -156,89 +163,102 @@ func (c *Committer[Req, Res]) loop(ctx, work context.Context) {
 	var after sync.WaitGroup
 	defer after.Wait()
 	slots := make(chan struct{}, afterAtOnce)
-	var took time.Duration // the last commit
+	var took time.Duration // a commit, of late
 	for {
-		batch := c.next(ctx)
+		batch := c.next(ctx, took)
 		if batch == nil {
 			return
 		}
-		batch = c.gather(batch, took)
 		reqs := make([]Req, len(batch))
 		for i, own := range batch {
 			reqs[i] = own.req
 		}
 		start := time.Now()
 		results, errs := c.write(work, reqs)
-		took = time.Since(start)
-		seen := Batch{Size: len(batch), Commit: took, Err: errors.Join(errs[:min(1, len(errs))]...)}
-		c.after.Add(int64(len(batch)))
+		commit := time.Since(start)
+		took = smooth(took, commit)
+		seen := Batch{Size: len(batch), Commit: commit, Err: errors.Join(errs[:min(1, len(errs))]...)}
+		c.asleep.Add(int64(len(batch)))
 		slots <- struct{}{}
 		after.Go(func() {
 			c.finish(work, batch, reqs, results, errs, seen)
 			<-slots
-			c.after.Add(-int64(len(batch)))
-			select {
-			case c.woke <- struct{}{}:
-			default:
-			}
 		})
 	}
 }
 
-// next takes all that waits. It returns nil when ctx has ended and nothing waits.
-func (c *Committer[Req, Res]) next(ctx context.Context) []*call[Req, Res] {
+// smooth follows a duration without jumping.
+func smooth(mean, next time.Duration) time.Duration {
+	if mean == 0 {
+		return next
+	}
+	return mean + (next-mean)/8
+}
+
+// next returns the next batch, or nil when ctx has ended and nothing waits.
+//
+// A crowd of callers that come again and again falls into two halves, of which
+// one commits while the other is in After. Where a commit takes so long that
+// After is little beside it, all go together: two flushes for the same callers
+// would cost more than the overlap gains. Either way the first of those who were
+// just woken must not pay for a commit of his own: next waits until they have
+// come, but no longer than a commit takes.
+func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []*call[Req, Res] {
 	var batch []*call[Req, Res]
 	select {
 	case own := <-c.queue:
 		batch = append(batch, own)
-	default:
+	case <-ctx.Done():
+		select {
+		case own := <-c.queue: // drain what came before the end
+			batch = append(batch, own)
+		default:
+			return nil
+		}
+	}
+	halves := time.Duration(c.afterTook.Load()) > commit/4
+	var late <-chan time.Time
+	for {
+		had, room := len(batch), true
+		batch, room = c.take(batch, halves)
+		if !room || c.due.Load() <= 0 && (halves || c.asleep.Load() == 0) {
+			return batch
+		}
+		if len(batch) > had {
+			runtime.Gosched() // whoever was woken needs a processor to come
+			continue
+		}
+		if late == nil {
+			late = time.After(commit)
+		}
 		select {
 		case own := <-c.queue:
 			batch = append(batch, own)
-		case <-ctx.Done():
-			select {
-			case own := <-c.queue: // drain what came before the end
-				batch = append(batch, own)
-			default:
-				return nil
-			}
+		case <-c.woke:
+		case <-late:
+			c.due.Store(0) // they do not come again
+			return batch
 		}
 	}
-	return c.take(batch)
 }
 
-// take adds all that waits.
-func (c *Committer[Req, Res]) take(batch []*call[Req, Res]) []*call[Req, Res] {
-	for len(batch) < c.o.MaxBatch {
+// take adds what waits, up to half of all callers that are known or up to all.
+// It reports whether there is room for more.
+func (c *Committer[Req, Res]) take(batch []*call[Req, Res], halves bool) ([]*call[Req, Res], bool) {
+	most := c.o.MaxBatch
+	if halves {
+		known := len(batch) + len(c.queue) + int(c.asleep.Load())
+		most = min(most, max((known+1)/2, smallest))
+	}
+	for len(batch) < most {
 		select {
 		case own := <-c.queue:
 			batch = append(batch, own)
 		default:
-			return batch
+			return batch, true
 		}
 	}
-	return batch
-}
-
-// gather waits for company while more requests are in After than in the batch:
-// callers that were just woken are about to come again, one after another, and
-// the first of them would pay for a commit of its own. It waits no longer than
-// the last commit took.
-func (c *Committer[Req, Res]) gather(batch []*call[Req, Res], patience time.Duration) []*call[Req, Res] {
-	var late <-chan time.Time
-	for len(batch) < c.o.MaxBatch && c.after.Load() > int64(len(batch)) {
-		if late == nil {
-			late = time.After(patience)
-		}
-		select {
-		case own := <-c.queue:
-			batch = c.take(append(batch, own))
-		case <-c.woke:
-		case <-late:
-			return batch
-		}
-	}
-	return batch
+	return batch, false
 }
 
 // write commits reqs, halving the batch where one row spoils it. errs is nil
@@ -307,12 +327,19 @@ func (c *Committer[Req, Res]) finish(ctx context.Context, batch []*call[Req, Res
 			seen.Err = errors.Join(seen.Err, fmt.Errorf("groupcommit: After panicked: %v", p))
 		}
 		seen.After = time.Since(start)
+		c.afterTook.Store(int64(smooth(time.Duration(c.afterTook.Load()), seen.After)))
+		c.asleep.Add(-int64(len(batch)))
+		c.due.Store(max(c.due.Load(), 0) + int64(len(batch)))
 		for i, own := range batch {
 			own.res = results[i]
 			if errs != nil {
 				own.err = errs[i]
 			}
 			close(own.done)
+		}
+		select {
+		case c.woke <- struct{}{}:
+		default:
 		}
 		if c.o.Observe != nil {
 			c.o.Observe(seen)

@@ -72,34 +72,60 @@ func TestCallersGatherWhileABatchCommits(t *testing.T) {
 
 // Sixty callers who come again as soon as they are answered settle into halves,
 // one committing while the other is in After; without gathering it is thirds.
-func TestWokenCallersShareTheNextCommit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var batches int
-		rows := func(n, each int) time.Duration { return time.Duration(500+each*n) * time.Microsecond }
-		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
-			batches++
-			time.Sleep(rows(len(reqs), 15))
-			return double(ctx, reqs)
-		}, options{After: func(_ context.Context, reqs []int, _ []string) { time.Sleep(rows(len(reqs), 25)) }})
-		var wg sync.WaitGroup
-		random := rand.New(rand.NewPCG(1, 2))
-		for i := range 60 {
-			away := make([]time.Duration, 100)
-			for j := range away {
-				away[j] = time.Duration(random.IntN(300)) * time.Microsecond
-			}
-			wg.Go(func() {
-				for _, d := range away {
-					time.Sleep(d)
-					_, _ = c.Do(t.Context(), i)
+// In a model with measured costs, callers come again within a while of random
+// length. With batches of all that happens to wait, one caller and all others
+// would take turns for ever.
+func TestACrowdGoesInHalvesAndBeforeASlowDiskTogether(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		callers       int
+		commit, after [2]int // µs: of a batch, and of each row
+		away          int    // µs at the most
+		size          int    // of most batches
+		round         time.Duration
+	}{
+		{"commit and after cost about the same", 64, [2]int{200, 12}, [2]int{150, 12}, 20, 32, 1250 * time.Microsecond},
+		{"so do they, and callers take their time", 60, [2]int{500, 15}, [2]int{500, 25}, 300, 30, 2600 * time.Microsecond},
+		{"more callers", 256, [2]int{200, 12}, [2]int{150, 12}, 20, 128, 3700 * time.Microsecond},
+		{"a slow disk", 64, [2]int{5000, 10}, [2]int{200, 12}, 20, 64, 7 * time.Millisecond},
+		{"a slow disk, and callers take their time", 64, [2]int{5000, 10}, [2]int{200, 12}, 1000, 64, 8 * time.Millisecond},
+		{"few callers", 4, [2]int{200, 12}, [2]int{150, 12}, 20, 4, 500 * time.Microsecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const rounds = 100
+				sizes := map[int]int{}
+				cost := func(c [2]int, n int) { time.Sleep(time.Duration(c[0]+n*c[1]) * time.Microsecond) }
+				c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+					sizes[len(reqs)]++
+					cost(tt.commit, len(reqs))
+					return double(ctx, reqs)
+				}, options{After: func(_ context.Context, reqs []int, _ []string) { cost(tt.after, len(reqs)) }})
+				var wg sync.WaitGroup
+				began := time.Now()
+				random := rand.New(rand.NewPCG(1, 2))
+				for i := range tt.callers {
+					away := make([]time.Duration, rounds)
+					for j := range away {
+						away[j] = time.Duration(random.IntN(tt.away)) * time.Microsecond
+					}
+					wg.Go(func() {
+						for _, d := range away {
+							time.Sleep(d)
+							_, _ = c.Do(t.Context(), i)
+						}
+					})
+				}
+				wg.Wait()
+				if round := time.Since(began) / rounds; round > tt.round {
+					t.Errorf("everybody's turn takes %v, want %v at the most", round, tt.round)
+				}
+				if most := rounds * tt.callers / tt.size * 9 / 10; sizes[tt.size] < most {
+					t.Errorf("batches by size: got %v, want %d of %d at least", sizes, most, tt.size)
 				}
 			})
-		}
-		wg.Wait()
-		if size := 60 * 100 / batches; size < 26 {
-			t.Errorf("batches of %d on average, want nearly 30", size)
-		}
-	})
+		})
+	}
 }
 
 func TestASlowAfterHoldsACommitUpNoLongerThanTheLastOneTook(t *testing.T) {

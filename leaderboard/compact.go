@@ -87,21 +87,22 @@ func (b *compact) Update(es []Entry) []keyspace.Cmd {
 		return nil
 	}
 	restarts := restarting(es)
-	changes := make([]change, len(es))
-	for i, e := range es {
+	return []keyspace.Cmd{b.push(len(es), func(i int) change {
+		e := es[i]
 		// As on an exact board, a restart takes its member's other entries along.
 		e.Restart = e.Restart || restarts[e.Member]
-		changes[i] = changeOf(e)
-	}
-	return []keyspace.Cmd{b.push(changes)}
+		return changeOf(e)
+	})}
 }
 
-func (b *compact) push(changes []change) keyspace.Cmd {
+// push appends n changes to the log.
+func (b *compact) push(n int, change func(int) change) keyspace.Cmd {
 	var blobs []string
-	for some := range slices.Chunk(changes, blobChunk) {
-		blob := make([]byte, 0, 40*len(some))
-		for _, c := range some {
-			blob = appendChange(blob, c)
+	for first := 0; first < n; first += blobChunk {
+		last := min(first+blobChunk, n)
+		blob := make([]byte, 0, 48*(last-first))
+		for i := first; i < last; i++ {
+			blob = appendChange(blob, change(i))
 		}
 		blobs = append(blobs, string(blob))
 	}
@@ -112,13 +113,12 @@ func (b *compact) Remove(ctx context.Context, es ...Entry) error {
 	if len(es) == 0 {
 		return nil
 	}
-	changes := make([]change, len(es))
-	for i, e := range es {
-		c := changeOf(Entry{Member: e.Member})
-		c.from, c.flags = e.place().standing(), flagGone
-		changes[i] = c
-	}
-	if err := b.db.Do(ctx, b.push(changes)).Err; err != nil {
+	gone := b.push(len(es), func(i int) change {
+		c := changeOf(Entry{Member: es[i].Member})
+		c.from, c.flags = es[i].place().standing(), flagGone
+		return c
+	})
+	if err := b.db.Do(ctx, gone).Err; err != nil {
 		return fmt.Errorf("leaderboard: remove: %w", err)
 	}
 	return nil
@@ -206,6 +206,11 @@ func (b *compact) fetch(ctx context.Context, want parts) (*snapshot, error) {
 }
 
 func decode(cs []change, blobs []keyspace.Reply) ([]change, error) {
+	size := 0
+	for _, blob := range blobs {
+		size += len(blob.Str)
+	}
+	cs = slices.Grow(cs, size/40) // most take a little more
 	var err error
 	for _, blob := range blobs {
 		if cs, err = readChanges(cs, blob.Str); err != nil {

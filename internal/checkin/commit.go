@@ -64,11 +64,7 @@ func (s *Service) newCommitter() *groupcommit.Committer[request, outcome] {
 // commit writes a batch to the log. Two requests for one day of one user are
 // folded: the first that arrived stands.
 func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error) {
-	rows := slices.Clone(reqs)
-	slices.SortFunc(rows, func(a, b request) int {
-		return cmp.Or(strings.Compare(a.user.String(), b.user.String()), cmp.Compare(a.day, b.day), a.at.Compare(b.at))
-	})
-	rows = slices.CompactFunc(rows, func(a, b request) bool { return a.key() == b.key() })
+	rows := sorted(reqs)
 	ahead := s.lookAhead(ctx, rows)
 	var held map[rowKey]row
 	var kept map[rowKey]bool
@@ -90,6 +86,26 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 		out[i].err, out[i].lost = refused[r.key()], refused[r.key()] != nil
 	}
 	return out, nil
+}
+
+// sorted returns requests in the order of the primary key, and of those for one
+// day of one user the first that arrived.
+func sorted(reqs []request) []request {
+	order := make([]int, len(reqs)) // a request is large to move
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := &reqs[i], &reqs[j]
+		return cmp.Or(strings.Compare(a.user.String(), b.user.String()), cmp.Compare(a.day, b.day), a.at.Compare(b.at), cmp.Compare(i, j))
+	})
+	rows := make([]request, 0, len(reqs))
+	for _, i := range order {
+		if n := len(rows); n == 0 || rows[n-1].key() != reqs[i].key() {
+			rows = append(rows, reqs[i])
+		}
+	}
+	return rows
 }
 
 // ahead is what Redis is thought to hold of a batch's users. It tells what the
@@ -252,7 +268,7 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 	now := s.now()
 	expected := make([]*Record, len(reqs))
 	told := make([]*place, len(reqs)) // of what was expected
-	ms := moves{}
+	ms := moves{room: len(reqs)}
 	for i, r := range reqs {
 		before, after := out[i].ahead.around(r)
 		if before == nil || !out[i].New || *before == *after { // a reader was quicker
@@ -286,7 +302,7 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 	if err := s.closeGaps(ctx, f, reqs, out, recs); err != nil {
 		return err
 	}
-	clear(ms)
+	ms = moves{}
 	behind := map[accounts.ID][]request{} // the record of the day does not tell their places
 	for i, r := range reqs {
 		right := expected[i] != nil && *expected[i] == *recs[i]
@@ -309,14 +325,14 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 		p.restart = true
 		ms.add(p)
 	}
-	if err := s.catchUp(ctx, ms, behind); err != nil {
+	if err := s.catchUp(ctx, &ms, behind); err != nil {
 		return err
 	}
 	return f.rank(ctx, ms)
 }
 
 // catchUp adds the places of users of whom the log has to be asked.
-func (s *Service) catchUp(ctx context.Context, ms moves, behind map[accounts.ID][]request) error {
+func (s *Service) catchUp(ctx context.Context, ms *moves, behind map[accounts.ID][]request) error {
 	if len(behind) == 0 {
 		return nil
 	}

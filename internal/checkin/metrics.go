@@ -12,7 +12,7 @@ type metrics struct {
 	size    prometheus.Histogram
 	commits prometheus.Histogram
 	redis   prometheus.Histogram
-	reads   *prometheus.CounterVec
+	reads   struct{ redis, sql prometheus.Counter }
 
 	// Of the last reconciliation, on whatever node.
 	compared, differing, repaired, agreement, reconciledAt prometheus.Gauge
@@ -27,8 +27,9 @@ func newMetrics(reg prometheus.Registerer, up func() bool) *metrics {
 		size:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "stoa_checkin_batch_size", Help: "Check-ins that shared one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10)}),
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "stoa_checkin_commit_seconds", Help: "Time of one commit to SQL.", Buckets: stage}),
 		redis:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: "stoa_checkin_apply_seconds", Help: "Time of bringing Redis up to date after one commit.", Buckets: stage}),
-		reads:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_checkin_reads_total", Help: "Records read, by where they came from."}, []string{"from"}),
 	}
+	reads := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_checkin_reads_total", Help: "Records read, by where they came from."}, []string{"from"})
+	m.reads.redis, m.reads.sql = reads.WithLabelValues("redis"), reads.WithLabelValues("sql")
 	complete := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "stoa_checkin_redis_complete", Help: "1 while Redis has everything that was acknowledged, 0 while SQL answers."}, func() float64 {
 		if up() {
 			return 1
@@ -45,7 +46,7 @@ func newMetrics(reg prometheus.Registerer, up func() bool) *metrics {
 	m.agreement = gauge("agreement_ratio", "Users for whom Redis and SQL agreed, of those compared; 1 when none were.")
 	m.agreement.Set(1)
 	m.abnormal = prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_checkin_abnormal_streaks_total", Help: "Users whose days in SQL became fewer, or whose streak rose by more than the days added."})
-	reg.MustRegister(m.rows, m.size, m.commits, m.redis, m.reads, complete)
+	reg.MustRegister(m.rows, m.size, m.commits, m.redis, reads, complete)
 	reg.MustRegister(m.compared, m.differing, m.repaired, m.reconciledAt, m.agreement, m.abnormal)
 	return m
 }
@@ -60,8 +61,6 @@ func (m *metrics) batch(b groupcommit.Batch) {
 	}
 	m.rows.WithLabelValues(result).Add(float64(b.Size))
 }
-
-func (m *metrics) read(from string) { m.reads.WithLabelValues(from).Inc() }
 
 func (m *metrics) reconciled(r *Run) {
 	compared, differing := float64(r.Summary.Compared), float64(r.Summary.Differing)

@@ -112,6 +112,9 @@ func (r *Record) Streak(today civil.Day) int {
 	}
 	for ; day >= 0; day-- {
 		switch {
+		case day%8 == 7 && r[(signedAt+day)/8] == 0xff: // whole weeks at a time; most bytes are full or empty
+			n += 8
+			day -= 7
 		case r.signed(day):
 			n++
 		case !r.covered(day):
@@ -127,7 +130,7 @@ func (r *Record) Longest() int {
 	for i := range yearBytes {
 		signed, covered := r[signedAt/8+i], r[coveredAt/8+i]
 		switch {
-		case signed == 0xff: // whole weeks at a time; most bytes are full or empty
+		case signed == 0xff:
 			run += 8
 			longest = max(longest, run)
 			continue
@@ -151,7 +154,11 @@ func (r *Record) Longest() int {
 // Total returns the number of days signed up to the record's last day.
 func (r *Record) Total() int {
 	total := r.totalBefore()
-	for _, b := range r[signedAt/8 : coveredAt/8] {
+	days := r[signedAt/8 : coveredAt/8]
+	for ; len(days) >= 8; days = days[8:] {
+		total += bits.OnesCount64(binary.BigEndian.Uint64(days))
+	}
+	for _, b := range days {
 		total += bits.OnesCount8(b)
 	}
 	return total
@@ -175,6 +182,8 @@ func (r *Record) Status(today civil.Day) Status {
 func (r *Record) Days(first, last civil.Day) (signed, covered []civil.Day) {
 	for d, day := first, first.OfYear(); d <= last; d, day = d+1, day+1 {
 		switch {
+		case day%8 == 0 && r[(signedAt+day)/8]|r[(coveredAt+day)/8] == 0:
+			d, day = d+7, day+7 // nothing for eight days
 		case r.signed(day):
 			signed = append(signed, d)
 		case r.covered(day):
@@ -188,8 +197,8 @@ func (r *Record) Days(first, last civil.Day) (signed, covered []civil.Day) {
 // that year; first is no earlier than 26 December of the year before.
 func (r *Record) signedIn(year int, first, last civil.Day) (n int) {
 	newYear := civil.DayOf(year, 1, 1)
-	for d := first; d <= min(last, civil.DayOf(year, 12, 31)); d++ {
-		if r.signed(int(d - newYear)) {
+	for day := int(first - newYear); day <= min(int(last-newYear), 8*yearBytes-1); day++ {
+		if r.signed(day) {
 			n++
 		}
 	}

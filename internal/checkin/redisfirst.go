@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -251,15 +250,6 @@ func (s *Service) secureRecords(ctx context.Context, reqs []request, out []outco
 	if err != nil {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "new longest streaks are in redis alone until sql takes them", slog.Int("rows", len(broken)), slog.Any("err", err))
 	}
-}
-
-// sorted puts rows into the order of the primary key and leaves out all but the
-// first one of a day.
-func sorted(rows []request) []request {
-	slices.SortStableFunc(rows, func(a, b request) int {
-		return cmp.Or(strings.Compare(a.user.String(), b.user.String()), cmp.Compare(a.day, b.day), a.at.Compare(b.at))
-	})
-	return slices.CompactFunc(rows, func(a, b request) bool { return a.key() == b.key() })
 }
 
 // persistRows writes sorted rows to SQL, unless their days are there.

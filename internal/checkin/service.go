@@ -241,11 +241,11 @@ func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*Reco
 			s.projection.Suspect()
 		case rec != nil:
 			s.hints.put(yearKey{user, year}, rec)
-			s.metrics.read("redis")
+			s.metrics.reads.redis.Inc()
 			return rec, nil
 		}
 	}
-	s.metrics.read("sql")
+	s.metrics.reads.sql.Inc()
 	rec, err := s.loader.Do(ctx, yearKey{user, year})
 	return rec, asKind(err)
 }

@@ -512,7 +512,7 @@ func TestADayThatSQLLostLeavesRedis(t *testing.T) {
 		}
 		w.clock.set(time.Now())
 		lost := request{user: users[0], day: c.Today(w.clock.now()), at: w.clock.now(), kind: Tapped}
-		if _, _, err := w.fast.mark(t.Context(), []request{lost}, nil); err != nil {
+		if _, _, err := w.fast.mark(t.Context(), []request{lost}, moves{}); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := w.Status(t.Context(), lost.user, c); err != nil || !s.Today {

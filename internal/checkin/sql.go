@@ -80,7 +80,7 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 	args := make([]any, 0, 7*len(reqs))
 	held := make(map[rowKey]row, len(reqs))
 	for _, r := range reqs {
-		args = append(args, r.user.String(), int32(r.day), r.at.UnixMilli(), uint8(r.kind), r.act.Words, r.act.Minutes, r.req)
+		args = append(args, r.user.String(), int64(r.day), r.at.UnixMilli(), int64(r.kind), int64(r.act.Words), int64(r.act.Minutes), r.req) // as drivers want them
 		held[r.key()] = row{at: r.at.UnixMilli(), kind: r.kind, req: r.req}
 	}
 	added, err := s.insert.Insert(ctx, args)

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 //	serving args…              starts stoa serve on a free port, sets $SERVER
 //	stopping                   ends it with SIGTERM; it must drain and exit 0
 //	code ADDRESS               has $SERVER mail a code
-//	redis                      starts a Redis server, sets $REDIS
+//	redis                      starts a Redis server, sets $REDIS and its folder $REDIS_DIR
 //	send COMMAND args…         sends that server a command
 //	letters sql|redis N        leaves N dead letters of the topic story, which no server handles
 //	member ADDRESS             signs up at $SERVER, sets $MEMBER to the user's id
@@ -65,6 +65,7 @@ func TestStories(t *testing.T) {
 				i := redistest.Server(t)
 				ts.Value(serverKey{}).(*server).redis = i
 				ts.Setenv("REDIS", i.URL)
+				ts.Setenv("REDIS_DIR", i.Dir)
 			},
 			"send": func(ts *testscript.TestScript, _ bool, args []string) {
 				_, err := ts.Value(serverKey{}).(*server).redis.Do(args...)
@@ -341,6 +342,19 @@ func TestTheReferenceNamesEveryCommandAndSetting(t *testing.T) {
 		}
 		if strings.Contains(string(text), "## stoa reference") {
 			t.Errorf("%s shows a hidden command", file)
+		}
+	}
+}
+
+func TestASweepIsConfirmedByThePrefix(t *testing.T) {
+	for typed, agrees := range map[string]bool{"old\n": true, " old \n": true, "old": true, "yes\n": false, "\n": false, "": false, "older\n": false} {
+		var asked bytes.Buffer
+		err := confirm(strings.NewReader(typed), &asked, "old", 12)
+		if agrees != (err == nil) {
+			t.Errorf("%q: got %v", typed, err)
+		}
+		if want := "This removes 12 keys with the prefix old for good."; !strings.HasPrefix(asked.String(), want) {
+			t.Errorf("asked %q, want %q", &asked, want)
 		}
 	}
 }

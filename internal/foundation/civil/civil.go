@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 	_ "time/tzdata" // zones are the same on a machine without zoneinfo
 
@@ -57,13 +58,32 @@ func DaysIn(year int) int { return int(DayOf(year+1, 1, 1) - DayOf(year, 1, 1)) 
 // ErrZone reports a name that is not a time zone.
 var ErrZone = errs.New(errs.Invalid, "zone.unknown", "That is not a time zone of the IANA database, such as Europe/Athens.")
 
-var zones sync.Map // name → *time.Location; only names that exist get in
+var zones sync.Map // name → *zone; only names that exist get in
+
+// zone remembers when the days about now began: a check-in asks for two.
+type zone struct {
+	*time.Location
+	starts [8]atomic.Pointer[start] // by day, the newest asked for
+}
+
+type start struct {
+	day Day
+	at  time.Time
+}
 
 // LoadZone returns the zone with that IANA name. "" and "Local" are no zones:
 // they would mean the server's own.
 func LoadZone(name string) (*time.Location, error) {
-	if loc, ok := zones.Load(name); ok {
-		return loc.(*time.Location), nil
+	z, err := loadZone(name)
+	if err != nil {
+		return nil, err
+	}
+	return z.Location, nil
+}
+
+func loadZone(name string) (*zone, error) {
+	if z, ok := zones.Load(name); ok {
+		return z.(*zone), nil
 	}
 	if name == "" || name == "Local" || len(name) > 64 {
 		return nil, ErrZone
@@ -72,8 +92,8 @@ func LoadZone(name string) (*time.Location, error) {
 	if err != nil {
 		return nil, ErrZone
 	}
-	zones.Store(name, loc)
-	return loc, nil
+	z, _ := zones.LoadOrStore(name, &zone{Location: loc})
+	return z.(*zone), nil
 }
 
 // Clock is one user's calendar: a zone, and possibly another one that takes
@@ -124,6 +144,20 @@ func dateIn(zone string, t time.Time) Day {
 // later. Daylight saving may have removed midnight, and a change of zone may
 // have removed the whole date.
 func (c Clock) Start(d Day) time.Time {
+	z, err := loadZone(c.Zone)
+	if err != nil || c.Next != "" {
+		return c.start(d)
+	}
+	known := &z.starts[uint32(d)%uint32(len(z.starts))] //nolint:gosec // any number will do
+	if s := known.Load(); s != nil && s.day == d {
+		return s.at
+	}
+	at := c.start(d)
+	known.Store(&start{d, at})
+	return at
+}
+
+func (c Clock) start(d Day) time.Time {
 	year, month, day := d.Date()
 	if loc, err := LoadZone(c.Zone); err == nil {
 		if t := time.Date(year, month, day, 0, 0, 0, 0, loc); c.Today(t) == d && c.Today(t.Add(-time.Second)) < d {

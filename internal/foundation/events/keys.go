@@ -13,12 +13,11 @@ const keepEvents = 10_000
 
 // The channel and the log have one name, and so one slot in a cluster.
 var (
-	logKey = keyspace.Def0(Keys, "cluster:events", keyspace.StreamOf("e: id, node, topic, name, Unix ms and data of an event"),
+	log = keyspace.Def0(Keys, "cluster:events", keyspace.StreamOf("e: id, node, topic, name, Unix ms and data of an event"),
 		keyspace.Forever("holds the latest 10,000; emptied, the nodes drop what events would have changed"),
 		keyspace.Doc{Purpose: "what happened on one node, for others to catch up", MaxBytes: 16 << 20})
-
-	channel = keyspace.DefChannel0(Keys, "cluster:events", keyspace.RawMessages("previous event, entry, event; see package bus").LoggedIn(logKey.Family),
+	channel = keyspace.DefChannel0(Keys, "cluster:events", keyspace.RawMessages("previous event, entry, event; see package bus").LoggedIn(log.Family),
 		keyspace.Doc{Purpose: "what happened on one node, for the others, at once", MaxBytes: 1 << 20, Version: 2})
 
-	between = bus.Keys{Events: channel.At(), Log: logKey.At()}
+	between = bus.Keys{Events: channel.At(), Log: log.At()}
 )
