@@ -91,7 +91,7 @@ type Bus struct {
 
 	seen  atomic.Int64
 	era   atomic.Uint64
-	skew  atomic.Int64
+	zero  atomic.Int64  // Unix ns of the servers at moment 0; 0 while unknown
 	up    chan struct{} // closed by the first good beat
 	stats stats
 }

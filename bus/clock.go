@@ -8,19 +8,26 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
-// Skew is how far the servers' clock is ahead of this node's, as of the last beat
-// and within half a round trip; negative when it is behind. It makes moments
-// that several nodes compare those of one clock. In a cluster the owners' clocks
-// are taken for one.
-func (b *Bus) Skew() time.Duration { return time.Duration(b.skew.Load()) }
+// Time is what the servers' clock shows, as of the last beat and within half a
+// round trip of it; it makes moments that several nodes compare those of one
+// clock. This node's own clock may be wrong, and may be set while it runs: it
+// counts before the first beat alone. In a cluster the owners' clocks are taken
+// for one.
+func (b *Bus) Time() time.Time {
+	if zero := b.zero.Load(); zero != 0 {
+		return time.Unix(0, zero+int64(Now()))
+	}
+	return time.Now()
+}
 
 // readClock asks a server for its time.
 func (b *Bus) readClock(ctx context.Context) error {
-	asked := time.Now()
+	asked := Now()
 	items, err := b.db.Do(ctx, keyspace.Cmd{Name: "TIME"}).Items()
 	if err != nil {
 		return err
 	}
+	answered := Now()
 	if len(items) != 2 {
 		return keyspace.ErrReply
 	}
@@ -32,8 +39,7 @@ func (b *Bus) readClock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	took := time.Since(asked)
-	b.skew.Store(int64(time.Unix(s, us*1000).Sub(asked.Add(took / 2))))
+	b.zero.Store(time.Unix(s, us*1000).UnixNano() - int64(asked+answered)/2)
 	return nil
 }
 

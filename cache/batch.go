@@ -157,9 +157,9 @@ func (b *batch[K, V]) load(ctx context.Context, reads []*reading[K, V], leases [
 	c := b.c
 	loading, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 	defer cancel()
-	began := time.Now()
+	began := bus.Now()
 	values, err := c.askMany(loading, reads)
-	took := time.Since(began)
+	took := time.Duration(bus.Now() - began)
 
 	cmds := make([]keyspace.Cmd, 0, len(reads))
 	var filled []func(stored bool)
@@ -216,7 +216,7 @@ func (c *Cache[K, V]) askMany(ctx context.Context, reads []*reading[K, V]) (valu
 		for i, r := range reads {
 			ks[i] = r.k
 		}
-		err = c.admitted(ctx, len(ks), func() (err error) {
+		err = c.admitted(ctx, len(ks), func(ctx context.Context) (err error) {
 			values, err = c.source.LoadMany(ctx, ks)
 			return err
 		})

@@ -3,9 +3,11 @@ package cache
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -142,10 +144,14 @@ func (c *Cache[K, V]) copyAt(k K, now bus.Moment) *copied[V] {
 	return e
 }
 
+// errAborted is what callers get when a read ended in the middle.
+var errAborted = errors.New("cache: the read was aborted")
+
 // A flight is a read under way, which all callers of this process share.
 type flight[K comparable, V any] struct {
 	reading[K, V]
-	began bus.Moment
+	began  bus.Moment
+	tagged []mark // of its tags, from before the read
 
 	// With the cache's mutex:
 	landed bool
@@ -160,25 +166,49 @@ func (c *Cache[K, V]) miss(ctx context.Context, k K) (Entry[V], error) {
 		return Entry[V]{}, context.Cause(ctx)
 	}
 	key := c.key(k)
+	var tagged []mark
+	if c.source.Tags != nil {
+		for _, t := range c.source.Tags(k) {
+			tagged = append(tagged, c.rt.watch(t.key().String()))
+		}
+	}
 	now := bus.Now()
 	c.mu.Lock()
 	// Not one that began before a change, nor one that may have without our
 	// knowing: what it returns may be older than this call.
-	if f := c.flights[k]; f != nil && !f.mark.moved() && time.Duration(now-f.began) < c.policy.MaxStale {
+	if f := c.flights[k]; f != nil && !f.mark.moved() && !anyMoved(f.tagged) && time.Duration(now-f.began) < c.policy.MaxStale {
 		c.mu.Unlock()
 		return f.wait(ctx)
 	}
-	f := &flight[K, V]{reading: c.read(k, key, c.rt.watch(key.String())), began: now}
+	f := &flight[K, V]{reading: c.read(k, key, c.rt.watch(key.String())), began: now, tagged: tagged}
 	c.flights[k] = f
 	c.mu.Unlock()
 
-	if f.look(ctx) == settled {
+	looked := false
+	defer func() {
+		if !looked { // a panic
+			f.land(Entry[V]{}, errAborted)
+		}
+	}()
+	next := f.look(ctx)
+	looked = true
+	if next == settled {
 		return f.land(f.found(), f.err)
 	}
 	// The source is asked in a goroutine of its own: this caller may leave, and
 	// the others still wait.
 	apart := context.WithoutCancel(ctx)
-	c.rt.work.Go(func() { f.land(f.load(apart, func(stale Entry[V]) { f.land(stale, nil) })) })
+	c.rt.work.Go(func() {
+		// A source or a value's own methods may panic or end this goroutine.
+		defer func() {
+			err := errAborted
+			if p := recover(); p != nil {
+				err = fmt.Errorf("%w: %v\n%s", errAborted, p, debug.Stack())
+			}
+			f.land(Entry[V]{}, err)
+		}()
+		f.land(f.load(apart, func(early Entry[V], err error) { f.land(early, err) }))
+	})
 	return f.wait(ctx)
 }
 
@@ -258,17 +288,17 @@ func (r *reading[K, V]) found() Entry[V] {
 func (r *reading[K, V]) begin() error {
 	c := r.c
 	now := bus.Now()
-	if c.near != nil && c.fam.TTL.Stale > 0 {
-		if e, ok := c.near.GetIfPresent(r.k); ok && e.current() && now < e.hard {
-			r.best, r.tier = e, Process
-		}
-	}
 	if !c.trusted(now) {
 		if c.policy.CutOff == Fail {
 			return ErrCutOff
 		}
 		c.stats.bypassed.add(1)
-		return nil
+		return nil // a copy that may have been changed is nothing to fall back on
+	}
+	if c.near != nil && c.fam.TTL.Stale > 0 {
+		if e, ok := c.near.GetIfPresent(r.k); ok && e.current() && now < e.hard {
+			r.best, r.tier = e, Process
+		}
 	}
 	r.era = c.rt.bus.Era()
 	return nil
@@ -331,14 +361,20 @@ func (r *reading[K, V]) take(ctx context.Context, slot string) step {
 	return settled
 }
 
-// copyOf is a value as it stands in process, without its id's later fate.
+// copyOf is a value of Redis as it stands in process.
 func (c *Cache[K, V]) copyOf(env *envelope, m mark, tags []mark) (*copied[V], error) {
-	e := &copied[V]{missing: env.missing, mark: m, tags: tags, id: env.id}
+	e := c.timed(env, m, tags)
 	if !env.missing {
 		if err := json.Unmarshal([]byte(env.payload), &e.value); err != nil {
 			return nil, fmt.Errorf("cache: %s: %w", c.fam.Pattern, err)
 		}
 	}
+	return e, nil
+}
+
+// timed is a copy whose value is still to come.
+func (c *Cache[K, V]) timed(env *envelope, m mark, tags []mark) *copied[V] {
+	e := &copied[V]{missing: env.missing, mark: m, tags: tags, id: env.id}
 	// The envelope's times are the servers'; ours are monotonic.
 	now, wall := bus.Now(), c.rt.clock()
 	moment := func(ms int64) bus.Moment { return now + bus.Moment((ms-wall)*int64(time.Millisecond)) }
@@ -348,7 +384,7 @@ func (c *Cache[K, V]) copyOf(env *envelope, m mark, tags []mark) (*copied[V], er
 		early := float64(env.took) * float64(time.Microsecond) * c.policy.Beta * -math.Log(1-rand.Float64())
 		e.again -= bus.Moment(min(early, float64(e.soft-e.loaded)))
 	}
-	return e, nil
+	return e
 }
 
 // keep puts a copy into the process' memory.
@@ -370,6 +406,7 @@ func (c *Cache[K, V]) refresh(ctx context.Context, k K, key keyspace.Key, unwant
 	ctx = context.WithoutCancel(ctx)
 	c.rt.work.Go(func() {
 		defer func() {
+			_ = recover() // the value is still good
 			c.mu.Lock()
 			delete(c.refreshing, k)
 			c.mu.Unlock()
@@ -377,7 +414,7 @@ func (c *Cache[K, V]) refresh(ctx context.Context, k K, key keyspace.Key, unwant
 		r := c.read(k, key, c.rt.watch(key.String()))
 		r.era, r.unwanted = c.rt.bus.Era(), unwanted
 		if resolveTags(c.rt, &r) == nil {
-			_, _ = r.load(ctx, func(Entry[V]) {}) // a failure is counted there, and the value is still good
+			_, _ = r.load(ctx, func(Entry[V], error) {}) // a failure is counted there, and the value is still good
 		}
 	})
 }

@@ -91,7 +91,7 @@ var nodes atomic.Int64
 func start(t testing.TB, db *redis.DB, s *table, p cache.Policy) *node {
 	t.Helper()
 	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
-	n := &node{rt: cache.NewRuntime(db, b, cache.Config{}), bus: b}
+	n := &node{rt: cache.NewRuntime(db, b, cache.Config{Budget: 5 * time.Second}), bus: b}
 	n.users = cache.New(n.rt, users, p, cache.Source[keyspace.Int, user]{Load: s.load})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -110,8 +110,7 @@ func TestCache(t *testing.T) {
 			t.Parallel()
 			db := engine.Open(t)
 			s := &table{}
-			// On a machine with much to do a beat may take long; it must not show here.
-			p := cache.Policy{MaxStale: 10 * time.Second}
+			p := cache.Policy{MaxStale: 10 * time.Second} // the machine may stall
 			a, b := start(t, db, s, p), start(t, db, s, p)
 			id := keyspace.Int{N: 7}
 			if _, err := a.users.Get(t.Context(), id); !errors.Is(err, cache.ErrNotFound) {

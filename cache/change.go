@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/bus"
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
@@ -40,6 +42,9 @@ const messageKeys = 500
 // meanwhile asks the source.
 //
 // It returns what change returns. [ErrUnfenced] says that change was not called.
+// An error that is the end of a context leaves open whether anything was
+// committed, now or in a moment: the fences then stand until they lapse. So they
+// do when change panics.
 func (rt *Runtime) Change(ctx context.Context, change func(ctx context.Context) error, targets ...Target) error {
 	_, err := rt.change(ctx, change, targets, func(context.Context) (string, time.Duration) { return "", 0 })
 	return err
@@ -60,28 +65,42 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 		}
 	}
 	mine := token()
-	if err := rt.fence(keys, mine, timeout); err != nil {
-		rt.finish(ctx, keys, mine, "", 0)
-		if unfenced == Refuse {
-			return false, fmt.Errorf("%w: %w", ErrUnfenced, err)
-		}
+	fault := rt.fence(keys, mine, timeout)
+	if fault != nil && unfenced == Refuse {
+		rt.finish(ctx, keys, true, mine, "", 0)
+		return false, fmt.Errorf("%w: %w", ErrUnfenced, fault)
 	}
 	inner, cancel := context.WithTimeout(ctx, timeout)
 	err = change(inner)
+	late := inner.Err()
 	cancel()
+	// Nobody here may wait for a read that began before the commit.
+	rt.forget(keys)
 	value, life := "", time.Duration(0)
-	if err == nil {
+	switch {
+	case err == nil:
 		value, life = after(ctx)
+	case late != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		if fault != nil {
+			_ = rt.later(ctx, keys)
+		}
+		return false, err
 	}
-	return rt.finish(ctx, keys, mine, value, life), err
+	return rt.finish(ctx, keys, fault == nil, mine, value, life), err
 }
 
 // fence fences keys in Redis and then drops all copies. A fence outlives the
-// change by the time that it takes to say that it is over.
+// change by the time that it takes to begin it and to say that it is over.
 func (rt *Runtime) fence(keys []keyspace.Key, mine string, timeout time.Duration) error {
+	life := timeout + 3*rt.cfg.Budget + time.Second
+	now, until := int64(0), int64(9999999999999)
+	if rt.bus.Era() != 0 { // else the servers' clock is not known yet
+		now = rt.clock()
+		until = now + life.Milliseconds()
+	}
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
-		cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, mine, millis(timeout+time.Second))
+		cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, mine, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until), millis(life))
 	}
 	if err := keyspace.FirstErr(rt.do(cmds...)); err != nil {
 		return err
@@ -89,11 +108,16 @@ func (rt *Runtime) fence(keys []keyspace.Key, mine string, timeout time.Duration
 	return rt.tell(keys)
 }
 
-// tell drops the copies of keys in every process.
-func (rt *Runtime) tell(keys []keyspace.Key) error {
+// forget drops the copies of keys in this process.
+func (rt *Runtime) forget(keys []keyspace.Key) {
 	for _, k := range keys {
 		rt.markOf(k.String()).Add(1)
 	}
+}
+
+// tell drops the copies of keys in every process.
+func (rt *Runtime) tell(keys []keyspace.Key) error {
+	rt.forget(keys)
 	var cmds []keyspace.Cmd
 	for part := range slices.Chunk(keys, messageKeys) {
 		var b strings.Builder
@@ -110,8 +134,9 @@ func (rt *Runtime) tell(keys []keyspace.Key) error {
 }
 
 // finish takes fences away, and reports whether the value was stored. Where they
-// had not held, or Redis does not say, what is there is dropped.
-func (rt *Runtime) finish(ctx context.Context, keys []keyspace.Key, mine, value string, life time.Duration) (stored bool) {
+// had not held, or Redis does not say, what is there is dropped. told says that
+// every node knows of the change.
+func (rt *Runtime) finish(ctx context.Context, keys []keyspace.Key, told bool, mine, value string, life time.Duration) (stored bool) {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
 		cmds[i] = finishScript.Cmd([]keyspace.Key{k}, mine, value, millis(life))
@@ -120,10 +145,11 @@ func (rt *Runtime) finish(ctx context.Context, keys []keyspace.Key, mine, value 
 	for i, r := range rt.do(cmds...) {
 		if n, err := r.Int(); err != nil {
 			unsaid = append(unsaid, keys[i])
-		} else if n == 0 {
-			lost = append(lost, keys[i])
-		} else if n == 2 {
-			stored = true
+		} else {
+			if n == 0 || !told {
+				lost = append(lost, keys[i])
+			}
+			stored = n == 2
 		}
 	}
 	if len(lost) > 0 && rt.tell(lost) != nil {
@@ -181,13 +207,15 @@ func (c *Cache[K, V]) Mutate(ctx context.Context, k K, change func(ctx context.C
 		// Read under our own fence, after our own commit.
 		r.mark, era = c.rt.watch(r.key.String()), c.rt.bus.Era()
 		tagged := resolveTags(c.rt, &r)
-		began := time.Now()
-		v, loadErr = c.ask(ctx, k)
+		began := bus.Now()
+		loading, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
+		defer cancel()
+		v, loadErr = c.ask(loading, k)
 		missing := errors.Is(loadErr, ErrNotFound)
 		if loadErr != nil && !missing || tagged != nil || era == 0 {
 			return "", 0
 		}
-		sealed, life, err := c.seal(v, missing, time.Since(began), era, r.under)
+		sealed, life, err := c.seal(v, missing, time.Duration(bus.Now()-began), era, r.under)
 		if err != nil {
 			return "", 0
 		}

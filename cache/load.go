@@ -33,14 +33,13 @@ func token() string {
 
 // load gets the value from the source, or from another node that is loading it,
 // and stores it if no change has come between. When there is something to fall
-// back on and the load takes long, early gets that.
-func (r *reading[K, V]) load(ctx context.Context, early func(Entry[V])) (Entry[V], error) {
+// back on and the load takes long, early gets that; when the source goes on
+// after the end of its context, early gets the error.
+func (r *reading[K, V]) load(ctx context.Context, early func(Entry[V], error)) (Entry[V], error) {
 	c := r.c
-	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
-	defer cancel()
 	if old := r.best; old != nil {
 		tier := r.tier
-		defer time.AfterFunc(c.policy.Wait, func() { early(c.fallBack(old, tier)) }).Stop()
+		defer time.AfterFunc(c.policy.Wait, func() { early(c.fallBack(old, tier), nil) }).Stop()
 	}
 	lease, found := "", false
 	if r.era != 0 {
@@ -48,9 +47,14 @@ func (r *reading[K, V]) load(ctx context.Context, early func(Entry[V])) (Entry[V
 			return r.found(), nil
 		}
 	}
-	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
+	defer cancel()
+	late := context.AfterFunc(ctx, func() { early(Entry[V]{}, fmt.Errorf("cache: %s: %w", c.fam.Pattern, context.Cause(ctx))) })
+	defer late()
+	began := bus.Now()
 	v, err := c.ask(ctx, r.k)
-	took := time.Since(began)
+	late()
+	took := time.Duration(bus.Now() - began)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		if lease != "" {
 			c.rt.do(fillScript.Cmd([]keyspace.Key{r.key}, lease, "", "0"))
@@ -58,8 +62,9 @@ func (r *reading[K, V]) load(ctx context.Context, early func(Entry[V])) (Entry[V
 		if r.best == nil {
 			return Entry[V]{}, err
 		}
-		r.best.again = bus.Now() + bus.Moment(failedPause+mathrand.N(failedPause/4))
-		c.keep(r.k, r.best)
+		again := *r.best // which others may be reading
+		again.again = min(bus.Now()+bus.Moment(failedPause+mathrand.N(failedPause/4)), again.hard)
+		c.keep(r.k, &again)
 		return c.fallBack(r.best, r.tier), nil
 	}
 	e := Entry[V]{Value: v, Missing: err != nil, Tier: Origin}
@@ -80,12 +85,14 @@ func (r *reading[K, V]) load(ctx context.Context, early func(Entry[V])) (Entry[V
 	return e, nil
 }
 
-// acquire takes the lease on the slot, or waits for whoever has it. found says
+// acquire takes the lease on the slot, or waits for whoever has it; if that one
+// is never heard of again, until its lease lapses. found says
 // that there is an answer without a load; without a lease and an answer the value
 // is to be loaded and not stored.
 func (r *reading[K, V]) acquire(ctx context.Context) (lease string, found bool) {
 	c := r.c
-	for look := firstLook; ; look = min(2*look, longestLook) {
+	patience := bus.Now() + bus.Moment(2*c.leaseLife())
+	for look := firstLook; bus.Now() < patience; look = min(2*look, longestLook) {
 		mine := token()
 		slot, held, err := c.rt.one(r.acquireCmd(mine)).Text()
 		switch {
@@ -111,26 +118,24 @@ func (r *reading[K, V]) acquire(ctx context.Context) (lease string, found bool) 
 			return "", true
 		}
 		c.stats.waited.add(1)
-		wait := time.NewTimer(look)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-			return "", false
-		}
+		time.Sleep(look)
 	}
+	return "", false
 }
+
+// leaseLife is how long a load may take, with what it takes to say so.
+func (c *Cache[K, V]) leaseLife() time.Duration { return c.policy.LoadTimeout + c.rt.cfg.Budget }
 
 // acquireCmd asks for the lease on the slot.
 func (r *reading[K, V]) acquireCmd(mine string) keyspace.Cmd {
 	now := r.c.rt.clock()
-	life := r.c.policy.LoadTimeout + r.c.rt.cfg.Budget
+	life := r.c.leaseLife()
 	return acquireScript.Cmd([]keyspace.Key{r.key}, mine, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", now+life.Milliseconds()), millis(life), r.unwanted)
 }
 
 // ask calls the source, with the others' leave.
 func (c *Cache[K, V]) ask(ctx context.Context, k K) (v V, err error) {
-	err = c.admitted(ctx, 1, func() (err error) {
+	err = c.admitted(ctx, 1, func(ctx context.Context) (err error) {
 		v, err = c.source.Load(ctx, k)
 		return err
 	})
@@ -138,26 +143,33 @@ func (c *Cache[K, V]) ask(ctx context.Context, k K) (v V, err error) {
 }
 
 // admitted runs a load when fewer than [Config.Loads] run, and counts it.
-func (c *Cache[K, V]) admitted(ctx context.Context, keys int, load func() error) (err error) {
-	select {
-	case c.rt.loads <- struct{}{}:
-		defer func() { <-c.rt.loads }()
-	case <-ctx.Done():
-		return fmt.Errorf("cache: %s: too many loads: %w", c.fam.Pattern, context.Cause(ctx))
+func (c *Cache[K, V]) admitted(ctx context.Context, keys int, load func(context.Context) error) (err error) {
+	// A source that reads another cache has leave already: were it to wait for
+	// another one, all leave could be with those who wait.
+	if ctx.Value(admittance{}) == nil {
+		select {
+		case c.rt.loads <- struct{}{}:
+			defer func() { <-c.rt.loads }()
+		case <-ctx.Done():
+			return fmt.Errorf("cache: %s: too many loads: %w", c.fam.Pattern, context.Cause(ctx))
+		}
 	}
-	began := time.Now()
+	began := bus.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("cache: the source of %s panicked: %v\n%s", c.fam.Pattern, p, debug.Stack())
 		}
-		took := time.Since(began)
+		took := time.Duration(bus.Now() - began)
 		c.stats.loaded(keys, took, err)
 		if c.rt.cfg.Hooks.Loaded != nil {
 			c.rt.cfg.Hooks.Loaded(c.Name(), keys, took, err)
 		}
 	}()
-	return load()
+	return load(context.WithValue(ctx, admittance{}, true))
 }
+
+// admittance marks the context of a load.
+type admittance struct{}
 
 // fallBack is the answer when the source fails or is slow.
 func (c *Cache[K, V]) fallBack(e *copied[V], tier Tier) Entry[V] {
@@ -202,14 +214,9 @@ func (e *envelope) textOr(life time.Duration) string {
 
 // keepLoaded puts what was just loaded into the process' memory.
 func (c *Cache[K, V]) keepLoaded(k K, v V, env envelope, m mark, tags []mark) {
-	payload := env.payload
-	env.payload = "null" // what was loaded needs no decoding
-	e, err := c.copyOf(&env, m, tags)
-	env.payload = payload
-	if err == nil {
-		e.value = v
-		c.keep(k, e)
-	}
+	e := c.timed(&env, m, tags)
+	e.value = v
+	c.keep(k, e)
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -194,7 +194,7 @@ func (rt *Runtime) watch(key string) mark {
 
 // clock is the servers', in Unix ms, as far as known here. The nodes' own clocks
 // may differ by more than a value's life.
-func (rt *Runtime) clock() int64 { return time.Now().Add(rt.bus.Skew()).UnixMilli() }
+func (rt *Runtime) clock() int64 { return rt.bus.Time().UnixMilli() }
 
 // one sends a command within the budget, unless the breaker of its part of Redis
 // is open; it tells the breaker how it went. The budget does not end when a

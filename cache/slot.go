@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -14,7 +15,8 @@ import (
 //
 //	V  a value
 //	L  a lease: somebody is loading; a value to be replaced is kept behind it
-//	F  a fence: one or more changes are under way, and nobody may store a value
+//	F  a fence: one or more changes are under way, and nobody may store a value;
+//	   's' behind the F says that there was more than one
 //
 // and every step from one to the next is one of these scripts. Each has its pure
 // twin below, on which the model tests run.
@@ -46,6 +48,7 @@ const (
 	isFence = 'F'
 
 	tokenLen = 8
+	fenceLen = tokenLen + 13     // of one change in a fence
 	headLen  = 47                // of a value, before its tags
 	keptAt   = 1 + tokenLen + 13 // where a lease keeps a value
 	idAt     = 10                // of a value's id
@@ -161,31 +164,48 @@ func renewSlot(slot, id, value string) (next string, ok bool) {
 	return value, true
 }
 
-func fenceSlot(slot, token string) (next string) {
+// fenceSlot also returns whether others' changes are under way, for which the
+// slot must not live shorter than it did.
+func fenceSlot(slot, token string, now, until int64) (next string, shared bool) {
+	open, others := "F0", ""
 	if kind(slot) == isFence {
-		return string(isFence) + "s" + slot[2:] + token
+		open = "Fs"
+		for entry := range fences(slot) {
+			if ends, _ := strconv.ParseInt(entry[tokenLen:], 10, 64); ends > now {
+				others += entry
+			}
+		}
 	}
-	return string(isFence) + "0" + token
+	return open + others + token + fmt.Sprintf("%013d", until), others != ""
 }
 
 func finishSlot(slot, token, value string) (next string, result int) {
 	if kind(slot) != isFence {
 		return "", 0
 	}
-	for at := 2; at < len(slot); at += tokenLen {
-		if slot[at:at+tokenLen] != token {
-			continue
+	others := ""
+	for entry := range fences(slot) {
+		if entry[:tokenLen] == token {
+			result = 1
+		} else {
+			others += entry
 		}
-		rest := slot[2:at] + slot[at+tokenLen:]
-		switch {
-		case rest != "":
-			return string(isFence) + "s" + rest, 1
-		case value != "" && slot[1] == '0':
-			return value, 2
-		}
-		return "", 1
 	}
-	return string(isFence) + "s" + slot[2:], 0
+	switch {
+	case others != "":
+		return "Fs" + others, result
+	case value != "" && slot[1] == '0':
+		return value, 2
+	}
+	return "", result
+}
+
+// fences are the changes under way in a fence: of each its token and its end.
+func fences(slot string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for at := 2; at < len(slot) && yield(slot[at:at+fenceLen]); at += fenceLen {
+		}
+	}
 }
 
 func putSlot(slot, value string) (next string, ok bool) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
+	"github.com/stoa-dev/stoa/bus"
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
@@ -35,9 +36,16 @@ type tagTable struct{ known *otter.Cache[Tag, tagVersion] }
 type tagVersion struct {
 	version uint64
 	mark    mark
+	until   bus.Moment
 }
 
-const tagsKnown = 10_000
+const (
+	tagsKnown = 10_000
+	// tagKnown is for how long a version is believed without asking. Versions
+	// expire in Redis, and who still believed in an old one would not get on
+	// with those who know the new one.
+	tagKnown = 10 * time.Second
+)
 
 func newTagTable() tagTable {
 	return tagTable{otter.Must(&otter.Options[Tag, tagVersion]{MaximumSize: tagsKnown})}
@@ -61,7 +69,7 @@ func resolveTags[K comparable, V any](rt *Runtime, reads ...*reading[K, V]) erro
 		tags := r.c.source.Tags(r.k)
 		r.tags, r.under = make([]mark, len(tags)), make([]uint64, len(tags))
 		for i, t := range tags {
-			if known, ok := rt.tags.known.GetIfPresent(t); ok && !known.mark.moved() {
+			if known, ok := rt.tags.known.GetIfPresent(t); ok && !known.mark.moved() && bus.Now() < known.until {
 				r.tags[i], r.under[i] = known.mark, known.version
 				continue
 			}
@@ -75,7 +83,7 @@ func resolveTags[K comparable, V any](rt *Runtime, reads ...*reading[K, V]) erro
 					return false
 				}
 				r.tags[i], r.under[i] = m, binary.BigEndian.Uint64([]byte(text[1:]))
-				rt.tags.known.Set(t, tagVersion{r.under[i], m})
+				rt.tags.known.Set(t, tagVersion{r.under[i], m, bus.Now() + bus.Moment(tagKnown)})
 				return true
 			})
 		}

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"context"
 	"encoding/binary"
 	"strconv"
 	"strings"
@@ -53,8 +52,8 @@ func Inspect(slot string) (s Slot) {
 	case 0:
 		s.Kind = SlotEmpty
 	case isFence:
-		if rest := len(slot) - 2; rest > 0 && rest%tokenLen == 0 {
-			s.Kind, s.Changes = SlotFence, rest/tokenLen
+		if rest := len(slot) - 2; rest > 0 && rest%fenceLen == 0 {
+			s.Kind, s.Changes = SlotFence, rest/fenceLen
 		}
 		return s
 	case isTag:
@@ -103,9 +102,9 @@ const forgotten = "forget"
 
 // Forget has every process forget all its copies. It is for tools that removed
 // values from Redis by other ways than [Runtime.Drop].
-func (rt *Runtime) Forget(ctx context.Context) error {
+func (rt *Runtime) Forget() error {
 	rt.forgetAll()
-	return rt.do(ctx, rt.bus.PublishCmd(topic, forgotten, ""))[0].Err
+	return rt.do(rt.bus.PublishCmd(topic, forgotten, ""))[0].Err
 }
 
 // forgetAll makes all copies of this process worthless.
@@ -113,20 +112,6 @@ func (rt *Runtime) forgetAll() {
 	for i := range rt.marks {
 		rt.marks[i].Add(1)
 	}
-}
-
-// Await returns when values can be stored: the bus has spoken with Redis.
-func (rt *Runtime) Await(ctx context.Context) error {
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for rt.bus.Era() == 0 {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-look.C:
-		}
-	}
-	return nil
 }
 
 // Health is how the runtime gets on with Redis.
@@ -137,8 +122,7 @@ type Health struct {
 
 // Health returns how the runtime gets on with Redis now.
 func (rt *Runtime) Health() Health {
-	now := bus.Now()
-	h := Health{Behind: rt.behind(now)}
+	h := Health{Behind: time.Duration(bus.Now() - rt.bus.Seen())}
 	for i := range rt.breakers {
 		if rt.breakers[i].until.Load() != 0 {
 			h.Open++

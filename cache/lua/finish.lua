@@ -10,27 +10,21 @@
 -- was lost on the way, so that an old value may have been stored meanwhile: it is
 -- removed.
 local v = redis.call('GET', KEYS[1])
-local at = nil
-if v and string.sub(v, 1, 1) == 'F' then
-  for i = 3, #v, 8 do
-    if string.sub(v, i, i + 7) == ARGV[1] then at = i end
-  end
-end
-if not at then
-  if v and string.sub(v, 1, 1) == 'F' then
-    redis.call('SET', KEYS[1], 'Fs' .. string.sub(v, 3), 'KEEPTTL')
-  else
-    redis.call('DEL', KEYS[1])
-  end
+if not v or string.sub(v, 1, 1) ~= 'F' then
+  redis.call('DEL', KEYS[1])
   return 0
 end
-local rest = string.sub(v, 3, at - 1) .. string.sub(v, at + 8)
-if rest ~= '' then
-  redis.call('SET', KEYS[1], 'Fs' .. rest, 'KEEPTTL')
+local others = ''
+for i = 3, #v, 21 do
+  if string.sub(v, i, i + 7) ~= ARGV[1] then others = others .. string.sub(v, i, i + 20) end
+end
+local ours = #others < #v - 2
+if others ~= '' then
+  redis.call('SET', KEYS[1], 'Fs' .. others, 'KEEPTTL')
 elseif ARGV[2] ~= '' and string.sub(v, 2, 2) == '0' then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   return 2
 else
   redis.call('DEL', KEYS[1])
 end
-return 1
+return ours and 1 or 0

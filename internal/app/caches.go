@@ -67,7 +67,7 @@ func (a *App) runCaches(ctx context.Context, ready func()) error {
 func (a *App) warm(ctx context.Context) {
 	began, told := time.Now(), time.Now()
 	n := 0
-	err := a.caches.Await(ctx)
+	err := a.bus.Nodes().Wait(ctx)
 	if err == nil {
 		n, err = a.accounts.Users().Warm(ctx, a.cfg.Cache.Warm, func(done, total int) {
 			if time.Since(told) > time.Second {
@@ -211,7 +211,7 @@ func EachCached(ctx context.Context, db *redis.DB, f *keyspace.Family, fn func([
 // dropped in Redis. It may tell how far it is.
 func DropCached(ctx context.Context, db *redis.DB, rt *cache.Runtime, m Drop, progress func(done int)) (n int, err error) {
 	drop := func(keys []keyspace.Key) error {
-		if err := rt.Redo(ctx, keys); err != nil {
+		if err := rt.Redo(keys); err != nil {
 			return err
 		}
 		if n += len(keys); progress != nil {
@@ -247,5 +247,5 @@ func DropCached(ctx context.Context, db *redis.DB, rt *cache.Runtime, m Drop, pr
 	if err := EachCached(ctx, db, f, drop); err != nil {
 		return n, err
 	}
-	return n, rt.Forget(ctx) // what Redis has evicted, processes may still have
+	return n, rt.Forget() // what Redis has evicted, processes may still have
 }

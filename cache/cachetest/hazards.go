@@ -1,0 +1,527 @@
+package cachetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// hazards are all, in the order in which they are told.
+var hazards = []hazard{
+	{"stale fill: a load overtaken by a change", true, staleFill},
+	{"stale fill: a reply of Redis overtaken by a change", true, staleReply},
+	{"a read after a change, on the node that changed", true, readYourWrites},
+	{"invalidation lost: connections reset", true, resetDuring},
+	{"invalidation lost: the message alone", true, messageLost},
+	{"silent partition of a reader", true, blackHole},
+	{"silent partition, one way: nothing arrives", true, oneWay(ToServer)},
+	{"silent partition, one way: no answer comes", true, oneWay(ToNode)},
+	{"a late command: it arrives after a newer change", true, lateCommand},
+	{"crash between commit and drop", true, crash},
+	{"crash before the commit: cached again soon", true, crashBefore},
+	{"Redis emptied in the middle of a change", true, flush},
+	{"Redis restarted with older data", true, oldData},
+	{"failover behind sentinels in the middle of a change", true, sentinel},
+	{"failover of a cluster's owner in the middle of a change", true, clusterOwner},
+	{"a change that takes longer than it may", true, longChange},
+	{"a change of unknown outcome, committed late", true, unknownOutcome},
+	{"random history of changes and reads", true, history},
+	{"null, empty and odd texts are no markers", true, oddTexts},
+	{"what does not exist: asked once, seen when it does", true, negative},
+	{"tags: many keys in one change", true, tags},
+	{"herd: 2 nodes, 200 callers each, one cold key", false, herd},
+	{"all keys expire together", false, together},
+	{"the source panics", true, panics},
+	{"the source ignores its context", true, ignores},
+	{"the first of many callers leaves", true, leaves},
+	{"Redis refuses: a cold read costs the load", false, refused},
+	{"Redis black-holed: a cold read costs the load", false, blackHoled},
+}
+
+const key = "row/1"
+
+func staleFill(t *trial) {
+	t.open(nil)
+	t.set(key, "old")
+	held := t.source.HoldNext()
+	defer held.Release()
+	var reader sync.WaitGroup
+	reader.Go(func() { _, _ = t.node[1].Get(t.ctx(), key) })
+	<-held.Reached
+	if !t.change(0, key, "new") {
+		t.Errorf("the change was refused")
+	}
+	held.Release()
+	reader.Wait()
+	t.fresh(key, 0, 1)
+}
+
+func staleReply(t *trial) {
+	t.open(nil)
+	t.set(key, "old")
+	t.get(0, key) // it is in Redis now
+	t.get(1, "row/2")
+	t.proxy[1].Hold(ToNode)
+	var reader sync.WaitGroup
+	reader.Go(func() { _, _ = t.node[1].Get(t.ctx(), key) })
+	time.Sleep(30 * time.Millisecond) // the answer is on its way
+	t.change(0, key, "new")
+	t.proxy[1].Heal()
+	reader.Wait()
+	t.fresh(key, 0, 1)
+}
+
+func readYourWrites(t *trial) {
+	t.open(nil)
+	t.set(key, "0")
+	t.warm(key)
+	for n := range 30 {
+		text := fmt.Sprint(n + 1)
+		var readers sync.WaitGroup
+		err := t.node[0].Change(t.ctx(), key, func(context.Context) error {
+			for range 4 {
+				readers.Go(func() { _, _ = t.node[0].Get(t.ctx(), key) })
+			}
+			time.Sleep(time.Millisecond)
+			t.set(key, text)
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("Change: %v", err)
+		}
+		if got := t.get(0, key); got != text {
+			t.Errorf("%q after the change to %q", got, text)
+			n = 30
+		}
+		readers.Wait()
+	}
+}
+
+func resetDuring(t *trial) {
+	t.open(nil)
+	t.set(key, "old")
+	t.warm(key)
+	t.proxy[1].Refuse()
+	t.change(0, key, "new")
+	t.proxy[1].Heal()
+	t.fresh(key, 0, 1)
+}
+
+func messageLost(t *trial) {
+	t.open(nil)
+	t.set(key, "old")
+	t.warm(key)
+	t.proxy[1].LoseMessages()
+	t.change(0, key, "new")
+	time.Sleep(20 * time.Millisecond)
+	lost := t.proxy[1].Lost()
+	t.proxy[1].Heal()
+	t.fresh(key, 0, 1)
+	t.Logf("%d messages were dropped", lost)
+}
+
+func blackHole(t *trial) {
+	t.open(nil)
+	t.set(key, "old")
+	t.warm(key)
+	t.proxy[1].BlackHole()
+	t.change(0, key, "new")
+	t.source.Slow(150 * time.Millisecond) // an old copy would be at hand sooner
+	t.fresh(key, 0, 1)
+	t.source.Slow(0)
+	t.proxy[1].Heal()
+	t.fresh(key, 0, 1)
+}
+
+func oneWay(d Direction) func(*trial) {
+	return func(t *trial) {
+		t.open(nil)
+		t.set(key, "old")
+		t.warm(key)
+		t.proxy[1].Hold(d)
+		t.change(0, key, "new")
+		t.fresh(key, 0, 1)
+		t.change(1, key, "newer") // it may refuse
+		t.proxy[1].Heal()
+		t.fresh(key, 0, 1)
+	}
+}
+
+// lateCommand holds what a node says about its change until another node has
+// changed the key again.
+func lateCommand(t *trial) {
+	t.open(nil)
+	t.set(key, "0")
+	t.warm(key)
+	var slow sync.WaitGroup
+	slow.Go(func() {
+		_ = t.node[1].Change(t.ctx(), key, func(context.Context) error {
+			t.proxy[1].Hold(ToServer)
+			t.set(key, "1")
+			return nil
+		})
+	})
+	slow.Wait()
+	t.change(0, key, "2")
+	t.get(0, key)
+	t.proxy[1].Heal()
+	t.fresh(key, 0, 1)
+}
+
+func crash(t *trial) {
+	t.open(nil)
+	t.set(key, "old")
+	t.warm(key)
+	var dying sync.WaitGroup
+	dying.Go(func() {
+		_ = t.node[0].Change(t.ctx(), key, func(context.Context) error {
+			t.set(key, "new")
+			t.proxy[0].BlackHole() // and never comes back
+			return nil
+		})
+	})
+	dying.Wait()
+	t.proxy[0].Refuse()
+	t.fresh(key, 1)
+	time.Sleep(t.lib.MaxStale)
+	t.now(key, 1)
+}
+
+func crashBefore(t *trial) {
+	t.open(func(n *Node) { n.Change = 200 * time.Millisecond })
+	t.set(key, "old")
+	t.warm(key)
+	var dying sync.WaitGroup
+	dying.Go(func() {
+		_ = t.node[0].Change(t.ctx(), key, func(context.Context) error {
+			t.proxy[0].BlackHole()
+			return errors.New("crash")
+		})
+	})
+	dying.Wait()
+	t.proxy[0].Refuse()
+	time.Sleep(3 * time.Second)
+	t.get(1, key)
+	t.get(1, key)
+	before := len(t.source.Loads())
+	for range 20 {
+		t.get(1, key)
+	}
+	if loads := len(t.source.Loads()) - before; loads > 1 {
+		t.Errorf("%d of 20 reads ask the source, 3 s later", loads)
+	}
+}
+
+func flush(t *trial) {
+	t.open(nil)
+	t.set(key, "old")
+	t.warm(key)
+	_ = t.node[0].Change(t.ctx(), key, func(context.Context) error {
+		t.server.FlushAll()
+		t.warm(key)
+		t.set(key, "new")
+		return nil
+	})
+	t.fresh(key, 0, 1)
+}
+
+func longChange(t *trial) {
+	t.open(func(n *Node) { n.Change = 100 * time.Millisecond })
+	t.set(key, "old")
+	t.warm(key)
+	_ = t.node[0].Change(t.ctx(), key, func(context.Context) error {
+		time.Sleep(2 * time.Second) // whatever the context says
+		t.warm(key)
+		t.set(key, "new")
+		return nil
+	})
+	t.fresh(key, 0, 1)
+}
+
+// unknownOutcome is a commit that the database carries out after the node has
+// given it up.
+func unknownOutcome(t *trial) {
+	t.open(nil)
+	t.set(key, "old")
+	t.warm(key)
+	_ = t.node[0].Change(t.ctx(), key, func(context.Context) error { return context.DeadlineExceeded })
+	t.warm(key)
+	t.set(key, "new")
+	t.fresh(key, 0, 1)
+}
+
+func oddTexts(t *trial) {
+	t.open(nil)
+	for _, text := range []string{"", "null", "{}", `""`, "[]", "false", "0", "*", "nil", "NOT_FOUND", "__EMPTY__", "\x00", "é\u2028"} {
+		if !t.change(0, key, text) {
+			t.Fatalf("the change to %q was refused", text)
+		}
+		time.Sleep(20 * time.Millisecond)
+		for i := range t.node {
+			for range 2 { // from the source or Redis, and from the process
+				got, err := t.node[i].Get(t.ctx(), key)
+				for end := time.Now().Add(t.lib.MaxStale); (err != nil || got != text) && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+					got, err = t.node[i].Get(t.ctx(), key)
+				}
+				if err != nil || got != text {
+					t.Errorf("node %d reads %q (%v), the source has %q", i, got, err, text)
+				}
+			}
+		}
+	}
+}
+
+func negative(t *trial) {
+	t.open(nil)
+	for range 20 {
+		for i := range t.node {
+			if text, err := t.node[i].Get(t.ctx(), key); !errors.Is(err, ErrNotFound) {
+				t.Fatalf("node %d reads %q (%v), and there is nothing", i, text, err)
+			}
+		}
+	}
+	if loads := len(t.source.Loads()); loads > 2 {
+		t.Errorf("%d of 40 reads asked the source", loads)
+	}
+	t.change(0, key, "new")
+	t.fresh(key, 0, 1)
+	if many, ok := t.node[1].(Many); ok {
+		got, err := many.GetMany(t.ctx(), []string{key, "row/none", key})
+		if err != nil || len(got) != 1 || got[key] != "new" {
+			t.Errorf("GetMany = %q, %v", got, err)
+		}
+	}
+}
+
+func tags(t *trial) {
+	t.open(nil)
+	tagged, ok := t.node[0].(Tagged)
+	if !ok {
+		t.Skip("not offered")
+		return
+	}
+	var keys []string
+	for n := range 20 {
+		keys = append(keys, fmt.Sprint("room/", n))
+	}
+	write := func(text string) {
+		for _, k := range keys {
+			t.set(k, text)
+		}
+	}
+	write("old")
+	for _, k := range keys {
+		t.warm(k)
+	}
+	held := t.source.HoldNext()
+	defer held.Release()
+	var reader sync.WaitGroup
+	reader.Go(func() { _, _ = t.node[1].Get(t.ctx(), "room/cold") })
+	<-held.Reached
+	if err := tagged.ChangeTag(t.ctx(), "room", func(context.Context) error { write("new"); t.set("room/cold", "new"); return nil }); err != nil {
+		t.Errorf("ChangeTag: %v", err)
+	}
+	t.now(keys[3], 0)
+	held.Release()
+	reader.Wait()
+	t.fresh(keys[0], 0, 1)
+	for _, k := range append(keys, "room/cold") {
+		for i := range t.node {
+			if got := t.get(i, k); got != "new" {
+				t.Errorf("node %d still reads %q of %s", i, got, k)
+			}
+		}
+	}
+}
+
+func herd(t *trial) {
+	t.open(nil)
+	t.set(key, "text")
+	t.get(0, "row/other") // connections are there
+	t.get(1, "row/other")
+	t.source.Slow(100 * time.Millisecond)
+	before := len(t.source.Loads())
+	var callers sync.WaitGroup
+	begin := make(chan struct{})
+	for n := range 400 {
+		callers.Go(func() {
+			<-begin
+			if got := t.get(n%2, key); got != "text" {
+				t.Errorf("node %d reads %q", n%2, got)
+			}
+		})
+	}
+	close(begin)
+	callers.Wait()
+	loads := len(t.source.Loads()) - before
+	t.Logf("%d loads", loads)
+	if loads != 1 {
+		t.Errorf("%d loads", loads)
+	}
+}
+
+// together loads 200 keys at once and looks when they are loaded again.
+func together(t *trial) {
+	const keys, life = 200, 2 * time.Second
+	t.open(func(n *Node) { n.Life = life })
+	name := func(n int) string { return fmt.Sprint("row/", n) }
+	for n := range keys {
+		t.set(name(n), "text")
+	}
+	for n := range keys {
+		t.get(n%2, name(n))
+	}
+	time.Sleep(life / 4)
+	before := len(t.source.Loads())
+	var readers sync.WaitGroup
+	for part := range 8 {
+		readers.Go(func() {
+			for end := time.Now().Add(life * 5 / 4); time.Now().Before(end); {
+				for n := part; n < keys; n += 8 {
+					t.get(n%2, name(n))
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	readers.Wait()
+	loads := t.source.Loads()[before:]
+	most := 0
+	for i, from := range loads { // in any tenth of a life
+		n, _ := slices.BinarySearchFunc(loads[i:], from.Add(life/10), time.Time.Compare)
+		most = max(most, n)
+	}
+	t.Logf("of %d keys at most %d were loaded within a tenth of their life", keys, most)
+	if most > keys*3/4 {
+		t.Errorf("%d of %d keys were loaded within a tenth of their life", most, keys)
+	}
+}
+
+func panics(t *trial) {
+	t.open(nil)
+	t.set(key, "text")
+	t.source.PanicNext()
+	func() {
+		// Where the caller's own goroutine calls the source, the panic is the caller's.
+		defer func() { _ = recover() }()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if text, err := t.node[0].Get(ctx, key); err == nil {
+			t.Errorf("Get = %q after a panic", text)
+		} else if ctx.Err() != nil {
+			t.Errorf("a read hangs after a panic")
+		}
+	}()
+	began := time.Now()
+	for i := range t.node {
+		if got := t.get(i, key); got != "text" {
+			t.Errorf("node %d reads %q after the panic", i, got)
+		}
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the next reads took %s", took)
+	}
+}
+
+func ignores(t *trial) {
+	t.open(func(n *Node) { n.Load = 500 * time.Millisecond })
+	t.set(key, "text")
+	held := t.source.HoldNext()
+	defer held.Release()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	ended := make(chan time.Duration, 1)
+	began := time.Now()
+	go func() {
+		_, _ = t.node[0].Get(ctx, key)
+		ended <- time.Since(began)
+	}()
+	select {
+	case took := <-ended:
+		if took > 500*time.Millisecond {
+			t.Errorf("a caller with 100 ms waited %s", took)
+		}
+	case <-time.After(3 * time.Second):
+		t.Errorf("a caller with 100 ms hangs")
+		return
+	}
+	began = time.Now()
+	go func() { _, _ = t.node[0].Get(t.ctx(), key); ended <- time.Since(began) }()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Errorf("a caller without a deadline hangs")
+	}
+	held.Release()
+}
+
+func leaves(t *trial) {
+	t.open(nil)
+	t.set(key, "text")
+	held := t.source.HoldNext()
+	defer held.Release()
+	ctx, leave := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	callers.Go(func() { _, _ = t.node[0].Get(ctx, key) })
+	<-held.Reached
+	callers.Go(func() {
+		if text, err := t.node[0].Get(t.ctx(), key); err != nil || text != "text" {
+			t.Errorf("who stays reads %q (%v)", text, err)
+		}
+	})
+	time.Sleep(50 * time.Millisecond)
+	leave()
+	time.Sleep(50 * time.Millisecond)
+	held.Release()
+	callers.Wait()
+	if loads := len(t.source.Loads()); loads != 1 {
+		t.Errorf("%d loads", loads)
+	}
+}
+
+func refused(t *trial)    { away(t, (*Proxy).Refuse) }
+func blackHoled(t *trial) { away(t, (*Proxy).BlackHole) }
+
+// away reads cold keys while Redis is away, one after the other.
+func away(t *trial, fault func(*Proxy)) {
+	const load = 10 * time.Millisecond
+	t.open(nil)
+	t.source.Slow(load)
+	for n := range 400 {
+		t.set(fmt.Sprint("row/", n), "text")
+	}
+	t.get(0, "row/0")
+	fault(t.proxy[0])
+	read := func(n int) time.Duration {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if text, err := t.node[0].Get(ctx, fmt.Sprint("row/", n)); err != nil || text != "text" {
+			t.Errorf("Get = %q, %v", text, err)
+		}
+		return time.Since(began)
+	}
+	for n := range 20 {
+		if read(n+1) > 4*time.Second {
+			t.Fatalf("reads take seconds")
+		}
+	}
+	time.Sleep(time.Second) // whatever notices it has noticed
+	var took []time.Duration
+	for n := range 300 {
+		took = append(took, read(n+50))
+		if len(took) == 10 && slices.Min(took) > time.Second {
+			break
+		}
+	}
+	slices.Sort(took)
+	p50, p99 := took[len(took)/2], took[len(took)*99/100]
+	t.Logf("a load of %s: p50 %s, p99 %s", load, p50.Round(10*time.Microsecond), p99.Round(10*time.Microsecond))
+	if p99 > load+awayLimit {
+		t.Errorf("p99 is %s over the load", (p99 - load).Round(100*time.Microsecond))
+	}
+	t.proxy[0].Heal()
+}

@@ -1,0 +1,271 @@
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// row is a source of one row, whose loads can be held.
+type row struct {
+	value atomic.Int64
+	loads atomic.Int64
+	hold  atomic.Pointer[hold] // for the next load
+}
+
+// hold stops a load after it has read.
+type hold struct{ reached, release chan struct{} }
+
+func newHold() *hold { return &hold{make(chan struct{}), make(chan struct{})} }
+
+func (r *row) load(context.Context, keyspace.Int) (int64, error) {
+	r.loads.Add(1)
+	v := r.value.Load()
+	if h := r.hold.Swap(nil); h != nil {
+		close(h.reached)
+		<-h.release
+	}
+	return v, nil
+}
+
+var (
+	numbers = keyspace.Def1[keyspace.Int](schema, "test:number:{id}", keyspace.CachedOf[int64](),
+		keyspace.Expire(time.Hour).StaleIfError(time.Hour), keyspace.Doc{Purpose: "numbers of the tests"})
+	roomTag = cache.TagOf("room", "1")
+)
+
+// numberNode is a process with a cache of numbers.
+func numberNode(t testing.TB, db *redis.DB, cfg cache.Config, p cache.Policy, s cache.Source[keyspace.Int, int64]) (*cache.Runtime, *cache.Cache[keyspace.Int, int64]) {
+	t.Helper()
+	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
+	rt := cache.NewRuntime(db, b, cfg)
+	c := cache.New(rt, numbers, p, s)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = b.Run(ctx, func() {}) })
+	wg.Go(func() { _ = rt.Run(ctx, func() {}) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	for deadline := time.Now().Add(5 * time.Second); b.Seen() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the bus does not come up")
+		}
+	}
+	return rt, c
+}
+
+var one = keyspace.Int{N: 1}
+
+func TestNobodyWaitsForAReadThatBeganBeforeTheCommit(t *testing.T) {
+	for _, by := range []string{"key", "tag"} {
+		t.Run(by, func(t *testing.T) {
+			s := &row{}
+			rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{MaxStale: time.Minute},
+				cache.Source[keyspace.Int, int64]{Load: s.load, Tags: func(keyspace.Int) []cache.Tag { return []cache.Tag{roomTag} }})
+			target := c.Target(one)
+			if by == "tag" {
+				target = roomTag.Target()
+			}
+			h := newHold()
+			s.hold.Store(h)
+			var early sync.WaitGroup
+			must(t, rt.Change(t.Context(), func(ctx context.Context) error {
+				early.Go(func() { _, _ = c.Get(t.Context(), one) })
+				<-h.reached // it has read the old value
+				s.value.Store(1)
+				return nil
+			}, target))
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			time.AfterFunc(200*time.Millisecond, func() { close(h.release) })
+			if v, err := c.Get(ctx, one); v != 1 || err != nil {
+				t.Errorf("after the change: %d, %v", v, err)
+			}
+			early.Wait()
+			if v, err := c.Get(ctx, one); v != 1 || err != nil {
+				t.Errorf("after the early read: %d, %v", v, err)
+			}
+		})
+	}
+}
+
+func TestAShortChangeDoesNotLiftTheFenceOfALongOne(t *testing.T) {
+	s := &row{}
+	db := redistest.Open(t, "embedded")
+	rt, c := numberNode(t, db, cache.Config{Budget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 20 * time.Second}, cache.Source[keyspace.Int, int64]{Load: s.load})
+	rt2, brief := numberNode(t, db, cache.Config{Budget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+	must(t, rt.Change(t.Context(), func(ctx context.Context) error {
+		must(t, rt2.Change(ctx, func(context.Context) error { return nil }, brief.Target(one)))
+		time.Sleep(1600 * time.Millisecond) // longer than a fence of the short one
+		if e, err := brief.Lookup(ctx, one); err != nil || e.Version != 0 {
+			t.Errorf("during the long change: %+v, %v; want a value that is not stored", e, err)
+		}
+		return nil
+	}, c.Target(one)))
+}
+
+func TestAChangeThatNeverEndedDoesNotFenceAKeyForGood(t *testing.T) {
+	s := &row{}
+	rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{Budget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+	func() {
+		defer func() { _ = recover() }()
+		_ = rt.Change(t.Context(), func(context.Context) error { panic("crash") }, c.Target(one))
+	}()
+	for end := time.Now().Add(1800 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		must(t, rt.Change(t.Context(), func(context.Context) error { return nil }, c.Target(one)))
+	}
+	if e, err := c.Lookup(t.Context(), one); err != nil || e.Version == 0 {
+		t.Errorf("after it: %+v, %v; want a value that is stored", e, err)
+	}
+}
+
+func TestAChangeOfUnknownOutcomeStaysFenced(t *testing.T) {
+	s := &row{}
+	rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+	err := rt.Change(t.Context(), func(context.Context) error { return fmt.Errorf("commit: %w", context.DeadlineExceeded) }, c.Target(one))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if _, err := c.Get(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	s.value.Store(1) // the commit was under way
+	if v, err := c.Get(t.Context(), one); v != 1 || err != nil {
+		t.Errorf("after the late commit: %d, %v", v, err)
+	}
+}
+
+func TestALeaseWhoseHolderIsGoneIsWaitedFor(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	gone, s := &row{}, &row{}
+	h := newHold()
+	defer close(h.release)
+	gone.hold.Store(h)
+	p := cache.Policy{LoadTimeout: 200 * time.Millisecond}
+	cfg := cache.Config{Budget: 100 * time.Millisecond}
+	_, dead := numberNode(t, db, cfg, p, cache.Source[keyspace.Int, int64]{Load: gone.load})
+	_, c := numberNode(t, db, cfg, p, cache.Source[keyspace.Int, int64]{Load: s.load})
+	go func() { _, _ = dead.Get(t.Context(), one) }()
+	<-h.reached
+	began := time.Now()
+	if e, err := c.Lookup(t.Context(), one); err != nil || e.Version == 0 {
+		t.Errorf("%+v, %v after %s; want a value that is stored", e, err, time.Since(began))
+	}
+}
+
+func TestCallersDoNotHangOnASourceThatIgnoresItsContext(t *testing.T) {
+	s := &row{}
+	h := newHold()
+	defer close(h.release)
+	s.hold.Store(h)
+	_, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{LoadTimeout: 100 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := c.Get(ctx, one); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		t.Errorf("Get: %v; the caller's context: %v", err, ctx.Err())
+	}
+}
+
+func TestASourceMayReadAnotherCache(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	s := &table{}
+	s.set(1, user{Name: "ada"})
+	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
+	rt := cache.NewRuntime(db, b, cache.Config{Loads: 1}) // the bus does not run: there are only sources
+	inner := cache.New(rt, users, cache.Policy{}, cache.Source[keyspace.Int, user]{Load: s.load})
+	outer := cache.New(rt, numbers, cache.Policy{LoadTimeout: time.Second}, cache.Source[keyspace.Int, int64]{
+		Load: func(ctx context.Context, k keyspace.Int) (int64, error) {
+			u, err := inner.Get(ctx, k)
+			return int64(len(u.Name)), err
+		}})
+	if n, err := outer.Get(t.Context(), one); n != 3 || err != nil {
+		t.Errorf("Get = %d, %v", n, err)
+	}
+}
+
+// strict does not like null, and what is 13.
+type strict struct{ N int }
+
+func (s *strict) UnmarshalJSON(text []byte) error {
+	_, err := fmt.Sscanf(string(text), "%d", &s.N)
+	return err
+}
+
+func (s strict) MarshalJSON() ([]byte, error) {
+	if s.N == 13 {
+		panic("13")
+	}
+	return fmt.Append(nil, s.N), nil
+}
+
+var stricts = keyspace.Def1[keyspace.Int](schema, "test:strict:{id}", keyspace.CachedOf[strict](),
+	keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "values with methods of their own"})
+
+func TestValuesWithMethodsOfTheirOwn(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
+	rt := cache.NewRuntime(db, b, cache.Config{})
+	c := cache.New(rt, stricts, cache.Policy{}, cache.Source[keyspace.Int, strict]{
+		Load: func(_ context.Context, k keyspace.Int) (strict, error) { return strict{int(k.N)}, nil }})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = b.Run(ctx, func() {}) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	for b.Seen() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := c.Get(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := c.Lookup(t.Context(), one); e.Tier != cache.Process || e.Value.N != 1 || err != nil {
+		t.Errorf("a value that was loaded here: %+v, %v; want it from the process", e, err)
+	}
+	if _, err := c.Get(t.Context(), keyspace.Int{N: 13}); err == nil {
+		t.Error("a value that cannot be written: no error")
+	}
+}
+
+func TestManyReadWhileTheSourceFails(t *testing.T) {
+	s := &table{}
+	s.set(1, user{Name: "ada"})
+	brief := keyspace.Def1[keyspace.Int](keyspace.New("brief"), "test:brief:{id}", keyspace.CachedOf[user](),
+		keyspace.Expire(20*time.Millisecond).StaleIfError(time.Hour), keyspace.Doc{})
+	db := redistest.Open(t, "embedded")
+	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
+	rt := cache.NewRuntime(db, b, cache.Config{})
+	c := cache.New(rt, brief, cache.Policy{MaxStale: time.Minute}, cache.Source[keyspace.Int, user]{Load: s.load})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = b.Run(ctx, func() {}) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	for b.Seen() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := c.Get(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.err = errors.New("down")
+	s.mu.Unlock()
+	var readers sync.WaitGroup
+	for range 8 {
+		readers.Go(func() {
+			for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				if u, err := c.Get(t.Context(), one); err != nil || u.Name != "ada" {
+					t.Errorf("Get = %+v, %v", u, err)
+					return
+				}
+			}
+		})
+	}
+	readers.Wait()
+}
