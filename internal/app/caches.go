@@ -30,8 +30,8 @@ type CacheSettings struct {
 // leastStale is three beats of the bus.
 const leastStale = 300 * time.Millisecond
 
-// mostWarm keeps a start from reading a whole table.
-const mostWarm = 100_000
+// MostWarm keeps a start from reading a whole table.
+const MostWarm = 100_000
 
 // Validate returns all faults, joined.
 func (s CacheSettings) Validate() error {
@@ -45,7 +45,7 @@ func (s CacheSettings) Validate() error {
 	fault(s.MaxStale != 0 && s.MaxStale < leastStale, "max_stale", "%s is less than %s: nodes hear of changes each 100ms, and one may be missed", s.MaxStale, leastStale)
 	fault(s.Budget < 0 || s.Budget > 5*time.Second, "budget", "%s is not between 0 and 5s", s.Budget)
 	fault(s.Loads < 0, "loads", "%d is less than 0", s.Loads)
-	fault(s.Warm < 0 || s.Warm > mostWarm, "warm", "%d is not between 0 and %d", s.Warm, mostWarm)
+	fault(s.Warm < 0 || s.Warm > MostWarm, "warm", "%d is not between 0 and %d", s.Warm, MostWarm)
 	return errors.Join(faults...)
 }
 
