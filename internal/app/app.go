@@ -27,6 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/lease"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -44,6 +45,7 @@ type App struct {
 	bus      *events.Bus
 	cluster  *cluster.Service
 	caches   *cache.Runtime
+	drops    *drops
 	api      *web.API
 	accounts *accounts.Service
 	checkin  *checkin.Service
@@ -91,8 +93,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus.Nodes(), Node: id, Version: obs.Build().Version,
 		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Settings: cfg.Cluster})
 	counts := obs.NewCaches(a.reg)
+	a.drops = &drops{db: a.db, soon: map[string]keyspace.Key{}}
 	a.caches = cache.NewRuntime(a.redis, a.bus.Nodes(), cache.Config{
-		Budget: cfg.Cache.Budget, Loads: cfg.Cache.Loads, Retries: drops{a.db}, Hooks: counts.Hooks(), Log: log,
+		Budget: cfg.Cache.Budget, Loads: cfg.Cache.Loads, Retries: a.drops, Hooks: counts.Hooks(), Log: log,
 	})
 	counts.Watch(a.caches)
 	if a.accounts, err = accounts.New(accounts.Config{

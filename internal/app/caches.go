@@ -55,10 +55,11 @@ func (s CacheSettings) policy() cache.Policy {
 
 // runCaches keeps the caches in order, and warms them up beside what else starts.
 func (a *App) runCaches(ctx context.Context, ready func()) error {
-	var warming sync.WaitGroup
-	defer warming.Wait()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { a.drops.run(ctx, a.caches.Redo) })
 	if a.cfg.Cache.Warm > 0 && a.cfg.does(roleAPI) {
-		warming.Go(func() { a.warm(ctx) })
+		beside.Go(func() { a.warm(ctx) })
 	}
 	return a.caches.Run(ctx, ready)
 }
@@ -97,23 +98,74 @@ type Drop struct {
 	At     int64    `json:"at"`               // Unix milliseconds; long after it no old value is left
 }
 
-// drops is the queue in SQL for what Redis did not take.
+// drops are those that Redis did not take. They are in SQL, so that some server
+// does them whatever happens to this one, and in memory, so that this one does
+// them the moment Redis is back: until then others may find old values there.
 type drops struct {
 	db *sqldb.DB
+
+	mu   sync.Mutex
+	soon map[string]keyspace.Key
 }
 
-// addTime bounds a write of the queue: somebody waits for it.
-const addTime = 2 * time.Second
+const (
+	addTime   = 2 * time.Second        // for a write to SQL: somebody waits for it
+	soonEvery = 100 * time.Millisecond // how often Redis is tried
+	mostSoon  = 10_000                 // keys in memory; the others are in SQL alone
+)
 
-// Add implements cache.RetryQueue. A drop that waits already is not queued twice.
-func (d drops) Add(ctx context.Context, keys []keyspace.Key) error {
-	ctx, cancel := context.WithTimeout(ctx, addTime)
-	defer cancel()
+// Add implements cache.RetryQueue. In SQL a key that waits already is not queued
+// twice.
+func (d *drops) Add(ctx context.Context, keys []keyspace.Key) error {
 	m := Drop{At: d.db.Now().UnixMilli()}
+	d.mu.Lock()
 	for _, k := range keys {
 		m.Keys = append(m.Keys, k.String())
+		if len(d.soon) < mostSoon {
+			d.soon[k.String()] = k
+		}
 	}
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, addTime)
+	defer cancel()
 	return Enqueue(ctx, d.db, m)
+}
+
+// take removes up to dropPage keys from memory.
+func (d *drops) take() (keys []keyspace.Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, k := range d.soon {
+		if len(keys) == dropPage {
+			break
+		}
+		keys = append(keys, k)
+		delete(d.soon, name) // whoever adds it again meanwhile means a later change
+	}
+	return keys
+}
+
+// run does what is in memory as soon as Redis takes it.
+func (d *drops) run(ctx context.Context, redo func([]keyspace.Key) error) {
+	tick := time.NewTicker(soonEvery)
+	defer tick.Stop()
+	var left []keyspace.Key
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for {
+			if left == nil {
+				left = d.take()
+			}
+			if left == nil || redo(left) != nil {
+				break
+			}
+			left = nil
+		}
+	}
 }
 
 // Enqueue has a server of this database do drops.
