@@ -28,7 +28,7 @@ var floors = [][]string{
 	{"keyspace", "api"},
 	{"redis"},
 	{"redis/redistest"},
-	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit"},
+	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit", "keyspace/move"},
 	{"internal/tools/keyvet"},
 	{"cache"},
 	{"cache/cachetest"},
@@ -49,7 +49,7 @@ var floors = [][]string{
 }
 
 // library packages can be imported by anyone.
-var library = []string{"keyspace", "keyspace/audit", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
+var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
 var domains = []string{"accounts", "cluster", "checkin"}

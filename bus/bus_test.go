@@ -157,6 +157,22 @@ func testGap(t *testing.T, db *redis.DB) {
 	b.wants(t, "1", "2", "3", "4", "5", "6", "7", "8", "9")
 }
 
+// What comes while a gap is being filled is not read from the log a second time:
+// the message itself is taken.
+func TestMessagesWaitForTheGapBeforeThem(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	a, b := join(t, db, "a", Config{Beat: time.Minute}), join(t, db, "b", Config{Beat: time.Minute})
+	silent(t, a, "1")
+	newest, err := a.read(t.Context(), "XREVRANGE", "+", "-", 1)
+	must(t, err)
+	// Its entry is in no log, so only the message can have told of it.
+	must(t, db.Publish(t.Context(), keys.Events, newest[0].event.ID+" 99999999999999-0 "+a.event("topic", "name", "2")))
+	until(t, "both", func() bool { return len(b.heard()) >= 2 })
+	if got := b.heard()[:2]; !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("handled %q", got)
+	}
+}
+
 func testPages(t *testing.T, db *redis.DB) {
 	a, b := join(t, db, "a", Config{Beat: time.Minute}), join(t, db, "b", Config{Beat: time.Minute})
 	var cmds []keyspace.Cmd
@@ -351,6 +367,25 @@ func TestASubscriptionThatIsCutOffCostsNothing(t *testing.T) {
 	}
 }
 
+func TestWhoSubscribesAgainLooksAtOnce(t *testing.T) {
+	server := redistest.Server(t)
+	db := redistest.Open(t, server.URL)
+	a, b := join(t, db, "a", Config{}), join(t, redistest.Open(t, server.URL), "b", Config{Beat: time.Minute})
+	until(t, "the subscription", func() bool {
+		must(t, a.Pass(t.Context(), "topic", "name", "0"))
+		return len(b.heard()) > 0
+	})
+	do := func(args ...string) {
+		_, err := server.Do(args...)
+		must(t, err)
+	}
+	do("ACL", "SETUSER", "default", "-subscribe")
+	do("CLIENT", "KILL", "TYPE", "pubsub")
+	must(t, a.Publish(t.Context(), "topic", "name", "1"))
+	do("ACL", "SETUSER", "default", "+subscribe")
+	until(t, "the event", func() bool { return slices.Contains(b.heard(), "1") })
+}
+
 func TestInABlackHoleANodeKnowsThatItKnowsNothing(t *testing.T) {
 	server := redistest.Server(t)
 	w := newWire(t, server.Addr)
@@ -428,19 +463,43 @@ func TestAnotherServersLogIsNotTakenForTheOld(t *testing.T) {
 }
 
 func TestAFailoverIsANewEra(t *testing.T) {
-	set := redistest.Sentinel(t)
-	a := join(t, redistest.Open(t, set.URL), "a", Config{})
-	b := join(t, redistest.Open(t, set.URL), "b", Config{})
-	era := b.Era()
-	set.Failover(t)
-	until(t, "the new master", func() bool { return a.Publish(t.Context(), "topic", "name", "1") == nil })
-	b.caughtUp(t)
-	if b.Era() == era || b.lost.Load() < 2 {
-		t.Errorf("era %d was %d, %d losses", b.Era(), era, b.lost.Load()-1)
-	}
-	a.caughtUp(t)
-	if a.Era() != b.Era() {
-		t.Errorf("the nodes are in the eras %d and %d", a.Era(), b.Era())
+	for _, set := range []struct {
+		name  string
+		start func(*testing.T) (url string, failover func())
+	}{
+		{"sentinel", func(t *testing.T) (string, func()) {
+			s := redistest.Sentinel(t)
+			return s.URL, func() { s.Failover(t) }
+		}},
+		{"cluster", func(t *testing.T) (string, func()) {
+			c := redistest.Cluster(t, 3, 1)
+			return c.URL, func() { c.Owner("stoa:cluster:events").Kill() }
+		}},
+	} {
+		t.Run(set.name, func(t *testing.T) {
+			url, failover := set.start(t)
+			a, b := join(t, redistest.Open(t, url), "a", Config{}), join(t, redistest.Open(t, url), "b", Config{})
+			era := b.Era()
+			failover()
+			until(t, "the new master", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				return a.Publish(ctx, "topic", "name", "1") == nil
+			})
+			b.caughtUp(t)
+			if b.Era() == era || b.lost.Load() < 2 {
+				t.Errorf("era %d was %d, %d losses", b.Era(), era, b.lost.Load()-1)
+			}
+			a.caughtUp(t)
+			if a.Era() != b.Era() {
+				t.Errorf("the nodes are in the eras %d and %d", a.Era(), b.Era())
+			}
+			must(t, a.Publish(t.Context(), "topic", "name", "2"))
+			b.caughtUp(t)
+			if got := b.heard(); got[len(got)-1] != "2" {
+				t.Errorf("handled %q, want the event at the end", got)
+			}
+		})
 	}
 }
 

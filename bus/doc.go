@@ -35,8 +35,9 @@
 // [Bus.Seen] is the moment before the last successful beat was sent. Whatever was
 // in the log then was handled here or covered by a Lost. So a cache may trust what it
 // holds as long as Seen is recent enough for it, and knows, without asking anybody,
-// when it is cut off: Seen stands still. It costs an atomic load, and [Now] one look
-// at the clock. No clock is compared with another machine's.
+// when it is cut off: Seen stands still. In a cluster it does so while any owner of
+// keys is away, for that one may be about to be replaced. It costs an atomic load, and
+// [Now] one look at the clock. No clock is compared with another machine's.
 //
 // # Guarantees
 //

@@ -13,7 +13,7 @@ import (
 
 var (
 	schema  = keyspace.New("example")
-	channel = keyspace.DefChannel0(schema, "cluster:events", "events", keyspace.Doc{Purpose: "events of other nodes, at once"})
+	channel = keyspace.DefChannel0(schema, "cluster:events", keyspace.RawMessages("events"), keyspace.Doc{Purpose: "events of other nodes, at once"})
 	entries = keyspace.Def0(schema, "cluster:events", keyspace.StreamOf("e: event"), keyspace.Forever("holds the latest"),
 		keyspace.Doc{Purpose: "events of other nodes, to catch up from"})
 	keys = bus.Keys{Events: channel.At(), Log: entries.At()}

@@ -124,8 +124,14 @@ func (c *Cache[K, V]) trusted(now bus.Moment) bool {
 // hit returns the copy in process, if it may be used, or nil.
 func (c *Cache[K, V]) hit(k K) *copied[V] {
 	now := bus.Now()
+	// In this order: what trusted says holds for marks that are looked at after
+	// it. The other way round, a node that catches up in between would trust a
+	// copy because of the very events that spoil it.
+	if !c.trusted(now) {
+		return nil
+	}
 	e := c.copyAt(k, now)
-	if e == nil || !c.trusted(now) {
+	if e == nil {
 		return nil
 	}
 	c.stats.hits.add(now, 1)

@@ -48,6 +48,11 @@ func NewParser(schemas ...*Schema) *Parser {
 	return p
 }
 
+// ParserOf returns a parser for single families, which must not meet.
+func ParserOf(families ...*Family) *Parser {
+	return NewParser(&Schema{families: families})
+}
+
 func (n *node) insert(f *Family) {
 	for _, l := range f.levels {
 		n = n.child(l)

@@ -39,6 +39,10 @@ type Config struct {
 	// directory, removed by Close.
 	Dir string
 
+	// HotKeys has one in 256 keys of all commands counted, for [DB.HotKeys]. It costs a
+	// command a few nanoseconds.
+	HotKeys bool
+
 	// Log gets one line for each loss and return of a server; nil discards.
 	Log *slog.Logger
 }

@@ -38,6 +38,7 @@ type DB struct {
 
 	topics topics
 	stats  stats
+	hot    *hot // nil: not wanted
 }
 
 var _ keyspace.Executor = (*DB)(nil)
@@ -57,7 +58,11 @@ func (db *DB) Do(ctx context.Context, cmd keyspace.Cmd) keyspace.Reply {
 	if len(cmd.More) > 0 && !sameTag(&cmd) {
 		return keyspace.Fail(ErrCrossSlot)
 	}
-	timed := rand.Uint32()%sampled == 0
+	luck := rand.Uint32()
+	timed := luck%sampled == 0
+	if db.hot != nil {
+		db.hot.lone(&cmd, luck/sampled)
+	}
 	var began time.Duration
 	if timed {
 		began = clock()
@@ -110,6 +115,9 @@ func (db *DB) DoMulti(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply
 	replies := make([]keyspace.Reply, len(cmds))
 	if len(cmds) == 0 {
 		return replies
+	}
+	if db.hot != nil {
+		db.hot.batch(cmds)
 	}
 	began := clock()
 	db.doMulti(ctx, cmds, replies)

@@ -32,6 +32,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	db := &DB{mode: t.mode, prefix: cfg.Prefix + ":", log: cfg.Log.With("redis", t.mode)}
+	if cfg.HotKeys {
+		db.hot = newHot()
+	}
 	opt := t.opt
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.closed, db.stop = make(chan struct{}), stop

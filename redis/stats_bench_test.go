@@ -2,7 +2,10 @@ package redis
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/stoa-dev/stoa/keyspace"
 )
 
 // BenchmarkStats is what counting adds to a command and to a pipeline, with all
@@ -28,4 +31,26 @@ func BenchmarkStats(b *testing.B) {
 			}
 		})
 	})
+	b.Run("hot key of a command", func(b *testing.B) {
+		h, cmd := newHot(), benchCmd()
+		b.RunParallel(func(p *testing.PB) {
+			for p.Next() {
+				h.lone(&cmd, rand.Uint32())
+			}
+		})
+	})
+	b.Run("hot keys of a pipeline", func(b *testing.B) {
+		h, cmds := newHot(), slices.Repeat([]keyspace.Cmd{benchCmd()}, 96)
+		b.RunParallel(func(p *testing.PB) {
+			for p.Next() {
+				h.batch(cmds)
+			}
+		})
+	})
+}
+
+var benchKeys = keyspace.Def1[keyspace.Int](keyspace.New("bench"), "bench:{n}", keyspace.CounterKind(), keyspace.Forever("a benchmark's"), keyspace.Doc{})
+
+func benchCmd() keyspace.Cmd {
+	return keyspace.Cmd{Name: "GET", Key: benchKeys.At(keyspace.Int{N: 1}).Key}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -91,13 +92,34 @@ func failover(t *trial, replace func()) {
 	t.now(key, 0, 1)
 }
 
-// history has both nodes change and read a few keys at once, under resets, and
+// history has both nodes change and read a few keys at once, under faults, and
 // counts the reads that are older than they may be.
-func history(t *trial) {
-	t.open(nil)
-	r := play(t, t.node, t.lib.MaxStale, historySize, func() {
-		t.proxy[rand.N(2)].Reset()
-	})
+func history(fault func(*trial)) func(*trial) {
+	return func(t *trial) {
+		t.open(nil)
+		t.judge(play(t, t.node, t.lib.MaxStale, historySize, func() { fault(t) }))
+	}
+}
+
+func historyOverFailover(t *trial) {
+	s := redistest.Sentinel(t)
+	t.openAt(s.URL, nil)
+	var once sync.Once
+	t.judge(play(t, t.node, t.lib.MaxStale, historySize, func() { once.Do(func() { s.Failover(t) }) }))
+}
+
+// History has two nodes on any Redis change and read a few keys at once, and fails
+// the test if a read that began more than MaxStale after a change was acknowledged
+// returned an older text, or one that began on the same node after it at all.
+func History(t testing.TB, l Library, url string) {
+	t.Helper()
+	r := newTrial(t, l)
+	r.openAt(url, nil)
+	r.judge(play(r, r.node, r.lib.MaxStale, historySize, nil))
+}
+
+func (t *trial) judge(r played) {
+	t.Helper()
 	t.Logf("%s", r)
 	if r.stale > 0 {
 		t.Errorf("%d stale reads: %s", r.stale, r.first)
@@ -111,12 +133,16 @@ func history(t *trial) {
 type played struct {
 	reads, changes, refused, failed, stale int64
 	worst                                  time.Duration // of a read, how long its text had been out of date
-	first                                  string
+	first, refusal                         string
 }
 
 func (p played) String() string {
-	return fmt.Sprintf("%d reads (%d failed), %d changes (%d refused), %d stale reads, worst %s",
+	s := fmt.Sprintf("%d reads (%d failed), %d changes (%d refused), %d stale reads, worst %s",
 		p.reads, p.failed, p.changes, p.refused, p.stale, p.worst.Round(time.Millisecond))
+	if p.refused > 0 {
+		s += "; the first refusal: " + p.refusal
+	}
+	return s
 }
 
 // versions are the acknowledged changes of one key, oldest first.
@@ -158,6 +184,8 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 		steps                               atomic.Int64
 		done                                = make(chan struct{})
 	)
+	const longest = 20 * time.Second // for who waits for seconds at each fault
+	began := time.Now()
 	name := func(k int) string { return fmt.Sprint("history/", k) }
 	for k := range keys {
 		t.source.Set(name(k), "0")
@@ -200,7 +228,11 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 		})
 		changes.Add(1)
 		if err != nil {
-			refused.Add(1)
+			if refused.Add(1) == 1 {
+				mu.Lock()
+				p.refusal = err.Error()
+				mu.Unlock()
+			}
 			return
 		}
 		vs[k].mu.Lock()
@@ -210,15 +242,15 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 	for node := range nodes {
 		for range 3 {
 			all.Go(func() {
-				for steps.Add(1) < size {
+				for steps.Add(1) < size && time.Since(began) < longest {
 					k := rand.N(keys)
 					if rand.N(12) == 0 {
 						change(node, k)
 					} else {
 						read(node, k)
 					}
-					if rand.N(4) == 0 {
-						time.Sleep(rand.N(2 * time.Millisecond))
+					if rand.N(2) == 0 {
+						time.Sleep(rand.N(4 * time.Millisecond))
 					}
 				}
 			})
@@ -231,7 +263,7 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 				select {
 				case <-done:
 					return
-				case <-time.After(200*time.Millisecond + rand.N(400*time.Millisecond)):
+				case <-time.After(50*time.Millisecond + rand.N(300*time.Millisecond)):
 					fault()
 				}
 			}

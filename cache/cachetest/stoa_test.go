@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,11 +18,12 @@ import (
 	"github.com/stoa-dev/stoa/cache/cachetest"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 var (
 	schema = keyspace.New("cachetest")
-	events = keyspace.DefChannel0(schema, "test:events", "bus", keyspace.Doc{})
+	events = keyspace.DefChannel0(schema, "test:events", keyspace.RawMessages("bus"), keyspace.Doc{})
 	log    = keyspace.Def0(schema, "test:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"), keyspace.Doc{})
 )
 
@@ -45,12 +48,15 @@ var stoa = cachetest.Library{Name: "stoa/cache", Open: open}
 var started atomic.Int64
 
 func open(t testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	db, err := redis.Open(ctx, redis.Config{URL: n.Redis, Log: slog.New(slog.DiscardHandler)})
+	db, err := redis.Open(t.Context(), redis.Config{URL: n.Redis, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		stop()
 		return nil, err
 	}
+	return openOn(t, db, n)
+}
+
+func openOn(t testing.TB, db *redis.DB, n cachetest.Node) (cachetest.Adapter, error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint(n.Name, "-", started.Add(1))})
 	a := &node{rt: cache.NewRuntime(db, b, cache.Config{}), fam: family(n.Life, n.Empty), db: db, stop: stop}
 	a.rows = cache.New(a.rt, a.fam, cache.Policy{LoadTimeout: n.Load, ChangeTimeout: n.Change}, cache.Source[keyspace.Text, string]{
@@ -114,4 +120,135 @@ func (a *node) Close() {
 	a.work.Wait()
 }
 
+func TestHistories(t *testing.T) {
+	for _, e := range redistest.Engines(t) {
+		if e.Name == "spawn" {
+			continue // a standalone server of each node's own
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			l, url := stoa, "embedded"
+			if e.Name != "embedded" {
+				url = e.URL(t)
+			} else {
+				db := redistest.Open(t, url) // both nodes are in this process
+				l.Open = func(t testing.TB, n cachetest.Node) (cachetest.Adapter, error) { return openOn(t, db, n) }
+			}
+			cachetest.History(t, l, url)
+		})
+	}
+}
+
 func TestHazards(t *testing.T) { cachetest.Run(t, stoa) }
+
+// naive remembers what it has read, in process, for good.
+type naive struct {
+	mu     sync.Mutex
+	texts  map[string]string
+	source *cachetest.Source
+}
+
+func (a *naive) Get(ctx context.Context, key string) (string, error) {
+	a.mu.Lock()
+	text := a.texts[key]
+	a.mu.Unlock()
+	if text == "" {
+		var err error
+		if text, err = a.source.Load(ctx, key); err != nil {
+			return "", err
+		}
+		a.mu.Lock()
+		a.texts[key] = text
+		a.mu.Unlock()
+	}
+	return text, nil
+}
+
+func (a *naive) Change(ctx context.Context, key string, commit func(context.Context) error) error {
+	err := commit(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.texts, key)
+	return err
+}
+
+func (a *naive) Close() {}
+
+func TestTheSuiteSeesWhatIsWrong(t *testing.T) {
+	l := cachetest.Library{Name: "naive", MaxStale: 50 * time.Millisecond, Open: func(_ testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
+		return &naive{texts: map[string]string{}, source: n.Source}, nil
+	}}
+	wrong := 0
+	for _, v := range cachetest.Judge(t, l, "a load overtaken", "alone", "silent", "emptied in", "than it may", "outcome", "resets", "what does not exist", "herd", "ignores", "tags") {
+		if v.Held || v.Not != strings.HasPrefix(v.Hazard, "tags") {
+			t.Errorf("%s: %+v", v.Hazard, v)
+		}
+		wrong++
+	}
+	if wrong < 10 {
+		t.Errorf("%d hazards", wrong)
+	}
+}
+
+// TestHowSoonTheOtherNodeSees measures the ordinary case, two nodes with a Redis
+// that works: how long after a commit, and after a drop that somebody else's
+// commit called for, the other node reads the new text. STOA_HAZARDS=full makes
+// the figures of docs/cache-hazards.md.
+func TestHowSoonTheOtherNodeSees(t *testing.T) {
+	rounds := 100
+	if os.Getenv("STOA_HAZARDS") == "full" {
+		rounds = 5000
+	}
+	s := &cachetest.Source{}
+	url := redistest.Server(t).URL
+	var nodes [2]*node
+	for i := range nodes {
+		a, err := open(t, cachetest.Node{Name: fmt.Sprint("n", i), Redis: url, Source: s, Life: time.Hour, Empty: time.Minute, Load: 5 * time.Second, Change: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes[i] = a.(*node)
+		t.Cleanup(a.Close)
+	}
+	for name, change := range map[string]func(text string, committed *time.Time) error{
+		"Mutate": func(text string, committed *time.Time) error {
+			return nodes[0].Change(t.Context(), "row", func(context.Context) error {
+				s.Set("row", text)
+				*committed = time.Now()
+				return nil
+			})
+		},
+		"Invalidate": func(text string, committed *time.Time) error {
+			s.Set("row", text)
+			*committed = time.Now()
+			return nodes[0].rows.Invalidate(t.Context(), keyspace.Text{S: "row"})
+		},
+	} {
+		var took []time.Duration
+		for n := range rounds {
+			text := fmt.Sprint(name, n)
+			if _, err := nodes[1].Get(t.Context(), "row"); err != nil && n > 0 {
+				t.Fatal(err)
+			}
+			var committed time.Time
+			seen := make(chan time.Time)
+			go func() {
+				for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
+					if got, _ := nodes[1].Get(t.Context(), "row"); got == text {
+						break
+					}
+				}
+				seen <- time.Now()
+			}()
+			if err := change(text, &committed); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			took = append(took, (<-seen).Sub(committed))
+		}
+		slices.Sort(took)
+		p := func(part int) time.Duration { return took[len(took)*part/1000].Round(10 * time.Microsecond) }
+		t.Logf("%s, %d times: p50 %s, p99 %s, p99.9 %s after the commit", name, rounds, p(500), p(990), p(999))
+		if p(500) > 500*time.Millisecond {
+			t.Errorf("%s: half of the changes take longer than %s", name, p(500))
+		}
+	}
+}

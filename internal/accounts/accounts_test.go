@@ -153,6 +153,9 @@ func TestACopyIsReadAsItWasWritten(t *testing.T) {
 		if !got.decode(want.encode()) || got != want {
 			t.Fatalf("%q: got %+v, want %+v", want.encode(), got, want)
 		}
+		if err := checkCopy([]byte(want.encode())); err != nil {
+			t.Errorf("an audit refuses %q: %v", want.encode(), err)
+		}
 	}
 	var got sessionCopy
 	if g := grave(ids.New[User](), ids.New[Session]()); !got.decode(g.encode()) || got.rev != revoked {
@@ -161,6 +164,9 @@ func TestACopyIsReadAsItWasWritten(t *testing.T) {
 	for _, bad := range []string{"", "x", "7", "7 1 h UTC -", "7 1 h UTC - 0 more", "7 1 h UTC - x", "x 1 h UTC - 0"} {
 		if got.decode(bad) {
 			t.Errorf("decode took %q", bad)
+		}
+		if checkCopy([]byte(bad)) == nil {
+			t.Errorf("an audit lets %q pass", bad)
 		}
 	}
 }

@@ -25,7 +25,7 @@ const maxCopyLife = time.Hour
 
 var (
 	accessKey = keyspace.Def2[ID, DeviceID](Keys, "auth:at:{{uid}}:{device}",
-		keyspace.BytesOf("session: rev, then expires (Unix ms), SHA-256 of the token, zone, next zone, from (Unix ms); or rev alone: revoked"),
+		keyspace.BytesOf("session: rev, then expires (Unix ms), SHA-256 of the token, zone, next zone, from (Unix ms); or rev alone: revoked").Checked(checkCopy),
 		keyspace.UpTo(maxCopyLife),
 		keyspace.Doc{
 			Purpose:       "what a check of an access token needs: hash, expiry, the user's clock",

@@ -94,6 +94,14 @@ func (c *sessionCopy) decode(s string) bool {
 	return n == len(fields) && errs == [3]error{}
 }
 
+// checkCopy is decode for an audit.
+func checkCopy(v []byte) error {
+	if !new(sessionCopy).decode(string(v)) {
+		return errors.New("not a copy of a session")
+	}
+	return nil
+}
+
 func unDash(s string) string {
 	if s == "-" {
 		return ""

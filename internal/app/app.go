@@ -78,7 +78,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if err := agree(ctx, a.db, key); err != nil {
 		return nil, err
 	}
-	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: log}); err != nil {
+	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, HotKeys: true, Log: log}); err != nil {
 		return nil, err
 	}
 	watch := obs.NewRedis(a.redis)
@@ -175,6 +175,7 @@ func (a *App) housekeeping(watch *obs.Redis) []worker.Job {
 			return err
 		}},
 		{Name: "redis.poll", Every: obs.RedisEvery, Run: watch.Poll},
+		{Name: "redis.hot", Every: hotEvery, Run: a.tellHotKeys},
 	}
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"time"
 
 	"github.com/stoa-dev/stoa/cache"
@@ -11,6 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/keyspace/audit"
 	"github.com/stoa-dev/stoa/lease"
 )
 
@@ -25,6 +27,9 @@ var (
 		keyspace.Lease(jobLease), keyspace.Doc{Purpose: "which node runs a job"})
 	jobFenceKeys = keyspace.Def1[keyspace.Text](keys, "cluster:job:{{job}}:fence", keyspace.CounterKind(),
 		keyspace.Forever("one small counter for each job"), keyspace.Doc{Purpose: "the last token given for a job"})
+
+	hotKey = keyspace.Def0(keys, "cluster:hot_keys", keyspace.HashOf("node → json: when, and keys with commands per second"),
+		keyspace.Expire(hotLife), keyspace.Doc{Purpose: "the keys that each node uses most, for stoa keys audit", MaxBytes: 1 << 20})
 )
 
 func jobKeys(name string) lease.Keys {
@@ -34,4 +39,9 @@ func jobKeys(name string) lease.Keys {
 // Keys has every family of the server, by owner.
 func Keys() []*keyspace.Schema {
 	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, checkin.Keys}
+}
+
+// Audit holds what this node's Redis contains against [Keys].
+func (a *App) Audit(ctx context.Context, opt audit.Options) (*audit.Report, error) {
+	return audit.Run(ctx, a.redis, Keys(), opt)
 }

@@ -184,6 +184,18 @@ func TestADayIsOneBitOfTheRecord(t *testing.T) {
 	})
 }
 
+func TestAnAuditKnowsARecordWhenItSeesOne(t *testing.T) {
+	rec := recordOf(2026, History{})
+	for text, want := range map[string]bool{
+		string(rec[:]): true, "\x00": true, "\x00\x80": true, "\x01": true, // not loaded yet, or of a version before
+		"": false, "\x03": false, "2026": false, string(rec[:recordSize-1]): false, string(rec[:]) + "x": false,
+	} {
+		if err := checkRecord([]byte(text)); want != (err == nil) {
+			t.Errorf("%q: got %v", text, err)
+		}
+	}
+}
+
 func TestDaysOfACalendarAreInOrderAndApart(t *testing.T) {
 	rec := recordOf(2024, days(t, "2024-02-28", "2024-02-29", "~2024-03-01", "2024-12-31"))
 	signed, covered := rec.Days(civil.DayOf(2024, 1, 1), civil.DayOf(2024, 12, 31))

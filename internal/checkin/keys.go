@@ -13,7 +13,7 @@ var Keys = keyspace.New("checkin")
 var (
 	// recordKeys need no care on a cluster: every command names one record.
 	recordKeys = keyspace.Def2[accounts.ID, keyspace.Int](Keys, "user:sign:{{uid}}:{year}",
-		keyspace.BitmapOf("108 bytes, see checkin.Record"),
+		keyspace.BitmapOf("108 bytes, see checkin.Record").Checked(checkRecord),
 		// Whoever is away costs nothing; writes and one read in a hundred renew.
 		keyspace.Expire(45*24*time.Hour),
 		keyspace.Doc{Purpose: "one user's year: signed and covered days, and what came before", MaxBytes: recordSize})

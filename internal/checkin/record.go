@@ -2,6 +2,8 @@ package checkin
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 	"math/bits"
 
@@ -43,6 +45,17 @@ const (
 )
 
 func (r *Record) loaded() bool { return r[0] == recordVersion }
+
+// checkRecord refuses what no version of the record is, for an audit.
+func checkRecord(v []byte) error {
+	switch {
+	case len(v) == 0 || v[0] > recordVersion:
+		return errors.New("not a record of a version that is known")
+	case len(v) > recordSize || v[0] == recordVersion && len(v) != recordSize:
+		return fmt.Errorf("a record of version %d and %d bytes", v[0], len(v))
+	}
+	return nil
+}
 
 func (r *Record) bit(n int) bool { return r[n/8]&(0x80>>(n%8)) != 0 }
 

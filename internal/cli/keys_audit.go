@@ -148,7 +148,15 @@ func (cmd *keysAuditCmd) audit(ctx context.Context, c *console, opt audit.Option
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return audit.Run(ctx, db, app.Keys(), opt)
+	if r, err = audit.Run(ctx, db, app.Keys(), opt); err != nil {
+		return nil, err
+	}
+	hot, err := app.HotKeys(ctx, db)
+	if _, refused := errors.AsType[redis.ServerError](err); refused {
+		err = nil // whoever may not see them does without
+	}
+	r.Hot = append(r.Hot, hot...)
+	return r, err
 }
 
 // lines writes JSON, a line for each value, to a file or to standard output.
@@ -282,8 +290,13 @@ func (t table) servers(r *audit.Report) {
 }
 
 func (t table) hot(r *audit.Report) {
-	t.rows(len(r.Hot), "HOT KEY\tFREQUENCY\tFAMILY", func(i int) string {
-		return fmt.Sprintf("%s\t%d\t%s", r.Hot[i].Key, r.Hot[i].Frequency, r.Hot[i].Family)
+	t.rows(len(r.Hot), "HOT KEY\tUSED\tFAMILY", func(i int) string {
+		k := r.Hot[i]
+		used := fmt.Sprintf("%.0f per second", k.PerSecond)
+		if k.Frequency > 0 {
+			used = fmt.Sprintf("%d of 255, as the server counts", k.Frequency)
+		}
+		return fmt.Sprintf("%s\t%s\t%s", k.Key, used, k.Family)
 	})
 }
 

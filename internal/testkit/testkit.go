@@ -4,6 +4,7 @@ package testkit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,8 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/keyspace/audit"
+	"github.com/stoa-dev/stoa/redis"
 )
 
 // Server is one running node.
@@ -49,7 +52,8 @@ func (c *Clock) Set(t time.Time) {
 }
 
 // Start runs a server until the test ends; each change may alter its settings.
-// Limits on requests and mails are off, so that a test can be quick.
+// Limits on requests and mails are off, so that a test can be quick. At the end every
+// key in its Redis has to be as declared, if Redis is there.
 func Start(t testing.TB, change ...func(*app.Config)) *Server {
 	t.Helper()
 	s := &Server{Clock: &Clock{}}
@@ -71,6 +75,11 @@ func Start(t testing.TB, change ...func(*app.Config)) *Server {
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- a.Run(ctx, ln, func() { close(ready) }) }()
 	t.Cleanup(func() {
+		if r, err := a.Audit(ctx, audit.Options{Full: true}); err == nil && !r.Clean() {
+			t.Errorf("keys in Redis are not as declared: %+v", r.Findings)
+		} else if err != nil && !errors.Is(err, redis.ErrUnavailable) {
+			t.Errorf("the keys in Redis could not be looked at: %v", err)
+		}
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the server ended with: %v", err)

@@ -54,7 +54,7 @@ type Report struct {
 
 	Owners []Owner `json:"owners"`
 	Slots  Slots   `json:"slots"`
-	Hot    []Hot   `json:"hot,omitempty"` // only where an LFU policy counts
+	Hot    []Hot   `json:"hot,omitempty"` // an audit itself has those that an LFU policy counts
 	Ping   Ping    `json:"ping"`
 }
 
@@ -120,9 +120,10 @@ type Slot struct {
 
 // Hot is a key that is used much.
 type Hot struct {
-	Key       string `json:"key"`
-	Family    string `json:"family"`
-	Frequency int64  `json:"frequency"` // as OBJECT FREQ has it: logarithmic, up to 255
+	Key       string  `json:"key"`
+	Family    string  `json:"family"`
+	Frequency int64   `json:"frequency,omitempty"`  // as OBJECT FREQ has it: logarithmic, up to 255
+	PerSecond float64 `json:"per_second,omitempty"` // as programs count that use it: see redis.DB.HotKeys
 }
 
 // Ping is how long PINGs took that were sent beside the audit.

@@ -248,7 +248,7 @@ func (t *tally) add(x *facts) {
 		}
 	}
 	if x.freq > 0 && (len(t.hot) < maxHot || x.freq > t.hot[maxHot-1].Frequency) {
-		t.hot = append(t.hot, Hot{printable(x.key), g.name, x.freq})
+		t.hot = append(t.hot, Hot{Key: printable(x.key), Family: g.name, Frequency: x.freq})
 		slices.SortStableFunc(t.hot, func(a, b Hot) int { return cmp.Compare(b.Frequency, a.Frequency) })
 		t.hot = t.hot[:min(len(t.hot), maxHot)]
 	}

@@ -43,7 +43,7 @@ const (
 	biggest = 1000 // events in one batch, give or take one
 )
 
-// topic is that of the users' events, passed on in batches.
+// Users' events are passed on in batches, under one topic and one name.
 const topic, batches = "users", "happened"
 
 // Bus carries events to subscribers on this node and on all others.

@@ -110,6 +110,8 @@ var serverFields = []field{
 var (
 	redisUp = redisDesc("up", "1 if the server answered when it was last asked.", "server")
 
+	redisHot = redisDesc("hot_key_rate", "Commands per second of this process with the one key of a family that it uses most; an estimate over a minute, of families with such a key.", "family")
+
 	redisTrips       = redisDesc("command_seconds", "Time of a round trip, that of waiting for others included: lone (one command), batch (a pipeline) or script (either with a script in it).", "trip")
 	redisCommands    = redisDesc("commands_total", "Commands in those round trips.", "trip")
 	redisErrors      = redisDesc("errors_total", "Commands that failed: away (no server, or it cannot serve), timeout (the caller's patience), canceled (the caller left), refused (an error reply).", "kind")
@@ -122,7 +124,7 @@ var (
 
 // kinds has the type of every metric that may have no value yet.
 func (*Redis) kinds() map[*prometheus.Desc]string {
-	kinds := map[*prometheus.Desc]string{redisUp: "gauge"}
+	kinds := map[*prometheus.Desc]string{redisUp: "gauge", redisHot: "gauge"}
 	for _, f := range serverFields {
 		kinds[f.desc] = "gauge"
 		if f.kind == prometheus.CounterValue {
@@ -163,6 +165,13 @@ func (r *Redis) Collect(ch chan<- prometheus.Metric) {
 	counter(ch, redisLosses, s.Losses)
 	gauge(ch, redisConnections, float64(s.Connections))
 	gauge(ch, redisAway, float64(s.ServersAway))
+	told := map[string]bool{}
+	for _, k := range r.db.HotKeys() { // the most used first; its name may be somebody's
+		if f := k.Key.Family().Pattern; !told[f] {
+			told[f] = true
+			gauge(ch, redisHot, k.PerSecond, f)
+		}
+	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,15 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// Keys has the family of tags.
+var Keys = keyspace.New("cache")
+
+var tagKey = keyspace.Def1[keyspace.Text](Keys, "cache:tag:{tag}",
+	keyspace.BytesOf("T and a version of 8 random bytes, or a fence"), keyspace.Expire(24*time.Hour).Jitter(time.Hour),
+	keyspace.Doc{Purpose: "version of a tag: cached values that were stored under another one do not count", MaxBytes: 256,
+		InvalidatedBy: []string{"any change of what belongs to the tag"}})

@@ -1,0 +1,26 @@
+-- Makes the new key hold what the old one holds, if that did not change.
+-- KEYS[1]   the old key
+-- KEYS[2]   the new key
+-- ARGV[1]   what stamp.lua said of the old key before it was read
+-- ARGV[2] … commands: 2 for the key, number of arguments, name, arguments
+-- Returns 1; 0 when the old key changed, and nothing was done. Without an old key
+-- there is nothing to do: whoever removed it knew what becomes of the new one.
+local dump = redis.call('DUMP', KEYS[1])
+if (dump and redis.sha1hex(dump) or '') ~= ARGV[1] then
+  return 0
+end
+if not dump then
+  return 1
+end
+redis.call('UNLINK', KEYS[2])
+local i = 2
+while i <= #ARGV do
+  local n = tonumber(ARGV[i + 1])
+  local cmd = {ARGV[i + 2], KEYS[2]}
+  for j = 1, n do
+    cmd[j + 2] = ARGV[i + 2 + j]
+  end
+  redis.call(unpack(cmd))
+  i = i + 3 + n
+end
+return 1

@@ -1,0 +1,37 @@
+-- Carries out the commands of one phase on an entity's two keys.
+-- KEYS[1]   the old key
+-- KEYS[2]   the new key
+-- ARGV[1]   the phase that the writer believes in
+-- ARGV[2]   "yes" when what is found below was looked into already
+-- ARGV[3]   the type of the old key
+-- ARGV[4]   the type of the new key
+-- ARGV[5] … commands: 1 or 2 for the key, number of arguments, name, arguments
+-- Returns 0 and the reply of each command; 1 when the new key must be filled
+-- first; 2 when the phase must be looked up again. Then nothing was done.
+local old, new = redis.call('TYPE', KEYS[1]).ok, redis.call('TYPE', KEYS[2]).ok
+if old ~= 'none' and old ~= ARGV[3] or new ~= 'none' and new ~= ARGV[4] then
+  return redis.error_reply('WRONGTYPE of a key that moves')
+end
+local phase = ARGV[1]
+if ARGV[2] ~= 'yes' then
+  if phase ~= 'old' and old ~= 'none' and new == 'none' then
+    return {1}
+  end
+  if phase == 'old' and new ~= 'none' then
+    return {2}
+  end
+end
+local out, i = {0}, 5
+while i <= #ARGV do
+  local n = tonumber(ARGV[i + 1])
+  local cmd = {ARGV[i + 2], KEYS[tonumber(ARGV[i])]}
+  for j = 1, n do
+    cmd[j + 2] = ARGV[i + 2 + j]
+  end
+  out[#out + 1] = redis.call(unpack(cmd))
+  i = i + 3 + n
+end
+if phase == 'new' then
+  redis.call('UNLINK', KEYS[1]) -- outdated from now on
+end
+return out
