@@ -2,6 +2,6 @@
 //
 // Start with ARCHITECTURE.md, then read internal/checkin, the exemplar of a
 // domain, and internal/app, which puts everything together. The library
-// packages stand by themselves: keyspace, redis, groupcommit, leaderboard,
-// ratelimit and lease.
+// packages stand by themselves: keyspace, redis, cache, bus, groupcommit,
+// leaderboard, ratelimit and lease.
 package stoa

@@ -49,7 +49,7 @@ var (
 		"channel": {"publish", "spublish"},
 	}
 	// looks are for any key, and for the server itself.
-	looks = []string{"exists", "type", "ttl", "pttl", "expiretime", "pexpiretime", "object|encoding", "memory|usage", "scan", "dump",
+	looks = []string{"exists", "type", "ttl", "pttl", "expiretime", "pexpiretime", "object|encoding", "object|freq", "memory|usage", "scan", "dbsize", "dump",
 		"ping", "hello", "auth", "reset", "quit", "select", "readonly", "client|setname", "client|getname", "client|id",
 		"info", "role", "time", "cluster|slots", "cluster|shards", "cluster|info", "cluster|nodes"}
 	// keeps are for any key, from those who write.

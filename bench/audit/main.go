@@ -76,9 +76,9 @@ var plants = []struct {
 }{
 	{audit.UnknownKey, func(i int) []string { return []string{"SET", "stoa:forgotten:" + strconv.Itoa(i), "x", "EX", "3600"} }},
 	{audit.WrongType, func(i int) []string { return []string{"SADD", "stoa:leaderboard:{total_days}", "x"} }},
-	{audit.NoLife, func(i int) []string { return []string{"SET", "stoa:user:sign:{" + id(i) + "}:2001", "x"} }},
+	{audit.NoLife, func(i int) []string { return []string{"SET", "stoa:user:sign:{" + id(i) + "}:2001", "\x00"} }},
 	{audit.LifeTooLong, func(i int) []string {
-		return []string{"SET", "stoa:user:sign:{" + id(i) + "}:2002", "x", "EX", "3888999"}
+		return []string{"SET", "stoa:user:sign:{" + id(i) + "}:2002", "\x00", "EX", "3888999"}
 	}},
 	{audit.ValueTooBig, func(i int) []string {
 		return []string{"SET", "stoa:user:sign:{" + id(i) + "}:2003", strings.Repeat("x", 109), "EX", "3600"}

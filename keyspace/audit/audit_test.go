@@ -33,7 +33,7 @@ var (
 	carts   = keyspace.Def1[keyspace.Text](shop, "cart:{{uid}}", keyspace.JSONOf[cart](), keyspace.Expire(time.Hour).Jitter(time.Minute), keyspace.Doc{Purpose: "a cart", MaxBytes: 100})
 	visits  = keyspace.Def2[keyspace.Text, keyspace.Int](shop, "visits:{uid}:{day}", keyspace.CounterKind(), keyspace.UpTo(24*time.Hour), keyspace.Doc{Purpose: "visits", MaxBytes: 20})
 	blobs   = keyspace.Def1[keyspace.Hashed](shop, "blob:{hash}", keyspace.BytesOf("anything"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a blob", MaxBytes: 1000})
-	long    = keyspace.Def1[keyspace.Int](shop, "long:{n}", keyspace.JSONOf[string](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "long texts", MaxBytes: 4 << 20})
+	_       = keyspace.Def1[keyspace.Int](shop, "long:{n}", keyspace.JSONOf[string](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "long texts", MaxBytes: 4 << 20})
 	ranks   = keyspace.Def1[keyspace.Word[state]](shop, "rank:{{state}}", keyspace.ZSetOf("user → score"), keyspace.Forever("rebuilt"), keyspace.Doc{Purpose: "a board", MaxBytes: 4096})
 	totals  = keyspace.Def0(shop, "totals", keyspace.HashOf("name → number"), keyspace.Forever("a few fields"), keyspace.Doc{Purpose: "totals"})
 	members = keyspace.Def1[keyspace.Text](shop, "members:{group}", keyspace.SetOf("users"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "members"})
@@ -367,6 +367,14 @@ func TestAUserMayBeAllowedOnlySomeKeys(t *testing.T) {
 	if _, err := s.Do("ACL", "SETUSER", "auditor", "on", ">secret", "%R~stoa:cart:*", "-@all",
 		"+scan", "+type", "+pttl", "+strlen", "+getrange", "+memory|usage", "+ping", "+hello", "+client|setname"); err != nil {
 		t.Fatal(err)
+	}
+	line := strings.Fields(keyspace.ACL{User: "operator", Secret: ">secret", ReadOnly: true}.Line(shop))
+	if _, err := s.Do(append([]string{"ACL", "SETUSER"}, line[1:]...)...); err != nil {
+		t.Fatal(err)
+	}
+	operator := redistest.Open(t, strings.Replace(s.URL, "redis://", "redis://operator:secret@", 1))
+	if r := mustRun(t, operator, audit.Options{Full: true}); r.Looked != keys+1 || r.Denied != 1 || r.Owners[0].UsedMemory == 0 {
+		t.Errorf("the operator: %d looked at, %d denied, %+v; want all that is declared, %d", r.Looked, r.Denied, r.Owners, keys+1)
 	}
 	narrow := redistest.Open(t, strings.Replace(s.URL, "redis://", "redis://auditor:secret@", 1))
 	for _, full := range []bool{false, true} {

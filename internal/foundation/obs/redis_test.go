@@ -176,3 +176,21 @@ func TestTheReferenceKnowsWhatTheEmbeddedRedisDoesNotSay(t *testing.T) {
 		}
 	}
 }
+
+func TestTheHottestKeyOfAFamilyIsShownWithoutItsName(t *testing.T) {
+	family := keyspace.Def1[keyspace.Int](keyspace.New("obs"), "hot:{n}", keyspace.CounterKind(), keyspace.Forever("a test's"), keyspace.Doc{})
+	db := redistest.OpenConfig(t, redis.Config{URL: "embedded", HotKeys: true})
+	for i, times := range []int{20_000, 5_000} {
+		cmds := make([]keyspace.Cmd, times)
+		for j := range cmds {
+			cmds[j] = keyspace.Cmd{Name: "GET", Key: family.At(keyspace.Int{N: int64(i)}).Key}
+		}
+		if err := keyspace.FirstErr(db.DoMulti(t.Context(), cmds)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, r := watch(t, db)
+	got := scrape(t, r)
+	// Drawn are 78 of 20,000, give or take 9, and as many as were there in a second.
+	expect(t, got, `stoa_redis_hot_key_rate{family="hot:{n}"}`, func(v float64) bool { return v > 20_000/8 && v < 40_000 })
+}
