@@ -58,9 +58,10 @@ var domains = []string{"accounts", "cluster", "checkin"}
 var rooms = map[string][]string{
 	"database/sql":                         {"sql.go"},
 	"github.com/uptrace/bun":               {"sql.go"},
-	module + "/internal/foundation/sqldb":  {"sql.go", "service.go", "commit.go", "redisfirst.go", "mails.go"},
+	module + "/internal/foundation/sqldb":  {"sql.go", "service.go", "commit.go", "redisfirst.go", "mails.go", "cache.go"},
 	module + "/redis":                      {"redis.go", "redisfirst.go", "service.go", "boards.go"},
 	module + "/leaderboard":                {"redis.go", "boards.go", "keys.go"},
+	module + "/cache":                      {"cache.go", "service.go"},
 	"net/http":                             {"http.go"},
 	module + "/internal/foundation/web":    {"http.go"},
 	module + "/internal/foundation/worker": {"jobs.go"},

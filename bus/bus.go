@@ -145,7 +145,7 @@ func (b *Bus) PublishCmd(topic, name, data string) keyspace.Cmd {
 }
 
 // Pass tells the nodes that listen at this moment and keeps nothing: who is cut
-// off misses it and never learns so. It costs half of Publish, and has no
+// off misses it and never learns so. It costs a third of Publish, and has no
 // order with what is published.
 func (b *Bus) Pass(ctx context.Context, topic, name, data string) error {
 	if err := b.db.Publish(ctx, b.keys.Events, passing+b.event(topic, name, data)); err != nil {

@@ -118,15 +118,15 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 	}
 	b.Handle(topic, bus.Handler{
 		Event: func(e bus.Event) {
+			if e.Name == forgotten {
+				rt.forgetAll()
+				return
+			}
 			for key := range strings.Lines(e.Data) {
 				rt.markOf(strings.TrimSuffix(key, "\n")).Add(1)
 			}
 		},
-		Lost: func() {
-			for i := range rt.marks {
-				rt.marks[i].Add(1)
-			}
-		},
+		Lost: rt.forgetAll,
 	})
 	return rt
 }

@@ -3,6 +3,7 @@ package keyspace
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 )
 
 // Cached is a string key that holds one V for package cache, which alone reads
@@ -12,7 +13,7 @@ type Cached[V any] struct{ Key }
 // CachedOf is the [Kind] of [Cached]. The family's life is that of a value in the
 // cache; see [TTL.Negative] and [TTL.StaleIfError].
 func CachedOf[V any]() Kind[Cached[V]] {
-	return Kind[Cached[V]]{typ: "string", form: "cached " + jsonForm[V](), bind: func(k Key) Cached[V] { return Cached[V]{k} },
+	return Kind[Cached[V]]{typ: "string", form: cachedForm + jsonForm[V](), bind: func(k Key) Cached[V] { return Cached[V]{k} },
 		check: func(v []byte) error {
 			payload, err := cachedPayload(v)
 			if err != nil || payload == nil {
@@ -53,7 +54,7 @@ type CachedHash[F comparable, V any] struct{ Key }
 // CachedHashOf is the [Kind] of [CachedHash]. The family's life is that of the
 // collection in the cache, [TTL.Negative] that of an empty one.
 func CachedHashOf[F comparable, V any]() Kind[CachedHash[F, V]] {
-	return Kind[CachedHash[F, V]]{typ: "hash", form: "cached json by field", bind: func(k Key) CachedHash[F, V] { return CachedHash[F, V]{k} }}
+	return Kind[CachedHash[F, V]]{typ: "hash", form: "cached by field, " + jsonForm[V](), bind: func(k Key) CachedHash[F, V] { return CachedHash[F, V]{k} }}
 }
 
 // CachedSet is the like of [CachedHash] for a set of M.
@@ -71,3 +72,9 @@ type CachedZSet[M comparable] struct{ Key }
 func CachedZSetOf[M comparable]() Kind[CachedZSet[M]] {
 	return Kind[CachedZSet[M]]{typ: "zset", form: "cached members by score", bind: func(k Key) CachedZSet[M] { return CachedZSet[M]{k} }}
 }
+
+// cachedForm begins the form of what package cache reads and writes.
+const cachedForm = "cached "
+
+// IsCached reports whether the family's keys are those of package cache.
+func (f *Family) IsCached() bool { return strings.HasPrefix(f.Form, cachedForm) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -74,11 +75,11 @@ func (b *bench) open(ctx context.Context, sqlURL, redisURL, prefix string, build
 	if n.rdb, err = redis.Open(ctx, redis.Config{URL: redisURL, Prefix: prefix, Log: discard}); err != nil {
 		return nil, err
 	}
-	acc, err := accounts.New(accounts.Config{DB: n.db, Redis: n.rdb, Limiter: ratelimit.New(n.rdb), Mail: mail.NewBox(n.db), Secret: secret(), Log: discard})
+	bus := events.NewBus(n.rdb, prefix, discard)
+	acc, err := accounts.New(accounts.Config{DB: n.db, Redis: n.rdb, Limiter: ratelimit.New(n.rdb), Caches: cache.NewRuntime(n.rdb, bus.Nodes(), cache.Config{}), Mail: mail.NewBox(n.db), Secret: secret(), Log: discard})
 	if err != nil {
 		return nil, err
 	}
-	bus := events.NewBus(n.rdb, prefix, discard)
 	n.service = build(checkin.Config{DB: n.db, Redis: n.rdb, Users: acc, Bus: bus, Node: prefix, Metrics: n.registry, Log: discard, Now: n.clock.now})
 	// What keeps the boards in order is part of the service's work.
 	jobs := slices.DeleteFunc(n.service.Jobs(), func(j worker.Job) bool { return j.Name != "checkin.sweep" && j.Name != "checkin.boards" })

@@ -20,13 +20,14 @@ type ID = ids.ID[User]
 // used again, so that a revoked device stays revoked.
 type DeviceID = ids.ID[Session]
 
-// User is an account.
+// User is an account. As JSON it is what caches hold: see Doc.Version before you
+// change that.
 type User struct {
-	ID      ID
-	Email   string // as its owner wrote it
-	Name    string // shown to others
-	Clock   civil.Clock
-	Created time.Time
+	ID      ID          `json:"id"`
+	Email   string      `json:"email"` // as its owner wrote it
+	Name    string      `json:"name"`  // shown to others
+	Clock   civil.Clock `json:"clock"`
+	Created time.Time   `json:"created"`
 }
 
 // Session is one logged-in device.

@@ -18,6 +18,13 @@
 // looked up in SQL. Copies live an hour at most, which bounds what a Redis that
 // lost a tombstone (an asynchronous failover) can still accept.
 //
+// user:info holds users as everybody sees them ([Users]): name, address and
+// calendar, kept by package cache in process and in Redis. Losing one costs a
+// SELECT. What can happen to a user is an event ([InfoChanged] and the others),
+// and whoever commits one does so inside [cache.Runtime.Change], so that no
+// reader can put the old user back. Rules do not rest on these copies:
+// [Service.Clocks] asks SQL.
+//
 // There is no copy for refresh tokens. A refresh changes the session in SQL
 // anyway, and that UPDATE checks the token on the way: a copy would add a
 // command and save nothing.

@@ -33,6 +33,16 @@ var (
 			MaxBytes:      256,
 		})
 
+	// An hour more while SQL is away costs little: nobody's profile changes then.
+	userKey = keyspace.Def1[ID](Keys, "user:info:{uid}", keyspace.CachedOf[User](),
+		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(5*time.Minute).StaleIfError(time.Hour),
+		keyspace.Doc{
+			Purpose: "who a user is: name, address, calendar",
+			InvalidatedBy: []string{AvatarChanged.Name(), InfoChanged.Name(), EmailChanged.Name(),
+				PasswordChanged.Name(), AccountDeleted.Name()},
+			MaxBytes: 1024,
+		})
+
 	codeTriesKey = keyspace.Def2[keyspace.Hashed, Purpose](Keys, "user:verify_code:{email}:{type}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),
 		keyspace.Doc{Purpose: "tries of a verification code; the code's hash is in SQL", InvalidatedBy: []string{"a new code", "the code was used"}, MaxBytes: 8})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -50,6 +51,8 @@ type Config struct {
 	DB      *sqldb.DB
 	Redis   *redis.DB
 	Limiter *ratelimit.Limiter
+	Caches  *cache.Runtime // keeps users
+	Cache   cache.Policy   // of the users; Unfenced is this domain's to choose
 	Mail    mail.Sender
 	Log     *slog.Logger
 
@@ -129,6 +132,8 @@ const afterBudget = 250 * time.Millisecond
 // safe for concurrent use.
 type Service struct {
 	db     *sqldb.DB
+	caches *cache.Runtime
+	users  *Users
 	fast   fast
 	cfg    Settings
 	mint   mint
@@ -150,6 +155,8 @@ func New(cfg Config) (*Service, error) {
 	}
 	return &Service{
 		db:     cfg.DB,
+		caches: cfg.Caches,
+		users:  NewUsers(cfg.DB, cfg.Caches, cfg.Cache),
 		fast:   fast{db: cfg.Redis, limiter: cfg.Limiter, budget: readBudget},
 		cfg:    cfg.Settings.filled(),
 		mint:   mint(slices.Clone(cfg.Secret)),
@@ -565,11 +572,15 @@ func (s *Service) RevokeAll(ctx context.Context, user ID) (err error) {
 	}))
 }
 
-// User returns an account. ErrNoUser.
+// Users returns what keeps the users at hand.
+func (s *Service) Users() *Users { return s.users }
+
+// User returns an account, as it was a moment ago: a change made on another node
+// shows here within [cache.Policy.MaxStale]. Rules that rest on a calendar ask
+// Clocks. ErrNoUser.
 func (s *Service) User(ctx context.Context, id ID) (u User, err error) {
 	defer errs.Wrap(&err, "accounts.User %s", id)
-	u, err = selectUser(ctx, s.db, id)
-	return u, asKind(err)
+	return s.users.get(ctx, id)
 }
 
 // A Change of an account: what is nil stays.
@@ -594,6 +605,15 @@ func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err erro
 			return User{}, err
 		}
 	}
+	err = s.caches.Change(ctx, func(ctx context.Context) (err error) {
+		u, err = s.update(ctx, id, c)
+		return err
+	}, InfoChanged.Of(s.caches, id)...)
+	return u, loadError(ctx, err)
+}
+
+// update is the transaction of Update.
+func (s *Service) update(ctx context.Context, id ID, c Change) (u User, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		u, err = lockUser(ctx, tx, id)
 		if err != nil {
@@ -616,7 +636,7 @@ func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err erro
 		}
 		return s.moved(ctx, tx, id)
 	})
-	return u, asKind(err)
+	return u, err
 }
 
 // moved follows a change of zone: every session's copy has the clock.
@@ -635,14 +655,16 @@ func (s *Service) moved(ctx context.Context, tx *sqldb.Tx, user ID) error {
 	return s.changed(ctx, tx, user, devices)
 }
 
-// Names returns the names of those users that exist.
+// Names returns the names of those users that exist, as of a moment ago: see User.
 func (s *Service) Names(ctx context.Context, ids []ID) (_ map[ID]string, err error) {
 	defer errs.Wrap(&err, "accounts.Names")
-	m := make(map[ID]string, len(ids))
-	for chunk := range slices.Chunk(ids, inOne) {
-		if err := selectNames(ctx, s.db, chunk, m); err != nil {
-			return nil, asKind(err)
-		}
+	users, err := s.users.many(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	m := make(map[ID]string, len(users))
+	for id, u := range users {
+		m[id] = u.Name
 	}
 	return m, nil
 }

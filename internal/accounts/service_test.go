@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
@@ -33,6 +35,7 @@ type world struct {
 	*Service
 	t     testing.TB
 	redis *redis.DB
+	bus   *events.Bus // does not run: users come from SQL, unless a test calls listen
 	box   *mail.Box
 	ahead *atomic.Int64 // nanoseconds
 	log   *lockedBuffer
@@ -76,7 +79,9 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 	})
 	w.box = mail.NewBox(db)
-	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Mail: w.box, Log: log, Secret: []byte("a secret of exactly thirty-two b"), Settings: settings})
+	w.bus = events.NewBus(rdb, ids.New[world]().String(), log)
+	caches := cache.NewRuntime(rdb, w.bus.Nodes(), cache.Config{Budget: patience})
+	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Mail: w.box, Log: log, Secret: []byte("a secret of exactly thirty-two b"), Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +105,7 @@ func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *worl
 		t.Run(e.Name, func(t *testing.T) {
 			w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return e.Open(t, f...) }, redistest.Open(t, urls[e.Name]), settings)
 			test(t, w)
-			redistest.KeysDeclared(t, w.redis, Keys)
+			redistest.KeysDeclared(t, w.redis, Keys, events.Keys)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -90,14 +91,50 @@ func updateUser(ctx context.Context, tx *sqldb.Tx, u User) error {
 // inOne is how many identifiers one statement asks for.
 const inOne = 500
 
-func selectNames(ctx context.Context, q sqldb.Querier, ids []ID, into map[ID]string) error {
-	return eachUser(ctx, q, "id, name", ids, func(rows *sql.Rows) error {
-		var id ID
-		var name string
-		err := rows.Scan(&id, &name)
-		into[id] = name
+// selectUsers returns those of up to inOne ids that exist.
+func selectUsers(ctx context.Context, q sqldb.Querier, ids []ID) (map[ID]User, error) {
+	all := make(map[ID]User, len(ids))
+	return all, eachUser(ctx, q, userColumns, ids, func(rows *sql.Rows) error {
+		var u User
+		err := rows.Scan(u.columns()...)
+		all[u.ID] = u
 		return err
 	})
+}
+
+// activePage is how many sessions one statement of recentlyActive reads.
+const activePage = 1000
+
+// recentlyActive returns up to n users, who was active last first. It looks at ten
+// sessions for each, which is enough unless they have more devices than people do.
+//
+// A session is used when it is opened and at each refresh, and both set the end of
+// its refresh token, which has an index. Sessions of one millisecond at the border
+// of two pages may be passed over.
+func recentlyActive(ctx context.Context, q sqldb.Querier, n int) (ids []ID, err error) {
+	seen := make(map[ID]bool, n)
+	before := int64(math.MaxInt64)
+	for looked := 0; len(ids) < n && looked < 10*n; looked += activePage {
+		rows, err := q.QueryContext(ctx, "SELECT user_id, refresh_expires FROM sessions WHERE refresh_expires < ? ORDER BY refresh_expires DESC LIMIT ?", before, activePage)
+		if err != nil {
+			return nil, err
+		}
+		got := 0
+		for ; rows.Next(); got++ {
+			var id ID
+			if err := rows.Scan(&id, &before); err != nil {
+				return nil, errors.Join(err, rows.Close())
+			}
+			if !seen[id] && len(ids) < n {
+				seen[id] = true
+				ids = append(ids, id)
+			}
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil || got < activePage {
+			return ids, err
+		}
+	}
+	return ids, nil
 }
 
 func selectClocks(ctx context.Context, q sqldb.Querier, ids []ID, into map[ID]civil.Clock) error {

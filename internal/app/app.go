@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/cluster"
@@ -26,6 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/lease"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -42,6 +44,8 @@ type App struct {
 	redis    *redis.DB
 	bus      *events.Bus
 	cluster  *cluster.Service
+	caches   *cache.Runtime
+	drops    *drops
 	api      *web.API
 	accounts *accounts.Service
 	checkin  *checkin.Service
@@ -88,7 +92,15 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	a.reg.MustRegister(obs.NewBus(a.bus.Nodes()))
 	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus.Nodes(), Node: id, Version: obs.Build().Version,
 		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Settings: cfg.Cluster})
-	if a.accounts, err = accounts.New(accounts.Config{DB: a.db, Redis: a.redis, Limiter: limiter, Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log}); err != nil {
+	counts := obs.NewCaches(a.reg)
+	a.drops = &drops{db: a.db, soon: map[string]keyspace.Key{}}
+	a.caches = cache.NewRuntime(a.redis, a.bus.Nodes(), cache.Config{
+		Budget: cfg.Cache.Budget, Loads: cfg.Cache.Loads, Retries: a.drops, Hooks: counts.Hooks(), Log: log,
+	})
+	counts.Watch(a.caches)
+	if a.accounts, err = accounts.New(accounts.Config{
+		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, Cache: cfg.Cache.policy(), Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log,
+	}); err != nil {
 		return nil, err
 	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
@@ -129,6 +141,7 @@ func (a *App) newQueues() error {
 	handlers := a.accounts.Handlers()
 	maps.Copy(handlers, a.checkin.Handlers())
 	handlers[accounts.TopicZone] = a.zoneChanged
+	handlers[TopicDrop] = a.dropped
 	cfg := queue.Config{Log: a.log, Metrics: a.reg}
 	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
 		c, err := queue.NewConsumer(s, handlers, batches, cfg)
@@ -185,6 +198,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	a.group.Add(
 		supervise.Part{Name: "events", Run: a.bus.Run},
 		supervise.Part{Name: "cluster", Run: a.cluster.Run},
+		supervise.Part{Name: "caches", Run: a.runCaches},
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
 	)
 	for _, q := range a.queues {

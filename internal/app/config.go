@@ -38,6 +38,7 @@ type Config struct {
 	SMTP     mail.Config       `koanf:"smtp"`
 	Accounts accounts.Settings `koanf:"accounts"`
 	Checkin  checkin.Settings  `koanf:"checkin"`
+	Cache    CacheSettings     `koanf:"cache"`
 	Cluster  cluster.Settings  `koanf:"cluster"`
 
 	// Now is the server's clock. Nil means time.Now.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/cluster"
@@ -37,7 +38,7 @@ func jobKeys(name string) lease.Keys {
 
 // Keys has every family of the server, by owner.
 func Keys() []*keyspace.Schema {
-	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, accounts.Keys, checkin.Keys}
+	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, checkin.Keys}
 }
 
 // Audit holds what this node's Redis contains against [Keys].

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -56,14 +57,15 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *wor
 	t.Helper()
 	c := &clock{t: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	log := slog.New(slog.DiscardHandler)
-	users, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Secret: make([]byte, 32), Log: log})
+	node := ids.New[world]().String()
+	bus := events.NewBus(rdb, node, log)
+	users, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: cache.NewRuntime(rdb, bus.Nodes(), cache.Config{}), Secret: make([]byte, 32), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := ids.New[world]().String()
 	rules = append(rules, Settings{})
 	w := &world{clock: c, db: db, redis: rdb, Service: New(Config{
-		DB: db, Redis: rdb, Users: users, Bus: events.NewBus(rdb, node, log), Node: node,
+		DB: db, Redis: rdb, Users: users, Bus: bus, Node: node,
 		Metrics: prometheus.NewRegistry(), Log: log, Now: c.now, Settings: rules[0],
 	})}
 	ctx, cancel := context.WithCancel(t.Context())

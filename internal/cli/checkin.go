@@ -49,6 +49,11 @@ var errNotTaken = errors.New("no server took it within 10 s; is one running on t
 
 // exchange opens the database and calls fn with its check-ins.
 func (s *settings) exchange(ctx context.Context, c *console, fn func(*checkin.Exchange) error) (err error) {
+	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(checkin.NewExchange(db)) })
+}
+
+// database opens the database, of this program's schema, and calls fn with it.
+func (s *settings) database(ctx context.Context, c *console, fn func(*sqldb.DB) error) (err error) {
 	cfg, _, err := s.load()
 	if err != nil {
 		return err
@@ -64,7 +69,7 @@ func (s *settings) exchange(ctx context.Context, c *console, fn func(*checkin.Ex
 	} else if want := newestMigration(); have != want {
 		return fmt.Errorf("%s has schema %04d and this program is made for %04d: run the same stoa as the server, or stoa migrate", db, have, want)
 	}
-	return fn(checkin.NewExchange(db))
+	return fn(db)
 }
 
 func newestMigration() (n int) {

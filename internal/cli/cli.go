@@ -53,6 +53,7 @@ type root struct {
 		Print configPrintCmd `cmd:"" help:"Show every setting, its value and where that comes from."`
 		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings."`
 	} `cmd:"" help:"Look at the settings."`
+	Cache     cacheCmd     `cmd:"" help:"Look at what servers keep at hand, and have it forgotten or fetched."`
 	Checkin   checkinCmd   `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
 	Keys      keysCmd      `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
 	Mail      mailCmd      `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
@@ -130,7 +131,11 @@ func parser(r *root, c *console) *kong.Kong {
 	for _, s := range r.Keys.settingsOf() {
 		s.shown = []string{"redis", "key_prefix", "log"}
 	}
-	all := slices.Concat(queues, r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings})
+	r.Cache.List.shown = r.Mail.shown
+	r.Cache.Lookup.shown = r.Nodes.shown
+	r.Cache.Drop.shown = []string{"data", "sql", "redis", "key_prefix", "log"}
+	r.Cache.Warm.shown = r.Cache.Drop.shown
+	all := slices.Concat(queues, r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings})
 	for _, s := range all {
 		s.declare()
 	}

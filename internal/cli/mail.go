@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -26,13 +27,9 @@ type mailCmd struct {
 
 // Run asks the running server.
 func (cmd *mailCmd) Run(ctx context.Context, c *console) error {
-	base := cmd.Server
-	if base == "" {
-		cfg, _, err := cmd.load()
-		if err != nil {
-			return err
-		}
-		base = "http://" + reachable(cfg.Addr)
+	base, err := cmd.base(cmd.Server)
+	if err != nil {
+		return err
 	}
 	cl, err := client.New(base)
 	if err != nil {
@@ -66,6 +63,15 @@ func (cmd *mailCmd) Run(ctx context.Context, c *console) error {
 		}
 		return tab.Flush()
 	})
+}
+
+// base returns the server named, or the one at the address in the settings.
+func (s *settings) base(server string) (string, error) {
+	if server != "" {
+		return strings.TrimSuffix(server, "/"), nil
+	}
+	cfg, _, err := s.load()
+	return "http://" + reachable(cfg.Addr), err
 }
 
 // look returns the mails that were asked for; with Code set there is one at

@@ -138,8 +138,10 @@ func describe(c prometheus.Collector) (out []Metric) {
 		kind = "untyped"
 	}
 	var kinds map[*prometheus.Desc]string
-	if r, ok := c.(*Redis); ok {
-		kinds = r.kinds()
+	if k, ok := c.(interface {
+		kinds() map[*prometheus.Desc]string
+	}); ok {
+		kinds = k.kinds()
 	}
 	descs := make(chan *prometheus.Desc)
 	go func() {

@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// maxStale is the setting cache.max_stale: a read that begins later than this
+// after a change was acknowledged shows it, on every node.
+const maxStale = 500 * time.Millisecond
+
+// returnTime is how long after an absence of Redis old values may still be found in
+// it, which changes made meanwhile could not drop.
+const returnTime = 2 * time.Second
+
+// named is a person whose name counts up, and what was acknowledged of that.
+type named struct {
+	*person
+	mu    sync.Mutex
+	asked int         // the last name asked for
+	acks  []nameAcked // in order
+}
+
+type nameAcked struct {
+	version int
+	at      time.Time
+}
+
+// atLeast is the oldest name that a read beginning at t may return.
+func (p *named) atLeast(t time.Time) (version int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.acks) - 1; i >= 0; i-- {
+		if t.Sub(p.acks[i].at) > maxStale {
+			return p.acks[i].version
+		}
+	}
+	return 0
+}
+
+func (w *world) rename(n *node, p *named) bool {
+	p.mu.Lock()
+	p.asked++
+	v := p.asked
+	p.mu.Unlock()
+	var u api.User
+	if w.send(n, http.MethodPatch, "/v1/me", p.person, fmt.Sprintf(`{"name":"name %d"}`, v), &u) != answered {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.acks = append(p.acks, nameAcked{v, time.Now()})
+	return true
+}
+
+// nameOn returns the number in the name that a node shows.
+func (w *world) nameOn(n *node, p *named) (version int, ok bool) {
+	var u api.User
+	if w.send(n, http.MethodGet, "/v1/me", p.person, "", &u) != answered {
+		return 0, false
+	}
+	if u.ID != p.id {
+		w.bad("asked for %s, got %s", p.id, u.ID)
+	}
+	version, _ = strconv.Atoi(strings.TrimPrefix(u.Name, "name ")) // the first is no number
+	return version, true
+}
+
+// Two nodes with a Redis between them, whatever happens: a name changed on one is
+// shown by the other in time, and never is an older one shown again.
+func TestAProfileIsTheSameOnEveryNodeWhateverHappens(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	w := newWorld(t, sqldb.Config{URL: sqldbtest.MariaDB(t).URL}, 40, []string{"--redis", server.URL}, []string{"--redis", server.URL})
+	w.nodesDie.Store(true)
+	people := make([]*named, len(w.persons))
+	for i, p := range w.persons {
+		people[i] = &named{person: p}
+	}
+
+	// In calm: how long until the other node shows it.
+	var took []time.Duration
+	for i := range 100 {
+		p := people[i%len(people)]
+		w.nameOn(w.nodes[1], p) // it has the name before in its memory
+		w.rename(w.nodes[0], p)
+		acked := time.Now()
+		for {
+			began := time.Now()
+			v, _ := w.nameOn(w.nodes[1], p)
+			if v >= p.asked {
+				took = append(took, time.Since(acked))
+				break
+			}
+			if began.Sub(acked) > maxStale {
+				t.Fatalf("%s: the other node shows name %d, want %d", began.Sub(acked), v, p.asked)
+			}
+		}
+	}
+	slices.Sort(took)
+	t.Logf("shown by the other node after %s (median), %s (p99)", took[50], took[98])
+
+	// Under load, with failures.
+	var over, away atomic.Bool
+	var reads, excused atomic.Int64
+	var all sync.WaitGroup
+	for i := range 4 { // each writes ten people's names
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(w.seed, uint64(i)))
+			for !over.Load() {
+				w.rename(w.nodes[rng.IntN(2)], people[10*i+rng.IntN(10)])
+				time.Sleep(time.Duration(rng.Int64N(int64(20 * time.Millisecond))))
+			}
+		})
+	}
+	for i := range 8 {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(w.seed, uint64(i)+100))
+			for !over.Load() {
+				p, n := people[rng.IntN(len(people))], rng.IntN(2)
+				began, wasAway := time.Now(), away.Load()
+				least := p.atLeast(began)
+				v, ok := w.nameOn(w.nodes[n], p)
+				switch {
+				case !ok:
+				case v >= least:
+					reads.Add(1)
+				case wasAway || away.Load():
+					excused.Add(1)
+				default:
+					w.bad("node %d shows name %d of %s, and %d was acknowledged %s before", n, v, p.id, least, maxStale)
+				}
+				time.Sleep(time.Duration(rng.Int64N(int64(5 * time.Millisecond))))
+			}
+		})
+	}
+	defer func() {
+		over.Store(true)
+		all.Wait()
+		t.Logf("%d reads, and %d of an older name while Redis was away or had just come back", reads.Load(), excused.Load())
+	}()
+	w.moment(500 * time.Millisecond)
+	for k := range 2 { // somewhere between fence, commit and drop
+		w.nodes[k].Kill()
+		w.nodes[k].Start()
+		w.moment(500 * time.Millisecond)
+	}
+	for range 3 {
+		server.FlushAll()
+		w.moment(500 * time.Millisecond)
+	}
+	before := reads.Load()
+	away.Store(true)
+	server.Pause()
+	time.Sleep(1500 * time.Millisecond)
+	if reads.Load() == before {
+		w.bad("nobody read anything while Redis was away")
+	}
+	server.Resume()
+	time.Sleep(returnTime)
+	away.Store(false)
+	w.moment(time.Second)
+
+	over.Store(true)
+	all.Wait()
+	time.Sleep(maxStale)
+	for _, p := range people {
+		a, _ := w.nameOn(w.nodes[0], p)
+		b, _ := w.nameOn(w.nodes[1], p)
+		if a != b || a < p.atLeast(time.Now()) {
+			w.bad("in the end %s is %d on one node and %d on the other, want %d or later on both", p.id, a, b, p.atLeast(time.Now()))
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// What can happen to a user that others may have seen otherwise. Who writes one
+// of these to SQL does so inside [cache.Runtime.Change] with the event's targets.
+var (
+	AvatarChanged   = cache.NewEvent[ID]("avatar changed")
+	InfoChanged     = cache.NewEvent[ID]("basic info changed") // name, zone
+	EmailChanged    = cache.NewEvent[ID]("e-mail changed")
+	PasswordChanged = cache.NewEvent[ID]("password changed")
+	AccountDeleted  = cache.NewEvent[ID]("account deleted")
+)
+
+// Users are the accounts as everybody sees them: at hand in this process, in
+// Redis, and from SQL.
+type Users struct {
+	db   *sqldb.DB
+	kept *cache.Cache[ID, User]
+}
+
+// NewUsers returns the users in db.
+//
+// A change goes on while Redis is away ([cache.Proceed]): nobody should be kept
+// from a new name by a Redis that fails. The price is paid when Redis is away for
+// this node alone: others may then see the old name until the outbox has dropped
+// it, or at most for as long as a copy lives. No rule rests on it.
+func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
+	p.Unfenced = cache.Proceed
+	u := &Users{db: db}
+	u.kept = cache.New(rt, userKey, p, cache.Source[ID, User]{
+		Load: func(ctx context.Context, id ID) (User, error) {
+			found, err := selectUser(ctx, db, id)
+			if errors.Is(err, ErrNoUser) {
+				err = cache.ErrNotFound
+			}
+			return found, err
+		},
+		LoadMany: func(ctx context.Context, ids []ID) (map[ID]User, error) { return selectUsers(ctx, db, ids) },
+	})
+	for _, e := range []cache.Event[ID]{AvatarChanged, InfoChanged, EmailChanged, PasswordChanged, AccountDeleted} {
+		cache.Drops(rt, e, u.kept)
+	}
+	return u
+}
+
+// get returns a user. ErrNoUser.
+func (u *Users) get(ctx context.Context, id ID) (User, error) {
+	found, err := u.kept.Get(ctx, id)
+	if errors.Is(err, cache.ErrNotFound) {
+		err = ErrNoUser
+	}
+	return found, loadError(ctx, err)
+}
+
+// many returns those of ids that exist, in one round trip to Redis for each 500.
+func (u *Users) many(ctx context.Context, ids []ID) (map[ID]User, error) {
+	all := make(map[ID]User, len(ids))
+	for chunk := range slices.Chunk(ids, inOne) {
+		found, err := u.kept.GetMany(ctx, chunk)
+		if err != nil {
+			return nil, loadError(ctx, err)
+		}
+		for id, user := range found {
+			all[id] = user
+		}
+	}
+	return all, nil
+}
+
+// loadError is asKind for what went through a cache: a load or a change that ran
+// out of time, though its caller did not, means that SQL hangs.
+func loadError(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return errors.Join(ErrStore, err)
+	}
+	return asKind(err)
+}
+
+// Warm reads the n users that were active last, so that they are at hand here and
+// in Redis, and returns how many there were. It may tell how far it is.
+func (u *Users) Warm(ctx context.Context, n int, progress func(done, total int)) (_ int, err error) {
+	defer errs.Wrap(&err, "accounts.Warm")
+	ids, err := recentlyActive(ctx, u.db, n)
+	if err != nil {
+		return 0, err
+	}
+	slices.Reverse(ids) // the most active stay if not all fit
+	w := cache.Warming{}
+	if progress != nil {
+		w.Progress = func(done int) { progress(done, len(ids)) }
+	}
+	if err := u.kept.Warm(ctx, slices.Values(ids), w); err != nil {
+		return 0, fmt.Errorf("%d users: %w", len(ids), err)
+	}
+	return len(ids), nil
+}

@@ -1,0 +1,254 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// listen has the world's node hear of changes, from when it returns.
+func (w *world) listen() {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { _ = w.bus.Run(ctx, func() {}) })
+	all.Go(func() { _ = w.caches.Run(ctx, func() {}) })
+	w.t.Cleanup(func() { cancel(); all.Wait() })
+	if err := w.bus.Nodes().Wait(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// neighbour is another node on the same database and Redis, listening.
+func (w *world) neighbour() *world {
+	w.t.Helper()
+	n := newWorld(w.t, func(...func(*sqldb.Config)) *sqldb.DB { return w.db }, w.redis, Settings{})
+	n.listen()
+	return n
+}
+
+// people opens n accounts behind the domain's back.
+func (w *world) people(n int) (all []ID) {
+	w.t.Helper()
+	var users []User
+	for i := range n {
+		u, err := NewUser(fmt.Sprintf("%s-%d@example.org", ids.New[world](), i), fmt.Sprint("user ", i), "UTC")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		users, all = append(users, u), append(all, u.ID)
+	}
+	if err := w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return Open(ctx, tx, users) }); err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+func (w *world) rename(id ID, name string) {
+	w.t.Helper()
+	if u, err := w.Update(w.t.Context(), id, Change{Name: &name}); err != nil || u.Name != name {
+		w.t.Fatalf("Update: %+v, %v", u, err)
+	}
+}
+
+// named waits until the node calls a user by a name.
+func (w *world) named(id ID, want string) (took time.Duration) {
+	w.t.Helper()
+	began := time.Now()
+	for {
+		u, err := w.User(w.t.Context(), id)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if u.Name == want {
+			return time.Since(began)
+		}
+		if time.Since(began) > patience {
+			w.t.Fatalf("the user is still called %q, want %q", u.Name, want)
+		}
+	}
+}
+
+func TestAUserIsReadFromSQLOnceAndChangesShowEverywhere(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.listen()
+		other := w.neighbour()
+		joined := w.join("ann@example.org", "")
+		id := joined.User.ID
+		for i, n := range []*world{w, other, w, other} {
+			if u, err := n.User(t.Context(), id); err != nil || u != joined.User {
+				t.Fatalf("read %d: got %+v, %v, want %+v", i, u, err, joined.User)
+			}
+		}
+		mine, theirs := w.users.kept.Stats(), other.users.kept.Stats()
+		if mine.Loads+theirs.Loads != 1 || theirs.RedisHits != 1 || mine.Hits+theirs.Hits != 2 {
+			t.Errorf("four reads on two nodes: %+v and %+v, want one load, one find in Redis and two in process", mine, theirs)
+		}
+		w.rename(id, "Bea")
+		if u, err := w.User(t.Context(), id); err != nil || u.Name != "Bea" {
+			t.Errorf("where it was changed: got %+v, %v", u, err)
+		}
+		t.Logf("the other node knew after %s", other.named(id, "Bea"))
+
+		nobody := ids.New[User]()
+		for range 2 {
+			if _, err := w.User(t.Context(), nobody); !errors.Is(err, ErrNoUser) {
+				t.Errorf("nobody: got %v, want ErrNoUser", err)
+			}
+		}
+		if s := w.users.kept.Stats(); s.NotFound != 1 {
+			t.Errorf("nobody was looked for %d times, want once", s.NotFound)
+		}
+	})
+}
+
+// Every event that B4 names drops the user; that it is declared, and that nothing
+// else is, Check says.
+func TestEachEventDropsTheUser(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	if err := w.caches.Check(); err != nil {
+		t.Fatal(err)
+	}
+	w.listen()
+	id := w.people(1)[0]
+	for _, e := range []cache.Event[ID]{AvatarChanged, InfoChanged, EmailChanged, PasswordChanged, AccountDeleted} {
+		if _, err := w.User(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		loads := w.users.kept.Stats().Loads
+		if err := w.caches.Change(t.Context(), func(context.Context) error { return nil }, e.Of(w.caches, id)...); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.User(t.Context(), id); err != nil || w.users.kept.Stats().Loads != loads+1 {
+			t.Errorf("after %q SQL was asked %d times (%v), want once", e.Name(), w.users.kept.Stats().Loads-loads, err)
+		}
+	}
+}
+
+func TestManyUsersAreOneMGETAndNoSQL(t *testing.T) {
+	w, _ := onServer(t, Settings{})
+	w.listen()
+	cold := w.neighbour()
+	all := w.people(150)
+	before := w.calls()
+	names, err := w.Names(t.Context(), append(all, ids.New[User]()))
+	if err != nil || len(names) != 150 || names[all[149]] != "user 149" {
+		t.Fatalf("got %d names, %v", len(names), err)
+	}
+	after := w.calls()
+	if got := after["mget"] - before["mget"]; got != 1 {
+		t.Errorf("%d MGETs, want one", got)
+	}
+	if s := w.users.kept.Stats(); s.Loads != 1 || s.Loaded != 151 {
+		t.Errorf("%d loads of %d keys, want one of 151", s.Loads, s.Loaded)
+	}
+	before = w.calls()
+	if names, err := cold.Names(t.Context(), all); err != nil || len(names) != 150 {
+		t.Fatalf("got %d names, %v", len(names), err)
+	}
+	after = w.calls()
+	if s := cold.users.kept.Stats(); after["mget"]-before["mget"] != 1 || s.Loads != 0 {
+		t.Errorf("on another node: %d MGETs and %d loads, want one and none", after["mget"]-before["mget"], s.Loads)
+	}
+	cold.caches.Wait() // some lives are extended by chance
+	before = w.calls()
+	if names, err := cold.Names(t.Context(), all); err != nil || len(names) != 150 {
+		t.Fatalf("got %d names, %v", len(names), err)
+	}
+	if after := w.calls(); after["mget"] != before["mget"] || after["get"] != before["get"] {
+		t.Errorf("again: before %v, after %v, want nothing of Redis", before, after)
+	}
+}
+
+func TestWithoutRedisUsersChangeAllTheSame(t *testing.T) {
+	w, server := onServer(t, Settings{})
+	w.listen()
+	id := w.people(1)[0]
+	w.named(id, "user 0")
+	server.Kill()
+	w.rename(id, "Bea")
+	if u, err := w.User(t.Context(), id); err != nil || u.Name != "Bea" {
+		t.Errorf("without Redis: got %+v, %v", u, err)
+	}
+	server.Restart()
+	w.back()
+	w.named(id, "Bea")
+}
+
+// SQL behind the domain's back: what the test needs to tell a copy from the truth.
+func TestWhileSQLFailsAUserIsAnsweredFromRedis(t *testing.T) {
+	w, server := onServer(t, Settings{})
+	w.listen()
+	id := w.people(1)[0]
+	w.named(id, "user 0")
+	other := w.neighbour()
+	if err := w.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := other.User(t.Context(), id); err != nil || u.Name != "user 0" {
+		t.Errorf("got %+v, %v, want what Redis has", u, err)
+	}
+	server.FlushAll()
+	deadline := time.Now().Add(patience)
+	for { // until the bus has noticed
+		if _, err := other.User(t.Context(), id); err != nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("copies are still good after the flush")
+		}
+	}
+}
+
+func TestTheMostActiveAreWarm(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	w.listen()
+	var active []ID
+	for i := range 3 {
+		w.pass(time.Hour)
+		active = append(active, w.join(fmt.Sprintf("u%d@example.org", i), "a long password").User.ID)
+	}
+	w.pass(time.Hour)
+	w.enter("u0@example.org", "a long password")
+	w.enter("u0@example.org", "a long password")
+	w.people(5) // who never logged in
+	told := 0
+	n, err := w.Users().Warm(t.Context(), 2, func(done, total int) { told = done*10 + total })
+	if err != nil || n != 2 || told != 22 {
+		t.Fatalf("Warm: %d, %v, told %d, want 2 of 2", n, err, told)
+	}
+	if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET name = 'new'"); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"Ann", "new", "Ann"} {
+		if u, err := w.User(t.Context(), active[i]); err != nil || u.Name != want {
+			t.Errorf("user %d: got %q, %v, want %q", i, u.Name, err, want)
+		}
+	}
+}
+
+func TestAUserKeepsEveryFieldInRedis(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	w.listen()
+	u := User{ID: ids.New[User](), Email: "Ann@example.org", Name: "Änn \" <&>", Clock: civil.Clock{Zone: "Asia/Tokyo", Next: "UTC", From: 1 << 41}, Created: time.UnixMilli(1_700_000_000_123).UTC()}
+	if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return insertUser(ctx, tx, u, "k", "") }); err != nil {
+		t.Fatal(err)
+	}
+	w.named(u.ID, u.Name)
+	other := w.neighbour()
+	got, err := other.User(t.Context(), u.ID)
+	if err != nil || got != u || other.users.kept.Stats().RedisHits != 1 {
+		t.Errorf("got %+v, %v, want %+v from Redis", got, err, u)
+	}
+	redistest.KeysDeclared(t, w.redis, Keys, events.Keys)
+}
