@@ -2,7 +2,7 @@
 # packages run at once, for many of them start servers.
 TEST_FLAGS ?= -p 2
 
-.PHONY: help run build test lint generate check-generated bench bench-checkin bench-audit bench-start deps
+.PHONY: help run build test lint generate check-generated bench bench-checkin bench-audit bench-start hazards deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ bench-audit: ## Measure the audit of a million keys, and what others feel of it
 
 bench-start: ## Measure a start, and the memory it takes
 	cd bench && go run ./start
+
+hazards: ## Hold the cache, and others, against all hazards at full size; takes half an hour
+	STOA_HAZARDS=full go test -v ./cache/cachetest
+	cd bench/hazards && go test -v -timeout 60m .
 
 deps: ## Install what the tests need (Debian, Ubuntu)
 	@scripts/deps.sh

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -268,4 +271,29 @@ func TestManyReadWhileTheSourceFails(t *testing.T) {
 		})
 	}
 	readers.Wait()
+}
+
+// A node whose clock is wrong, or is set while it runs, must not give a value
+// another life: lives are moments of the servers' clock, which package bus keeps
+// on this process' monotonic one.
+func TestNoClockOfThisMachineIsAsked(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	must(t, err)
+	looked := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") || name == "deadline.go" { // whose contexts are monotonic
+			continue
+		}
+		text, err := os.ReadFile(name)
+		must(t, err)
+		looked++
+		for _, word := range []string{"time.Now", "time.Until", "time.Unix"} {
+			if strings.Contains(string(text), word) {
+				t.Errorf("%s asks %s", name, word)
+			}
+		}
+	}
+	if looked < 10 {
+		t.Fatalf("looked at %d files", looked)
+	}
 }

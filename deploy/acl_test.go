@@ -14,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/keyspace/audit"
 	"github.com/stoa-dev/stoa/lease"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -129,6 +130,14 @@ func TestTheNarrowUsersSuffice(t *testing.T) {
 	p.right(t)
 	if out := s.must(t, i, "admin", "ACL", "LOG"); out != "" {
 		t.Errorf("Stoa was refused something:\n%s", out)
+	}
+
+	report, err := audit.Run(t.Context(), redistest.Open(t, s.userURL(i, "operator")), app.Keys(), audit.Options{Full: true})
+	if err != nil || report.Faults > 0 || report.Denied > 0 || report.Looked < 5 {
+		t.Errorf("an audit by the operator: %+v, %v", report, err)
+	}
+	if out := s.must(t, i, "admin", "ACL", "LOG"); out != "" {
+		t.Errorf("the operator was refused something:\n%s", out)
 	}
 
 	write := map[string][]string{

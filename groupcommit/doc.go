@@ -10,8 +10,8 @@
 //
 // A crowd that comes again and again goes in two halves, one committing while
 // the other is in [Options.After], or all together where the disk is slow. For
-// that a batch may wait for callers who were just woken, no longer than a commit
-// takes.
+// that a batch may wait for callers who were just woken, no longer than commit or
+// After take.
 //
 //	c := groupcommit.New(insertAll, groupcommit.Options[Row, Result]{Committers: 2})
 //	go c.Run(ctx)             // until ctx ends; drains first

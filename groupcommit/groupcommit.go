@@ -39,7 +39,8 @@ type Options[Req, Res any] struct {
 	Split func(error) bool
 	// After sees each committed batch before its callers wake and may change
 	// the results in place. It overlaps the next commit; up to four run at once
-	// for each committer. Nil means nothing to do.
+	// for each committer. Nil means nothing to do, and that no batch waits for
+	// company.
 	After func(ctx context.Context, reqs []Req, results []Res)
 	// Failed is told about every request that was given up, before its caller
 	// wakes. With After it sees each request exactly once. Nil means nobody asks.
@@ -202,7 +203,7 @@ func smooth(mean, next time.Duration) time.Duration {
 // After is little beside it, all go together: two flushes for the same callers
 // would cost more than the overlap gains. Either way the first of those who were
 // just woken must not pay for a commit of his own: next waits until they have
-// come, but no longer than a commit takes.
+// come, but no longer than commit or After take. Without After nobody waits.
 func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []*call[Req, Res] {
 	var batch []*call[Req, Res]
 	select {
@@ -216,12 +217,13 @@ func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []
 			return nil
 		}
 	}
-	halves := time.Duration(c.afterTook.Load()) > commit/4
+	after := time.Duration(c.afterTook.Load())
+	halves := after > commit/4
 	var late <-chan time.Time
 	for {
 		had, room := len(batch), true
 		batch, room = c.take(batch, halves)
-		if !room || c.due.Load() <= 0 && (halves || c.asleep.Load() == 0) {
+		if !room || c.o.After == nil || c.due.Load() <= 0 && (halves || c.asleep.Load() == 0) {
 			return batch
 		}
 		if len(batch) > had {
@@ -229,7 +231,7 @@ func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []
 			continue
 		}
 		if late == nil {
-			late = time.After(commit)
+			late = time.After(max(commit, after))
 		}
 		select {
 		case own := <-c.queue:

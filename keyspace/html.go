@@ -29,8 +29,8 @@ func (c Catalogue) HTML(title string) string {
 			fmt.Fprintf(b, "<h2>%s</h2>\n", esc(e.Owner))
 		}
 		fmt.Fprintf(b, "<article id=\"%s\">\n<h3>%s</h3>\n<p>%s</p>\n<dl>\n", esc(e.id()), e.link(), esc(e.Purpose))
-		for _, fact := range e.facts() {
-			fmt.Fprintf(b, "<dt>%s</dt><dd>%s</dd>\n", esc(fact.Name), esc(fact.Text))
+		for _, f := range e.facts() {
+			fmt.Fprintf(b, "<dt>%s</dt><dd>%s</dd>\n", esc(f.name), esc(f.text))
 		}
 		b.WriteString("</dl>\n</article>\n")
 	}
@@ -45,33 +45,33 @@ func (e Entry) link() string {
 	return fmt.Sprintf("<a href=\"#%s\"><code>%s</code></a>", url.PathEscape(e.id()), html.EscapeString(e.Pattern))
 }
 
-// A Fact is one line about a family.
-type Fact struct{ Name, Text string }
+// fact is one line about a family.
+type fact struct{ name, text string }
 
 // facts are what people want to know about a family besides its purpose.
-func (e Entry) facts() []Fact {
-	all := []Fact{{"type", e.Type}, {"form", e.Form}}
+func (e Entry) facts() []fact {
+	all := []fact{{"type", e.Type}, {"form", e.Form}}
 	for _, a := range e.Arguments {
 		text := a.Form
 		if a.HashTag {
 			text += "; hash tag"
 		}
-		all = append(all, Fact{a.Name, text})
+		all = append(all, fact{a.Name, text})
 	}
 	if e.Delivery != "" {
-		all = append(all, Fact{"delivery", e.Delivery})
+		all = append(all, fact{"delivery", e.Delivery})
 	} else {
-		all = append(all, Fact{"life", e.Lives()})
+		all = append(all, fact{"life", e.Lives()})
 	}
 	if len(e.InvalidatedBy) > 0 {
-		all = append(all, Fact{"dropped by", strings.Join(e.InvalidatedBy, ", ")})
+		all = append(all, fact{"dropped by", strings.Join(e.InvalidatedBy, ", ")})
 	}
 	if e.Together != "" {
-		all = append(all, Fact{"together", e.Together})
+		all = append(all, fact{"together", e.Together})
 	}
 	name := "unbounded"
 	if e.MaxKeyBytes > 0 {
 		name = fmt.Sprintf("up to %d B and the prefix", e.MaxKeyBytes)
 	}
-	return append(all, Fact{"value", size(e.MaxValueBytes) + " expected"}, Fact{"name", name}, Fact{"version", fmt.Sprint(e.Version)})
+	return append(all, fact{"value", size(e.MaxValueBytes) + " expected"}, fact{"name", name}, fact{"version", fmt.Sprint(e.Version)})
 }

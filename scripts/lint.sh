@@ -23,7 +23,7 @@ unformatted() {
 }
 
 check gofmt unformatted
-for module in . bench; do
+for module in . bench bench/hazards; do
 	check "go mod tidy ($module)" go -C "$module" mod tidy -diff
 	check "go vet ($module)" go -C "$module" vet ./...
 	check "staticcheck ($module)" env -C "$module" go run "$staticcheck" ./...

@@ -18,6 +18,7 @@ type Source struct {
 	rows  map[string]string
 	loads []time.Time // when each began
 	delay time.Duration
+	last  time.Duration // how long the latest slow load took: machines are late, too
 	hold  *Held
 	panic bool
 }
@@ -48,11 +49,15 @@ func (s *Source) Load(ctx context.Context, key string) (string, error) {
 		<-hold.release
 	}
 	if delay > 0 {
+		began := time.Now()
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
+		s.mu.Lock()
+		s.last = time.Since(began)
+		s.mu.Unlock()
 	}
 	if !ok {
 		return "", ErrNotFound
