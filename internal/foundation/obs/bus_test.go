@@ -1,0 +1,59 @@
+package obs
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+func TestTheBusTellsHowEventsCameAndHowOldItsKnowledgeIs(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	schema := keyspace.New("test")
+	keys := bus.Keys{
+		Events: keyspace.DefChannel0(schema, "test:events", "text", keyspace.Doc{}).At(),
+		Log:    keyspace.Def0(schema, "test:events", keyspace.StreamOf("e"), keyspace.Forever("a test's"), keyspace.Doc{}).At(),
+	}
+	here, there := bus.New(db, keys, bus.Config{Node: "here"}), bus.New(db, keys, bus.Config{Node: "there"})
+	r := NewRegistry()
+	r.MustRegister(NewBus(there))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = there.Run(ctx, func() {}) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+
+	reached := func(name string, do func() error) {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); scrape(t, r)[name] == 0; time.Sleep(20 * time.Millisecond) {
+			if err := do(); err != nil || time.Now().After(end) {
+				t.Fatalf("%s stays 0: %v", name, err)
+			}
+		}
+	}
+	nothing := func() error { return nil }
+	reached(`stoa_bus_beats_total{result="ok"}`, nothing)
+	reached(`stoa_bus_events_total{by="passed"}`, func() error { return here.Pass(ctx, "topic", "name", "") }) // it listens
+	if err := here.Publish(ctx, "topic", "name", ""); err != nil {
+		t.Fatal(err)
+	}
+	reached(`stoa_bus_events_total{by="message"}`, nothing)
+	unsaid := keyspace.Cmd{Name: "XADD", Key: keys.Log.Key, Args: []string{"*", "e", "id here topic name 1 data"}}
+	if err := db.Do(ctx, unsaid).Err; err != nil {
+		t.Fatal(err)
+	}
+	reached(`stoa_bus_events_total{by="log"}`, nothing)
+	if err := db.Do(ctx, keyspace.Cmd{Name: "DEL", Key: keys.Log.Key}).Err; err != nil {
+		t.Fatal(err)
+	}
+	reached("stoa_bus_lost_total", nothing)
+	got := scrape(t, r)
+	for _, name := range []string{`stoa_bus_events_total{by="message"}`, `stoa_bus_events_total{by="log"}`, "stoa_bus_lost_total"} {
+		expect(t, got, name, is(1))
+	}
+	expect(t, got, "stoa_bus_behind_seconds", func(v float64) bool { return v > 0 && v < 5 })
+	expect(t, got, `stoa_bus_beats_total{result="failed"}`, func(v float64) bool { return v < got[`stoa_bus_beats_total{result="ok"}`] })
+}
