@@ -248,7 +248,7 @@ func (s *Service) keepBoard(ctx context.Context, b Board) error {
 // lost as well, and is loaded by those of now.
 func (s *Service) keepRules(ctx context.Context) error {
 	want := s.freezes.String()
-	have, err := s.fast.rules(ctx)
+	have, err := s.fast.patient().rules(ctx)
 	if err != nil || have == want {
 		return err
 	}
@@ -258,7 +258,7 @@ func (s *Service) keepRules(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.fast.setRules(ctx, want)
+	return s.fast.patient().setRules(ctx, want)
 }
 
 // sweepBoards removes the dead and folds in what was written.

@@ -18,7 +18,6 @@ import (
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
@@ -158,13 +157,7 @@ func mariaConfig(t *testing.T) sqldb.Config {
 
 func (w *world) mustMark(t *testing.T, user accounts.ID, c civil.Clock) Result {
 	t.Helper()
-	req := rand.Uint64()
-	res, err := w.Mark(t.Context(), user, c, Activity{Words: 10, Minutes: 5}, req)
-	// Redis-first, a disk that stalls for a quarter of a second is told to the user,
-	// who tries again.
-	for tries := 0; w.journal != nil && errs.KindOf(err) == errs.Unavailable && tries < 5; tries++ {
-		res, err = w.Mark(t.Context(), user, c, Activity{Words: 10, Minutes: 5}, req)
-	}
+	res, err := w.Mark(t.Context(), user, c, Activity{Words: 10, Minutes: 5}, rand.Uint64())
 	if err != nil {
 		t.Fatal(err)
 	}
