@@ -61,7 +61,7 @@ func newFast(db *redis.DB, kind string) *fast {
 // patient is the same for work in the background.
 func (f *fast) patient() *fast {
 	p := *f
-	p.budget = patience
+	p.budget, p.soon = patience, new(atomic.Pointer[deadline])
 	return &p
 }
 
