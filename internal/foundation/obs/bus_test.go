@@ -15,7 +15,7 @@ func TestTheBusTellsHowEventsCameAndHowOldItsKnowledgeIs(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	schema := keyspace.New("test")
 	keys := bus.Keys{
-		Events: keyspace.DefChannel0(schema, "test:events", "text", keyspace.Doc{}).At(),
+		Events: keyspace.DefChannel0(schema, "test:events", keyspace.RawMessages("text"), keyspace.Doc{}).At(),
 		Log:    keyspace.Def0(schema, "test:events", keyspace.StreamOf("e"), keyspace.Forever("a test's"), keyspace.Doc{}).At(),
 	}
 	here, there := bus.New(db, keys, bus.Config{Node: "here"}), bus.New(db, keys, bus.Config{Node: "there"})
