@@ -2,7 +2,7 @@
 # packages run at once, for many of them start servers.
 TEST_FLAGS ?= -p 2
 
-.PHONY: help run build test lint generate check-generated bench bench-checkin bench-audit bench-start hazards deps
+.PHONY: help run build test lint generate check-generated bench bench-checkin bench-audit bench-cache bench-start hazards deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ bench-checkin: ## Measure check-in against other ways; BENCH_FLAGS=-short takes 
 
 bench-audit: ## Measure the audit of a million keys, and what others feel of it
 	cd bench && go run ./audit $(BENCH_FLAGS)
+
+bench-cache: ## Measure package cache against what it is made of and against others, on a real Redis
+	cd bench && go run ./cache
 
 bench-start: ## Measure a start, and the memory it takes
 	cd bench && go run ./start
