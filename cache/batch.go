@@ -169,7 +169,7 @@ func (b *batch[K, V]) load(ctx context.Context, reads []*reading[K, V], leases [
 			if r.best == nil {
 				there = false
 			} else {
-				c.fallBack(r.best, r.tier)
+				c.stats.stale.add(1)
 				b.answer(r)
 			}
 		} else if there {

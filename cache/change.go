@@ -213,27 +213,10 @@ func (rt *Runtime) Drop(ctx context.Context, targets ...Target) error {
 	for i, t := range targets {
 		keys[i] = t.key
 	}
-	return rt.drop(ctx, keys)
-}
-
-func (rt *Runtime) drop(ctx context.Context, keys []keyspace.Key) error {
-	if err := rt.dropNow(keys); err != nil {
+	if err := rt.Redo(keys); err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrQueued, err), rt.later(ctx, keys))
 	}
 	return nil
-}
-
-// dropNow removes keys from Redis and then from every process.
-func (rt *Runtime) dropNow(keys []keyspace.Key) error {
-	cmds := make([]keyspace.Cmd, len(keys))
-	for i, k := range keys {
-		if s := shapeOf(k); s != nil {
-			cmds[i] = s.drop(k)
-		} else {
-			cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
-		}
-	}
-	return errors.Join(keyspace.FirstErr(rt.do(cmds...)), rt.tell(keys))
 }
 
 // Mutate calls change, which commits a new value of k to the source, and returns

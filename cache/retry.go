@@ -20,9 +20,18 @@ func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) error {
 	return rt.retries.Add(context.WithoutCancel(ctx), keys)
 }
 
-// Redo does drops that were handed to a [RetryQueue].
+// Redo does drops that were handed to a [RetryQueue]: it removes keys from Redis and
+// then from every process.
 func (rt *Runtime) Redo(keys []keyspace.Key) error {
-	return rt.dropNow(keys)
+	cmds := make([]keyspace.Cmd, len(keys))
+	for i, k := range keys {
+		if s := shapeOf(k); s != nil {
+			cmds[i] = s.drop(k)
+		} else {
+			cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
+		}
+	}
+	return errors.Join(keyspace.FirstErr(rt.do(cmds...)), rt.tell(keys))
 }
 
 // errFull says that drops were forgotten.
@@ -64,7 +73,7 @@ func (q *memoryQueue) run(ctx context.Context, rt *Runtime) {
 		delete(q.keys, name) // whoever adds it again meanwhile means a later change
 	}
 	q.mu.Unlock()
-	if len(keys) > 0 && rt.dropNow(keys) != nil {
+	if len(keys) > 0 && rt.Redo(keys) != nil {
 		_ = q.Add(ctx, keys)
 	}
 }

@@ -59,7 +59,7 @@ type Runtime struct {
 	seed      maphash.Seed
 	marks     [marks]atomic.Uint32
 	loads     chan struct{}
-	deadlines deadlines
+	deadlines redis.Deadlines
 	breakers  [16]breaker
 	retries   RetryQueue
 	tags      tagTable
@@ -204,7 +204,7 @@ func (rt *Runtime) one(cmd keyspace.Cmd) keyspace.Reply {
 	if !b.allows() {
 		return keyspace.Fail(errOpen)
 	}
-	reply := rt.db.Do(rt.deadlines.within(rt.cfg.Budget), cmd)
+	reply := rt.db.Do(rt.deadlines.Within(rt.cfg.Budget), cmd)
 	rt.note(b, reply.Err)
 	return reply
 }
@@ -214,7 +214,7 @@ func (rt *Runtime) do(cmds ...keyspace.Cmd) []keyspace.Reply {
 	if len(cmds) == 1 {
 		return []keyspace.Reply{rt.one(cmds[0])}
 	}
-	inner := rt.deadlines.within(rt.cfg.Budget)
+	inner := rt.deadlines.Within(rt.cfg.Budget)
 	replies := make([]keyspace.Reply, len(cmds))
 	asked := make([]*breaker, 0, 1) // those that allow it; more than one only in a cluster
 	var sent []keyspace.Cmd
@@ -258,7 +258,7 @@ func (rt *Runtime) mget(keys []keyspace.Key) []keyspace.Reply {
 	if !b.allows() {
 		return slices.Repeat([]keyspace.Reply{keyspace.Fail(errOpen)}, len(keys))
 	}
-	replies := rt.db.MGet(rt.deadlines.within(rt.cfg.Budget), keys)
+	replies := rt.db.MGet(rt.deadlines.Within(rt.cfg.Budget), keys)
 	rt.note(b, keyspace.FirstErr(replies))
 	return replies
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/rueidis"
 
@@ -20,13 +21,7 @@ func (db *DB) MGet(ctx context.Context, keys []keyspace.Key) []keyspace.Reply {
 		return db.DoMulti(ctx, cmds)
 	}
 	began := clock()
-	all := func(r keyspace.Reply) []keyspace.Reply {
-		replies := make([]keyspace.Reply, len(keys))
-		for i := range replies {
-			replies[i] = r
-		}
-		return replies
-	}
+	all := func(r keyspace.Reply) []keyspace.Reply { return slices.Repeat([]keyspace.Reply{r}, len(keys)) }
 	c, err := db.conn()
 	if err != nil {
 		return all(keyspace.Fail(err))

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -40,18 +39,12 @@ const (
 type fast struct {
 	db     *redis.DB
 	boards *boards
-	budget time.Duration // for each round trip
-	soon   *atomic.Pointer[deadline]
-}
-
-// deadline is a context that some reads have in common.
-type deadline struct {
-	ctx   context.Context
-	until time.Time // it is given out
+	budget time.Duration    // for each round trip
+	soon   *redis.Deadlines // of reads: a timer for each was an eighth of what one costs this process
 }
 
 func newFast(db *redis.DB, kind string) *fast {
-	f := &fast{db: db, boards: newBoards(db, kind), budget: redisBudget, soon: new(atomic.Pointer[deadline])}
+	f := &fast{db: db, boards: newBoards(db, kind), budget: redisBudget, soon: new(redis.Deadlines)}
 	if db.Mode() == "embedded" {
 		f.budget = embeddedBudget
 	}
@@ -61,22 +54,8 @@ func newFast(db *redis.DB, kind string) *fast {
 // patient is the same for work in the background.
 func (f *fast) patient() *fast {
 	p := *f
-	p.budget, p.soon = patience, new(atomic.Pointer[deadline])
+	p.budget, p.soon = patience, new(redis.Deadlines)
 	return &p
-}
-
-// within returns a context that ends when the budget is over, or an eighth later,
-// and not with ctx. Its reads share it: a timer for each of them was an eighth of
-// what a read costs this process.
-func (f *fast) within(ctx context.Context) context.Context {
-	now := time.Now()
-	if d := f.soon.Load(); d != nil && now.Before(d.until) {
-		return d.ctx
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.budget*9/8)
-	context.AfterFunc(ctx, cancel) // nobody else may
-	f.soon.Store(&deadline{ctx, now.Add(f.budget / 8)})
-	return ctx
 }
 
 func (f *fast) send(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply {
@@ -164,7 +143,7 @@ func (f *fast) read(ctx context.Context, user accounts.ID, year int) (*Record, e
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	s, _, err := f.db.Do(f.within(ctx), cmd).Text()
+	s, _, err := f.db.Do(f.soon.Within(f.budget), cmd).Text()
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,9 @@
-package cache
+package redis
 
 import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/stoa-dev/stoa/bus"
 )
 
 // A deadline is a context that ends at a moment. Calls that begin at about the same
@@ -13,7 +11,7 @@ import (
 // tenth of its time.
 type deadline struct {
 	at    time.Time
-	fresh bus.Moment // until when further calls may share it
+	fresh time.Duration // of clock: until when further calls may share it
 	done  chan struct{}
 }
 
@@ -32,20 +30,23 @@ func (d *deadline) Err() error {
 	}
 }
 
-// deadlines hands out deadlines.
-type deadlines struct{ now atomic.Pointer[deadline] }
+// Deadlines hands out contexts for commands whose callers wait for about the same
+// time and not for longer, whatever their own contexts say: reads of a cache, for
+// instance. The zero value is ready.
+type Deadlines struct{ now atomic.Pointer[deadline] }
 
-// within returns a context that ends after d, or an eighth of d later.
-func (s *deadlines) within(d time.Duration) context.Context {
-	now := bus.Now()
+// Within returns a context that ends after d, or up to an eighth of d later. One
+// Deadlines is for one d: contexts are shared.
+func (s *Deadlines) Within(d time.Duration) context.Context {
+	now := clock()
 	shared := s.now.Load()
 	if shared != nil && now < shared.fresh {
 		return shared
 	}
 	long := d + d/8
-	next := &deadline{at: time.Now().Add(long), fresh: now + bus.Moment(d/8), done: make(chan struct{})}
+	next := &deadline{at: time.Now().Add(long), fresh: now + d/8, done: make(chan struct{})}
 	if !s.now.CompareAndSwap(shared, next) {
-		return s.within(d) // somebody else was faster
+		return s.Within(d) // somebody else was faster
 	}
 	time.AfterFunc(long, func() { close(next.done) })
 	return next
