@@ -13,7 +13,7 @@ const (
 // CodeRequest asks for a verification code by mail: POST /v1/auth/codes.
 type CodeRequest struct {
 	Email   string `json:"email" format:"email" maxLength:"254" doc:"where the code is sent"`
-	Purpose string `json:"purpose" enum:"register,login" doc:"what the code will be used for"`
+	Purpose string `json:"purpose" enum:"register,login,reset_password" doc:"what the code will be used for; one for a change of address is asked for at /v1/me/email/codes"`
 }
 
 // CodeReply answers alike for known and unknown addresses.
@@ -51,31 +51,110 @@ type Tokens struct {
 	ExpiresIn    int    `json:"expires_in" doc:"seconds the access token lasts"`
 	User         User   `json:"user"`
 	Device       string `json:"device" doc:"the device's id"`
+	Restored     bool   `json:"restored,omitempty" doc:"this log-in took the account's deletion back"`
 }
 
 // User is an account as its owner sees it: GET /v1/me.
 type User struct {
-	ID       string    `json:"id"`
-	Email    string    `json:"email"`
-	Name     string    `json:"name"`
-	Zone     string    `json:"zone" doc:"the time zone in force now"`
-	NextZone string    `json:"next_zone,omitempty" doc:"a changed zone counts from the next midnight in the old one"`
-	Created  time.Time `json:"created"`
+	ID          string    `json:"id"`
+	Email       string    `json:"email"`
+	Name        string    `json:"name"`
+	Bio         string    `json:"bio,omitempty" doc:"what the user says of themselves"`
+	Avatar      string    `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty"`
+	Zone        string    `json:"zone" doc:"the time zone in force now"`
+	NextZone    string    `json:"next_zone,omitempty" doc:"a changed zone counts from the next midnight in the old one"`
+	FindByID    bool      `json:"find_by_id" doc:"others may find the account by its id"`
+	FindByEmail bool      `json:"find_by_email" doc:"others may find the account by its address"`
+	Requests    bool      `json:"requests" doc:"others may ask for friendship"`
+	HasPassword bool      `json:"has_password" doc:"a password is set; else log-in is by code only"`
+	Created     time.Time `json:"created"`
 }
 
 // UserUpdate changes what is present and leaves the rest: PATCH /v1/me.
 type UserUpdate struct {
-	Name *string `json:"name,omitempty" minLength:"1" maxLength:"40"`
-	Zone *string `json:"zone,omitempty" maxLength:"64" doc:"IANA time zone; counts from the next midnight in the old one"`
+	Name        *string `json:"name,omitempty" minLength:"1" maxLength:"40"`
+	Bio         *string `json:"bio,omitempty" maxLength:"200"`
+	Zone        *string `json:"zone,omitempty" maxLength:"64" doc:"IANA time zone; counts from the next midnight in the old one"`
+	FindByID    *bool   `json:"find_by_id,omitempty"`
+	FindByEmail *bool   `json:"find_by_email,omitempty"`
+	Requests    *bool   `json:"requests,omitempty"`
+}
+
+// PasswordReset sets a password by a mailed code and logs every device out:
+// POST /v1/auth/password.
+type PasswordReset struct {
+	Email    string `json:"email" format:"email" maxLength:"254"`
+	Code     string `json:"code" pattern:"^[0-9]{6}$" doc:"six digits from a mail with purpose reset_password"`
+	Password string `json:"password" minLength:"8" maxLength:"128"`
+}
+
+// PasswordChange sets a password and logs every other device out:
+// PUT /v1/me/password.
+type PasswordChange struct {
+	Current  string `json:"current,omitempty" maxLength:"128" doc:"the password in force; leave out when none is set"`
+	Password string `json:"password" minLength:"8" maxLength:"128"`
+}
+
+// EmailCodeRequest asks for a code at the address that is to be the caller's:
+// POST /v1/me/email/codes.
+type EmailCodeRequest struct {
+	Email string `json:"email" format:"email" maxLength:"254"`
+}
+
+// EmailChange changes the caller's address: PUT /v1/me/email. The old address is
+// told.
+type EmailChange struct {
+	Email    string `json:"email" format:"email" maxLength:"254"`
+	Code     string `json:"code" pattern:"^[0-9]{6}$" doc:"six digits from the mail to the new address"`
+	Password string `json:"password,omitempty" maxLength:"128" doc:"the password in force; leave out when none is set"`
+}
+
+// AccountDeletion asks for the end of the caller's account: POST /v1/me/deletion.
+type AccountDeletion struct {
+	Password string `json:"password,omitempty" maxLength:"128" doc:"the password in force; leave out when none is set"`
+}
+
+// AccountDeleted tells when a deleted account is erased. Logging in before that
+// takes the deletion back.
+type AccountDeleted struct {
+	Erased time.Time `json:"erased" doc:"until then logging in brings the account back"`
+}
+
+// Avatar names a picture: PUT /v1/me/avatar.
+type Avatar struct {
+	Avatar string `json:"avatar" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}"`
+}
+
+// Profile is an account as others see it: GET /v1/users/{user}.
+type Profile struct {
+	ID      string `json:"id"`
+	Name    string `json:"name" doc:"empty when the account is deleted"`
+	Bio     string `json:"bio,omitempty"`
+	Avatar  string `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty"`
+	Deleted bool   `json:"deleted,omitempty" doc:"the account is gone; show it as a deleted user"`
+}
+
+// Profiles are several accounts as others see them: GET /v1/users.
+type Profiles struct {
+	Users []Profile `json:"users" doc:"those that exist or existed, in the order asked for"`
+}
+
+// Card is what others scan to find the caller: GET /v1/me/card. Its picture is at
+// /v1/me/card.png and /v1/me/card.svg.
+type Card struct {
+	Token     string `json:"token" doc:"GET /v1/cards/{token} tells whose card it is"`
+	URL       string `json:"url" doc:"what the picture says"`
+	ExpiresIn int    `json:"expires_in" doc:"seconds until the card is worthless; asking again before brings the same one"`
 }
 
 // Session is one logged-in device: GET /v1/sessions.
 type Session struct {
 	Device  string    `json:"device" doc:"the device's id; DELETE /v1/sessions/{device} logs it out"`
 	Name    string    `json:"name" doc:"what the user calls it"`
+	Agent   string    `json:"agent,omitempty" doc:"the program that logged in, as it calls itself"`
 	IP      string    `json:"ip" doc:"the address it logged in from"`
-	Created time.Time `json:"created"`
-	Used    time.Time `json:"used" doc:"last log-in or refresh"`
+	Created time.Time `json:"created" doc:"log-in"`
+	Used    time.Time `json:"used" doc:"last use, to the minute"`
 	Current bool      `json:"current" doc:"the device that asks"`
 }
 

@@ -23,17 +23,34 @@ type DeviceID = ids.ID[Session]
 // User is an account. As JSON it is what caches hold: see Doc.Version before you
 // change that.
 type User struct {
-	ID      ID          `json:"id"`
-	Email   string      `json:"email"` // as its owner wrote it
-	Name    string      `json:"name"`  // shown to others
-	Clock   civil.Clock `json:"clock"`
-	Created time.Time   `json:"created"`
+	ID          ID          `json:"id"`
+	Email       string      `json:"email"` // as its owner wrote it
+	Name        string      `json:"name"`  // shown to others
+	Bio         string      `json:"bio,omitempty"`
+	Avatar      string      `json:"avatar,omitempty"` // the picture's id; none when empty
+	Clock       civil.Clock `json:"clock"`
+	FindByID    bool        `json:"find_by_id"`
+	FindByEmail bool        `json:"find_by_email"`
+	Requests    bool        `json:"requests"` // others may ask for friendship
+	HasPassword bool        `json:"has_password"`
+	Created     time.Time   `json:"created"`
+
+	// Erased is when a deleted account is erased; zero: it is not deleted. From
+	// the deletion on others see a deleted user.
+	Erased time.Time `json:"erased,omitzero"`
+
+	// Banned is until when nobody can log in; zero: it is not banned.
+	Banned time.Time `json:"banned,omitzero"`
 }
+
+// Deleted reports whether others see a deleted user.
+func (u User) Deleted() bool { return !u.Erased.IsZero() }
 
 // Session is one logged-in device.
 type Session struct {
 	Device  DeviceID
 	Name    string // what the user calls the device; may be empty
+	Agent   string // the program that logged in, as it calls itself; may be empty
 	IP      string // the address it logged in from
 	Created time.Time
 	Used    time.Time // last log-in or refresh
@@ -59,6 +76,7 @@ type Caller struct {
 var (
 	ErrEmail       = errs.New(errs.Invalid, "auth.email_invalid", "That is not an e-mail address.")
 	ErrName        = errs.New(errs.Invalid, "account.name_invalid", "A name is 1 to 40 printable characters.")
+	ErrBio         = errs.New(errs.Invalid, "account.bio_invalid", "A text about oneself is at most 200 printable characters.")
 	ErrDeviceName  = errs.New(errs.Invalid, "auth.device_invalid", "A device's name is at most 60 printable characters.")
 	ErrPassword    = errs.New(errs.Invalid, "auth.password_invalid", "A password is 8 to 128 characters.")
 	ErrPurpose     = errs.New(errs.Invalid, "auth.purpose_unknown", "A code is for register or login.")
@@ -128,6 +146,15 @@ func ParseEmail(s string) (Email, error) {
 func cleanName(s string) (string, error) {
 	if s = strings.TrimSpace(s); s == "" || !shown(s, 40) {
 		return "", ErrName.On("body.name", "is not 1 to 40 printable characters")
+	}
+	return s, nil
+}
+
+// cleanBio lets lines pass that end, as people write them.
+func cleanBio(s string) (string, error) {
+	s = strings.TrimSpace(s)
+	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > 200 || strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && unprintable(r) }) {
+		return "", ErrBio.On("body.bio", "is not at most 200 printable characters")
 	}
 	return s, nil
 }

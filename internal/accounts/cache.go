@@ -18,7 +18,8 @@ var (
 	InfoChanged     = cache.NewEvent[ID]("basic info changed") // name, zone
 	EmailChanged    = cache.NewEvent[ID]("e-mail changed")
 	PasswordChanged = cache.NewEvent[ID]("password changed")
-	AccountDeleted  = cache.NewEvent[ID]("account deleted")
+	AccountDeleted  = cache.NewEvent[ID]("account deleted") // or brought back, or erased
+	AccountBanned   = cache.NewEvent[ID]("account banned")  // or not any more
 )
 
 // Users are the accounts as everybody sees them: at hand in this process, in
@@ -47,7 +48,7 @@ func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 		},
 		LoadMany: func(ctx context.Context, ids []ID) (map[ID]User, error) { return selectUsers(ctx, db, ids) },
 	})
-	for _, e := range []cache.Event[ID]{AvatarChanged, InfoChanged, EmailChanged, PasswordChanged, AccountDeleted} {
+	for _, e := range []cache.Event[ID]{AvatarChanged, InfoChanged, EmailChanged, PasswordChanged, AccountDeleted, AccountBanned} {
 		cache.Drops(rt, e, u.kept)
 	}
 	return u

@@ -240,8 +240,9 @@ func TestTheMostActiveAreWarm(t *testing.T) {
 func TestAUserKeepsEveryFieldInRedis(t *testing.T) {
 	w := onSQLite(t, Settings{})
 	w.listen()
-	u := User{ID: ids.New[User](), Email: "Ann@example.org", Name: "Änn \" <&>", Clock: civil.Clock{Zone: "Asia/Tokyo", Next: "UTC", From: 1 << 41}, Created: time.UnixMilli(1_700_000_000_123).UTC()}
-	if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return insertUser(ctx, tx, u, "k", "") }); err != nil {
+	u := User{ID: ids.New[User](), Email: "Ann@example.org", Name: "Änn \" <&>", Bio: "one\ntwo", Clock: civil.Clock{Zone: "Asia/Tokyo", Next: "UTC", From: 1 << 41},
+		FindByEmail: true, Requests: true, HasPassword: true, Created: time.UnixMilli(1_700_000_000_123).UTC()}
+	if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return insertUser(ctx, tx, u, "k", "hash") }); err != nil {
 		t.Fatal(err)
 	}
 	w.named(u.ID, u.Name)

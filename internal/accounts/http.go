@@ -52,9 +52,9 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/logout", ID: "auth.logout", Summary: "Log this device out", Tags: tags,
 		Status: http.StatusNoContent}, s.postLogout)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
-	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name or time zone", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, or who may find and ask the caller", Tags: tags,
 		Description: "A new zone counts from the next midnight in the old one.",
-		Errors:      []*errs.Error{ErrName, civil.ErrZone}}, s.patchMe)
+		Errors:      []*errs.Error{ErrName, ErrBio, civil.ErrZone}}, s.patchMe)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/sessions", ID: "sessions.list", Summary: "Logged-in devices, the last used first", Tags: tags}, s.getSessions)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions/{device}", ID: "sessions.revoke", Summary: "Log one device out", Tags: tags,
 		Status: http.StatusNoContent, Errors: []*errs.Error{ErrNoSession}}, s.deleteSession)
@@ -107,7 +107,8 @@ func (s *Service) patchMe(ctx context.Context, in *body[api.UserUpdate]) (*body[
 	if err != nil {
 		return nil, err
 	}
-	return s.user(s.Update(ctx, user, Change{Name: in.Body.Name, Zone: in.Body.Zone}))
+	return s.user(s.Update(ctx, user, Change{Name: in.Body.Name, Bio: in.Body.Bio, Zone: in.Body.Zone,
+		FindByID: in.Body.FindByID, FindByEmail: in.Body.FindByEmail, Requests: in.Body.Requests}))
 }
 
 func (s *Service) getSessions(ctx context.Context, _ *empty) (*body[api.Sessions], error) {
@@ -169,7 +170,8 @@ func (s *Service) user(u User, err error) (*body[api.User], error) {
 }
 
 func wireUser(u User, now time.Time) api.User {
-	w := api.User{ID: u.ID.String(), Email: u.Email, Name: u.Name, Zone: u.Clock.In(now), Created: u.Created}
+	w := api.User{ID: u.ID.String(), Email: u.Email, Name: u.Name, Bio: u.Bio, Avatar: u.Avatar, Zone: u.Clock.In(now),
+		FindByID: u.FindByID, FindByEmail: u.FindByEmail, Requests: u.Requests, HasPassword: u.HasPassword, Created: u.Created}
 	if u.Clock.Next != w.Zone {
 		w.NextZone = u.Clock.Next
 	}

@@ -37,10 +37,11 @@ var (
 	userKey = keyspace.Def1[ID](Keys, "user:info:{uid}", keyspace.CachedOf[User](),
 		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(5*time.Minute).StaleIfError(time.Hour),
 		keyspace.Doc{
-			Purpose: "who a user is: name, address, calendar",
+			Purpose: "who a user is: name, address, calendar, picture, who may find them",
 			InvalidatedBy: []string{AvatarChanged.Name(), InfoChanged.Name(), EmailChanged.Name(),
-				PasswordChanged.Name(), AccountDeleted.Name()},
-			MaxBytes: 1024,
+				PasswordChanged.Name(), AccountDeleted.Name(), AccountBanned.Name()},
+			MaxBytes: 4096,
+			Version:  2,
 		})
 
 	codeTriesKey = keyspace.Def2[keyspace.Hashed, Purpose](Keys, "user:verify_code:{email}:{type}", keyspace.CounterKind(),

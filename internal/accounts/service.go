@@ -255,7 +255,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 	if err != nil {
 		return Tokens{}, err
 	}
-	u := User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: r.Zone}}
+	u := User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: r.Zone}, FindByID: true, Requests: true, HasPassword: r.Password != ""}
 	if u.Name, err = cleanName(r.Name); err != nil {
 		return Tokens{}, err
 	}
@@ -585,11 +585,15 @@ func (s *Service) User(ctx context.Context, id ID) (u User, err error) {
 
 // A Change of an account: what is nil stays.
 type Change struct {
-	Name *string
-	Zone *string // counts from the next midnight in the zone in force
+	Name        *string
+	Bio         *string
+	Zone        *string // counts from the next midnight in the zone in force
+	FindByID    *bool
+	FindByEmail *bool
+	Requests    *bool
 }
 
-// Update changes an account and returns it as it is then. ErrName,
+// Update changes an account and returns it as it is then. ErrName, ErrBio,
 // civil.ErrZone, ErrNoUser.
 func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err error) {
 	defer errs.Wrap(&err, "accounts.Update %s", id)
@@ -599,6 +603,13 @@ func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err erro
 			return User{}, err
 		}
 		c.Name = &name
+	}
+	if c.Bio != nil {
+		bio, err := cleanBio(*c.Bio)
+		if err != nil {
+			return User{}, err
+		}
+		c.Bio = &bio
 	}
 	if c.Zone != nil {
 		if err := checkZone(*c.Zone); err != nil {
@@ -620,9 +631,11 @@ func (s *Service) update(ctx context.Context, id ID, c Change) (u User, err erro
 			return err
 		}
 		before := u
-		if c.Name != nil {
-			u.Name = *c.Name
-		}
+		set(&u.Name, c.Name)
+		set(&u.Bio, c.Bio)
+		set(&u.FindByID, c.FindByID)
+		set(&u.FindByEmail, c.FindByEmail)
+		set(&u.Requests, c.Requests)
 		if c.Zone != nil {
 			if u.Clock, err = u.Clock.Change(*c.Zone, tx.Now()); err != nil {
 				return err
@@ -637,6 +650,12 @@ func (s *Service) update(ctx context.Context, id ID, c Change) (u User, err erro
 		return s.moved(ctx, tx, id)
 	})
 	return u, err
+}
+
+func set[T any](field *T, value *T) {
+	if value != nil {
+		*field = *value
+	}
 }
 
 // moved follows a change of zone: every session's copy has the clock.

@@ -24,20 +24,24 @@ type credential struct {
 	passwordHash string // empty: none was set
 }
 
-const userColumns = "id, email, name, zone, zone_next, zone_from, created"
+const userColumns = "id, email, name, bio, avatar, zone, zone_next, zone_from, find_by_id, find_by_email, requests, password_hash IS NOT NULL, created, erased, banned_until"
 
 func (u *User) columns() []any {
-	return []any{&u.ID, &u.Email, &u.Name, &u.Clock.Zone, &u.Clock.Next, &u.Clock.From, (*millis)(&u.Created)}
+	return []any{&u.ID, &u.Email, &u.Name, &u.Bio, &u.Avatar, &u.Clock.Zone, &u.Clock.Next, &u.Clock.From, &u.FindByID, &u.FindByEmail, &u.Requests,
+		&u.HasPassword, (*millis)(&u.Created), (*millis)(&u.Erased), (*millis)(&u.Banned)}
 }
 
-// millis is a time kept as Unix milliseconds.
+// millis is a time kept as Unix milliseconds, 0 for none.
 type millis time.Time
 
 // Scan implements sql.Scanner.
 func (m *millis) Scan(src any) error {
 	var n sql.NullInt64
 	err := n.Scan(src)
-	*m = millis(time.UnixMilli(n.Int64).UTC())
+	*m = millis{}
+	if n.Int64 != 0 {
+		*m = millis(time.UnixMilli(n.Int64).UTC())
+	}
 	return err
 }
 
@@ -74,17 +78,18 @@ func scanUser(row *sql.Row) (u User, err error) {
 
 // insertUser answers ErrEmailTaken for an address that has an account already.
 func insertUser(ctx context.Context, tx *sqldb.Tx, u User, emailKey, passwordHash string) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, password_hash, zone, zone_next, zone_from, created) VALUES (?, ?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?)",
-		u.ID, u.Email, emailKey, u.Name, passwordHash, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.Created.UnixMilli())
+	_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, bio, password_hash, zone, zone_next, zone_from, find_by_id, find_by_email, requests, created) VALUES (?, ?, ?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?)",
+		u.ID, u.Email, emailKey, u.Name, u.Bio, passwordHash, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.Created.UnixMilli())
 	if sqldb.IsDuplicate(err) {
 		return ErrEmailTaken // the id has 71 bits of chance; it is the address
 	}
 	return err
 }
 
+// updateUser writes what its owner may change, see [Change].
 func updateUser(ctx context.Context, tx *sqldb.Tx, u User) error {
-	_, err := tx.ExecContext(ctx, "UPDATE users SET name = ?, zone = ?, zone_next = ?, zone_from = ? WHERE id = ?",
-		u.Name, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.ID)
+	_, err := tx.ExecContext(ctx, "UPDATE users SET name = ?, bio = ?, zone = ?, zone_next = ?, zone_from = ?, find_by_id = ?, find_by_email = ?, requests = ? WHERE id = ?",
+		u.Name, u.Bio, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.ID)
 	return err
 }
 
@@ -431,7 +436,7 @@ func NewUser(email, name, zone string) (u User, err error) {
 	if err != nil {
 		return User{}, err
 	}
-	u = User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: cmp.Or(zone, "UTC")}}
+	u = User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: cmp.Or(zone, "UTC")}, FindByID: true, Requests: true}
 	if u.Name, err = cleanName(name); err != nil {
 		return User{}, err
 	}

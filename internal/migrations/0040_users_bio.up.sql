@@ -1,0 +1,1 @@
+ALTER TABLE users ADD COLUMN bio {{text 200}} NOT NULL DEFAULT ''

@@ -1,0 +1,1 @@
+ALTER TABLE users ADD COLUMN avatar {{text 12}} NOT NULL DEFAULT ''

@@ -1,0 +1,1 @@
+ALTER TABLE sessions ADD COLUMN agent {{text 200}} NOT NULL DEFAULT ''
