@@ -97,12 +97,3 @@ type BoardRow struct {
 	Name  string `json:"name"`
 	Value int    `json:"value" doc:"days"`
 }
-
-// Event is one line of GET /v1/events, a stream of server-sent events for the
-// caller's own account; the SSE event name repeats Type.
-type Event struct {
-	ID   string    `json:"id"`
-	Type string    `json:"type" doc:"checkin.marked"`
-	Time time.Time `json:"time"`
-	Data any       `json:"data" doc:"for checkin.marked: CheckinStatus"`
-}

@@ -76,7 +76,7 @@ func (b *bench) open(ctx context.Context, sqlURL, redisURL, prefix string, build
 		return nil, err
 	}
 	bus := events.NewBus(n.rdb, prefix, discard)
-	acc, err := accounts.New(accounts.Config{DB: n.db, Redis: n.rdb, Limiter: ratelimit.New(n.rdb), Caches: cache.NewRuntime(n.rdb, bus.Nodes(), cache.Config{}), Mail: mail.NewBox(n.db), Secret: secret(), Log: discard})
+	acc, err := accounts.New(accounts.Config{DB: n.db, Redis: n.rdb, Limiter: ratelimit.New(n.rdb), Caches: cache.NewRuntime(n.rdb, bus.Nodes(), cache.Config{}), Bus: bus, Mail: mail.NewBox(n.db), Secret: secret(), Log: discard})
 	if err != nil {
 		return nil, err
 	}

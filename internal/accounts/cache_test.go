@@ -121,7 +121,7 @@ func TestEachEventDropsTheUser(t *testing.T) {
 	}
 	w.listen()
 	id := w.people(1)[0]
-	for _, e := range []cache.Event[ID]{AvatarChanged, InfoChanged, EmailChanged, PasswordChanged, AccountDeleted} {
+	for _, e := range []cache.Event[ID]{AvatarChanged, InfoChanged, EmailChanged, PasswordChanged, AccountDeleted, AccountBanned} {
 		if _, err := w.User(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}

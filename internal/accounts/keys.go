@@ -3,6 +3,7 @@ package accounts
 import (
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
@@ -43,6 +44,9 @@ var (
 			MaxBytes: 4096,
 			Version:  2,
 		})
+
+	notifications = keyspace.DefChannel1[ID](Keys, "channel:system_notification:{uid}", keyspace.MessagesOf[events.Event](),
+		keyspace.Doc{Purpose: "what happens to an account and its sessions, see api/events.go", MaxBytes: 8 << 10})
 
 	codeTriesKey = keyspace.Def2[keyspace.Hashed, Purpose](Keys, "user:verify_code:{email}:{type}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),

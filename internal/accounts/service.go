@@ -9,10 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -52,6 +54,7 @@ type Config struct {
 	Redis   *redis.DB
 	Limiter *ratelimit.Limiter
 	Caches  *cache.Runtime // keeps users
+	Bus     *events.Bus    // is told what happened to an account, after the commit
 	Cache   cache.Policy   // of the users; Unfenced is this domain's to choose
 	Mail    mail.Sender
 	Log     *slog.Logger
@@ -133,6 +136,7 @@ const afterBudget = 250 * time.Millisecond
 type Service struct {
 	db     *sqldb.DB
 	caches *cache.Runtime
+	bus    *events.Bus
 	users  *Users
 	fast   fast
 	cfg    Settings
@@ -156,6 +160,7 @@ func New(cfg Config) (*Service, error) {
 	return &Service{
 		db:     cfg.DB,
 		caches: cfg.Caches,
+		bus:    cfg.Bus,
 		users:  NewUsers(cfg.DB, cfg.Caches, cfg.Cache),
 		fast:   fast{db: cfg.Redis, limiter: cfg.Limiter, budget: readBudget},
 		cfg:    cfg.Settings.filled(),
@@ -620,7 +625,12 @@ func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err erro
 		u, err = s.update(ctx, id, c)
 		return err
 	}, InfoChanged.Of(s.caches, id)...)
-	return u, loadError(ctx, err)
+	if err != nil {
+		return User{}, loadError(ctx, err)
+	}
+	now := s.db.Now()
+	s.tell(api.EventAccountUpdated, id, now, wireUser(u, now))
+	return u, nil
 }
 
 // update is the transaction of Update.

@@ -81,7 +81,7 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 	w.box = mail.NewBox(db)
 	w.bus = events.NewBus(rdb, ids.New[world]().String(), log)
 	caches := cache.NewRuntime(rdb, w.bus.Nodes(), cache.Config{Budget: patience})
-	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Mail: w.box, Log: log, Secret: []byte("a secret of exactly thirty-two b"), Settings: settings})
+	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: w.bus, Mail: w.box, Log: log, Secret: []byte("a secret of exactly thirty-two b"), Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}

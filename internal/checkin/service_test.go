@@ -59,7 +59,7 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *wor
 	log := slog.New(slog.DiscardHandler)
 	node := ids.New[world]().String()
 	bus := events.NewBus(rdb, node, log)
-	users, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: cache.NewRuntime(rdb, bus.Nodes(), cache.Config{}), Secret: make([]byte, 32), Log: log})
+	users, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: cache.NewRuntime(rdb, bus.Nodes(), cache.Config{}), Bus: bus, Secret: make([]byte, 32), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stoa-dev/stoa/bus"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 )
 
@@ -28,6 +29,10 @@ type Event struct {
 	User string          `json:"user"`
 	Time int64           `json:"time"` // Unix milliseconds
 	Data json.RawMessage `json:"data"` // the domain's own document
+
+	// Channel, unless it is zero, has the event published there as well, as this
+	// very JSON, for programs beside the server that subscribe in Redis.
+	Channel keyspace.Messages[Event] `json:"-"`
 }
 
 // New returns an event that happened at that time.
@@ -49,6 +54,7 @@ const topic, batches = "users", "happened"
 // Bus carries events to subscribers on this node and on all others.
 type Bus struct {
 	nodes *bus.Bus
+	db    *redis.DB
 	log   *slog.Logger
 	out   chan []Event
 	in    chan string
@@ -59,7 +65,7 @@ type Bus struct {
 
 // NewBus returns a bus for this node; node is never used by another process.
 func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
-	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), log: log,
+	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), db: db, log: log,
 		out: make(chan []Event, waiting), in: make(chan string, waiting), subs: map[string]map[*Subscription]struct{}{}}
 	b.nodes.Handle(topic, bus.Handler{Event: func(e bus.Event) {
 		select { // what others publish must not wait until this is decoded
@@ -172,7 +178,22 @@ func (b *Bus) send(ctx context.Context) {
 		if err := b.nodes.Pass(ctx, topic, batches, encode(batch)); err != nil && ctx.Err() == nil {
 			b.log.Debug("other nodes were not told", "events", len(batch), "err", err)
 		}
+		if cmds := b.onChannels(batch); len(cmds) > 0 {
+			if err := keyspace.FirstErr(b.db.DoMulti(ctx, cmds)); err != nil && ctx.Err() == nil {
+				b.log.Debug("channels were not told", "events", len(cmds), "err", err)
+			}
+		}
 	}
+}
+
+// onChannels returns what publishes those of batch that have a channel.
+func (b *Bus) onChannels(batch []Event) (cmds []keyspace.Cmd) {
+	for _, e := range batch {
+		if !e.Channel.IsZero() {
+			cmds = append(cmds, b.db.PublishCmd(e.Channel.Channel, string(e.appendJSON(nil))))
+		}
+	}
+	return cmds
 }
 
 func encode(batch []Event) string {

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -91,6 +92,45 @@ func TestEventsReachBothNodesOnceAndOnlyTheirUser(t *testing.T) {
 		})
 	}
 }
+
+func TestAnEventIsPublishedOnItsChannel(t *testing.T) {
+	for _, e := range redistest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			db := e.Open(t)
+			here := run(t, db, "here")
+			got, on := make(chan Event, 1), make(chan struct{})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = db.Subscribe(ctx, probes.At(keyspace.Text{S: "ann"}).Channel, redis.Handler{
+					Subscribed: func() { close(on) },
+					Message: func(payload string) {
+						if e, err := probes.At(keyspace.Text{S: "ann"}).Decode(payload); err == nil {
+							got <- e
+						}
+					},
+				})
+			}()
+			t.Cleanup(func() { cancel(); <-ended })
+			<-on
+			want := New("tick", "ann", time.UnixMilli(5), []byte(`{"n":1}`))
+			want.Channel = probes.At(keyspace.Text{S: "ann"})
+			here.Publish([]Event{want})
+			select {
+			case e := <-got:
+				if e.ID != want.ID || e.Type != "tick" || e.User != "ann" || e.Time != 5 || string(e.Data) != `{"n":1}` {
+					t.Errorf("got %+v, want %+v", e, want)
+				}
+			case <-time.After(5 * time.Second):
+				t.Error("nothing was published within 5 s")
+			}
+		})
+	}
+}
+
+var probes = keyspace.DefChannel1[keyspace.Text](keyspace.New("probe"), "channel:probe:{uid}", keyspace.MessagesOf[Event](),
+	keyspace.Doc{Purpose: "of a test", MaxBytes: 1 << 10})
 
 func TestASlowListenerIsCutOffAndHoldsUpNobody(t *testing.T) {
 	b := NewBus(redistest.Open(t, "embedded"), "here", slog.New(slog.DiscardHandler))

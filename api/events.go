@@ -1,0 +1,58 @@
+package api
+
+import "time"
+
+// Event is one line of GET /v1/events, a stream of server-sent events for the
+// caller's own account; the SSE event name repeats Type.
+type Event struct {
+	ID   string    `json:"id"`
+	Type string    `json:"type" doc:"checkin.marked"`
+	Time time.Time `json:"time"`
+	Data any       `json:"data" doc:"for checkin.marked: CheckinStatus"`
+}
+
+// Types of events, with what their data is. Each goes to all devices of the user
+// it happened to; account and session events also to the Redis channel
+// channel:system_notification:{user}, friend and block events to
+// channel:friend_request:{user}.
+const (
+	EventCheckinMarked = "checkin.marked" // CheckinStatus
+
+	EventAccountUpdated = "account.updated" // User
+	EventAccountNotice  = "account.notice"  // Notice
+	EventSessionOpened  = "session.opened"  // Session
+	EventSessionEnded   = "session.ended"   // SessionEnded
+
+	EventFriendRequested     = "friend.requested"      // FriendRequest, to who is asked and to who asks
+	EventFriendRequestClosed = "friend.request_closed" // FriendRequest, in a state other than pending
+	EventFriendUnread        = "friend.unread"         // Unread
+	EventFriendAdded         = "friend.added"          // Friend
+	EventFriendUpdated       = "friend.updated"        // Friend
+	EventFriendRemoved       = "friend.removed"        // UserRef
+	EventBlockAdded          = "block.added"           // UserRef, to who blocks only
+	EventBlockRemoved        = "block.removed"         // UserRef
+)
+
+// Notices, what an account.notice is about.
+const (
+	NoticePasswordChanged = "password_changed"
+	NoticeEmailChanged    = "email_changed"
+	NoticeDeletion        = "deletion" // the account was deleted; it can still be brought back
+	NoticeRestored        = "restored"
+)
+
+// Notice tells all devices of a user what was done to the account.
+type Notice struct {
+	Kind   string `json:"kind" enum:"password_changed,email_changed,deletion,restored"`
+	Device string `json:"device,omitempty" doc:"the device that did it; empty when it was none of the account's"`
+}
+
+// SessionEnded tells that a device is logged out.
+type SessionEnded struct {
+	Device string `json:"device"`
+}
+
+// UserRef names a user.
+type UserRef struct {
+	User string `json:"user"`
+}

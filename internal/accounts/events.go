@@ -1,0 +1,22 @@
+package accounts
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+)
+
+// tell passes on what was committed to all devices of a user, and to whoever
+// subscribes to their notifications in Redis. Data is a wire type; the types of
+// events are in package api.
+func (s *Service) tell(typ string, user ID, at time.Time, data any) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		s.log.Error("accounts: an event has no JSON", "type", typ, "err", err)
+		return
+	}
+	e := events.New(typ, user.String(), at, text)
+	e.Channel = notifications.At(user)
+	s.bus.Publish([]events.Event{e})
+}
