@@ -38,6 +38,7 @@ type empty struct{}
 // Routes adds the domain's operations to a.
 func (s *Service) Routes(a *web.API) {
 	s.CredentialRoutes(a)
+	s.LeavingRoutes(a)
 	tags := []string{"accounts"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Ask for a verification code by mail", Tags: tags,
 		Description: "The answer is the same whether the address has an account or not; the mail tells.",
@@ -46,7 +47,7 @@ func (s *Service) Routes(a *web.API) {
 		Public: true, Status: http.StatusCreated,
 		Errors: []*errs.Error{ErrEmail, ErrName, ErrDeviceName, ErrPassword, civil.ErrZone, ErrCode, ErrEmailTaken}}, s.postRegister)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
-		Public: true, Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked}}, s.postLogin)
+		Public: true, Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBanned}}, s.postLogin)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/refresh", ID: "auth.refresh", Summary: "Trade a refresh token for a new pair", Tags: tags,
 		Description: "The same token again within ten seconds brings the same pair; later it logs the device out.",
 		Public:      true, Errors: []*errs.Error{ErrRefresh, ErrReused}}, s.postRefresh)
@@ -159,7 +160,7 @@ func (s *Service) tokens(t Tokens, err error) (*body[api.Tokens], error) {
 	now := s.db.Now()
 	return &body[api.Tokens]{api.Tokens{
 		AccessToken: t.Access, RefreshToken: t.Refresh, ExpiresIn: int(t.Expires.Sub(now).Round(time.Second).Seconds()),
-		User: wireUser(t.User, now), Device: t.Device.String(),
+		User: wireUser(t.User, now), Device: t.Device.String(), Restored: t.Restored,
 	}}, nil
 }
 

@@ -3,7 +3,6 @@ package accounts
 import (
 	"context"
 	"database/sql"
-	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -91,16 +90,19 @@ func forgetZone(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	return err
 }
 
-// deleteRest removes what other tables of this domain hold of an account, and
-// mails that wait or were given up.
-func deleteRest(ctx context.Context, tx *sqldb.Tx, id ID, emailHash string) error {
+// deleteRest removes what other tables of this domain hold of an account and of
+// the codes to its address, and mails that wait or were given up.
+func deleteRest(ctx context.Context, tx *sqldb.Tx, id ID, codes []codeRow) error {
+	hashes, keys := make([]string, len(codes)), make([]string, len(codes))
+	for i, c := range codes {
+		hashes[i], keys[i] = c.emailHash, c.mailKey()
+	}
 	for _, q := range []struct {
 		text string
 		args []any
 	}{
-		{"DELETE FROM sessions WHERE user_id = ?", []any{id}},
-		{"DELETE FROM codes WHERE email_hash = ?", []any{emailHash}},
-		{"DELETE FROM outbox WHERE topic = ? AND SUBSTR(msg_key, 1, ?) = ?", []any{TopicCode, len(emailHash), emailHash}},
+		{"DELETE FROM codes WHERE email_hash IN (?)", []any{bun.List(hashes)}},
+		{"DELETE FROM outbox WHERE topic = ? AND msg_key IN (?)", []any{TopicCode, bun.List(keys)}},
 		{"DELETE FROM outbox WHERE topic = ? AND msg_key = ?", []any{TopicNotice, id}},
 	} {
 		if _, err := tx.ExecContext(ctx, q.text, q.args...); err != nil {
@@ -108,9 +110,4 @@ func deleteRest(ctx context.Context, tx *sqldb.Tx, id ID, emailHash string) erro
 		}
 	}
 	return nil
-}
-
-// without returns ids that are not among gone.
-func without(ids, gone []ID) []ID {
-	return slices.DeleteFunc(slices.Clone(ids), func(id ID) bool { return slices.Contains(gone, id) })
 }

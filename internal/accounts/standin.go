@@ -31,3 +31,14 @@ func (s *Service) endAll(ctx context.Context, user ID, except DeviceID, commit f
 	}, PasswordChanged.Of(s.caches, user)...)
 	return loadError(ctx, err)
 }
+
+func (s *Service) ended(ctx context.Context, user ID, devices []DeviceID) error {
+	var graves []sessionCopy
+	for _, d := range devices {
+		graves = append(graves, grave(user, d))
+	}
+	if len(graves) == 0 {
+		return nil
+	}
+	return s.fast.put(ctx, s.db.Now(), graves...)
+}
