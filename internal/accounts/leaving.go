@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,17 +61,15 @@ func (s *Service) Delete(ctx context.Context, user ID, device DeviceID, password
 	if err != nil {
 		return time.Time{}, err
 	}
-	err = s.caches.Change(ctx, func(ctx context.Context) error {
-		return s.endAll(ctx, user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
-			if err := unchanged(ctx, tx, seen, device); err != nil {
-				return err
-			}
-			erased = tx.Now().Add(s.cfg.Grace)
-			return deleteUser(ctx, tx, seen.User, erased)
-		})
+	err = s.endAll(ctx, user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := unchanged(ctx, tx, seen, device); err != nil {
+			return err
+		}
+		erased = tx.Now().Add(s.cfg.Grace)
+		return deleteUser(ctx, tx, seen.User, erased)
 	}, AccountDeleted.Of(s.caches, user)...)
 	if err != nil {
-		return time.Time{}, loadError(ctx, err)
+		return time.Time{}, err
 	}
 	s.noticed(user, s.db.Now(), api.NoticeDeletion, device)
 	return erased, nil
@@ -84,6 +83,19 @@ func deleteUser(ctx context.Context, tx *sqldb.Tx, u User, erased time.Time) err
 	return notice{To: u.Email, Kind: api.NoticeDeletion, Until: erased.UnixMilli()}.enqueue(ctx, tx, u.ID)
 }
 
+// enterAs is enter for a user whose credentials identify has found right.
+func (s *Service) enterAs(ctx context.Context, user ID, l Login, identify func(ctx context.Context, tx *sqldb.Tx) (User, error)) (t Tokens, err error) {
+	restored := false
+	t, err = s.enter(ctx, user, l.from(), func(ctx context.Context, tx *sqldb.Tx) (u User, err error) {
+		if u, err = identify(ctx, tx); err == nil {
+			u, restored, err = s.admit(ctx, tx, u)
+		}
+		return u, err
+	})
+	t.Restored = err == nil && restored
+	return t, err
+}
+
 // admit decides about a log-in whose credentials proved right, of an account that
 // tx holds: whether it may be, and whether it takes a deletion back. Only here
 // does anybody learn of a ban: who does not have the credentials gets the answer
@@ -94,7 +106,8 @@ func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, u User) (_ User, rest
 		return u, false, ErrCredentials
 	}
 	if now.Before(u.Banned) {
-		return u, false, banned(ctx, tx, u)
+		refusal, err := banned(ctx, tx, u)
+		return u, false, cmp.Or(err, refusal)
 	}
 	if !u.Deleted() {
 		return u, false, nil
@@ -122,11 +135,23 @@ func restore(ctx context.Context, tx *sqldb.Tx, u User) error {
 	return notify(ctx, tx, u.ID, u.Email, api.NoticeRestored)
 }
 
+// whyEnded returns what a device hears that was once logged in and is not any more.
+func whyEnded(ctx context.Context, tx *sqldb.Tx, user ID) (refusal, err error) {
+	u, err := selectUser(ctx, tx, user)
+	switch {
+	case errors.Is(err, ErrNoUser) || err == nil && !tx.Now().Before(u.Banned):
+		return ErrRefresh, nil
+	case err != nil:
+		return nil, err
+	}
+	return banned(ctx, tx, u)
+}
+
 // banned returns the refusal, with the ban's end and reason.
-func banned(ctx context.Context, tx *sqldb.Tx, u User) error {
+func banned(ctx context.Context, tx *sqldb.Tx, u User) (refusal, err error) {
 	reason, err := selectBanReason(ctx, tx, u.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	left, text := time.Duration(0), "This account is banned"
 	if u.Banned.Before(Forever) {
@@ -136,9 +161,9 @@ func banned(ctx context.Context, tx *sqldb.Tx, u User) error {
 	if reason != "" {
 		text += ": " + strings.TrimRight(reason, ".")
 	}
-	refusal := ErrBanned.Retry(left)
-	refusal.Text = text + "."
-	return refusal
+	e := ErrBanned.Retry(left)
+	e.Text = text + "."
+	return e, nil
 }
 
 // Ban keeps a user from logging in until then, and logs all devices out. Others
@@ -146,7 +171,9 @@ func banned(ctx context.Context, tx *sqldb.Tx, u User) error {
 // ErrBan, ErrNoUser.
 func (s *Service) Ban(ctx context.Context, user ID, until time.Time, reason string) (err error) {
 	defer errs.Wrap(&err, "accounts.Ban %s", user)
-	return s.banning(ctx, user, func(ctx context.Context, tx *sqldb.Tx) error { return ban(ctx, tx, user, until, reason) })
+	return s.endAll(ctx, user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
+		return ban(ctx, tx, user, until, reason)
+	}, AccountBanned.Of(s.caches, user)...)
 }
 
 // Unban lets a user log in again. Who is not banned stays so. ErrNoUser.
@@ -154,13 +181,6 @@ func (s *Service) Unban(ctx context.Context, user ID) (err error) {
 	defer errs.Wrap(&err, "accounts.Unban %s", user)
 	err = s.caches.Change(ctx, func(ctx context.Context) error {
 		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return unban(ctx, tx, user) })
-	}, AccountBanned.Of(s.caches, user)...)
-	return loadError(ctx, err)
-}
-
-func (s *Service) banning(ctx context.Context, user ID, commit func(ctx context.Context, tx *sqldb.Tx) error) error {
-	err := s.caches.Change(ctx, func(ctx context.Context) error {
-		return s.endAll(ctx, user, DeviceID{}, commit)
 	}, AccountBanned.Of(s.caches, user)...)
 	return loadError(ctx, err)
 }
@@ -303,14 +323,19 @@ func (s *Service) follow(ctx context.Context, payload []byte) (err error) {
 	if err := json.Unmarshal(payload, &c); err != nil {
 		return err
 	}
-	if err := s.caches.Drop(ctx, AccountDeleted.Of(s.caches, c.User)...); err != nil {
+	targets := append(AccountDeleted.Of(s.caches, c.User), s.targets(c.User, c.Ended)...)
+	if err := s.caches.Drop(ctx, targets...); err != nil {
 		return err
 	}
-	if err := s.ended(ctx, c.User, c.Ended); err != nil {
-		return err
+	now := s.db.Now()
+	if len(c.Ended) > 0 {
+		s.after(ctx, "forget facts of sessions", func(ctx context.Context) error { return s.fast.forgetFacts(ctx, c.User, c.Ended) })
+	}
+	for _, d := range c.Ended {
+		s.tell(api.EventSessionEnded, c.User, now, api.SessionEnded{Device: d.String()})
 	}
 	if c.Notice != "" {
-		s.noticed(c.User, s.db.Now(), c.Notice, DeviceID{})
+		s.noticed(c.User, now, c.Notice, DeviceID{})
 	}
 	return nil
 }

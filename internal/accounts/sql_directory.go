@@ -176,7 +176,7 @@ func (d Directory) change(ctx context.Context, user ID, fn func(ctx context.Cont
 
 // endEvery deletes all sessions of a user and returns their devices.
 func endEvery(ctx context.Context, tx *sqldb.Tx, user ID) ([]DeviceID, error) {
-	devices, err := lockDevices(ctx, tx, user)
+	devices, err := lockDevices(ctx, tx, user, DeviceID{})
 	if err != nil || len(devices) == 0 {
 		return nil, err
 	}
