@@ -45,8 +45,12 @@ var (
 	ErrNotDeleted = errs.New(errs.Conflict, "account.not_deleted", "The account is not deleted.")
 )
 
-// MaxGrace is the longest for which a deleted account may stay.
-const MaxGrace = 90 * 24 * time.Hour
+// A deleted account stays for DefaultGrace unless the settings say otherwise, and
+// MaxGrace at the longest.
+const (
+	DefaultGrace = 7 * 24 * time.Hour
+	MaxGrace     = 90 * 24 * time.Hour
+)
 
 // Forever is the end of a ban that has none.
 var Forever = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)

@@ -114,7 +114,7 @@ func (c Settings) filled() Settings {
 	orDefault(&c.RefreshLife, 60*24*time.Hour)
 	orDefault(&c.CodeLife, 5*time.Minute)
 	orDefault(&c.Devices, 50)
-	orDefault(&c.Grace, 7*24*time.Hour)
+	orDefault(&c.Grace, DefaultGrace)
 	orDefault(&c.Limits.CodesPerMinute, 1)
 	orDefault(&c.Limits.CodesPerDay, 10)
 	orDefault(&c.Limits.CodesPerIP, 30)
