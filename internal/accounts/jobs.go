@@ -16,6 +16,8 @@ func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
 		// Nothing waits for either: what has expired is refused before it is gone.
 		{Name: "accounts.sweep", Every: 10 * time.Minute, Singleton: true, SafeAlone: true, Run: s.sweep},
+		// What a crash loses of last uses.
+		{Name: "accounts.uses", Every: flushEvery, Run: s.flushUses},
 		// Soon, and yet not after each of many log-ins: a collection takes some
 		// milliseconds.
 		{Name: "accounts.memory", Every: time.Second, Run: func(context.Context) error { s.hasher.tidy(); return nil }},
@@ -25,9 +27,8 @@ func (s *Service) Jobs() []worker.Job {
 // Handlers are the topics of the queue that this domain handles.
 func (s *Service) Handlers() map[string]queue.Handler {
 	return map[string]queue.Handler{
-		TopicCode:    mailing(s.mailCode),
-		TopicNotice:  mailing(s.mailNotice),
-		TopicSession: func(ctx context.Context, d queue.Delivery) error { return s.republish(ctx, d.Payload) },
+		TopicCode:   mailing(s.mailCode),
+		TopicNotice: mailing(s.mailNotice),
 	}
 }
 

@@ -99,7 +99,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	})
 	counts.Watch(a.caches)
 	if a.accounts, err = accounts.New(accounts.Config{
-		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log,
+		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, LeaveDrop: a.drops.leave, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log,
 	}); err != nil {
 		return nil, err
 	}

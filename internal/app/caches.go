@@ -168,8 +168,21 @@ func (d *drops) run(ctx context.Context, redo func([]keyspace.Key) error) {
 	}
 }
 
+// leave is Add within a transaction that changes what the keys cache.
+func (d *drops) leave(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error {
+	m := Drop{At: tx.Now().UnixMilli()}
+	for _, k := range keys {
+		m.Keys = append(m.Keys, k.String())
+	}
+	return enqueue(ctx, tx, m)
+}
+
 // Enqueue has a server of this database do drops.
 func Enqueue(ctx context.Context, db *sqldb.DB, m Drop) error {
+	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return enqueue(ctx, tx, m) })
+}
+
+func enqueue(ctx context.Context, tx *sqldb.Tx, m Drop) error {
 	payload, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -178,7 +191,7 @@ func Enqueue(ctx context.Context, db *sqldb.DB, m Drop) error {
 	if len(m.Keys) == 1 && len(m.Keys[0]) <= 120 { // what the column holds
 		row.Key = m.Keys[0]
 	}
-	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return tx.Enqueue(ctx, row) })
+	return tx.Enqueue(ctx, row)
 }
 
 // longestLife is that of any cached value.
