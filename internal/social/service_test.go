@@ -263,8 +263,10 @@ func (w *world) agrees(users []accounts.ID) error {
 		}
 		are, err := w.AreFriends(ctx, u, users)
 		w.must(err)
-		if len(are) != len(want) {
-			return fmt.Errorf("%s has %d friends of %d", u, len(are), len(want))
+		for _, o := range users {
+			if _, ok := want[o]; are[o] != ok {
+				return fmt.Errorf("is %s a friend of %s: %v, want %v", o, u, are[o], ok)
+			}
 		}
 		blocks, err := allBlocks(ctx, w.db, u)
 		w.must(err)
