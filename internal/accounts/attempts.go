@@ -9,7 +9,11 @@ import (
 // counted calls try, which looks at a password or a code of that address, unless
 // too many were wrong before: ErrLocked. Every try counts before it is looked
 // at, and a good one clears the count: of a thousand at once five are looked at.
+// While SQL is away none can be looked at, and none counts.
 func (s *Service) counted(ctx context.Context, e Email, try func() error) error {
+	if err := s.db.Ping(ctx); err != nil {
+		return asKind(err)
+	}
 	if allowed, left, err := s.fast.mayLogin(ctx, e, s.cfg.Limits, s.db.Now()); err != nil {
 		return err
 	} else if !allowed {

@@ -55,6 +55,17 @@ func unchanged(ctx context.Context, tx *sqldb.Tx, seen credential, device Device
 	return err
 }
 
+// admit locks the account whose password was right, and refuses where it was
+// changed meanwhile: who did that has logged all devices out, and wants none let
+// in by the old one. ErrCredentials, ErrNoUser.
+func (c credential) admit(ctx context.Context, tx *sqldb.Tx) (User, error) {
+	now, err := lockCredential(ctx, tx, c.ID)
+	if err == nil && now.passwordHash != c.passwordHash {
+		err = ErrCredentials
+	}
+	return now.User, err
+}
+
 // ChangePassword sets a user's password, logs out all devices but the one that
 // asks, and mails a notice. current is the password in force, empty when there
 // is none. ErrPassword, ErrPasswordWrong, ErrLocked, ErrToken, ErrNoUser.
@@ -76,7 +87,7 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 			return err
 		}
 		return setPassword(ctx, tx, seen.User, hash)
-	})
+	}, PasswordChanged.Of(s.caches, user)...)
 	if err != nil {
 		return err
 	}
@@ -131,7 +142,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 			return errCode
 		}
 		return setPassword(ctx, tx, now.User, hash)
-	})
+	}, PasswordChanged.Of(s.caches, c.ID)...)
 	if err != nil {
 		return err
 	}

@@ -63,6 +63,9 @@ type Config struct {
 	// LeaveDrop leaves a message in tx that has some node drop cached keys, for
 	// when this one cannot. Nil leaves none: then Caches must see to it.
 	LeaveDrop func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
+	// DropsWait reports that there are such messages that nobody could obey so
+	// far, so that Redis may have sessions that have ended. Nil: never.
+	DropsWait func() bool
 
 	// Secret is the server's own, at least 32 bytes of chance, the same on all
 	// nodes and at every start. With another one, codes and refresh tokens
@@ -151,6 +154,7 @@ type Service struct {
 	log    *slog.Logger
 
 	leaveDrop func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
+	dropsWait func() bool
 }
 
 // New returns the domain on those parts. The error has all faults of the
@@ -178,6 +182,7 @@ func New(cfg Config) (*Service, error) {
 		log:    cfg.Log,
 
 		leaveDrop: cfg.LeaveDrop,
+		dropsWait: cfg.DropsWait,
 	}, nil
 }
 
@@ -279,48 +284,40 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	if (l.Password == "") == (l.Code == "") {
 		return Tokens{}, ErrEither
 	}
-	// Before the try counts: while SQL is away nobody is locked out for it.
-	c, err := selectCredential(ctx, s.db, e.Key)
-	if err != nil {
-		return Tokens{}, asKind(err)
-	}
 	err = s.counted(ctx, e, func() error {
 		if l.Code != "" {
 			t, err = s.loginByCode(ctx, e, l)
 		} else {
-			t, err = s.loginByPassword(ctx, c, l)
+			t, err = s.loginByPassword(ctx, e, l)
 		}
 		return err
 	})
+	if errors.Is(err, ErrCode) || errors.Is(err, ErrNoUser) {
+		err = ErrCredentials
+	}
 	if err != nil {
 		return Tokens{}, err
 	}
 	return t, nil
 }
 
-func (s *Service) loginByPassword(ctx context.Context, c credential, l Login) (t Tokens, err error) {
+func (s *Service) loginByPassword(ctx context.Context, e Email, l Login) (t Tokens, err error) {
+	c, err := selectCredential(ctx, s.db, e.Key)
+	if err != nil {
+		return Tokens{}, asKind(err)
+	}
 	if ok, err := s.hasher.matches(ctx, l.Password, c.passwordHash); err != nil {
 		return Tokens{}, err
 	} else if !ok {
 		return Tokens{}, ErrCredentials
 	}
-	return s.enterAs(ctx, c.ID, l, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
-		// A password that was changed meanwhile, and logged all devices out,
-		// must not open one more.
-		now, err := lockCredential(ctx, tx, c.ID)
-		if errors.Is(err, ErrNoUser) || err == nil && now.passwordHash != c.passwordHash {
-			err = ErrCredentials
-		}
-		return now.User, err
-	})
+	return s.enterAs(ctx, c.ID, l, c.admit)
 }
 
 func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, err error) {
 	proven := proof{email: e, purpose: ForLogin}
 	code, err := s.checkCode(ctx, proven, l.Code)
-	if errors.Is(err, ErrCode) {
-		return Tokens{}, ErrCredentials
-	} else if err != nil {
+	if err != nil {
 		return Tokens{}, err
 	}
 	c, err := selectCredential(ctx, s.db, e.Key)
@@ -328,13 +325,11 @@ func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, 
 		return Tokens{}, asKind(err)
 	}
 	t, err = s.enterAs(ctx, c.ID, l, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
-		if err := spendCode(ctx, tx, code); errors.Is(err, ErrCode) {
-			return User{}, ErrCredentials
-		} else if err != nil {
+		if err := spendCode(ctx, tx, code); err != nil {
 			return User{}, err
 		}
 		u, err := lockUser(ctx, tx, c.ID)
-		if errors.Is(err, ErrNoUser) || err == nil && emailKey(u.Email) != e.Key { // or has another address by now
+		if err == nil && emailKey(u.Email) != e.Key { // changed in this moment
 			err = ErrCredentials
 		}
 		return u, err
