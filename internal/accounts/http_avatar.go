@@ -75,14 +75,15 @@ type imageReply struct {
 
 func (s *Service) getAvatar(ctx context.Context, in *struct {
 	Avatar  string `path:"avatar" doc:"the picture's id"`
-	Size    int    `path:"size" enum:"64,256,512" doc:"pixels on each side"`
+	Size    string `path:"size" enum:"64,256,512" doc:"pixels on each side"`
 	IfMatch string `header:"If-None-Match"`
 }) (*imageReply, error) {
 	id, err := ids.Parse[picture.Picture](in.Avatar)
+	size, _ := strconv.Atoi(in.Size) // one of the enum
 	if err != nil {
 		return nil, ErrNoAvatar
 	}
-	p, err := s.Avatar(ctx, id, in.Size)
+	p, err := s.Avatar(ctx, id, size)
 	if err != nil {
 		return nil, err
 	}
