@@ -248,6 +248,9 @@ func (s *Service) eraseDue(ctx context.Context) (err error) {
 // domains erase what is theirs. It does nothing when it is not due. There are no
 // sessions to end: a deleted account has none.
 func (s *Service) erase(ctx context.Context, user ID) error {
+	if err := s.WithdrawCard(ctx, user); err != nil {
+		return err
+	}
 	err := s.caches.Change(ctx, func(ctx context.Context) error {
 		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			u, err := lockUser(ctx, tx, user)
