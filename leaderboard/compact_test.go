@@ -160,6 +160,13 @@ func testReplay(t *testing.T, s suite) {
 		}
 	}
 	complete(true, "at first")
+	leaves := leaderboard.Entry{Member: es[7].Member, Replay: true} // from wherever it was
+	if err := b.Remove(t.Context(), leaves); err != nil {
+		t.Error(err)
+	}
+	complete(false, "after a removal that may have been before")
+	must(t, b.Load(t.Context(), noon, all(es...)))
+	complete(true, "after a load")
 	apply(t, s.db, b, best, best)
 	complete(false, "after a replay")
 	wantRank(t, b, noon, best, 1)

@@ -126,8 +126,8 @@ func TestSettingsTellAllTheirFaultsAtOnce(t *testing.T) {
 	if err := (Settings{}).Validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
-	err := Settings{AccessLife: time.Hour, RefreshLife: time.Minute, CodeLife: 2 * time.Hour, Limits: Limits{LoginLock: 48 * time.Hour}}.Validate()
-	for _, want := range []string{"refresh_life", "code_life", "login_lock"} {
+	err := Settings{AccessLife: time.Hour, RefreshLife: time.Minute, CodeLife: 2 * time.Hour, Grace: 91 * 24 * time.Hour, Limits: Limits{LoginLock: 48 * time.Hour}}.Validate()
+	for _, want := range []string{"refresh_life", "code_life", "grace", "login_lock"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to name %s", err, want)
 		}

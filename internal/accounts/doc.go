@@ -49,4 +49,16 @@
 // copies. The same transaction leaves an outbox row ([TopicSession]) that
 // writes them once more from what SQL says by then, and keeps trying for as
 // long as an old copy could live.
+//
+// # Leaving
+//
+// A deleted account can be brought back by logging in until it is due; a job then
+// makes it a tombstone, and a message ([TopicErased]) has every domain erase what
+// is theirs: see leaving.go. No session is ever opened for a deleted or banned
+// account: log-in, ban and deletion lock the user's row, and the latter two end
+// what sessions there are. Nothing is written for a deleted account either, however
+// late it comes (lockLiving).
+//
+// Operators change SQL alone ([Directory]); a message ([TopicChanged]) has some
+// server tell the others.
 package accounts

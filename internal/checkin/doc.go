@@ -55,6 +55,9 @@
 //   - What differs all the same is found, repaired and written down once a week
 //     (reconcile.go), in slices that any node can go on with (runs.go).
 //
+//   - What was erased stays erased (erase.go): what comes late of a user who has
+//     no account any more goes with the next weekly comparison.
+//
 // # Redis first
 //
 // In redis-first mode (redisfirst.go) an answered check-in is in a stream in Redis

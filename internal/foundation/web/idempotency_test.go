@@ -281,6 +281,30 @@ func TestAfterADayAKeyIsNewAndSwept(t *testing.T) {
 	})
 }
 
+func TestAUsersAnswersCanBeErased(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		ask := func(token string) bool {
+			t.Helper()
+			w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k", "Authorization", "Bearer "+token)
+			if w.Code != 201 {
+				t.Fatalf("got %d %s", w.Code, w.Body)
+			}
+			return w.Header().Get("Idempotency-Replayed") == "true"
+		}
+		ask("good-ann")
+		ask("good-bob")
+		if err := s.Erase(t.Context(), "ann"); err != nil {
+			t.Fatal(err)
+		}
+		if !ask("good-bob") {
+			t.Error("another user's answer is gone")
+		}
+		if ask("good-ann") {
+			t.Error("the answer is still there")
+		}
+	})
+}
+
 func TestAnAnswerIsStoredForAClientThatLeft(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		ctx, leave := context.WithCancel(t.Context())
