@@ -72,6 +72,9 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 		return false, fmt.Errorf("%w: %w", ErrUnfenced, fault)
 	}
 	inner, cancel := context.WithTimeout(ctx, timeout)
+	if fault != nil {
+		inner = context.WithValue(inner, fenceFailed{}, true)
+	}
 	err = change(inner)
 	late := inner.Err()
 	cancel()
@@ -89,6 +92,13 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 	}
 	return rt.finish(ctx, targets, fault == nil, f, err == nil, value, life), err
 }
+
+type fenceFailed struct{}
+
+// FenceFailed reports, of the context that a change was called with, that Redis
+// could not be told of the change beforehand. If this process dies after the commit,
+// nobody drops the old values, unless the commit itself has left word of them.
+func FenceFailed(ctx context.Context) bool { return ctx.Value(fenceFailed{}) != nil }
 
 // distinct names each key once. A collection that a change has two targets of is
 // dropped.

@@ -115,9 +115,9 @@ func (b *bench) logIn(ctx context.Context, w *web, url string) error {
 			email := fmt.Sprintf("user%d@example.org", i)
 			return []any{w.people[i].String(), email, email, fmt.Sprintf("User %d", i), shanghai.Zone, "", 0, 0}
 		}),
-		insert(ctx, db.Writer(), "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce, rev) VALUES ", len(w.people), func(i int) []any {
+		insert(ctx, db.Writer(), "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES ", len(w.people), func(i int) []any {
 			sum := sha256.Sum256([]byte(w.tokens[i]))
-			return []any{w.people[i].String(), devices[i], "bench", "127.0.0.1", 0, 0, base64.RawURLEncoding.EncodeToString(sum[:]), far, "", far, "", 0, "", 1}
+			return []any{w.people[i].String(), devices[i], "bench", "127.0.0.1", 0, 0, base64.RawURLEncoding.EncodeToString(sum[:]), far, "", far, "", 0, ""}
 		}))
 }
 

@@ -2,12 +2,10 @@ package accounts
 
 import (
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 )
 
@@ -139,35 +137,6 @@ func TestACodeIsBoundToAddressAndPurpose(t *testing.T) {
 	h := m.codeHash(ann, ForLogin, "123456")
 	if h == m.codeHash(bob, ForLogin, "123456") || h == m.codeHash(ann, ForRegister, "123456") || h == m.codeHash(ann, ForLogin, "123457") {
 		t.Error("two codes have one hash")
-	}
-}
-
-func TestACopyIsReadAsItWasWritten(t *testing.T) {
-	for range 200 {
-		want := sessionCopy{rev: rand.Int64N(revoked), hash: hash(newNonce()), expires: rand.Int64(),
-			clock: civil.Clock{Zone: "Europe/Athens"}}
-		if rand.N(2) == 0 {
-			want.clock = civil.Clock{Zone: "America/Argentina/ComodRivadavia", Next: "Etc/GMT+12", From: rand.Int64()}
-		}
-		var got sessionCopy
-		if !got.decode(want.encode()) || got != want {
-			t.Fatalf("%q: got %+v, want %+v", want.encode(), got, want)
-		}
-		if err := checkCopy([]byte(want.encode())); err != nil {
-			t.Errorf("an audit refuses %q: %v", want.encode(), err)
-		}
-	}
-	var got sessionCopy
-	if g := grave(ids.New[User](), ids.New[Session]()); !got.decode(g.encode()) || got.rev != revoked {
-		t.Errorf("a tombstone was read as %+v", got)
-	}
-	for _, bad := range []string{"", "x", "7", "7 1 h UTC -", "7 1 h UTC - 0 more", "7 1 h UTC - x", "x 1 h UTC - 0"} {
-		if got.decode(bad) {
-			t.Errorf("decode took %q", bad)
-		}
-		if checkCopy([]byte(bad)) == nil {
-			t.Errorf("an audit lets %q pass", bad)
-		}
 	}
 }
 

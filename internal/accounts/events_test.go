@@ -6,7 +6,27 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
 )
+
+// hear waits for an event of that type and decodes it.
+func hear(t *testing.T, sub *events.Subscription, typ string, data any) {
+	t.Helper()
+	for {
+		select {
+		case e := <-sub.C:
+			if e.Type != typ {
+				continue
+			}
+			if err := json.Unmarshal(e.Data, data); err != nil {
+				t.Fatal(err)
+			}
+			return
+		case <-time.After(patience):
+			t.Fatalf("another node heard of no %s", typ)
+		}
+	}
+}
 
 func TestDevicesHearOfAChangeOnceItIsCommitted(t *testing.T) {
 	w := onSQLite(t, Settings{})
@@ -16,13 +36,8 @@ func TestDevicesHearOfAChangeOnceItIsCommitted(t *testing.T) {
 	sub := other.bus.Subscribe(ann.String())
 	defer sub.Close()
 	w.rename(ann, "Bea")
-	select {
-	case e := <-sub.C:
-		var u api.User
-		if err := json.Unmarshal(e.Data, &u); err != nil || e.Type != api.EventAccountUpdated || u.Name != "Bea" {
-			t.Errorf("got %+v, %v, want the new name", e, err)
-		}
-	case <-time.After(patience):
-		t.Error("another node heard nothing")
+	var u api.User
+	if hear(t, sub, api.EventAccountUpdated, &u); u.Name != "Bea" {
+		t.Errorf("got %+v, want the new name", u)
 	}
 }

@@ -46,20 +46,11 @@ func (s *Service) Routes(a *web.API) {
 		Errors: []*errs.Error{ErrEmail, ErrName, ErrDeviceName, ErrPassword, civil.ErrZone, ErrCode, ErrEmailTaken}}, s.postRegister)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
 		Public: true, Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked}}, s.postLogin)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/refresh", ID: "auth.refresh", Summary: "Trade a refresh token for a new pair", Tags: tags,
-		Description: "The same token again within ten seconds brings the same pair; later it logs the device out.",
-		Public:      true, Errors: []*errs.Error{ErrRefresh, ErrReused}}, s.postRefresh)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/logout", ID: "auth.logout", Summary: "Log this device out", Tags: tags,
-		Status: http.StatusNoContent}, s.postLogout)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, or who may find and ask the caller", Tags: tags,
 		Description: "A new zone counts from the next midnight in the old one.",
 		Errors:      []*errs.Error{ErrName, ErrBio, civil.ErrZone}}, s.patchMe)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/sessions", ID: "sessions.list", Summary: "Logged-in devices, the last used first", Tags: tags}, s.getSessions)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions/{device}", ID: "sessions.revoke", Summary: "Log one device out", Tags: tags,
-		Status: http.StatusNoContent, Errors: []*errs.Error{ErrNoSession}}, s.deleteSession)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions", ID: "sessions.revoke_all", Summary: "Log all devices out, this one too", Tags: tags,
-		Status: http.StatusNoContent}, s.deleteAllSessions)
+	s.SessionsRoutes(a)
 }
 
 func (s *Service) postCodes(ctx context.Context, in *body[api.CodeRequest]) (*body[api.CodeReply], error) {
@@ -73,25 +64,13 @@ func (s *Service) postCodes(ctx context.Context, in *body[api.CodeRequest]) (*bo
 func (s *Service) postRegister(ctx context.Context, in *body[api.RegisterRequest]) (*body[api.Tokens], error) {
 	r := in.Body
 	return s.tokens(s.Register(ctx, Registration{
-		Email: r.Email, Code: r.Code, Password: r.Password, Name: r.Name, Zone: r.Zone, Device: r.Device, IP: web.ClientIP(ctx),
+		Email: r.Email, Code: r.Code, Password: r.Password, Name: r.Name, Zone: r.Zone, Device: r.Device, Agent: web.UserAgent(ctx), IP: web.ClientIP(ctx),
 	}))
 }
 
 func (s *Service) postLogin(ctx context.Context, in *body[api.LoginRequest]) (*body[api.Tokens], error) {
 	r := in.Body
-	return s.tokens(s.Login(ctx, Login{Email: r.Email, Password: r.Password, Code: r.Code, Device: r.Device, IP: web.ClientIP(ctx)}))
-}
-
-func (s *Service) postRefresh(ctx context.Context, in *body[api.RefreshRequest]) (*body[api.Tokens], error) {
-	return s.tokens(s.Refresh(ctx, in.Body.RefreshToken))
-}
-
-func (s *Service) postLogout(ctx context.Context, _ *empty) (*empty, error) {
-	user, device, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &empty{}, s.Revoke(ctx, user, device)
+	return s.tokens(s.Login(ctx, Login{Email: r.Email, Password: r.Password, Code: r.Code, Device: r.Device, Agent: web.UserAgent(ctx), IP: web.ClientIP(ctx)}))
 }
 
 func (s *Service) getMe(ctx context.Context, _ *empty) (*body[api.User], error) {
@@ -109,46 +88,6 @@ func (s *Service) patchMe(ctx context.Context, in *body[api.UserUpdate]) (*body[
 	}
 	return s.user(s.Update(ctx, user, Change{Name: in.Body.Name, Bio: in.Body.Bio, Zone: in.Body.Zone,
 		FindByID: in.Body.FindByID, FindByEmail: in.Body.FindByEmail, Requests: in.Body.Requests}))
-}
-
-func (s *Service) getSessions(ctx context.Context, _ *empty) (*body[api.Sessions], error) {
-	user, device, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, err := s.Sessions(ctx, user)
-	if err != nil {
-		return nil, err
-	}
-	out := api.Sessions{Sessions: make([]api.Session, 0, len(list))}
-	for _, l := range list {
-		out.Sessions = append(out.Sessions, api.Session{
-			Device: l.Device.String(), Name: l.Name, IP: l.IP, Created: l.Created, Used: l.Used, Current: l.Device == device,
-		})
-	}
-	return &body[api.Sessions]{out}, nil
-}
-
-func (s *Service) deleteSession(ctx context.Context, in *struct {
-	Device string `path:"device" doc:"the device's id"`
-}) (*empty, error) {
-	user, _, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	device, err := ids.Parse[Session](in.Device)
-	if err != nil {
-		return nil, ErrNoSession // what is no identifier is no session either
-	}
-	return &empty{}, s.Revoke(ctx, user, device)
-}
-
-func (s *Service) deleteAllSessions(ctx context.Context, _ *empty) (*empty, error) {
-	user, _, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &empty{}, s.RevokeAll(ctx, user)
 }
 
 func (s *Service) tokens(t Tokens, err error) (*body[api.Tokens], error) {

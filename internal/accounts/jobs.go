@@ -16,6 +16,8 @@ func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
 		// Nothing waits for either: what has expired is refused before it is gone.
 		{Name: "accounts.sweep", Every: 10 * time.Minute, Singleton: true, SafeAlone: true, Run: s.sweep},
+		// What a crash loses of last uses.
+		{Name: "accounts.uses", Every: flushEvery, Run: s.flushUses},
 		// Soon, and yet not after each of many log-ins: a collection takes some
 		// milliseconds.
 		{Name: "accounts.memory", Every: time.Second, Run: func(context.Context) error { s.hasher.tidy(); return nil }},
@@ -32,7 +34,6 @@ func (s *Service) Handlers() map[string]queue.Handler {
 			}
 			return err
 		},
-		TopicSession: func(ctx context.Context, d queue.Delivery) error { return s.republish(ctx, d.Payload) },
 	}
 }
 

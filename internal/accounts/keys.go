@@ -19,19 +19,16 @@ func (Purpose) SegmentForm() keyspace.Form {
 	return keyspace.Form{Words: []string{"1", "2", "3", "4"}}
 }
 
-// maxCopyLife bounds how long Redis may answer for SQL. A Redis that lost a
-// tombstone in an asynchronous failover can accept a revoked token no longer
-// than this; one SELECT per device and hour is what it costs.
-const maxCopyLife = time.Hour
-
 var (
-	accessKey = keyspace.Def2[ID, DeviceID](Keys, "auth:at:{{uid}}:{device}",
-		keyspace.BytesOf("session: rev, then expires (Unix ms), SHA-256 of the token, zone, next zone, from (Unix ms); or rev alone: revoked").Checked(checkCopy),
-		keyspace.UpTo(maxCopyLife),
+	// An hour bounds what a Redis that lost a change in an asynchronous failover,
+	// and its era with it, can still accept.
+	accessKey = keyspace.Def2[ID, DeviceID](Keys, "auth:at:{{uid}}:{device}", keyspace.CachedOf[access](),
+		keyspace.Expire(50*time.Minute).Jitter(10*time.Minute),
 		keyspace.Doc{
-			Purpose:       "what a check of an access token needs: hash, expiry, the user's clock",
-			InvalidatedBy: []string{"refresh", "log-out", "a device too many", "change of zone"},
+			Purpose:       "what a check of an access token needs of its session: hash and expiry",
+			InvalidatedBy: []string{SessionChanged.Name()},
 			MaxBytes:      256,
+			Version:       2,
 		})
 
 	// An hour more while SQL is away costs little: nobody's profile changes then.
@@ -67,4 +64,8 @@ var (
 	loginFailKey = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
 		keyspace.Doc{Purpose: "wrong passwords and codes of an address; at the limit log-in is locked", InvalidatedBy: []string{"log-in"}, MaxBytes: 8})
+
+	userSessionKey = keyspace.Def2[ID, DeviceID](Keys, "user:session:{uid}:{device}", keyspace.HashOf("device, agent, ip, login, used: two texts, an address and two Unix ms"),
+		keyspace.Expire(24*time.Hour),
+		keyspace.Doc{Purpose: "what is known of a logged-in device; slid by use", InvalidatedBy: []string{"log-out"}, MaxBytes: 2048})
 )

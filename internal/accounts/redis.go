@@ -5,27 +5,26 @@ import (
 	_ "embed"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
 )
 
-//go:embed lua/put.lua
-var putLua string
+//go:embed lua/touch.lua
+var touchLua string
 
 //go:embed lua/try.lua
 var tryLua string
 
 var (
-	putScript = redis.NewScript(putLua)
-	tryScript = redis.NewScript(tryLua)
+	touchScript = redis.NewScript(touchLua)
+	tryScript   = redis.NewScript(tryLua)
 )
 
-// fast is what Redis holds for this domain: copies of sessions and counters.
+// fast is what Redis holds for this domain beside its caches: facts of sessions and
+// counters.
 type fast struct {
 	db      *redis.DB
 	limiter *ratelimit.Limiter
@@ -33,114 +32,84 @@ type fast struct {
 	budget  time.Duration
 }
 
-// A sessionCopy is what a check needs of a session.
-type sessionCopy struct {
-	user    ID
-	device  DeviceID
-	rev     int64
-	hash    string // of the access token
-	expires int64  // Unix milliseconds
-	clock   civil.Clock
-}
-
-// revoked is the revision of a tombstone: newer than any a session can have,
-// and as large as Lua's numbers hold exactly.
-const revoked = 1<<53 - 1
-
-// tombstoneLife outlives the slowest read of a session that may still be on its
-// way to Redis: [loadBudget], and the client's own time-outs many times over.
-const tombstoneLife = 10 * time.Minute
-
-// grave returns the tombstone of a session.
-func grave(user ID, device DeviceID) sessionCopy {
-	return sessionCopy{user: user, device: device, rev: revoked}
-}
-
-// encode returns "rev expires hash zone next from", or the revision alone of a
-// tombstone. No zone has a space in its name; "-" stands for no name.
-func (c sessionCopy) encode() string {
-	b := strconv.AppendInt(make([]byte, 0, 128), c.rev, 10)
-	if c.rev == revoked {
-		return string(b)
-	}
-	b = strconv.AppendInt(append(b, ' '), c.expires, 10)
-	for _, s := range [...]string{c.hash, c.clock.Zone, c.clock.Next} {
-		if s == "" {
-			s = "-"
-		}
-		b = append(append(b, ' '), s...)
-	}
-	return string(strconv.AppendInt(append(b, ' '), c.clock.From, 10))
-}
-
-// decode reports false for a text that this version did not write.
-func (c *sessionCopy) decode(s string) bool {
-	var fields [6]string
-	n := 0
-	for f := range strings.SplitSeq(s, " ") {
-		if n == len(fields) {
-			return false
-		}
-		fields[n], n = f, n+1
-	}
-	var errs [3]error
-	c.rev, errs[0] = strconv.ParseInt(fields[0], 10, 64)
-	if n == 1 {
-		return errs[0] == nil && c.rev == revoked
-	}
-	c.expires, errs[1] = strconv.ParseInt(fields[1], 10, 64)
-	c.clock.From, errs[2] = strconv.ParseInt(fields[5], 10, 64)
-	c.hash, c.clock.Zone, c.clock.Next = fields[2], unDash(fields[3]), unDash(fields[4])
-	return n == len(fields) && errs == [3]error{}
-}
-
-// checkCopy is decode for an audit.
-func checkCopy(v []byte) error {
-	if !new(sessionCopy).decode(string(v)) {
-		return errors.New("not a copy of a session")
-	}
-	return nil
-}
-
-func unDash(s string) string {
-	if s == "-" {
-		return ""
-	}
-	return s
-}
-
 // readBudget is how long somebody waits for Redis before SQL or this process
 // stands in.
 const readBudget = 100 * time.Millisecond
 
-// get returns the copy of a session; found is false when there is none.
-func (f *fast) get(ctx context.Context, user ID, device DeviceID) (c sessionCopy, found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
-	defer cancel()
-	text, found, err := accessKey.At(user, device).Get(ctx, f.db)
-	if !found || err != nil {
-		return sessionCopy{}, false, err
-	}
-	c.user, c.device = user, device
-	return c, c.decode(text), nil
+// The fields of userSessionKey.
+const (
+	factName, factAgent, factIP = "device", "agent", "ip"
+	factLogin, factUsed         = "login", "used" // Unix milliseconds
+)
+
+// factsOf returns a session's fields and their values, but for its last use.
+func factsOf(s Session) []string {
+	return []string{factName, s.Name, factAgent, s.Agent, factIP, s.IP, factLogin, strconv.FormatInt(s.Created.UnixMilli(), 10)}
 }
 
-// put writes copies and tombstones in one round trip; newer ones stay.
-func (f *fast) put(ctx context.Context, now time.Time, copies ...sessionCopy) error {
-	calls := make([]redis.Call, 0, len(copies))
-	for _, c := range copies {
-		life := tombstoneLife
-		if c.rev != revoked {
-			// At least a moment, so that an expired one still replaces an older one.
-			life = max(time.Second, min(maxCopyLife, time.UnixMilli(c.expires).Sub(now)))
-		}
-		calls = append(calls, redis.Call{
-			Script: putScript,
-			Keys:   []keyspace.Key{accessKey.At(c.user, c.device).Key},
-			Args:   []string{strconv.FormatInt(c.rev, 10), c.encode(), strconv.FormatInt(life.Milliseconds(), 10)},
-		})
+// touch is one run of lua/touch.lua, with the facts or without.
+func touch(k sessionKey, used int64, facts ...string) redis.Call {
+	key := userSessionKey.At(k.A, k.B).Key
+	args := []string{strconv.FormatInt(used, 10), strconv.FormatInt(userSessionKey.TTL.Base.Milliseconds(), 10)}
+	return redis.Call{Script: touchScript, Keys: []keyspace.Key{key}, Args: append(args, facts...)}
+}
+
+// keepFacts writes what is known of sessions; a later use that is noted stays.
+func (f *fast) keepFacts(ctx context.Context, all map[sessionKey]Session) error {
+	calls := make([]redis.Call, 0, len(all))
+	for k, s := range all {
+		calls = append(calls, touch(k, s.Used.UnixMilli(), factsOf(s)...))
 	}
 	return keyspace.FirstErr(f.db.RunMulti(ctx, calls))
+}
+
+// touchAll notes last uses in one round trip and returns the sessions of which
+// Redis has no facts.
+func (f *fast) touchAll(ctx context.Context, batch []lastUse) (absent []sessionKey, err error) {
+	calls := make([]redis.Call, len(batch))
+	for i, u := range batch {
+		calls[i] = touch(u.key, u.at)
+	}
+	replies := f.db.RunMulti(ctx, calls)
+	for i, r := range replies {
+		if n, err := r.Int(); err != nil {
+			return nil, err
+		} else if n == 0 {
+			absent = append(absent, batch[i].key)
+		}
+	}
+	return absent, nil
+}
+
+// lastUses returns when Redis thinks that a user's devices were last used, in
+// Unix milliseconds; 0 for one that it knows nothing of.
+func (f *fast) lastUses(ctx context.Context, user ID, devices []Session) ([]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	cmds := make([]keyspace.Cmd, len(devices))
+	for i, d := range devices {
+		cmds[i] = keyspace.Cmd{Name: "HGET", Key: userSessionKey.At(user, d.Device).Key, Args: []string{factUsed}}
+	}
+	used := make([]int64, len(devices))
+	for i, r := range f.db.DoMulti(ctx, cmds) {
+		text, found, err := r.Text()
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			used[i], _ = strconv.ParseInt(text, 10, 64) // what is no number is written anew
+		}
+	}
+	return used, nil
+}
+
+// forgetFacts is for sessions that have ended.
+func (f *fast) forgetFacts(ctx context.Context, user ID, devices []DeviceID) error {
+	cmds := make([]keyspace.Cmd, len(devices))
+	for i, d := range devices {
+		cmds[i] = keyspace.Cmd{Name: "UNLINK", Key: userSessionKey.At(user, d).Key}
+	}
+	return keyspace.FirstErr(f.db.DoMulti(ctx, cmds))
 }
 
 // try runs lua/try.lua.

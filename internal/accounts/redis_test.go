@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,9 +71,6 @@ func TestWithoutRedisNobodyIsLoggedOutAndEverythingGoesOn(t *testing.T) {
 	}
 	server.FlushAll()
 	w.check("flushed", a.Access, nil)
-	if _, found, err := w.fast.get(t.Context(), a.User.ID, a.Device); !found || err != nil {
-		t.Errorf("the copy after a check: found %t, %v, want it filled again", found, err)
-	}
 	redistest.KeysDeclared(t, w.redis, Keys)
 }
 
@@ -123,60 +119,10 @@ func TestWithoutRedisGoodLoginsAreNotCounted(t *testing.T) {
 	}
 }
 
-func TestARevocationThatRedisMissedIsRepeatedUntilItArrives(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	a := w.join("ann@example.org", "correct horse")
-	b := w.enter("ann@example.org", "correct horse")
-	copies, err := selectCopies(t.Context(), w.db, a.User.ID, []DeviceID{a.Device, b.Device})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Kill()
-	if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
-		t.Fatal(err)
-	}
-	b2, err := w.Refresh(t.Context(), b.Refresh)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 20 { // longer than any back-off of the outbox
-		w.pass(republishEvery)
-		w.deliver()
-	}
-	server.Restart()
-	w.back()
-	// A Redis that persists comes back with what it had.
-	if err := w.fast.put(t.Context(), w.db.Now(), copies...); err != nil {
-		t.Fatal(err)
-	}
-	w.check("a new token beside an old copy", b2.Access, nil)
-	w.pass(republishEvery)
-	w.deliver()
-	w.check("the device logged out", a.Access, ErrToken)
-	w.check("the token rotated away", b.Access, ErrToken)
-	w.check("the new token", b2.Access, nil)
-	if n := w.count("outbox"); n != 0 {
-		t.Errorf("%d messages left in the outbox, want none", n)
-	}
-}
-
-func TestATombstoneStands(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a := w.join("ann@example.org", "")
-	if err := w.fast.put(t.Context(), w.db.Now(), grave(a.User.ID, a.Device)); err != nil {
-		t.Fatal(err)
-	}
-	w.check("a token whose device was logged out, whatever SQL says", a.Access, ErrToken)
-}
-
 func TestNobodyWaitsForRedisLongerThanTheBudget(t *testing.T) {
 	w := onSQLite(t, Settings{})
-	a := w.join("ann@example.org", "correct horse")
-	if err := w.fast.put(t.Context(), w.db.Now(), grave(a.User.ID, a.Device)); err != nil {
-		t.Fatal(err)
-	}
+	w.join("ann@example.org", "correct horse")
 	w.fast.budget = time.Nanosecond
-	w.check("what only Redis knows", a.Access, nil)
 	w.enter("ann@example.org", "correct horse")
 	if len(w.fast.local.byKey) != 0 {
 		t.Errorf("this process still counts %v, want the good log-in forgotten", w.fast.local.byKey)
@@ -230,26 +176,6 @@ func (w *world) calls() map[string]int {
 	return calls
 }
 
-func TestAWarmCheckIsOneGETAndNoSQL(t *testing.T) {
-	w, _ := onServer(t, Settings{})
-	a := w.join("ann@example.org", "")
-	w.check("cold", a.Access, nil)
-	before := w.calls()
-	if _, err := w.db.ExecContext(t.Context(), "DELETE FROM sessions"); err != nil {
-		t.Fatal(err) // behind the domain's back: whoever asks SQL now is refused
-	}
-	w.check("warm", a.Access, nil)
-	after := w.calls()
-	if after["get"] != before["get"]+1 {
-		t.Errorf("%d GETs, want one", after["get"]-before["get"])
-	}
-	delete(before, "get")
-	delete(after, "get")
-	if !maps.Equal(before, after) {
-		t.Errorf("a warm check was more than a GET: before %v, after %v", before, after)
-	}
-}
-
 func BenchmarkVerify(b *testing.B) {
 	for name, url := range map[string]string{"embedded": "embedded", "standalone": redistest.Server(b).URL} {
 		w := newWorld(b, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.SQLite(b, f...) }, redistest.Open(b, url), Settings{})
@@ -272,13 +198,6 @@ func BenchmarkVerify(b *testing.B) {
 					}
 				}
 			})
-		})
-		b.Run(name+"/away", func(b *testing.B) {
-			for b.Loop() {
-				if _, err := w.load(b.Context(), token{a.User.ID, a.Device, a.Access}, hash(a.Access), w.db.Now(), false); err != nil {
-					b.Fatal(err)
-				}
-			}
 		})
 	}
 }

@@ -18,15 +18,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
 )
 
 // Topics of the outbox.
 const (
-	// TopicSession repeats what a commit did to the copies of sessions. This
-	// package handles it itself.
-	TopicSession = "accounts.session"
 	// TopicCode mails a verification code. This package handles it itself.
 	TopicCode = "accounts.code"
 	// TopicZone tells that a user's zone will change; the payload is a
@@ -53,11 +51,18 @@ type Config struct {
 	DB      *sqldb.DB
 	Redis   *redis.DB
 	Limiter *ratelimit.Limiter
-	Caches  *cache.Runtime // keeps users
+	Caches  *cache.Runtime // keeps users and sessions
 	Bus     *events.Bus    // is told what happened to an account, after the commit
-	Cache   cache.Policy   // of the users; Unfenced is this domain's to choose
+	Cache   cache.Policy   // of each cache; Unfenced is this domain's to choose
 	Mail    mail.Sender
 	Log     *slog.Logger
+
+	// LeaveDrop leaves a message in tx that has some node drop cached keys, for
+	// when this one cannot. Nil leaves none: then Caches must see to it.
+	LeaveDrop func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
+	// DropsWait reports that there are such messages that nobody could obey so
+	// far, so that Redis may have sessions that have ended. Nil: never.
+	DropsWait func() bool
 
 	// Secret is the server's own, at least 32 bytes of chance, the same on all
 	// nodes and at every start. With another one, codes and refresh tokens
@@ -122,13 +127,7 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-// replayWindow is how long a refresh token brings the same pair again.
-const replayWindow = 10 * time.Second
-
-// loadBudget bounds a check's read of SQL.
-const loadBudget = 10 * time.Second
-
-// afterBudget bounds the write of copies after a commit; the outbox repeats it.
+// afterBudget bounds what follows a commit.
 const afterBudget = 250 * time.Millisecond
 
 // Service is the accounts domain as the rest of the program sees it. It is
@@ -138,6 +137,8 @@ type Service struct {
 	caches *cache.Runtime
 	bus    *events.Bus
 	users  *Users
+	checks *cache.Cache[sessionKey, access]
+	uses   uses
 	fast   fast
 	cfg    Settings
 	mint   mint
@@ -145,6 +146,9 @@ type Service struct {
 	hasher *hasher
 	budget time.Duration
 	log    *slog.Logger
+
+	leaveDrop func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
+	dropsWait func() bool
 }
 
 // New returns the domain on those parts. The error has all faults of the
@@ -162,6 +166,7 @@ func New(cfg Config) (*Service, error) {
 		caches: cfg.Caches,
 		bus:    cfg.Bus,
 		users:  NewUsers(cfg.DB, cfg.Caches, cfg.Cache),
+		checks: newChecks(cfg.DB, cfg.Caches, cfg.Cache),
 		fast:   fast{db: cfg.Redis, limiter: cfg.Limiter, budget: readBudget},
 		cfg:    cfg.Settings.filled(),
 		mint:   mint(slices.Clone(cfg.Secret)),
@@ -169,6 +174,9 @@ func New(cfg Config) (*Service, error) {
 		hasher: newHasher(cfg.Hashers),
 		budget: afterBudget,
 		log:    cfg.Log,
+
+		leaveDrop: cfg.LeaveDrop,
+		dropsWait: cfg.DropsWait,
 	}, nil
 }
 
@@ -249,6 +257,7 @@ type Registration struct {
 	Name     string
 	Zone     string // empty: UTC
 	Device   string // what the user calls the device
+	Agent    string // what the device's program calls itself
 	IP       string
 }
 
@@ -290,21 +299,17 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 			return Tokens{}, err
 		}
 	}
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	t, err = s.enter(ctx, u.ID, Session{Name: r.Device, Agent: cleanAgent(r.Agent), IP: r.IP}, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
 		if ok, err := useCode(ctx, tx, code); err != nil {
-			return err
+			return User{}, err
 		} else if !ok {
-			return ErrCode.On("body.code", "is wrong, used or expired")
+			return User{}, ErrCode.On("body.code", "is wrong, used or expired")
 		}
 		u.Created = tx.Now()
-		if err := insertUser(ctx, tx, u, e.Key, passwordHash); err != nil {
-			return err
-		}
-		t, err = s.open(ctx, tx, u, r.Device, r.IP)
-		return err
+		return u, insertUser(ctx, tx, u, e.Key, passwordHash)
 	})
 	if err != nil {
-		return Tokens{}, asKind(err)
+		return Tokens{}, err
 	}
 	s.after(ctx, "forget the tries of a code", func(ctx context.Context) error { return s.fast.forgetTries(ctx, e, ForRegister) })
 	return t, nil
@@ -323,8 +328,12 @@ type Login struct {
 	Password string // either this
 	Code     string // or this
 	Device   string // what the user calls the device
+	Agent    string // what the device's program calls itself
 	IP       string
 }
+
+// from is what is known of the device.
+func (l Login) from() Session { return Session{Name: l.Device, Agent: cleanAgent(l.Agent), IP: l.IP} }
 
 // Login opens a session for one more device. What is wrong is not told:
 // ErrCredentials. ErrLocked after too many wrong ones, for known and unknown
@@ -370,11 +379,7 @@ func (s *Service) loginByPassword(ctx context.Context, e Email, l Login) (t Toke
 	} else if !ok {
 		return Tokens{}, ErrCredentials
 	}
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		t, err = s.openFor(ctx, tx, c.ID, l)
-		return err
-	})
-	return t, asKind(err)
+	return s.enter(ctx, c.ID, l.from(), func(ctx context.Context, tx *sqldb.Tx) (User, error) { return lockUser(ctx, tx, c.ID) })
 }
 
 func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, err error) {
@@ -384,197 +389,23 @@ func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, 
 	} else if err != nil {
 		return Tokens{}, err
 	}
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if ok, err := useCode(ctx, tx, code); err != nil {
-			return err
-		} else if !ok {
-			return ErrCredentials
-		}
-		c, err := selectCredential(ctx, tx, e.Key)
-		if err != nil {
-			return err
-		}
-		if c.ID.IsZero() {
-			return ErrCredentials
-		}
-		t, err = s.openFor(ctx, tx, c.ID, l)
-		return err
-	})
+	c, err := selectCredential(ctx, s.db, e.Key)
 	if err != nil {
 		return Tokens{}, asKind(err)
 	}
+	t, err = s.enter(ctx, c.ID, l.from(), func(ctx context.Context, tx *sqldb.Tx) (User, error) {
+		if ok, err := useCode(ctx, tx, code); err != nil {
+			return User{}, err
+		} else if !ok || c.ID.IsZero() {
+			return User{}, ErrCredentials
+		}
+		return lockUser(ctx, tx, c.ID)
+	})
+	if err != nil {
+		return Tokens{}, err
+	}
 	s.after(ctx, "forget the tries of a code", func(ctx context.Context) error { return s.fast.forgetTries(ctx, e, ForLogin) })
 	return t, nil
-}
-
-// openFor opens a session for an account that exists. It locks the account, so
-// that a change of zone under way finds the session and its copy.
-func (s *Service) openFor(ctx context.Context, tx *sqldb.Tx, user ID, l Login) (Tokens, error) {
-	u, err := lockUser(ctx, tx, user)
-	if err != nil {
-		return Tokens{}, err
-	}
-	return s.open(ctx, tx, u, l.Device, l.IP)
-}
-
-// open writes a new session and logs out the least used beyond the number
-// allowed.
-func (s *Service) open(ctx context.Context, tx *sqldb.Tx, u User, name, ip string) (Tokens, error) {
-	device, now := ids.New[Session](), tx.Now()
-	access, refresh := s.mint.pair(u.ID, device, newNonce(), newNonce())
-	row := sessionRow{
-		Session: Session{Device: device, Name: name, IP: ip, Created: now, Used: now},
-		user:    u.ID, accessHash: hash(access), accessExpires: now.Add(s.cfg.AccessLife),
-		refreshHash: hash(refresh), refreshExpires: now.Add(s.cfg.RefreshLife),
-	}
-	if err := insertSession(ctx, tx, row); err != nil {
-		return Tokens{}, err
-	}
-	surplus, err := selectSurplus(ctx, tx, u.ID, s.cfg.Devices)
-	if err != nil {
-		return Tokens{}, err
-	}
-	if len(surplus) > 0 {
-		if _, err := s.end(ctx, tx, u.ID, surplus); err != nil {
-			return Tokens{}, err
-		}
-	}
-	return Tokens{Access: access, Refresh: refresh, Expires: row.accessExpires, User: u, Device: device}, nil
-}
-
-// Refresh trades a refresh token for a new pair. The same token again within
-// ten seconds gets the same pair; later it ends its session: ErrReused. Any
-// other token that is not in force is ErrRefresh.
-func (s *Service) Refresh(ctx context.Context, presented string) (t Tokens, err error) {
-	defer errs.Wrap(&err, "accounts.Refresh")
-	old, ok := parseToken(refreshPrefix, presented)
-	if !ok {
-		return Tokens{}, ErrRefresh
-	}
-	var refusal error // committed, unlike an error: the session's end must stay
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		t, refusal = Tokens{User: User{ID: old.user}, Device: old.device}, nil
-		now, nonce := tx.Now(), newNonce()
-		t.Access, t.Refresh = s.mint.pair(old.user, old.device, presented, nonce)
-		t.Expires = now.Add(s.cfg.AccessLife)
-		rotated, err := rotateSession(ctx, tx, sessionRow{
-			Session: Session{Device: old.device, Used: now},
-			user:    old.user, accessHash: hash(t.Access), accessExpires: t.Expires,
-			refreshHash: hash(t.Refresh), refreshExpires: now.Add(s.cfg.RefreshLife), nonce: nonce,
-		}, hash(presented), now.Add(replayWindow))
-		if err != nil {
-			return err
-		}
-		if rotated {
-			if err := s.changed(ctx, tx, old.user, []DeviceID{old.device}); err != nil {
-				return err
-			}
-		} else {
-			last, found, err := selectRotation(ctx, tx, old.user, old.device)
-			switch {
-			case err != nil:
-				return err
-			case found && sameHash(last.hash, hash(presented)):
-				refusal = ErrRefresh // the one in force, but expired
-				return nil
-			case found && sameHash(last.prevHash, hash(presented)) && now.Before(last.prevUntil):
-				t.Access, t.Refresh = s.mint.pair(old.user, old.device, presented, last.nonce)
-				t.Expires = last.accessExpires
-			case found && s.mint.issued(old):
-				refusal = ErrReused
-				_, err := s.end(ctx, tx, old.user, []DeviceID{old.device})
-				return err
-			default:
-				refusal = ErrRefresh
-				return nil
-			}
-		}
-		t.User, err = selectUser(ctx, tx, old.user)
-		return err
-	})
-	if err = errors.Join(asKind(err), refusal); err != nil {
-		return Tokens{}, err
-	}
-	return t, nil
-}
-
-// Verify returns who presented an access token, or ErrToken. Warm it costs one
-// GET. What Redis does not know, or knows otherwise, is asked of SQL.
-func (s *Service) Verify(ctx context.Context, access string) (Caller, error) {
-	t, ok := parseToken(accessPrefix, access)
-	if !ok {
-		return Caller{}, ErrToken
-	}
-	h, now := hash(access), s.db.Now()
-	held, found, err := s.fast.get(ctx, t.user, t.device)
-	switch {
-	case ctx.Err() != nil:
-		return Caller{}, fmt.Errorf("accounts.Verify: %w", ctx.Err())
-	case err == nil && found && held.rev == revoked:
-		return Caller{}, ErrToken
-	case err == nil && found && held.good(h, now):
-		return held.caller(), nil
-	}
-	return s.load(ctx, t, h, now, err == nil)
-}
-
-// good reports whether the copy vouches for a token with that hash.
-func (c *sessionCopy) good(hash string, now time.Time) bool {
-	return sameHash(c.hash, hash) && now.UnixMilli() < c.expires
-}
-
-func (c *sessionCopy) caller() Caller { return Caller{c.user, c.device, c.clock} }
-
-// load is Verify by SQL. While Redis answers it gets the copy that was missing
-// or older.
-func (s *Service) load(ctx context.Context, t token, h string, now time.Time, fill bool) (_ Caller, err error) {
-	defer errs.Wrap(&err, "accounts.Verify")
-	ctx, cancel := context.WithTimeout(ctx, loadBudget)
-	defer cancel()
-	list, err := selectCopies(ctx, s.db, t.user, []DeviceID{t.device})
-	if err != nil {
-		return Caller{}, asKind(err)
-	}
-	if len(list) == 0 || !list[0].good(h, now) {
-		return Caller{}, ErrToken
-	}
-	if fill {
-		s.after(ctx, "fill a session's copy", func(ctx context.Context) error { return s.fast.put(ctx, now, list...) })
-	}
-	return list[0].caller(), nil
-}
-
-// Sessions lists the user's logged-in devices, the last used first.
-func (s *Service) Sessions(ctx context.Context, user ID) (_ []Session, err error) {
-	defer errs.Wrap(&err, "accounts.Sessions %s", user)
-	list, err := selectSessions(ctx, s.db, user, s.db.Now())
-	return list, asKind(err)
-}
-
-// Revoke logs one device of the user out. ErrNoSession.
-func (s *Service) Revoke(ctx context.Context, user ID, device DeviceID) (err error) {
-	defer errs.Wrap(&err, "accounts.Revoke %s %s", user, device)
-	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if n, err := s.end(ctx, tx, user, []DeviceID{device}); err != nil {
-			return err
-		} else if n == 0 {
-			return ErrNoSession
-		}
-		return nil
-	}))
-}
-
-// RevokeAll logs every device of the user out.
-func (s *Service) RevokeAll(ctx context.Context, user ID) (err error) {
-	defer errs.Wrap(&err, "accounts.RevokeAll %s", user)
-	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		devices, err := lockDevices(ctx, tx, user)
-		if err != nil || len(devices) == 0 {
-			return err
-		}
-		_, err = s.end(ctx, tx, user, devices)
-		return err
-	}))
 }
 
 // Users returns what keeps the users at hand.
@@ -668,20 +499,13 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// moved follows a change of zone: every session's copy has the clock.
+// moved tells other domains of a change of zone.
 func (s *Service) moved(ctx context.Context, tx *sqldb.Tx, user ID) error {
-	devices, err := bumpSessions(ctx, tx, user)
-	if err != nil {
-		return err
-	}
 	payload, err := json.Marshal(ZoneChanged{User: user})
 	if err != nil {
 		return err
 	}
-	if err := tx.Enqueue(ctx, sqldb.Message{Topic: TopicZone, Key: user.String(), Payload: payload}); err != nil {
-		return err
-	}
-	return s.changed(ctx, tx, user, devices)
+	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicZone, Key: user.String(), Payload: payload})
 }
 
 // Names returns the names of those users that exist, as of a moment ago: see User.
@@ -709,88 +533,6 @@ func (s *Service) Clocks(ctx context.Context, ids []ID) (_ map[ID]civil.Clock, e
 	}
 	return m, nil
 }
-
-// touched is the payload of [TopicSession].
-type touched struct {
-	User    ID         `json:"user"`
-	Devices []DeviceID `json:"devices"`
-	Since   int64      `json:"since"` // Unix milliseconds of the commit
-}
-
-// end deletes sessions and has their copies replaced by tombstones after the
-// commit. It returns how many there were.
-func (s *Service) end(ctx context.Context, tx *sqldb.Tx, user ID, devices []DeviceID) (int64, error) {
-	n, err := deleteSessions(ctx, tx, user, devices)
-	if err != nil || n == 0 {
-		return 0, err
-	}
-	graves := make([]sessionCopy, 0, len(devices))
-	for _, d := range devices {
-		graves = append(graves, grave(user, d))
-	}
-	return n, s.published(ctx, tx, user, devices, graves)
-}
-
-// changed has the copies of sessions written anew after the commit.
-func (s *Service) changed(ctx context.Context, tx *sqldb.Tx, user ID, devices []DeviceID) error {
-	if len(devices) == 0 {
-		return nil
-	}
-	copies, err := selectCopies(ctx, tx, user, devices)
-	if err != nil {
-		return err
-	}
-	return s.published(ctx, tx, user, devices, copies)
-}
-
-// published writes copies after the commit, and leaves a message that writes
-// them again from SQL, should this node or Redis be gone by then.
-func (s *Service) published(ctx context.Context, tx *sqldb.Tx, user ID, devices []DeviceID, copies []sessionCopy) error {
-	payload, err := json.Marshal(touched{user, devices, tx.Now().UnixMilli()})
-	if err != nil {
-		return err
-	}
-	if err := tx.Enqueue(ctx, sqldb.Message{Topic: TopicSession, Payload: payload, Due: tx.Now().Add(time.Second)}); err != nil {
-		return err
-	}
-	now := tx.Now()
-	tx.AfterCommit(func() {
-		s.after(ctx, "write copies of sessions", func(ctx context.Context) error { return s.fast.put(ctx, now, copies...) })
-	})
-	return nil
-}
-
-// republish handles [TopicSession]: it writes what SQL says now. While Redis is
-// away it leaves another message, for as long as an old copy could live.
-func (s *Service) republish(ctx context.Context, payload []byte) (err error) {
-	defer errs.Wrap(&err, "accounts.republish")
-	var m touched
-	if err := json.Unmarshal(payload, &m); err != nil {
-		return err
-	}
-	copies, err := selectCopies(ctx, s.db, m.User, m.Devices)
-	if err != nil {
-		return err
-	}
-	for _, d := range m.Devices {
-		if !slices.ContainsFunc(copies, func(c sessionCopy) bool { return c.device == d }) {
-			copies = append(copies, grave(m.User, d))
-		}
-	}
-	err = s.fast.put(ctx, s.db.Now(), copies...)
-	if err == nil || s.db.Now().Sub(time.UnixMilli(m.Since)) > maxCopyLife {
-		return nil // written, or every copy from before has expired by itself
-	}
-	if !away(err) {
-		return err
-	}
-	return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		return tx.Enqueue(ctx, sqldb.Message{Topic: TopicSession, Payload: payload, Due: tx.Now().Add(republishEvery)})
-	})
-}
-
-// republishEvery is how often an outage of Redis is asked whether it is over.
-const republishEvery = 5 * time.Second
 
 // after runs what follows a commit or a read and may fail: the caller has his
 // answer whether it does or not, and does not stop it by going away.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -565,12 +564,12 @@ func TestLoggingOutEndsOneDeviceOrAll(t *testing.T) {
 		if err := w.Revoke(t.Context(), a.User.ID, b.Device); !errors.Is(err, ErrNoSession) {
 			t.Errorf("once more: got %v, want ErrNoSession", err)
 		}
-		if err := w.RevokeAll(t.Context(), a.User.ID); err != nil {
+		if err := w.RevokeAll(t.Context(), a.User.ID, DeviceID{}); err != nil {
 			t.Fatal(err)
 		}
 		w.check("all logged out", a.Access, ErrToken)
 		w.check("all logged out", c.Access, ErrToken)
-		if err := w.RevokeAll(t.Context(), a.User.ID); err != nil {
+		if err := w.RevokeAll(t.Context(), a.User.ID, DeviceID{}); err != nil {
 			t.Errorf("all again: %v", err)
 		}
 	})
@@ -601,74 +600,6 @@ func TestTheLeastUsedDevicesBeyondTheLimitAreLoggedOut(t *testing.T) {
 		w.check("the least used", b.Access, ErrToken)
 		w.check("the one refreshed", a2.Access, nil)
 		w.check("the new one", c.Access, nil)
-	})
-}
-
-func TestALateFillNeverUndoesWhatCameAfterItsRead(t *testing.T) {
-	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		a := w.join("ann@example.org", "")
-		w.check("before", a.Access, nil)
-		read := func() sessionCopy {
-			list, err := selectCopies(t.Context(), w.db, a.User.ID, []DeviceID{a.Device})
-			if err != nil || len(list) != 1 {
-				t.Fatalf("got %v, %v, want one session", list, err)
-			}
-			return list[0]
-		}
-		arrive := func(late sessionCopy) {
-			if err := w.fast.put(t.Context(), w.db.Now(), late); err != nil {
-				t.Fatal(err)
-			}
-		}
-		late := read()
-		b, err := w.Refresh(t.Context(), a.Refresh)
-		if err != nil {
-			t.Fatal(err)
-		}
-		arrive(late)
-		w.check("the old token after a refresh and a late fill", a.Access, ErrToken)
-		if held, _, err := w.fast.get(t.Context(), a.User.ID, a.Device); err != nil || held.rev != late.rev+1 {
-			t.Errorf("the copy has revision %d, %v, want %d", held.rev, err, late.rev+1)
-		}
-
-		late = read()
-		zone := "Asia/Tokyo"
-		if _, err := w.Update(t.Context(), a.User.ID, Change{Zone: &zone}); err != nil {
-			t.Fatal(err)
-		}
-		arrive(late)
-		if c := w.check("after a change of zone and a late fill", b.Access, nil); c.Clock.Next != zone {
-			t.Errorf("the caller's clock is %+v, want %s to come", c.Clock, zone)
-		}
-
-		late = read()
-		if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
-			t.Fatal(err)
-		}
-		arrive(late)
-		w.check("after a revocation and a late fill", b.Access, ErrToken)
-	})
-}
-
-func TestCopiesInAnyOrderLeaveTheNewest(t *testing.T) {
-	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		for range 20 {
-			c := sessionCopy{user: ids.New[User](), device: ids.New[Session](), hash: hash("x"), expires: w.db.Now().Add(time.Hour).UnixMilli(), clock: civil.Clock{Zone: "UTC"}}
-			var want int64
-			for _, rev := range rand.Perm(20) {
-				c.rev = int64(rev) + 1
-				if rev == 19 && rand.N(2) == 0 {
-					c.rev = revoked
-				}
-				if err := w.fast.put(t.Context(), w.db.Now(), c); err != nil {
-					t.Fatal(err)
-				}
-				want = max(want, c.rev) // what lua/put.lua does, in Go
-				if got, _, err := w.fast.get(t.Context(), c.user, c.device); err != nil || got.rev != want {
-					t.Fatalf("after revision %d: got %d, %v, want %d", c.rev, got.rev, err, want)
-				}
-			}
-		}
 	})
 }
 

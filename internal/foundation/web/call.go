@@ -120,6 +120,9 @@ func ClientIP(ctx context.Context) string {
 	return ""
 }
 
+// UserAgent returns what the caller's program calls itself, as it came in.
+func UserAgent(ctx context.Context) string { return callOf(ctx).r.UserAgent() }
+
 func (c *call) clientIP() netip.Addr {
 	peer, err := netip.ParseAddrPort(c.r.RemoteAddr)
 	if err != nil {

@@ -1,0 +1,374 @@
+package accounts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// A sessionKey names a session.
+type sessionKey = cache.Pair[ID, DeviceID]
+
+// access is what a check needs of a session. As JSON it is what caches hold: see
+// Doc.Version before you change that.
+type access struct {
+	Hash    string `json:"hash"`    // of the access token
+	Expires int64  `json:"expires"` // Unix milliseconds
+}
+
+// SessionChanged drops a session's copies.
+var SessionChanged = cache.NewEvent[sessionKey]("session refreshed or ended")
+
+// replayWindow is how long a refresh token brings the same pair again.
+const replayWindow = 10 * time.Second
+
+// loadBudget bounds a check's own read of SQL.
+const loadBudget = 10 * time.Second
+
+// newChecks returns the sessions as checks of access tokens need them. Sessions end
+// while Redis is away, too ([cache.Proceed]): see doc.go for what holds then.
+func newChecks(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *cache.Cache[sessionKey, access] {
+	p.Unfenced = cache.Proceed
+	c := cache.New2(rt, accessKey, p, cache.Source[sessionKey, access]{
+		Load: func(ctx context.Context, k sessionKey) (access, error) {
+			a, err := selectAccess(ctx, db, k.A, k.B)
+			if errors.Is(err, ErrNoSession) {
+				err = cache.ErrNotFound
+			}
+			return a, err
+		},
+		Life: func(a access) time.Duration {
+			left := time.UnixMilli(a.Expires).Sub(db.Now())
+			if left >= accessKey.TTL.Longest() {
+				return 0 // as the family says, with its jitter
+			}
+			return max(time.Second, left)
+		},
+	})
+	cache.Drops(rt, SessionChanged, c)
+	return c
+}
+
+// Verify returns who presented an access token, or ErrToken. Warm it costs nothing
+// but time of the processor, and one GET for each of session and user where this
+// process has not seen them lately. What copies know otherwise is asked of SQL.
+func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err error) {
+	t, ok := parseToken(accessPrefix, presented)
+	if !ok {
+		return Caller{}, ErrToken
+	}
+	h, now := hash(presented), s.db.Now()
+	key := sessionKey{A: t.user, B: t.device}
+	held, err := s.held(ctx, key)
+	if err == nil && !sameHash(held.Hash, h) {
+		held, err = s.recheck(ctx, key, held)
+	}
+	switch {
+	case errors.Is(err, cache.ErrNotFound) || errors.Is(err, ErrNoSession):
+		return Caller{}, ErrToken
+	case err != nil:
+		return Caller{}, fmt.Errorf("accounts.Verify: %w", loadError(ctx, err))
+	case !sameHash(held.Hash, h) || now.UnixMilli() >= held.Expires:
+		return Caller{}, ErrToken
+	}
+	u, err := s.users.get(ctx, t.user)
+	if errors.Is(err, ErrNoUser) {
+		return Caller{}, ErrToken
+	} else if err != nil {
+		return Caller{}, fmt.Errorf("accounts.Verify: %w", err)
+	}
+	s.uses.note(key, now)
+	return Caller{t.user, t.device, u.Clock}, nil
+}
+
+// held returns what a check needs of a session, from copies unless some may have
+// outlived their session.
+func (s *Service) held(ctx context.Context, key sessionKey) (access, error) {
+	if s.dropsWait != nil && s.dropsWait() {
+		return selectAccess(ctx, s.db, key.A, key.B)
+	}
+	return s.checks.Get(ctx, key)
+}
+
+// recheck asks SQL about a token that the copy held does not know: it may be the
+// one that a refresh elsewhere has just issued. A copy that proves to be old is
+// dropped.
+func (s *Service) recheck(ctx context.Context, key sessionKey, held access) (access, error) {
+	ctx, cancel := context.WithTimeout(ctx, loadBudget)
+	defer cancel()
+	found, err := selectAccess(ctx, s.db, key.A, key.B)
+	if (err == nil && found.Hash != held.Hash) || errors.Is(err, ErrNoSession) {
+		s.after(ctx, "drop an old copy of a session", func(context.Context) error {
+			return s.caches.Redo([]keyspace.Key{s.checks.Target(key).Key()})
+		})
+	}
+	return found, err
+}
+
+// enter opens a session for the user in one transaction with admit, which says
+// that the user may, and logs out the least used beyond the number allowed. From
+// has what is known of the device.
+func (s *Service) enter(ctx context.Context, user ID, from Session, admit func(ctx context.Context, tx *sqldb.Tx) (User, error)) (t Tokens, err error) {
+	likely, err := selectSurplus(ctx, s.db, user, s.cfg.Devices-1)
+	if err != nil {
+		return Tokens{}, asKind(err)
+	}
+	err = s.end(ctx, user, likely, func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error) {
+		u, err := admit(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		from.Device, from.Created, from.Used = ids.New[Session](), tx.Now(), tx.Now()
+		access, refresh := s.mint.pair(u.ID, from.Device, newNonce(), newNonce())
+		t = Tokens{Access: access, Refresh: refresh, Expires: tx.Now().Add(s.cfg.AccessLife), User: u, Device: from.Device}
+		if err := insertSession(ctx, tx, sessionRow{
+			Session: from,
+			user:    u.ID, accessHash: hash(access), accessExpires: t.Expires,
+			refreshHash: hash(refresh), refreshExpires: tx.Now().Add(s.cfg.RefreshLife),
+		}); err != nil {
+			return nil, err
+		}
+		surplus, err := selectSurplus(ctx, tx, u.ID, s.cfg.Devices)
+		if err != nil {
+			return nil, err
+		}
+		_, err = deleteSessions(ctx, tx, u.ID, surplus)
+		return surplus, err
+	})
+	if err != nil {
+		return Tokens{}, err
+	}
+	key := sessionKey{A: user, B: from.Device}
+	s.after(ctx, "note a session's facts", func(ctx context.Context) error { return s.fast.keepFacts(ctx, map[sessionKey]Session{key: from}) })
+	s.tell(api.EventSessionOpened, user, from.Created, wireSession(from))
+	return t, nil
+}
+
+// Refresh trades a refresh token for a new pair. The same token again within
+// ten seconds gets the same pair; later it ends its session: ErrReused. Any
+// other token that is not in force is ErrRefresh.
+func (s *Service) Refresh(ctx context.Context, presented string) (t Tokens, err error) {
+	defer errs.Wrap(&err, "accounts.Refresh")
+	old, ok := parseToken(refreshPrefix, presented)
+	if !ok {
+		return Tokens{}, ErrRefresh
+	}
+	if !s.mint.issued(old) {
+		// Made up, unless the server's secret has changed since. Whoever knows the
+		// name of a session must not be able to have its copies dropped.
+		if last, found, err := selectRotation(ctx, s.db, old.user, old.device); err != nil {
+			return Tokens{}, asKind(err)
+		} else if !found || !sameHash(last.hash, hash(presented)) {
+			return Tokens{}, ErrRefresh
+		}
+	}
+	var refusal error // committed, unlike an error: the session's end must stay
+	err = s.end(ctx, old.user, []DeviceID{old.device}, func(ctx context.Context, tx *sqldb.Tx) (ended []DeviceID, err error) {
+		t, ended, refusal, err = s.trade(ctx, tx, old)
+		return ended, err
+	})
+	if err = errors.Join(err, refusal); err != nil {
+		return Tokens{}, err
+	}
+	return t, nil
+}
+
+// trade is the transaction of Refresh. A refusal is to be committed.
+func (s *Service) trade(ctx context.Context, tx *sqldb.Tx, old token) (t Tokens, ended []DeviceID, refusal, err error) {
+	now, nonce, presented := tx.Now(), newNonce(), hash(old.text)
+	t = Tokens{Device: old.device, Expires: now.Add(s.cfg.AccessLife)}
+	t.Access, t.Refresh = s.mint.pair(old.user, old.device, old.text, nonce)
+	rotated, err := rotateSession(ctx, tx, sessionRow{
+		Session: Session{Device: old.device, Used: now},
+		user:    old.user, accessHash: hash(t.Access), accessExpires: t.Expires,
+		refreshHash: hash(t.Refresh), refreshExpires: now.Add(s.cfg.RefreshLife), nonce: nonce,
+	}, presented, now.Add(replayWindow))
+	if err != nil {
+		return t, nil, nil, err
+	}
+	if !rotated {
+		last, found, err := selectRotation(ctx, tx, old.user, old.device)
+		switch {
+		case err != nil:
+			return t, nil, nil, err
+		case found && sameHash(last.hash, presented):
+			return t, nil, ErrRefresh, nil // the one in force, but expired
+		case found && sameHash(last.prevHash, presented) && now.Before(last.prevUntil):
+			t.Access, t.Refresh = s.mint.pair(old.user, old.device, old.text, last.nonce)
+			t.Expires = last.accessExpires
+		case found && s.mint.issued(old):
+			ended = []DeviceID{old.device}
+			_, err = deleteSessions(ctx, tx, old.user, ended)
+			return t, ended, ErrReused, err
+		default:
+			return t, nil, ErrRefresh, nil
+		}
+	}
+	t.User, err = selectUser(ctx, tx, old.user)
+	return t, nil, nil, err
+}
+
+// Sessions lists the user's logged-in devices, the last used first.
+func (s *Service) Sessions(ctx context.Context, user ID) (_ []Session, err error) {
+	defer errs.Wrap(&err, "accounts.Sessions %s", user)
+	list, err := selectSessions(ctx, s.db, user, s.db.Now())
+	if err != nil {
+		return nil, asKind(err)
+	}
+	s.freshen(ctx, user, list)
+	slices.SortFunc(list, func(a, b Session) int {
+		return cmp.Or(b.Used.Compare(a.Used), b.Created.Compare(a.Created), strings.Compare(a.Device.String(), b.Device.String()))
+	})
+	return list, nil
+}
+
+// Revoke logs one device of the user out. ErrNoSession.
+func (s *Service) Revoke(ctx context.Context, user ID, device DeviceID) (err error) {
+	defer errs.Wrap(&err, "accounts.Revoke %s %s", user, device)
+	devices := []DeviceID{device}
+	return s.end(ctx, user, devices, func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error) {
+		n, err := deleteSessions(ctx, tx, user, devices)
+		if err == nil && n == 0 {
+			err = ErrNoSession
+		}
+		return devices, err
+	})
+}
+
+// RevokeAll logs every device of the user out but one; the zero device excepts
+// none.
+func (s *Service) RevokeAll(ctx context.Context, user ID, except DeviceID) (err error) {
+	defer errs.Wrap(&err, "accounts.RevokeAll %s", user)
+	return s.endAll(ctx, user, except, nil)
+}
+
+// endAll calls commit in a transaction, with the user's row locked, and logs every
+// device of the user out but one in the same; the zero device excepts none. When it
+// returns nil no node accepts an access token of those devices for longer than
+// MaxStale. commit's error, which undoes everything, is returned as it is; commit
+// may be called again after a deadlock, and may be nil. What else it changes that is
+// cached, also names. ErrNoUser.
+func (s *Service) endAll(ctx context.Context, user ID, except DeviceID, commit func(ctx context.Context, tx *sqldb.Tx) error, also ...cache.Target) error {
+	likely, err := selectDevices(ctx, s.db, user, except)
+	if err != nil {
+		return asKind(err)
+	}
+	return s.end(ctx, user, likely, func(ctx context.Context, tx *sqldb.Tx) (devices []DeviceID, err error) {
+		// A log-in locks the user, too: none comes between the list and the commit.
+		if _, err := lockUser(ctx, tx, user); err != nil {
+			return nil, err
+		}
+		if devices, err = lockDevices(ctx, tx, user, except); err != nil {
+			return nil, err
+		}
+		if commit != nil {
+			if err := commit(ctx, tx); err != nil {
+				return nil, err
+			}
+		}
+		_, err = deleteSessions(ctx, tx, user, devices)
+		return devices, err
+	}, also...)
+}
+
+// end calls commit in a transaction that ends sessions of the user and returns
+// which. Likely are those that it is expected to end: they are fenced beforehand. A
+// session that ends beside them was opened a moment ago, and is dropped afterwards.
+//
+// Where a fence does not hold, the transaction itself leaves the message that has
+// some node drop the copies: this one may be the only one that Redis does not hear,
+// and may die before it can say so.
+func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error), also ...cache.Target) error {
+	targets := append(s.targets(user, likely), also...)
+	var ended []DeviceID
+	var late []cache.Target
+	var at time.Time
+	err := s.caches.Change(ctx, func(ctx context.Context) error {
+		err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			at = tx.Now()
+			if ended, err = commit(ctx, tx); err != nil {
+				return err
+			}
+			late = s.targets(user, slices.DeleteFunc(slices.Clone(ended), func(d DeviceID) bool { return slices.Contains(likely, d) }))
+			if cache.FenceFailed(ctx) {
+				return s.drops(ctx, tx, slices.Concat(targets, late))
+			}
+			return s.drops(ctx, tx, late)
+		})
+		if errors.Is(err, sqldb.ErrOutcomeUnknown) {
+			err = errors.Join(err, context.DeadlineExceeded) // so that the fences stand until it is known
+		}
+		return err
+	}, targets...)
+	if err != nil {
+		return loadError(ctx, err)
+	}
+	if len(late) > 0 {
+		s.after(ctx, "drop copies of sessions", func(ctx context.Context) error { return s.caches.Drop(ctx, late...) })
+	}
+	if len(ended) > 0 {
+		s.after(ctx, "forget facts of sessions", func(ctx context.Context) error { return s.fast.forgetFacts(ctx, user, ended) })
+	}
+	for _, d := range ended {
+		s.tell(api.EventSessionEnded, user, at, api.SessionEnded{Device: d.String()})
+	}
+	return nil
+}
+
+func (s *Service) targets(user ID, devices []DeviceID) []cache.Target {
+	keys := make([]sessionKey, len(devices))
+	for i, d := range devices {
+		keys[i] = sessionKey{A: user, B: d}
+	}
+	return SessionChanged.Of(s.caches, keys...)
+}
+
+// drops leaves a message in tx that has targets dropped.
+func (s *Service) drops(ctx context.Context, tx *sqldb.Tx, targets []cache.Target) error {
+	if len(targets) == 0 || s.leaveDrop == nil {
+		return nil
+	}
+	return s.leaveDrop(ctx, tx, keysOf(targets))
+}
+
+func keysOf(targets []cache.Target) []keyspace.Key {
+	keys := make([]keyspace.Key, len(targets))
+	for i, t := range targets {
+		keys[i] = t.Key()
+	}
+	return keys
+}
+
+// agentRunes is what the column holds.
+const agentRunes = 200
+
+// cleanAgent makes a User-Agent header fit to be shown. It refuses none: a device
+// must not be kept out by what its program calls itself.
+func cleanAgent(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == utf8.RuneError || unprintable(r):
+			return -1
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return r
+	}, s)
+	if s = strings.TrimSpace(s); utf8.RuneCountInString(s) > agentRunes {
+		s = strings.TrimSpace(string([]rune(s)[:agentRunes]))
+	}
+	return s
+}

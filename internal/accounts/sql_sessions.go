@@ -1,0 +1,190 @@
+package accounts
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// A sessionRow is a session as it is stored.
+type sessionRow struct {
+	Session
+	user           ID
+	accessHash     string
+	accessExpires  time.Time
+	refreshHash    string
+	refreshExpires time.Time
+	nonce          string
+}
+
+func insertSession(ctx context.Context, tx *sqldb.Tx, s sessionRow) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO sessions (user_id, device_id, name, agent, ip, created, used, access_hash, access_expires,
+		refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0, ?)`,
+		s.user, s.Device, s.Name, s.Agent, s.IP, s.Created.UnixMilli(), s.Used.UnixMilli(), s.accessHash, s.accessExpires.UnixMilli(),
+		s.refreshHash, s.refreshExpires.UnixMilli(), s.nonce)
+	return err
+}
+
+// rotateSession replaces the pair if presented is the hash of the refresh token
+// in force; of many callers with the same token one gets true. The one replaced
+// is remembered until replay.
+func rotateSession(ctx context.Context, tx *sqldb.Tx, s sessionRow, presented string, replay time.Time) (bool, error) {
+	return one(tx.ExecContext(ctx, `UPDATE sessions SET prev_refresh_hash = refresh_hash, prev_until = ?, refresh_hash = ?, refresh_expires = ?,
+		access_hash = ?, access_expires = ?, nonce = ?, used = ?
+		WHERE user_id = ? AND device_id = ? AND refresh_hash = ? AND refresh_expires > ?`,
+		replay.UnixMilli(), s.refreshHash, s.refreshExpires.UnixMilli(), s.accessHash, s.accessExpires.UnixMilli(), s.nonce, s.Used.UnixMilli(),
+		s.user, s.Device, presented, s.Used.UnixMilli()))
+}
+
+// A rotation is what the last refresh of a session left behind.
+type rotation struct {
+	hash          string // of the refresh token in force
+	prevHash      string // of the refresh token traded in; empty before the first
+	prevUntil     time.Time
+	nonce         string
+	accessExpires time.Time
+}
+
+// selectRotation reports false when there is no such session.
+func selectRotation(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (r rotation, found bool, err error) {
+	err = q.QueryRowContext(ctx, "SELECT refresh_hash, prev_refresh_hash, prev_until, nonce, access_expires FROM sessions WHERE user_id = ? AND device_id = ?", user, device).
+		Scan(&r.hash, &r.prevHash, (*millis)(&r.prevUntil), &r.nonce, (*millis)(&r.accessExpires))
+	if errors.Is(err, sql.ErrNoRows) {
+		return rotation{}, false, nil
+	}
+	return r, err == nil, err
+}
+
+// selectAccess returns what a check needs of a session. ErrNoSession.
+func selectAccess(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (a access, err error) {
+	err = q.QueryRowContext(ctx, "SELECT access_hash, access_expires FROM sessions WHERE user_id = ? AND device_id = ?", user, device).
+		Scan(&a.Hash, &a.Expires)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNoSession
+	}
+	return a, err
+}
+
+// selectSurplus returns the devices beyond the keep last used.
+func selectSurplus(ctx context.Context, q sqldb.Querier, user ID, keep int) ([]DeviceID, error) {
+	return scanDevices(q.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? ORDER BY used DESC, created DESC, device_id LIMIT 1000 OFFSET ?", user, keep))
+}
+
+// selectDevices returns the user's devices but one.
+func selectDevices(ctx context.Context, q sqldb.Querier, user ID, except DeviceID) ([]DeviceID, error) {
+	return scanDevices(q.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? AND device_id <> ?", user, except))
+}
+
+// lockDevices is selectDevices for their deletion.
+func lockDevices(ctx context.Context, tx *sqldb.Tx, user ID, except DeviceID) ([]DeviceID, error) {
+	return scanDevices(tx.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? AND device_id <> ?"+tx.Dialect().ForUpdate(), user, except))
+}
+
+func scanDevices(rows *sql.Rows, err error) (devices []DeviceID, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var d DeviceID
+		if err := rows.Scan(&d); err != nil {
+			return nil, err
+		}
+		devices = append(devices, d)
+	}
+	return devices, rows.Err()
+}
+
+// deleteSessions returns how many there were.
+func deleteSessions(ctx context.Context, tx *sqldb.Tx, user ID, devices []DeviceID) (int64, error) {
+	if len(devices) == 0 {
+		return 0, nil
+	}
+	return affected(tx.ExecContext(ctx, "DELETE FROM sessions WHERE user_id = ? AND device_id IN (?)", user, bun.List(devices)))
+}
+
+// selectSessions returns the sessions alive at now. There are never more than
+// Config.Devices.
+func selectSessions(ctx context.Context, q sqldb.Querier, user ID, now time.Time) (list []Session, err error) {
+	rows, err := q.QueryContext(ctx, "SELECT device_id, name, agent, ip, created, used FROM sessions WHERE user_id = ? AND refresh_expires > ?",
+		user, now.UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s Session
+		if err := rows.Scan(&s.Device, &s.Name, &s.Agent, &s.IP, (*millis)(&s.Created), (*millis)(&s.Used)); err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, rows.Err()
+}
+
+// someSessions is how many sessions of several users one statement names: it
+// names both parts of each key, because SQLite and MySQL spell lists of pairs
+// differently.
+const someSessions = 100
+
+// ofKeys is the condition for up to someSessions keys, and its arguments.
+func ofKeys(keys []sessionKey) (where string, args []any) {
+	args = make([]any, 0, 2*len(keys))
+	for _, k := range keys {
+		args = append(args, k.A, k.B)
+	}
+	return "(" + strings.TrimSuffix(strings.Repeat("user_id = ? AND device_id = ? OR ", len(keys)), " OR ") + ")", args
+}
+
+// selectFacts returns those of up to someSessions sessions that exist.
+func selectFacts(ctx context.Context, q sqldb.Querier, keys []sessionKey) (map[sessionKey]Session, error) {
+	where, args := ofKeys(keys)
+	rows, err := q.QueryContext(ctx, "SELECT user_id, device_id, name, agent, ip, created, used FROM sessions WHERE "+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	found := make(map[sessionKey]Session, len(keys))
+	for rows.Next() {
+		var user ID
+		var s Session
+		if err := rows.Scan(&user, &s.Device, &s.Name, &s.Agent, &s.IP, (*millis)(&s.Created), (*millis)(&s.Used)); err != nil {
+			return nil, err
+		}
+		found[sessionKey{A: user, B: s.Device}] = s
+	}
+	return found, rows.Err()
+}
+
+// updateUsed notes the last use of up to someSessions sessions, where what is
+// noted is older than before. Rows are taken in the order of their keys, as every
+// node does.
+func updateUsed(ctx context.Context, db *sqldb.DB, batch []lastUse, before time.Time) error {
+	slices.SortFunc(batch, func(a, b lastUse) int {
+		return cmp.Or(strings.Compare(a.key.A.String(), b.key.A.String()), strings.Compare(a.key.B.String(), b.key.B.String()))
+	})
+	args := make([]any, 0, 4*len(batch)+1)
+	keys := make([]sessionKey, len(batch))
+	for i, u := range batch {
+		keys[i], args = u.key, append(args, u.key.B, u.at)
+	}
+	where, of := ofKeys(keys)
+	_, err := db.ExecContext(ctx, "UPDATE sessions SET used = CASE device_id "+strings.Repeat("WHEN ? THEN ? ", len(batch))+"ELSE used END WHERE "+where+" AND used < ?",
+		append(append(args, of...), before.UnixMilli())...)
+	return err
+}
+
+// sweepSessions removes up to sweepChunk sessions whose refresh token expired.
+// Their access tokens ended before: Config.AccessLife is the shorter one.
+func sweepSessions(ctx context.Context, db *sqldb.DB) (int64, error) {
+	return affected(db.ExecContext(ctx, `DELETE FROM sessions WHERE (user_id, device_id) IN
+		(SELECT user_id, device_id FROM (SELECT user_id, device_id FROM sessions WHERE refresh_expires <= ? LIMIT ?) dead)`, db.Now().UnixMilli(), sweepChunk))
+}

@@ -1,0 +1,195 @@
+package accounts
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+// uses are the last uses of sessions that this process has seen. Noting one costs a
+// request no I/O; a job passes them on, all that are new in one round trip.
+type uses struct{ shards [useShards]useShard }
+
+type useShard struct {
+	mu   sync.Mutex
+	seen map[sessionKey]*use
+}
+
+// A use is when a session was last used here, and when Redis and SQL were last told;
+// Unix milliseconds.
+type use struct{ last, told, stored int64 }
+
+// A lastUse is what is passed on.
+type lastUse struct {
+	key sessionKey
+	at  int64
+}
+
+const (
+	useShards = 16
+	// shardUses bounds the memory, some 20 MB. What is beyond is not noted until
+	// the devices that are known have been idle for a while.
+	shardUses = 10_000
+
+	// useStep is how exact a last use is.
+	useStep = time.Minute
+	// storeEvery is how often at most SQL is told of a session's use. It is never
+	// more than twice that behind: a node that has just begun to see a session does
+	// not know when SQL was told last.
+	storeEvery = 10 * time.Minute
+	// forgetUses is when an idle session is forgotten here. By then it was told.
+	forgetUses = 2 * storeEvery
+
+	// flushEvery is what a crash loses.
+	flushEvery = 5 * time.Second
+	// tellAtOnce and storeAtOnce bound one flush; the rest waits for the next one.
+	tellAtOnce  = 5_000
+	storeAtOnce = 1_000
+)
+
+var useSeed = maphash.MakeSeed()
+
+func (u *uses) shard(k sessionKey) *useShard {
+	return &u.shards[maphash.String(useSeed, k.B.String())%useShards]
+}
+
+// note says that a session is in use.
+func (u *uses) note(k sessionKey, now time.Time) {
+	sh, at := u.shard(k), now.UnixMilli()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	switch known := sh.seen[k]; {
+	case known != nil:
+		if at-known.last >= useStep.Milliseconds() {
+			known.last = at
+		}
+	case len(sh.seen) < shardUses:
+		if sh.seen == nil {
+			sh.seen = map[sessionKey]*use{}
+		}
+		sh.seen[k] = &use{last: at}
+	}
+}
+
+// last is when the session was last used here; 0: not lately.
+func (u *uses) last(k sessionKey) int64 {
+	sh := u.shard(k)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if known := sh.seen[k]; known != nil {
+		return known.last
+	}
+	return 0
+}
+
+// due returns what Redis and SQL are to be told, and forgets who is idle.
+func (u *uses) due(now time.Time) (tell, store []lastUse) {
+	for i := range u.shards {
+		sh := &u.shards[i]
+		sh.mu.Lock()
+		for k, known := range sh.seen {
+			if now.UnixMilli()-known.last >= forgetUses.Milliseconds() {
+				delete(sh.seen, k)
+				continue
+			}
+			if known.last > known.told && len(tell) < tellAtOnce {
+				tell = append(tell, lastUse{k, known.last})
+			}
+			if known.last-known.stored >= storeEvery.Milliseconds() && len(store) < storeAtOnce {
+				store = append(store, lastUse{k, known.last})
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return tell, store
+}
+
+// done notes what was passed on.
+func (u *uses) done(batch []lastUse, field func(*use) *int64) {
+	for _, b := range batch {
+		sh := u.shard(b.key)
+		sh.mu.Lock()
+		if known := sh.seen[b.key]; known != nil {
+			*field(known) = b.at
+		}
+		sh.mu.Unlock()
+	}
+}
+
+func told(u *use) *int64   { return &u.told }
+func stored(u *use) *int64 { return &u.stored }
+
+// flushUses passes last uses on. What Redis or SQL does not take waits for the next
+// time.
+func (s *Service) flushUses(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "accounts.flushUses")
+	tell, store := s.uses.due(s.db.Now())
+	if len(tell) > 0 {
+		switch absent, err := s.fast.touchAll(ctx, tell); {
+		case away(err): // whoever watches the connection says it once
+		case err != nil:
+			return err
+		default:
+			s.uses.done(tell, told)
+			if err := s.refill(ctx, absent); err != nil && !away(err) {
+				return asKind(err)
+			}
+		}
+	}
+	for part := range slices.Chunk(store, someSessions) {
+		if err := updateUsed(ctx, s.db, part, s.db.Now().Add(-storeEvery)); err != nil {
+			return asKind(err)
+		}
+		s.uses.done(part, stored)
+	}
+	return nil
+}
+
+// refill gives Redis the facts of sessions that it has lost.
+func (s *Service) refill(ctx context.Context, keys []sessionKey) error {
+	for part := range slices.Chunk(keys, someSessions) {
+		found, err := selectFacts(ctx, s.db, part)
+		if err != nil {
+			return err
+		}
+		for k, f := range found {
+			f.Used = later(f.Used, s.uses.last(k))
+			found[k] = f
+		}
+		if err := s.fast.keepFacts(ctx, found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freshen sets each device's last use to the latest that SQL, Redis and this process
+// know, and gives Redis what it has lost.
+func (s *Service) freshen(ctx context.Context, user ID, list []Session) {
+	used, err := s.fast.lastUses(ctx, user, list)
+	absent := map[sessionKey]Session{}
+	for i := range list {
+		d, k := &list[i], sessionKey{A: user, B: list[i].Device}
+		d.Used = later(d.Used, s.uses.last(k))
+		if err == nil {
+			if d.Used = later(d.Used, used[i]); used[i] == 0 {
+				absent[k] = *d
+			}
+		}
+	}
+	if len(absent) > 0 {
+		s.after(ctx, "refill facts of sessions", func(ctx context.Context) error { return s.fast.keepFacts(ctx, absent) })
+	}
+}
+
+// later is the later of a time and another in Unix milliseconds.
+func later(t time.Time, ms int64) time.Time {
+	if ms > t.UnixMilli() {
+		return time.UnixMilli(ms).UTC()
+	}
+	return t
+}
