@@ -7,7 +7,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -79,7 +78,7 @@ var (
 	ErrBio         = errs.New(errs.Invalid, "account.bio_invalid", "A text about oneself is at most 200 printable characters.")
 	ErrDeviceName  = errs.New(errs.Invalid, "auth.device_invalid", "A device's name is at most 60 printable characters.")
 	ErrPassword    = errs.New(errs.Invalid, "auth.password_invalid", "A password is 8 to 128 characters.")
-	ErrPurpose     = errs.New(errs.Invalid, "auth.purpose_unknown", "A code is for register or login.")
+	ErrPurpose     = errs.New(errs.Invalid, "auth.purpose_unknown", "A code is for register, login or reset_password.")
 	ErrEither      = errs.New(errs.Invalid, "auth.either", "Send either a password or a code.")
 	ErrCode        = errs.New(errs.Invalid, "auth.code_wrong", "The code is wrong, used or expired. Ask for a new one.")
 	ErrCredentials = errs.New(errs.Unauthenticated, "auth.bad_credentials", "The address, the password or the code is wrong.")
@@ -93,33 +92,6 @@ var (
 	ErrLocked      = errs.New(errs.TooMany, "auth.locked", "Too many wrong passwords or codes. Log-in is locked for a while.")
 )
 
-// Purpose is what a verification code is for. Its number is part of a key and
-// of a row: it never changes.
-type Purpose int
-
-// The purposes. Only the first two can be asked for so far.
-const (
-	ForRegister Purpose = iota + 1
-	ForLogin
-	ForResetPassword
-	ForChangeEmail
-)
-
-// ParsePurpose returns the purpose with that name on the wire, or ErrPurpose.
-func ParsePurpose(s string) (Purpose, error) {
-	switch s {
-	case api.PurposeRegister:
-		return ForRegister, nil
-	case api.PurposeLogin:
-		return ForLogin, nil
-	}
-	return 0, ErrPurpose.On("body.purpose", "is not one of register, login")
-}
-
-// codeTries is how many wrong guesses a code outlives, less one: five of a
-// million, five times a day at most by the limits on sending.
-const codeTries = 5
-
 // Email is an address that passed [ParseEmail].
 type Email struct {
 	Given string // as written, trimmed
@@ -127,19 +99,27 @@ type Email struct {
 }
 
 // ParseEmail checks the form of an address; whether mail arrives there only a
-// code can tell. Lower and upper case name the same account, also before the
-// @: no provider tells them apart, and people do not either.
+// code can tell. Lower and upper case of a to z name the same account, also
+// before the @: no provider tells them apart, and people do not either.
 func ParseEmail(s string) (Email, error) {
 	s = strings.TrimSpace(s)
 	a, err := mail.ParseAddress(s)
 	if err != nil || a.Address != s || len(s) > 254 || strings.ContainsFunc(s, unprintable) {
 		return Email{}, ErrEmail.On("body.email", "is not an e-mail address")
 	}
-	key := strings.ToLower(s)
-	if len(key) > 254 { // some capitals are shorter than their small letters
-		return Email{}, ErrEmail.On("body.email", "is too long")
-	}
-	return Email{Given: s, Key: key}, nil
+	return Email{Given: s, Key: emailKey(s)}, nil
+}
+
+// emailKey leaves letters beyond a to z alone. The small letter of the Kelvin
+// sign K is an ordinary k: who has a mailbox with that sign in its name must not
+// be taken for the owner of another.
+func emailKey(address string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, address)
 }
 
 // cleanName trims a name and checks that people can see all of it.

@@ -1,9 +1,35 @@
 package accounts
 
 import (
+	"context"
 	"sync"
 	"time"
 )
+
+// counted calls try, which looks at a password or a code of that address, unless
+// too many were wrong before: ErrLocked. Every try counts before it is looked
+// at, and a good one clears the count: of a thousand at once five are looked at.
+// While SQL is away none can be looked at, and none counts.
+func (s *Service) counted(ctx context.Context, e Email, try func() error) error {
+	if err := s.db.Ping(ctx); err != nil {
+		return asKind(err)
+	}
+	if allowed, left, err := s.fast.mayLogin(ctx, e, s.cfg.Limits, s.db.Now()); err != nil {
+		return err
+	} else if !allowed {
+		return ErrLocked.Retry(left)
+	}
+	if err := try(); err != nil {
+		return err
+	}
+	s.forgetFails(ctx, e)
+	return nil
+}
+
+// forgetFails opens what wrong tries have locked.
+func (s *Service) forgetFails(ctx context.Context, e Email) {
+	s.after(ctx, "forget wrong log-ins", func(ctx context.Context) error { return s.fast.forgetFails(ctx, e) })
+}
 
 // attempts counts tries in this process, by the rules of lua/try.lua, for when
 // Redis is away.

@@ -37,6 +37,7 @@ type empty struct{}
 
 // Routes adds the domain's operations to a.
 func (s *Service) Routes(a *web.API) {
+	s.CredentialRoutes(a)
 	tags := []string{"accounts"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Ask for a verification code by mail", Tags: tags,
 		Description: "The answer is the same whether the address has an account or not; the mail tells.",

@@ -27,13 +27,19 @@ func (s *Service) Jobs() []worker.Job {
 // Handlers are the topics of the queue that this domain handles.
 func (s *Service) Handlers() map[string]queue.Handler {
 	return map[string]queue.Handler{
-		TopicCode: func(ctx context.Context, d queue.Delivery) error {
-			err := s.mailCode(ctx, d.Payload)
-			if errors.Is(err, mail.ErrRefused) {
-				return errors.Join(queue.ErrGiveUp, err)
-			}
-			return err
-		},
+		TopicCode:   mailing(s.mailCode),
+		TopicNotice: mailing(s.mailNotice),
+	}
+}
+
+// mailing gives up where a mail server does.
+func mailing(send func(ctx context.Context, payload []byte) error) queue.Handler {
+	return func(ctx context.Context, d queue.Delivery) error {
+		err := send(ctx, d.Payload)
+		if errors.Is(err, mail.ErrRefused) {
+			return errors.Join(queue.ErrGiveUp, err)
+		}
+		return err
 	}
 }
 

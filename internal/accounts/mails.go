@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // codeNotice is the payload of [TopicCode]. It has the code's seed and not the
@@ -17,7 +19,8 @@ import (
 type codeNotice struct {
 	To      string  `json:"to"`
 	Purpose Purpose `json:"purpose"`
-	Known   bool    `json:"known"` // the address has an account
+	User    ID      `json:"user,omitzero"` // who asked, for a change of address
+	Known   bool    `json:"known"`         // the address has an account, and not who asked
 	Seed    string  `json:"seed"`
 	Expires int64   `json:"expires"` // Unix milliseconds
 }
@@ -37,7 +40,7 @@ func (s *Service) mailCode(ctx context.Context, payload []byte) (err error) {
 	if s.db.Now().UnixMilli() >= n.Expires {
 		return nil
 	}
-	m := codeMail(n.Purpose, n.Known, s.mint.code(e, n.Purpose, n.Seed), s.cfg.CodeLife)
+	m := codeMail(n.Purpose, n.Known, s.mint.code(proof{e, n.Purpose, n.User}, n.Seed), s.cfg.CodeLife)
 	m.To = e.Given
 	return s.mail.Send(ctx, m)
 }
@@ -46,21 +49,80 @@ func (s *Service) mailCode(ctx context.Context, payload []byte) (err error) {
 // the asking is the same for known and unknown addresses; only who reads the
 // address learns whether it has an account.
 func codeMail(p Purpose, known bool, code string, life time.Duration) mail.Message {
-	switch {
-	case p == ForRegister && known:
-		return mail.Message{Subject: "You already have an account",
-			Text: "Somebody, probably you, asked to register this address. It has an account already: log in instead.\n\n" +
-				"If it was not you, there is nothing to do.\n"}
-	case p == ForLogin && !known:
-		return mail.Message{Subject: "There is no account with this address",
-			Text: "Somebody, probably you, asked to log in with this address. It has no account yet: register first.\n\n" +
-				"If it was not you, there is nothing to do.\n"}
-	}
-	subject, what := "Your code to log in", "to log in"
-	if p == ForRegister {
+	var subject, what string
+	switch p {
+	case ForRegister:
+		if known {
+			return noCode("You already have an account", "asked to register this address. It has an account already: log in instead.")
+		}
 		subject, what = "Your code to register", "to finish your registration"
+	case ForLogin:
+		if !known {
+			return noCode(noAccount, "asked to log in with this address. It has no account yet: register first.")
+		}
+		subject, what = "Your code to log in", "to log in"
+	case ForResetPassword:
+		if !known {
+			return noCode(noAccount, "asked for a new password for this address. It has no account yet: register first.")
+		}
+		subject, what = "Your code for a new password", "to set a new password. All devices will be logged out"
+	case ForChangeEmail:
+		if known {
+			return noCode("This address has an account already", "asked to use this address for another account. "+
+				"It has an account of its own, and an address can have one only.")
+		}
+		subject, what = "Your code to change your address", "to use this address for your account"
 	}
 	return mail.Message{Subject: subject,
 		Text: fmt.Sprintf("%s is your code %s. It can be used once, within %d minutes.\n\n"+
 			"Never tell it to anybody. If you did not ask for it, there is nothing to do.\n", code, what, int(life.Minutes()))}
+}
+
+const noAccount = "There is no account with this address"
+
+func noCode(subject, what string) mail.Message {
+	return mail.Message{Subject: subject, Text: "Somebody, probably you, " + what + "\n\nIf it was not you, there is nothing to do.\n"}
+}
+
+// notice is the payload of [TopicNotice].
+type notice struct {
+	To   string `json:"to"`
+	Kind string `json:"kind"` // see api.Notice
+	At   int64  `json:"at"`   // Unix milliseconds
+}
+
+// notify has a notice mailed once tx is committed. It goes to where the user is
+// known to read mail, which after a change of address is the old one.
+func notify(ctx context.Context, tx *sqldb.Tx, user ID, to, kind string) error {
+	payload, err := json.Marshal(notice{to, kind, tx.Now().UnixMilli()})
+	if err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicNotice, Key: user.String(), Payload: payload, Each: true})
+}
+
+// mailNotice handles [TopicNotice]. An error that wraps mail.ErrRefused will not
+// pass.
+func (s *Service) mailNotice(ctx context.Context, payload []byte) (err error) {
+	defer errs.Wrap(&err, "accounts.mailNotice")
+	var n notice
+	if err := json.Unmarshal(payload, &n); err != nil {
+		return errors.Join(mail.ErrRefused, err)
+	}
+	m, ok := noticeMails[n.Kind]
+	if !ok {
+		return fmt.Errorf("%w: there is no notice %q", mail.ErrRefused, n.Kind)
+	}
+	m.To, m.Text = n.To, fmt.Sprintf(m.Text, time.UnixMilli(n.At).UTC().Format("2 January 2006, 15:04 MST"))
+	return s.mail.Send(ctx, m)
+}
+
+// noticeMails have the moment as a verb in their text.
+var noticeMails = map[string]mail.Message{
+	api.NoticePasswordChanged: {Subject: "Your password was changed",
+		Text: "The password of your account was changed on %s, and your other devices were logged out.\n\n" +
+			"If it was not you, ask for a code for a new password at once: it logs everybody else out.\n"},
+	api.NoticeEmailChanged: {Subject: "Your address was changed",
+		Text: "Your account got another address on %s. This one cannot be used to log in any more.\n\n" +
+			"If it was not you, write to those who run this service.\n"},
 }

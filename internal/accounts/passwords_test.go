@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -13,10 +14,15 @@ import (
 // dear is what a password costs outside of tests.
 var dear = *argon2
 
+var costly = flag.Bool("costly", false, "let passwords cost in tests what they cost outside")
+
 // TestMain makes passwords cheap: with the race detector one takes an eighth of
 // a second.
 func TestMain(m *testing.M) {
-	argon2.Memory, argon2.Iterations = 256, 1
+	flag.Parse()
+	if !*costly {
+		argon2.Memory, argon2.Iterations = 256, 1
+	}
 	os.Exit(m.Run())
 }
 

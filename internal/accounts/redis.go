@@ -132,18 +132,19 @@ func (f *fast) drop(ctx context.Context, key keyspace.Key) error {
 
 // mayTry counts a try of a code and reports whether it is worth asking SQL,
 // which counts for itself: while Redis is away, it always is.
-func (f *fast) mayTry(ctx context.Context, e Email, p Purpose, life time.Duration) bool {
-	allowed, _, err := f.try(ctx, codeTriesKey.At(keyspace.Hashed{S: e.Key}, p).Key, codeTries, life)
+func (f *fast) mayTry(ctx context.Context, p proof, life time.Duration) bool {
+	allowed, _, err := f.try(ctx, codeTriesKey.At(p.segment(), p.purpose).Key, codeTries, life)
 	return allowed || err != nil
 }
 
 // forgetTries is for a code that was replaced or used.
-func (f *fast) forgetTries(ctx context.Context, e Email, p Purpose) error {
-	return f.drop(ctx, codeTriesKey.At(keyspace.Hashed{S: e.Key}, p).Key)
+func (f *fast) forgetTries(ctx context.Context, p proof) error {
+	return f.drop(ctx, codeTriesKey.At(p.segment(), p.purpose).Key)
 }
 
-// mayLogin counts a log-in before it is known to be wrong. Once refused, the
-// address is locked for what is left. While Redis is away this process counts.
+// mayLogin counts a try of a password or of a code to log in before it is known
+// to be wrong. Once refused, the address is locked for what is left. While Redis
+// is away this process counts.
 func (f *fast) mayLogin(ctx context.Context, e Email, l Limits, now time.Time) (allowed bool, left time.Duration, err error) {
 	allowed, left, err = f.try(ctx, loginFailKey.At(keyspace.Hashed{S: e.Key}).Key, l.LoginFails, l.LoginLock)
 	if away(err) && ctx.Err() == nil {
@@ -153,7 +154,7 @@ func (f *fast) mayLogin(ctx context.Context, e Email, l Limits, now time.Time) (
 	return allowed, left, err
 }
 
-// forgetFails is for a log-in that succeeded.
+// forgetFails is for a try that was right.
 func (f *fast) forgetFails(ctx context.Context, e Email) error {
 	f.local.forget(e.Key)
 	return f.drop(ctx, loginFailKey.At(keyspace.Hashed{S: e.Key}).Key)

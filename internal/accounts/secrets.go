@@ -91,19 +91,19 @@ func (m mint) issued(t token) bool {
 }
 
 // emailHash is the form in which an address stands in the table of codes.
-func (m mint) emailHash(e Email) string {
-	return base64.RawURLEncoding.EncodeToString(m.mac("email", e.Key))
+func (m mint) emailHash(p proof) string {
+	return base64.RawURLEncoding.EncodeToString(m.mac("email", p.parts()...))
 }
 
-// codeHash binds a code to its address and purpose. A plain hash of six digits
-// could be undone by trying a million; this one only with the server's secret.
-func (m mint) codeHash(e Email, p Purpose, code string) string {
-	return base64.RawURLEncoding.EncodeToString(m.mac("code", e.Key, string(p.AppendSegment(nil)), code))
+// codeHash binds a code to what it proves. A plain hash of six digits could be
+// undone by trying a million; this one only with the server's secret.
+func (m mint) codeHash(p proof, code string) string {
+	return base64.RawURLEncoding.EncodeToString(m.mac("code", append(p.parts(), code)...))
 }
 
 // code makes six digits of a seed, each million equally likely.
-func (m mint) code(e Email, p Purpose, seed string) string {
-	n := binary.BigEndian.Uint64(m.mac("digits", e.Key, string(p.AppendSegment(nil)), seed))
+func (m mint) code(p proof, seed string) string {
+	n := binary.BigEndian.Uint64(m.mac("digits", append(p.parts(), seed)...))
 	return fmt.Sprintf("%06d", n%1_000_000) // 2⁶⁴ is so many millions that the last, broken one does not show
 }
 

@@ -27,6 +27,9 @@ import (
 const (
 	// TopicCode mails a verification code. This package handles it itself.
 	TopicCode = "accounts.code"
+	// TopicNotice mails what was done to an account. This package handles it
+	// itself.
+	TopicNotice = "accounts.notice"
 	// TopicZone tells that a user's zone will change; the payload is a
 	// [ZoneChanged].
 	TopicZone = "accounts.zone"
@@ -180,75 +183,6 @@ func New(cfg Config) (*Service, error) {
 	}, nil
 }
 
-// RequestCode mails a code for that purpose to that address and returns how
-// long it lives. The answer does not tell whether the address has an account;
-// the mail does. ErrEmail, ErrPurpose, ErrTooManyCode.
-func (s *Service) RequestCode(ctx context.Context, email, purpose, ip string) (life time.Duration, err error) {
-	defer errs.Wrap(&err, "accounts.RequestCode")
-	e, err := ParseEmail(email)
-	if err != nil {
-		return 0, err
-	}
-	p, err := ParsePurpose(purpose)
-	if err != nil {
-		return 0, err
-	}
-	switch r, err := s.fast.mayMail(ctx, e, ip, s.cfg.Limits); {
-	case err != nil:
-		return 0, err
-	case !r.Allowed:
-		return 0, ErrTooManyCode.Retry(r.Reset)
-	}
-	notice := codeNotice{To: e.Given, Purpose: p, Seed: newNonce()}
-	row := s.codeRow(e, p, s.mint.code(e, p, notice.Seed))
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		var err error
-		if notice.Known, err = emailKnown(ctx, tx, e.Key); err != nil {
-			return err
-		}
-		// Known or not, the same is written. A code that is not mailed is one
-		// that nobody knows.
-		expires := tx.Now().Add(s.cfg.CodeLife)
-		if err := upsertCode(ctx, tx, row, expires); err != nil {
-			return err
-		}
-		notice.Expires = expires.UnixMilli()
-		payload, err := json.Marshal(notice)
-		if err != nil {
-			return err
-		}
-		// By its key this takes the place of a mail still waiting, whose code is
-		// worth nothing any more.
-		return tx.Enqueue(ctx, sqldb.Message{Topic: TopicCode, Key: row.emailHash + string(p.AppendSegment(nil)), Payload: payload})
-	})
-	if err != nil {
-		return 0, asKind(err)
-	}
-	s.after(ctx, "forget the tries of a code", func(ctx context.Context) error { return s.fast.forgetTries(ctx, e, p) })
-	return s.cfg.CodeLife, nil
-}
-
-func (s *Service) codeRow(e Email, p Purpose, code string) codeRow {
-	return codeRow{s.mint.emailHash(e), p, s.mint.codeHash(e, p, code)}
-}
-
-// checkCode counts a try and compares. The code is not used up by it: that
-// belongs into the transaction of what the code is for, see useCode.
-func (s *Service) checkCode(ctx context.Context, e Email, p Purpose, code string) (codeRow, error) {
-	c := s.codeRow(e, p, code)
-	if !s.fast.mayTry(ctx, e, p, s.cfg.CodeLife) {
-		return codeRow{}, ErrCode
-	}
-	stored, err := tryCode(ctx, s.db, c)
-	if err != nil {
-		return codeRow{}, asKind(err)
-	}
-	if stored == "" || !sameHash(stored, c.codeHash) {
-		return codeRow{}, ErrCode
-	}
-	return c, nil
-}
-
 // Registration is what opens an account.
 type Registration struct {
 	Email    string
@@ -287,10 +221,9 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 			return Tokens{}, err
 		}
 	}
-	code, err := s.checkCode(ctx, e, ForRegister, r.Code)
-	if errors.Is(err, ErrCode) {
-		return Tokens{}, ErrCode.On("body.code", "is wrong, used or expired")
-	} else if err != nil {
+	proven := proof{email: e, purpose: ForRegister}
+	code, err := s.checkCode(ctx, proven, r.Code)
+	if err != nil {
 		return Tokens{}, err
 	}
 	var passwordHash string
@@ -300,10 +233,8 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 		}
 	}
 	t, err = s.enter(ctx, u.ID, Session{Name: r.Device, Agent: cleanAgent(r.Agent), IP: r.IP}, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
-		if ok, err := useCode(ctx, tx, code); err != nil {
+		if err := spendCode(ctx, tx, code); err != nil {
 			return User{}, err
-		} else if !ok {
-			return User{}, ErrCode.On("body.code", "is wrong, used or expired")
 		}
 		u.Created = tx.Now()
 		return u, insertUser(ctx, tx, u, e.Key, passwordHash)
@@ -311,7 +242,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 	if err != nil {
 		return Tokens{}, err
 	}
-	s.after(ctx, "forget the tries of a code", func(ctx context.Context) error { return s.fast.forgetTries(ctx, e, ForRegister) })
+	s.forgetTries(ctx, proven)
 	return t, nil
 }
 
@@ -350,22 +281,20 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	if (l.Password == "") == (l.Code == "") {
 		return Tokens{}, ErrEither
 	}
-	// Every try counts before it is looked at, and a good one clears the count:
-	// of a thousand at once five are looked at.
-	if allowed, left, err := s.fast.mayLogin(ctx, e, s.cfg.Limits, s.db.Now()); err != nil {
-		return Tokens{}, err
-	} else if !allowed {
-		return Tokens{}, ErrLocked.Retry(left)
-	}
-	if l.Code != "" {
-		t, err = s.loginByCode(ctx, e, l)
-	} else {
-		t, err = s.loginByPassword(ctx, e, l)
+	err = s.counted(ctx, e, func() error {
+		if l.Code != "" {
+			t, err = s.loginByCode(ctx, e, l)
+		} else {
+			t, err = s.loginByPassword(ctx, e, l)
+		}
+		return err
+	})
+	if errors.Is(err, ErrCode) || errors.Is(err, ErrNoUser) {
+		err = ErrCredentials
 	}
 	if err != nil {
 		return Tokens{}, err
 	}
-	s.after(ctx, "forget wrong log-ins", func(ctx context.Context) error { return s.fast.forgetFails(ctx, e) })
 	return t, nil
 }
 
@@ -379,14 +308,13 @@ func (s *Service) loginByPassword(ctx context.Context, e Email, l Login) (t Toke
 	} else if !ok {
 		return Tokens{}, ErrCredentials
 	}
-	return s.enter(ctx, c.ID, l.from(), func(ctx context.Context, tx *sqldb.Tx) (User, error) { return lockUser(ctx, tx, c.ID) })
+	return s.enter(ctx, c.ID, l.from(), c.admit)
 }
 
 func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, err error) {
-	code, err := s.checkCode(ctx, e, ForLogin, l.Code)
-	if errors.Is(err, ErrCode) {
-		return Tokens{}, ErrCredentials
-	} else if err != nil {
+	proven := proof{email: e, purpose: ForLogin}
+	code, err := s.checkCode(ctx, proven, l.Code)
+	if err != nil {
 		return Tokens{}, err
 	}
 	c, err := selectCredential(ctx, s.db, e.Key)
@@ -394,17 +322,19 @@ func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, 
 		return Tokens{}, asKind(err)
 	}
 	t, err = s.enter(ctx, c.ID, l.from(), func(ctx context.Context, tx *sqldb.Tx) (User, error) {
-		if ok, err := useCode(ctx, tx, code); err != nil {
+		if err := spendCode(ctx, tx, code); err != nil {
 			return User{}, err
-		} else if !ok || c.ID.IsZero() {
-			return User{}, ErrCredentials
 		}
-		return lockUser(ctx, tx, c.ID)
+		u, err := lockUser(ctx, tx, c.ID)
+		if err == nil && emailKey(u.Email) != e.Key { // changed in this moment
+			err = ErrCredentials
+		}
+		return u, err
 	})
 	if err != nil {
 		return Tokens{}, err
 	}
-	s.after(ctx, "forget the tries of a code", func(ctx context.Context) error { return s.fast.forgetTries(ctx, e, ForLogin) })
+	s.forgetTries(ctx, proven)
 	return t, nil
 }
 

@@ -249,7 +249,7 @@ func TestACodeOfAnAddressRegisteredMeanwhileIsAConflict(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-			return upsertCode(ctx, tx, w.codeRow(e, ForRegister, "424242"), tx.Now().Add(time.Minute))
+			return upsertCode(ctx, tx, w.codeRow(proof{email: e, purpose: ForRegister}, "424242"), tx.Now().Add(time.Minute))
 		})
 		if err != nil {
 			t.Fatal(err)

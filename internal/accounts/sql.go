@@ -55,11 +55,6 @@ func selectCredential(ctx context.Context, q sqldb.Querier, emailKey string) (c 
 	return c, err
 }
 
-func emailKnown(ctx context.Context, q sqldb.Querier, emailKey string) (known bool, err error) {
-	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM users WHERE email_key = ?)", emailKey).Scan(&known)
-	return known, err
-}
-
 func selectUser(ctx context.Context, q sqldb.Querier, id ID) (u User, err error) {
 	return scanUser(q.QueryRowContext(ctx, "SELECT "+userColumns+" FROM users WHERE id = ?", id))
 }
@@ -167,47 +162,6 @@ func eachUser(ctx context.Context, q sqldb.Querier, columns string, ids []ID, sc
 	return rows.Err()
 }
 
-// A codeRow is a verification code as it is stored.
-type codeRow struct {
-	emailHash string
-	purpose   Purpose
-	codeHash  string
-}
-
-// upsertCode replaces the code of that address and purpose, its tries included.
-func upsertCode(ctx context.Context, tx *sqldb.Tx, c codeRow, expires time.Time) error {
-	text := tx.Dialect().Compile(sqldb.Upsert{
-		Table:   "codes",
-		Columns: []string{"email_hash", "purpose", "code_hash", "tries", "expires"},
-		Key:     []string{"email_hash", "purpose"},
-		Set:     []string{"code_hash", "tries", "expires"},
-	}).For(1)
-	_, err := tx.ExecContext(ctx, text, c.emailHash, int(c.purpose), c.codeHash, 0, expires.UnixMilli())
-	return err
-}
-
-// tryCode counts a try and returns the hash to compare with; "" when there is no
-// code, or none any more. Counting comes before comparing: of a thousand
-// guesses at once five are looked at.
-func tryCode(ctx context.Context, db *sqldb.DB, c codeRow) (codeHash string, err error) {
-	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		codeHash = ""
-		ok, err := one(tx.ExecContext(ctx, "UPDATE codes SET tries = tries + 1 WHERE email_hash = ? AND purpose = ? AND tries < ? AND expires > ?",
-			c.emailHash, int(c.purpose), codeTries, tx.Now().UnixMilli()))
-		if err != nil || !ok {
-			return err
-		}
-		return tx.QueryRowContext(ctx, "SELECT code_hash FROM codes WHERE email_hash = ? AND purpose = ?", c.emailHash, int(c.purpose)).Scan(&codeHash)
-	})
-	return codeHash, err
-}
-
-// useCode removes the code; of many callers one gets true.
-func useCode(ctx context.Context, tx *sqldb.Tx, c codeRow) (bool, error) {
-	return one(tx.ExecContext(ctx, "DELETE FROM codes WHERE email_hash = ? AND purpose = ? AND code_hash = ? AND expires > ?",
-		c.emailHash, int(c.purpose), c.codeHash, tx.Now().UnixMilli()))
-}
-
 // sweepExpired removes what has expired, up to sweepChunk rows of each kind, and
 // reports whether there may be more.
 func sweepExpired(ctx context.Context, db *sqldb.DB) (more bool, err error) {
@@ -221,12 +175,6 @@ func sweepExpired(ctx context.Context, db *sqldb.DB) (more bool, err error) {
 
 // sweepChunk keeps each deletion, and the locks it holds, short.
 const sweepChunk = 1000
-
-// sweepCodes removes up to sweepChunk expired codes.
-func sweepCodes(ctx context.Context, db *sqldb.DB) (int64, error) {
-	return affected(db.ExecContext(ctx, `DELETE FROM codes WHERE (email_hash, purpose) IN
-		(SELECT email_hash, purpose FROM (SELECT email_hash, purpose FROM codes WHERE expires <= ? LIMIT ?) dead)`, db.Now().UnixMilli(), sweepChunk))
-}
 
 func affected(r sql.Result, err error) (int64, error) {
 	if err != nil {
@@ -316,7 +264,7 @@ func Open(ctx context.Context, tx *sqldb.Tx, users []User) error {
 	for chunk := range slices.Chunk(users, inOne) {
 		args := make([]any, 0, 7*len(chunk))
 		for _, u := range chunk {
-			args = append(args, u.ID, u.Email, strings.ToLower(u.Email), u.Name, u.Clock.Zone, u.Clock.Next, u.Clock.From, tx.Now().UnixMilli())
+			args = append(args, u.ID, u.Email, emailKey(u.Email), u.Name, u.Clock.Zone, u.Clock.Next, u.Clock.From, tx.Now().UnixMilli())
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+
 			strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?, ?), ", len(chunk)), ", "), args...)

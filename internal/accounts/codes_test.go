@@ -1,0 +1,177 @@
+package accounts
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+func TestAChangeOfAddressIsNoPublicPurpose(t *testing.T) {
+	for in, want := range map[string]Purpose{"register": ForRegister, "login": ForLogin, "reset_password": ForResetPassword, "change_email": 0, "": 0} {
+		got, err := ParsePurpose(in)
+		if got != want || errors.Is(err, ErrPurpose) != (want == 0) {
+			t.Errorf("ParsePurpose(%q): got %d, %v, want %d", in, got, err, want)
+		}
+	}
+}
+
+func TestACodeIsBoundToWhatItProves(t *testing.T) {
+	m := mint("0123456789abcdef0123456789abcdef")
+	ann, bob := Email{Key: "ann@example.org"}, Email{Key: "bob@example.org"}
+	one := proof{email: ann, purpose: ForChangeEmail, user: ids.New[User]()}
+	for _, other := range []proof{
+		{bob, one.purpose, one.user}, {ann, ForLogin, one.user}, {ann, one.purpose, ids.New[User]()}, {ann, one.purpose, ID{}},
+	} {
+		if m.codeHash(one, "123456") == m.codeHash(other, "123456") || m.emailHash(one) == m.emailHash(other) {
+			t.Errorf("%+v and %+v have one hash", one, other)
+		}
+		if m.code(one, "a") == m.code(other, "a") && m.code(one, "b") == m.code(other, "b") {
+			t.Errorf("%+v and %+v have one code", one, other)
+		}
+	}
+	if m.codeHash(one, "123456") == m.codeHash(one, "123457") {
+		t.Error("two codes have one hash")
+	}
+	if one.segment() == (proof{email: ann, purpose: ForChangeEmail, user: ids.New[User]()}).segment() {
+		t.Error("two users' tries are counted together")
+	}
+}
+
+func TestAMailWithoutACodeHasNone(t *testing.T) {
+	for _, tt := range []struct {
+		p      Purpose
+		known  bool
+		isCode bool
+	}{
+		{ForRegister, false, true}, {ForRegister, true, false}, {ForLogin, true, true}, {ForLogin, false, false},
+		{ForResetPassword, true, true}, {ForResetPassword, false, false}, {ForChangeEmail, false, true}, {ForChangeEmail, true, false},
+	} {
+		m := codeMail(tt.p, tt.known, "042917", 5*time.Minute)
+		if got := strings.Contains(m.Text, "042917"); got != tt.isCode || strings.Contains(m.Subject, "042917") || m.Subject == "" {
+			t.Errorf("purpose %d, known %t: the code is in %+v: %t, want %t", tt.p, tt.known, m, got, tt.isCode)
+		}
+	}
+}
+
+func TestLettersThatOnlyLookAlikeAreOtherAddresses(t *testing.T) {
+	// Unicode's lower case of the first three is mike@…, mike@… and link@….
+	for _, in := range []string{"mi\u212ae@example.org", "m\u0130ke@example.org", "lin\u212a@example.org", "Änn@example.org"} {
+		e, err := ParseEmail(in)
+		if err != nil || e.Key != in {
+			t.Errorf("ParseEmail(%q): got %+v, %v, want it to stay as it is", in, e, err)
+		}
+	}
+}
+
+func TestACodeForAnAccountGoesWhereItsOwnerReads(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	w.join("Ann@example.org", "correct horse")
+	for _, purpose := range []string{"login", "reset_password", "register"} {
+		if _, err := w.RequestCode(t.Context(), "aNN@EXAMPLE.org", purpose, "192.0.2.9"); err != nil {
+			t.Fatal(err)
+		}
+		if to := w.mails("")[0].To; to != "Ann@example.org" {
+			t.Errorf("the mail to %s went to %s, want the owner's own spelling", purpose, to)
+		}
+	}
+}
+
+func TestACodeIsNotForAnotherPurpose(t *testing.T) {
+	w := onSQLite(t, Settings{Limits: Limits{LoginFails: 1000}})
+	a := w.join("ann@example.org", "correct horse")
+	uses := map[string]func(code string) error{
+		"register": func(code string) error {
+			_, err := w.Register(t.Context(), Registration{Email: "new@example.org", Code: code, Name: "New"})
+			return err
+		},
+		"login": func(code string) error {
+			_, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code})
+			return err
+		},
+		"reset_password": func(code string) error {
+			return w.ResetPassword(t.Context(), Reset{Email: "ann@example.org", Code: code, Password: "battery staple"})
+		},
+		"change_email": func(code string) error {
+			_, err := w.ChangeEmail(t.Context(), a.User.ID, a.Device, EmailChange{Email: "new@example.org", Code: code, Password: "correct horse"})
+			return err
+		},
+	}
+	codes := map[string]string{"register": w.code("new@example.org", "register"), "login": w.code("ann@example.org", "login"),
+		"reset_password": w.code("ann@example.org", "reset_password"), "change_email": w.emailCode(a.User.ID, "new@example.org")}
+	for purpose, code := range codes {
+		for use, try := range uses {
+			if use == purpose {
+				continue
+			}
+			if err := try(code); !errors.Is(err, ErrCode) && !errors.Is(err, ErrCredentials) {
+				t.Errorf("a code to %s, used to %s: got %v, want it refused", purpose, use, err)
+			}
+		}
+	}
+	for _, purpose := range []string{"login", "change_email"} { // whose addresses nobody has changed yet
+		if err := uses[purpose](codes[purpose]); err != nil {
+			t.Errorf("a code to %s, after three wrong tries of it: %v", purpose, err)
+		}
+	}
+}
+
+// emailCode asks for a code at the address that is to be the user's, and returns
+// it as mailed; "" when the mail has none.
+func (w *world) emailCode(user ID, email string) string {
+	w.t.Helper()
+	ip := fmt.Sprintf("10.1.%d.%d", w.ips.Add(1)/250, w.ips.Load()%250)
+	if _, err := w.RequestEmailCode(w.t.Context(), user, email, ip); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.mails(email)[0].Code
+}
+
+func TestAnotherUserCanNeitherUseNorVoidACode(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		a, b := w.join("ann@example.org", ""), w.join("bob@example.org", "")
+		code := w.emailCode(a.User.ID, "new@example.org")
+		bobs := w.emailCode(b.User.ID, "new@example.org") // a row of its own
+		change := func(x Tokens, code string) error {
+			_, err := w.ChangeEmail(t.Context(), x.User.ID, x.Device, EmailChange{Email: "new@example.org", Code: code})
+			return err
+		}
+		for range 6 {
+			wrong := code
+			if wrong == bobs {
+				wrong = otherThan(bobs)
+			}
+			if err := change(b, wrong); !errors.Is(err, ErrCode) {
+				t.Errorf("Ann's code used by Bob: got %v, want ErrCode", err)
+			}
+		}
+		if err := change(a, code); err != nil {
+			t.Errorf("Ann's code, after six wrong tries by Bob: %v", err)
+		}
+	})
+}
+
+func TestACodeOutlivesAnEmptiedRedisAndItsTriesDoToo(t *testing.T) {
+	w, server := onServer(t, Settings{})
+	w.join("ann@example.org", "correct horse")
+	for i, wrong := range []int{4, 5} {
+		code := w.code("ann@example.org", "reset_password")
+		reset := func(code string) error {
+			return w.ResetPassword(t.Context(), Reset{Email: "ann@example.org", Code: code, Password: "battery staple"})
+		}
+		for n := range wrong {
+			if n == 2 {
+				server.FlushAll()
+			}
+			if err := reset(otherThan(code)); !errors.Is(err, ErrCode) {
+				t.Fatalf("a wrong code: got %v, want ErrCode", err)
+			}
+		}
+		if err := reset(code); errors.Is(err, ErrCode) != (i == 1) || i == 0 && err != nil {
+			t.Errorf("the right code after %d wrong ones with Redis emptied in between: got %v", wrong, err)
+		}
+	}
+}

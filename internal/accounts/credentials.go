@@ -1,0 +1,231 @@
+package accounts
+
+import (
+	"context"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// ErrPasswordWrong is not Unauthenticated: the caller is known, and need not log
+// in again.
+var ErrPasswordWrong = errs.New(errs.Forbidden, "auth.password_wrong", "The current password is wrong.")
+
+// confirm checks that a logged-in user knows the password in force; where none
+// is set there is nothing to know. Wrong ones count as wrong log-ins do. What it
+// returns may be out of date when it is acted upon: see unchanged. where names
+// the password in the request. ErrPasswordWrong, ErrLocked, ErrNoUser.
+func (s *Service) confirm(ctx context.Context, user ID, password, where string) (credential, error) {
+	c, err := credentialOf(ctx, s.db, user)
+	if err != nil {
+		return credential{}, asKind(err)
+	}
+	if password == "" && c.passwordHash == "" {
+		return c, nil
+	}
+	if password == "" {
+		return credential{}, ErrPasswordWrong.On(where, "is needed")
+	}
+	return c, s.counted(ctx, Email{Key: emailKey(c.Email)}, func() error {
+		ok, err := s.hasher.matches(ctx, password, c.passwordHash)
+		if err == nil && !ok {
+			err = ErrPasswordWrong.On(where, "is not the password in force")
+		}
+		return err
+	})
+}
+
+// unchanged locks the account and makes sure that what confirm saw still holds:
+// that the password is the same, and that the device is logged in, which a
+// check of its token may not know for a moment. ErrPasswordWrong, ErrToken.
+func unchanged(ctx context.Context, tx *sqldb.Tx, seen credential, device DeviceID) error {
+	now, err := lockCredential(ctx, tx, seen.ID)
+	if err != nil {
+		return err
+	}
+	if now.passwordHash != seen.passwordHash {
+		return ErrPasswordWrong
+	}
+	in, err := loggedIn(ctx, tx, seen.ID, device)
+	if err == nil && !in {
+		err = ErrToken
+	}
+	return err
+}
+
+// admit locks the account whose password was right, and refuses where it was
+// changed meanwhile: who did that has logged all devices out, and wants none let
+// in by the old one. ErrCredentials, ErrNoUser.
+func (c credential) admit(ctx context.Context, tx *sqldb.Tx) (User, error) {
+	now, err := lockCredential(ctx, tx, c.ID)
+	if err == nil && now.passwordHash != c.passwordHash {
+		err = ErrCredentials
+	}
+	return now.User, err
+}
+
+// ChangePassword sets a user's password, logs out all devices but the one that
+// asks, and mails a notice. current is the password in force, empty when there
+// is none. ErrPassword, ErrPasswordWrong, ErrLocked, ErrToken, ErrNoUser.
+func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, current, password string) (err error) {
+	defer errs.Wrap(&err, "accounts.ChangePassword %s", user)
+	if err := checkPassword(password); err != nil {
+		return err
+	}
+	seen, err := s.confirm(ctx, user, current, "body.current")
+	if err != nil {
+		return err
+	}
+	hash, err := s.hasher.hash(ctx, password)
+	if err != nil {
+		return err
+	}
+	err = s.endAll(ctx, user, device, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := unchanged(ctx, tx, seen, device); err != nil {
+			return err
+		}
+		return setPassword(ctx, tx, seen.User, hash)
+	}, PasswordChanged.Of(s.caches, user)...)
+	if err != nil {
+		return err
+	}
+	s.passwordSet(seen.User, device)
+	return nil
+}
+
+// A Reset sets a password by a mailed code.
+type Reset struct {
+	Email    string
+	Code     string // proves the address
+	Password string // the new one
+}
+
+// ResetPassword sets the password of who proves the address, logs all devices
+// out, lets log-ins be tried again, and mails a notice. ErrEmail, ErrPassword,
+// ErrCode, also where there is no such account.
+func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
+	defer errs.Wrap(&err, "accounts.ResetPassword")
+	e, err := ParseEmail(r.Email)
+	if err != nil {
+		return err
+	}
+	if err := checkPassword(r.Password); err != nil {
+		return err
+	}
+	proven := proof{email: e, purpose: ForResetPassword}
+	code, err := s.checkCode(ctx, proven, r.Code)
+	if err != nil {
+		return err
+	}
+	hash, err := s.hasher.hash(ctx, r.Password)
+	if err != nil {
+		return err
+	}
+	c, err := selectCredential(ctx, s.db, e.Key)
+	if err != nil {
+		return asKind(err)
+	}
+	if c.ID.IsZero() { // who guessed a code that was mailed to nobody
+		return errCode
+	}
+	err = s.endAll(ctx, c.ID, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := spendCode(ctx, tx, code); err != nil {
+			return err
+		}
+		now, err := lockCredential(ctx, tx, c.ID)
+		if err != nil {
+			return err
+		}
+		if emailKey(now.Email) != e.Key { // the address was changed in this moment
+			return errCode
+		}
+		return setPassword(ctx, tx, now.User, hash)
+	}, PasswordChanged.Of(s.caches, c.ID)...)
+	if err != nil {
+		return err
+	}
+	s.forgetTries(ctx, proven)
+	s.forgetFails(ctx, e)
+	s.passwordSet(c.User, DeviceID{})
+	return nil
+}
+
+// setPassword writes the password and the mail that tells of it.
+func setPassword(ctx context.Context, tx *sqldb.Tx, u User, hash string) error {
+	if err := updatePassword(ctx, tx, u.ID, hash); err != nil {
+		return err
+	}
+	return notify(ctx, tx, u.ID, u.Email, api.NoticePasswordChanged)
+}
+
+// passwordSet tells the devices.
+func (s *Service) passwordSet(u User, by DeviceID) {
+	now := s.db.Now()
+	s.noticed(u.ID, now, api.NoticePasswordChanged, by)
+	if !u.HasPassword {
+		u.HasPassword = true
+		s.tell(api.EventAccountUpdated, u.ID, now, wireUser(u, now))
+	}
+}
+
+// noticed tells the devices what was done to the account, and which of them did
+// it; the zero device: none of them.
+func (s *Service) noticed(user ID, at time.Time, kind string, by DeviceID) {
+	s.tell(api.EventAccountNotice, user, at, api.Notice{Kind: kind, Device: by.String()})
+}
+
+// An EmailChange is what changes a user's address.
+type EmailChange struct {
+	Email    string // the new one
+	Code     string // proves it
+	Password string // the one in force; empty when there is none
+}
+
+// ChangeEmail changes a user's address and mails a notice to the old one. All
+// devices stay logged in. Only who has proved the new address learns that it
+// has an account meanwhile: ErrEmailTaken. ErrEmail, ErrPasswordWrong, ErrLocked,
+// ErrCode, ErrToken, ErrNoUser.
+func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c EmailChange) (u User, err error) {
+	defer errs.Wrap(&err, "accounts.ChangeEmail %s", user)
+	e, err := ParseEmail(c.Email)
+	if err != nil {
+		return User{}, err
+	}
+	seen, err := s.confirm(ctx, user, c.Password, "body.password")
+	if err != nil {
+		return User{}, err
+	}
+	proven := proof{e, ForChangeEmail, user}
+	code, err := s.checkCode(ctx, proven, c.Code)
+	if err != nil {
+		return User{}, err
+	}
+	err = s.caches.Change(ctx, func(ctx context.Context) error {
+		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			if err := spendCode(ctx, tx, code); err != nil {
+				return err
+			}
+			if err := unchanged(ctx, tx, seen, device); err != nil {
+				return err
+			}
+			if err := updateEmail(ctx, tx, user, e); err != nil {
+				return err
+			}
+			if err := notify(ctx, tx, user, seen.Email, api.NoticeEmailChanged); err != nil {
+				return err
+			}
+			u, err = selectUser(ctx, tx, user)
+			return err
+		})
+	}, EmailChanged.Of(s.caches, user)...)
+	if err != nil {
+		return User{}, loadError(ctx, err)
+	}
+	s.forgetTries(ctx, proven)
+	now := s.db.Now()
+	s.noticed(user, now, api.NoticeEmailChanged, device)
+	s.tell(api.EventAccountUpdated, user, now, wireUser(u, now))
+	return u, nil
+}

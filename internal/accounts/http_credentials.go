@@ -1,0 +1,64 @@
+package accounts
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// CredentialRoutes adds the operations on passwords and addresses to a. None of
+// their requests is remembered by its Idempotency-Key: a plain hash of a body
+// with a password in it would undo what Argon2 is for.
+func (s *Service) CredentialRoutes(a *web.API) {
+	tags := []string{"accounts"}
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Set a password by a mailed code", Tags: tags,
+		Description: "Logs all devices out, and lets log-ins be tried again that wrong ones had locked. The address gets a mail.",
+		Public:      true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrEmail, ErrPassword, ErrCode}}, s.postPassword)
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/password", ID: "me.change_password", Summary: "Change the password, or set the first one", Tags: tags,
+		Description: "Logs all other devices out. The caller's address gets a mail.",
+		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordWrong, ErrLocked}}, s.putPassword)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/email/codes", ID: "me.email_codes", Summary: "Ask for a code at the caller's address to be", Tags: tags,
+		Description: "The answer is the same whether the address has an account or not; the mail tells. Only the caller can use the code.",
+		// Mails to whomever the caller names.
+		Limit: ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{ErrEmail, ErrTooManyCode}}, s.postEmailCodes)
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/email", ID: "me.change_email", Summary: "Change the address", Tags: tags,
+		Description: "All devices stay logged in. The old address gets a mail.",
+		NoReplay:    true, Errors: []*errs.Error{ErrEmail, ErrPasswordWrong, ErrLocked, ErrCode, ErrEmailTaken}}, s.putEmail)
+}
+
+func (s *Service) postPassword(ctx context.Context, in *body[api.PasswordReset]) (*empty, error) {
+	return &empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password})
+}
+
+func (s *Service) putPassword(ctx context.Context, in *body[api.PasswordChange]) (*empty, error) {
+	user, device, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.ChangePassword(ctx, user, device, in.Body.Current, in.Body.Password)
+}
+
+func (s *Service) postEmailCodes(ctx context.Context, in *body[api.EmailCodeRequest]) (*body[api.CodeReply], error) {
+	user, _, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	life, err := s.RequestEmailCode(ctx, user, in.Body.Email, web.ClientIP(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.CodeReply]{api.CodeReply{ExpiresIn: int(life.Seconds())}}, nil
+}
+
+func (s *Service) putEmail(ctx context.Context, in *body[api.EmailChange]) (*body[api.User], error) {
+	user, device, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.user(s.ChangeEmail(ctx, user, device, EmailChange{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password}))
+}

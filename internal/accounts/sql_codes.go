@@ -1,0 +1,71 @@
+package accounts
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// addressOf returns the address of the account that has that key, as its owner
+// wrote it; "" when there is none, or when it is except's.
+func addressOf(ctx context.Context, q sqldb.Querier, emailKey string, except ID) (email string, err error) {
+	err = q.QueryRowContext(ctx, "SELECT email FROM users WHERE email_key = ? AND id <> ?", emailKey, except).Scan(&email)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return email, err
+}
+
+// A codeRow is a verification code as it is stored.
+type codeRow struct {
+	emailHash string // see mint.emailHash
+	purpose   Purpose
+	codeHash  string
+}
+
+// upsertCode replaces the code of that address and purpose, its tries included.
+func upsertCode(ctx context.Context, tx *sqldb.Tx, c codeRow, expires time.Time) error {
+	text := tx.Dialect().Compile(sqldb.Upsert{
+		Table:   "codes",
+		Columns: []string{"email_hash", "purpose", "code_hash", "tries", "expires"},
+		Key:     []string{"email_hash", "purpose"},
+		Set:     []string{"code_hash", "tries", "expires"},
+	}).For(1)
+	_, err := tx.ExecContext(ctx, text, c.emailHash, int(c.purpose), c.codeHash, 0, expires.UnixMilli())
+	return err
+}
+
+// tryCode counts a try and returns the hash to compare with; "" when there is no
+// code, or none any more. Counting comes before comparing: of a thousand
+// guesses at once five are looked at.
+func tryCode(ctx context.Context, db *sqldb.DB, c codeRow) (codeHash string, err error) {
+	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		codeHash = ""
+		ok, err := one(tx.ExecContext(ctx, "UPDATE codes SET tries = tries + 1 WHERE email_hash = ? AND purpose = ? AND tries < ? AND expires > ?",
+			c.emailHash, int(c.purpose), codeTries, tx.Now().UnixMilli()))
+		if err != nil || !ok {
+			return err
+		}
+		return tx.QueryRowContext(ctx, "SELECT code_hash FROM codes WHERE email_hash = ? AND purpose = ?", c.emailHash, int(c.purpose)).Scan(&codeHash)
+	})
+	return codeHash, err
+}
+
+// spendCode removes the code; all but one of many callers get ErrCode.
+func spendCode(ctx context.Context, tx *sqldb.Tx, c codeRow) error {
+	ok, err := one(tx.ExecContext(ctx, "DELETE FROM codes WHERE email_hash = ? AND purpose = ? AND code_hash = ? AND expires > ?",
+		c.emailHash, int(c.purpose), c.codeHash, tx.Now().UnixMilli()))
+	if err == nil && !ok {
+		return errCode
+	}
+	return err
+}
+
+// sweepCodes removes up to sweepChunk expired codes.
+func sweepCodes(ctx context.Context, db *sqldb.DB) (int64, error) {
+	return affected(db.ExecContext(ctx, `DELETE FROM codes WHERE (email_hash, purpose) IN
+		(SELECT email_hash, purpose FROM (SELECT email_hash, purpose FROM codes WHERE expires <= ? LIMIT ?) dead)`, db.Now().UnixMilli(), sweepChunk))
+}

@@ -1,0 +1,49 @@
+package accounts
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+const credentialByID = "SELECT " + userColumns + ", COALESCE(password_hash, '') FROM users WHERE id = ?"
+
+// credentialOf returns ErrNoUser when there is no such account.
+func credentialOf(ctx context.Context, q sqldb.Querier, id ID) (credential, error) {
+	return scanCredential(q.QueryRowContext(ctx, credentialByID, id))
+}
+
+// lockCredential is credentialOf for a change: nobody else changes the row
+// before tx ends.
+func lockCredential(ctx context.Context, tx *sqldb.Tx, id ID) (credential, error) {
+	return scanCredential(tx.QueryRowContext(ctx, credentialByID+tx.Dialect().ForUpdate(), id))
+}
+
+func scanCredential(row *sql.Row) (c credential, err error) {
+	if err = row.Scan(append(c.columns(), &c.passwordHash)...); errors.Is(err, sql.ErrNoRows) {
+		return credential{}, ErrNoUser
+	}
+	return c, err
+}
+
+func updatePassword(ctx context.Context, tx *sqldb.Tx, id ID, hash string) error {
+	_, err := tx.ExecContext(ctx, "UPDATE users SET password_hash = ? WHERE id = ?", hash, id)
+	return err
+}
+
+// updateEmail answers ErrEmailTaken for an address that has an account already.
+func updateEmail(ctx context.Context, tx *sqldb.Tx, id ID, e Email) error {
+	_, err := tx.ExecContext(ctx, "UPDATE users SET email = ?, email_key = ? WHERE id = ?", e.Given, e.Key, id)
+	if sqldb.IsDuplicate(err) {
+		return ErrEmailTaken
+	}
+	return err
+}
+
+// loggedIn reports whether the device has a session.
+func loggedIn(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (in bool, err error) {
+	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sessions WHERE user_id = ? AND device_id = ?)", user, device).Scan(&in)
+	return in, err
+}
