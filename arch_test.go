@@ -40,7 +40,7 @@ var floors = [][]string{
 	{"internal/foundation/sqldb/sqldbtest"},
 	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/supervise", "internal/foundation/mail"},
 	{"internal/accounts", "internal/cluster"},
-	{"internal/checkin"},
+	{"internal/social", "internal/checkin"},
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit"},
@@ -52,16 +52,16 @@ var floors = [][]string{
 var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "cluster", "checkin"}
+var domains = []string{"accounts", "cluster", "social", "checkin"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{
 	"database/sql":                         {"sql.go", "sql_*.go"},
 	"github.com/uptrace/bun":               {"sql.go", "sql_*.go"},
-	module + "/internal/foundation/sqldb":  {"sql.go", "sql_*.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "commit.go", "redisfirst.go", "mails.go", "cache.go"},
+	module + "/internal/foundation/sqldb":  {"sql.go", "sql_*.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "commit.go", "redisfirst.go", "mails.go", "cache.go", "requests.go", "friends.go", "blocks.go", "erase.go"},
 	module + "/redis":                      {"redis.go", "redisfirst.go", "service.go", "boards.go"},
 	module + "/leaderboard":                {"redis.go", "boards.go", "keys.go"},
-	module + "/cache":                      {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go"},
+	module + "/cache":                      {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "requests.go", "erase.go"},
 	"net/http":                             {"http.go", "http_*.go"},
 	module + "/internal/foundation/web":    {"http.go", "http_*.go"},
 	module + "/internal/foundation/worker": {"jobs.go"},

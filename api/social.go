@@ -6,8 +6,8 @@ import "time"
 const (
 	RequestPending   = "pending"
 	RequestAccepted  = "accepted"
-	RequestRefused   = "refused"
-	RequestWithdrawn = "withdrawn" // by who sent it, or by a block or deletion
+	RequestRefused   = "refused"   // by who was asked, or because they blocked who asked
+	RequestWithdrawn = "withdrawn" // by who asked, or because they blocked who was asked
 	RequestExpired   = "expired"
 )
 
@@ -57,7 +57,8 @@ type Unread struct {
 	Unread int `json:"unread" doc:"pending requests to the caller that came since they last looked"`
 }
 
-// Friend is somebody in the caller's list.
+// Friend is somebody in the caller's list: GET /v1/friends/{user}. DELETE ends
+// the friendship.
 type Friend struct {
 	User    Profile   `json:"user"`
 	Remark  string    `json:"remark,omitempty" doc:"what the caller calls them"`
@@ -101,12 +102,12 @@ type Relation struct {
 }
 
 // Relations answers for up to 100 users at once, in the order asked for:
-// GET /v1/relations.
+// GET /v1/relations?ids=….
 type Relations struct {
 	Relations []Relation `json:"relations"`
 }
 
-// Block is a user whom the caller has blocked.
+// Block is a user whom the caller has blocked: PUT and DELETE /v1/blocks/{user}.
 type Block struct {
 	User  Profile   `json:"user"`
 	Since time.Time `json:"since"`

@@ -27,6 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/lease"
 	"github.com/stoa-dev/stoa/ratelimit"
@@ -48,6 +49,7 @@ type App struct {
 	drops    *drops
 	api      *web.API
 	accounts *accounts.Service
+	social   *social.Service
 	checkin  *checkin.Service
 	queues   []*queue.Consumer
 	jobs     *worker.Pool
@@ -103,6 +105,11 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}); err != nil {
 		return nil, err
 	}
+	if a.social, err = social.New(social.Config{
+		DB: a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: cardless{a.accounts}, Settings: cfg.Social, Log: log,
+	}); err != nil {
+		return nil, err
+	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
@@ -118,7 +125,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		return leases.Run(ctx, jobKeys(name), a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
-	jobs := slices.Concat(a.accounts.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
+	jobs := slices.Concat(a.accounts.Jobs(), a.social.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
 	if !cfg.does(roleWorker) { // a process keeps itself in order whatever its role
 		jobs = slices.DeleteFunc(jobs, func(j worker.Job) bool { return j.Singleton })
 	}

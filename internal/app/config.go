@@ -15,6 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
@@ -37,6 +38,7 @@ type Config struct {
 
 	SMTP     mail.Config       `koanf:"smtp"`
 	Accounts accounts.Settings `koanf:"accounts"`
+	Social   social.Settings   `koanf:"social"`
 	Checkin  checkin.Settings  `koanf:"checkin"`
 	Cache    CacheSettings     `koanf:"cache"`
 	Cluster  cluster.Settings  `koanf:"cluster"`

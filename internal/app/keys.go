@@ -11,6 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/keyspace/audit"
 	"github.com/stoa-dev/stoa/lease"
@@ -38,7 +39,7 @@ func jobKeys(name string) lease.Keys {
 
 // Keys has every family of the server, by owner.
 func Keys() []*keyspace.Schema {
-	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, checkin.Keys}
+	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, social.Keys, checkin.Keys}
 }
 
 // Audit holds what this node's Redis contains against [Keys].

@@ -1,0 +1,26 @@
+package accounts
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Standing is what rules between people ask of an account.
+type Standing struct {
+	Deleted  bool // others see a deleted user
+	Requests bool // others may ask for friendship
+}
+
+// Standings returns how those of up to 500 users stand that exist or existed. It
+// asks SQL, in the caller's transaction: rules may rest on it.
+func Standings(ctx context.Context, q sqldb.Querier, users ...ID) (map[ID]Standing, error) {
+	all := make(map[ID]Standing, len(users))
+	return all, eachUser(ctx, q, "id, erased, requests", users, func(rows *sql.Rows) error {
+		var u User
+		err := rows.Scan(&u.ID, (*millis)(&u.Erased), &u.Requests)
+		all[u.ID] = Standing{Deleted: u.Deleted(), Requests: u.Requests}
+		return err
+	})
+}

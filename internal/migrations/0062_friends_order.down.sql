@@ -1,0 +1,1 @@
+DROP INDEX friends_order{{on friends}}

@@ -1,0 +1,1 @@
+CREATE INDEX friends_order ON friends (user_id, gone, sort, since DESC, friend_id)

@@ -1,0 +1,1 @@
+DROP INDEX friends_gone{{on friends}}

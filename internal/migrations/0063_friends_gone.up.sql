@@ -1,0 +1,1 @@
+CREATE INDEX friends_gone ON friends (gone)

@@ -1,0 +1,1 @@
+DROP INDEX friend_requests_to{{on friend_requests}}

@@ -1,0 +1,1 @@
+DROP INDEX friend_requests_from{{on friend_requests}}

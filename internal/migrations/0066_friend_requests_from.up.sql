@@ -1,0 +1,1 @@
+CREATE INDEX friend_requests_from ON friend_requests (from_id, state, created)

@@ -1,0 +1,1 @@
+DROP INDEX friend_requests_expires{{on friend_requests}}

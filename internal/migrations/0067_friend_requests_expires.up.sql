@@ -1,0 +1,1 @@
+CREATE INDEX friend_requests_expires ON friend_requests (state, expires)

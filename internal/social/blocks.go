@@ -1,0 +1,93 @@
+package social
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Block has user block other: their friendship and any request between them end,
+// and other can ask no more. Blocking again changes nothing. ErrSelf,
+// accounts.ErrNoUser, ErrBlocksFull.
+func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error) {
+	defer errs.Wrap(&err, "social.Block %s", user)
+	if user == other {
+		return ErrSelf
+	}
+	var d deed
+	targets := slices.Concat(s.rel.targets(user, inFriends|inBlocks|inRequests, &d), s.rel.targets(other, inFriends|inRequests, &d))
+	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := lockLists(ctx, tx, user, other); err != nil {
+			return err
+		}
+		if people, err := accounts.Standings(ctx, tx, other); err != nil {
+			return err
+		} else if _, known := people[other]; !known {
+			return accounts.ErrNoUser
+		}
+		if blocked, err := someBlocks(ctx, tx, user, []accounts.ID{other}); err != nil || len(blocked) > 0 {
+			return err
+		}
+		if n, err := countBlocks(ctx, tx, user); err != nil {
+			return err
+		} else if n >= s.cfg.Blocks {
+			return ErrBlocksFull
+		}
+		if err := insertBlock(ctx, tx, user, other); err != nil {
+			return err
+		}
+		d.blocked = []mark{{user, other}}
+		r, err := lockPending(ctx, tx, user, other)
+		if err == nil {
+			if _, err := d.close(ctx, tx, r, r.ends(user)); err != nil {
+				return err
+			}
+			if err := d.count(ctx, tx, r.To); err != nil {
+				return err
+			}
+		} else if !errors.Is(err, ErrNoRequest) {
+			return err
+		}
+		if _, err := selectFriend(ctx, tx, user, other); errors.Is(err, ErrNoFriend) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		return d.part(ctx, tx, user, other)
+	})
+}
+
+// Unblock ends a block. What the block ended stays ended. ErrNoBlock.
+func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err error) {
+	defer errs.Wrap(&err, "social.Unblock %s", user)
+	var d deed
+	return s.change(ctx, &d, s.rel.targets(user, inBlocks, &d), func(ctx context.Context, tx *sqldb.Tx) error {
+		if found, err := deleteBlock(ctx, tx, user, other); err != nil {
+			return err
+		} else if !found {
+			return ErrNoBlock
+		}
+		d.unblocked = []mark{{user, other}}
+		return nil
+	})
+}
+
+// Blocks returns at most limit users whom user blocks, the newest first, from
+// behind the cursor on. ErrCursor.
+func (s *Service) Blocks(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Block, next string, err error) {
+	defer errs.Wrap(&err, "social.Blocks %s", user)
+	after, err := behind(cursor, newest)
+	if err != nil {
+		return nil, "", err
+	}
+	found, err := pageBlocks(ctx, s.db, user, after, limit+1)
+	if err != nil {
+		return nil, "", asKind(ctx, err)
+	}
+	found, next = page(found, limit, func(b Block) place { return place{since: b.Since.UnixMilli(), id: b.User.String()} })
+	return found, next, nil
+}

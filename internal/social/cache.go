@@ -1,0 +1,128 @@
+package social
+
+import (
+	"context"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// What can happen to a user's relations. A change of one friend or request is
+// applied to the cached collection, see deed.targets; where it is dropped as a
+// whole, these events say what is.
+var (
+	FriendsChanged  = cache.NewEvent[accounts.ID]("friends changed")
+	BlocksChanged   = cache.NewEvent[accounts.ID]("blocks changed")
+	RequestsChanged = cache.NewEvent[accounts.ID]("friend requests changed")
+)
+
+// relations are the copies in Redis, by user. They are what is read most: is she
+// a friend, has he blocked me.
+//
+// A change goes on while Redis is away ([cache.Proceed]). No rule of this domain
+// rests on the copies: what is written is decided by SQL, in the transaction. What
+// they answer for others is of SQL, too, while Redis is away for everybody; if it
+// is away for one node alone, the other nodes may miss that node's changes until
+// the outbox has told Redis of them.
+type relations struct {
+	friends *cache.Hash[accounts.ID, accounts.ID, kept]
+	blocks  *cache.Set[accounts.ID, accounts.ID]
+	pending *cache.ZSet[accounts.ID, accounts.ID]
+	unread  *cache.Cache[accounts.ID, int]
+}
+
+func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
+	p.Unfenced = cache.Proceed
+	set := cache.CollectionPolicy{MaxStale: p.MaxStale, Unfenced: p.Unfenced}
+	r := relations{
+		friends: cache.NewHash(rt, friendsKey, set, cache.HashSource[accounts.ID, accounts.ID, kept]{
+			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]kept, error) {
+				return allFriends(ctx, db, user)
+			},
+			Pick: func(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]kept, error) {
+				return someFriends(ctx, db, user, others)
+			},
+		}),
+		blocks: cache.NewSet(rt, blocksKey, set, cache.SetSource[accounts.ID, accounts.ID]{
+			Load: func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) { return allBlocks(ctx, db, user) },
+			Pick: func(ctx context.Context, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
+				return someBlocks(ctx, db, user, others)
+			},
+		}),
+		// Nobody asks it about single members, so it needs no Pick.
+		pending: cache.NewZSet(rt, pendingKey, set, cache.ZSetSource[accounts.ID, accounts.ID]{
+			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]float64, error) {
+				return allPending(ctx, db, user)
+			},
+		}),
+		unread: cache.New(rt, unreadKey, p, cache.Source[accounts.ID, int]{
+			Load: func(ctx context.Context, user accounts.ID) (int, error) {
+				n, err := unread(ctx, db, user)
+				return n[user], err
+			},
+		}),
+	}
+	cache.Drops(rt, FriendsChanged, r.friends)
+	cache.Drops(rt, BlocksChanged, r.blocks)
+	cache.Drops(rt, RequestsChanged, r.pending)
+	cache.Drops(rt, RequestsChanged, r.unread)
+	return r
+}
+
+// A part is a kind of copy that a deed may change.
+type part uint8
+
+const (
+	inFriends part = 1 << iota
+	inBlocks
+	inRequests
+)
+
+// targets are the copies of a user that d may change, with what it then does to
+// those that are loaded.
+func (r relations) targets(user accounts.ID, parts part, d *deed) (targets []cache.Target) {
+	if parts&inFriends != 0 {
+		targets = append(targets, r.friends.Edit(user, func(e *cache.HashEdit[accounts.ID, kept]) {
+			for _, t := range d.removed {
+				if t.user == user {
+					e.Delete(t.other)
+				}
+			}
+			for _, t := range d.written {
+				if t.user == user {
+					e.Set(t.User, t.kept())
+				}
+			}
+		}))
+	}
+	if parts&inBlocks != 0 {
+		targets = append(targets, r.blocks.Edit(user, func(e *cache.SetEdit[accounts.ID]) {
+			for _, b := range d.blocked {
+				if b.user == user {
+					e.Add(b.other)
+				}
+			}
+			for _, b := range d.unblocked {
+				if b.user == user {
+					e.Remove(b.other)
+				}
+			}
+		}))
+	}
+	if parts&inRequests != 0 {
+		targets = append(targets, r.unread.Target(user), r.pending.Edit(user, func(e *cache.ZSetEdit[accounts.ID]) {
+			for _, q := range d.closed {
+				if q.To == user {
+					e.Remove(q.From)
+				}
+			}
+			for _, q := range d.opened {
+				if q.To == user {
+					e.Set(q.From, float64(q.Created.UnixMilli()))
+				}
+			}
+		}))
+	}
+	return targets
+}

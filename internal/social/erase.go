@@ -1,0 +1,104 @@
+package social
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Erase removes all that there is of a user who has no account any more: friends
+// on both sides, requests and blocks of and to them. The others hear that a friend
+// or request is gone, and their lists say so for a while, by the id alone. It goes
+// in batches, so that nobody waits long, and may be repeated; until it has
+// returned without an error something may be left.
+func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
+	defer errs.Wrap(&err, "social.Erase %s", user)
+	for _, step := range []func(context.Context, accounts.ID) (more bool, err error){s.eraseFriends, s.eraseRequests, s.eraseBlocks} {
+		for more := true; more; {
+			if more, err = step(ctx, user); err != nil {
+				return asKind(ctx, err)
+			}
+		}
+	}
+	var d deed
+	mine := slices.Concat(FriendsChanged.Of(s.caches, user), BlocksChanged.Of(s.caches, user), RequestsChanged.Of(s.caches, user))
+	return s.change(ctx, &d, mine, func(ctx context.Context, tx *sqldb.Tx) error { return deleteRest(ctx, tx, user) })
+}
+
+// eraseFriends ends some friendships of a user, for both.
+func (s *Service) eraseFriends(ctx context.Context, user accounts.ID) (more bool, err error) {
+	others, err := friendsLeft(ctx, s.db, user, sweepBatch)
+	if err != nil || len(others) == 0 {
+		return false, err
+	}
+	var d deed
+	targets := s.rel.targets(user, inFriends, &d)
+	for _, o := range others {
+		targets = append(targets, s.rel.targets(o, inFriends, &d)...)
+	}
+	return len(others) == sweepBatch, s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := lockLists(ctx, tx, append(slices.Clone(others), user)...); err != nil {
+			return err
+		}
+		friends, err := friendsOf(ctx, tx, user, others)
+		if err != nil {
+			return err
+		}
+		if len(friends) > 0 {
+			if err := bump(ctx, tx, friends...); err != nil {
+				return err
+			}
+			if err := forgetFriend(ctx, tx, user, friends...); err != nil {
+				return err
+			}
+		}
+		for _, f := range friends {
+			d.removed = append(d.removed, mark{f, user}, mark{user, f})
+		}
+		return deleteFriends(ctx, tx, user, others)
+	})
+}
+
+// eraseRequests deletes some requests of and to a user.
+func (s *Service) eraseRequests(ctx context.Context, user accounts.ID) (more bool, err error) {
+	left, err := requestsLeft(ctx, s.db, user, sweepBatch)
+	if err != nil || len(left) == 0 {
+		return false, err
+	}
+	var d deed
+	var targets []cache.Target
+	asked := usersOf(left, func(r Request) accounts.ID { return r.To })
+	for _, u := range asked {
+		targets = append(targets, s.rel.targets(u, inRequests, &d)...)
+	}
+	return len(left) == sweepBatch, s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
+		var err error
+		if d.closed, err = lockWaiting(ctx, tx, requestIDs(left)); err != nil {
+			return err
+		}
+		for i, r := range d.closed {
+			d.closed[i].State = r.ends(user)
+		}
+		if err := deleteRequests(ctx, tx, requestIDs(left)); err != nil {
+			return err
+		}
+		return d.count(ctx, tx, asked...)
+	})
+}
+
+// eraseBlocks lifts some blocks of a user by others. Nobody is told: it was the
+// blocker's own doing, and there is nobody left to block.
+func (s *Service) eraseBlocks(ctx context.Context, user accounts.ID) (more bool, err error) {
+	blockers, err := blockersLeft(ctx, s.db, user, sweepBatch)
+	if err != nil || len(blockers) == 0 {
+		return false, err
+	}
+	var d deed
+	return len(blockers) == sweepBatch, s.change(ctx, &d, BlocksChanged.Of(s.caches, blockers...), func(ctx context.Context, tx *sqldb.Tx) error {
+		return deleteBlocksOf(ctx, tx, user, blockers)
+	})
+}

@@ -1,0 +1,99 @@
+package social
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+)
+
+// tell passes on what was committed: to all devices of each user whom it concerns,
+// and to whoever subscribes to their requests in Redis. Who is blocked hears
+// nothing of the block, but what it ended, as if it had ended otherwise.
+func (s *Service) tell(ctx context.Context, d *deed) {
+	if d.empty() {
+		return
+	}
+	var ids []accounts.ID
+	for _, r := range slices.Concat(d.opened, d.closed) {
+		ids = append(ids, r.From, r.To)
+	}
+	for _, t := range d.written {
+		ids = append(ids, t.User)
+	}
+	who, err := s.profiles(context.WithoutCancel(ctx), ids)
+	if err != nil { // it happened all the same: their ids have to do
+		s.log.Warn("social: events go out without names", "err", err)
+	}
+	var batch []events.Event
+	add := func(typ string, user accounts.ID, data any) {
+		text, err := json.Marshal(data)
+		if err != nil {
+			s.log.Error("social: an event has no JSON", "type", typ, "err", err)
+			return
+		}
+		e := events.New(typ, user.String(), d.at, text)
+		e.Channel = requestsChannel.At(user)
+		batch = append(batch, e)
+	}
+	for _, r := range d.opened {
+		add(api.EventFriendRequested, r.To, who.request(r))
+		add(api.EventFriendRequested, r.From, who.request(r))
+	}
+	for _, r := range d.closed {
+		add(api.EventFriendRequestClosed, r.To, who.request(r))
+		add(api.EventFriendRequestClosed, r.From, who.request(r))
+	}
+	for u, n := range d.unread {
+		add(api.EventFriendUnread, u, api.Unread{Unread: n})
+	}
+	for _, t := range d.written {
+		typ := api.EventFriendUpdated
+		if t.added {
+			typ = api.EventFriendAdded
+		}
+		add(typ, t.user, who.friend(t.Friend))
+	}
+	for typ, marks := range map[string][]mark{api.EventFriendRemoved: d.removed, api.EventBlockAdded: d.blocked, api.EventBlockRemoved: d.unblocked} {
+		for _, m := range marks {
+			add(typ, m.user, api.UserRef{User: m.other.String()})
+		}
+	}
+	s.bus.Publish(batch)
+}
+
+func (d *deed) empty() bool {
+	return len(d.opened)+len(d.closed)+len(d.written)+len(d.removed)+len(d.blocked)+len(d.unblocked)+len(d.unread) == 0
+}
+
+// profiled are the profiles of some users.
+type profiled map[accounts.ID]accounts.Profile
+
+// profiles returns the profiles of users. Where there is none, one has the id
+// alone.
+func (s *Service) profiles(ctx context.Context, users []accounts.ID) (profiled, error) {
+	if len(users) == 0 {
+		return nil, nil
+	}
+	found, err := s.people.Profiles(ctx, users)
+	return found, err
+}
+
+func (p profiled) of(user accounts.ID) api.Profile {
+	if found, ok := p[user]; ok {
+		return found.Wire()
+	}
+	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless nobody was found
+}
+
+func (p profiled) request(r Request) api.FriendRequest {
+	return api.FriendRequest{ID: r.ID.String(), From: p.of(r.From), To: p.of(r.To), Message: r.Message, Source: r.Source,
+		State: r.State.String(), Created: r.Created, Expires: r.Expires}
+}
+
+func (p profiled) friend(f Friend) api.Friend {
+	return api.Friend{User: p.of(f.User), Remark: f.Remark, Tag: f.Tag, Source: f.Source, Order: f.Order, Since: f.Since, Updated: f.Updated}
+}

@@ -1,0 +1,129 @@
+package social
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Friends returns at most limit friends of user, of one tag unless it is empty,
+// from behind the cursor on, and the version of the list from before it was read:
+// [Service.Changes] from there on brings what the page may have missed. ErrCursor.
+func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, cursor string, limit int) (_ []Friend, next string, version int64, err error) {
+	defer errs.Wrap(&err, "social.Friends %s", user)
+	after, err := behind(cursor, firstFriend)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	l, err := readList(ctx, s.db, user)
+	if err != nil {
+		return nil, "", 0, asKind(ctx, err)
+	}
+	found, err := pageFriends(ctx, s.db, user, tag, after, limit+1)
+	if err != nil {
+		return nil, "", 0, asKind(ctx, err)
+	}
+	found, next = page(found, limit, func(f Friend) place { return place{int64(f.Order), f.Since.UnixMilli(), f.User.String()} })
+	return found, next, l.version, nil
+}
+
+// Friend returns what user has noted of a friend, as of a moment ago. ErrNoFriend.
+func (s *Service) Friend(ctx context.Context, user, other accounts.ID) (_ Friend, err error) {
+	defer errs.Wrap(&err, "social.Friend %s", user)
+	k, ok, err := s.rel.friends.Get(ctx, user, other)
+	switch {
+	case err != nil:
+		return Friend{}, asKind(ctx, err)
+	case !ok:
+		return Friend{}, ErrNoFriend
+	}
+	return k.friend(other), nil
+}
+
+// Changes are what happened to a list of friends.
+type Changes struct {
+	Changed []Friend
+	Removed []accounts.ID
+	Version int64 // up to where these go
+	More    bool
+	Reset   bool // they are not known any more: read the list whole
+}
+
+// Changes returns at most limit changes of user's list since a version, each
+// friend once, by its last change.
+func (s *Service) Changes(ctx context.Context, user accounts.ID, since int64, limit int) (c Changes, err error) {
+	defer errs.Wrap(&err, "social.Changes %s", user)
+	if c.Changed, c.Removed, c.Version, err = changedFriends(ctx, s.db, user, since, limit); err != nil {
+		return Changes{}, asKind(ctx, err)
+	}
+	// Afterwards: had a removal been forgotten while the rows were read, it shows.
+	l, err := readList(ctx, s.db, user)
+	if err != nil {
+		return Changes{}, asKind(ctx, err)
+	}
+	if since < l.pruned || since > l.version { // or the database was set back
+		return Changes{Version: l.version, Reset: true}, nil
+	}
+	c.More = len(c.Changed)+len(c.Removed) == limit
+	return c, nil
+}
+
+// Note changes what user notes of a friend and returns it. ErrText, ErrOrder,
+// ErrNoFriend.
+func (s *Service) Note(ctx context.Context, user, other accounts.ID, n Note) (f Friend, err error) {
+	defer errs.Wrap(&err, "social.Note %s", user)
+	if n, err = n.clean(); err != nil {
+		return Friend{}, err
+	}
+	var d deed
+	err = s.change(ctx, &d, s.rel.targets(user, inFriends, &d), func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := lockLists(ctx, tx, user); err != nil {
+			return err
+		}
+		before, err := selectFriend(ctx, tx, user, other)
+		if err != nil {
+			return err
+		}
+		if f = n.on(before); f == before {
+			return nil
+		}
+		f.Updated = d.at
+		d.written = []tie{{user, f, false}}
+		if err := bump(ctx, tx, user); err != nil {
+			return err
+		}
+		return updateFriend(ctx, tx, d.written[0])
+	})
+	return f, err
+}
+
+// Unfriend ends a friendship, for both. ErrNoFriend.
+func (s *Service) Unfriend(ctx context.Context, user, other accounts.ID) (err error) {
+	defer errs.Wrap(&err, "social.Unfriend %s", user)
+	var d deed
+	targets := slices.Concat(s.rel.targets(user, inFriends, &d), s.rel.targets(other, inFriends, &d))
+	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := lockLists(ctx, tx, user, other); err != nil {
+			return err
+		}
+		if _, err := selectFriend(ctx, tx, user, other); err != nil {
+			return err
+		}
+		return d.part(ctx, tx, user, other)
+	})
+}
+
+// part ends the friendship of two whose lists are locked.
+func (d *deed) part(ctx context.Context, tx *sqldb.Tx, a, b accounts.ID) error {
+	if err := bump(ctx, tx, a, b); err != nil {
+		return err
+	}
+	if err := forgetFriend(ctx, tx, b, a); err != nil {
+		return err
+	}
+	d.removed = []mark{{a, b}, {b, a}}
+	return forgetFriend(ctx, tx, a, b)
+}

@@ -1,0 +1,366 @@
+package social
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// askLimit is more than people one meets, and makes trying out ids slow.
+var askLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
+
+// Routes adds the domain's operations to a.
+func (s *Service) Routes(a *web.API) {
+	tags := []string{"friends"}
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests", ID: "friends.ask", Tags: tags, Limit: askLimit,
+		Summary:     "Ask somebody for friendship",
+		Description: "The other may be named by id or by the token of their card. When they have asked the caller already, the two are friends at once. Who has been blocked, and who asks a user that takes no requests, gets the same refusal.",
+		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, ErrAlready, ErrYouBlock, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, ErrStore}}, s.postRequest)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests", ID: "friends.requests", Tags: tags,
+		Summary: "Requests that wait for an answer, the newest first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getRequests)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests/{request}/accept", ID: "friends.accept", Tags: tags,
+		Summary: "Accept a request to the caller", Errors: []*errs.Error{ErrText, ErrNoRequest, ErrClosed, accounts.ErrNoUser, ErrFull, ErrOtherFull, ErrStore}}, s.postAccept)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests/{request}/refuse", ID: "friends.refuse", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Refuse a request to the caller", Errors: []*errs.Error{ErrNoRequest, ErrClosed, ErrStore}}, s.postRefuse)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/requests/{request}", ID: "friends.withdraw", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Withdraw a request of the caller", Errors: []*errs.Error{ErrNoRequest, ErrClosed, ErrStore}}, s.deleteRequest)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests/unread", ID: "friends.unread", Tags: tags,
+		Summary: "The red dot: how many requests came since the caller last looked", Errors: []*errs.Error{ErrStore}}, s.getUnread)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/requests/unread", ID: "friends.seen", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Clear the red dot", Errors: []*errs.Error{ErrStore}}, s.deleteUnread)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends", ID: "friends.list", Tags: tags,
+		Summary:     "The caller's friends, by order, then the newest first",
+		Description: "A client that keeps the list reads all pages, keeps the version of the first, and asks for changes since then.",
+		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getFriends)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/changes", ID: "friends.changes", Tags: tags,
+		Summary:     "What changed in the caller's list since a version",
+		Description: "Removals are known for 90 days; when older ones are asked for, `reset` says so.",
+		Errors:      []*errs.Error{ErrStore}}, s.getChanges)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/{user}", ID: "friends.get", Tags: tags,
+		Summary: "One friend of the caller", Errors: []*errs.Error{ErrNoFriend, ErrStore}}, s.getFriend)
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/friends/{user}", ID: "friends.note", Tags: tags,
+		Summary: "Change remark, tag or order of a friend", Errors: []*errs.Error{ErrText, ErrOrder, ErrNoFriend, ErrStore}}, s.patchFriend)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/{user}", ID: "friends.remove", Tags: tags, Status: http.StatusNoContent,
+		Summary: "End a friendship, for both", Errors: []*errs.Error{ErrNoFriend, ErrStore}}, s.deleteFriend)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/relations", ID: "friends.relations", Tags: tags,
+		Summary: "How the caller stands to up to 100 users", Errors: []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore}}, s.getRelations)
+	tags = []string{"blocks"}
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/blocks", ID: "blocks.list", Tags: tags,
+		Summary: "Whom the caller blocks, the newest first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getBlocks)
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/blocks/{user}", ID: "blocks.add", Tags: tags, Status: http.StatusNoContent,
+		Summary:     "Block a user",
+		Description: "Ends a friendship and any request between the two. The other is not told of the block. Blocking again changes nothing.",
+		Errors:      []*errs.Error{ErrSelf, accounts.ErrNoUser, ErrBlocksFull, ErrStore}}, s.putBlock)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/blocks/{user}", ID: "blocks.remove", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Lift a block; what it ended stays ended", Errors: []*errs.Error{ErrNoBlock, ErrStore}}, s.deleteBlock)
+}
+
+type body[T any] struct{ Body T }
+
+type empty struct{}
+
+// caller returns who asks; the authenticator has vouched for the id.
+func caller(ctx context.Context) (accounts.ID, error) {
+	return ids.Parse[accounts.User](web.PrincipalOf(ctx).User)
+}
+
+// A userPath names a user; what is no identifier names nobody.
+type userPath struct {
+	User string `path:"user" maxLength:"64" doc:"the user's id"`
+}
+
+func (p userPath) parse(ctx context.Context, nobody error) (me, other accounts.ID, err error) {
+	if me, err = caller(ctx); err != nil {
+		return me, other, err
+	}
+	if other, err = ids.Parse[accounts.User](p.User); err != nil {
+		return me, other, nobody
+	}
+	return me, other, nil
+}
+
+type requestPath struct {
+	Request string `path:"request" maxLength:"64" doc:"the request's id"`
+}
+
+func (p requestPath) parse(ctx context.Context) (me accounts.ID, id RequestID, err error) {
+	if me, err = caller(ctx); err != nil {
+		return me, id, err
+	}
+	if id, err = ids.Parse[Request](p.Request); err != nil {
+		return me, id, ErrNoRequest
+	}
+	return me, id, nil
+}
+
+type pageQuery struct {
+	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"how many"`
+}
+
+func (s *Service) postRequest(ctx context.Context, in *body[api.FriendRequestNew]) (*body[api.FriendRequestReply], error) {
+	me, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	a := Asking{Card: b.Card, Message: b.Message, Source: b.Source, Remark: b.Remark, Tag: b.Tag}
+	if b.User != "" {
+		if a.User, err = ids.Parse[accounts.User](b.User); err != nil {
+			return nil, accounts.ErrNoUser
+		}
+	}
+	r, isNew, err := s.Ask(ctx, me, a)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.FriendRequestReply]{api.FriendRequestReply{Request: s.done(ctx, r.From, r.To).request(r), New: isNew}}, nil
+}
+
+type requestsInput struct {
+	pageQuery
+	Box string `query:"box" enum:"in,out" default:"in" doc:"in: to the caller; out: of the caller"`
+}
+
+func (s *Service) getRequests(ctx context.Context, in *requestsInput) (*body[api.FriendRequests], error) {
+	me, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := s.Received
+	if in.Box == "out" {
+		list = s.Sent
+	}
+	found, next, err := list(ctx, me, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	users := []accounts.ID{me}
+	for _, r := range found {
+		users = append(users, r.From, r.To)
+	}
+	who, err := s.profiles(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.FriendRequests]{api.FriendRequests{Requests: mapped(found, who.request), Next: next}}, nil
+}
+
+func (s *Service) postAccept(ctx context.Context, in *struct {
+	requestPath
+	Body *api.FriendRequestAccept
+}) (*body[api.Friend], error) {
+	me, id, err := in.parse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var note api.FriendRequestAccept
+	if in.Body != nil {
+		note = *in.Body
+	}
+	f, err := s.Accept(ctx, me, id, note.Remark, note.Tag)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Friend]{s.done(ctx, f.User).friend(f)}, nil
+}
+
+func (s *Service) postRefuse(ctx context.Context, in *requestPath) (*empty, error) {
+	me, id, err := in.parse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Refuse(ctx, me, id)
+}
+
+func (s *Service) deleteRequest(ctx context.Context, in *requestPath) (*empty, error) {
+	me, id, err := in.parse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Withdraw(ctx, me, id)
+}
+
+func (s *Service) getUnread(ctx context.Context, _ *empty) (*body[api.Unread], error) {
+	me, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.Unread(ctx, me)
+	return &body[api.Unread]{api.Unread{Unread: n}}, err
+}
+
+func (s *Service) deleteUnread(ctx context.Context, _ *empty) (*empty, error) {
+	me, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Seen(ctx, me)
+}
+
+type friendsInput struct {
+	pageQuery
+	Tag string `query:"tag" maxLength:"20" doc:"friends of this group alone"`
+}
+
+func (s *Service) getFriends(ctx context.Context, in *friendsInput) (*body[api.Friends], error) {
+	me, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, next, version, err := s.Friends(ctx, me, in.Tag, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.profiles(ctx, mapped(found, func(f Friend) accounts.ID { return f.User }))
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Friends]{api.Friends{Friends: mapped(found, who.friend), Next: next, Version: version}}, nil
+}
+
+type changesInput struct {
+	Since int64 `query:"since" minimum:"0" default:"0" doc:"the version that the caller has; 0 is the empty list of the beginning"`
+	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"how many"`
+}
+
+func (s *Service) getChanges(ctx context.Context, in *changesInput) (*body[api.FriendChanges], error) {
+	me, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.Changes(ctx, me, in.Since, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.profiles(ctx, mapped(c.Changed, func(f Friend) accounts.ID { return f.User }))
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.FriendChanges]{api.FriendChanges{Changed: mapped(c.Changed, who.friend), Removed: mapped(c.Removed, accounts.ID.String),
+		Version: c.Version, More: c.More, Reset: c.Reset}}, nil
+}
+
+func (s *Service) getFriend(ctx context.Context, in *userPath) (*body[api.Friend], error) {
+	me, other, err := in.parse(ctx, ErrNoFriend)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.Friend(ctx, me, other)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.profiles(ctx, []accounts.ID{other})
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Friend]{who.friend(f)}, nil
+}
+
+func (s *Service) patchFriend(ctx context.Context, in *struct {
+	userPath
+	Body api.FriendUpdate
+}) (*body[api.Friend], error) {
+	me, other, err := in.parse(ctx, ErrNoFriend)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.Note(ctx, me, other, Note{Remark: in.Body.Remark, Tag: in.Body.Tag, Order: in.Body.Order})
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Friend]{s.done(ctx, other).friend(f)}, nil
+}
+
+func (s *Service) deleteFriend(ctx context.Context, in *userPath) (*empty, error) {
+	me, other, err := in.parse(ctx, ErrNoFriend)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Unfriend(ctx, me, other)
+}
+
+type relationsInput struct {
+	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"of users, separated by commas"`
+}
+
+func (s *Service) getRelations(ctx context.Context, in *relationsInput) (*body[api.Relations], error) {
+	me, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	others := make([]accounts.ID, len(in.IDs))
+	for i, u := range in.IDs {
+		if others[i], err = ids.Parse[accounts.User](u); err != nil {
+			return nil, err
+		}
+	}
+	found, err := s.Relations(ctx, me, others)
+	if err != nil {
+		return nil, err
+	}
+	out := api.Relations{Relations: make([]api.Relation, len(found))}
+	for i, r := range found {
+		out.Relations[i] = api.Relation{User: in.IDs[i], Friend: r.Friend, Blocked: r.Blocked}
+	}
+	return &body[api.Relations]{out}, nil
+}
+
+func (s *Service) getBlocks(ctx context.Context, in *pageQuery) (*body[api.Blocks], error) {
+	me, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, next, err := s.Blocks(ctx, me, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.profiles(ctx, mapped(found, func(b Block) accounts.ID { return b.User }))
+	if err != nil {
+		return nil, err
+	}
+	wire := func(b Block) api.Block { return api.Block{User: who.of(b.User), Since: b.Since} }
+	return &body[api.Blocks]{api.Blocks{Blocks: mapped(found, wire), Next: next}}, nil
+}
+
+func (s *Service) putBlock(ctx context.Context, in *userPath) (*empty, error) {
+	me, other, err := in.parse(ctx, accounts.ErrNoUser)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Block(ctx, me, other)
+}
+
+func (s *Service) deleteBlock(ctx context.Context, in *userPath) (*empty, error) {
+	me, other, err := in.parse(ctx, ErrNoBlock)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Unblock(ctx, me, other)
+}
+
+// done returns the profiles for the answer to what has been done already: that is
+// not called a failure because a name is not at hand.
+func (s *Service) done(ctx context.Context, users ...accounts.ID) profiled {
+	who, err := s.profiles(ctx, users)
+	if err != nil {
+		s.log.Warn("social: an answer goes out without names", "err", err)
+	}
+	return who
+}
+
+// mapped returns what f makes of each of list; never nil, which JSON would show.
+func mapped[T, U any](list []T, f func(T) U) []U {
+	out := make([]U, len(list))
+	for i, v := range list {
+		out[i] = f(v)
+	}
+	return out
+}

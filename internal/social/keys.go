@@ -1,0 +1,54 @@
+package social
+
+import (
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// Keys are the families of this domain.
+var Keys = keyspace.New("social")
+
+// What a user has none of is soon forgotten: most never block anybody, and a new
+// user's first friend should not wait long for a place.
+const emptyLife = 5 * time.Minute
+
+var (
+	friendsKey = keyspace.Def1[accounts.ID](Keys, "user:relation:friend:{uid}", keyspace.CachedHashOf[accounts.ID, kept](),
+		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
+		keyspace.Doc{
+			Purpose:       "a user's friends, and what the user noted of each",
+			InvalidatedBy: []string{FriendsChanged.Name()},
+			MaxBytes:      2 << 20, // 5,000 friends with long remarks
+		})
+
+	blocksKey = keyspace.Def1[accounts.ID](Keys, "user:relation:blacklist:{uid}", keyspace.CachedSetOf[accounts.ID](),
+		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
+		keyspace.Doc{
+			Purpose:       "whom a user blocks",
+			InvalidatedBy: []string{BlocksChanged.Name()},
+			MaxBytes:      1 << 20,
+		})
+
+	pendingKey = keyspace.Def1[accounts.ID](Keys, "user:apply:pending:{uid}", keyspace.CachedZSetOf[accounts.ID](),
+		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
+		keyspace.Doc{
+			Purpose:       "who asks to be a user's friend, by the time of asking (Unix ms)",
+			InvalidatedBy: []string{RequestsChanged.Name()},
+			MaxBytes:      1 << 20,
+		})
+
+	// Reads move the end of its life, to twice the life at most.
+	unreadKey = keyspace.Def1[accounts.ID](Keys, "user:notify:friend_apply:unread:{uid}", keyspace.CachedOf[int](),
+		keyspace.Expire(7*24*time.Hour).Jitter(12*time.Hour).StaleIfError(7*24*time.Hour),
+		keyspace.Doc{
+			Purpose:       "the red dot: pending requests that came since the user last looked",
+			InvalidatedBy: []string{RequestsChanged.Name()},
+			MaxBytes:      256,
+		})
+
+	requestsChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:friend_request:{uid}", keyspace.MessagesOf[events.Event](),
+		keyspace.Doc{Purpose: "what happens to a user's requests, friends and blocks, see api/events.go", MaxBytes: 8 << 10})
+)

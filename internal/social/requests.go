@@ -1,0 +1,369 @@
+package social
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Asking is what a user says who asks another for friendship.
+type Asking struct {
+	User    accounts.ID // who is asked; either this
+	Card    string      // or the token of their card
+	Message string
+	Source  string // where the two met; that of a card is "card"
+	Remark  string // what the user will call the friend
+	Tag     string
+}
+
+// CardSource is the source of friends whose card was scanned.
+const CardSource = "card"
+
+// Ask asks for friendship. If the same request waits already, isNew is false and
+// nothing changes. If the other has asked already the two are friends at once, and
+// the request is the other's. ErrWhom, ErrSelf, ErrText, ErrSource,
+// accounts.ErrNoUser, ErrAlready, ErrYouBlock, ErrNotAccepting, ErrOutFull, ErrFull,
+// ErrOtherFull, and what People say of the card.
+func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Request, isNew bool, err error) {
+	defer errs.Wrap(&err, "social.Ask %s", from)
+	if a.User.IsZero() == (a.Card == "") {
+		return Request{}, false, ErrWhom
+	}
+	var ok bool
+	if a.Message, ok = accounts.Text(a.Message, 200); !ok {
+		return Request{}, false, ErrText.On("body.message", "is not at most 200 printable characters")
+	}
+	note, err := Note{Remark: &a.Remark, Tag: &a.Tag}.clean()
+	if err != nil {
+		return Request{}, false, err
+	}
+	a.Remark, a.Tag = *note.Remark, *note.Tag
+	if a.Source, err = cleanSource(a.Source); err != nil {
+		return Request{}, false, err
+	}
+	to := a.User
+	if a.Card != "" {
+		if to, err = s.people.CardOwner(ctx, a.Card); err != nil {
+			return Request{}, false, err
+		}
+		a.Source = CardSource
+	}
+	if to == from {
+		return Request{}, false, ErrSelf
+	}
+	var d deed
+	targets := slices.Concat(s.rel.targets(from, inFriends|inRequests, &d), s.rel.targets(to, inFriends|inRequests, &d))
+	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		r, isNew, err = s.ask(ctx, tx, &d, from, to, a)
+		return err
+	})
+	return r, isNew, err
+}
+
+// ask is the transaction of Ask.
+func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *deed, from, to accounts.ID, a Asking) (_ Request, isNew bool, err error) {
+	lists, err := lockLists(ctx, tx, from, to)
+	if err != nil {
+		return Request{}, false, err
+	}
+	b, err := readBetween(ctx, tx, from, to)
+	if err != nil {
+		return Request{}, false, err
+	}
+	what, err := b.ask(from, d.at, s.cfg)
+	if err != nil || what == same {
+		return b.pending, false, err
+	}
+	if what == mutual {
+		r, err := d.close(ctx, tx, b.pending, Accepted)
+		if err == nil {
+			err = s.befriend(ctx, tx, d, r, from, a.Remark, a.Tag)
+		}
+		if err == nil {
+			err = d.count(ctx, tx, from)
+		}
+		return r, true, err
+	}
+	if !b.pending.ID.IsZero() { // its time is over, and nobody has closed it yet
+		if _, err := d.close(ctx, tx, b.pending, Expired); err != nil {
+			return Request{}, false, err
+		}
+	}
+	// No two requests to one user have the same time, whatever the clocks of the
+	// nodes say: what is unread are those after the one last seen.
+	created := moment(max(d.at.UnixMilli(), lists[to].asked+1))
+	r := Request{ID: ids.New[Request](), From: from, To: to, Message: a.Message, Source: a.Source, Created: created,
+		Expires: created.Add(s.cfg.RequestLife), remark: a.Remark, tag: a.Tag}
+	if err := insertRequest(ctx, tx, r); err != nil {
+		return Request{}, false, err
+	}
+	d.opened = append(d.opened, r)
+	return r, true, d.count(ctx, tx, to)
+}
+
+// befriend makes the two of a request friends; accepter notes remark and tag of
+// the other. Their lists are locked. ErrFull, ErrOtherFull.
+func (s *Service) befriend(ctx context.Context, tx *sqldb.Tx, d *deed, r Request, accepter accounts.ID, remark, tag string) error {
+	asker := r.From
+	mine, err := countFriends(ctx, tx, accepter)
+	if err != nil {
+		return err
+	}
+	theirs, err := countFriends(ctx, tx, asker)
+	if err != nil {
+		return err
+	}
+	if err := room(mine, theirs, s.cfg); err != nil {
+		return err
+	}
+	if err := bump(ctx, tx, accepter, asker); err != nil {
+		return err
+	}
+	d.written = []tie{
+		{accepter, Friend{User: asker, Remark: remark, Tag: tag, Source: r.Source, Since: d.at, Updated: d.at}, true},
+		{asker, Friend{User: accepter, Remark: r.remark, Tag: r.tag, Source: r.Source, Since: d.at, Updated: d.at}, true},
+	}
+	return insertFriends(ctx, tx, d.written[0], d.written[1])
+}
+
+// Accept makes friends of user and of who has asked them. ErrText, ErrNoRequest,
+// ErrClosed, accounts.ErrNoUser, ErrFull, ErrOtherFull.
+func (s *Service) Accept(ctx context.Context, user accounts.ID, id RequestID, remark, tag string) (f Friend, err error) {
+	defer errs.Wrap(&err, "social.Accept %s", user)
+	note, err := Note{Remark: &remark, Tag: &tag}.clean()
+	if err != nil {
+		return Friend{}, err
+	}
+	r, err := s.requestOf(ctx, id, func(r Request) bool { return r.To == user })
+	if err != nil {
+		return Friend{}, err
+	}
+	var d deed
+	targets := slices.Concat(s.rel.targets(user, inFriends|inRequests, &d), s.rel.targets(r.From, inFriends, &d))
+	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.answer(ctx, tx, &d, id, Accepted); err != nil {
+			return err
+		}
+		people, err := accounts.Standings(ctx, tx, r.From)
+		if err != nil {
+			return err
+		}
+		if who, known := people[r.From]; !known || who.Deleted {
+			return accounts.ErrNoUser
+		}
+		if err := s.befriend(ctx, tx, &d, r, user, *note.Remark, *note.Tag); err != nil {
+			return err
+		}
+		return d.count(ctx, tx, user)
+	})
+	if err != nil {
+		return Friend{}, err
+	}
+	return d.written[0].Friend, nil
+}
+
+// Refuse ends a request to user. ErrNoRequest, ErrClosed.
+func (s *Service) Refuse(ctx context.Context, user accounts.ID, id RequestID) (err error) {
+	defer errs.Wrap(&err, "social.Refuse %s", user)
+	return s.end(ctx, id, Refused, func(r Request) bool { return r.To == user })
+}
+
+// Withdraw ends a request of user. ErrNoRequest, ErrClosed.
+func (s *Service) Withdraw(ctx context.Context, user accounts.ID, id RequestID) (err error) {
+	defer errs.Wrap(&err, "social.Withdraw %s", user)
+	return s.end(ctx, id, Withdrawn, func(r Request) bool { return r.From == user })
+}
+
+func (s *Service) end(ctx context.Context, id RequestID, state State, mine func(Request) bool) error {
+	r, err := s.requestOf(ctx, id, mine)
+	if err != nil {
+		return err
+	}
+	var d deed
+	return s.change(ctx, &d, s.rel.targets(r.To, inRequests, &d), func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.answer(ctx, tx, &d, id, state); err != nil {
+			return err
+		}
+		return d.count(ctx, tx, r.To)
+	})
+}
+
+// requestOf returns a request that is the caller's to end. ErrNoRequest.
+func (s *Service) requestOf(ctx context.Context, id RequestID, mine func(Request) bool) (Request, error) {
+	r, err := selectRequest(ctx, s.db, id)
+	if err != nil {
+		return Request{}, asKind(ctx, err)
+	}
+	if !mine(r) {
+		return Request{}, ErrNoRequest
+	}
+	return r, nil
+}
+
+// answer ends a request if it still waits, under the locks of the two. ErrClosed.
+func (s *Service) answer(ctx context.Context, tx *sqldb.Tx, d *deed, id RequestID, state State) error {
+	r, err := selectRequest(ctx, tx, id) // whose it is never changes
+	if err != nil {
+		return err
+	}
+	if _, err := lockLists(ctx, tx, r.From, r.To); err != nil {
+		return err
+	}
+	if r, err = lockRequest(ctx, tx, id); err != nil {
+		return err
+	}
+	if !r.open(d.at) {
+		return ErrClosed
+	}
+	_, err = d.close(ctx, tx, r, state)
+	return err
+}
+
+// Received returns at most limit requests that wait for user's answer, the newest
+// first, from behind the cursor on. ErrCursor.
+func (s *Service) Received(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Request, next string, err error) {
+	defer errs.Wrap(&err, "social.Received %s", user)
+	waiting, next, err := s.rel.pending.Page(ctx, user, cursor, limit)
+	if errors.Is(err, cache.ErrCursor) {
+		return nil, "", ErrCursor
+	}
+	if err != nil || len(waiting) == 0 {
+		return nil, "", asKind(ctx, err)
+	}
+	froms := make([]accounts.ID, len(waiting))
+	for i, w := range waiting {
+		froms[i] = w.Member
+	}
+	found, err := pendingFrom(ctx, s.db, user, froms)
+	if err != nil {
+		return nil, "", asKind(ctx, err)
+	}
+	slices.SortFunc(found, func(a, b Request) int { return b.Created.Compare(a.Created) })
+	return found, next, nil
+}
+
+// Sent returns at most limit requests of user that wait, the newest first, from
+// behind the cursor on. ErrCursor.
+func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Request, next string, err error) {
+	defer errs.Wrap(&err, "social.Sent %s", user)
+	after, err := behind(cursor, newest)
+	if err != nil {
+		return nil, "", err
+	}
+	found, err := pageSent(ctx, s.db, user, after, limit+1)
+	if err != nil {
+		return nil, "", asKind(ctx, err)
+	}
+	found, next = page(found, limit, func(r Request) place { return place{since: r.Created.UnixMilli(), id: r.To.String()} })
+	return found, next, nil
+}
+
+// Unread returns how many requests wait that came since user last looked, as of a
+// moment ago.
+func (s *Service) Unread(ctx context.Context, user accounts.ID) (_ int, err error) {
+	defer errs.Wrap(&err, "social.Unread %s", user)
+	n, err := s.rel.unread.Get(ctx, user)
+	return n, asKind(ctx, err)
+}
+
+// Seen notes that user has looked at the requests.
+func (s *Service) Seen(ctx context.Context, user accounts.ID) (err error) {
+	defer errs.Wrap(&err, "social.Seen %s", user)
+	var d deed
+	return s.change(ctx, &d, []cache.Target{s.rel.unread.Target(user)}, func(ctx context.Context, tx *sqldb.Tx) error {
+		n, err := unread(ctx, tx, user)
+		if err != nil || n[user] == 0 {
+			return err
+		}
+		d.unread = map[accounts.ID]int{user: 0}
+		return see(ctx, tx, user)
+	})
+}
+
+const (
+	// sweepBatch keeps a transaction of a job, and the locks it holds, short.
+	sweepBatch = 100
+	// remembered is how long removed friends and closed requests stay in SQL: for
+	// so long a device may be away and still learn of removals one by one.
+	remembered = 90 * 24 * time.Hour
+)
+
+// expire closes requests whose time is over.
+func (s *Service) expire(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "social.expire")
+	for {
+		old, err := overdue(ctx, s.db, sweepBatch)
+		if err != nil || len(old) == 0 {
+			return asKind(ctx, err)
+		}
+		var d deed
+		var targets []cache.Target
+		asked := usersOf(old, func(r Request) accounts.ID { return r.To })
+		for _, u := range asked {
+			targets = append(targets, s.rel.targets(u, inRequests, &d)...)
+		}
+		err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
+			var err error
+			if d.closed, err = lockWaiting(ctx, tx, requestIDs(old)); err != nil || len(d.closed) == 0 {
+				return err
+			}
+			for i := range d.closed {
+				d.closed[i].State = Expired
+			}
+			if err := closeRequests(ctx, tx, Expired, requestIDs(d.closed)...); err != nil {
+				return err
+			}
+			return d.count(ctx, tx, asked...)
+		})
+		if err != nil || len(old) < sweepBatch {
+			return err
+		}
+	}
+}
+
+func requestIDs(rs []Request) []RequestID {
+	all := make([]RequestID, len(rs))
+	for i, r := range rs {
+		all[i] = r.ID
+	}
+	return all
+}
+
+// usersOf returns each user among rows once.
+func usersOf[T any](rows []T, user func(T) accounts.ID) []accounts.ID {
+	all := make([]accounts.ID, len(rows))
+	for i, r := range rows {
+		all[i] = user(r)
+	}
+	slices.SortFunc(all, func(a, b accounts.ID) int { return cmp.Compare(a.String(), b.String()) })
+	return slices.Compact(all)
+}
+
+// prune forgets what is remembered no longer.
+func (s *Service) prune(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "social.prune")
+	before := s.db.Now().Add(-remembered)
+	for n := sweepBatch; n == sweepBatch; {
+		err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			n, err = pruneFriends(ctx, tx, before, sweepBatch)
+			return err
+		})
+		if err != nil {
+			return asKind(ctx, err)
+		}
+	}
+	for n := int64(sweepBatch); n == sweepBatch; {
+		if n, err = pruneRequests(ctx, s.db, before, sweepBatch); err != nil {
+			return asKind(ctx, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,583 @@
+package social
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+func (w *world) takesRequests(user accounts.ID, yes bool) {
+	w.t.Helper()
+	_, err := w.accounts.Update(w.t.Context(), user, accounts.Change{Requests: &yes})
+	w.must(err)
+}
+
+func TestWhomOneCannotAsk(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(4)
+		ann, bob, shy, gone := who[0], who[1], who[2], who[3]
+		w.takesRequests(shy, false)
+		w.exec("UPDATE users SET erased = 1 WHERE id = ?", gone)
+		w.must(w.Block(ctx, bob, ann))
+		for what, c := range map[string]struct {
+			a    Asking
+			want error
+		}{
+			"oneself":           {Asking{User: ann}, ErrSelf},
+			"oneself by card":   {Asking{Card: "card-" + ann.String()}, ErrSelf},
+			"nobody":            {Asking{}, ErrWhom},
+			"user and card":     {Asking{User: bob, Card: "card-" + bob.String()}, ErrWhom},
+			"an unknown card":   {Asking{Card: "x"}, errCard},
+			"an unknown user":   {Asking{User: ids.New[accounts.User]()}, accounts.ErrNoUser},
+			"a deleted user":    {Asking{User: gone}, accounts.ErrNoUser},
+			"who takes none":    {Asking{User: shy}, ErrNotAccepting},
+			"who takes none, a": {Asking{Card: "card-" + shy.String()}, ErrNotAccepting},
+			"who blocks":        {Asking{User: bob}, ErrNotAccepting},
+			"with a bad text":   {Asking{User: bob, Message: "\u202e"}, ErrText},
+			"with a bad tag":    {Asking{User: bob, Tag: "\n\x00"}, ErrText},
+			"with a bad source": {Asking{User: bob, Source: "A B"}, ErrSource},
+		} {
+			_, _, err := w.Ask(ctx, ann, c.a)
+			w.fails(what, err, c.want)
+		}
+		_, _, err := w.Ask(ctx, bob, Asking{User: ann})
+		w.fails("whom one blocks", err, ErrYouBlock)
+		var rows int
+		w.must(w.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM friend_requests) + (SELECT COUNT(*) FROM friend_lists WHERE user_id NOT IN (SELECT id FROM users))").Scan(&rows))
+		if rows != 0 || w.unreadOf(shy)+w.unreadOf(bob) != 0 {
+			t.Errorf("%d rows are left of what was refused", rows)
+		}
+	})
+}
+
+func TestWhoAskEachOtherAreFriendsAtOnce(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		other := w.neighbour()
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		for round := range 8 {
+			first, second := Asking{User: bob, Source: "search", Remark: "B"}, Asking{Card: "card-" + ann.String(), Remark: "A"}
+			var results [2]Request
+			if round%2 == 0 {
+				var all sync.WaitGroup
+				all.Go(func() { results[0], _, _ = w.Ask(t.Context(), ann, first) })
+				all.Go(func() { results[1], _, _ = other.Ask(t.Context(), bob, second) })
+				all.Wait()
+			} else {
+				results[0], _, _ = w.Ask(t.Context(), ann, first)
+				w.takesRequests(ann, false) // Bob was asked: it does not concern him
+				results[1], _, _ = other.Ask(t.Context(), bob, second)
+				w.takesRequests(ann, true)
+			}
+			accepted := slices.IndexFunc(results[:], func(r Request) bool { return r.State == Accepted })
+			if accepted < 0 || results[0].ID != results[1].ID {
+				t.Fatalf("round %d: got %+v, want one request, accepted", round, results)
+			}
+			f, err := w.Friend(t.Context(), ann, bob)
+			g, err2 := w.Friend(t.Context(), bob, ann)
+			if err != nil || err2 != nil || f.Remark != "B" || g.Remark != "A" || f.Since != g.Since {
+				t.Fatalf("round %d: got %+v, %v and %+v, %v", round, f, err, g, err2)
+			}
+			agree(t, who, w, other)
+			w.must(w.Unfriend(t.Context(), bob, ann))
+		}
+	})
+}
+
+func TestABlockEndsEverythingAndUnblockingBringsNothingBack(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(4)
+		ann, bob, eve, dan := who[0], who[1], who[2], who[3]
+		w.befriends(ann, bob)
+		mine, theirs := w.asks(ann, eve), w.asks(dan, ann)
+		agree(t, who, w)
+		for _, u := range []accounts.ID{bob, eve, dan} {
+			w.must(w.Block(ctx, ann, u))
+			w.must(w.Block(ctx, ann, u)) // nothing more
+		}
+		for id, want := range map[RequestID]State{mine.ID: Withdrawn, theirs.ID: Refused} {
+			if r, err := selectRequest(ctx, w.db, id); err != nil || r.State != want {
+				t.Errorf("the request is %s, %v, want %s", r.State, err, want)
+			}
+		}
+		if w.isFriend(bob, ann) || w.isFriend(ann, bob) || w.unreadOf(ann)+w.unreadOf(eve) != 0 {
+			t.Error("something outlived the block")
+		}
+		rel, err := w.Relations(ctx, ann, who)
+		if err != nil || !slices.Equal(rel, []Relation{{}, {Blocked: true}, {Blocked: true}, {Blocked: true}}) {
+			t.Errorf("got %v, %v", rel, err)
+		}
+		if yes, err := w.IsBlocked(ctx, ann, bob); err != nil || !yes {
+			t.Errorf("Bob is not blocked: %v", err)
+		}
+		if yes, err := w.IsBlocked(ctx, bob, ann); err != nil || yes {
+			t.Errorf("Ann is blocked: %v", err)
+		}
+		blocks := allPages(w, ann, 2, w.Blocks)
+		if got := usersOf(blocks, func(b Block) accounts.ID { return b.User }); len(got) != 3 || len(blocks) != 3 {
+			t.Errorf("the list has %v", blocks)
+		}
+		agree(t, who, w)
+		w.must(w.Unblock(ctx, ann, bob))
+		w.fails("unblocked twice", w.Unblock(ctx, ann, bob), ErrNoBlock)
+		if w.isFriend(ann, bob) {
+			t.Error("friends again")
+		}
+		w.asks(bob, ann)
+		w.fails("oneself", w.Block(ctx, ann, ann), ErrSelf)
+		w.fails("nobody", w.Block(ctx, ann, ids.New[accounts.User]()), accounts.ErrNoUser)
+		agree(t, who, w)
+	})
+}
+
+func TestLimits(t *testing.T) {
+	eachEngine(t, Settings{Friends: 2, RequestsOut: 2, RequestsIn: 3, Blocks: 2}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(8)
+		ann := who[0]
+		w.befriends(ann, who[1], who[2])
+		r := w.asks(who[3], ann)
+		_, err := w.Accept(ctx, ann, r.ID, "", "")
+		w.fails("a third friend", err, ErrFull)
+		_, _, err = w.Ask(ctx, ann, Asking{User: who[3]})
+		w.fails("a third friend who has asked", err, ErrFull)
+		if got := w.received(ann, 10); len(got) != 1 || got[0].ID != r.ID {
+			t.Errorf("the request does not wait any more: %v", got)
+		}
+		r = w.asks(ann, who[4])
+		_, err = w.Accept(ctx, who[4], r.ID, "", "")
+		w.fails("a third friend of the other", err, ErrOtherFull)
+		w.asks(ann, who[5])
+		_, _, err = w.Ask(ctx, ann, Asking{User: who[6]})
+		w.fails("a third request", err, ErrOutFull)
+		w.must(w.Withdraw(ctx, ann, r.ID))
+		w.asks(ann, who[6])
+
+		w.asks(who[4], ann)
+		w.asks(who[7], ann)
+		_, _, err = w.Ask(ctx, who[6], Asking{User: who[0]}) // Ann has asked
+		w.fails("who was asked", err, ErrOtherFull)
+		extra := w.join(1)[0]
+		_, _, err = w.Ask(ctx, extra, Asking{User: ann})
+		w.fails("a fourth one that waits", err, ErrNotAccepting)
+
+		w.must(w.Block(ctx, ann, who[6]))
+		w.must(w.Block(ctx, ann, who[7]))
+		w.fails("a third block", w.Block(ctx, ann, who[4]), ErrBlocksFull)
+		w.must(w.Unblock(ctx, ann, who[7]))
+		w.must(w.Block(ctx, ann, who[4]))
+		agree(t, append(who, extra), w)
+	})
+}
+
+func TestARequestExpires(t *testing.T) {
+	eachEngine(t, Settings{RequestLife: 2 * time.Hour}, func(t *testing.T, w *world) {
+		ctx, other := t.Context(), w.neighbour()
+		who := w.join(5)
+		ann, bob := who[0], who[1]
+		r := w.asks(ann, bob)
+		w.asks(who[3], bob)
+		w.asks(who[4], who[3])
+		if got := w.unreadOf(bob); got != 2 {
+			t.Errorf("%d unread, want 2", got)
+		}
+		w.pass(time.Hour)
+		late := w.asks(who[2], bob)
+		w.must(w.expire(ctx))
+		if got := w.received(bob, 1); len(got) != 3 {
+			t.Errorf("%d requests after an hour, want 3", len(got))
+		}
+		w.pass(time.Hour + time.Second)
+		_, err := w.Accept(ctx, bob, r.ID, "", "")
+		w.fails("accepted too late", err, ErrClosed)
+		w.fails("withdrawn too late", w.Withdraw(ctx, ann, r.ID), ErrClosed)
+		if got := w.sent(ann, 10); len(got) != 0 {
+			t.Errorf("it still waits with who sent it: %v", got)
+		}
+		again := w.asks(ann, bob) // before anybody closed the old one
+		if again.ID == r.ID {
+			t.Error("the old one again")
+		}
+		w.must(other.expire(ctx))
+		if old, err := selectRequest(ctx, w.db, r.ID); err != nil || old.State != Expired {
+			t.Errorf("the old one is %s, %v", old.State, err)
+		}
+		if got := w.received(bob, 1); len(got) != 2 || got[0].ID != again.ID || got[1].ID != late.ID {
+			t.Errorf("Bob has %+v, want the new one and the late one", got)
+		}
+		agree(t, who, w, other)
+		var waits int
+		w.must(w.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM friend_requests WHERE state = 0").Scan(&waits))
+		if waits != 2 {
+			t.Errorf("%d wait in SQL, want 2", waits)
+		}
+		w.pass(remembered + 4*time.Hour)
+		w.must(w.expire(ctx))
+		w.must(w.prune(ctx))
+		w.must(w.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM friend_requests").Scan(&waits))
+		if waits != 0 {
+			t.Errorf("%d requests after 90 days, want none", waits)
+		}
+	})
+}
+
+func TestManyRequestsExpireInBatches(t *testing.T) {
+	w := onSQLite(t, Settings{RequestLife: time.Hour, RequestsOut: 1000})
+	who := w.join(sweepBatch + 21)
+	for _, to := range who[1:] {
+		w.asks(who[0], to)
+	}
+	w.pass(time.Hour + time.Second)
+	w.must(w.expire(t.Context()))
+	var n int
+	w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM friend_requests WHERE state <> 4").Scan(&n))
+	if n != 0 {
+		t.Errorf("%d did not expire", n)
+	}
+	w.sound()
+}
+
+func TestTheRedDot(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx, other := t.Context(), w.neighbour()
+		who := w.join(6)
+		ann := who[0]
+		w.must(w.Seen(ctx, ann)) // who was never asked
+		dot := func(want int) {
+			t.Helper()
+			if n, err := w.Unread(ctx, ann); n != want || err != nil {
+				t.Errorf("%d unread, %v, want %d", n, err, want)
+			}
+			agree(t, []accounts.ID{ann}, w, other)
+		}
+		dot(0)
+		w.asks(who[1], ann)
+		dot(1)
+		w.asks(who[1], ann) // the same
+		dot(1)
+		r := w.asks(who[2], ann)
+		dot(2)
+		w.must(w.Withdraw(ctx, who[2], r.ID))
+		dot(1)
+		w.must(other.Seen(ctx, ann))
+		dot(0)
+		r = w.asks(who[3], ann)
+		dot(1)
+		w.must(w.Refuse(ctx, ann, w.received(ann, 10)[1].ID)) // one that was seen
+		dot(1)
+		w.must(w.Seen(ctx, ann))
+		w.must(w.Seen(ctx, ann))
+		dot(0)
+		_, err := w.Accept(ctx, ann, r.ID, "", "")
+		w.must(err)
+		dot(0)
+		w.asks(who[4], ann)
+		w.asks(who[5], ann)
+		dot(2)
+	})
+}
+
+// Clocks of nodes differ, and go back: who came after the last look is unread.
+func TestARequestAfterALookIsUnreadWhateverTheClockSays(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	who := w.join(3)
+	w.asks(who[1], who[0])
+	w.must(w.Seen(t.Context(), who[0]))
+	w.pass(-time.Hour)
+	w.asks(who[2], who[0])
+	if n := w.unreadOf(who[0]); n != 1 {
+		t.Errorf("%d unread, want 1", n)
+	}
+	if got := w.received(who[0], 10); len(got) != 2 || got[0].From != who[2] {
+		t.Errorf("got %+v, want the later one first", got)
+	}
+}
+
+func TestPagesOfAList(t *testing.T) {
+	eachEngine(t, Settings{RequestsOut: 1000}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(24)
+		ann := who[0]
+		w.befriends(ann, who[1:]...)
+		order := func(i, n int, tag string) {
+			t.Helper()
+			_, err := w.Note(ctx, ann, who[i], Note{Order: &n, Tag: &tag})
+			w.must(err)
+		}
+		order(5, -3, "best")
+		order(9, 7, "best")
+		order(12, -3, "best")
+		w.exec("UPDATE friends SET since = 1700000000000 WHERE friend_id IN (?, ?, ?)", who[2], who[3], who[4]) // at one time
+		want, _ := w.list(ann, 100)
+		less := func(a, b Friend) int {
+			switch {
+			case a.Order != b.Order:
+				return a.Order - b.Order
+			case !a.Since.Equal(b.Since):
+				return b.Since.Compare(a.Since)
+			}
+			return slices.Compare([]byte(a.User.String()), []byte(b.User.String()))
+		}
+		if len(want) != 23 || !slices.IsSortedFunc(want, less) || want[0].Order != -3 || want[22].Order != 7 {
+			t.Fatalf("the list is %+v", want)
+		}
+		for _, limit := range []int{1, 2, 3, 7, 22, 23} {
+			if got, _ := w.list(ann, limit); !slices.Equal(got, want) {
+				t.Errorf("by %d: got %d friends, want the same as at once", limit, len(got))
+			}
+		}
+		got, next, _, err := w.Friends(ctx, ann, "best", "", 2)
+		if err != nil || len(got) != 2 || next == "" {
+			t.Fatalf("got %+v, %q, %v", got, next, err)
+		}
+		more, next, _, err := w.Friends(ctx, ann, "best", next, 2)
+		if err != nil || next != "" || len(more) != 1 || more[0].User != who[9] {
+			t.Errorf("got %+v, %q, %v, want the last of three", more, next, err)
+		}
+		for _, bad := range []string{"x", "'; DROP TABLE friends; --"} {
+			_, _, _, err = w.Friends(ctx, ann, "", bad, 2)
+			w.fails("friends", err, ErrCursor)
+			_, _, err = w.Blocks(ctx, ann, bad, 2)
+			w.fails("blocks", err, ErrCursor)
+			_, _, err = w.Sent(ctx, ann, bad, 2)
+			w.fails("sent", err, ErrCursor)
+			_, _, err = w.Received(ctx, ann, bad, 2)
+			w.fails("received", err, ErrCursor)
+		}
+
+		bob, others := who[1], w.join(7)
+		for _, o := range others {
+			w.asks(bob, o)
+			w.asks(o, ann)
+		}
+		for _, limit := range []int{1, 3, 7, 8} {
+			out, in := w.sent(bob, limit), w.received(ann, limit)
+			if len(out) != 7 || len(in) != 7 {
+				t.Fatalf("by %d: %d sent and %d received, want 7", limit, len(out), len(in))
+			}
+			for i := range 7 {
+				if out[i].To != others[6-i] || in[i].From != others[6-i] {
+					if !out[i].Created.Equal(out[6-i].Created) || in[i].From != others[6-i] {
+						t.Errorf("by %d: number %d is %s and %s, want the newest first", limit, i, out[i].To, in[i].From)
+					}
+				}
+			}
+		}
+	})
+}
+
+// A device is a client that keeps a list by its changes.
+type device struct {
+	*world
+	user    accounts.ID
+	version int64
+	list    map[accounts.ID]Friend
+}
+
+// sync brings the list up to date, in pages; it returns how many changes came, or
+// -1 when the list was read whole.
+func (d *device) sync(limit int) (n int) {
+	d.t.Helper()
+	for {
+		c, err := d.Changes(d.t.Context(), d.user, d.version, limit)
+		d.must(err)
+		if c.Reset {
+			d.list = map[accounts.ID]Friend{}
+			all, version := d.world.list(d.user, 7)
+			for _, f := range all {
+				d.list[f.User] = f
+			}
+			d.version, n = version, -1
+			continue
+		}
+		if c.Version < d.version {
+			d.t.Fatalf("version %d after %d", c.Version, d.version)
+		}
+		for _, f := range c.Changed {
+			d.list[f.User] = f
+		}
+		for _, u := range c.Removed {
+			delete(d.list, u)
+		}
+		d.version = c.Version
+		if n >= 0 {
+			n += len(c.Changed) + len(c.Removed)
+		}
+		if !c.More {
+			return n
+		}
+	}
+}
+
+// same holds the list against that of the server.
+func (d *device) same() {
+	d.t.Helper()
+	all, version := d.world.list(d.user, 50)
+	if version != d.version || len(all) != len(d.list) {
+		d.t.Errorf("the device has %d friends at %d, want %d at %d", len(d.list), d.version, len(all), version)
+	}
+	for _, f := range all {
+		if d.list[f.User] != f {
+			d.t.Errorf("the device has %+v, want %+v", d.list[f.User], f)
+		}
+	}
+}
+
+func TestADeviceLearnsWhatChangedAndNothingElse(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(8)
+		ann := who[0]
+		d := &device{w, ann, 0, map[accounts.ID]Friend{}}
+		if n := d.sync(2); n != 0 {
+			t.Errorf("%d changes of nothing", n)
+		}
+		w.befriends(ann, who[1:6]...)
+		if n := d.sync(2); n != 5 {
+			t.Errorf("%d changes, want 5", n)
+		}
+		d.same()
+		remark := "Bee"
+		f, err := w.Note(ctx, ann, who[2], Note{Remark: &remark})
+		if err != nil || f.Remark != "Bee" || !f.Updated.After(f.Since) && !f.Updated.Equal(f.Since) {
+			t.Errorf("got %+v, %v", f, err)
+		}
+		same, err := w.Note(ctx, ann, who[2], Note{Remark: &remark})
+		if err != nil || same != f {
+			t.Errorf("the same again: got %+v, %v, want %+v", same, err, f)
+		}
+		_, err = w.Note(ctx, ann, who[7], Note{Remark: &remark})
+		w.fails("of nobody", err, ErrNoFriend)
+		w.must(w.Unfriend(ctx, ann, who[1]))
+		w.must(w.Unfriend(ctx, who[3], ann))
+		w.must(w.Block(ctx, who[4], ann))
+		if n := d.sync(1); n != 4 {
+			t.Errorf("%d changes, want 4", n)
+		}
+		d.same()
+		w.befriends(who[1], ann)
+		if n := d.sync(100); n != 1 {
+			t.Errorf("%d changes, want 1", n)
+		}
+		d.same()
+
+		// Removals are forgotten after 90 days, and not before.
+		old := &device{w, ann, d.version, map[accounts.ID]Friend{}}
+		for u, f := range d.list {
+			old.list[u] = f
+		}
+		older := &device{w, ann, 1, map[accounts.ID]Friend{who[1]: {}}}
+		w.must(w.Unfriend(ctx, ann, who[5]))
+		w.pass(remembered - time.Hour)
+		w.must(w.prune(ctx))
+		if n := old.sync(100); n != 1 {
+			t.Errorf("%d changes after a long time, want 1", n)
+		}
+		w.pass(2 * time.Hour)
+		w.must(w.prune(ctx))
+		var n int
+		w.must(w.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM friends WHERE gone > 0").Scan(&n))
+		if n != 0 {
+			t.Errorf("%d removals are remembered", n)
+		}
+		if n := older.sync(100); n != -1 {
+			t.Errorf("who was away too long got %d changes, want to start anew", n)
+		}
+		older.same()
+		if n := old.sync(100); n != 0 {
+			t.Errorf("%d changes, want none", n)
+		}
+		old.same()
+		ahead := &device{w, ann, 1000, map[accounts.ID]Friend{}}
+		if n := ahead.sync(100); n != -1 {
+			t.Errorf("a version from the future got %d changes, want to start anew", n)
+		}
+		ahead.same()
+	})
+}
+
+func TestErasingLeavesNothing(t *testing.T) {
+	eachEngine(t, Settings{RequestsOut: 1000}, func(t *testing.T, w *world) {
+		ctx, other := t.Context(), w.neighbour()
+		who := w.join(12)
+		ann := who[0]
+		w.befriends(ann, who[1], who[2])
+		w.must(w.Unfriend(ctx, ann, who[2]))
+		w.befriends(who[1], who[2])
+		w.asks(ann, who[3])
+		w.asks(who[4], ann)
+		w.must(w.Refuse(ctx, who[6], w.asks(ann, who[6]).ID))
+		w.must(w.Block(ctx, ann, who[7]))
+		w.must(w.Block(ctx, who[8], ann))
+		bob := &device{w, who[1], 0, map[accounts.ID]Friend{}}
+		bob.sync(10)
+		agree(t, who, w, other)
+
+		w.exec("UPDATE users SET erased = 1 WHERE id = ?", ann)
+		if !w.isFriend(who[1], ann) {
+			t.Error("gone before the time")
+		}
+		_, err := w.Accept(ctx, ann, w.received(ann, 1)[0].ID, "", "") // a device that is not logged out yet
+		w.must(err)
+		_, err = w.Accept(ctx, who[3], w.received(who[3], 1)[0].ID, "", "")
+		w.fails("accepting who is gone", err, accounts.ErrNoUser)
+
+		w.must(w.Erase(ctx, ann))
+		w.must(w.Erase(ctx, ann))
+		for what, query := range map[string]string{
+			"rows of friends":  "SELECT COUNT(*) FROM friends WHERE user_id = ? OR (friend_id = ? AND gone = 0)",
+			"rows of requests": "SELECT COUNT(*) FROM friend_requests WHERE from_id = ? OR to_id = ?",
+			"rows of blocks":   "SELECT COUNT(*) FROM blocks WHERE user_id = ? OR blocked_id = ?",
+			"rows of lists":    "SELECT COUNT(*) FROM friend_lists WHERE user_id = ? OR user_id = ?",
+		} {
+			var n int
+			w.must(w.db.QueryRowContext(ctx, query, ann, ann).Scan(&n))
+			if n != 0 {
+				t.Errorf("%d %s are left", n, what)
+			}
+		}
+		if n := bob.sync(10); n != 1 || bob.list[ann] != (Friend{}) {
+			t.Errorf("Bob's device got %d changes and has %+v, want one: Ann is gone", n, bob.list)
+		}
+		bob.same()
+		agree(t, who, w, other)
+	})
+}
+
+func TestManyFriendsAreErasedInBatches(t *testing.T) {
+	w := onSQLite(t, Settings{RequestsOut: 1000, RequestsIn: 1000})
+	who := w.join(sweepBatch + 12)
+	ann := who[0]
+	w.befriends(ann, who[1:]...)
+	more := w.join(2*sweepBatch + 5)
+	for _, u := range more[:sweepBatch+3] {
+		w.asks(u, ann)
+	}
+	for _, u := range more[sweepBatch+3:] {
+		w.must(w.Block(t.Context(), u, ann))
+	}
+	sub := w.bus.Subscribe(who[1].String())
+	defer sub.Close()
+	w.must(w.Erase(t.Context(), ann))
+	var n int
+	w.must(w.db.QueryRowContext(t.Context(), "SELECT (SELECT COUNT(*) FROM friends WHERE gone = 0) + (SELECT COUNT(*) FROM friend_requests) + (SELECT COUNT(*) FROM blocks)").Scan(&n))
+	if n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	w.sound()
+	select {
+	case e := <-sub.C:
+		if e.Type != "friend.removed" {
+			t.Errorf("got %+v", e)
+		}
+	case <-time.After(patience):
+		t.Error("a friend heard nothing")
+	}
+}
+

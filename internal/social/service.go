@@ -1,0 +1,196 @@
+package social
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// People is what this domain asks accounts for; *accounts.Service is one.
+type People interface {
+	// Profiles returns how those of ids look to others that exist or existed.
+	Profiles(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Profile, error)
+	// CardOwner returns whose card has that token.
+	CardOwner(ctx context.Context, token string) (accounts.ID, error)
+}
+
+// Config has what the domain stands on.
+type Config struct {
+	DB     *sqldb.DB
+	Caches *cache.Runtime
+	Cache  cache.Policy // of relations; Unfenced is this domain's to choose
+	Bus    *events.Bus  // is told what happened, after the commit
+	People People
+	Log    *slog.Logger
+
+	Settings
+}
+
+// Service is the social domain as the rest of the program sees it. It is safe for
+// concurrent use.
+type Service struct {
+	db     *sqldb.DB
+	caches *cache.Runtime
+	rel    relations
+	bus    *events.Bus
+	people People
+	cfg    Settings
+	log    *slog.Logger
+}
+
+// New returns the domain on those parts. The error has all faults of the settings.
+func New(cfg Config) (*Service, error) {
+	if err := cfg.Settings.Validate(); err != nil {
+		return nil, fmt.Errorf("social: %w", err)
+	}
+	return &Service{
+		db:     cfg.DB,
+		caches: cfg.Caches,
+		rel:    newRelations(cfg.DB, cfg.Caches, cfg.Cache),
+		bus:    cfg.Bus,
+		people: cfg.People,
+		cfg:    cfg.Settings.filled(),
+		log:    cfg.Log,
+	}, nil
+}
+
+// A tie is somebody in a user's list, as a deed left it.
+type tie struct {
+	user accounts.ID
+	Friend
+	added bool // they were no friends before
+}
+
+// A mark is something that a deed did to a user's relation to another.
+type mark struct{ user, other accounts.ID }
+
+// A deed is what one transaction has done. What follows the commit, the copies in
+// Redis and the events, is read off it.
+type deed struct {
+	at        time.Time
+	opened    []Request
+	closed    []Request
+	written   []tie
+	removed   []mark
+	blocked   []mark
+	unblocked []mark
+	unread    map[accounts.ID]int // of users whose number may have changed
+}
+
+// change runs fn in a transaction that does d, has the copies follow that may be
+// concerned, and tells those whom it concerns. What fn reads under the locks of
+// [lockLists] nobody else changes before the commit.
+func (s *Service) change(ctx context.Context, d *deed, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	err := s.caches.Change(ctx, func(ctx context.Context) error {
+		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			*d = deed{at: tx.Now()} // a transaction may be run again
+			return fn(ctx, tx)
+		})
+	}, targets...)
+	if err != nil {
+		return asKind(ctx, err)
+	}
+	s.tell(ctx, d)
+	return nil
+}
+
+// count notes in d how many unread requests users have.
+func (d *deed) count(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
+	n, err := unread(ctx, tx, users...)
+	d.unread = make(map[accounts.ID]int, len(users))
+	for _, u := range users {
+		d.unread[u] = n[u]
+	}
+	return err
+}
+
+// close ends a request that waits.
+func (d *deed) close(ctx context.Context, tx *sqldb.Tx, r Request, state State) (Request, error) {
+	r.State = state
+	d.closed = append(d.closed, r)
+	return r, closeRequests(ctx, tx, state, r.ID)
+}
+
+// IsFriend reports whether other is in user's list, as of a moment ago. It is one
+// command to Redis, as are the three after it.
+func (s *Service) IsFriend(ctx context.Context, user, other accounts.ID) (_ bool, err error) {
+	defer errs.Wrap(&err, "social.IsFriend %s", user)
+	ok, err := s.rel.friends.Has(ctx, user, other)
+	return ok, asKind(ctx, err)
+}
+
+// AreFriends returns which of others are in user's list.
+func (s *Service) AreFriends(ctx context.Context, user accounts.ID, others []accounts.ID) (_ map[accounts.ID]bool, err error) {
+	defer errs.Wrap(&err, "social.AreFriends %s", user)
+	found, err := s.rel.friends.HasMany(ctx, user, others)
+	return found, asKind(ctx, err)
+}
+
+// IsBlocked reports whether by blocks who.
+func (s *Service) IsBlocked(ctx context.Context, by, who accounts.ID) (_ bool, err error) {
+	defer errs.Wrap(&err, "social.IsBlocked %s", by)
+	ok, err := s.rel.blocks.Has(ctx, by, who)
+	return ok, asKind(ctx, err)
+}
+
+// Blocked returns which of whom by blocks.
+func (s *Service) Blocked(ctx context.Context, by accounts.ID, whom []accounts.ID) (_ map[accounts.ID]bool, err error) {
+	defer errs.Wrap(&err, "social.Blocked %s", by)
+	found, err := s.rel.blocks.HasMany(ctx, by, whom)
+	return found, asKind(ctx, err)
+}
+
+// MaxRelations is for how many users [Service.Relations] answers at once.
+const MaxRelations = 100
+
+// Relations returns how user stands to each of others, in the time of one command
+// to Redis. ErrTooMany.
+func (s *Service) Relations(ctx context.Context, user accounts.ID, others []accounts.ID) (_ []Relation, err error) {
+	if len(others) > MaxRelations {
+		return nil, ErrTooMany
+	}
+	var friends map[accounts.ID]bool
+	friendsDone := make(chan error, 1)
+	go func() {
+		var err error
+		friends, err = s.AreFriends(ctx, user, others)
+		friendsDone <- err
+	}()
+	blocked, err := s.Blocked(ctx, user, others)
+	if friendsErr := <-friendsDone; friendsErr != nil {
+		err = friendsErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Relation, len(others))
+	for i, o := range others {
+		out[i] = Relation{friends[o], blocked[o]}
+	}
+	return out, nil
+}
+
+// behind returns the place that a cursor names, or where a list begins.
+func behind(cursor string, begin place) (place, error) {
+	if cursor == "" {
+		return begin, nil
+	}
+	return parsePlace(cursor)
+}
+
+// page cuts what was read one too long and returns the cursor of what is left.
+func page[T any](rows []T, n int, at func(T) place) (_ []T, next string) {
+	if len(rows) <= n {
+		return rows, ""
+	}
+	rows = slices.Clip(rows[:n])
+	return rows, at(rows[n-1]).cursor()
+}

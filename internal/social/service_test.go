@@ -1,0 +1,373 @@
+package social
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// patience is a thousand times what anything here takes.
+const patience = 10 * time.Second
+
+// A world is one node's social domain, and the accounts beneath it, on its engines.
+type world struct {
+	*Service
+	t        testing.TB
+	accounts *accounts.Service
+	redis    *redis.DB
+	ahead    *atomic.Int64 // nanoseconds that the clock is ahead
+}
+
+func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, settings Settings, budget time.Duration) *world {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	bus := events.NewBus(rdb, ids.New[world]().String(), log)
+	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: budget})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{DB: db, Caches: caches, Bus: bus, People: cards{people}, Log: log, Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{s, t, people, rdb, ahead}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { _ = bus.Run(ctx, func() {}) })
+	all.Go(func() { _ = caches.Run(ctx, func() {}) })
+	t.Cleanup(func() { cancel(); all.Wait() })
+	return w
+}
+
+// cards has everybody's id for the token of their card.
+type cards struct{ *accounts.Service }
+
+var errCard = errors.New("no such card")
+
+func (cards) CardOwner(_ context.Context, token string) (accounts.ID, error) {
+	id, err := ids.Parse[accounts.User](strings.TrimPrefix(token, "card-"))
+	if err != nil {
+		err = errCard
+	}
+	return id, err
+}
+
+// wait returns when the node hears the others.
+func (w *world) wait() *world {
+	w.t.Helper()
+	if err := w.bus.Nodes().Wait(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	return w
+}
+
+func openSQL(t testing.TB, e sqldbtest.Engine, ahead *atomic.Int64) *sqldb.DB {
+	return e.Open(t, func(c *sqldb.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+}
+
+// onSQLite is a node on the embedded engines.
+func onSQLite(t testing.TB, settings Settings) *world {
+	t.Helper()
+	ahead := new(atomic.Int64)
+	return newWorld(t, openSQL(t, sqldbtest.Engine{Name: "sqlite"}, ahead), redistest.Open(t, "embedded"), ahead, settings, patience).wait()
+}
+
+// eachEngine runs test on the embedded engines, and on a real Redis with a real
+// MariaDB.
+func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
+	urls := map[string]string{"sqlite": "embedded", "mariadb": redistest.Server(t).URL}
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			ahead := new(atomic.Int64)
+			w := newWorld(t, openSQL(t, e, ahead), redistest.Open(t, urls[e.Name]), ahead, settings, patience).wait()
+			test(t, w)
+			w.sound()
+			redistest.KeysDeclared(t, w.redis, Keys, accounts.Keys, events.Keys, cache.Keys)
+		})
+	}
+}
+
+// neighbour is another node on the same engines.
+func (w *world) neighbour() *world {
+	w.t.Helper()
+	return newWorld(w.t, w.db, w.redis, w.ahead, w.cfg, patience).wait()
+}
+
+func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
+
+// join opens n accounts.
+func (w *world) join(n int) (all []accounts.ID) {
+	w.t.Helper()
+	var users []accounts.User
+	for i := range n {
+		u, err := accounts.NewUser(fmt.Sprintf("%s@example.org", strings.ToLower(fmt.Sprintf("%x", ids.New[world]().String()))), fmt.Sprint("user ", i), "UTC")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		users, all = append(users, u), append(all, u.ID)
+	}
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, users) }))
+	return all
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// fails expects an error.
+func (w *world) fails(what string, err, want error) {
+	w.t.Helper()
+	if !errors.Is(err, want) {
+		w.t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+func (w *world) asks(from, to accounts.ID) Request {
+	w.t.Helper()
+	r, _, err := w.Ask(w.t.Context(), from, Asking{User: to})
+	w.must(err)
+	return r
+}
+
+func (w *world) befriends(a accounts.ID, others ...accounts.ID) {
+	w.t.Helper()
+	for _, b := range others {
+		r := w.asks(a, b)
+		if _, err := w.Accept(w.t.Context(), b, r.ID, "", ""); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// exec does something behind the domain's back.
+func (w *world) exec(query string, args ...any) {
+	w.t.Helper()
+	_, err := w.db.ExecContext(w.t.Context(), query, args...)
+	w.must(err)
+}
+
+func (w *world) isFriend(a, b accounts.ID) bool {
+	w.t.Helper()
+	ok, err := w.IsFriend(w.t.Context(), a, b)
+	w.must(err)
+	return ok
+}
+
+func (w *world) unreadOf(user accounts.ID) int {
+	w.t.Helper()
+	n, err := w.Unread(w.t.Context(), user)
+	w.must(err)
+	return n
+}
+
+// list reads all pages of a user's friends.
+func (w *world) list(user accounts.ID, limit int) (all []Friend, version int64) {
+	w.t.Helper()
+	for cursor := ""; ; {
+		page, next, v, err := w.Friends(w.t.Context(), user, "", cursor, limit)
+		w.must(err)
+		if len(page) > limit {
+			w.t.Fatalf("a page of %d friends, want at most %d", len(page), limit)
+		}
+		if cursor == "" {
+			version = v
+		}
+		all = append(all, page...)
+		if cursor = next; next == "" {
+			return all, version
+		}
+	}
+}
+
+func (w *world) received(user accounts.ID, limit int) (all []Request) {
+	w.t.Helper()
+	return allPages(w, user, limit, w.Received)
+}
+
+func (w *world) sent(user accounts.ID, limit int) (all []Request) {
+	w.t.Helper()
+	return allPages(w, user, limit, w.Sent)
+}
+
+func allPages[T any](w *world, user accounts.ID, limit int, read func(context.Context, accounts.ID, string, int) ([]T, string, error)) (all []T) {
+	w.t.Helper()
+	for cursor := ""; ; {
+		page, next, err := read(w.t.Context(), user, cursor, limit)
+		w.must(err)
+		all = append(all, page...)
+		if cursor = next; next == "" {
+			return all
+		}
+	}
+}
+
+// sound holds SQL against what the package promises of it.
+func (w *world) sound() {
+	w.t.Helper()
+	for what, query := range map[string]string{
+		"friendships of one side": `SELECT COUNT(*) FROM friends f WHERE f.gone = 0 AND NOT EXISTS
+			(SELECT 1 FROM friends g WHERE g.user_id = f.friend_id AND g.friend_id = f.user_id AND g.gone = 0)`,
+		"friends who block": `SELECT COUNT(*) FROM friends f JOIN blocks b ON b.user_id = f.user_id AND b.blocked_id = f.friend_id WHERE f.gone = 0`,
+		"requests between friends": `SELECT COUNT(*) FROM friend_requests r JOIN friends f ON f.user_id = r.from_id AND f.friend_id = r.to_id
+			WHERE f.gone = 0 AND r.state = 0`,
+		"requests past a block": `SELECT COUNT(*) FROM friend_requests r JOIN blocks b
+			ON (b.user_id = r.from_id AND b.blocked_id = r.to_id) OR (b.user_id = r.to_id AND b.blocked_id = r.from_id) WHERE r.state = 0`,
+		"requests that name a pair when they must not": `SELECT COUNT(*) FROM friend_requests WHERE (state = 0) <> (pair IS NOT NULL)`,
+		"rows newer than their list":                  `SELECT COUNT(*) FROM friends f JOIN friend_lists l ON l.user_id = f.user_id WHERE f.version > l.version`,
+		"lists newer than their rows": `SELECT COUNT(*) FROM friend_lists l WHERE l.version > l.pruned AND l.version <>
+			(SELECT MAX(f.version) FROM friends f WHERE f.user_id = l.user_id)`,
+		"requests at one time": `SELECT COUNT(*) FROM (SELECT to_id FROM friend_requests GROUP BY to_id, created HAVING COUNT(*) > 1) twice`,
+	} {
+		var n int
+		w.must(w.db.QueryRowContext(w.t.Context(), query).Scan(&n))
+		if n != 0 {
+			w.t.Errorf("%d %s, want none", n, what)
+		}
+	}
+}
+
+// agrees holds what this node answers for users against SQL.
+func (w *world) agrees(users []accounts.ID) error {
+	ctx := w.t.Context()
+	for _, u := range users {
+		want, err := allFriends(ctx, w.db, u)
+		w.must(err)
+		got, err := w.rel.friends.All(ctx, u)
+		w.must(err)
+		if !maps.Equal(got, want) {
+			return fmt.Errorf("%s has the friends %v in Redis and %v in SQL", u, got, want)
+		}
+		are, err := w.AreFriends(ctx, u, users)
+		w.must(err)
+		for _, o := range users {
+			if _, ok := want[o]; are[o] != ok {
+				return fmt.Errorf("is %s a friend of %s: %v, want %v", o, u, are[o], ok)
+			}
+		}
+		blocks, err := allBlocks(ctx, w.db, u)
+		w.must(err)
+		blocked, err := w.Blocked(ctx, u, users)
+		w.must(err)
+		if got := slices.Collect(maps.Keys(blocked)); len(got) != len(blocks) || slices.ContainsFunc(blocks, func(b accounts.ID) bool { return !blocked[b] }) {
+			return fmt.Errorf("%s blocks %v in Redis and %v in SQL", u, got, blocks)
+		}
+		waits, err := allPending(ctx, w.db, u)
+		w.must(err)
+		page, _, err := w.rel.pending.Page(ctx, u, "", 1000)
+		w.must(err)
+		pending := map[accounts.ID]float64{}
+		for _, p := range page {
+			pending[p.Member] = p.Score
+		}
+		if !maps.Equal(pending, waits) {
+			return fmt.Errorf("for %s wait %v in Redis and %v in SQL", u, pending, waits)
+		}
+		n, err := unread(ctx, w.db, u)
+		w.must(err)
+		if got := w.unreadOf(u); got != n[u] {
+			return fmt.Errorf("%s has %d unread, and %d in SQL", u, got, n[u])
+		}
+	}
+	return nil
+}
+
+// agree waits until all nodes agree with SQL.
+func agree(t *testing.T, users []accounts.ID, nodes ...*world) {
+	t.Helper()
+	for i, w := range nodes {
+		began := time.Now()
+		for err := w.agrees(users); err != nil; err = w.agrees(users) {
+			if time.Since(began) > time.Second { // MaxStale is half of it
+				t.Errorf("node %d: %v", i, err)
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+func TestTwoBecomeFriends(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx, other := t.Context(), w.neighbour()
+		who := w.join(3)
+		ann, bob, eve := who[0], who[1], who[2]
+		if w.isFriend(ann, bob) || other.isFriend(bob, ann) {
+			t.Fatal("they are friends already")
+		}
+		r, isNew, err := w.Ask(ctx, ann, Asking{User: bob, Message: " Hi,\nit's me ", Source: "search", Remark: "Bobby", Tag: "school"})
+		if err != nil || !isNew || r.Message != "Hi,\nit's me" || r.State != Pending || r.From != ann || r.To != bob {
+			t.Fatalf("got %+v, %v, %v", r, isNew, err)
+		}
+		if got := other.received(bob, 10); len(got) != 1 || got[0] != r || other.unreadOf(bob) != 1 {
+			t.Errorf("Bob on another node has %+v and %d unread, want the request", got, other.unreadOf(bob))
+		}
+		again, isNew, err := other.Ask(ctx, ann, Asking{User: bob, Message: "other words"})
+		if err != nil || isNew || again != r {
+			t.Errorf("again: got %+v, %v, %v, want the same", again, isNew, err)
+		}
+		_, err = w.Accept(ctx, ann, r.ID, "", "")
+		w.fails("Ann accepts her own", err, ErrNoRequest)
+		_, err = w.Accept(ctx, eve, r.ID, "", "")
+		w.fails("Eve accepts it", err, ErrNoRequest)
+		w.fails("Eve refuses it", w.Refuse(ctx, eve, r.ID), ErrNoRequest)
+		w.fails("Bob withdraws it", w.Withdraw(ctx, bob, r.ID), ErrNoRequest)
+
+		f, err := other.Accept(ctx, bob, r.ID, "Annie", "work")
+		if err != nil || f.User != ann || f.Remark != "Annie" || f.Tag != "work" || f.Source != "search" || f.Since.IsZero() {
+			t.Fatalf("got %+v, %v", f, err)
+		}
+		_, err = w.Accept(ctx, bob, r.ID, "", "")
+		w.fails("accepted twice", err, ErrClosed)
+		w.fails("refused afterwards", w.Refuse(ctx, bob, r.ID), ErrClosed)
+		if mine, err := w.Friend(ctx, ann, bob); err != nil || mine.Remark != "Bobby" || mine.Tag != "school" || mine.Since != f.Since {
+			t.Errorf("Ann has %+v, %v", mine, err)
+		}
+		if got, err := w.AreFriends(ctx, ann, who); err != nil || len(got) != 1 || !got[bob] {
+			t.Errorf("got %v, %v, want Bob", got, err)
+		}
+		if list, version := w.list(bob, 10); len(list) != 1 || list[0] != f || version != 1 {
+			t.Errorf("Bob's list is %+v at %d, want Ann at 1", list, version)
+		}
+		if n := w.unreadOf(bob); n != 0 || len(w.received(bob, 10)) != 0 {
+			t.Errorf("%d unread, want none of what was answered", n)
+		}
+		_, _, err = w.Ask(ctx, bob, Asking{User: ann})
+		w.fails("a friend asks", err, ErrAlready)
+		agree(t, who, w, other)
+
+		w.must(w.Unfriend(ctx, ann, bob))
+		w.fails("unfriended twice", w.Unfriend(ctx, bob, ann), ErrNoFriend)
+		if w.isFriend(ann, bob) || w.isFriend(bob, ann) || other.isFriend(bob, ann) {
+			t.Error("one is a friend still")
+		}
+		w.befriends(bob, ann) // again, the other way round
+		if f, err := w.Friend(ctx, ann, bob); err != nil || f.Remark != "" {
+			t.Errorf("got %+v, %v, want nothing of the old remark", f, err)
+		}
+		agree(t, who, w, other)
+	})
+}

@@ -1,0 +1,323 @@
+package social
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+// RequestID names a friend request.
+type RequestID = ids.ID[Request]
+
+// Request is one user's wish to be another's friend.
+type Request struct {
+	ID      RequestID
+	From    accounts.ID
+	To      accounts.ID
+	Message string
+	Source  string // where the two met
+	State   State
+	Created time.Time
+	Expires time.Time
+
+	remark, tag string // what From will note of the friend
+}
+
+// open reports whether the request can still be answered.
+func (r Request) open(now time.Time) bool { return r.State == Pending && now.Before(r.Expires) }
+
+// State is what became of a request. Its number is part of a row: it never
+// changes.
+type State int
+
+// The states.
+const (
+	Pending   State = iota
+	Accepted        // the two became friends
+	Refused         // by who was asked, or because they blocked who asked
+	Withdrawn       // by who asked, or because they blocked who was asked, or are no more
+	Expired
+)
+
+// String is the state's name on the wire.
+func (s State) String() string {
+	return [...]string{api.RequestPending, api.RequestAccepted, api.RequestRefused, api.RequestWithdrawn, api.RequestExpired}[s]
+}
+
+// Friend is somebody in a user's list, with what the user noted.
+type Friend struct {
+	User    accounts.ID
+	Remark  string // what the user calls them
+	Tag     string // the user's group for them
+	Source  string // where the two met
+	Order   int    // lists have lower ones first; equal ones, the newest friend first
+	Since   time.Time
+	Updated time.Time // of remark, tag or order
+}
+
+// kept is a Friend as the cache holds it; see Doc.Version before you change it.
+type kept struct {
+	Remark  string `json:"remark,omitempty"`
+	Tag     string `json:"tag,omitempty"`
+	Source  string `json:"source,omitempty"`
+	Sort    int    `json:"sort,omitempty"`
+	Since   int64  `json:"since"` // Unix milliseconds
+	Updated int64  `json:"updated"`
+}
+
+func (f Friend) kept() kept {
+	return kept{f.Remark, f.Tag, f.Source, f.Order, f.Since.UnixMilli(), f.Updated.UnixMilli()}
+}
+
+func (k kept) friend(user accounts.ID) Friend {
+	return Friend{user, k.Remark, k.Tag, k.Source, k.Sort, moment(k.Since), moment(k.Updated)}
+}
+
+func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// Block is somebody whom a user blocks.
+type Block struct {
+	User  accounts.ID
+	Since time.Time
+}
+
+// Relation is how a user stands to another.
+type Relation struct{ Friend, Blocked bool }
+
+// What the domain refuses. Who may not ask learns neither of a block nor of a
+// full box: it is one refusal.
+var (
+	ErrSelf         = errs.New(errs.Invalid, "friends.self", "That is yourself.")
+	ErrWhom         = errs.New(errs.Invalid, "friends.whom", "Name either a user or a card.")
+	ErrText         = errs.New(errs.Invalid, "friends.text_invalid", "A message is at most 200, a remark 40, a tag 20 printable characters.")
+	ErrSource       = errs.New(errs.Invalid, "friends.source_invalid", "A source is at most 20 small letters, digits and underscores.")
+	ErrOrder        = errs.New(errs.Invalid, "friends.order_invalid", "An order is between -1000000 and 1000000.")
+	ErrCursor       = errs.New(errs.Invalid, "friends.cursor_invalid", "That cursor does not come from this list.")
+	ErrTooMany      = errs.New(errs.Invalid, "friends.too_many_asked", "Ask for at most 100 users at once.")
+	ErrNotAccepting = errs.New(errs.Forbidden, "friends.not_accepting", "This user takes no friend requests from you.")
+	ErrAlready      = errs.New(errs.Conflict, "friends.already", "You are friends already.")
+	ErrYouBlock     = errs.New(errs.Conflict, "friends.you_block", "You have blocked this user. Unblock them first.")
+	ErrOutFull      = errs.New(errs.Conflict, "friends.too_many_requests", "Too many of your requests wait for an answer. Withdraw some first.")
+	ErrFull         = errs.New(errs.Conflict, "friends.full", "You have as many friends as anybody can have.")
+	ErrOtherFull    = errs.New(errs.Conflict, "friends.other_full", "This user has as many friends as anybody can have.")
+	ErrNoRequest    = errs.New(errs.NotFound, "friends.request_unknown", "There is no such request.")
+	ErrClosed       = errs.New(errs.Conflict, "friends.request_closed", "The request was answered, withdrawn or has expired.")
+	ErrNoFriend     = errs.New(errs.NotFound, "friends.not_friends", "You are not friends.")
+	ErrNoBlock      = errs.New(errs.NotFound, "blocks.unknown", "You have not blocked this user.")
+	ErrBlocksFull   = errs.New(errs.Conflict, "blocks.full", "You have blocked as many users as anybody can. Unblock some first.")
+)
+
+// Settings are what an operator may choose. The zero value of a field stands for
+// its default.
+type Settings struct {
+	RequestLife time.Duration `koanf:"request_life" default:"720h" help:"how long a friend request can be answered, between an hour and a year"`
+	Friends     int           `koanf:"friends" default:"5000" help:"friends that a user may have, at most 10000"`
+	RequestsOut int           `koanf:"requests_out" default:"100" help:"friend requests of a user that may wait for an answer, at most 10000"`
+	RequestsIn  int           `koanf:"requests_in" default:"1000" help:"friend requests to a user that may wait; further ones are refused, at most 10000"`
+	Blocks      int           `koanf:"blocks" default:"5000" help:"users that a user may block, at most 10000"`
+}
+
+// Validate returns all faults, joined.
+func (c Settings) Validate() error {
+	c = c.filled()
+	var faults []error
+	if c.RequestLife < time.Hour || c.RequestLife > 366*24*time.Hour {
+		faults = append(faults, &config.Fault{Key: "request_life", Text: fmt.Sprintf("%s is not between an hour and a year", c.RequestLife)})
+	}
+	within := func(key string, n int) {
+		if n < 1 || n > 10_000 {
+			faults = append(faults, &config.Fault{Key: key, Text: fmt.Sprintf("%d is not between 1 and 10000", n)})
+		}
+	}
+	within("friends", c.Friends)
+	within("requests_out", c.RequestsOut)
+	within("requests_in", c.RequestsIn)
+	within("blocks", c.Blocks)
+	return errors.Join(faults...)
+}
+
+// filled returns c with its defaults.
+func (c Settings) filled() Settings {
+	set := func(field *int, value int) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	if c.RequestLife == 0 {
+		c.RequestLife = 30 * 24 * time.Hour
+	}
+	set(&c.Friends, 5000)
+	set(&c.RequestsOut, 100)
+	set(&c.RequestsIn, 1000)
+	set(&c.Blocks, 5000)
+	return c
+}
+
+// between is what SQL says of two users when one asks the other.
+type between struct {
+	exists    bool // who is asked, and is not deleted
+	accepts   bool // who is asked takes requests
+	friends   bool
+	youBlock  bool    // who asks has blocked who is asked
+	theyBlock bool    // the other way round
+	pending   Request // of either to the other; zero: none
+	out, in   int     // requests that wait, of who asks and for who is asked
+}
+
+// An answer is what asking comes to.
+type answer int
+
+const (
+	ask    answer = iota // a new request
+	same                 // the same request waits already
+	mutual               // the other had asked: they are friends
+)
+
+// ask is what comes of from asking.
+func (b between) ask(from accounts.ID, now time.Time, limits Settings) (answer, error) {
+	waits := b.pending.open(now)
+	switch {
+	case !b.exists:
+		return 0, accounts.ErrNoUser
+	case b.friends:
+		return 0, ErrAlready
+	case waits && b.pending.From == from:
+		return same, nil
+	case waits: // who asks has no say any more in who may ask
+		return mutual, nil
+	case b.youBlock:
+		return 0, ErrYouBlock
+	case b.theyBlock || !b.accepts || b.in >= limits.RequestsIn:
+		return 0, ErrNotAccepting
+	case b.out >= limits.RequestsOut:
+		return 0, ErrOutFull
+	}
+	return ask, nil
+}
+
+// room says whether both may have one friend more.
+func room(mine, theirs int, limits Settings) error {
+	switch {
+	case mine >= limits.Friends:
+		return ErrFull
+	case theirs >= limits.Friends:
+		return ErrOtherFull
+	}
+	return nil
+}
+
+// ends is what becomes of a request that waits when one of the two blocks the
+// other: to the other it looks as any refusal or withdrawal does.
+func (r Request) ends(blocker accounts.ID) State {
+	if r.From == blocker {
+		return Withdrawn
+	}
+	return Refused
+}
+
+// Note is what a user may change of a friend: what is nil stays.
+type Note struct {
+	Remark *string
+	Tag    *string
+	Order  *int
+}
+
+// on returns f as noted.
+func (n Note) on(f Friend) Friend {
+	if n.Remark != nil {
+		f.Remark = *n.Remark
+	}
+	if n.Tag != nil {
+		f.Tag = *n.Tag
+	}
+	if n.Order != nil {
+		f.Order = *n.Order
+	}
+	return f
+}
+
+func (n Note) clean() (Note, error) {
+	for _, t := range []struct {
+		text **string
+		name string
+		most int
+	}{{&n.Remark, "remark", 40}, {&n.Tag, "tag", 20}} {
+		if *t.text == nil {
+			continue
+		}
+		s, err := clean(t.name, **t.text, t.most)
+		if err != nil {
+			return Note{}, err
+		}
+		*t.text = &s
+	}
+	if n.Order != nil && (*n.Order < -1_000_000 || *n.Order > 1_000_000) {
+		return Note{}, ErrOrder.On("body.order", "is not between -1000000 and 1000000")
+	}
+	return n, nil
+}
+
+// clean trims a line of text.
+func clean(name, s string, most int) (string, error) {
+	s, ok := accounts.Line(s, most)
+	if !ok {
+		return "", ErrText.On("body."+name, fmt.Sprintf("is not at most %d printable characters", most))
+	}
+	return s, nil
+}
+
+// cleanSource lets what the pattern of the API lets pass.
+func cleanSource(s string) (string, error) {
+	if len(s) > 20 || strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' }) {
+		return "", ErrSource.On("body.source", "is not at most 20 small letters, digits and underscores")
+	}
+	return s, nil
+}
+
+// pairOf names two users, whoever comes first.
+func pairOf(a, b accounts.ID) string {
+	if b.String() < a.String() {
+		a, b = b, a
+	}
+	return a.String() + b.String()
+}
+
+// A place in a list is where a page ends: the values by which the list is in
+// order, and the user there.
+type place struct {
+	sort, since int64
+	id          string
+}
+
+func (p place) cursor() string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%s", p.sort, p.since, p.id))
+}
+
+// parsePlace returns the place of a cursor. ErrCursor.
+func parsePlace(cursor string) (p place, err error) {
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return place{}, ErrCursor
+	}
+	parts := strings.SplitN(string(text), ".", 3)
+	if len(parts) != 3 {
+		return place{}, ErrCursor
+	}
+	id, idErr := ids.Parse[accounts.User](parts[2])
+	sort, sortErr := strconv.ParseInt(parts[0], 10, 64)
+	since, sinceErr := strconv.ParseInt(parts[1], 10, 64)
+	p = place{sort, since, id.String()}
+	if errors.Join(idErr, sortErr, sinceErr) != nil || p.cursor() != cursor { // one spelling
+		return place{}, ErrCursor
+	}
+	return p, nil
+}

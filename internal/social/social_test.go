@@ -1,0 +1,160 @@
+package social
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+func TestWhatComesOfAsking(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000)
+	me, them := ids.New[accounts.User](), ids.New[accounts.User]()
+	limits := Settings{RequestsOut: 3, RequestsIn: 5}
+	waits := func(from accounts.ID, expires time.Duration) Request {
+		return Request{ID: ids.New[Request](), From: from, Expires: now.Add(expires)}
+	}
+	good := between{exists: true, accepts: true}
+	with := func(change func(*between)) between { b := good; change(&b); return b }
+	for _, c := range []struct {
+		what string
+		b    between
+		want answer
+		err  error
+	}{
+		{"nothing is in the way", good, ask, nil},
+		{"nobody is there", between{accepts: true}, 0, accounts.ErrNoUser},
+		{"nobody is there, and they had asked", between{pending: waits(them, time.Hour)}, 0, accounts.ErrNoUser},
+		{"they are friends", with(func(b *between) { b.friends = true }), 0, ErrAlready},
+		{"they are friends, and no requests are taken", with(func(b *between) { b.friends, b.accepts = true, false }), 0, ErrAlready},
+		{"asked already", with(func(b *between) { b.pending = waits(me, time.Millisecond) }), same, nil},
+		{"asked already, and no requests are taken any more", with(func(b *between) { b.pending, b.accepts = waits(me, 1), false }), same, nil},
+		{"asked already, and out of requests", with(func(b *between) { b.pending, b.out = waits(me, 1), 3 }), same, nil},
+		{"asked long ago", with(func(b *between) { b.pending = waits(me, 0) }), ask, nil},
+		{"the other has asked", with(func(b *between) { b.pending = waits(them, time.Millisecond) }), mutual, nil},
+		{"the other has asked and takes no requests", with(func(b *between) { b.pending, b.accepts = waits(them, 1), false }), mutual, nil},
+		{"the other has asked, out of requests", with(func(b *between) { b.pending, b.out, b.in = waits(them, 1), 3, 5 }), mutual, nil},
+		{"the other asked long ago", with(func(b *between) { b.pending = waits(them, 0) }), ask, nil},
+		{"they block", with(func(b *between) { b.theyBlock = true }), 0, ErrNotAccepting},
+		{"no requests are taken", with(func(b *between) { b.accepts = false }), 0, ErrNotAccepting},
+		{"too many wait for them", with(func(b *between) { b.in = 5 }), 0, ErrNotAccepting},
+		{"they block, and out of requests", with(func(b *between) { b.theyBlock, b.out = true, 3 }), 0, ErrNotAccepting},
+		{"I block", with(func(b *between) { b.youBlock = true }), 0, ErrYouBlock},
+		{"both block", with(func(b *between) { b.youBlock, b.theyBlock = true, true }), 0, ErrYouBlock},
+		{"one request left on both sides", with(func(b *between) { b.out, b.in = 2, 4 }), ask, nil},
+		{"out of requests", with(func(b *between) { b.out = 3 }), 0, ErrOutFull},
+	} {
+		if got, err := c.b.ask(me, now, limits); got != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+			t.Errorf("%s: got %d, %v, want %d, %v", c.what, got, err, c.want, c.err)
+		}
+	}
+}
+
+func TestThereIsRoomForAFriendMore(t *testing.T) {
+	for _, c := range []struct {
+		mine, theirs int
+		want         error
+	}{{0, 0, nil}, {9, 9, nil}, {10, 9, ErrFull}, {9, 10, ErrOtherFull}, {10, 10, ErrFull}} {
+		if err := room(c.mine, c.theirs, Settings{Friends: 10}); err != c.want {
+			t.Errorf("%d and %d of 10: got %v, want %v", c.mine, c.theirs, err, c.want)
+		}
+	}
+}
+
+func TestABlockEndsARequestAsIfItHadEndedByItself(t *testing.T) {
+	ann, bob := ids.New[accounts.User](), ids.New[accounts.User]()
+	r := Request{From: ann, To: bob}
+	if got := r.ends(ann); got != Withdrawn {
+		t.Errorf("who asked blocks: %s", got)
+	}
+	if got := r.ends(bob); got != Refused {
+		t.Errorf("who was asked blocks: %s", got)
+	}
+}
+
+func TestAPairIsOneWhoeverComesFirst(t *testing.T) {
+	a, b := ids.New[accounts.User](), ids.New[accounts.User]()
+	if pairOf(a, b) != pairOf(b, a) || pairOf(a, b) == pairOf(a, a) || len(pairOf(a, b)) != 24 {
+		t.Errorf("got %q and %q", pairOf(a, b), pairOf(b, a))
+	}
+}
+
+func TestACursorIsReadBackAndNothingElseIs(t *testing.T) {
+	id := ids.New[accounts.User]().String()
+	for _, p := range []place{{-1_000_000, 1, id}, {0, 1_800_000_000_000, id}, {1_000_000, 0, id}} {
+		if got, err := parsePlace(p.cursor()); err != nil || got != p {
+			t.Errorf("%+v came back as %+v, %v", p, got, err)
+		}
+	}
+	text := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
+	for _, bad := range []string{"x", "===", text("1.2"), text("1.2.short"), text("+1.2." + id), text("01.2." + id), text("1.2." + id + "x"), text("1.x." + id),
+		text("99999999999999999999.2." + id), text("1.2." + id + "' OR 1=1 --"), place{1, 2, id}.cursor() + "A", ""} {
+		if got, err := parsePlace(bad); err != ErrCursor {
+			t.Errorf("%q: got %+v, %v, want ErrCursor", bad, got, err)
+		}
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add(place{1, 2, ids.New[accounts.User]().String()}.cursor())
+	f.Add("MS4yLmFhYWFhYWFhYWFhYQ")
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := parsePlace(s)
+		if err == nil && p.cursor() != s {
+			t.Errorf("%q is read as %+v, which is %q", s, p, p.cursor())
+		}
+	})
+}
+
+func TestWhatIsNotedIsTrimmedAndChecked(t *testing.T) {
+	str := func(s string) *string { return &s }
+	num := func(n int) *int { return &n }
+	n, err := Note{Remark: str("  Bobby "), Order: num(-1_000_000)}.clean()
+	if err != nil || *n.Remark != "Bobby" || n.Tag != nil || *n.Order != -1_000_000 {
+		t.Errorf("got %+v, %v", n, err)
+	}
+	for what, c := range map[string]struct {
+		n    Note
+		want error
+	}{
+		"a long remark":  {Note{Remark: str(strings.Repeat("é", 41))}, ErrText},
+		"a long tag":     {Note{Tag: str(strings.Repeat("é", 21))}, ErrText},
+		"two lines":      {Note{Tag: str("a\nb")}, ErrText},
+		"turned around":  {Note{Remark: str("a\u202eb")}, ErrText},
+		"not UTF-8":      {Note{Remark: str("a\xff")}, ErrText},
+		"nothing to see": {Note{Remark: str("\u200d")}, ErrText},
+		"far up":         {Note{Order: num(1_000_001)}, ErrOrder},
+		"far down":       {Note{Order: num(-1_000_001)}, ErrOrder},
+	} {
+		if _, err := c.n.clean(); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", what, err, c.want)
+		}
+	}
+	if _, err := (Note{Remark: str(strings.Repeat("é", 40)), Tag: str("")}).clean(); err != nil {
+		t.Errorf("forty letters: %v", err)
+	}
+	for s, good := range map[string]bool{"": true, "room_7": true, "Room": false, "a-b": false, strings.Repeat("a", 21): false, "é": false} {
+		if _, err := cleanSource(s); (err == nil) != good {
+			t.Errorf("the source %q: %v", s, err)
+		}
+	}
+}
+
+func TestSettingsOutsideTheirBoundsAreAllNamed(t *testing.T) {
+	if err := (Settings{}).Validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	err := Settings{RequestLife: time.Minute, Friends: -1, RequestsOut: 10_001, RequestsIn: -5, Blocks: 1 << 20}.Validate()
+	for _, key := range []string{"request_life", "friends", "requests_out", "requests_in", "blocks"} {
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s is not named in %v", key, err)
+		}
+	}
+	if _, err := New(Config{Settings: Settings{Friends: -1}}); err == nil {
+		t.Error("New takes settings that are out of bounds")
+	}
+}

@@ -1,0 +1,462 @@
+package social
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// ErrStore reports that SQL is away.
+var ErrStore = errs.New(errs.Unavailable, "friends.store_away", "Friends cannot be reached right now. Please try again.").Retry(2 * time.Second)
+
+// asKind gives errors of the engine the kind that callers act on. What went
+// through a cache and ran out of time, though its caller did not, means that SQL
+// hangs.
+func asKind(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if sqldb.IsUnavailable(err) || sqldb.IsRetryable(err) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return errors.Join(ErrStore, err)
+	}
+	return err
+}
+
+// each calls scan for every row of a query.
+func each(rows *sql.Rows, err error, scan func(rows *sql.Rows) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// idsOf scans a column of users.
+func idsOf(rows *sql.Rows, err error) (users []accounts.ID, _ error) {
+	return users, each(rows, err, func(rows *sql.Rows) error {
+		var u accounts.ID
+		err := rows.Scan(&u)
+		users = append(users, u)
+		return err
+	})
+}
+
+// list is a user's row in friend_lists. It is locked by whoever changes friends
+// or requests of that user: see lockLists.
+type list struct {
+	version int64 // of the list of friends: the highest in the user's rows, so far
+	pruned  int64 // removals up to this version are not known any more
+	asked   int64 // Unix ms of the newest request to the user; no two have the same
+	seen    int64 // up to which of them the user has looked
+}
+
+var newLists = sqldb.Upsert{Table: "friend_lists", Columns: []string{"user_id", "version", "pruned", "asked", "seen"}, Key: []string{"user_id"}}
+
+// lockLists locks the lists of users until tx ends. All that concerns two users
+// happens under both their locks, which are taken in one order.
+func lockLists(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (map[accounts.ID]list, error) {
+	users = slices.SortedFunc(slices.Values(users), func(a, b accounts.ID) int { return cmp.Compare(a.String(), b.String()) })
+	lists := make(map[accounts.ID]list, len(users))
+	read := func() error {
+		rows, err := tx.QueryContext(ctx, "SELECT user_id, version, pruned, asked, seen FROM friend_lists WHERE user_id IN (?) ORDER BY user_id"+tx.Dialect().ForUpdate(), bun.List(users))
+		return each(rows, err, func(rows *sql.Rows) error {
+			var u accounts.ID
+			var l list
+			err := rows.Scan(&u, &l.version, &l.pruned, &l.asked, &l.seen)
+			lists[u] = l
+			return err
+		})
+	}
+	if err := read(); err != nil || len(lists) == len(users) {
+		return lists, err
+	}
+	args := make([]any, 0, 5*len(users))
+	for _, u := range users {
+		args = append(args, u, 0, 0, 0, 0)
+	}
+	if _, err := tx.ExecContext(ctx, tx.Dialect().Compile(newLists).For(len(users)), args...); err != nil {
+		return nil, err
+	}
+	return lists, read()
+}
+
+// readList returns the zero list for a user who has none yet.
+func readList(ctx context.Context, q sqldb.Querier, user accounts.ID) (l list, err error) {
+	err = q.QueryRowContext(ctx, "SELECT version, pruned, asked, seen FROM friend_lists WHERE user_id = ?", user).Scan(&l.version, &l.pruned, &l.asked, &l.seen)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return l, err
+}
+
+// bump gives each list the next version.
+func bump(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
+	_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET version = version + 1 WHERE user_id IN (?)", bun.List(users))
+	return err
+}
+
+// ownVersion is, in an UPDATE of friends, the version of the list of which the row
+// is.
+const ownVersion = "(SELECT l.version FROM friend_lists l WHERE l.user_id = friends.user_id)"
+
+const friendColumns = "friend_id, remark, tag, source, sort, since, updated"
+
+func scanFriend(rows *sql.Rows, more ...any) (f Friend, err error) {
+	var since, updated int64
+	err = rows.Scan(append([]any{&f.User, &f.Remark, &f.Tag, &f.Source, &f.Order, &since, &updated}, more...)...)
+	f.Since, f.Updated = moment(since), moment(updated)
+	return f, err
+}
+
+// insertFriends makes rows of ties whose lists were bumped. Rows of former
+// friendships give way.
+func insertFriends(ctx context.Context, tx *sqldb.Tx, a, b tie) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM friends WHERE (user_id = ? AND friend_id = ?) OR (user_id = ? AND friend_id = ?)", a.user, a.User, b.user, b.User); err != nil {
+		return err
+	}
+	var args []any
+	for _, t := range []tie{a, b} {
+		args = append(args, t.user, t.User, t.Remark, t.Tag, t.Source, t.Order, t.Since.UnixMilli(), t.Updated.UnixMilli(), t.user)
+	}
+	const row = "(?, ?, ?, ?, ?, ?, ?, ?, (SELECT l.version FROM friend_lists l WHERE l.user_id = ?), 0)"
+	_, err := tx.ExecContext(ctx, "INSERT INTO friends (user_id, "+friendColumns+", version, gone) VALUES "+row+", "+row, args...)
+	return err
+}
+
+// updateFriend writes what a user noted of a friend, into a list that was bumped.
+func updateFriend(ctx context.Context, tx *sqldb.Tx, t tie) error {
+	_, err := tx.ExecContext(ctx, "UPDATE friends SET remark = ?, tag = ?, sort = ?, updated = ?, version = "+ownVersion+" WHERE user_id = ? AND friend_id = ?",
+		t.Remark, t.Tag, t.Order, t.Updated.UnixMilli(), t.user, t.User)
+	return err
+}
+
+// forgetFriend takes other out of the lists of users, which were bumped. That it
+// was in them is remembered for a while, and nothing that was noted of it.
+func forgetFriend(ctx context.Context, tx *sqldb.Tx, other accounts.ID, users ...accounts.ID) error {
+	_, err := tx.ExecContext(ctx, "UPDATE friends SET remark = '', tag = '', source = '', sort = 0, gone = ?, version = "+ownVersion+
+		" WHERE friend_id = ? AND user_id IN (?) AND gone = 0", tx.Now().UnixMilli(), other, bun.List(users))
+	return err
+}
+
+// selectFriend returns ErrNoFriend when other is none.
+func selectFriend(ctx context.Context, q sqldb.Querier, user, other accounts.ID) (Friend, error) {
+	found, err := someFriends(ctx, q, user, []accounts.ID{other})
+	if err != nil {
+		return Friend{}, err
+	}
+	k, ok := found[other]
+	if !ok {
+		return Friend{}, ErrNoFriend
+	}
+	return k.friend(other), nil
+}
+
+func allFriends(ctx context.Context, q sqldb.Querier, user accounts.ID) (map[accounts.ID]kept, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+" FROM friends WHERE user_id = ? AND gone = 0", user)
+	return keptFriends(rows, err)
+}
+
+// someFriends returns which of at most 500 others are friends.
+func someFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) (map[accounts.ID]kept, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+" FROM friends WHERE user_id = ? AND gone = 0 AND friend_id IN (?)", user, bun.List(others))
+	return keptFriends(rows, err)
+}
+
+func keptFriends(rows *sql.Rows, err error) (map[accounts.ID]kept, error) {
+	all := map[accounts.ID]kept{}
+	return all, each(rows, err, func(rows *sql.Rows) error {
+		f, err := scanFriend(rows)
+		all[f.User] = f.kept()
+		return err
+	})
+}
+
+func countFriends(ctx context.Context, q sqldb.Querier, user accounts.ID) (n int, err error) {
+	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM friends WHERE user_id = ? AND gone = 0", user).Scan(&n)
+	return n, err
+}
+
+// firstFriend stands before every friend.
+var firstFriend = place{sort: math.MinInt32, since: math.MaxInt64}
+
+// pageFriends returns up to n friends behind a place, of one tag unless it is
+// empty.
+func pageFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, tag string, after place, n int) (page []Friend, err error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+` FROM friends WHERE user_id = ? AND gone = 0 AND sort >= ? AND (? = '' OR tag = ?)
+		AND (sort > ? OR since < ? OR (since = ? AND friend_id > ?)) ORDER BY sort, since DESC, friend_id LIMIT ?`,
+		user, after.sort, tag, tag, after.sort, after.since, after.since, after.id, n)
+	return page, each(rows, err, func(rows *sql.Rows) error {
+		f, err := scanFriend(rows)
+		page = append(page, f)
+		return err
+	})
+}
+
+// changedFriends returns up to n changes of a list after a version, in the order
+// of versions, and the version of the last.
+func changedFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, since int64, n int) (changed []Friend, removed []accounts.ID, last int64, err error) {
+	last = since
+	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+", gone, version FROM friends WHERE user_id = ? AND version > ? ORDER BY version LIMIT ?", user, since, n)
+	err = each(rows, err, func(rows *sql.Rows) error {
+		var gone int64
+		f, err := scanFriend(rows, &gone, &last)
+		if gone == 0 {
+			changed = append(changed, f)
+		} else {
+			removed = append(removed, f.User)
+		}
+		return err
+	})
+	return changed, removed, last, err
+}
+
+// pruneFriends forgets up to n removals that are older than a moment, and returns
+// how many there were. Who has a list from before them has to read it whole.
+func pruneFriends(ctx context.Context, tx *sqldb.Tx, before time.Time, n int) (int, error) {
+	type row struct {
+		UserID   accounts.ID
+		FriendID accounts.ID
+		Version  int64
+	}
+	var old []row
+	if err := tx.NewRaw("SELECT user_id, friend_id, version FROM friends WHERE gone > 0 AND gone < ? ORDER BY gone LIMIT ?", before.UnixMilli(), n).Scan(ctx, &old); err != nil || len(old) == 0 {
+		return 0, err
+	}
+	upTo := map[accounts.ID]int64{}
+	for _, r := range old {
+		upTo[r.UserID] = max(upTo[r.UserID], r.Version)
+	}
+	lists := make([]accounts.ID, 0, len(upTo))
+	for u := range upTo {
+		lists = append(lists, u)
+	}
+	locked, err := lockLists(ctx, tx, lists...)
+	if err != nil {
+		return 0, err
+	}
+	var args, rows []any
+	for u, l := range locked {
+		args = append(args, u, 0, upTo[u], l.asked, l.seen)
+	}
+	up := newLists
+	up.Set = []string{"pruned = {greatest}(pruned, {new.pruned})"}
+	if _, err := tx.ExecContext(ctx, tx.Dialect().Compile(up).For(len(locked)), args...); err != nil {
+		return 0, err
+	}
+	for _, r := range old {
+		rows = append(rows, r.UserID, r.FriendID)
+	}
+	// Who has become a friend again since is not gone any more.
+	pairs := strings.TrimSuffix(strings.Repeat("(?, ?), ", len(old)), ", ")
+	_, err = tx.ExecContext(ctx, "DELETE FROM friends WHERE gone > 0 AND gone < ? AND (user_id, friend_id) IN ("+pairs+")", append([]any{before.UnixMilli()}, rows...)...)
+	return len(old), err
+}
+
+const requestColumns = "id, from_id, to_id, message, source, remark, tag, state, created, expires"
+
+func scanRequests(rows *sql.Rows, err error) (all []Request, _ error) {
+	return all, each(rows, err, func(rows *sql.Rows) error {
+		var r Request
+		var created, expires int64
+		err := rows.Scan(&r.ID, &r.From, &r.To, &r.Message, &r.Source, &r.remark, &r.tag, &r.State, &created, &expires)
+		r.Created, r.Expires = moment(created), moment(expires)
+		all = append(all, r)
+		return err
+	})
+}
+
+// selectRequest returns ErrNoRequest when there is none.
+func selectRequest(ctx context.Context, q sqldb.Querier, id RequestID) (Request, error) {
+	return oneRequest(scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id = ?", id)))
+}
+
+// lockRequest is selectRequest for a change.
+func lockRequest(ctx context.Context, tx *sqldb.Tx, id RequestID) (Request, error) {
+	return oneRequest(scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id = ?"+tx.Dialect().ForUpdate(), id)))
+}
+
+// lockPending returns the request that waits between two users, perhaps in vain
+// for its time is over; ErrNoRequest when there is none.
+func lockPending(ctx context.Context, tx *sqldb.Tx, a, b accounts.ID) (Request, error) {
+	return oneRequest(scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair = ?"+tx.Dialect().ForUpdate(), pairOf(a, b))))
+}
+
+func oneRequest(found []Request, err error) (Request, error) {
+	if err != nil {
+		return Request{}, err
+	}
+	if len(found) == 0 {
+		return Request{}, ErrNoRequest
+	}
+	return found[0], nil
+}
+
+// insertRequest writes a request to a user whose list is locked.
+func insertRequest(ctx context.Context, tx *sqldb.Tx, r Request) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO friend_requests ("+requestColumns+", pair) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		r.ID, r.From, r.To, r.Message, r.Source, r.remark, r.tag, int(r.State), r.Created.UnixMilli(), r.Expires.UnixMilli(), pairOf(r.From, r.To))
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE friend_lists SET asked = ? WHERE user_id = ?", r.Created.UnixMilli(), r.To)
+	return err
+}
+
+// closeRequests ends requests that wait and are locked.
+func closeRequests(ctx context.Context, tx *sqldb.Tx, state State, ids ...RequestID) error {
+	_, err := tx.ExecContext(ctx, "UPDATE friend_requests SET state = ?, pair = NULL WHERE id IN (?)", int(state), bun.List(ids))
+	return err
+}
+
+// readBetween returns what SQL says of from and to, whose lists are locked.
+func readBetween(ctx context.Context, tx *sqldb.Tx, from, to accounts.ID) (b between, err error) {
+	people, err := accounts.Standings(ctx, tx, to)
+	if err != nil {
+		return b, err
+	}
+	who, known := people[to]
+	b.exists, b.accepts = known && !who.Deleted, who.Requests
+	if b.pending, err = lockPending(ctx, tx, from, to); err != nil && !errors.Is(err, ErrNoRequest) {
+		return b, err
+	}
+	now := tx.Now().UnixMilli()
+	err = tx.QueryRowContext(ctx, `SELECT
+		EXISTS (SELECT 1 FROM friends WHERE user_id = ? AND friend_id = ? AND gone = 0),
+		EXISTS (SELECT 1 FROM blocks WHERE user_id = ? AND blocked_id = ?),
+		EXISTS (SELECT 1 FROM blocks WHERE user_id = ? AND blocked_id = ?),
+		(SELECT COUNT(*) FROM friend_requests WHERE from_id = ? AND state = 0 AND expires > ?),
+		(SELECT COUNT(*) FROM friend_requests WHERE to_id = ? AND state = 0 AND expires > ?)`,
+		from, to, from, to, to, from, from, now, to, now).Scan(&b.friends, &b.youBlock, &b.theyBlock, &b.out, &b.in)
+	return b, err
+}
+
+// allPending returns who waits for a user's answer, with the time of asking.
+func allPending(ctx context.Context, q sqldb.Querier, user accounts.ID) (map[accounts.ID]float64, error) {
+	all := map[accounts.ID]float64{}
+	rows, err := q.QueryContext(ctx, "SELECT from_id, created FROM friend_requests WHERE to_id = ? AND state = 0 AND expires > ?", user, q.Now().UnixMilli())
+	return all, each(rows, err, func(rows *sql.Rows) error {
+		var from accounts.ID
+		var created int64
+		err := rows.Scan(&from, &created)
+		all[from] = float64(created)
+		return err
+	})
+}
+
+// pendingFrom returns the requests of some users that wait for a user's answer.
+func pendingFrom(ctx context.Context, q sqldb.Querier, user accounts.ID, froms []accounts.ID) ([]Request, error) {
+	pairs := make([]string, len(froms))
+	for i, f := range froms {
+		pairs[i] = pairOf(user, f)
+	}
+	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair IN (?) AND to_id = ? AND expires > ?", bun.List(pairs), user, q.Now().UnixMilli()))
+}
+
+// newest stands before every row of a list that has the newest first.
+var newest = place{since: math.MaxInt64}
+
+// pageSent returns up to n requests of a user that wait, behind a place.
+func pageSent(ctx context.Context, q sqldb.Querier, user accounts.ID, after place, n int) ([]Request, error) {
+	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+` FROM friend_requests WHERE from_id = ? AND state = 0 AND created <= ? AND expires > ?
+		AND (created < ? OR to_id > ?) ORDER BY created DESC, to_id LIMIT ?`, user, after.since, q.Now().UnixMilli(), after.since, after.id, n))
+}
+
+// unread returns how many requests wait for users that came since they looked; a
+// user without any is left out.
+func unread(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[accounts.ID]int, error) {
+	all := make(map[accounts.ID]int, len(users))
+	rows, err := q.QueryContext(ctx, `SELECT r.to_id, COUNT(*) FROM friend_requests r JOIN friend_lists l ON l.user_id = r.to_id
+		WHERE r.to_id IN (?) AND r.state = 0 AND r.created > l.seen AND r.expires > ? GROUP BY r.to_id`, bun.List(users), q.Now().UnixMilli())
+	return all, each(rows, err, func(rows *sql.Rows) error {
+		var u accounts.ID
+		var n int
+		err := rows.Scan(&u, &n)
+		all[u] = n
+		return err
+	})
+}
+
+// see notes that a user has looked at all requests so far.
+func see(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
+	_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET seen = asked WHERE user_id = ?", user)
+	return err
+}
+
+// overdue returns up to n requests whose time is over, though they still wait.
+func overdue(ctx context.Context, q sqldb.Querier, n int) ([]Request, error) {
+	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE state = 0 AND expires <= ? ORDER BY expires LIMIT ?", q.Now().UnixMilli(), n))
+}
+
+// lockWaiting returns those of requests that still wait.
+func lockWaiting(ctx context.Context, tx *sqldb.Tx, ids []RequestID) ([]Request, error) {
+	return scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id IN (?) AND state = 0 ORDER BY id"+tx.Dialect().ForUpdate(), bun.List(ids)))
+}
+
+// pruneRequests deletes up to n requests that were closed and whose time was over
+// before a moment.
+func pruneRequests(ctx context.Context, db *sqldb.DB, before time.Time, n int) (int64, error) {
+	r, err := db.ExecContext(ctx, `DELETE FROM friend_requests WHERE id IN (SELECT id FROM
+		(SELECT id FROM friend_requests WHERE state IN (1, 2, 3, 4) AND expires < ? LIMIT ?) old)`, before.UnixMilli(), n)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+func allBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]accounts.ID, error) {
+	return idsOf(q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ?", user))
+}
+
+func someBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
+	return idsOf(q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ? AND blocked_id IN (?)", user, bun.List(others)))
+}
+
+func countBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID) (n int, err error) {
+	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM blocks WHERE user_id = ?", user).Scan(&n)
+	return n, err
+}
+
+func insertBlock(ctx context.Context, tx *sqldb.Tx, user, other accounts.ID) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO blocks (user_id, blocked_id, since) VALUES (?, ?, ?)", user, other, tx.Now().UnixMilli())
+	return err
+}
+
+// deleteBlock reports whether there was one.
+func deleteBlock(ctx context.Context, tx *sqldb.Tx, user, other accounts.ID) (bool, error) {
+	r, err := tx.ExecContext(ctx, "DELETE FROM blocks WHERE user_id = ? AND blocked_id = ?", user, other)
+	if err != nil {
+		return false, err
+	}
+	n, err := r.RowsAffected()
+	return n == 1, err
+}
+
+// pageBlocks returns up to n blocks of a user behind a place.
+func pageBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, after place, n int) (page []Block, err error) {
+	rows, err := q.QueryContext(ctx, `SELECT blocked_id, since FROM blocks WHERE user_id = ? AND since <= ? AND (since < ? OR blocked_id > ?)
+		ORDER BY since DESC, blocked_id LIMIT ?`, user, after.since, after.since, after.id, n)
+	return page, each(rows, err, func(rows *sql.Rows) error {
+		var b Block
+		var since int64
+		err := rows.Scan(&b.User, &since)
+		b.Since = moment(since)
+		page = append(page, b)
+		return err
+	})
+}

@@ -1,0 +1,61 @@
+package social
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// friendsLeft returns up to n users in the list of a user, former friends too.
+func friendsLeft(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]accounts.ID, error) {
+	return idsOf(q.QueryContext(ctx, "SELECT friend_id FROM friends WHERE user_id = ? LIMIT ?", user, n))
+}
+
+// friendsOf returns in whose lists a user is, of some.
+func friendsOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, some []accounts.ID) ([]accounts.ID, error) {
+	return idsOf(tx.QueryContext(ctx, "SELECT user_id FROM friends WHERE user_id IN (?) AND friend_id = ? AND gone = 0", bun.List(some), user))
+}
+
+// deleteFriends removes rows of a user's own list.
+func deleteFriends(ctx context.Context, tx *sqldb.Tx, user accounts.ID, others []accounts.ID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM friends WHERE user_id = ? AND friend_id IN (?)", user, bun.List(others))
+	return err
+}
+
+// requestsLeft returns up to n requests of or to a user, whatever became of them.
+func requestsLeft(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]Request, error) {
+	sent, err := scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE from_id = ? LIMIT ?", user, n))
+	if err != nil || len(sent) == n {
+		return sent, err
+	}
+	got, err := scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE to_id = ? LIMIT ?", user, n-len(sent)))
+	return append(sent, got...), err
+}
+
+func deleteRequests(ctx context.Context, tx *sqldb.Tx, ids []RequestID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM friend_requests WHERE id IN (?)", bun.List(ids))
+	return err
+}
+
+// blockersLeft returns up to n users who block a user.
+func blockersLeft(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]accounts.ID, error) {
+	return idsOf(q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ? LIMIT ?", user, n))
+}
+
+func deleteBlocksOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, blockers []accounts.ID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM blocks WHERE blocked_id = ? AND user_id IN (?)", user, bun.List(blockers))
+	return err
+}
+
+// deleteRest removes what concerns nobody but the user: whom they blocked, and
+// their list.
+func deleteRest(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM blocks WHERE user_id = ?", user); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "DELETE FROM friend_lists WHERE user_id = ?", user)
+	return err
+}
