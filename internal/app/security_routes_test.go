@@ -18,7 +18,7 @@ import (
 
 // public are the operations that take no token. A new one is a decision.
 var public = []string{
-	"POST /v1/auth/codes", "POST /v1/auth/login", "POST /v1/auth/refresh", "POST /v1/auth/register",
+	"POST /v1/auth/codes", "POST /v1/auth/login", "POST /v1/auth/password", "POST /v1/auth/refresh", "POST /v1/auth/register",
 }
 
 func TestEveryOperationButTheListedNeedsAToken(t *testing.T) {
@@ -106,7 +106,10 @@ func (w *world) refused(o op, token string, a answer) {
 
 // known are operations in which it is right that something of ann's comes into
 // being, or is changed, by what somebody else does, with the tables.
-var known = map[string][]string{}
+var known = map[string][]string{
+	"POST /v1/friends/requests": {"friend_requests", "friend_lists"}, // lists are locked and versioned by their rows
+	"PUT /v1/blocks/{user}":     {"blocks", "friend_lists"},
+}
 
 // TestNobodyReachesWhatIsSomebodyElses puts every identifier of ann's into every
 // text that any operation takes, as somebody else.
@@ -147,7 +150,7 @@ func TestNobodyReachesWhatIsSomebodyElses(t *testing.T) {
 }
 
 // shown are paths whose identifiers are made to be given to others.
-var shown = map[string]bool{}
+var shown = map[string]bool{"/v1/blocks/{user}": true}
 
 // looksLikeNothing wants the answer for something of ann's to be the one for an
 // identifier of nothing, so that nobody learns which exist.
@@ -166,7 +169,7 @@ func (w *world) leaksNothing(o op, what string, a answer, said ...string) {
 	for _, s := range said {
 		a.body = strings.ReplaceAll(a.body, s, "")
 	}
-	for _, secret := range []string{hidden, annZone, w.ann.AccessToken, w.ann.RefreshToken, w.belongs["other device"]} {
+	for _, secret := range []string{hidden, annZone, w.ann.AccessToken, w.ann.RefreshToken, w.belongs["other device"], w.belongs["blocked"]} {
 		if strings.Contains(strings.ToLower(a.body), strings.ToLower(secret)) {
 			w.t.Errorf("%s, where %s, told somebody else %q:\n%s", o, what, secret, a.body)
 		}
@@ -178,16 +181,18 @@ func (w *world) leaksNothing(o op, what string, a answer, said ...string) {
 func (w *world) annSees(t *testing.T) {
 	t.Helper()
 	seen := ""
-	for _, path := range []string{"/v1/me", "/v1/sessions"} {
+	for _, path := range []string{"/v1/me", "/v1/sessions", "/v1/friends", "/v1/friends/requests", "/v1/friends/requests?box=out", "/v1/blocks"} {
 		seen += w.must("GET", path, w.ann.AccessToken, nil).body
 	}
-	for _, secret := range []string{w.ann.email, annZone, "the hidden device", w.belongs["other device"]} {
+	for _, secret := range []string{w.ann.email, annZone, "the hidden device", "the hidden remark", "the hidden answer", "the hidden question", w.belongs["blocked"]} {
 		if !strings.Contains(seen, secret) {
 			t.Errorf("ann herself does not see %q", secret)
 		}
 	}
 	before := w.rows()
 	w.must("DELETE", "/v1/sessions/"+w.belongs["other device"], w.ann.AccessToken, nil)
+	w.must("POST", "/v1/friends/requests/"+w.belongs["request"]+"/accept", w.ann.AccessToken, "{}")
+	w.must("DELETE", "/v1/friends/requests/"+w.belongs["other request"], w.ann.AccessToken, nil)
 	if gone := before.without(w.rows()); !strings.Contains(strings.Join(gone, "\n"), w.belongs["other device"]) {
 		t.Error("that a device of ann's is gone does not show")
 	}
