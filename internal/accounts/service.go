@@ -63,6 +63,9 @@ type Config struct {
 	// LeaveDrop leaves a message in tx that has some node drop cached keys, for
 	// when this one cannot. Nil leaves none: then Caches must see to it.
 	LeaveDrop func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
+	// DropsWait reports that there are such messages that nobody could obey so
+	// far, so that Redis may have sessions that have ended. Nil: never.
+	DropsWait func() bool
 
 	// Secret is the server's own, at least 32 bytes of chance, the same on all
 	// nodes and at every start. With another one, codes and refresh tokens
@@ -148,6 +151,7 @@ type Service struct {
 	log    *slog.Logger
 
 	leaveDrop func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
+	dropsWait func() bool
 }
 
 // New returns the domain on those parts. The error has all faults of the
@@ -175,6 +179,7 @@ func New(cfg Config) (*Service, error) {
 		log:    cfg.Log,
 
 		leaveDrop: cfg.LeaveDrop,
+		dropsWait: cfg.DropsWait,
 	}, nil
 }
 

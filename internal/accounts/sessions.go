@@ -72,7 +72,7 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 	}
 	h, now := hash(presented), s.db.Now()
 	key := sessionKey{A: t.user, B: t.device}
-	held, err := s.checks.Get(ctx, key)
+	held, err := s.held(ctx, key)
 	if err == nil && !sameHash(held.Hash, h) {
 		held, err = s.recheck(ctx, key, held)
 	}
@@ -92,6 +92,15 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 	}
 	s.uses.note(key, now)
 	return Caller{t.user, t.device, u.Clock}, nil
+}
+
+// held returns what a check needs of a session, from copies unless some may have
+// outlived their session.
+func (s *Service) held(ctx context.Context, key sessionKey) (access, error) {
+	if s.dropsWait != nil && s.dropsWait() {
+		return selectAccess(ctx, s.db, key.A, key.B)
+	}
+	return s.checks.Get(ctx, key)
 }
 
 // recheck asks SQL about a token that the copy held does not know: it may be the
@@ -332,11 +341,15 @@ func (s *Service) drops(ctx context.Context, tx *sqldb.Tx, targets []cache.Targe
 	if len(targets) == 0 || s.leaveDrop == nil {
 		return nil
 	}
+	return s.leaveDrop(ctx, tx, keysOf(targets))
+}
+
+func keysOf(targets []cache.Target) []keyspace.Key {
 	keys := make([]keyspace.Key, len(targets))
 	for i, t := range targets {
 		keys[i] = t.Key()
 	}
-	return s.leaveDrop(ctx, tx, keys)
+	return keys
 }
 
 // agentRunes is what the column holds.

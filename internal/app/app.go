@@ -93,13 +93,13 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus.Nodes(), Node: id, Version: obs.Build().Version,
 		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Settings: cfg.Cluster})
 	counts := obs.NewCaches(a.reg)
-	a.drops = &drops{db: a.db, soon: map[string]keyspace.Key{}}
+	a.drops = &drops{db: a.db, log: log, soon: map[string]keyspace.Key{}}
 	a.caches = cache.NewRuntime(a.redis, a.bus.Nodes(), cache.Config{
 		Budget: cfg.Cache.Budget, Loads: cfg.Cache.Loads, Retries: a.drops, Hooks: counts.Hooks(), Log: log,
 	})
 	counts.Watch(a.caches)
 	if a.accounts, err = accounts.New(accounts.Config{
-		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, LeaveDrop: a.drops.leave, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log,
+		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, LeaveDrop: a.drops.leave, DropsWait: a.drops.behind.Load, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log,
 	}); err != nil {
 		return nil, err
 	}

@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -92,6 +94,8 @@ const TopicDrop = "cache.drop"
 
 // Drop is what caches are to forget.
 type Drop struct {
+	ID string `json:"id,omitempty"` // tells it from a later one of the same keys
+
 	Keys   []string `json:"keys,omitempty"`   // logical ones
 	Tags   []string `json:"tags,omitempty"`   // "kind:id"
 	Family string   `json:"family,omitempty"` // pattern: all of its values
@@ -101,8 +105,17 @@ type Drop struct {
 // drops are those that Redis did not take. They are in SQL, so that some server
 // does them whatever happens to this one, and in memory, so that this one does
 // them the moment Redis is back: until then others may find old values there.
+//
+// A node that alone is cut off from Redis depends on the others. The queue is too
+// slow for that, and may hand the message to that very node again; so every node
+// looks for keys that are to be dropped, and whoever has Redis drops them.
 type drops struct {
-	db *sqldb.DB
+	db  *sqldb.DB
+	log *slog.Logger
+
+	// behind says that there are drops in SQL that this node could not do either.
+	// Once Redis is back old values may be found there until they are done.
+	behind atomic.Bool
 
 	mu   sync.Mutex
 	soon map[string]keyspace.Key
@@ -112,15 +125,16 @@ const (
 	addTime   = 2 * time.Second        // for a write to SQL: somebody waits for it
 	soonEvery = 100 * time.Millisecond // how often Redis is tried
 	mostSoon  = 10_000                 // keys in memory; the others are in SQL alone
+	lookEvery = 200 * time.Millisecond // how often SQL is asked: less than the least MaxStale
+	lookTime  = 5 * time.Second        // for the answer
 )
 
 // Add implements cache.RetryQueue. In SQL a key that waits already is not queued
 // twice.
 func (d *drops) Add(ctx context.Context, keys []keyspace.Key) error {
-	m := Drop{At: d.db.Now().UnixMilli()}
+	m := newDrop(keys, d.db.Now())
 	d.mu.Lock()
 	for _, k := range keys {
-		m.Keys = append(m.Keys, k.String())
 		if len(d.soon) < mostSoon {
 			d.soon[k.String()] = k
 		}
@@ -145,16 +159,26 @@ func (d *drops) take() (keys []keyspace.Key) {
 	return keys
 }
 
-// run does what is in memory as soon as Redis takes it.
+// run does what is in memory and in SQL as soon as Redis takes it.
 func (d *drops) run(ctx context.Context, redo func([]keyspace.Key) error) {
-	tick := time.NewTicker(soonEvery)
-	defer tick.Stop()
+	soon, look := time.NewTicker(soonEvery), time.NewTicker(lookEvery)
+	defer soon.Stop()
+	defer look.Stop()
 	var left []keyspace.Key
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-look.C:
+			err := d.look(ctx, redo)
+			if failed := err != nil && ctx.Err() == nil; failed != failing {
+				if failing = failed; failed {
+					d.log.LogAttrs(ctx, slog.LevelWarn, "the drops of other nodes cannot be read", slog.Any("error", err))
+				}
+			}
+			continue
+		case <-soon.C:
 		}
 		for {
 			if left == nil {
@@ -168,13 +192,53 @@ func (d *drops) run(ctx context.Context, redo func([]keyspace.Key) error) {
 	}
 }
 
+// look does the drops of keys that wait in SQL, whichever node they are from. The
+// consumers may do them, too, and do those of families.
+func (d *drops) look(ctx context.Context, redo func([]keyspace.Key) error) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	outbox := queue.NewSQL(d.db)
+	for {
+		page, err := outbox.Waiting(ctx, TopicDrop, dropPage)
+		if err != nil {
+			return err
+		}
+		var keys []keyspace.Key
+		var ours []queue.Entry
+		for _, e := range page {
+			var m Drop
+			if json.Unmarshal(e.Payload, &m) != nil || len(m.Keys) == 0 || len(m.Tags) > 0 || m.Family != "" {
+				continue
+			}
+			if parsed, err := parseAll(m.Keys); err == nil {
+				ours, keys = append(ours, e), append(keys, parsed...)
+			}
+		}
+		if len(ours) == 0 {
+			d.behind.Store(false)
+			return nil
+		}
+		if redo(keys) != nil { // the connection's watcher has said why
+			d.behind.Store(true)
+			return nil
+		}
+		if err := outbox.Done(ctx, ours...); err != nil {
+			return err
+		}
+	}
+}
+
 // leave is Add within a transaction that changes what the keys cache.
 func (d *drops) leave(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error {
-	m := Drop{At: tx.Now().UnixMilli()}
+	return enqueue(ctx, tx, newDrop(keys, tx.Now()))
+}
+
+func newDrop(keys []keyspace.Key, at time.Time) Drop {
+	m := Drop{ID: ids.New[Drop]().String(), At: at.UnixMilli()}
 	for _, k := range keys {
 		m.Keys = append(m.Keys, k.String())
 	}
-	return enqueue(ctx, tx, m)
+	return m
 }
 
 // Enqueue has a server of this database do drops.
@@ -235,6 +299,16 @@ func ParseCached(name string) (keyspace.Key, error) {
 	return found.Key(), nil
 }
 
+func parseAll(names []string) (_ []keyspace.Key, err error) {
+	keys := make([]keyspace.Key, len(names))
+	for i, name := range names {
+		if keys[i], err = ParseCached(name); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
 var parser = sync.OnceValue(func() *keyspace.Parser { return keyspace.NewParser(Keys()...) })
 
 // CachedFamily returns the family with that pattern.
@@ -284,11 +358,9 @@ func DropCached(ctx context.Context, db *redis.DB, rt *cache.Runtime, m Drop, pr
 		}
 		return nil
 	}
-	keys := make([]keyspace.Key, len(m.Keys))
-	for i, name := range m.Keys {
-		if keys[i], err = ParseCached(name); err != nil {
-			return 0, err
-		}
+	keys, err := parseAll(m.Keys)
+	if err != nil {
+		return 0, err
 	}
 	for _, tag := range m.Tags {
 		t, ok := cache.ParseTag(tag)

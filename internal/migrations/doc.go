@@ -13,7 +13,7 @@
 // One statement without a semicolon, because DDL is not transactional on
 // MySQL and MariaDB: a file took effect or it did not. The text serves SQLite,
 // MariaDB and MySQL, so it is kept to CREATE and DROP TABLE, CREATE and DROP
-// INDEX, ALTER TABLE … ADD COLUMN, the types BIGINT and INTEGER, NOT NULL,
+// INDEX, ALTER TABLE … ADD and DROP COLUMN, the types BIGINT and INTEGER, NOT NULL,
 // DEFAULT, PRIMARY KEY, UNIQUE (columns), CHECK, and these macros:
 //
 //	{{id}}            an identifier of 12 characters

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -147,6 +148,46 @@ func (s *SQL) settle(ctx context.Context, _ time.Duration, outcomes []outcome) e
 		_, err := tx.ExecContext(ctx, "DELETE FROM outbox WHERE id IN (?) AND claim = ?", bun.List(done), outcomes[0].claim)
 		return err
 	})
+}
+
+// Waiting returns up to n messages of a topic that nobody has finished, with their
+// payloads: due or not, claimed or not. It is for work beside the consumers that
+// cannot wait for them, and does no harm when they do it, too; see [SQL.Done].
+func (s *SQL) Waiting(ctx context.Context, topic string, n int) (es []Entry, err error) {
+	// In no order: with one, the engine may read the whole table to find a topic
+	// of which nothing waits.
+	rows, err := s.db.QueryContext(ctx, "SELECT "+entryColumns+", payload FROM outbox WHERE topic = ? AND dead = 0 LIMIT ?", topic, n)
+	if err != nil {
+		return nil, fmt.Errorf("queue.Waiting: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var payload []byte
+		e, err := scanEntry(rows.Scan, &payload)
+		if err != nil {
+			return nil, fmt.Errorf("queue.Waiting: %w", err)
+		}
+		e.Payload = payload
+		es = append(es, e)
+	}
+	return es, rows.Err()
+}
+
+// Done removes messages that [SQL.Waiting] returned. One that was replaced meanwhile,
+// and so has another payload, stays.
+func (s *SQL) Done(ctx context.Context, es ...Entry) error {
+	if len(es) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 2*len(es))
+	for _, e := range es {
+		args = append(args, e.ID, e.Payload)
+	}
+	_, err := s.db.ExecContext(ctx, "DELETE FROM outbox WHERE "+strings.TrimSuffix(strings.Repeat("id = ? AND payload = ? OR ", len(es)), " OR "), args...)
+	if err != nil {
+		return fmt.Errorf("queue.Done: %w", err)
+	}
+	return nil
 }
 
 func (s *SQL) has(id string) bool {
