@@ -52,6 +52,9 @@ func (s *Service) Routes(a *web.API) {
 		Description: "A new zone counts from the next midnight in the old one.",
 		Errors:      []*errs.Error{ErrName, ErrBio, civil.ErrZone}}, s.patchMe)
 	s.SessionsRoutes(a)
+	s.profileRoutes(a)
+	s.avatarRoutes(a)
+	s.cardRoutes(a)
 }
 
 func (s *Service) postCodes(ctx context.Context, in *body[api.CodeRequest]) (*body[api.CodeReply], error) {

@@ -68,4 +68,12 @@ var (
 	userSessionKey = keyspace.Def2[ID, DeviceID](Keys, "user:session:{uid}:{device}", keyspace.HashOf("device, agent, ip, login, used: two texts, an address and two Unix ms"),
 		keyspace.Expire(24*time.Hour),
 		keyspace.Doc{Purpose: "what is known of a logged-in device; slid by use", InvalidatedBy: []string{"log-out"}, MaxBytes: 2048})
+
+	cardKey = keyspace.Def1[ID](Keys, "user:qrcode:user:{uid}", keyspace.CachedOf[Card](),
+		keyspace.UpTo(cardLife),
+		keyspace.Doc{Purpose: "a user's card, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256})
+
+	cardTokenKey = keyspace.Def1[keyspace.Hashed](Keys, "user:qrcode:token:{token}", keyspace.CachedOf[Card](),
+		keyspace.UpTo(cardLife),
+		keyspace.Doc{Purpose: "whose card it is, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256})
 )
