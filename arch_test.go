@@ -38,7 +38,7 @@ var floors = [][]string{
 	{"internal/migrations"},
 	{"internal/foundation/sqldb"},
 	{"internal/foundation/sqldb/sqldbtest"},
-	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/supervise", "internal/foundation/mail"},
+	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/supervise", "internal/foundation/mail", "internal/foundation/picture"},
 	{"internal/accounts", "internal/cluster"},
 	{"internal/social", "internal/checkin"},
 	{"client", "web"},

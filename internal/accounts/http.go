@@ -60,6 +60,9 @@ func (s *Service) Routes(a *web.API) {
 		Status: http.StatusNoContent, Errors: []*errs.Error{ErrNoSession}}, s.deleteSession)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions", ID: "sessions.revoke_all", Summary: "Log all devices out, this one too", Tags: tags,
 		Status: http.StatusNoContent}, s.deleteAllSessions)
+	s.profileRoutes(a)
+	s.avatarRoutes(a)
+	s.cardRoutes(a)
 }
 
 func (s *Service) postCodes(ctx context.Context, in *body[api.CodeRequest]) (*body[api.CodeReply], error) {

@@ -67,4 +67,12 @@ var (
 	loginFailKey = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
 		keyspace.Doc{Purpose: "wrong passwords and codes of an address; at the limit log-in is locked", InvalidatedBy: []string{"log-in"}, MaxBytes: 8})
+
+	cardKey = keyspace.Def1[ID](Keys, "user:qrcode:user:{uid}", keyspace.CachedOf[Card](),
+		keyspace.UpTo(cardLife),
+		keyspace.Doc{Purpose: "a user's card, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256})
+
+	cardTokenKey = keyspace.Def1[keyspace.Hashed](Keys, "user:qrcode:token:{token}", keyspace.CachedOf[Card](),
+		keyspace.UpTo(cardLife),
+		keyspace.Doc{Purpose: "whose card it is, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256})
 )

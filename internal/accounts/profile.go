@@ -2,9 +2,16 @@ package accounts
 
 import (
 	"context"
+	"errors"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+// What is refused about other users.
+var (
+	ErrUserNotFound = errs.New(errs.NotFound, "user.not_found", "There is no such user, or none who lets themselves be found.")
+	ErrSearch       = errs.New(errs.Invalid, "user.search_either", "Search either by id or by email.")
 )
 
 // Profile is an account as others see it.
@@ -42,4 +49,46 @@ func (s *Service) Profiles(ctx context.Context, ids []ID) (_ map[ID]Profile, err
 		m[id] = u.Profile()
 	}
 	return m, nil
+}
+
+// Profile returns what others see of a user, as of a moment ago (see User).
+// ErrUserNotFound.
+func (s *Service) Profile(ctx context.Context, id ID) (_ Profile, err error) {
+	defer errs.Wrap(&err, "accounts.Profile %s", id)
+	u, err := s.users.get(ctx, id)
+	if errors.Is(err, ErrNoUser) {
+		err = ErrUserNotFound
+	}
+	return u.Profile(), err
+}
+
+// FindByID returns the profile of the user with that id, if they let themselves be
+// found by it. Who is deleted or banned is not found either, and the refusal does
+// not tell: ErrUserNotFound. It asks SQL, so that a wish not to be found holds at
+// once.
+func (s *Service) FindByID(ctx context.Context, id ID) (_ Profile, err error) {
+	defer errs.Wrap(&err, "accounts.FindByID")
+	u, err := selectUser(ctx, s.db, id)
+	return s.found(u, u.FindByID, err)
+}
+
+// FindByEmail is FindByID by the address. ErrEmail, ErrUserNotFound.
+func (s *Service) FindByEmail(ctx context.Context, email string) (_ Profile, err error) {
+	defer errs.Wrap(&err, "accounts.FindByEmail")
+	e, err := ParseEmail(email)
+	if err != nil {
+		return Profile{}, ErrEmail.On("query.email", "is not an e-mail address")
+	}
+	u, err := selectUserByEmail(ctx, s.db, e.Key)
+	return s.found(u, u.FindByEmail, err)
+}
+
+func (s *Service) found(u User, allowed bool, err error) (Profile, error) {
+	if err != nil && !errors.Is(err, ErrNoUser) {
+		return Profile{}, asKind(err)
+	}
+	if err != nil || !allowed || u.Deleted() || u.Banned.After(s.db.Now()) {
+		return Profile{}, ErrUserNotFound
+	}
+	return u.Profile(), nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -138,11 +139,13 @@ type Service struct {
 	caches *cache.Runtime
 	bus    *events.Bus
 	users  *Users
+	cards  cards
 	fast   fast
 	cfg    Settings
 	mint   mint
 	mail   mail.Sender
 	hasher *hasher
+	studio *picture.Studio
 	budget time.Duration
 	log    *slog.Logger
 }
@@ -162,11 +165,13 @@ func New(cfg Config) (*Service, error) {
 		caches: cfg.Caches,
 		bus:    cfg.Bus,
 		users:  NewUsers(cfg.DB, cfg.Caches, cfg.Cache),
+		cards:  newCards(cfg.DB, cfg.Caches, cfg.Cache),
 		fast:   fast{db: cfg.Redis, limiter: cfg.Limiter, budget: readBudget},
 		cfg:    cfg.Settings.filled(),
 		mint:   mint(slices.Clone(cfg.Secret)),
 		mail:   cfg.Mail,
 		hasher: newHasher(cfg.Hashers),
+		studio: picture.New(0),
 		budget: afterBudget,
 		log:    cfg.Log,
 	}, nil

@@ -13,21 +13,29 @@ import (
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
-// readBody reads the body, whose deadline is set already, and puts it back for
-// huma, which would not look at UTF-8 and takes any media type.
+// readBody reads the body and puts it back for huma, which would not look at UTF-8
+// and takes any media type. Its deadline is set already, unless the operation has
+// one of its own.
 func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	if r.ContentLength == 0 {
 		return nil, nil // huma knows whether that is enough
 	}
-	if !isJSON(r.Header["Content-Type"]) {
-		return nil, newProblem(http.StatusUnsupportedMediaType, errMediaType)
+	if !rt.takes(r.Header["Content-Type"]) {
+		return nil, newProblem(http.StatusUnsupportedMediaType, rt.errMediaType())
 	}
-	r.Header["Content-Type"] = onlyJSON // huma knows one spelling
+	if rt.media == "" {
+		r.Header["Content-Type"] = onlyJSON // huma knows one spelling
+	}
 	if r.ContentLength > rt.op.MaxBody {
 		c.Header().Set("Connection", "close")
 		return nil, newProblem(http.StatusRequestEntityTooLarge, errTooLarge)
+	}
+	if rt.op.BodyTime > 0 {
+		_ = http.NewResponseController(c).SetReadDeadline(c.start.Add(rt.op.BodyTime))
 	}
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
@@ -38,7 +46,7 @@ func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	_, err := buf.ReadFrom(http.MaxBytesReader(c.ResponseWriter, r.Body, rt.op.MaxBody))
 	body := buf.Bytes()
 	switch {
-	case err == nil && !utf8.Valid(body):
+	case err == nil && rt.media == "" && !utf8.Valid(body):
 		return nil, newProblem(http.StatusBadRequest, errMalformed.On("body", "is not UTF-8"))
 	case err == nil:
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -51,6 +59,28 @@ func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 		return nil, newProblem(http.StatusRequestEntityTooLarge, errTooLarge)
 	}
 	return nil, newProblem(http.StatusBadRequest, errMalformed.On("body", "ended too early"))
+}
+
+// takes reports whether the route reads bodies of that Content-Type.
+func (rt *route) takes(lines []string) bool {
+	if rt.media == "" {
+		return isJSON(lines)
+	}
+	if len(lines) != 1 {
+		return false
+	}
+	media, _, err := mime.ParseMediaType(lines[0])
+	if kind, ok := strings.CutSuffix(rt.media, "*"); ok {
+		return err == nil && strings.HasPrefix(media, kind)
+	}
+	return err == nil && media == rt.media
+}
+
+func (rt *route) errMediaType() *errs.Error {
+	if rt.media == "" {
+		return errMediaType
+	}
+	return errs.New(errMediaType.Kind, errMediaType.Code, "The body must be "+rt.media+".")
 }
 
 var onlyJSON = []string{"application/json"}

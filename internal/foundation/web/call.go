@@ -120,12 +120,41 @@ func ClientIP(ctx context.Context) string {
 	return ""
 }
 
-func (c *call) clientIP() netip.Addr {
+// Origin returns where the caller found this server, "https://stoa.example.org":
+// the request's Host, and https when the connection or a proxy of
+// Config.TrustProxy (X-Forwarded-Proto) says so. It is empty when the Host is no
+// host.
+func Origin(ctx context.Context) string {
+	c := callOf(ctx)
+	if !plausible(c.r.Host) {
+		return ""
+	}
+	if c.r.TLS != nil || c.api.trusts(c.peer()) && c.r.Header.Get("X-Forwarded-Proto") == "https" {
+		return "https://" + c.r.Host
+	}
+	return "http://" + c.r.Host
+}
+
+// plausible reports whether a Host can be one: net/http lets pass what only looks
+// like a URL's, of any length.
+func plausible(host string) bool {
+	const most = 253 + len(":65535")
+	return host != "" && len(host) <= most && !strings.ContainsFunc(host, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(".-:[]", r)
+	})
+}
+
+// peer is the connection's other end, invalid on a unix socket.
+func (c *call) peer() netip.Addr {
 	peer, err := netip.ParseAddrPort(c.r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}
 	}
-	ip := peer.Addr().Unmap().WithZone("")
+	return peer.Addr().Unmap().WithZone("")
+}
+
+func (c *call) clientIP() netip.Addr {
+	ip := c.peer()
 	if !c.api.trusts(ip) {
 		return ip
 	}

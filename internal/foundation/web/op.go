@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -51,13 +52,22 @@ type Op struct {
 
 	// MaxBody is the largest request body in bytes. Zero means 64 KiB.
 	MaxBody int64
+
+	// BodyTime is how long a request body may take to arrive. Zero means 10 s.
+	BodyTime time.Duration
+
+	// Answer is the media type of an output's Body that is no JSON but []byte, for
+	// the documentation; the output sets its Content-Type.
+	Answer string
 }
 
 const defaultMaxBody = 64 << 10
 
 // Handle adds an operation. I and O are structs after huma's fashion: fields
 // tagged path:"…", query:"…" and header:"…", and a Body, which is optional when
-// it is a pointer. What does not fit I's tags is refused before fn is called.
+// it is a pointer. A RawBody []byte in its place takes bytes as they come, of the
+// media type in its contentType tag, or of any in a range such as "image/*". What
+// does not fit I's tags is refused before fn is called.
 // fn's error becomes a problem document: an [errs.Error] is shown, anything
 // else is logged and hidden.
 //
@@ -76,7 +86,8 @@ func Handle[I, O any](a *API, op Op, fn func(ctx context.Context, in *I) (*O, er
 type route struct {
 	label    string
 	op       Op
-	body     bool // one is read
+	body     bool   // one is read
+	media    string // of a raw body; empty: it is JSON
 	duration prometheus.Observer
 	stream   bool
 }
@@ -113,6 +124,9 @@ func (a *API) declare(op Op, in reflect.Type) huma.Operation {
 	rt := a.newRoute(op.ID)
 	rt.op = op
 	_, rt.body = in.FieldByName("Body")
+	if raw, ok := in.FieldByName("RawBody"); ok {
+		rt.body, rt.media = true, raw.Tag.Get("contentType")
+	}
 	a.routes[op.ID] = rt
 	return a.describe(rt)
 }

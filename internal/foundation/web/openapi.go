@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -72,7 +73,7 @@ func (a *API) describe(rt *route) huma.Operation {
 	if rt.body {
 		refusals[http.StatusRequestTimeout] = []*errs.Error{errTimeout}
 		refusals[http.StatusRequestEntityTooLarge] = []*errs.Error{errTooLarge}
-		refusals[http.StatusUnsupportedMediaType] = []*errs.Error{errMediaType}
+		refusals[http.StatusUnsupportedMediaType] = []*errs.Error{rt.errMediaType()}
 	}
 	if isWrite(op.Method) && !op.Public {
 		refusals[http.StatusBadRequest] = append(refusals[http.StatusBadRequest], errKey)
@@ -87,6 +88,12 @@ func (a *API) describe(rt *route) huma.Operation {
 	}
 	for _, e := range op.Errors {
 		refusals[statusOf[e.Kind]] = append(refusals[statusOf[e.Kind]], e)
+	}
+	if op.Answer != "" {
+		status := cmp.Or(op.Status, http.StatusOK)
+		h.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{
+			op.Answer: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+		}}
 	}
 	schema := a.huma.OpenAPI().Components.Schemas.Schema(problemType, true, "Problem")
 	for status, list := range refusals {

@@ -1,0 +1,143 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// Card is what others scan to find a user. As JSON it is what caches hold: see
+// Doc.Version before you change that.
+type Card struct {
+	User    ID        `json:"user"`
+	Token   string    `json:"token"` // 128 bits of chance
+	Expires time.Time `json:"expires"`
+}
+
+// cardLife is how long a card is good: over a weekend, on paper or on a screen that
+// was photographed.
+const cardLife = 48 * time.Hour
+
+// ErrNoCard refuses a token that is no card's, or not any more.
+var ErrNoCard = errs.New(errs.NotFound, "card.unknown", "There is no such card, or it has expired.")
+
+// CardChanged drops a card's copies.
+var CardChanged = cache.NewEvent[Card]("card drawn or withdrawn")
+
+// cards are the cards at hand, by their two names.
+type cards struct {
+	byUser  *cache.Cache[ID, Card]
+	byToken *cache.Cache[keyspace.Hashed, Card]
+}
+
+// newCards returns the cards in db. A card is withdrawn while Redis is away, too
+// ([cache.Proceed]); a node that can still reach it may take the card until the
+// outbox has dropped it.
+func newCards(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) cards {
+	p.Unfenced = cache.Proceed
+	found := func(c Card, err error) (Card, error) {
+		if errors.Is(err, ErrNoCard) || err == nil && !c.Expires.After(db.Now()) {
+			err = cache.ErrNotFound
+		}
+		return c, err
+	}
+	life := func(c Card) time.Duration { return max(time.Second, c.Expires.Sub(db.Now())) }
+	c := cards{
+		byUser: cache.New(rt, cardKey, p, cache.Source[ID, Card]{Life: life, Load: func(ctx context.Context, user ID) (Card, error) {
+			return found(selectCard(ctx, db, user))
+		}}),
+		byToken: cache.New(rt, cardTokenKey, p, cache.Source[keyspace.Hashed, Card]{Life: life, Load: func(ctx context.Context, token keyspace.Hashed) (Card, error) {
+			return found(selectCardByToken(ctx, db, token.S))
+		}}),
+	}
+	cache.DropsBy(rt, CardChanged, func(c Card) ID { return c.User }, c.byUser)
+	cache.DropsBy(rt, CardChanged, func(c Card) keyspace.Hashed { return keyspace.Hashed{S: c.Token} }, c.byToken)
+	return c
+}
+
+// Card returns the user's card: the same one until it expires, then a new one.
+// ErrNoUser.
+func (s *Service) Card(ctx context.Context, user ID) (_ Card, err error) {
+	defer errs.Wrap(&err, "accounts.Card %s", user)
+	held, err := s.cards.byUser.Get(ctx, user)
+	switch {
+	case err == nil && held.Expires.After(s.db.Now()):
+		return held, nil
+	case err != nil && !errors.Is(err, cache.ErrNotFound):
+		return Card{}, loadError(ctx, err)
+	}
+	drawn := Card{User: user, Token: newNonce()}
+	err = s.caches.Change(ctx, func(ctx context.Context) error {
+		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			if _, err := lockUser(ctx, tx, user); err != nil { // one at a time for each user
+				return err
+			}
+			held, err := selectCard(ctx, tx, user)
+			if err == nil && held.Expires.After(tx.Now()) {
+				drawn = held
+				return nil
+			} else if err != nil && !errors.Is(err, ErrNoCard) {
+				return err
+			}
+			drawn.Expires = tx.Now().Add(cardLife)
+			return upsertCard(ctx, tx, drawn)
+		})
+	}, CardChanged.Of(s.caches, drawn)...)
+	return drawn, loadError(ctx, err)
+}
+
+// WithdrawCard makes the user's card worthless, if there is one.
+func (s *Service) WithdrawCard(ctx context.Context, user ID) (err error) {
+	defer errs.Wrap(&err, "accounts.WithdrawCard %s", user)
+	held, err := selectCard(ctx, s.db, user)
+	if errors.Is(err, ErrNoCard) {
+		return nil
+	} else if err != nil {
+		return asKind(err)
+	}
+	return loadError(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
+		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return deleteCard(ctx, tx, held) })
+	}, CardChanged.Of(s.caches, held)...))
+}
+
+// CardOwner returns whose card it is. The cards of deleted and banned users are
+// nobody's: ErrNoCard.
+func (s *Service) CardOwner(ctx context.Context, token string) (_ ID, err error) {
+	defer errs.Wrap(&err, "accounts.CardOwner")
+	if !isNonce(token) {
+		return ID{}, ErrNoCard
+	}
+	now := s.db.Now()
+	c, err := s.cards.byToken.Get(ctx, keyspace.Hashed{S: token})
+	if errors.Is(err, cache.ErrNotFound) || err == nil && !c.Expires.After(now) {
+		return ID{}, ErrNoCard
+	} else if err != nil {
+		return ID{}, loadError(ctx, err)
+	}
+	u, err := s.users.get(ctx, c.User)
+	if errors.Is(err, ErrNoUser) || err == nil && (u.Deleted() || u.Banned.After(now)) {
+		return ID{}, ErrNoCard
+	}
+	return c.User, err
+}
+
+// isNonce reports whether s can come from newNonce.
+func isNonce(s string) bool {
+	const length = 22
+	if len(s) != length {
+		return false
+	}
+	for i := range length {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

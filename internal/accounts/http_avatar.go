@@ -1,0 +1,106 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+var (
+	// uploadLimit: an image takes a core for up to some seconds.
+	uploadLimit = ratelimit.Limit{Max: 20, Window: time.Hour}
+	// pictureLimit is for an address, behind which a whole office may open its
+	// lists of friends for the first time.
+	pictureLimit = ratelimit.Limit{Max: 6000, Window: time.Minute}
+)
+
+// uploadTime lets 5 MiB arrive over a megabit a second.
+const uploadTime = 45 * time.Second
+
+func (s *Service) avatarRoutes(a *web.API) {
+	tags := []string{"people"}
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/avatar", ID: "me.avatar.set", Summary: "Upload the caller's picture", Tags: tags,
+		Description: "PNG, JPEG, GIF (the first frame) or WebP (not moving), up to 5 MiB, 25 million pixels and 10,000 on a side. What it is, its bytes say. The middle is kept, upright, in three sizes; metadata is not.",
+		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Limit: uploadLimit,
+		Errors: []*errs.Error{picture.ErrUnreadable, picture.ErrDimensions}}, s.putAvatar)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/avatar", ID: "me.avatar.remove", Summary: "Remove the caller's picture", Tags: tags,
+		Status: http.StatusNoContent}, s.deleteAvatar)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/avatars/{avatar}/{size}", ID: "avatars.get", Summary: "One size of a picture", Tags: tags,
+		Description: "What an id stands for never changes: keep it for as long as you like. With If-None-Match the answer may be 304. JPEG, or PNG when something shows through.",
+		Public:      true, Limit: pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrNoAvatar}}, s.getAvatar)
+}
+
+func (s *Service) putAvatar(ctx context.Context, in *struct {
+	RawBody []byte `contentType:"image/*"`
+}) (*body[api.Avatar], error) {
+	user, _, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.SetAvatar(ctx, user, in.RawBody)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Avatar]{api.Avatar{Avatar: id.String()}}, nil
+}
+
+func (s *Service) deleteAvatar(ctx context.Context, _ *empty) (*empty, error) {
+	user, _, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.RemoveAvatar(ctx, user)
+}
+
+// imageReply is an answer that is an image.
+type imageReply struct {
+	Status       int
+	CacheControl string `header:"Cache-Control"`
+	Disposition  string `header:"Content-Disposition"`
+	ETag         string `header:"ETag"`
+	Type         string `header:"Content-Type"`
+	Length       string `header:"Content-Length"`
+	Body         []byte
+}
+
+func (s *Service) getAvatar(ctx context.Context, in *struct {
+	Avatar  string `path:"avatar" doc:"the picture's id"`
+	Size    int    `path:"size" enum:"64,256,512" doc:"pixels on each side"`
+	IfMatch string `header:"If-None-Match"`
+}) (*imageReply, error) {
+	id, err := ids.Parse[picture.Picture](in.Avatar)
+	if err != nil {
+		return nil, ErrNoAvatar
+	}
+	p, err := s.Avatar(ctx, id, in.Size)
+	if err != nil {
+		return nil, err
+	}
+	out := &imageReply{Status: http.StatusOK, CacheControl: "public, max-age=31536000, immutable", ETag: fmt.Sprintf(`"%s-%d"`, id, p.Size)}
+	if known(in.IfMatch, out.ETag) {
+		out.Status = http.StatusNotModified
+		return out, nil
+	}
+	out.Disposition, out.Type, out.Length, out.Body = "inline", p.Type, strconv.Itoa(len(p.Data)), p.Data
+	return out, nil
+}
+
+// known reports whether an If-None-Match names a tag, RFC 9110, section 13.1.2.
+func known(header, tag string) bool {
+	for t := range strings.SplitSeq(header, ",") {
+		if t = strings.TrimPrefix(strings.TrimSpace(t), "W/"); t == tag || t == "*" {
+			return true
+		}
+	}
+	return false
+}

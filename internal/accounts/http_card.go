@@ -1,0 +1,112 @@
+package accounts
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// scanLimit is what a person can scan who is at a fair. Guessing is hopeless
+// without it as well: a token has 128 bits.
+var scanLimit = ratelimit.Limit{Max: 120, Window: time.Hour}
+
+func (s *Service) cardRoutes(a *web.API) {
+	tags := []string{"people"}
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card", ID: "me.card.get", Summary: "What others scan to find the caller", Tags: tags,
+		Description: "Good for 48 hours; asking again before brings the same one, and a new one after."}, s.getMyCard)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card.png", ID: "me.card.png", Summary: "The caller's card as a QR code, PNG", Tags: tags,
+		Answer: "image/png"}, s.getMyCardPNG)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card.svg", ID: "me.card.svg", Summary: "The caller's card as a QR code, SVG", Tags: tags,
+		Answer: "image/svg+xml"}, s.getMyCardSVG)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/card", ID: "me.card.withdraw", Summary: "Make the caller's card worthless", Tags: tags,
+		Status: http.StatusNoContent}, s.deleteMyCard)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/cards/{token}", ID: "cards.get", Summary: "Whose card it is", Tags: tags,
+		Limit: scanLimit, Errors: []*errs.Error{ErrNoCard}}, s.getCard)
+}
+
+// myCard returns the caller's card and what its picture says: a link to this
+// server's page as the caller reaches it, so that the camera of any telephone opens
+// it. It is not stored, hence right after a move to another name as well.
+func (s *Service) myCard(ctx context.Context) (c Card, url string, err error) {
+	user, _, err := me(ctx)
+	if err != nil {
+		return Card{}, "", err
+	}
+	c, err = s.Card(ctx, user)
+	return c, web.Origin(ctx) + "/#/card/" + c.Token, err
+}
+
+func (s *Service) getMyCard(ctx context.Context, _ *empty) (*body[api.Card], error) {
+	c, url, err := s.myCard(ctx)
+	if err != nil {
+		return nil, err
+	}
+	left := int(c.Expires.Sub(s.db.Now()).Seconds())
+	return &body[api.Card]{api.Card{Token: c.Token, URL: url, ExpiresIn: left}}, nil
+}
+
+// drawnReply is a picture for the caller alone.
+type drawnReply struct {
+	Disposition string `header:"Content-Disposition"`
+	Type        string `header:"Content-Type"`
+	Length      string `header:"Content-Length"`
+	Body        []byte
+}
+
+func drawn(media string, image []byte) *drawnReply {
+	return &drawnReply{"inline", media, strconv.Itoa(len(image)), image}
+}
+
+func (s *Service) myCode(ctx context.Context) (qrCode, error) {
+	_, url, err := s.myCard(ctx)
+	if err != nil {
+		return qrCode{}, err
+	}
+	return newQR(url)
+}
+
+func (s *Service) getMyCardPNG(ctx context.Context, in *struct {
+	Size int `query:"size" minimum:"128" maximum:"1024" default:"512" doc:"pixels on each side"`
+}) (*drawnReply, error) {
+	c, err := s.myCode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	image, err := c.png(in.Size)
+	if err != nil {
+		return nil, err
+	}
+	return drawn("image/png", image), nil
+}
+
+func (s *Service) getMyCardSVG(ctx context.Context, _ *empty) (*drawnReply, error) {
+	c, err := s.myCode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return drawn("image/svg+xml", c.svg()), nil
+}
+
+func (s *Service) deleteMyCard(ctx context.Context, _ *empty) (*empty, error) {
+	user, _, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.WithdrawCard(ctx, user)
+}
+
+func (s *Service) getCard(ctx context.Context, in *struct {
+	Token string `path:"token" doc:"what the card says"`
+}) (*body[api.Profile], error) {
+	owner, err := s.CardOwner(ctx, in.Token)
+	if err != nil {
+		return nil, err
+	}
+	return profile(s.Profile(ctx, owner))
+}

@@ -1,0 +1,89 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// searchLimit is what a person needs who looks for friends, and next to nothing
+// for who tries addresses.
+var searchLimit = ratelimit.Limit{Max: 30, Window: time.Hour}
+
+func (s *Service) profileRoutes(a *web.API) {
+	tags := []string{"people"}
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users/{user}", ID: "users.get", Summary: "A user as others see them", Tags: tags,
+		Description: "Of a deleted user only the id is left.",
+		Errors:      []*errs.Error{ErrUserNotFound}}, s.getUser)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users", ID: "users.list", Summary: "Several users as others see them", Tags: tags,
+		Description: "Those who exist or existed, in the order asked for; others are left out.",
+		Errors:      []*errs.Error{ids.ErrMalformed}}, s.getUsers)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users/search", ID: "users.search", Summary: "Find a user by id or by e-mail address", Tags: tags,
+		Description: "Exactly, and only who lets themselves be found that way. The refusal is the same whether there is no such user, or one who does not want to be found.",
+		Limit:       searchLimit, Errors: []*errs.Error{ErrSearch, ErrEmail, ErrUserNotFound}}, s.searchUsers)
+}
+
+func (s *Service) getUser(ctx context.Context, in *struct {
+	User string `path:"user" doc:"the user's id"`
+}) (*body[api.Profile], error) {
+	id, err := ids.Parse[User](in.User)
+	if err != nil {
+		return nil, ErrUserNotFound // what is no identifier is nobody's
+	}
+	return profile(s.Profile(ctx, id))
+}
+
+func (s *Service) getUsers(ctx context.Context, in *struct {
+	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"ids, with commas between"`
+}) (*body[api.Profiles], error) {
+	asked := make([]ID, len(in.IDs))
+	for i, text := range in.IDs {
+		id, err := ids.Parse[User](text)
+		if err != nil {
+			return nil, ids.ErrMalformed.On(fmt.Sprintf("query.ids[%d]", i), "is not an identifier")
+		}
+		asked[i] = id
+	}
+	found, err := s.Profiles(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	out := api.Profiles{Users: make([]api.Profile, 0, len(asked))}
+	for _, id := range asked {
+		if p, ok := found[id]; ok {
+			out.Users = append(out.Users, p.Wire())
+		}
+	}
+	return &body[api.Profiles]{out}, nil
+}
+
+func (s *Service) searchUsers(ctx context.Context, in *struct {
+	ID    string `query:"id" doc:"either this"`
+	Email string `query:"email" maxLength:"254" doc:"or this"`
+}) (*body[api.Profile], error) {
+	if (in.ID == "") == (in.Email == "") {
+		return nil, ErrSearch
+	}
+	if in.Email != "" {
+		return profile(s.FindByEmail(ctx, in.Email))
+	}
+	id, err := ids.Parse[User](in.ID)
+	if err != nil {
+		return nil, ErrUserNotFound
+	}
+	return profile(s.FindByID(ctx, id))
+}
+
+func profile(p Profile, err error) (*body[api.Profile], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Profile]{p.Wire()}, nil
+}

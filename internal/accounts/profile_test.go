@@ -1,0 +1,202 @@
+package accounts
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// talk begins a conversation with the world's routes.
+func (w *world) talk() *conversation {
+	a := web.New(web.Config{Auth: w.Service, Log: w.Service.log})
+	w.Routes(a)
+	return &conversation{world: w, handler: a.Handler(), names: strings.NewReplacer()}
+}
+
+// agrees holds what was said against a golden file.
+func (c *conversation) agrees(golden string) {
+	c.t.Helper()
+	got := c.names.Replace(c.text.String())
+	for _, v := range volatile {
+		got = v.re.ReplaceAllString(got, v.with)
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if got != string(want) {
+		c.t.Errorf("the conversation differs from %s (run with -update and look at the difference); got:\n%s", golden, got)
+	}
+}
+
+// exec changes SQL behind the domain's back.
+func (w *world) exec(query string, args ...any) {
+	w.t.Helper()
+	if _, err := w.db.ExecContext(w.t.Context(), query, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestProfilesAndSearchByHTTP(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		c := w.talk()
+		ann, bob := w.join("Ann@example.org", ""), w.join("bob@example.org", "")
+		gone, banned := w.join("gone@example.org", ""), w.join("banned@example.org", "")
+		c.call(ann.Access, "ANN'S TOKEN")
+		for name, id := range map[string]ID{"ANN": ann.User.ID, "BOB": bob.User.ID, "GONE": gone.User.ID, "BANNED": banned.User.ID} {
+			c.call(id.String(), name)
+		}
+		w.exec("UPDATE users SET erased = ?, avatar = 'avataravatar', bio = 'x', find_by_email = ? WHERE id = ?", w.db.Now().Add(time.Hour).UnixMilli(), true, gone.User.ID)
+		w.exec("UPDATE users SET banned_until = ?, find_by_email = ? WHERE id = ?", w.db.Now().Add(time.Hour).UnixMilli(), true, banned.User.ID)
+		say := func(method, path, body string) { t.Helper(); c.say(method, path, ann.Access, body, nil) }
+
+		say("PATCH", "/v1/me", `{"name":" Änn ","bio":"one\ntwo","find_by_id":false,"find_by_email":true,"requests":false}`)
+		say("PATCH", "/v1/me", `{"find_by_email":false,"bio":""}`)
+		say("PATCH", "/v1/me", `{}`)
+		say("PATCH", "/v1/me", `{"find_by_id":"yes"}`)
+		say("PATCH", "/v1/me", `{"bio":"`+strings.Repeat("x", 201)+`"}`)
+		say("PATCH", "/v1/me", `{"bio":"a\u202eb"}`)
+		// What is not the owner's to say is refused, not ignored.
+		say("PATCH", "/v1/me", `{"id":"000000000000","email":"eve@example.org","email_key":"eve@example.org","avatar":"000000000000"}`)
+		say("PATCH", "/v1/me", `{"name":"Eve","erased":0,"banned":false,"banned_until":0,"created":"2020-01-01T00:00:00Z","has_password":false}`)
+		say("PATCH", "/v1/me", `{"Name":"Eve","FindByID":true}`)
+		say("GET", "/v1/me", "")
+
+		say("GET", "/v1/users/"+ann.User.ID.String(), "")
+		say("GET", "/v1/users/"+gone.User.ID.String(), "")
+		say("GET", "/v1/users/"+banned.User.ID.String(), "")
+		say("GET", "/v1/users/000000000000", "")
+		say("GET", "/v1/users/x", "")
+		c.say("GET", "/v1/users/"+ann.User.ID.String(), "", "", nil)
+		say("GET", fmt.Sprintf("/v1/users?ids=%s,000000000000,%s,%s", bob.User.ID, gone.User.ID, ann.User.ID), "")
+		say("GET", "/v1/users?ids="+bob.User.ID.String()+",x", "")
+		say("GET", "/v1/users", "")
+		say("GET", "/v1/users?ids="+strings.Repeat("000000000000,", 100)+"000000000000", "")
+
+		say("GET", "/v1/users/search?id="+bob.User.ID.String(), "")
+		say("GET", "/v1/users/search?email=bob@example.org", "") // who does not let themselves be found
+		say("GET", "/v1/users/search?email=nobody@example.org", "")
+		say("GET", "/v1/users/search?email=gone@example.org", "")
+		say("GET", "/v1/users/search?email=banned@example.org", "")
+		say("GET", "/v1/users/search?id="+ann.User.ID.String(), "")
+		say("GET", "/v1/users/search?id="+gone.User.ID.String(), "")
+		say("GET", "/v1/users/search?id="+banned.User.ID.String(), "")
+		say("GET", "/v1/users/search?id=000000000000", "")
+		say("GET", "/v1/users/search?id=x", "")
+		say("GET", "/v1/users/search?email=bob", "")
+		say("GET", "/v1/users/search", "")
+		say("GET", "/v1/users/search?id=x&email=bob@example.org", "")
+		c.agrees("testdata/profile.golden")
+	})
+}
+
+func TestAWishToBeFoundHoldsAtOnce(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.listen()
+		id := w.join("Ann@example.org", "").User.ID
+		yes, no := true, false
+		found := func(byID, byEmail error) {
+			t.Helper()
+			if p, err := w.FindByID(t.Context(), id); !errors.Is(err, byID) || err == nil && p.ID != id {
+				t.Errorf("by id: got %+v, %v, want %v", p, err, byID)
+			}
+			if p, err := w.FindByEmail(t.Context(), "aNN@example.ORG"); !errors.Is(err, byEmail) || err == nil && p.ID != id {
+				t.Errorf("by e-mail: got %+v, %v, want %v", p, err, byEmail)
+			}
+		}
+		found(nil, ErrUserNotFound)
+		for _, c := range []struct {
+			byID, byEmail         *bool
+			wantByID, wantByEmail error
+		}{{&no, &yes, ErrUserNotFound, nil}, {&yes, &no, nil, ErrUserNotFound}, {nil, &yes, nil, nil}} {
+			if _, err := w.Update(t.Context(), id, Change{FindByID: c.byID, FindByEmail: c.byEmail}); err != nil {
+				t.Fatal(err)
+			}
+			found(c.wantByID, c.wantByEmail)
+		}
+		w.exec("UPDATE users SET banned_until = ? WHERE id = ?", w.db.Now().Add(time.Hour).UnixMilli(), id)
+		found(ErrUserNotFound, ErrUserNotFound)
+		w.pass(time.Hour)
+		found(nil, nil)
+		w.exec("UPDATE users SET erased = 1 WHERE id = ?", id)
+		found(ErrUserNotFound, ErrUserNotFound)
+	})
+}
+
+func TestOfADeletedUserOnlyTheIDIsLeft(t *testing.T) {
+	u := User{ID: ids.New[User](), Email: "a@b", Name: "Ann", Bio: "bio", Avatar: "a"}
+	if got, want := u.Profile(), (Profile{ID: u.ID, Name: "Ann", Bio: "bio", Avatar: "a"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	u.Erased = time.Now()
+	if got, want := u.Profile().Wire(), (api.Profile{ID: u.ID.String(), Deleted: true}); got != want {
+		t.Errorf("deleted: got %+v, want %+v", got, want)
+	}
+}
+
+func TestAHundredProfilesAreOneMGETAndOneBackfill(t *testing.T) {
+	w, _ := onServer(t, Settings{})
+	w.listen()
+	cold := w.neighbour()
+	all := w.people(100)
+	for _, tt := range []struct {
+		what         string
+		from         *world
+		mgets, loads int
+	}{{"cold", w, 1, 1}, {"on another node", cold, 1, 0}, {"again", w, 0, 0}} {
+		before, loads := w.calls(), tt.from.users.kept.Stats().Loads
+		got, err := tt.from.Profiles(t.Context(), all)
+		if err != nil || len(got) != 100 || got[all[99]].Name != "user 99" {
+			t.Fatalf("%s: got %d profiles, %v", tt.what, len(got), err)
+		}
+		after := w.calls()
+		if n := after["mget"] - before["mget"]; n != tt.mgets {
+			t.Errorf("%s: %d MGETs, want %d", tt.what, n, tt.mgets)
+		}
+		if n := int(tt.from.users.kept.Stats().Loads - loads); n != tt.loads {
+			t.Errorf("%s: SQL was asked %d times, want %d", tt.what, n, tt.loads)
+		}
+		tt.from.caches.Wait() // some lives are extended by chance
+	}
+}
+
+func TestSearchingIsLimitedForEachUser(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	a := web.New(web.Config{Auth: w.Service, Limiter: ratelimit.New(w.redis)})
+	w.Routes(a)
+	ann, bob := w.join("ann@example.org", ""), w.join("bob@example.org", "")
+	search := func(token string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/users/search?email=nobody@example.org", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		rec := httptest.NewRecorder()
+		a.Handler().ServeHTTP(rec, r)
+		return rec.Code
+	}
+	for i := range 31 {
+		want := http.StatusNotFound
+		if i == 30 {
+			want = http.StatusTooManyRequests
+		}
+		if got := search(ann.Access); got != want {
+			t.Errorf("search %d: got %d, want %d", i+1, got, want)
+		}
+	}
+	if got := search(bob.Access); got != http.StatusNotFound {
+		t.Errorf("another user: got %d", got)
+	}
+}

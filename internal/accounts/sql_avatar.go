@@ -1,0 +1,43 @@
+package accounts
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// deleteAvatars removes every picture of a user.
+func deleteAvatars(ctx context.Context, tx *sqldb.Tx, user ID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM avatars WHERE user_id = ?", user)
+	return err
+}
+
+// insertAvatar writes a picture in all its sizes, one statement each: together they
+// could be larger than MariaDB takes in one.
+func insertAvatar(ctx context.Context, tx *sqldb.Tx, user ID, id AvatarID, sizes []picture.Picture) error {
+	for _, p := range sizes {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO avatars (id, size, user_id, type, data) VALUES (?, ?, ?, ?, ?)", id, p.Size, user, p.Type, p.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func updateAvatar(ctx context.Context, tx *sqldb.Tx, user ID, id AvatarID) error {
+	_, err := tx.ExecContext(ctx, "UPDATE users SET avatar = ? WHERE id = ?", id, user)
+	return err
+}
+
+// selectAvatar answers ErrNoAvatar also when its owner is deleted.
+func selectAvatar(ctx context.Context, q sqldb.Querier, id AvatarID, size int) (p picture.Picture, err error) {
+	p.Size = size
+	err = q.QueryRowContext(ctx, "SELECT a.type, a.data FROM avatars a JOIN users u ON u.id = a.user_id WHERE a.id = ? AND a.size = ? AND u.erased = 0", id, size).
+		Scan(&p.Type, &p.Data)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNoAvatar
+	}
+	return p, err
+}

@@ -1,0 +1,43 @@
+package accounts
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// upsertCard replaces the user's card.
+func upsertCard(ctx context.Context, tx *sqldb.Tx, c Card) error {
+	text := tx.Dialect().Compile(sqldb.Upsert{
+		Table:   "cards",
+		Columns: []string{"user_id", "token", "expires"},
+		Key:     []string{"user_id"},
+		Set:     []string{"token", "expires"},
+	}).For(1)
+	_, err := tx.ExecContext(ctx, text, c.User, c.Token, c.Expires.UnixMilli())
+	return err
+}
+
+// selectCard answers ErrNoCard when the user has none.
+func selectCard(ctx context.Context, q sqldb.Querier, user ID) (Card, error) {
+	return scanCard(q.QueryRowContext(ctx, "SELECT user_id, token, expires FROM cards WHERE user_id = ?", user))
+}
+
+func selectCardByToken(ctx context.Context, q sqldb.Querier, token string) (Card, error) {
+	return scanCard(q.QueryRowContext(ctx, "SELECT user_id, token, expires FROM cards WHERE token = ?", token))
+}
+
+func scanCard(row *sql.Row) (c Card, err error) {
+	if err = row.Scan(&c.User, &c.Token, (*millis)(&c.Expires)); errors.Is(err, sql.ErrNoRows) {
+		err = ErrNoCard
+	}
+	return c, err
+}
+
+// deleteCard removes this card, and not one drawn since.
+func deleteCard(ctx context.Context, tx *sqldb.Tx, c Card) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM cards WHERE user_id = ? AND token = ?", c.User, c.Token)
+	return err
+}

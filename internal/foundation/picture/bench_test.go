@@ -1,0 +1,34 @@
+package picture
+
+import (
+	"image"
+	"image/color/palette"
+	"testing"
+)
+
+// BenchmarkSquare tells what an upload takes: a page's, a telephone's, and the
+// largest.
+func BenchmarkSquare(b *testing.B) {
+	photo := func(w, h int) image.Image { return quarters(image.NewNRGBA(image.Rect(0, 0, w, h)), white) }
+	for _, c := range []struct {
+		name string
+		data []byte
+	}{
+		{"jpeg 1 MP", jpegOf(b, photo(1200, 900))},
+		{"jpeg 12 MP", jpegOf(b, photo(4000, 3000))},
+		{"jpeg 25 MP", jpegOf(b, photo(5000, 5000))},
+		{"png 25 MP", pngOf(b, photo(5000, 5000))},
+		{"png 25 MP, 16 bits", pngOf(b, quarters(image.NewNRGBA64(image.Rect(0, 0, 5000, 5000)), none))},
+		{"png 25 MP, palette", pngOf(b, quarters(image.NewPaletted(image.Rect(0, 0, 5000, 5000), palette.Plan9), none))},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			s := New(0)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Square(b.Context(), c.data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

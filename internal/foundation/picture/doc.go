@@ -1,0 +1,15 @@
+// Package picture makes of an image that somebody sends a picture that is safe to
+// store and to show: square, upright, in three sizes, encoded anew.
+//
+// What an image is, its bytes say ([Studio.Square] looks at nothing else): PNG,
+// JPEG, GIF, of which the first frame is taken, or WebP that does not move. Nothing
+// but pixels survives: no metadata (a phone writes where it was), no colour
+// profile, nothing behind the image's end.
+//
+// # What an image may cost
+//
+// A file of some kilobytes can describe a billion pixels, and one of a megabyte can
+// keep a decoder busy for minutes. So the size is read from the header and checked
+// before anything is decoded, pictures take turns, the memory of all that are being
+// made is bounded, and a decoder that is not done in time gets no more to read.
+package picture

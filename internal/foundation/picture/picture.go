@@ -1,0 +1,303 @@
+package picture
+
+import (
+	"bytes"
+	"context"
+	"image"
+	"image/color"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"io"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/image/draw"
+	"golang.org/x/image/webp"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/bep/imagemeta"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+// MaxBytes is the largest file that is looked at: a photo of a telephone, as a
+// page or an app sends it.
+const MaxBytes = 5 << 20
+
+// What an image may measure. More pixels than a good telephone's are no
+// portrait, and nobody needs a strip.
+const (
+	maxPixels = 25_000_000
+	maxSide   = 10_000
+)
+
+// Sizes are the sides of the pictures made, in pixels: in a list, on a card, on a
+// page. The first is the largest.
+var Sizes = [...]int{512, 256, 64}
+
+// What is refused.
+var (
+	ErrBytes      = errs.New(errs.Invalid, "picture.bytes", "The file is larger than 5 MiB.")
+	ErrUnreadable = errs.New(errs.Invalid, "picture.unreadable", "That is not a PNG, JPEG, GIF or WebP image, or it is broken or moves.")
+	ErrDimensions = errs.New(errs.Invalid, "picture.dimensions", "An image has at most 25 million pixels and 10,000 on each side.")
+)
+
+// Picture is one size of what was made.
+type Picture struct {
+	Size int    // of each side, in pixels
+	Type string // image/jpeg, or image/png when something shows through
+	Data []byte
+}
+
+// quality is where artefacts stop being visible at these sizes.
+const quality = 88
+
+// patience is for how long a decoder gets something to read: ten times what the
+// largest image of an honest encoder takes on a slow machine.
+const patience = 10 * time.Second
+
+// Studio makes pictures, some at a time. It is safe for concurrent use.
+type Studio struct {
+	memory   *semaphore.Weighted
+	all      int64 // bytes
+	turns    int64
+	patience time.Duration
+}
+
+// studioMemory is the most that all images being decoded may take, as far as
+// their headers tell. One of the greediest sort takes it all.
+const studioMemory = 512 << 20
+
+// New returns a studio that makes up to turns pictures at a time; 0 means half of
+// the cores.
+func New(turns int) *Studio {
+	if turns <= 0 {
+		turns = max(1, runtime.GOMAXPROCS(0)/2)
+	}
+	return &Studio{memory: semaphore.NewWeighted(studioMemory), all: studioMemory, turns: int64(turns), patience: patience}
+}
+
+// Square returns the image in data in all [Sizes], cut to the square in its
+// middle. It waits for its turn as long as ctx lasts. ErrBytes, ErrUnreadable,
+// ErrDimensions.
+func (s *Studio) Square(ctx context.Context, data []byte) (_ []Picture, err error) {
+	defer errs.Wrap(&err, "picture.Square")
+	if len(data) > MaxBytes {
+		return nil, ErrBytes
+	}
+	i := slices.IndexFunc(formats, func(f format) bool { return f.matches(data) })
+	if i < 0 {
+		return nil, ErrUnreadable
+	}
+	f := formats[i]
+	cfg, err := f.config(bytes.NewReader(data))
+	switch {
+	case err != nil || cfg.Width <= 0 || cfg.Height <= 0:
+		return nil, ErrUnreadable
+	case cfg.Width > maxSide || cfg.Height > maxSide || cfg.Width*cfg.Height > maxPixels:
+		return nil, ErrDimensions
+	}
+	// A share of the memory is a turn as well.
+	share := min(s.all, max(s.all/s.turns, cost(cfg)))
+	if err := s.memory.Acquire(ctx, share); err != nil {
+		return nil, err
+	}
+	defer s.memory.Release(share)
+	hurried, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	img, err := f.decode(&reader{hurried, bytes.NewReader(data)})
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, ErrUnreadable
+	}
+	return encode(upright(square(img, cfg), orientation(data, f.meta)))
+}
+
+// reader gives a decoder nothing more once its time is up, and little at once, for
+// some bytes can mean a second of work.
+type reader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p[:min(len(p), 256)])
+}
+
+// format is a kind of file. The registry of package image would take whatever
+// kinds somebody else has registered.
+type format struct {
+	head   string // '?' stands for any byte
+	config func(io.Reader) (image.Config, error)
+	decode func(io.Reader) (image.Image, error)
+	meta   imagemeta.ImageFormat // zero: it has no orientation
+}
+
+var formats = []format{
+	{"\xff\xd8\xff", jpeg.DecodeConfig, jpeg.Decode, imagemeta.JPEG},
+	{"\x89PNG\r\n\x1a\n", png.DecodeConfig, png.Decode, imagemeta.PNG},
+	{"RIFF????WEBP", webp.DecodeConfig, webp.Decode, imagemeta.WebP},
+	{"GIF8", gif.DecodeConfig, gif.Decode, 0},
+}
+
+func (f format) matches(data []byte) bool {
+	if len(data) < len(f.head) {
+		return false
+	}
+	for i := range len(f.head) {
+		if f.head[i] != '?' && f.head[i] != data[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// cost estimates the bytes that it takes to decode and scale an image: the most
+// that its kind can take, for a header does not tell all (a progressive JPEG holds
+// four bytes for each sample until the end).
+func cost(cfg image.Config) int64 {
+	pixels, perPixel := int64(cfg.Width)*int64(cfg.Height), int64(8)
+	switch cfg.ColorModel {
+	case color.YCbCrModel:
+		perPixel = 15
+	case color.CMYKModel:
+		perPixel = 24
+	case color.RGBA64Model, color.NRGBA64Model:
+		perPixel = 12
+	}
+	side := int64(min(cfg.Width, cfg.Height, 2*enough))
+	return pixels*perPixel + side*side*4 + side*int64(Sizes[0])*32 // what shrink makes, and what CatmullRom keeps between its two passes
+}
+
+// enough pixels of a side for the largest size: of more, squares are averaged
+// first, which is ten times as quick as to weigh all of them and looks the same.
+const enough = 1024
+
+// square scales the middle of an image to the largest size.
+func square(img image.Image, cfg image.Config) *image.RGBA {
+	side := min(cfg.Width, cfg.Height)
+	k := max(1, side/enough)
+	n := side / k
+	img = shrink(img, image.Pt((cfg.Width-n*k)/2, (cfg.Height-n*k)/2), n, k)
+	return scale(img, Sizes[0])
+}
+
+// shrink returns a square of n × n pixels, each the average of k × k of an image,
+// from at on. What lies outside of the image is clear: the first frame of a GIF may
+// be a part of it.
+func shrink(img image.Image, at image.Point, n, k int) *image.RGBA {
+	to := image.NewRGBA(image.Rect(0, 0, n, n))
+	band := image.NewRGBA(image.Rect(0, 0, n*k, k))
+	for y := range n {
+		clear(band.Pix)
+		draw.Draw(band, band.Bounds(), img, at.Add(image.Pt(0, y*k)), draw.Src)
+		out := to.Pix[y*to.Stride:]
+		for x := range n {
+			var sum [4]int
+			for row := range k {
+				from := row*band.Stride + x*k*4
+				for p := band.Pix[from : from+k*4]; len(p) >= 4; p = p[4:] {
+					sum[0] += int(p[0])
+					sum[1] += int(p[1])
+					sum[2] += int(p[2])
+					sum[3] += int(p[3])
+				}
+			}
+			for c, v := range sum {
+				out[x*4+c] = uint8((v + k*k/2) / (k * k))
+			}
+		}
+	}
+	return to
+}
+
+func scale(img image.Image, size int) *image.RGBA {
+	to := image.NewRGBA(image.Rect(0, 0, size, size))
+	draw.CatmullRom.Scale(to, to.Bounds(), img, img.Bounds(), draw.Src, nil)
+	return to
+}
+
+// orientation returns how a camera was held, 1 to 8 as EXIF counts; 1 when it does
+// not say.
+func orientation(data []byte, f imagemeta.ImageFormat) (o int) {
+	o = 1
+	if f == 0 {
+		return o
+	}
+	// What is broken in it is of no interest: an image without metadata is fine.
+	_, _ = imagemeta.Decode(imagemeta.Options{
+		R: bytes.NewReader(data), ImageFormat: f, Sources: imagemeta.EXIF,
+		ShouldHandleTag: func(t imagemeta.TagInfo) bool { return t.Namespace == "IFD0" && t.Tag == "Orientation" },
+		HandleTag: func(t imagemeta.TagInfo) error {
+			if v, ok := t.Value.(uint16); ok && 1 <= v && v <= 8 {
+				o = int(v)
+			}
+			return imagemeta.ErrStopWalking
+		},
+	})
+	return o
+}
+
+// upright turns and mirrors a square as its orientation says. That comes after
+// cutting and scaling, for the middle stays the middle.
+func upright(from *image.RGBA, orientation int) *image.RGBA {
+	if orientation == 1 {
+		return from
+	}
+	n := from.Bounds().Dx() - 1
+	to := image.NewRGBA(from.Bounds())
+	for y := range n + 1 {
+		for x := range n + 1 {
+			fx, fy := x, y
+			switch orientation {
+			case 2:
+				fx = n - x
+			case 3:
+				fx, fy = n-x, n-y
+			case 4:
+				fy = n - y
+			case 5:
+				fx, fy = y, x
+			case 6:
+				fx, fy = y, n-x
+			case 7:
+				fx, fy = n-y, n-x
+			case 8:
+				fx, fy = n-y, x
+			}
+			to.SetRGBA(x, y, from.RGBAAt(fx, fy))
+		}
+	}
+	return to
+}
+
+// encode makes all sizes, each of the next larger one.
+func encode(img *image.RGBA) ([]Picture, error) {
+	all := make([]Picture, 0, len(Sizes))
+	for _, size := range Sizes {
+		if size != img.Bounds().Dx() {
+			img = scale(img, size)
+		}
+		p, b := Picture{Size: size, Type: "image/jpeg"}, new(bytes.Buffer)
+		var err error
+		if img.Opaque() {
+			err = jpeg.Encode(b, img, &jpeg.Options{Quality: quality})
+		} else {
+			p.Type, err = "image/png", png.Encode(b, img)
+		}
+		if err != nil {
+			return nil, err
+		}
+		p.Data = b.Bytes()
+		all = append(all, p)
+	}
+	return all, nil
+}

@@ -1,0 +1,447 @@
+package picture
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+var (
+	red   = color.NRGBA{255, 0, 0, 255}
+	green = color.NRGBA{0, 255, 0, 255}
+	blue  = color.NRGBA{0, 0, 255, 255}
+	white = color.NRGBA{255, 255, 255, 255}
+	none  = color.NRGBA{}
+)
+
+// quarters paints an image red and green above, blue and last below.
+func quarters(img draw.Image, last color.Color) draw.Image {
+	b := img.Bounds()
+	for y := range b.Dy() {
+		for x := range b.Dx() {
+			c := color.Color(red)
+			switch right, below := x >= b.Dx()/2, y >= b.Dy()/2; {
+			case right && below:
+				c = last
+			case right:
+				c = green
+			case below:
+				c = blue
+			}
+			img.Set(b.Min.X+x, b.Min.Y+y, c)
+		}
+	}
+	return img
+}
+
+func pngOf(t testing.TB, img image.Image) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func jpegOf(t testing.TB, img image.Image) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, img, &jpeg.Options{Quality: 95}); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func gifOf(t testing.TB, canvas image.Point, frames ...*image.Paletted) []byte {
+	t.Helper()
+	g := gif.GIF{Image: frames, Delay: make([]int, len(frames)), Config: image.Config{ColorModel: frames[0].Palette, Width: canvas.X, Height: canvas.Y}}
+	var b bytes.Buffer
+	if err := gif.EncodeAll(&b, &g); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func file(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+var rect = image.Rect(0, 0, 60, 40)
+
+func paletted(last color.Color) *image.Paletted {
+	return quarters(image.NewPaletted(rect, color.Palette{red, green, blue, white, none}), last).(*image.Paletted)
+}
+
+// near reports whether two colours are the same, but for what JPEG does to them.
+func near(a, b color.Color) bool {
+	ar, ag, ab, aa := a.RGBA()
+	br, bg, bb, ba := b.RGBA()
+	for _, d := range [...]int{int(ar) - int(br), int(ag) - int(bg), int(ab) - int(bb), int(aa) - int(ba)} {
+		if max(d, -d) > 0x1800 {
+			return false
+		}
+	}
+	return true
+}
+
+// check looks at the corners of each size: above left and right, below left and
+// right.
+func check(t *testing.T, what string, all []Picture, typ string, corners [4]color.NRGBA) {
+	t.Helper()
+	if len(all) != len(Sizes) {
+		t.Fatalf("%s: got %d pictures", what, len(all))
+	}
+	for i, p := range all {
+		img, kind, err := image.Decode(bytes.NewReader(p.Data))
+		if err != nil || "image/"+kind != typ || p.Type != typ || p.Size != Sizes[i] || img.Bounds() != image.Rect(0, 0, p.Size, p.Size) {
+			t.Errorf("%s: size %d is %s %v called %s, %v; want %s", what, p.Size, kind, img.Bounds(), p.Type, err, typ)
+			continue
+		}
+		lo, hi := p.Size/4, p.Size*3/4
+		for j, at := range [4]image.Point{{lo, lo}, {hi, lo}, {lo, hi}, {hi, hi}} {
+			if got := img.At(at.X, at.Y); !near(got, corners[j]) {
+				t.Errorf("%s: size %d at %v: got %v, want %v", what, p.Size, at, got, corners[j])
+			}
+		}
+	}
+}
+
+func TestEveryKindOfImageBecomesASquareInAllSizes(t *testing.T) {
+	part := quarters(image.NewPaletted(image.Rect(0, 0, 30, 20), color.Palette{red, green, blue, white, none}), white).(*image.Paletted)
+	part.Rect = part.Rect.Add(image.Pt(30, 20)) // the last quarter of the canvas
+	opaque, through := [4]color.NRGBA{red, green, blue, white}, [4]color.NRGBA{red, green, blue, none}
+	for _, tc := range []struct {
+		name, typ string
+		data      []byte
+		corners   [4]color.NRGBA
+	}{
+		{"png", "image/jpeg", pngOf(t, quarters(image.NewNRGBA(rect), white)), opaque},
+		{"png, clear", "image/png", pngOf(t, quarters(image.NewNRGBA(rect), none)), through},
+		{"png, 16 bits", "image/png", pngOf(t, quarters(image.NewNRGBA64(rect), none)), through},
+		{"png, palette", "image/png", pngOf(t, paletted(none)), through},
+		{"png, upright", "image/jpeg", pngOf(t, quarters(image.NewNRGBA(image.Rect(0, 0, 41, 997)), white)), opaque},
+		{"jpeg", "image/jpeg", jpegOf(t, quarters(image.NewNRGBA(rect), white)), opaque},
+		{"gif", "image/jpeg", gifOf(t, rect.Max, paletted(white)), opaque},
+		{"gif that moves", "image/png", gifOf(t, rect.Max, paletted(none), paletted(white)), through},
+		{"gif whose first frame is a part", "image/png", gifOf(t, rect.Max, part), [4]color.NRGBA{none, none, none, red}},
+		{"webp", "image/jpeg", file(t, "lossy.webp"), opaque},
+		{"webp, clear", "image/png", file(t, "alpha.webp"), through},
+		{"webp, lossless", "image/png", file(t, "lossless.webp"), through},
+	} {
+		all, err := New(0).Square(t.Context(), tc.data)
+		if err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+			continue
+		}
+		if tc.name == "gif whose first frame is a part" {
+			// Its own quarters are seen through the square's last one: red is nearest the middle.
+			img, _, err := image.Decode(bytes.NewReader(all[0].Data))
+			if err != nil || !near(img.At(290, 290), red) || !near(img.At(200, 290), none) {
+				t.Errorf("%s: got %v, %v and %v", tc.name, err, img.At(290, 290), img.At(200, 290))
+			}
+			continue
+		}
+		check(t, tc.name, all, tc.typ, tc.corners)
+	}
+	gray := image.NewGray(image.Rect(0, 0, 3, 1))
+	gray.Pix = []byte{0, 200, 255}
+	all, err := New(0).Square(t.Context(), pngOf(t, gray))
+	c := color.NRGBA{200, 200, 200, 255}
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, "the middle pixel of three", all, "image/jpeg", [4]color.NRGBA{c, c, c, c})
+}
+
+// exif is what a camera writes that was held in one of eight ways, in either order
+// of bytes, and where it was.
+func exif(order binary.AppendByteOrder, orientation int) []byte {
+	b := []byte("II*\x00")
+	if order == binary.AppendByteOrder(binary.BigEndian) {
+		b = []byte("MM\x00*")
+	}
+	b = order.AppendUint32(b, 8)
+	b = order.AppendUint16(b, 2)
+	b = order.AppendUint16(b, 0x010e) // ImageDescription
+	b = order.AppendUint16(b, 2)
+	b = order.AppendUint32(b, 12)
+	b = order.AppendUint32(b, 38)
+	b = order.AppendUint16(b, 0x0112) // Orientation
+	b = order.AppendUint16(b, 3)
+	b = order.AppendUint32(b, 1)
+	b = order.AppendUint16(b, uint16(orientation))
+	b = order.AppendUint16(b, 0)
+	b = order.AppendUint32(b, 0)
+	return append(b, "37.97 23.72\x00"...)
+}
+
+func jpegWith(data, meta []byte) []byte {
+	seg := append([]byte("Exif\x00\x00"), meta...)
+	head := append([]byte{0xff, 0xd8, 0xff, 0xe1}, binary.BigEndian.AppendUint16(nil, uint16(len(seg)+2))...)
+	return append(append(head, seg...), data[2:]...)
+}
+
+func pngWith(data, meta []byte) []byte {
+	const head = 8 + 25 // signature and IHDR
+	chunk := append([]byte("eXIf"), meta...)
+	out := append(append([]byte{}, data[:head]...), binary.BigEndian.AppendUint32(nil, uint32(len(meta)))...)
+	out = append(append(out, chunk...), binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(chunk))...)
+	return append(out, data[head:]...)
+}
+
+func webpWith(data, meta []byte) []byte {
+	out := append([]byte{}, data...)
+	out[20] |= 1 << 3 // there is EXIF
+	out = append(append(append(out, "EXIF"...), binary.LittleEndian.AppendUint32(nil, uint32(len(meta)))...), meta...)
+	if len(meta)%2 == 1 {
+		out = append(out, 0)
+	}
+	binary.LittleEndian.PutUint32(out[4:], uint32(len(out)-8))
+	return out
+}
+
+func TestAPictureIsUprightAndTellsNothingElse(t *testing.T) {
+	upright := map[int][4]color.NRGBA{
+		0: {red, green, blue, white}, // no such orientation
+		1: {red, green, blue, white},
+		2: {green, red, white, blue},
+		3: {white, blue, green, red},
+		4: {blue, white, red, green},
+		5: {red, blue, green, white},
+		6: {blue, red, white, green},
+		7: {white, green, blue, red},
+		8: {green, white, red, blue},
+		9: {red, green, blue, white},
+	}
+	stored := quarters(image.NewNRGBA(rect), white)
+	for o, want := range upright {
+		for name, data := range map[string][]byte{
+			"jpeg":                   jpegWith(jpegOf(t, stored), exif(binary.LittleEndian, o)),
+			"jpeg, other byte order": jpegWith(jpegOf(t, stored), exif(binary.BigEndian, o)),
+			"png":                    pngWith(pngOf(t, stored), exif(binary.BigEndian, o)),
+			"webp":                   webpWith(file(t, "lossy.webp"), exif(binary.LittleEndian, o)),
+		} {
+			all, err := New(0).Square(t.Context(), data)
+			if err != nil {
+				t.Errorf("%s held as %d: %v", name, o, err)
+				continue
+			}
+			check(t, name, all, "image/jpeg", want)
+			for _, p := range all {
+				if bytes.Contains(p.Data, []byte("37.97")) || bytes.Contains(p.Data, []byte("Exif")) || bytes.Contains(p.Data, []byte("ICC")) {
+					t.Errorf("%s: size %d has metadata", name, p.Size)
+				}
+			}
+		}
+	}
+	broken := jpegWith(jpegOf(t, stored), []byte("II*\x00\xff\xff\xff\xff"))
+	all, err := New(0).Square(t.Context(), broken)
+	if err != nil {
+		t.Fatalf("broken metadata: %v", err)
+	}
+	check(t, "broken metadata", all, "image/jpeg", upright[1])
+}
+
+// pngHead is a file that says how large it is and no more.
+func pngHead(w, h int) []byte {
+	b := binary.BigEndian.AppendUint32([]byte("IHDR"), uint32(w))
+	b = append(binary.BigEndian.AppendUint32(b, uint32(h)), 8, 6, 0, 0, 0)
+	return append(append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0d"), b...), binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(b))...)
+}
+
+func jpegHead(w, h int) []byte {
+	b := []byte{0xff, 0xd8, 0xff, 0xc0, 0, 11, 8}
+	b = binary.BigEndian.AppendUint16(b, uint16(h))
+	b = binary.BigEndian.AppendUint16(b, uint16(w))
+	return append(b, 1, 1, 0x11, 0, 0xff, 0xda, 0, 8)
+}
+
+func gifHead(w, h int) []byte {
+	b := binary.LittleEndian.AppendUint16([]byte("GIF89a"), uint16(w))
+	return append(binary.LittleEndian.AppendUint16(b, uint16(h)), 0, 0, 0)
+}
+
+func webpHead(w, h int, flags byte) []byte {
+	b := append([]byte("RIFF\x16\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00"), flags, 0, 0, 0)
+	b = append(b, byte(w-1), byte((w-1)>>8), byte((w-1)>>16))
+	return append(b, byte(h-1), byte((h-1)>>8), byte((h-1)>>16))
+}
+
+func TestABombIsRefusedByItsHeader(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for name, tc := range map[string]struct {
+		data []byte
+		want error
+	}{
+		"png, wide":           {pngHead(10_001, 1), ErrDimensions},
+		"png, high":           {pngHead(1, 10_001), ErrDimensions},
+		"png, large":          {pngHead(5000, 5001), ErrDimensions},
+		"png, enormous":       {pngHead(1<<31-1, 1<<31-1), ErrUnreadable}, // the package png has a limit of its own
+		"png, allowed":        {pngHead(5000, 5000), ErrUnreadable},       // and then there is nothing
+		"jpeg":                {jpegHead(65_535, 65_535), ErrDimensions},
+		"gif":                 {gifHead(65_535, 65_535), ErrDimensions},
+		"webp":                {webpHead(1<<24, 1<<7-1, 0), ErrDimensions},
+		"webp, small outside": {append(webpHead(10, 10, 0), "VP8L\x05\x00\x00\x00\x2f\xff\xff\xff\x0f\x00"...), ErrUnreadable},
+		"no width":            {gifHead(0, 10), ErrUnreadable},
+		"bytes":               {append(pngHead(1, 1), make([]byte, MaxBytes)...), ErrBytes},
+	} {
+		if _, err := New(0).Square(t.Context(), tc.data); !errors.Is(err, tc.want) {
+			t.Errorf("%s: got %v, want %v", name, err, tc.want)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	// The allowed one may be decoded as far as it goes: 100 MB for its pixels.
+	if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 130 {
+		t.Errorf("refusing took %d MiB", got)
+	}
+}
+
+func TestWhatIsNoImageIsRefusedWhateverItIsCalled(t *testing.T) {
+	whole := jpegOf(t, quarters(image.NewNRGBA(rect), white))
+	for name, data := range map[string][]byte{
+		"nothing":          {},
+		"text":             []byte("<html><script>alert(1)</script>"),
+		"svg":              []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`),
+		"bmp":              []byte("BM\x3a\x00\x00\x00\x00\x00"),
+		"a head only":      whole[:3],
+		"cut off":          whole[:len(whole)/2],
+		"script as gif":    []byte("GIF89a\x01\x00\x01\x00=1;alert(1)//"),
+		"webp that moves":  append(webpHead(10, 10, 1<<1), "ANIM\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00"...),
+		"riff of music":    []byte("RIFF\x16\x00\x00\x00WAVEfmt \x0a\x00\x00\x00"),
+		"png without data": pngHead(1, 1),
+	} {
+		if all, err := New(0).Square(t.Context(), data); !errors.Is(err, ErrUnreadable) {
+			t.Errorf("%s: got %d pictures, %v", name, len(all), err)
+		}
+	}
+	// A script behind an image's end does not come through.
+	all, err := New(0).Square(t.Context(), append(whole, "<script>alert(1)</script>"...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if bytes.Contains(p.Data, []byte("script")) {
+			t.Error("what followed the image is in the picture")
+		}
+	}
+}
+
+// manyScans is a progressive JPEG of 16 million pixels whose scans, of 25 bytes
+// each, all say that every block stays as it is: half a minute of work in a
+// megabyte.
+func manyScans(bytes int) []byte {
+	b := []byte{0xff, 0xd8, 0xff, 0xc2, 0, 11, 8}
+	b = append(b, 0x10, 0, 0x10, 0, 1, 1, 0x11, 0) // 4096 × 4096, one component
+	// One code of one bit: 0xe0, which ends 2¹⁴ blocks and as many more as the next
+	// 14 bits say.
+	b = append(b, 0xff, 0xc4, 0, 20, 0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xe0)
+	scan := append([]byte{0xff, 0xda, 0, 8, 1, 1, 0, 1, 63, 0}, strings.Repeat("\x00", 30)...) // 16 runs of 2¹⁴ blocks, 15 bits each
+	for len(b) < bytes {
+		b = append(b, scan...)
+	}
+	return append(b, 0xff, 0xd9)
+}
+
+func TestADecoderThatIsNotDoneInTimeIsStopped(t *testing.T) {
+	data := manyScans(1 << 20)
+	if _, err := New(0).Square(t.Context(), manyScans(100)); err != nil {
+		t.Fatalf("with few scans: %v", err) // else the test would show nothing
+	}
+	s := New(0)
+	s.patience = 50 * time.Millisecond
+	began := time.Now()
+	_, err := s.Square(t.Context(), data)
+	if took := time.Since(began); !errors.Is(err, ErrUnreadable) || took > 2*time.Second {
+		t.Errorf("got %v after %s", err, took)
+	}
+	// Who left gets no word about the image: it may be sent again.
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := New(0).Square(ctx, data); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a caller who left: got %v", err)
+	}
+}
+
+func TestPicturesTakeTurnsAndTheirMemoryIsBounded(t *testing.T) {
+	small, large := pngOf(t, image.NewNRGBA(rect)), pngOf(t, image.NewGray(image.Rect(0, 0, 1000, 2000)))
+	// beside makes a picture while others hold some of the memory.
+	beside := func(s *Studio, others int64, data []byte, wait time.Duration) error {
+		t.Helper()
+		if err := s.memory.Acquire(t.Context(), others); err != nil {
+			t.Fatal(err)
+		}
+		defer s.memory.Release(others)
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		defer cancel()
+		_, err := s.Square(ctx, data)
+		return err
+	}
+	const short, long = 20 * time.Millisecond, 10 * time.Second
+	two := New(2)
+	if err := beside(two, two.all/2, small, long); err != nil {
+		t.Errorf("beside one other: %v", err)
+	}
+	if err := beside(two, two.all/2+1, small, short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("beside two others: got %v, want to wait", err)
+	}
+	many := New(1000)
+	if err := beside(many, many.all-20<<20, small, long); err != nil {
+		t.Errorf("with 20 MiB left: %v", err)
+	}
+	if err := beside(many, many.all-20<<20, large, short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one of 42 MiB with 20 MiB left: got %v, want to wait", err)
+	}
+	few := New(1)
+	few.all, few.memory = 1<<20, semaphore.NewWeighted(1<<20)
+	if err := beside(few, 0, large, long); err != nil {
+		t.Errorf("one that needs more than there is, alone: %v", err)
+	}
+}
+
+func FuzzSquare(f *testing.F) {
+	img := quarters(image.NewNRGBA(rect), none)
+	f.Add(pngWith(pngOf(f, img), exif(binary.BigEndian, 6)))
+	f.Add(jpegWith(jpegOf(f, img), exif(binary.LittleEndian, 8)))
+	f.Add(gifOf(f, rect.Max, paletted(none), paletted(white)))
+	for _, name := range []string{"lossy.webp", "alpha.webp", "lossless.webp"} {
+		f.Add(file(f, name))
+	}
+	f.Add(manyScans(100))
+	s := New(0)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		all, err := s.Square(t.Context(), data)
+		if err != nil {
+			if !errors.Is(err, ErrUnreadable) && !errors.Is(err, ErrDimensions) && !errors.Is(err, ErrBytes) {
+				t.Fatal(err)
+			}
+			return
+		}
+		for i, p := range all {
+			img, kind, err := image.Decode(bytes.NewReader(p.Data))
+			if err != nil || "image/"+kind != p.Type || img.Bounds() != image.Rect(0, 0, Sizes[i], Sizes[i]) {
+				t.Fatalf("size %d: %s called %s, %v", p.Size, kind, p.Type, err)
+			}
+		}
+	})
+}

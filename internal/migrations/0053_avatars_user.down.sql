@@ -1,0 +1,1 @@
+DROP INDEX avatars_user{{on avatars}}

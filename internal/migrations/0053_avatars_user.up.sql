@@ -1,0 +1,1 @@
+CREATE INDEX avatars_user ON avatars (user_id)
