@@ -277,8 +277,8 @@ func (c *Client) renew(ctx context.Context, bearer string) (bool, error) {
 		return false, err
 	}
 	if err := c.try(ctx, &refresh, body, crand.Text()); err != nil {
-		if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusUnauthorized {
-			c.setTokens(api.Tokens{}) // logged out from elsewhere
+		if e, ok := errors.AsType[*Error](err); ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) {
+			c.setTokens(api.Tokens{}) // logged out from elsewhere, or banned
 		}
 		return false, fmt.Errorf("renewing the tokens: %w", err)
 	}

@@ -116,6 +116,9 @@ func (b *compact) Remove(ctx context.Context, es ...Entry) error {
 	gone := b.push(len(es), func(i int) change {
 		c := changeOf(Entry{Member: es[i].Member})
 		c.from, c.flags = es[i].place().standing(), flagGone
+		if es[i].Replay {
+			c.flags |= flagReplay
+		}
 		return c
 	})
 	if err := b.db.Do(ctx, gone).Err; err != nil {

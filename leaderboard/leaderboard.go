@@ -78,8 +78,8 @@ type Board interface {
 	Sweep(ctx context.Context, now time.Time) (removed int, err error)
 
 	// Remove takes members off the board. A compact board needs to be told where
-	// they stand, as for Rank. An entry of theirs that is applied afterwards
-	// brings them back.
+	// they stand, as for Rank, or with Replay that nobody knows whether they are
+	// on it. An entry of theirs that is applied afterwards brings them back.
 	Remove(ctx context.Context, es ...Entry) error
 
 	// Drop removes the whole board. However large it is, the server frees it

@@ -34,8 +34,8 @@ type User struct {
 	HasPassword bool        `json:"has_password"`
 	Created     time.Time   `json:"created"`
 
-	// Erased is when a deleted account is erased; zero: it is not deleted. From
-	// the deletion on others see a deleted user.
+	// Erased is when a deleted account is or was erased; zero: it is not deleted.
+	// From the deletion on others see a deleted user.
 	Erased time.Time `json:"erased,omitzero"`
 
 	// Banned is until when nobody can log in; zero: it is not banned.
@@ -62,6 +62,8 @@ type Tokens struct {
 	Expires time.Time // of the access token
 	User    User
 	Device  DeviceID
+
+	Restored bool // the log-in took the account's deletion back
 }
 
 // Caller is who presented a good access token.

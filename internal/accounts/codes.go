@@ -126,7 +126,7 @@ func (s *Service) sendCode(ctx context.Context, p proof, ip string) error {
 		}
 		// By its key this takes the place of a mail still waiting, whose code is
 		// worth nothing any more.
-		return tx.Enqueue(ctx, sqldb.Message{Topic: TopicCode, Key: row.emailHash + string(p.purpose.AppendSegment(nil)), Payload: payload})
+		return tx.Enqueue(ctx, sqldb.Message{Topic: TopicCode, Key: row.mailKey(), Payload: payload})
 	})
 	if err != nil {
 		return asKind(err)

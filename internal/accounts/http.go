@@ -38,6 +38,7 @@ type empty struct{}
 // Routes adds the domain's operations to a.
 func (s *Service) Routes(a *web.API) {
 	s.CredentialRoutes(a)
+	s.LeavingRoutes(a)
 	tags := []string{"accounts"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Ask for a verification code by mail", Tags: tags,
 		Description: "The answer is the same whether the address has an account or not; the mail tells.",
@@ -46,7 +47,7 @@ func (s *Service) Routes(a *web.API) {
 		Public: true, Status: http.StatusCreated,
 		Errors: []*errs.Error{ErrEmail, ErrName, ErrDeviceName, ErrPassword, civil.ErrZone, ErrCode, ErrEmailTaken}}, s.postRegister)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
-		Public: true, Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked}}, s.postLogin)
+		Public: true, Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBanned}}, s.postLogin)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, or who may find and ask the caller", Tags: tags,
 		Description: "A new zone counts from the next midnight in the old one.",
@@ -101,7 +102,7 @@ func (s *Service) tokens(t Tokens, err error) (*body[api.Tokens], error) {
 	now := s.db.Now()
 	return &body[api.Tokens]{api.Tokens{
 		AccessToken: t.Access, RefreshToken: t.Refresh, ExpiresIn: int(t.Expires.Sub(now).Round(time.Second).Seconds()),
-		User: wireUser(t.User, now), Device: t.Device.String(),
+		User: wireUser(t.User, now), Device: t.Device.String(), Restored: t.Restored,
 	}}, nil
 }
 

@@ -16,6 +16,7 @@ func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
 		// Nothing waits for either: what has expired is refused before it is gone.
 		{Name: "accounts.sweep", Every: 10 * time.Minute, Singleton: true, SafeAlone: true, Run: s.sweep},
+		{Name: "accounts.erase", Every: eraseEvery, Singleton: true, SafeAlone: true, Run: s.eraseDue},
 		// What a crash loses of last uses.
 		{Name: "accounts.uses", Every: flushEvery, Run: s.flushUses},
 		// Soon, and yet not after each of many log-ins: a collection takes some
@@ -27,8 +28,9 @@ func (s *Service) Jobs() []worker.Job {
 // Handlers are the topics of the queue that this domain handles.
 func (s *Service) Handlers() map[string]queue.Handler {
 	return map[string]queue.Handler{
-		TopicCode:   mailing(s.mailCode),
-		TopicNotice: mailing(s.mailNotice),
+		TopicCode:    mailing(s.mailCode),
+		TopicNotice:  mailing(s.mailNotice),
+		TopicChanged: func(ctx context.Context, d queue.Delivery) error { return s.follow(ctx, d.Payload) },
 	}
 }
 

@@ -89,12 +89,19 @@ type notice struct {
 	To   string `json:"to"`
 	Kind string `json:"kind"` // see api.Notice
 	At   int64  `json:"at"`   // Unix milliseconds
+
+	Until int64 `json:"until,omitempty"` // of a deletion: when the account is erased
 }
 
 // notify has a notice mailed once tx is committed. It goes to where the user is
 // known to read mail, which after a change of address is the old one.
 func notify(ctx context.Context, tx *sqldb.Tx, user ID, to, kind string) error {
-	payload, err := json.Marshal(notice{to, kind, tx.Now().UnixMilli()})
+	return notice{To: to, Kind: kind}.enqueue(ctx, tx, user)
+}
+
+func (n notice) enqueue(ctx context.Context, tx *sqldb.Tx, user ID) error {
+	n.At = tx.Now().UnixMilli()
+	payload, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
@@ -113,9 +120,17 @@ func (s *Service) mailNotice(ctx context.Context, payload []byte) (err error) {
 	if !ok {
 		return fmt.Errorf("%w: there is no notice %q", mail.ErrRefused, n.Kind)
 	}
-	m.To, m.Text = n.To, fmt.Sprintf(m.Text, time.UnixMilli(n.At).UTC().Format("2 January 2006, 15:04 MST"))
+	m.To, m.Text = n.To, fmt.Sprintf(m.Text, moment(n.At))
+	if n.Until != 0 {
+		m.Text += fmt.Sprintf(takeBack, moment(n.Until))
+	}
 	return s.mail.Send(ctx, m)
 }
+
+func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2 January 2006, 15:04 MST") }
+
+// takeBack is added where there is something to take back.
+const takeBack = "\nUntil %s you can take that back: log in. Then everything is erased for good.\n"
 
 // noticeMails have the moment as a verb in their text.
 var noticeMails = map[string]mail.Message{
@@ -125,4 +140,9 @@ var noticeMails = map[string]mail.Message{
 	api.NoticeEmailChanged: {Subject: "Your address was changed",
 		Text: "Your account got another address on %s. This one cannot be used to log in any more.\n\n" +
 			"If it was not you, write to those who run this service.\n"},
+	api.NoticeDeletion: {Subject: "Your account was deleted",
+		Text: "Your account was deleted on %s, and all its devices were logged out.\n"},
+	api.NoticeRestored: {Subject: "Your account is back",
+		Text: "Your account, which had been deleted, was brought back by a log-in on %s.\n\n" +
+			"If it was not you, ask for a code for a new password at once: it logs everybody else out.\n"},
 }

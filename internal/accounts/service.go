@@ -83,6 +83,7 @@ type Settings struct {
 	RefreshLife time.Duration `koanf:"refresh_life" default:"1440h" help:"how long a refresh token lasts, not shorter than access_life"`
 	CodeLife    time.Duration `koanf:"code_life" default:"5m" help:"how long a mailed code lasts, at most an hour"`
 	Devices     int           `koanf:"devices" default:"50" help:"devices a user may have logged in; the least used are logged out"`
+	Grace       time.Duration `koanf:"grace" default:"168h" help:"how long a deleted account can be brought back by logging in, at most 90 days"`
 	Hashers     int           `koanf:"hashers" help:"passwords hashed at a time, 19 MB and a core each; 0 is half the cores"`
 	Limits      Limits        `koanf:"limits"`
 }
@@ -100,6 +101,7 @@ func (c Settings) Validate() error {
 	fault(c.RefreshLife < c.AccessLife, "refresh_life", "%s is shorter than access_life, %s", c.RefreshLife, c.AccessLife)
 	fault(c.CodeLife < time.Minute || c.CodeLife > codeTriesKey.TTL.Base, "code_life", "%s is not between a minute and an hour", c.CodeLife)
 	fault(c.Devices < 1 || c.Devices > 1000, "devices", "%d is not between 1 and 1000", c.Devices)
+	fault(c.Grace < time.Second || c.Grace > MaxGrace, "grace", "%s is not between a second and 90 days", c.Grace)
 	fault(c.Hashers < 0, "hashers", "%d is less than zero", c.Hashers)
 	atLeastOne := func(key string, n int) { fault(n < 1, key, "%d is less than one", n) }
 	atLeastOne("limits.codes_per_minute", c.Limits.CodesPerMinute)
@@ -116,6 +118,7 @@ func (c Settings) filled() Settings {
 	orDefault(&c.RefreshLife, 60*24*time.Hour)
 	orDefault(&c.CodeLife, 5*time.Minute)
 	orDefault(&c.Devices, 50)
+	orDefault(&c.Grace, DefaultGrace)
 	orDefault(&c.Limits.CodesPerMinute, 1)
 	orDefault(&c.Limits.CodesPerDay, 10)
 	orDefault(&c.Limits.CodesPerIP, 30)
@@ -313,7 +316,7 @@ func (s *Service) loginByPassword(ctx context.Context, e Email, l Login) (t Toke
 	} else if !ok {
 		return Tokens{}, ErrCredentials
 	}
-	return s.enter(ctx, c.ID, l.from(), c.admit)
+	return s.enterAs(ctx, c.ID, l, c.admit)
 }
 
 func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, err error) {
@@ -326,7 +329,7 @@ func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, 
 	if err != nil {
 		return Tokens{}, asKind(err)
 	}
-	t, err = s.enter(ctx, c.ID, l.from(), func(ctx context.Context, tx *sqldb.Tx) (User, error) {
+	t, err = s.enterAs(ctx, c.ID, l, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
 		if err := spendCode(ctx, tx, code); err != nil {
 			return User{}, err
 		}
@@ -403,6 +406,9 @@ func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err erro
 func (s *Service) update(ctx context.Context, id ID, c Change) (u User, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		u, err = lockUser(ctx, tx, id)
+		if err == nil && u.Deleted() { // its devices are logged out; this came late
+			err = ErrNoUser
+		}
 		if err != nil {
 			return err
 		}
@@ -444,6 +450,7 @@ func (s *Service) moved(ctx context.Context, tx *sqldb.Tx, user ID) error {
 }
 
 // Names returns the names of those users that exist, as of a moment ago: see User.
+// A deleted user's is empty.
 func (s *Service) Names(ctx context.Context, ids []ID) (_ map[ID]string, err error) {
 	defer errs.Wrap(&err, "accounts.Names")
 	users, err := s.users.many(ctx, ids)
@@ -452,6 +459,9 @@ func (s *Service) Names(ctx context.Context, ids []ID) (_ map[ID]string, err err
 	}
 	m := make(map[ID]string, len(users))
 	for id, u := range users {
+		if u.Deleted() {
+			u.Name = ""
+		}
 		m[id] = u.Name
 	}
 	return m, nil

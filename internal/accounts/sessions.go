@@ -213,6 +213,9 @@ func (s *Service) trade(ctx context.Context, tx *sqldb.Tx, old token) (t Tokens,
 			ended = []DeviceID{old.device}
 			_, err = deleteSessions(ctx, tx, old.user, ended)
 			return t, ended, ErrReused, err
+		case s.mint.issued(old):
+			refusal, err = whyEnded(ctx, tx, old.user)
+			return t, nil, refusal, err
 		default:
 			return t, nil, ErrRefresh, nil
 		}

@@ -28,7 +28,7 @@ const userColumns = "id, email, name, bio, avatar, zone, zone_next, zone_from, f
 
 func (u *User) columns() []any {
 	return []any{&u.ID, &u.Email, &u.Name, &u.Bio, &u.Avatar, &u.Clock.Zone, &u.Clock.Next, &u.Clock.From, &u.FindByID, &u.FindByEmail, &u.Requests,
-		&u.HasPassword, (*millis)(&u.Created), (*millis)(&u.Erased), (*millis)(&u.Banned)}
+		&u.HasPassword, (*millis)(&u.Created), (*erasure)(&u.Erased), (*millis)(&u.Banned)}
 }
 
 // millis is a time kept as Unix milliseconds, 0 for none.
@@ -205,12 +205,19 @@ type Directory struct{ db *sqldb.DB }
 // NewDirectory returns the directory of the accounts in db.
 func NewDirectory(db *sqldb.DB) Directory { return Directory{db} }
 
-// Clocks returns the calendars of those users that exist.
+// Clocks returns the calendars of those users that exist and are not erased.
 func (d Directory) Clocks(ctx context.Context, ids []ID) (map[ID]civil.Clock, error) {
 	m := make(map[ID]civil.Clock, len(ids))
 	for chunk := range slices.Chunk(ids, inOne) {
 		if err := selectClocks(ctx, d.db, chunk, m); err != nil {
 			return nil, asKind(err)
+		}
+		erased, err := selectErased(ctx, d.db, chunk)
+		if err != nil {
+			return nil, asKind(err)
+		}
+		for _, id := range erased {
+			delete(m, id)
 		}
 	}
 	return m, nil

@@ -26,6 +26,9 @@ type codeRow struct {
 	codeHash  string
 }
 
+// mailKey names the message that mails the code.
+func (c codeRow) mailKey() string { return c.emailHash + string(c.purpose.AppendSegment(nil)) }
+
 // upsertCode replaces the code of that address and purpose, its tries included.
 func upsertCode(ctx context.Context, tx *sqldb.Tx, c codeRow, expires time.Time) error {
 	text := tx.Dialect().Compile(sqldb.Upsert{

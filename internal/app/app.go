@@ -148,6 +148,7 @@ func (a *App) newQueues() error {
 	handlers := a.accounts.Handlers()
 	maps.Copy(handlers, a.checkin.Handlers())
 	handlers[accounts.TopicZone] = a.zoneChanged
+	handlers[accounts.TopicErased] = a.erased
 	handlers[TopicDrop] = a.dropped
 	cfg := queue.Config{Log: a.log, Metrics: a.reg}
 	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {

@@ -205,6 +205,11 @@ func (s *Service) reconcileUsers(ctx context.Context, r *Run, users []accounts.I
 
 // lookAtUsers returns those of the users who seem to differ.
 func (s *Service) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) (differ []*subject, err error) {
+	if !r.Options.DryRun {
+		if users, err = s.eraseLate(ctx, users); err != nil || len(users) == 0 {
+			return nil, err
+		}
+	}
 	first, err := s.store.firstYears(ctx, users)
 	if err != nil {
 		return nil, err

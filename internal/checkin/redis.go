@@ -660,6 +660,41 @@ func (f *fast) unrank(ctx context.Context, b Board, member string) error {
 	return f.boards.of(b).Remove(ctx, leaderboard.Entry{Member: member})
 }
 
+// errBehind reports that Redis has to be complete first.
+var errBehind = fmt.Errorf("%w, or not complete yet", redis.ErrUnavailable)
+
+// leave takes a user off boards.
+func (f *fast) leave(ctx context.Context, user accounts.ID, ds []departure) error {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	for _, d := range ds {
+		e := leaderboard.Entry{Member: user.String(), Value: int64(d.value), Dies: d.dies, Replay: d.unsure}
+		if err := f.boards.of(d.board).Remove(ctx, e); err != nil {
+			return fmt.Errorf("board %s: %w", d.board.key(), err)
+		}
+	}
+	return nil
+}
+
+// unload drops a user's records up to that year; a calendar may have been asked
+// for any.
+func (f *fast) unload(ctx context.Context, user accounts.ID, last int) error {
+	cmd := keyspace.Cmd{Name: "UNLINK", Key: recordKey(user, firstYear).Key}
+	for year := firstYear + 1; year <= last; year++ {
+		cmd.More = append(cmd.More, recordKey(user, year).Key)
+	}
+	return keyspace.FirstErr(f.send(ctx, []keyspace.Cmd{cmd}))
+}
+
+// unclaim drops what a user claimed of the days from first to last.
+func (f *fast) unclaim(ctx context.Context, user accounts.ID, first, last civil.Day) error {
+	cmd := keyspace.Cmd{Name: "UNLINK", Key: claimKeys.At(user, dayKey(first)).Key}
+	for d := first + 1; d <= last; d++ {
+		cmd.More = append(cmd.More, claimKeys.At(user, dayKey(d)).Key)
+	}
+	return keyspace.FirstErr(f.send(ctx, []keyspace.Cmd{cmd}))
+}
+
 // scoreOf is how package leaderboard orders, in one number.
 func scoreOf(value int, at time.Time) int64 {
 	since2020 := min(max(at.Unix()-1577836800, 0), 1<<32-1)

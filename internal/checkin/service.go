@@ -191,11 +191,14 @@ func (s *Service) Status(ctx context.Context, user accounts.ID, clock civil.Cloc
 	return s.freezes.status(rec, clock, today), nil
 }
 
+// firstYear is the first that anybody has a calendar of.
+const firstYear = 1970
+
 // Calendar returns the days of a year, or of one month when month is not 0. It
 // returns ErrYear for years that no calendar here has.
 func (s *Service) Calendar(ctx context.Context, user accounts.ID, clock civil.Clock, year int, month time.Month) (_ Calendar, err error) {
 	defer errs.Wrap(&err, "checkin.Calendar %s", user)
-	if year < 1970 || year > 9999 || month < 0 || month > 12 {
+	if year < firstYear || year > 9999 || month < 0 || month > 12 {
 		return Calendar{}, ErrYear
 	}
 	out := Calendar{Year: year, Month: month}

@@ -591,6 +591,45 @@ func (s *store) touchedSince(ctx context.Context, users []accounts.ID, since tim
 	return out, nil
 }
 
+// erase removes a user's rows and leaves the user touched, until untouch. gone
+// reports that there were any, again that the user was touched already.
+func (s *store) erase(ctx context.Context, user accounts.ID) (gone, again bool, err error) {
+	defer errs.Wrap(&err, "checkin.erase")
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM checkin_touched WHERE user_id = ?)", user).Scan(&again); err != nil {
+			return err
+		}
+		gone = false
+		for _, table := range []string{"checkins", "checkin_makeups", "checkin_grants", "checkin_months", "checkin_totals"} {
+			res, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE user_id = ?", user)
+			if err != nil {
+				return err
+			}
+			n, err := res.RowsAffected()
+			if err != nil {
+				return err
+			}
+			gone = gone || n > 0
+		}
+		if !gone || again {
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO checkin_touched (user_id, at) VALUES (?, ?)", user, tx.Now().UnixMilli())
+		return err
+	})
+	if err == nil && (gone || again) { // lines of the repair log tell days
+		_, err = s.db.ExecContext(ctx, "DELETE FROM checkin_repairs WHERE member = ?", user)
+	}
+	return gone, again, asKind(err)
+}
+
+// untouch says that Redis has heard of a user's change.
+func (s *store) untouch(ctx context.Context, user accounts.ID) (err error) {
+	defer errs.Wrap(&err, "checkin.untouch")
+	_, err = s.db.ExecContext(ctx, "DELETE FROM checkin_touched WHERE user_id = ?", user)
+	return asKind(err)
+}
+
 type runRow struct {
 	ID      int64  `bun:"id"`
 	Kind    string `bun:"kind"`

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -439,14 +438,7 @@ func (cmd *cacheDropCmd) agreed(c *console, many string) error {
 		return nil
 	}
 	fmt.Fprintf(c.err, "Servers will ask SQL for every value of %s%s that is wanted again. Go on? [y/N] ", cmd.Family, many)
-	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer == "y" || answer == "yes" {
-		return nil
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return cmp.Or(err, errDeclined)
+	return agreement(os.Stdin)
 }
 
 type cacheWarmCmd struct {

@@ -59,6 +59,7 @@ type root struct {
 	Mail      mailCmd      `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
 	Nodes     nodesCmd     `cmd:"" help:"List the nodes that share a Redis, those that live and those that were there a minute ago."`
 	Queue     queueCmd     `cmd:"" help:"Look after the messages between nodes."`
+	Users     usersCmd     `cmd:"" help:"Look after accounts: find, log out, ban, delete."`
 	Version   versionCmd   `cmd:"" help:"Say which build this is."`
 	Reference referenceCmd `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
 }
@@ -135,7 +136,11 @@ func parser(r *root, c *console) *kong.Kong {
 	r.Cache.Lookup.shown = r.Nodes.shown
 	r.Cache.Drop.shown = []string{"data", "sql", "redis", "key_prefix", "log"}
 	r.Cache.Warm.shown = r.Cache.Drop.shown
-	all := slices.Concat(queues, r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings})
+	for _, s := range r.Users.settingsOf() {
+		s.shown = r.Migrate.shown
+	}
+	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
+	all := slices.Concat(queues, r.Users.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings})
 	for _, s := range all {
 		s.declare()
 	}

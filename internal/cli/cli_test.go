@@ -25,6 +25,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
@@ -50,6 +51,8 @@ func TestMain(m *testing.M) {
 //	letters sql|redis N        leaves N dead letters of the topic story, which no server handles
 //	member ADDRESS             signs up at $SERVER, sets $MEMBER to the user's id
 //	freezes N                  waits until that user has N freezes
+//	erased ID                  waits until that account is erased in the database here
+//	answers CODE               that user's calls must come to that, 200 or a problem's code
 func TestStories(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
@@ -71,7 +74,7 @@ func TestStories(t *testing.T) {
 				_, err := ts.Value(serverKey{}).(*server).redis.Do(args...)
 				ts.Check(err)
 			},
-			"member": member, "freezes": freezes,
+			"member": member, "freezes": freezes, "answers": answers, "erased": erased,
 		},
 	})
 }
@@ -218,6 +221,35 @@ func freezes(ts *testscript.TestScript, _ bool, args []string) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func erased(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	defer cancel()
+	db, err := sqldb.Open(ctx, sqldb.Config{Dir: ts.MkAbs("here")})
+	ts.Check(err)
+	defer db.Close()
+	for {
+		a, err := accounts.NewDirectory(db).Find(ctx, args[0])
+		ts.Check(err)
+		if a.Email == "" {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func answers(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err := ts.Value(serverKey{}).(*server).user.Me(ctx)
+	got := "200"
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		got = e.Code
+	}
+	if got != args[0] {
+		ts.Fatalf("the user's calls come to %s (%v), want %s", got, err, args[0])
 	}
 }
 

@@ -391,7 +391,7 @@ func sweep(ctx context.Context, c *console, db *redis.DB, what, prefix string, o
 }
 
 // errDeclined reports that somebody was asked and did not agree.
-var errDeclined = errors.New("nothing was removed")
+var errDeclined = errors.New("nothing was changed")
 
 // confirm asks for the prefix, which nobody types by mistake.
 func confirm(in io.Reader, out io.Writer, prefix string, n int64) error {

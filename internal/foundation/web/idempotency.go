@@ -221,3 +221,11 @@ func (w *recorder) send() {
 	// A failed write has nobody left to tell.
 	_, _ = w.ResponseWriter.Write(w.body.Bytes())
 }
+
+// Erase removes all answers stored for a user.
+func (a *API) Erase(ctx context.Context, user string) error {
+	if a.cfg.DB == nil {
+		return nil
+	}
+	return eraseRecords(ctx, a.cfg.DB, user)
+}

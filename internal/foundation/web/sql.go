@@ -45,6 +45,8 @@ const (
 	recordExpired = `SELECT expires FROM idempotency_keys WHERE expires <= ? ORDER BY expires LIMIT 1 OFFSET ?`
 
 	recordDelete = `DELETE FROM idempotency_keys WHERE expires <= ?`
+
+	recordErase = `DELETE FROM idempotency_keys WHERE scope >= ? AND scope < ?`
 )
 
 // insertRecord adds rec; ok is false when its key is there already.
@@ -103,6 +105,13 @@ func deleteExpired(ctx context.Context, db *sqldb.DB, now int64) (n int, err err
 	}
 	rows, err := res.RowsAffected()
 	return int(rows), sqlErr("delete the expired", err)
+}
+
+// eraseRecords deletes a user's rows: their scopes begin with the user and a
+// space, which "!" follows.
+func eraseRecords(ctx context.Context, db *sqldb.DB, user string) error {
+	_, err := db.ExecContext(ctx, recordErase, user+" ", user+"!")
+	return sqlErr("erase", err)
 }
 
 var errStoreAway = errs.New(errs.Unavailable, "unavailable", "The database is away. Try again.")

@@ -1,0 +1,34 @@
+package accounts
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+)
+
+// LeavingRoutes adds the deletion of an account to a.
+func (s *Service) LeavingRoutes(a *web.API) {
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/deletion", ID: "me.delete", Summary: "Delete the account", Tags: []string{"accounts"},
+		Description: "Logs all devices out; the address gets a mail, and others see a deleted user. Logging in takes it back until the account is erased.",
+		// What is remembered of a request would tell of its password.
+		NoReplay: true, Errors: []*errs.Error{ErrPasswordWrong, ErrLocked}}, s.postDeletion)
+}
+
+func (s *Service) postDeletion(ctx context.Context, in *body[*api.AccountDeletion]) (*body[api.AccountDeleted], error) {
+	user, device, err := me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	password := ""
+	if in.Body != nil {
+		password = in.Body.Password
+	}
+	erased, err := s.Delete(ctx, user, device, password)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.AccountDeleted]{api.AccountDeleted{Erased: erased}}, nil
+}

@@ -1,0 +1,345 @@
+package accounts
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// An account that is deleted can be brought back until it is erased:
+//
+//	Delete     nobody is logged in any more, others see a deleted user
+//	log-in     takes it back, as long as it is not due (admit)
+//	eraseDue   the job: nothing stays of the account but its id
+//	the app    has every domain erase what is theirs (TopicErased), twice
+//	Erased     says of whom nothing may be left, should something come later yet
+
+// Topics of the outbox.
+const (
+	// TopicErased has every domain erase what it holds of a user; the payload is an
+	// [Erasure].
+	TopicErased = "accounts.erased"
+	// TopicChanged has a server follow what somebody changed who could not tell the
+	// others, or died before. This package handles it itself.
+	TopicChanged = "accounts.changed"
+)
+
+// Erasure is the payload of [TopicErased].
+type Erasure struct {
+	User ID   `json:"user"`
+	Late bool `json:"late,omitempty"` // the second time, for what was under way the first time
+}
+
+// What the domain refuses.
+var (
+	ErrBanned     = errs.New(errs.Forbidden, "account.banned", "This account is banned.")
+	ErrBan        = errs.New(errs.Invalid, "account.ban_invalid", "A ban ends in the future, and has a reason of at most 200 printable characters.")
+	ErrNotDeleted = errs.New(errs.Conflict, "account.not_deleted", "The account is not deleted.")
+)
+
+// A deleted account stays for DefaultGrace unless the settings say otherwise, and
+// MaxGrace at the longest.
+const (
+	DefaultGrace = 7 * 24 * time.Hour
+	MaxGrace     = 90 * 24 * time.Hour
+)
+
+// Forever is the end of a ban that has none.
+var Forever = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// Delete deletes the account of a logged-in user: all devices are logged out, the
+// address gets a mail, and others see a deleted user. It returns when the account
+// will be erased. password is the one in force, empty when there is none.
+// ErrPasswordWrong, ErrLocked, ErrToken, ErrNoUser.
+func (s *Service) Delete(ctx context.Context, user ID, device DeviceID, password string) (erased time.Time, err error) {
+	defer errs.Wrap(&err, "accounts.Delete %s", user)
+	seen, err := s.confirm(ctx, user, password, "body.password")
+	if err != nil {
+		return time.Time{}, err
+	}
+	err = s.endAll(ctx, user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := unchanged(ctx, tx, seen, device); err != nil {
+			return err
+		}
+		erased = tx.Now().Add(s.cfg.Grace)
+		return deleteUser(ctx, tx, seen.User, erased)
+	}, AccountDeleted.Of(s.caches, user)...)
+	if err != nil {
+		return time.Time{}, err
+	}
+	s.noticed(user, s.db.Now(), api.NoticeDeletion, device)
+	return erased, nil
+}
+
+// deleteUser marks an account and has the mail sent that tells of it.
+func deleteUser(ctx context.Context, tx *sqldb.Tx, u User, erased time.Time) error {
+	if err := updateErased(ctx, tx, u.ID, erased); err != nil {
+		return err
+	}
+	return notice{To: u.Email, Kind: api.NoticeDeletion, Until: erased.UnixMilli()}.enqueue(ctx, tx, u.ID)
+}
+
+// enterAs is enter for a user whose credentials identify has found right.
+func (s *Service) enterAs(ctx context.Context, user ID, l Login, identify func(ctx context.Context, tx *sqldb.Tx) (User, error)) (t Tokens, err error) {
+	restored := false
+	t, err = s.enter(ctx, user, l.from(), func(ctx context.Context, tx *sqldb.Tx) (u User, err error) {
+		if u, err = identify(ctx, tx); err == nil {
+			u, restored, err = s.admit(ctx, tx, u)
+		}
+		return u, err
+	})
+	t.Restored = err == nil && restored
+	return t, err
+}
+
+// admit decides about a log-in whose credentials proved right, of an account that
+// tx holds: whether it may be, and whether it takes a deletion back. Only here
+// does anybody learn of a ban: who does not have the credentials gets the answer
+// that everybody gets.
+func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, u User) (_ User, restored bool, err error) {
+	now := tx.Now()
+	if u.Deleted() && !now.Before(u.Erased) {
+		return u, false, ErrCredentials
+	}
+	if now.Before(u.Banned) {
+		refusal, err := banned(ctx, tx, u)
+		return u, false, cmp.Or(err, refusal)
+	}
+	if !u.Deleted() {
+		return u, false, nil
+	}
+	// Copies that say otherwise are dropped after the commit, and once more should
+	// this node die before: no rule rests on them.
+	if err := errors.Join(restore(ctx, tx, u), change{User: u.ID}.enqueue(ctx, tx)); err != nil {
+		return u, false, err
+	}
+	u.Erased = time.Time{}
+	tx.AfterCommit(func() {
+		s.after(ctx, "show an account again", func(ctx context.Context) error {
+			return s.caches.Drop(ctx, AccountDeleted.Of(s.caches, u.ID)...)
+		})
+		s.noticed(u.ID, now, api.NoticeRestored, DeviceID{})
+	})
+	return u, true, nil
+}
+
+// restore takes a deletion back, and has the mail sent that tells of it.
+func restore(ctx context.Context, tx *sqldb.Tx, u User) error {
+	if err := updateErased(ctx, tx, u.ID, time.Time{}); err != nil {
+		return err
+	}
+	return notify(ctx, tx, u.ID, u.Email, api.NoticeRestored)
+}
+
+// whyEnded returns what a device hears that was once logged in and is not any more.
+func whyEnded(ctx context.Context, tx *sqldb.Tx, user ID) (refusal, err error) {
+	u, err := selectUser(ctx, tx, user)
+	switch {
+	case errors.Is(err, ErrNoUser) || err == nil && !tx.Now().Before(u.Banned):
+		return ErrRefresh, nil
+	case err != nil:
+		return nil, err
+	}
+	return banned(ctx, tx, u)
+}
+
+// banned returns the refusal, with the ban's end and reason.
+func banned(ctx context.Context, tx *sqldb.Tx, u User) (refusal, err error) {
+	reason, err := selectBanReason(ctx, tx, u.ID)
+	if err != nil {
+		return nil, err
+	}
+	left, text := time.Duration(0), "This account is banned"
+	if u.Banned.Before(Forever) {
+		left = u.Banned.Sub(tx.Now())
+		text += " until " + u.Banned.Format(time.RFC3339)
+	}
+	if reason != "" {
+		text += ": " + strings.TrimRight(reason, ".")
+	}
+	e := ErrBanned.Retry(left)
+	e.Text = text + "."
+	return e, nil
+}
+
+// Ban keeps a user from logging in until then, and logs all devices out. Others
+// see the account as before, and cannot find it. The reason is shown to the user.
+// ErrBan, ErrNoUser.
+func (s *Service) Ban(ctx context.Context, user ID, until time.Time, reason string) (err error) {
+	defer errs.Wrap(&err, "accounts.Ban %s", user)
+	return s.endAll(ctx, user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
+		return ban(ctx, tx, user, until, reason)
+	}, AccountBanned.Of(s.caches, user)...)
+}
+
+// Unban lets a user log in again. Who is not banned stays so. ErrNoUser.
+func (s *Service) Unban(ctx context.Context, user ID) (err error) {
+	defer errs.Wrap(&err, "accounts.Unban %s", user)
+	err = s.caches.Change(ctx, func(ctx context.Context) error {
+		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return unban(ctx, tx, user) })
+	}, AccountBanned.Of(s.caches, user)...)
+	return loadError(ctx, err)
+}
+
+func ban(ctx context.Context, tx *sqldb.Tx, user ID, until time.Time, reason string) error {
+	reason = strings.TrimSpace(reason)
+	if !until.After(tx.Now()) || until.After(Forever) || !shown(reason, 200) {
+		return ErrBan
+	}
+	if _, err := lockAccount(ctx, tx, user); err != nil {
+		return err
+	}
+	return updateBan(ctx, tx, user, until, reason)
+}
+
+func unban(ctx context.Context, tx *sqldb.Tx, user ID) error {
+	if _, err := lockAccount(ctx, tx, user); err != nil {
+		return err
+	}
+	return updateBan(ctx, tx, user, time.Time{}, "")
+}
+
+// lockAccount is lockUser for an account that is not due: ErrNoUser.
+func lockAccount(ctx context.Context, tx *sqldb.Tx, user ID) (User, error) {
+	u, err := lockUser(ctx, tx, user)
+	if err == nil && u.Deleted() && !tx.Now().Before(u.Erased) {
+		err = ErrNoUser
+	}
+	return u, err
+}
+
+const (
+	// eraseEvery is how late an account is erased.
+	eraseEvery = 10 * time.Second
+	// eraseChunk is how many accounts one statement looks for.
+	eraseChunk = 100
+	// lateAfter is when the domains look again: a request that was under way when
+	// its device was logged out has ended, and what it wrote is there.
+	lateAfter = time.Minute
+)
+
+// eraseDue erases the accounts whose time has come, one transaction for each.
+func (s *Service) eraseDue(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "accounts.eraseDue")
+	for {
+		due, err := selectDue(ctx, s.db, s.db.Now(), eraseChunk)
+		if err != nil {
+			return asKind(err)
+		}
+		var faults []error
+		for _, user := range due {
+			faults = append(faults, s.erase(ctx, user))
+		}
+		if err := errors.Join(faults...); err != nil || len(due) < eraseChunk {
+			return err
+		}
+	}
+}
+
+// erase leaves of an account what others need to see a deleted user, and has the
+// domains erase what is theirs. It does nothing when it is not due. There are no
+// sessions to end: a deleted account has none.
+func (s *Service) erase(ctx context.Context, user ID) error {
+	err := s.caches.Change(ctx, func(ctx context.Context) error {
+		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			u, err := lockUser(ctx, tx, user)
+			if err != nil {
+				return err
+			}
+			if done, err := bury(ctx, tx, user); err != nil || !done {
+				return err
+			}
+			var codes []codeRow
+			for _, p := range []Purpose{ForRegister, ForLogin, ForResetPassword} {
+				codes = append(codes, s.codeRow(proof{email: Email{Key: emailKey(u.Email)}, purpose: p}, ""))
+			}
+			if err := deleteRest(ctx, tx, user, codes); err != nil {
+				return err
+			}
+			return Erasure{User: user}.enqueue(ctx, tx, tx.Now())
+		})
+	}, AccountDeleted.Of(s.caches, user)...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", user, loadError(ctx, err))
+	}
+	return nil
+}
+
+func (e Erasure) enqueue(ctx context.Context, tx *sqldb.Tx, due time.Time) error {
+	payload, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicErased, Key: e.User.String(), Payload: payload, Due: due, Each: true})
+}
+
+// ErasedEverywhere is told that every domain has done what an [Erasure] asks for.
+// After the first time it has them look once more.
+func (s *Service) ErasedEverywhere(ctx context.Context, e Erasure) (err error) {
+	defer errs.Wrap(&err, "accounts.ErasedEverywhere %s", e.User)
+	if e.Late {
+		return nil
+	}
+	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := forgetZone(ctx, tx, e.User); err != nil {
+			return err
+		}
+		return Erasure{User: e.User, Late: true}.enqueue(ctx, tx, tx.Now().Add(lateAfter))
+	}))
+}
+
+// Erased returns those of ids whose accounts are erased: nobody may hold anything
+// of them.
+func (s *Service) Erased(ctx context.Context, ids []ID) (_ []ID, err error) {
+	defer errs.Wrap(&err, "accounts.Erased")
+	gone, err := selectErased(ctx, s.db, ids)
+	return gone, asKind(err)
+}
+
+// change is the payload of [TopicChanged]: what somebody has done to an account
+// without telling the nodes.
+type change struct {
+	User   ID         `json:"user"`
+	Ended  []DeviceID `json:"ended,omitempty"`  // that were logged out
+	Notice string     `json:"notice,omitempty"` // see api.Notice
+}
+
+func (c change) enqueue(ctx context.Context, tx *sqldb.Tx) error {
+	payload, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicChanged, Key: c.User.String(), Payload: payload, Each: true})
+}
+
+// follow handles [TopicChanged].
+func (s *Service) follow(ctx context.Context, payload []byte) (err error) {
+	defer errs.Wrap(&err, "accounts.follow")
+	var c change
+	if err := json.Unmarshal(payload, &c); err != nil {
+		return err
+	}
+	targets := append(AccountDeleted.Of(s.caches, c.User), s.targets(c.User, c.Ended)...)
+	if err := s.caches.Drop(ctx, targets...); err != nil {
+		return err
+	}
+	now := s.db.Now()
+	if len(c.Ended) > 0 {
+		s.after(ctx, "forget facts of sessions", func(ctx context.Context) error { return s.fast.forgetFacts(ctx, c.User, c.Ended) })
+	}
+	for _, d := range c.Ended {
+		s.tell(api.EventSessionEnded, c.User, now, api.SessionEnded{Device: d.String()})
+	}
+	if c.Notice != "" {
+		s.noticed(c.User, now, c.Notice, DeviceID{})
+	}
+	return nil
+}

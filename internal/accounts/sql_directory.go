@@ -1,0 +1,194 @@
+package accounts
+
+import (
+	"context"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// What follows is for operators: it changes SQL alone, and leaves a message with
+// which some server brings everything else up to date, see [TopicChanged].
+
+// Account is a user as operators see it.
+type Account struct {
+	User
+	Reason   string // of the ban
+	Sessions int    // devices logged in
+}
+
+const accountColumns = userColumns + ", ban_reason, (SELECT COUNT(*) FROM sessions s WHERE s.user_id = users.id AND s.refresh_expires > ?)"
+
+func (d Directory) accounts(ctx context.Context, where string, args ...any) (list []Account, err error) {
+	args = append([]any{d.db.Now().UnixMilli()}, args...)
+	rows, err := d.db.QueryContext(ctx, "SELECT "+accountColumns+" FROM users WHERE "+where, args...)
+	if err != nil {
+		return nil, asKind(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var a Account
+		if err := rows.Scan(append(a.columns(), &a.Reason, &a.Sessions)...); err != nil {
+			return nil, err
+		}
+		list = append(list, a)
+	}
+	return list, asKind(rows.Err())
+}
+
+// List returns up to n accounts by id, from behind after on. Those that are
+// erased are among them.
+func (d Directory) List(ctx context.Context, after ID, n int) (_ []Account, err error) {
+	defer errs.Wrap(&err, "accounts.List")
+	return d.accounts(ctx, "id > ? ORDER BY id LIMIT ?", after, n)
+}
+
+// Search is List for the accounts that have text for their id, at the beginning of
+// their address, or anywhere in their name whatever its case. It looks at every
+// account.
+func (d Directory) Search(ctx context.Context, text string, after ID, n int) (_ []Account, err error) {
+	defer errs.Wrap(&err, "accounts.Search")
+	key := emailKey(text)
+	return d.accounts(ctx, "id > ? AND (id = ? OR erased >= 0 AND (SUBSTR(email_key, 1, ?) = ? OR INSTR(LOWER(name), LOWER(?)) > 0)) ORDER BY id LIMIT ?",
+		after, text, utf8.RuneCountInString(key), key, text, n)
+}
+
+// Find returns the account with that id or address. ErrNoUser.
+func (d Directory) Find(ctx context.Context, who string) (_ Account, err error) {
+	defer errs.Wrap(&err, "accounts.Find")
+	where, arg := "email_key = ?", any(emailKey(who))
+	if id, err := ids.Parse[User](who); err == nil {
+		where, arg = "id = ?", id
+	}
+	list, err := d.accounts(ctx, where, arg)
+	if err == nil && len(list) == 0 {
+		err = ErrNoUser
+	}
+	if err != nil {
+		return Account{}, err
+	}
+	return list[0], nil
+}
+
+// Sessions returns the logged-in devices, the last used first.
+func (d Directory) Sessions(ctx context.Context, user ID) (_ []Session, err error) {
+	defer errs.Wrap(&err, "accounts.Sessions %s", user)
+	list, err := selectSessions(ctx, d.db, user, d.db.Now())
+	return list, asKind(err)
+}
+
+// Kick logs a device out, or all when device is zero, and returns how many those
+// were. ErrNoUser, ErrNoSession.
+func (d Directory) Kick(ctx context.Context, user ID, device DeviceID) (n int, err error) {
+	defer errs.Wrap(&err, "accounts.Kick %s", user)
+	err = d.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx, _ User) (c change, err error) {
+		if device.IsZero() {
+			c.Ended, err = endEvery(ctx, tx, user)
+			n = len(c.Ended)
+			return c, err
+		}
+		c.Ended = []DeviceID{device}
+		ended, err := deleteSessions(ctx, tx, user, c.Ended)
+		if n = int(ended); err == nil && n == 0 {
+			err = ErrNoSession
+		}
+		return c, err
+	})
+	return n, err
+}
+
+// Ban is [Service.Ban].
+func (d Directory) Ban(ctx context.Context, user ID, until time.Time, reason string) (err error) {
+	defer errs.Wrap(&err, "accounts.Ban %s", user)
+	return d.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx, _ User) (c change, err error) {
+		if err := ban(ctx, tx, user, until, reason); err != nil {
+			return c, err
+		}
+		c.Ended, err = endEvery(ctx, tx, user)
+		return c, err
+	})
+}
+
+// Unban is [Service.Unban].
+func (d Directory) Unban(ctx context.Context, user ID) (err error) {
+	defer errs.Wrap(&err, "accounts.Unban %s", user)
+	return d.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx, _ User) (change, error) {
+		return change{}, unban(ctx, tx, user)
+	})
+}
+
+// Delete is [Service.Delete], without a password, and with a grace that may be
+// zero. What is deleted already is erased at the earlier of both moments.
+func (d Directory) Delete(ctx context.Context, user ID, grace time.Duration) (erased time.Time, err error) {
+	defer errs.Wrap(&err, "accounts.Delete %s", user)
+	err = d.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx, u User) (c change, err error) {
+		erased = tx.Now().Add(grace)
+		switch {
+		case u.Deleted() && !erased.Before(u.Erased):
+			erased = u.Erased
+			return c, nil
+		case u.Deleted() || grace == 0: // nothing that a mail could tell in time
+			err = updateErased(ctx, tx, user, erased)
+		default:
+			err = deleteUser(ctx, tx, u, erased)
+		}
+		if err != nil {
+			return c, err
+		}
+		c.Notice = api.NoticeDeletion
+		c.Ended, err = endEvery(ctx, tx, user)
+		return c, err
+	})
+	return erased, err
+}
+
+// Restore takes a deletion back. ErrNotDeleted, ErrNoUser once it is too late.
+func (d Directory) Restore(ctx context.Context, user ID) (err error) {
+	defer errs.Wrap(&err, "accounts.Restore %s", user)
+	return d.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx, u User) (change, error) {
+		if !u.Deleted() {
+			return change{}, ErrNotDeleted
+		}
+		return change{Notice: api.NoticeRestored}, restore(ctx, tx, u)
+	})
+}
+
+// change runs fn with an account that is not due, and has what it returns
+// followed.
+func (d Directory) change(ctx context.Context, user ID, fn func(ctx context.Context, tx *sqldb.Tx, u User) (change, error)) error {
+	return asKind(d.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		u, err := lockAccount(ctx, tx, user)
+		if err != nil {
+			return err
+		}
+		c, err := fn(ctx, tx, u)
+		if err != nil {
+			return err
+		}
+		c.User = user
+		return c.enqueue(ctx, tx)
+	}))
+}
+
+// endEvery deletes all sessions of a user and returns their devices.
+func endEvery(ctx context.Context, tx *sqldb.Tx, user ID) ([]DeviceID, error) {
+	devices, err := lockDevices(ctx, tx, user, DeviceID{})
+	if err != nil || len(devices) == 0 {
+		return nil, err
+	}
+	_, err = deleteSessions(ctx, tx, user, devices)
+	return devices, err
+}
+
+// Unfollowed returns how many messages wait for a server to follow what was
+// changed of a user here, and how many of them were given up.
+func (d Directory) Unfollowed(ctx context.Context, user ID) (waiting, dead int, err error) {
+	defer errs.Wrap(&err, "accounts.Unfollowed %s", user)
+	err = d.db.QueryRowContext(ctx, "SELECT COALESCE(SUM(1 - dead), 0), COALESCE(SUM(dead), 0) FROM outbox WHERE topic = ? AND msg_key = ?", TopicChanged, user).
+		Scan(&waiting, &dead)
+	return waiting, dead, asKind(err)
+}

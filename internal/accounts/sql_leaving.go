@@ -1,0 +1,113 @@
+package accounts
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// erasure is the column users.erased: 0 for an account that is not deleted, when
+// it will be erased, and that with a minus once it is. So the index finds what is
+// due without passing over all that were erased before.
+type erasure time.Time
+
+// Scan implements sql.Scanner.
+func (e *erasure) Scan(src any) error {
+	var n sql.NullInt64
+	if err := n.Scan(src); err != nil {
+		return err
+	}
+	return (*millis)(e).Scan(max(n.Int64, -n.Int64))
+}
+
+// buried is what stands where the address was: no address has no @ in it.
+const buried = "deleted:"
+
+// updateErased says when an account is erased; 0 takes that back.
+func updateErased(ctx context.Context, tx *sqldb.Tx, id ID, at time.Time) error {
+	ms := int64(0)
+	if !at.IsZero() {
+		ms = at.UnixMilli()
+	}
+	_, err := tx.ExecContext(ctx, "UPDATE users SET erased = ? WHERE id = ? AND erased >= 0", ms, id)
+	return err
+}
+
+func updateBan(ctx context.Context, tx *sqldb.Tx, id ID, until time.Time, reason string) error {
+	ms := int64(0)
+	if !until.IsZero() {
+		ms = until.UnixMilli()
+	}
+	_, err := tx.ExecContext(ctx, "UPDATE users SET banned_until = ?, ban_reason = ? WHERE id = ?", ms, reason, id)
+	return err
+}
+
+func selectBanReason(ctx context.Context, q sqldb.Querier, id ID) (reason string, err error) {
+	err = q.QueryRowContext(ctx, "SELECT ban_reason FROM users WHERE id = ?", id).Scan(&reason)
+	return reason, err
+}
+
+// selectDue returns up to n accounts that are to be erased, the longest due first.
+func selectDue(ctx context.Context, q sqldb.Querier, now time.Time, n int) ([]ID, error) {
+	return scanIDs(q.QueryContext(ctx, "SELECT id FROM users WHERE erased > 0 AND erased <= ? ORDER BY erased LIMIT ?", now.UnixMilli(), n))
+}
+
+// selectErased returns those of up to inOne ids that are erased.
+func selectErased(ctx context.Context, q sqldb.Querier, ids []ID) ([]ID, error) {
+	return scanIDs(q.QueryContext(ctx, "SELECT id FROM users WHERE id IN (?) AND erased < 0", bun.List(ids)))
+}
+
+func scanIDs(rows *sql.Rows, err error) (ids []ID, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id ID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+// bury leaves nothing of an account but its id and its dates, if it is due, and
+// reports whether it did. The zone stays until the domains have counted by it.
+func bury(ctx context.Context, tx *sqldb.Tx, id ID) (bool, error) {
+	return one(tx.ExecContext(ctx, `UPDATE users SET email = '', email_key = ?, name = '', bio = '', avatar = '', password_hash = NULL,
+		find_by_id = 0, find_by_email = 0, requests = 0, banned_until = 0, ban_reason = '', erased = -erased
+		WHERE id = ? AND erased > 0 AND erased <= ?`, buried+id.String(), id, tx.Now().UnixMilli()))
+}
+
+// forgetZone removes what bury has left for the domains.
+func forgetZone(ctx context.Context, tx *sqldb.Tx, id ID) error {
+	_, err := tx.ExecContext(ctx, "UPDATE users SET zone = 'UTC', zone_next = '', zone_from = 0 WHERE id = ? AND erased < 0", id)
+	return err
+}
+
+// deleteRest removes what other tables of this domain hold of an account and of
+// the codes to its address, and mails that wait or were given up.
+func deleteRest(ctx context.Context, tx *sqldb.Tx, id ID, codes []codeRow) error {
+	hashes, keys := make([]string, len(codes)), make([]string, len(codes))
+	for i, c := range codes {
+		hashes[i], keys[i] = c.emailHash, c.mailKey()
+	}
+	for _, q := range []struct {
+		text string
+		args []any
+	}{
+		{"DELETE FROM codes WHERE email_hash IN (?)", []any{bun.List(hashes)}},
+		{"DELETE FROM outbox WHERE topic = ? AND msg_key IN (?)", []any{TopicCode, bun.List(keys)}},
+		{"DELETE FROM outbox WHERE topic = ? AND msg_key = ?", []any{TopicNotice, id}},
+	} {
+		if _, err := tx.ExecContext(ctx, q.text, q.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package checkin
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+// Erase removes everything that this domain holds of a user, in SQL and in
+// Redis, so that a reconciliation finds nothing to tell. Who was erased before,
+// or was never here, is no error.
+//
+// A transaction removes the rows and leaves the user among the touched; that
+// mark goes when Redis is done. Whoever finds it knows that somebody died on the
+// way, and that the boards may have been told or not: they are counted anew.
+//
+// A check-in that was under way may come later than this. Erase again after a
+// minute; what a stream held up for longer, the weekly reconciliation removes,
+// by whom accounts call erased.
+func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
+	defer errs.Wrap(&err, "checkin.Erase %s", user)
+	if err := s.drain(ctx); err != nil {
+		return err
+	}
+	users := []accounts.ID{user}
+	histories, err := s.histories(ctx, users)
+	if err != nil {
+		return err
+	}
+	clocks, err := s.users.Clocks(ctx, users)
+	if err != nil {
+		return err
+	}
+	f, now := s.fast.patient(), s.now()
+	if s.journal != nil { // what they say is in SQL by now
+		today := dayAt(now)
+		if err := f.unclaim(ctx, user, today-claimedBefore, today+claimedAfter); err != nil {
+			return err
+		}
+	}
+	gone, again, err := s.store.erase(ctx, user)
+	if err != nil {
+		return err
+	}
+	if !s.projection.Up() {
+		return errBehind // what Redis missed is being applied, perhaps of this user
+	}
+	if gone || again {
+		if err := f.leave(ctx, user, s.departures(user, clocks[user], histories[user], now, again)); err != nil {
+			return err
+		}
+	}
+	if err := f.unload(ctx, user, now.Year()+1); err != nil { // it has begun somewhere
+		return err
+	}
+	return s.store.untouch(ctx, user)
+}
+
+// departure is where a user leaves a board from.
+type departure struct {
+	board  Board
+	value  int
+	dies   time.Time
+	unsure bool // the user may have left before
+}
+
+// departures returns the boards that a user with that history is on, of all that
+// are kept; if they may have been told before, all that the user can be on.
+func (s *Service) departures(user accounts.ID, clock civil.Clock, h History, now time.Time, again bool) (out []departure) {
+	if again {
+		for _, b := range kept(now) {
+			out = append(out, departure{board: b, unsure: true})
+		}
+		return out
+	}
+	p, _ := s.freezes.placeFrom(user, clock, h)
+	if !p.dies.After(now) {
+		p.streak = 0
+	}
+	for _, b := range kept(now) {
+		d := departure{board: b, value: b.value(p.standing)}
+		if b == StreakBoard {
+			d.dies = p.dies
+		}
+		if b.season != 0 {
+			d.value, _ = h.in(b)
+		}
+		if d.value > 0 {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// kept returns the boards of now and of the seasons that can still be looked at.
+func kept(now time.Time) []Board {
+	all := current(now)
+	for d := dayAt(now); d > dayAt(now)-seasonKept-32; d-- {
+		for _, b := range seasonsOf(d) {
+			if !slices.Contains(all, b) {
+				all = append(all, b)
+			}
+		}
+	}
+	return all
+}
+
+// eraseLate erases those of some users whom accounts call erased and who are in
+// the log all the same, because something came late. It returns the others.
+func (s *Service) eraseLate(ctx context.Context, users []accounts.ID) ([]accounts.ID, error) {
+	erased, err := s.users.Erased(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	for _, user := range erased {
+		s.log.LogAttrs(ctx, slog.LevelInfo, "something of an erased user came late; it is erased, too", slog.String("user", user.String()))
+		if err := s.Erase(ctx, user); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(users), func(u accounts.ID) bool { return slices.Contains(erased, u) }), nil
+}

@@ -1,0 +1,237 @@
+package checkin
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// held returns which tables and keys have something of a user.
+func (w *world) heldOf(t *testing.T, user accounts.ID) (found []string) {
+	t.Helper()
+	for _, table := range []string{"checkins", "checkin_makeups", "checkin_grants", "checkin_months", "checkin_totals", "checkin_touched"} {
+		var n int
+		if err := w.db.NewRaw("SELECT COUNT(*) FROM "+table+" WHERE user_id = ?", user).Scan(t.Context(), &n); err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			found = append(found, table)
+		}
+	}
+	var n int
+	if err := w.db.NewRaw("SELECT COUNT(*) FROM checkin_repairs WHERE member = ?", user).Scan(t.Context(), &n); err != nil || n > 0 {
+		found = append(found, fmt.Sprint("checkin_repairs ", err))
+	}
+	err := w.redis.Scan(t.Context(), func(physical string) error {
+		if strings.Contains(physical, user.String()) {
+			found = append(found, physical)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range current(w.clock.now()) {
+		if err := w.Rebuild(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		top, err := w.fast.boards.of(b).Top(t.Context(), w.clock.now(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range top {
+			if r.Member == user.String() {
+				found = append(found, "board "+b.key())
+			}
+		}
+	}
+	return found
+}
+
+// oldClaims drops claims that would have expired by now: Redis' own clock does
+// not move.
+func (w *world) oldClaims(t *testing.T, user accounts.ID) {
+	t.Helper()
+	today := dayAt(w.clock.now())
+	if err := w.fast.unclaim(t.Context(), user, today-30, today-claimedBefore-1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// complete reports whether no board has to be counted anew.
+func (w *world) complete(t *testing.T) bool {
+	t.Helper()
+	for _, b := range current(w.clock.now()) {
+		if sure, err := w.fast.boards.of(b).Complete(t.Context(), w.clock.now()); err != nil || !sure {
+			return false
+		}
+	}
+	return true
+}
+
+// tombstone makes a registered user one whom accounts have erased.
+func (w *world) tombstone(t *testing.T, user accounts.ID) {
+	t.Helper()
+	if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET erased = -1 WHERE id = ?", user); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNothingStaysOfAnErasedUserAndReconciliationIsContent(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := inhabited(t, w, 5)
+		gone, ctx := users[0], t.Context()
+		w.oldClaims(t, gone)
+		// Everything that there can be: a day made up, a grant, totals, a line of
+		// the repair log, a calendar of long ago.
+		if _, err := w.MakeUp(ctx, gone, c, civil.DayOf(2026, 1, 2), 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Grant(ctx, gone, 2, "A test"); err != nil {
+			t.Fatal(err)
+		}
+		w.finish(t, SnapshotRun, RunOptions{})
+		if _, err := w.Calendar(ctx, gone, c, 1999, 0); err != nil {
+			t.Fatal(err)
+		}
+		w.damage(t, gone, 2026, func(r *Record) { r.setBit(signedAt + 200) })
+		w.finish(t, ReconcileRun, RunOptions{User: gone})
+		if err := w.keepBoards(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if found := w.heldOf(t, gone); len(found) < 10 {
+			t.Fatalf("held before: %v, want something of each kind", found)
+		}
+
+		for range 2 { // the second time changes nothing
+			if err := w.Erase(ctx, gone); err != nil {
+				t.Fatal(err)
+			}
+			if found := w.heldOf(t, gone); len(found) > 0 {
+				t.Errorf("still held: %v", found)
+			}
+			if !w.complete(t) {
+				t.Error("a board has to be counted anew: it was not told exactly where the user stood")
+			}
+		}
+		if err := w.Erase(ctx, newUsers(1)[0]); err != nil || !w.complete(t) {
+			t.Errorf("nobody: %v", err)
+		}
+		w.check(t, users[1:], c)
+		r := w.finish(t, ReconcileRun, RunOptions{DryRun: true})
+		if found := w.found(t, r); len(found) > 0 || r.Summary.Abnormal > 0 || r.Summary.Compared != 4 {
+			t.Errorf("reconciliation: %+v, %v, want four users and nothing to tell", r.Summary, found)
+		}
+	}, Settings{MakeupDays: 30, MakeupLimit: 3})
+}
+
+func TestAnErasureIsFinishedByWhoeverComesAfterACrash(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := inhabited(t, w, 4)
+		gone, ctx := users[0], t.Context()
+		w.oldClaims(t, gone)
+		if _, _, err := w.store.erase(ctx, gone); err != nil {
+			t.Fatal(err)
+		}
+		if found := w.heldOf(t, gone); !slices.Contains(found, "checkin_touched") || !slices.Contains(found, "board streak") {
+			t.Fatalf("after the crash: %v, want the mark and the boards", found)
+		}
+		if err := w.Erase(ctx, gone); err != nil {
+			t.Fatal(err)
+		}
+		if w.complete(t) && w.fast.boards.kind == CompactBoards {
+			t.Error("the boards may have been told before, and are not counted anew")
+		}
+		if found := w.heldOf(t, gone); len(found) > 0 {
+			t.Errorf("still held: %v", found)
+		}
+		w.check(t, users[1:], c)
+		if found := w.found(t, w.finish(t, ReconcileRun, RunOptions{DryRun: true})); len(found) > 0 {
+			t.Errorf("reconciliation found %v", found)
+		}
+	})
+}
+
+func TestWhileRedisIsAwayAnErasureWaits(t *testing.T) {
+	t.Parallel()
+	i := redistest.Server(t)
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, i.URL))
+	users, c := inhabited(t, w, 3)
+	i.Kill()
+	if err := w.Erase(t.Context(), users[0]); !errors.Is(err, redis.ErrUnavailable) {
+		t.Errorf("got %v, want that Redis is away", err)
+	}
+	if days, err := w.store.histories(t.Context(), users[:1]); err != nil || len(days) > 0 {
+		t.Errorf("its days are still in SQL: %v, %v", days, err)
+	}
+	i.RestartEmpty()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) { // as the queue does
+		err := w.Erase(t.Context(), users[0])
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	if found := w.heldOf(t, users[0]); len(found) > 0 {
+		t.Errorf("still held: %v", found)
+	}
+	w.check(t, users[1:], c)
+}
+
+// A check-in that was under way, or that a stream had, comes after the erasure.
+func TestWhatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := inhabited(t, w, 4)
+		gone, ctx := users[0], t.Context()
+		w.oldClaims(t, gone)
+		w.tombstone(t, gone)
+		if err := w.Erase(ctx, gone); err != nil {
+			t.Fatal(err)
+		}
+		w.mustMark(t, gone, c)
+		w.persisted(t)
+		if found := w.heldOf(t, gone); len(found) == 0 {
+			t.Fatal("the late check-in left nothing")
+		}
+		if found := w.found(t, w.finish(t, ReconcileRun, RunOptions{})); len(found) > 0 {
+			t.Errorf("reconciliation calls it a difference: %v", found)
+		}
+		if found := w.heldOf(t, gone); len(found) > 0 {
+			t.Errorf("still held: %v", found)
+		}
+		w.check(t, users[1:], c)
+	})
+}
+
+func TestAFormerSeasonForgetsAnErasedUser(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := inhabited(t, w, 3)
+		w.clock.set(time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC))
+		season := MonthOf(civil.DayOf(2026, 1, 1))
+		all, err := w.Board(t.Context(), season, users[1], c, 10, 0)
+		if err != nil || len(all.Top) != 3 {
+			t.Fatalf("January: %+v, %v", all, err)
+		}
+		if err := w.Rebuild(t.Context(), season); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Erase(t.Context(), users[0]); err != nil {
+			t.Fatal(err)
+		}
+		left, err := w.ranking(t.Context(), season, users[1], c, 10, 0)
+		if err != nil || len(left.Top) != 2 || slices.ContainsFunc(left.Top, func(p Place) bool { return p.User == users[0] }) {
+			t.Errorf("January: %+v, %v, want the two others", left, err)
+		}
+	})
+}

@@ -1,0 +1,1 @@
+CREATE INDEX users_erased ON users (erased)
