@@ -506,6 +506,10 @@ func operations(t testing.TB, base string) (ops []op) {
 					}
 				}
 			}
+			inPath := slices.DeleteFunc(slices.Clone(o.params), func(p param) bool { return p.In != "path" })
+			if len(inPath) != strings.Count(path, "{") {
+				t.Errorf("%s has the parameters %v in its path", o, inPath) // it would be read as nothing
+			}
 			_, o.stream = m.Responses["200"].Content["text/event-stream"]
 			ops = append(ops, o)
 		}
