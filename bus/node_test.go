@@ -36,9 +36,8 @@ type node struct {
 	lost atomic.Int64
 }
 
-// join runs a bus of that name until the test ends, and returns when it knows
-// its place in the log.
-func join(t testing.TB, db *redis.DB, name string, cfg Config) *node {
+// newNode returns a bus of that name which does not run.
+func newNode(t testing.TB, db *redis.DB, name string, cfg Config) *node {
 	t.Helper()
 	cfg.Node = name
 	if cfg.Log == nil {
@@ -46,6 +45,14 @@ func join(t testing.TB, db *redis.DB, name string, cfg Config) *node {
 	}
 	n := &node{Bus: New(db, keys, cfg)}
 	n.Handle("topic", Handler{Event: func(e Event) { n.note(e.Data) }, Lost: func() { n.lost.Add(1); n.note("LOST") }})
+	return n
+}
+
+// join runs a bus of that name until the test ends, and returns when it knows
+// its place in the log.
+func join(t testing.TB, db *redis.DB, name string, cfg Config) *node {
+	t.Helper()
+	n := newNode(t, db, name, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(ctx, func() {}) }()

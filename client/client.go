@@ -117,11 +117,14 @@ func WithKey(ctx context.Context, key string) context.Context {
 type call struct {
 	method, path string
 	query        url.Values
-	in           any    // encoded as JSON; nil sends no body
-	out          any    // decoded from JSON; nil ignores the body
+	in           any    // encoded as JSON, or raw; nil sends no body
+	out          any    // decoded from JSON, or raw; nil ignores the body
 	open         bool   // needs no bearer token
 	bearer       string // the token that was sent last
 }
+
+// raw is a body that is sent or kept as it is.
+type raw []byte
 
 // do makes the call, renews the tokens once if they have run out, and makes it
 // again.
@@ -133,8 +136,8 @@ func (c *Client) do(ctx context.Context, call call) (err error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	var body []byte
-	if call.in != nil {
+	body, isRaw := call.in.(raw)
+	if call.in != nil && !isRaw {
 		if body, err = json.Marshal(call.in); err != nil {
 			return err
 		}
@@ -205,6 +208,10 @@ func (c *Client) once(ctx context.Context, call *call, body []byte, key string) 
 	if call.out == nil {
 		return nil
 	}
+	if as, ok := call.out.(*raw); ok {
+		*as = text
+		return nil
+	}
 	if err := json.Unmarshal(text, call.out); err != nil {
 		return fmt.Errorf("the answer is not understood: %w", err)
 	}
@@ -228,8 +235,12 @@ func (c *Client) request(ctx context.Context, call *call, body []byte) (*http.Re
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", "application/json")
-	if body != nil {
+	if _, ok := call.out.(*raw); !ok {
+		req.Header.Set("Accept", "application/json")
+	}
+	if _, ok := call.in.(raw); ok {
+		req.Header.Set("Content-Type", http.DetectContentType(body))
+	} else if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if !call.open {

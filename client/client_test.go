@@ -132,6 +132,12 @@ func dial(t *testing.T, s *stoa, opts ...Option) *Client {
 	return c
 }
 
+// picture stands for an answer that is no JSON to the client, though it is to the
+// test's server.
+var picture = json.RawMessage(`"\ud83d\uddbc"`)
+
+func asJSON(b []byte, err error) (any, error) { return json.RawMessage(bytes.TrimSpace(b)), err }
+
 func TestEveryMethodCallsItsRoute(t *testing.T) {
 	name := "Ann"
 	tokens := api.Tokens{AccessToken: "a1", RefreshToken: "r1", Device: "d"}
@@ -183,6 +189,26 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 		{"GET /dev/mail.json?to=a%2Bx%40b", "", true, []DevMail{{To: "a+x@b", Code: "123456"}}, func(ctx context.Context, c *Client) (any, error) {
 			return c.DevMails(ctx, "a+x@b")
 		}},
+		{"GET /v1/users/a%2Fb", "", false, api.Profile{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) { return c.User(ctx, "a/b") }},
+		{"GET /v1/users?ids=a%2Cb", "", false, api.Profiles{Users: []api.Profile{{ID: "a"}}}, func(ctx context.Context, c *Client) (any, error) {
+			list, err := c.Users(ctx, []string{"a", "b"})
+			return api.Profiles{Users: list}, err
+		}},
+		{"GET /v1/users/search?id=a", "", false, api.Profile{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) { return c.FindByID(ctx, "a") }},
+		{"GET /v1/users/search?email=a%40b", "", false, api.Profile{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.FindByEmail(ctx, "a@b")
+		}},
+		{"PUT /v1/me/avatar", "GIF89a\xff", false, api.Avatar{Avatar: "p"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.SetAvatar(ctx, []byte("GIF89a\xff"))
+		}},
+		{"DELETE /v1/me/avatar", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.RemoveAvatar(ctx) }},
+		{"GET /v1/avatars/p/64", "", true, picture, func(ctx context.Context, c *Client) (any, error) { return asJSON(c.Avatar(ctx, "p", 64)) }},
+		{"GET /v1/me/card", "", false, api.Card{Token: "t"}, func(ctx context.Context, c *Client) (any, error) { return c.Card(ctx) }},
+		{"GET /v1/me/card.png?size=128", "", false, picture, func(ctx context.Context, c *Client) (any, error) { return asJSON(c.CardPNG(ctx, 128)) }},
+		{"GET /v1/me/card.png", "", false, picture, func(ctx context.Context, c *Client) (any, error) { return asJSON(c.CardPNG(ctx, 0)) }},
+		{"GET /v1/me/card.svg", "", false, picture, func(ctx context.Context, c *Client) (any, error) { return asJSON(c.CardSVG(ctx)) }},
+		{"DELETE /v1/me/card", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.WithdrawCard(ctx) }},
+		{"GET /v1/cards/t%2F", "", false, api.Profile{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) { return c.CardOwner(ctx, "t/") }},
 	} {
 		t.Run(c.route, func(t *testing.T) {
 			var seen *http.Request
@@ -210,6 +236,16 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 			method, path, _ := strings.Cut(c.route, " ")
 			if seen.Method != method || seen.RequestURI != "/under"+path {
 				t.Errorf("the server saw %s %s, want %s /under%s", seen.Method, seen.RequestURI, method, path)
+			}
+			wantType := ""
+			if c.body != "" {
+				wantType = "application/json"
+			}
+			if strings.HasPrefix(c.body, "GIF") {
+				wantType = "image/gif"
+			}
+			if got := seen.Header.Get("Content-Type"); got != wantType {
+				t.Errorf("Content-Type: got %q, want %q", got, wantType)
 			}
 			if string(body) != c.body {
 				t.Errorf("the server got %s, want %s", body, c.body)

@@ -69,7 +69,7 @@ type Committer[Req, Res any] struct {
 	// What is known of callers beyond the queue; see next. All of it may be a
 	// little out of date.
 	asleep    atomic.Int64  // committed, and not woken yet
-	due       atomic.Int64  // woken, and not come again yet
+	due       atomic.Int64  // woken, and not taken from the queue again yet
 	woke      chan struct{} // holds an entry when some have been woken
 	afterTook atomic.Int64  // ns of an After, of late
 }
@@ -117,7 +117,6 @@ func New[Req, Res any](commit func(ctx context.Context, reqs []Req) ([]Res, erro
 // be committed, unless the error is [ErrNotTaken] as well.
 func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err error) {
 	own := &call[Req, Res]{req: req, done: make(chan struct{})}
-	c.due.Add(-1)
 	select {
 	case <-c.closed:
 		return res, ErrClosed
@@ -217,13 +216,14 @@ func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []
 			return nil
 		}
 	}
+	c.came(1)
 	after := time.Duration(c.afterTook.Load())
 	halves := after > commit/4
 	var late <-chan time.Time
 	for {
 		had, room := len(batch), true
 		batch, room = c.take(batch, halves)
-		if !room || c.o.After == nil || c.due.Load() <= 0 && (halves || c.asleep.Load() == 0) {
+		if !room || c.o.After == nil || c.due.Load() == 0 && (halves || c.asleep.Load() == 0) {
 			return batch
 		}
 		if len(batch) > had {
@@ -236,6 +236,7 @@ func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []
 		select {
 		case own := <-c.queue:
 			batch = append(batch, own)
+			c.came(1)
 		case <-c.woke:
 		case <-late:
 			c.due.Store(0) // they do not come again
@@ -252,6 +253,8 @@ func (c *Committer[Req, Res]) take(batch []*call[Req, Res], halves bool) ([]*cal
 		known := len(batch) + len(c.queue) + int(c.asleep.Load())
 		most = min(most, max((known+1)/2, smallest))
 	}
+	had := len(batch)
+	defer func() { c.came(len(batch) - had) }()
 	for len(batch) < most {
 		select {
 		case own := <-c.queue:
@@ -261,6 +264,18 @@ func (c *Committer[Req, Res]) take(batch []*call[Req, Res], halves bool) ([]*cal
 		}
 	}
 	return batch, false
+}
+
+// came notes that n requests were taken from the queue. Were callers to note it
+// themselves before they queue, one that is held up between the two would be
+// taken for one that is here, and whoever came first would not wait for it.
+func (c *Committer[Req, Res]) came(n int) {
+	for {
+		due := c.due.Load()
+		if c.due.CompareAndSwap(due, max(due-int64(n), 0)) {
+			return
+		}
+	}
 }
 
 // write commits reqs, halving the batch where one row spoils it. errs is nil
@@ -331,7 +346,7 @@ func (c *Committer[Req, Res]) finish(ctx context.Context, batch []*call[Req, Res
 		seen.After = time.Since(start)
 		c.afterTook.Store(int64(smooth(time.Duration(c.afterTook.Load()), seen.After)))
 		c.asleep.Add(-int64(len(batch)))
-		c.due.Store(max(c.due.Load(), 0) + int64(len(batch)))
+		c.due.Add(int64(len(batch)))
 		for i, own := range batch {
 			own.res = results[i]
 			if errs != nil {

@@ -42,6 +42,7 @@ var volatile = []struct {
 }{
 	{regexp.MustCompile(`"\d{4}-\d\d-\d\dT[0-9:.]+Z"`), `"TIME"`},
 	{regexp.MustCompile(`"expires_in": (8639\d|86400)`), `"expires_in": DAY`},
+	{regexp.MustCompile(`"expires_in": (17279\d|172800)`), `"expires_in": TWO-DAYS`},
 	{regexp.MustCompile(`Retry-After: (179\d|1800)`), `Retry-After: HALF-AN-HOUR`},
 }
 

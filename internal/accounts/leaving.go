@@ -17,7 +17,7 @@ import (
 // An account that is deleted can be brought back until it is erased:
 //
 //	Delete     nobody is logged in any more, others see a deleted user
-//	log-in     takes it back, as long as it is not due (admit)
+//	log-in     takes it back, as long as it is not due (letIn)
 //	eraseDue   the job: nothing stays of the account but its id
 //	the app    has every domain erase what is theirs (TopicErased), twice
 //	Erased     says of whom nothing may be left, should something come later yet
@@ -92,7 +92,7 @@ func (s *Service) enterAs(ctx context.Context, user ID, l Login, identify func(c
 	restored := false
 	t, err = s.enter(ctx, user, l.from(), func(ctx context.Context, tx *sqldb.Tx) (u User, err error) {
 		if u, err = identify(ctx, tx); err == nil {
-			u, restored, err = s.admit(ctx, tx, u)
+			u, restored, err = s.letIn(ctx, tx, u)
 		}
 		return u, err
 	})
@@ -100,11 +100,11 @@ func (s *Service) enterAs(ctx context.Context, user ID, l Login, identify func(c
 	return t, err
 }
 
-// admit decides about a log-in whose credentials proved right, of an account that
+// letIn decides about a log-in whose credentials proved right, of an account that
 // tx holds: whether it may be, and whether it takes a deletion back. Only here
 // does anybody learn of a ban: who does not have the credentials gets the answer
 // that everybody gets.
-func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, u User) (_ User, restored bool, err error) {
+func (s *Service) letIn(ctx context.Context, tx *sqldb.Tx, u User) (_ User, restored bool, err error) {
 	now := tx.Now()
 	if u.Deleted() && !now.Before(u.Erased) {
 		return u, false, ErrCredentials
@@ -248,6 +248,9 @@ func (s *Service) eraseDue(ctx context.Context) (err error) {
 // domains erase what is theirs. It does nothing when it is not due. There are no
 // sessions to end: a deleted account has none.
 func (s *Service) erase(ctx context.Context, user ID) error {
+	if err := s.WithdrawCard(ctx, user); err != nil {
+		return err
+	}
 	err := s.caches.Change(ctx, func(ctx context.Context) error {
 		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			u, err := lockUser(ctx, tx, user)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"image/color"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -158,6 +159,13 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("Ann@example.org", "")
 		other := w.join("bob@example.org", "correct horse")
+		card, err := w.Card(t.Context(), a.User.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.SetAvatar(t.Context(), a.User.ID, square(t, color.White)); err != nil {
+			t.Fatal(err)
+		}
 		erased := w.leave(a, "")
 		if _, err := w.RequestCode(t.Context(), "ann@example.org", "login", "192.0.2.9"); err != nil { // its mail waits
 			t.Fatal(err)
@@ -194,6 +202,18 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 		var messages int
 		if err := w.db.NewRaw("SELECT COUNT(*) FROM outbox WHERE topic = ?", TopicErased).Scan(t.Context(), &messages); err != nil || messages != 1 {
 			t.Errorf("%d messages, %v, want one", messages, err)
+		}
+		if _, err := w.CardOwner(t.Context(), card.Token); !errors.Is(err, ErrNoCard) {
+			t.Errorf("its card: got %v, want ErrNoCard", err)
+		}
+		name := "Late"
+		_, lateCard := w.Card(t.Context(), a.User.ID)
+		_, lateAvatar := w.SetAvatar(t.Context(), a.User.ID, square(t, color.White))
+		_, lateName := w.Update(t.Context(), a.User.ID, Change{Name: &name})
+		for _, err := range []error{lateCard, lateAvatar, lateName} {
+			if !errors.Is(err, ErrNoUser) {
+				t.Errorf("what came late: got %v, want ErrNoUser", err)
+			}
 		}
 		u, err := selectUser(t.Context(), w.db, a.User.ID)
 		want := User{ID: a.User.ID, Clock: a.User.Clock, Created: a.User.Created, Erased: erased}

@@ -405,10 +405,7 @@ func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err erro
 // update is the transaction of Update.
 func (s *Service) update(ctx context.Context, id ID, c Change) (u User, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		u, err = lockUser(ctx, tx, id)
-		if err == nil && u.Deleted() { // its devices are logged out; this came late
-			err = ErrNoUser
-		}
+		u, err = lockLiving(ctx, tx, id)
 		if err != nil {
 			return err
 		}

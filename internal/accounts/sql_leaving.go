@@ -27,6 +27,16 @@ func (e *erasure) Scan(src any) error {
 // buried is what stands where the address was: no address has no @ in it.
 const buried = "deleted:"
 
+// lockLiving is lockUser for what only the owner of an account that is not deleted
+// may do. The devices of others are logged out; what comes late gets ErrNoUser.
+func lockLiving(ctx context.Context, tx *sqldb.Tx, id ID) (User, error) {
+	u, err := lockUser(ctx, tx, id)
+	if err == nil && u.Deleted() {
+		err = ErrNoUser
+	}
+	return u, err
+}
+
 // updateErased says when an account is erased; 0 takes that back.
 func updateErased(ctx context.Context, tx *sqldb.Tx, id ID, at time.Time) error {
 	ms := int64(0)
@@ -101,6 +111,7 @@ func deleteRest(ctx context.Context, tx *sqldb.Tx, id ID, codes []codeRow) error
 		text string
 		args []any
 	}{
+		{"DELETE FROM avatars WHERE user_id = ?", []any{id}},
 		{"DELETE FROM codes WHERE email_hash IN (?)", []any{bun.List(hashes)}},
 		{"DELETE FROM outbox WHERE topic = ? AND msg_key IN (?)", []any{TopicCode, bun.List(keys)}},
 		{"DELETE FROM outbox WHERE topic = ? AND msg_key = ?", []any{TopicNotice, id}},

@@ -17,7 +17,7 @@ func (a *App) erased(ctx context.Context, d queue.Delivery) error {
 	if err := json.Unmarshal(d.Payload, &e); err != nil {
 		return fmt.Errorf("%w: %w", queue.ErrGiveUp, err)
 	}
-	if err := errors.Join(a.checkin.Erase(ctx, e.User), a.api.Erase(ctx, e.User.String())); err != nil {
+	if err := errors.Join(a.checkin.Erase(ctx, e.User), a.social.Erase(ctx, e.User), a.api.Erase(ctx, e.User.String())); err != nil {
 		return err
 	}
 	return a.accounts.ErasedEverywhere(ctx, e)

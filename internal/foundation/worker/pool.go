@@ -262,6 +262,13 @@ func (s *schedule) run(soft, hard context.Context) {
 		}
 		return
 	}
+	if hard.Err() != nil && soft.Err() == nil {
+		// The job is well. Whoever gets the lease next runs it; here as soon as it
+		// is back.
+		s.next = now
+		s.cfg.Log.LogAttrs(soft, slog.LevelWarn, "a run ended: its lease was lost", slog.String("job", s.job.Name), slog.Any("error", err))
+		return
+	}
 	s.failures++
 	s.Pool.failures.WithLabelValues(s.job.Name).Inc()
 	wait := max(maxBackoff, s.job.Every)

@@ -263,16 +263,18 @@ func TestASingletonRunsOnOneNodeAndTheNextOneTakesOver(t *testing.T) {
 
 func TestALostLeaseEndsTheRunAndIsSoughtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		registry := prometheus.NewRegistry()
 		lease := &leases{}
 		ended := make(chan error, 1)
 		runs := 0
-		stop := running(t, worker.PoolConfig{Lease: lease.run}, worker.Job{Name: "j", Every: time.Minute, Timeout: time.Hour,
-			Singleton: true, Run: func(ctx context.Context) error {
+		stop := running(t, worker.PoolConfig{Lease: lease.run, Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: registry},
+			worker.Job{Name: "j", Every: time.Minute, Timeout: time.Hour, Singleton: true, Run: func(ctx context.Context) error {
 				if runs++; runs == 1 {
 					<-ctx.Done()
 					ended <- ctx.Err()
 				}
-				return nil
+				return ctx.Err()
 			}})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -287,6 +289,12 @@ func TestALostLeaseEndsTheRunAndIsSoughtAgain(t *testing.T) {
 		stop()
 		if runs < 3 {
 			t.Errorf("%d runs, want further ones under a new lease", runs)
+		}
+		if got := log.String(); strings.Count(got, "level=WARN") != 1 || strings.Contains(got, "level=ERROR") {
+			t.Errorf("want one warning and no error, got\n%s", got)
+		}
+		if n := metric(t, registry, "stoa_job_failures_total"); n != 0 {
+			t.Errorf("%v failures of a job that is well", n)
 		}
 	})
 }

@@ -1,0 +1,388 @@
+package accounts
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/makiuchi-d/gozxing"
+	zxing "github.com/makiuchi-d/gozxing/qrcode"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// scan reads a QR code with another library than the one that drew it.
+func scan(t testing.TB, img image.Image) string {
+	t.Helper()
+	bits, err := gozxing.NewBinaryBitmapFromImage(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := zxing.NewQRCodeReader().Decode(bits, nil)
+	if err != nil {
+		t.Fatalf("the code cannot be read: %v", err)
+	}
+	return r.GetText()
+}
+
+var (
+	viewBox = regexp.MustCompile(`viewBox="0 0 (\d+) (\d+)"`)
+	darkRun = regexp.MustCompile(`M(\d+) (\d+)h(\d+)v1h-(\d+)z`)
+)
+
+// paint draws the SVG of a code with three pixels for each module.
+func paint(t testing.TB, svg []byte) image.Image {
+	t.Helper()
+	number := func(b []byte) int {
+		n, err := strconv.Atoi(string(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	box := viewBox.FindSubmatch(svg)
+	if box == nil || number(box[1]) != number(box[2]) {
+		t.Fatalf("no viewBox in %s", svg)
+	}
+	all := number(box[1]) * 3
+	img := image.NewGray(image.Rect(0, 0, all, all))
+	for i := range img.Pix {
+		img.Pix[i] = 255
+	}
+	for _, m := range darkRun.FindAllSubmatch(svg, -1) {
+		x, y, run := number(m[1]), number(m[2]), number(m[3])
+		for i := range 3 * run * 3 {
+			img.Set(3*x+i%(3*run), 3*y+i/(3*run), color.Black)
+		}
+	}
+	return img
+}
+
+func TestACardByHTTP(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.listen()
+		c := w.talk()
+		ann, bob := w.join("ann@example.org", ""), w.join("bob@example.org", "")
+		for name, value := range map[string]string{"ANN'S TOKEN": ann.Access, "BOB'S TOKEN": bob.Access, "ANN": ann.User.ID.String(), "BOB": bob.User.ID.String()} {
+			c.call(value, name)
+		}
+		var first, again, second api.Card
+		c.say("GET", "/v1/me/card", ann.Access, "", &first)
+		c.call(first.Token, "CARD1")
+		c.say("GET", "/v1/me/card", ann.Access, "", &again)
+		c.say("GET", "/v1/cards/"+first.Token, bob.Access, "", nil)
+		c.say("GET", "/v1/cards/"+first.Token, "", "", nil)
+		c.say("GET", "/v1/cards/0000000000000000000000", bob.Access, "", nil)
+		c.say("GET", "/v1/cards/x", bob.Access, "", nil)
+		c.say("GET", "/v1/me/card.png?size=127", ann.Access, "", nil)
+		c.say("GET", "/v1/me/card.png?size=1025", ann.Access, "", nil)
+		c.say("GET", "/v1/me/card.svg", "", "", nil)
+		c.say("DELETE", "/v1/me/card", bob.Access, "", nil)
+		c.say("GET", "/v1/cards/"+first.Token, bob.Access, "", nil)
+		c.say("DELETE", "/v1/me/card", ann.Access, "", nil)
+		c.say("GET", "/v1/cards/"+first.Token, bob.Access, "", nil)
+		c.say("DELETE", "/v1/me/card", ann.Access, "", nil)
+		c.say("GET", "/v1/me/card", ann.Access, "", &second)
+		c.call(second.Token, "CARD2")
+		c.say("GET", "/v1/cards/"+second.Token, bob.Access, "", nil)
+		c.agrees("testdata/card.golden")
+		if strings.Contains(w.log.String(), first.Token) || strings.Contains(w.log.String(), second.Token) {
+			t.Error("a card's token is in the log")
+		}
+	})
+}
+
+func TestACardIsTheSameForTwoDaysOnEveryNode(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.listen()
+		other := w.neighbour()
+		id := w.people(1)[0]
+		card := func(n *world) Card {
+			t.Helper()
+			c, err := n.Card(t.Context(), id)
+			if err != nil || c.User != id || !isNonce(c.Token) {
+				t.Fatalf("got %+v, %v", c, err)
+			}
+			return c
+		}
+		owner := func(n *world, token string, want error) {
+			t.Helper()
+			got, err := n.CardOwner(t.Context(), token)
+			if !errors.Is(err, want) || err == nil && got != id {
+				t.Errorf("got %s, %v, want %v", got, err, want)
+			}
+		}
+		first := card(w)
+		if left := first.Expires.Sub(w.db.Now()); left > cardLife || left < cardLife-patience {
+			t.Errorf("a new card is good for %s, want %s", left, cardLife)
+		}
+		w.pass(47 * time.Hour)
+		for _, n := range []*world{w, other, other} {
+			if c := card(n); c.Token != first.Token || c.Expires.UnixMilli() != first.Expires.UnixMilli() {
+				t.Errorf("an hour before its end: got %+v, want %+v", c, first)
+			}
+			owner(n, first.Token, nil)
+		}
+		w.pass(time.Hour)
+		owner(w, first.Token, ErrNoCard)
+		owner(other, first.Token, ErrNoCard)
+		second := card(other)
+		if second.Token == first.Token || card(w).Token != second.Token {
+			t.Errorf("after its end: got %+v and %+v, before %+v", second, card(w), first)
+		}
+		owner(w, second.Token, nil)
+		owner(other, second.Token, nil)
+		owner(w, first.Token, ErrNoCard)
+
+		if err := w.WithdrawCard(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		owner(w, second.Token, ErrNoCard) // at once
+		for began := time.Now(); ; {      // and elsewhere within MaxStale
+			if _, err := other.CardOwner(t.Context(), second.Token); errors.Is(err, ErrNoCard) {
+				break
+			}
+			if time.Since(began) > patience {
+				t.Fatal("another node still takes the card")
+			}
+		}
+		third := card(w)
+		if third.Token == second.Token {
+			t.Error("a withdrawn card came back")
+		}
+		for what, set := range map[string]string{"banned": "banned_until", "deleted": "erased"} {
+			w.exec("UPDATE users SET "+set+" = ? WHERE id = ?", w.db.Now().Add(time.Hour).UnixMilli(), id)
+			if err := w.caches.Drop(t.Context(), AccountBanned.Of(w.caches, id)...); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := w.CardOwner(t.Context(), third.Token); !errors.Is(err, ErrNoCard) {
+				t.Errorf("%s: got %s, %v", what, got, err)
+			}
+			w.exec("UPDATE users SET "+set+" = 0 WHERE id = ?", id)
+		}
+		if _, err := w.Card(t.Context(), ids.New[User]()); !errors.Is(err, ErrNoUser) {
+			t.Errorf("nobody's card: %v", err)
+		}
+	})
+}
+
+func TestACopyOfACardLivesNoLongerThanTheCard(t *testing.T) {
+	w, server := onServer(t, Settings{})
+	w.listen()
+	id := w.people(1)[0]
+	first, err := w.Card(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.pass(47 * time.Hour)
+	look := func() {
+		t.Helper()
+		if c, err := w.Card(t.Context(), id); err != nil || c.Token != first.Token {
+			t.Fatalf("got %+v, %v", c, err)
+		}
+		if _, err := w.CardOwner(t.Context(), first.Token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	for _, k := range []keyspace.Key{cardKey.At(id).Key, cardTokenKey.At(keyspace.Hashed{S: first.Token}).Key} {
+		left, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: k}).Int()
+		if err != nil || left <= 0 || left > time.Hour.Milliseconds() {
+			t.Errorf("%s lives for another %d ms, %v, want at most an hour", k, left, err)
+		}
+	}
+	// Redis holds copies only.
+	server.FlushAll()
+	look()
+	server.Kill()
+	look()
+	if err := w.WithdrawCard(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.CardOwner(t.Context(), first.Token); !errors.Is(err, ErrNoCard) {
+		t.Errorf("withdrawn without Redis: got %v", err)
+	}
+	if c, err := w.Card(t.Context(), id); err != nil || c.Token == first.Token {
+		t.Errorf("drawn without Redis: got %+v, %v", c, err)
+	}
+}
+
+func TestWhoeverAsksAtOnceGetsOneCard(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.listen()
+		nodes := []*world{w, w.neighbour()}
+		id := w.people(1)[0]
+		var mu sync.Mutex
+		tokens := map[string]bool{}
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				c, err := nodes[i%2].Card(t.Context(), id)
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				tokens[c.Token] = true
+			})
+		}
+		all.Wait()
+		if len(tokens) != 1 {
+			t.Errorf("got %d cards, want one", len(tokens))
+		}
+	})
+}
+
+func TestTheCodeOnACardLeadsToTheServersPage(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	c := w.talk()
+	ann := w.join("ann@example.org", "")
+	get := func(path, host string) *httptest.ResponseRecorder {
+		t.Helper()
+		r := httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
+		r.Host = host
+		r.Header.Set("Authorization", "Bearer "+ann.Access)
+		rec := httptest.NewRecorder()
+		c.handler.ServeHTTP(rec, r)
+		if rec.Code != 200 {
+			t.Fatalf("%s: got %d %s", path, rec.Code, rec.Body)
+		}
+		return rec
+	}
+	for host, origin := range map[string]string{
+		"stoa.example.org":                 "http://stoa.example.org",
+		"[::1]:8080":                       "http://[::1]:8080",
+		strings.Repeat("a", 253) + ":8080": "http://" + strings.Repeat("a", 253) + ":8080",
+		strings.Repeat("a", 9000):          "", // is no host
+		`x"><script>`:                      "",
+	} {
+		var card api.Card
+		if err := json.Unmarshal(get("/v1/me/card", host).Body.Bytes(), &card); err != nil || card.URL != origin+"/#/card/"+card.Token {
+			t.Errorf("%.40s: got %+v, %v", host, card, err)
+		}
+		for _, size := range []int{128, 333, 512, 1024} {
+			got := get(fmt.Sprint("/v1/me/card.png?size=", size), host)
+			if got.Header().Get("Content-Type") != "image/png" || got.Header().Get("Cache-Control") != "no-store" || got.Header().Get("Content-Length") != fmt.Sprint(got.Body.Len()) {
+				t.Errorf("the PNG's headers: %v", got.Header())
+			}
+			img, kind, err := image.Decode(got.Body)
+			if err != nil || kind != "png" || img.Bounds() != image.Rect(0, 0, size, size) {
+				t.Fatalf("got %s, %v", kind, err)
+			}
+			if size == 128 && len(host) > 200 {
+				continue // one pixel a module is too little for this reader
+			}
+			if text := scan(t, img); text != card.URL {
+				t.Errorf("on %d pixels it says %q, want %q", size, text, card.URL)
+			}
+		}
+		got := get("/v1/me/card.svg", host)
+		if got.Header().Get("Content-Type") != "image/svg+xml" || strings.Contains(got.Body.String(), "script") {
+			t.Errorf("the SVG: %v %s", got.Header(), got.Body)
+		}
+		if text := scan(t, paint(t, got.Body.Bytes())); text != card.URL {
+			t.Errorf("as SVG it says %q, want %q", text, card.URL)
+		}
+	}
+	if img, _, err := image.Decode(get("/v1/me/card.png", "stoa.example.org").Body); err != nil || img.Bounds().Dx() != 512 {
+		t.Errorf("without a size: %v, %v", img.Bounds(), err)
+	}
+}
+
+func TestScanningIsLimitedForEachUser(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	a := web.New(web.Config{Auth: w.Service, Limiter: ratelimit.New(w.redis)})
+	w.Routes(a)
+	c := &conversation{world: w, handler: a.Handler()}
+	ann := w.join("ann@example.org", "")
+	for i := range scanLimit.Max + 1 {
+		status, code := 404, "card.unknown"
+		if i == scanLimit.Max {
+			status, code = 429, "limit.exceeded"
+		}
+		c.answers(fmt.Sprint("scan ", i+1), c.send("GET", "/v1/cards/"+newNonce(), ann.Access, nil), status, code)
+	}
+}
+
+// Guesses leave nothing in Redis.
+func TestAnUnknownCardIsNotRemembered(t *testing.T) {
+	w, _ := onServer(t, Settings{})
+	w.listen()
+	size := func() int64 {
+		t.Helper()
+		n, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "DBSIZE"}).Int()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if _, err := w.CardOwner(t.Context(), newNonce()); !errors.Is(err, ErrNoCard) {
+		t.Fatal(err)
+	}
+	before := size()
+	for range 20 {
+		if _, err := w.CardOwner(t.Context(), newNonce()); !errors.Is(err, ErrNoCard) {
+			t.Error(err)
+		}
+	}
+	if after := size(); after != before {
+		t.Errorf("20 guesses: %d keys became %d", before, after)
+	}
+	calls := w.calls()
+	for _, token := range []string{"", "x", strings.Repeat("0", 21), strings.Repeat("0", 23), "000000000000000000000:", "00000000000000000000é"} {
+		if _, err := w.CardOwner(t.Context(), token); !errors.Is(err, ErrNoCard) {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+	if now := w.calls(); now["get"] != calls["get"] || now["evalsha"] != calls["evalsha"] {
+		t.Errorf("what is no token was looked up: %v, then %v", calls, now)
+	}
+}
+
+func FuzzQR(f *testing.F) {
+	f.Add("https://stoa.example.org/#/card/V1StGXR8_Z5jdHi6B-myTA", 512)
+	f.Add("", 128)
+	f.Add(strings.Repeat("a", 300), 1024)
+	f.Fuzz(func(t *testing.T, text string, size int) {
+		// What a link has: other bytes the reader takes for another alphabet's.
+		if len(text) > 300 || strings.ContainsFunc(text, func(r rune) bool { return r < '!' || r > '~' }) || size < 128 || size > 1024 {
+			t.Skip()
+		}
+		c, err := newQR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := c.png(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		img, _, err := image.Decode(bytes.NewReader(b))
+		if err != nil || img.Bounds().Dx() != size {
+			t.Fatalf("%v, %v", img.Bounds(), err)
+		}
+		if text != "" && size/(c.side+2*quiet) >= 3 {
+			if got := scan(t, img); got != text {
+				t.Fatalf("%q says %q", text, got)
+			}
+		}
+		if text != "" {
+			if got := scan(t, paint(t, c.svg())); got != text {
+				t.Fatalf("as SVG %q says %q", text, got)
+			}
+		}
+	})
+}
