@@ -98,6 +98,9 @@ function left(text: string): void {
 }
 
 whenEnded((reason) => {
+  // What was still being asked when the user left finds no session. That is no
+  // news, and the banner says already what happened.
+  if (!view && !user()) return;
   navigate("#/");
   announce(reason);
 });
