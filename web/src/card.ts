@@ -90,5 +90,5 @@ export function cardView(me: User, token: string, people: People, fail: (text: s
         : h("p", { class: "none" }, "This card is worth nothing any more. Ask whoever showed it for a new one."),
     );
   }, failed);
-  return { el: h("div", { class: "narrow" }, h("h1", {}, "A card"), body), close: () => closed.abort(), catchUp: () => void people.want() };
+  return { el: h("div", { class: "narrow" }, h("h1", {}, "A card"), body), close: () => closed.abort() };
 }

@@ -42,23 +42,18 @@ export function twice(text: string, sure: string, act: () => Promise<void>, fail
     if (focus) button.focus();
   };
   const ask = () => {
-    const yes = h(
-      "button",
-      {
-        type: "button",
-        class: "danger",
-        onclick: async () => {
-          yes.disabled = true;
-          try {
-            await act();
-          } catch (err) {
-            failed(err);
-          }
-          if (el.isConnected) calm(el.contains(document.activeElement) || document.activeElement === document.body);
-        },
-      },
-      sure,
-    );
+    let busy = false;
+    const confirm = async () => {
+      if (busy) return;
+      busy = true;
+      try {
+        await act();
+      } catch (err) {
+        failed(err);
+      }
+      if (el.isConnected) calm(el.contains(document.activeElement));
+    };
+    const yes = h("button", { type: "button", class: "danger", onclick: confirm }, sure);
     const no = h("button", { type: "button", class: "link", onclick: () => calm(true) }, "Cancel");
     put(el, note && h("p", { class: "hint" }, note), yes, no);
     no.focus();

@@ -12,8 +12,7 @@ import { act, calledBy, nameOf, personRow } from "./person";
 import { Ended } from "./session";
 import type { View } from "./view";
 
-const sources: Record<string, string> = { card: "by a card", search: "by search" };
-const met = (source: string | undefined) => source && `met ${sources[source] ?? `in ${source.replaceAll("_", " ")}`}`;
+const met = (source: string | undefined) => source && `met through ${source === "card" ? "a card" : source.replaceAll("_", " ")}`;
 
 export function friends(me: User, people: People, fail: (text: string) => void): View {
   const closed = new AbortController();
@@ -25,17 +24,22 @@ export function friends(me: User, people: People, fail: (text: string) => void):
 
   // ---- finding somebody ----
   const who = field("Their id or e-mail address", { name: "who", required: true, maxlength: 254, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
-  const result = h("div", { role: "status" });
+  const result = h("div");
+  const nobody = h("p", { class: "none", role: "status" });
   const search = form(
     { class: "search", role: "search" },
     [who],
     async () => {
       put(result);
+      nobody.textContent = "";
       const p = await people.find(who.input.value.trim());
-      if (!p) return put(result, h("p", { class: "none" }, "Nobody can be found by that."));
-      put(result, personPanel(p, { source: "search" }, { me: me.id, people, signal: closed.signal, failed }));
+      if (!p) return void (nobody.textContent = "Nobody can be found by that.");
+      const panel = personPanel(p, { source: "search" }, { me: me.id, people, signal: closed.signal, failed });
+      put(result, panel);
+      panel.querySelector("h2")!.focus();
     },
     h("button", { type: "submit", class: "primary" }, "Find"),
+    nobody,
   );
 
   // ---- requests ----
@@ -210,6 +214,5 @@ export function friends(me: User, people: People, fail: (text: string) => void):
       ),
     ),
     close: () => closed.abort(),
-    catchUp: () => void people.want(),
   };
 }

@@ -60,13 +60,18 @@ export class People {
 
   /** Has everything read and kept from now on, not only the number for the red dot. */
   want(): Promise<void> {
-    this.#aged = this.#wanted;
     this.#wanted = true;
     return this.catchUp();
   }
 
-  /** Reads what is new. Whoever asks during it has it done once more. */
+  /** Reads what may have been missed. */
   catchUp(): Promise<void> {
+    this.#aged = this.ready;
+    return this.#sync();
+  }
+
+  // Whoever asks while it is being read has it read once more.
+  #sync(): Promise<void> {
     if (this.#work) {
       this.#again = true;
       return this.#work;
@@ -175,7 +180,7 @@ export class People {
       this.unread = (e.data as Unread).unread;
       this.#tell();
     } else if (this.#wanted && /^(friend|block)\./.test(e.type)) {
-      void this.catchUp();
+      void this.#sync();
     }
   }
 
@@ -183,12 +188,12 @@ export class People {
 
   async #act(path: string, method: "POST" | "PUT" | "PATCH" | "DELETE", body?: unknown): Promise<void> {
     await authed(path, { method, body });
-    await this.catchUp();
+    await this.#sync();
   }
 
   async ask(body: FriendRequestNew): Promise<FriendRequestReply> {
     const reply = await json<FriendRequestReply>("/v1/friends/requests", { method: "POST", body });
-    await this.catchUp();
+    await this.#sync();
     return reply;
   }
 

@@ -38,26 +38,27 @@ export function personRow(p: Profile, name: Child[], lines: Child[], ...actions:
   );
 }
 
-/** A button that runs act once at a time. */
+/** A button that runs once at a time. It is not disabled meanwhile, as that would take the focus from it. */
 export function act(text: string, kind: "primary" | "secondary" | "link", run: () => Promise<unknown>, failed: (err: unknown) => void, label?: string): HTMLButtonElement {
-  const button = h(
+  let busy = false;
+  return h(
     "button",
     {
       type: "button",
       class: kind === "primary" ? "primary small" : kind,
       "aria-label": label,
       onclick: async () => {
-        button.disabled = true;
+        if (busy) return;
+        busy = true;
         try {
           await run();
         } catch (err) {
           failed(err);
         } finally {
-          button.disabled = false;
+          busy = false;
         }
       },
     },
     text,
   );
-  return button;
 }

@@ -58,7 +58,7 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
         } finally {
           box.disabled = false;
           box.checked = me[key];
-          box.focus();
+          if (document.activeElement === document.body) box.focus(); // disabling took it
         }
       },
     });
