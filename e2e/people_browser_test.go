@@ -75,7 +75,7 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 
 	// A card is shown, and scanned by somebody who has no account yet.
 	ada.visit("#/friends")
-	ada.until("the card", `document.querySelector(".qr path")?.getAttribute("d").length > 100`)
+	ada.until("the card", `document.querySelector(".qr path:last-child")?.getAttribute("d").length > 100`)
 	card, err := chromedp.Run(ada.ctx, chromedp.Value(chromedp.CSS(".link-text")))
 	if err != nil {
 		t.Fatal(err)

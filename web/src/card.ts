@@ -70,9 +70,9 @@ export function myCard(on: { signal: AbortSignal; failed: (err: unknown) => void
 // drawn builds the picture anew from its paths: nothing that a server sends is
 // parsed as markup here.
 function drawn(svg: string): SVGSVGElement {
-  const box = /viewBox="([\d. -]+)"/.exec(svg)?.[1] ?? "0 0 1 1";
-  const paths = [...svg.matchAll(/<path[^>]*\sd="([^"]+)"/g)].map((m) => s("path", { d: m[1] }));
-  return s("svg", { viewBox: box, role: "img", "aria-label": "My card as a QR code", "shape-rendering": "crispEdges" }, ...paths);
+  const value = (text: string, name: string) => new RegExp(`\\s${name}="([\\w#. -]+)"`).exec(text)?.[1];
+  const paths = (svg.match(/<path[^>]+>/g) ?? []).map((p) => s("path", { d: value(p, "d"), fill: value(p, "fill") }));
+  return s("svg", { viewBox: value(svg, "viewBox"), role: "img", "aria-label": "My card as a QR code", "shape-rendering": "crispEdges" }, ...paths);
 }
 
 /** Whom a scanned card belongs to. */
