@@ -223,7 +223,7 @@ export class People {
 
   /** Whether the user has blocked somebody. */
   async blocked(user: string): Promise<boolean> {
-    return (await json<Relations>(`/v1/relations?users=${user}`)).relations[0]?.blocked ?? false;
+    return (await json<Relations>(`/v1/relations?ids=${user}`)).relations[0]?.blocked ?? false;
   }
 }
 
