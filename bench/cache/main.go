@@ -240,6 +240,13 @@ func figure2(ctx context.Context, addr string) {
 				}
 			}
 		}},
+		side{"cache: GetAll", func(n int) {
+			for range n {
+				if all, err := c.GetAll(ctx, ids); err != nil || all[31] == nil {
+					log.Fatal(all, err)
+				}
+			}
+		}},
 		side{"rueidis.MGetCache, not decoded", func(n int) {
 			for range n {
 				if m, err := rueidis.MGetCache(client, ctx, time.Hour, names); err != nil || len(m) != 32 {
@@ -248,7 +255,8 @@ func figure2(ctx context.Context, addr string) {
 			}
 		}},
 	)
-	fmt.Printf("  => %.1f µs (aim ≤ 4), 1/%.1f of MGetCache (aim ≤ 1/6; either will do)\n\n", r[0].ns/1000, r[1].ns/r[0].ns)
+	fmt.Printf("  => a map %.1f µs, 1/%.1f of MGetCache; a slice %.1f µs, 1/%.1f (aim ≤ 4 µs or ≤ 1/6)\n\n",
+		r[0].ns/1000, r[2].ns/r[0].ns, r[1].ns/1000, r[2].ns/r[1].ns)
 }
 
 func figure3(ctx context.Context, addr string) {
