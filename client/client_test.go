@@ -162,6 +162,7 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 		}},
 		{"DELETE /v1/sessions/a%2Fb%3Fc", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndSession(ctx, "a/b?c") }},
 		{"DELETE /v1/sessions", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndSessions(ctx) }},
+		{"DELETE /v1/sessions?others=true", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndOtherSessions(ctx) }},
 		{"POST /v1/checkin", `{"words":20}`, false, api.CheckinReply{New: true}, func(ctx context.Context, c *Client) (any, error) {
 			return c.Checkin(ctx, api.CheckinRequest{Words: 20})
 		}},
