@@ -183,6 +183,7 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 		{"POST /v1/me/deletion", `{"password":"pw"}`, false, api.AccountDeleted{Erased: time.Unix(1, 0).UTC()}, func(ctx context.Context, c *Client) (any, error) {
 			return c.DeleteAccount(ctx, api.AccountDeletion{Password: "pw"})
 		}},
+		{"DELETE /v1/sessions?others=true", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndOtherSessions(ctx) }},
 		{"POST /v1/checkin", `{"words":20}`, false, api.CheckinReply{New: true}, func(ctx context.Context, c *Client) (any, error) {
 			return c.Checkin(ctx, api.CheckinRequest{Words: 20})
 		}},
