@@ -162,6 +162,18 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 		{"PATCH /v1/me", `{"name":"Ann"}`, false, api.User{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) {
 			return c.UpdateMe(ctx, api.UserUpdate{Name: &name})
 		}},
+		{"POST /v1/auth/password", `{"email":"a@b","code":"123456","password":"pw"}`, true, nil, func(ctx context.Context, c *Client) (any, error) {
+			return nil, c.ResetPassword(ctx, api.PasswordReset{Email: "a@b", Code: "123456", Password: "pw"})
+		}},
+		{"PUT /v1/me/password", `{"current":"old","password":"new"}`, false, nil, func(ctx context.Context, c *Client) (any, error) {
+			return nil, c.ChangePassword(ctx, api.PasswordChange{Current: "old", Password: "new"})
+		}},
+		{"POST /v1/me/email/codes", `{"email":"a@b"}`, false, api.CodeReply{ExpiresIn: 300}, func(ctx context.Context, c *Client) (any, error) {
+			return c.RequestEmailCode(ctx, api.EmailCodeRequest{Email: "a@b"})
+		}},
+		{"PUT /v1/me/email", `{"email":"a@b","code":"123456","password":"pw"}`, false, api.User{Email: "a@b"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.ChangeEmail(ctx, api.EmailChange{Email: "a@b", Code: "123456", Password: "pw"})
+		}},
 		{"GET /v1/sessions", "", false, api.Sessions{Sessions: []api.Session{{Device: "d"}}}, func(ctx context.Context, c *Client) (any, error) {
 			list, err := c.Sessions(ctx)
 			return api.Sessions{Sessions: list}, err
@@ -171,6 +183,7 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 		{"POST /v1/me/deletion", `{"password":"pw"}`, false, api.AccountDeleted{Erased: time.Unix(1, 0).UTC()}, func(ctx context.Context, c *Client) (any, error) {
 			return c.DeleteAccount(ctx, api.AccountDeletion{Password: "pw"})
 		}},
+		{"DELETE /v1/sessions?others=true", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndOtherSessions(ctx) }},
 		{"POST /v1/checkin", `{"words":20}`, false, api.CheckinReply{New: true}, func(ctx context.Context, c *Client) (any, error) {
 			return c.Checkin(ctx, api.CheckinRequest{Words: 20})
 		}},

@@ -37,7 +37,9 @@ const (
 
 	// useStep is how exact a last use is.
 	useStep = time.Minute
-	// storeEvery is how often SQL is told of a session's use.
+	// storeEvery is how often at most SQL is told of a session's use. It is never
+	// more than twice that behind: a node that has just begun to see a session does
+	// not know when SQL was told last.
 	storeEvery = 10 * time.Minute
 	// forgetUses is when an idle session is forgotten here. By then it was told.
 	forgetUses = 2 * storeEvery

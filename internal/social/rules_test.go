@@ -580,4 +580,3 @@ func TestManyFriendsAreErasedInBatches(t *testing.T) {
 		t.Error("a friend heard nothing")
 	}
 }
-
