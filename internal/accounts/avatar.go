@@ -40,7 +40,7 @@ func (s *Service) changeAvatar(ctx context.Context, user ID, id AvatarID, sizes 
 	var u User
 	err := s.caches.Change(ctx, func(ctx context.Context) error {
 		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			if u, err = lockUser(ctx, tx, user); err != nil {
+			if u, err = lockPresent(ctx, tx, user); err != nil {
 				return err
 			}
 			u.Avatar = id.String()

@@ -74,7 +74,7 @@ func (s *Service) Card(ctx context.Context, user ID) (_ Card, err error) {
 	drawn := Card{User: user, Token: newNonce()}
 	err = s.caches.Change(ctx, func(ctx context.Context) error {
 		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-			if _, err := lockUser(ctx, tx, user); err != nil { // one at a time for each user
+			if _, err := lockPresent(ctx, tx, user); err != nil { // one at a time for each user
 				return err
 			}
 			held, err := selectCard(ctx, tx, user)
