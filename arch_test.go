@@ -61,7 +61,7 @@ var rooms = map[string][]string{
 	module + "/internal/foundation/sqldb":  {"sql.go", "sql_*.go", "service.go", "sessions.go", "codes.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "commit.go", "redisfirst.go", "mails.go", "cache.go"},
 	module + "/redis":                      {"redis.go", "redisfirst.go", "service.go", "boards.go"},
 	module + "/leaderboard":                {"redis.go", "boards.go", "keys.go"},
-	module + "/cache":                      {"cache.go", "service.go", "sessions.go", "codes.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go"},
+	module + "/cache":                      {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go"},
 	"net/http":                             {"http.go", "http_*.go"},
 	module + "/internal/foundation/web":    {"http.go", "http_*.go"},
 	module + "/internal/foundation/worker": {"jobs.go"},
