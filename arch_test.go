@@ -58,7 +58,7 @@ var domains = []string{"accounts", "cluster", "social", "checkin"}
 var rooms = map[string][]string{
 	"database/sql":                         {"sql.go", "sql_*.go"},
 	"github.com/uptrace/bun":               {"sql.go", "sql_*.go"},
-	module + "/internal/foundation/sqldb":  {"sql.go", "sql_*.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "commit.go", "redisfirst.go", "mails.go", "cache.go", "requests.go", "friends.go", "blocks.go", "erase.go"},
+	module + "/internal/foundation/sqldb":  {"sql.go", "sql_*.go", "service.go", "sessions.go", "codes.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "commit.go", "redisfirst.go", "mails.go", "cache.go", "requests.go", "friends.go", "blocks.go", "erase.go"},
 	module + "/redis":                      {"redis.go", "redisfirst.go", "service.go", "boards.go"},
 	module + "/leaderboard":                {"redis.go", "boards.go", "keys.go"},
 	module + "/cache":                      {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "requests.go", "erase.go"},
