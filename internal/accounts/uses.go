@@ -127,6 +127,8 @@ func stored(u *use) *int64 { return &u.stored }
 // time.
 func (s *Service) flushUses(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "accounts.flushUses")
+	ctx, cancel := context.WithTimeout(ctx, flushEvery)
+	defer cancel()
 	tell, store := s.uses.due(s.db.Now())
 	if len(tell) > 0 {
 		switch absent, err := s.fast.touchAll(ctx, tell); {
