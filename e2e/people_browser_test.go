@@ -179,7 +179,7 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 }
 
 func TestAProfileIsChangedInTheBrowser(t *testing.T) {
-	url := serve(t)
+	url := serve(t, "--accounts-limits-codes-per-minute", "5")
 	p := browse(t, url+"/")
 	p.signUp("ada@example.com", "Ada", "correct horse")
 	p.visit("#/profile")
