@@ -84,8 +84,7 @@ async function read(res: Response, event: (e: Event) => void): Promise<void> {
   let rest = "";
   for (;;) {
     const dead = setTimeout(() => void reader.cancel(), silence);
-    const { done, value } = await reader.read();
-    clearTimeout(dead);
+    const { done, value } = await reader.read().finally(() => clearTimeout(dead));
     if (done) return;
     // A line may end in \r\n, \n or \r; this server ends them in \n.
     const blocks = (rest + value).split("\n\n");

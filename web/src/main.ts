@@ -177,7 +177,7 @@ async function logOut(): Promise<void> {
 
 function left(text: string): void {
   forget();
-  navigate("#/");
+  if (view) navigate("#/"); // the event may have been quicker than the answer
   announce(text);
 }
 
