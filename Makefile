@@ -2,7 +2,7 @@
 # packages run at once, for many of them start servers.
 TEST_FLAGS ?= -p 2
 
-.PHONY: help run build test lint generate check-generated bench bench-checkin bench-audit bench-cache bench-start hazards deps
+.PHONY: help run build test lint generate check-generated bench bench-checkin bench-audit bench-cache bench-people bench-start hazards deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ generate: ## Write docs/reference, keyspace.lock and Redis' users anew
 check-generated: ## Compare what is generated with what is in the tree
 	@scripts/check-generated.sh
 
-bench: bench-checkin bench-start ## Measure everything on real engines
+bench: bench-checkin bench-people bench-start ## Measure everything on real engines
 
 bench-checkin: ## Measure check-in against other ways; BENCH_FLAGS=-short takes seconds
 	cd bench && go run ./checkin $(BENCH_FLAGS)
@@ -37,6 +37,9 @@ bench-audit: ## Measure the audit of a million keys, and what others feel of it
 
 bench-cache: ## Measure package cache against what it is made of and against others, on a real Redis
 	cd bench && go run ./cache
+
+bench-people: ## Measure friends, users, sessions and log-ins; BENCH_FLAGS=-short takes seconds
+	cd bench && go run ./people $(BENCH_FLAGS)
 
 bench-start: ## Measure a start, and the memory it takes
 	cd bench && go run ./start

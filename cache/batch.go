@@ -17,34 +17,74 @@ import (
 // there either, two more around one call of the source.
 func (c *Cache[K, V]) GetMany(ctx context.Context, ks []K) (map[K]V, error) {
 	out := make(map[K]V, len(ks))
-	var rest []K
-	now := bus.Now()
-	if !c.trusted(now) {
-		return out, c.missMany(ctx, ks, out)
-	}
-	for _, k := range ks {
-		if e := c.copyAt(k, now); e == nil {
-			rest = append(rest, k)
-		} else if !e.missing {
-			out[k] = e.value
+	rest := c.atHand(ks, func(i int, e *copied[V]) {
+		if !e.missing {
+			out[ks[i]] = e.value
 		}
-	}
-	c.stats.hits.add(now, uint64(len(ks)-len(rest)))
-	return out, c.missMany(ctx, rest, out)
+	})
+	return out, c.missMany(ctx, ks, rest, out)
 }
 
-// missMany adds the values of keys that are not at hand to out.
-func (c *Cache[K, V]) missMany(ctx context.Context, ks []K, out map[K]V) error {
-	if len(ks) == 0 {
+// GetAll is [Cache.GetMany] in the order of ks, with nil for what does not exist.
+// Nothing that is at hand is copied, which makes it the fastest way to read many
+// values: these are the ones that all callers share, so do not change them.
+func (c *Cache[K, V]) GetAll(ctx context.Context, ks []K) ([]*V, error) {
+	all := make([]*V, len(ks))
+	rest := c.atHand(ks, func(i int, e *copied[V]) {
+		if !e.missing {
+			all[i] = &e.value
+		}
+	})
+	if len(rest) == 0 {
+		return all, nil
+	}
+	out := make(map[K]V, len(rest))
+	if err := c.missMany(ctx, ks, rest, out); err != nil {
+		return nil, err
+	}
+	for _, i := range rest {
+		if v, there := out[ks[i]]; there {
+			all[i] = &v
+		}
+	}
+	return all, nil
+}
+
+// atHand calls found for each key of which this process has a copy, and returns
+// where the others are.
+func (c *Cache[K, V]) atHand(ks []K, found func(i int, e *copied[V])) (rest []int) {
+	now := bus.Now()
+	trusted, sampled := c.trusted(now), c.sampled(now)
+	for i, k := range ks {
+		var e *copied[V]
+		if trusted {
+			e = c.copyAt(k, now)
+		}
+		if e == nil {
+			rest = append(rest, i)
+			continue
+		}
+		if sampled {
+			c.aged(Process, time.Duration(now-e.loaded))
+		}
+		found(i, e)
+	}
+	c.stats.hits.add(now, uint64(len(ks)-len(rest)))
+	return rest
+}
+
+// missMany adds the values of the keys at rest to out.
+func (c *Cache[K, V]) missMany(ctx context.Context, ks []K, rest []int, out map[K]V) error {
+	if len(rest) == 0 {
 		return nil
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	b := batch[K, V]{c: c, out: out}
-	seen := make(map[K]bool, len(ks))
-	for _, k := range ks {
-		if !seen[k] {
+	seen := make(map[K]bool, len(rest))
+	for _, i := range rest {
+		if k := ks[i]; !seen[k] {
 			seen[k] = true
 			key := c.key(k)
 			r := c.read(k, key, c.rt.watch(key.String()))
@@ -70,7 +110,11 @@ type batch[K comparable, V any] struct {
 }
 
 func (b *batch[K, V]) answer(r *reading[K, V]) {
-	if r.best != nil && !r.best.missing {
+	if r.best == nil {
+		return
+	}
+	b.c.aged(r.tier, time.Duration(bus.Now()-r.best.loaded))
+	if !r.best.missing {
 		b.out[r.k] = r.best.value
 	}
 }
@@ -243,7 +287,7 @@ func (c *Cache[K, V]) askMany(ctx context.Context, reads []*reading[K, V]) (valu
 func (b *batch[K, V]) join(ctx context.Context, reads []*reading[K, V]) error {
 	var mu sync.Mutex
 	return each(reads, func(r *reading[K, V]) error {
-		found, err := b.c.miss(ctx, r.k)
+		found, err := b.c.beyond(ctx, r.k)
 		mu.Lock()
 		defer mu.Unlock()
 		if err == nil && !found.Missing {

@@ -48,20 +48,34 @@ func BenchmarkRand(b *testing.B) {
 	}
 }
 
-func BenchmarkGetMany(b *testing.B) {
+func thirtyTwo(b *testing.B) (n *node, ids []keyspace.Int) {
 	db := redistest.OpenConfig(b, redis.Config{})
 	s := &table{}
-	n := start(b, db, s, cache.Policy{MaxStale: time.Minute})
-	var ids []keyspace.Int
+	n = start(b, db, s, cache.Policy{MaxStale: time.Minute})
 	for i := range int64(32) {
 		s.set(i, user{"ada", 36})
 		ids = append(ids, keyspace.Int{N: i})
 		_, err := n.users.Get(b.Context(), keyspace.Int{N: i})
 		must(b, err)
 	}
+	return n, ids
+}
+
+func BenchmarkGetMany(b *testing.B) {
+	n, ids := thirtyTwo(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		if m, err := n.users.GetMany(b.Context(), ids); err != nil || len(m) != 32 {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkGetAll(b *testing.B) {
+	n, ids := thirtyTwo(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if all, err := n.users.GetAll(b.Context(), ids); err != nil || all[31] == nil {
 			b.Fatal(err)
 		}
 	}

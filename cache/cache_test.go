@@ -161,6 +161,19 @@ func TestCache(t *testing.T) {
 			if err != nil || len(m) != 50 || s.loads.Load() > loads+1 {
 				t.Errorf("GetMany there: %d, %v, %d loads", len(m), err, s.loads.Load()-loads)
 			}
+			// At hand, in Redis, nowhere, at hand again: each in its place.
+			a.users.Clear()
+			_, err = a.users.Get(t.Context(), many[0])
+			must(t, err)
+			all, err := a.users.GetAll(t.Context(), []keyspace.Int{many[0], many[7], {N: 99}, many[0], many[7]})
+			if err != nil || len(all) != 5 || all[2] != nil || all[0] == nil || all[1] == nil || all[4] == nil || all[0] != all[3] || all[0].Name != "u0" || *all[1] != *all[4] || all[1].Name != "u7" {
+				t.Errorf("GetAll: %+v, %v", all, err)
+			}
+			hits := a.users.Stats().Hits
+			all, err = a.users.GetAll(t.Context(), many[:8])
+			if err != nil || len(all) != 8 || all[7].Name != "u7" || a.users.Stats().Hits != hits+2 {
+				t.Errorf("GetAll again: %+v, %v, %d hits more", all, err, a.users.Stats().Hits-hits)
+			}
 			t.Logf("%+v", a.users.Stats())
 			redistest.KeysDeclared(t, db, schema, cache.Keys)
 		})

@@ -287,6 +287,7 @@ func (c *Cache[K, V]) Set(ctx context.Context, k K, v V) error {
 		err = c.rt.tell([]keyspace.Key{r.key})
 	}
 	if err != nil {
+		c.rt.forget([]keyspace.Key{r.key}) // the caller knows better already
 		return errors.Join(fmt.Errorf("%w: %w", ErrQueued, err), c.rt.later(ctx, []keyspace.Key{r.key}))
 	}
 	return nil

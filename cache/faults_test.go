@@ -299,3 +299,22 @@ func TestNoClockOfThisMachineIsAsked(t *testing.T) {
 		t.Fatalf("looked at %d files", looked)
 	}
 }
+
+func TestAChangeIsToldThatItsFenceFailed(t *testing.T) {
+	server := redistest.Server(t)
+	s := &row{}
+	rt, c := numberNode(t, redistest.Open(t, server.URL), cache.Config{}, cache.Policy{Unfenced: cache.Proceed}, cache.Source[keyspace.Int, int64]{Load: s.load})
+	failed := func() (failed bool) {
+		if err := rt.Change(t.Context(), func(ctx context.Context) error { failed = cache.FenceFailed(ctx); return nil }, c.Target(one)); err != nil {
+			t.Fatal(err)
+		}
+		return failed
+	}
+	if failed() {
+		t.Error("with Redis there the fence is said to have failed")
+	}
+	server.Kill()
+	if !failed() {
+		t.Error("without Redis the fence is said to hold")
+	}
+}

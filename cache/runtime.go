@@ -43,6 +43,9 @@ type Hooks struct {
 	// Loaded is called after each load: of how many keys, how long it took, and
 	// its error, [ErrNotFound] included.
 	Loaded func(cache string, keys int, took time.Duration, err error)
+	// Answered is called with the age of a value that was answered: of one in 64 from
+	// this process' memory, and of each from Redis or past its life.
+	Answered func(cache string, from Tier, age time.Duration)
 	// Dropped is called when keys were dropped by a change here.
 	Dropped func(keys int)
 	// Redis is called with each error of Redis that made a cache do without it.

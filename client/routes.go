@@ -65,28 +65,6 @@ func (c *Client) UpdateMe(ctx context.Context, in api.UserUpdate) (out api.User,
 	return out, err
 }
 
-// Sessions lists the caller's logged-in devices, the last used first.
-func (c *Client) Sessions(ctx context.Context) ([]api.Session, error) {
-	var out api.Sessions
-	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/sessions", out: &out})
-	return out.Sessions, err
-}
-
-// EndSession logs one device out.
-func (c *Client) EndSession(ctx context.Context, device string) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/sessions/" + url.PathEscape(device)})
-}
-
-// EndSessions logs all the caller's devices out, this one too, and forgets the
-// tokens.
-func (c *Client) EndSessions(ctx context.Context) error {
-	err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/sessions"})
-	if err == nil {
-		c.setTokens(api.Tokens{})
-	}
-	return err
-}
-
 // Checkin checks the caller in for today.
 func (c *Client) Checkin(ctx context.Context, in api.CheckinRequest) (out api.CheckinReply, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/checkin", in: in, out: &out})

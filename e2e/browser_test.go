@@ -41,18 +41,25 @@ func browse(t *testing.T, url string) *tab {
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-quic", true),
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	ctx, stop := chromedp.NewExecAllocator(ctx, opts...)
 	t.Cleanup(stop)
 	return (&tab{t, ctx}).open(url)
 }
 
+// stranger opens a tab that shares no storage with the others, as if it were on
+// another device.
+func (p *tab) stranger(url string) *tab {
+	p.t.Helper()
+	return p.open(url, chromedp.WithNewBrowserContext())
+}
+
 // open opens another tab of the same browser. Whatever its page throws, and
 // whatever the content security policy stops, fails the test.
-func (p *tab) open(url string) *tab {
+func (p *tab) open(url string, opts ...chromedp.ContextOption) *tab {
 	p.t.Helper()
-	ctx, stop := chromedp.NewContext(p.ctx)
+	ctx, stop := chromedp.NewContext(p.ctx, opts...)
 	n := &tab{p.t, ctx}
 	n.do(chromedp.Navigate("about:blank"))
 	console := chromedp.Console(ctx)
@@ -193,7 +200,19 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 	p.says("#checkin", "Done today")
 	p.says("[data-figure=total]", "1")
 
-	// Logging out ends the session in the other tab as well.
+	// Logging out ends the session in the other tab as well. What a tab is asking
+	// for at that moment does not wipe away why it shows the form.
+	for _, p := range []*tab{p, other} {
+		p.do(chromedp.Evaluate[chromedp.Void](`(() => {
+			const real = fetch;
+			window.fetch = (path, init) => !path.includes("/calendar/") ? real(path, init) : new Promise((_, fail) => {
+				init.signal.addEventListener("abort", () => fail(init.signal.reason));
+				document.body.dataset.asking = "";
+			});
+			Object.defineProperty(document, "visibilityState", { value: "visible" });
+		})()`))
+		p.until("a question on its way", `"asking" in document.body.dataset || !document.dispatchEvent(new Event("visibilitychange"))`)
+	}
 	p.click("nav button")
 	for _, p := range []*tab{p, other} {
 		p.says(".banner", "logged out")

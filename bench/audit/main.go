@@ -59,7 +59,7 @@ var kinds = []struct {
 		return []string{"SET", "stoa:user:sign:{" + id(i) + "}:2026", "\x02" + strings.Repeat("\x01", 107), "EX", "3888000"}
 	}},
 	{25, func(i int) []string {
-		return []string{"SET", "stoa:auth:at:{" + id(i) + "}:" + id(i*7), "3 1795312856789 " + strings.Repeat("a", 43) + " Europe/Vienna - 0", "EX", "3600"}
+		return []string{"SET", "stoa:auth:at:{" + id(i) + "}:" + id(i*7), "V0" + strings.Repeat("\x00", 45) + `{"hash":"` + strings.Repeat("a", 43) + `","expires":1795312856789}`, "EX", "3600"}
 	}},
 	{10, func(i int) []string {
 		return []string{"SET", "stoa:limit:api:{" + id(i) + "}:checkin.mark", strconv.Itoa(i % 60), "EX", "60"}

@@ -36,6 +36,12 @@ type (
 	Tagged interface {
 		ChangeTag(ctx context.Context, tag string, commit func(context.Context) error) error
 	}
+	// Beside tells the caches of what was committed without Change: Drop when
+	// somebody else did, Set with the text that the caller has just committed.
+	Beside interface {
+		Drop(ctx context.Context, key string) error
+		Set(ctx context.Context, key, text string) error
+	}
 	// Named says what a key is called in Redis, to find its owner in a cluster.
 	Named interface{ Physical(key string) string }
 )
@@ -61,6 +67,8 @@ type Node struct {
 	Empty  time.Duration // of the knowledge that there is none
 	Load   time.Duration // how long a load may take
 	Change time.Duration // how long a change may take
+	// Proceed: changes commit although Redis cannot be told.
+	Proceed bool
 }
 
 // A Verdict is how a library fared.

@@ -59,7 +59,11 @@ func openOn(t testing.TB, db *redis.DB, n cachetest.Node) (cachetest.Adapter, er
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint(n.Name, "-", started.Add(1))})
 	a := &node{rt: cache.NewRuntime(db, b, cache.Config{}), fam: family(n.Life, n.Empty), db: db, stop: stop}
-	a.rows = cache.New(a.rt, a.fam, cache.Policy{LoadTimeout: n.Load, ChangeTimeout: n.Change}, cache.Source[keyspace.Text, string]{
+	policy := cache.Policy{LoadTimeout: n.Load, ChangeTimeout: n.Change}
+	if n.Proceed {
+		policy.Unfenced = cache.Proceed
+	}
+	a.rows = cache.New(a.rt, a.fam, policy, cache.Source[keyspace.Text, string]{
 		Load: func(ctx context.Context, k keyspace.Text) (string, error) {
 			text, err := n.Source.Load(ctx, k.S)
 			if errors.Is(err, cachetest.ErrNotFound) {
@@ -110,6 +114,14 @@ func (a *node) Change(ctx context.Context, key string, commit func(context.Conte
 
 func (a *node) ChangeTag(ctx context.Context, tag string, commit func(context.Context) error) error {
 	return a.rt.Change(ctx, commit, cache.TagOf("test", tag).Target())
+}
+
+func (a *node) Drop(ctx context.Context, key string) error {
+	return a.rows.Invalidate(ctx, keyspace.Text{S: key})
+}
+
+func (a *node) Set(ctx context.Context, key, text string) error {
+	return a.rows.Set(ctx, keyspace.Text{S: key}, text)
 }
 
 func (a *node) Physical(key string) string { return a.db.Physical(a.fam.At(keyspace.Text{S: key}).Key) }

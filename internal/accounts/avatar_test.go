@@ -185,6 +185,13 @@ func TestAPictureIsUploadedShownReplacedAndRemoved(t *testing.T) {
 		last := c.upload(ann.Access, square(t, color.White), "image/png")
 		w.exec("UPDATE users SET erased = ? WHERE id = ?", w.db.Now().Add(time.Hour).UnixMilli(), ann.User.ID)
 		c.answers("a deleted user's", c.send("GET", "/v1/avatars/"+last+"/64", "", nil), 404, "avatar.unknown")
+		// A request that was under way when the account was deleted leaves nothing.
+		if _, err := w.SetAvatar(t.Context(), ann.User.ID, square(t, color.Black)); !errors.Is(err, ErrNoUser) {
+			t.Errorf("a deleted user got a picture: %v", err)
+		}
+		if _, err := w.Card(t.Context(), ann.User.ID); !errors.Is(err, ErrNoUser) || w.count("cards") != 0 {
+			t.Errorf("a deleted user got a card: %v", err)
+		}
 	})
 }
 
@@ -192,18 +199,19 @@ func TestUploadsAtOnceLeaveOnePicture(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		users := w.people(3)
-		image := square(t, color.White)
+		sizes, err := w.studio.Square(t.Context(), square(t, color.White))
+		if err != nil {
+			t.Fatal(err)
+		}
 		var all sync.WaitGroup
 		for _, id := range users {
 			for i := range 4 {
 				all.Go(func() {
-					var err error
+					a, sizes := ids.New[picture.Picture](), sizes
 					if i == 3 {
-						err = w.RemoveAvatar(t.Context(), id)
-					} else {
-						_, err = w.SetAvatar(t.Context(), id, image)
+						a, sizes = AvatarID{}, nil // a removal
 					}
-					if err != nil {
+					if err := w.changeAvatar(t.Context(), id, a, sizes); err != nil {
 						t.Error(err)
 					}
 				})

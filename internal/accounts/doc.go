@@ -10,13 +10,11 @@
 //
 // # What is derived
 //
-// auth:at holds a copy of what a check needs: hash, expiry and the user's
-// clock, so that [Service.Verify] is one GET. A copy carries its session's
-// revision: an older one never replaces a newer one, and a revoked session
-// leaves a tombstone that outlives whatever read the session before. A copy can
-// only shorten a check, never refuse a good token: what does not match it is
-// looked up in SQL. Copies live an hour at most, which bounds what a Redis that
-// lost a tombstone (an asynchronous failover) can still accept.
+// auth:at holds what a check of an access token needs of its session, hash and
+// expiry, and is kept by package cache in process and in Redis: see Sessions.
+//
+// user:session holds what is known of a device, for whoever looks into Redis, and its
+// last use to the minute. The list comes from SQL.
 //
 // user:info holds users as everybody sees them ([Users]): name, address and
 // calendar, kept by package cache in process and in Redis. Losing one costs a
@@ -43,12 +41,46 @@
 // later than that, or after the pair it brought was itself traded in, has been
 // stolen or replayed: its device's session ends.
 //
-// # After the commit
+// # Sessions
 //
-// Revocation, rotation and a change of zone commit first and then write the
-// copies. The same transaction leaves an outbox row ([TopicSession]) that
-// writes them once more from what SQL says by then, and keeps trying for as
-// long as an old copy could live.
+// [Service.Verify] costs no I/O where session and user are at hand in process, and a
+// GET for each of them that is in Redis only. A copy can only shorten a check, never
+// refuse a good token: a token that does not match it is looked up in SQL, for
+// another node may have issued it a millisecond ago. The caller's clock comes from
+// [Users].
+//
+// A refresh, and whatever ends a session, commits inside [cache.Runtime.Change]: every
+// node refuses the old token within MaxStale, half a second, also when the node that
+// did it dies at once or is told of nothing (the fence stands, then lapses). Ending
+// must not depend on Redis, so it goes on without a fence ([cache.Proceed]). Then the
+// transaction itself leaves a message with the keys to be dropped, which every node
+// looks for five times a second; the first that has Redis drops them everywhere. A
+// node that sees such a message and cannot do it believes no copy until it is done.
+// So where the node that ends a session is cut off from Redis, the others accept it
+// for a quarter of a second: 241 ms is the longest that was seen, the time between two
+// looks and a busy machine. Should a node lose both Redis' news and SQL, what it has
+// in Redis is good for an hour at most.
+//
+// To end all sessions of a user ([Service.RevokeAll]; a new password, a ban, a
+// deletion) their devices are listed and fenced one by one. A cache tag for each user
+// would drop them with one key, but costs two more commands for each session that a
+// process does not have at hand, at every request of a user who comes once in a
+// while, and a tag refuses changes without Redis. Fifty devices in one pipeline are
+// cheaper. The list is made before the transaction, so a device may log in between:
+// the transaction locks the user, as a log-in does, lists again, and drops what was
+// not fenced after the commit, by a message of its own if this node dies there.
+//
+// A token that is well formed and was made up costs three commands of Redis (GET, a
+// lease, its end) and a SELECT by primary key, one of the 64 loads that a process runs
+// at a time. It stays nowhere: there is no negative copy, and the lease goes with the
+// load. One of a session that exists, with another secret, costs the SELECT alone, and
+// so does a made-up refresh token: it touches no copy.
+//
+// Verify notes a session's use in memory. A job passes uses on every five seconds, to
+// Redis in one round trip, to SQL (sessions.used, by which the least used device is
+// found) at most once in ten minutes for each session. A crash loses five seconds of
+// them. What Redis has lost of user:session comes back with the next use or list; it
+// may survive its session, for a day at most, when Redis was away at its end.
 //
 // # Leaving
 //

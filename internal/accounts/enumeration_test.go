@@ -26,10 +26,11 @@ import (
 // less work for a difference to hide behind. With -costly they cost what they cost
 // outside.
 func TestNeitherAnswerNorTimeTellsWhoHasAnAccount(t *testing.T) {
-	const tries, each = 1000, 5 // five: so often a code is looked at
-	if testing.Short() {
-		t.Skip("takes many seconds")
+	tries, apart := 1000, 0.05
+	if raced { // it slows the reading of a row that is there, and Argon2 hardly
+		tries, apart = 200, 0.15
 	}
+	const each = 5 // so often a code is looked at
 	w := onSQLite(t, Settings{Limits: Limits{CodesPerMinute: 1e6, CodesPerDay: 1e6, CodesPerIP: 1e6, LoginFails: 1e6}})
 	// Without waits for the disk, which would hide a difference.
 	if _, err := w.db.ExecContext(t.Context(), "PRAGMA synchronous = OFF"); err != nil {
@@ -98,11 +99,11 @@ func TestNeitherAnswerNorTimeTellsWhoHasAnAccount(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			least := 1.0
 			for range 3 {
-				if least = min(least, round(c.path, c.body, c.asked, c.status)); least <= 0.05 {
+				if least = min(least, round(c.path, c.body, c.asked, c.status)); least <= apart {
 					return
 				}
 			}
-			t.Errorf("known and unknown addresses are %.0f %% apart at least, want 5 at most", 100*least)
+			t.Errorf("known and unknown addresses are %.0f %% apart at least, want %.0f at most", 100*least, 100*apart)
 		})
 	}
 }

@@ -24,6 +24,7 @@ var update = flag.Bool("update", false, "write testdata/*.golden anew")
 type conversation struct {
 	*world
 	handler http.Handler
+	agent   string // of the client
 	text    bytes.Buffer
 	names   *strings.Replacer
 	known   []string
@@ -55,6 +56,9 @@ func (c *conversation) say(method, path, bearer, body string, out any) {
 	}
 	if bearer != "" {
 		r.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	if c.agent != "" {
+		r.Header.Set("User-Agent", c.agent)
 	}
 	w := httptest.NewRecorder()
 	c.handler.ServeHTTP(w, r)

@@ -344,11 +344,15 @@ func (s *Service) drops(ctx context.Context, tx *sqldb.Tx, targets []cache.Targe
 	if len(targets) == 0 || s.leaveDrop == nil {
 		return nil
 	}
+	return s.leaveDrop(ctx, tx, keysOf(targets))
+}
+
+func keysOf(targets []cache.Target) []keyspace.Key {
 	keys := make([]keyspace.Key, len(targets))
 	for i, t := range targets {
 		keys[i] = t.Key()
 	}
-	return s.leaveDrop(ctx, tx, keys)
+	return keys
 }
 
 // agentRunes is what the column holds.

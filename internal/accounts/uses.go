@@ -37,7 +37,9 @@ const (
 
 	// useStep is how exact a last use is.
 	useStep = time.Minute
-	// storeEvery is how often SQL is told of a session's use.
+	// storeEvery is how often at most SQL is told of a session's use. It is never
+	// more than twice that behind: a node that has just begun to see a session does
+	// not know when SQL was told last.
 	storeEvery = 10 * time.Minute
 	// forgetUses is when an idle session is forgotten here. By then it was told.
 	forgetUses = 2 * storeEvery
@@ -125,6 +127,8 @@ func stored(u *use) *int64 { return &u.stored }
 // time.
 func (s *Service) flushUses(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "accounts.flushUses")
+	ctx, cancel := context.WithTimeout(ctx, flushEvery)
+	defer cancel()
 	tell, store := s.uses.due(s.db.Now())
 	if len(tell) > 0 {
 		switch absent, err := s.fast.touchAll(ctx, tell); {

@@ -60,6 +60,7 @@ func (a *App) runCaches(ctx context.Context, ready func()) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { a.drops.run(ctx, a.caches.Redo) })
+	beside.Go(func() { a.drops.watch(ctx, a.caches.Redo) })
 	if a.cfg.Cache.Warm > 0 && a.cfg.does(roleAPI) {
 		beside.Go(func() { a.warm(ctx) })
 	}
@@ -159,26 +160,16 @@ func (d *drops) take() (keys []keyspace.Key) {
 	return keys
 }
 
-// run does what is in memory and in SQL as soon as Redis takes it.
+// run does what is in memory as soon as Redis takes it.
 func (d *drops) run(ctx context.Context, redo func([]keyspace.Key) error) {
-	soon, look := time.NewTicker(soonEvery), time.NewTicker(lookEvery)
-	defer soon.Stop()
-	defer look.Stop()
+	tick := time.NewTicker(soonEvery)
+	defer tick.Stop()
 	var left []keyspace.Key
-	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-look.C:
-			err := d.look(ctx, redo)
-			if failed := err != nil && ctx.Err() == nil; failed != failing {
-				if failing = failed; failed {
-					d.log.LogAttrs(ctx, slog.LevelWarn, "the drops of other nodes cannot be read", slog.Any("error", err))
-				}
-			}
-			continue
-		case <-soon.C:
+		case <-tick.C:
 		}
 		for {
 			if left == nil {
@@ -189,6 +180,25 @@ func (d *drops) run(ctx context.Context, redo func([]keyspace.Key) error) {
 			}
 			left = nil
 		}
+	}
+}
+
+// watch does what is in SQL.
+func (d *drops) watch(ctx context.Context, redo func([]keyspace.Key) error) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := d.look(ctx, redo)
+		if err != nil && !failing && ctx.Err() == nil {
+			d.log.LogAttrs(ctx, slog.LevelWarn, "the drops of other nodes cannot be read", slog.Any("error", err))
+		}
+		failing = err != nil
 	}
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -12,7 +13,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
@@ -169,6 +172,46 @@ func TestDropsWaitForRedis(t *testing.T) {
 			}
 			eventually(t, "the old value is dropped", func() bool { return !held() })
 		})
+	}
+}
+
+// What one node could not do another one finds, whoever has claimed the message and
+// whenever it is due. Copies count for nothing until it is done.
+func TestDropsOfACutOffNodeAreDoneByAnother(t *testing.T) {
+	a := whole(t, "embedded")
+	key, family := userKey(t), Drop{Family: "user:info:{uid}"}
+	err := a.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		return errors.Join(a.drops.leave(ctx, tx, []keyspace.Key{key}), enqueue(ctx, tx, family))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.db.ExecContext(t.Context(), "UPDATE outbox SET claim = 'the other', due = ?", time.Now().Add(time.Hour).UnixMilli()); err != nil {
+		t.Fatal(err)
+	}
+	look := func(away error) (done []string) {
+		t.Helper()
+		if err := a.drops.look(t.Context(), func(keys []keyspace.Key) error {
+			for _, k := range keys {
+				done = append(done, k.String())
+			}
+			return away
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return done
+	}
+	if look(redis.ErrUnavailable); !a.drops.behind.Load() {
+		t.Error("a drop that could not be done is not noted")
+	}
+	if done := look(nil); len(done) != 1 || done[0] != key.String() || a.drops.behind.Load() {
+		t.Errorf("dropped %v, behind %t, want the key, and nothing waits", done, a.drops.behind.Load())
+	}
+	if done := look(nil); len(done) != 0 {
+		t.Errorf("again: %v", done)
+	}
+	if wait, _ := a.waiting(t); len(wait) != 1 {
+		t.Errorf("%+v wait, want the family's drop, which is for a consumer", wait)
 	}
 }
 

@@ -114,6 +114,7 @@ func sorted(reqs []request) []request {
 type ahead struct {
 	done chan struct{}
 	recs map[yearKey]*Record // complete when done is closed; loaded ones only
+	away bool                // Redis did not answer; known when done is closed
 }
 
 // lookAhead collects the users' records while SQL commits: as this node saw them
@@ -138,7 +139,8 @@ func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 		defer close(a.done)
 		recs, err := s.fast.readAll(ctx, unseen)
 		if err != nil {
-			return // days and boards go one after the other then
+			a.away = true // days and boards go one after the other then
+			return
 		}
 		_ = s.loadAhead(ctx, unseen, recs) // what is loaded is known in any case
 		for i, k := range unseen {
@@ -254,7 +256,11 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 	}
 	for i, r := range reqs {
 		if out[i].err = err; err == nil {
-			out[i].Status = s.freezes.status(recordOf(r.day.Year(), histories[r.user]), r.clock, r.day)
+			rec := recordOf(r.day.Year(), histories[r.user])
+			if out[i].kept { // in the stream alone, and Redis went away since
+				rec.setBit(bitOf(r.day, r.kind))
+			}
+			out[i].Status = s.freezes.status(rec, r.clock, r.day)
 		}
 	}
 	return err == nil

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -266,8 +267,25 @@ func (f *fast) claims(ctx context.Context, users []accounts.ID, first, last civi
 	return out, nil
 }
 
+// claimed returns the claims of these days, as far as there are any.
+func (f *fast) claimed(ctx context.Context, keys []rowKey) (map[rowKey]request, error) {
+	replies := f.send(ctx, mapped(keys, func(k rowKey) keyspace.Cmd {
+		return keyspace.Cmd{Name: "GET", Key: claimKeys.At(k.user, dayKey(k.day)).Key}
+	}))
+	if err := keyspace.FirstErr(replies); err != nil {
+		return nil, err
+	}
+	out := make(map[rowKey]request, len(keys))
+	for i, reply := range replies {
+		if r, ok := parseClaim(keys[i].user, keys[i].day, reply.Str); ok {
+			out[keys[i]] = r
+		}
+	}
+	return out, nil
+}
+
 // eachClaim calls fn with all claims that there are, some at a time, perhaps
-// with one twice.
+// with one in two calls.
 func (f *fast) eachClaim(ctx context.Context, fn func([]request) error) error {
 	prefix := f.db.Physical(keyspace.Key{})
 	some := make([]rowKey, 0, chunkUsers)
@@ -275,23 +293,12 @@ func (f *fast) eachClaim(ctx context.Context, fn func([]request) error) error {
 		if len(some) == 0 {
 			return nil
 		}
-		var rows []request
-		replies := f.send(ctx, mapped(some, func(k rowKey) keyspace.Cmd {
-			return keyspace.Cmd{Name: "GET", Key: claimKeys.At(k.user, dayKey(k.day)).Key}
-		}))
-		if err := keyspace.FirstErr(replies); err != nil {
+		rows, err := f.claimed(ctx, some)
+		some = some[:0]
+		if err != nil || len(rows) == 0 {
 			return err
 		}
-		for i, reply := range replies {
-			if r, ok := parseClaim(some[i].user, some[i].day, reply.Str); ok {
-				rows = append(rows, r)
-			}
-		}
-		some = some[:0]
-		if len(rows) == 0 {
-			return nil
-		}
-		return fn(rows)
+		return fn(slices.Collect(maps.Values(rows)))
 	}
 	err := f.db.Scan(ctx, func(physical string) error {
 		found, ok := recordParser.Key(strings.TrimPrefix(physical, prefix))

@@ -108,12 +108,24 @@ func (j *journal) asking(ctx context.Context, fn func(context.Context) error) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, sqlBudget)
 	defer cancel()
-	err := asKind(fn(ctx))
-	if err != nil && ctx.Err() != nil {
+	err := undeadlocked(func() error { return fn(ctx) })
+	deadlock := sqldb.IsRetryable(err)
+	if err = asKind(err); err != nil && ctx.Err() != nil {
 		err = errors.Join(ErrStore, err)
 	}
-	if errors.Is(err, ErrStore) {
+	if errors.Is(err, ErrStore) && !deadlock {
 		j.sqlUntil.Store(time.Now().Add(sqlPause).UnixMilli())
+	}
+	return err
+}
+
+// undeadlocked calls fn again after a deadlock: the worker and the check-ins that
+// go to SQL themselves write the same rows.
+func undeadlocked(fn func() error) (err error) {
+	for range 3 {
+		if err = fn(); !sqldb.IsRetryable(err) {
+			break
+		}
 	}
 	return err
 }
@@ -130,9 +142,14 @@ func (s *Service) loadAhead(ctx context.Context, keys []yearKey, recs []*Record)
 }
 
 // writeFirst is store.write in redis-first mode: rows go to the stream where
-// Redis can answer their callers, else to SQL, as durable-first does. refused
-// has the rows that needed SQL while it was away.
+// Redis can answer their callers, else to SQL. refused has the rows that needed
+// SQL while it was away. While it is Redis that is away, SQL gets all the time
+// and all the tries that it has in durable-first mode.
 func (s *Service) writeFirst(ctx context.Context, rows []request, a *ahead) (held map[rowKey]row, kept map[rowKey]bool, refused map[rowKey]error, err error) {
+	if a.wait(); a.away || !s.projection.Up() {
+		held, err = s.write(ctx, rows)
+		return held, nil, nil, err
+	}
 	first, rest := s.divide(rows, a)
 	held, kept, refused = make(map[rowKey]row, len(rows)), map[rowKey]bool{}, map[rowKey]error{}
 	var both sync.WaitGroup
@@ -153,9 +170,6 @@ func (s *Service) writeFirst(ctx context.Context, rows []request, a *ahead) (hel
 		}
 	}
 	both.Wait()
-	if failure != nil {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "redis did not keep a batch; it goes to sql", slog.Int("rows", len(first)), slog.Any("err", failure))
-	}
 	take := func(rows []request, there map[rowKey]row, err error) error {
 		if err != nil && !errors.Is(err, ErrStore) {
 			return err // the batch is tried again, or split
@@ -175,7 +189,14 @@ func (s *Service) writeFirst(ctx context.Context, rows []request, a *ahead) (hel
 	if len(unclaimed) == 0 {
 		return held, kept, refused, nil
 	}
-	err = s.journal.asking(ctx, func(ctx context.Context) (err error) { there, err = s.write(ctx, unclaimed); return err })
+	if failure != nil {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "redis did not keep a batch; it goes to sql", slog.Int("rows", len(unclaimed)), slog.Any("err", failure))
+		if there, err = s.write(ctx, unclaimed); err != nil {
+			return nil, nil, nil, err
+		}
+	} else {
+		err = s.journal.asking(ctx, func(ctx context.Context) (err error) { there, err = s.write(ctx, unclaimed); return err })
+	}
 	return held, kept, refused, take(unclaimed, there, err)
 }
 
@@ -183,9 +204,6 @@ func (s *Service) writeFirst(ctx context.Context, rows []request, a *ahead) (hel
 // those that need the log: whose record is not known, whose gap freezes may
 // cover, whose day is not their newest or is covered.
 func (s *Service) divide(rows []request, a *ahead) (first, rest []request) {
-	if !s.projection.Up() {
-		return nil, rows
-	}
 	now := s.now()
 	for _, r := range rows {
 		before, after := a.around(r)
@@ -256,17 +274,14 @@ func (s *Service) secureRecords(ctx context.Context, reqs []request, out []outco
 func (s *Service) persistRows(ctx context.Context, rows []request) error {
 	for some := range slices.Chunk(rows, chunkRows) {
 		late := slices.ContainsFunc(some, func(r request) bool { return s.now().Sub(r.at) > lateAfter })
-		var err error
-		for range 3 { // deadlocks with check-ins that go to SQL themselves
+		err := undeadlocked(func() (err error) {
 			if late {
 				_, err = s.store.importRows(ctx, some, nil)
 			} else {
 				_, err = s.store.write(ctx, some)
 			}
-			if err == nil || !sqldb.IsRetryable(err) {
-				break
-			}
-		}
+			return err
+		})
 		if err != nil {
 			return asKind(err)
 		}
@@ -300,13 +315,17 @@ func (s *Service) persistMessages(ctx context.Context, ds []queue.Delivery) []er
 			from[r.key()] = append(from[r.key()], i)
 		}
 	}
-	rows = sorted(rows)
 	fail := func(rows []request, err error) {
 		for _, r := range rows {
 			for _, i := range from[r.key()] {
 				answers[i] = err
 			}
 		}
+	}
+	rows = sorted(rows)
+	if err := s.asClaimed(ctx, rows); err != nil {
+		fail(rows, err)
+		return answers
 	}
 	var good []request
 	for some := range slices.Chunk(rows, chunkRows) {
@@ -316,6 +335,24 @@ func (s *Service) persistMessages(ctx context.Context, ds []queue.Delivery) []er
 		fail(good, err)
 	}
 	return answers
+}
+
+// asClaimed puts in the place of each row the one that its day's claim has: of two
+// requests that were published at once, it tells which one its callers were told
+// of. A claim that is lost leaves the row as it came.
+func (s *Service) asClaimed(ctx context.Context, rows []request) error {
+	for some := range slices.Chunk(rows, chunkRows) {
+		claims, err := s.fast.patient().claimed(ctx, mapped(some, request.key))
+		if err != nil {
+			return err
+		}
+		for i, r := range some {
+			if c, ok := claims[r.key()]; ok {
+				some[i] = c
+			}
+		}
+	}
+	return nil
 }
 
 // persistGood writes rows, and returns those that SQL has. One that it refuses

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -135,6 +137,81 @@ func TestWhatComesTwiceFromTheStreamCountsOnce(t *testing.T) {
 	}
 	w.consume(t)
 	w.check(t, users, civil.Clock{})
+}
+
+// Two nodes publish one user's day at once, and the one that lost the claim is
+// first in the stream.
+func TestSQLGetsTheRowThatCallersWereToldOf(t *testing.T) {
+	w, _ := firstWorld(t)
+	user := ids.New[accounts.User]()
+	other := request{user: user, day: civil.DayOf(w.clock.now().UTC().Date()), at: w.clock.now().Add(-time.Second), kind: Tapped, act: Activity{Words: 7}, req: 99}
+	if err := w.journal.publish(t.Context(), []request{other}); err != nil {
+		t.Fatal(err)
+	}
+	told, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{Words: 5}, 1)
+	if err != nil || !told.New {
+		t.Fatalf("got %+v, %v", told, err)
+	}
+	w.consume(t)
+	w.check(t, []accounts.ID{user}, civil.Clock{})
+	if again := w.mustMark(t, user, civil.Clock{}); !again.At.Equal(told.At) {
+		t.Errorf("told %s, then %s", told.At, again.At)
+	}
+	histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+	if marks := histories[user].Marks; err != nil || len(marks) != 1 || !marks[0].At.Equal(told.At) {
+		t.Errorf("told %s, and SQL has %+v (%v)", told.At, marks, err)
+	}
+}
+
+// Who is answered from Redis does not wait for a slow SQL. While Redis is away
+// there is nothing else to wait for.
+func TestWhileRedisIsAwaySQLMayTakeItsTime(t *testing.T) {
+	w, server := firstWorld(t)
+	server.Kill()
+	w.projection.Suspect()
+	taken, slow := make(chan struct{}), make(chan error, 1)
+	go func() {
+		slow <- w.store.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+			_, err := tx.ExecContext(ctx, "UPDATE checkins SET words = 0 WHERE day = 0")
+			close(taken)
+			time.Sleep(sqlBudget + sqlBudget/2)
+			return err
+		})
+	}()
+	<-taken
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() {
+			if res, err := w.Mark(t.Context(), ids.New[accounts.User](), civil.Clock{}, Activity{}, 1); err != nil || !res.New {
+				t.Errorf("got %+v, %v", res, err)
+			}
+		})
+	}
+	all.Wait()
+	if err := <-slow; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADeadlockIsTriedAgainWhileACallerWaits(t *testing.T) {
+	j, tries := newJournal(nil, 0), 0
+	ask := func() error {
+		return j.asking(t.Context(), func(context.Context) error {
+			if tries++; tries != 2 {
+				return &mysql.MySQLError{Number: 1213}
+			}
+			return nil
+		})
+	}
+	if err := ask(); err != nil || tries != 2 {
+		t.Errorf("got %v after %d tries, want nothing after 2", err, tries)
+	}
+	if err := ask(); !errors.Is(err, ErrStore) || tries != 5 {
+		t.Errorf("got %v after %d tries, want %v after 3 more", err, tries, ErrStore)
+	}
+	if ask(); tries == 5 {
+		t.Error("after deadlocks SQL is taken to be away")
+	}
 }
 
 func TestCheckInsGoOnWhileSQLIsAway(t *testing.T) {

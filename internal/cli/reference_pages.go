@@ -79,12 +79,19 @@ type payload struct {
 	}
 }
 
-// name returns the name of the JSON type, "" when there is none.
+// name returns the name of the JSON type, or else the media type; "" when there is
+// none.
 func (p *payload) name() string {
-	if p == nil || p.Content["application/json"].Schema.Ref == "" {
+	if p == nil {
 		return ""
 	}
-	return path.Base(p.Content["application/json"].Schema.Ref)
+	for media, c := range p.Content { // one
+		if c.Schema.Ref != "" {
+			return path.Base(c.Schema.Ref)
+		}
+		return media
+	}
+	return ""
 }
 
 // operation is a row of the reference.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -45,7 +47,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{DB: db, Caches: caches, Bus: bus, People: cards{people}, Log: log, Settings: settings})
+	s, err := New(Config{DB: db, Caches: caches, Bus: bus, People: people, Log: log, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,17 +60,12 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 	return w
 }
 
-// cards has everybody's id for the token of their card.
-type cards struct{ *accounts.Service }
-
-var errCard = errors.New("no such card")
-
-func (cards) CardOwner(_ context.Context, token string) (accounts.ID, error) {
-	id, err := ids.Parse[accounts.User](strings.TrimPrefix(token, "card-"))
-	if err != nil {
-		err = errCard
-	}
-	return id, err
+// card returns the token of a user's card.
+func (w *world) card(user accounts.ID) string {
+	w.t.Helper()
+	c, err := w.accounts.Card(w.t.Context(), user)
+	w.must(err)
+	return c.Token
 }
 
 // wait returns when the node hears the others.
@@ -237,7 +234,7 @@ func (w *world) sound() {
 		"requests past a block": `SELECT COUNT(*) FROM friend_requests r JOIN blocks b
 			ON (b.user_id = r.from_id AND b.blocked_id = r.to_id) OR (b.user_id = r.to_id AND b.blocked_id = r.from_id) WHERE r.state = 0`,
 		"requests that name a pair when they must not": `SELECT COUNT(*) FROM friend_requests WHERE (state = 0) <> (pair IS NOT NULL)`,
-		"rows newer than their list":                  `SELECT COUNT(*) FROM friends f JOIN friend_lists l ON l.user_id = f.user_id WHERE f.version > l.version`,
+		"rows newer than their list":                   `SELECT COUNT(*) FROM friends f JOIN friend_lists l ON l.user_id = f.user_id WHERE f.version > l.version`,
 		"lists newer than their rows": `SELECT COUNT(*) FROM friend_lists l WHERE l.version > l.pruned AND l.version <>
 			(SELECT MAX(f.version) FROM friends f WHERE f.user_id = l.user_id)`,
 		"requests at one time": `SELECT COUNT(*) FROM (SELECT to_id FROM friend_requests GROUP BY to_id, created HAVING COUNT(*) > 1) twice`,
@@ -272,8 +269,10 @@ func (w *world) agrees(users []accounts.ID) error {
 		w.must(err)
 		blocked, err := w.Blocked(ctx, u, users)
 		w.must(err)
-		if got := slices.Collect(maps.Keys(blocked)); len(got) != len(blocks) || slices.ContainsFunc(blocks, func(b accounts.ID) bool { return !blocked[b] }) {
-			return fmt.Errorf("%s blocks %v in Redis and %v in SQL", u, got, blocks)
+		for _, o := range users {
+			if want := slices.Contains(blocks, o); blocked[o] != want {
+				return fmt.Errorf("does %s block %s: %v, want %v", u, o, blocked[o], want)
+			}
 		}
 		waits, err := allPending(ctx, w.db, u)
 		w.must(err)
@@ -370,4 +369,20 @@ func TestTwoBecomeFriends(t *testing.T) {
 		}
 		agree(t, who, w, other)
 	})
+}
+
+// calls returns how often Redis was sent each command.
+func (w *world) calls() map[string]int {
+	w.t.Helper()
+	info, _, err := w.redis.Do(w.t.Context(), keyspace.Cmd{Name: "INFO", Args: []string{"commandstats"}}).Text()
+	w.must(err)
+	calls := map[string]int{}
+	for line := range strings.Lines(info) {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		n, _, _ := strings.Cut(rest, ",")
+		if n, err := strconv.Atoi(n); err == nil {
+			calls[name] = n
+		}
+	}
+	return calls
 }

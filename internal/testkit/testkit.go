@@ -56,6 +56,12 @@ func (c *Clock) Set(t time.Time) {
 // key in its Redis has to be as declared, if Redis is there.
 func Start(t testing.TB, change ...func(*app.Config)) *Server {
 	t.Helper()
+	return StartLogged(t, slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn})), change...)
+}
+
+// StartLogged is [Start] with a logger of the test's own.
+func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *Server {
+	t.Helper()
 	s := &Server{Clock: &Clock{}}
 	cfg := app.Config{Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Now: s.Clock.Now}
 	cfg.Accounts.Limits.CodesPerIP = 1_000_000
@@ -68,7 +74,7 @@ func Start(t testing.TB, change ...func(*app.Config)) *Server {
 	}
 	s.URL = "http://" + ln.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
-	a, err := app.New(ctx, cfg, slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	a, err := app.New(ctx, cfg, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // The wire types and the calls. The types mirror the Go package api
-// (api/api.go, api/accounts.go, api/checkin.go): change them together.
+// (api/*.go): change them together.
 
 export interface Problem {
   type: string;
@@ -12,7 +12,7 @@ export interface Problem {
 
 export interface CodeRequest {
   email: string;
-  purpose: "register" | "login";
+  purpose: "register" | "login" | "reset_password";
 }
 
 export interface CodeReply {
@@ -41,25 +41,89 @@ export interface Tokens {
   expires_in: number;
   user: User;
   device: string;
+  restored?: boolean;
 }
 
 export interface User {
   id: string;
   email: string;
   name: string;
+  bio?: string;
+  avatar?: string; // the picture's id
   zone: string;
   next_zone?: string;
+  find_by_id: boolean;
+  find_by_email: boolean;
+  requests: boolean;
+  has_password: boolean;
   created: string;
 }
 
 export interface UserUpdate {
   name?: string;
+  bio?: string;
   zone?: string;
+  find_by_id?: boolean;
+  find_by_email?: boolean;
+  requests?: boolean;
+}
+
+export interface PasswordReset {
+  email: string;
+  code: string;
+  password: string;
+}
+
+export interface PasswordChange {
+  current?: string;
+  password: string;
+}
+
+export interface EmailCodeRequest {
+  email: string;
+}
+
+export interface EmailChange {
+  email: string;
+  code: string;
+  password?: string;
+}
+
+export interface AccountDeletion {
+  password?: string;
+}
+
+export interface AccountDeleted {
+  erased: string;
+}
+
+export interface Avatar {
+  avatar: string;
+}
+
+/** An account as others see it. */
+export interface Profile {
+  id: string;
+  name: string;
+  bio?: string;
+  avatar?: string;
+  deleted?: boolean;
+}
+
+export interface Profiles {
+  users: Profile[];
+}
+
+export interface Card {
+  token: string;
+  url: string;
+  expires_in: number; // seconds
 }
 
 export interface Session {
   device: string;
   name: string;
+  agent?: string;
   ip: string;
   created: string;
   used: string;
@@ -68,6 +132,95 @@ export interface Session {
 
 export interface Sessions {
   sessions: Session[];
+}
+
+export interface FriendRequestNew {
+  user?: string;
+  card?: string;
+  message?: string;
+  source?: string;
+  remark?: string;
+  tag?: string;
+}
+
+export interface FriendRequest {
+  id: string;
+  from: Profile;
+  to: Profile;
+  message?: string;
+  source?: string;
+  state: "pending" | "accepted" | "refused" | "withdrawn" | "expired";
+  created: string;
+  expires: string;
+}
+
+export interface FriendRequestReply {
+  request: FriendRequest;
+  new: boolean;
+}
+
+export interface FriendRequests {
+  requests: FriendRequest[];
+  next?: string;
+}
+
+export interface FriendRequestAccept {
+  remark?: string;
+  tag?: string;
+}
+
+export interface Unread {
+  unread: number;
+}
+
+export interface Friend {
+  user: Profile;
+  remark?: string;
+  tag?: string;
+  source?: string;
+  order: number;
+  since: string;
+  updated: string;
+}
+
+export interface Friends {
+  friends: Friend[];
+  next?: string;
+  version: number;
+}
+
+export interface FriendChanges {
+  changed: Friend[];
+  removed: string[];
+  version: number;
+  more: boolean;
+  reset: boolean;
+}
+
+export interface FriendUpdate {
+  remark?: string;
+  tag?: string;
+  order?: number;
+}
+
+export interface Relation {
+  user: string;
+  friend: boolean;
+  blocked: boolean;
+}
+
+export interface Relations {
+  relations: Relation[];
+}
+
+export interface Block {
+  user: Profile;
+  since: string;
+}
+
+export interface Blocks {
+  blocks: Block[];
+  next?: string;
 }
 
 export interface CheckinRequest {
@@ -155,6 +308,15 @@ export interface Event {
   data: unknown;
 }
 
+export interface Notice {
+  kind: "password_changed" | "email_changed" | "deletion" | "restored";
+  device?: string;
+}
+
+export interface SessionEnded {
+  device: string;
+}
+
 /** A mail in the development outbox, GET /dev/mail.json. */
 export interface Mail {
   to: string;
@@ -195,8 +357,8 @@ function learnTime(res: Response): void {
 }
 
 export interface Call {
-  method?: "GET" | "POST" | "PATCH" | "DELETE";
-  body?: unknown;
+  method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  body?: unknown; // a Blob goes as it is, with its media type, and the rest as JSON
   token?: string;
   signal?: AbortSignal;
   accept?: string;
@@ -214,11 +376,12 @@ const again = [400, 1600];
 export async function send(path: string, call: Call = {}): Promise<Response> {
   const method = call.method ?? "GET";
   const headers: Record<string, string> = { Accept: call.accept ?? "application/json" };
-  if (call.body !== undefined) headers["Content-Type"] = "application/json";
+  const raw = call.body instanceof Blob ? call.body : undefined;
+  if (call.body !== undefined) headers["Content-Type"] = raw ? raw.type || "application/octet-stream" : "application/json";
   if (call.token) headers["Authorization"] = `Bearer ${call.token}`;
   if (method !== "GET" && !call.once) headers["Idempotency-Key"] = key();
   const init: RequestInit = { method, headers, cache: "no-store" };
-  if (call.body !== undefined) init.body = JSON.stringify(call.body);
+  if (call.body !== undefined) init.body = raw ?? JSON.stringify(call.body);
   if (call.signal) init.signal = call.signal;
 
   for (let tries = 0; ; tries++) {

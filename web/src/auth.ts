@@ -1,6 +1,8 @@
 // Signing up and logging in.
 
-import { outbox, send, type CodeReply, type CodeRequest, type LoginRequest, type Mail, type RegisterRequest, type Tokens } from "./api";
+import { send, type CodeRequest, type LoginRequest, type PasswordReset, type RegisterRequest, type Tokens } from "./api";
+import { agentWords } from "./agent";
+import { askCodeFor, codeField, codeLead, type Sent } from "./codes";
 import { deviceZone, zones } from "./days";
 import { h, put, s, type Child } from "./dom";
 import { field, form, type Field } from "./form";
@@ -8,8 +10,8 @@ import { begin } from "./session";
 
 type Purpose = CodeRequest["purpose"];
 
-/** The page of somebody who is not logged in; done runs when they are. */
-export function welcome(dev: Promise<boolean>, done: () => void): HTMLElement {
+/** The page of somebody who is not logged in; done runs when they are, with what they should know. */
+export function welcome(done: (news: string) => void, why = ""): HTMLElement {
   const panel = h("div", { class: "auth-panel" });
   const choice = (value: Purpose, text: string) =>
     h(
@@ -37,11 +39,20 @@ export function welcome(dev: Promise<boolean>, done: () => void): HTMLElement {
   const value = (f: Field) => f.input.value;
   const address = () =>
     field("E-mail", { name: "email", type: "email", required: true, maxlength: 254, autocomplete: "email", placeholder: "you@example.com", value: email });
+  const newPassword = (label: string, required: boolean, hint: string) =>
+    field(label, { name: "password", type: "password", required, minlength: 8, maxlength: 128, autocomplete: "new-password" }, hint);
 
-  const enter = async (path: string, body: RegisterRequest | LoginRequest) => {
+  const enter = async (path: string, body: RegisterRequest | LoginRequest, news = "") => {
     const res = await send(path, { method: "POST", body });
-    begin((await res.json()) as Tokens);
-    done();
+    const tokens = (await res.json()) as Tokens;
+    begin(tokens);
+    done(tokens.restored ? "Welcome back. Your account is restored: it will not be deleted." : news);
+  };
+
+  const leads: Record<Purpose, string> = {
+    register: "Tell us where to send six digits. That is all it takes.",
+    login: "Welcome back. A code by mail, or your password.",
+    reset_password: "A code by mail lets you set a new password. It logs you out on all devices.",
   };
 
   // First step: an address.
@@ -54,105 +65,69 @@ export function welcome(dev: Promise<boolean>, done: () => void): HTMLElement {
     show(
       1,
       focus ? mail : null,
-      h("p", { class: "lead" }, purpose === "register" ? "Tell us where to send six digits. That is all it takes." : "Welcome back. A code by mail, or your password."),
+      h("p", { class: "lead" }, leads[purpose]),
       form(
         { class: "stack" },
         [mail],
         async () => {
           email = value(mail).trim();
-          const seen = (await dev) ? newest(await outbox(email)) : "";
-          const res = await send("/v1/auth/codes", { method: "POST", body: { email, purpose } satisfies CodeRequest });
-          code(purpose, (await res.json()) as CodeReply, seen);
+          code(purpose, await askCodeFor(email, purpose));
         },
         h("button", { type: "submit", class: "primary" }, "Send me a code"),
         h(
           "p",
           { class: "links" },
-          link("I have a code already", () => check() && code(purpose, null, "")),
+          link("I have a code already", () => check() && code(purpose, null)),
           purpose === "login" && link("Use my password", () => password()),
+          purpose === "reset_password" && link("Back", () => password()),
         ),
       ),
     );
   };
 
-  // Second step: the code, and for a new account who it is for.
-  const code = (purpose: Purpose, sent: CodeReply | null, seen: string) => {
-    const digits = field("Code", {
-      name: "code",
-      required: true,
-      inputmode: "numeric",
-      pattern: "[0-9]{6}",
-      maxlength: 6,
-      title: "six digits",
-      autocomplete: "one-time-code",
-      placeholder: "······",
-      class: "digits",
-    });
+  // Second step: the code, and what it is good for.
+  const code = (purpose: Purpose, sent: Sent | null) => {
+    const digits = codeField(email, sent?.seen ?? "", () => (fs[1]?.input ?? digits.input).focus());
     const fs = [digits];
-    let submit = () => enter("/v1/auth/login", { email, code: value(digits), device: device() });
+    let submit = () => enter("/v1/auth/login", { email, code: value(digits), device: agentWords(navigator.userAgent) });
     if (purpose === "register") {
       const name = field("Name", { name: "name", required: true, maxlength: 40, autocomplete: "nickname", placeholder: "What others see" });
       const zone = field("Time zone", { name: "zone" }, "Your day begins and ends at midnight there.", zoneSelect(deviceZone()));
-      const secret = field(
-        "Password (optional)",
-        { name: "password", type: "password", minlength: 8, maxlength: 128, autocomplete: "new-password" },
-        "At least 8 characters. Without one you log in by code.",
-      );
+      const secret = newPassword("Password (optional)", false, "At least 8 characters. Without one you log in by code.");
       fs.push(name, zone, secret);
       submit = () => {
-        const body: RegisterRequest = { email, code: value(digits), name: value(name), zone: value(zone), device: device() };
+        const body: RegisterRequest = { email, code: value(digits), name: value(name), zone: value(zone), device: agentWords(navigator.userAgent) };
         if (value(secret)) body.password = value(secret);
         return enter("/v1/auth/register", body);
       };
     }
-    const helper = h("div", { class: "helper", hidden: true });
+    if (purpose === "reset_password") {
+      const secret = newPassword("New password", true, "At least 8 characters.");
+      fs.push(secret);
+      let set = ""; // a code is good for one use: what failed after it is not done again
+      submit = async () => {
+        const body: PasswordReset = { email, code: value(digits), password: value(secret) };
+        if (set !== body.password) await send("/v1/auth/password", { method: "POST", body });
+        set = body.password;
+        await enter("/v1/auth/login", { email, password: body.password, device: agentWords(navigator.userAgent) }, "Your password is changed. All other devices have been logged out.");
+      };
+    }
+    const texts: Record<Purpose, string> = { register: "Create my account", login: "Log in", reset_password: "Set it and log in" };
     show(
       2,
       digits,
-      h(
-        "p",
-        { class: "lead" },
-        sent ? `Six digits are on their way to ` : `Enter the six digits sent to `,
-        h("strong", {}, email),
-        sent ? `. They last ${Math.round(sent.expires_in / 60)} minutes. ` : ". ",
-        link("Change", () => start(purpose)),
-      ),
-      form({ class: "stack" }, fs, submit, helper, h("button", { type: "submit", class: "primary" }, purpose === "register" ? "Create my account" : "Log in")),
+      codeLead(email, sent, link("Change", () => start(purpose))),
+      form({ class: "stack" }, fs, submit, h("button", { type: "submit", class: "primary" }, texts[purpose])),
     );
-    digits.el.after(helper);
-    void dev.then((there) => {
-      if (!there) return;
-      const said = h("span", { role: "status" });
-      const use = h(
-        "button",
-        {
-          type: "button",
-          class: "secondary",
-          "data-use-code": true,
-          onclick: async () => {
-            use.disabled = true;
-            said.textContent = "";
-            const found = await arrived(email, seen);
-            use.disabled = false;
-            if (found?.code) {
-              digits.input.value = found.code;
-              digits.fault("");
-              (fs[1]?.input ?? digits.input).focus();
-            } else {
-              said.textContent = found ? `The outbox says: ${found.subject}.` : "No mail has arrived yet.";
-            }
-          },
-        },
-        "Use the code from the development outbox",
-      );
-      put(helper, h("p", {}, "No mail leaves a development server. ", h("a", { href: "/dev/mail", target: "_blank" }, "Open its outbox")), use, said);
-      helper.hidden = false;
-    });
   };
 
   const password = () => {
     const mail = address();
     const secret = field("Password", { name: "password", type: "password", required: true, maxlength: 128, autocomplete: "current-password" });
+    const keep = (then: () => void) => () => {
+      email = value(mail).trim();
+      then();
+    };
     show(
       2,
       mail,
@@ -162,10 +137,10 @@ export function welcome(dev: Promise<boolean>, done: () => void): HTMLElement {
         [mail, secret],
         () => {
           email = value(mail).trim();
-          return enter("/v1/auth/login", { email, password: value(secret), device: device() });
+          return enter("/v1/auth/login", { email, password: value(secret), device: agentWords(navigator.userAgent) });
         },
         h("button", { type: "submit", class: "primary" }, "Log in"),
-        h("p", { class: "links" }, link("Use a code instead", () => start("login"))),
+        h("p", { class: "links" }, link("Use a code instead", keep(() => start("login"))), link("Forgot your password?", keep(() => start("reset_password")))),
       ),
     );
   };
@@ -178,6 +153,7 @@ export function welcome(dev: Promise<boolean>, done: () => void): HTMLElement {
       { class: "pitch" },
       colonnade(),
       h("h1", {}, "Show up.", h("br"), "Every day."),
+      why && h("p", { class: "note" }, why),
       h(
         "p",
         {},
@@ -192,31 +168,9 @@ export function welcome(dev: Promise<boolean>, done: () => void): HTMLElement {
   return page;
 }
 
-const newest = (mails: Mail[] | null) => mails?.[0]?.at ?? "";
-
-// arrived waits for a mail that was not there before the code was asked for: an
-// older one has a code that is worth nothing any more.
-async function arrived(to: string, seen: string): Promise<Mail | undefined> {
-  for (let tries = 0; tries < 20; tries++) {
-    const mail = (await outbox(to))?.[0];
-    if (mail && mail.at !== seen) return mail;
-    await new Promise((done) => setTimeout(done, 250));
-  }
-  return undefined;
-}
-
 /** A choice of time zones. */
 export function zoneSelect(chosen: string): HTMLSelectElement {
   return h("select", {}, ...zones(chosen).map((z) => h("option", { value: z, selected: z === chosen }, z.replaceAll("_", " "))));
-}
-
-// device guesses what the user would call this device; the sessions list shows it.
-function device(): string {
-  const ua = navigator.userAgent;
-  const first = (pairs: [RegExp, string][], none: string) => pairs.find(([re]) => re.test(ua))?.[1] ?? none;
-  const browser = first([[/Edg\//, "Edge"], [/OPR\//, "Opera"], [/Firefox\//, "Firefox"], [/Chrom(e|ium)\//, "Chrome"], [/Safari\//, "Safari"]], "Browser");
-  const system = first([[/iPhone/, "iPhone"], [/iPad/, "iPad"], [/Android/, "Android"], [/Windows/, "Windows"], [/Mac OS/, "Mac"], [/Linux/, "Linux"]], "");
-  return system ? `${browser} on ${system}` : browser;
 }
 
 // colonnade draws a stoa out of the days of a year.

@@ -107,6 +107,11 @@ export function seasonName(season: string): string {
   return season.includes("W") ? `Week ${Number(season.slice(6))}, ${dated.formatRange(utc(first), utc(last))}` : monthly.format(utc(first));
 }
 
+const calendar = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium" });
+
+/** "5 Jan 2026", where this device is. */
+export const dateOf = (at: string) => calendar.format(Date.parse(at));
+
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
 /** "5 minutes ago", for an instant in the past. */

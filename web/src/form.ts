@@ -6,7 +6,7 @@ import { Ended } from "./session";
 
 export interface Field {
   el: HTMLElement;
-  input: HTMLInputElement | HTMLSelectElement;
+  input: HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
   fault: (text: string) => void; // goes on where the label ends: "is too long"; "" takes it away
 }
 
@@ -17,7 +17,7 @@ export function field(
   label: string,
   props: Record<string, string | number | boolean> & { name: string },
   hint?: string,
-  control?: HTMLSelectElement,
+  control?: HTMLSelectElement | HTMLTextAreaElement,
 ): Field {
   const id = `f${++fields}`;
   const subject = label.replace(/ \(.*/, "");

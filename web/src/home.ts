@@ -6,17 +6,11 @@ import { count, dayIn, endOf, number, plus, spoken, weekday, yearOf } from "./da
 import { h, icon, put, s, snowflake } from "./dom";
 import { field, form, say } from "./form";
 import { heatMap } from "./heat";
-import { follow, type LiveState } from "./live";
 import { makeups } from "./makeup";
 import { Ended, json, setUser } from "./session";
+import type { View } from "./view";
 
-/** A view of the page; close ends whatever it keeps going. */
-export interface View {
-  el: HTMLElement;
-  close: () => void;
-}
-
-export function home(me: User, on: { state: (s: LiveState) => void; fail: (text: string) => void }): View {
+export function home(me: User, fail: (text: string) => void): View {
   let status: CheckinStatus | null = null;
   let shownYear = 0;
   const signed = new Set<string>();
@@ -79,7 +73,7 @@ export function home(me: User, on: { state: (s: LiveState) => void; fail: (text:
 
   // ---- what it does ----
   function failed(err: unknown): void {
-    if (!(err instanceof Ended) && !closed.signal.aborted) on.fail(say(err));
+    if (!(err instanceof Ended) && !closed.signal.aborted) fail(say(err));
   }
 
   async function checkin(): Promise<void> {
@@ -217,47 +211,26 @@ export function home(me: User, on: { state: (s: LiveState) => void; fail: (text:
     greeting.textContent = `Good ${hour < 5 ? "night" : hour < 12 ? "morning" : hour < 18 ? "afternoon" : "evening"}, ${me.name}`;
   }
 
-  const listen = () =>
-    follow({
-      state: on.state,
-      opened: () => void load(), // and whatever happened while nobody listened
-      event: (e) => {
-        if (e.type !== "checkin.marked") return;
-        apply(e.data as CheckinStatus);
-        void reload();
-      },
-    });
-  let live: ReturnType<typeof listen> | undefined = listen();
   void load();
   const ticks = setInterval(clock, 5000);
   // Others' check-ins are not told one by one; their effect on the boards may be
   // a minute late.
   const slow = setInterval(() => document.visibilityState === "visible" && navigator.onLine && void rest(), 60_000);
-  // A browser allows six connections to a server, for all its tabs together: one
-  // that has been hidden for a minute gives its stream back.
-  let hidden: ReturnType<typeof setTimeout> | undefined;
-  const awake = () => {
-    clearTimeout(hidden);
-    if (document.visibilityState !== "visible") {
-      hidden = setTimeout(() => {
-        live?.stop();
-        live = undefined;
-      }, 60_000);
-      return;
-    }
-    if (live) live.wake();
-    else live = listen();
-    void load();
-  };
-  document.addEventListener("visibilitychange", awake, { signal: closed.signal });
-  addEventListener("online", awake, { signal: closed.signal });
 
   return {
     el,
+    catchUp: () => void load(),
+    event: (e) => {
+      if (e.type === "account.updated") {
+        me = e.data as User;
+        clock();
+      }
+      if (e.type !== "checkin.marked") return;
+      apply(e.data as CheckinStatus);
+      void reload();
+    },
     close: () => {
       closed.abort();
-      live?.stop();
-      clearTimeout(hidden);
       clearInterval(ticks);
       clearInterval(slow);
     },

@@ -10,15 +10,43 @@ const silence = 40_000;
 
 export type LiveState = "connecting" | "live" | "waiting";
 
-/**
- * Follows GET /v1/events until stop is called. opened runs at every connection,
- * so that the caller can catch up with what it missed.
- */
-export function follow(on: {
+export interface Listener {
   state: (s: LiveState) => void;
-  opened: () => void;
+  catchUp: () => void; // something may have been missed: after every connection, and when the page is looked at again
   event: (e: Event) => void;
-}): { stop: () => void; wake: () => void } {
+}
+
+/** Listens for as long as the page is looked at, until the answer is called. */
+export function listen(on: Listener): () => void {
+  const stopped = new AbortController();
+  let live: ReturnType<typeof follow> | undefined = follow(on);
+  // A browser allows six connections to a server, for all its tabs together: one
+  // that has been hidden for a minute gives its stream back.
+  let hidden: ReturnType<typeof setTimeout> | undefined;
+  const awake = () => {
+    clearTimeout(hidden);
+    if (document.visibilityState !== "visible") {
+      hidden = setTimeout(() => {
+        live?.stop();
+        live = undefined;
+      }, 60_000);
+      return;
+    }
+    if (live) live.wake();
+    else live = follow(on);
+    on.catchUp();
+  };
+  document.addEventListener("visibilitychange", awake, { signal: stopped.signal });
+  addEventListener("online", awake, { signal: stopped.signal });
+  return () => {
+    stopped.abort();
+    live?.stop();
+    clearTimeout(hidden);
+  };
+}
+
+// follow reads GET /v1/events until stop is called.
+function follow(on: Listener): { stop: () => void; wake: () => void } {
   const stopped = new AbortController();
   let wake = () => {};
 
@@ -29,7 +57,7 @@ export function follow(on: {
         const res = await authed("/v1/events", { accept: "text/event-stream", signal: stopped.signal });
         failures = 0;
         on.state("live");
-        on.opened();
+        on.catchUp();
         await read(res, on.event);
       } catch (err) {
         if (stopped.signal.aborted || err instanceof Ended) return;
@@ -56,8 +84,7 @@ async function read(res: Response, event: (e: Event) => void): Promise<void> {
   let rest = "";
   for (;;) {
     const dead = setTimeout(() => void reader.cancel(), silence);
-    const { done, value } = await reader.read();
-    clearTimeout(dead);
+    const { done, value } = await reader.read().finally(() => clearTimeout(dead));
     if (done) return;
     // A line may end in \r\n, \n or \r; this server ends them in \n.
     const blocks = (rest + value).split("\n\n");

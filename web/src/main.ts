@@ -1,15 +1,18 @@
 // The frame around the views: header, banner, footer, and which view is shown.
 
-import { outbox } from "./api";
+import type { Event, Notice, SessionEnded, User } from "./api";
 import { welcome } from "./auth";
+import { cardView } from "./card";
+import { development } from "./codes";
 import { h, icon, put } from "./dom";
 import { say } from "./form";
-import { home, type View } from "./home";
-import type { LiveState } from "./live";
+import { friends } from "./friends";
+import { home } from "./home";
+import { listen, type LiveState } from "./live";
+import { People } from "./people";
 import { profile } from "./profile";
-import { authed, Ended, forget, user, whenEnded } from "./session";
-
-const dev = outbox("nobody@example.com").then((mails) => mails !== null);
+import { authed, device, end, Ended, forget, LOGGED_OUT, setUser, user, whenEnded } from "./session";
+import type { View } from "./view";
 
 const bannerText = h("p", {});
 const banner = h(
@@ -34,7 +37,7 @@ put(
   main,
   h("footer", {}, h("a", { href: "/docs" }, "API reference"), h("a", { href: "/openapi.json" }, "OpenAPI"), mails),
 );
-void dev.then((there) => (mails.hidden = !there));
+void development.then((there) => (mails.hidden = !there));
 
 function announce(text: string): void {
   bannerText.textContent = text;
@@ -48,30 +51,111 @@ function showState(state: LiveState): void {
   dot.textContent = words[state];
 }
 
+// What runs for as long as a device is logged in, whichever view is shown.
+interface Login {
+  device: string;
+  people: People;
+  stop: () => void;
+}
+let login: Login | undefined;
 let view: View | undefined;
+
+function begin(): Login {
+  const people = new People((err) => !(err instanceof Ended) && announce(say(err)));
+  const gone = new AbortController();
+  people.watch(showUnread, gone.signal);
+  const stop = listen({
+    state: showState,
+    catchUp: () => {
+      void people.catchUp();
+      view?.catchUp?.();
+    },
+    event: (e) => {
+      happened(e);
+      people.event(e);
+      view?.event?.(e);
+    },
+  });
+  return {
+    device: device(),
+    people,
+    stop: () => {
+      stop();
+      people.stop();
+      gone.abort();
+    },
+  };
+}
+
+const notices: Record<Notice["kind"], string> = {
+  password_changed: "Your password was changed on another device.",
+  email_changed: "Your e-mail address was changed on another device.",
+  deletion: "Your account was deleted. Logging in brings it back for some days.",
+  restored: "Your account is restored: it will not be deleted.",
+};
+
+function happened(e: Event): void {
+  if (e.type === "account.updated") setUser(e.data as User);
+  if (e.type === "account.notice") {
+    const notice = e.data as Notice;
+    if (notice.device !== device()) announce(notices[notice.kind]);
+  }
+  if (e.type === "session.ended" && (e.data as SessionEnded).device === device()) end(LOGGED_OUT);
+}
+
+type Page = "home" | "friends" | "card" | "profile";
+const titles: Record<Page, string> = { home: "Today", friends: "Friends", card: "A card", profile: "Profile" };
+let title = "";
+
+const unread = h("span", { class: "badge", "data-unread": "", hidden: true });
+function showUnread(): void {
+  const n = login?.people.unread ?? 0;
+  unread.hidden = n === 0;
+  put(unread, n > 99 ? "99+" : String(n), h("span", { class: "sr" }, n === 1 ? " new request" : " new requests"));
+  document.title = n > 0 ? `(${n}) ${title}` : title;
+}
 
 function show(): void {
   view?.close();
   view = undefined;
-  dot.hidden = true;
+  if (login && login.device !== device()) {
+    login.stop();
+    login = undefined;
+  }
   announce("");
   const me = user();
-  const page = me && location.hash === "#/profile" ? "profile" : "home";
-  document.title = me ? (page === "profile" ? "Profile · Stoa" : "Today · Stoa") : "Stoa";
+  const token = /^#\/card\/([\w-]+)$/.exec(location.hash)?.[1];
+  const page: Page = token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
+  title = me ? `${titles[page]} · Stoa` : "Stoa";
   document.body.classList.toggle("guest", !me);
   if (!me) {
+    dot.hidden = true;
     put(nav);
-    put(main, welcome(dev, () => navigate("#/")));
-    return;
+    const entered = (news: string) => {
+      navigate(token ? location.hash : "#/");
+      announce(news);
+    };
+    put(main, welcome(entered, token && "Somebody has shown you their card. Sign up or log in to see whose it is."));
+    return showUnread();
   }
-  const link = (href: string, text: string, current: boolean) => h("a", { href, "aria-current": current ? "page" : null }, text);
+  login ??= begin();
+  const { people } = login;
+  const link = (at: Page, href: string, ...text: (string | Node)[]) => h("a", { href, "aria-current": page === at ? "page" : null }, ...text);
   put(
     nav,
-    link("#/", "Today", page === "home"),
-    link("#/profile", "Profile", page === "profile"),
+    link("home", "#/", "Today"),
+    link("friends", "#/friends", "Friends", unread),
+    link("profile", "#/profile", "Profile"),
     h("button", { type: "button", class: "link", onclick: logOut }, "Log out"),
   );
-  view = page === "profile" ? profile(me, { fail: announce, left }) : home(me, { state: showState, fail: announce });
+  showUnread();
+  view = token
+    ? cardView(me, token, people, announce)
+    : page === "friends"
+      ? friends(me, people, announce)
+      : page === "profile"
+        ? profile(me, { fail: announce, left })
+        : home(me, announce);
   put(main, view.el);
 }
 
@@ -93,12 +177,15 @@ async function logOut(): Promise<void> {
 
 function left(text: string): void {
   forget();
-  navigate("#/");
+  if (view) navigate("#/"); // the event may have been quicker than the answer
   announce(text);
 }
 
 whenEnded((reason) => {
-  navigate("#/");
+  // What was still being asked when the user left finds no session. That is no
+  // news, and the banner says already what happened.
+  if (!view && !user()) return;
+  navigate(user() ? location.hash : "#/"); // somebody may have logged in in another tab
   announce(reason);
 });
 addEventListener("hashchange", () => {

@@ -2,6 +2,7 @@
 
 import { Refused, type Makeup, type MakeupReply, type MakeupRequest, type Makeups } from "./api";
 import { ago, count, short, spoken } from "./days";
+import { dialog } from "./dialog";
 import { h, put } from "./dom";
 import { form, type Field } from "./form";
 import { json } from "./session";
@@ -72,51 +73,34 @@ export function makeups(page: Around) {
   }
 
   function ask(day: string): void {
-    const opener = document.activeElement;
     const name = short(day, page.today());
     const fault = h("p", { class: "fault" });
     // The server may find a fault with the day itself.
     const field: Field = { el: fault, input: h("input", { type: "hidden", name: "day", value: day }), fault: (text) => (fault.textContent = text && `${name} ${text}.`) };
-    const submit = async () => {
-      try {
-        const reply = await json<MakeupReply>(PATH, { method: "POST", body: { day } satisfies MakeupRequest });
-        page.applied(reply);
-      } catch (err) {
-        if (err instanceof Refused) void page.reload(); // it knows better
-        throw err;
-      }
-      await page.reload();
-      dialog.close();
-      line.textContent = `${name} is made up. ${line.textContent}`;
-    };
-    const dialog = h(
-      "dialog",
-      {
-        class: "card",
-        closedby: "any",
-        "aria-labelledby": "ask-title",
-        "aria-describedby": "ask-text",
-        onclose: () => {
-          dialog.remove();
-          // The page may have been drawn anew behind the dialog.
-          if (opener?.isConnected && opener !== document.body) (opener as HTMLElement).focus();
-          else if (!page.back(day)) line.focus();
-        },
-      },
-      form(
-        { class: "stack" },
-        [field],
-        submit,
-        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Make it up"), h("button", { type: "button", class: "secondary", onclick: () => dialog.close() }, "Cancel")),
-      ),
+    dialog(
+      `Make up ${name}?`,
+      (close) => [
+        h("p", {}, `It will count as checked in. ${left} left this month.`),
+        form(
+          { class: "stack" },
+          [field],
+          async () => {
+            try {
+              const reply = await json<MakeupReply>(PATH, { method: "POST", body: { day } satisfies MakeupRequest });
+              page.applied(reply);
+            } catch (err) {
+              if (err instanceof Refused) void page.reload(); // it knows better
+              throw err;
+            }
+            await page.reload();
+            close();
+            line.textContent = `${name} is made up. ${line.textContent}`;
+          },
+          h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Make it up"), h("button", { type: "button", class: "secondary", onclick: close }, "Cancel")),
+        ),
+      ],
+      () => page.back(day) || line.focus(),
     );
-    dialog.firstElementChild!.prepend(
-      // Not the button: the key that asked, held a little longer, would answer.
-      h("h2", { id: "ask-title", tabindex: -1, autofocus: true }, `Make up ${name}?`),
-      h("p", { id: "ask-text" }, `It will count as checked in. ${left} left this month.`),
-    );
-    el.append(dialog);
-    dialog.showModal();
   }
 
   return { el, open: open as ReadonlySet<string>, load, ask };

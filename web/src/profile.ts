@@ -1,38 +1,37 @@
-// The profile: name, time zone, logged-in devices.
+// The profile: what the user says of themselves, who may find them, how they log in.
 
-import { now, Refused, type Session, type Sessions, type User, type UserUpdate } from "./api";
+import { type User, type UserUpdate } from "./api";
+import { deletionCard, emailCard, passwordCard } from "./account";
 import { zoneSelect } from "./auth";
-import { ago } from "./days";
+import { devicesCard } from "./devices";
 import { h, put } from "./dom";
 import { field, form, say } from "./form";
-import type { View } from "./home";
-import { authed, Ended, json, setUser } from "./session";
+import { pictureCard } from "./picture";
+import { Ended, json, setUser } from "./session";
+import type { View } from "./view";
 
 export function profile(me: User, on: { fail: (text: string) => void; left: (text: string) => void }): View {
   const closed = new AbortController();
-  const name = field("Name", { name: "name", required: true, maxlength: 40, autocomplete: "nickname", value: me.name }, "What others see on the boards.");
+  const failed = (err: unknown) => {
+    if (!(err instanceof Ended) && !closed.signal.aborted) on.fail(say(err));
+  };
+
+  const name = field("Name", { name: "name", required: true, maxlength: 40, autocomplete: "nickname", value: me.name }, "What others see.");
+  const about = h("textarea", { rows: 3, maxlength: 200 });
+  const bio = field("About you", { name: "bio" }, "At most 200 characters, for everybody to read.", about);
   const zone = field("Time zone", { name: "zone" }, "Your day begins and ends at midnight there.", zoneSelect(me.next_zone ?? me.zone));
   const pending = h("p", { class: "note", hidden: true });
   const saved = h("span", { class: "saved", role: "status" });
-  const devices = h("ul", { class: "devices" }, h("li", { class: "muted" }, "One moment …"));
-
-  const show = () => {
-    pending.hidden = !me.next_zone;
-    put(pending, "Today still ends in ", h("strong", {}, me.zone.replaceAll("_", " ")), "; ", h("strong", {}, (me.next_zone ?? "").replaceAll("_", " ")), " counts from the next midnight.");
-  };
-  const take = (u: User) => {
-    me = u;
-    setUser(u);
-    show();
-  };
+  about.value = me.bio ?? "";
 
   const account = form(
     { class: "stack" },
-    [name, zone],
+    [name, bio, zone],
     async () => {
       saved.textContent = "";
       const body: UserUpdate = {};
       if (name.input.value !== me.name) body.name = name.input.value;
+      if (about.value !== (me.bio ?? "")) body.bio = about.value;
       if (zone.input.value !== (me.next_zone ?? me.zone)) body.zone = zone.input.value;
       if (Object.keys(body).length > 0) take(await json<User>("/v1/me", { method: "PATCH", body }));
       saved.textContent = "Saved.";
@@ -42,94 +41,84 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
   );
   account.addEventListener("input", () => (saved.textContent = ""));
 
-  const failed = (err: unknown) => {
-    if (!(err instanceof Ended) && !closed.signal.aborted) on.fail(say(err));
-  };
-  const list = async () => {
-    try {
-      const { sessions } = await json<Sessions>("/v1/sessions", { signal: closed.signal });
-      put(devices, ...sessions.map(device));
-    } catch (err) {
-      failed(err);
-    }
-  };
-  const device = (d: Session) => {
-    const out = h(
-      "button",
-      {
-        type: "button",
-        class: "secondary",
-        "aria-label": `Log out ${d.name || "unnamed device"}${d.current ? ", this device" : ""}`,
-        onclick: async () => {
-          out.disabled = true;
-          try {
-            await authed(`/v1/sessions/${d.device}`, { method: "DELETE" }).catch((err: unknown) => {
-              // Gone already is what was wanted.
-              if (!(err instanceof Refused && err.problem.status === 404)) throw err;
-            });
-            if (d.current) return on.left("You have logged out.");
-            await list();
-          } catch (err) {
-            out.disabled = false;
-            failed(err);
-          }
-        },
+  // A switch is kept the moment it is turned, and turns back when that fails.
+  const kept = h("span", { class: "saved", role: "status" });
+  const toggle = (key: "find_by_id" | "find_by_email" | "requests", text: string) => {
+    const box = h("input", {
+      type: "checkbox",
+      name: key,
+      onchange: async () => {
+        kept.textContent = "";
+        box.disabled = true;
+        try {
+          take(await json<User>("/v1/me", { method: "PATCH", body: { [key]: box.checked } satisfies UserUpdate }));
+          kept.textContent = "Saved.";
+        } catch (err) {
+          failed(err);
+        } finally {
+          box.disabled = false;
+          box.checked = me[key];
+          if (document.activeElement === document.body) box.focus(); // disabling took it
+        }
       },
-      "Log out",
-    );
-    return h(
-      "li",
-      {},
-      h(
-        "div",
-        {},
-        h("p", { class: "device-name" }, d.name || "Unnamed device", d.current && h("span", { class: "you" }, "this device")),
-        h("p", { class: "muted" }, `${d.ip || "unknown address"} · used ${ago(d.used, now())} · since ${new Intl.DateTimeFormat("en-GB", { dateStyle: "medium" }).format(Date.parse(d.created))}`),
-      ),
-      out,
-    );
+    });
+    return { el: h("label", { class: "switch" }, box, h("span", {}, text)), take: () => (box.checked = me[key]) };
   };
+  const toggles = [
+    toggle("find_by_id", "Others may find me by my id"),
+    toggle("find_by_email", "Others may find me by my e-mail address"),
+    toggle("requests", "Others may ask me for friendship"),
+  ];
 
-  // A second tap confirms: it is quicker than a dialog and cannot be hit twice by
-  // accident, as the first button goes away.
-  const everywhere = h("div", { class: "row" });
-  const ask = () => {
-    const sure = h(
-      "button",
-      {
-        type: "button",
-        class: "danger",
-        onclick: async () => {
-          try {
-            await authed("/v1/sessions", { method: "DELETE" });
-            on.left("You have logged out on all devices.");
-          } catch (err) {
-            failed(err);
-          }
-        },
-      },
-      "Yes, log out all of them",
-    );
-    const no = h("button", { type: "button", class: "link", onclick: offer }, "Cancel");
-    put(everywhere, sure, no);
-    no.focus();
+  const picture = pictureCard(me, (avatar) => take({ ...me, avatar }));
+  const devices = devicesCard({ signal: closed.signal, failed, left: on.left });
+  const password = passwordCard(me, devices.load);
+  const email = emailCard(me, (u) => take(u));
+  const deletion = deletionCard(me, on.left);
+
+  // take shows a newer view of the user. What is being typed stays.
+  function take(u: User): void {
+    const same = (f: { value: string }, old: string) => f.value === old;
+    if (same(name.input, me.name)) name.input.value = u.name;
+    if (same(about, me.bio ?? "")) about.value = u.bio ?? "";
+    if (same(zone.input, me.next_zone ?? me.zone)) zone.input.value = u.next_zone ?? u.zone;
+    me = u;
+    setUser(u);
+    pending.hidden = !me.next_zone;
+    put(pending, "Today still ends in ", h("strong", {}, me.zone.replaceAll("_", " ")), "; ", h("strong", {}, (me.next_zone ?? "").replaceAll("_", " ")), " counts from the next midnight.");
+    for (const part of [...toggles, picture, password, email, deletion]) part.take(u);
+  }
+
+  const load = () => {
+    json<User>("/v1/me", { signal: closed.signal }).then(take, failed);
+    devices.load();
   };
-  const offer = () => {
-    put(everywhere, h("button", { type: "button", class: "secondary", onclick: ask }, "Log out everywhere"));
-  };
-  offer();
-  show();
-  void list();
-  json<User>("/v1/me", { signal: closed.signal }).then(take, failed);
+  take(me);
+  load();
 
   return {
     el: h(
       "div",
-      { class: "profile" },
+      { class: "narrow" },
       h("h1", {}, "Profile"),
-      h("section", { class: "card", "aria-labelledby": "account-title" }, h("h2", { id: "account-title" }, "Account"), h("p", { class: "muted" }, me.email), account),
-      h("section", { class: "card", "aria-labelledby": "devices-title" }, h("h2", { id: "devices-title" }, "Logged-in devices"), devices, everywhere),
+      h("section", { class: "card", "aria-labelledby": "account-title" }, h("h2", { id: "account-title" }, "Account"), picture.el, account),
+      h(
+        "section",
+        { class: "card", "aria-labelledby": "others-title" },
+        h("h2", { id: "others-title" }, "Who may find you"),
+        h("p", { class: "muted" }, "Your id is ", h("code", {}, me.id), ". Whoever has your card finds you in any case."),
+        h("div", { class: "stack tight" }, ...toggles.map((t) => t.el), kept),
+      ),
+      password.el,
+      email.el,
+      devices.el,
+      deletion.el,
     ),
     close: () => closed.abort(),
+    catchUp: load,
+    event: (e) => {
+      if (e.type === "account.updated") take(e.data as User);
+      if (e.type === "session.opened" || e.type === "session.ended") devices.load();
+    },
   };
 }

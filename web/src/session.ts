@@ -4,6 +4,7 @@
 import { Refused, send, type Call, type Tokens, type User } from "./api";
 
 const STORE = "stoa.session";
+export const LOGGED_OUT = "You have been logged out on this device.";
 
 interface Stored {
   access: string;
@@ -40,6 +41,9 @@ const load = () => parse(localStorage.getItem(STORE));
 /** The user as last seen, or null when nobody is logged in. */
 export const user = (): User | null => load()?.user ?? null;
 
+/** The id of this device's session; "" when nobody is logged in. */
+export const device = (): string => load()?.device ?? "";
+
 /** Keeps what a log-in or a registration answered. */
 export function begin(t: Tokens): void {
   save({ access: t.access_token, refresh: t.refresh_token, user: t.user, device: t.device });
@@ -63,13 +67,14 @@ export async function authed(path: string, call: Call = {}): Promise<Response> {
   try {
     return await send(path, { ...call, token: s.access });
   } catch (err) {
-    if (!(err instanceof Refused) || err.problem.status !== 401) throw err;
+    // A wrong password is 401 as well, and no fault of the token.
+    if (!(err instanceof Refused) || err.problem.code !== "auth.token_invalid") throw err;
   }
   const fresh = await refresh(s.access);
   try {
     return await send(path, { ...call, token: fresh.access });
   } catch (err) {
-    if (err instanceof Refused && err.problem.status === 401) return ended("You have been logged out on this device.");
+    if (err instanceof Refused && err.problem.code === "auth.token_invalid") return ended(LOGGED_OUT);
     throw err;
   }
 }
@@ -94,7 +99,9 @@ function refresh(refused: string): Promise<Stored> {
       return load()!;
     } catch (err) {
       // Only a refusal ends the session; an absent server may know it still.
-      if (err instanceof Refused && err.problem.status === 401) return ended("You have been logged out on this device.");
+      if (!(err instanceof Refused)) throw err;
+      if (err.problem.status === 401) return ended(LOGGED_OUT);
+      if (err.problem.status === 403) return ended(err.message); // banned: the server says until when
       throw err;
     }
   }).finally(() => (refreshing = undefined));
@@ -106,9 +113,14 @@ function locked<T>(fn: () => Promise<T>): Promise<T> {
 }
 
 function ended(reason: string): never {
+  end(reason);
+  throw new Ended();
+}
+
+/** Forgets the tokens, and has the page say why. */
+export function end(reason: string): void {
   forget();
   onEnd(reason);
-  throw new Ended();
 }
 
 /** Thrown to whoever asked for something when the session ended; the page has changed by then. */

@@ -14,6 +14,7 @@ type Caches struct {
 	reg     prometheus.Registerer
 	rt      *cache.Runtime
 	seconds *prometheus.HistogramVec
+	age     *prometheus.HistogramVec
 	dropped prometheus.Counter
 }
 
@@ -25,10 +26,12 @@ func NewCaches(reg prometheus.Registerer) *Caches {
 		reg: reg,
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "stoa_cache_load_seconds",
 			Help: "Time of one load from the source, of one key or several.", Buckets: prometheus.ExponentialBuckets(0.0002, 4, 9)}, []string{"cache"}),
+		age: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "stoa_cache_age_seconds",
+			Help: "Age of answered values, by where they were: of one in 64 from process, of each from redis.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 11)}, []string{"cache", "tier"}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_cache_dropped_keys_total",
 			Help: "Keys that changes on this node have dropped everywhere."}),
 	}
-	reg.MustRegister(c.seconds, c.dropped)
+	reg.MustRegister(c.seconds, c.age, c.dropped)
 	return c
 }
 
@@ -37,6 +40,9 @@ func (c *Caches) Hooks() cache.Hooks {
 	return cache.Hooks{
 		Loaded: func(name string, _ int, took time.Duration, _ error) {
 			c.seconds.WithLabelValues(name).Observe(took.Seconds())
+		},
+		Answered: func(name string, from cache.Tier, age time.Duration) {
+			c.age.WithLabelValues(name, string(from)).Observe(age.Seconds())
 		},
 		Dropped: func(keys int) { c.dropped.Add(float64(keys)) },
 	}

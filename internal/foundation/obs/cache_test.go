@@ -66,7 +66,10 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 	read(1, nil)
 	read(1, nil)
 	c.Clear()
-	read(1, nil) // from Redis
+	read(1, nil)     // from Redis
+	for range 2000 { // of which some 30 are noted
+		read(1, nil)
+	}
 	read(404, cache.ErrNotFound)
 	read(500, boom)
 	if _, err := fresh.Get(ctx, keyspace.Int{N: 1}); err != nil {
@@ -78,7 +81,7 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 	rt.Wait()
 	got := scrape(t, r)
 	for name, want := range map[string]float64{
-		`stoa_cache_reads_total{cache="obs:thing:{id}",result="process"}`:      2,
+		`stoa_cache_reads_total{cache="obs:thing:{id}",result="process"}`:      2002,
 		`stoa_cache_reads_total{cache="obs:thing:{id}",result="redis"}`:        1,
 		`stoa_cache_reads_total{cache="obs:thing:{id}",result="load"}`:         4,
 		`stoa_cache_reads_total{cache="obs:thing:{id}",result="stale"}`:        0,
@@ -96,6 +99,9 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 		expect(t, got, name, is(want))
 	}
 	expect(t, got, "stoa_cache_behind_seconds", func(v float64) bool { return v > 0 && v < 5 })
+	expect(t, got, `stoa_cache_age_seconds_count{cache="obs:thing:{id}",tier="redis"}`, is(1))
+	expect(t, got, `stoa_cache_age_seconds_count{cache="obs:thing:{id}",tier="process"}`, func(n float64) bool { return n > 0 && n < 500 })
+	expect(t, got, `stoa_cache_age_seconds_sum{cache="obs:thing:{id}",tier="redis"}`, func(s float64) bool { return s >= 0 && s < 60 })
 	expect(t, got, `stoa_cache_entries{cache="obs:thing:{id}"}`, positive)
 
 	// B11: a read for which Redis fails falls back, and is counted.

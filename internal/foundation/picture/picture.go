@@ -13,11 +13,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bep/imagemeta"
 	"golang.org/x/image/draw"
 	"golang.org/x/image/webp"
 	"golang.org/x/sync/semaphore"
-
-	"github.com/bep/imagemeta"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )

@@ -68,3 +68,28 @@ func BenchmarkQueue(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkWaiting is what a look beside the consumers costs when there is nothing,
+// though a hundred thousand messages of another topic wait.
+func BenchmarkWaiting(b *testing.B) {
+	for _, e := range sqldbtest.Engines(b) {
+		db := e.Open(b)
+		other := make([]sqldb.Message, 1000)
+		for i := range other {
+			other[i] = sqldb.Message{Topic: "other", Payload: make([]byte, 100)}
+		}
+		for range 100 {
+			if err := db.Tx(b.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return tx.Enqueue(ctx, other...) }); err != nil {
+				b.Fatal(err)
+			}
+		}
+		s := queue.NewSQL(db)
+		b.Run(e.Name, func(b *testing.B) {
+			for b.Loop() {
+				if es, err := s.Waiting(b.Context(), "drop", 500); err != nil || len(es) != 0 {
+					b.Fatal(es, err)
+				}
+			}
+		})
+	}
+}

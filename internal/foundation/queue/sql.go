@@ -154,9 +154,10 @@ func (s *SQL) settle(ctx context.Context, _ time.Duration, outcomes []outcome) e
 // payloads: due or not, claimed or not. It is for work beside the consumers that
 // cannot wait for them, and does no harm when they do it, too; see [SQL.Done].
 func (s *SQL) Waiting(ctx context.Context, topic string, n int) (es []Entry, err error) {
-	// In no order: with one, the engine may read the whole table to find a topic
-	// of which nothing waits.
-	rows, err := s.db.QueryContext(ctx, "SELECT "+entryColumns+", payload FROM outbox WHERE topic = ? AND dead = 0 LIMIT ?", topic, n)
+	// By the index that begins with the topic: in an order, or by the index that
+	// begins with dead, the engine would read all that waits of other topics. The
+	// plus keeps SQLite from that one.
+	rows, err := s.db.QueryContext(ctx, "SELECT "+entryColumns+", payload FROM outbox WHERE topic = ? AND +dead = 0 LIMIT ?", topic, n)
 	if err != nil {
 		return nil, fmt.Errorf("queue.Waiting: %w", err)
 	}

@@ -168,6 +168,53 @@ func TestAFreshMessageIsNotFoldedIntoARunningOne(t *testing.T) {
 	})
 }
 
+// For work beside the consumers: a message is found whoever has it, and one that was
+// replaced after it was read stays.
+func TestWhatWaitsIsFoundBesideTheConsumersAndRemovedOnlyAsItWasRead(t *testing.T) {
+	onEngines(t, func(t *testing.T, _ sqldbtest.Engine, db *sqldb.DB) {
+		s := queue.NewSQL(db)
+		topic, later := "drop", db.Now().Add(time.Hour)
+		enqueue(t, db, sqldb.Message{Topic: topic, Key: "a", Payload: []byte("one")}, sqldb.Message{Topic: topic, Key: "b", Payload: []byte("x'\x00"), Due: later},
+			sqldb.Message{Topic: "other", Payload: []byte("one")})
+		if _, err := db.ExecContext(t.Context(), "UPDATE outbox SET claim = 'somebody' WHERE msg_key = 'a'"); err != nil {
+			t.Fatal(err)
+		}
+		read := func(n, want int) []queue.Entry {
+			t.Helper()
+			es, err := s.Waiting(t.Context(), topic, n)
+			if err != nil || len(es) != want {
+				t.Fatalf("got %+v, %v, want %d", es, err, want)
+			}
+			return es
+		}
+		read(1, 1)
+		es := read(10, 2)
+		enqueue(t, db, sqldb.Message{Topic: topic, Key: "b", Payload: []byte("two"), Due: later})
+		if err := s.Done(t.Context(), es...); err != nil {
+			t.Fatal(err)
+		}
+		es = read(10, 1)
+		if string(es[0].Payload) != "two" || es[0].Key != "b" {
+			t.Errorf("got %+v, want the replaced one", es[0])
+		}
+		if err := s.Done(t.Context(), es...); err != nil {
+			t.Fatal(err)
+		}
+		read(10, 0)
+		if left := list(t, s, "other", false); len(left) != 1 {
+			t.Errorf("of another topic there are %+v, want one", left)
+		}
+		enqueue(t, db, sqldb.Message{Topic: topic})
+		if _, err := db.ExecContext(t.Context(), "UPDATE outbox SET dead = 1 WHERE topic = ?", topic); err != nil {
+			t.Fatal(err)
+		}
+		read(10, 0)
+		if err := s.Done(t.Context()); err != nil {
+			t.Errorf("nothing at all: %v", err)
+		}
+	})
+}
+
 func TestManyMessagesAreEnqueuedInFewStatementsWithoutLoss(t *testing.T) {
 	onEngines(t, func(t *testing.T, _ sqldbtest.Engine, db *sqldb.DB) {
 		s := queue.NewSQL(db)

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -129,11 +130,13 @@ func unmarshal(data []byte, v any) (err error) {
 var (
 	errDuplicate = errors.New("has an object with the same name twice")
 	errNumber    = errors.New("has a number that is too large")
+	errNUL       = errors.New("has a text with the character U+0000")
 )
 
 // decode reads exactly one JSON value in which no object has a name twice;
 // whoever reads such an object may pick either, which is how checks are
-// bypassed.
+// bypassed. Nor has any text a NUL, of which databases think differently: one
+// leaves it out, another ends the text there.
 func decode(data []byte) (v any, err error) {
 	if err := json.Unmarshal(data, &v); err != nil {
 		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -143,6 +146,9 @@ func decode(data []byte) (v any, err error) {
 	}
 	if colons(data) != members(v) {
 		return nil, errDuplicate
+	}
+	if bytes.Contains(data, []byte("u0000")) && hasNUL(v) {
+		return nil, errNUL
 	}
 	return v, nil
 }
@@ -178,4 +184,21 @@ func members(v any) (n int) {
 		}
 	}
 	return n
+}
+
+// hasNUL reports whether a name or a text in v has the character U+0000.
+func hasNUL(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return strings.IndexByte(v, 0) >= 0
+	case map[string]any:
+		for name, e := range v {
+			if hasNUL(name) || hasNUL(e) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, hasNUL)
+	}
+	return false
 }

@@ -405,14 +405,20 @@ func FuzzBearer(f *testing.F) {
 	})
 }
 
-// decode refuses exactly what is no JSON and what has a name twice.
+// decode refuses exactly what is no JSON, what has a name twice and what has a NUL.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"a":1,"a":2}`, `[1,2,{"b":null}]`, `{"a":"\ud800"}`, `1 2`, `{"a":1}}`, `[`, `]`, `{"a"`, `{"a":}`, `nul`, "\xff",
-		`{"":[]}`, `[,]`, `{,}`, `"x"`, `{":\\":":","\\\"":{":":1}}`, `{"a":{"b":1},"a":{"b":1}}`, `{"a":1,"\u0061":1}`, `1e999`} {
+		`{"":[]}`, `[,]`, `{,}`, `"x"`, `{":\\":":","\\\"":{":":1}}`, `{"a":{"b":1},"a":{"b":1}}`, `{"a":1,"\u0061":1}`, `1e999`, `["\u0000"]`, `["\\u0000"]`, `{"\u0000":1}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, err := decode(data)
+		if errors.Is(err, errNUL) {
+			if !bytes.Contains(data, []byte(`\u0000`)) {
+				t.Errorf("%q: found a NUL", data)
+			}
+			return
+		}
 		var plain any
 		if wrong := json.Unmarshal(data, &plain); wrong != nil || err != nil && !errors.Is(err, errDuplicate) {
 			if wrong == nil || err == nil {

@@ -159,8 +159,8 @@ func (a *API) serveOp(rt *route, c *call, r *http.Request, next http.HandlerFunc
 	if rt.op.Limit.Max > 0 && !a.allow(ctx, c) {
 		return
 	}
-	if !utf8.ValidString(r.URL.Path) || !validQuery(r.URL.RawQuery) {
-		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On("url", "is badly escaped or not UTF-8")))
+	if !plainText(r.URL.Path) || !validQuery(r.URL.RawQuery) {
+		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On("url", "is badly escaped, not UTF-8 or has a NUL")))
 		return
 	}
 	var body []byte
@@ -178,11 +178,14 @@ func (a *API) serveOp(rt *route, c *call, r *http.Request, next http.HandlerFunc
 	next(c, r)
 }
 
-// validQuery reports whether the query is properly escaped UTF-8.
+// validQuery reports whether the query is properly escaped text.
 func validQuery(raw string) bool {
 	if !strings.Contains(raw, "%") {
-		return utf8.ValidString(raw)
+		return plainText(raw)
 	}
 	s, err := url.QueryUnescape(raw)
-	return err == nil && utf8.ValidString(s)
+	return err == nil && plainText(s)
 }
+
+// plainText reports whether s is UTF-8 without a NUL; see [decode].
+func plainText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }

@@ -1,0 +1,73 @@
+// Package turns lets ways to do the same thing take turns, so that what else the
+// machine does meets all of them.
+package turns
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A Side is one way to do the same thing n times.
+type Side struct {
+	Name string
+	Do   func(n int)
+}
+
+// A Result has what one of it takes: medians of time, and allocations.
+type Result struct{ Nanos, Allocs float64 }
+
+// Compare gives each side that many turns of about that length, prints and
+// returns the results.
+func Compare(rounds int, round time.Duration, sides ...Side) []Result {
+	per := make([]int, len(sides))
+	for i, s := range sides { // how many fit into a turn
+		n := 1
+		for {
+			began := time.Now()
+			s.Do(n)
+			if took := time.Since(began); took > round/10 {
+				per[i] = max(1, int(float64(n)*float64(round)/float64(took)))
+				break
+			}
+			n *= 2
+		}
+	}
+	nanos, allocs := make([][]float64, len(sides)), make([]float64, len(sides))
+	for range rounds {
+		for i, s := range sides {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began := time.Now()
+			s.Do(per[i])
+			took := time.Since(began)
+			runtime.ReadMemStats(&after)
+			nanos[i] = append(nanos[i], float64(took)/float64(per[i]))
+			allocs[i] = float64(after.Mallocs-before.Mallocs) / float64(per[i])
+		}
+	}
+	out := make([]Result, len(sides))
+	for i, s := range sides {
+		slices.Sort(nanos[i])
+		out[i] = Result{nanos[i][len(nanos[i])/2], allocs[i]}
+		fmt.Printf("  %-44s %10.0f ns %8.2f allocs\n", s.Name, out[i].Nanos, out[i].Allocs)
+	}
+	return out
+}
+
+// Crowd does one n times, by so many callers at once.
+func Crowd(callers int, one func(i int)) func(n int) {
+	return func(n int) {
+		var all sync.WaitGroup
+		for w := range min(callers, n) {
+			all.Go(func() {
+				for i := w; i < n; i += callers {
+					one(i)
+				}
+			})
+		}
+		all.Wait()
+	}
+}

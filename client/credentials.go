@@ -1,0 +1,34 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+// ResetPassword sets the password of who has the code that RequestCode had
+// mailed, and logs all the account's devices out.
+func (c *Client) ResetPassword(ctx context.Context, in api.PasswordReset) error {
+	return c.do(ctx, call{method: http.MethodPost, path: "/v1/auth/password", in: in, open: true})
+}
+
+// ChangePassword sets the caller's password and logs the caller's other devices
+// out. When the answer to it is lost, the next try may say that the current
+// password is wrong: it is the new one by then.
+func (c *Client) ChangePassword(ctx context.Context, in api.PasswordChange) error {
+	return c.do(ctx, call{method: http.MethodPut, path: "/v1/me/password", in: in})
+}
+
+// RequestEmailCode has a code mailed to the address that is to be the caller's.
+func (c *Client) RequestEmailCode(ctx context.Context, in api.EmailCodeRequest) (out api.CodeReply, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/me/email/codes", in: in, out: &out})
+	return out, err
+}
+
+// ChangeEmail changes the caller's address with the code that RequestEmailCode
+// had mailed to it.
+func (c *Client) ChangeEmail(ctx context.Context, in api.EmailChange) (out api.User, err error) {
+	err = c.do(ctx, call{method: http.MethodPut, path: "/v1/me/email", in: in, out: &out})
+	return out, err
+}

@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+// Sessions lists the caller's logged-in devices, the last used first.
+func (c *Client) Sessions(ctx context.Context) ([]api.Session, error) {
+	var out api.Sessions
+	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/sessions", out: &out})
+	return out.Sessions, err
+}
+
+// EndSession logs one device out.
+func (c *Client) EndSession(ctx context.Context, device string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/sessions/" + url.PathEscape(device)})
+}
+
+// EndSessions logs all the caller's devices out, this one too, and forgets the
+// tokens.
+func (c *Client) EndSessions(ctx context.Context) error {
+	err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/sessions"})
+	if err == nil {
+		c.setTokens(api.Tokens{})
+	}
+	return err
+}
+
+// EndOtherSessions logs all the caller's devices out but this one.
+func (c *Client) EndOtherSessions(ctx context.Context) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/sessions", query: url.Values{"others": {"true"}}})
+}

@@ -1,0 +1,257 @@
+package e2e
+
+import (
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// signUp registers somebody through the page.
+func (p *tab) signUp(email, name, password string) {
+	p.t.Helper()
+	p.typ("[name=email]", email)
+	p.click("form .primary")
+	p.useCode()
+	p.typ("[name=name]", name)
+	p.typ("[name=password]", password)
+	p.click("form .primary")
+	p.says("nav", "Log out")
+}
+
+// useCode takes the code from the development outbox.
+func (p *tab) useCode() {
+	p.t.Helper()
+	p.click("[data-use-code]")
+	p.until("the code from the outbox", `/^[0-9]{6}$/.test(document.querySelector("[name=code]").value)`)
+}
+
+// logInBy logs somebody in by password.
+func (p *tab) logInBy(email, password string) {
+	p.t.Helper()
+	p.click("[name=purpose][value=login]")
+	p.button("Use my password")
+	p.typ("[name=email]", email)
+	p.typ("[name=password]", password)
+	p.click("form .primary")
+}
+
+// button presses what is called so, by its text or its label.
+func (p *tab) button(name string) {
+	p.t.Helper()
+	find := fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => (b.ariaLabel ?? b.textContent) === %q && b.checkVisibility() && !b.disabled)`, name)
+	p.until("the button "+name, find+" !== undefined")
+	p.do(chromedp.Evaluate[chromedp.Void](find + ".click()"))
+}
+
+// fill writes into a field in place of what is there.
+func (p *tab) fill(css, text string) {
+	p.t.Helper()
+	p.do(chromedp.SetValue(chromedp.CSS(css), text))
+}
+
+// visit follows a link within the page.
+func (p *tab) visit(hash string) {
+	p.t.Helper()
+	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("void (location.hash = %q)", hash)))
+}
+
+// lacks waits until nothing that is seen fits.
+func (p *tab) lacks(css string) {
+	p.t.Helper()
+	p.until("the end of "+css, fmt.Sprintf(`![...document.querySelectorAll(%q)].some((e) => e.checkVisibility())`, css))
+}
+
+func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
+	url := serve(t)
+	ada := browse(t, url+"/")
+	ada.signUp("ada@example.com", "Ada", "correct horse")
+
+	// A card is shown, and scanned by somebody who has no account yet.
+	ada.visit("#/friends")
+	ada.until("the card", `document.querySelector(".qr path:last-child")?.getAttribute("d").length > 100`)
+	card, err := chromedp.Run(ada.ctx, chromedp.Value(chromedp.CSS(".link-text")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(card, url+"/#/card/") {
+		t.Fatalf("the card's link is %q, want one to this server", card)
+	}
+	ada.visit("#/")
+	bob := ada.stranger(card)
+	bob.says(".note", "shown you their card")
+	bob.signUp("bob@example.com", "Bob", "battery staple")
+	bob.says(".found h2", "Ada")
+	bob.typ("[name=message]", "From the lecture")
+	bob.button("Ask for friendship")
+	bob.says(".found", "They have not answered yet")
+
+	// The red dot comes by itself, and goes where the requests are seen.
+	ada.says("[data-unread]", "1")
+	ada.visit("#/friends")
+	ada.says("[data-box=in]", "From the lecture")
+	ada.lacks("[data-unread]")
+	bob.visit("#/friends")
+	bob.says("[data-box=out]", "Ada")
+	ada.button("Accept Bob")
+	ada.says("[data-list=friends]", "Bob")
+	ada.lacks("[data-box=in] li")
+	bob.says("[data-list=friends]", "Ada")
+	bob.says("[data-list=friends]", "met through a card")
+	bob.lacks("[data-box=out] li")
+
+	// What Ada calls him shows on her other device too, as it changes.
+	phone := ada.stranger(url + "/")
+	phone.logInBy("ada@example.com", "correct horse")
+	phone.says("nav", "Log out")
+	phone.visit("#/friends")
+	phone.says("[data-list=friends]", "Bob")
+	ada.button("Edit Bob")
+	ada.fill("dialog [name=remark]", "Bobby")
+	ada.fill("dialog [name=tag]", "work")
+	ada.fill("dialog [name=order]", "-3")
+	ada.click("dialog .primary")
+	for _, p := range []*tab{ada, phone} {
+		p.says("[data-list=friends] .person-name", "Bobby")
+		p.says("[data-list=friends] .tag", "work")
+		p.says(".chips", "work")
+	}
+
+	// A device is logged out from another one.
+	ada.visit("#/profile")
+	ada.until("two devices", `document.querySelectorAll(".devices [data-device]").length === 2`)
+	ada.says(".devices", "this device")
+	ada.says(".devices", "127.0.0.1")
+	ada.do(chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll(".devices li")].find((d) => !d.textContent.includes("this device")).querySelector("button").click()`))
+	phone.says(".banner", "logged out")
+	phone.until("the form", `document.querySelector("[name=email]") !== null`)
+	ada.until("one device", `document.querySelectorAll(".devices [data-device]").length === 1`)
+
+	// A block ends the friendship on both sides, and tells the other no more.
+	ada.visit("#/friends")
+	ada.button("Edit Bobby")
+	ada.button("Block")
+	ada.button("Yes, block them")
+	ada.says("[data-list=blocks]", "Bob")
+	ada.lacks("[data-list=friends] li")
+	bob.lacks("[data-list=friends] li")
+	id, err := chromedp.Run(ada.ctx, chromedp.Evaluate[string](`JSON.parse(localStorage.getItem("stoa.session")).user.id`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob.typ("[name=who]", "ada@example.com") // which she has not allowed
+	bob.button("Find")
+	bob.says(".none", "Nobody can be found")
+	bob.fill("[name=who]", id)
+	bob.button("Find")
+	bob.says(".found h2", "Ada")
+	bob.button("Ask for friendship")
+	bob.until("a refusal", `document.querySelector(".found .form-fault").textContent !== ""`)
+	ada.button("Unblock Bob")
+	ada.lacks("[data-list=blocks] li")
+	bob.button("Ask for friendship")
+	ada.button("Accept Bob")
+	bob.says("[data-list=friends]", "met through search")
+
+	// A deleted account is a deleted user to others, until its owner comes back.
+	ada.visit("#/profile")
+	ada.button("Delete my account")
+	ada.typ("[data-part=deletion] [name=password]", "wrong horse")
+	ada.button("Yes, delete my account")
+	ada.says("[data-part=deletion] .form-fault", "wrong")
+	ada.fill("[data-part=deletion] [name=password]", "correct horse")
+	ada.button("Yes, delete my account")
+	ada.says(".banner", "Your account is deleted")
+	bob.visit("#/")
+	bob.visit("#/friends")
+	bob.says("[data-list=friends]", "Deleted user")
+	ada.logInBy("ada@example.com", "correct horse")
+	ada.says(".banner", "Your account is restored")
+	bob.visit("#/")
+	bob.visit("#/friends")
+	bob.says("[data-list=friends]", "Ada")
+}
+
+func TestAProfileIsChangedInTheBrowser(t *testing.T) {
+	url := serve(t, "--accounts-limits-codes-per-minute", "5")
+	p := browse(t, url+"/")
+	p.signUp("ada@example.com", "Ada", "correct horse")
+	p.visit("#/profile")
+	other := p.open(url + "/#/profile")
+	other.says(".live", "Live")
+
+	// A picture: looked at, kept, seen in the other tab, removed.
+	img := image.NewRGBA(image.Rect(0, 0, 300, 200))
+	for i := range img.Pix {
+		img.Pix[i] = 0xff
+	}
+	img.Set(1, 1, color.RGBA{200, 60, 30, 255})
+	name := filepath.Join(t.TempDir(), "me.png")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := png.Encode(f, img); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.do(chromedp.SetUploadFiles(chromedp.CSS("#picture"), []string{name}))
+	p.until("the preview", `document.querySelector("canvas.face") !== null`)
+	p.button("Use this picture")
+	for _, p := range []*tab{p, other} {
+		p.until("the picture", `document.querySelector("img.face")?.naturalWidth > 0`)
+	}
+	p.button("Remove my picture")
+	for _, p := range []*tab{p, other} {
+		p.until("no picture", `document.querySelector("img.face") === null`)
+	}
+
+	// Words, and who may find Ada.
+	p.fill("[name=bio]", "Engines,\nand what they weave.")
+	p.click("form .primary")
+	p.says("form .saved", "Saved")
+	other.until("the words", `document.querySelector("[name=bio]").value.startsWith("Engines")`)
+	p.click("[name=find_by_email]")
+	other.until("the switch", `document.querySelector("[name=find_by_email]").checked`)
+
+	// The password: a wrong one is refused, and the session goes on.
+	p.typ("[data-part=password] [name=current]", "wrong horse")
+	p.typ("[data-part=password] [name=password]", "a new horse")
+	p.click("[data-part=password] .primary")
+	p.says("[data-part=password] .form-fault", "wrong")
+	p.fill("[data-part=password] [name=current]", "correct horse")
+	p.click("[data-part=password] .primary")
+	p.says("[data-part=password] .saved", "Your password is set")
+
+	// The address: a code goes to the new one.
+	p.typ("[data-part=email] [name=email]", "lovelace@example.com")
+	p.click("[data-part=email] .primary")
+	p.useCode()
+	p.typ("[data-part=email] [name=password]", "a new horse")
+	p.click("[data-part=email] .primary")
+	for _, p := range []*tab{p, other} {
+		p.says("[data-part=email] strong", "lovelace@example.com")
+	}
+
+	// Forgotten, and set anew by a code.
+	p.click("nav button")
+	p.says(".banner", "logged out")
+	p.click("[name=purpose][value=login]")
+	p.button("Use my password")
+	p.typ("[name=email]", "lovelace@example.com")
+	p.button("Forgot your password?")
+	p.click("form .primary")
+	p.useCode()
+	p.typ("[name=password]", "third horse")
+	p.click("form .primary")
+	p.says(".banner", "Your password is changed")
+	p.says("nav", "Log out")
+}

@@ -1,0 +1,91 @@
+package accounts
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+)
+
+func FuzzParseToken(f *testing.F) {
+	f.Add("sa_V1StGXR8_Z5j.V1StGXR8_Z5j.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
+	f.Add("sa_V1StGXR8_Z5j.V1StGXR8_Z5j.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAé")
+	f.Fuzz(func(t *testing.T, s string) {
+		got, ok := parseToken(accessPrefix, s)
+		if ok && (got.text != s || accessPrefix+got.user.String()+"."+got.device.String()+"."+s[29:] != s || got.user.IsZero() || got.device.IsZero()) {
+			t.Errorf("%q was read as %+v", s, got)
+		}
+	})
+}
+
+func FuzzParseEmail(f *testing.F) {
+	for _, s := range []string{"Ann@example.org", " ann@example.org", "mi\u212ae@example.org", "m\u0130ke@example.org", `"a b"@example.org`, "ann@[192.0.2.1]",
+		"Ann <ann@example.org>", "ann@example.org\r\nBcc: all@example.org", "a@b", "@", "\xff@b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		e, err := ParseEmail(s)
+		if err != nil {
+			return
+		}
+		if e.Given != strings.TrimSpace(s) || !strings.EqualFold(e.Given, e.Key) || len(e.Key) != len(e.Given) || len(e.Given) > 254 {
+			t.Errorf("%q was read as %+v", s, e)
+		}
+		if strings.ContainsFunc(e.Given, unprintable) || strings.ContainsAny(e.Given, "\r\n<>") {
+			t.Errorf("%q would be more than one address in a mail", e.Given)
+		}
+		// What is stored is read again when a code is mailed, and must not be
+		// another account by then.
+		for _, again := range []string{e.Given, e.Key} {
+			if a, err := ParseEmail(again); err != nil || a.Key != e.Key {
+				t.Errorf("%q was read as %+v, and %q of it as %+v, %v", s, e, again, a, err)
+			}
+		}
+	})
+}
+
+// credentialRoutes are those that take a body, with one that fits.
+var credentialRoutes = []struct{ method, path, body string }{
+	{"POST", "/v1/auth/codes", `{"email":"ann@example.org","purpose":"reset_password"}`},
+	{"POST", "/v1/auth/register", `{"email":"ann@example.org","code":"123456","name":"Ann","password":"correct horse","zone":"UTC","device":"x"}`},
+	{"POST", "/v1/auth/login", `{"email":"ann@example.org","password":"correct horse"}`},
+	{"POST", "/v1/auth/password", `{"email":"ann@example.org","code":"123456","password":"correct horse"}`},
+	{"PUT", "/v1/me/password", `{"current":"wrong horse","password":"correct horse"}`},
+	{"POST", "/v1/me/email/codes", `{"email":"bea@example.org"}`},
+	{"PUT", "/v1/me/email", `{"email":"bea@example.org","code":"123456","password":"correct horse"}`},
+}
+
+// No body makes the server fail, and what is refused says why.
+func FuzzCredentialBodies(f *testing.F) {
+	w := onSQLite(f, Settings{Limits: Limits{CodesPerMinute: 1e9, CodesPerDay: 1e9, CodesPerIP: 1e9, LoginFails: 1e9}})
+	me := w.join("ann@example.org", "correct horse")
+	a := web.New(web.Config{Auth: w.Service})
+	w.Routes(a)
+	handler := a.Handler()
+	for i, r := range credentialRoutes {
+		f.Add(uint8(i), []byte(r.body))
+		for _, odd := range []string{`{}`, `[]`, `null`, `{"email":1}`, `{"email":"a@b","email":"c@d"}`, `{"code":"１２３４５６"}`, `{"current":"\u0000"}`, r.body + "x",
+			strings.Replace(r.body, "{", `{"user":"V1StGXR8_Z5j",`, 1), strings.ReplaceAll(r.body, "ann", `\ud800`), strings.Repeat(`{"a":`, 1000)} {
+			f.Add(uint8(i), []byte(odd))
+		}
+	}
+	f.Fuzz(func(t *testing.T, which uint8, body []byte) {
+		route := credentialRoutes[int(which)%len(credentialRoutes)]
+		r := httptest.NewRequestWithContext(t.Context(), route.method, route.path, bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+me.Access)
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, r)
+		if rec.Code >= 500 || rec.Code == http.StatusNotFound {
+			t.Fatalf("%s %s %q: %d %s", route.method, route.path, body, rec.Code, rec.Body)
+		}
+		var problem struct{ Code string }
+		if rec.Code >= 400 && (json.Unmarshal(rec.Body.Bytes(), &problem) != nil || problem.Code == "") {
+			t.Errorf("%s %s %q: %d without a code: %s", route.method, route.path, body, rec.Code, rec.Body)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package accounts
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+)
+
+func TestSessionsByHTTP(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.listen()
+		a := web.New(web.Config{Auth: w.Service, Log: w.Service.log})
+		w.Routes(a)
+		c := &conversation{world: w, handler: a.Handler(), names: strings.NewReplacer()}
+		var phone, tablet, browser, fresh api.Tokens
+		enter := func(device string, out *api.Tokens) {
+			t.Helper()
+			w.pass(time.Minute) // so that the order is certain
+			c.say("POST", "/v1/auth/login", "", `{"email":"ann@example.org","password":"correct horse","device":"`+device+`"}`, out)
+		}
+		c.agent = "Shop/2.1 (Phone; \u202eOS 9)"
+		code := w.code("ann@example.org", "register")
+		c.call(code, "CODE")
+		c.say("POST", "/v1/auth/register", "", `{"email":"ann@example.org","code":"`+code+`","name":"Ann","password":"correct horse","device":"phone"}`, &phone)
+		c.agent = ""
+		enter("tablet", &tablet)
+		c.agent = "Mozilla/5.0 " + strings.Repeat("x", 300)
+		enter("", &browser)
+		c.agent = ""
+		c.say("GET", "/v1/sessions", phone.AccessToken, "", nil)
+		c.say("GET", "/v1/sessions", "", "", nil)
+		c.say("GET", "/v1/sessions", phone.RefreshToken, "", nil)
+		c.say("POST", "/v1/auth/refresh", "", `{"refresh_token":"`+phone.RefreshToken+`"}`, &fresh)
+		c.say("GET", "/v1/sessions", phone.AccessToken, "", nil)
+		c.say("GET", "/v1/sessions", fresh.AccessToken, "", nil)
+		c.say("DELETE", "/v1/sessions/"+tablet.Device, fresh.AccessToken, "", nil)
+		c.say("GET", "/v1/sessions", tablet.AccessToken, "", nil)
+		c.say("DELETE", "/v1/sessions/"+tablet.Device, fresh.AccessToken, "", nil)
+		c.say("DELETE", "/v1/sessions?others=perhaps", fresh.AccessToken, "", nil)
+		c.say("DELETE", "/v1/sessions?others=true", fresh.AccessToken, "", nil)
+		c.say("GET", "/v1/sessions", browser.AccessToken, "", nil)
+		c.say("GET", "/v1/sessions", fresh.AccessToken, "", nil)
+		enter("tv", &tablet)
+		c.say("POST", "/v1/auth/logout", tablet.AccessToken, "", nil)
+		c.say("GET", "/v1/sessions", tablet.AccessToken, "", nil)
+		c.say("DELETE", "/v1/sessions", fresh.AccessToken, "", nil)
+		c.say("GET", "/v1/sessions", fresh.AccessToken, "", nil)
+		c.say("POST", "/v1/auth/refresh", "", `{"refresh_token":"`+fresh.RefreshToken+`"}`, nil)
+
+		const golden = "testdata/sessions.golden"
+		got := c.names.Replace(c.text.String())
+		for _, v := range volatile {
+			got = v.re.ReplaceAllString(got, v.with)
+		}
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(golden); err != nil || got != string(want) {
+			t.Errorf("the conversation differs from %s (%v; run with -update and look at the difference); got:\n%s", golden, err, got)
+		}
+	})
+}

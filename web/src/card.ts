@@ -1,0 +1,94 @@
+// Cards: the user's own, to be scanned, and the page that a scanned one opens.
+
+import { type Card, type User } from "./api";
+import { personPanel } from "./ask";
+import { count } from "./days";
+import { twice } from "./dialog";
+import { h, put, s } from "./dom";
+import { say } from "./form";
+import type { People } from "./people";
+import { act } from "./person";
+import { authed, Ended, json } from "./session";
+import type { View } from "./view";
+
+/** The user's own card, as a picture and as a link. */
+export function myCard(on: { signal: AbortSignal; failed: (err: unknown) => void }): HTMLElement {
+  const picture = h("div", { class: "qr" });
+  const link = h("input", { type: "text", readonly: true, "aria-label": "The link of my card", class: "link-text", onfocus: () => link.select() });
+  const said = h("span", { class: "saved", role: "status" });
+  const lasts = h("p", { class: "hint" }, "One moment …");
+  let expiry: ReturnType<typeof setTimeout> | undefined;
+  on.signal.addEventListener("abort", () => clearTimeout(expiry));
+
+  async function load(): Promise<void> {
+    const [card, svg] = await Promise.all([
+      json<Card>("/v1/me/card", { signal: on.signal }),
+      authed("/v1/me/card.svg", { accept: "image/svg+xml", signal: on.signal }).then((res) => res.text()),
+    ]);
+    put(picture, drawn(svg));
+    link.value = card.url;
+    lasts.textContent = `Whoever scans it finds you. It is good for ${card.expires_in >= 7200 ? count(Math.floor(card.expires_in / 3600), "hour") : count(Math.ceil(card.expires_in / 60), "minute")} more.`;
+    clearTimeout(expiry);
+    expiry = setTimeout(() => void load().catch(on.failed), (card.expires_in + 1) * 1000);
+  }
+
+  void load().catch(on.failed);
+  const copy = act(
+    "Copy the link",
+    "secondary",
+    async () => {
+      link.select();
+      await navigator.clipboard.writeText(link.value);
+      said.textContent = "Copied.";
+    },
+    on.failed,
+  );
+  copy.hidden = !navigator.clipboard; // there is none outside secure contexts: the text can be selected
+  const renew = twice(
+    "Renew",
+    "Yes, renew it",
+    async () => {
+      await authed("/v1/me/card", { method: "DELETE" });
+      await load();
+      said.textContent = "This is a new card. The old one is worthless.";
+    },
+    on.failed,
+    "The old one becomes worthless.",
+  );
+  return h(
+    "section",
+    { class: "card", "aria-labelledby": "card-title", "data-part": "card" },
+    h("h2", { id: "card-title" }, "My card"),
+    picture,
+    lasts,
+    link,
+    h("div", { class: "row" }, copy, renew),
+    said,
+  );
+}
+
+// drawn builds the picture anew from its paths: nothing that a server sends is
+// parsed as markup here.
+function drawn(svg: string): SVGSVGElement {
+  const value = (text: string, name: string) => new RegExp(`\\s${name}="([\\w#. -]+)"`).exec(text)?.[1];
+  const paths = (svg.match(/<path[^>]+>/g) ?? []).map((p) => s("path", { d: value(p, "d"), fill: value(p, "fill") }));
+  return s("svg", { viewBox: value(svg, "viewBox"), role: "img", "aria-label": "My card as a QR code", "shape-rendering": "crispEdges" }, ...paths);
+}
+
+/** Whom a scanned card belongs to. */
+export function cardView(me: User, token: string, people: People, fail: (text: string) => void): View {
+  const closed = new AbortController();
+  const failed = (err: unknown) => {
+    if (!(err instanceof Ended) && !closed.signal.aborted) fail(say(err));
+  };
+  const body = h("section", { class: "card", "aria-label": "Whose card this is" }, h("p", { class: "muted" }, "One moment …"));
+  people.cardOwner(token).then((p) => {
+    put(
+      body,
+      p
+        ? personPanel(p, { card: token }, { me: me.id, people, signal: closed.signal, failed })
+        : h("p", { class: "none" }, "This card is worth nothing any more. Ask whoever showed it for a new one."),
+    );
+  }, failed);
+  return { el: h("div", { class: "narrow" }, h("h1", {}, "A card"), body), close: () => closed.abort() };
+}

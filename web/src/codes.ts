@@ -1,0 +1,93 @@
+// Codes by mail, and where the development server keeps them.
+
+import { outbox, send, type CodeReply, type CodeRequest, type Mail } from "./api";
+import { h, put, type Child } from "./dom";
+import { field, type Field } from "./form";
+
+/** Whether the server keeps its mails in a development outbox. */
+export const development = outbox("nobody@example.com").then((mails) => mails !== null);
+
+/** A code that was asked for. */
+export interface Sent {
+  minutes: number; // it lasts
+  seen: string; // when the newest mail in the development outbox was sent before that
+}
+
+/** Has a code sent to an address. */
+export async function askCode(email: string, ask: () => Promise<CodeReply>): Promise<Sent> {
+  const seen = (await development) ? ((await outbox(email))?.[0]?.at ?? "") : "";
+  return { minutes: Math.round((await ask()).expires_in / 60), seen };
+}
+
+/** askCode, for somebody who is not logged in. */
+export const askCodeFor = (email: string, purpose: CodeRequest["purpose"]): Promise<Sent> =>
+  askCode(email, async () => (await (await send("/v1/auth/codes", { method: "POST", body: { email, purpose } satisfies CodeRequest })).json()) as CodeReply);
+
+/** Where the six digits are typed. On a development server a button beside it fetches them. */
+export function codeField(email: string, seen: string, filled: () => void): Field {
+  const digits = field("Code", {
+    name: "code",
+    required: true,
+    inputmode: "numeric",
+    pattern: "[0-9]{6}",
+    maxlength: 6,
+    title: "six digits",
+    autocomplete: "one-time-code",
+    placeholder: "······",
+    class: "digits",
+  });
+  const helper = h("div", { class: "helper", hidden: true });
+  digits.el.append(helper);
+  void development.then((there) => {
+    if (!there) return;
+    const said = h("span", { role: "status" });
+    const use = h(
+      "button",
+      {
+        type: "button",
+        class: "secondary",
+        "data-use-code": true,
+        onclick: async () => {
+          use.disabled = true;
+          said.textContent = "";
+          const found = await arrived(email, seen);
+          use.disabled = false;
+          if (found?.code) {
+            digits.input.value = found.code;
+            digits.fault("");
+            filled();
+          } else {
+            said.textContent = found ? `The outbox says: ${found.subject}.` : "No mail has arrived yet.";
+          }
+        },
+      },
+      "Use the code from the development outbox",
+    );
+    put(helper, h("p", {}, "No mail leaves a development server. ", h("a", { href: "/dev/mail", target: "_blank" }, "Open its outbox")), use, said);
+    helper.hidden = false;
+  });
+  return digits;
+}
+
+/** "Six digits are on their way to ada@example.com. They last 10 minutes." */
+export function codeLead(email: string, sent: Sent | null, ...rest: Child[]): HTMLElement {
+  return h(
+    "p",
+    { class: "lead" },
+    sent ? "Six digits are on their way to " : "Enter the six digits sent to ",
+    h("strong", {}, email),
+    sent ? `. They last ${sent.minutes} minutes. ` : ". ",
+    ...rest,
+  );
+}
+
+// arrived waits for a mail that was not there before the code was asked for: an
+// older one has a code that is worth nothing any more.
+async function arrived(to: string, seen: string): Promise<Mail | undefined> {
+  for (let tries = 0; tries < 20; tries++) {
+    const mail = (await outbox(to))?.[0];
+    if (mail && mail.at !== seen) return mail;
+    await new Promise((done) => setTimeout(done, 250));
+  }
+  return undefined;
+}

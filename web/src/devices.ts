@@ -1,0 +1,79 @@
+// The logged-in devices of the user.
+
+import { now, Refused, type Session, type Sessions } from "./api";
+import { agentWords } from "./agent";
+import { ago, dateOf } from "./days";
+import { twice } from "./dialog";
+import { h, rows } from "./dom";
+import { act } from "./person";
+import { authed, json } from "./session";
+
+interface Around {
+  signal: AbortSignal;
+  failed: (err: unknown) => void;
+  left: (text: string) => void;
+}
+
+export function devicesCard(on: Around) {
+  const title = h("h2", { id: "devices-title", tabindex: -1 }, "Logged-in devices");
+  const list = h("ul", { class: "devices" }, h("li", { class: "muted" }, "One moment …"));
+  const said = h("span", { class: "saved", role: "status" });
+  const others = twice(
+    "Log out all other devices",
+    "Yes, log out the others",
+    async () => {
+      await authed("/v1/sessions?others=true", { method: "DELETE" });
+      await load();
+      said.textContent = "All other devices are logged out.";
+    },
+    on.failed,
+  );
+  const all = twice(
+    "Log out everywhere",
+    "Yes, log out all of them",
+    async () => {
+      await authed("/v1/sessions", { method: "DELETE" });
+      on.left("You have logged out on all devices.");
+    },
+    on.failed,
+  );
+
+  const show = rows<Session>(list, (d) => d.device, device, title);
+
+  async function load(): Promise<void> {
+    const { sessions } = await json<Sessions>("/v1/sessions", { signal: on.signal });
+    show(sessions);
+    others.hidden = sessions.length < 2;
+    said.textContent = "";
+  }
+
+  function device(d: Session): HTMLLIElement {
+    const words = agentWords(d.agent ?? "");
+    const name = d.name || words || "Unnamed device";
+    return h(
+      "li",
+      { "data-device": d.device },
+      h(
+        "div",
+        {},
+        h("p", { class: "device-name" }, name, d.current && h("span", { class: "you" }, "this device")),
+        h("p", { class: "muted", title: d.agent }, [words !== name && words, d.ip || "unknown address", `used ${ago(d.used, now())}`, `since ${dateOf(d.created)}`].filter(Boolean).join(" · ")),
+      ),
+      act("Log out", "secondary", () => out(d), on.failed, `Log out ${name}${d.current ? ", this device" : ""}`),
+    );
+  }
+
+  async function out(d: Session): Promise<void> {
+    await authed(`/v1/sessions/${d.device}`, { method: "DELETE" }).catch((err: unknown) => {
+      // Gone already is what was wanted.
+      if (!(err instanceof Refused && err.problem.status === 404)) throw err;
+    });
+    if (d.current) return on.left("You have logged out.");
+    await load();
+  }
+
+  return {
+    el: h("section", { class: "card", "aria-labelledby": "devices-title" }, title, list, h("div", { class: "row" }, others, all), said),
+    load: () => void load().catch(on.failed),
+  };
+}

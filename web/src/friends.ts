@@ -1,0 +1,218 @@
+// Friends: finding somebody, requests, the list, who is blocked.
+
+import { now, type Block, type Friend, type FriendRequest, type FriendUpdate, type User } from "./api";
+import { personPanel } from "./ask";
+import { myCard } from "./card";
+import { ago, count, dateOf } from "./days";
+import { dialog, twice } from "./dialog";
+import { h, put, rows } from "./dom";
+import { field, form, say } from "./form";
+import type { Box, People } from "./people";
+import { act, calledBy, nameOf, personRow } from "./person";
+import { Ended } from "./session";
+import type { View } from "./view";
+
+const met = (source: string | undefined) => source && `met through ${source === "card" ? "a card" : source.replaceAll("_", " ")}`;
+
+export function friends(me: User, people: People, fail: (text: string) => void): View {
+  const closed = new AbortController();
+  const failed = (err: unknown) => {
+    if (!(err instanceof Ended) && !closed.signal.aborted) fail(say(err));
+  };
+  const older = (what: Box | "blocks") => act("Show more", "link", () => people.older(what), failed);
+  const heading = (id: string, text: string) => h("h2", { id, tabindex: -1 }, text);
+
+  // ---- finding somebody ----
+  const who = field("Their id or e-mail address", { name: "who", required: true, maxlength: 254, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
+  const result = h("div");
+  const nobody = h("p", { class: "none", role: "status" });
+  const search = form(
+    { class: "search", role: "search" },
+    [who],
+    async () => {
+      put(result);
+      nobody.textContent = "";
+      const p = await people.find(who.input.value.trim());
+      if (!p) return void (nobody.textContent = "Nobody can be found by that.");
+      const panel = personPanel(p, { source: "search" }, { me: me.id, people, signal: closed.signal, failed });
+      put(result, panel);
+      panel.querySelector("h2")!.focus();
+    },
+    h("button", { type: "submit", class: "primary" }, "Find"),
+    nobody,
+  );
+
+  // ---- requests ----
+  const inTitle = heading("in-title", "Friend requests");
+  const inList = h("ul", { class: "persons", "data-box": "in" });
+  const inMore = older("in");
+  const showIn = rows<FriendRequest>(
+    inList,
+    (r) => r.id,
+    (r) =>
+      personRow(
+        r.from,
+        [nameOf(r.from)],
+        [r.message && h("span", { class: "quote" }, r.message), [met(r.source), ago(r.created, now())].filter(Boolean).join(" · ")],
+        act("Accept", "primary", () => people.accept(r.id), failed, `Accept ${nameOf(r.from)}`),
+        act("Refuse", "secondary", () => people.refuse(r.id), failed, `Refuse ${nameOf(r.from)}`),
+      ),
+    inTitle,
+  );
+  const inCard = h("section", { class: "card", "aria-labelledby": "in-title", hidden: true }, inTitle, inList, inMore);
+
+  const outTitle = heading("out-title", "You have asked");
+  const outList = h("ul", { class: "persons", "data-box": "out" });
+  const outMore = older("out");
+  const showOut = rows<FriendRequest>(
+    outList,
+    (r) => r.id,
+    (r) =>
+      personRow(
+        r.to,
+        [nameOf(r.to)],
+        [r.message && h("span", { class: "quote" }, r.message), `${ago(r.created, now())} · good until ${dateOf(r.expires)}`],
+        act("Withdraw", "secondary", () => people.withdraw(r.id), failed, `Withdraw the request to ${nameOf(r.to)}`),
+      ),
+    outTitle,
+  );
+  const outCard = h("section", { class: "card", "aria-labelledby": "out-title", hidden: true }, outTitle, outList, outMore);
+
+  // ---- the list ----
+  const listTitle = heading("list-title", "Friends");
+  const tags = h("div", { class: "chips", role: "group", "aria-label": "Show friends with a tag" });
+  const list = h("ul", { class: "persons", "data-list": "friends" });
+  const none = h("p", { class: "muted" }, "One moment …");
+  let tag = ""; // shown; "" is all
+  const showList = rows<Friend>(
+    list,
+    (f) => f.user.id,
+    (f) =>
+      personRow(
+        f.user,
+        [calledBy(f), f.tag && h("span", { class: "tag" }, f.tag)],
+        [f.remark && nameOf(f.user), [met(f.source), `friends since ${dateOf(f.since)}`].filter(Boolean).join(" · ")],
+        h("button", { type: "button", class: "secondary", "aria-haspopup": "dialog", "aria-label": `Edit ${calledBy(f)}`, onclick: () => edit(f) }, "Edit"),
+      ),
+    listTitle,
+  );
+
+  function drawList(): void {
+    const all = people.friends;
+    const known = [...new Set(all.flatMap((f) => (f.tag ? [f.tag] : [])))].sort((a, b) => a.localeCompare(b));
+    if (!known.includes(tag)) tag = "";
+    const chip = (value: string, text: string) => h("button", { type: "button", class: "chip", "aria-pressed": String(value === tag), onclick: () => choose(value) }, text);
+    const focused = tags.contains(document.activeElement);
+    put(tags, ...(known.length > 0 ? [chip("", "All"), ...known.map((t) => chip(t, t))] : []));
+    tags.hidden = known.length === 0;
+    if (focused) (tags.querySelector("[aria-pressed=true]") as HTMLElement | null)?.focus();
+    showList(tag ? all.filter((f) => f.tag === tag) : all);
+    listTitle.textContent = all.length > 0 ? count(all.length, "friend") : "Friends";
+    none.hidden = all.length > 0;
+    none.textContent = people.ready ? "Nobody yet. Show somebody your card, or find them by their id or address." : "One moment …";
+  }
+
+  function choose(value: string): void {
+    tag = value;
+    drawList();
+  }
+
+  function edit(f: Friend): void {
+    const remark = field("What you call them", { name: "remark", maxlength: 40, autocomplete: "off", placeholder: nameOf(f.user), value: f.remark ?? "" });
+    const group = field("Tag", { name: "tag", maxlength: 20, autocomplete: "off", value: f.tag ?? "" }, "Such as family or work. Only you see it.");
+    const order = field("Place", { name: "order", type: "number", required: true, min: -1000000, max: 1000000, step: 1, value: f.order }, "Lower numbers stand first. Everybody begins with 0.");
+    dialog(
+      calledBy(f),
+      (close) => {
+        const fault = h("p", { class: "fault form-fault", role: "alert" });
+        const wrong = (err: unknown) => void (err instanceof Ended || (fault.textContent = say(err)));
+        const then = (run: () => Promise<void>) => () => run().then(close);
+        return [
+          form(
+            { class: "stack" },
+            [remark, group, order],
+            async () => {
+              const body: FriendUpdate = {};
+              if (remark.input.value !== (f.remark ?? "")) body.remark = remark.input.value;
+              if (group.input.value !== (f.tag ?? "")) body.tag = group.input.value;
+              if (Number(order.input.value) !== f.order) body.order = Number(order.input.value);
+              if (Object.keys(body).length > 0) await people.change(f.user.id, body);
+              close();
+            },
+            h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Save"), h("button", { type: "button", class: "link", onclick: close }, "Cancel")),
+          ),
+          h(
+            "div",
+            { class: "stack tight leave" },
+            twice("Remove from friends", "Yes, remove them", then(() => people.remove(f.user.id)), wrong, "You go from their list too."),
+            !f.user.deleted && twice("Block", "Yes, block them", then(() => people.block(f.user.id)), wrong, "It ends the friendship, and they cannot ask you again. They are not told."),
+            fault,
+          ),
+        ];
+      },
+      () => listTitle.focus(),
+    );
+  }
+
+  // ---- who is blocked ----
+  const blockTitle = heading("block-title", "Blocked");
+  const blockList = h("ul", { class: "persons", "data-list": "blocks" });
+  const blockMore = older("blocks");
+  const showBlocks = rows<Block>(
+    blockList,
+    (b) => b.user.id,
+    (b) => personRow(b.user, [nameOf(b.user)], [`since ${dateOf(b.since)}`], act("Unblock", "secondary", () => people.unblock(b.user.id), failed, `Unblock ${nameOf(b.user)}`)),
+    blockTitle,
+  );
+  const blockCard = h("section", { class: "card", "aria-labelledby": "block-title", hidden: true }, blockTitle, blockList, blockMore);
+
+  function show(): void {
+    showIn(people.requests.in);
+    inCard.hidden = people.requests.in.length === 0;
+    inMore.hidden = !people.more.in;
+    showOut(people.requests.out);
+    outCard.hidden = people.requests.out.length === 0;
+    outMore.hidden = !people.more.out;
+    drawList();
+    showBlocks(people.blocks);
+    blockCard.hidden = people.blocks.length === 0;
+    blockMore.hidden = !people.more.blocks;
+    look();
+  }
+
+  // What is on the screen has been seen: the red dot goes.
+  let looking = false;
+  function look(): void {
+    if (looking || !people.ready || people.unread === 0 || document.visibilityState !== "visible") return;
+    looking = true;
+    people.seen().catch(failed).finally(() => (looking = false));
+  }
+  document.addEventListener("visibilitychange", look, { signal: closed.signal });
+
+  people.watch(show, closed.signal);
+  show();
+  void people.want();
+
+  return {
+    el: h(
+      "div",
+      { class: "people" },
+      h("h1", {}, "Friends"),
+      h(
+        "div",
+        { class: "column" },
+        inCard,
+        h("section", { class: "card", "aria-labelledby": "list-title" }, listTitle, tags, none, list),
+        outCard,
+      ),
+      h(
+        "div",
+        { class: "column" },
+        h("section", { class: "card", "aria-labelledby": "find-title" }, h("h2", { id: "find-title" }, "Find somebody"), search, result),
+        myCard({ signal: closed.signal, failed }),
+        blockCard,
+      ),
+    ),
+    close: () => closed.abort(),
+  };
+}

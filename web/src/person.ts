@@ -1,0 +1,64 @@
+// People as they are shown: a picture, a name.
+
+import type { Friend, Profile } from "./api";
+import { h, type Child } from "./dom";
+
+/** What somebody is called; a deleted account has no name any more. */
+export const nameOf = (p: Profile) => (p.deleted ? "Deleted user" : p.name);
+
+/** What the user calls a friend. */
+export const calledBy = (f: Friend) => f.remark || nameOf(f.user);
+
+/** Somebody's picture, or where there is none, a letter. The name stands beside it: screen readers skip this. */
+export function face(p: Profile, large = false): HTMLElement {
+  const letter = h("span", { class: `face ${large ? "large" : ""} ${p.deleted ? "gone" : ""}`, "aria-hidden": "true" }, p.deleted ? "–" : ([...p.name][0] ?? "").toUpperCase());
+  if (!p.avatar || p.deleted) return letter;
+  const src = (size: number) => `/v1/avatars/${p.avatar}/${size}`;
+  const side = large ? 96 : 44;
+  const img: HTMLImageElement = h("img", {
+    class: `face ${large ? "large" : ""}`,
+    alt: "",
+    width: side,
+    height: side,
+    src: src(large ? 256 : 64),
+    srcset: large ? `${src(256)} 2x, ${src(512)} 4x` : `${src(64)} 1x, ${src(256)} 2x`,
+    onerror: () => img.replaceWith(letter),
+  });
+  return img;
+}
+
+/** A row of a list: face, name, further lines, and what can be done. */
+export function personRow(p: Profile, name: Child[], lines: Child[], ...actions: Child[]): HTMLLIElement {
+  return h(
+    "li",
+    { class: p.deleted ? "person gone" : "person", "data-user": p.id },
+    face(p),
+    h("div", { class: "person-text" }, h("p", { class: "person-name" }, ...name), ...lines.map((line) => line && h("p", { class: "muted" }, line))),
+    actions.length > 0 && h("div", { class: "row person-actions" }, ...actions),
+  );
+}
+
+/** A button that runs once at a time. It is not disabled meanwhile, as that would take the focus from it. */
+export function act(text: string, kind: "primary" | "secondary" | "link", run: () => Promise<unknown>, failed: (err: unknown) => void, label?: string): HTMLButtonElement {
+  let busy = false;
+  return h(
+    "button",
+    {
+      type: "button",
+      class: kind === "primary" ? "primary small" : kind,
+      "aria-label": label,
+      onclick: async () => {
+        if (busy) return;
+        busy = true;
+        try {
+          await run();
+        } catch (err) {
+          failed(err);
+        } finally {
+          busy = false;
+        }
+      },
+    },
+    text,
+  );
+}

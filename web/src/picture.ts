@@ -1,0 +1,91 @@
+// The user's own picture: choose, look at it, keep or remove it.
+
+import type { Avatar, User } from "./api";
+import { h, put } from "./dom";
+import { say } from "./form";
+import { act, face } from "./person";
+import { authed, Ended, json } from "./session";
+
+const MOST = 5 << 20; // bytes; the server takes no more
+
+/** The part of the profile with the picture. changed tells its new id, "" for none. */
+export function pictureCard(me: User, changed: (avatar: string) => void) {
+  const shown = h("div", { class: "picture" });
+  const buttons = h("div", { class: "row" });
+  const fault = h("p", { class: "fault form-fault", role: "alert" });
+  const said = h("span", { class: "saved", role: "status" });
+  const input = h("input", { type: "file", id: "picture", class: "sr", accept: "image/png,image/jpeg,image/gif,image/webp", onchange: () => void look() });
+  const choose = h("label", { for: "picture", class: "secondary" }, "Choose a picture");
+
+  const failed = (err: unknown) => {
+    if (!(err instanceof Ended)) fault.textContent = say(err);
+  };
+
+  function show(): void {
+    put(shown, face(me, true));
+    put(
+      buttons,
+      input,
+      choose,
+      me.avatar &&
+        act(
+          "Remove",
+          "link",
+          async () => {
+            await authed("/v1/me/avatar", { method: "DELETE" });
+            done("", "Your picture is removed.");
+          },
+          failed,
+          "Remove my picture",
+        ),
+    );
+    input.value = "";
+  }
+
+  function done(avatar: string, text: string): void {
+    said.textContent = text;
+    changed(avatar);
+    input.focus();
+  }
+
+  // look shows the chosen file as the server will cut it: a square from its middle.
+  async function look(): Promise<void> {
+    const file = input.files?.[0];
+    fault.textContent = said.textContent = "";
+    if (!file) return;
+    if (file.size > MOST) return void (fault.textContent = "A picture has at most 5 MB.");
+    let image: ImageBitmap;
+    try {
+      image = await createImageBitmap(file);
+    } catch {
+      return void (fault.textContent = "This file is not a picture that can be shown here. Take a PNG, JPEG, GIF or WebP.");
+    }
+    const side = Math.min(image.width, image.height);
+    const canvas = h("canvas", { class: "face large", width: 256, height: 256, role: "img", "aria-label": "The chosen picture" });
+    canvas.getContext("2d")!.drawImage(image, (image.width - side) / 2, (image.height - side) / 2, side, side, 0, 0, 256, 256);
+    image.close();
+    put(shown, canvas);
+    const use = act(
+      "Use this picture",
+      "primary",
+      async () => {
+        fault.textContent = "";
+        const { avatar } = await json<Avatar>("/v1/me/avatar", { method: "PUT", body: file });
+        done(avatar, "Your picture is changed.");
+      },
+      failed,
+    );
+    put(buttons, use, h("button", { type: "button", class: "link", onclick: () => (show(), input.focus()) }, "Cancel"));
+    use.focus();
+  }
+
+  show();
+  return {
+    el: h("div", { class: "picture-row" }, shown, h("div", { class: "stack tight" }, h("p", { class: "hint" }, "PNG, JPEG, GIF or WebP, at most 5 MB."), buttons, said, fault)),
+    take: (u: User) => {
+      const same = u.avatar === me.avatar && u.name === me.name;
+      me = u;
+      if (!same) show();
+    },
+  };
+}
