@@ -434,6 +434,7 @@ func TestManyRefreshesWithOneTokenBringOnePair(t *testing.T) {
 		a := w.join("ann@example.org", "")
 		var mu sync.Mutex
 		pairs := map[[2]string]int{}
+		began := w.db.Now()
 		together(64, func(int) {
 			b, err := w.Refresh(t.Context(), a.Refresh)
 			if err != nil {
@@ -447,7 +448,7 @@ func TestManyRefreshesWithOneTokenBringOnePair(t *testing.T) {
 		if len(pairs) != 1 {
 			t.Fatalf("64 refreshes of one token brought %d pairs, want one", len(pairs))
 		}
-		w.pass(9 * time.Second)
+		w.pass(9*time.Second - w.db.Now().Sub(began)) // what the machine took counts
 		b, err := w.Refresh(t.Context(), a.Refresh)
 		if err != nil || pairs[[2]string{b.Access, b.Refresh}] != 64 {
 			t.Errorf("once more after nine seconds: got another pair, or %v", err)
