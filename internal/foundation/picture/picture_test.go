@@ -397,7 +397,7 @@ func TestADecoderThatIsNotDoneInTimeIsStopped(t *testing.T) {
 	s.patience = 50 * time.Millisecond
 	began := time.Now()
 	_, err := s.Square(t.Context(), data)
-	if took := time.Since(began); !errors.Is(err, ErrUnreadable) || took > 20*time.Second {
+	if took := time.Since(began); !errors.Is(err, ErrUnreadable) || took > time.Minute {
 		t.Errorf("got %v after %s", err, took)
 	}
 	// Who left gets no word about the image: it may be sent again.
