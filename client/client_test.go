@@ -197,6 +197,41 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 			return c.Board(ctx, "month", BoardQuery{"2026-11", 5, 3})
 		}},
 		{"GET /v1/checkin/boards/streak", "", false, api.Board{Board: "streak"}, func(ctx context.Context, c *Client) (any, error) { return c.Board(ctx, "streak", BoardQuery{}) }},
+		{"POST /v1/friends/requests", `{"user":"bob","message":"Hi"}`, false, api.FriendRequestReply{New: true}, func(ctx context.Context, c *Client) (any, error) {
+			return c.AskFriend(ctx, api.FriendRequestNew{User: "bob", Message: "Hi"})
+		}},
+		{"GET /v1/friends/requests?box=out&cursor=x%2By&limit=5", "", false, api.FriendRequests{Next: "z"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.FriendRequests(ctx, "out", "x+y", 5)
+		}},
+		{"POST /v1/friends/requests/a%2Fb/accept", `{"remark":"Bee"}`, false, api.Friend{Remark: "Bee"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.AcceptFriend(ctx, "a/b", api.FriendRequestAccept{Remark: "Bee"})
+		}},
+		{"POST /v1/friends/requests/a%2Fb/refuse", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.RefuseFriend(ctx, "a/b") }},
+		{"DELETE /v1/friends/requests/a%2Fb", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.WithdrawFriend(ctx, "a/b") }},
+		{"GET /v1/friends/requests/unread", "", false, api.Unread{Unread: 3}, func(ctx context.Context, c *Client) (any, error) {
+			n, err := c.UnreadRequests(ctx)
+			return api.Unread{Unread: n}, err
+		}},
+		{"DELETE /v1/friends/requests/unread", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.SawRequests(ctx) }},
+		{"GET /v1/friends?cursor=x&limit=2&tag=a%26b", "", false, api.Friends{Version: 4}, func(ctx context.Context, c *Client) (any, error) {
+			return c.Friends(ctx, "a&b", "x", 2)
+		}},
+		{"GET /v1/friends", "", false, api.Friends{Version: 4}, func(ctx context.Context, c *Client) (any, error) { return c.Friends(ctx, "", "", 0) }},
+		{"GET /v1/friends/a%2Fb", "", false, api.Friend{Tag: "t"}, func(ctx context.Context, c *Client) (any, error) { return c.Friend(ctx, "a/b") }},
+		{"GET /v1/friends/changes?limit=9&since=7", "", false, api.FriendChanges{Version: 8}, func(ctx context.Context, c *Client) (any, error) {
+			return c.FriendChanges(ctx, 7, 9)
+		}},
+		{"PATCH /v1/friends/a%2Fb", `{"remark":"Ann"}`, false, api.Friend{Remark: "Ann"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.UpdateFriend(ctx, "a/b", api.FriendUpdate{Remark: &name})
+		}},
+		{"DELETE /v1/friends/a%2Fb", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.RemoveFriend(ctx, "a/b") }},
+		{"GET /v1/relations?ids=ann%2Cbob", "", false, api.Relations{Relations: []api.Relation{{User: "ann", Friend: true}}}, func(ctx context.Context, c *Client) (any, error) {
+			list, err := c.Relations(ctx, "ann", "bob")
+			return api.Relations{Relations: list}, err
+		}},
+		{"PUT /v1/blocks/a%2Fb", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Block(ctx, "a/b") }},
+		{"DELETE /v1/blocks/a%2Fb", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Unblock(ctx, "a/b") }},
+		{"GET /v1/blocks?cursor=x&limit=2", "", false, api.Blocks{Next: "y"}, func(ctx context.Context, c *Client) (any, error) { return c.Blocks(ctx, "x", 2) }},
 		{"GET /healthz", "", true, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Healthy(ctx) }},
 		{"GET /readyz", "", true, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Ready(ctx) }},
 		{"GET /dev/mail.json?to=a%2Bx%40b", "", true, []DevMail{{To: "a+x@b", Code: "123456"}}, func(ctx context.Context, c *Client) (any, error) {

@@ -106,7 +106,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	if a.social, err = social.New(social.Config{
-		DB: a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: cardless{a.accounts}, Settings: cfg.Social, Log: log,
+		DB: a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Settings: cfg.Social, Log: log,
 	}); err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ type Changes struct {
 // friend once, by its last change.
 func (s *Service) Changes(ctx context.Context, user accounts.ID, since int64, limit int) (c Changes, err error) {
 	defer errs.Wrap(&err, "social.Changes %s", user)
-	if c.Changed, c.Removed, c.Version, err = changedFriends(ctx, s.db, user, since, limit); err != nil {
+	if c, err = changedFriends(ctx, s.db, user, since, limit); err != nil {
 		return Changes{}, asKind(ctx, err)
 	}
 	// Afterwards: had a removal been forgotten while the rows were read, it shows.
@@ -67,7 +67,6 @@ func (s *Service) Changes(ctx context.Context, user accounts.ID, since int64, li
 	if since < l.pruned || since > l.version { // or the database was set back
 		return Changes{Version: l.version, Reset: true}, nil
 	}
-	c.More = len(c.Changed)+len(c.Removed) == limit
 	return c, nil
 }
 

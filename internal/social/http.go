@@ -22,7 +22,7 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests", ID: "friends.ask", Tags: tags, Limit: askLimit,
 		Summary:     "Ask somebody for friendship",
 		Description: "The other may be named by id or by the token of their card. When they have asked the caller already, the two are friends at once. Who has been blocked, and who asks a user that takes no requests, gets the same refusal.",
-		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, ErrAlready, ErrYouBlock, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, ErrStore}}, s.postRequest)
+		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, ErrStore}}, s.postRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests", ID: "friends.requests", Tags: tags,
 		Summary: "Requests that wait for an answer, the newest first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getRequests)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests/{request}/accept", ID: "friends.accept", Tags: tags,
@@ -71,12 +71,12 @@ func caller(ctx context.Context) (accounts.ID, error) {
 	return ids.Parse[accounts.User](web.PrincipalOf(ctx).User)
 }
 
-// A userPath names a user; what is no identifier names nobody.
-type userPath struct {
+// UserPath names a user; what is no identifier names nobody.
+type UserPath struct {
 	User string `path:"user" maxLength:"64" doc:"the user's id"`
 }
 
-func (p userPath) parse(ctx context.Context, nobody error) (me, other accounts.ID, err error) {
+func (p UserPath) parse(ctx context.Context, nobody error) (me, other accounts.ID, err error) {
 	if me, err = caller(ctx); err != nil {
 		return me, other, err
 	}
@@ -86,11 +86,12 @@ func (p userPath) parse(ctx context.Context, nobody error) (me, other accounts.I
 	return me, other, nil
 }
 
-type requestPath struct {
+// RequestPath names a request.
+type RequestPath struct {
 	Request string `path:"request" maxLength:"64" doc:"the request's id"`
 }
 
-func (p requestPath) parse(ctx context.Context) (me accounts.ID, id RequestID, err error) {
+func (p RequestPath) parse(ctx context.Context) (me accounts.ID, id RequestID, err error) {
 	if me, err = caller(ctx); err != nil {
 		return me, id, err
 	}
@@ -100,7 +101,8 @@ func (p requestPath) parse(ctx context.Context) (me accounts.ID, id RequestID, e
 	return me, id, nil
 }
 
-type pageQuery struct {
+// PageQuery says which page of a list is wanted.
+type PageQuery struct {
 	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"how many"`
 }
@@ -125,7 +127,7 @@ func (s *Service) postRequest(ctx context.Context, in *body[api.FriendRequestNew
 }
 
 type requestsInput struct {
-	pageQuery
+	PageQuery
 	Box string `query:"box" enum:"in,out" default:"in" doc:"in: to the caller; out: of the caller"`
 }
 
@@ -154,7 +156,7 @@ func (s *Service) getRequests(ctx context.Context, in *requestsInput) (*body[api
 }
 
 func (s *Service) postAccept(ctx context.Context, in *struct {
-	requestPath
+	RequestPath
 	Body *api.FriendRequestAccept
 }) (*body[api.Friend], error) {
 	me, id, err := in.parse(ctx)
@@ -172,7 +174,7 @@ func (s *Service) postAccept(ctx context.Context, in *struct {
 	return &body[api.Friend]{s.done(ctx, f.User).friend(f)}, nil
 }
 
-func (s *Service) postRefuse(ctx context.Context, in *requestPath) (*empty, error) {
+func (s *Service) postRefuse(ctx context.Context, in *RequestPath) (*empty, error) {
 	me, id, err := in.parse(ctx)
 	if err != nil {
 		return nil, err
@@ -180,7 +182,7 @@ func (s *Service) postRefuse(ctx context.Context, in *requestPath) (*empty, erro
 	return &empty{}, s.Refuse(ctx, me, id)
 }
 
-func (s *Service) deleteRequest(ctx context.Context, in *requestPath) (*empty, error) {
+func (s *Service) deleteRequest(ctx context.Context, in *RequestPath) (*empty, error) {
 	me, id, err := in.parse(ctx)
 	if err != nil {
 		return nil, err
@@ -206,7 +208,7 @@ func (s *Service) deleteUnread(ctx context.Context, _ *empty) (*empty, error) {
 }
 
 type friendsInput struct {
-	pageQuery
+	PageQuery
 	Tag string `query:"tag" maxLength:"20" doc:"friends of this group alone"`
 }
 
@@ -248,7 +250,7 @@ func (s *Service) getChanges(ctx context.Context, in *changesInput) (*body[api.F
 		Version: c.Version, More: c.More, Reset: c.Reset}}, nil
 }
 
-func (s *Service) getFriend(ctx context.Context, in *userPath) (*body[api.Friend], error) {
+func (s *Service) getFriend(ctx context.Context, in *UserPath) (*body[api.Friend], error) {
 	me, other, err := in.parse(ctx, ErrNoFriend)
 	if err != nil {
 		return nil, err
@@ -265,7 +267,7 @@ func (s *Service) getFriend(ctx context.Context, in *userPath) (*body[api.Friend
 }
 
 func (s *Service) patchFriend(ctx context.Context, in *struct {
-	userPath
+	UserPath
 	Body api.FriendUpdate
 }) (*body[api.Friend], error) {
 	me, other, err := in.parse(ctx, ErrNoFriend)
@@ -279,7 +281,7 @@ func (s *Service) patchFriend(ctx context.Context, in *struct {
 	return &body[api.Friend]{s.done(ctx, other).friend(f)}, nil
 }
 
-func (s *Service) deleteFriend(ctx context.Context, in *userPath) (*empty, error) {
+func (s *Service) deleteFriend(ctx context.Context, in *UserPath) (*empty, error) {
 	me, other, err := in.parse(ctx, ErrNoFriend)
 	if err != nil {
 		return nil, err
@@ -313,7 +315,7 @@ func (s *Service) getRelations(ctx context.Context, in *relationsInput) (*body[a
 	return &body[api.Relations]{out}, nil
 }
 
-func (s *Service) getBlocks(ctx context.Context, in *pageQuery) (*body[api.Blocks], error) {
+func (s *Service) getBlocks(ctx context.Context, in *PageQuery) (*body[api.Blocks], error) {
 	me, err := caller(ctx)
 	if err != nil {
 		return nil, err
@@ -330,7 +332,7 @@ func (s *Service) getBlocks(ctx context.Context, in *pageQuery) (*body[api.Block
 	return &body[api.Blocks]{api.Blocks{Blocks: mapped(found, wire), Next: next}}, nil
 }
 
-func (s *Service) putBlock(ctx context.Context, in *userPath) (*empty, error) {
+func (s *Service) putBlock(ctx context.Context, in *UserPath) (*empty, error) {
 	me, other, err := in.parse(ctx, accounts.ErrNoUser)
 	if err != nil {
 		return nil, err
@@ -338,7 +340,7 @@ func (s *Service) putBlock(ctx context.Context, in *userPath) (*empty, error) {
 	return &empty{}, s.Block(ctx, me, other)
 }
 
-func (s *Service) deleteBlock(ctx context.Context, in *userPath) (*empty, error) {
+func (s *Service) deleteBlock(ctx context.Context, in *UserPath) (*empty, error) {
 	me, other, err := in.parse(ctx, ErrNoBlock)
 	if err != nil {
 		return nil, err

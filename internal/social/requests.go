@@ -31,7 +31,7 @@ const CardSource = "card"
 // nothing changes. If the other has asked already the two are friends at once, and
 // the request is the other's. ErrWhom, ErrSelf, ErrText, ErrSource,
 // accounts.ErrNoUser, ErrAlready, ErrYouBlock, ErrNotAccepting, ErrOutFull, ErrFull,
-// ErrOtherFull, and what People say of the card.
+// ErrOtherFull, accounts.ErrNoCard.
 func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Request, isNew bool, err error) {
 	defer errs.Wrap(&err, "social.Ask %s", from)
 	if a.User.IsZero() == (a.Card == "") {
@@ -85,7 +85,9 @@ func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *deed, from, to accou
 	if what == mutual {
 		r, err := d.close(ctx, tx, b.pending, Accepted)
 		if err == nil {
-			err = s.befriend(ctx, tx, d, r, from, a.Remark, a.Tag)
+			met := r
+			met.Source = cmp.Or(r.Source, a.Source)
+			err = s.befriend(ctx, tx, d, met, from, a.Remark, a.Tag)
 		}
 		if err == nil {
 			err = d.count(ctx, tx, from)

@@ -29,14 +29,14 @@ func TestWhomOneCannotAsk(t *testing.T) {
 			want error
 		}{
 			"oneself":           {Asking{User: ann}, ErrSelf},
-			"oneself by card":   {Asking{Card: "card-" + ann.String()}, ErrSelf},
+			"oneself by card":   {Asking{Card: w.card(ann)}, ErrSelf},
 			"nobody":            {Asking{}, ErrWhom},
-			"user and card":     {Asking{User: bob, Card: "card-" + bob.String()}, ErrWhom},
-			"an unknown card":   {Asking{Card: "x"}, errCard},
+			"user and card":     {Asking{User: bob, Card: w.card(bob)}, ErrWhom},
+			"an unknown card":   {Asking{Card: "x"}, accounts.ErrNoCard},
 			"an unknown user":   {Asking{User: ids.New[accounts.User]()}, accounts.ErrNoUser},
 			"a deleted user":    {Asking{User: gone}, accounts.ErrNoUser},
 			"who takes none":    {Asking{User: shy}, ErrNotAccepting},
-			"who takes none, a": {Asking{Card: "card-" + shy.String()}, ErrNotAccepting},
+			"who takes none, a": {Asking{Card: w.card(shy)}, ErrNotAccepting},
 			"who blocks":        {Asking{User: bob}, ErrNotAccepting},
 			"with a bad text":   {Asking{User: bob, Message: "\u202e"}, ErrText},
 			"with a bad tag":    {Asking{User: bob, Tag: "\n\x00"}, ErrText},
@@ -61,7 +61,7 @@ func TestWhoAskEachOtherAreFriendsAtOnce(t *testing.T) {
 		who := w.join(2)
 		ann, bob := who[0], who[1]
 		for round := range 8 {
-			first, second := Asking{User: bob, Source: "search", Remark: "B"}, Asking{Card: "card-" + ann.String(), Remark: "A"}
+			first, second := Asking{User: bob, Source: "search", Remark: "B"}, Asking{Card: w.card(ann), Remark: "A"}
 			var results [2]Request
 			if round%2 == 0 {
 				var all sync.WaitGroup

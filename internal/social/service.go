@@ -18,7 +18,7 @@ import (
 type People interface {
 	// Profiles returns how those of ids look to others that exist or existed.
 	Profiles(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Profile, error)
-	// CardOwner returns whose card has that token.
+	// CardOwner returns whose card has that token. accounts.ErrNoCard.
 	CardOwner(ctx context.Context, token string) (accounts.ID, error)
 }
 

@@ -47,7 +47,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{DB: db, Caches: caches, Bus: bus, People: cards{people}, Log: log, Settings: settings})
+	s, err := New(Config{DB: db, Caches: caches, Bus: bus, People: people, Log: log, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,17 +60,12 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 	return w
 }
 
-// cards has everybody's id for the token of their card.
-type cards struct{ *accounts.Service }
-
-var errCard = errors.New("no such card")
-
-func (cards) CardOwner(_ context.Context, token string) (accounts.ID, error) {
-	id, err := ids.Parse[accounts.User](strings.TrimPrefix(token, "card-"))
-	if err != nil {
-		err = errCard
-	}
-	return id, err
+// card returns the token of a user's card.
+func (w *world) card(user accounts.ID) string {
+	w.t.Helper()
+	c, err := w.accounts.Card(w.t.Context(), user)
+	w.must(err)
+	return c.Token
 }
 
 // wait returns when the node hears the others.

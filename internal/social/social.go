@@ -43,8 +43,8 @@ type State int
 const (
 	Pending   State = iota
 	Accepted        // the two became friends
-	Refused         // by who was asked, or because they blocked who asked
-	Withdrawn       // by who asked, or because they blocked who was asked, or are no more
+	Refused         // by who was asked, or because they blocked who asked or are no more
+	Withdrawn       // by who asked, or because they blocked who was asked or are no more
 	Expired
 )
 

@@ -209,21 +209,25 @@ func pageFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, tag str
 }
 
 // changedFriends returns up to n changes of a list after a version, in the order
-// of versions, and the version of the last.
-func changedFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, since int64, n int) (changed []Friend, removed []accounts.ID, last int64, err error) {
-	last = since
-	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+", gone, version FROM friends WHERE user_id = ? AND version > ? ORDER BY version LIMIT ?", user, since, n)
-	err = each(rows, err, func(rows *sql.Rows) error {
-		var gone int64
-		f, err := scanFriend(rows, &gone, &last)
-		if gone == 0 {
-			changed = append(changed, f)
-		} else {
-			removed = append(removed, f.User)
+// of versions.
+func changedFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, since int64, n int) (Changes, error) {
+	c := Changes{Version: since}
+	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+", gone, version FROM friends WHERE user_id = ? AND version > ? ORDER BY version LIMIT ?", user, since, n+1)
+	return c, each(rows, err, func(rows *sql.Rows) error {
+		var gone, version int64
+		f, err := scanFriend(rows, &gone, &version)
+		switch {
+		case len(c.Changed)+len(c.Removed) == n:
+			c.More = true
+			return err
+		case gone == 0:
+			c.Changed = append(c.Changed, f)
+		default:
+			c.Removed = append(c.Removed, f.User)
 		}
+		c.Version = version
 		return err
 	})
-	return changed, removed, last, err
 }
 
 // pruneFriends forgets up to n removals that are older than a moment, and returns

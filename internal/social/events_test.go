@@ -1,0 +1,172 @@
+package social
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// heard collects what a user's devices on a node are told, in short.
+type heard struct {
+	*world
+	sub *events.Subscription
+}
+
+func (w *world) listen(user accounts.ID) heard {
+	h := heard{w, w.bus.Subscribe(user.String())}
+	w.t.Cleanup(h.sub.Close)
+	return h
+}
+
+// expect waits for n events and returns them as type and what matters of the data.
+func (h heard) expect(want ...string) {
+	h.t.Helper()
+	var got []string
+	for len(got) < len(want) {
+		select {
+		case e := <-h.sub.C:
+			got = append(got, short(h.t, e))
+		case <-time.After(patience):
+			h.t.Fatalf("heard %v, want %v", got, want)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		h.t.Errorf("heard %v, want %v", got, want)
+	}
+}
+
+func short(t testing.TB, e events.Event) string {
+	t.Helper()
+	var data struct {
+		State, Remark string
+		From, To      api.Profile
+		Unread        int
+		User          json.RawMessage
+	}
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		t.Fatalf("%s: %v in %s", e.Type, err, e.Data)
+	}
+	name := strings.TrimPrefix(strings.TrimPrefix(e.Type, "friend."), "block.")
+	switch e.Type {
+	case api.EventFriendUnread:
+		return fmt.Sprintf("%s %d", name, data.Unread)
+	case api.EventFriendRequested, api.EventFriendRequestClosed:
+		return fmt.Sprintf("%s %s %s to %s", name, data.State, data.From.Name, data.To.Name)
+	case api.EventFriendAdded, api.EventFriendUpdated:
+		var p api.Profile
+		if err := json.Unmarshal(data.User, &p); err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(fmt.Sprintf("%s %s %s", name, p.Name, data.Remark))
+	}
+	return fmt.Sprintf("%s %s", e.Type, data.User)
+}
+
+func TestBothSidesHearWhatConcernsThem(t *testing.T) {
+	eachEngine(t, Settings{RequestLife: time.Hour}, func(t *testing.T, w *world) {
+		ctx, other := t.Context(), w.neighbour()
+		who := w.join(3)
+		ann, bob, eve := who[0], who[1], who[2]
+		a, b, e := other.listen(ann), other.listen(bob), w.listen(eve)
+		r, _, err := w.Ask(ctx, ann, Asking{User: bob, Remark: "B"})
+		w.must(err)
+		a.expect("requested pending user 0 to user 1")
+		b.expect("requested pending user 0 to user 1", "unread 1")
+		w.asks(ann, bob) // nothing new
+		w.must(other.Seen(ctx, bob))
+		b.expect("unread 0")
+		_, err = other.Accept(ctx, bob, r.ID, "A", "")
+		w.must(err)
+		a.expect("request_closed accepted user 0 to user 1", "added user 1 B")
+		b.expect("request_closed accepted user 0 to user 1", "added user 0 A", "unread 0")
+		remark := "Bee"
+		_, err = w.Note(ctx, ann, bob, Note{Remark: &remark})
+		w.must(err)
+		a.expect("updated user 1 Bee")
+		_, err = w.Note(ctx, ann, bob, Note{Remark: &remark}) // nothing new
+		w.must(err)
+
+		// Who is blocked hears of the end of a friendship, and of a refusal.
+		w.asks(eve, bob)
+		b.expect("requested pending user 2 to user 1", "unread 1")
+		e.expect("requested pending user 2 to user 1")
+		w.must(w.Block(ctx, bob, ann))
+		w.must(w.Block(ctx, bob, eve))
+		w.must(w.Block(ctx, bob, eve)) // nothing new
+		a.expect(`friend.removed "` + bob.String() + `"`)
+		e.expect("request_closed refused user 2 to user 1")
+		b.expect(`friend.removed "`+ann.String()+`"`, `block.added "`+ann.String()+`"`, `block.added "`+eve.String()+`"`,
+			"request_closed refused user 2 to user 1", "unread 0")
+		w.must(w.Unblock(ctx, bob, ann))
+		b.expect(`block.removed "` + ann.String() + `"`)
+
+		w.must(w.Withdraw(ctx, bob, w.asks(bob, ann).ID))
+		for _, h := range []heard{a, b} {
+			want := []string{"requested pending user 1 to user 0", "request_closed withdrawn user 1 to user 0"}
+			if h.sub == a.sub {
+				want = append(want, "unread 1", "unread 0")
+			}
+			h.expect(want...)
+		}
+		w.asks(ann, eve)
+		a.expect("requested pending user 0 to user 2")
+		e.expect("requested pending user 0 to user 2", "unread 1")
+		w.pass(time.Hour + time.Second)
+		w.must(w.expire(ctx))
+		a.expect("request_closed expired user 0 to user 2")
+		e.expect("request_closed expired user 0 to user 2", "unread 0")
+		for name, h := range map[string]heard{"Ann": a, "Bob": b, "Eve": e} {
+			select {
+			case e := <-h.sub.C:
+				t.Errorf("%s heard %s, too", name, short(t, e))
+			default:
+			}
+		}
+	})
+}
+
+// Programs beside the server hear it in Redis.
+func TestEventsAreOnTheUsersChannel(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	who := w.join(2)
+	got, on := make(chan string, 2), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		_ = w.redis.Subscribe(ctx, requestsChannel.At(who[1]).Channel, redis.Handler{
+			Subscribed: func() { close(on) },
+			Message: func(payload string) {
+				e, err := requestsChannel.At(who[1]).Decode(payload)
+				if err != nil {
+					t.Errorf("%v in %s", err, payload)
+				}
+				got <- short(t, e)
+			},
+		})
+	})
+	t.Cleanup(func() { cancel(); listening.Wait() })
+	<-on
+	w.asks(who[0], who[1])
+	for _, want := range []string{"requested pending user 0 to user 1", "unread 1"} {
+		select {
+		case e := <-got:
+			if e != want {
+				t.Errorf("heard %s, want %s", e, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("heard nothing, want %s", want)
+		}
+	}
+}
