@@ -324,7 +324,7 @@ func (w *world) rows() rows {
 	w.t.Helper()
 	all := rows{}
 	for _, table := range w.tables() {
-		if slices.Contains([]string{"outbox", "dev_mails", "checkin_runs", "checkin_months", "checkin_totals"}, table) {
+		if strings.HasPrefix(table, "sqlite_") || slices.Contains([]string{"outbox", "dev_mails", "checkin_runs", "checkin_months", "checkin_totals"}, table) {
 			continue
 		}
 		w.each("SELECT * FROM "+table, func(columns []string, values []any) {
