@@ -1,10 +1,11 @@
 // One person, and how the user stands to them: found by search, or by a card.
 
 import type { FriendRequestNew, Profile } from "./api";
+import { act } from "./buttons";
 import { h, put, type Child } from "./dom";
 import { field, form } from "./form";
 import type { People } from "./people";
-import { act, face, nameOf } from "./person";
+import { face, nameOf } from "./person";
 
 interface Around {
   me: string; // the user's id

@@ -2,12 +2,11 @@
 
 import { type Card, type User } from "./api";
 import { personPanel } from "./ask";
+import { act, twice } from "./buttons";
 import { count } from "./days";
-import { twice } from "./dialog";
 import { h, put, s } from "./dom";
 import { say } from "./form";
 import type { People } from "./people";
-import { act } from "./person";
 import { authed, Ended, json } from "./session";
 import type { View } from "./view";
 

@@ -2,10 +2,10 @@
 
 import { now, Refused, type Session, type Sessions } from "./api";
 import { agentWords } from "./agent";
+import { act, twice } from "./buttons";
 import { ago, dateOf } from "./days";
-import { twice } from "./dialog";
-import { h, rows } from "./dom";
-import { act } from "./person";
+import { h } from "./dom";
+import { rows } from "./rows";
 import { authed, json } from "./session";
 
 interface Around {

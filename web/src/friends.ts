@@ -2,13 +2,15 @@
 
 import { now, type Block, type Friend, type FriendRequest, type FriendUpdate, type User } from "./api";
 import { personPanel } from "./ask";
+import { act, twice } from "./buttons";
 import { myCard } from "./card";
 import { ago, count, dateOf } from "./days";
-import { dialog, twice } from "./dialog";
-import { h, put, rows } from "./dom";
+import { dialog } from "./dialog";
+import { h, put } from "./dom";
 import { field, form, say } from "./form";
 import type { Box, People } from "./people";
-import { act, calledBy, nameOf, personRow } from "./person";
+import { calledBy, nameOf, personRow } from "./person";
+import { rows } from "./rows";
 import { Ended } from "./session";
 import type { View } from "./view";
 

@@ -2,15 +2,12 @@
 
 import type { Event, Notice, SessionEnded, User } from "./api";
 import { welcome } from "./auth";
-import { cardView } from "./card";
 import { development } from "./codes";
 import { h, icon, put } from "./dom";
 import { say } from "./form";
-import { friends } from "./friends";
 import { home } from "./home";
 import { listen, type LiveState } from "./live";
 import { People } from "./people";
-import { profile } from "./profile";
 import { authed, device, end, Ended, forget, LOGGED_OUT, setUser, user, whenEnded } from "./session";
 import type { View } from "./view";
 
@@ -59,6 +56,8 @@ interface Login {
 }
 let login: Login | undefined;
 let view: View | undefined;
+let drawn = 0; // counts what show has drawn, so that a view that comes late finds itself overtaken
+let guest = true; // what is shown is for somebody who is not logged in
 
 function begin(): Login {
   const people = new People((err) => !(err instanceof Ended) && announce(say(err)));
@@ -127,7 +126,9 @@ function show(): void {
   const token = /^#\/card\/([\w-]+)$/.exec(location.hash)?.[1];
   const page: Page = token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
   title = me ? `${titles[page]} · Stoa` : "Stoa";
-  document.body.classList.toggle("guest", !me);
+  guest = !me;
+  document.body.classList.toggle("guest", guest);
+  const mine = ++drawn;
   if (!me) {
     dot.hidden = true;
     put(nav);
@@ -149,14 +150,20 @@ function show(): void {
     h("button", { type: "button", class: "link", onclick: logOut }, "Log out"),
   );
   showUnread();
-  view = token
-    ? cardView(me, token, people, announce)
+  const place = (v: View) => {
+    if (mine !== drawn) return v.close();
+    view = v;
+    put(main, v.el);
+  };
+  if (page === "home") return place(home(me, announce));
+  // The other views are fetched when somebody wants them: the first one is there sooner.
+  put(main);
+  const late: Promise<View> = token
+    ? import("./card").then((m) => m.cardView(me, token, people, announce))
     : page === "friends"
-      ? friends(me, people, announce)
-      : page === "profile"
-        ? profile(me, { fail: announce, left })
-        : home(me, announce);
-  put(main, view.el);
+      ? import("./friends").then((m) => m.friends(me, people, announce))
+      : import("./profile").then((m) => m.profile(me, { fail: announce, left }));
+  late.then(place, () => mine === drawn && announce("This part of the page could not be loaded. Load the page anew."));
 }
 
 function navigate(hash: string): void {
@@ -177,14 +184,14 @@ async function logOut(): Promise<void> {
 
 function left(text: string): void {
   forget();
-  if (view) navigate("#/"); // the event may have been quicker than the answer
+  if (!guest) navigate("#/"); // the event may have been quicker than the answer
   announce(text);
 }
 
 whenEnded((reason) => {
   // What was still being asked when the user left finds no session. That is no
   // news, and the banner says already what happened.
-  if (!view && !user()) return;
+  if (guest && !user()) return;
   navigate(user() ? location.hash : "#/"); // somebody may have logged in in another tab
   announce(reason);
 });

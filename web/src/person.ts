@@ -37,28 +37,3 @@ export function personRow(p: Profile, name: Child[], lines: Child[], ...actions:
     actions.length > 0 && h("div", { class: "row person-actions" }, ...actions),
   );
 }
-
-/** A button that runs once at a time. It is not disabled meanwhile, as that would take the focus from it. */
-export function act(text: string, kind: "primary" | "secondary" | "link", run: () => Promise<unknown>, failed: (err: unknown) => void, label?: string): HTMLButtonElement {
-  let busy = false;
-  return h(
-    "button",
-    {
-      type: "button",
-      class: kind === "primary" ? "primary small" : kind,
-      "aria-label": label,
-      onclick: async () => {
-        if (busy) return;
-        busy = true;
-        try {
-          await run();
-        } catch (err) {
-          failed(err);
-        } finally {
-          busy = false;
-        }
-      },
-    },
-    text,
-  );
-}

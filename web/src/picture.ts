@@ -1,9 +1,10 @@
 // The user's own picture: choose, look at it, keep or remove it.
 
 import type { Avatar, User } from "./api";
+import { act } from "./buttons";
 import { h, put } from "./dom";
 import { say } from "./form";
-import { act, face } from "./person";
+import { face } from "./person";
 import { authed, Ended, json } from "./session";
 
 const MOST = 5 << 20; // bytes; the server takes no more

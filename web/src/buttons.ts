@@ -1,0 +1,61 @@
+// Buttons that do something at once, or after asking.
+
+import { h, put } from "./dom";
+
+/** A button that runs once at a time. It is not disabled meanwhile, as that would take the focus from it. */
+export function act(text: string, kind: "primary" | "secondary" | "link", run: () => Promise<unknown>, failed: (err: unknown) => void, label?: string): HTMLButtonElement {
+  let busy = false;
+  return h(
+    "button",
+    {
+      type: "button",
+      class: kind === "primary" ? "primary small" : kind,
+      "aria-label": label,
+      onclick: async () => {
+        if (busy) return;
+        busy = true;
+        try {
+          await run();
+        } catch (err) {
+          failed(err);
+        } finally {
+          busy = false;
+        }
+      },
+    },
+    text,
+  );
+}
+
+/**
+ * A button that asks before it acts: a second tap confirms. That is quicker than a
+ * dialog and cannot be hit twice by accident, as the first button goes away.
+ */
+export function twice(text: string, sure: string, act: () => Promise<void>, failed: (err: unknown) => void, note = ""): HTMLElement {
+  const el = h("div", { class: "row" });
+  const offer = () => h("button", { type: "button", class: "secondary", onclick: ask }, text);
+  const calm = (focus: boolean) => {
+    const button = offer();
+    put(el, button);
+    if (focus) button.focus();
+  };
+  const ask = () => {
+    let busy = false;
+    const confirm = async () => {
+      if (busy) return;
+      busy = true;
+      try {
+        await act();
+      } catch (err) {
+        failed(err);
+      }
+      if (el.isConnected) calm(el.contains(document.activeElement));
+    };
+    const yes = h("button", { type: "button", class: "danger", onclick: confirm }, sure);
+    const no = h("button", { type: "button", class: "link", onclick: () => calm(true) }, "Cancel");
+    put(el, note && h("p", { class: "hint" }, note), yes, no);
+    no.focus();
+  };
+  calm(false);
+  return el;
+}
