@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -117,7 +119,14 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	page, err := os.ReadFile("../../../docs/cache.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, m := range ms {
+		if strings.HasPrefix(m.Name, "stoa_cache_") && !strings.Contains(string(page), "| `"+m.Name+"` |") {
+			t.Errorf("docs/cache.md does not tell what OpenTelemetry would call %s", m.Name)
+		}
 		if len(m.Name) > 11 && m.Name[:11] == "stoa_cache_" && !slices.Contains([]string{"counter", "gauge", "histogram"}, m.Type) {
 			t.Errorf("%s is %s", m.Name, m.Type)
 		}
