@@ -46,12 +46,16 @@
 //     is signed; it counts once, and is visible to every read that begins
 //     afterwards on any node that reaches Redis. If Redis did not take it in time,
 //     other nodes that reach it may read what was before until it has.
+//
 //   - A read never waits for a Redis that is away: SQL answers. A board may then
 //     be five seconds old.
+//
 //   - What Redis missed is applied when it is back, by this node or, if this one
 //     is dead, by another (package projection).
+//
 //   - Applying anything twice, or late, changes nothing. Where a compact board
 //     cannot know, its counts are in doubt and are counted again (boards.go).
+//
 //   - What differs all the same is found, repaired and written down once a week
 //     (reconcile.go), in slices that any node can go on with (runs.go).
 //
