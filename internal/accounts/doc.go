@@ -4,7 +4,7 @@
 //
 // # What is truth
 //
-// SQL is: tables users, sessions and codes. A session holds the hashes of one
+// SQL is: tables users, sessions, codes, avatars and cards. A session holds the hashes of one
 // access and one refresh token; no token, code or password is stored in a form
 // that could be used, and none is ever logged. Losing Redis logs nobody out.
 //

@@ -352,9 +352,12 @@ func (s *Service) Users() *Users { return s.users }
 // User returns an account, as it was a moment ago: a change made on another node
 // shows here within [cache.Policy.MaxStale]. Rules that rest on a calendar ask
 // Clocks. ErrNoUser.
-func (s *Service) User(ctx context.Context, id ID) (u User, err error) {
-	defer errs.Wrap(&err, "accounts.User %s", id)
-	return s.users.get(ctx, id)
+func (s *Service) User(ctx context.Context, id ID) (User, error) {
+	u, err := s.users.get(ctx, id)
+	if err != nil { // a read from memory should not pay for a text that is seldom needed
+		return User{}, fmt.Errorf("accounts.User %s: %w", id, err)
+	}
+	return u, nil
 }
 
 // A Change of an account: what is nil stays.

@@ -103,7 +103,7 @@ var (
 	ErrOrder        = errs.New(errs.Invalid, "friends.order_invalid", "An order is between -1000000 and 1000000.")
 	ErrCursor       = errs.New(errs.Invalid, "friends.cursor_invalid", "That cursor does not come from this list.")
 	ErrTooMany      = errs.New(errs.Invalid, "friends.too_many_asked", "Ask for at most 100 users at once.")
-	ErrNotAccepting = errs.New(errs.Forbidden, "friends.not_accepting", "This user takes no friend requests from you.")
+	ErrNotAccepting = errs.New(errs.Forbidden, "friends.not_accepting", "This user takes no friend requests.")
 	ErrAlready      = errs.New(errs.Conflict, "friends.already", "You are friends already.")
 	ErrYouBlock     = errs.New(errs.Conflict, "friends.you_block", "You have blocked this user. Unblock them first.")
 	ErrOutFull      = errs.New(errs.Conflict, "friends.too_many_requests", "Too many of your requests wait for an answer. Withdraw some first.")

@@ -101,6 +101,7 @@ func TestTheBoxRefusesWhatSMTPWould(t *testing.T) {
 func get(t *testing.T, h http.Handler, url, accept string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, url, nil)
+	r.Host = "localhost"
 	r.Header.Set("Accept", accept)
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
@@ -145,6 +146,22 @@ func TestThePageShowsMailsAndRunsNothing(t *testing.T) {
 	}
 	if body := get(t, h, "/dev/mail?to=ann@example.org", browser).Body.String(); strings.Contains(body, "bob") || !strings.Contains(body, "482913") {
 		t.Errorf("the page for ann shows more or less than her mails:\n%s", body)
+	}
+}
+
+func TestAStrangersNameDoesNotLeadToTheMails(t *testing.T) {
+	box := NewBox(sqldbtest.SQLite(t))
+	for host, want := range map[string]int{
+		"localhost:8080": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "192.168.1.7": 200, "laptop": 200, "laptop.local": 200, "a.localhost": 200,
+		"evil.example:8080": 421, "evil.example": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421, "": 421,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/dev/mail.json", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		box.Handler(slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("Host %q: got %d, want %d", host, w.Code, want)
+		}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"strings"
 )
 
@@ -30,8 +32,16 @@ var pagePolicy = func() string {
 // Handler serves the box to people at /dev/mail, and as a JSON array of [Sent]
 // at /dev/mail.json or to whoever accepts JSON rather than HTML. The parameter
 // to=ADDRESS leaves out mails to others. Mount it only during development.
+//
+// It answers to addresses and to names that no stranger can have, such as
+// localhost: a page of another site whose name was made to lead here (DNS
+// rebinding) cannot read the mails through its visitor's browser.
 func (b *Box) Handler(log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !ownName(r.Host) {
+			http.Error(w, "Mails are shown under localhost, an address, or a name without a dot.", http.StatusMisdirectedRequest)
+			return
+		}
 		to := strings.TrimSpace(r.URL.Query().Get("to"))
 		mails, err := b.Newest(r.Context(), to)
 		if err != nil {
@@ -58,6 +68,16 @@ func (b *Box) Handler(log *slog.Logger) http.Handler {
 		}
 		_, _ = w.Write(body.Bytes()) // a reader who has gone is nobody's loss
 	})
+}
+
+// ownName reports whether a Host header is an address or a name that is not one of
+// the Domain Name System.
+func ownName(host string) bool {
+	name := (&url.URL{Host: host}).Hostname()
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return name != "" && (!strings.Contains(name, ".") || strings.HasSuffix(name, ".localhost") || strings.HasSuffix(name, ".local"))
 }
 
 func wantsJSON(accept string) bool {
