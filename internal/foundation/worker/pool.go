@@ -241,7 +241,7 @@ func (s *schedule) leased(soft, hard context.Context) {
 func (s *schedule) run(soft, hard context.Context) {
 	s.running <- struct{}{}
 	defer func() { <-s.running }()
-	if soft.Err() != nil {
+	if soft.Err() != nil || hard.Err() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(hard, s.job.Timeout)
