@@ -137,11 +137,13 @@ var known = map[string][]string{
 }
 
 // TestNobodyReachesWhatIsSomebodyElses puts every identifier of ann's into every
-// text that any operation takes, as somebody else.
+// text that any operation takes, as somebody else. A field of a body gets a third of
+// them, another third than the field before: all of them for all would be minutes of
+// comparing passwords.
 func TestNobodyReachesWhatIsSomebodyElses(t *testing.T) {
 	w := newWorld(t)
 	w.populate()
-	asked := 0
+	asked, fields := 0, 0
 	for _, o := range w.ops {
 		w.mal = w.signUp("mal", "", "")
 		before, said := w.rows().of(w.owned()...), []string{}
@@ -149,7 +151,11 @@ func TestNobodyReachesWhatIsSomebodyElses(t *testing.T) {
 			if !p.text() {
 				continue
 			}
-			for _, kind := range slices.Sorted(maps.Keys(w.belongs)) {
+			fields++
+			for i, kind := range slices.Sorted(maps.Keys(w.belongs)) {
+				if p.in == "body" && (i+fields)%3 != 0 {
+					continue
+				}
 				asked++
 				a := w.asMal(o.request(t, map[string]any{p.String(): w.belongs[kind]}))
 				said = append(said, w.belongs[kind]) // and may hear it again
