@@ -4,7 +4,6 @@ import (
 	"net/mail"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -124,25 +123,25 @@ func emailKey(address string) string {
 	}, address)
 }
 
-// cleanName trims a name and checks that people can see all of it.
 func cleanName(s string) (string, error) {
-	if s = strings.TrimSpace(s); s == "" || !shown(s, 40) {
+	s, ok := Line(s, 40)
+	if !ok || s == "" {
 		return "", ErrName.On("body.name", "is not 1 to 40 printable characters")
 	}
 	return s, nil
 }
 
-// cleanBio lets lines pass that end, as people write them.
 func cleanBio(s string) (string, error) {
-	s = strings.TrimSpace(s)
-	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > 200 || strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && unprintable(r) }) {
+	s, ok := Text(s, 200)
+	if !ok {
 		return "", ErrBio.On("body.bio", "is not at most 200 printable characters")
 	}
 	return s, nil
 }
 
 func cleanDevice(s string) (string, error) {
-	if s = strings.TrimSpace(s); !shown(s, 60) {
+	s, ok := Line(s, 60)
+	if !ok {
 		return "", ErrDeviceName.On("body.device", "is not at most 60 printable characters")
 	}
 	return s, nil
@@ -154,15 +153,3 @@ func checkPassword(s string) error {
 	}
 	return nil
 }
-
-// shown reports whether s is at most n characters, each of them visible, and
-// holds nothing that reorders or hides what stands beside it.
-func shown(s string, n int) bool {
-	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= n && !strings.ContainsFunc(s, unprintable) &&
-		(s == "" || strings.ContainsFunc(s, visible))
-}
-
-// unprintable lets the joiner U+200D pass: emoji and several scripts need it.
-func unprintable(r rune) bool { return !unicode.IsPrint(r) && r != '\u200d' }
-
-func visible(r rune) bool { return !unicode.IsMark(r) && !unicode.IsSpace(r) && r != '\u200d' }

@@ -1,19 +1,14 @@
 package accounts
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
 func TestCredentialsByHTTP(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		a := web.New(web.Config{Auth: w.Service, Log: w.Service.log})
-		w.Routes(a)
-		c := &conversation{world: w, handler: a.Handler(), names: strings.NewReplacer()}
+		c := w.talk()
 		codes := 0
 		code := func(to string) string {
 			t.Helper()
@@ -50,22 +45,6 @@ func TestCredentialsByHTTP(t *testing.T) {
 		c.say("GET", "/v1/me", one.AccessToken, "", nil)
 		c.say("POST", "/v1/auth/login", "", `{"email":"bea@example.org","password":"correct horse"}`, &three)
 
-		got := c.names.Replace(c.text.String())
-		for _, v := range volatile {
-			got = v.re.ReplaceAllString(got, v.with)
-		}
-		const golden = "testdata/credentials.golden"
-		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("the conversation differs from %s (run with -update and look at the difference); got:\n%s", golden, got)
-		}
+		c.agrees("testdata/credentials.golden")
 	})
 }

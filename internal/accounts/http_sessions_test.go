@@ -1,21 +1,17 @@
 package accounts
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
 func TestSessionsByHTTP(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
-		a := web.New(web.Config{Auth: w.Service, Log: w.Service.log})
-		w.Routes(a)
-		c := &conversation{world: w, handler: a.Handler(), names: strings.NewReplacer()}
+		c := w.talk()
 		var phone, tablet, browser, fresh api.Tokens
 		enter := func(device string, out *api.Tokens) {
 			t.Helper()
@@ -51,18 +47,6 @@ func TestSessionsByHTTP(t *testing.T) {
 		c.say("GET", "/v1/sessions", fresh.AccessToken, "", nil)
 		c.say("POST", "/v1/auth/refresh", "", `{"refresh_token":"`+fresh.RefreshToken+`"}`, nil)
 
-		const golden = "testdata/sessions.golden"
-		got := c.names.Replace(c.text.String())
-		for _, v := range volatile {
-			got = v.re.ReplaceAllString(got, v.with)
-		}
-		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if want, err := os.ReadFile(golden); err != nil || got != string(want) {
-			t.Errorf("the conversation differs from %s (%v; run with -update and look at the difference); got:\n%s", golden, err, got)
-		}
+		c.agrees("testdata/sessions.golden")
 	})
 }

@@ -45,6 +45,36 @@ var volatile = []struct {
 	{regexp.MustCompile(`"expires_in": (8639\d|86400)`), `"expires_in": DAY`},
 	{regexp.MustCompile(`"expires_in": (17279\d|172800)`), `"expires_in": TWO-DAYS`},
 	{regexp.MustCompile(`Retry-After: (179\d|1800)`), `Retry-After: HALF-AN-HOUR`},
+	{regexp.MustCompile(`Retry-After: 3[56]\d\d`), `Retry-After: AN-HOUR`},
+	{regexp.MustCompile(`until \d{4}-\d\d-\d\dT[0-9:]+Z`), `until TIME`},
+}
+
+// talk begins a conversation with the world's routes.
+func (w *world) talk() *conversation {
+	a := web.New(web.Config{Auth: w.Service, Log: w.Service.log})
+	w.Routes(a)
+	return &conversation{world: w, handler: a.Handler(), names: strings.NewReplacer()}
+}
+
+// agrees holds what was said against a golden file.
+func (c *conversation) agrees(golden string) {
+	c.t.Helper()
+	got := c.names.Replace(c.text.String())
+	for _, v := range volatile {
+		got = v.re.ReplaceAllString(got, v.with)
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if got != string(want) {
+		c.t.Errorf("the conversation differs from %s (run with -update and look at the difference); got:\n%s", golden, got)
+	}
 }
 
 // say sends a request and notes both sides; out, if any, gets the answer.
@@ -95,9 +125,7 @@ func (c *conversation) say(method, path, bearer, body string, out any) {
 
 func TestTheWholeFlowByHTTP(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		a := web.New(web.Config{Auth: w.Service, Log: w.Service.log})
-		w.Routes(a)
-		c := &conversation{world: w, handler: a.Handler(), names: strings.NewReplacer()}
+		c := w.talk()
 
 		c.say("POST", "/v1/auth/codes", "", `{"email":"Ann@example.org","purpose":"register"}`, nil)
 		c.say("POST", "/v1/auth/codes", "", `{"email":"ann","purpose":"fun"}`, nil)
@@ -135,23 +163,7 @@ func TestTheWholeFlowByHTTP(t *testing.T) {
 			c.say("POST", "/v1/auth/login", "", `{"email":"bob@example.org","password":"wrong horse"}`, nil)
 		}
 
-		got := c.names.Replace(c.text.String())
-		for _, v := range volatile {
-			got = v.re.ReplaceAllString(got, v.with)
-		}
-		const golden = "testdata/flow.golden"
-		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("the conversation differs from %s (run with -update and look at the difference); got:\n%s", golden, got)
-		}
+		c.agrees("testdata/flow.golden")
 		for _, secret := range []string{"correct horse", "wrong horse", first.AccessToken[29:], first.RefreshToken[29:], code} {
 			if strings.Contains(w.log.String(), secret) {
 				t.Errorf("the log has the secret %q", secret)

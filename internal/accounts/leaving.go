@@ -190,8 +190,8 @@ func (s *Service) Unban(ctx context.Context, user ID) (err error) {
 }
 
 func ban(ctx context.Context, tx *sqldb.Tx, user ID, until time.Time, reason string) error {
-	reason = strings.TrimSpace(reason)
-	if !until.After(tx.Now()) || until.After(Forever) || !shown(reason, 200) {
+	reason, ok := Line(reason, 200)
+	if !until.After(tx.Now()) || until.After(Forever) || !ok {
 		return ErrBan
 	}
 	if _, err := lockAccount(ctx, tx, user); err != nil {
@@ -335,12 +335,7 @@ func (s *Service) follow(ctx context.Context, payload []byte) (err error) {
 		return err
 	}
 	now := s.db.Now()
-	if len(c.Ended) > 0 {
-		s.after(ctx, "forget facts of sessions", func(ctx context.Context) error { return s.fast.forgetFacts(ctx, c.User, c.Ended) })
-	}
-	for _, d := range c.Ended {
-		s.tell(api.EventSessionEnded, c.User, now, api.SessionEnded{Device: d.String()})
-	}
+	s.loggedOut(ctx, c.User, c.Ended, now)
 	if c.Notice != "" {
 		s.noticed(c.User, now, c.Notice, DeviceID{})
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,34 +14,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
-
-// talk begins a conversation with the world's routes.
-func (w *world) talk() *conversation {
-	a := web.New(web.Config{Auth: w.Service, Log: w.Service.log})
-	w.Routes(a)
-	return &conversation{world: w, handler: a.Handler(), names: strings.NewReplacer()}
-}
-
-// agrees holds what was said against a golden file.
-func (c *conversation) agrees(golden string) {
-	c.t.Helper()
-	got := c.names.Replace(c.text.String())
-	for _, v := range volatile {
-		got = v.re.ReplaceAllString(got, v.with)
-	}
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			c.t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if got != string(want) {
-		c.t.Errorf("the conversation differs from %s (run with -update and look at the difference); got:\n%s", golden, got)
-	}
-}
 
 // exec changes SQL behind the domain's back.
 func (w *world) exec(query string, args ...any) {

@@ -322,13 +322,19 @@ func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit fu
 	if len(late) > 0 {
 		s.after(ctx, "drop copies of sessions", func(ctx context.Context) error { return s.caches.Drop(ctx, late...) })
 	}
-	if len(ended) > 0 {
-		s.after(ctx, "forget facts of sessions", func(ctx context.Context) error { return s.fast.forgetFacts(ctx, user, ended) })
+	s.loggedOut(ctx, user, ended, at)
+	return nil
+}
+
+// loggedOut follows the end of sessions: their facts go, and the devices hear of it.
+func (s *Service) loggedOut(ctx context.Context, user ID, ended []DeviceID, at time.Time) {
+	if len(ended) == 0 {
+		return
 	}
+	s.after(ctx, "forget facts of sessions", func(ctx context.Context) error { return s.fast.forgetFacts(ctx, user, ended) })
 	for _, d := range ended {
 		s.tell(api.EventSessionEnded, user, at, api.SessionEnded{Device: d.String()})
 	}
-	return nil
 }
 
 func (s *Service) targets(user ID, devices []DeviceID) []cache.Target {

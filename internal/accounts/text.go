@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -16,5 +17,17 @@ func Line(s string, n int) (string, bool) {
 // Text is Line for several lines.
 func Text(s string, n int) (string, bool) {
 	s = strings.TrimSpace(s)
-	return s, utf8.RuneCountInString(s) <= n && shown(strings.ReplaceAll(s, "\n", " "), n)
+	return s, shown(strings.ReplaceAll(s, "\n", " "), n)
 }
+
+// shown reports whether s is at most n characters, each of them visible, and
+// holds nothing that reorders or hides what stands beside it.
+func shown(s string, n int) bool {
+	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= n && !strings.ContainsFunc(s, unprintable) &&
+		(s == "" || strings.ContainsFunc(s, visible))
+}
+
+// unprintable lets the joiner U+200D pass: emoji and several scripts need it.
+func unprintable(r rune) bool { return !unicode.IsPrint(r) && r != '\u200d' }
+
+func visible(r rune) bool { return !unicode.IsMark(r) && !unicode.IsSpace(r) && r != '\u200d' }

@@ -121,12 +121,10 @@ func (d *deed) close(ctx context.Context, tx *sqldb.Tx, r Request, state State) 
 
 // IsFriend reports whether other is in user's list, as of a moment ago. It is one
 // command to Redis, as are the three after it.
-func (s *Service) IsFriend(ctx context.Context, user, other accounts.ID) (bool, error) {
+func (s *Service) IsFriend(ctx context.Context, user, other accounts.ID) (_ bool, err error) {
+	defer errs.Wrap(&err, "social.IsFriend %s", user)
 	ok, err := s.rel.friends.Has(ctx, user, other)
-	if err != nil {
-		return false, fmt.Errorf("social.IsFriend %s: %w", user, asKind(ctx, err))
-	}
-	return ok, nil
+	return ok, asKind(ctx, err)
 }
 
 // AreFriends returns which of others are in user's list.
