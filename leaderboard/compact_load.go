@@ -36,6 +36,13 @@ type watch struct {
 	beat   int64
 	last   time.Time     // look
 	silent time.Duration // since the beat was first seen
+	ended  string        // a load of ours that could not tell Redis of its end
+}
+
+func (w *watch) endedUntold(load string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = load
 }
 
 func (w *watch) dead(load string, beat int64) bool {
@@ -48,7 +55,7 @@ func (w *watch) dead(load string, beat int64) bool {
 		w.load, w.beat, w.silent = load, beat, 0
 	}
 	w.last = now
-	return load != "" && w.silent >= heldLate
+	return load != "" && (load == w.ended || w.silent >= heldLate)
 }
 
 func (b *compact) Load(ctx context.Context, now time.Time, everybody iter.Seq2[Entry, error]) error {
@@ -87,7 +94,9 @@ func (b *compact) load(ctx context.Context, now time.Time, everybody iter.Seq2[E
 		if err != nil { // also when ctx has ended
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			_ = b.abandon(ctx, token) // else a sweep does
+			if b.abandon(ctx, token) != nil { // the next load does, or a sweep
+				b.watch.endedUntold(token)
+			}
 		}
 	}()
 	// The truth may be silent for long before it yields the first entry.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/leaderboard"
+	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
@@ -469,5 +470,40 @@ func TestALoadOfACompactBoardIsNotFinishedOnAnOldSnapshot(t *testing.T) {
 	})
 	if !errors.Is(err, leaderboard.ErrEmptied) {
 		t.Errorf("Load: %v, want %v", err, leaderboard.ErrEmptied)
+	}
+}
+
+// A load whose Redis goes away cannot say that it has ended. When Redis is back
+// with the load still noted, nobody waits until its silence is long enough.
+func TestALoadThatEndedWhileRedisWasAwayHoldsNobodyUp(t *testing.T) {
+	server := redistest.Server(t, "appendonly yes", "appendfsync always")
+	db := redistest.Open(t, server.URL)
+	k := freshCompact()
+	b := leaderboard.Compact(db, k)
+	err := b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
+		server.Kill()
+		yield(entry("eve", 1, noon), nil)
+	})
+	if !errors.Is(err, redis.ErrUnavailable) {
+		t.Fatalf("Load: %v, want %v", err, redis.ErrUnavailable)
+	}
+	server.Restart()
+	for db.Ping(t.Context()) != nil {
+		if t.Context().Err() != nil {
+			t.Fatal("the server did not come back")
+		}
+	}
+	noted := func() int64 {
+		n, err := db.Do(t.Context(), keyspace.Cmd{Name: "HEXISTS", Key: k.State.Key, Args: []string{"load"}}).Int()
+		must(t, err)
+		return n
+	}
+	if noted() == 0 {
+		t.Fatal("the load is not noted any more; nothing is tested here")
+	}
+	_, err = b.Sweep(t.Context(), noon)
+	must(t, err)
+	if noted() == 1 {
+		t.Error("the load still holds others up")
 	}
 }
