@@ -34,13 +34,7 @@ import (
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"stoa": func() { os.Exit(Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
-	})
-}
-
-// TestStories runs testdata/*.txtar. Beside what testscript knows there are
+// TestStories runs testdata/*.txtar with the program as it is shipped. Beside what testscript knows there are
 //
 //	exits CODE program args…   runs a program that must end with that code
 //	serving args…              starts stoa serve on a free port, sets $SERVER
@@ -54,6 +48,11 @@ func TestMain(m *testing.M) {
 //	erased ID                  waits until that account is erased in the database here
 //	answers CODE               that user's calls must come to that, 200 or a problem's code
 func TestStories(t *testing.T) {
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/stoa").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,

@@ -24,10 +24,15 @@ var ErrMalformed = errs.New(errs.Invalid, "id.malformed", "An identifier is 12 c
 type ID[T any] struct{ s string }
 
 // New draws a fresh ID: nine random bytes in base64, whose alphabet is nanoid's.
+// None begins with "-", which a command line would take for a flag.
 func New[T any]() ID[T] {
-	var b [Len / 4 * 3]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return ID[T]{base64.RawURLEncoding.EncodeToString(b[:])}
+	for {
+		var b [Len / 4 * 3]byte
+		_, _ = rand.Read(b[:]) // never fails
+		if s := base64.RawURLEncoding.EncodeToString(b[:]); s[0] != '-' {
+			return ID[T]{s}
+		}
+	}
 }
 
 // Parse returns the ID that s spells, or ErrMalformed.

@@ -23,3 +23,11 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestNoNewIDIsTakenForAFlag(t *testing.T) {
+	for range 5000 { // one draw in 64 would be
+		if id := New[thing]().String(); id[0] == '-' {
+			t.Fatal(id)
+		}
+	}
+}
