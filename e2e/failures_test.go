@@ -24,11 +24,11 @@ import (
 // Nodes are killed, some of them after the commit and before Redis knows of it.
 func TestNodesAreKilled(t *testing.T) {
 	t.Parallel()
-	kills := 6 * *soakFlag
+	kills := 3 * *soakFlag
 	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
 	proxy := newWire(t, strings.TrimPrefix(server.URL, "redis://"))
-	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*perRound*2,
+	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*perRound*3,
 		[]string{"--redis", "redis://" + proxy.ln.Addr().String()},
 		[]string{"--redis", server.URL})
 	w.reserve = kills * callers
@@ -37,7 +37,7 @@ func TestNodesAreKilled(t *testing.T) {
 	for k := range kills {
 		victim := w.nodes[w.rng.IntN(2)]
 		w.round(func() {
-			if k%4 == 2 {
+			if k%3 == 1 {
 				victim = w.nodes[0]
 				w.killBetweenStages(victim, proxy)
 			} else {
@@ -84,9 +84,9 @@ func (w *world) count() (n int) {
 // after each start.
 func TestTheOnlyNodeIsKilled(t *testing.T) {
 	t.Parallel()
-	kills := 5 * *soakFlag
+	kills := 3 * *soakFlag
 	dir := t.TempDir()
-	w := newWorld(t, sqldb.Config{Dir: dir}, kills*perRound*2, []string{"--data", dir})
+	w := newWorld(t, sqldb.Config{Dir: dir}, kills*perRound*3, []string{"--data", dir})
 	w.nodesDie.Store(true)
 	w.crowd()
 	for range kills {
@@ -106,18 +106,17 @@ func TestRedisIsKilled(t *testing.T) {
 	for _, tt := range []struct {
 		what     string
 		settings []string
-		kills    int
 		cut      int64 // bytes lost at most
 	}{
-		{"without persistence", nil, 5, 0},
-		{"with an append-only file", aof, 5, 0},
-		{"and loses the file's end", aof, 4, 200_000},
+		{"without persistence", nil, 0},
+		{"with an append-only file", aof, 0},
+		{"and loses the file's end", aof, 200_000},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			t.Parallel()
-			kills := tt.kills * *soakFlag
+			kills := 2 * *soakFlag
 			server := redistest.Server(t, tt.settings...)
-			w := twoNodes(t, kills*perRound*2, server.URL)
+			w := twoNodes(t, kills*perRound*3, server.URL)
 			w.crowd()
 			for range kills {
 				w.round(func() {
@@ -159,9 +158,9 @@ func shorten(t *testing.T, dir string, by int64) {
 
 func TestRedisIsEmptied(t *testing.T) {
 	t.Parallel()
-	times := 5 * *soakFlag
+	times := 3 * *soakFlag
 	server := redistest.Server(t)
-	w := twoNodes(t, times*perRound*2, server.URL)
+	w := twoNodes(t, times*perRound*3, server.URL)
 	w.crowd()
 	for range times {
 		w.round(server.FlushAll)
@@ -173,7 +172,7 @@ func TestRedisIsEmptied(t *testing.T) {
 // missed meanwhile.
 func TestRedisStandsStill(t *testing.T) {
 	t.Parallel()
-	times := 4 * *soakFlag
+	times := 2 * *soakFlag
 	server := redistest.Server(t)
 	w := twoNodes(t, times*perRound*3, server.URL)
 	w.crowd()
@@ -225,7 +224,7 @@ func TestSentinelsPromoteAReplica(t *testing.T) {
 // on from Redis.
 func TestTheDatabaseIsKilled(t *testing.T) {
 	t.Parallel()
-	kills := 6 * *soakFlag
+	kills := 3 * *soakFlag
 	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
 	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*perRound*2+1000, []string{"--redis", server.URL}, []string{"--redis", server.URL})

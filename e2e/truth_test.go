@@ -394,6 +394,9 @@ func (w *world) compare(log map[string][]logRow, persons []*person) (wrong []str
 				seen[e.User] = true
 			}
 		}
+		if len(wrong) > 0 {
+			return wrong // many questions more would only hold up who is at work on it
+		}
 		ranks := map[int]string{}
 		each(persons, func(i int, p *person) {
 			var got api.Board

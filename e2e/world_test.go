@@ -238,6 +238,9 @@ func (w *world) round(fail func()) {
 	w.inflicted++
 	w.release(30)
 	w.hurry(w.released.Load())
+	if w.upTo(w.released.Load())-w.upTo(from) < 40 {
+		w.t.Fatal("nearly nobody was left to check in: the failure hit nobody")
+	}
 	w.settle(append(w.also, w.persons[w.upTo(from):w.upTo(w.released.Load())]...))
 	w.first.ends()
 }
