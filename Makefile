@@ -2,7 +2,7 @@
 # packages run at once, for many of them start servers.
 TEST_FLAGS ?= -p 2
 
-.PHONY: help run build test lint generate check-generated bench bench-checkin bench-audit bench-cache bench-people bench-start hazards deps
+.PHONY: help run build test soak lint generate check-generated bench bench-checkin bench-audit bench-cache bench-people bench-start hazards deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ bench-people: ## Measure friends, users, sessions and log-ins; BENCH_FLAGS=-shor
 
 bench-start: ## Measure a start, and the memory it takes
 	cd bench && go run ./start
+
+soak: deps ## Inflict every failure of the tests four times as often, and play all histories; takes half an hour
+	go test ./internal/checkin -run 'FollowsAPlainListOfDays|FollowAPlainListOfDays'
+	go test -v ./e2e -run 'Killed|Emptied|Away|StandsStill|Promote|Loses' -soak 4 -timeout 60m
 
 hazards: ## Hold the cache, and others, against all hazards at full size; takes half an hour
 	STOA_HAZARDS=full go test -v ./cache/cachetest

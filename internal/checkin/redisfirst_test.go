@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -359,8 +360,12 @@ func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
 	w, server := firstWorld(t)
 	users := newUsers(300)
 	var all sync.WaitGroup
-	for _, user := range users {
-		all.Go(func() { w.mustMark(t, user, civil.Clock{}) })
+	for some := range slices.Chunk(users, 20) {
+		all.Go(func() {
+			for _, user := range some {
+				w.mustMark(t, user, civil.Clock{})
+			}
+		})
 	}
 	all.Wait()
 	if _, err := server.Do("DEL", "stoa:queue:{"+TopicPersist+"}:stream"); err != nil {

@@ -442,7 +442,10 @@ func drawRules(r *rand.Rand) Settings {
 }
 
 func TestTheRulesFollowAPlainListOfDays(t *testing.T) {
-	const histories = 100_000
+	histories := int64(100_000)
+	if raced {
+		histories = 20_000
+	}
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -561,8 +564,12 @@ func (s *served) shown(now time.Time, c civil.Clock, first, last civil.Day) (sig
 
 func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
 	rules := Settings{MakeupDays: 9, MakeupLimit: 2, FreezeEvery: 3, FreezeMax: 2, Grace: 10 * time.Minute}
+	histories := uint64(200)
+	if raced {
+		histories = 60
+	}
 	worlds(t, func(t *testing.T, w *world) {
-		for seed := range uint64(200) {
+		for seed := range histories {
 			r := rand.New(rand.NewPCG(seed, 5))
 			if err := play(r, &served{world: w, t: t}, rules, 14); err != nil {
 				t.Fatalf("history %d: %v", seed, err)

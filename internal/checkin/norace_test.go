@@ -1,0 +1,5 @@
+//go:build !race
+
+package checkin
+
+const raced = false
