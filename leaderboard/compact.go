@@ -81,10 +81,11 @@ func (b *compact) Update(es []Entry) []keyspace.Cmd {
 	}
 	restarts := restarting(es)
 	return []keyspace.Cmd{b.push(len(es), func(i int) change {
-		e := es[i]
-		// As on an exact board, a restart takes its member's other entries along.
-		e.Restart = e.Restart || restarts[e.Member]
-		return changeOf(e)
+		c := changeOf(&es[i])
+		if restarts[c.member] { // as on an exact board, one takes its member's other entries along
+			c.flags |= flagRestart
+		}
+		return c
 	})}
 }
 
@@ -95,7 +96,8 @@ func (b *compact) push(n int, change func(int) change) keyspace.Cmd {
 		last := min(first+blobChunk, n)
 		blob := make([]byte, 0, 48*(last-first))
 		for i := first; i < last; i++ {
-			blob = appendChange(blob, change(i))
+			c := change(i)
+			blob = appendChange(blob, &c)
 		}
 		blobs = append(blobs, string(blob))
 	}
@@ -107,7 +109,7 @@ func (b *compact) Remove(ctx context.Context, es ...Entry) error {
 		return nil
 	}
 	gone := b.push(len(es), func(i int) change {
-		c := changeOf(Entry{Member: es[i].Member})
+		c := changeOf(&Entry{Member: es[i].Member})
 		c.from, c.flags = es[i].place().standing(), flagGone
 		if es[i].Replay {
 			c.flags |= flagReplay

@@ -79,7 +79,7 @@ func (s Standing) numbers() standing { return standing{cut(s.Value), death(s.Die
 
 func (e Entry) place() place { return place{e.Member, e.score(), death(e.Dies)} }
 
-func changeOf(e Entry) change {
+func changeOf(e *Entry) change {
 	c := change{place: e.place(), from: e.From.numbers()}
 	if e.Restart {
 		c.flags |= flagRestart
@@ -227,7 +227,10 @@ func (t *table) order() {
 
 // before orders as a sorted set read backwards does.
 func before(a, b place) int {
-	return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(b.member, a.member))
+	if c := cmp.Compare(b.score, a.score); c != 0 {
+		return c
+	}
+	return strings.Compare(b.member, a.member)
 }
 
 // above returns how many count at now with a greater value, of a table that has
@@ -412,7 +415,7 @@ func (r *reader) err() error {
 	return nil
 }
 
-func appendChange(b []byte, c change) []byte {
+func appendChange(b []byte, c *change) []byte {
 	b = append(b, c.flags)
 	b = appendPlace(b, c.place)
 	b = appendStanding(b, c.from)
