@@ -78,20 +78,27 @@ func between(t *testing.T, server *redistest.Instance, suffix string, hook func(
 
 func TestAFoldBetweenTheCommandsOfAReadIsNoticed(t *testing.T) {
 	server := redistest.Server(t)
-	direct, k := redistest.Open(t, server.URL), freshCompact()
-	hand := leaderboard.Compact(direct, k)
-	hooked := false
-	db, arm := between(t, server, ":log", func() {
-		hooked = true
-		_, err := hand.Sweep(t.Context(), noon)
-		must(t, err)
-	})
-	must(t, hand.Load(t.Context(), noon, all(many(3, noon.Add(time.Hour))...)))
-	apply(t, direct, hand, entry("eve", 9, noon))
-	arm()
-	best, err := leaderboard.Compact(db, k).Top(t.Context(), noon, 1)
-	if err != nil || best[0].Member != "eve" || !hooked {
-		t.Errorf("Top = %v %v (folded: %v), want eve", best, err, hooked)
+	direct := redistest.Open(t, server.URL)
+	for _, again := range []bool{false, true} { // has the reader seen the board before?
+		k := freshCompact()
+		hand := leaderboard.Compact(direct, k)
+		hooked := false
+		db, arm := between(t, server, ":log", func() {
+			hooked = true
+			_, err := hand.Sweep(t.Context(), noon)
+			must(t, err)
+		})
+		must(t, hand.Load(t.Context(), noon, all(many(3, noon.Add(time.Hour))...)))
+		reader := leaderboard.Compact(db, k)
+		if again {
+			wantTop(t, reader, noon, "m000002 2, m000001 1, m000000 0")
+		}
+		apply(t, direct, hand, entry("eve", 9, noon))
+		arm()
+		best, err := reader.Top(t.Context(), noon, 1)
+		if err != nil || best[0].Member != "eve" || !hooked {
+			t.Errorf("Top = %v %v (folded: %v, seen before: %v), want eve", best, err, hooked, again)
+		}
 	}
 }
 

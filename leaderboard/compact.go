@@ -6,6 +6,8 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -52,14 +54,9 @@ type CompactKeys struct {
 	Held  keyspace.List // changes that were folded while a load is under way
 }
 
-// The fields of State.
+// The fields of State, beside those of a state.
 const (
 	fieldVersion = "v"    // changes with each fold
-	fieldMeta    = "meta" // there once the board is loaded; see table.meta
-	fieldHead    = "head" // the best
-	fieldTail    = "tail" // those of the best that come after
-	fieldSum     = "sum"  // counts of everybody alive at the last fold
-	fieldRows    = "rows" // the same by death
 	fieldLoad    = "load" // token of the load under way
 	fieldBeat    = "beat" // when it was last heard of, Unix ms
 )
@@ -69,17 +66,13 @@ type compact struct {
 	k  CompactKeys
 	sizes
 
-	watch   watch        // over others' loads
-	folding sync.Mutex   // one reader at a time tidies up
-	floor   atomic.Int64 // its score as last seen; only a guess at what a read will need
+	watch   watch                 // over others' loads
+	folding sync.Mutex            // one reader at a time tidies up
+	known   atomic.Pointer[state] // as last seen; nil before that
 }
 
 // Compact returns the board that lives under k. It sends nothing.
-func Compact(db *redis.DB, k CompactKeys) Board {
-	b := &compact{db: db, k: k, sizes: usual}
-	b.floor.Store(noFloor.score)
-	return b
-}
+func Compact(db *redis.DB, k CompactKeys) Board { return &compact{db: db, k: k, sizes: usual} }
 
 // Update is one RPUSH.
 func (b *compact) Update(es []Entry) []keyspace.Cmd {
@@ -88,10 +81,11 @@ func (b *compact) Update(es []Entry) []keyspace.Cmd {
 	}
 	restarts := restarting(es)
 	return []keyspace.Cmd{b.push(len(es), func(i int) change {
-		e := es[i]
-		// As on an exact board, a restart takes its member's other entries along.
-		e.Restart = e.Restart || restarts[e.Member]
-		return changeOf(e)
+		c := changeOf(&es[i])
+		if restarts[c.member] { // as on an exact board, one takes its member's other entries along
+			c.flags |= flagRestart
+		}
+		return c
 	})}
 }
 
@@ -102,7 +96,8 @@ func (b *compact) push(n int, change func(int) change) keyspace.Cmd {
 		last := min(first+blobChunk, n)
 		blob := make([]byte, 0, 48*(last-first))
 		for i := first; i < last; i++ {
-			blob = appendChange(blob, change(i))
+			c := change(i)
+			blob = appendChange(blob, &c)
 		}
 		blobs = append(blobs, string(blob))
 	}
@@ -114,7 +109,7 @@ func (b *compact) Remove(ctx context.Context, es ...Entry) error {
 		return nil
 	}
 	gone := b.push(len(es), func(i int) change {
-		c := changeOf(Entry{Member: es[i].Member})
+		c := changeOf(&Entry{Member: es[i].Member})
 		c.from, c.flags = es[i].place().standing(), flagGone
 		if es[i].Replay {
 			c.flags |= flagReplay
@@ -131,81 +126,70 @@ func (b *compact) Drop(ctx context.Context) error {
 	return drop(ctx, b.db, []keyspace.Key{b.k.State.Key, b.k.Log.Key, b.k.Held.Key})
 }
 
-// parts are the large fields of a board's state.
-type parts struct{ head, tail, sum, rows bool }
-
 // snapshot is what Redis holds of a board at one moment.
 type snapshot struct {
-	size    sizes
-	got     parts
-	version string
-	meta    string // empty: not loaded
-	floor   place
-	until   int64
-	doubt   bool
+	*state
 	load    string
 	beat    int64
-	head    string
-	tail    string
-	sum     string
-	rows    string
-	blobs   []keyspace.Reply
-	pending []change // decoded blobs
-	length  int64    // of the log
+	blobs   []keyspace.Reply // of the log, at most foldChunk
+	pending []change         // decoded blobs
+	more    bool             // the log has others
 }
 
-// fetch reads parts of a board and its log, as they were at one moment: the
-// version, read first and last, says that nothing was folded between.
-func (b *compact) fetch(ctx context.Context, want parts) (*snapshot, error) {
-	fields := []string{fieldVersion, fieldMeta, fieldLoad, fieldBeat}
-	s := &snapshot{size: b.sizes, got: want}
-	into := []*string{&s.version, &s.meta, &s.load, nil}
-	for _, f := range []struct {
-		want bool
-		name string
-		into *string
-	}{{want.head, fieldHead, &s.head}, {want.tail, fieldTail, &s.tail}, {want.sum, fieldSum, &s.sum}, {want.rows, fieldRows, &s.rows}} {
-		if f.want {
-			fields, into = append(fields, f.name), append(into, f.into)
-		}
-	}
+// fetch reads a board and its log as they were at one moment. Nobody changes a
+// state without giving it another version, so what this process has read once is
+// not read again: the version that comes after the log says whether it still
+// stands, and that nothing was folded since it was looked at.
+func (b *compact) fetch(ctx context.Context) (*snapshot, error) {
 	cmds := []keyspace.Cmd{
-		{Name: "HMGET", Key: b.k.State.Key, Args: fields},
-		{Name: "LRANGE", Key: b.k.Log.Key, Args: []string{"0", strconv.Itoa(foldChunk - 1)}},
-		{Name: "LLEN", Key: b.k.Log.Key},
-		{Name: "HGET", Key: b.k.State.Key, Args: []string{fieldVersion}},
+		{Name: "HMGET", Key: b.k.State.Key, Args: append([]string{fieldVersion}, stateFields[:]...)},
+		{Name: "LRANGE", Key: b.k.Log.Key, Args: []string{"0", strconv.Itoa(foldChunk)}},
+		{Name: "HMGET", Key: b.k.State.Key, Args: []string{fieldVersion, fieldLoad, fieldBeat}},
 	}
+	known := b.known.Load()
 	for {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		replies := b.db.DoMulti(ctx, cmds)
+		asked := cmds
+		if known != nil {
+			asked = cmds[1:]
+		}
+		replies := b.db.DoMulti(ctx, asked)
 		if err := keyspace.FirstErr(replies); err != nil {
 			return nil, err
 		}
-		values := replies[0].List
-		if values[0].Str != replies[3].Str {
+		if known == nil {
+			var err error
+			if known, err = b.learn(replies[0].List); err != nil {
+				return nil, err
+			}
+			replies = replies[1:]
+		}
+		log, now := replies[0].List, replies[1].List
+		if now[0].Str != known.version {
+			known = nil
 			continue
 		}
-		for i, to := range into {
-			if to != nil {
-				*to = values[i].Str
-			}
-		}
-		s.blobs, s.length = replies[1].List, replies[2].N
-		s.beat, _ = strconv.ParseInt(values[3].Str, 10, 64)
-		break
-	}
-	if s.meta != "" {
+		s := &snapshot{state: known, load: now[1].Str, blobs: log[:min(foldChunk, len(log))], more: len(log) > foldChunk}
+		s.beat, _ = strconv.ParseInt(now[2].Str, 10, 64)
 		var err error
-		if s.floor, s.until, s.doubt, err = readMeta(s.meta); err != nil {
-			return nil, err
-		}
-		b.floor.Store(s.floor.score)
+		s.pending, err = decode(nil, s.blobs)
+		return s, err
 	}
-	var err error
-	s.pending, err = decode(nil, s.blobs)
-	return s, err
+}
+
+// learn keeps a state as it came: its version and its fields.
+func (b *compact) learn(values []keyspace.Reply) (*state, error) {
+	var fields fields
+	for i := range fields {
+		fields[i] = values[i+1].Str
+	}
+	st, err := readState(values[0].Str, fields)
+	if err == nil {
+		b.known.Store(st)
+	}
+	return st, err
 }
 
 func decode(cs []change, blobs []keyspace.Reply) ([]change, error) {
@@ -225,78 +209,82 @@ func decode(cs []change, blobs []keyspace.Reply) ([]change, error) {
 
 // read is fetch for those who want an answer: the log is short, and all of it
 // was read.
-func (b *compact) read(ctx context.Context, now time.Time, want parts) (*snapshot, error) {
-	s, err := b.fetch(ctx, want)
+func (b *compact) read(ctx context.Context, now time.Time) (*snapshot, error) {
 	for {
+		s, err := b.fetch(ctx)
 		switch {
 		case err != nil:
 			return nil, err
-		case s.meta == "":
+		case !s.loaded():
 			return nil, ErrNotLoaded
-		case s.length > foldChunk:
-			if _, _, err = b.fold(ctx, now.UnixMilli()); err != nil {
-				return nil, err
-			}
-		case s.length > foldAbove && b.folding.TryLock():
+		case s.more:
+			_, _, err = b.fold(ctx, now.UnixMilli())
+		case len(s.blobs) > foldAbove && b.folding.TryLock():
 			_, _, err = b.fold(ctx, now.UnixMilli())
 			b.folding.Unlock()
-			if err != nil {
-				return nil, err
-			}
 		default:
 			return s, nil
 		}
-		s, err = b.fetch(ctx, want)
-	}
-}
-
-// best returns the known best as they are with the log, and the score above
-// which all are known. If more of them have to be read for that, ok is false.
-func (s *snapshot) best() (t *table, ok bool, err error) {
-	t = newTable(s.size)
-	t.floor = s.floor
-	if t.top, err = readPlaces(make([]place, 0, (len(s.head)+len(s.tail))/24), s.head); err != nil {
-		return nil, false, err
-	}
-	switch {
-	case s.got.tail:
-		if t.top, err = readPlaces(t.top, s.tail); err != nil {
-			return nil, false, err
-		}
-	case len(t.top) == s.size.head:
-		t.floor = t.top[len(t.top)-1]
-		t.top = t.top[:len(t.top)-1]
-	}
-	if len(s.pending) == 0 {
-		return t, true, nil
-	}
-	t.reindex()
-	for _, c := range s.pending {
-		if _, known := t.index[c.member]; !known && !s.got.tail && t.known(c.place) {
-			return nil, false, nil // what the tail says of this member matters
-		}
-		t.rank(c)
-	}
-	t.order()
-	return t, true, nil
-}
-
-// above returns how many count at now with a greater value; ok is false if the
-// rows have to be read for that.
-func (s *snapshot) above(value, now int64) (n int64, ok bool, err error) {
-	switch {
-	case s.got.rows:
-		rows, err := readRows(s.rows)
 		if err != nil {
-			return 0, false, err
+			return nil, err
 		}
+	}
+}
+
+// best yields the best that are alive at now as the log leaves them, the first
+// one first.
+func (s *snapshot) best(now int64) iter.Seq[place] {
+	return func(yield func(place) bool) {
+		gone := make([]bool, len(s.top)) // from where the state has them
+		moved := map[string]place{}
+		for _, c := range s.pending {
+			was, there := moved[c.member]
+			if i, ok := s.index()[c.member]; ok && !gone[i] {
+				was, there, gone[i] = s.top[i], true, true
+			}
+			switch {
+			case c.gone():
+				delete(moved, c.member)
+				continue
+			case there:
+				was = over(was, c)
+			default:
+				was = c.place
+			}
+			// Who has fallen below the floor leaves no trace, as after a fold.
+			if moved[c.member] = was; before(was, s.floor) >= 0 {
+				delete(moved, c.member)
+			}
+		}
+		come := slices.SortedFunc(maps.Values(moved), before)
+		each := func(p place) bool { return p.dies <= now || yield(p) }
+		for i, p := range s.top {
+			for len(come) > 0 && before(come[0], p) < 0 {
+				if !each(come[0]) {
+					return
+				}
+				come = come[1:]
+			}
+			if !gone[i] && !each(p) {
+				return
+			}
+		}
+		for _, p := range come {
+			if !each(p) {
+				return
+			}
+		}
+	}
+}
+
+// above returns how many count at now with a greater value.
+func (s *snapshot) above(value, now int64) (n int64, err error) {
+	if now < s.until {
+		n, err = sumAbove(s.fields[sumField], value)
+	} else { // somebody has died since
+		var rows map[int64]row
+		rows, err = readRows(s.fields[rowsField])
 		n = (&table{rows: rows}).above(value, now)
-	case now >= s.until: // somebody has died since
-		return 0, false, nil
-	default:
-		if n, err = sumAbove(s.sum, value); err != nil {
-			return 0, false, err
-		}
 	}
 	for _, c := range s.pending {
 		if c.flags&flagReplay == 0 {
@@ -307,15 +295,15 @@ func (s *snapshot) above(value, now int64) (n int64, ok bool, err error) {
 			})
 		}
 	}
-	return max(n, 0), true, nil
+	return max(n, 0), err
 }
 
 func (b *compact) Read(ctx context.Context, now time.Time, n int, me Entry) ([]Ranked, Ranked, bool, error) {
-	a, err := b.ask(ctx, now, n, me)
+	a, err := b.ask(ctx, now, n, me, 0)
 	if err != nil {
 		return nil, Ranked{}, false, fmt.Errorf("leaderboard: read: %w", err)
 	}
-	return a.best, a.mine, a.ok, nil
+	return ranked(a.best, 0, n), a.mine, a.ok, nil
 }
 
 func (b *compact) Top(ctx context.Context, now time.Time, n int) ([]Ranked, error) {
@@ -332,120 +320,85 @@ func (b *compact) Rank(ctx context.Context, now time.Time, me Entry) (Ranked, bo
 }
 
 func (b *compact) Around(ctx context.Context, now time.Time, me Entry, k int) ([]Ranked, error) {
-	a, err := b.ask(ctx, now, 0, me)
-	if err != nil {
+	k = min(max(k, 0), (MaxTop-1)/2)
+	a, err := b.ask(ctx, now, 0, me, k)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("leaderboard: around: %w", err)
-	}
-	if !a.ok {
+	case !a.ok:
 		return nil, nil
-	}
-	i := slices.IndexFunc(a.alive, func(p place) bool { return p.member == me.Member })
-	if i < 0 {
+	case !a.among:
 		return []Ranked{a.mine}, nil
 	}
-	k = min(max(k, 0), (MaxTop-1)/2)
-	first := max(i-k, 0)
-	near := make([]Ranked, 0, 2*k+1)
-	for j, p := range a.alive[first:min(i+k+1, len(a.alive))] {
-		near = append(near, rankedOf(first+j+1, p.member, p.score))
+	return ranked(a.best, a.mine.Rank-1-k, a.mine.Rank+k), nil
+}
+
+// ranked returns those of the best from one index up to another, as far as there
+// are any.
+func ranked(best []place, from, to int) (out []Ranked) {
+	for i := max(from, 0); i < min(to, len(best)); i++ {
+		out = append(out, rankedOf(i+1, best[i].member, best[i].score))
 	}
-	return near, nil
+	return out
 }
 
 // answer is what a board says.
 type answer struct {
-	best  []Ranked
+	best  []place // as many as were asked for, and as it took to find me
 	mine  Ranked
 	ok    bool
-	alive []place // as many of the best as were read
+	among bool // the best
 }
 
-// ask reads no more of the board than it needs: of the best only the head, and
-// nothing of them for who stands far below. Where that guess was wrong it asks
-// again.
-func (b *compact) ask(ctx context.Context, now time.Time, n int, me Entry) (answer, error) {
-	n = min(max(n, 0), b.want)
-	asks := me.Member != "" && death(me.Dies) > now.UnixMilli()
-	want := parts{head: n > 0, tail: n >= b.head, sum: asks}
-	if asks && me.mayScore() >= b.floor.Load() {
-		want.head, want.tail = true, true
+// ask returns the best n, and where me stands with k of the best that follow.
+func (b *compact) ask(ctx context.Context, now time.Time, n int, me Entry, k int) (a answer, err error) {
+	s, err := b.read(ctx, now)
+	if err != nil {
+		return answer{}, err
 	}
-	for {
-		s, err := b.read(ctx, now, want)
-		if err != nil {
-			return answer{}, err
+	n, at := min(max(n, 0), b.want), now.UnixMilli()
+	asks := me.Member != "" && death(me.Dies) > at
+	may := asks && me.mayScore() >= s.floor.score // be among the best
+	if n > 0 || may {
+		for p := range s.best(at) {
+			if a.best = append(a.best, p); may && p.member == me.Member {
+				a.mine, a.ok, a.among = rankedOf(len(a.best), p.member, p.score), true, true
+			}
+			if len(a.best) >= n && (!may || a.ok && len(a.best) >= a.mine.Rank+k) {
+				break
+			}
 		}
-		a, more, err := s.answer(now.UnixMilli(), n, asks, me)
-		if err != nil || more == (parts{}) {
-			return a, err
+		if len(a.best) < n && s.floor != noFloor {
+			return answer{}, ErrNotLoaded // there are more, and nobody knows who
 		}
-		want = parts{want.head || more.head, want.tail || more.tail, want.sum || more.sum, want.rows || more.rows}
 	}
+	if !asks || a.ok || cut(me.Value) == 0 {
+		return a, nil
+	}
+	above, err := s.above(cut(me.Value), at)
+	a.mine, a.ok = rankedOf(int(above)+1, me.Member, me.score()), true
+	return a, err
 }
 
 // mayScore is the most that e's value can score, whenever it was reached.
 func (e Entry) mayScore() int64 { return cut(e.Value)<<32 | timeMax }
 
-// answer answers from what was read. What else has to be read for that is in
-// more.
-func (s *snapshot) answer(now int64, n int, asks bool, me Entry) (a answer, more parts, err error) {
-	all := parts{head: true, tail: true}
-	if asks && me.mayScore() >= s.floor.score && !(s.got.head && s.got.tail) {
-		return answer{}, all, nil
-	}
-	if s.got.head {
-		t, enough, err := s.best()
-		if err != nil || !enough {
-			return answer{}, all, err
-		}
-		a.alive = slices.DeleteFunc(t.top, func(p place) bool { return p.dies <= now })
-		if len(a.alive) < n && t.floor != noFloor {
-			if s.got.tail {
-				return answer{}, parts{}, ErrNotLoaded // there are more, and nobody knows who
-			}
-			return answer{}, all, nil
-		}
-		for i, p := range a.alive[:min(n, len(a.alive))] {
-			a.best = append(a.best, rankedOf(i+1, p.member, p.score))
-		}
-		if asks {
-			if i := slices.IndexFunc(a.alive, func(p place) bool { return p.member == me.Member }); i >= 0 {
-				a.mine, a.ok = rankedOf(i+1, me.Member, a.alive[i].score), true
-			}
-		}
-	}
-	if !asks || a.ok || cut(me.Value) == 0 {
-		return a, parts{}, nil
-	}
-	above, enough, err := s.above(cut(me.Value), now)
-	if err != nil || !enough {
-		return answer{}, parts{rows: true}, err
-	}
-	a.mine, a.ok = rankedOf(int(above)+1, me.Member, me.score()), true
-	return a, parts{}, nil
-}
-
 // Complete is false also when the best are so few that a read may soon ask for
 // more than is known.
 func (b *compact) Complete(ctx context.Context, now time.Time) (bool, error) {
-	s, err := b.read(ctx, now, parts{head: true, tail: true})
-	if err == nil {
-		var t *table
-		if t, _, err = s.best(); err == nil {
-			alive := 0
-			for _, p := range t.top {
-				if p.dies > now.UnixMilli() {
-					alive++
-				}
-			}
-			replayed := slices.ContainsFunc(s.pending, func(c change) bool { return c.flags&flagReplay != 0 })
-			return !s.doubt && !replayed && (t.floor == noFloor || alive >= b.want), nil
-		}
-	}
+	s, err := b.read(ctx, now)
 	if errors.Is(err, ErrNotLoaded) {
 		return false, nil
 	}
-	return false, fmt.Errorf("leaderboard: complete: %w", err)
+	if err != nil {
+		return false, fmt.Errorf("leaderboard: complete: %w", err)
+	}
+	alive := 0
+	for range s.best(now.UnixMilli()) {
+		alive++
+	}
+	replayed := slices.ContainsFunc(s.pending, func(c change) bool { return c.flags&flagReplay != 0 })
+	return !s.doubt && !replayed && (s.floor == noFloor || alive >= b.want), nil
 }
 
 func (b *compact) keys() []keyspace.Key {
@@ -472,7 +425,7 @@ func (b *compact) Sweep(ctx context.Context, now time.Time) (removed int, err er
 // begins anew. more says that there are others.
 func (b *compact) fold(ctx context.Context, now int64) (died int, more bool, err error) {
 	for {
-		s, err := b.fetch(ctx, parts{head: true, tail: true, rows: true, sum: true})
+		s, err := b.fetch(ctx)
 		if err != nil {
 			return 0, false, err
 		}
@@ -481,9 +434,9 @@ func (b *compact) fold(ctx context.Context, now int64) (died int, more bool, err
 				return 0, false, err
 			}
 		}
-		var fields []string
-		if s.meta != "" {
-			t, err := s.table()
+		next := &state{version: rand.Text()}
+		if s.loaded() {
+			t, err := s.table(b.sizes)
 			if err != nil {
 				return 0, false, err
 			}
@@ -491,48 +444,22 @@ func (b *compact) fold(ctx context.Context, now int64) (died int, more bool, err
 				t.apply(c)
 			}
 			died = t.settle(now)
-			fields = s.changed(t)
+			if next, err = stateOf(next.version, t); err != nil {
+				return 0, false, err
+			}
 		}
-		if len(fields) == 0 && len(s.blobs) == 0 {
+		changed := s.changed(next)
+		if len(changed) == 0 && len(s.blobs) == 0 {
 			return 0, false, nil
 		}
-		args := append([]string{s.version, rand.Text(), strconv.Itoa(len(s.blobs))}, fields...)
+		args := append([]string{s.version, next.version, strconv.Itoa(len(s.blobs))}, changed...)
 		n, err := compactFold.Run(ctx, b.db, b.keys(), args...).Int()
 		if err != nil {
 			return 0, false, err
 		}
 		if n == 1 {
-			return died, s.length > int64(len(s.blobs)), nil
+			b.known.Store(next)
+			return died, s.more, nil
 		}
 	}
-}
-
-// table decodes a snapshot of all parts.
-func (s *snapshot) table() (*table, error) {
-	t := newTable(s.size)
-	t.floor, t.doubt = s.floor, s.doubt
-	var err error
-	if t.top, err = readPlaces(nil, s.head+s.tail); err != nil {
-		return nil, err
-	}
-	t.rows, err = readRows(s.rows)
-	return t, err
-}
-
-// changed returns the fields in which t differs from what was read.
-func (s *snapshot) changed(t *table) (fields []string) {
-	all, until := t.sum()
-	head := min(t.head, len(t.top))
-	for _, f := range []struct{ name, was, is string }{
-		{fieldMeta, s.meta, t.meta(until)},
-		{fieldHead, s.head, string(appendPlaces(nil, t.top[:head]))},
-		{fieldTail, s.tail, string(appendPlaces(nil, t.top[head:]))},
-		{fieldSum, s.sum, string(appendRow(nil, 0, all)[1:])},
-		{fieldRows, s.rows, string(appendRows(nil, t.rows))},
-	} {
-		if f.was != f.is {
-			fields = append(fields, f.name, f.is)
-		}
-	}
-	return fields
 }

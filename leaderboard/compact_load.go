@@ -149,12 +149,12 @@ func (b *compact) await(ctx context.Context) (done bool, err error) {
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return false, err
 		}
-		s, err := b.fetch(ctx, parts{})
+		s, err := b.fetch(ctx)
 		if err != nil {
 			return false, err
 		}
 		if s.load == "" {
-			return s.meta != "" && !s.doubt, nil
+			return s.loaded() && !s.doubt, nil
 		}
 		if b.watch.dead(s.load, s.beat) {
 			return false, b.abandon(ctx, s.load)
@@ -180,11 +180,11 @@ func (b *compact) finish(ctx context.Context, token string, c *census, before st
 	if err := b.renew(ctx, token); err != nil {
 		return false, err
 	}
-	s, err := b.fetch(ctx, parts{})
+	s, err := b.fetch(ctx)
 	if err != nil {
 		return false, err
 	}
-	if s.length > int64(len(s.blobs)) {
+	if s.more {
 		_, _, err := b.fold(ctx, c.now.UnixMilli())
 		return false, err
 	}
@@ -213,9 +213,12 @@ func (b *compact) finish(ctx context.Context, token string, c *census, before st
 	if after != before {
 		return false, ErrEmptied
 	}
-	fields := (&snapshot{}).changed(t)
+	next, err := stateOf(rand.Text(), t)
+	if err != nil {
+		return false, err
+	}
 	n, err := compactFinish.Run(ctx, b.db, b.keys(),
-		append([]string{token, s.version, rand.Text(), strconv.Itoa(len(s.blobs))}, fields...)...).Int()
+		append([]string{token, s.version, next.version, strconv.Itoa(len(s.blobs))}, new(state).changed(next)...)...).Int()
 	if err == nil && n < 0 {
 		err = ErrEmptied
 	}

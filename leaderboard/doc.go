@@ -70,9 +70,11 @@
 // value. A fold reads the state and the log's first elements, computes the new
 // state here, in Go, and puts it in place if nobody else has folded since; what
 // costs the server something is the two short texts. Readers fold a log that has
-// grown, and [Board.Sweep] does every second or so. Each read takes the state and
-// what is left of the log, between two looks at the state's version, and answers
-// from both: it sees every update that Redis has.
+// grown, and [Board.Sweep] does every second or so. Each read takes what is left of
+// the log and then the state's version. What a state of that version holds never
+// changes, so each process keeps the one it has read last, and reads it anew only
+// where the version is another one. It answers from state and log together, so it
+// sees every update that Redis has.
 //
 // Of the best the rules are those of an exact board, as long as one member's
 // changes reach Redis in their order: who has fallen below the best leaves no
@@ -127,6 +129,9 @@
 //	update, a member in a batch of 32   7.0 µs         0.25 µs         0.30 µs
 //	sweep of all, in all                4 s            1 ms            7 ms
 //	both boards of 100,000 members      31 MB          0.09 MB
+//
+// That is a compact board of which all is read. Where the process knows the state,
+// a read takes 1.0 to 1.3 µs, one of the best or not.
 //
 // The longest command of a compact board took 2.4 ms, in a load of five million
 // with traffic beside, and once 5.9 ms of a machine with ten times more to do than

@@ -38,7 +38,8 @@ type Board interface {
 	Update(es []Entry) []keyspace.Cmd
 
 	// Read returns, in one round trip, the best n that are alive at now, best
-	// first, and where me stands. See Top and Rank.
+	// first, and where me stands. See Top and Rank. A compact board takes a second
+	// one where it was folded since this process read it last.
 	Read(ctx context.Context, now time.Time, n int, me Entry) (best []Ranked, mine Ranked, ok bool, err error)
 
 	// Top returns the best n entries that are alive at now, best first; n is cut
@@ -149,7 +150,7 @@ func cut(value int64) int64 { return min(max(value, 0), MaxValue) }
 
 func (e Entry) score() int64 { return cut(e.Value)<<32 | timeMax - seconds(e.At) }
 
-func (e Entry) restarts() bool { return e.Restart || e.Replay || e.Told != nil }
+func (e *Entry) restarts() bool { return e.Restart || e.Replay || e.Told != nil }
 
 // death is Unix milliseconds, or never.
 func death(t time.Time) int64 {
@@ -166,8 +167,8 @@ func rankedOf(rank int, member string, score int64) Ranked {
 // restarting returns the members of es that restart, or nil.
 func restarting(es []Entry) map[string]bool {
 	var members map[string]bool
-	for _, e := range es {
-		if e.restarts() {
+	for i := range es {
+		if e := &es[i]; e.restarts() {
 			if members == nil {
 				members = map[string]bool{}
 			}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // A table is a compact board in memory: what Redis holds of one, decoded. Its
@@ -37,7 +38,7 @@ var noFloor = place{score: -1}
 
 // sizes say how many of the best there are.
 type sizes struct {
-	head int // are read by those who want few
+	head int // lie in a field of their own
 	want int // is what a read may ask for; with fewer the board is not complete
 	keep int // remain when there are more than
 	max  int
@@ -78,7 +79,7 @@ func (s Standing) numbers() standing { return standing{cut(s.Value), death(s.Die
 
 func (e Entry) place() place { return place{e.Member, e.score(), death(e.Dies)} }
 
-func changeOf(e Entry) change {
+func changeOf(e *Entry) change {
 	c := change{place: e.place(), from: e.From.numbers()}
 	if e.Restart {
 		c.flags |= flagRestart
@@ -226,7 +227,10 @@ func (t *table) order() {
 
 // before orders as a sorted set read backwards does.
 func before(a, b place) int {
-	return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(b.member, a.member))
+	if c := cmp.Compare(b.score, a.score); c != 0 {
+		return c
+	}
+	return strings.Compare(b.member, a.member)
 }
 
 // above returns how many count at now with a greater value, of a table that has
@@ -411,7 +415,7 @@ func (r *reader) err() error {
 	return nil
 }
 
-func appendChange(b []byte, c change) []byte {
+func appendChange(b []byte, c *change) []byte {
 	b = append(b, c.flags)
 	b = appendPlace(b, c.place)
 	b = appendStanding(b, c.from)
@@ -448,6 +452,83 @@ func readChanges(cs []change, s string) ([]change, error) {
 		cs = append(cs, c)
 	}
 	return cs, r.err()
+}
+
+// A state is a board as a fold or a load has left it, under the version that was
+// drawn for it: nobody changes one, neither in Redis nor here.
+type state struct {
+	version string // empty: there is none, and all else is empty, too
+	fields  fields
+	floor   place
+	until   int64 // the sum holds
+	doubt   bool
+	top     []place
+	index   func() map[string]int // where in top
+}
+
+// fields are a state's bytes, in the order of stateFields.
+type fields [5]string
+
+const (
+	metaField = iota // there once the board is loaded
+	headField        // the best
+	tailField        // those of the best that come after
+	sumField         // counts of everybody alive at the last fold
+	rowsField        // the same by death
+)
+
+var stateFields = fields{"meta", "head", "tail", "sum", "rows"}
+
+func (s *state) loaded() bool { return s.fields[metaField] != "" }
+
+// readState decodes what is read most; see table for the rest.
+func readState(version string, f fields) (s *state, err error) {
+	s = &state{version: version, fields: f}
+	s.index = sync.OnceValue(func() map[string]int {
+		t := table{top: s.top}
+		t.reindex()
+		return t.index
+	})
+	if !s.loaded() {
+		return s, nil
+	}
+	if s.floor, s.until, s.doubt, err = readMeta(f[metaField]); err == nil {
+		s.top, err = readPlaces(nil, f[headField])
+	}
+	if err == nil {
+		s.top, err = readPlaces(s.top, f[tailField])
+	}
+	return s, err
+}
+
+// stateOf returns the state that a settled table is. It keeps nothing of t, whose
+// members are parts of longer texts.
+func stateOf(version string, t *table) (*state, error) {
+	all, until := t.sum()
+	head := min(t.head, len(t.top))
+	return readState(version, fields{
+		metaField: t.meta(until),
+		headField: string(appendPlaces(nil, t.top[:head])),
+		tailField: string(appendPlaces(nil, t.top[head:])),
+		sumField:  string(appendRow(nil, 0, all)[1:]),
+		rowsField: string(appendRows(nil, t.rows)),
+	})
+}
+
+// table returns a copy that may be changed.
+func (s *state) table(n sizes) (*table, error) {
+	rows, err := readRows(s.fields[rowsField])
+	return &table{sizes: n, rows: rows, top: slices.Clone(s.top), floor: s.floor, doubt: s.doubt}, err
+}
+
+// changed returns the fields in which next differs, with their names.
+func (s *state) changed(next *state) (changed []string) {
+	for i, name := range stateFields {
+		if s.fields[i] != next.fields[i] {
+			changed = append(changed, name, next.fields[i])
+		}
+	}
+	return changed
 }
 
 // meta is what a board says of itself, as text: until when its sum holds, doubt,

@@ -166,6 +166,11 @@ func run(ctx context.Context) error {
 			{"top 10 and my rank", func(i int) error { _, _, _, err := board.Read(ctx, noon, 10, one(i)); return err }},
 			{"around me, 5", func(i int) error { _, err := board.Around(ctx, noon, one(i), 5); return err }},
 			{"rank of one of the best", func(int) error { _, _, err := board.Rank(ctx, noon, of(first[0])); return err }},
+			{"the same, not seen yet", func(int) error { // since the last fold, by this node
+				board, _ := k.make(db, "big", true)
+				_, _, err := board.Rank(ctx, noon, of(first[0]))
+				return err
+			}},
 			{"around the same, 5", func(int) error { _, err := board.Around(ctx, noon, of(first[0]), 5); return err }},
 		} {
 			us, wall, err := s.measure(5, 2000, c.read)

@@ -23,6 +23,9 @@ var (
 	queue   = keyspace.Def0(origin, "origin:queue", keyspace.BytesOf("stream of user.sign.updated"), keyspace.Forever("trimmed"), doc)
 	hundred = keyspace.Def1[accounts.ID](origin, "origin:hundred:{uid}", keyspace.BytesOf("100 bytes"), keyspace.Forever("for comparison"), doc)
 	doc     = keyspace.Doc{Purpose: "the origin's layout, for comparison"}
+
+	bareRecords = keyspace.Def1[accounts.ID](origin, "origin:bare:record:{uid}", keyspace.BitmapOf("108 bytes"), keyspace.Expire(45*day24), doc)
+	bareLogs    = keyspace.Def1[keyspace.Int](origin, "origin:bare:log:{board}", keyspace.ListOf("changes"), keyspace.Forever("for comparison"), doc)
 )
 
 const day24 = 86400e9

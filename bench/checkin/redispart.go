@@ -3,8 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
 
 	"github.com/stoa-dev/stoa/bench/servers"
+	"github.com/stoa-dev/stoa/groupcommit"
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
@@ -31,7 +36,9 @@ func (b *bench) redisPart(ctx context.Context, f *figure) (err error) {
 	script := newSide("EVALSHA with one SET", func(ctx context.Context, i int) error {
 		return oneSet.Run(ctx, n.rdb, []keyspace.Key{hundred.At(b.people[i%b.users]).Key}, "1").Err
 	})
-	sides := []*side{stoa, origin, script}
+	commands, stop := bare(ctx, n.rdb, b.people)
+	defer stop()
+	sides := []*side{stoa, origin, script, newSide("its commands alone", commands)}
 	for _, s := range sides {
 		if _, err := b.exactly(ctx, s, many, b.users); err != nil { // warms up
 			return err
@@ -55,7 +62,48 @@ func (b *bench) redisPart(ctx context.Context, f *figure) (err error) {
 	addSamples(f.table("64 callers", loadColumns...), sides, found, found[0])
 	f.atLeast("against the origin's sequence", found[0].rate/found[1].rate, 6, "×")
 	f.atLeast("against a lone EVALSHA", found[0].rate/found[2].rate, 0.8, "×")
+	f.note("Its commands alone are those of a check-in that is known beforehand, in the same batches from as many callers: what any service on top of them has to stay below.")
 	f.note("Commands for each check-in: %s. The GET is sent while SQL commits, the rest in one round trip for the batch after it.", after.per(before, b.users))
 	f.note("Without a commit to wait for, batches are as small as callers and boards let them be; with one they are larger, and cost the server less for each check-in.")
 	return nil
+}
+
+const (
+	bareBoards = 4  // streak, total, week and month
+	bareChange = 42 // bytes that tell a board of one check-in
+)
+
+// bare sends what a check-in cannot do without, and neither reads what comes back
+// nor computes anything: its day set, its record read, and its share of one RPUSH
+// for each board. Callers are gathered as the service gathers them. stop ends it.
+func bare(ctx context.Context, db *redis.DB, people []accounts.ID) (do func(context.Context, int) error, stop func()) {
+	send := func(ctx context.Context, users []int, errs []error) {
+		cmds := make([]keyspace.Cmd, 0, 2*bareBoards+2*len(users))
+		changes := []string{strings.Repeat("c", bareChange*len(users))}
+		for i := range bareBoards {
+			log := bareLogs.At(keyspace.Int{N: int64(i)}).Key
+			if rand.IntN(1000) == 0 { // as a fold does
+				cmds = append(cmds, keyspace.Cmd{Name: "UNLINK", Key: log})
+			}
+			cmds = append(cmds, keyspace.Cmd{Name: "RPUSH", Key: log, Args: changes})
+		}
+		for _, i := range users {
+			record := bareRecords.At(people[i%len(people)])
+			cmds = append(cmds, record.SetBitCmd(863), record.GetRenewCmd())
+		}
+		err := keyspace.FirstErr(db.DoMulti(ctx, cmds))
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+	c := groupcommit.New(func(_ context.Context, users []int) ([]error, error) { return make([]error, len(users)), nil },
+		groupcommit.Options[int, error]{After: send})
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = c.Run(ctx) })
+	do = func(ctx context.Context, i int) error {
+		failed, err := c.Do(ctx, i)
+		return errors.Join(failed, err)
+	}
+	return do, func() { cancel(); running.Wait() }
 }

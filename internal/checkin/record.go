@@ -221,7 +221,11 @@ func (r *Record) signedIn(year int, first, last civil.Day) (n int) {
 // newest returns the last signed or covered day of the record's year; ok is
 // false when the year is empty.
 func (r *Record) newest(year int) (d civil.Day, ok bool) {
-	for i := yearBytes - 1; i >= 0; i-- {
+	last := yearBytes - 1
+	for last >= 8 && binary.BigEndian.Uint64(r[signedAt/8+last-7:])|binary.BigEndian.Uint64(r[coveredAt/8+last-7:]) == 0 {
+		last -= 8 // most of a year is still to come, or was long ago
+	}
+	for i := last; i >= 0; i-- {
 		if b := r[signedAt/8+i] | r[coveredAt/8+i]; b != 0 {
 			return civil.DayOf(year, 1, 1) + civil.Day(8*i+7-bits.TrailingZeros8(b)), true
 		}
