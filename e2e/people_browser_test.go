@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -12,61 +11,6 @@ import (
 
 	"github.com/chromedp/chromedp"
 )
-
-// signUp registers somebody through the page.
-func (p *tab) signUp(email, name, password string) {
-	p.t.Helper()
-	p.typ("[name=email]", email)
-	p.click("form .primary")
-	p.useCode()
-	p.typ("[name=name]", name)
-	p.typ("[name=password]", password)
-	p.click("form .primary")
-	p.says("nav", "Log out")
-}
-
-// useCode takes the code from the development outbox.
-func (p *tab) useCode() {
-	p.t.Helper()
-	p.click("[data-use-code]")
-	p.until("the code from the outbox", `/^[0-9]{6}$/.test(document.querySelector("[name=code]").value)`)
-}
-
-// logInBy logs somebody in by password.
-func (p *tab) logInBy(email, password string) {
-	p.t.Helper()
-	p.click("[name=purpose][value=login]")
-	p.button("Use my password")
-	p.typ("[name=email]", email)
-	p.typ("[name=password]", password)
-	p.click("form .primary")
-}
-
-// button presses what is called so, by its text or its label.
-func (p *tab) button(name string) {
-	p.t.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => (b.ariaLabel ?? b.textContent) === %q && b.checkVisibility() && !b.disabled)`, name)
-	p.until("the button "+name, find+" !== undefined")
-	p.do(chromedp.Evaluate[chromedp.Void](find + ".click()"))
-}
-
-// fill writes into a field in place of what is there.
-func (p *tab) fill(css, text string) {
-	p.t.Helper()
-	p.do(chromedp.SetValue(chromedp.CSS(css), text))
-}
-
-// visit follows a link within the page.
-func (p *tab) visit(hash string) {
-	p.t.Helper()
-	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("void (location.hash = %q)", hash)))
-}
-
-// lacks waits until nothing that is seen fits.
-func (p *tab) lacks(css string) {
-	p.t.Helper()
-	p.until("the end of "+css, fmt.Sprintf(`![...document.querySelectorAll(%q)].some((e) => e.checkVisibility())`, css))
-}
 
 func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	url := serve(t)
