@@ -44,6 +44,7 @@ export function devicesCard(on: Around) {
     const { sessions } = await json<Sessions>("/v1/sessions", { signal: on.signal });
     show(sessions);
     others.hidden = sessions.length < 2;
+    if (others.hidden && others.contains(document.activeElement)) title.focus({ preventScroll: true });
     said.textContent = "";
   }
 
@@ -73,7 +74,7 @@ export function devicesCard(on: Around) {
   }
 
   return {
-    el: h("section", { class: "card", "aria-labelledby": "devices-title" }, title, list, h("div", { class: "row" }, others, all), said),
+    el: h("section", { class: "card", "aria-labelledby": "devices-title", "data-part": "devices" }, title, list, h("div", { class: "row" }, others, all), said),
     load: () => void load().catch(on.failed),
   };
 }
