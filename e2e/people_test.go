@@ -172,6 +172,7 @@ func (w *people) strike(excused time.Duration, fail func()) {
 	w.moment(500 * time.Millisecond)
 	fail()
 	w.inflicted++
+	w.converged = max(w.converged, maxStale+excused) // it is right, or complained of
 	time.Sleep(500 * time.Millisecond)
 	w.pausing.Lock()
 	defer w.pausing.Unlock()
