@@ -19,6 +19,9 @@ var binary struct {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if chromium.stop != nil {
+		chromium.stop()
+	}
 	if binary.dir != "" {
 		_ = os.RemoveAll(binary.dir)
 	}

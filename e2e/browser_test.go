@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -25,27 +26,42 @@ type tab struct {
 	ctx context.Context
 }
 
-// browse starts a Chromium with an empty profile and opens url in it.
+// chromium is the browser that all tests of this package share. browse starts it
+// when the first test asks, and TestMain ends it.
+var chromium struct {
+	once sync.Once
+	ctx  context.Context
+	stop func()
+	err  error
+}
+
+// browse opens url in a Chromium with an empty profile.
 func browse(t *testing.T, url string) *tab {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal("chromium is not in PATH; run `make deps`")
+	chromium.once.Do(func() {
+		path, err := exec.LookPath("chromium")
+		if err != nil {
+			chromium.err = errors.New("chromium is not in PATH; run `make deps`")
+			return
+		}
+		ctx, end := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+			chromedp.ExecPath(path),
+			chromedp.WindowSize(1280, 1000),
+			chromedp.DisableGPU,
+			chromedp.NoSandbox, // the sandbox does not start as root, which containers often are
+			chromedp.Flag("disable-component-update", true),
+			chromedp.Flag("disable-quic", true),
+		)...)
+		ctx, stop := chromedp.NewContext(ctx)
+		chromium.ctx, chromium.stop = ctx, func() { stop(); end() }
+		chromium.err = chromedp.Do(ctx)
+	})
+	if chromium.err != nil {
+		t.Fatal(chromium.err)
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path),
-		chromedp.UserDataDir(t.TempDir()),
-		chromedp.WindowSize(1280, 1000),
-		chromedp.DisableGPU,
-		chromedp.NoSandbox, // the sandbox does not start as root, which containers often are
-		chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-quic", true),
-	)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(chromium.ctx, 3*time.Minute)
 	t.Cleanup(cancel)
-	ctx, stop := chromedp.NewExecAllocator(ctx, opts...)
-	t.Cleanup(stop)
-	return (&tab{t, ctx}).open(url)
+	return (&tab{t, ctx}).stranger(url)
 }
 
 // stranger opens a tab that shares no storage with the others, as if it were on
@@ -93,8 +109,51 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-func (p *tab) click(css string)     { p.t.Helper(); p.do(chromedp.Click(chromedp.CSS(css))) }
-func (p *tab) typ(css, text string) { p.t.Helper(); p.do(chromedp.SendKeys(chromedp.CSS(css), text)) }
+func (p *tab) click(css string) { p.t.Helper(); p.do(chromedp.Click(chromedp.CSS(css))) }
+
+// typ puts text where the cursor of a field is, all of it at once: a key at a time
+// takes seconds on a busy machine.
+func (p *tab) typ(css, text string) {
+	p.t.Helper()
+	p.until("the field "+css, fmt.Sprintf(`(() => {
+		const field = document.querySelector(%q);
+		if (!field?.checkVisibility()) return false;
+		field.focus();
+		return document.execCommand("insertText", false, %q);
+	})()`, css, text))
+}
+
+// key presses keys, one after another.
+func (p *tab) key(keys string, opts ...chromedp.KeyOption) {
+	p.t.Helper()
+	p.do(chromedp.KeyEvent(keys, opts...))
+}
+
+// called is in JavaScript what assistive technology calls the element with the
+// focus, as far as the page needs it.
+const called = `((e) => e.ariaLabel ?? e.labels?.[0]?.textContent ?? e.textContent)(document.activeElement)`
+
+// tabTo walks with the Tab key to what is called so.
+func (p *tab) tabTo(name string) {
+	p.t.Helper()
+	for range 60 {
+		p.key(kb.Tab)
+		at, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](called))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if at == name {
+			return
+		}
+	}
+	p.t.Fatalf("the Tab key does not lead to %q", name)
+}
+
+// on waits until what is called so has the focus.
+func (p *tab) on(name string) {
+	p.t.Helper()
+	p.until("the focus on "+name, fmt.Sprintf("%s === %q", called, name))
+}
 
 // text returns what an element says, as a reader sees it, or "" when it is not
 // there.
@@ -134,6 +193,70 @@ func (p *tab) says(css, text string) {
 	p.until(fmt.Sprintf("%q in %s", text, css), fmt.Sprintf(`(document.querySelector(%q)?.textContent ?? "").includes(%q)`, css, text))
 }
 
+// signUp registers somebody through the page.
+func (p *tab) signUp(email, name, password string) {
+	p.t.Helper()
+	p.typ("[name=email]", email)
+	p.click("form .primary")
+	p.useCode()
+	p.typ("[name=name]", name)
+	p.typ("[name=password]", password)
+	p.click("form .primary")
+	p.says("nav", "Log out")
+}
+
+// useCode takes the code from the development outbox.
+func (p *tab) useCode() {
+	p.t.Helper()
+	p.click("[data-use-code]")
+	p.until("the code from the outbox", `/^[0-9]{6}$/.test(document.querySelector("[name=code]").value)`)
+}
+
+// logInBy logs somebody in by password.
+func (p *tab) logInBy(email, password string) {
+	p.t.Helper()
+	p.click("[name=purpose][value=login]")
+	p.button("Use my password")
+	p.typ("[name=email]", email)
+	p.typ("[name=password]", password)
+	p.click("form .primary")
+}
+
+// button presses what is called so, by its text or its label.
+func (p *tab) button(name string) {
+	p.t.Helper()
+	find := fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => (b.ariaLabel ?? b.textContent) === %q && b.checkVisibility() && !b.disabled)`, name)
+	p.until("the button "+name, find+" !== undefined")
+	p.do(chromedp.Evaluate[chromedp.Void](find + ".click()"))
+}
+
+// fill writes into a field in place of what is there.
+func (p *tab) fill(css, text string) {
+	p.t.Helper()
+	p.do(chromedp.SetValue(chromedp.CSS(css), text))
+}
+
+// visit follows a link within the page.
+func (p *tab) visit(hash string) {
+	p.t.Helper()
+	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("void (location.hash = %q)", hash)))
+}
+
+// lacks waits until nothing that is seen fits.
+func (p *tab) lacks(css string) {
+	p.t.Helper()
+	p.until("the end of "+css, fmt.Sprintf(`![...document.querySelectorAll(%q)].some((e) => e.checkVisibility())`, css))
+}
+
+// logIn opens url as a user who is in SQL already; the tab is at some page of the
+// same server.
+func (p *tab) logIn(who *person, zone, url string) {
+	p.t.Helper()
+	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
+		`localStorage.setItem("stoa.session", JSON.stringify({access: %[1]q, refresh: %[1]q, device: "d", user: {id: %[2]q, name: "", zone: %[3]q}}))`,
+		who.token, who.id, zone)), chromedp.Navigate(url))
+}
+
 func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 	url := serve(t)
 	p := browse(t, url+"/")
@@ -141,8 +264,7 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 	// Sign up: a wrong code is refused, the one from the outbox is not.
 	p.typ("[name=email]", "ada@example.com")
 	p.click("form .primary")
-	p.click("[data-use-code]")
-	p.until("the code from the outbox", `/^[0-9]{6}$/.test(document.querySelector("[name=code]").value)`)
+	p.useCode()
 	code, err := chromedp.Run(p.ctx, chromedp.Value(chromedp.CSS("[name=code]")))
 	if err != nil {
 		t.Fatal(err)
@@ -220,14 +342,6 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 	}
 }
 
-// logIn makes the page that of a user who is in SQL already.
-func (p *tab) logIn(who *person, zone string) {
-	p.t.Helper()
-	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
-		`localStorage.setItem("stoa.session", JSON.stringify({access: %[1]q, refresh: %[1]q, device: "d", user: {id: %[2]q, name: "", zone: %[3]q}}))`,
-		who.token, who.id, zone)), chromedp.Reload())
-}
-
 // past writes check-ins of somebody into SQL; what is under i happened i days
 // before today.
 func past(t *testing.T, db *sqldb.DB, who *person, today time.Time, kinds ...checkin.Kind) {
@@ -275,8 +389,8 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 	insert(t, db, "INSERT INTO checkin_grants (user_id, at, id, n, reason) VALUES ", 5, []any{ada.id, today.UnixMilli(), nanoid(), 2, "test"})
 
 	url := serve(t, "--sql", file)
-	p := browse(t, url+"/")
-	p.logIn(ada, zone)
+	p := browse(t, url+"/healthz")
+	p.logIn(ada, zone, url+"/")
 	p.says("[data-freezes]", "1")
 	p.do(chromedp.Focus(chromedp.CSS(".freezes")))
 	p.until("what a freeze is", `getComputedStyle(document.querySelector(".bubble")).visibility === "visible"`)

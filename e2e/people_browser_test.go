@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -11,62 +10,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
-
-// signUp registers somebody through the page.
-func (p *tab) signUp(email, name, password string) {
-	p.t.Helper()
-	p.typ("[name=email]", email)
-	p.click("form .primary")
-	p.useCode()
-	p.typ("[name=name]", name)
-	p.typ("[name=password]", password)
-	p.click("form .primary")
-	p.says("nav", "Log out")
-}
-
-// useCode takes the code from the development outbox.
-func (p *tab) useCode() {
-	p.t.Helper()
-	p.click("[data-use-code]")
-	p.until("the code from the outbox", `/^[0-9]{6}$/.test(document.querySelector("[name=code]").value)`)
-}
-
-// logInBy logs somebody in by password.
-func (p *tab) logInBy(email, password string) {
-	p.t.Helper()
-	p.click("[name=purpose][value=login]")
-	p.button("Use my password")
-	p.typ("[name=email]", email)
-	p.typ("[name=password]", password)
-	p.click("form .primary")
-}
-
-// button presses what is called so, by its text or its label.
-func (p *tab) button(name string) {
-	p.t.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => (b.ariaLabel ?? b.textContent) === %q && b.checkVisibility() && !b.disabled)`, name)
-	p.until("the button "+name, find+" !== undefined")
-	p.do(chromedp.Evaluate[chromedp.Void](find + ".click()"))
-}
-
-// fill writes into a field in place of what is there.
-func (p *tab) fill(css, text string) {
-	p.t.Helper()
-	p.do(chromedp.SetValue(chromedp.CSS(css), text))
-}
-
-// visit follows a link within the page.
-func (p *tab) visit(hash string) {
-	p.t.Helper()
-	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("void (location.hash = %q)", hash)))
-}
-
-// lacks waits until nothing that is seen fits.
-func (p *tab) lacks(css string) {
-	p.t.Helper()
-	p.until("the end of "+css, fmt.Sprintf(`![...document.querySelectorAll(%q)].some((e) => e.checkVisibility())`, css))
-}
 
 func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	url := serve(t)
@@ -112,11 +57,25 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	phone.says("nav", "Log out")
 	phone.visit("#/friends")
 	phone.says("[data-list=friends]", "Bob")
-	ada.button("Edit Bob")
-	ada.fill("dialog [name=remark]", "Bobby")
-	ada.fill("dialog [name=tag]", "work")
+	ada.tabTo("Edit Bob")
+	ada.key(kb.Enter)
+	ada.on("Bob") // the dialog's heading
+	ada.tabTo("Remove from friends")
+	ada.key(kb.Enter)
+	ada.on("Cancel")
+	ada.key(kb.Escape) // takes the question back
+	ada.on("Remove from friends")
+	ada.key(kb.Escape) // and closes the dialog
+	ada.on("Edit Bob")
+	ada.lacks("dialog")
+	ada.key(kb.Enter)
+	ada.tabTo("What you call them")
+	ada.key("Bobby")
+	ada.tabTo("Tag")
+	ada.key("work")
 	ada.fill("dialog [name=order]", "-3")
-	ada.click("dialog .primary")
+	ada.key(kb.Enter)
+	ada.on("Edit Bobby")
 	for _, p := range []*tab{ada, phone} {
 		p.says("[data-list=friends] .person-name", "Bobby")
 		p.says("[data-list=friends] .tag", "work")
@@ -132,6 +91,19 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	phone.says(".banner", "logged out")
 	phone.until("the form", `document.querySelector("[name=email]") !== null`)
 	ada.until("one device", `document.querySelectorAll(".devices [data-device]").length === 1`)
+
+	// So are all others, once they are there, with the keyboard alone.
+	phone.logInBy("ada@example.com", "correct horse")
+	ada.until("two devices", `document.querySelectorAll(".devices [data-device]").length === 2`)
+	ada.tabTo("Log out all other devices")
+	ada.key(kb.Enter)
+	ada.on("Cancel")
+	ada.key(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift))
+	ada.on("Yes, log out the others")
+	ada.key(kb.Enter)
+	phone.says(".banner", "logged out")
+	ada.says("[data-part=devices] .saved", "All other devices are logged out")
+	ada.on("Logged-in devices")
 
 	// A block ends the friendship on both sides, and tells the other no more.
 	ada.visit("#/friends")
@@ -149,15 +121,62 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	bob.button("Find")
 	bob.says(".none", "Nobody can be found")
 	bob.fill("[name=who]", id)
-	bob.button("Find")
-	bob.says(".found h2", "Ada")
-	bob.button("Ask for friendship")
+	bob.key(kb.Enter)
+	bob.on("Ada")
+	bob.tabTo("Message (optional)")
+	bob.key(kb.Enter)
 	bob.until("a refusal", `document.querySelector(".found .form-fault").textContent !== ""`)
-	ada.button("Unblock Bob")
+	ada.tabTo("Unblock Bob")
+	ada.key(kb.Enter)
 	ada.lacks("[data-list=blocks] li")
-	bob.button("Ask for friendship")
-	ada.button("Accept Bob")
+	ada.on("Friends")
+
+	// A request is withdrawn, another refused, and the third accepted. Whoever has
+	// the keyboard alone stays where things happen.
+	bob.key(kb.Enter)
+	bob.on("Ada")
+	ada.says("[data-box=in]", "Bob")
+	bob.tabTo("Withdraw")
+	bob.key(kb.Enter)
+	bob.on("Ada")
+	ada.lacks("[data-box=in] li")
+	bob.tabTo("Message (optional)")
+	bob.key(kb.Enter)
+	ada.says("[data-box=in]", "Bob")
+	bob.on("Ada")
+	ada.tabTo("Refuse Bob")
+	ada.key(kb.Enter)
+	ada.lacks("[data-box=in] li")
+	ada.on("Friends")
+	bob.lacks("[data-box=out] li")
+	bob.tabTo("Message (optional)")
+	bob.key(kb.Enter)
+	ada.says("[data-box=in]", "Bob")
+	ada.tabTo("Accept Bob")
+	ada.key(kb.Enter)
+	ada.on("1 friend")
 	bob.says("[data-list=friends]", "met through search")
+
+	// A card that was shown to too many is renewed.
+	ada.tabTo("Renew")
+	ada.key(kb.Enter)
+	ada.on("Cancel")
+	ada.key(kb.Escape)
+	ada.on("Renew")
+	ada.key(kb.Enter)
+	ada.on("Cancel")
+	ada.key(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift))
+	ada.key(kb.Enter)
+	ada.says("[data-part=card]", "The old one is worthless")
+	ada.on("Renew")
+	bob.visit("#" + strings.SplitN(card, "#", 2)[1])
+	bob.says(".none", "worth nothing any more")
+	renewed, err := chromedp.Run(ada.ctx, chromedp.Value(chromedp.CSS(".link-text")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob.visit("#" + strings.SplitN(renewed, "#", 2)[1])
+	bob.says(".found h2", "Ada")
 
 	// A deleted account is a deleted user to others, until its owner comes back.
 	ada.visit("#/profile")

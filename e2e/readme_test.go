@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"image"
+	"image/jpeg"
 	"io"
 	"io/fs"
 	"net"
@@ -179,6 +181,70 @@ ready() {
 		if shown[i] != "" && !alike(shown[i], out) {
 			t.Errorf("README.md:%d: it printed\n%swhile the text shows\n%s", block.line, out, shown[i])
 		}
+	}
+}
+
+// So do those of the pages about people, in the order of reading, beside one
+// server. What a request does not get fails them.
+func TestEveryCommandOfThePagesAboutPeopleDoesWhatItSays(t *testing.T) {
+	server := serve(t, "--accounts-limits-codes-per-minute", "10")
+	dir := t.TempDir()
+	var photo bytes.Buffer
+	if err := jpeg.Encode(&photo, image.NewGray(image.Rect(0, 0, 90, 60)), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "me.jpg"), photo.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A code is read off the next mail that has one; three were used by then.
+	script := `set -euo pipefail
+curl() { command curl --fail-with-body "$@"; }
+codes=3
+next() {
+	for _ in $(seq 200); do
+		all=$(curl -sS $S/dev/mail.json | grep -o '"code":"[0-9]\{6\}"' || true)
+		if [ "$(echo "$all" | wc -l)" -gt $codes ]; then echo "$all" | head -1 | pick code; return; fi
+		sleep 0.05
+	done
+	echo "no mail came" >&2
+	exit 1
+}
+`
+	type printed struct {
+		fence
+		file, shown string
+	}
+	var all []printed
+	for _, file := range []string{"README.md", "credentials.md", "sessions.md", "profile.md", "friends.md", "leaving.md"} {
+		file = "docs/people/" + file
+		blocks, shown := programs(t, file, "sh")
+		for i, block := range blocks {
+			if strings.HasPrefix(block.text, "go run ./cmd/stoa serve") {
+				continue
+			}
+			script += fmt.Sprintf("echo '=== block %d'\n%s", len(all), block.text)
+			all = append(all, printed{block, file, shown[i]})
+		}
+	}
+	script = strings.NewReplacer("S=http://127.0.0.1:8080\n", "S="+server+"\n", "go run ./cmd/stoa", stoaBinary(t),
+		"CODE=123456 ", "CODE=$(next) codes=$((codes + 1)) ").Replace(script)
+	cmd := exec.Command("bash", "-s")
+	cmd.Dir, cmd.Env, cmd.Stdin = dir, append(os.Environ(), "STOA_SERVER="+server), strings.NewReader(script)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	said, err := cmd.Output()
+	for i, block := range all {
+		_, out, ran := strings.Cut(string(said), fmt.Sprintf("=== block %d\n", i))
+		if !ran {
+			t.Fatalf("%s:%d was not reached: %v\n%s%s", block.file, block.line, err, &stderr, said)
+		}
+		out, _, _ = strings.Cut(out, "=== block ")
+		if block.shown != "" && !alike(block.shown, out) {
+			t.Errorf("%s:%d: it printed\n%swhile the text shows\n%s", block.file, block.line, out, block.shown)
+		}
+	}
+	if err != nil {
+		t.Errorf("bash: %v\n%s%s", err, &stderr, said)
 	}
 }
 

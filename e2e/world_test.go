@@ -284,12 +284,31 @@ const (
 	counted          // the day is there already, which only a make-up is told as a refusal
 )
 
-// send asks one node once. A failure without an excuse fails the test.
+// send asks one node once, for an answer of 200. A failure without an excuse
+// fails the test.
 func (w *world) send(n *node, method, path string, p *person, body string, into any) outcome {
+	status, text, out := w.exchange(n, method, path, p, body)
+	switch {
+	case out != answered:
+		return out
+	case status == http.StatusConflict && p.makes != 0 && strings.Contains(string(text), `"checkin.day_counts"`):
+		return counted
+	case status != http.StatusOK:
+		w.bad("%s %s for %s: %d: %s", method, path, p.id, status, text)
+		return lost
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		w.bad("%s %s for %s: %v", method, path, p.id, err)
+	}
+	return answered
+}
+
+// exchange is send for any answer but that something is away.
+func (w *world) exchange(n *node, method, path string, p *person, body string) (status int, text []byte, _ outcome) {
 	req, err := http.NewRequestWithContext(w.t.Context(), method, n.URL()+path, strings.NewReader(body))
 	if err != nil {
 		w.bad("%v", err)
-		return lost
+		return 0, nil, lost
 	}
 	req.Header.Set("Authorization", "Bearer "+p.token)
 	if body != "" {
@@ -297,7 +316,6 @@ func (w *world) send(n *node, method, path string, p *person, body string, into 
 	}
 	began := time.Now()
 	resp, err := w.hc.Do(req)
-	var text []byte
 	if err == nil {
 		text, err = io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
@@ -319,7 +337,7 @@ func (w *world) send(n *node, method, path string, p *person, body string, into 
 		if !w.nodesDie.Load() {
 			problem = err.Error()
 		}
-		return lost
+		return 0, nil, lost
 	case resp.StatusCode == http.StatusServiceUnavailable:
 		w.refused++
 		var said api.Problem
@@ -329,20 +347,11 @@ func (w *world) send(n *node, method, path string, p *person, body string, into 
 			resp.Header.Get("Content-Type") != "application/problem+json" || resp.Header.Get("Retry-After") == "" {
 			problem = fmt.Sprintf("refused without a clear word: %s %v", text, resp.Header)
 		}
-		return refused
-	case resp.StatusCode == http.StatusConflict && p.makes != 0 && strings.Contains(string(text), `"checkin.day_counts"`):
-		w.answers++
-		return counted
-	case resp.StatusCode != http.StatusOK:
-		problem = resp.Status + ": " + string(text)
-		return lost
+		return resp.StatusCode, text, refused
 	}
 	w.answers++
 	w.slowest = max(w.slowest, took)
-	if err := json.Unmarshal(text, into); err != nil {
-		problem = err.Error()
-	}
-	return answered
+	return resp.StatusCode, text, answered
 }
 
 // get asks any node, and another while it gets no answer.

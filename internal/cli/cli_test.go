@@ -73,7 +73,7 @@ func TestStories(t *testing.T) {
 				_, err := ts.Value(serverKey{}).(*server).redis.Do(args...)
 				ts.Check(err)
 			},
-			"member": member, "freezes": freezes, "answers": answers, "erased": erased,
+			"member": member, "freezes": freezes, "answers": answers, "erased": erased, "asks": asks, "blocks": blocks,
 		},
 	})
 }
@@ -98,7 +98,8 @@ type serverKey struct{}
 
 type server struct {
 	cmd   *exec.Cmd
-	user  *client.Client
+	user  *client.Client            // the latest member
+	users map[string]*client.Client // all, by id
 	redis *redistest.Instance
 	out   bytes.Buffer // after the ready line
 	err   bytes.Buffer
@@ -204,8 +205,22 @@ func member(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	joined, err := c.Register(ctx, api.RegisterRequest{Email: args[0], Code: code, Name: "Ann"})
 	ts.Check(err)
-	ts.Value(serverKey{}).(*server).user = c
+	s := ts.Value(serverKey{}).(*server)
+	if s.users == nil {
+		s.users = map[string]*client.Client{}
+	}
+	s.user, s.users[joined.User.ID] = c, c
 	ts.Setenv("MEMBER", joined.User.ID)
+}
+
+// asks has one member ask another for friendship, and blocks has one block another.
+func asks(ts *testscript.TestScript, _ bool, args []string) {
+	_, err := ts.Value(serverKey{}).(*server).users[args[0]].AskFriend(context.Background(), api.FriendRequestNew{User: args[1]})
+	ts.Check(err)
+}
+
+func blocks(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(ts.Value(serverKey{}).(*server).users[args[0]].Block(context.Background(), args[1]))
 }
 
 func freezes(ts *testscript.TestScript, _ bool, args []string) {

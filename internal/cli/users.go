@@ -17,12 +17,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/social"
 )
 
 type usersCmd struct {
 	List     usersListCmd     `cmd:"" help:"List accounts."`
 	Search   usersSearchCmd   `cmd:"" help:"Find accounts by id, the beginning of the address, or a part of the name."`
-	Show     usersShowCmd     `cmd:"" help:"Show one account."`
+	Show     usersShowCmd     `cmd:"" help:"Show one account, and how many friends, requests and blocks it has."`
 	Sessions usersSessionsCmd `cmd:"" help:"List the devices that a user has logged in."`
 	Kick     usersKickCmd     `cmd:"" help:"Log a device of a user out, or all."`
 	Ban      usersBanCmd      `cmd:"" help:"Keep a user from logging in, and log all devices out."`
@@ -116,10 +117,15 @@ type someone struct {
 
 // find opens the database and calls fn with the account.
 func (cmd *someone) find(ctx context.Context, c *console, fn func(accounts.Directory, accounts.Account) error) error {
-	return cmd.directory(ctx, c, func(d accounts.Directory) error {
-		a, err := d.Find(ctx, strings.TrimSpace(cmd.User))
+	return cmd.findIn(ctx, c, func(db *sqldb.DB, a accounts.Account) error { return fn(accounts.NewDirectory(db), a) })
+}
+
+// findIn is find for what is not in the accounts' own tables.
+func (cmd *someone) findIn(ctx context.Context, c *console, fn func(*sqldb.DB, accounts.Account) error) error {
+	return cmd.database(ctx, c, func(db *sqldb.DB) error {
+		a, err := accounts.NewDirectory(db).Find(ctx, strings.TrimSpace(cmd.User))
 		if err == nil {
-			err = fn(d, a)
+			err = fn(db, a)
 		}
 		switch {
 		case errors.Is(err, accounts.ErrNoUser) && a.Deleted():
@@ -294,10 +300,23 @@ func (cmd *usersSearchCmd) Run(ctx context.Context, c *console) error {
 
 type usersShowCmd struct{ someone }
 
+// userPage is an account with what it has to do with others.
+type userPage struct {
+	userView
+	Friends     int `json:"friends"`
+	RequestsIn  int `json:"requests_in"`
+	RequestsOut int `json:"requests_out"`
+	Blocks      int `json:"blocks"`
+}
+
 // Run shows an account, also one that is erased.
 func (cmd *usersShowCmd) Run(ctx context.Context, c *console) error {
-	return cmd.find(ctx, c, func(_ accounts.Directory, a accounts.Account) error {
-		v := viewUser(a, time.Now())
+	return cmd.findIn(ctx, c, func(db *sqldb.DB, a accounts.Account) error {
+		n, err := social.Count(ctx, db, a.ID)
+		if err != nil {
+			return err
+		}
+		v := userPage{viewUser(a, time.Now()), n.Friends, n.RequestsIn, n.RequestsOut, n.Blocks}
 		return c.result(v, func(w io.Writer) error {
 			tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 			line := func(name, text string) {
@@ -323,8 +342,11 @@ func (cmd *usersShowCmd) Run(ctx context.Context, c *console) error {
 				line("zone", v.Zone)
 				line("bio", strings.ReplaceAll(v.Bio, "\n", " "))
 				line("avatar", v.Avatar)
-				line("found by", strings.Join(foundBy(v), ", "))
-				line("requests", yes(v.Requests))
+				line("found by", strings.Join(foundBy(v.userView), ", "))
+				line("takes requests", yes(v.Requests))
+				line("friends", fmt.Sprint(v.Friends))
+				line("requests", fmt.Sprintf("%d to answer, %d sent", v.RequestsIn, v.RequestsOut))
+				line("blocks", fmt.Sprint(v.Blocks))
 			}
 			return tab.Flush()
 		})

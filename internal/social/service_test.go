@@ -309,6 +309,13 @@ func agree(t *testing.T, users []accounts.ID, nodes ...*world) {
 	}
 }
 
+func (w *world) totals(when string, user accounts.ID, want Totals) {
+	w.t.Helper()
+	if got, err := Count(w.t.Context(), w.db, user); err != nil || got != want {
+		w.t.Errorf("%s: got %+v, %v, want %+v", when, got, err, want)
+	}
+}
+
 func TestTwoBecomeFriends(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx, other := t.Context(), w.neighbour()
@@ -324,6 +331,8 @@ func TestTwoBecomeFriends(t *testing.T) {
 		if got := other.received(bob, 10); len(got) != 1 || got[0] != r || other.unreadOf(bob) != 1 {
 			t.Errorf("Bob on another node has %+v and %d unread, want the request", got, other.unreadOf(bob))
 		}
+		w.totals("she asks", ann, Totals{RequestsOut: 1})
+		w.totals("she asks him", bob, Totals{RequestsIn: 1})
 		again, isNew, err := other.Ask(ctx, ann, Asking{User: bob, Message: "other words"})
 		if err != nil || isNew || again != r {
 			t.Errorf("again: got %+v, %v, %v, want the same", again, isNew, err)
@@ -356,6 +365,9 @@ func TestTwoBecomeFriends(t *testing.T) {
 		}
 		_, _, err = w.Ask(ctx, bob, Asking{User: ann})
 		w.fails("a friend asks", err, ErrAlready)
+		w.must(w.Block(ctx, ann, eve))
+		w.totals("one friend and a block", ann, Totals{Friends: 1, Blocks: 1})
+		w.totals("who is blocked blocks nobody", eve, Totals{})
 		agree(t, who, w, other)
 
 		w.must(w.Unfriend(ctx, ann, bob))
@@ -363,6 +375,7 @@ func TestTwoBecomeFriends(t *testing.T) {
 		if w.isFriend(ann, bob) || w.isFriend(bob, ann) || other.isFriend(bob, ann) {
 			t.Error("one is a friend still")
 		}
+		w.totals("after the end", ann, Totals{Blocks: 1})
 		w.befriends(bob, ann) // again, the other way round
 		if f, err := w.Friend(ctx, ann, bob); err != nil || f.Remark != "" {
 			t.Errorf("got %+v, %v, want nothing of the old remark", f, err)

@@ -93,6 +93,14 @@ type Block struct {
 // Relation is how a user stands to another.
 type Relation struct{ Friend, Blocked bool }
 
+// Totals are how many of each a user has.
+type Totals struct {
+	Friends     int
+	RequestsIn  int // that wait for the user's answer
+	RequestsOut int // of the user's that wait
+	Blocks      int // users whom the user blocks
+}
+
 // What the domain refuses. Who may not ask learns neither of a block nor of a
 // full box: it is one refusal.
 var (

@@ -192,6 +192,20 @@ func countFriends(ctx context.Context, q sqldb.Querier, user accounts.ID) (n int
 	return n, err
 }
 
+// Count returns a user's totals as SQL knows them: for tools beside a running
+// server. Who is unknown has none of anything.
+func Count(ctx context.Context, q sqldb.Querier, user accounts.ID) (t Totals, err error) {
+	defer errs.Wrap(&err, "social.Count %s", user)
+	now := q.Now().UnixMilli()
+	err = q.QueryRowContext(ctx, `SELECT
+		(SELECT COUNT(*) FROM friends WHERE user_id = ? AND gone = 0),
+		(SELECT COUNT(*) FROM friend_requests WHERE to_id = ? AND state = 0 AND expires > ?),
+		(SELECT COUNT(*) FROM friend_requests WHERE from_id = ? AND state = 0 AND expires > ?),
+		(SELECT COUNT(*) FROM blocks WHERE user_id = ?)`,
+		user, user, now, user, now, user).Scan(&t.Friends, &t.RequestsIn, &t.RequestsOut, &t.Blocks)
+	return t, asKind(ctx, err)
+}
+
 // firstFriend stands before every friend.
 var firstFriend = place{sort: math.MinInt32, since: math.MaxInt64}
 

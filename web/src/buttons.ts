@@ -29,17 +29,28 @@ export function act(text: string, kind: "primary" | "secondary" | "link", run: (
 
 /**
  * A button that asks before it acts: a second tap confirms. That is quicker than a
- * dialog and cannot be hit twice by accident, as the first button goes away.
+ * dialog and cannot be hit twice by accident, as the first button goes away. Escape
+ * takes the question back, and leaves a dialog around it open.
  */
 export function twice(text: string, sure: string, act: () => Promise<void>, failed: (err: unknown) => void, note = ""): HTMLElement {
-  const el = h("div", { class: "row" });
+  let asking = false;
+  const el = h("div", {
+    class: "row",
+    onkeydown: (e: KeyboardEvent) => {
+      if (e.key !== "Escape" || !asking) return;
+      e.preventDefault();
+      calm(true);
+    },
+  });
   const offer = () => h("button", { type: "button", class: "secondary", onclick: ask }, text);
   const calm = (focus: boolean) => {
+    asking = false;
     const button = offer();
     put(el, button);
     if (focus) button.focus();
   };
   const ask = () => {
+    asking = true;
     let busy = false;
     const confirm = async () => {
       if (busy) return;

@@ -40,11 +40,16 @@ export function devicesCard(on: Around) {
 
   const show = rows<Session>(list, (d) => d.device, device, title);
 
+  // An event may have the list read while it is being read: the latest one counts.
+  let reads = 0;
   async function load(): Promise<void> {
+    const read = ++reads;
     const { sessions } = await json<Sessions>("/v1/sessions", { signal: on.signal });
+    if (read !== reads) return;
     show(sessions);
     others.hidden = sessions.length < 2;
-    said.textContent = "";
+    if (others.hidden && others.contains(document.activeElement)) title.focus({ preventScroll: true });
+    if (!others.hidden) said.textContent = ""; // what was said of the others holds no more
   }
 
   function device(d: Session): HTMLLIElement {
@@ -73,7 +78,7 @@ export function devicesCard(on: Around) {
   }
 
   return {
-    el: h("section", { class: "card", "aria-labelledby": "devices-title" }, title, list, h("div", { class: "row" }, others, all), said),
+    el: h("section", { class: "card", "aria-labelledby": "devices-title", "data-part": "devices" }, title, list, h("div", { class: "row" }, others, all), said),
     load: () => void load().catch(on.failed),
   };
 }

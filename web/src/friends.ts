@@ -152,7 +152,8 @@ export function friends(me: User, people: People, fail: (text: string) => void):
           ),
         ];
       },
-      () => listTitle.focus(),
+      // What opened it is gone when the row was drawn anew.
+      () => (list.querySelector<HTMLElement>(`[data-user="${f.user.id}"] button`) ?? listTitle).focus(),
     );
   }
 
@@ -179,6 +180,8 @@ export function friends(me: User, people: People, fail: (text: string) => void):
     showBlocks(people.blocks);
     blockCard.hidden = people.blocks.length === 0;
     blockMore.hidden = !people.more.blocks;
+    // Whoever has answered the last request is not left without a place on the page.
+    if ([inCard, outCard, blockCard].some((card) => card.hidden && card.contains(document.activeElement))) listTitle.focus({ preventScroll: true });
     look();
   }
 

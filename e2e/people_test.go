@@ -1,0 +1,438 @@
+package e2e
+
+import (
+	crand "crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// pairs of people, each with a caller of its own, who alone changes what is
+// between the two and therefore knows it.
+const pairs = 12
+
+// spares are the further devices of a person, which are logged out in the course
+// of the story.
+const spares = 12
+
+// people is a world of pairs.
+type people struct {
+	*world
+	pairs []*pair
+
+	pausing sync.RWMutex // a caller holds it for each thing that is done
+	done    [deeds]atomic.Int64
+	kicked  atomic.Int64
+	again   atomic.Int64 // deeds that were asked for a second time
+}
+
+// pair is what was acknowledged of two people.
+type pair struct {
+	side [2]*half
+
+	request string // that waits; "" is none
+	asker   int
+	friends bool
+	asked   int // requests ever
+}
+
+// half is what was acknowledged of one of them.
+type half struct {
+	*person
+	name     string
+	remark   string // of the other, while they are friends
+	blocks   bool
+	versions int64 // that the list of friends has had
+	devices  []*person
+	out      []*person // devices that were logged out
+
+	// A device that keeps the list by its versions.
+	version int64
+	list    map[string]string // remarks by id
+}
+
+// What people do.
+const (
+	asks = iota
+	accepts
+	refuses
+	withdraws
+	remarks
+	unfriends
+	blocks
+	unblocks
+	renames
+	kicks
+	deeds
+)
+
+// Two nodes with MariaDB and Redis: each is killed under people who ask, accept,
+// remark, part, block and log devices out. With nobody helping: what was
+// acknowledged is there on both nodes, and nothing twice; a device that was logged
+// out is refused everywhere within maxStale; and a list that is kept by its
+// versions misses nothing.
+func TestPeopleAreRightWhateverIsKilled(t *testing.T) {
+	t.Parallel()
+	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
+	redis := redistest.Server(t)
+	args := []string{"--redis", redis.URL}
+	w := &people{world: newWorld(t, sqldb.Config{URL: maria.URL}, 2*pairs, args, args)}
+	w.meet()
+	var all sync.WaitGroup
+	stop := func() { w.over.Store(true); all.Wait() }
+	defer stop()
+	for i, p := range w.pairs {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(w.seed, uint64(i)))
+			for !w.over.Load() {
+				w.pausing.RLock()
+				w.live(rng, p)
+				w.pausing.RUnlock()
+				time.Sleep(time.Duration(rng.Int64N(int64(20 * time.Millisecond))))
+			}
+		})
+	}
+	for range *soakFlag {
+		for _, n := range w.nodes {
+			w.nodesDie.Store(true)
+			w.strike(0, func() {
+				n.Kill()
+				w.moment(200 * time.Millisecond)
+				n.Start()
+			})
+			w.nodesDie.Store(false)
+		}
+		w.strike(0, redis.FlushAll)
+		w.strike(returnTime, func() {
+			redis.Kill()
+			w.moment(500 * time.Millisecond)
+			redis.Restart()
+		})
+		w.sqlDies.Store(true)
+		w.strike(0, func() {
+			maria.Kill9(t)
+			w.moment(300 * time.Millisecond)
+			maria.Restart(t)
+		})
+		w.sqlDies.Store(false)
+	}
+	stop()
+	var counts []string
+	for i, what := range []string{"asked", "accepted", "refused", "withdrawn", "remarked", "parted", "blocked", "unblocked", "renamed", "logged out"} {
+		n := w.done[i].Load()
+		counts = append(counts, fmt.Sprint(n, " ", what))
+		if n == 0 {
+			t.Errorf("nothing was %s: the story is too short", what)
+		}
+	}
+	t.Logf("%s; %d had to be asked for again", strings.Join(counts, ", "), w.again.Load())
+}
+
+// meet makes pairs of the persons and gives them devices.
+func (w *people) meet() {
+	var rows []any
+	now := time.Now()
+	someone := func(p *person) *half {
+		h := &half{person: p, list: map[string]string{}}
+		for range spares {
+			device := nanoid()
+			d := &person{id: p.id, token: "sa_" + p.id + "." + device + "." + base64.RawURLEncoding.EncodeToString([]byte(crand.Text() + crand.Text())[:32])}
+			sum := sha256.Sum256([]byte(d.token))
+			rows = append(rows, p.id, device, "", "127.0.0.1", now.UnixMilli(), now.UnixMilli(), base64.RawURLEncoding.EncodeToString(sum[:]),
+				now.Add(4*time.Hour).UnixMilli(), "", now.Add(4*time.Hour).UnixMilli(), "", 0, "")
+			h.devices = append(h.devices, d)
+		}
+		return h
+	}
+	for i := range pairs {
+		w.pairs = append(w.pairs, &pair{side: [2]*half{someone(w.persons[2*i]), someone(w.persons[2*i+1])}})
+	}
+	insert(w.t, w.db, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES ", 13, rows)
+}
+
+// strike has something fail while people live on, and then looks at everything.
+// What Redis had before it was away may be found in it for excused.
+func (w *people) strike(excused time.Duration, fail func()) {
+	w.t.Helper()
+	w.moment(500 * time.Millisecond)
+	fail()
+	w.inflicted++
+	w.converged = max(w.converged, maxStale+excused) // it is right, or complained of
+	time.Sleep(500 * time.Millisecond)
+	w.pausing.Lock()
+	defer w.pausing.Unlock()
+	time.Sleep(maxStale + excused)
+	var all sync.WaitGroup
+	for _, p := range w.pairs {
+		all.Go(func() { w.look(p) })
+	}
+	all.Wait()
+}
+
+// do asks some node, and again until one says what became of it. A second time
+// gone is as good: the first had done it.
+func (w *people) do(rng *rand.Rand, what int, p *person, method, path, body string, gone ...string) (text []byte) {
+	for try := 0; w.t.Context().Err() == nil; try++ {
+		status, text, out := w.exchange(w.nodes[rng.IntN(2)], method, path, p, body)
+		if out == answered {
+			w.done[what].Add(1)
+			var said api.Problem
+			switch _ = json.Unmarshal(text, &said); {
+			case status < 300:
+			case try > 0 && len(gone) > 0 && said.Code == gone[0]:
+			default:
+				w.bad("%s %s for %s, try %d: %d %s", method, path, p.id, try, status, text)
+			}
+			return text
+		}
+		w.again.Add(1)
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil
+}
+
+// live does one thing that two people can do as they stand, and keeps what was
+// told of it.
+func (w *people) live(rng *rand.Rand, p *pair) {
+	i := rng.IntN(2)
+	me, other := p.side[i], p.side[1-i]
+	switch n := rng.IntN(100); {
+	case n < 4 && len(me.devices) > 0:
+		w.kick(rng, me)
+	case n < 15:
+		name := "name " + strconv.Itoa(rng.Int())
+		w.do(rng, renames, me.person, http.MethodPatch, "/v1/me", fmt.Sprintf(`{"name":%q}`, name))
+		me.name = name
+	case n < 25 && !me.blocks:
+		w.do(rng, blocks, me.person, http.MethodPut, "/v1/blocks/"+other.id, "")
+		me.blocks, p.request = true, ""
+		p.part()
+	case me.blocks:
+		w.do(rng, unblocks, me.person, http.MethodDelete, "/v1/blocks/"+other.id, "", "blocks.unknown")
+		me.blocks = false
+	case other.blocks:
+		w.refusedBy(rng, me, other)
+	case p.friends && n < 80:
+		remark := "remark " + strconv.Itoa(rng.Int())
+		w.do(rng, remarks, me.person, http.MethodPatch, "/v1/friends/"+other.id, fmt.Sprintf(`{"remark":%q}`, remark))
+		me.remark = remark
+		me.versions++
+	case p.friends:
+		w.do(rng, unfriends, me.person, http.MethodDelete, "/v1/friends/"+other.id, "", "friends.not_friends")
+		p.part()
+	case p.request == "":
+		var reply api.FriendRequestReply
+		if err := json.Unmarshal(w.do(rng, asks, me.person, http.MethodPost, "/v1/friends/requests", fmt.Sprintf(`{"user":%q,"remark":"mine"}`, other.id)), &reply); err != nil || reply.Request.State != api.RequestPending {
+			w.bad("%s asked and was told %+v (%v)", me.id, reply, err)
+		}
+		p.request, p.asker = reply.Request.ID, i
+		p.asked++
+	case p.asker == i:
+		w.do(rng, withdraws, me.person, http.MethodDelete, "/v1/friends/requests/"+p.request, "", "friends.request_closed")
+		p.request = ""
+	case n < 35:
+		w.do(rng, refuses, me.person, http.MethodPost, "/v1/friends/requests/"+p.request+"/refuse", "", "friends.request_closed")
+		p.request = ""
+	default:
+		// Asking who has asked is accepting.
+		path, body, gone := "/v1/friends/requests/"+p.request+"/accept", `{"remark":"theirs"}`, "friends.request_closed"
+		if n < 50 {
+			path, body, gone = "/v1/friends/requests", fmt.Sprintf(`{"user":%q,"remark":"theirs"}`, other.id), "friends.already"
+		}
+		w.do(rng, accepts, me.person, http.MethodPost, path, body, gone)
+		p.request, p.friends = "", true
+		me.remark, other.remark = "theirs", "mine"
+		me.versions++
+		other.versions++
+	}
+	if rng.IntN(3) == 0 {
+		w.sync(w.nodes[rng.IntN(2)], me)
+		w.listed(p, i)
+	}
+}
+
+// part ends a friendship that there may be.
+func (p *pair) part() {
+	if !p.friends {
+		return
+	}
+	p.friends = false
+	for _, h := range p.side {
+		h.remark = ""
+		h.versions++
+	}
+}
+
+// refusedBy has somebody ask who was blocked.
+func (w *people) refusedBy(rng *rand.Rand, me, other *half) {
+	status, text, out := w.exchange(w.nodes[rng.IntN(2)], http.MethodPost, "/v1/friends/requests", me.person, fmt.Sprintf(`{"user":%q}`, other.id))
+	if out == answered && (status != http.StatusForbidden || !strings.Contains(string(text), "friends.not_accepting")) {
+		w.bad("%s asks %s, who blocks them: %d %s", me.id, other.id, status, text)
+	}
+}
+
+// kick logs out a device that both nodes know, and sees that both refuse it in
+// time.
+func (w *people) kick(rng *rand.Rand, me *half) {
+	d := me.devices[0]
+	me.devices = me.devices[1:]
+	for _, n := range w.nodes {
+		if status, text, out := w.exchange(n, http.MethodGet, "/v1/me", d, ""); out == answered && status != http.StatusOK {
+			w.bad("a device of %s is refused before it was logged out: %d %s", me.id, status, text)
+		}
+	}
+	device := strings.Split(d.token, ".")[1]
+	w.do(rng, kicks, me.person, http.MethodDelete, "/v1/sessions/"+device, "", "session.unknown")
+	me.out = append(me.out, d)
+	time.Sleep(maxStale)
+	w.refuse(d)
+}
+
+// refuse sees that no node lets a device in that was logged out.
+func (w *people) refuse(d *person) {
+	for i, n := range w.nodes {
+		if status, _, out := w.exchange(n, http.MethodGet, "/v1/me", d, ""); out == answered && status != http.StatusUnauthorized {
+			w.bad("node %d answers %d to a device of %s that was logged out %s ago or more", i, status, d.id, maxStale)
+		}
+	}
+}
+
+// sync brings the list that a device keeps up to date, and reports whether a node
+// could be asked.
+func (w *people) sync(n *node, h *half) {
+	for more := true; more; {
+		var c api.FriendChanges
+		if w.send(n, http.MethodGet, "/v1/friends/changes?limit=1&since="+strconv.FormatInt(h.version, 10), h.person, "", &c) != answered {
+			return
+		}
+		if c.Reset {
+			w.bad("the versions of %s's list are forgotten", h.id)
+			return
+		}
+		for _, f := range c.Changed {
+			h.list[f.User.ID] = f.Remark
+		}
+		for _, id := range c.Removed {
+			delete(h.list, id)
+		}
+		h.version, more = c.Version, c.More
+	}
+}
+
+// listed compares what a device keeps with what is so, as far as it has come.
+func (w *people) listed(p *pair, i int) {
+	h, want := p.side[i], p.list(i)
+	if h.version > h.versions || h.version == h.versions && !maps.Equal(h.list, want) {
+		w.bad("%s keeps %v of version %d, want %v of %d", h.id, h.list, h.version, want, h.versions)
+	}
+}
+
+// list is what somebody's list of friends holds.
+func (p *pair) list(i int) map[string]string {
+	if !p.friends {
+		return map[string]string{}
+	}
+	return map[string]string{p.side[1-i].id: p.side[i].remark}
+}
+
+// look compares what the nodes say of a pair, and what SQL has, with what was
+// acknowledged.
+func (w *people) look(p *pair) {
+	for i, me := range p.side {
+		other := p.side[1-i]
+		for k, n := range w.nodes {
+			var rel api.Relations
+			w.must(n, "/v1/relations?ids="+other.id, me.person, &rel)
+			if want := (api.Relation{User: other.id, Friend: p.friends, Blocked: me.blocks}); len(rel.Relations) != 1 || rel.Relations[0] != want {
+				w.bad("node %d tells %s %+v, want %+v", k, me.id, rel.Relations, want)
+			}
+			var seen api.Profile
+			w.must(n, "/v1/users/"+me.id, other.person, &seen)
+			if me.name != "" && seen.Name != me.name {
+				w.bad("node %d calls %s %q, want %q", k, me.id, seen.Name, me.name)
+			}
+			var friends api.Friends
+			w.must(n, "/v1/friends", me.person, &friends)
+			list := map[string]string{}
+			for _, f := range friends.Friends {
+				list[f.User.ID] = f.Remark
+			}
+			if !maps.Equal(list, p.list(i)) || friends.Version != me.versions {
+				w.bad("node %d lists %v of version %d for %s, want %v of %d", k, list, friends.Version, me.id, p.list(i), me.versions)
+			}
+			var in api.FriendRequests
+			w.must(n, "/v1/friends/requests?box=in", me.person, &in)
+			var ids []string
+			for _, r := range in.Requests {
+				ids = append(ids, r.ID)
+			}
+			want := ""
+			if p.asker != i {
+				want = p.request
+			}
+			if strings.Join(ids, " ") != want {
+				w.bad("node %d shows %s the requests %q, want %q", k, me.id, ids, want)
+			}
+		}
+		w.sync(w.nodes[i], me)
+		if me.version != me.versions {
+			w.bad("%s has the list's version %d, want %d", me.id, me.version, me.versions)
+		}
+		w.listed(p, i)
+		for _, d := range me.out {
+			w.refuse(d)
+		}
+	}
+	w.inSQL(p)
+}
+
+// must asks a node until it answers.
+func (w *people) must(n *node, path string, p *person, into any) {
+	for end := time.Now().Add(bound); ; time.Sleep(20 * time.Millisecond) {
+		switch out := w.send(n, http.MethodGet, path, p, "", into); {
+		case out == answered:
+			return
+		case time.Now().After(end):
+			w.bad("%s is not answered for %s", path, p.id)
+			return
+		}
+	}
+}
+
+// inSQL compares the rows of a pair with what was acknowledged.
+func (w *people) inSQL(p *pair) {
+	a, b := p.side[0].id, p.side[1].id
+	var friends, asked, waiting, blocking int
+	err := w.db.NewRaw(`SELECT
+		(SELECT COUNT(*) FROM friends WHERE gone = 0 AND (user_id = ? AND friend_id = ? OR user_id = ? AND friend_id = ?)),
+		(SELECT COUNT(*) FROM friend_requests WHERE from_id = ? AND to_id = ? OR from_id = ? AND to_id = ?),
+		(SELECT COUNT(*) FROM friend_requests WHERE state = 0 AND id = ?),
+		(SELECT COUNT(*) FROM blocks WHERE user_id = ? AND blocked_id = ? OR user_id = ? AND blocked_id = ?)`,
+		a, b, b, a, a, b, b, a, p.request, a, b, b, a).Scan(w.t.Context(), &friends, &asked, &waiting, &blocking)
+	count := func(is ...bool) (n int) {
+		for _, b := range is {
+			if b {
+				n++
+			}
+		}
+		return n
+	}
+	if want := [...]int{count(p.friends, p.friends), p.asked, count(p.request != ""), count(p.side[0].blocks, p.side[1].blocks)}; err != nil || [...]int{friends, asked, waiting, blocking} != want {
+		w.bad("of %s and %s SQL has %d rows of friends, %d requests, %d that waits, %d blocks (%v), want %v", a, b, friends, asked, waiting, blocking, err, want)
+	}
+}
