@@ -181,11 +181,11 @@ func (b *compact) fetch(ctx context.Context) (*snapshot, error) {
 
 // learn keeps a state as it came: its version and its fields.
 func (b *compact) learn(values []keyspace.Reply) (*state, error) {
-	var fields fields
-	for i := range fields {
-		fields[i] = values[i+1].Str
+	var f fields
+	for i := range f {
+		f[i] = values[i+1].Str
 	}
-	st, err := readState(values[0].Str, fields)
+	st, err := readState(values[0].Str, f)
 	if err == nil {
 		b.known.Store(st)
 	}
