@@ -38,7 +38,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		db.hot = newHot()
 	}
 	opt := t.opt
-	opt.PipelineMultiplex, opt.RingScaleEachConn = sharing(runtime.GOMAXPROCS(0))
+	if t.mode != "cluster" { // which has a connection to each owner
+		opt.PipelineMultiplex, opt.RingScaleEachConn = sharing(runtime.GOMAXPROCS(0))
+	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.closed, db.stop = make(chan struct{}), stop
 	db.nodes = newNodes(db.log)
@@ -55,7 +57,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		opt.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 			return db.server.dial()
 		}
-		opt.PipelineMultiplex, opt.RingScaleEachConn = sharing(1) // the server works under one lock anyway
+		opt.PipelineMultiplex, opt.RingScaleEachConn = -1, 0 // the server works under one lock anyway
 		db.done.Go(func() { db.server.run(life) })
 	case "spawn":
 		if db.child, err = spawn(ctx, cfg.Dir, db.log); err != nil {
@@ -81,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	// for them, and never replaces it when the server cuts that one alone.
 	listen := opt
 	listen.AlwaysRESP2 = false
-	listen.PipelineMultiplex, listen.RingScaleEachConn = sharing(1)
+	listen.PipelineMultiplex, listen.RingScaleEachConn = -1, 0
 	db.done.Go(func() { connect(life, listen, &db.listener, nil) })
 
 	first := make(chan struct{})

@@ -468,8 +468,12 @@ func figure5(ctx context.Context, addr string) {
 		p.Year = int(source.Load())
 		return p, nil
 	}
-	here, _ := open(ctx, addr, cache.Policy{}, load)
-	there, _ := open(ctx, addr, cache.Policy{}, load)
+	join := func() *cache.Cache[keyspace.Int, profile] {
+		rt, _, run := node(ctx, addr, patient)
+		defer run()
+		return cached(rt, cache.Policy{}, load)
+	}
+	here, there := join(), join()
 	id := keyspace.Int{N: 1}
 	for _, way := range []struct {
 		name   string
