@@ -20,6 +20,16 @@ func (b *Bus) Time() time.Time {
 	return time.Now()
 }
 
+// When is the moment at which the servers' clock shows ms, in Unix milliseconds. See
+// [Bus.Time].
+func (b *Bus) When(ms int64) Moment {
+	t := time.UnixMilli(ms)
+	if zero := b.zero.Load(); zero != 0 {
+		return Moment(t.UnixNano() - zero)
+	}
+	return Now() + Moment(time.Until(t))
+}
+
 // readClock asks a server for its time.
 func (b *Bus) readClock(ctx context.Context) error {
 	asked := Now()

@@ -83,11 +83,12 @@ func (c *Cache[K, V]) missMany(ctx context.Context, ks []K, rest []int, out map[
 	}
 	b := batch[K, V]{c: c, out: out}
 	seen := make(map[K]bool, len(rest))
+	now := bus.Now()
 	for _, i := range rest {
 		if k := ks[i]; !seen[k] {
 			seen[k] = true
 			key := c.key(k)
-			r := c.read(k, key, c.rt.watch(key.String()))
+			r := c.read(k, key, c.rt.watch(key.String()), now)
 			b.reads = append(b.reads, &r)
 		}
 	}
@@ -287,7 +288,7 @@ func (c *Cache[K, V]) askMany(ctx context.Context, reads []*reading[K, V]) (valu
 func (b *batch[K, V]) join(ctx context.Context, reads []*reading[K, V]) error {
 	var mu sync.Mutex
 	return each(reads, func(r *reading[K, V]) error {
-		found, err := b.c.beyond(ctx, r.k)
+		found, err := b.c.beyond(ctx, r.k, bus.Now())
 		mu.Lock()
 		defer mu.Unlock()
 		if err == nil && !found.Missing {

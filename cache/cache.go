@@ -87,13 +87,14 @@ func (e *copied[V]) current() bool { return !e.mark.moved() && (len(e.tags) == 0
 
 // Get returns the value of k, or an error that is [ErrNotFound].
 func (c *Cache[K, V]) Get(ctx context.Context, k K) (V, error) {
-	if e := c.hit(k); e != nil {
+	now := bus.Now()
+	if e := c.hit(k, now); e != nil {
 		if e.missing {
 			return *new(V), ErrNotFound
 		}
 		return e.value, nil
 	}
-	found, err := c.beyond(ctx, k)
+	found, err := c.beyond(ctx, k, now)
 	if err == nil && found.Missing {
 		err = ErrNotFound
 	}
@@ -103,15 +104,16 @@ func (c *Cache[K, V]) Get(ctx context.Context, k K) (V, error) {
 // Lookup returns the value of k and what is known of it. That there is no such
 // thing is no error here.
 func (c *Cache[K, V]) Lookup(ctx context.Context, k K) (Entry[V], error) {
-	if e := c.hit(k); e != nil {
-		return e.entry(bus.Now(), Process), nil
+	now := bus.Now()
+	if e := c.hit(k, now); e != nil {
+		return e.entry(now, Process), nil
 	}
-	return c.beyond(ctx, k)
+	return c.beyond(ctx, k, now)
 }
 
 // beyond is miss, and notes how old the answer is.
-func (c *Cache[K, V]) beyond(ctx context.Context, k K) (Entry[V], error) {
-	found, err := c.miss(ctx, k)
+func (c *Cache[K, V]) beyond(ctx context.Context, k K, now bus.Moment) (Entry[V], error) {
+	found, err := c.miss(ctx, k, now)
 	if err == nil && found.Tier != Origin {
 		c.aged(found.Tier, found.Age)
 	}
@@ -130,9 +132,9 @@ func (c *Cache[K, V]) trusted(now bus.Moment) bool {
 	return now-c.bus.Seen() < bus.Moment(c.policy.MaxStale) || c.policy.CutOff == ServeStale
 }
 
-// hit returns the copy in process, if it may be used, or nil.
-func (c *Cache[K, V]) hit(k K) *copied[V] {
-	now := bus.Now()
+// hit returns the copy in process, if it may be used by a read that began now, or
+// nil.
+func (c *Cache[K, V]) hit(k K, now bus.Moment) *copied[V] {
 	// In this order: what trusted says holds for marks that are looked at after
 	// it. The other way round, a node that catches up in between would trust a
 	// copy because of the very events that spoil it.
@@ -180,7 +182,6 @@ var errAborted = errors.New("cache: the read was aborted")
 // A flight is a read under way, which all callers of this process share.
 type flight[K comparable, V any] struct {
 	reading[K, V]
-	began  bus.Moment
 	tagged []mark // of its tags, from before the read
 
 	// With the cache's mutex:
@@ -190,8 +191,9 @@ type flight[K comparable, V any] struct {
 	done   chan struct{} // made by the first who waits
 }
 
-// miss reads a value that is not at hand, together with whoever else wants it.
-func (c *Cache[K, V]) miss(ctx context.Context, k K) (Entry[V], error) {
+// miss reads a value that is not at hand, together with whoever else wants it; the
+// read began now.
+func (c *Cache[K, V]) miss(ctx context.Context, k K, now bus.Moment) (Entry[V], error) {
 	if ctx.Err() != nil {
 		return Entry[V]{}, context.Cause(ctx)
 	}
@@ -202,7 +204,6 @@ func (c *Cache[K, V]) miss(ctx context.Context, k K) (Entry[V], error) {
 			tagged = append(tagged, c.rt.watch(t.key().String()))
 		}
 	}
-	now := bus.Now()
 	c.mu.Lock()
 	// Not one that began before a change, nor one that may have without our
 	// knowing: what it returns may be older than this call.
@@ -210,7 +211,7 @@ func (c *Cache[K, V]) miss(ctx context.Context, k K) (Entry[V], error) {
 		c.mu.Unlock()
 		return f.wait(ctx)
 	}
-	f := &flight[K, V]{reading: c.read(k, key, c.rt.watch(key.String())), began: now, tagged: tagged}
+	f := &flight[K, V]{reading: c.read(k, key, c.rt.watch(key.String()), now), tagged: tagged}
 	c.flights[k] = f
 	c.mu.Unlock()
 
@@ -284,6 +285,7 @@ type reading[K comparable, V any] struct {
 	c     *Cache[K, V]
 	k     K
 	key   keyspace.Key
+	began bus.Moment
 	mark  mark
 	tags  []mark   // as they were before the read
 	under []uint64 // versions of the tags
@@ -302,8 +304,8 @@ const (
 	toLoad
 )
 
-func (c *Cache[K, V]) read(k K, key keyspace.Key, m mark) reading[K, V] {
-	return reading[K, V]{c: c, k: k, key: key, mark: m}
+func (c *Cache[K, V]) read(k K, key keyspace.Key, m mark, began bus.Moment) reading[K, V] {
+	return reading[K, V]{c: c, k: k, key: key, mark: m, began: began}
 }
 
 func (r *reading[K, V]) found() Entry[V] {
@@ -317,8 +319,7 @@ func (r *reading[K, V]) found() Entry[V] {
 // should all else fail.
 func (r *reading[K, V]) begin() error {
 	c := r.c
-	now := bus.Now()
-	if !c.trusted(now) {
+	if !c.trusted(r.began) {
 		if c.policy.CutOff == Fail {
 			return ErrCutOff
 		}
@@ -326,7 +327,7 @@ func (r *reading[K, V]) begin() error {
 		return nil // a copy that may have been changed is nothing to fall back on
 	}
 	if c.near != nil && c.fam.TTL.Stale > 0 {
-		if e, ok := c.near.GetIfPresent(r.k); ok && e.current() && now < e.hard {
+		if e, ok := c.near.GetIfPresent(r.k); ok && e.current() && r.began < e.hard {
 			r.best, r.tier = e, Process
 		}
 	}
@@ -406,9 +407,7 @@ func (c *Cache[K, V]) copyOf(env *envelope, m mark, tags []mark) (*copied[V], er
 func (c *Cache[K, V]) timed(env *envelope, m mark, tags []mark) *copied[V] {
 	e := &copied[V]{missing: env.missing, mark: m, tags: tags, id: env.id}
 	// The envelope's times are the servers'; ours are monotonic.
-	now, wall := bus.Now(), c.rt.clock()
-	moment := func(ms int64) bus.Moment { return now + bus.Moment((ms-wall)*int64(time.Millisecond)) }
-	e.loaded, e.soft, e.hard = moment(env.stored), moment(env.soft), moment(env.hard)
+	e.loaded, e.soft, e.hard = c.bus.When(env.stored), c.bus.When(env.soft), c.bus.When(env.hard)
 	e.again = e.soft
 	if c.policy.Beta > 0 {
 		early := float64(env.took) * float64(time.Microsecond) * c.policy.Beta * -math.Log(1-rand.Float64())
@@ -441,7 +440,7 @@ func (c *Cache[K, V]) refresh(ctx context.Context, k K, key keyspace.Key, unwant
 			delete(c.refreshing, k)
 			c.mu.Unlock()
 		}()
-		r := c.read(k, key, c.rt.watch(key.String()))
+		r := c.read(k, key, c.rt.watch(key.String()), bus.Now())
 		r.era, r.unwanted = c.rt.bus.Era(), unwanted
 		if resolveTags(c.rt, &r) == nil {
 			_, _ = r.load(ctx, func(Entry[V], error) {}) // a failure is counted there, and the value is still good

@@ -238,7 +238,7 @@ func (c *Cache[K, V]) Mutate(ctx context.Context, k K, change func(ctx context.C
 	var env envelope
 	m := mark{}
 	era := uint64(0)
-	r := c.read(k, c.key(k), m)
+	r := c.read(k, c.key(k), m, bus.Now())
 	kept, err := c.rt.change(ctx, change, []Target{c.Target(k)}, func(ctx context.Context) (string, time.Duration) {
 		// Read under our own fence, after our own commit.
 		r.mark, era = c.rt.watch(r.key.String()), c.rt.bus.Era()
@@ -272,7 +272,7 @@ func (c *Cache[K, V]) Mutate(ctx context.Context, k K, change func(ctx context.C
 // last wins; where changes of one key can meet, [Cache.Mutate] stores what the
 // source has. While a change is under way v is not stored.
 func (c *Cache[K, V]) Set(ctx context.Context, k K, v V) error {
-	r := c.read(k, c.key(k), c.rt.watch(c.key(k).String()))
+	r := c.read(k, c.key(k), c.rt.watch(c.key(k).String()), bus.Now())
 	r.era = c.rt.bus.Era()
 	text, life := "", time.Duration(0)
 	if resolveTags(c.rt, &r) == nil && r.era != 0 {

@@ -455,10 +455,13 @@ func (c *collection[K]) refresh(ctx context.Context, k K, key keyspace.Key, era 
 			delete(c.refreshing, k)
 			c.mu.Unlock()
 		}()
-		replies := c.rt.do(keyspace.Cmd{Name: "PTTL", Key: key}, c.shape.size(key, era, ""))
-		left, err := replies[0].Int()
-		members, err2 := replies[1].Int()
-		if err != nil || err2 != nil || left <= 0 || left > c.fam.TTL.Base.Milliseconds()/5 || members == 0 { // an empty one is meant to be short-lived
+		left, err := c.rt.one(keyspace.Cmd{Name: "PTTL", Key: key}).Int()
+		if err != nil || left <= 0 || left > c.fam.TTL.Base.Milliseconds()/5 {
+			return
+		}
+		// A script, and thus not asked each time.
+		members, err := c.rt.one(c.shape.size(key, era, "")).Int()
+		if err != nil || members == 0 { // an empty one is meant to be short-lived
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
@@ -475,24 +478,30 @@ func (c *collection[K]) refresh(ctx context.Context, k K, key keyspace.Key, era 
 // few is a query about some members: whether they are there, and with what values.
 // It is one command while the collection is loaded.
 type few struct {
-	shape   *shape
-	members []string
-	single  [1]string          // room for members
-	use     func(f *few) error // fails on values that it cannot read; nil: they are not read
-	list    []keyspace.Reply   // the answer, or
-	held    held
+	shape *shape
+	args  []string           // of the command: the mark, which cmd fills in, and the members
+	pair  [2]string          // room for args
+	use   func(f *few) error // fails on values that it cannot read; nil: they are not read
+	list  []keyspace.Reply   // the answer, or
+	held  held
 }
 
-func (f *few) about() []string { return f.members }
+// single is a query about one member.
+func single(member string, use func(f *few) error) *few {
+	f := &few{pair: [2]string{1: member}, use: use}
+	f.args = f.pair[:]
+	return f
+}
+
+func (f *few) about() []string { return f.args[1:] }
 
 func (f *few) cmd(key keyspace.Key, mark string) keyspace.Cmd {
-	args := make([]string, 1, 1+len(f.members))
-	args[0] = mark
-	return keyspace.Cmd{Name: f.shape.check, Key: key, Args: append(args, f.members...)}
+	f.args[0] = mark
+	return keyspace.Cmd{Name: f.shape.check, Key: key, Args: f.args}
 }
 
 func (f *few) take(r keyspace.Reply) verdict {
-	if len(r.List) != 1+len(f.members) || !present(r.List[0]) {
+	if len(r.List) != len(f.args) || !present(r.List[0]) {
 		return absent
 	}
 	if f.list = r.List[1:]; f.use != nil {
@@ -506,7 +515,7 @@ func (f *few) at(i int) (v string, ok bool) {
 	if f.held == nil {
 		return f.list[i].Str, present(f.list[i])
 	}
-	v, ok = f.held[f.members[i]]
+	v, ok = f.held[f.args[1+i]]
 	return v, ok
 }
 
@@ -521,8 +530,7 @@ func (c *collection[K]) ask(ctx context.Context, k K, f *few) (err error) {
 
 // contains reports whether a member is there.
 func (c *collection[K]) contains(ctx context.Context, k K, member string) (bool, error) {
-	f := &few{single: [1]string{member}}
-	f.members = f.single[:]
+	f := single(member, nil)
 	if err := c.ask(ctx, k, f); err != nil {
 		return false, err
 	}
@@ -532,11 +540,11 @@ func (c *collection[K]) contains(ctx context.Context, k K, member string) (bool,
 
 // has returns those of ms that are there.
 func has[K, M comparable](ctx context.Context, c *collection[K], k K, of *codec[M], ms []M) (map[M]bool, error) {
-	texts, err := of.texts(ms)
+	args, err := of.args(ms)
 	if err != nil {
 		return nil, err
 	}
-	f := &few{members: texts}
+	f := &few{args: args}
 	if err := c.ask(ctx, k, f); err != nil {
 		return nil, err
 	}

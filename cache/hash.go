@@ -112,25 +112,23 @@ func (h *Hash[K, F, V]) Get(ctx context.Context, k K, f F) (v V, ok bool, err er
 	if err != nil {
 		return v, false, err
 	}
-	q := &few{single: [1]string{text}, use: func(q *few) (err error) {
-		if text, ok = q.at(0); ok {
+	err = h.ask(ctx, k, single(text, func(found *few) (err error) {
+		if text, ok = found.at(0); ok {
 			v, err = h.value(text)
 		}
 		return err
-	}}
-	q.members = q.single[:]
-	err = h.ask(ctx, k, q)
+	}))
 	return v, ok && err == nil, err
 }
 
 // GetMany returns those of fields that are in k's collection, in one round trip.
 func (h *Hash[K, F, V]) GetMany(ctx context.Context, k K, fields []F) (map[F]V, error) {
-	texts, err := h.fields.texts(fields)
+	args, err := h.fields.args(fields)
 	if err != nil {
 		return nil, err
 	}
 	var out map[F]V
-	err = h.ask(ctx, k, &few{members: texts, use: func(found *few) error {
+	err = h.ask(ctx, k, &few{args: args, use: func(found *few) error {
 		out = make(map[F]V, len(fields))
 		for i, f := range fields {
 			text, ok := found.at(i)

@@ -58,14 +58,23 @@ func codecOf[M comparable]() codec[M] {
 
 // texts are several members, in order.
 func (c *codec[M]) texts(ms []M) ([]string, error) {
-	texts := make([]string, len(ms))
+	args, err := c.args(ms)
+	if err != nil {
+		return nil, err
+	}
+	return args[1:], nil
+}
+
+// args are several members, in order, behind the place of a mark. See [few].
+func (c *codec[M]) args(ms []M) ([]string, error) {
+	args := make([]string, 1+len(ms))
 	for i, m := range ms {
 		var err error
-		if texts[i], err = c.text(m); err != nil {
+		if args[1+i], err = c.text(m); err != nil {
 			return nil, fmt.Errorf("cache: %v: %w", m, err)
 		}
 	}
-	return texts, nil
+	return args, nil
 }
 
 // members are what texts stand for.

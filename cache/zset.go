@@ -91,11 +91,11 @@ func (z *ZSet[K, M]) Score(ctx context.Context, k K, m M) (score float64, ok boo
 
 // Scores returns the scores of those of ms that are in k's set, in one round trip.
 func (z *ZSet[K, M]) Scores(ctx context.Context, k K, ms []M) (map[M]float64, error) {
-	texts, err := z.members.texts(ms)
+	args, err := z.members.args(ms)
 	if err != nil {
 		return nil, err
 	}
-	f := &few{members: texts}
+	f := &few{args: args}
 	if err := z.ask(ctx, k, f); err != nil {
 		return nil, err
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"math/bits"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +38,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		db.hot = newHot()
 	}
 	opt := t.opt
+	if t.mode != "cluster" { // which has a connection to each owner
+		opt.PipelineMultiplex, opt.RingScaleEachConn = sharing(runtime.GOMAXPROCS(0))
+	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.closed, db.stop = make(chan struct{}), stop
 	db.nodes = newNodes(db.log)
@@ -52,7 +57,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		opt.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 			return db.server.dial()
 		}
-		opt.PipelineMultiplex = -1 // the server works under one lock anyway
+		opt.PipelineMultiplex, opt.RingScaleEachConn = -1, 0 // the server works under one lock anyway
 		db.done.Go(func() { db.server.run(life) })
 	case "spawn":
 		if db.child, err = spawn(ctx, cfg.Dir, db.log); err != nil {
@@ -78,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	// for them, and never replaces it when the server cuts that one alone.
 	listen := opt
 	listen.AlwaysRESP2 = false
-	listen.PipelineMultiplex = -1
+	listen.PipelineMultiplex, listen.RingScaleEachConn = -1, 0
 	db.done.Go(func() { connect(life, listen, &db.listener, nil) })
 
 	first := make(chan struct{})
@@ -89,6 +94,19 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	case <-time.After(dialTimeout):
 	}
 	return db, nil
+}
+
+// sharing returns how many connections commands share, and how many commands may
+// wait on each, as the client library wants to be told: powers of two, and -1 for one
+// connection. A second connection for the same server is of use only where another
+// processor could look after it; else it halves what is written and read at once,
+// which is most of what a command costs. In all 4,096 may wait.
+func sharing(processors int) (multiplex, ring int) {
+	n := min(max(bits.Len(uint(processors))-2, 0), 2) // 1 for 2 processors, 2 for 4, 4 for 8
+	if ring = 12 - n; n == 0 {
+		return -1, ring
+	}
+	return n, ring
 }
 
 // connect tries until there is a client, and tells when it tried first. After

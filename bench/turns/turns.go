@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -16,8 +17,9 @@ type Side struct {
 	Do   func(n int)
 }
 
-// A Result has what one of it takes: medians of time, and allocations.
-type Result struct{ Nanos, Allocs float64 }
+// A Result has what one of it takes: medians of time and of this process' work,
+// and allocations. Who shares the machine makes the time longer, and the work hardly.
+type Result struct{ Nanos, Work, Allocs float64 }
 
 // Compare gives each side that many turns of about that length, prints and
 // returns the results.
@@ -35,26 +37,40 @@ func Compare(rounds int, round time.Duration, sides ...Side) []Result {
 			n *= 2
 		}
 	}
-	nanos, allocs := make([][]float64, len(sides)), make([]float64, len(sides))
+	nanos, work, allocs := make([][]float64, len(sides)), make([][]float64, len(sides)), make([]float64, len(sides))
 	for range rounds {
 		for i, s := range sides {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			began := time.Now()
+			began, worked := time.Now(), processor()
 			s.Do(per[i])
-			took := time.Since(began)
+			took, did := time.Since(began), processor()-worked
 			runtime.ReadMemStats(&after)
 			nanos[i] = append(nanos[i], float64(took)/float64(per[i]))
+			work[i] = append(work[i], float64(did)/float64(per[i]))
 			allocs[i] = float64(after.Mallocs-before.Mallocs) / float64(per[i])
 		}
 	}
 	out := make([]Result, len(sides))
 	for i, s := range sides {
-		slices.Sort(nanos[i])
-		out[i] = Result{nanos[i][len(nanos[i])/2], allocs[i]}
-		fmt.Printf("  %-44s %10.0f ns %8.2f allocs\n", s.Name, out[i].Nanos, out[i].Allocs)
+		out[i] = Result{median(nanos[i]), median(work[i]), allocs[i]}
+		fmt.Printf("  %-44s %10.0f ns %10.0f ns of work %8.2f allocs\n", s.Name, out[i].Nanos, out[i].Work, out[i].Allocs)
 	}
 	return out
+}
+
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
+}
+
+// processor is the time that processors have worked for this process.
+func processor() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err) // no such thing happens to oneself
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // Crowd does one n times, by so many callers at once.
