@@ -54,14 +54,21 @@ func (e Engine) Config(t testing.TB) sqldb.Config {
 }
 
 // Open opens an empty, migrated database of e's kind, to be closed when the
-// test ends. Each change may alter the configuration, for instance the clock.
+// test ends. Each change may alter the configuration, for instance the clock. A
+// test, which cannot cut the power, does not wait for the disk; a benchmark does.
 func (e Engine) Open(t testing.TB, change ...func(*sqldb.Config)) *sqldb.DB {
 	t.Helper()
 	cfg := e.Config(t)
 	for _, f := range change {
 		f(&cfg)
 	}
-	return Open(t, cfg)
+	db := Open(t, cfg)
+	if _, test := t.(*testing.T); test && e.Name == "sqlite" {
+		if _, err := db.ExecContext(t.Context(), "PRAGMA synchronous = OFF"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return db
 }
 
 // Open opens and migrates the database of cfg, to be closed when the test
