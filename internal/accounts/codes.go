@@ -159,7 +159,7 @@ func (s *Service) checkCode(ctx context.Context, p proof, code string) (codeRow,
 	return c, nil
 }
 
-// forgetTries follows a code that was replaced or used.
+// forgetTries follows a code that was replaced.
 func (s *Service) forgetTries(ctx context.Context, p proof) {
 	s.after(ctx, "forget the tries of a code", func(ctx context.Context) error { return s.fast.forgetTries(ctx, p) })
 }

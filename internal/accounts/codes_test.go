@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 func TestAChangeOfAddressIsNoPublicPurpose(t *testing.T) {
@@ -173,5 +175,36 @@ func TestACodeOutlivesAnEmptiedRedisAndItsTriesDoToo(t *testing.T) {
 		if err := reset(code); errors.Is(err, ErrCode) != (i == 1) || i == 0 && err != nil {
 			t.Errorf("the right code after %d wrong ones with Redis emptied in between: got %v", wrong, err)
 		}
+	}
+}
+
+// Between the look at a code and the transaction of what it is for, it may have
+// been used, replaced, or have expired.
+func TestACodeIsLookedAtAgainWhereItIsSpent(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	p := proof{email: Email{Given: "ann@example.org", Key: "ann@example.org"}, purpose: ForRegister}
+	looked := func() codeRow {
+		t.Helper()
+		c, err := w.checkCode(t.Context(), p, w.code("ann@example.org", "register"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	spend := func(what string, c codeRow, want error) {
+		t.Helper()
+		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return spendCode(ctx, tx, c) }); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", what, err, want)
+		}
+	}
+	used, replaced := looked(), looked()
+	spend("one that was replaced", used, ErrCode)
+	spend("the one in force", replaced, nil)
+	spend("one that was used", replaced, ErrCode)
+	expired := looked()
+	w.pass(w.cfg.CodeLife)
+	spend("one that has expired", expired, ErrCode)
+	if hash, err := tryCode(t.Context(), w.db, expired); hash != "" || err != nil {
+		t.Errorf("one that has expired is compared with %q, %v", hash, err)
 	}
 }

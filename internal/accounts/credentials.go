@@ -146,7 +146,6 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	if err != nil {
 		return err
 	}
-	s.forgetTries(ctx, proven)
 	s.forgetFails(ctx, e)
 	s.passwordSet(c.User, DeviceID{})
 	return nil
@@ -223,7 +222,6 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 	if err != nil {
 		return User{}, loadError(ctx, err)
 	}
-	s.forgetTries(ctx, proven)
 	now := s.db.Now()
 	s.noticed(user, now, api.NoticeEmailChanged, device)
 	s.tell(api.EventAccountUpdated, user, now, wireUser(u, now))

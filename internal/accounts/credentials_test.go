@@ -165,6 +165,16 @@ func TestWhoHasNoPasswordSetsTheFirst(t *testing.T) {
 		t.Errorf("got %+v, %v, want one with a password", u, err)
 	}
 	w.enter("ann@example.org", "battery staple")
+	b := w.join("bob@example.org", "")
+	if u, err := w.User(t.Context(), b.User.ID); err != nil || u.HasPassword {
+		t.Fatalf("got %+v, %v", u, err)
+	}
+	if err := w.ResetPassword(t.Context(), Reset{"bob@example.org", w.code("bob@example.org", "reset_password"), "battery staple"}); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := w.User(t.Context(), b.User.ID); err != nil || !u.HasPassword {
+		t.Errorf("after a reset: got %+v, %v, want one with a password", u, err)
+	}
 	if err := w.change(a, "", "correct horse"); !errors.Is(err, ErrPasswordWrong) {
 		t.Errorf("without the current password: got %v, want ErrPasswordWrong", err)
 	}
@@ -456,4 +466,44 @@ func TestAnEmptiedRedisOpensALockAndNoMore(t *testing.T) {
 	w.lock("ann@example.org") // five more and no further
 	server.FlushAll()
 	w.enter("ann@example.org", "correct horse")
+}
+
+// Who guessed, or has read in the outbox and with the server's secret, a code that
+// was mailed to nobody.
+func TestACodeForNobodySetsNoPassword(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	if _, err := w.RequestCode(t.Context(), "ann@example.org", "reset_password", "192.0.2.1"); err != nil {
+		t.Fatal(err)
+	}
+	var n codeNotice
+	if err := json.Unmarshal([]byte(w.dump("SELECT payload FROM outbox")), &n); err != nil {
+		t.Fatal(err)
+	}
+	code := w.mint.code(proof{email: Email{Key: "ann@example.org"}, purpose: ForResetPassword}, n.Seed)
+	if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "battery staple"}); !errors.Is(err, ErrCode) {
+		t.Errorf("got %v, want ErrCode", err)
+	}
+}
+
+// A device whose token is still believed, for a moment, changes nothing any more.
+func TestADeviceThatIsLoggedOutChangesNothing(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	a := w.join("ann@example.org", "correct horse")
+	if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
+		t.Fatal(err)
+	}
+	before := w.dump("SELECT email, password_hash, erased FROM users")
+	_, deletion := w.Delete(t.Context(), a.User.ID, a.Device, "correct horse")
+	for what, err := range map[string]error{
+		"password": w.change(a, "correct horse", "battery staple"),
+		"address":  w.move(a, "bob@example.org", w.emailCode(a.User.ID, "bob@example.org"), "correct horse"),
+		"deletion": deletion,
+	} {
+		if !errors.Is(err, ErrToken) {
+			t.Errorf("%s: got %v, want ErrToken", what, err)
+		}
+	}
+	if after := w.dump("SELECT email, password_hash, erased FROM users"); after != before {
+		t.Errorf("the account is %s, want %s", after, before)
+	}
 }

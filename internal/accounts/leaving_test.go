@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -93,9 +94,14 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		sub := w.bus.Subscribe(a.User.ID.String())
+		defer sub.Close()
 		began := w.db.Now()
 		if erased := w.leave(a, "correct horse"); erased.Before(began.Add(48*time.Hour)) || erased.After(w.db.Now().Add(48*time.Hour)) {
 			t.Errorf("erased on %s, want two days from %s", erased, began)
+		}
+		if n := w.heard(sub, api.EventAccountNotice); n.Kind != api.NoticeDeletion || n.Device != a.Device.String() {
+			t.Errorf("the devices were told %+v", n)
 		}
 		w.check("the device that asked", a.Access, ErrToken)
 		w.check("the other one", b.Access, ErrToken)
@@ -129,12 +135,21 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 		if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Password: "wrong horse"}); !errors.Is(err, ErrCredentials) {
 			t.Errorf("a wrong password: got %v", err)
 		}
+		if u, err := w.User(t.Context(), a.User.ID); err != nil || !u.Deleted() { // so that there is something to forget
+			t.Errorf("others see %+v, %v, want a deleted user", u, err)
+		}
 		c := w.enter("ann@example.org", "correct horse")
 		if !c.Restored || c.User.ID != a.User.ID || c.User.Deleted() {
 			t.Errorf("logged in as %+v, want the account back", c)
 		}
 		if u, err := w.User(t.Context(), a.User.ID); err != nil || u.Deleted() || u.Name != "Ann" {
 			t.Errorf("others see %+v, %v, want Ann", u, err)
+		}
+		if n := w.heard(sub, api.EventAccountNotice); n.Kind != api.NoticeRestored {
+			t.Errorf("the devices were told %+v", n)
+		}
+		if waiting, _, err := NewDirectory(w.db).Unfollowed(t.Context(), a.User.ID); waiting != 1 || err != nil {
+			t.Errorf("%d messages wait for the others, %v, want one, should this node die here", waiting, err)
 		}
 		if m := w.mails("ann@example.org")[0]; m.Subject != "Your account is back" {
 			t.Errorf("the mail: %+v", m)
@@ -347,7 +362,8 @@ func TestABannedUserLearnsOfItOnlyWithGoodCredentials(t *testing.T) {
 		if _, err := w.Refresh(t.Context(), a.Refresh); !errors.Is(err, ErrBanned) {
 			t.Errorf("a refresh: got %v, want ErrBanned", err)
 		}
-		if _, err := w.Refresh(t.Context(), a.Refresh[:len(a.Refresh)-1]+"A"); !errors.Is(err, ErrRefresh) {
+		_, guess := mint("the secret of an impostor, 32 B.").pair(a.User.ID, a.Device, "", "")
+		if _, err := w.Refresh(t.Context(), guess); !errors.Is(err, ErrRefresh) {
 			t.Errorf("a refresh token that nobody issued: got %v, want ErrRefresh", err)
 		}
 
@@ -359,6 +375,9 @@ func TestABannedUserLearnsOfItOnlyWithGoodCredentials(t *testing.T) {
 		refusal, _ := errors.AsType[*errs.Error](login(Login{Password: "correct horse"}))
 		if refusal == nil || refusal.Text != "This account is banned." || refusal.After != 0 {
 			t.Errorf("for ever: got %+v", refusal)
+		}
+		if u, err := w.User(t.Context(), a.User.ID); err != nil || !u.Banned.Equal(Forever) { // so that there is something to forget
+			t.Errorf("for ever: %+v, %v", u, err)
 		}
 		for range 2 {
 			if err := w.Unban(t.Context(), a.User.ID); err != nil {

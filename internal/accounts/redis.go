@@ -137,7 +137,7 @@ func (f *fast) mayTry(ctx context.Context, p proof, life time.Duration) bool {
 	return allowed || err != nil
 }
 
-// forgetTries is for a code that was replaced or used.
+// forgetTries is for a code that was replaced.
 func (f *fast) forgetTries(ctx context.Context, p proof) error {
 	return f.drop(ctx, codeTriesKey.At(p.segment(), p.purpose).Key)
 }

@@ -153,6 +153,10 @@ func TestAttemptsOfThisProcessAreBounded(t *testing.T) {
 		t.Errorf("the sixth try of an address from before: %t, %s, want it refused for a minute", ok, left)
 	}
 	now = now.Add(time.Minute)
+	if ok, _ := a.take("0", 5, time.Minute, now); !ok || a.byKey["0"].n != 1 {
+		t.Errorf("the same address a minute later: %t, %+v, want its first try", ok, a.byKey["0"])
+	}
+	a.forget("0")
 	if ok, _ := a.take("late0", 5, time.Minute, now); !ok || len(a.byKey) != 1 {
 		t.Errorf("a minute later: %t, %d kept, want room again", ok, len(a.byKey))
 	}

@@ -240,18 +240,13 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 			return Tokens{}, err
 		}
 	}
-	t, err = s.enter(ctx, u.ID, Session{Name: r.Device, Agent: cleanAgent(r.Agent), IP: r.IP}, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
+	return s.enter(ctx, u.ID, Session{Name: r.Device, Agent: cleanAgent(r.Agent), IP: r.IP}, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
 		if err := spendCode(ctx, tx, code); err != nil {
 			return User{}, err
 		}
 		u.Created = tx.Now()
 		return u, insertUser(ctx, tx, u, e.Key, passwordHash)
 	})
-	if err != nil {
-		return Tokens{}, err
-	}
-	s.forgetTries(ctx, proven)
-	return t, nil
 }
 
 func checkZone(name string) error {
@@ -329,7 +324,7 @@ func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, 
 	if err != nil {
 		return Tokens{}, asKind(err)
 	}
-	t, err = s.enterAs(ctx, c.ID, l, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
+	return s.enterAs(ctx, c.ID, l, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
 		if err := spendCode(ctx, tx, code); err != nil {
 			return User{}, err
 		}
@@ -339,11 +334,6 @@ func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, 
 		}
 		return u, err
 	})
-	if err != nil {
-		return Tokens{}, err
-	}
-	s.forgetTries(ctx, proven)
-	return t, nil
 }
 
 // Users returns what keeps the users at hand.

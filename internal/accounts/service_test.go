@@ -97,11 +97,12 @@ func onSQLite(t testing.TB, settings Settings) *world {
 }
 
 // eachEngine runs test on the embedded engines, and on a real Redis with a real
-// MariaDB.
+// MariaDB, both at once.
 func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
 	urls := map[string]string{"sqlite": "embedded", "mariadb": redistest.Server(t).URL}
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return e.Open(t, f...) }, redistest.Open(t, urls[e.Name]), settings)
 			test(t, w)
 			redistest.KeysDeclared(t, w.redis, Keys, events.Keys)
@@ -753,54 +754,105 @@ func TestACodeThatExpiredBeforeItsMailLeftIsNotMailed(t *testing.T) {
 	}
 }
 
-func TestALoginDuringAChangeOfZoneGetsTheNewClock(t *testing.T) {
-	w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.Engine{Name: "mariadb"}.Open(t, f...) }, redistest.Open(t, "embedded"), Settings{})
-	a := w.join("ann@example.org", "correct horse")
+// during calls change in a transaction that has the user's row locked, do meanwhile,
+// and commits when do waits for that row.
+func (w *world) during(user ID, change func(ctx context.Context, tx *sqldb.Tx, u User) error, do func()) {
+	w.t.Helper()
 	waiting := func() (n int) {
-		if err := w.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").Scan(&n); err != nil {
-			t.Error(err)
+		if err := w.db.QueryRowContext(w.t.Context(), "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").Scan(&n); err != nil {
+			w.t.Error(err)
 		}
 		return n
 	}
-	var login sync.WaitGroup
-	var b Tokens
-	entered := make(chan struct{})
-	err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		u, err := lockUser(ctx, tx, a.User.ID)
+	var all sync.WaitGroup
+	done := make(chan struct{})
+	err := w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		u, err := lockUser(ctx, tx, user)
 		if err != nil {
 			return err
 		}
+		if err := change(ctx, tx, u); err != nil {
+			return err
+		}
+		all.Go(func() {
+			defer close(done)
+			do()
+		})
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+			select {
+			case <-done: // wrongly without a wait
+				return nil
+			case <-time.After(150 * time.Millisecond): // InnoDB renews that table only if nobody read it for 100 ms
+			}
+			if waiting() > 0 {
+				return nil
+			}
+		}
+		return errors.New("it neither waits nor ends")
+	})
+	all.Wait()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// onMariaDB is a world where a row can be waited for.
+func onMariaDB(t testing.TB) *world {
+	t.Helper()
+	return newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.Engine{Name: "mariadb"}.Open(t, f...) }, redistest.Open(t, "embedded"), Settings{})
+}
+
+// Whoever proves an address while the account leaves it proves nothing of the
+// account, and who logs all devices out misses none that logs in meanwhile.
+func TestWhatWaitsForAnAccountLooksAtItAgain(t *testing.T) {
+	w := onMariaDB(t)
+	a := w.join("ann@example.org", "correct horse")
+	reset, login := w.code("ann@example.org", "reset_password"), w.code("ann@example.org", "login")
+	moves := func(to string) func(ctx context.Context, tx *sqldb.Tx, u User) error {
+		return func(ctx context.Context, tx *sqldb.Tx, u User) error {
+			return updateEmail(ctx, tx, u.ID, Email{to, to})
+		}
+	}
+	var err error
+	w.during(a.User.ID, moves("bea@example.org"), func() {
+		err = w.ResetPassword(t.Context(), Reset{"ann@example.org", reset, "battery staple"})
+	})
+	if !errors.Is(err, ErrCode) {
+		t.Errorf("a reset: got %v, want ErrCode", err)
+	}
+	w.enter("bea@example.org", "correct horse")
+	w.exec("UPDATE users SET email = 'ann@example.org', email_key = 'ann@example.org'")
+	w.during(a.User.ID, moves("bea@example.org"), func() {
+		_, err = w.Login(t.Context(), Login{Email: "ann@example.org", Code: login})
+	})
+	if !errors.Is(err, ErrCredentials) {
+		t.Errorf("a log-in: got %v, want ErrCredentials", err)
+	}
+	w.during(a.User.ID, func(ctx context.Context, tx *sqldb.Tx, u User) error {
+		return insertSession(ctx, tx, sessionRow{Session: Session{Device: ids.New[Session](), Created: tx.Now(), Used: tx.Now()}, user: u.ID,
+			accessExpires: tx.Now().Add(time.Hour), refreshExpires: tx.Now().Add(time.Hour)})
+	}, func() { err = w.RevokeAll(t.Context(), a.User.ID, DeviceID{}) })
+	if n := w.count("sessions"); err != nil || n != 0 {
+		t.Errorf("all were logged out, and %d are in, %v", n, err)
+	}
+}
+
+func TestALoginDuringAChangeOfZoneGetsTheNewClock(t *testing.T) {
+	w := onMariaDB(t)
+	a := w.join("ann@example.org", "correct horse")
+	var b Tokens
+	w.during(a.User.ID, func(ctx context.Context, tx *sqldb.Tx, u User) (err error) {
 		if u.Clock, err = u.Clock.Change("Asia/Tokyo", tx.Now()); err != nil {
 			return err
 		}
 		if err := updateUser(ctx, tx, u); err != nil {
 			return err
 		}
-		if err := w.moved(ctx, tx, u.ID); err != nil {
-			return err
-		}
-		login.Go(func() {
-			defer close(entered)
-			b = w.enter("ann@example.org", "correct horse")
-			w.check("at once", b.Access, nil) // fills the copy
-		})
-		for deadline := time.Now().Add(patience); waiting() == 0; { // it waits, or wrongly did not
-			select {
-			case <-entered:
-				return nil
-			case <-time.After(150 * time.Millisecond): // InnoDB renews that table only if nobody read it for 100 ms
-			}
-			if time.Now().After(deadline) {
-				t.Error("the log-in neither waits nor ends")
-				return nil
-			}
-		}
-		return nil
+		return w.moved(ctx, tx, u.ID)
+	}, func() {
+		b = w.enter("ann@example.org", "correct horse")
+		w.check("at once", b.Access, nil) // fills the copy
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	login.Wait()
 	if c := w.check("after both", b.Access, nil); c.Clock.Next != "Asia/Tokyo" {
 		t.Errorf("the caller's clock is %+v, want Tokyo to come", c.Clock)
 	}

@@ -191,6 +191,9 @@ func TestARefreshedTokenIsGoodWhereAnOldCopyIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.check("the new token", access, nil)
+		if held, err := w.checks.Get(t.Context(), sessionKey{A: a.User.ID, B: a.Device}); err != nil || held.Hash != hash(access) {
+			t.Errorf("the copy is still %+v, %v: each check would ask SQL", held, err)
+		}
 		w.check("the old one, once somebody came with the new one", a.Access, ErrToken)
 	})
 }

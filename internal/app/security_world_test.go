@@ -64,6 +64,7 @@ func newWorld(t testing.TB, change ...func(*app.Config)) *world {
 	t.Helper()
 	w := &world{t: t, hc: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	dir, url := t.TempDir(), redistest.Server(t).URL
+	w.db = sqldbtest.Open(t, sqldb.Config{Dir: dir}) // before the server, which would have to migrate it
 	w.redis = redistest.OpenConfig(t, redis.Config{URL: url, Prefix: "stoa"})
 	change = append([]func(*app.Config){func(cfg *app.Config) {
 		cfg.Data, cfg.Redis = dir, url
@@ -74,7 +75,6 @@ func newWorld(t testing.TB, change ...func(*app.Config)) *world {
 	} else {
 		w.Server = testkit.Start(t, change...)
 	}
-	w.db = sqldbtest.Open(t, sqldb.Config{Dir: dir})
 	w.ops = operations(t, w.URL)
 	w.mal = w.signUp("mal", "", "")
 	return w

@@ -91,11 +91,12 @@ func onSQLite(t testing.TB, settings Settings) *world {
 }
 
 // eachEngine runs test on the embedded engines, and on a real Redis with a real
-// MariaDB.
+// MariaDB, both at once.
 func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
 	urls := map[string]string{"sqlite": "embedded", "mariadb": redistest.Server(t).URL}
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
 			ahead := new(atomic.Int64)
 			w := newWorld(t, openSQL(t, e, ahead), redistest.Open(t, urls[e.Name]), ahead, settings, patience).wait()
 			test(t, w)

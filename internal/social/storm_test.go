@@ -125,6 +125,7 @@ func storm(t *testing.T, who []accounts.ID, steps int, nodes ...*world) {
 func TestWhateverIsDoneAtOnceEverybodyAgreesAfterwards(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
 			ahead, server := new(atomic.Int64), redistest.Server(t)
 			db := openSQL(t, e, ahead)
 			one := newWorld(t, db, redistest.Open(t, server.URL), ahead, Settings{Friends: 4, Blocks: 3}, patience).wait()
@@ -139,6 +140,7 @@ func TestWhateverIsDoneAtOnceEverybodyAgreesAfterwards(t *testing.T) {
 func TestWhateverHappensToRedisEverybodyAgreesAfterwards(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
 			ahead, server := new(atomic.Int64), redistest.Server(t)
 			db := openSQL(t, e, ahead)
 			one := newWorld(t, db, redistest.Open(t, server.URL), ahead, Settings{}, 0).wait()

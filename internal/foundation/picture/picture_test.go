@@ -92,6 +92,15 @@ func paletted(last color.Color) *image.Paletted {
 	return quarters(image.NewPaletted(rect, color.Palette{red, green, blue, white, none}), last).(*image.Paletted)
 }
 
+// small has pictures made that cost a sixteenth, for what does not depend on their
+// sizes.
+func small(t testing.TB) {
+	t.Helper()
+	was := Sizes
+	Sizes = [...]int{128, 64, 32}
+	t.Cleanup(func() { Sizes = was })
+}
+
 // near reports whether two colours are the same, but for what JPEG does to them.
 func near(a, b color.Color) bool {
 	ar, ag, ab, aa := a.RGBA()
@@ -130,7 +139,7 @@ func TestEveryKindOfImageBecomesASquareInAllSizes(t *testing.T) {
 	part := quarters(image.NewPaletted(image.Rect(0, 0, 30, 20), color.Palette{red, green, blue, white, none}), white).(*image.Paletted)
 	part.Rect = part.Rect.Add(image.Pt(30, 20)) // the last quarter of the canvas
 	opaque, through := [4]color.NRGBA{red, green, blue, white}, [4]color.NRGBA{red, green, blue, none}
-	for _, tc := range []struct {
+	for i, tc := range []struct {
 		name, typ string
 		data      []byte
 		corners   [4]color.NRGBA
@@ -148,6 +157,9 @@ func TestEveryKindOfImageBecomesASquareInAllSizes(t *testing.T) {
 		{"webp, clear", "image/png", file(t, "alpha.webp"), through},
 		{"webp, lossless", "image/png", file(t, "lossless.webp"), through},
 	} {
+		if i == 2 { // an opaque and a clear one were made as they are for everybody
+			small(t)
+		}
 		all, err := New(0).Square(t.Context(), tc.data)
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
@@ -156,8 +168,9 @@ func TestEveryKindOfImageBecomesASquareInAllSizes(t *testing.T) {
 		if tc.name == "gif whose first frame is a part" {
 			// Its own quarters are seen through the square's last one: red is nearest the middle.
 			img, _, err := image.Decode(bytes.NewReader(all[0].Data))
-			if err != nil || !near(img.At(290, 290), red) || !near(img.At(200, 290), none) {
-				t.Errorf("%s: got %v, %v and %v", tc.name, err, img.At(290, 290), img.At(200, 290))
+			left, mid := Sizes[0]*2/5, Sizes[0]*9/16
+			if err != nil || !near(img.At(mid, mid), red) || !near(img.At(left, mid), none) {
+				t.Errorf("%s: got %v, %v and %v", tc.name, err, img.At(mid, mid), img.At(left, mid))
 			}
 			continue
 		}
@@ -243,6 +256,7 @@ func TestEachWayToHoldACameraIsTurnedUpright(t *testing.T) {
 }
 
 func TestAPictureIsUprightAndTellsNothingElse(t *testing.T) {
+	small(t)
 	stored := quarters(image.NewNRGBA(rect), white)
 	for o := range 10 {
 		want := o
@@ -344,6 +358,7 @@ func TestABombIsRefusedByItsHeader(t *testing.T) {
 }
 
 func TestWhatIsNoImageIsRefusedWhateverItIsCalled(t *testing.T) {
+	small(t)
 	whole := jpegOf(t, quarters(image.NewNRGBA(rect), white))
 	for name, data := range map[string][]byte{
 		"nothing":          {},
@@ -389,6 +404,7 @@ func manyScans(bytes int) []byte {
 }
 
 func TestADecoderThatIsNotDoneInTimeIsStopped(t *testing.T) {
+	small(t)
 	data := manyScans(1 << 20)
 	if _, err := New(0).Square(t.Context(), manyScans(100)); err != nil {
 		t.Fatalf("with few scans: %v", err) // else the test would show nothing
@@ -409,7 +425,7 @@ func TestADecoderThatIsNotDoneInTimeIsStopped(t *testing.T) {
 }
 
 func TestPicturesTakeTurnsAndTheirMemoryIsBounded(t *testing.T) {
-	small, large := pngOf(t, image.NewNRGBA(rect)), pngOf(t, image.NewGray(image.Rect(0, 0, 1000, 2000)))
+	little, large := pngOf(t, image.NewNRGBA(rect)), pngOf(t, image.NewGray(image.Rect(0, 0, 1000, 2000)))
 	// beside makes a picture while others hold some of the memory.
 	beside := func(s *Studio, others int64, data []byte, wait time.Duration) error {
 		t.Helper()
@@ -424,14 +440,14 @@ func TestPicturesTakeTurnsAndTheirMemoryIsBounded(t *testing.T) {
 	}
 	const short, long = 20 * time.Millisecond, time.Minute
 	two := New(2)
-	if err := beside(two, two.all/2, small, long); err != nil {
+	if err := beside(two, two.all/2, little, long); err != nil {
 		t.Errorf("beside one other: %v", err)
 	}
-	if err := beside(two, two.all/2+1, small, short); !errors.Is(err, context.DeadlineExceeded) {
+	if err := beside(two, two.all/2+1, little, short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("beside two others: got %v, want to wait", err)
 	}
 	many := New(1000)
-	if err := beside(many, many.all-20<<20, small, long); err != nil {
+	if err := beside(many, many.all-20<<20, little, long); err != nil {
 		t.Errorf("with 20 MiB left: %v", err)
 	}
 	if err := beside(many, many.all-20<<20, large, short); !errors.Is(err, context.DeadlineExceeded) {
@@ -439,7 +455,7 @@ func TestPicturesTakeTurnsAndTheirMemoryIsBounded(t *testing.T) {
 	}
 	few := New(1)
 	few.all, few.memory = 1000, semaphore.NewWeighted(1000)
-	if err := beside(few, 0, small, long); err != nil {
+	if err := beside(few, 0, little, long); err != nil {
 		t.Errorf("one that needs more than there is, alone: %v", err)
 	}
 }
@@ -452,7 +468,7 @@ func FuzzSquare(f *testing.F) {
 	for _, name := range []string{"lossy.webp", "alpha.webp", "lossless.webp"} {
 		f.Add(file(f, name))
 	}
-	f.Add(manyScans(100))
+	small(f)
 	s := New(0)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		all, err := s.Square(t.Context(), data)

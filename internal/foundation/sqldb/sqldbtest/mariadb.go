@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,6 +23,8 @@ import (
 	"time"
 
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // patience bounds every wait for a server: a hundred times what it takes.
@@ -187,6 +190,9 @@ func prepare(o Options) (*server, error) {
 	s.args = append([]string{bin, "--no-defaults", "--datadir=" + s.path("data"), "--socket=" + s.path("sock"),
 		"--pid-file=" + s.path("pid"), "--skip-log-bin", "--skip-name-resolve", "--skip-slave-start",
 		"--innodb-flush-log-at-trx-commit=" + flush, "--innodb-doublewrite=0"}, sizes...)
+	if !o.Durable { // what the kernel holds outlives a kill
+		s.args = append(s.args, "--debug-no-sync", "--innodb-flush-method=nosync")
+	}
 	if os.Geteuid() == 0 {
 		s.args = append(s.args, "--user=root") // it refuses to run as root unasked
 	}
@@ -287,11 +293,70 @@ func (s *server) instance(t testing.TB, own bool) *Instance {
 	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
 	}
-	url := "mysql://root@/" + name + "?socket=" + s.path("sock")
+	return &Instance{URL: s.url(name), server: s, own: own}
+}
+
+// url is for sqldb.Config.
+func (s *server) url(database string) string {
 	if s.addr != "" {
-		url = "mysql://root@" + s.addr + "/" + name
+		return "mysql://root@" + s.addr + "/" + database
 	}
-	return &Instance{URL: url, server: s, own: own}
+	return "mysql://root@/" + database + "?socket=" + s.path("sock")
+}
+
+// has reports whether a URL names a database of s.
+func (s *server) has(url string) bool {
+	return s != nil && strings.HasSuffix(url, "?socket="+s.path("sock"))
+}
+
+// tables are the statements that fill an empty database on the shared server with
+// what the migrations have made in another, which stays as they left it.
+var tables = sync.OnceValues(func() (_ []string, err error) {
+	db, err := sql.Open("mysql", "root@unix("+shared.server.path("sock")+")/")
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	const model = "stoa_model"
+	if _, err := db.Exec("CREATE DATABASE " + model); err != nil {
+		return nil, err
+	}
+	if err := migrated(sqldb.Config{URL: shared.server.url(model)}); err != nil {
+		return nil, err
+	}
+	rows, err := db.Query("SELECT table_name FROM information_schema.tables WHERE table_schema = ?", model)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		all = append(all, "CREATE TABLE "+name+" LIKE "+model+"."+name)
+	}
+	return append(all, "INSERT INTO schema_migrations SELECT * FROM "+model+".schema_migrations"), rows.Err()
+})
+
+// copyTables fills a database on the shared server, if it is empty.
+func copyTables(url string) error {
+	name, _, _ := strings.Cut(url[strings.LastIndex(url, "@/")+2:], "?")
+	db, err := sql.Open("mysql", "root@unix("+shared.server.path("sock")+")/"+name+"?multiStatements=true")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var n int
+	if err := db.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()").Scan(&n); err != nil || n > 0 {
+		return err
+	}
+	all, err := tables()
+	if err == nil {
+		_, err = db.Exec(strings.Join(all, ";"))
+	}
+	return err
 }
 
 // startReaper leaves a shell behind that waits for the end of this process,
