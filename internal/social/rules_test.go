@@ -266,6 +266,7 @@ func TestTheRedDot(t *testing.T) {
 		w.must(w.Withdraw(ctx, who[2], r.ID))
 		dot(1)
 		w.must(other.Seen(ctx, ann))
+		agree(t, []accounts.ID{ann}, w) // another node's word takes a moment
 		dot(0)
 		r = w.asks(who[3], ann)
 		dot(1)
