@@ -108,7 +108,7 @@ Measured by bench/cache, in one run, two cores that had other work: look at the
 ratios. A read in process takes 1.2 times what otter takes with its statistics, of
 the same values, and allocates nothing; go-redis/cache takes ten times that. Most of
 what is added is one look at the clock. A value that is in Redis only costs exactly
-one GET, and 1.1 times a raw GET with decoding. With Redis away a cold key
+one GET, and 1.1 to 1.2 times a raw GET with decoding. With Redis away a cold key
 costs what its load does.
 */
 package cache
