@@ -193,6 +193,12 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 		if _, err := w.RequestCode(t.Context(), "ann@example.org", "register", "192.0.2.9"); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := w.RequestCode(t.Context(), "ann@example.org", "reset_password", "192.0.2.9"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.User(t.Context(), a.User.ID); err != nil { // which leaves copies
+			t.Fatal(err)
+		}
 		if _, err := w.db.ExecContext(t.Context(), "DELETE FROM dev_mails"); err != nil { // where mails are sent they are gone
 			t.Fatal(err)
 		}
@@ -210,6 +216,14 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 			if found := w.stored(word); len(found) > 0 {
 				t.Errorf("%q is still in %v", word, found)
 			}
+		}
+		var codes int
+		hash := w.codeRow(proof{email: Email{Key: emailKey("ann@example.org")}, purpose: ForResetPassword}, "").emailHash
+		if err := w.db.NewRaw("SELECT COUNT(*) FROM codes WHERE email_hash = ?", hash).Scan(t.Context(), &codes); err != nil || codes != 0 {
+			t.Errorf("%d codes to reset the password, %v", codes, err)
+		}
+		if u, err := w.User(t.Context(), a.User.ID); err != nil || u.Email != "" || u.Name != "" {
+			t.Errorf("others read %+v, %v", u, err)
 		}
 		if got, want := fmt.Sprint(w.stored(a.User.ID.String())), "[outbox.msg_key outbox.payload users.email_key users.id]"; got != want {
 			t.Errorf("the id is in %s, want %s", got, want)
