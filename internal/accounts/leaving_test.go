@@ -172,6 +172,7 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 
 func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.listen()
 		a := w.join("Ann@example.org", "")
 		other := w.join("bob@example.org", "correct horse")
 		card, err := w.Card(t.Context(), a.User.ID)
