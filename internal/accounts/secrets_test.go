@@ -105,7 +105,11 @@ func TestNoSecretIsLoggedOrStored(t *testing.T) {
 	say("POST", "/v1/auth/login", "", http.StatusUnauthorized, map[string]string{"email": "ann@example.org", "password": wrong})
 	say("POST", "/v1/auth/login", "", http.StatusOK, map[string]string{"email": "ann@example.org", "code": code("login")})
 	two := say("POST", "/v1/auth/refresh", "", http.StatusOK, map[string]string{"refresh_token": one.RefreshToken})
-	say("POST", "/v1/auth/refresh", "", http.StatusUnauthorized, map[string]string{"refresh_token": two.RefreshToken[:40] + "0" + two.RefreshToken[41:]})
+	altered := "0"
+	if two.RefreshToken[40] == '0' {
+		altered = "1"
+	}
+	say("POST", "/v1/auth/refresh", "", http.StatusUnauthorized, map[string]string{"refresh_token": two.RefreshToken[:40] + altered + two.RefreshToken[41:]})
 	say("PUT", "/v1/me/password", two.AccessToken, http.StatusForbidden, map[string]string{"current": wrong, "password": staple})
 	say("PUT", "/v1/me/password", two.AccessToken, http.StatusNoContent, map[string]string{"current": horse, "password": staple})
 	say("POST", "/v1/me/email/codes", two.AccessToken, http.StatusOK, map[string]string{"email": "bea@example.org"})

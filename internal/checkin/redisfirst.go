@@ -170,6 +170,9 @@ func (s *Service) writeFirst(ctx context.Context, rows []request, a *ahead) (hel
 		}
 	}
 	both.Wait()
+	if errors.Is(failed, ErrStore) && (failure != nil || !s.projection.Up()) {
+		there, failed = s.write(ctx, rest) // it is Redis that is away, since a moment ago
+	}
 	take := func(rows []request, there map[rowKey]row, err error) error {
 		if err != nil && !errors.Is(err, ErrStore) {
 			return err // the batch is tried again, or split

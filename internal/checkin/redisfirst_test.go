@@ -331,6 +331,33 @@ func TestARedisThatRefusesLeavesTheCheckInToSQL(t *testing.T) {
 	}
 }
 
+// While SQL counts as away, who needs it is refused. When Redis goes away just then,
+// SQL gets all its tries: nobody is refused for the sake of Redis.
+func TestWhenRedisGoesAwaySQLIsAskedWhateverItWasBefore(t *testing.T) {
+	w, server := firstWorld(t)
+	users, done := newUsers(2), make(chan struct{})
+	close(done)
+	now := w.clock.now().Truncate(time.Millisecond)
+	day := civil.Clock{}.Today(now)
+	rows := mapped(users, func(u accounts.ID) request {
+		return request{user: u, day: day, at: now, kind: Tapped, req: rand.Int64()}
+	})
+	known := &ahead{done: done, recs: map[yearKey]*Record{{users[0], day.Year()}: recordOf(day.Year(), History{})}}
+	if first, rest := w.divide(rows, known); len(first) != 1 || len(rest) != 1 {
+		t.Fatalf("the test is void: %d go to Redis first and %d to SQL", len(first), len(rest))
+	}
+	w.journal.sqlUntil.Store(time.Now().Add(time.Minute).UnixMilli())
+	if _, _, refused, err := w.writeFirst(t.Context(), rows[1:], known); err != nil || len(refused) != 1 {
+		t.Errorf("while SQL counts as away: %v, %v, want one refused", refused, err)
+	}
+	server.Pause()
+	defer server.Resume()
+	held, _, refused, err := w.writeFirst(t.Context(), rows, known)
+	if err != nil || len(refused) > 0 || len(held) != 2 {
+		t.Errorf("got %v, refused %v, %v, want both held", held, refused, err)
+	}
+}
+
 func TestTooFewReplicasLeaveTheCheckInToSQL(t *testing.T) {
 	sentinels := redistest.Sentinel(t, aof...)
 	sentinels.Whole(t)
