@@ -192,7 +192,7 @@ func TestRedisIsAwayForLong(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	w := twoNodes(t, 1500**soakFlag, server.URL)
-	w.think, w.pace = 60*time.Millisecond, 40
+	w.think, w.pace = 150*time.Millisecond, 40
 	w.crowd()
 	for range *soakFlag {
 		w.round(func() {

@@ -108,7 +108,7 @@ func (p *person) acked() bool {
 // people enrolled.
 func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *world {
 	t.Helper()
-	w := &world{t: t, seed: *seedFlag, think: 50 * time.Millisecond, pace: 100}
+	w := &world{t: t, seed: *seedFlag, think: 100 * time.Millisecond, pace: 100}
 	if w.seed == 0 {
 		w.seed = rand.Uint64() >> 1
 	}
