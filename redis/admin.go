@@ -106,6 +106,9 @@ func (db *DB) TypeAndTTL(ctx context.Context, physical string) (typ string, ttl 
 	if err := errors.Join(err, err2); err != nil {
 		return "", 0, err
 	}
+	if ms == 0 {
+		ms = 1 // it dies this very moment; 0 would be for ever
+	}
 	return typ, time.Duration(max(ms, 0)) * time.Millisecond, nil
 }
 

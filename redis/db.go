@@ -171,7 +171,7 @@ func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspa
 		return
 	}
 	clean := true
-	var again []int
+	var again, apart []int
 	for j, r := range c.DoMulti(ctx, b.cmds...) {
 		i := b.at[j]
 		clean = clean && r.NonRedisError() == nil
@@ -180,10 +180,13 @@ func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspa
 			again = append(again, i)
 		case unsent(ctx, r.NonRedisError()):
 			replies[i] = db.do(ctx, &cmds[i])
+		case errors.Is(r.NonRedisError(), rueidis.ErrNoSlot):
+			apart = append(apart, i)
 		default:
 			replies[i] = db.reply(r)
 		}
 	}
+	db.apart(ctx, c, cmds, apart, replies)
 	if clean { // else the client's writer may still be reading them
 		b.release()
 	}
@@ -200,6 +203,25 @@ func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspa
 			}
 		}
 	}
+}
+
+// apart sends the commands at those places slot by slot. A batch with a slot that has
+// no owner, since the cluster has given it up, the client library does not send at all.
+func (db *DB) apart(ctx context.Context, c rueidis.Client, cmds []keyspace.Cmd, places []int, replies []keyspace.Reply) {
+	slots := map[uint16][]int{}
+	for _, i := range places {
+		built := db.build(c, &cmds[i], false, nil)
+		slots[built.Slot()] = append(slots[built.Slot()], i)
+	}
+	var all sync.WaitGroup
+	for _, places := range slots {
+		all.Go(func() {
+			for _, i := range places { // in their order
+				replies[i] = db.do(ctx, &cmds[i])
+			}
+		})
+	}
+	all.Wait()
 }
 
 // conn returns the client, or why there is none.

@@ -300,6 +300,34 @@ func TestSentinelsReplaceADeadMaster(t *testing.T) {
 	}
 }
 
+// The client library does not send a batch at all that has a slot without an owner.
+func TestASlotWithoutAnOwnerDoesNotTouchTheOthersOfABatch(t *testing.T) {
+	t.Parallel()
+	c := redistest.Cluster(t, 3, 0, "cluster-require-full-coverage no")
+	var cmds []keyspace.Cmd
+	for i := range 20 {
+		cmds = append(cmds, value.At(n(i)).SetCmd(strconv.Itoa(i), time.Minute))
+	}
+	db := redistest.Open(t, c.URL)
+	orphan := db.Physical(cmds[7].Key)
+	slot, err := c.Masters[0].Do("CLUSTER", "KEYSLOT", orphan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range c.Masters {
+		if _, err := m.Do("CLUSTER", "DELSLOTS", slot[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Who asks now for the first time learns of the cluster as it is now.
+	db = redistest.Open(t, c.URL)
+	for i, r := range db.DoMulti(t.Context(), cmds) {
+		if own := i == 7; own != errors.Is(r.Err, redis.ErrUnavailable) || !own && r.Err != nil {
+			t.Errorf("key %d: %v", i, r.Err)
+		}
+	}
+}
+
 func TestAClusterWithoutOneOwnerServesTheOthersSlots(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t, 3, 0, "cluster-require-full-coverage no")
