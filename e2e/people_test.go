@@ -37,7 +37,6 @@ type people struct {
 
 	pausing sync.RWMutex // a caller holds it for each thing that is done
 	done    [deeds]atomic.Int64
-	kicked  atomic.Int64
 	again   atomic.Int64 // deeds that were asked for a second time
 }
 
