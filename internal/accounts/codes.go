@@ -131,7 +131,7 @@ func (s *Service) sendCode(ctx context.Context, p proof, ip string) error {
 	if err != nil {
 		return asKind(err)
 	}
-	s.forgetTries(ctx, p)
+	s.after(ctx, "forget the tries of the code before", func(ctx context.Context) error { return s.fast.forgetTries(ctx, p) })
 	return nil
 }
 
@@ -157,9 +157,4 @@ func (s *Service) checkCode(ctx context.Context, p proof, code string) (codeRow,
 		return codeRow{}, errCode
 	}
 	return c, nil
-}
-
-// forgetTries follows a code that was replaced.
-func (s *Service) forgetTries(ctx context.Context, p proof) {
-	s.after(ctx, "forget the tries of a code", func(ctx context.Context) error { return s.fast.forgetTries(ctx, p) })
 }
