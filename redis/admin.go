@@ -154,7 +154,9 @@ func (db *DB) ownerClients(ctx context.Context) (addrs []string, clients []rueid
 
 // owners asks the cluster for the addresses of all servers that own slots.
 func (db *DB) owners(ctx context.Context, c rueidis.Client) ([]string, error) {
-	slots, err := db.reply(c.Do(ctx, c.B().ClusterSlots().Build())).Items()
+	slots, err := db.reply(db.toAny(c, func(c rueidis.Client) rueidis.RedisResult {
+		return c.Do(ctx, c.B().ClusterSlots().Build())
+	})).Items()
 	if err != nil {
 		return nil, err
 	}

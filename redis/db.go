@@ -84,15 +84,44 @@ func (db *DB) do(ctx context.Context, cmd *keyspace.Cmd) keyspace.Reply {
 	if err != nil {
 		return keyspace.Fail(err)
 	}
-	for try := 0; ; try++ {
+	send := func(c rueidis.Client) rueidis.RedisResult {
 		r := c.Do(ctx, db.build(c, cmd, false, nil))
 		if scripted(cmd) && noScript(r) {
 			r = c.Do(ctx, db.build(c, cmd, true, nil))
+		}
+		return r
+	}
+	for try := 0; ; try++ {
+		var r rueidis.RedisResult
+		if db.anywhere(cmd) {
+			r = db.toAny(c, send)
+		} else {
+			r = send(c)
 		}
 		if try == connectTries || !unsent(ctx, r.NonRedisError()) {
 			return db.reply(r)
 		}
 	}
+}
+
+// anywhere reports that a command has no key, so that any server of the cluster
+// will do.
+func (db *DB) anywhere(cmd *keyspace.Cmd) bool {
+	return db.mode == "cluster" && cmd.Key.IsZero() && len(cmd.More) == 0 && !published(cmd)
+}
+
+// toAny sends to a server of the cluster that is there. The client library would
+// take one by chance, be it dead.
+func (db *DB) toAny(c rueidis.Client, send func(rueidis.Client) rueidis.RedisResult) rueidis.RedisResult {
+	for addr, node := range c.Nodes() { // in no order
+		if db.nodes.isAway(addr) {
+			continue
+		}
+		if r := send(node); !undialled(r.NonRedisError()) {
+			return r
+		}
+	}
+	return send(c)
 }
 
 // connectTries is how often a command is sent again whose connection was begun
@@ -158,8 +187,7 @@ func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspa
 		case len(cmd.More) > 0 && !sameTag(cmd):
 			replies[i] = keyspace.Fail(ErrCrossSlot)
 			b.skip(cmd)
-		case db.mode == "cluster" && cmd.Key.IsZero() && !published(cmd):
-			// Any owner will do, which a pipeline over several cannot express.
+		case db.anywhere(cmd): // which a pipeline over several cannot express
 			replies[i] = db.do(ctx, cmd)
 		default:
 			b.cmds = append(b.cmds, db.build(c, cmd, false, b))

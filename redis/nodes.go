@@ -84,16 +84,16 @@ func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.
 	away := n.away
 	ns.mu.Unlock()
 	if away != nil {
-		return nil, away
+		return nil, &dialError{away}
 	}
 	c, err := n.dial(ctx)
 	if err != nil {
 		if ctx.Err() != nil { // the caller's patience ended, which proves nothing
 			ns.suspect()
-		} else {
-			ns.lost(n, err)
+			return nil, err
 		}
-		return nil, err
+		ns.lost(n, err)
+		return nil, &dialError{err}
 	}
 	t := &tracked{Conn: c, nodes: ns, node: n}
 	ns.mu.Lock()
@@ -109,6 +109,16 @@ func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.
 		ns.again++
 	}
 	return t, nil
+}
+
+// A dialError is why there is no connection: what waited for one was not sent.
+type dialError struct{ error }
+
+func (e *dialError) Unwrap() error { return e.error }
+
+func undialled(err error) bool {
+	var e *dialError
+	return errors.As(err, &e)
 }
 
 // dial connects; an address that begins with a slash is a socket's path.
@@ -285,6 +295,13 @@ func (ns *nodes) count(s *Stats) {
 			s.ServersAway++
 		}
 	}
+}
+
+func (ns *nodes) isAway(addr string) bool {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	n := ns.by[addr]
+	return n != nil && n.away != nil
 }
 
 func (ns *nodes) anyAway() bool {

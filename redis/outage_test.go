@@ -376,6 +376,29 @@ func TestAClusterWithoutOneOwnerServesTheOthersSlots(t *testing.T) {
 	}
 }
 
+// A command without a key is not sent to a server that is known to be dead, though
+// the client keeps its address.
+func TestADeadNodeOfAClusterIsNotAskedForTheTime(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t, 3, 1)
+	db := redistest.OpenConfig(t, redis.Config{URL: cluster.URL})
+	fingerprint(t, db)
+	cluster.Replicas[0].Kill()
+	for i := range 300 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if r := db.Do(ctx, keyspace.Cmd{Name: "TIME"}); r.Err != nil {
+			t.Fatalf("TIME, try %d: %v", i, r.Err)
+		}
+		if r := db.DoMulti(ctx, []keyspace.Cmd{get(1), {Name: "TIME"}}); r[0].Err != nil || r[1].Err != nil {
+			t.Fatalf("a batch with TIME, try %d: %v, %v", i, r[0].Err, r[1].Err)
+		}
+		if err := db.Ping(ctx); err != nil {
+			t.Fatalf("Ping, try %d: %v", i, err)
+		}
+		cancel()
+	}
+}
+
 func TestAClusterPromotesAReplica(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t, 3, 1)
