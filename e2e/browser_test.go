@@ -421,7 +421,7 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 	p.says("dialog[open] h2", "Make up "+missed)
 	other := p.open(url + "/")
 	other.says(".live", "Live")
-	before := other.text("[data-streak]")
+	other.says("[data-streak]", "3")
 	other.until("days to make up", `document.querySelector(".makeups .chip")?.checkVisibility()`)
 	other.click(".makeups .chip")
 	other.click("dialog .primary")
@@ -432,9 +432,6 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 		state(p, 3, "covered, the streak goes on")
 		p.says("[data-streak]", "5")
 		p.says("[data-figure=total]", "5")
-	}
-	if before != "3" {
-		t.Errorf("before the make-up the streak is %s, want 3", before)
 	}
 	p.click("dialog .primary")
 	p.says("dialog .form-fault", "counts already")

@@ -152,10 +152,14 @@ func (n *node) isDown() bool {
 
 // said is what the node logged last.
 func (n *node) said() string {
+	log := n.all()
+	return log[max(0, len(log)-20_000):]
+}
+
+func (n *node) all() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	log := n.log.String()
-	return log[max(0, len(log)-20_000):]
+	return n.log.String()
 }
 
 type writer struct{ n *node }

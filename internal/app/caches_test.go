@@ -154,6 +154,9 @@ func TestDropsWaitForRedis(t *testing.T) {
 				_, ok, err := a.redis.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: key}).Text()
 				return ok || err != nil
 			}
+			if _, err := server.Do("SET", a.redis.Physical(key), "an old value", "PX", "60000"); err != nil {
+				t.Fatal(err)
+			}
 			server.Pause()
 			if err := a.caches.Redo([]keyspace.Key{key}); err == nil {
 				t.Fatal("Redis is paused and takes a drop")
@@ -167,9 +170,6 @@ func TestDropsWaitForRedis(t *testing.T) {
 				t.Errorf("given up: %+v", dead)
 			}
 			server.Resume()
-			if _, err := server.Do("SET", a.redis.Physical(key), "an old value", "PX", "60000"); err != nil {
-				t.Fatal(err)
-			}
 			eventually(t, "the old value is dropped", func() bool { return !held() })
 		})
 	}

@@ -53,7 +53,18 @@ type world struct {
 	pause func() // stops the consumer of the stream; in redis-first mode
 }
 
+// stalls is how long the machine may stand still in the middle of a test. With the
+// budget of a server Redis would count as away then, and SQL's answers and repairs go
+// by a clock that goes on; the clock of a test jumps over days.
+const stalls = 20 * time.Second
+
 func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *world {
+	t.Helper()
+	return startWorld(t, db, rdb, stalls, rules...)
+}
+
+// startWorld is newWorld for a test that Redis' budget matters to.
+func startWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, budget time.Duration, rules ...Settings) *world {
 	t.Helper()
 	c := &clock{t: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	log := slog.New(slog.DiscardHandler)
@@ -68,6 +79,7 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *wor
 		DB: db, Redis: rdb, Users: users, Bus: bus, Node: node,
 		Metrics: prometheus.NewRegistry(), Log: log, Now: c.now, Settings: rules[0],
 	})}
+	w.fast.budget = budget
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan struct{}), make(chan struct{})
 	go func() { defer close(ended); _ = w.Run(ctx, func() { close(ready) }) }()
@@ -452,7 +464,7 @@ func TestWhileRedisIsAwaySQLAnswers(t *testing.T) {
 
 func TestAFrozenRedisDelaysACheckInByItsBudgetAndIsCaughtUp(t *testing.T) {
 	server := redistest.Server(t)
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
+	w := startWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL), redisBudget)
 	users, c := newUsers(5), civil.Clock{}
 	w.mustMark(t, users[0], c)
 	server.Pause()
