@@ -1,0 +1,322 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// newcomers open accounts, log in, refresh and log out while everything is killed.
+type newcomers struct {
+	*people
+	all []*newcomer
+}
+
+// newcomer is what was acknowledged of one who came.
+type newcomer struct {
+	email, password string
+	id              string
+	in              []api.Tokens
+	out             []*person // devices that were logged out
+}
+
+// What newcomers do, behind what people do.
+const (
+	registers = iota
+	logsIn
+	refreshes
+	logsOut
+	steps
+)
+
+// A token that was handed out is good on both nodes at once, whatever is killed
+// between; one that was given back is refused within maxStale. Who is not told what
+// became of a request asks again, and is told the same.
+func TestNobodyIsLoggedOutByAFailure(t *testing.T) {
+	t.Parallel()
+	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
+	redis := redistest.Server(t)
+	args := []string{"--redis", redis.URL, "--accounts-limits-codes-per-minute", "1000",
+		"--accounts-limits-codes-per-day", "10000", "--accounts-limits-codes-per-ip", "100000", "--accounts-limits-login-fails", "1000"}
+	w := &newcomers{people: &people{world: newWorld(t, sqldb.Config{URL: maria.URL}, 1, args, args)}}
+	stop := w.come(3)
+	defer stop()
+	for range *soakFlag {
+		for _, n := range w.nodes {
+			w.nodesDie.Store(true)
+			w.strike(func() {
+				n.Kill()
+				w.moment(200 * time.Millisecond)
+				n.Start()
+			})
+			w.nodesDie.Store(false)
+		}
+		w.strike(redis.FlushAll)
+		w.strike(func() {
+			redis.Kill()
+			w.moment(time.Second)
+			redis.Restart()
+		})
+		w.sqlDies.Store(true)
+		w.strike(func() {
+			maria.Kill9(t)
+			w.moment(300 * time.Millisecond)
+			maria.Restart(t)
+		})
+		w.sqlDies.Store(false)
+	}
+	stop()
+	var counts []string
+	for i, what := range []string{"accounts opened", "log-ins", "refreshes", "log-outs"} {
+		n := w.done[i].Load()
+		counts = append(counts, fmt.Sprint(n, " ", what))
+		if n == 0 {
+			t.Errorf("no %s: the story is too short", what)
+		}
+	}
+	t.Logf("%s; %d had to be asked for again", strings.Join(counts, ", "), w.again.Load())
+}
+
+// come has n of them live until stop is called.
+func (w *newcomers) come(n int) (stop func()) {
+	ended := make(chan struct{}, n)
+	for i := range n {
+		one := &newcomer{email: fmt.Sprintf("newcomer%d@example.org", i), password: "correct horse " + nanoid()}
+		w.all = append(w.all, one)
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			rng := rand.New(rand.NewPCG(w.seed, uint64(i)))
+			for !w.over.Load() {
+				w.pausing.RLock()
+				w.step(rng, one)
+				w.pausing.RUnlock()
+				time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
+			}
+		}()
+	}
+	return func() {
+		if !w.over.Swap(true) {
+			for range n {
+				<-ended
+			}
+		}
+	}
+}
+
+func (w *newcomers) strike(fail func()) {
+	w.t.Helper()
+	w.moment(time.Second)
+	fail()
+	w.inflicted++
+	time.Sleep(time.Second)
+	w.pausing.Lock()
+	defer w.pausing.Unlock()
+	time.Sleep(maxStale)
+	w.converged = max(w.converged, maxStale) // it is right, or complained of
+	for _, one := range w.all {
+		w.look(one)
+	}
+}
+
+// step does one thing that somebody can do, and keeps what was told of it.
+func (w *newcomers) step(rng *rand.Rand, one *newcomer) {
+	if len(one.in) == 0 {
+		w.enter(rng, one)
+		return
+	}
+	i := rng.IntN(len(one.in))
+	switch n := rng.IntN(100); {
+	case n < 20 && len(one.in) < 15 || len(one.in) == 1 && n < 50:
+		w.logIn(rng, one)
+	case n < 65:
+		var fresh api.Tokens
+		if w.until(rng, refreshes, "/v1/auth/refresh", api.RefreshRequest{RefreshToken: one.in[i].RefreshToken}, &fresh) {
+			one.in[i] = fresh
+			w.letIn(one.in[i])
+		}
+	case n < 75 || len(one.in) > 15: // far from as many as one may have
+		w.logOut(rng, one, i)
+	default:
+		w.letIn(one.in[i])
+	}
+}
+
+// enter opens an account, or finds that it did so before.
+func (w *newcomers) enter(rng *rand.Rand, one *newcomer) {
+	if one.id != "" {
+		w.logIn(rng, one)
+		return
+	}
+	known := map[string]bool{}
+	for unsure := false; w.t.Context().Err() == nil && !w.over.Load(); {
+		if unsure { // the last try may have done it
+			if status, text, out := w.post(rng, "/v1/auth/login", api.LoginRequest{Email: one.email, Password: one.password}); out == answered && status == http.StatusOK {
+				w.entered(one, text)
+				return
+			} else if out == answered && status != http.StatusUnauthorized {
+				w.bad("%s logs in, perhaps registered: %d %s", one.email, status, text)
+			} else if out != answered {
+				continue
+			}
+		}
+		status, text, out := w.post(rng, "/v1/auth/codes", api.CodeRequest{Email: one.email, Purpose: api.PurposeRegister})
+		if out != answered {
+			continue
+		} else if status != http.StatusOK {
+			w.bad("%s asks for a code: %d %s", one.email, status, text)
+			return
+		}
+		code := w.mailed(one.email, known)
+		if code == "" {
+			continue
+		}
+		known[code] = true
+		status, text, out = w.post(rng, "/v1/auth/register", api.RegisterRequest{Email: one.email, Code: code, Password: one.password, Name: "New"})
+		switch {
+		case out != answered:
+			unsure = true
+		case status == http.StatusCreated:
+			w.entered(one, text)
+			return
+		case unsure && status == http.StatusConflict:
+		case strings.Contains(string(text), "auth.code_wrong"): // a mail that was late
+		default:
+			w.bad("%s registers: %d %s", one.email, status, text)
+			return
+		}
+	}
+}
+
+// mailed waits a moment for a code that is not known; it is "" if none comes.
+func (w *newcomers) mailed(email string, known map[string]bool) string {
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		_, text, out := w.exchange(w.nodes[0], http.MethodGet, "/dev/mail.json?to="+url.QueryEscape(email), &person{}, "")
+		var mails []struct{ Code string }
+		if out != answered || json.Unmarshal(text, &mails) != nil {
+			continue
+		}
+		for _, m := range mails { // the newest first
+			if m.Code != "" && !known[m.Code] {
+				return m.Code
+			}
+		}
+	}
+	return ""
+}
+
+func (w *newcomers) entered(one *newcomer, text []byte) {
+	var t api.Tokens
+	if err := json.Unmarshal(text, &t); err != nil {
+		w.bad("%s: %v in %s", one.email, err, text)
+		return
+	}
+	w.done[registers].Add(1)
+	one.id = t.User.ID
+	w.handed(one, t)
+}
+
+func (w *newcomers) logIn(rng *rand.Rand, one *newcomer) {
+	var t api.Tokens
+	if w.until(rng, logsIn, "/v1/auth/login", api.LoginRequest{Email: one.email, Password: one.password}, &t) {
+		if t.User.ID != one.id {
+			w.bad("%s is %s after a log-in, was %s", one.email, t.User.ID, one.id)
+		}
+		w.handed(one, t)
+	}
+}
+
+func (w *newcomers) handed(one *newcomer, t api.Tokens) {
+	one.in = append(one.in, t)
+	w.letIn(t)
+}
+
+func (w *newcomers) logOut(rng *rand.Rand, one *newcomer, i int) {
+	gone := one.in[i]
+	asks := &person{id: one.id, token: one.in[rng.IntN(len(one.in))].AccessToken}
+	if len(one.in) > 1 && asks.token == gone.AccessToken { // it could not ask again
+		asks.token = one.in[(i+1)%len(one.in)].AccessToken
+	}
+	if len(one.in) == 1 {
+		return
+	}
+	w.do(rng, logsOut, asks, http.MethodDelete, "/v1/sessions/"+gone.Device, "", "session.unknown")
+	one.in = slices.Delete(one.in, i, i+1)
+	one.out = append(one.out, &person{id: one.id, token: gone.AccessToken})
+	time.Sleep(maxStale)
+	w.refuse(one.out[len(one.out)-1])
+}
+
+// letIn sees that both nodes take a token.
+func (w *newcomers) letIn(t api.Tokens) {
+	for i, n := range w.nodes {
+		if status, text, out := w.exchange(n, http.MethodGet, "/v1/me", &person{id: t.User.ID, token: t.AccessToken}, ""); out == answered && status != http.StatusOK {
+			w.bad("node %d does not take a token of %s: %d %s", i, t.User.ID, status, text)
+		}
+	}
+}
+
+// until asks some node, and again until one answers.
+func (w *newcomers) until(rng *rand.Rand, what int, path string, body, into any) bool {
+	for w.t.Context().Err() == nil {
+		status, text, out := w.post(rng, path, body)
+		if out != answered {
+			continue
+		}
+		w.done[what].Add(1)
+		if err := json.Unmarshal(text, into); status != http.StatusOK || err != nil {
+			w.bad("POST %s: %d %s (%v)", path, status, text, err)
+			return false
+		}
+		return true
+	}
+	return false
+}
+
+func (w *newcomers) post(rng *rand.Rand, path string, body any) (status int, text []byte, _ outcome) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		w.t.Error(err)
+	}
+	status, text, out := w.exchange(w.nodes[rng.IntN(len(w.nodes))], http.MethodPost, path, &person{}, string(b))
+	if out != answered {
+		w.again.Add(1)
+		time.Sleep(20 * time.Millisecond)
+	}
+	return status, text, out
+}
+
+// look compares what the nodes say of somebody, and what SQL has, with what was
+// acknowledged. A log-in of which nobody heard leaves a device.
+func (w *newcomers) look(one *newcomer) {
+	if one.id == "" {
+		return
+	}
+	for _, t := range one.in {
+		for i, n := range w.nodes {
+			var me api.User
+			w.must(n, "/v1/me", &person{id: one.id, token: t.AccessToken}, &me)
+			if me.ID != one.id {
+				w.bad("node %d takes a token of %s for one of %q", i, one.id, me.ID)
+			}
+		}
+	}
+	for _, d := range one.out {
+		w.refuse(d)
+	}
+	var accounts, devices int
+	err := w.db.NewRaw("SELECT (SELECT COUNT(*) FROM users WHERE email = ?), (SELECT COUNT(*) FROM sessions WHERE user_id = ?)", one.email, one.id).Scan(w.t.Context(), &accounts, &devices)
+	if err != nil || accounts != 1 || devices < len(one.in) {
+		w.bad("%s: %d accounts, %d devices (%v), want 1 and %d at least", one.email, accounts, devices, err, len(one.in))
+	}
+}
