@@ -677,7 +677,9 @@ func TestABigCollectionAppearsWhole(t *testing.T) {
 		scores[fmt.Sprint("m", i)] = float64(i)
 	}
 	s.pending[1] = scores
-	a, b := relate(t, redistest.Open(t, server.URL), s, patient), relate(t, redistest.Open(t, server.URL), s, patient)
+	policy := patient
+	policy.LoadTimeout = time.Minute
+	a, b := relate(t, redistest.Open(t, server.URL), s, policy), relate(t, redistest.Open(t, server.URL), s, policy)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -153,8 +153,8 @@ func TestALeaseWhoseHolderIsGoneIsWaitedFor(t *testing.T) {
 	h := newHold()
 	defer close(h.release)
 	gone.hold.Store(h)
-	p := cache.Policy{LoadTimeout: 200 * time.Millisecond}
-	cfg := cache.Config{Budget: 100 * time.Millisecond}
+	p := cache.Policy{LoadTimeout: time.Second}
+	cfg := cache.Config{Budget: time.Second}
 	_, dead := numberNode(t, db, cfg, p, cache.Source[keyspace.Int, int64]{Load: gone.load})
 	_, c := numberNode(t, db, cfg, p, cache.Source[keyspace.Int, int64]{Load: s.load})
 	go func() { _, _ = dead.Get(t.Context(), one) }()

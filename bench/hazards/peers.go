@@ -7,6 +7,7 @@ package hazards
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -82,6 +83,12 @@ func (a *goRedis) Change(ctx context.Context, key string, commit func(context.Co
 	return errors.Join(commit(ctx), a.c.Delete(ctx, key))
 }
 
+func (a *goRedis) Drop(ctx context.Context, key string) error { return a.c.Delete(ctx, key) }
+
+func (a *goRedis) Set(ctx context.Context, key, text string) error {
+	return a.c.Set(&rediscache.Item{Ctx: ctx, Key: key, Value: text, TTL: a.n.Life})
+}
+
 func (a *goRedis) Physical(key string) string { return key }
 func (a *goRedis) Close()                     { a.rdb.Close() }
 
@@ -120,6 +127,12 @@ func (a *zeroCache) Get(ctx context.Context, key string) (text string, err error
 
 func (a *zeroCache) Change(ctx context.Context, key string, commit func(context.Context) error) error {
 	return errors.Join(commit(ctx), a.c.DelCtx(ctx, key))
+}
+
+func (a *zeroCache) Drop(ctx context.Context, key string) error { return a.c.DelCtx(ctx, key) }
+
+func (a *zeroCache) Set(ctx context.Context, key, text string) error {
+	return a.c.SetCtx(ctx, key, text)
 }
 
 func (a *zeroCache) Physical(key string) string { return key }
@@ -163,6 +176,21 @@ func (a *sturdy) Change(ctx context.Context, key string, commit func(context.Con
 	err := commit(ctx)
 	err = errors.Join(err, a.rdb.Del(ctx, key).Err())
 	a.c.Delete(key)
+	return err
+}
+
+func (a *sturdy) Drop(ctx context.Context, key string) error {
+	err := a.rdb.Del(ctx, key).Err()
+	a.c.Delete(key)
+	return err
+}
+
+func (a *sturdy) Set(ctx context.Context, key, text string) error {
+	stored, err := json.Marshal(map[string]any{"created_at": time.Now(), "value": text}) // as the library writes what it fetched
+	if err == nil {
+		err = a.rdb.Set(ctx, key, stored, a.n.Life).Err()
+	}
+	a.c.Set(key, text)
 	return err
 }
 
@@ -233,6 +261,14 @@ func (a *csc) Change(ctx context.Context, key string, commit func(context.Contex
 	return errors.Join(commit(ctx), a.c.Do(ctx, a.c.B().Del().Key(key).Build()).Error())
 }
 
+func (a *csc) Drop(ctx context.Context, key string) error {
+	return a.c.Do(ctx, a.c.B().Del().Key(key).Build()).Error()
+}
+
+func (a *csc) Set(ctx context.Context, key, text string) error {
+	return a.c.Do(ctx, a.c.B().Set().Key(key).Value(text).Px(a.n.Life).Build()).Error()
+}
+
 func (a *csc) Physical(key string) string { return key }
 func (a *csc) Close()                     { a.c.Close() }
 
@@ -300,6 +336,16 @@ func (a *byHand) Get(ctx context.Context, key string) (string, error) {
 func (a *byHand) Change(ctx context.Context, key string, commit func(context.Context) error) error {
 	err := errors.Join(commit(ctx), a.rdb.Del(ctx, key).Err(), a.rdb.Publish(ctx, channel, key).Err())
 	a.near.Invalidate(key)
+	return err
+}
+
+func (a *byHand) Drop(ctx context.Context, key string) error {
+	return a.Change(ctx, key, func(context.Context) error { return nil })
+}
+
+func (a *byHand) Set(ctx context.Context, key, text string) error {
+	err := errors.Join(a.rdb.Set(ctx, key, text, a.n.Life).Err(), a.rdb.Publish(ctx, channel, key).Err())
+	a.near.Set(key, text)
 	return err
 }
 
