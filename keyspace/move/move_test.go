@@ -388,9 +388,12 @@ func TestNothingIsLostUnderLoadWhenTheOperatorIsKilled(t *testing.T) {
 	}
 	var want, unsure [entities]atomic.Int64
 	for n := range entities {
-		_, err := visit(t.Context(), movers[0], user(n))
-		ok(t, err)
-		want[n].Store(1)
+		if _, err := visit(t.Context(), movers[0], user(n)); errors.Is(err, redis.ErrUnavailable) {
+			unsure[n].Add(1) // see below
+		} else {
+			ok(t, err)
+			want[n].Store(1)
+		}
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
