@@ -1,5 +1,5 @@
 // Command audit measures what an audit of a live keyspace takes and what it costs
-// others: names alone, every key, and a dump file, on a real redis-server over
+// others: SCAN alone, names, every key, and a dump file, on a real redis-server over
 // loopback that is filled with Stoa's own families and a few faults of each kind. Another
 // process sends a PING every millisecond meanwhile.
 //
@@ -33,7 +33,7 @@ var (
 	keys   = flag.Int("keys", 1_000_000, "sound keys")
 	faulty = flag.Int("faults", 100, "of each kind that are planted")
 	rounds = flag.Int("rounds", 3, "of each mode; the median is shown")
-	only   = flag.String("only", "", "idle, names, full or rdb; all if empty")
+	only   = flag.String("only", "", "idle, scan, names, full or rdb; all if empty")
 	pinger = flag.String("ping", "", "used by this program for itself")
 )
 
@@ -127,7 +127,7 @@ func run(ctx context.Context) error {
 	dump := filepath.Join(dir, "dump.rdb")
 	fmt.Println("| mode | keys | per second | server, audit µs per key | faults found | PING of another client p50 / p99 / max ms |")
 	fmt.Println("|---|---|---|---|---|---|")
-	for _, mode := range []string{"idle", "names", "full", "rdb"} {
+	for _, mode := range []string{"idle", "scan", "names", "full", "rdb"} {
 		if *only != "" && mode != *only {
 			continue
 		}
@@ -229,6 +229,8 @@ func measure(ctx context.Context, db *redis.DB, addr, mode, dump string, want ma
 	switch mode {
 	case "idle":
 		time.Sleep(2 * time.Second)
+	case "scan":
+		r, err = scan(ctx, db)
 	case "rdb":
 		r, err = audit.RunRDB(ctx, dump, app.Keys(), audit.Options{})
 	default:
@@ -252,7 +254,7 @@ func measure(ctx context.Context, db *redis.DB, addr, mode, dump string, want ma
 	}
 	found, planted := int64(0), int64(0)
 	for _, what := range audit.Faults {
-		if mode == "names" && what != audit.UnknownKey && what != audit.KeyTooLong {
+		if mode == "scan" || mode == "names" && what != audit.UnknownKey && what != audit.KeyTooLong {
 			continue
 		}
 		found, planted = found+min(got[what], want[what]), planted+want[what]
@@ -268,6 +270,27 @@ func measure(ctx context.Context, db *redis.DB, addr, mode, dump string, want ma
 	l.rate = float64(r.Keys) / r.Seconds
 	l.text = fmt.Sprintf("| %s | %d | %.0f | %.2f, %.2f | %d of %d | %s |", mode, r.Keys, l.rate, each(after-theirs), each(own()-before), found, planted, told.String())
 	return l, nil
+}
+
+// scan reads all names and looks at none: what the server can do at most.
+func scan(ctx context.Context, db *redis.DB) (*audit.Report, error) {
+	owners, err := db.Owners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer owners[0].Close()
+	r, began := new(audit.Report), time.Now()
+	for cursor := uint64(0); ; {
+		page, next, err := owners[0].Scan(ctx, cursor, "stoa:*", 1000)
+		if err != nil {
+			return nil, err
+		}
+		r.Keys += int64(len(page))
+		if cursor = next; cursor == 0 {
+			r.Seconds = time.Since(began).Seconds()
+			return r, nil
+		}
+	}
 }
 
 // cpu returns the processor time that the server has taken.
