@@ -177,5 +177,8 @@ func decodeCursor(cursor string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrCursor, err)
 	}
+	if encodeCursor(string(b)) != cursor { // ends of lines are skipped, and odd bits
+		return "", ErrCursor
+	}
 	return string(b), nil
 }

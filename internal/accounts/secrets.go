@@ -87,7 +87,7 @@ func (m mint) pair(user ID, device DeviceID, seed, nonce string) (access, refres
 func (m mint) issued(t token) bool {
 	secret, err := base64.RawURLEncoding.DecodeString(t.text[tokenLen-secretLen:])
 	who := t.user.String() + "." + t.device.String()
-	return err == nil && hmac.Equal(secret[16:], m.mac("issued", who, string(secret[:16]))[:16])
+	return err == nil && len(secret) == 32 && hmac.Equal(secret[16:], m.mac("issued", who, string(secret[:16]))[:16])
 }
 
 // emailHash is the form in which an address stands in the table of codes.

@@ -345,15 +345,21 @@ func TestMailWaitsForACode(t *testing.T) {
 	asked := 0
 	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
-		text := `[{"to":"a@b","subject":"News","text":"none","at":"2026-03-01T12:00:00Z"}]`
+		text := `[{"to":"a@b","subject":"News","text":"none","at":"2026-03-01T12:00:00Z"},{"to":"a@b","code":"000001","at":"2026-03-01T12:00:00Z"}]`
 		if asked == 2 {
-			text = `[{"to":"a@b","subject":"News"},{"to":"a@b","code":"000002"},{"to":"a@b","code":"000001"}]`
+			now := time.Now().UTC().Format(time.RFC3339)
+			text = `[{"to":"a@b","subject":"News","at":"` + now + `"},{"to":"a@b","code":"000002","at":"` + now + `"},{"to":"a@b","code":"000001","at":"2026-03-01T12:00:00Z"}]`
 		}
 		_, _ = io.WriteString(w, text)
 	}))
 	defer late.Close()
 	if code, out, said := run(t, "mail", "--server", late.URL, "--code", "--wait", "1m"); code != exitOK || out != "000002\n" {
 		t.Errorf("got code %d, %q and %q; want 000002", code, out, said)
+	}
+	for _, args := range [][]string{nil, {"--wait", "10ms"}} {
+		if code, out, said := run(t, append([]string{"mail", "--server", late.URL, "--code"}, args...)...); code != exitOK || out != "000001\n" {
+			t.Errorf("%v, and no newer one comes: got code %d, %q and %q; want 000001", args, code, out, said)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ type mailCmd struct {
 	Server string        `env:"STOA_SERVER" placeholder:"URL" help:"The server to ask; else the one at the address in the settings."`
 	To     string        `placeholder:"ADDRESS" help:"Only mails to this address."`
 	Code   bool          `help:"Only the code in the newest mail that has one."`
-	Wait   time.Duration `placeholder:"DURATION" help:"How long to wait for such a mail, such as 10s."`
+	Wait   time.Duration `placeholder:"DURATION" help:"How long to wait for such a mail, such as 10s. One that is older than that counts if no newer one comes."`
 }
 
 // Run asks the running server.
@@ -77,7 +77,8 @@ func (s *settings) base(server string) (string, error) {
 // look returns the mails that were asked for; with Code set there is one at
 // least.
 func (cmd *mailCmd) look(ctx context.Context, cl *client.Client) ([]client.DevMail, error) {
-	enough := time.Now().Add(cmd.Wait)
+	began := time.Now()
+	enough, old := began.Add(cmd.Wait), began.Add(-cmd.Wait)
 	for {
 		mails, err := cl.DevMails(ctx, cmd.To)
 		if err != nil {
@@ -88,7 +89,8 @@ func (cmd *mailCmd) look(ctx context.Context, cl *client.Client) ([]client.DevMa
 		}
 		late := !time.Now().Before(enough)
 		switch {
-		case len(mails) > 0 || late && !cmd.Code:
+		// What was just asked for may still be on its way, and another from before be here.
+		case len(mails) > 0 && (late || mails[0].At.After(old)) || late && !cmd.Code:
 			return mails, nil
 		case late:
 			return nil, fmt.Errorf("%w: no mail with a code", errNothing)
