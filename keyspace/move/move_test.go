@@ -40,7 +40,7 @@ var (
 )
 
 // poll is short enough for tests and long enough for a machine that stalls.
-const poll = 40 * time.Millisecond
+const poll = 100 * time.Millisecond
 
 func plan() move.Plan[User, int64] {
 	return move.Plan[User, int64]{
