@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,6 +61,8 @@ const (
 	probeEvery    = 20 * time.Millisecond  // at first, then doubling
 	probeEveryMax = 250 * time.Millisecond // bounds how late a return is noticed
 	forgetAfter   = 30 * time.Second       // a server that nobody asks for any longer
+
+	little = 1 << 10 // bytes, of some twenty commands
 )
 
 var errHangs = errors.New("no answer, and too many commands wait for one")
@@ -334,6 +337,16 @@ type tracked struct {
 	net.Conn
 	nodes *nodes
 	node  *node
+}
+
+// Write sends what the client library has gathered. Before it sends little it lets
+// whoever can run put more commands behind it: else two processors send a crowd's
+// commands nearly one by one, and a system call costs more than a command.
+func (t *tracked) Write(b []byte) (int, error) {
+	if len(b) < little {
+		runtime.Gosched()
+	}
+	return t.Conn.Write(b)
 }
 
 func (t *tracked) Close() error {
