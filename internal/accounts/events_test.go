@@ -1,12 +1,15 @@
 package accounts
 
 import (
+	"context"
 	"encoding/json"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/redis"
 )
 
 // hear waits for an event of that type and decodes it.
@@ -39,5 +42,38 @@ func TestDevicesHearOfAChangeOnceItIsCommitted(t *testing.T) {
 	var u api.User
 	if hear(t, sub, api.EventAccountUpdated, &u); u.Name != "Bea" {
 		t.Errorf("got %+v, want the new name", u)
+	}
+}
+
+// Programs beside the server hear it in Redis.
+func TestEventsAreOnTheUsersChannel(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	w.listen()
+	ann := w.join("ann@example.org", "").User.ID
+	got, on := make(chan events.Event, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		_ = w.redis.Subscribe(ctx, notifications.At(ann).Channel, redis.Handler{
+			Subscribed: func() { close(on) },
+			Message: func(payload string) {
+				e, err := notifications.At(ann).Decode(payload)
+				if err != nil {
+					t.Errorf("%v in %s", err, payload)
+				}
+				got <- e
+			},
+		})
+	})
+	t.Cleanup(func() { cancel(); listening.Wait() })
+	<-on
+	w.rename(ann, "Bea")
+	select {
+	case e := <-got:
+		if e.Type != api.EventAccountUpdated {
+			t.Errorf("heard %+v, want %s", e, api.EventAccountUpdated)
+		}
+	case <-time.After(patience):
+		t.Error("nothing was heard")
 	}
 }

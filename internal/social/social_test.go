@@ -154,6 +154,16 @@ func TestSettingsOutsideTheirBoundsAreAllNamed(t *testing.T) {
 			t.Errorf("%s is not named in %v", key, err)
 		}
 	}
+	most := Settings{RequestLife: 366 * 24 * time.Hour, Friends: 10_000, RequestsOut: 10_000, RequestsIn: 10_000, Blocks: 10_000}
+	if err := most.Validate(); err != nil {
+		t.Errorf("as much as can be: %v", err)
+	}
+	if err := (Settings{RequestLife: time.Hour, Friends: 1, RequestsOut: 1, RequestsIn: 1, Blocks: 1}).Validate(); err != nil {
+		t.Errorf("as little as can be: %v", err)
+	}
+	if most.RequestLife++; most.Validate() == nil {
+		t.Errorf("%s passes for a year", most.RequestLife)
+	}
 	if _, err := New(Config{Settings: Settings{Friends: -1}}); err == nil {
 		t.Error("New takes settings that are out of bounds")
 	}
