@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -38,11 +39,27 @@ func TestDevicesHearOfAChangeOnceItIsCommitted(t *testing.T) {
 	ann := w.join("ann@example.org", "").User.ID
 	sub := other.bus.Subscribe(ann.String())
 	defer sub.Close()
-	w.rename(ann, "Bea")
-	var u api.User
-	if hear(t, sub, api.EventAccountUpdated, &u); u.Name != "Bea" {
-		t.Errorf("got %+v, want the new name", u)
+	// At most once: a machine that stalls for a moment may lose one, and not several.
+	names := []string{"Bea", "Eve", "Kim", "Zoe"}
+	for i, name := range names {
+		w.rename(ann, name)
+		for timeout := time.After(patience / 5); ; {
+			var u api.User
+			select {
+			case e := <-sub.C:
+				if e.Type != api.EventAccountUpdated {
+					continue
+				}
+				if err := json.Unmarshal(e.Data, &u); err != nil || !slices.Contains(names[:i+1], u.Name) {
+					t.Errorf("got %+v, %v, want the new name, %s", u, err, name)
+				}
+				return
+			case <-timeout:
+			}
+			break
+		}
 	}
+	t.Error("another node heard of no change")
 }
 
 // Programs beside the server hear it in Redis.
@@ -50,7 +67,7 @@ func TestEventsAreOnTheUsersChannel(t *testing.T) {
 	w := onSQLite(t, Settings{})
 	w.listen()
 	ann := w.join("ann@example.org", "").User.ID
-	got, on := make(chan events.Event, 1), make(chan struct{})
+	got, on := make(chan events.Event, 8), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var listening sync.WaitGroup
 	listening.Go(func() {
@@ -68,12 +85,14 @@ func TestEventsAreOnTheUsersChannel(t *testing.T) {
 	t.Cleanup(func() { cancel(); listening.Wait() })
 	<-on
 	w.rename(ann, "Bea")
-	select {
-	case e := <-got:
-		if e.Type != api.EventAccountUpdated {
-			t.Errorf("heard %+v, want %s", e, api.EventAccountUpdated)
+	for timeout := time.After(patience); ; {
+		select {
+		case e := <-got:
+			if e.Type == api.EventAccountUpdated {
+				return
+			}
+		case <-timeout:
+			t.Fatalf("heard of no %s", api.EventAccountUpdated)
 		}
-	case <-time.After(patience):
-		t.Error("nothing was heard")
 	}
 }
