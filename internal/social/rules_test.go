@@ -293,6 +293,7 @@ func TestARequestExpires(t *testing.T) {
 		if got := w.received(bob, 1); len(got) != 3 {
 			t.Errorf("%d requests after an hour, want 3", len(got))
 		}
+		agree(t, who, w, other) // all is loaded
 		w.pass(time.Hour + time.Second)
 		_, err := w.Accept(ctx, bob, r.ID, "", "")
 		w.fails("accepted too late", err, ErrClosed)

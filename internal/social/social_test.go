@@ -76,6 +76,14 @@ func TestABlockEndsARequestAsIfItHadEndedByItself(t *testing.T) {
 	}
 }
 
+func TestUsersOfRowsAreThereOnce(t *testing.T) {
+	a, b := ids.New[accounts.User](), ids.New[accounts.User]()
+	got := usersOf([]mark{{a, b}, {b, a}, {a, b}, {b, a}}, func(m mark) accounts.ID { return m.user })
+	if len(got) != 2 || got[0] == got[1] {
+		t.Errorf("got %v, want both once", got)
+	}
+}
+
 func TestAPairIsOneWhoeverComesFirst(t *testing.T) {
 	a, b := ids.New[accounts.User](), ids.New[accounts.User]()
 	if pairOf(a, b) != pairOf(b, a) || pairOf(a, b) == pairOf(a, a) || len(pairOf(a, b)) != 24 {
