@@ -710,6 +710,7 @@ func TestErasingLeavesNothing(t *testing.T) {
 		w.must(err)
 		_, err = w.Accept(ctx, who[3], w.received(who[3], 1)[0].ID, "", "")
 		w.fails("accepting who is gone", err, accounts.ErrNoUser)
+		agree(t, who, w, other) // all is loaded
 
 		w.must(w.Erase(ctx, ann))
 		w.must(w.Erase(ctx, ann))
