@@ -39,7 +39,7 @@ func TestDevicesHearOfAChangeOnceItIsCommitted(t *testing.T) {
 	ann := w.join("ann@example.org", "").User.ID
 	sub := other.bus.Subscribe(ann.String())
 	defer sub.Close()
-	// At most once: a machine that stalls for a moment may lose one, and not several.
+	// At most once: the other node may not listen yet to the first.
 	names := []string{"Bea", "Eve", "Kim", "Zoe"}
 	for i, name := range names {
 		w.rename(ann, name)

@@ -77,7 +77,7 @@ func short(t testing.TB, e events.Event) string {
 
 func TestBothSidesHearWhatConcernsThem(t *testing.T) {
 	eachEngine(t, Settings{RequestLife: time.Hour}, func(t *testing.T, w *world) {
-		// On one node: another may miss an event when the machine stalls.
+		// On one node: what another is told is not kept, and it may not listen yet.
 		ctx := t.Context()
 		who := w.join(3)
 		ann, bob, eve := who[0], who[1], who[2]
