@@ -276,6 +276,20 @@ func TestARequestWhoseTimeIsOverCountsForNothing(t *testing.T) {
 	})
 }
 
+// A copy of a moment ago names who asked; since then it may be the other way round.
+func TestOnesOwnRequestIsNotAmongThoseReceived(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	who := w.join(2)
+	w.asks(who[0], who[1])
+	if got := w.received(who[1], 10); len(got) != 1 {
+		t.Fatalf("got %+v, want the request", got)
+	}
+	w.exec("UPDATE friend_requests SET from_id = ?, to_id = ?", who[1], who[0])
+	if got := w.received(who[1], 10); len(got) != 0 {
+		t.Errorf("got %+v, want none", got)
+	}
+}
+
 func TestARequestExpires(t *testing.T) {
 	eachEngine(t, Settings{RequestLife: 2 * time.Hour}, func(t *testing.T, w *world) {
 		ctx, other := t.Context(), w.neighbour()
