@@ -210,6 +210,12 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { // a mail that waits
+			return notify(ctx, tx, a.User.ID, "ann@example.org", api.NoticePasswordChanged)
+		}); err != nil {
+			t.Fatal(err)
+		}
+
 		var all sync.WaitGroup
 		for range 4 { // two nodes without leases, and some
 			all.Go(func() {
@@ -559,6 +565,12 @@ func TestOperatorsFindAccounts(t *testing.T) {
 		w.pass(w.cfg.RefreshLife)
 		if a, err := d.Find(t.Context(), "ann@example.org"); err != nil || a.Sessions != 0 {
 			t.Errorf("Find: got %+v, %v, want nobody logged in any more", a, err)
+		}
+		if err := w.eraseDue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(d.Search(t.Context(), "deleted:", ID{}, 10)); got != "[] <nil>" {
+			t.Errorf("Search finds %s among the erased", got)
 		}
 	})
 }
