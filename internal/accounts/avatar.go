@@ -38,23 +38,21 @@ func (s *Service) RemoveAvatar(ctx context.Context, user ID) (err error) {
 // changeAvatar replaces the user's picture; the zero id is none.
 func (s *Service) changeAvatar(ctx context.Context, user ID, id AvatarID, sizes []picture.Picture) error {
 	var u User
-	err := s.caches.Change(ctx, func(ctx context.Context) error {
-		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			if u, err = lockLiving(ctx, tx, user); err != nil {
-				return err
-			}
-			u.Avatar = id.String()
-			if err := deleteAvatars(ctx, tx, user); err != nil {
-				return err
-			}
-			if err := insertAvatar(ctx, tx, user, id, sizes); err != nil {
-				return err
-			}
-			return updateAvatar(ctx, tx, user, id)
-		})
+	err := s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		if u, err = lockLiving(ctx, tx, user); err != nil {
+			return err
+		}
+		u.Avatar = id.String()
+		if err := deleteAvatars(ctx, tx, user); err != nil {
+			return err
+		}
+		if err := insertAvatar(ctx, tx, user, id, sizes); err != nil {
+			return err
+		}
+		return updateAvatar(ctx, tx, user, id)
 	}, AvatarChanged.Of(s.caches, user)...)
 	if err != nil {
-		return loadError(ctx, err)
+		return err
 	}
 	now := s.db.Now()
 	s.tell(api.EventAccountUpdated, user, now, wireUser(u, now))

@@ -54,6 +54,18 @@ func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 	return u
 }
 
+// commit runs fn in a transaction, inside [cache.Runtime.Change] for the copies of
+// what it changes.
+func (s *Service) commit(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error, targets ...cache.Target) error {
+	return loadError(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
+		err := s.db.Tx(ctx, fn)
+		if errors.Is(err, sqldb.ErrOutcomeUnknown) {
+			err = errors.Join(err, context.DeadlineExceeded) // so that the fences stand until it is known
+		}
+		return err
+	}, targets...))
+}
+
 // get returns a user. ErrNoUser.
 func (u *Users) get(ctx context.Context, id ID) (User, error) {
 	found, err := u.kept.Get(ctx, id)

@@ -210,6 +210,17 @@ func TestWhileSQLFailsAUserIsAnsweredFromRedis(t *testing.T) {
 	}
 }
 
+func TestWhatHangsIsSQLUnlessTheCallerIsGone(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := loadError(t.Context(), context.DeadlineExceeded); !errors.Is(err, ErrStore) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the caller has time: got %v, want ErrStore", err)
+	}
+	if err := loadError(gone, context.DeadlineExceeded); errors.Is(err, ErrStore) {
+		t.Errorf("the caller is gone: got %v", err)
+	}
+}
+
 func TestTheMostActiveAreWarm(t *testing.T) {
 	w := onSQLite(t, Settings{})
 	w.listen()

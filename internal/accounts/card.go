@@ -72,23 +72,21 @@ func (s *Service) Card(ctx context.Context, user ID) (_ Card, err error) {
 		return Card{}, loadError(ctx, err)
 	}
 	drawn := Card{User: user, Token: newNonce()}
-	err = s.caches.Change(ctx, func(ctx context.Context) error {
-		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-			if _, err := lockLiving(ctx, tx, user); err != nil { // one at a time for each user
-				return err
-			}
-			held, err := selectCard(ctx, tx, user)
-			if err == nil && held.Expires.After(tx.Now()) {
-				drawn = held
-				return nil
-			} else if err != nil && !errors.Is(err, ErrNoCard) {
-				return err
-			}
-			drawn.Expires = tx.Now().Add(cardLife)
-			return upsertCard(ctx, tx, drawn)
-		})
+	err = s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := lockLiving(ctx, tx, user); err != nil { // one at a time for each user
+			return err
+		}
+		held, err := selectCard(ctx, tx, user)
+		if err == nil && held.Expires.After(tx.Now()) {
+			drawn = held
+			return nil
+		} else if err != nil && !errors.Is(err, ErrNoCard) {
+			return err
+		}
+		drawn.Expires = tx.Now().Add(cardLife)
+		return upsertCard(ctx, tx, drawn)
 	}, CardChanged.Of(s.caches, drawn)...)
-	return drawn, loadError(ctx, err)
+	return drawn, err
 }
 
 // WithdrawCard makes the user's card worthless, if there is one.
@@ -100,9 +98,7 @@ func (s *Service) WithdrawCard(ctx context.Context, user ID) (err error) {
 	} else if err != nil {
 		return asKind(err)
 	}
-	return loadError(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
-		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return deleteCard(ctx, tx, held) })
-	}, CardChanged.Of(s.caches, held)...))
+	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return deleteCard(ctx, tx, held) }, CardChanged.Of(s.caches, held)...)
 }
 
 // CardOwner returns whose card it is. The cards of deleted and banned users are

@@ -201,26 +201,24 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 	if err != nil {
 		return User{}, err
 	}
-	err = s.caches.Change(ctx, func(ctx context.Context) error {
-		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-			if err := spendCode(ctx, tx, code); err != nil {
-				return err
-			}
-			if err := unchanged(ctx, tx, seen, device); err != nil {
-				return err
-			}
-			if err := updateEmail(ctx, tx, user, e); err != nil {
-				return err
-			}
-			if err := notify(ctx, tx, user, seen.Email, api.NoticeEmailChanged); err != nil {
-				return err
-			}
-			u, err = selectUser(ctx, tx, user)
+	err = s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		if err := spendCode(ctx, tx, code); err != nil {
 			return err
-		})
+		}
+		if err := unchanged(ctx, tx, seen, device); err != nil {
+			return err
+		}
+		if err := updateEmail(ctx, tx, user, e); err != nil {
+			return err
+		}
+		if err := notify(ctx, tx, user, seen.Email, api.NoticeEmailChanged); err != nil {
+			return err
+		}
+		u, err = selectUser(ctx, tx, user)
+		return err
 	}, EmailChanged.Of(s.caches, user)...)
 	if err != nil {
-		return User{}, loadError(ctx, err)
+		return User{}, err
 	}
 	now := s.db.Now()
 	s.noticed(user, now, api.NoticeEmailChanged, device)

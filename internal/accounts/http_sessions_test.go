@@ -26,6 +26,7 @@ func TestSessionsByHTTP(t *testing.T) {
 		enter("tablet", &tablet)
 		c.agent = "Mozilla/5.0 " + strings.Repeat("x", 300)
 		enter("", &browser)
+		w.pass(time.Second)
 		c.agent = ""
 		c.say("GET", "/v1/sessions", phone.AccessToken, "", nil)
 		c.say("GET", "/v1/sessions", "", "", nil)

@@ -183,10 +183,7 @@ func (s *Service) Ban(ctx context.Context, user ID, until time.Time, reason stri
 // Unban lets a user log in again. Who is not banned stays so. ErrNoUser.
 func (s *Service) Unban(ctx context.Context, user ID) (err error) {
 	defer errs.Wrap(&err, "accounts.Unban %s", user)
-	err = s.caches.Change(ctx, func(ctx context.Context) error {
-		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return unban(ctx, tx, user) })
-	}, AccountBanned.Of(s.caches, user)...)
-	return loadError(ctx, err)
+	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return unban(ctx, tx, user) }, AccountBanned.Of(s.caches, user)...)
 }
 
 func ban(ctx context.Context, tx *sqldb.Tx, user ID, until time.Time, reason string) error {
@@ -251,27 +248,25 @@ func (s *Service) erase(ctx context.Context, user ID) error {
 	if err := s.WithdrawCard(ctx, user); err != nil {
 		return err
 	}
-	err := s.caches.Change(ctx, func(ctx context.Context) error {
-		return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-			u, err := lockUser(ctx, tx, user)
-			if err != nil {
-				return err
-			}
-			if done, err := bury(ctx, tx, user); err != nil || !done {
-				return err
-			}
-			var codes []codeRow
-			for _, p := range []Purpose{ForRegister, ForLogin, ForResetPassword} {
-				codes = append(codes, s.codeRow(proof{email: Email{Key: emailKey(u.Email)}, purpose: p}, ""))
-			}
-			if err := deleteRest(ctx, tx, user, codes); err != nil {
-				return err
-			}
-			return Erasure{User: user}.enqueue(ctx, tx, tx.Now())
-		})
+	err := s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		u, err := lockUser(ctx, tx, user)
+		if err != nil {
+			return err
+		}
+		if done, err := bury(ctx, tx, user); err != nil || !done {
+			return err
+		}
+		var codes []codeRow
+		for _, p := range []Purpose{ForRegister, ForLogin, ForResetPassword} {
+			codes = append(codes, s.codeRow(proof{email: Email{Key: emailKey(u.Email)}, purpose: p}, ""))
+		}
+		if err := deleteRest(ctx, tx, user, codes); err != nil {
+			return err
+		}
+		return Erasure{User: user}.enqueue(ctx, tx, tx.Now())
 	}, AccountDeleted.Of(s.caches, user)...)
 	if err != nil {
-		return fmt.Errorf("%s: %w", user, loadError(ctx, err))
+		return fmt.Errorf("%s: %w", user, err)
 	}
 	return nil
 }

@@ -187,6 +187,12 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.pass(erased.Sub(w.db.Now()))
+		for what, err := range map[string]error{"Ban": w.Ban(t.Context(), a.User.ID, Forever, ""), "Unban": w.Unban(t.Context(), a.User.ID),
+			"Restore": NewDirectory(w.db).Restore(t.Context(), a.User.ID)} {
+			if !errors.Is(err, ErrNoUser) {
+				t.Errorf("%s when it is due: got %v, want ErrNoUser", what, err)
+			}
+		}
 		code := w.code("ann@example.org", "login")
 		if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code}); !errors.Is(err, ErrCredentials) {
 			t.Errorf("a log-in when it is due: got %v, want ErrCredentials", err)
@@ -204,6 +210,12 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { // a mail that waits
+			return notify(ctx, tx, a.User.ID, "ann@example.org", api.NoticePasswordChanged)
+		}); err != nil {
+			t.Fatal(err)
+		}
+
 		var all sync.WaitGroup
 		for range 4 { // two nodes without leases, and some
 			all.Go(func() {
@@ -218,10 +230,12 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 				t.Errorf("%q is still in %v", word, found)
 			}
 		}
-		var codes int
-		hash := w.codeRow(proof{email: Email{Key: emailKey("ann@example.org")}, purpose: ForResetPassword}, "").emailHash
-		if err := w.db.NewRaw("SELECT COUNT(*) FROM codes WHERE email_hash = ?", hash).Scan(t.Context(), &codes); err != nil || codes != 0 {
-			t.Errorf("%d codes to reset the password, %v", codes, err)
+		for _, p := range []Purpose{ForRegister, ForLogin, ForResetPassword} {
+			var codes int
+			hash := w.codeRow(proof{email: Email{Key: emailKey("ann@example.org")}, purpose: p}, "").emailHash
+			if err := w.db.NewRaw("SELECT COUNT(*) FROM codes WHERE email_hash = ?", hash).Scan(t.Context(), &codes); err != nil || codes != 0 {
+				t.Errorf("%d codes for purpose %d, %v", codes, p, err)
+			}
 		}
 		if u, err := w.User(t.Context(), a.User.ID); err != nil || u.Email != "" || u.Name != "" {
 			t.Errorf("others read %+v, %v", u, err)
@@ -406,6 +420,53 @@ func TestABannedUserLearnsOfItOnlyWithGoodCredentials(t *testing.T) {
 	})
 }
 
+func TestWhoIsBannedTakesNoDeletionBack(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	a, d := w.join("ann@example.org", "correct horse"), NewDirectory(w.db)
+	if err := w.Ban(t.Context(), a.User.ID, w.db.Now().Add(time.Hour), ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Delete(t.Context(), a.User.ID, 48*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.login("ann@example.org", "correct horse"); !errors.Is(err, ErrBanned) {
+		t.Errorf("banned and deleted: got %v, want ErrBanned", err)
+	}
+	if u, err := selectUser(t.Context(), w.db, a.User.ID); err != nil || !u.Deleted() {
+		t.Errorf("got %+v, %v, want it deleted still", u, err)
+	}
+	w.pass(time.Hour)
+	if b := w.enter("ann@example.org", "correct horse"); !b.Restored {
+		t.Errorf("once the ban is over: got %+v, want the account back", b)
+	}
+}
+
+// One that cannot be erased keeps no other waiting, and is told of.
+func TestManyAreErasedAtOnceAndOneThatFailsKeepsNobodyWaiting(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	left := func(want int) {
+		t.Helper()
+		var n int
+		if err := w.db.NewRaw("SELECT COUNT(*) FROM users WHERE erased > 0").Scan(t.Context(), &n); err != nil || n != want {
+			t.Errorf("%d are left, %v, want %d", n, err, want)
+		}
+	}
+	w.people(eraseChunk + 20)
+	w.exec("UPDATE users SET erased = 1")
+	if err := w.eraseDue(t.Context()); err != nil {
+		t.Error(err)
+	}
+	left(0)
+	stuck := w.people(3)[0]
+	w.exec("UPDATE users SET erased = 2 WHERE erased = 0")
+	w.exec("UPDATE users SET erased = 1 WHERE id = ?", stuck) // the first
+	w.exec("CREATE TRIGGER stuck BEFORE UPDATE ON users WHEN OLD.id = '" + stuck.String() + "' BEGIN SELECT RAISE(ABORT, 'stuck'); END")
+	if err := w.eraseDue(t.Context()); err == nil || !strings.Contains(err.Error(), stuck.String()) {
+		t.Errorf("got %v, want it to name %s", err, stuck)
+	}
+	left(1)
+}
+
 func TestABanOutrunsLogInsAndRefreshes(t *testing.T) {
 	eachEngine(t, Settings{Limits: Limits{LoginFails: 1000}}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
@@ -501,6 +562,16 @@ func TestOperatorsFindAccounts(t *testing.T) {
 		if _, err := d.Find(t.Context(), "nobody@example.org"); !errors.Is(err, ErrNoUser) {
 			t.Errorf("Find: got %v, want ErrNoUser", err)
 		}
+		w.pass(w.cfg.RefreshLife)
+		if a, err := d.Find(t.Context(), "ann@example.org"); err != nil || a.Sessions != 0 {
+			t.Errorf("Find: got %+v, %v, want nobody logged in any more", a, err)
+		}
+		if err := w.eraseDue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(d.Search(t.Context(), "deleted:", ID{}, 10)); got != "[] <nil>" {
+			t.Errorf("Search finds %s among the erased", got)
+		}
 	})
 }
 
@@ -530,6 +601,8 @@ func TestAServerFollowsWhatAnOperatorDoes(t *testing.T) {
 		}
 		a := w.join("ann@example.org", "correct horse")
 		id := a.User.ID
+		sub := w.bus.Subscribe(id.String())
+		defer sub.Close()
 		b, c := w.enter("ann@example.org", "correct horse"), w.enter("ann@example.org", "correct horse")
 		warm := func(all ...Tokens) {
 			t.Helper()
@@ -545,7 +618,13 @@ func TestAServerFollowsWhatAnOperatorDoes(t *testing.T) {
 		if waiting, dead, err := d.Unfollowed(ctx, id); n != 1 || waiting != 1 || dead != 0 || err != nil {
 			t.Errorf("one kicked: %d, and %d, %d, %v wait", n, waiting, dead, err)
 		}
+		w.exec("UPDATE outbox SET dead = 1")
+		if waiting, dead, err := d.Unfollowed(ctx, id); waiting != 0 || dead != 1 || err != nil {
+			t.Errorf("given up: %d wait, %d do not, %v", waiting, dead, err)
+		}
+		w.exec("UPDATE outbox SET dead = 0")
 		followed()
+		w.heard(sub, api.EventSessionEnded)
 		w.check("kicked", b.Access, ErrToken)
 		w.check("not kicked", a.Access, nil)
 		if waiting, _, err := d.Unfollowed(ctx, id); waiting != 0 || err != nil {
@@ -585,6 +664,9 @@ func TestAServerFollowsWhatAnOperatorDoes(t *testing.T) {
 		late, err := d.Delete(ctx, id, 48*time.Hour)
 		must(err)
 		followed()
+		if n := w.heard(sub, api.EventAccountNotice); n.Kind != api.NoticeDeletion {
+			t.Errorf("the devices were told %+v", n)
+		}
 		w.check("deleted", a.Access, ErrToken)
 		if u, err := w.User(ctx, id); err != nil || !u.Deleted() {
 			t.Errorf("the servers have %+v, %v, want it deleted", u, err)
@@ -595,13 +677,26 @@ func TestAServerFollowsWhatAnOperatorDoes(t *testing.T) {
 		if again, err := d.Delete(ctx, id, 96*time.Hour); err != nil || !again.Equal(late) {
 			t.Errorf("deleted again, later: %s, %v, want %s still", again, err, late)
 		}
+		mails := func() (n int) {
+			t.Helper()
+			must(w.db.NewRaw("SELECT COUNT(*) FROM outbox WHERE topic = ?", TopicNotice).Scan(ctx, &n))
+			return n
+		}
+		if sooner, err := d.Delete(ctx, id, time.Hour); err != nil || !sooner.Before(late) || mails() != 0 {
+			t.Errorf("deleted again, sooner: %s, %v, and %d mails, want it before %s and no second mail", sooner, err, mails(), late)
+		}
 		must(d.Restore(ctx, id))
 		followed()
+		for _, want := range []string{api.NoticeDeletion, api.NoticeRestored} {
+			if n := w.heard(sub, api.EventAccountNotice); n.Kind != want {
+				t.Errorf("the devices were told %+v, want %s", n, want)
+			}
+		}
 		if u, err := w.User(ctx, id); err != nil || u.Deleted() {
 			t.Errorf("the servers have %+v, %v, want it back", u, err)
 		}
-		if _, err := d.Delete(ctx, id, 0); err != nil {
-			t.Fatal(err)
+		if _, err := d.Delete(ctx, id, 0); err != nil || mails() != 0 {
+			t.Fatalf("got %v and %d mails, want none: it would come too late", err, mails())
 		}
 		must(w.eraseDue(ctx))
 		if gone, err := w.Erased(ctx, []ID{id}); len(gone) != 1 || err != nil {

@@ -383,12 +383,12 @@ func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err erro
 			return User{}, err
 		}
 	}
-	err = s.caches.Change(ctx, func(ctx context.Context) (err error) {
-		u, err = s.update(ctx, id, c)
+	err = s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		u, err = s.update(ctx, tx, id, c)
 		return err
 	}, InfoChanged.Of(s.caches, id)...)
 	if err != nil {
-		return User{}, loadError(ctx, err)
+		return User{}, err
 	}
 	now := s.db.Now()
 	s.tell(api.EventAccountUpdated, id, now, wireUser(u, now))
@@ -396,32 +396,28 @@ func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err erro
 }
 
 // update is the transaction of Update.
-func (s *Service) update(ctx context.Context, id ID, c Change) (u User, err error) {
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		u, err = lockLiving(ctx, tx, id)
-		if err != nil {
-			return err
+func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u User, err error) {
+	if u, err = lockLiving(ctx, tx, id); err != nil {
+		return User{}, err
+	}
+	before := u
+	set(&u.Name, c.Name)
+	set(&u.Bio, c.Bio)
+	set(&u.FindByID, c.FindByID)
+	set(&u.FindByEmail, c.FindByEmail)
+	set(&u.Requests, c.Requests)
+	if c.Zone != nil {
+		if u.Clock, err = u.Clock.Change(*c.Zone, tx.Now()); err != nil {
+			return User{}, err
 		}
-		before := u
-		set(&u.Name, c.Name)
-		set(&u.Bio, c.Bio)
-		set(&u.FindByID, c.FindByID)
-		set(&u.FindByEmail, c.FindByEmail)
-		set(&u.Requests, c.Requests)
-		if c.Zone != nil {
-			if u.Clock, err = u.Clock.Change(*c.Zone, tx.Now()); err != nil {
-				return err
-			}
-		}
-		if u == before {
-			return nil
-		}
-		if err := updateUser(ctx, tx, u); err != nil || u.Clock == before.Clock {
-			return err
-		}
-		return s.moved(ctx, tx, id)
-	})
-	return u, err
+	}
+	if u == before {
+		return u, nil
+	}
+	if err := updateUser(ctx, tx, u); err != nil || u.Clock == before.Clock {
+		return u, err
+	}
+	return u, s.moved(ctx, tx, id)
 }
 
 func set[T any](field *T, value *T) {

@@ -367,6 +367,49 @@ func TestCodesAreLimitedByAddressAndByIP(t *testing.T) {
 	})
 }
 
+func TestCodesAreLimitedByTheDayToo(t *testing.T) {
+	w := onSQLite(t, Settings{Limits: Limits{CodesPerDay: 3, CodesPerIP: 4}})
+	refused := func(what, email, ip string, least, most time.Duration) {
+		t.Helper()
+		_, err := w.RequestCode(t.Context(), email, "register", ip)
+		refusal, ok := errors.AsType[*errs.Error](err)
+		if !ok || !errors.Is(err, ErrTooManyCode) || refusal.After < least || refusal.After > most {
+			t.Errorf("%s: got %v, want ErrTooManyCode with %s to %s to wait", what, err, least, most)
+		}
+	}
+	for range 3 {
+		w.code("ann@example.org", "register")
+	}
+	refused("a fourth code", "ann@example.org", "192.0.2.1", 23*time.Hour, 24*time.Hour)
+	for i := range 4 {
+		if _, err := w.RequestCode(t.Context(), fmt.Sprintf("bob%d@example.org", i), "register", "192.0.2.2"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused("a fifth from one IP", "carol@example.org", "192.0.2.2", 59*time.Minute, time.Hour)
+}
+
+func TestALoginNeedsEitherAPasswordOrACode(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	w.join("ann@example.org", "correct horse")
+	code := w.code("ann@example.org", "login")
+	before := w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM codes")
+	for range 6 { // more than may be wrong
+		for what, l := range map[string]Login{"both": {Password: "correct horse", Code: code}, "neither": {}} {
+			l.Email = "ann@example.org"
+			if _, err := w.Login(t.Context(), l); !errors.Is(err, ErrEither) {
+				t.Errorf("%s: got %v, want ErrEither", what, err)
+			}
+		}
+	}
+	if after := w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM codes"); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code}); err != nil {
+		t.Errorf("by the code alone: %v", err)
+	}
+}
+
 func TestFiveWrongPasswordsLockAnAddressKnownOrNot(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.join("ann@example.org", "correct horse")

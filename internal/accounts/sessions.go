@@ -299,25 +299,19 @@ func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit fu
 	var ended []DeviceID
 	var late []cache.Target
 	var at time.Time
-	err := s.caches.Change(ctx, func(ctx context.Context) error {
-		err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			at = tx.Now()
-			if ended, err = commit(ctx, tx); err != nil {
-				return err
-			}
-			late = s.targets(user, slices.DeleteFunc(slices.Clone(ended), func(d DeviceID) bool { return slices.Contains(likely, d) }))
-			if cache.FenceFailed(ctx) {
-				return s.drops(ctx, tx, slices.Concat(targets, late))
-			}
-			return s.drops(ctx, tx, late)
-		})
-		if errors.Is(err, sqldb.ErrOutcomeUnknown) {
-			err = errors.Join(err, context.DeadlineExceeded) // so that the fences stand until it is known
+	err := s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		at = tx.Now()
+		if ended, err = commit(ctx, tx); err != nil {
+			return err
 		}
-		return err
+		late = s.targets(user, slices.DeleteFunc(slices.Clone(ended), func(d DeviceID) bool { return slices.Contains(likely, d) }))
+		if cache.FenceFailed(ctx) {
+			return s.drops(ctx, tx, slices.Concat(targets, late))
+		}
+		return s.drops(ctx, tx, late)
 	}, targets...)
 	if err != nil {
-		return loadError(ctx, err)
+		return err
 	}
 	if len(late) > 0 {
 		s.after(ctx, "drop copies of sessions", func(ctx context.Context) error { return s.caches.Drop(ctx, late...) })

@@ -340,6 +340,26 @@ func TestANodeThatDiesAfterTheCommitLeavesNothingOld(t *testing.T) {
 	third.check("on a node that has only Redis", a.Access, ErrToken)
 }
 
+// A COMMIT that nobody answered may still take effect: until that is over, nobody
+// may keep a copy of what was before.
+func TestACommitWithoutAnAnswerLeavesNothingOld(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	w.listen()
+	a := w.join("ann@example.org", "")
+	copies := append(w.targets(a.User.ID, []DeviceID{a.Device}), InfoChanged.Of(w.caches, a.User.ID)...)
+	if err := w.commit(t.Context(), func(context.Context, *sqldb.Tx) error { return sqldb.ErrOutcomeUnknown }, copies...); !errors.Is(err, ErrStore) {
+		t.Errorf("got %v, want ErrStore", err)
+	}
+	w.check("before it takes effect", a.Access, nil)
+	w.named(a.User.ID, "Ann")
+	w.exec("UPDATE users SET name = 'Bea'")
+	w.exec("DELETE FROM sessions")
+	w.check("after", a.Access, ErrToken)
+	if u, err := w.User(t.Context(), a.User.ID); err != nil || u.Name != "Bea" {
+		t.Errorf("after: got %+v, %v, want Bea", u, err)
+	}
+}
+
 func TestWhileDropsWaitCopiesCountForNothing(t *testing.T) {
 	w := onSQLite(t, Settings{})
 	w.listen()

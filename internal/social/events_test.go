@@ -13,6 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/redis"
 )
 
@@ -76,18 +77,20 @@ func short(t testing.TB, e events.Event) string {
 
 func TestBothSidesHearWhatConcernsThem(t *testing.T) {
 	eachEngine(t, Settings{RequestLife: time.Hour}, func(t *testing.T, w *world) {
-		ctx, other := t.Context(), w.neighbour()
+		// On one node: what another is told is not kept, and it may not listen yet.
+		ctx := t.Context()
 		who := w.join(3)
 		ann, bob, eve := who[0], who[1], who[2]
-		a, b, e := other.listen(ann), other.listen(bob), w.listen(eve)
+		a, b, e := w.listen(ann), w.listen(bob), w.listen(eve)
 		r, _, err := w.Ask(ctx, ann, Asking{User: bob, Remark: "B"})
 		w.must(err)
 		a.expect("requested pending user 0 to user 1")
 		b.expect("requested pending user 0 to user 1", "unread 1")
 		w.asks(ann, bob) // nothing new
-		w.must(other.Seen(ctx, bob))
+		w.must(w.Seen(ctx, bob))
 		b.expect("unread 0")
-		_, err = other.Accept(ctx, bob, r.ID, "A", "")
+		w.must(w.Seen(ctx, bob)) // nothing new
+		_, err = w.Accept(ctx, bob, r.ID, "A", "")
 		w.must(err)
 		a.expect("request_closed accepted user 0 to user 1", "added user 1 B")
 		b.expect("request_closed accepted user 0 to user 1", "added user 0 A", "unread 0")
@@ -135,6 +138,67 @@ func TestBothSidesHearWhatConcernsThem(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWhoAskEachOtherHearOfItAtOnce(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		who := w.join(2)
+		a, b := w.listen(who[0]), w.listen(who[1])
+		w.asks(who[0], who[1])
+		a.expect("requested pending user 0 to user 1")
+		b.expect("requested pending user 0 to user 1", "unread 1")
+		w.asks(who[1], who[0])
+		a.expect("request_closed accepted user 0 to user 1", "added user 1")
+		b.expect("request_closed accepted user 0 to user 1", "added user 0", "unread 0")
+	})
+}
+
+func TestWhoIsLeftHearsOfAnErasure(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		who := w.join(5)
+		ann, bob, eve, dan, kim := who[0], who[1], who[2], who[3], who[4]
+		w.asks(ann, bob)
+		w.asks(eve, ann)
+		w.must(w.Refuse(t.Context(), dan, w.asks(ann, dan).ID))
+		w.befriends(kim, ann)
+		b, e, d, k := w.listen(bob), w.listen(eve), w.listen(dan), w.listen(kim)
+		w.must(w.Erase(t.Context(), ann))
+		b.expect("request_closed withdrawn user 0 to user 1", "unread 0")
+		e.expect("request_closed refused user 2 to user 0")
+		k.expect(`friend.removed "` + ann.String() + `"`)
+		w.asks(dan, eve)
+		d.expect("requested pending user 3 to user 2", "unread 0") // and nothing of what he had refused
+	})
+}
+
+// What has happened is told, though the caller went away or names are not at hand.
+func TestEventsGoOutWhateverBecomesOfTheNames(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	who := w.join(4)
+	tell := func(ctx context.Context, from, to accounts.ID) api.FriendRequest {
+		t.Helper()
+		h := w.listen(to)
+		w.tell(ctx, &deed{at: w.db.Now(), opened: []Request{{ID: ids.New[Request](), From: from, To: to}}})
+		select {
+		case e := <-h.sub.C:
+			var r api.FriendRequest
+			w.must(json.Unmarshal(e.Data, &r))
+			return r
+		case <-time.After(patience):
+			t.Fatal("nothing was heard")
+			return api.FriendRequest{}
+		}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r := tell(gone, who[0], who[1]); r.From.Name != "user 0" || r.To.Name != "user 1" {
+		t.Errorf("got %+v, want both names", r)
+	}
+	w.exec("ALTER TABLE users RENAME TO lost")
+	if r := tell(t.Context(), who[2], who[3]); r.From != (api.Profile{ID: who[2].String()}) || r.To != (api.Profile{ID: who[3].String()}) {
+		t.Errorf("got %+v, want the ids, and nobody called deleted", r)
+	}
+	w.exec("ALTER TABLE lost RENAME TO users")
 }
 
 // Programs beside the server hear it in Redis.

@@ -187,6 +187,27 @@ func TestPeopleByHTTP(t *testing.T) {
 	}
 }
 
+func TestAskingIsLimitedForEachUser(t *testing.T) {
+	s := testkit.Start(t, func(cfg *app.Config) { cfg.Limits = true })
+	ann, bob := s.SignUp(t, "UTC"), s.SignUp(t, "UTC")
+	ask := func(as *client.Client) int {
+		status, _, _ := s.Call(t, as, "POST", "/v1/friends/requests", `{}`)
+		return status
+	}
+	asked := 0
+	for ask(ann) != http.StatusTooManyRequests {
+		if asked++; asked > 200 { // a slow machine may get some more
+			t.Fatalf("asked %d times, and still may", asked)
+		}
+	}
+	if asked < 60 {
+		t.Errorf("refused after %d, want sixty", asked)
+	}
+	if got := ask(bob); got != http.StatusUnprocessableEntity && got != http.StatusBadRequest {
+		t.Errorf("somebody else got %d", got)
+	}
+}
+
 func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
 	s := testkit.Start(t)
 	for _, route := range []string{

@@ -1,13 +1,18 @@
 package social
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 func (w *world) takesRequests(user accounts.ID, yes bool) {
@@ -80,7 +85,7 @@ func TestWhoAskEachOtherAreFriendsAtOnce(t *testing.T) {
 			}
 			f, err := w.Friend(t.Context(), ann, bob)
 			g, err2 := w.Friend(t.Context(), bob, ann)
-			if err != nil || err2 != nil || f.Remark != "B" || g.Remark != "A" || f.Since != g.Since {
+			if err != nil || err2 != nil || f.Remark != "B" || g.Remark != "A" || f.Since != g.Since || f.Source != results[0].Source || g.Source != f.Source {
 				t.Fatalf("round %d: got %+v, %v and %+v, %v", round, f, err, g, err2)
 			}
 			agree(t, who, w, other)
@@ -176,6 +181,115 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+// Whoever counts under no lock lets several in at once.
+func TestLimitsHoldForManyAtOnce(t *testing.T) {
+	eachEngine(t, Settings{Friends: 1, RequestsOut: 1, RequestsIn: 1, Blocks: 1}, func(t *testing.T, w *world) {
+		ctx, other := t.Context(), w.neighbour()
+		who := w.join(6)
+		ann, others := who[0], who[1:]
+		one := func(what string, full error, do func(on *world, with accounts.ID) error) {
+			t.Helper()
+			var all sync.WaitGroup
+			results := make([]error, len(others))
+			for i, o := range others {
+				all.Go(func() { results[i] = do([]*world{w, other}[i%2], o) })
+			}
+			all.Wait()
+			did := 0
+			for _, err := range results {
+				if err == nil {
+					did++
+				} else if !errors.Is(err, full) {
+					t.Errorf("%s: got %v, want %v", what, err, full)
+				}
+			}
+			if did != 1 {
+				t.Errorf("%s: %d did, want one", what, did)
+			}
+		}
+		for range 3 {
+			one("block", ErrBlocksFull, func(on *world, o accounts.ID) error { return on.Block(ctx, ann, o) })
+			w.exec("DELETE FROM blocks")
+			one("ask", ErrOutFull, func(on *world, o accounts.ID) error { _, _, err := on.Ask(ctx, ann, Asking{User: o}); return err })
+			w.exec("DELETE FROM friend_requests")
+			one("be asked", ErrNotAccepting, func(on *world, o accounts.ID) error { _, _, err := on.Ask(ctx, o, Asking{User: ann}); return err })
+			w.exec("DELETE FROM friend_requests")
+			requests := map[accounts.ID]RequestID{}
+			for _, o := range others { // more than may wait: else only one could be accepted
+				r := Request{ID: ids.New[Request](), From: o, To: ann, Created: w.db.Now().Add(time.Duration(len(requests)) * time.Millisecond), Expires: w.db.Now().Add(time.Hour)}
+				w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return insertRequest(ctx, tx, r) }))
+				requests[o] = r.ID
+			}
+			one("accept", ErrFull, func(on *world, o accounts.ID) error { _, err := on.Accept(ctx, ann, requests[o], "", ""); return err })
+			w.exec("DELETE FROM friend_requests")
+			w.exec("DELETE FROM friends")
+			w.exec("DELETE FROM friend_lists")
+		}
+	})
+}
+
+func TestNotesAtOnceAllStay(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		other := w.neighbour()
+		who := w.join(2)
+		w.befriends(who[0], who[1])
+		for round := range 5 {
+			text, order := strings.Repeat("x", round+1), round+1
+			var all sync.WaitGroup
+			for i, n := range []Note{{Remark: &text}, {Tag: &text}, {Order: &order}} {
+				all.Go(func() {
+					if _, err := []*world{w, other}[i%2].Note(t.Context(), who[0], who[1], n); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if f, err := selectFriend(t.Context(), w.db, who[0], who[1]); err != nil || f.Remark != text || f.Tag != text || f.Order != order {
+				t.Fatalf("round %d: got %+v, %v, want all three notes", round, f, err)
+			}
+		}
+	})
+}
+
+// Nobody waits for the job that closes it.
+func TestARequestWhoseTimeIsOverCountsForNothing(t *testing.T) {
+	eachEngine(t, Settings{RequestLife: time.Hour, RequestsOut: 1, RequestsIn: 1}, func(t *testing.T, w *world) {
+		who := w.join(4)
+		ann, bob := who[0], who[1]
+		w.asks(ann, bob)
+		agree(t, who, w) // all is loaded
+		w.pass(time.Hour + time.Second)
+		if got := w.received(bob, 10); len(got) != 0 {
+			t.Errorf("by a copy of before Bob can answer %+v", got)
+		}
+		w.must(w.caches.Drop(t.Context(), RequestsChanged.Of(w.caches, ann, bob)...))
+		if waits, err := allPending(t.Context(), w.db, bob); len(waits) != 0 || err != nil {
+			t.Errorf("for Bob wait %v, %v", waits, err)
+		}
+		if in, out, n := w.received(bob, 10), w.sent(ann, 10), w.unreadOf(bob); len(in)+len(out)+n != 0 {
+			t.Errorf("Bob has %+v and %d unread, Ann sent %+v, want none", in, n, out)
+		}
+		w.totals("who asked", ann, Totals{})
+		w.totals("who was asked", bob, Totals{})
+		w.asks(ann, who[2])
+		w.asks(who[3], bob)
+	})
+}
+
+// A copy of a moment ago names who asked; since then it may be the other way round.
+func TestOnesOwnRequestIsNotAmongThoseReceived(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	who := w.join(2)
+	w.asks(who[0], who[1])
+	if got := w.received(who[1], 10); len(got) != 1 {
+		t.Fatalf("got %+v, want the request", got)
+	}
+	w.exec("UPDATE friend_requests SET from_id = ?, to_id = ?", who[1], who[0])
+	if got := w.received(who[1], 10); len(got) != 0 {
+		t.Errorf("got %+v, want none", got)
+	}
+}
+
 func TestARequestExpires(t *testing.T) {
 	eachEngine(t, Settings{RequestLife: 2 * time.Hour}, func(t *testing.T, w *world) {
 		ctx, other := t.Context(), w.neighbour()
@@ -193,6 +307,7 @@ func TestARequestExpires(t *testing.T) {
 		if got := w.received(bob, 1); len(got) != 3 {
 			t.Errorf("%d requests after an hour, want 3", len(got))
 		}
+		agree(t, who, w, other) // all is loaded
 		w.pass(time.Hour + time.Second)
 		_, err := w.Accept(ctx, bob, r.ID, "", "")
 		w.fails("accepted too late", err, ErrClosed)
@@ -357,6 +472,7 @@ func TestPagesOfAList(t *testing.T) {
 			w.asks(bob, o)
 			w.asks(o, ann)
 		}
+		w.must(w.Withdraw(ctx, bob, w.asks(bob, w.join(1)[0]).ID)) // is in no list any more
 		for _, limit := range []int{1, 3, 7, 8} {
 			out, in := w.sent(bob, limit), w.received(ann, limit)
 			if len(out) != 7 || len(in) != 7 {
@@ -368,6 +484,29 @@ func TestPagesOfAList(t *testing.T) {
 						t.Errorf("by %d: number %d is %s and %s, want the newest first", limit, i, out[i].To, in[i].From)
 					}
 				}
+			}
+		}
+
+		// Pages end between rows of one time, too.
+		for i, o := range others {
+			w.must(w.Block(ctx, ann, o))
+			w.exec("UPDATE blocks SET since = ? WHERE blocked_id = ?", 1_700_000_000_000+i/3, o)
+			w.exec("UPDATE friend_requests SET created = ? WHERE from_id = ? AND to_id = ?", 1_700_000_000_000+i/3, bob, o)
+		}
+		want7 := slices.Clone(others)
+		slices.SortFunc(want7, func(a, b accounts.ID) int {
+			return cmp.Or(cmp.Compare(slices.Index(others, b)/3, slices.Index(others, a)/3), cmp.Compare(a.String(), b.String()))
+		})
+		for limit := range 8 {
+			var sent, blocked []accounts.ID
+			for _, r := range w.sent(bob, limit+1) {
+				sent = append(sent, r.To)
+			}
+			for _, b := range allPages(w, ann, limit+1, w.Blocks) {
+				blocked = append(blocked, b.User)
+			}
+			if !slices.Equal(sent, want7) || !slices.Equal(blocked, want7) {
+				t.Errorf("by %d: sent to %v, blocked %v, want %v", limit+1, sent, blocked, want7)
 			}
 		}
 	})
@@ -445,9 +584,10 @@ func TestADeviceLearnsWhatChangedAndNothingElse(t *testing.T) {
 		}
 		d.same()
 		remark := "Bee"
+		w.pass(time.Minute)
 		f, err := w.Note(ctx, ann, who[2], Note{Remark: &remark})
-		if err != nil || f.Remark != "Bee" || !f.Updated.After(f.Since) && !f.Updated.Equal(f.Since) {
-			t.Errorf("got %+v, %v", f, err)
+		if err != nil || f.Remark != "Bee" || f.Updated.Sub(f.Since) < time.Minute {
+			t.Errorf("got %+v, %v, want it noted a minute after they met", f, err)
 		}
 		same, err := w.Note(ctx, ann, who[2], Note{Remark: &remark})
 		if err != nil || same != f {
@@ -503,6 +643,62 @@ func TestADeviceLearnsWhatChangedAndNothingElse(t *testing.T) {
 	})
 }
 
+func TestOfAFormerFriendNothingIsKeptButThatThereWasOne(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	who := w.join(2)
+	r, _, err := w.Ask(t.Context(), who[0], Asking{User: who[1], Source: "search", Remark: "Bobby", Tag: "school"})
+	w.must(err)
+	_, err = w.Accept(t.Context(), who[1], r.ID, "Annie", "work")
+	w.must(err)
+	order := 7
+	_, err = w.Note(t.Context(), who[0], who[1], Note{Order: &order})
+	w.must(err)
+	w.must(w.Unfriend(t.Context(), who[0], who[1]))
+	var rows, empty int
+	w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*), SUM(remark = '' AND tag = '' AND source = '' AND sort = 0) FROM friends WHERE gone > 0").Scan(&rows, &empty))
+	if rows != 2 || empty != 2 {
+		t.Errorf("%d of %d rows are empty, want two", empty, rows)
+	}
+}
+
+func TestWhatIsOldIsForgottenInBatchesAndNothingElse(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	ctx, who := t.Context(), w.join(2)
+	const old = 2*sweepBatch + 5
+	long, lately := w.db.Now().Add(-remembered-time.Hour).UnixMilli(), w.db.Now().Add(-remembered+time.Hour).UnixMilli()
+	w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := lockLists(ctx, tx, who[0]); err != nil {
+			return err
+		}
+		for i := range old + 1 {
+			at, state := long, 1+i%4
+			if i == old {
+				at = lately
+			}
+			_, err := tx.ExecContext(ctx, "INSERT INTO friends (user_id, "+friendColumns+", version, gone) VALUES (?, ?, '', '', '', 0, 1, 1, ?, ?)", who[0], ids.New[accounts.User](), i+1, at)
+			_, err2 := tx.ExecContext(ctx, "INSERT INTO friend_requests ("+requestColumns+", pair) VALUES (?, ?, ?, '', '', '', '', ?, ?, ?, NULL)",
+				ids.New[Request](), who[0], ids.New[accounts.User](), state, 1, at)
+			if err := errors.Join(err, err2); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET version = ?", old+1)
+		return err
+	}))
+	w.asks(who[0], who[1])
+	w.exec("UPDATE friend_requests SET expires = ? WHERE state = 0", long) // nobody has closed it yet
+	w.must(w.prune(ctx))
+	var friends, requests, waiting int
+	w.must(w.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM friends), (SELECT COUNT(*) FROM friend_requests WHERE state > 0), (SELECT COUNT(*) FROM friend_requests WHERE state = 0)").
+		Scan(&friends, &requests, &waiting))
+	if friends != 1 || requests != 1 || waiting != 1 {
+		t.Errorf("%d removals, %d closed requests and %d that wait are left, want one of each", friends, requests, waiting)
+	}
+	if l, err := readList(ctx, w.db, who[0]); err != nil || l.pruned != old {
+		t.Errorf("removals are forgotten up to %d, %v, want %d", l.pruned, err, old)
+	}
+}
+
 func TestErasingLeavesNothing(t *testing.T) {
 	eachEngine(t, Settings{RequestsOut: 1000}, func(t *testing.T, w *world) {
 		ctx, other := t.Context(), w.neighbour()
@@ -528,6 +724,7 @@ func TestErasingLeavesNothing(t *testing.T) {
 		w.must(err)
 		_, err = w.Accept(ctx, who[3], w.received(who[3], 1)[0].ID, "", "")
 		w.fails("accepting who is gone", err, accounts.ErrNoUser)
+		agree(t, who, w, other) // all is loaded
 
 		w.must(w.Erase(ctx, ann))
 		w.must(w.Erase(ctx, ann))

@@ -2,6 +2,7 @@ package social
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -383,6 +386,84 @@ func TestTwoBecomeFriends(t *testing.T) {
 		}
 		agree(t, who, w, other)
 	})
+}
+
+func TestRelationsAreForAHundredAndBothHalvesCount(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	who := w.join(MaxRelations + 2)
+	w.befriends(who[0], who[1])
+	if got, err := w.Relations(t.Context(), who[0], who[1:MaxRelations+1]); err != nil || len(got) != MaxRelations || !got[0].Friend || got[1].Friend {
+		t.Errorf("to a hundred: got %v, %v", got, err)
+	}
+	_, err := w.Relations(t.Context(), who[0], who[1:])
+	w.fails("to one more", err, ErrTooMany)
+	w.must(w.caches.Drop(t.Context(), FriendsChanged.Of(w.caches, who[0])...))
+	w.exec("ALTER TABLE friends RENAME TO lost")
+	if got, err := w.Relations(t.Context(), who[0], who[1:2]); err == nil {
+		t.Errorf("without an answer about friends: got %v", got)
+	}
+	w.exec("ALTER TABLE lost RENAME TO friends")
+}
+
+// What a try has noted that was a deadlock's victim did not happen.
+func TestATransactionThatIsRunAgainTellsOnce(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	who := w.join(2)
+	h := w.listen(who[0])
+	tries := 0
+	var d deed
+	w.must(w.change(t.Context(), &d, nil, func(context.Context, *sqldb.Tx) error {
+		d.blocked = append(d.blocked, mark{who[0], who[1]})
+		if tries++; tries == 1 {
+			return &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
+		}
+		return nil
+	}))
+	if tries != 2 || len(d.blocked) != 1 {
+		t.Errorf("after %d tries it has done %v, want one block", tries, d.blocked)
+	}
+	h.expect(`block.added "` + who[1].String() + `"`)
+}
+
+// A COMMIT that nobody answered may still take effect: until that is over, nobody
+// may keep a copy of what was before.
+func TestACommitWithoutAnAnswerLeavesNothingOld(t *testing.T) {
+	w := onSQLite(t, Settings{})
+	who := w.join(2)
+	w.befriends(who[0], who[1])
+	agree(t, who, w)
+	var d deed
+	err := w.change(t.Context(), &d, w.rel.targets(who[0], inFriends|inBlocks, &d), func(context.Context, *sqldb.Tx) error { return sqldb.ErrOutcomeUnknown })
+	w.fails("without an answer", err, ErrStore)
+	if !w.isFriend(who[0], who[1]) {
+		t.Error("they are no friends before it takes effect")
+	}
+	w.exec("UPDATE friends SET gone = 1")
+	if w.isFriend(who[0], who[1]) {
+		t.Error("they are friends still, by a copy from before it took effect")
+	}
+}
+
+func TestWhatSQLAnswersHasAKind(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for what, c := range map[string]struct {
+		ctx  context.Context
+		err  error
+		away bool
+	}{
+		"SQL is gone":                        {t.Context(), driver.ErrBadConn, true},
+		"too many deadlocks":                 {t.Context(), &mysql.MySQLError{Number: 1213}, true},
+		"SQL hangs, and the caller has time": {t.Context(), context.DeadlineExceeded, true},
+		"the caller is gone":                 {over, context.DeadlineExceeded, false},
+		"a refusal":                          {t.Context(), ErrNoFriend, false},
+		"nothing":                            {t.Context(), nil, false},
+	} {
+		got := asKind(c.ctx, c.err)
+		if !errors.Is(got, c.err) || errors.Is(got, ErrStore) != c.away {
+			t.Errorf("%s: got %v", what, got)
+		}
+	}
 }
 
 // calls returns how often Redis was sent each command.

@@ -76,6 +76,14 @@ func TestABlockEndsARequestAsIfItHadEndedByItself(t *testing.T) {
 	}
 }
 
+func TestUsersOfRowsAreThereOnce(t *testing.T) {
+	a, b := ids.New[accounts.User](), ids.New[accounts.User]()
+	got := usersOf([]mark{{a, b}, {b, a}, {a, b}, {b, a}}, func(m mark) accounts.ID { return m.user })
+	if len(got) != 2 || got[0] == got[1] {
+		t.Errorf("got %v, want both once", got)
+	}
+}
+
 func TestAPairIsOneWhoeverComesFirst(t *testing.T) {
 	a, b := ids.New[accounts.User](), ids.New[accounts.User]()
 	if pairOf(a, b) != pairOf(b, a) || pairOf(a, b) == pairOf(a, a) || len(pairOf(a, b)) != 24 {
@@ -153,6 +161,16 @@ func TestSettingsOutsideTheirBoundsAreAllNamed(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s is not named in %v", key, err)
 		}
+	}
+	most := Settings{RequestLife: 366 * 24 * time.Hour, Friends: 10_000, RequestsOut: 10_000, RequestsIn: 10_000, Blocks: 10_000}
+	if err := most.Validate(); err != nil {
+		t.Errorf("as much as can be: %v", err)
+	}
+	if err := (Settings{RequestLife: time.Hour, Friends: 1, RequestsOut: 1, RequestsIn: 1, Blocks: 1}).Validate(); err != nil {
+		t.Errorf("as little as can be: %v", err)
+	}
+	if most.RequestLife++; most.Validate() == nil {
+		t.Errorf("%s passes for a year", most.RequestLife)
 	}
 	if _, err := New(Config{Settings: Settings{Friends: -1}}); err == nil {
 		t.Error("New takes settings that are out of bounds")
