@@ -106,30 +106,7 @@ func TestPeopleAreRightWhateverIsKilled(t *testing.T) {
 			}
 		})
 	}
-	for range *soakFlag {
-		for _, n := range w.nodes {
-			w.nodesDie.Store(true)
-			w.strike(0, func() {
-				n.Kill()
-				w.moment(200 * time.Millisecond)
-				n.Start()
-			})
-			w.nodesDie.Store(false)
-		}
-		w.strike(0, redis.FlushAll)
-		w.strike(returnTime, func() {
-			redis.Kill()
-			w.moment(500 * time.Millisecond)
-			redis.Restart()
-		})
-		w.sqlDies.Store(true)
-		w.strike(0, func() {
-			maria.Kill9(t)
-			w.moment(300 * time.Millisecond)
-			maria.Restart(t)
-		})
-		w.sqlDies.Store(false)
-	}
+	w.everythingDies(maria, redis, w.strike)
 	stop()
 	var counts []string
 	for i, what := range []string{"asked", "accepted", "refused", "withdrawn", "remarked", "parted", "blocked", "unblocked", "renamed", "logged out"} {
@@ -140,6 +117,35 @@ func TestPeopleAreRightWhateverIsKilled(t *testing.T) {
 		}
 	}
 	t.Logf("%s; %d had to be asked for again", strings.Join(counts, ", "), w.again.Load())
+}
+
+// everythingDies has each node, Redis and MariaDB fail in turn. excused is for how
+// long strike may find what Redis had before it was away.
+func (w *world) everythingDies(maria *sqldbtest.Instance, redis *redistest.Instance, strike func(excused time.Duration, fail func())) {
+	for range *soakFlag {
+		for _, n := range w.nodes {
+			w.nodesDie.Store(true)
+			strike(0, func() {
+				n.Kill()
+				w.moment(200 * time.Millisecond)
+				n.Start()
+			})
+			w.nodesDie.Store(false)
+		}
+		strike(0, redis.FlushAll)
+		strike(returnTime, func() {
+			redis.Kill()
+			w.moment(500 * time.Millisecond)
+			redis.Restart()
+		})
+		w.sqlDies.Store(true)
+		strike(0, func() {
+			maria.Kill9(w.t)
+			w.moment(300 * time.Millisecond)
+			maria.Restart(w.t)
+		})
+		w.sqlDies.Store(false)
+	}
 }
 
 // meet makes pairs of the persons and gives them devices.
