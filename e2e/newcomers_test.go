@@ -31,13 +31,12 @@ type newcomer struct {
 	out             []*person // devices that were logged out
 }
 
-// What newcomers do, behind what people do.
+// What newcomers do, counted where people count their deeds.
 const (
 	registers = iota
 	logsIn
 	refreshes
 	logsOut
-	steps
 )
 
 // A token that was handed out is good on both nodes at once, whatever is killed
@@ -50,60 +49,17 @@ func TestNobodyIsLoggedOutByAFailure(t *testing.T) {
 	args := []string{"--redis", redis.URL, "--accounts-limits-codes-per-minute", "1000",
 		"--accounts-limits-codes-per-day", "10000", "--accounts-limits-codes-per-ip", "100000", "--accounts-limits-login-fails", "1000"}
 	w := &newcomers{people: &people{world: newWorld(t, sqldb.Config{URL: maria.URL}, 1, args, args)}}
-	stop := w.come(3)
-	defer stop()
-	w.everythingDies(maria, redis, w.strike)
+	for i := range 3 {
+		w.all = append(w.all, &newcomer{email: fmt.Sprintf("newcomer%d@example.org", i), password: "correct horse " + nanoid()})
+	}
+	stop := w.begin(len(w.all), func(rng *rand.Rand, i int) { w.step(rng, w.all[i]) })
+	w.everythingDies(maria, redis, func() {
+		for _, one := range w.all {
+			w.look(one)
+		}
+	})
 	stop()
-	var counts []string
-	for i, what := range []string{"accounts opened", "log-ins", "refreshes", "log-outs"} {
-		n := w.done[i].Load()
-		counts = append(counts, fmt.Sprint(n, " ", what))
-		if n == 0 {
-			t.Errorf("no %s: the story is too short", what)
-		}
-	}
-	t.Logf("%s; %d had to be asked for again", strings.Join(counts, ", "), w.again.Load())
-}
-
-// come has n of them live until stop is called.
-func (w *newcomers) come(n int) (stop func()) {
-	ended := make(chan struct{}, n)
-	for i := range n {
-		one := &newcomer{email: fmt.Sprintf("newcomer%d@example.org", i), password: "correct horse " + nanoid()}
-		w.all = append(w.all, one)
-		go func() {
-			defer func() { ended <- struct{}{} }()
-			rng := rand.New(rand.NewPCG(w.seed, uint64(i)))
-			for !w.over.Load() {
-				w.pausing.RLock()
-				w.step(rng, one)
-				w.pausing.RUnlock()
-				time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
-			}
-		}()
-	}
-	return func() {
-		if !w.over.Swap(true) {
-			for range n {
-				<-ended
-			}
-		}
-	}
-}
-
-func (w *newcomers) strike(excused time.Duration, fail func()) {
-	w.t.Helper()
-	w.moment(time.Second)
-	fail()
-	w.inflicted++
-	time.Sleep(time.Second)
-	w.pausing.Lock()
-	defer w.pausing.Unlock()
-	time.Sleep(maxStale + excused)
-	w.converged = max(w.converged, maxStale+excused) // it is right, or complained of
-	for _, one := range w.all {
-		w.look(one)
-	}
+	w.told("registered", "logged in", "refreshed", "logged out")
 }
 
 // step does one thing that somebody can do, and keeps what was told of it.
@@ -200,13 +156,13 @@ func (w *newcomers) entered(one *newcomer, text []byte) {
 }
 
 func (w *newcomers) logIn(rng *rand.Rand, one *newcomer) {
-	var t api.Tokens
 	for w.t.Context().Err() == nil {
 		status, text, out := w.post(rng, "/v1/auth/login", api.LoginRequest{Email: one.email, Password: one.password})
 		if out != answered {
 			continue
 		}
 		w.done[logsIn].Add(1)
+		var t api.Tokens
 		if err := json.Unmarshal(text, &t); status != http.StatusOK || err != nil || t.User.ID != one.id {
 			w.bad("%s, who is %s, logs in: %d %s", one.email, one.id, status, text)
 			return
@@ -221,15 +177,13 @@ func (w *newcomers) handed(one *newcomer, t api.Tokens) {
 	w.letIn(t)
 }
 
+// logOut logs one device out by another, if there is one.
 func (w *newcomers) logOut(rng *rand.Rand, one *newcomer, i int) {
-	gone := one.in[i]
-	asks := &person{id: one.id, token: one.in[rng.IntN(len(one.in))].AccessToken}
-	if len(one.in) > 1 && asks.token == gone.AccessToken { // it could not ask again
-		asks.token = one.in[(i+1)%len(one.in)].AccessToken
-	}
 	if len(one.in) == 1 {
 		return
 	}
+	gone, stays := one.in[i], one.in[(i+1+rng.IntN(len(one.in)-1))%len(one.in)] // who is out could not ask again
+	asks := &person{id: one.id, token: stays.AccessToken}
 	w.do(rng, logsOut, asks, http.MethodDelete, "/v1/sessions/"+gone.Device, "", "session.unknown")
 	one.in = slices.Delete(one.in, i, i+1)
 	one.out = append(one.out, &person{id: one.id, token: gone.AccessToken})

@@ -92,54 +92,72 @@ func TestPeopleAreRightWhateverIsKilled(t *testing.T) {
 	args := []string{"--redis", redis.URL}
 	w := &people{world: newWorld(t, sqldb.Config{URL: maria.URL}, 2*pairs, args, args)}
 	w.meet()
+	stop := w.begin(pairs, func(rng *rand.Rand, i int) { w.live(rng, w.pairs[i]) })
+	w.everythingDies(maria, redis, func() {
+		var all sync.WaitGroup
+		for _, p := range w.pairs {
+			all.Go(func() { w.look(p) })
+		}
+		all.Wait()
+	})
+	stop()
+	w.told("asked", "accepted", "refused", "withdrawn", "remarked", "parted", "blocked", "unblocked", "renamed", "logged out")
+}
+
+// begin has n callers do something again and again until stop, or the test, ends it.
+func (w *people) begin(n int, something func(rng *rand.Rand, i int)) (stop func()) {
 	var all sync.WaitGroup
-	stop := func() { w.over.Store(true); all.Wait() }
-	defer stop()
-	for i, p := range w.pairs {
+	for i := range n {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(w.seed, uint64(i)))
 			for !w.over.Load() {
 				w.pausing.RLock()
-				w.live(rng, p)
+				something(rng, i)
 				w.pausing.RUnlock()
 				time.Sleep(time.Duration(rng.Int64N(int64(20 * time.Millisecond))))
 			}
 		})
 	}
-	w.everythingDies(maria, redis, w.strike)
-	stop()
+	stop = func() { w.over.Store(true); all.Wait() }
+	w.t.Cleanup(stop)
+	return stop
+}
+
+// told logs how often each deed was done, and wants each to have been.
+func (w *people) told(deeds ...string) {
+	w.t.Helper()
 	var counts []string
-	for i, what := range []string{"asked", "accepted", "refused", "withdrawn", "remarked", "parted", "blocked", "unblocked", "renamed", "logged out"} {
+	for i, what := range deeds {
 		n := w.done[i].Load()
 		counts = append(counts, fmt.Sprint(n, " ", what))
 		if n == 0 {
-			t.Errorf("nothing was %s: the story is too short", what)
+			w.t.Errorf("nothing was %s: the story is too short", what)
 		}
 	}
-	t.Logf("%s; %d had to be asked for again", strings.Join(counts, ", "), w.again.Load())
+	w.t.Logf("%s; %d had to be asked for again", strings.Join(counts, ", "), w.again.Load())
 }
 
-// everythingDies has each node, Redis and MariaDB fail in turn. excused is for how
-// long strike may find what Redis had before it was away.
-func (w *world) everythingDies(maria *sqldbtest.Instance, redis *redistest.Instance, strike func(excused time.Duration, fail func())) {
+// everythingDies has each node, Redis and MariaDB fail in turn, and looks at
+// everything after each.
+func (w *people) everythingDies(maria *sqldbtest.Instance, redis *redistest.Instance, look func()) {
 	for range *soakFlag {
 		for _, n := range w.nodes {
 			w.nodesDie.Store(true)
-			strike(0, func() {
+			w.strike(0, look, func() {
 				n.Kill()
 				w.moment(200 * time.Millisecond)
 				n.Start()
 			})
 			w.nodesDie.Store(false)
 		}
-		strike(0, redis.FlushAll)
-		strike(returnTime, func() {
+		w.strike(0, look, redis.FlushAll)
+		w.strike(returnTime, look, func() {
 			redis.Kill()
 			w.moment(500 * time.Millisecond)
 			redis.Restart()
 		})
 		w.sqlDies.Store(true)
-		strike(0, func() {
+		w.strike(0, look, func() {
 			maria.Kill9(w.t)
 			w.moment(300 * time.Millisecond)
 			maria.Restart(w.t)
@@ -172,7 +190,7 @@ func (w *people) meet() {
 
 // strike has something fail while people live on, and then looks at everything.
 // What Redis had before it was away may be found in it for excused.
-func (w *people) strike(excused time.Duration, fail func()) {
+func (w *people) strike(excused time.Duration, look, fail func()) {
 	w.t.Helper()
 	w.moment(500 * time.Millisecond)
 	fail()
@@ -182,11 +200,7 @@ func (w *people) strike(excused time.Duration, fail func()) {
 	w.pausing.Lock()
 	defer w.pausing.Unlock()
 	time.Sleep(maxStale + excused)
-	var all sync.WaitGroup
-	for _, p := range w.pairs {
-		all.Go(func() { w.look(p) })
-	}
-	all.Wait()
+	look()
 }
 
 // do asks some node, and again until one says what became of it. A second time

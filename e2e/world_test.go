@@ -63,7 +63,7 @@ type world struct {
 
 	mu                     sync.Mutex
 	complaints             int
-	behind                 []lateRead
+	lateReads              []lateRead
 	answers, refused, lost int
 	slowest                time.Duration // answer
 	converged              time.Duration // the longest wait after a failure
@@ -271,10 +271,11 @@ type lateRead struct {
 	complaint string
 }
 
+// missed keeps a complaint for judgeReads.
 func (w *world) missed(complaint string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.behind = append(w.behind, lateRead{time.Now(), complaint})
+	w.lateReads = append(w.lateReads, lateRead{time.Now(), complaint})
 }
 
 // judgeReads complains of late reads, save where a node had just said that Redis did not
@@ -294,7 +295,7 @@ func (w *world) judgeReads() {
 		}
 	}
 	excused := 0
-	for _, r := range w.behind {
+	for _, r := range w.lateReads {
 		if slices.ContainsFunc(slow, func(at time.Time) bool { return !at.After(r.at) && r.at.Sub(at) < bound }) {
 			excused++
 		} else {
@@ -485,13 +486,15 @@ func (w *world) readStatus(rng *rand.Rand, p *person) {
 	if !w.get(rng, p, "/v1/checkin", &got) {
 		return
 	}
-	if is := statusOf(got); is != p.after && (acked && !w.first.isBehind() || is != p.before && is != p.half) {
-		complaint := fmt.Sprintf("%s reads %+v, want %+v (acknowledged: %t)", p.id, is, p.after, acked)
-		if acked && (is == p.before || is == p.half) {
-			w.missed(complaint)
-		} else {
-			w.bad("%s", complaint)
-		}
+	is := statusOf(got)
+	old := is == p.before || is == p.half
+	complaint := fmt.Sprintf("%s reads %+v, want %+v (acknowledged: %t)", p.id, is, p.after, acked)
+	switch {
+	case is == p.after, old && (!acked || w.first.isBehind()):
+	case old:
+		w.missed(complaint)
+	default:
+		w.bad("%s", complaint)
 	}
 }
 

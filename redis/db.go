@@ -121,7 +121,7 @@ func (db *DB) toAny(c rueidis.Client, send func(rueidis.Client) rueidis.RedisRes
 			return r
 		}
 	}
-	return send(c)
+	return send(c) // it says why there is none
 }
 
 // connectTries is how often a command is sent again whose connection was begun

@@ -35,7 +35,6 @@ import (
 	"github.com/alexedwards/argon2id"
 	"github.com/maypok86/otter/v2"
 	"github.com/maypok86/otter/v2/stats"
-
 	"github.com/redis/rueidis"
 
 	"github.com/stoa-dev/stoa/bench/servers"

@@ -58,11 +58,7 @@ func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 // what it changes.
 func (s *Service) commit(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error, targets ...cache.Target) error {
 	return loadError(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
-		err := s.db.Tx(ctx, fn)
-		if errors.Is(err, sqldb.ErrOutcomeUnknown) {
-			err = errors.Join(err, context.DeadlineExceeded) // so that the fences stand until it is known
-		}
-		return err
+		return sqldb.Undecided(s.db.Tx(ctx, fn))
 	}, targets...))
 }
 

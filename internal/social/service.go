@@ -2,7 +2,6 @@ package social
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -91,14 +90,10 @@ type deed struct {
 // [lockLists] nobody else changes before the commit.
 func (s *Service) change(ctx context.Context, d *deed, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	err := s.caches.Change(ctx, func(ctx context.Context) error {
-		err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		return sqldb.Undecided(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			*d = deed{at: tx.Now()} // a transaction may be run again
 			return fn(ctx, tx)
-		})
-		if errors.Is(err, sqldb.ErrOutcomeUnknown) {
-			err = errors.Join(err, context.DeadlineExceeded) // so that the fences stand until it is known
-		}
-		return err
+		}))
 	}, targets...)
 	if err != nil {
 		return asKind(ctx, err)

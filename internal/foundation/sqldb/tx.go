@@ -16,6 +16,16 @@ import (
 // may be there or not. Nothing retries it; a request id in the rows tells.
 var ErrOutcomeUnknown = errors.New("sqldb: outcome of the commit unknown")
 
+// Undecided adds to an [ErrOutcomeUnknown] what package cache takes for one: a change
+// that ended with context.DeadlineExceeded may still happen, so its fences stand.
+// Other errors, and nil, it returns as they are.
+func Undecided(err error) error {
+	if errors.Is(err, ErrOutcomeUnknown) {
+		return errors.Join(err, context.DeadlineExceeded)
+	}
+	return err
+}
+
 // A transaction that lost a deadlock is tried again at once, then after
 // random waits that double up to a limit; ten tries last about a second.
 const (
