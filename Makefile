@@ -3,7 +3,7 @@
 # of its C code: to check each takes a fifth of many tests. "make lint" vets.
 TEST_FLAGS ?= -p 2
 
-.PHONY: help run build test soak lint generate check-generated bench bench-checkin bench-audit bench-cache bench-people bench-start hazards deps
+.PHONY: help run build test test-mysql soak lint generate check-generated bench bench-checkin bench-audit bench-cache bench-people bench-start hazards deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,8 +14,17 @@ run: ## Run the server on embedded engines
 build: ## Build bin/stoa
 	go build -trimpath -o bin/stoa ./cmd/stoa
 
+TEST = CGO_ENABLED=1 go test -race -gcflags='modernc.org/...=-d=checkptr=0' -vet=off -shuffle=on -timeout 15m $(TEST_FLAGS)
+
 test: deps ## Run every test, with real engines and the race detector
-	CGO_ENABLED=1 go test -race -gcflags='modernc.org/...=-d=checkptr=0' -vet=off -shuffle=on -timeout 15m $(TEST_FLAGS) ./...
+	$(TEST) ./...
+
+# The packages that touch SQL.
+MYSQL_TESTS ?= ./internal/... ./e2e
+
+test-mysql: deps ## Run the tests that touch SQL on MySQL in place of MariaDB
+	@scripts/mysql.sh
+	STOA_TEST_SQL=mysql $(TEST) $(MYSQL_TESTS)
 
 lint: ## Check form, vet, staticcheck and go.mod, of the benchmarks too
 	@scripts/lint.sh

@@ -25,7 +25,7 @@ import (
 func TestNodesAreKilled(t *testing.T) {
 	t.Parallel()
 	kills := 3 * *soakFlag
-	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
+	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
 	proxy := newWire(t, strings.TrimPrefix(server.URL, "redis://"))
 	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*perRound*3,
@@ -136,7 +136,7 @@ func TestRedisIsKilled(t *testing.T) {
 // twoNodes is a world of two nodes on MariaDB and the same Redis.
 func twoNodes(t *testing.T, people int, redis string) *world {
 	t.Helper()
-	return newWorld(t, sqldb.Config{URL: sqldbtest.MariaDB(t).URL}, people, []string{"--redis", redis}, []string{"--redis", redis})
+	return newWorld(t, sqldb.Config{URL: sqldbtest.Server(t).URL}, people, []string{"--redis", redis}, []string{"--redis", redis})
 }
 
 // shorten cuts the end off the append-only file.
@@ -225,7 +225,7 @@ func TestSentinelsPromoteAReplica(t *testing.T) {
 func TestTheDatabaseIsKilled(t *testing.T) {
 	t.Parallel()
 	kills := 3 * *soakFlag
-	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
+	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
 	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*perRound*2+1000, []string{"--redis", server.URL}, []string{"--redis", server.URL})
 	w.sqlDies.Store(true)

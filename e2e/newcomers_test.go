@@ -44,7 +44,7 @@ const (
 // became of a request asks again, and is told the same.
 func TestNobodyIsLoggedOutByAFailure(t *testing.T) {
 	t.Parallel()
-	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
+	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	redis := redistest.Server(t)
 	args := []string{"--redis", redis.URL, "--accounts-limits-codes-per-minute", "1000",
 		"--accounts-limits-codes-per-day", "10000", "--accounts-limits-codes-per-ip", "100000", "--accounts-limits-login-fails", "1000"}

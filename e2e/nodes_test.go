@@ -15,7 +15,7 @@ import (
 func TestAKilledNodeIsSeenToBeDead(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Server(t).URL
-	common := []string{"--sql", sqldbtest.MariaDB(t).URL, "--redis", redis, "--dev=true"}
+	common := []string{"--sql", sqldbtest.Server(t).URL, "--redis", redis, "--dev=true"}
 	env := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}
 	lives, dies := newNode(t, env, common...), newNode(t, env, common...)
 	list := func() map[string]bool { // alive, by URL

@@ -87,7 +87,7 @@ const (
 // versions misses nothing.
 func TestPeopleAreRightWhateverIsKilled(t *testing.T) {
 	t.Parallel()
-	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true, TCP: true})
+	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	redis := redistest.Server(t)
 	args := []string{"--redis", redis.URL}
 	w := &people{world: newWorld(t, sqldb.Config{URL: maria.URL}, 2*pairs, args, args)}

@@ -84,7 +84,7 @@ func (w *world) nameOn(n *node, p *named) (version int, ok bool) {
 func TestAProfileIsTheSameOnEveryNodeWhateverHappens(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	w := newWorld(t, sqldb.Config{URL: sqldbtest.MariaDB(t).URL}, 40, []string{"--redis", server.URL}, []string{"--redis", server.URL})
+	w := newWorld(t, sqldb.Config{URL: sqldbtest.Server(t).URL}, 40, []string{"--redis", server.URL}, []string{"--redis", server.URL})
 	w.nodesDie.Store(true)
 	people := make([]*named, len(w.persons))
 	for i, p := range w.persons {

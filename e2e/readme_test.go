@@ -86,7 +86,7 @@ func TestEveryCommandInTheReadmeDoesWhatItSays(t *testing.T) {
 	values := map[string]string{
 		"STOA":       "http://" + first,
 		"STOA_REDIS": redistest.Server(t).URL,
-		"STOA_SQL":   "'" + sqldbtest.MariaDB(t).URL + "'",
+		"STOA_SQL":   "'" + sqldbtest.Server(t).URL + "'",
 		"A":          a,
 		"B":          b,
 	}

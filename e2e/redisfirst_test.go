@@ -66,7 +66,7 @@ func (f *redisFirst) mayLose(p *person) bool {
 // firstWorld is a world of two nodes in redis-first mode.
 func firstWorld(t *testing.T, people int, redis string, excuses *redisFirst, args ...string) (w *world, sql string) {
 	t.Helper()
-	sql = sqldbtest.MariaDB(t).URL
+	sql = sqldbtest.Server(t).URL
 	// The first comparison would hold up the snapshots of the story.
 	args = append([]string{"--redis", redis, "--checkin-mode", "redis", "--checkin-reconcile-every", "0"}, args...)
 	w = newWorld(t, sqldb.Config{URL: sql}, people, args, args)

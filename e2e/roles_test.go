@@ -18,7 +18,7 @@ import (
 func TestTheWorkerSendsTheMailThatTheAPIPromised(t *testing.T) {
 	for _, queue := range []string{"sql", "redis"} {
 		t.Run(queue, func(t *testing.T) {
-			common := []string{"--sql", sqldbtest.MariaDB(t).URL, "--redis", redistest.Server(t).URL, "--queue", queue, "--dev=true"}
+			common := []string{"--sql", sqldbtest.Server(t).URL, "--redis", redistest.Server(t).URL, "--queue", queue, "--dev=true"}
 			env := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}
 			front := newNode(t, env, append(common, "--roles", "api,gateway")...)
 			c, err := client.New(front.URL())

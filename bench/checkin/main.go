@@ -12,7 +12,7 @@
 // client, the same number of connections to MariaDB and prepared statements, and
 // take turns; medians count. It says of each figure what was aimed at.
 //
-//	go run ./checkin [-figure 1,3] [-mode redis] [-short] [-json]
+//	go run ./checkin [-figure 1,3] [-mode redis] [-mysql] [-short] [-json]
 package main
 
 import (
@@ -46,6 +46,7 @@ type bench struct {
 	repeats              int // of a measurement that was disturbed
 	dir                  string
 	sqlURL, redisURL     string
+	mysql                bool   // in place of MariaDB
 	mode                 string // a second one, beside durable
 	firstURL             string // the Redis of mode redis, once it runs
 
@@ -67,6 +68,7 @@ func main() {
 	figures := flag.String("figure", "1,2,3,5,6", "which figures")
 	short := flag.Bool("short", false, "some seconds in all: fewer users, one short round; figures of little worth")
 	flag.StringVar(&b.mode, "mode", "", "redis: figure 1 has redis-first mode, too")
+	flag.BoolVar(&b.mysql, "mysql", false, "MySQL in place of MariaDB; scripts/mysql.sh fetches one")
 	asJSON := flag.Bool("json", false, "print one JSON document")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the service to this file, with -callers, and measure nothing else")
 	callers := flag.Int("callers", 64, "callers at once, for -cpuprofile")
@@ -106,7 +108,11 @@ func (b *bench) run(do func(context.Context, machine) error) (err error) {
 		return err
 	}
 	defer stopRedis()
-	sqlURL, stopSQL, err := servers.MariaDB(ctx, b.dir)
+	start := servers.MariaDB
+	if b.mysql {
+		start = servers.MySQL
+	}
+	sqlURL, stopSQL, err := start(ctx, b.dir)
 	if err != nil {
 		return err
 	}

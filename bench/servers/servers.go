@@ -1,4 +1,4 @@
-// Package servers starts a real redis-server and a real MariaDB as children,
+// Package servers starts a real redis-server and a real MariaDB or MySQL as children,
 // for benchmarks, and asks them what they say of themselves.
 package servers
 
@@ -43,18 +43,42 @@ func Redis(ctx context.Context, dir string, settings ...string) (url string, sto
 
 // MariaDB starts a mariadbd that flushes at each commit, with an empty database.
 func MariaDB(ctx context.Context, dir string) (url string, stop func(), err error) {
-	addr, port, err := free()
-	if err != nil {
-		return "", nil, err
-	}
 	data := filepath.Join(dir, "mariadb")
 	install := exec.CommandContext(ctx, "mariadb-install-db", "--no-defaults", "--user="+whoami(), "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
 	if out, err := install.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("mariadb-install-db: %w: %s", err, out)
 	}
-	stop, err = child(exec.Command("mariadbd", "--no-defaults", "--user="+whoami(), "--datadir="+data, "--socket="+filepath.Join(dir, "m.sock"),
-		"--port="+port, "--bind-address=127.0.0.1", "--skip-log-bin", "--innodb-doublewrite=0", "--innodb-buffer-pool-size=256M", "--performance-schema=OFF",
-		"--character-set-server=utf8mb4", "--collation-server=utf8mb4_bin", "--transaction-isolation=READ-COMMITTED", "--innodb-flush-log-at-trx-commit=1"))
+	return start(ctx, dir, "mariadbd", data)
+}
+
+// MySQL starts a mysqld like MariaDB: the one that scripts/mysql.sh has left, or
+// what STOA_MYSQLD names. Its binary log is off, as MariaDB's is by default.
+func MySQL(ctx context.Context, dir string) (url string, stop func(), err error) {
+	bin := os.Getenv("STOA_MYSQLD")
+	if bin == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", nil, err
+		}
+		bin = filepath.Join(cache, "stoa-mysql", "mysqld")
+	}
+	data := filepath.Join(dir, "mysql")
+	install := exec.CommandContext(ctx, bin, "--no-defaults", "--initialize-insecure", "--init-file=/dev/stdin", "--user="+whoami(), "--datadir="+data, "--secure-file-priv=NULL")
+	install.Stdin = strings.NewReader("CREATE USER root@127.0.0.1;\nGRANT ALL ON *.* TO root@127.0.0.1 WITH GRANT OPTION;\n")
+	if out, err := install.CombinedOutput(); err != nil {
+		return "", nil, fmt.Errorf("mysqld, from scripts/mysql.sh: %w: %s", err, out)
+	}
+	return start(ctx, dir, bin, data, "--mysqlx=OFF", "--secure-file-priv=NULL")
+}
+
+func start(ctx context.Context, dir, bin, data string, flags ...string) (url string, stop func(), err error) {
+	addr, port, err := free()
+	if err != nil {
+		return "", nil, err
+	}
+	stop, err = child(exec.Command(bin, append([]string{"--no-defaults", "--user=" + whoami(), "--datadir=" + data, "--socket=" + filepath.Join(dir, "m.sock"),
+		"--port=" + port, "--bind-address=127.0.0.1", "--skip-log-bin", "--innodb-doublewrite=0", "--innodb-buffer-pool-size=256M", "--performance-schema=OFF",
+		"--character-set-server=utf8mb4", "--collation-server=utf8mb4_bin", "--transaction-isolation=READ-COMMITTED", "--innodb-flush-log-at-trx-commit=1"}, flags...)...))
 	if err != nil {
 		return "", nil, err
 	}

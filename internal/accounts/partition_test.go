@@ -31,7 +31,7 @@ type pair struct {
 func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{t: t, server: redistest.Server(t), email: "ann@example.org"}
-	sql := sqldbtest.MariaDB(t).URL
+	sql := sqldbtest.Server(t).URL
 	for i := range p.nodes {
 		p.ways[i] = cachetest.NewProxy(t, p.server.Addr)
 		p.nodes[i] = testkit.Start(t, func(c *app.Config) {

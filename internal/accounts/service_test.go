@@ -99,7 +99,8 @@ func onSQLite(t testing.TB, settings Settings) *world {
 // eachEngine runs test on the embedded engines, and on a real Redis with a real
 // MariaDB, both at once.
 func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
-	urls := map[string]string{"sqlite": "embedded", "mariadb": redistest.Server(t).URL}
+	real := redistest.Server(t).URL
+	urls := map[string]string{"sqlite": "embedded", "mariadb": real, "mysql": real}
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
@@ -841,16 +842,16 @@ func (w *world) during(user ID, change func(ctx context.Context, tx *sqldb.Tx, u
 	}
 }
 
-// onMariaDB is a world where a row can be waited for.
-func onMariaDB(t testing.TB) *world {
+// onRealSQL is a world where a row can be waited for.
+func onRealSQL(t testing.TB) *world {
 	t.Helper()
-	return newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.Engine{Name: "mariadb"}.Open(t, f...) }, redistest.Open(t, "embedded"), Settings{})
+	return newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.Default(t).Open(t, f...) }, redistest.Open(t, "embedded"), Settings{})
 }
 
 // Whoever proves an address while the account leaves it proves nothing of the
 // account, and who logs all devices out misses none that logs in meanwhile.
 func TestWhatWaitsForAnAccountLooksAtItAgain(t *testing.T) {
-	w := onMariaDB(t)
+	w := onRealSQL(t)
 	a := w.join("ann@example.org", "correct horse")
 	reset, login := w.code("ann@example.org", "reset_password"), w.code("ann@example.org", "login")
 	moves := func(to string) func(ctx context.Context, tx *sqldb.Tx, u User) error {
@@ -883,7 +884,7 @@ func TestWhatWaitsForAnAccountLooksAtItAgain(t *testing.T) {
 }
 
 func TestALoginDuringAChangeOfZoneGetsTheNewClock(t *testing.T) {
-	w := onMariaDB(t)
+	w := onRealSQL(t)
 	a := w.join("ann@example.org", "correct horse")
 	var b Tokens
 	w.during(a.User.ID, func(ctx context.Context, tx *sqldb.Tx, u User) (err error) {

@@ -325,7 +325,7 @@ func BenchmarkExchange(b *testing.B) {
 		db   func() *sqldb.DB
 	}{
 		{"MariaDB", func() *sqldb.DB {
-			server := sqldbtest.OwnMariaDB(b, sqldbtest.Options{Durable: true})
+			server := sqldbtest.OwnServer(b, sqldbtest.Options{Durable: true})
 			return sqldbtest.Open(b, sqldb.Config{URL: server.URL})
 		}},
 		{"SQLite", func() *sqldb.DB { return sqldbtest.SQLite(b) }},

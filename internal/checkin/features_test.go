@@ -31,7 +31,7 @@ func twoNodes(t *testing.T, test func(t *testing.T, nodes [2]*world)) {
 			return func() *sqldb.DB { return db }
 		}},
 		{"MariaDB", func(t *testing.T) func() *sqldb.DB {
-			cfg := mariaConfig(t)
+			cfg := sqldbtest.Default(t).Config(t)
 			return func() *sqldb.DB { return sqldbtest.Open(t, cfg) }
 		}},
 	} {

@@ -16,7 +16,7 @@ import (
 // Another node's row is committed and not yet on disk when a second tap finds
 // it. Then the database is killed.
 func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
-	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true})
+	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: maria.URL})
 	store := newStore(db)
 	users := newUsers(2)
@@ -60,7 +60,7 @@ func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
 
 // The disk is waited for only where nothing else did.
 func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
-	db := sqldbtest.Open(t, mariaConfig(t))
+	db := sqldbtest.Open(t, sqldbtest.Default(t).Config(t))
 	store := newStore(db)
 	user, other := newUsers(1)[0], newUsers(1)[0]
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

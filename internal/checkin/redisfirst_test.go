@@ -216,7 +216,7 @@ func TestADeadlockIsTriedAgainWhileACallerWaits(t *testing.T) {
 }
 
 func TestCheckInsGoOnWhileSQLIsAway(t *testing.T) {
-	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true})
+	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	w := newWorld(t, sqldbtest.Open(t, sqldb.Config{URL: maria.URL}), redistest.Open(t, redistest.Server(t, aof...).URL), first())
 	users := newUsers(30)
 	for _, user := range users {
@@ -251,7 +251,7 @@ func TestCheckInsGoOnWhileSQLIsAway(t *testing.T) {
 
 func TestRedisKilledUnderLoadLosesNothingThatWasAnswered(t *testing.T) {
 	server := redistest.Server(t, aof...)
-	w := newWorld(t, sqldbtest.Open(t, mariaConfig(t)), redistest.Open(t, server.URL), first())
+	w := newWorld(t, sqldbtest.Open(t, sqldbtest.Default(t).Config(t)), redistest.Open(t, server.URL), first())
 	var mu sync.Mutex
 	var answered []accounts.ID
 	var callers sync.WaitGroup
@@ -514,7 +514,7 @@ func TestReconciliationFindsNothingWrongWithDaysThatSQLDoesNotHave(t *testing.T)
 }
 
 func TestAPoisonedRowBecomesADeadLetterAndHoldsUpNobody(t *testing.T) {
-	maria := sqldbtest.Open(t, mariaConfig(t))
+	maria := sqldbtest.Open(t, sqldbtest.Default(t).Config(t))
 	w := newWorld(t, maria, redistest.Open(t, redistest.Server(t, aof...).URL), first())
 	good, bad := ids.New[accounts.User](), ids.New[accounts.User]()
 	now := w.now()

@@ -132,17 +132,17 @@ func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) 
 	rules = append(rules, Settings{})
 	embedded := func(t *testing.T) (*sqldb.DB, *redis.DB) { return sqldbtest.SQLite(t), redistest.Open(t, "embedded") }
 	servers := func(t *testing.T) (*sqldb.DB, *redis.DB) {
-		return sqldbtest.Open(t, mariaConfig(t)), redistest.Open(t, redistest.Server(t).URL)
+		return sqldbtest.Open(t, sqldbtest.Default(t).Config(t)), redistest.Open(t, redistest.Server(t).URL)
 	}
 	kept := func(t *testing.T) (*sqldb.DB, *redis.DB) {
-		return sqldbtest.Open(t, mariaConfig(t)), redistest.Open(t, redistest.Server(t, aof...).URL)
+		return sqldbtest.Open(t, sqldbtest.Default(t).Config(t)), redistest.Open(t, redistest.Server(t, aof...).URL)
 	}
 	for _, e := range []struct {
 		name, boards, mode string
 		open               func(t *testing.T) (*sqldb.DB, *redis.DB)
 	}{
 		{"embedded", CompactBoards, DurableFirst, embedded},
-		{"MariaDB and redis-server", CompactBoards, DurableFirst, servers},
+		{"real servers", CompactBoards, DurableFirst, servers},
 		{"exact boards", ExactBoards, DurableFirst, servers},
 		{"redis first", CompactBoards, RedisFirst, kept},
 	} {
@@ -154,17 +154,6 @@ func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) 
 			test(t, newWorld(t, db, rdb, own))
 		})
 	}
-}
-
-func mariaConfig(t *testing.T) sqldb.Config {
-	t.Helper()
-	for _, e := range sqldbtest.Engines(t) {
-		if e.Name == "mariadb" {
-			return e.Config(t)
-		}
-	}
-	t.Fatal("there is no engine mariadb")
-	return sqldb.Config{}
 }
 
 func (w *world) mustMark(t *testing.T, user accounts.ID, c civil.Clock) Result {

@@ -124,16 +124,16 @@ func TestFourNodesThatStartAtOnceAllFindTheSchema(t *testing.T) {
 	}
 }
 
-// The MariaDB of these tests compares text without regard to case by default.
+// The servers of these tests compare text without regard to case by default.
 func TestIdsThatDifferInCaseAreDifferentKeys(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Open(t)
 			ctx := t.Context()
-			if e.Name == "mariadb" {
-				var same bool
-				if err := db.QueryRowContext(ctx, "SELECT CONVERT('aB' USING latin1) = CONVERT('Ab' USING latin1) COLLATE latin1_swedish_ci, @@collation_database = 'latin1_swedish_ci'").Scan(&same, new(bool)); err != nil || !same {
-					t.Fatalf("the server tells case apart by itself (%v, %v): this proves nothing", same, err)
+			if db.Dialect() != sqldb.SQLite {
+				var collation string
+				if err := db.QueryRowContext(ctx, "SELECT @@collation_database").Scan(&collation); err != nil || !strings.HasSuffix(collation, "_ci") {
+					t.Fatalf("the server tells case apart by itself (%q, %v): this proves nothing", collation, err)
 				}
 			}
 			err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {

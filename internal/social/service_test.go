@@ -96,7 +96,8 @@ func onSQLite(t testing.TB, settings Settings) *world {
 // eachEngine runs test on the embedded engines, and on a real Redis with a real
 // MariaDB, both at once.
 func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
-	urls := map[string]string{"sqlite": "embedded", "mariadb": redistest.Server(t).URL}
+	real := redistest.Server(t).URL
+	urls := map[string]string{"sqlite": "embedded", "mariadb": real, "mysql": real}
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,7 @@ func BenchmarkQueue(b *testing.B) {
 	}{
 		{"sqlite", func() queue.Store { return queue.NewSQL(sqldbtest.SQLite(b)) }},
 		{"mariadb", func() queue.Store {
-			return queue.NewSQL(sqldbtest.Open(b, sqldb.Config{URL: sqldbtest.OwnMariaDB(b, sqldbtest.Options{Durable: true}).URL}))
+			return queue.NewSQL(sqldbtest.Open(b, sqldb.Config{URL: sqldbtest.OwnServer(b, sqldbtest.Options{Durable: true}).URL}))
 		}},
 		{"redis", func() queue.Store { return queue.NewRedis(redistest.Open(b, redistest.Server(b).URL)) }},
 	}

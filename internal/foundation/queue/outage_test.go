@@ -214,7 +214,7 @@ func TestTheRelayWaitsForRedisAndUsesUpNoTries(t *testing.T) {
 // Facts wait in Redis while the database to which they belong is away; a batch
 // of them is one commit.
 func TestFactsWaitForTheirDatabaseAndUseUpNoTries(t *testing.T) {
-	maria := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true})
+	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: maria.URL})
 	if _, err := db.ExecContext(t.Context(), "CREATE TABLE facts (id BIGINT NOT NULL PRIMARY KEY)"); err != nil {
 		t.Fatal(err)

@@ -233,7 +233,7 @@ func TestManyMessagesAreEnqueuedInFewStatementsWithoutLoss(t *testing.T) {
 }
 
 func TestAConsumerWaitsForADatabaseThatIsAwayAndLogsItOnce(t *testing.T) {
-	server := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true})
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL})
 	log := &lines{}
 	got := make(chan struct{}, 1)

@@ -17,7 +17,7 @@ func BenchmarkInsert(b *testing.B) {
 		b.Run(engine, func(b *testing.B) {
 			cfg := sqldb.Config{Dir: b.TempDir()}
 			if engine == "mariadb" {
-				cfg.URL = sqldbtest.OwnMariaDB(b, sqldbtest.Options{Durable: true}).URL
+				cfg.URL = sqldbtest.OwnServer(b, sqldbtest.Options{Durable: true}).URL
 			}
 			db, err := sqldb.Open(b.Context(), cfg)
 			if err != nil {

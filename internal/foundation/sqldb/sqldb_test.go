@@ -397,21 +397,21 @@ func TestTheSQLiteFileIsPrivateDurableAndItsReadersOnlyRead(t *testing.T) {
 }
 
 func TestASessionDoesNotDependOnTheServersSettings(t *testing.T) {
-	db, err := sqldb.Open(t.Context(), sqldb.Config{URL: sqldbtest.MariaDB(t).URL})
+	db, err := sqldb.Open(t.Context(), sqldb.Config{URL: sqldbtest.Server(t).URL})
 	must(t, err)
 	defer db.Close()
-	for variable, want := range map[string][2]string{ // session, and this server's own
-		"tx_isolation":   {"READ-COMMITTED", "REPEATABLE-READ"},
-		"character_set_": {"utf8mb4", "latin1"},
+	isolation, collation := "transaction_isolation", "utf8mb4_0900_ai_ci" // this server's own
+	if db.Dialect() == sqldb.MariaDB {
+		isolation, collation = "tx_isolation", "latin1_swedish_ci" // of 10.11; the newer name came with 11.1
+	}
+	for _, c := range []struct{ session, want, global, other string }{
+		{isolation, "READ-COMMITTED", isolation, "REPEATABLE-READ"},
+		{"collation_connection", "utf8mb4_bin", "collation_server", collation},
 	} {
-		session, global := variable, variable
-		if variable == "character_set_" {
-			session, global = "character_set_client", "character_set_server"
-		}
-		var got [2]string
-		must(t, db.QueryRowContext(t.Context(), "SELECT @@session."+session+", @@global."+global).Scan(&got[0], &got[1]))
-		if got != want {
-			t.Errorf("%s: session and server have %q, want %q", variable, got, want)
+		var session, global string
+		must(t, db.QueryRowContext(t.Context(), "SELECT @@session."+c.session+", @@global."+c.global).Scan(&session, &global))
+		if session != c.want || global != c.other {
+			t.Errorf("session has %s %q, want %q; server has %s %q, want %q", c.session, session, c.want, c.global, global, c.other)
 		}
 	}
 	var mode string
@@ -447,7 +447,7 @@ func TestOpenWaitsForAServerThatIsAwayButNotForAWrongOne(t *testing.T) {
 	if !sqldb.IsUnavailable(err) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("nobody there gives %v, want unavailable without the password", err)
 	}
-	url := strings.Replace(sqldbtest.MariaDB(t).URL, "/stoa_", "/nope_", 1)
+	url := strings.Replace(sqldbtest.Server(t).URL, "/stoa_", "/nope_", 1)
 	start := time.Now()
 	if _, err := sqldb.Open(t.Context(), sqldb.Config{URL: url}); err == nil || sqldb.IsUnavailable(err) || time.Since(start) > 5*time.Second {
 		t.Errorf("an unknown database gives %v after %v, want an error at once", err, time.Since(start))
@@ -455,7 +455,7 @@ func TestOpenWaitsForAServerThatIsAwayButNotForAWrongOne(t *testing.T) {
 }
 
 func TestAcknowledgedRowsOutliveAKilledServerAndTheSameDBGoesOn(t *testing.T) {
-	server := sqldbtest.OwnMariaDB(t, sqldbtest.Options{Durable: true})
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL, Patience: 20 * time.Second})
 	exec(t, db, "CREATE TABLE things (id VARCHAR(12) PRIMARY KEY, name VARCHAR(20), n INTEGER)")
 

@@ -1,8 +1,9 @@
 //go:build unix
 
-// Package sqldbtest gives tests real databases: SQLite files and a mariadbd
-// started as a child of the test binary. A machine without mariadbd fails the
-// test; nothing is skipped.
+// Package sqldbtest gives tests real databases: SQLite files, and a mariadbd or
+// mysqld started as a child of the test binary. A machine without the program
+// fails the test; nothing is skipped. STOA_TEST_SQL=mysql has every test that
+// runs on MariaDB run on MySQL instead.
 //
 //	for _, e := range sqldbtest.Engines(t) {
 //		t.Run(e.Name, func(t *testing.T) {
@@ -10,7 +11,7 @@
 //		})
 //	}
 //
-// The servers run with MariaDB's own defaults (latin1_swedish_ci, REPEATABLE
+// The servers run with their own defaults (MariaDB's latin1_swedish_ci, REPEATABLE
 // READ, a lax time-out), so that every such test proves independence of them.
 package sqldbtest
 
@@ -31,13 +32,13 @@ import (
 
 // Engine is one kind of database that a conformance suite runs over.
 type Engine struct {
-	Name string // "sqlite" or "mariadb"
+	Name string // "sqlite", "mariadb" or "mysql"
 }
 
-// Engines lists them.
+// Engines lists SQLite and the [Default] server.
 func Engines(t testing.TB) []Engine {
 	t.Helper()
-	return []Engine{{"sqlite"}, {"mariadb"}}
+	return []Engine{inFile, Default(t)}
 }
 
 // Config is that of an empty database of e's kind, not migrated. Each call
@@ -45,10 +46,10 @@ func Engines(t testing.TB) []Engine {
 func (e Engine) Config(t testing.TB) sqldb.Config {
 	t.Helper()
 	cfg := sqldb.Config{Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	if e.Name == "mariadb" {
-		cfg.URL = MariaDB(t).URL
-	} else {
+	if e == inFile {
 		cfg.Dir = t.TempDir()
+	} else {
+		cfg.URL = e.server(t).URL
 	}
 	return cfg
 }
@@ -63,7 +64,7 @@ func (e Engine) Open(t testing.TB, change ...func(*sqldb.Config)) *sqldb.DB {
 		f(&cfg)
 	}
 	db := Open(t, cfg)
-	if _, test := t.(*testing.T); test && e.Name == "sqlite" {
+	if _, test := t.(*testing.T); test && e == inFile {
 		if _, err := db.ExecContext(t.Context(), "PRAGMA synchronous = OFF"); err != nil {
 			t.Fatal(err)
 		}
@@ -80,11 +81,13 @@ func (e Engine) Open(t testing.TB, change ...func(*sqldb.Config)) *sqldb.DB {
 func Open(t testing.TB, cfg sqldb.Config) *sqldb.DB {
 	t.Helper()
 	var err error
-	switch {
-	case cfg.URL == "":
+	if cfg.URL == "" {
 		err = copyFile(cfg.Dir)
-	case shared.server.has(cfg.URL):
-		err = copyTables(cfg.URL)
+	}
+	for _, s := range shared {
+		if s.server.has(cfg.URL) {
+			err = s.copyTables(cfg.URL)
+		}
 	}
 	if err != nil {
 		t.Fatalf("copy the schema: %v", err)

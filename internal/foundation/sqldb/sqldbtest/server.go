@@ -3,7 +3,6 @@
 package sqldbtest
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -30,10 +28,7 @@ import (
 // patience bounds every wait for a server: a hundred times what it takes.
 const patience = 30 * time.Second
 
-// hint says how to get what is missing.
-const hint = "mariadbd is needed for this test: run `make deps`"
-
-// Instance is one empty database on a mariadbd.
+// Instance is one empty database on a mariadbd or mysqld.
 type Instance struct {
 	// URL is for sqldb.Config.
 	URL string
@@ -44,6 +39,9 @@ type Instance struct {
 
 // Options of a server of one's own.
 type Options struct {
+	// Engine is whose server; empty is [Default].
+	Engine Engine
+
 	// Durable syncs the log at every commit, as production does.
 	Durable bool
 
@@ -52,33 +50,55 @@ type Options struct {
 	TCP bool
 }
 
-var shared struct {
+// share is a server that all tests of this binary share.
+type share struct {
 	sync.Once
 	server *server
 	err    error
+
+	tables func() ([]string, error)
 }
+
+var shared = func() map[Engine]*share {
+	all := map[Engine]*share{}
+	for _, e := range []Engine{mariaDB, mySQL} {
+		s := &share{}
+		s.tables = sync.OnceValues(func() ([]string, error) { return s.server.tables() })
+		all[e] = s
+	}
+	return all
+}()
 
 var databases atomic.Int64
 
-// MariaDB returns a new, empty database on the server that all tests of this
-// binary share, without durability. The server ends with the binary.
-func MariaDB(t testing.TB) *Instance {
+// Server returns a new, empty database on the [Default] server that all tests of
+// this binary share, without durability. The server ends with the binary.
+func Server(t testing.TB) *Instance {
 	t.Helper()
-	shared.Do(func() {
-		if shared.server, shared.err = prepare(Options{}); shared.err == nil {
-			shared.err = shared.server.start()
-		}
-	})
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.server.instance(t, false)
+	return Default(t).server(t)
 }
 
-// OwnMariaDB returns a database on a server of its own, which the test may
-// kill, stop and start. It ends with the test.
-func OwnMariaDB(t testing.TB, o Options) *Instance {
+func (e Engine) server(t testing.TB) *Instance {
 	t.Helper()
+	s := shared[e]
+	s.Do(func() {
+		if s.server, s.err = prepare(Options{Engine: e}); s.err == nil {
+			s.err = s.server.start()
+		}
+	})
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s.server.instance(t, false)
+}
+
+// OwnServer returns a database on a server of its own, which the test may
+// kill, stop and start. It ends with the test.
+func OwnServer(t testing.TB, o Options) *Instance {
+	t.Helper()
+	if o.Engine == (Engine{}) {
+		o.Engine = Default(t)
+	}
 	s, err := prepare(o)
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +167,7 @@ func (i *Instance) Restart(t testing.TB) {
 func (i *Instance) mustOwn(t testing.TB) {
 	t.Helper()
 	if !i.own {
-		t.Fatal("this server is shared with other tests; use OwnMariaDB")
+		t.Fatal("this server is shared with other tests; use OwnServer")
 	}
 }
 
@@ -161,18 +181,15 @@ type server struct {
 
 // prepare copies the template and fixes the flags.
 func prepare(o Options) (*server, error) {
-	bin, err := exec.LookPath("mariadbd")
-	if err != nil {
-		bin, err = exec.LookPath("/usr/sbin/mariadbd") // Debian keeps it off users' PATH
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s (%w)", hint, err)
-	}
-	template, err := template()
+	program, err := o.Engine.program()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "stoa-mdb-")
+	template, err := program.template()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "stoa-sql-")
 	if err != nil {
 		return nil, err
 	}
@@ -187,11 +204,11 @@ func prepare(o Options) (*server, error) {
 	if o.Durable {
 		flush = "1"
 	}
-	s.args = append([]string{bin, "--no-defaults", "--datadir=" + s.path("data"), "--socket=" + s.path("sock"),
-		"--pid-file=" + s.path("pid"), "--skip-log-bin", "--skip-name-resolve", "--skip-slave-start",
-		"--innodb-flush-log-at-trx-commit=" + flush, "--innodb-doublewrite=0"}, sizes...)
+	s.args = append([]string{program.bin, "--no-defaults", "--datadir=" + s.path("data"), "--socket=" + s.path("sock"),
+		"--pid-file=" + s.path("pid"), "--skip-name-resolve",
+		"--innodb-flush-log-at-trx-commit=" + flush, "--innodb-doublewrite=0"}, program.flags...)
 	if !o.Durable { // what the kernel holds outlives a kill
-		s.args = append(s.args, "--debug-no-sync", "--innodb-flush-method=nosync")
+		s.args = append(s.args, program.careless...)
 	}
 	if os.Geteuid() == 0 {
 		s.args = append(s.args, "--user=root") // it refuses to run as root unasked
@@ -207,10 +224,6 @@ func prepare(o Options) (*server, error) {
 	}
 	return s, nil
 }
-
-// sizes keep a server small and quick to start. The log's size must be the
-// template's.
-var sizes = []string{"--innodb-buffer-pool-size=64M", "--innodb-log-file-size=8M", "--performance-schema=OFF"}
 
 func (s *server) path(name string) string { return filepath.Join(s.dir, name) }
 
@@ -255,10 +268,10 @@ func (s *server) start() error {
 		select {
 		case <-tick.C:
 		case <-s.done:
-			return fmt.Errorf("mariadbd ended at start:\n%s", s.tail())
+			return fmt.Errorf("it ended at start:\n%s", s.tail())
 		case <-ctx.Done():
 			s.end(syscall.SIGKILL)
-			return fmt.Errorf("mariadbd does not answer: %w\n%s", err, s.tail())
+			return fmt.Errorf("it does not answer: %w\n%s", err, s.tail())
 		}
 	}
 }
@@ -309,10 +322,10 @@ func (s *server) has(url string) bool {
 	return s != nil && strings.HasSuffix(url, "?socket="+s.path("sock"))
 }
 
-// tables are the statements that fill an empty database on the shared server with
-// what the migrations have made in another, which stays as they left it.
-var tables = sync.OnceValues(func() (_ []string, err error) {
-	db, err := sql.Open("mysql", "root@unix("+shared.server.path("sock")+")/")
+// tables are the statements that fill an empty database with what the migrations
+// have made in another, which stays as they left it.
+func (s *server) tables() ([]string, error) {
+	db, err := sql.Open("mysql", "root@unix("+s.path("sock")+")/")
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +334,7 @@ var tables = sync.OnceValues(func() (_ []string, err error) {
 	if _, err := db.Exec("CREATE DATABASE " + model); err != nil {
 		return nil, err
 	}
-	if err := migrated(sqldb.Config{URL: shared.server.url(model)}); err != nil {
+	if err := migrated(sqldb.Config{URL: s.url(model)}); err != nil {
 		return nil, err
 	}
 	rows, err := db.Query("SELECT table_name FROM information_schema.tables WHERE table_schema = ?", model)
@@ -338,12 +351,12 @@ var tables = sync.OnceValues(func() (_ []string, err error) {
 		all = append(all, "CREATE TABLE "+name+" LIKE "+model+"."+name)
 	}
 	return append(all, "INSERT INTO schema_migrations SELECT * FROM "+model+".schema_migrations"), rows.Err()
-})
+}
 
-// copyTables fills a database on the shared server, if it is empty.
-func copyTables(url string) error {
+// copyTables fills a database on a shared server, if it is empty.
+func (s *share) copyTables(url string) error {
 	name, _, _ := strings.Cut(url[strings.LastIndex(url, "@/")+2:], "?")
-	db, err := sql.Open("mysql", "root@unix("+shared.server.path("sock")+")/"+name+"?multiStatements=true")
+	db, err := sql.Open("mysql", "root@unix("+s.server.path("sock")+")/"+name+"?multiStatements=true")
 	if err != nil {
 		return err
 	}
@@ -352,7 +365,7 @@ func copyTables(url string) error {
 	if err := db.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()").Scan(&n); err != nil || n > 0 {
 		return err
 	}
-	all, err := tables()
+	all, err := s.tables()
 	if err == nil {
 		_, err = db.Exec(strings.Join(all, ";"))
 	}
@@ -375,52 +388,6 @@ func (s *server) startReaper() error {
 	}
 	s.reap = func() error { return errors.Join(w.Close(), cmd.Wait()) } // and it keeps w open
 	return nil
-}
-
-// template returns a data folder as mariadb-install-db leaves it, made once
-// per user and version and kept between runs.
-func template() (string, error) {
-	install, err := exec.LookPath("mariadb-install-db")
-	if err != nil {
-		return "", fmt.Errorf("%s (%w)", hint, err)
-	}
-	info, err := os.Stat(install)
-	if err != nil {
-		return "", err
-	}
-	me, err := user.Current()
-	if err != nil {
-		return "", err
-	}
-	// The tool's date stands for its version, which it cannot tell.
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("stoa-mdb-template-%s-%x", me.Uid, info.ModTime().Unix()))
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	// Test binaries run in parallel; one of them makes it.
-	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return "", err
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	tmp, err := os.MkdirTemp("", "stoa-mdb-install-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(tmp)
-	data := filepath.Join(tmp, "data")
-	args := append([]string{"--no-defaults", "--datadir=" + data, "--user=" + me.Username, "--skip-test-db",
-		"--auth-root-authentication-method=normal", "--skip-name-resolve"}, sizes...)
-	if out, err := exec.Command(install, args...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("mariadb-install-db: %w\n%s", err, bytes.TrimSpace(out))
-	}
-	return dir, os.Rename(data, dir)
 }
 
 // freeAddr picks a port nobody listens on.
