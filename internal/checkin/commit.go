@@ -117,15 +117,16 @@ type ahead struct {
 	away bool                // Redis did not answer; known when done is closed
 }
 
-// lookAhead collects the users' records while SQL commits: as this node saw them
-// last, else from Redis, else loaded. What decides whether SQL is needed must be
-// no guess.
+// lookAhead collects the users' records while SQL commits: as this node left them
+// with the last check-in, else from Redis, else loaded. Who seems to have missed the
+// day before may have been on another node. What decides whether SQL is needed must
+// be no guess.
 func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 	a := &ahead{done: make(chan struct{}), recs: make(map[yearKey]*Record, len(rows))}
 	var unseen []yearKey
 	for _, r := range rows {
 		k := yearKey{r.user, r.day.Year()}
-		if rec := s.hints.get(k); rec != nil && s.journal == nil {
+		if rec := s.hints.get(k); rec != nil && s.journal == nil && rec.reaches(r.day.OfYear()-1) {
 			a.recs[k] = rec
 		} else {
 			unseen = append(unseen, k)

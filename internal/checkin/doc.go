@@ -26,7 +26,7 @@
 //	http.go     the caller's zone and the server's clock fix the day
 //	service.go  Mark hands the request to the committer and waits
 //	commit.go   many requests, one transaction; beside it their records are
-//	            collected, as this node saw them last (hints.go) or from Redis;
+//	            collected, as this node left them (hints.go) or from Redis;
 //	            then, beside the next transaction:
 //	freeze.go   the missed days before, if freezes cover them, become rows, too
 //	places.go   the record of before and the day say which boards the user moves

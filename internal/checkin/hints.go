@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// hints are records as this node saw them last. A check-in guesses from them
-// what it will mean for the boards; Redis' answer then tells whether it was
+// hints are records as this node's check-ins left them. The next one guesses from
+// them what it will mean for the boards; Redis' answer then tells whether it was
 // right, so that a hint may be old, or about nobody. (It is a set-associative
-// cache: in each set the records seen last, the newest first. With a single one
+// cache: in each set the records left last, the newest first. With a single one
 // in each, of users who come one after the other a quarter would not be known
 // again in a third of the room, and nearly every batch would have to ask Redis.)
 type hints struct {

@@ -85,6 +85,15 @@ func eveBit(ofYear int) byte {
 
 func (r *Record) covered(ofYear int) bool { return ofYear >= 0 && r.bit(coveredAt+ofYear) }
 
+// reaches reports whether a streak may go on from a day of the record's year, or
+// from the day before the year, -1.
+func (r *Record) reaches(ofYear int) bool {
+	if ofYear < 0 {
+		return r[1]&eveReached != 0
+	}
+	return r.signed(ofYear) || r.covered(ofYear)
+}
+
 func (r *Record) number(at int) int { return int(binary.BigEndian.Uint16(r[at:])) }
 
 func (r *Record) put(at, n int) {
@@ -193,17 +202,32 @@ func (r *Record) Status(today civil.Day) Status {
 // Days returns the signed and the covered days of the record's year that lie
 // between first and last, in order.
 func (r *Record) Days(first, last civil.Day) (signed, covered []civil.Day) {
-	for d, day := first, first.OfYear(); d <= last; d, day = d+1, day+1 {
-		switch {
-		case day%8 == 0 && r[(signedAt+day)/8]|r[(coveredAt+day)/8] == 0:
-			d, day = d+7, day+7 // nothing for eight days
-		case r.signed(day):
-			signed = append(signed, d)
-		case r.covered(day):
-			covered = append(covered, d)
+	from := first.OfYear()
+	newYear := first - civil.Day(from)
+	return r.between(signedAt, newYear, from, int(last-newYear)), r.between(coveredAt, newYear, from, int(last-newYear))
+}
+
+// between returns the days from and to of the year, and those between, whose bits
+// are set behind bit at.
+func (r *Record) between(at int, newYear civil.Day, from, to int) []civil.Day {
+	weeks, n := r[at/8+from/8:at/8+to/8+1], 0 // of eight days
+	for _, w := range weeks {
+		n += bits.OnesCount8(w)
+	}
+	if n == 0 {
+		return nil
+	}
+	days := make([]civil.Day, 0, n)
+	for i, w := range weeks {
+		for w != 0 {
+			bit := bits.LeadingZeros8(w)
+			w &^= 0x80 >> bit
+			if day := from&^7 + 8*i + bit; from <= day && day <= to {
+				days = append(days, newYear+civil.Day(day))
+			}
 		}
 	}
-	return signed, covered
+	return days
 }
 
 // signedIn returns how many days were signed from first to last, of a record of
@@ -257,8 +281,12 @@ func (r *Record) cover(d civil.Day, year int) {
 }
 
 // open returns the user's newest day and the last day before today that is
-// covered without a row since then, and how many freezes that takes.
+// covered without a row since then, and how many freezes that takes; of who has
+// missed nothing, two days that are equal.
 func (z Freezes) open(r *Record, c civil.Clock, today civil.Day) (newest, last civil.Day, spent int) {
+	if day := today.OfYear(); r.reaches(day) || r.reaches(day-1) {
+		return today, today, 0
+	}
 	newest, run, ok := r.latest(today.Year())
 	if !ok {
 		return 0, 0, 0
@@ -292,10 +320,7 @@ func (z Freezes) owes(r *Record, day civil.Day) bool {
 	if z.Max == 0 || z.left(r) == 0 {
 		return false
 	}
-	if eve := day.OfYear() - 1; eve >= 0 {
-		return !r.signed(eve) && !r.covered(eve)
-	}
-	return r[1]&eveReached == 0
+	return !r.reaches(day.OfYear() - 1)
 }
 
 // recordOf builds a year's record from a user's whole history.

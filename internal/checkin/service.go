@@ -243,7 +243,6 @@ func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*Reco
 		case err != nil:
 			s.projection.Suspect()
 		case rec != nil:
-			s.hints.put(yearKey{user, year}, rec)
 			s.metrics.reads.redis.Inc()
 			return rec, nil
 		}
