@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -706,12 +708,18 @@ func TestWhatIsNoNameOrZoneChangesNothing(t *testing.T) {
 }
 
 func TestNamesAndClocksOfManyUsersComeWhole(t *testing.T) {
-	w := onSQLite(t, Settings{})
+	t.Run("SQLite", func(t *testing.T) { namesAndClocks(t, onSQLite(t, Settings{})) })
+	t.Run("server", func(t *testing.T) { namesAndClocks(t, onRealSQL(t)) }) // it may have an order of its own
+}
+
+func namesAndClocks(t *testing.T, w *world) {
 	var all []ID
+	want := map[ID]civil.Clock{}
 	err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		for i := range 1203 {
-			u := User{ID: ids.New[User](), Name: fmt.Sprint("user ", i), Clock: civil.Clock{Zone: "UTC"}, Created: tx.Now()}
+			u := User{ID: ids.New[User](), Name: fmt.Sprint("user ", i), Clock: civil.Clock{Zone: "UTC", From: int64(i)}, Created: tx.Now()}
 			all = append(all, u.ID)
+			want[u.ID] = u.Clock
 			if err := insertUser(ctx, tx, u, fmt.Sprint(i), ""); err != nil {
 				return err
 			}
@@ -725,8 +733,26 @@ func TestNamesAndClocksOfManyUsersComeWhole(t *testing.T) {
 	if err != nil || len(names) != len(all) || names[all[1202]] != "user 1202" {
 		t.Errorf("got %d names, %v, want %d", len(names), err, len(all))
 	}
-	if clocks, err := w.Clocks(t.Context(), all); err != nil || len(clocks) != len(all) {
-		t.Errorf("got %d clocks, %v, want %d", len(clocks), err, len(all))
+	inOrder := slices.SortedFunc(slices.Values(all), compareIDs)
+	var few, strangers []ID // with ten others between each two, and with some that are nobody's
+	for i := 5; i < len(inOrder); i += 11 {
+		few = append(few, inOrder[i])
+		strangers = append(strangers, inOrder[i], ids.New[User]())
+	}
+	slices.SortFunc(strangers, compareIDs)
+	for name, asked := range map[string][]ID{
+		"as they came": all, "in order": inOrder, "half of those in order": inOrder[300:902], "each twice": slices.SortedFunc(slices.Values(append(all[:400:400], all[:400]...)), compareIDs),
+		"few": few, "strangers": strangers, "one": all[:1], "nobody": {ids.New[User]()},
+	} {
+		mine := map[ID]civil.Clock{}
+		for _, id := range asked {
+			if c, ok := want[id]; ok {
+				mine[id] = c
+			}
+		}
+		if got, err := w.Clocks(t.Context(), asked); err != nil || !maps.Equal(got, mine) {
+			t.Errorf("%s: got %d clocks, %v, want %d", name, len(got), err, len(mine))
+		}
 	}
 	if names, err := w.Names(t.Context(), nil); len(names) != 0 || err != nil {
 		t.Errorf("no users: got %v, %v", names, err)

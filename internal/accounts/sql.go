@@ -137,12 +137,44 @@ func recentlyActive(ctx context.Context, q sqldb.Querier, n int) (ids []ID, err 
 	return ids, nil
 }
 
+// selectClocks adds the calendars of those of up to inOne ids that exist. Where
+// there are many, in order, as who passes over everybody has them, it reads the
+// users from the first to the last: a tenth of the server's work of finding each.
+// Where far more lie between than are asked for, it finds each of the rest.
 func selectClocks(ctx context.Context, q sqldb.Querier, ids []ID, into map[ID]civil.Clock) error {
-	return eachUser(ctx, q, "id, zone, zone_next, zone_from", ids, func(rows *sql.Rows) error {
+	const columns = "id, zone, zone_next, zone_from"
+	if len(ids) >= inARow && slices.IsSortedFunc(ids, compareIDs) {
+		rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM users WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", ids[0], ids[len(ids)-1], 4*len(ids))
+		n, rest := 0, ids
+		err = eachClock(rows, err, func(id ID, c civil.Clock) {
+			n++
+			for len(rest) > 0 && compareIDs(rest[0], id) < 0 {
+				rest = rest[1:]
+			}
+			if len(rest) > 0 && rest[0] == id {
+				into[id] = c
+			}
+		})
+		if err != nil || n < 4*len(ids) {
+			return err
+		}
+		ids = rest
+	}
+	rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM users WHERE id IN (?)", bun.List(ids))
+	return eachClock(rows, err, func(id ID, c civil.Clock) { into[id] = c })
+}
+
+// inARow is how many ids are worth reading what lies between.
+const inARow = 50
+
+func compareIDs(a, b ID) int { return strings.Compare(a.String(), b.String()) }
+
+func eachClock(rows *sql.Rows, err error, fn func(ID, civil.Clock)) error {
+	return eachRow(rows, err, func(rows *sql.Rows) error {
 		var id ID
 		var c civil.Clock
 		err := rows.Scan(&id, &c.Zone, &c.Next, &c.From)
-		into[id] = c
+		fn(id, c)
 		return err
 	})
 }
@@ -150,6 +182,10 @@ func selectClocks(ctx context.Context, q sqldb.Querier, ids []ID, into map[ID]ci
 // eachUser calls scan for every user among ids, with the columns asked for.
 func eachUser(ctx context.Context, q sqldb.Querier, columns string, ids []ID, scan func(rows *sql.Rows) error) error {
 	rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM users WHERE id IN (?)", bun.List(ids))
+	return eachRow(rows, err, scan)
+}
+
+func eachRow(rows *sql.Rows, err error, scan func(rows *sql.Rows) error) error {
 	if err != nil {
 		return err
 	}

@@ -326,12 +326,15 @@ func (s *Service) places(ctx context.Context) iter.Seq2[place, error] {
 	return func(yield func(place, error) bool) {
 		var some []one
 		flush := func() error {
+			if len(some) == 0 {
+				return nil
+			}
 			users := mapped(some, func(o one) accounts.ID { return o.user })
 			clocks, err := s.users.Clocks(ctx, users)
 			if err != nil {
 				return err
 			}
-			granted, err := s.store.granted(ctx, users)
+			granted, err := s.store.granted(ctx, users[0], users[len(users)-1])
 			if err != nil {
 				return err
 			}
