@@ -49,7 +49,7 @@ func (g gentle) check() error {
 
 // answersWithin is how long a command waits for Redis; the client of a cluster or of
 // sentinels needs a moment to find its servers.
-const answersWithin = 3 * time.Second
+const answersWithin = 5 * time.Second
 
 // live connects to the Redis of the settings and waits until it answers.
 func (s *settings) live(ctx context.Context, c *console) (*redis.DB, string, error) {
@@ -60,20 +60,26 @@ func (s *settings) live(ctx context.Context, c *console) (*redis.DB, string, err
 	if cfg.Redis == "embedded" || cfg.Redis == "spawn" {
 		return nil, "", usage{fmt.Errorf("--redis: %s is a Redis inside the server, which no other program reaches; name the one that is meant", cfg.Redis)}
 	}
+	db, err := c.openRedis(ctx, cfg)
+	return db, cfg.KeyPrefix, err
+}
+
+// openRedis connects and waits until Redis answers.
+func (c *console) openRedis(ctx context.Context, cfg app.Config) (*redis.DB, error) {
 	db, err := redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: obs.NewLogger(c.err, cfg.Log)})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
 	for err := db.Ping(waiting); err != nil; err = db.Ping(waiting) {
 		select {
 		case <-waiting.Done():
-			return nil, "", errors.Join(err, db.Close())
+			return nil, errors.Join(err, db.Close())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	return db, cfg.KeyPrefix, nil
+	return db, nil
 }
 
 type keysAuditCmd struct {

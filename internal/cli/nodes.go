@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/cluster"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/redis"
 )
 
 type nodesCmd struct{ settings }
@@ -32,7 +30,7 @@ func (cmd *nodesCmd) Run(ctx context.Context, c *console) (err error) {
 	if !strings.Contains(cfg.Redis, "://") {
 		return fmt.Errorf("%w: with the %s Redis there is one node, and nobody else sees it; ask its /readyz", errNothing, cfg.Redis)
 	}
-	db, err := redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: obs.NewLogger(c.err, cfg.Log)})
+	db, err := c.openRedis(ctx, cfg)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/redis"
 )
 
 type queueCmd struct {
@@ -61,7 +60,7 @@ func (s *settings) openQueue(ctx context.Context, c *console) (stores queue.Stor
 	if !cfg.UsesStreams() {
 		return queue.Stores{outbox}, db.Close, nil
 	}
-	r, err := redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: log})
+	r, err := c.openRedis(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,7 +14,7 @@ import (
 // Do sends one command straight to this server, past any client, over a
 // connection of its own. Lists come flat; nil is an empty text.
 func (i *Instance) Do(args ...string) ([]string, error) {
-	c, err := net.DialTimeout("tcp", i.Addr, time.Second)
+	c, err := net.DialTimeout("tcp", i.Addr, startTimeout)
 	if err != nil {
 		return nil, err
 	}
