@@ -109,6 +109,9 @@ func (j *journal) asking(ctx context.Context, fn func(context.Context) error) er
 	ctx, cancel := context.WithTimeout(ctx, sqlBudget)
 	defer cancel()
 	err := undeadlocked(func() error { return fn(ctx) })
+	if errors.Is(err, redis.ErrUnavailable) {
+		return err // a lost connection, but none to SQL
+	}
 	deadlock := sqldb.IsRetryable(err)
 	if err = asKind(err); err != nil && ctx.Err() != nil {
 		err = errors.Join(ErrStore, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
@@ -571,5 +572,25 @@ func TestAClaimIsReadAsItWasWritten(t *testing.T) {
 		if _, ok := parseClaim(r.user, r.day, text); ok {
 			t.Errorf("%q is taken", text)
 		}
+	}
+}
+
+func TestALostRedisIsNotTakenForALostSQL(t *testing.T) {
+	server := redistest.Server(t)
+	db := redistest.Open(t, server.URL)
+	server.Kill()
+	lost := db.Ping(t.Context())
+	if !errors.Is(lost, redis.ErrUnavailable) {
+		t.Fatalf("got %v from a dead server", lost)
+	}
+	j, asked := &journal{}, 0
+	for range 2 {
+		err := j.asking(t.Context(), func(context.Context) error { asked++; return errors.Join(errClaims, lost) })
+		if errors.Is(err, ErrStore) || !errors.Is(err, redis.ErrUnavailable) {
+			t.Errorf("got %v, want what Redis said", err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times, want 2: SQL was never away", asked)
 	}
 }
