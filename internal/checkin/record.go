@@ -129,7 +129,7 @@ func bitOf(d civil.Day, k Kind) int {
 // the day before; 0 when both are neither signed nor covered.
 func (r *Record) Streak(today civil.Day) int {
 	day, n := today.OfYear(), 0
-	if !r.signed(day) && !r.covered(day) {
+	if !r.reaches(day) {
 		day--
 	}
 	for ; day >= 0; day-- {

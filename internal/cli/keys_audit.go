@@ -18,7 +18,6 @@ import (
 	"github.com/mattn/go-isatty"
 
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/keyspace/audit"
 	"github.com/stoa-dev/stoa/redis"
@@ -47,10 +46,6 @@ func (g gentle) check() error {
 	return nil
 }
 
-// answersWithin is how long a command waits for Redis; the client of a cluster or of
-// sentinels needs a moment to find its servers.
-const answersWithin = 5 * time.Second
-
 // live connects to the Redis of the settings and waits until it answers.
 func (s *settings) live(ctx context.Context, c *console) (*redis.DB, string, error) {
 	cfg, _, err := s.load()
@@ -62,24 +57,6 @@ func (s *settings) live(ctx context.Context, c *console) (*redis.DB, string, err
 	}
 	db, err := c.openRedis(ctx, cfg)
 	return db, cfg.KeyPrefix, err
-}
-
-// openRedis connects and waits until Redis answers.
-func (c *console) openRedis(ctx context.Context, cfg app.Config) (*redis.DB, error) {
-	db, err := redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: obs.NewLogger(c.err, cfg.Log)})
-	if err != nil {
-		return nil, err
-	}
-	waiting, cancel := context.WithTimeout(ctx, answersWithin)
-	defer cancel()
-	for err := db.Ping(waiting); err != nil; err = db.Ping(waiting) {
-		select {
-		case <-waiting.Done():
-			return nil, errors.Join(err, db.Close())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	return db, nil
 }
 
 type keysAuditCmd struct {
