@@ -58,8 +58,7 @@ func TestNobodyIsLoggedOutByAFailure(t *testing.T) {
 			w.look(one)
 		}
 	})
-	stop()
-	w.told("registered", "logged in", "refreshed", "logged out")
+	w.told(stop, "registered", "logged in", "refreshed", "logged out")
 }
 
 // step does one thing that somebody can do, and keeps what was told of it.

@@ -100,8 +100,7 @@ func TestPeopleAreRightWhateverIsKilled(t *testing.T) {
 		}
 		all.Wait()
 	})
-	stop()
-	w.told("asked", "accepted", "refused", "withdrawn", "remarked", "parted", "blocked", "unblocked", "renamed", "logged out")
+	w.told(stop, "asked", "accepted", "refused", "withdrawn", "remarked", "parted", "blocked", "unblocked", "renamed", "logged out")
 }
 
 // begin has n callers do something again and again until stop, or the test, ends it.
@@ -123,9 +122,15 @@ func (w *people) begin(n int, something func(rng *rand.Rand, i int)) (stop func(
 	return stop
 }
 
-// told logs how often each deed was done, and wants each to have been.
-func (w *people) told(deeds ...string) {
+// told ends the story when each deed has been done, and logs how often.
+func (w *people) told(stop func(), deeds ...string) {
 	w.t.Helper()
+	for i := range deeds {
+		for end := time.Now().Add(time.Minute); w.done[i].Load() == 0 && time.Now().Before(end); {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	stop()
 	var counts []string
 	for i, what := range deeds {
 		n := w.done[i].Load()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,14 +68,23 @@ func (w *world) anything(rng *rand.Rand, who []accounts.ID) (what string, err er
 	}
 }
 
-// storm has several callers on several nodes do anything to the same few users,
-// while clients keep lists by their changes, and checks everything afterwards.
+// deeds are what a storm goes on for until each was done.
+var deeds = []string{"ask", "accept", "unfriend", "block", "unblock"}
+
+// storm has several callers on several nodes do anything to the same few users, at
+// least so many steps each, while clients keep lists by their changes, and checks
+// everything afterwards.
 func storm(t *testing.T, who []accounts.ID, steps int, nodes ...*world) {
 	t.Helper()
 	var all, clients sync.WaitGroup
 	var over atomic.Bool
 	var mu sync.Mutex
 	done := map[string]int{}
+	missing := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.ContainsFunc(deeds, func(what string) bool { return done[what] == 0 })
+	}
 	devices := make([]*device, len(who))
 	for i, u := range who {
 		devices[i] = &device{nodes[i%len(nodes)], u, 0, map[accounts.ID]Friend{}}
@@ -89,7 +99,7 @@ func storm(t *testing.T, who []accounts.ID, steps int, nodes ...*world) {
 		w := nodes[c%len(nodes)]
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(c), rand.Uint64()))
-			for range steps {
+			for n := 0; n < steps || n < 100*steps && missing(); n++ {
 				what, err := w.anything(rng, who)
 				if kind := errs.KindOf(err); err != nil && (kind == errs.Internal || kind == errs.Unavailable) {
 					t.Errorf("%s: %v", what, err)
@@ -115,7 +125,7 @@ func storm(t *testing.T, who []accounts.ID, steps int, nodes ...*world) {
 	var still int
 	nodes[0].must(nodes[0].db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM friends WHERE gone = 0").Scan(&still))
 	t.Logf("%v; %d friends at the end", done, still)
-	for _, what := range []string{"ask", "accept", "unfriend", "block", "unblock"} {
+	for _, what := range deeds {
 		if done[what] == 0 {
 			t.Errorf("nobody could %s: this proves little", what)
 		}
