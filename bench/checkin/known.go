@@ -22,39 +22,39 @@ type crowd struct {
 	url            string // of its Redis
 	people, active []accounts.ID
 	empty          float64 // bytes that Redis took before
+	stopRedis      func()
 	stop           func() error
 }
 
 // theCrowd is the one that figures share.
 func (b *bench) theCrowd(ctx context.Context) (_ *crowd, err error) {
 	if b.crowd == nil {
-		b.crowd, err = b.newCrowd(ctx)
+		b.crowd, err = b.newCrowd(ctx, "crowd")
 	}
 	return b.crowd, err
 }
 
 // newCrowd starts one: the active have checked in on each of eleven days up to
 // now, the others on three days long ago.
-func (b *bench) newCrowd(ctx context.Context) (_ *crowd, err error) {
+func (b *bench) newCrowd(ctx context.Context, name string) (_ *crowd, err error) {
 	c := &crowd{people: newPeople(b.known)}
 	c.active = c.people[:b.active]
-	var stopRedis func()
-	if c.url, stopRedis, err = servers.Redis(ctx, b.dir); err != nil {
+	if c.url, c.stopRedis, err = servers.Redis(ctx, b.dir); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			stopRedis()
+			c.stopRedis()
 		}
 	}()
-	sqlURL, err := servers.Database(ctx, b.sqlURL, "crowd")
+	sqlURL, err := servers.Database(ctx, b.sqlURL, name)
 	if err != nil {
 		return nil, err
 	}
 	if c.node, err = b.open(ctx, sqlURL, c.url, "stoa", checkin.New); err != nil {
 		return nil, err
 	}
-	c.stop = func() error { defer stopRedis(); return c.node.close() }
+	c.stop = func() error { defer c.stopRedis(); return c.node.close() }
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.node.close())

@@ -7,6 +7,7 @@
 //	3  reading where a user stands, and calendars
 //	5  memory of 100,000 users
 //	6  SQL statements of a day
+//	7  boards while Redis is away, and after it was emptied
 //
 // Number 4, boards of a million, is bench/boards. All sides use the same Redis
 // client, the same number of connections to MariaDB and prepared statements, and
@@ -59,13 +60,13 @@ type bench struct {
 func main() {
 	b := &bench{}
 	flag.IntVar(&b.users, "users", 20_000, "users who check in")
-	flag.IntVar(&b.known, "known", 100_000, "users of figures 5 and 6; one in ten is active")
+	flag.IntVar(&b.known, "known", 100_000, "users of figures 5, 6 and 7; one in ten is active")
 	flag.DurationVar(&b.lasting, "for", 3*time.Second, "how long each side runs in each round")
 	flag.IntVar(&b.rounds, "rounds", 3, "rounds; the sides take turns, the median counts")
 	flag.IntVar(&b.repeats, "repeats", 2, "how often a measurement is repeated while others use much of the machine")
 	flag.IntVar(&b.conns, "conns", 16, "connections to MariaDB")
 	flag.StringVar(&b.dir, "dir", "", "where the servers keep their data; a temporary folder when empty")
-	figures := flag.String("figure", "1,2,3,5,6", "which figures")
+	figures := flag.String("figure", "1,2,3,5,6,7", "which figures")
 	short := flag.Bool("short", false, "some seconds in all: fewer users, one short round; figures of little worth")
 	flag.StringVar(&b.mode, "mode", "", "redis: figure 1 has redis-first mode, too")
 	flag.BoolVar(&b.mysql, "mysql", false, "MySQL in place of MariaDB; scripts/mysql.sh fetches one")
@@ -140,7 +141,7 @@ func (b *bench) run(do func(context.Context, machine) error) (err error) {
 }
 
 func (b *bench) measure(ctx context.Context, m machine, wanted string, asJSON bool) error {
-	all := map[int]func(context.Context, *figure) error{1: b.durable, 2: b.redisPart, 3: b.reads, 5: b.memory, 6: b.statements}
+	all := map[int]func(context.Context, *figure) error{1: b.durable, 2: b.redisPart, 3: b.reads, 5: b.memory, 6: b.statements, 7: b.recovery}
 	r := report{Machine: m, Setting: fmt.Sprintf("%d users, %d connections to SQL, medians of %d rounds of %s, sides in turns", b.users, b.conns, b.rounds, b.lasting)}
 	if !asJSON {
 		r.printHead(os.Stdout)

@@ -1,11 +1,9 @@
 package checkin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,7 +34,7 @@ type Ranking struct {
 // neighbours on either side. Dead streaks are neither shown nor counted. A
 // compact board knows neighbours among its best 1,000; below them equal values
 // share a rank. While Redis is away, or the board is being loaded, the answer
-// comes from SQL and may be five seconds old.
+// comes from SQL, and of others it may be some seconds old; see [standingsLife].
 func (s *Service) Board(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (_ Ranking, err error) {
 	defer errs.Wrap(&err, "checkin.Board %s", b)
 	if s.projection.Up() {
@@ -53,7 +51,7 @@ func (s *Service) Board(ctx context.Context, b Board, user accounts.ID, clock ci
 			s.log.WarnContext(ctx, "a board was not to be had from redis", "board", b.key(), "err", err)
 		}
 	}
-	return s.fallback.ranking(ctx, s, b, user, clock, n, near)
+	return s.rankingFromSQL(ctx, b, user, clock, n, near)
 }
 
 // wanted has a board loaded that somebody asked for.
@@ -203,14 +201,24 @@ func (s *Service) fill(ctx context.Context, b Board, each func() error) error {
 	if err != nil {
 		return err
 	}
-	s.refill.Store(b, time.Now().Add(10*read))
+	s.filled.Store(b, filled{time.Now(), read})
 	s.log.InfoContext(ctx, "a board was rebuilt from sql", "board", b.key(), "took", time.Since(began))
 	return nil
 }
 
+// filled is when this node filled a board last, and how long it read for that.
+type filled struct {
+	at   time.Time
+	read time.Duration
+}
+
+// recountEvery is after how long a compact board is counted anew whatever happened:
+// a sum of changes keeps a mistake for ever. A variable for tests.
+var recountEvery = time.Hour
+
 // keepBoards loads the boards of now that cannot answer, and compact ones whose
-// counts are in doubt because something was applied that may have been before.
-// A node spends no more than a tenth of its time on the latter.
+// counts are in doubt because something was applied that may have been before, or
+// old. A node spends no more than a tenth of its time on the latter.
 func (s *Service) keepBoards(ctx context.Context) error {
 	if !s.projection.Up() {
 		return nil
@@ -234,10 +242,13 @@ func (s *Service) keepBoard(ctx context.Context, b Board) error {
 	if err := s.Rebuild(ctx, b); err != nil {
 		return err
 	}
-	if next, ok := s.refill.Load(b); ok && time.Now().Before(next.(time.Time)) {
+	last, _ := s.filled.LoadOrStore(b, filled{at: time.Now()}) // another node did, or this one before it was started
+	was := last.(filled)
+	if time.Since(was.at) < 10*was.read {
 		return nil
 	}
-	if sure, err := s.fast.boards.of(b).Complete(ctx, s.now()); err != nil || sure {
+	sure, err := s.fast.boards.of(b).Complete(ctx, s.now())
+	if old := time.Since(was.at) > recountEvery; err != nil || sure && !(old && s.fast.boards.kind == CompactBoards) {
 		return err
 	}
 	return s.recount(ctx, b)
@@ -274,26 +285,46 @@ func (s *Service) sweepBoards(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// dropBoards removes seasons that are not kept, and boards of the kind that is
-// not in use.
-func (s *Service) dropBoards(ctx context.Context) error {
-	other := ExactBoards
-	if s.fast.boards.kind == ExactBoards {
+// tidySeasons looks after the boards that nobody keeps in order every second: of
+// seasons that are over, those that can be asked for take in what came late, or go
+// until somebody asks where they are not sure of it. The others go, and so do boards
+// of the kind that is not in use.
+func (s *Service) tidySeasons(ctx context.Context) error {
+	kind, other := s.fast.boards.kind, ExactBoards
+	if kind == ExactBoards {
 		other = CompactBoards
 	}
+	now := s.now()
 	var all []error
-	for _, b := range bygone(s.now()) {
-		all = append(all, s.fast.boards.drop(ctx, b, s.fast.boards.kind))
+	for _, b := range bygone(now) {
+		all = append(all, s.fast.boards.drop(ctx, b, kind), s.fast.boards.open(b, other).Drop(ctx))
 	}
-	for _, b := range current(s.now()) {
-		all = append(all, s.fast.boards.open(b, other).Drop(ctx))
+	ofNow := current(now)
+	for _, b := range kept(now) {
+		if all = append(all, s.fast.boards.open(b, other).Drop(ctx)); slices.Contains(ofNow, b) {
+			continue
+		}
+		board := s.fast.boards.open(b, kind) // which keeps nothing of what it reads
+		sure, err := board.Complete(ctx, now)
+		switch {
+		case err != nil:
+		case sure:
+			_, err = board.Sweep(ctx, now)
+		default:
+			err = board.Drop(ctx)
+		}
+		all = append(all, err)
 	}
 	return errors.Join(all...)
 }
 
-var errEnough = errors.New("enough")
+// nextQuarter is when streaks may die next: zones are whole quarters of an hour
+// apart.
+func nextQuarter(now time.Time) time.Time {
+	return now.Truncate(15 * time.Minute).Add(15 * time.Minute)
+}
 
-// entries yields everybody's entry on a board, by one pass over the log.
+// entries yields everybody's entry on a board, by a pass over the log.
 func (s *Service) entries(ctx context.Context, b Board) iter.Seq2[leaderboard.Entry, error] {
 	if b.season != 0 {
 		return func(yield func(leaderboard.Entry, error) bool) {
@@ -305,7 +336,7 @@ func (s *Service) entries(ctx context.Context, b Board) iter.Seq2[leaderboard.En
 		}
 	}
 	return func(yield func(leaderboard.Entry, error) bool) {
-		for p, err := range s.places(ctx) {
+		for p, err := range s.passes.places(ctx) {
 			e := leaderboard.Entry{Member: p.user.String(), Value: int64(b.value(p.standing)), At: p.at}
 			if b == StreakBoard {
 				e.Dies = p.dies
@@ -315,162 +346,4 @@ func (s *Service) entries(ctx context.Context, b Board) iter.Seq2[leaderboard.En
 			}
 		}
 	}
-}
-
-// places yields where everybody stands now.
-func (s *Service) places(ctx context.Context) iter.Seq2[place, error] {
-	type one struct {
-		user  accounts.ID
-		tally Tally
-	}
-	return func(yield func(place, error) bool) {
-		var some []one
-		flush := func() error {
-			if len(some) == 0 {
-				return nil
-			}
-			users := mapped(some, func(o one) accounts.ID { return o.user })
-			clocks, err := s.users.Clocks(ctx, users)
-			if err != nil {
-				return err
-			}
-			granted, err := s.store.granted(ctx, users[0], users[len(users)-1])
-			if err != nil {
-				return err
-			}
-			now := s.now()
-			for _, o := range some {
-				p := s.freezes.tallied(o.user, clocks[o.user], o.tally, granted[o.user])
-				if !p.dies.After(now) {
-					p.streak = 0
-				}
-				if p.total > 0 && !yield(p, nil) {
-					return errEnough
-				}
-			}
-			some = some[:0]
-			return nil
-		}
-		err := s.store.everybody(ctx, func(user accounts.ID, t Tally) error {
-			if some = append(some, one{user, t}); len(some) == 500 {
-				return flush()
-			}
-			return nil
-		})
-		if err == nil {
-			err = flush()
-		}
-		if err != nil && !errors.Is(err, errEnough) {
-			yield(place{}, err)
-		}
-	}
-}
-
-// fallback ranks from SQL while Redis is away. One pass over the log serves all
-// callers of five seconds.
-type fallback struct {
-	mu     sync.Mutex
-	boards map[Board]*snapshot
-}
-
-type snapshot struct {
-	taken time.Time
-	all   []ranked // the best first
-}
-
-// ranked is 40 bytes; a million users are 40 MB while Redis is away.
-type ranked struct {
-	score int64
-	user  accounts.ID
-}
-
-// rankedOf orders as an exact board does: by value, then by who was first, then
-// the greater name.
-func rankedOf(value int, at time.Time, user accounts.ID) ranked {
-	return ranked{int64(value)<<32 - at.Unix(), user}
-}
-
-func (x ranked) compare(y ranked) int {
-	return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(y.user.String(), x.user.String()))
-}
-
-func (x ranked) value() int { return int((x.score + 1<<32 - 1) >> 32) }
-
-const snapshotLife = 5 * time.Second
-
-func (f *fallback) ranking(ctx context.Context, s *Service, b Board, user accounts.ID, clock civil.Clock, n, near int) (out Ranking, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	snap := f.boards[b]
-	if snap == nil || s.now().Sub(snap.taken) > snapshotLife {
-		taken, err := takeSnapshots(ctx, s, b)
-		if err != nil {
-			return Ranking{}, err
-		}
-		maps.DeleteFunc(f.boards, func(_ Board, old *snapshot) bool { return s.now().Sub(old.taken) > snapshotLife })
-		if f.boards == nil {
-			f.boards = map[Board]*snapshot{}
-		}
-		maps.Copy(f.boards, taken)
-		snap = taken[b]
-	}
-	rows := func(from, to int) (out []Place) {
-		for i := max(from, 0); i < min(to, len(snap.all)); i++ {
-			out = append(out, Place{i + 1, snap.all[i].user, snap.all[i].value()})
-		}
-		return out
-	}
-	out.Top = rows(0, n)
-	histories, err := s.sqlHistories(ctx, []accounts.ID{user})
-	if err != nil {
-		return Ranking{}, err
-	}
-	var value int
-	var at time.Time
-	if b.season != 0 {
-		value, at = histories[user].in(b)
-	} else if me, ok := s.freezes.placeFrom(user, clock, histories[user]); ok && (b != StreakBoard || me.dies.After(s.now())) {
-		value, at = b.value(me.standing), me.at
-	}
-	if value > 0 {
-		above, _ := slices.BinarySearchFunc(snap.all, rankedOf(value, at, user), ranked.compare)
-		out.Me = &Place{above + 1, user, value}
-		if near > 0 {
-			out.Around = rows(above-near, above+near+1)
-		}
-	}
-	return out, nil
-}
-
-// takeSnapshots ranks a board, and with one for all time the other one, which
-// the same pass counts.
-func takeSnapshots(ctx context.Context, s *Service, b Board) (map[Board]*snapshot, error) {
-	out := map[Board]*snapshot{b: {taken: s.now()}}
-	add := func(b Board, value int, at time.Time, user accounts.ID) {
-		if value > 0 {
-			out[b].all = append(out[b].all, rankedOf(value, at, user))
-		}
-	}
-	if b.season != 0 {
-		for a, err := range s.store.season(ctx, b) {
-			if err != nil {
-				return nil, err
-			}
-			add(b, a.days, a.at, a.user)
-		}
-	} else {
-		out[StreakBoard], out[TotalBoard] = &snapshot{taken: s.now()}, &snapshot{taken: s.now()}
-		for p, err := range s.places(ctx) {
-			if err != nil {
-				return nil, err
-			}
-			for b := range out {
-				add(b, b.value(p.standing), p.at, p.user)
-			}
-		}
-	}
-	for _, snap := range out {
-		slices.SortFunc(snap.all, ranked.compare)
-	}
-	return out, nil
 }

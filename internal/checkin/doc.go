@@ -48,7 +48,8 @@
 //     other nodes that reach it may read what was before until it has.
 //
 //   - A read never waits for a Redis that is away: SQL answers. A board may then
-//     be five seconds old.
+//     be five seconds old, or, where counting everybody takes more than a quarter
+//     of a second, twenty times as long as that (fallback.go).
 //
 //   - What Redis missed is applied when it is back, by this node or, if this one
 //     is dead, by another (package projection).

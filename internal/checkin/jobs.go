@@ -17,23 +17,21 @@ func (s *Service) Jobs() []worker.Job {
 		sweep.Every = time.Second // it folds in what was written
 	} else {
 		// Reads remove the dead before they answer, so this saves the first
-		// reader after a midnight the work. Zones are whole quarters of an hour
-		// apart.
-		sweep.Next = func(now time.Time) time.Time {
-			return now.Truncate(15 * time.Minute).Add(15*time.Minute + time.Second)
-		}
+		// reader after a midnight the work.
+		sweep.Next = func(now time.Time) time.Time { return nextQuarter(now).Add(time.Second) }
 	}
 	return []worker.Job{sweep, {
 		// A board that was lost with Redis is back before anybody asks for it.
 		Name:      "checkin.boards",
 		Every:     2 * time.Second,
+		Timeout:   time.Hour, // four passes over the days of many millions
 		Singleton: true,
 		Run:       s.keepBoards,
 	}, {
 		Name:      "checkin.seasons",
 		Every:     time.Hour,
 		Singleton: true,
-		Run:       s.dropBoards,
+		Run:       s.tidySeasons,
 	}, {
 		// Two nodes at once, while leases are away, find each other out.
 		Name:      "checkin.runs",

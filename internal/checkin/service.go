@@ -46,12 +46,13 @@ type Service struct {
 	loader     *groupcommit.Committer[yearKey, *Record]
 	hints      *hints
 	journal    *journal // nil unless Redis is first
-	fallback   fallback
+	fallback   *fallback
+	passes     *passes
 	rules      Settings
 	freezes    Freezes
 	asked      chan Board // to be loaded
 	filling    sync.Map   // Board → chan struct{}; each is loaded once at a time
-	refill     sync.Map   // Board → time.Time; not again before
+	filled     sync.Map   // Board → filled
 	metrics    *metrics
 	log        *slog.Logger
 	now        func() time.Time
@@ -76,6 +77,8 @@ func New(cfg Config) *Service {
 		asked: make(chan Board, 8),
 		fast:  newFast(cfg.Redis, cfg.Boards),
 	}
+	s.fallback = newFallback(s.rankAll, s.now)
+	s.passes = &passes{read: s.readPlaces, company: 100 * time.Millisecond}
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
 	s.projection = projection.New(projection.Config[rowKey]{
 		Redis: cfg.Redis, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
@@ -104,6 +107,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	working.Go(func() { _ = s.committer.Run(ctx) })
 	working.Go(func() { _ = s.loader.Run(ctx) })
 	working.Go(func() { s.loadWanted(ctx) })
+	working.Go(func() { s.fallback.run(ctx) })
 	working.Go(func() { s.showReconciliations(ctx) })
 	select {
 	case <-first:

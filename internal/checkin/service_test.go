@@ -443,7 +443,7 @@ func TestWhileRedisIsAwaySQLAnswers(t *testing.T) {
 				t.Errorf("day %d: streak %d, want %d", day, res.Status.Streak, day+1)
 			}
 		}
-		w.clock.set(w.clock.now().Add(snapshotLife)) // the ranking from SQL may be that old
+		w.clock.set(w.clock.now().Add(standingsLife)) // the ranking from SQL may be that old
 		w.check(t, users, c)
 	}
 	if w.Degraded() != "" {

@@ -1,0 +1,165 @@
+package checkin
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+)
+
+// passes lets those who want everybody's place at the same time, such as two boards
+// that are loaded side by side, share one pass over the log.
+type passes struct {
+	read    func(context.Context, func([]place) error) error
+	company time.Duration // how long a pass waits for it
+	mu      sync.Mutex
+	next    *pass // which has not begun
+}
+
+type pass struct {
+	members []*member
+	there   int // of them
+	stop    context.CancelFunc
+	ended   chan struct{}
+}
+
+type member struct {
+	places chan []place
+	err    error // of the pass, once places is closed
+	left   chan struct{}
+}
+
+// places yields where everybody stands at a moment after it was called. The slowest
+// of those who share a pass sets its speed.
+func (ps *passes) places(ctx context.Context) iter.Seq2[place, error] {
+	return func(yield func(place, error) bool) {
+		m, leave := ps.join(ctx)
+		defer leave()
+		for {
+			select {
+			case some, more := <-m.places:
+				if !more {
+					if m.err != nil {
+						yield(place{}, m.err)
+					}
+					return
+				}
+				for _, p := range some {
+					if !yield(p, nil) {
+						return
+					}
+				}
+			case <-ctx.Done():
+				yield(place{}, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+// join comes to the next pass. Who leaves last ends it.
+func (ps *passes) join(ctx context.Context) (m *member, leave func()) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.next == nil {
+		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+		ps.next = &pass{stop: stop, ended: make(chan struct{})}
+		go ps.run(ctx, ps.next)
+	}
+	p := ps.next
+	m = &member{places: make(chan []place, 1), left: make(chan struct{})}
+	p.members = append(p.members, m)
+	p.there++
+	return m, func() {
+		close(m.left)
+		if ps.leave(p) {
+			p.stop()
+			<-p.ended
+		}
+	}
+}
+
+func (ps *passes) leave(p *pass) (last bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p.there--; p.there > 0 {
+		return false
+	}
+	ps.close(p)
+	return true
+}
+
+// close lets nobody join any more.
+func (ps *passes) close(p *pass) {
+	if ps.next == p {
+		ps.next = nil
+	}
+}
+
+func (ps *passes) run(ctx context.Context, p *pass) {
+	defer close(p.ended)
+	select {
+	case <-time.After(ps.company):
+	case <-ctx.Done():
+		return
+	}
+	ps.mu.Lock()
+	ps.close(p)
+	ps.mu.Unlock()
+	err := ps.read(ctx, func(some []place) error {
+		for _, m := range p.members {
+			select {
+			case m.places <- some:
+			case <-m.left:
+			}
+		}
+		return ctx.Err()
+	})
+	for _, m := range p.members {
+		m.err = err
+		close(m.places)
+	}
+}
+
+// readPlaces calls fn with where everybody stands now, in pieces.
+func (s *Service) readPlaces(ctx context.Context, fn func([]place) error) error {
+	const piece = 500
+	users, tallies := make([]accounts.ID, 0, piece), make([]Tally, 0, piece)
+	flush := func() error {
+		if len(users) == 0 {
+			return nil
+		}
+		clocks, err := s.users.Clocks(ctx, users)
+		if err != nil {
+			return err
+		}
+		granted, err := s.store.granted(ctx, users[0], users[len(users)-1])
+		if err != nil {
+			return err
+		}
+		now, some := s.now(), make([]place, 0, len(users))
+		for i, user := range users {
+			p := s.freezes.tallied(user, clocks[user], tallies[i], granted[user])
+			if !p.dies.After(now) {
+				p.streak = 0
+			}
+			if p.total > 0 {
+				some = append(some, p)
+			}
+		}
+		users, tallies = users[:0], tallies[:0]
+		return fn(some)
+	}
+	err := s.store.everybody(ctx, func(user accounts.ID, t Tally) error {
+		if users, tallies = append(users, user), append(tallies, t); len(users) == piece {
+			return flush()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
