@@ -3,7 +3,7 @@
 # of its C code: to check each takes a fifth of many tests. "make lint" vets.
 TEST_FLAGS ?= -p 2
 
-.PHONY: help run build test test-mysql soak lint generate check-generated bench bench-checkin bench-audit bench-cache bench-people bench-start hazards deps
+.PHONY: help run build test test-mysql soak lint generate check-generated bench bench-checkin bench-audit bench-cache bench-people bench-start hazards hazards-checkin deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ soak: deps ## Inflict every failure of the tests four times as often, and play a
 hazards: ## Hold the cache, and others, against all hazards at full size; takes half an hour
 	STOA_HAZARDS=full go test -v ./cache/cachetest
 	cd bench/hazards && go test -v -timeout 60m .
+
+hazards-checkin: ## Play what can make a streak lie, on Stoa and on the design that it began with
+	go test -v ./internal/checkin/hazards
 
 deps: ## Install what the tests need (Debian, Ubuntu)
 	@scripts/deps.sh

@@ -44,7 +44,7 @@ var floors = [][]string{
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit"},
-	{"internal/cli", "e2e", "deploy"},
+	{"internal/cli", "internal/checkin/hazards", "e2e", "deploy"},
 	{"cmd/stoa"},
 }
 

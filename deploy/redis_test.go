@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -16,7 +17,9 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
@@ -346,6 +349,47 @@ func TestTheShippedSettingsHold(t *testing.T) {
 	i.Restart()
 	if got := s.must(t, i, "stoa", "EXISTS", "stoa:{a}:1", "stoa:{a}:2", "stoa:key"); got != "3" {
 		t.Errorf("after a crash %s of 3 keys are there", got)
+	}
+}
+
+// A server says as it starts what the settings may lose, and is content with
+// those that the README has for it.
+func TestRedisFirstModeOnTheShippedSettings(t *testing.T) {
+	t.Parallel()
+	const warning = "answered check-ins may be lost"
+	mayAsk := func(t *testing.T, s *site) {
+		user := keyspace.ACL{Secret: ">" + s.passwords["stoa"], Wide: true, Commands: []string{"config|get"}}
+		file := s.path("users.acl")
+		s.write(t, "users.acl", strings.ReplaceAll(read(t, file), line(t, file, "stoa"), user.Line(app.Keys()...)))
+	}
+	for _, c := range []struct {
+		name     string
+		prepare  func(*testing.T, *site)
+		warnings []string
+	}{
+		{"as they are", func(*testing.T, *site) {}, []string{"--config-get"}},
+		{"for durable", mayAsk, []string{"has appendfsync everysec", "has no-appendfsync-on-rewrite yes"}},
+		{"for redis first", func(t *testing.T, s *site) { mayAsk(t, s); s.run(t, "redis-first") }, nil},
+	} {
+		var log strings.Builder
+		t.Run(c.name, func(t *testing.T) {
+			s := install(t)
+			c.prepare(t, s)
+			i := redistest.Conf(t, s.path("redis.conf"))
+			server := testkit.StartLogged(t, slog.New(slog.NewTextHandler(&log, nil)), func(cfg *app.Config) {
+				cfg.Redis, cfg.Checkin.Mode = s.userURL(i, "stoa"), checkin.RedisFirst
+			})
+			(&people{server: server}).arrive(t, 1)
+		})
+		told := log.String() // the server has ended
+		if strings.Count(told, warning) != len(c.warnings) || !strings.Contains(told, "checkin.mode=redis") {
+			t.Errorf("%s: want %d warnings:\n%s", c.name, len(c.warnings), told)
+		}
+		for _, want := range c.warnings {
+			if !strings.Contains(told, want) {
+				t.Errorf("%s: %q is not said:\n%s", c.name, want, told)
+			}
+		}
 	}
 }
 

@@ -76,10 +76,10 @@ func firstWorld(t *testing.T, people int, redis string, excuses *redisFirst, arg
 
 // snapshot has the claims written to SQL that it lacks: what a dead worker held,
 // which others take over after a minute only, and what the stream has lost.
-func (w *world) snapshot(sql string) {
-	w.t.Helper()
-	if out, err := exec.Command(stoaBinary(w.t), "checkin", "snapshot", "--sql", sql).CombinedOutput(); err != nil {
-		w.t.Fatalf("stoa checkin snapshot: %v\n%s", err, out)
+func snapshot(t *testing.T, sql string) {
+	t.Helper()
+	if out, err := exec.Command(stoaBinary(t), "checkin", "snapshot", "--sql", sql).CombinedOutput(); err != nil {
+		t.Fatalf("stoa checkin snapshot: %v\n%s", err, out)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestRedisFirstNodesAreKilled(t *testing.T) {
 			victim.Kill()
 			w.moment(200 * time.Millisecond)
 			victim.Start()
-			w.snapshot(sql)
+			snapshot(t, sql)
 		})
 	}
 	w.settleAll()
@@ -152,7 +152,7 @@ func TestRedisFirstAClusterLosesTheOwnerOfTheStream(t *testing.T) {
 				if tt.comeBack {
 					victim.Restart()
 				} else {
-					w.snapshot(sql) // a message may be lost whose claim is not
+					snapshot(t, sql) // a message may be lost whose claim is not
 				}
 			})
 			w.settleAll()

@@ -2,13 +2,17 @@ package e2e
 
 import (
 	"io"
+	"maps"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -61,6 +65,103 @@ func TestTheWorkerSendsTheMailThatTheAPIPromised(t *testing.T) {
 				t.Error("the API's metrics show that it handled a message")
 			}
 		})
+	}
+}
+
+// One node answers check-ins from Redis, another one takes them to SQL, and is killed
+// with some of them in hand. Whatever happens to it, everybody is answered, and in the
+// end SQL has each check-in once and as it was answered.
+func TestTheWorkerTakesToSQLWhatTheAPIAnswered(t *testing.T) {
+	t.Parallel()
+	cfg := sqldb.Config{URL: sqldbtest.Server(t).URL}
+	db := sqldbtest.Open(t, cfg)
+	people := enrol(t, db, rand.New(rand.NewPCG(1, 1)), 60)
+	if _, err := db.Writer().ExecContext(t.Context(), "DELETE FROM checkins"); err != nil { // a first day ever waits for the worker
+		t.Fatal(err)
+	}
+	env := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}
+	common := []string{"--sql", cfg.URL, "--redis", redistest.Server(t, kept...).URL, "--queue", "redis", "--checkin-mode", "redis", "--checkin-reconcile-every", "0", "--limits=false", "--dev=true"}
+	front := newNode(t, env, append(common, "--roles", "api,gateway")...)
+	back := newNode(t, env, append(common, "--roles", "worker")...)
+	waitReady(t, http.DefaultClient, front)
+	waitReady(t, http.DefaultClient, back)
+
+	told := map[string]int64{}
+	tap := func(some []*person) {
+		t.Helper()
+		for _, p := range some {
+			c, err := client.New(front.URL(), client.WithTokens(api.Tokens{AccessToken: p.token}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.Checkin(t.Context(), api.CheckinRequest{})
+			if err != nil || !got.New || got.Streak != 1 {
+				t.Fatalf("a first check-in: %+v, %v", got, err)
+			}
+			told[p.id] = got.At.UnixMilli()
+		}
+	}
+	// inSQL is who has a row there; a second one for a day cannot be.
+	inSQL := func() map[string]int64 {
+		t.Helper()
+		rows, err := db.QueryContext(t.Context(), "SELECT user_id, at FROM checkins")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		all := map[string]int64{}
+		for rows.Next() {
+			var id string
+			var at int64
+			if err := rows.Scan(&id, &at); err != nil {
+				t.Fatal(err)
+			}
+			all[id] = at
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	persisted := func(some []*person) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			there := inSQL()
+			if !slices.ContainsFunc(some, func(p *person) bool { return there[p.id] == 0 }) {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("SQL has %d check-ins 20 s later, not all of these %d", len(there), len(some))
+			}
+		}
+	}
+
+	before, held, away := people[:20], people[20:40], people[40:]
+	tap(before)
+	persisted(before)
+	const handled = `stoa_queue_handled_total{outcome="done",queue="redis",topic="checkin.persist"}`
+	if _, text := fetch(t, back.URL()+"/metrics"); !strings.Contains(text, handled) {
+		t.Error("the worker's metrics do not show that it took check-ins to SQL")
+	}
+	if _, text := fetch(t, front.URL()+"/metrics"); strings.Contains(text, handled) {
+		t.Error("the API's metrics show that it took check-ins to SQL")
+	}
+
+	tap(held)
+	back.Kill()
+	tap(away)
+	there := inSQL()
+	if slices.ContainsFunc(away, func(p *person) bool { return there[p.id] != 0 }) {
+		t.Error("SQL has a check-in that no worker took there")
+	}
+
+	back.Start()
+	persisted(away)
+	// What the dead worker had in hand is taken over after a minute, or by a snapshot.
+	snapshot(t, cfg.URL)
+	persisted(people)
+	if there = inSQL(); !maps.Equal(there, told) {
+		t.Errorf("SQL has %v, and told was %v", there, told)
 	}
 }
 

@@ -132,7 +132,7 @@ func (s *stats) fault(err error) (timed bool) {
 // ServerInfo is what one server that owns keys says of itself.
 type ServerInfo struct {
 	Addr   string            // host:port, a socket's path, or "embedded"
-	Fields map[string]string // of INFO, by name
+	Fields map[string]string // what was asked for, by name
 	Err    error             // why there are none
 }
 
@@ -143,6 +143,26 @@ const infoTimeout = time.Second
 // known which ones those are; a server that does not answer has an Err. The
 // embedded server says little.
 func (db *DB) Info(ctx context.Context) ([]ServerInfo, error) {
+	return db.ask(ctx, []string{"INFO"}, func(r rueidis.RedisResult) (map[string]string, error) {
+		text, err := r.ToString()
+		fields := make(map[string]string)
+		for line := range strings.SplitSeq(text, "\n") {
+			if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\r"), ":"); ok {
+				fields[name] = value
+			}
+		}
+		return fields, err
+	})
+}
+
+// Settings asks every server that owns keys for these of its settings, as Info
+// does, with CONFIG GET, which a user may lack: it shows passwords, too. Several
+// at once need Redis 7.0.
+func (db *DB) Settings(ctx context.Context, names ...string) ([]ServerInfo, error) {
+	return db.ask(ctx, append([]string{"CONFIG", "GET"}, names...), rueidis.RedisResult.AsStrMap)
+}
+
+func (db *DB) ask(ctx context.Context, cmd []string, read func(rueidis.RedisResult) (map[string]string, error)) ([]ServerInfo, error) {
 	c, err := db.conn()
 	if err != nil {
 		return nil, err
@@ -164,26 +184,20 @@ func (db *DB) Info(ctx context.Context) ([]ServerInfo, error) {
 	}
 	var all []ServerInfo
 	for addr, server := range clients {
-		all = append(all, db.info(ctx, addr, server))
+		all = append(all, db.askOne(ctx, addr, server, cmd, read))
 	}
 	return all, nil
 }
 
-func (db *DB) info(ctx context.Context, addr string, c rueidis.Client) ServerInfo {
+func (db *DB) askOne(ctx context.Context, addr string, c rueidis.Client, cmd []string, read func(rueidis.RedisResult) (map[string]string, error)) ServerInfo {
 	if c == nil {
 		return ServerInfo{Addr: addr, Err: &unavailable{errConnecting}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
 	defer cancel()
-	text, err := c.Do(ctx, c.B().Info().Build()).ToString()
+	fields, err := read(c.Do(ctx, c.B().Arbitrary(cmd...).Build()))
 	if err != nil {
 		return ServerInfo{Addr: addr, Err: db.failed(err)}
-	}
-	fields := make(map[string]string)
-	for line := range strings.SplitSeq(text, "\n") {
-		if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\r"), ":"); ok {
-			fields[name] = value
-		}
 	}
 	return ServerInfo{Addr: addr, Fields: fields}
 }

@@ -128,6 +128,15 @@ func TestInfoComesFromEveryOwnerOfKeys(t *testing.T) {
 			if len(seen) != want {
 				t.Errorf("asked %v, want %d servers", seen, want)
 			}
+			settings, err := db.Settings(t.Context(), "appendonly", "appendfsync")
+			if err != nil || len(settings) != want {
+				t.Errorf("settings of %d servers, %v, want %d", len(settings), err, want)
+			}
+			for _, s := range settings {
+				if !seen[s.Addr] || (s.Err == nil) != (e.Name != "embedded") || s.Err == nil && (s.Fields["appendonly"] != "no" || s.Fields["appendfsync"] == "") {
+					t.Errorf("%s is set %v, %v", s.Addr, s.Fields, s.Err)
+				}
+			}
 		})
 	}
 }

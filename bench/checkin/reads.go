@@ -49,23 +49,16 @@ func (b *bench) reads(ctx context.Context, f *figure) error {
 		return err
 	}))
 	sides := []*side{raw, status, month, year}
-	counted := map[*side]commands{}
+	counted := map[*side]float64{}
 	for _, s := range sides {
 		if _, err := b.exactly(ctx, s, many, b.users); err != nil { // warms up; the first one to ask loads the records
 			return err
 		}
-		before, err := b.commands(ctx)
+		sent, err := b.sent(ctx, s, many, b.users)
 		if err != nil {
 			return err
 		}
-		if _, err := b.exactly(ctx, s, many, b.users); err != nil {
-			return err
-		}
-		after, err := b.commands(ctx)
-		if err != nil {
-			return err
-		}
-		counted[s] = after.minus(before)
+		counted[s] = sent.values()["commands"]
 	}
 	found, err := b.turns(sides, func(s *side) (sample, error) { return b.closed(ctx, s, many) })
 	if err != nil {
@@ -75,7 +68,7 @@ func (b *bench) reads(ctx context.Context, f *figure) error {
 	for i, s := range sides {
 		v := found[i].values(sample{})
 		v["of raw GET"] = found[i].rate / found[0].rate
-		v["commands"] = counted[s].each(b.users)
+		v["commands"] = counted[s]
 		t.add(s.name, v)
 		if s == raw {
 			continue
@@ -87,24 +80,64 @@ func (b *bench) reads(ctx context.Context, f *figure) error {
 	return nil
 }
 
+// sent is what so many calls have sent to the Redis server. The nodes' clockwork
+// sends a little besides.
+type sent struct {
+	calls    int
+	commands commands
+	bytes    float64 // to it and from it
+}
+
+// sent has a side called so many times.
+func (b *bench) sent(ctx context.Context, s *side, callers, calls int) (*sent, error) {
+	before, bytes, err := b.counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := b.exactly(ctx, s, callers, calls); err != nil {
+		return nil, err
+	}
+	after, more, err := b.counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &sent{calls, after.minus(before), more - bytes}, nil
+}
+
+// values are those of one call, to the hundredth.
+func (s *sent) values() map[string]float64 {
+	var all float64
+	for _, n := range s.commands {
+		all += n
+	}
+	each := func(n float64) float64 { return math.Round(100*n/float64(s.calls)) / 100 }
+	return map[string]float64{"commands": each(all), "bytes, both ways": each(s.bytes), "MB for 10,000": each(s.bytes / 100)}
+}
+
 // commands are how often a Redis server has carried out each command.
 type commands map[string]float64
 
-func (b *bench) commands(ctx context.Context) (commands, error) {
+// counts are the server's since it started.
+func (b *bench) counts(ctx context.Context) (_ commands, bytes float64, err error) {
+	count := func(text string) float64 {
+		n, wrong := strconv.ParseFloat(text, 64)
+		err = cmp.Or(err, wrong)
+		return n
+	}
 	info, err := servers.Info(ctx, b.redisURL, "commandstats")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	out := commands{}
 	for name, value := range info {
 		calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-		n, err := strconv.ParseFloat(calls, 64)
-		if err != nil {
-			return nil, err
-		}
-		out[strings.TrimPrefix(name, "cmdstat_")] = n
+		out[strings.TrimPrefix(name, "cmdstat_")] = count(calls)
 	}
-	return out, nil
+	if info, err = servers.Info(ctx, b.redisURL, "stats"); err != nil {
+		return nil, 0, err
+	}
+	bytes = count(info["total_net_input_bytes"]) + count(info["total_net_output_bytes"])
+	return out, bytes, err
 }
 
 func (c commands) minus(before commands) commands {
@@ -117,26 +150,14 @@ func (c commands) minus(before commands) commands {
 	return out
 }
 
-// each is the number of commands for one of so many calls, to the hundredth: the
-// nodes' clockwork sends a few besides.
-func (c commands) each(calls int) float64 {
-	var sum float64
-	for _, n := range c {
-		sum += n
-	}
-	return math.Round(100*sum/float64(calls)) / 100
-}
-
-// per lists what was sent between two counts for each of so many calls, the
-// most frequent first.
-func (c commands) per(before commands, calls int) string {
-	sent := c.minus(before)
-	names := slices.SortedFunc(maps.Keys(sent), func(a, b string) int {
-		return cmp.Or(cmp.Compare(sent[b], sent[a]), cmp.Compare(a, b))
+// per lists them for each of so many calls, the most frequent first.
+func (c commands) per(calls int) string {
+	names := slices.SortedFunc(maps.Keys(c), func(a, b string) int {
+		return cmp.Or(cmp.Compare(c[b], c[a]), cmp.Compare(a, b))
 	})
 	var out []string
 	for _, name := range names {
-		if each := sent[name] / float64(calls); each >= 0.005 {
+		if each := c[name] / float64(calls); each >= 0.005 {
 			out = append(out, fmt.Sprintf("%s %.2f", strings.ToUpper(name), each))
 		}
 	}

@@ -321,8 +321,8 @@ func (f *fast) eachClaim(ctx context.Context, fn func([]request) error) error {
 	return errors.Join(err, flush())
 }
 
-// risks says what this Redis may lose of what it has acknowledged. An error says
-// that it cannot keep anything.
+// risks says what this Redis may lose of what it has acknowledged, server by
+// server. An error says that it cannot keep anything.
 func (f *fast) risks(ctx context.Context) (risks []string, err error) {
 	servers, err := f.db.Info(ctx)
 	if err != nil {
@@ -335,19 +335,29 @@ func (f *fast) risks(ctx context.Context) (risks []string, err error) {
 		switch {
 		case server.Err != nil:
 			risks = append(risks, server.Addr+" does not say how it is set: "+server.Err.Error())
-			continue
 		case n < 7:
 			return nil, fmt.Errorf("checkin.mode = redis needs Redis 7.0 or later, and %s is %s", server.Addr, version)
 		case server.Fields["aof_enabled"] != "1":
 			risks = append(risks, server.Addr+" has appendonly no: when it ends, all goes that sql does not have yet")
 		}
 	}
-	items, err := f.send(ctx, []keyspace.Cmd{{Name: "CONFIG", Args: []string{"GET", "appendfsync"}}})[0].Items()
-	switch {
-	case err != nil || len(items) != 2:
-		risks = append(risks, "redis does not tell its appendfsync, which should be always")
-	case items[1].Str != "always":
-		risks = append(risks, "appendfsync is "+items[1].Str+": when the machine fails, some seconds go that sql does not have yet")
+	// Both or none: a rewrite of the file ends the one without the other.
+	const sync, pause = "appendfsync", "no-appendfsync-on-rewrite"
+	if servers, err = f.db.Settings(ctx, sync, pause); err != nil {
+		return append(risks, "redis does not answer, and is not asked again"), nil
+	}
+	for _, server := range servers {
+		if server.Err != nil {
+			risks = append(risks, fmt.Sprintf("%s does not tell %s, which should be always, and %s, which should be no (stoa keys acl --config-get lets it): %v",
+				server.Addr, sync, pause, server.Err))
+			continue
+		}
+		if is := server.Fields[sync]; is != "always" {
+			risks = append(risks, server.Addr+" has "+sync+" "+is+": when the machine fails, some seconds go that sql does not have yet")
+		}
+		if is := server.Fields[pause]; is != "no" {
+			risks = append(risks, server.Addr+" has "+pause+" "+is+": when the machine fails while redis saves or rewrites its file, what came meanwhile goes that sql does not have yet")
+		}
 	}
 	return risks, nil
 }

@@ -540,20 +540,49 @@ func TestAPoisonedRowBecomesADeadLetterAndHoldsUpNobody(t *testing.T) {
 }
 
 func TestTheModeSaysWhatItMayLose(t *testing.T) {
+	risks := func(url string) string {
+		t.Helper()
+		all, err := newFast(redistest.Open(t, url), CompactBoards).risks(t.Context())
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+		return strings.Join(all, "; ")
+	}
 	for _, c := range []struct {
 		settings []string
 		want     string
 	}{
 		{aof, ""},
-		{[]string{"appendonly yes", "appendfsync everysec"}, "appendfsync is everysec"},
-		{[]string{"appendonly no", "appendfsync always"}, "appendonly no"},
-		{append([]string{`rename-command CONFIG ""`}, aof...), "does not tell its appendfsync"},
+		{append(aof, "no-appendfsync-on-rewrite no"), ""},
+		{append(aof, "no-appendfsync-on-rewrite yes"), "has no-appendfsync-on-rewrite yes: "},
+		{[]string{"appendonly yes", "appendfsync everysec"}, "has appendfsync everysec: "},
+		{[]string{"appendonly yes", "appendfsync no"}, "has appendfsync no: "},
+		{[]string{"appendonly no", "appendfsync always"}, "has appendonly no: "},
+		{append(aof, `rename-command CONFIG ""`), "does not tell appendfsync"},
 	} {
-		db := redistest.Open(t, redistest.Server(t, c.settings...).URL)
-		risks, err := newFast(db, CompactBoards).risks(t.Context())
-		if got := strings.Join(risks, "; "); err != nil || (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%v: got %q, %v, want %q", c.settings, got, err, c.want)
+		server := redistest.Server(t, c.settings...)
+		if got := risks(server.URL); (got == "") != (c.want == "") || !strings.HasPrefix(got, server.Addr+" "+c.want) && c.want != "" || strings.Contains(got, "; ") {
+			t.Errorf("%v: got %q, want %q", c.settings, got, c.want)
 		}
+	}
+
+	// Of a cluster each master is asked: one that is set wrong is found, whichever it is.
+	cluster := redistest.Cluster(t, 3, 0, aof...)
+	if got := risks(cluster.URL); got != "" {
+		t.Errorf("of a cluster that is right: %q", got)
+	}
+	for i, set := range []string{"appendfsync everysec", "no-appendfsync-on-rewrite yes"} {
+		name, value, _ := strings.Cut(set, " ")
+		if _, err := cluster.Masters[i+1].Do("CONFIG", "SET", name, value); err != nil {
+			t.Fatal(err)
+		}
+		if got := risks(cluster.URL); !strings.Contains(got, cluster.Masters[i+1].Addr+" has "+set+": ") || strings.Count(got, "; ") != i {
+			t.Errorf("a master of the cluster has %s: got %q", set, got)
+		}
+	}
+
+	if all, err := newFast(redistest.Open(t, "embedded"), CompactBoards).risks(t.Context()); err == nil {
+		t.Errorf("the embedded redis keeps check-ins: %v", all)
 	}
 	var told strings.Builder
 	w, _ := firstWorld(t)

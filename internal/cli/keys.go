@@ -146,6 +146,7 @@ type keysACLCmd struct {
 	settings
 	Role string `enum:"all,stoa,operator" default:"all" help:"Only the line of this user: stoa, the server itself, or operator, who reads everything and changes nothing."`
 	Wide bool   `help:"Allow everything under the prefix instead of each declared family: faster, and another version of Stoa needs no other file."`
+	Conf bool   `name:"config-get" help:"Let stoa ask how Redis is set, which a server with checkin.mode = redis does as it starts. Redis then tells it its own password for replication, too."`
 	Into string `placeholder:"FILE" help:"Put the lines into this ACL file, in place of those users' former ones, whose passwords stay."`
 }
 
@@ -155,7 +156,11 @@ func (cmd *keysACLCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	users := []keyspace.ACL{{User: "stoa"}, {User: "operator", ReadOnly: true, Commands: []string{"latency|latest", "memory|stats"}}}
+	server := keyspace.ACL{User: "stoa"}
+	if cmd.Conf {
+		server.Commands = []string{"config|get"}
+	}
+	users := []keyspace.ACL{server, {User: "operator", ReadOnly: true, Commands: []string{"latency|latest", "memory|stats"}}}
 	users = slices.DeleteFunc(users, func(a keyspace.ACL) bool { return cmd.Role != "all" && cmd.Role != a.User })
 	var file []string
 	if cmd.Into != "" {

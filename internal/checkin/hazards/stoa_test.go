@@ -1,0 +1,238 @@
+package hazards
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/cache/cachetest"
+	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// patience is how long one thing may take on a machine with much else to do.
+const patience = 30 * time.Second
+
+// stoa is two whole servers on one SQLite file and one Redis, asked by HTTP. It
+// has none of the design's moments between two commands, for what is answered is
+// committed and the rest follows from that. Where the design is cut off, Stoa is
+// cut off from Redis.
+type stoa struct {
+	t     *testing.T
+	redis *redistest.Instance
+	proxy *cachetest.Proxy // between the servers and Redis
+	db    *sqldb.DB
+	nodes [2]*testkit.Server
+	now   time.Time
+	users []account
+}
+
+// The servers stand in Tokyo, which nobody may notice.
+func init() { time.Local = time.FixedZone("Tokyo", 9*3600) }
+
+type account struct {
+	id string
+	on [2]*client.Client // by node
+}
+
+func startStoa(t *testing.T, _ scenario) system {
+	s := &stoa{t: t, redis: redistest.Server(t)}
+	s.proxy = cachetest.NewProxy(t, s.redis.Addr)
+	dir := t.TempDir()
+	for i := range s.nodes {
+		s.nodes[i] = testkit.Start(t, func(cfg *app.Config) {
+			cfg.Data, cfg.Redis, cfg.Secret = dir, "redis://"+s.proxy.Addr, strings.Repeat("s", 32)
+			cfg.Accounts.AccessLife = 60 * 24 * time.Hour // clocks are moved by days
+			cfg.Checkin = checkin.Settings{MakeupDays: 30, MakeupLimit: 3, Grace: 10 * time.Minute}
+		})
+	}
+	var err error
+	if s.db, err = sqldb.Open(t.Context(), sqldb.Config{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.db.Close() })
+	return s
+}
+
+func (s *stoa) At(now time.Time) {
+	s.now = now
+	for _, n := range s.nodes {
+		n.Clock.Set(now)
+	}
+}
+
+func (s *stoa) Open(zone string) user {
+	s.t.Helper()
+	c := s.nodes[0].SignUp(s.t, zone)
+	me, err := c.Me(s.t.Context())
+	s.must(err)
+	far, err := client.New(s.nodes[1].URL, client.WithTokens(c.Tokens()))
+	s.must(err)
+	s.users = append(s.users, account{me.ID, [2]*client.Client{c, far}})
+	return user(len(s.users) - 1)
+}
+
+func (s *stoa) MoveTo(u user, zone string) {
+	_, err := s.users[u].on[0].UpdateMe(s.t.Context(), api.UserUpdate{Zone: &zone})
+	s.must(err)
+}
+
+func (s *stoa) CheckIn(u user) bool { return s.checkIn(u, 0, "") }
+
+func (s *stoa) CheckInFor(u user, day string) { s.checkIn(u, 0, day) }
+
+func (s *stoa) CheckInBy(u user, off time.Duration) bool {
+	s.nodes[1].Clock.Set(s.now.Add(off))
+	return s.checkIn(u, 1, "")
+}
+
+func (s *stoa) checkIn(u user, node int, day string) bool {
+	s.t.Helper()
+	got, err := s.users[u].on[node].Checkin(s.t.Context(), api.CheckinRequest{Day: day})
+	s.must(err)
+	return got.New
+}
+
+// AtOnce spreads the taps over both nodes.
+func (s *stoa) AtOnce(u user, n int) int {
+	var firsts atomic.Int32
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			got, err := s.users[u].on[i%2].Checkin(s.t.Context(), api.CheckinRequest{})
+			if err != nil {
+				s.t.Error(err)
+			} else if got.New {
+				firsts.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return int(firsts.Load())
+}
+
+func (s *stoa) MakeUp(u user, day string) {
+	_, err := s.users[u].on[0].MakeUp(s.t.Context(), api.MakeupRequest{Day: day})
+	s.must(err)
+}
+
+// Interrupted loses either what goes to Redis or what comes back, in turn, and
+// whatever was answered.
+func (s *stoa) Interrupted(u user, n int) {
+	if n/2%2 == 0 {
+		s.proxy.Refuse()
+	} else {
+		s.proxy.Hold(cachetest.ToNode)
+	}
+	_, _ = s.users[u].on[0].Checkin(s.t.Context(), api.CheckinRequest{})
+	s.proxy.Heal()
+}
+
+func (s *stoa) Standing(u user) standing {
+	s.t.Helper()
+	got, err := s.users[u].on[0].CheckinStatus(s.t.Context())
+	s.must(err)
+	return standing{got.Streak, got.Longest, got.Total}
+}
+
+func (s *stoa) Month(u user, year int, month time.Month) (days []int) {
+	s.t.Helper()
+	got, err := s.users[u].on[0].CheckinMonth(s.t.Context(), year, month)
+	s.must(err)
+	for _, text := range got.Days {
+		day, err := time.Parse(time.DateOnly, text)
+		s.must(err)
+		days = append(days, day.Day())
+	}
+	return days
+}
+
+func (s *stoa) Top() (top []user) {
+	s.t.Helper()
+	got, err := s.users[0].on[0].Board(s.t.Context(), "streak", client.BoardQuery{Limit: 10})
+	s.must(err)
+	for _, e := range got.Entries {
+		top = append(top, user(slices.IndexFunc(s.users, func(a account) bool { return a.id == e.User })))
+	}
+	return top
+}
+
+func (s *stoa) ByID(a, b user) (user, user) {
+	if cmp.Less(s.users[b].id, s.users[a].id) {
+		a, b = b, a
+	}
+	return a, b
+}
+
+func (s *stoa) OneSlot(u user) bool {
+	keys, err := s.redis.Do("KEYS", "*:sign:*"+s.users[u].id+"*")
+	s.must(err)
+	return oneSlot(keys)
+}
+
+// Persist has nothing to do: what was answered is in SQL.
+func (s *stoa) Persist() {}
+
+// Night is the snapshot, which a server makes when it is asked for.
+func (s *stoa) Night() {
+	s.t.Helper()
+	x := checkin.NewExchange(s.db)
+	r, err := x.Request(s.t.Context(), checkin.SnapshotRun, checkin.RunOptions{})
+	s.must(err)
+	s.until("the snapshot is made", func(ctx context.Context) bool {
+		r, err = x.Run(ctx, r.ID)
+		s.must(err)
+		return r.State == checkin.RunDone
+	})
+}
+
+func (s *stoa) Empty() { s.redis.FlushAll() }
+
+// Recover waits until both nodes are content; they need nobody to do anything.
+func (s *stoa) Recover() {
+	s.t.Helper()
+	for _, n := range s.nodes {
+		s.until("a node is ready", func(context.Context) bool {
+			status, _, body := n.Call(s.t, nil, "GET", "/readyz", "")
+			return status == 200 && strings.Contains(body, `"status":"ready"`)
+		})
+	}
+}
+
+func (s *stoa) Away() { s.proxy.Refuse() }
+
+func (s *stoa) Back(meanwhile func()) {
+	s.proxy.Heal()
+	meanwhile()
+	s.Recover()
+}
+
+func (s *stoa) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stoa) until(what string, ok func(context.Context) bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	for !ok(ctx) {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			s.t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
