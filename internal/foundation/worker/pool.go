@@ -16,7 +16,7 @@ import (
 
 const (
 	defaultTimeout = time.Minute
-	defaultGrace   = 10 * time.Second
+	defaultGrace   = 5 * time.Second // and as long again to end, before a supervisor gives up
 
 	// The wait after the first failure in a row; it doubles up to maxBackoff or
 	// the job's own period, whichever is longer.
@@ -72,7 +72,7 @@ type PoolConfig struct {
 	// singleton then runs here.
 	Lease Lease
 
-	// Grace is how long runs may go on after the stop. Zero means 10 s.
+	// Grace is how long runs may go on after the stop. Zero means 5 s.
 	Grace time.Duration
 
 	// Log gets one line per failed run. Nil discards.
@@ -262,11 +262,15 @@ func (s *schedule) run(soft, hard context.Context) {
 		}
 		return
 	}
-	if hard.Err() != nil && soft.Err() == nil {
+	if hard.Err() != nil {
 		// The job is well. Whoever gets the lease next runs it; here as soon as it
 		// is back.
 		s.next = now
-		s.cfg.Log.LogAttrs(soft, slog.LevelWarn, "a run ended: its lease was lost", slog.String("job", s.job.Name), slog.Any("error", err))
+		why := "a run ended: its lease was lost"
+		if soft.Err() != nil {
+			why = "a run ended: the process stops"
+		}
+		s.cfg.Log.LogAttrs(soft, slog.LevelWarn, why, slog.String("job", s.job.Name), slog.Any("error", err))
 		return
 	}
 	s.failures++

@@ -1,0 +1,40 @@
+package app
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/internal/foundation/supervise"
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
+)
+
+// A board of millions is loaded for longer than a stop may take. The run is given
+// up, and the process ends as it should.
+func TestAStopInTheMidstOfALongJobIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended error
+		pool, err := worker.NewPool(worker.PoolConfig{Metrics: prometheus.NewRegistry()}, worker.Job{
+			Name: "long", Every: time.Second, Timeout: time.Hour,
+			Run: func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Second) // to tidy up
+				ended = ctx.Err()
+				return ended
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, stop)
+		var group supervise.Group
+		group.Add(supervise.Part{Name: "jobs", Run: func(ctx context.Context, ready func()) error { ready(); return pool.Run(ctx) }})
+		if err := group.Run(ctx); err != nil || ended == nil {
+			t.Errorf("the stop: %v, the run: %v", err, ended)
+		}
+	})
+}
