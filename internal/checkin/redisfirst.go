@@ -282,7 +282,7 @@ func (s *Service) persistRows(ctx context.Context, rows []request) error {
 		late := slices.ContainsFunc(some, func(r request) bool { return s.now().Sub(r.at) > lateAfter })
 		err := undeadlocked(func() (err error) {
 			if late {
-				_, err = s.store.importRows(ctx, some, nil)
+				_, err = s.store.importRows(ctx, batch{days: some}, nil)
 			} else {
 				_, err = s.store.write(ctx, some)
 			}
@@ -469,7 +469,7 @@ func (s *Service) persistClaims(ctx context.Context) (added int64, err error) {
 		held, err := s.store.countHeld(ctx, rows)
 		if err == nil && held < int64(len(rows)) {
 			var n int64
-			n, err = s.store.importRows(ctx, rows, nil)
+			n, err = s.store.importRows(ctx, batch{days: rows}, nil)
 			added += n
 		}
 		if err != nil {
