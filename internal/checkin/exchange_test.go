@@ -180,12 +180,17 @@ func TestExportIsReadBackByImport(t *testing.T) {
 
 // moved is a second world on a database of its own, into which the first one's
 // export was imported.
-func moved(t *testing.T, w *world, format Format, rules Settings) (to *world, text string) {
+func moved(t *testing.T, w *world, users []accounts.ID, format Format, rules Settings) (to *world, text string) {
 	t.Helper()
 	w.persisted(t)
 	text = exports(t, w.db, ExportOptions{Format: format, Accounts: true})
 	to = newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), rules)
 	to.clock.set(w.clock.now())
+	for _, user := range users { // Redis holds that they have nothing
+		if _, err := to.Status(t.Context(), user, civil.Clock{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	sum, faults, err := imports(t, to.db, text, ImportOptions{Format: format, CreateAccounts: true, DryRun: true})
 	if err != nil || len(faults) > 0 || sum.New != sum.Rows {
 		t.Fatalf("%s, dry: %+v, %v, %v", format, sum, faults, err)
@@ -236,12 +241,7 @@ func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, format := range []Format{CSV, JSONL} {
-			to, text := moved(t, w, format, rules)
-			for _, user := range users[:2] { // loaded as nothing, before the news
-				if _, err := to.Status(t.Context(), user, c); err != nil {
-					t.Fatal(err)
-				}
-			}
+			to, text := moved(t, w, users, format, rules)
 			to.follow(t)
 			if back := exports(t, to.db, ExportOptions{Format: format, Accounts: true}); back != text {
 				t.Errorf("%s differs:\n%s\nwant\n%s", format, back, text)
@@ -267,6 +267,25 @@ func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
 			}
 		}
 	}, rules)
+}
+
+// An account elsewhere is opened with what an export says, and its days follow from
+// the zone.
+func TestAnExportNamesTheZoneThatIsInForce(t *testing.T) {
+	db := sqldbtest.SQLite(t)
+	for i, from := range []time.Time{time.Now().Add(-time.Hour), time.Now().Add(time.Hour)} {
+		user, mail := newUsers(1)[0], fmt.Sprintf("%d@example.org", i)
+		if _, err := db.ExecContext(t.Context(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES (?, ?, ?, 'A', 'Asia/Tokyo', 'America/New_York', ?, 0)", user, mail, mail, from.UnixMilli()); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := imports(t, db, fmt.Sprintf("user,day\n%s,2026-01-01\n", user), ImportOptions{Format: CSV}); err != nil {
+			t.Fatal(err)
+		}
+		got, want := exports(t, db, ExportOptions{Format: CSV, User: user, Accounts: true}), []string{"America/New_York", "Asia/Tokyo"}[i]
+		if !strings.HasSuffix(got, ",A,"+want+"\n") {
+			t.Errorf("got %s, want the zone %s", got, want)
+		}
+	}
 }
 
 // Where the number of a day made up is taken, the day gets a later one; where the
