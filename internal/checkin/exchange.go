@@ -745,6 +745,47 @@ func (e *Exchange) Grant(ctx context.Context, user accounts.ID, n int, reason st
 	return e.store.grant(ctx, user, Granted{Grant{n, e.now()}, reason})
 }
 
+// Shown is what SQL has of one user, with what led to it.
+type Shown struct {
+	Status
+	Earned  int       // freezes, by days signed
+	Granted int       // freezes
+	Grants  []Granted // the newest first, at most [MaxShown]
+	Makeups []Audited // the newest first, at most [MaxShown]
+}
+
+// Audited is a day made up, and against which month's limit.
+type Audited struct {
+	Makeup
+	Month string // 2026-11
+}
+
+// MaxShown is how many grants, and days made up, Show returns.
+const MaxShown = 1000
+
+// Show returns what a user's status is by these rules, and its audit. In
+// redis-first mode the last second's check-in may be missing.
+func (e *Exchange) Show(ctx context.Context, user accounts.ID, clock civil.Clock, rules Settings) (out Shown, err error) {
+	defer errs.Wrap(&err, "checkin.Show %s", user)
+	histories, err := e.store.histories(ctx, []accounts.ID{user})
+	if err != nil {
+		return Shown{}, err
+	}
+	h, z, today := histories[user], Freezes{Every: rules.FreezeEvery, Max: rules.FreezeMax}, clock.Today(e.now())
+	out = Shown{Status: z.status(recordOf(today.Year(), h), clock, today), Granted: h.granted()}
+	if z.Every > 0 && z.Max > 0 {
+		out.Earned = out.Total / z.Every
+	}
+	if out.Grants, err = e.store.grantsOf(ctx, user, MaxShown); err != nil {
+		return Shown{}, err
+	}
+	rows, err := e.store.makeups(ctx, user, madeUp{Month: 1_000_000}, MaxShown)
+	out.Makeups = mapped(rows, func(r madeUp) Audited {
+		return Audited{Makeup{civil.Day(r.Day), time.UnixMilli(r.At).UTC()}, fmt.Sprintf("%04d-%02d", r.Month/100, r.Month%100)}
+	})
+	return out, err
+}
+
 // maxGrant is the most freezes that one grant gives.
 const maxGrant = 100
 

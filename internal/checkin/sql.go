@@ -353,6 +353,21 @@ func (s *store) grant(ctx context.Context, user accounts.ID, g Granted) (err err
 	}))
 }
 
+// grantsOf returns a user's grants, the newest first.
+func (s *store) grantsOf(ctx context.Context, user accounts.ID, limit int) (out []Granted, err error) {
+	defer errs.Wrap(&err, "checkin.grantsOf %s", user)
+	var rows []struct {
+		N      int    `bun:"n"`
+		At     int64  `bun:"at"`
+		Reason string `bun:"reason"`
+	}
+	err = s.db.NewRaw("SELECT n, at, reason FROM checkin_grants WHERE user_id = ? ORDER BY at DESC, id DESC LIMIT ?", user, limit).Scan(ctx, &rows)
+	for _, r := range rows {
+		out = append(out, Granted{Grant{r.N, time.UnixMilli(r.At).UTC()}, r.Reason})
+	}
+	return out, asKind(err)
+}
+
 // makeup is a day to be made up.
 type makeup struct {
 	user  accounts.ID
