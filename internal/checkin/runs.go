@@ -216,6 +216,9 @@ const (
 	// runsKept is how long runs, and differences that were not repaired, can be
 	// looked up.
 	runsKept = 400 * 24 * time.Hour
+	// touchedKept is how long it is known who was imported, beyond the snapshot
+	// that saw it: a Redis that comes back with what it had before then lacks it.
+	touchedKept = defaultActive * 24 * time.Hour
 )
 
 // errOvertaken reports that another node works on the run as well: leases may
@@ -346,7 +349,7 @@ func (s *Service) requestDue(ctx context.Context) error {
 			}
 		}
 	}
-	if err := s.store.forgetRuns(ctx, now.Add(-runsKept)); err != nil {
+	if err := errors.Join(s.store.forgetRuns(ctx, now.Add(-runsKept)), s.store.forgetTouched(ctx, now.Add(-touchedKept))); err != nil {
 		return err
 	}
 	s.nextDue = now.Add(time.Minute)

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"net"
 	"slices"
@@ -609,12 +610,12 @@ func (s *store) arrivals(ctx context.Context, touched bool, after arrival, n int
 }
 
 // touchedSince returns those of some users who got rows with times in the past
-// since then.
+// since then, or are being erased.
 func (s *store) touchedSince(ctx context.Context, users []accounts.ID, since time.Time) (_ map[accounts.ID]bool, err error) {
 	defer errs.Wrap(&err, "checkin.touchedSince")
 	out := map[accounts.ID]bool{}
 	for some := range slices.Chunk(users, 500) {
-		found, err := scanUsers(s.db.QueryContext(ctx, "SELECT user_id FROM checkin_touched WHERE user_id IN (?) AND at >= ?", bun.List(some), since.UnixMilli()))
+		found, err := scanUsers(s.db.QueryContext(ctx, "SELECT user_id FROM checkin_touched WHERE user_id IN (?) AND (at >= ? OR at = ?)", bun.List(some), since.UnixMilli(), tombstone))
 		if err != nil {
 			return nil, asKind(err)
 		}
@@ -625,12 +626,21 @@ func (s *store) touchedSince(ctx context.Context, users []accounts.ID, since tim
 	return out, nil
 }
 
-// erase removes a user's rows and leaves the user touched, until untouch. gone
-// reports that there were any, again that the user was touched already.
+// tombstone is the time of a touched user who is being erased. Imports leave it.
+const tombstone = 0
+
+// followedWithin is how long after an import the boards may not have heard of it.
+const followedWithin = time.Hour
+
+// erase removes a user's rows and leaves a tombstone, until untouch. gone reports
+// that there were any; again that nobody knows what the boards were told: there was
+// a tombstone, or an import of a moment ago.
 func (s *store) erase(ctx context.Context, user accounts.ID) (gone, again bool, err error) {
 	defer errs.Wrap(&err, "checkin.erase")
+	mark := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}, Set: []string{"at"}})
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM checkin_touched WHERE user_id = ?)", user).Scan(&again); err != nil {
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM checkin_touched WHERE user_id = ? AND (at = ? OR at > ?))",
+			user, tombstone, tx.Now().Add(-followedWithin).UnixMilli()).Scan(&again); err != nil {
 			return err
 		}
 		gone = false
@@ -645,10 +655,10 @@ func (s *store) erase(ctx context.Context, user accounts.ID) (gone, again bool, 
 			}
 			gone = gone || n > 0
 		}
-		if !gone || again {
+		if !gone && !again {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO checkin_touched (user_id, at) VALUES (?, ?)", user, tx.Now().UnixMilli())
+		_, err := tx.SQL().ExecContext(ctx, mark.For(1), user.String(), tombstone)
 		return err
 	})
 	if err == nil && (gone || again) { // lines of the repair log tell days
@@ -833,11 +843,34 @@ func (s *store) repairs(ctx context.Context, before, run int64, n int) (_ []Repa
 // were written before and repaired nothing; repairs are kept.
 func (s *store) forgetRuns(ctx context.Context, before time.Time) (err error) {
 	defer errs.Wrap(&err, "checkin.forgetRuns")
-	for _, q := range []string{
-		"DELETE FROM checkin_repairs WHERE repaired = 0 AND at < ?",
-		"DELETE FROM checkin_runs WHERE ended <> 0 AND ended < ?",
-	} {
-		if _, err := s.db.ExecContext(ctx, q, before.UnixMilli()); err != nil {
+	return errors.Join(
+		s.forget(ctx, "checkin_repairs", "id", "repaired = 0 AND at < ?", before.UnixMilli()),
+		s.forget(ctx, "checkin_runs", "id", "ended <> 0 AND ended < ?", before.UnixMilli()))
+}
+
+// forgetTouched removes who was touched before then, as far as a snapshot that is
+// done has seen them. Tombstones are kept.
+func (s *store) forgetTouched(ctx context.Context, before time.Time) (err error) {
+	defer errs.Wrap(&err, "checkin.forgetTouched")
+	done, err := s.runs(ctx, "kind = ? AND state = ? ORDER BY id DESC LIMIT 1", SnapshotRun, RunDone)
+	if err != nil || len(done) == 0 {
+		return err
+	}
+	if seen := done[0].Started.Add(-settled); seen.Before(before) {
+		before = seen
+	}
+	return s.forget(ctx, "checkin_touched", "user_id", "at <> ? AND at < ?", tombstone, before.UnixMilli())
+}
+
+// forget removes rows by a condition, some at a time, and at most so many that
+// the rest can wait for the next minute.
+func (s *store) forget(ctx context.Context, table, key, where string, args ...any) error {
+	for range 50 {
+		var some []string
+		if err := s.db.NewRaw("SELECT "+key+" FROM "+table+" WHERE "+where+" LIMIT 1000", args...).Scan(ctx, &some); err != nil || len(some) == 0 {
+			return asKind(err)
+		}
+		if _, err := s.db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+key+" IN (?) AND "+where, append([]any{bun.List(some)}, args...)...); err != nil {
 			return asKind(err)
 		}
 	}
@@ -954,7 +987,8 @@ func (s *store) tryImport(ctx context.Context, b batch, open []accounts.User) (a
 	if len(users) == 0 {
 		return 0, nil
 	}
-	touch := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}, Set: []string{"at"}})
+	touch := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"},
+		Set: []string{fmt.Sprintf("at = CASE WHEN at = %[1]d THEN %[1]d ELSE {new.at} END", tombstone)}})
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		added = 0
 		if err := accounts.Open(ctx, tx, open); err != nil {
