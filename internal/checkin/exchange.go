@@ -808,7 +808,9 @@ func (e *Exchange) Run(ctx context.Context, id int64) (*Run, error) { return e.s
 
 // Current returns the run that is worked on, or next to be; nil when there is
 // none.
-func (e *Exchange) Current(ctx context.Context) (*Run, error) { return e.store.nextRun(ctx) }
+func (e *Exchange) Current(ctx context.Context) (*Run, error) {
+	return e.store.nextRun(ctx, everyKind...)
+}
 
 // Runs returns n runs with ids below before (0: from the newest on).
 func (e *Exchange) Runs(ctx context.Context, before int64, n int) ([]Run, error) {

@@ -481,12 +481,13 @@ type attended struct {
 }
 
 // season yields who signed days of a season. Nobody signs a day before it has
-// begun somewhere, so that the index by time finds the rows.
+// begun somewhere, nor does an import say so of longer before than dayOff, so that
+// the index by time finds the rows.
 func (s *store) season(ctx context.Context, b Board) iter.Seq2[attended, error] {
 	first, last := b.span()
 	return func(yield func(attended, error) bool) {
 		rows, err := s.db.QueryContext(ctx, "SELECT user_id, COUNT(*), MAX(at) FROM checkins WHERE at >= ? AND day BETWEEN ? AND ? AND kind IN (?, ?) GROUP BY user_id",
-			civil.Clock{}.Start(first-1).UnixMilli(), int32(first), int32(last), uint8(Tapped), uint8(MadeUp))
+			civil.Clock{}.Start(first-2).UnixMilli(), int32(first), int32(last), uint8(Tapped), uint8(MadeUp))
 		if err != nil {
 			yield(attended{}, asKind(err))
 			return
@@ -559,9 +560,19 @@ func (s *store) activeAfter(ctx context.Context, after string, since civil.Day, 
 	return users, asKind(err)
 }
 
+// countActive counts the users with a day at or later than since.
+func (s *store) countActive(ctx context.Context, since civil.Day) (n int64, err error) {
+	defer errs.Wrap(&err, "checkin.countActive")
+	err = s.db.NewRaw("SELECT COUNT(DISTINCT user_id) FROM checkins WHERE day >= ?", int32(since)).Scan(ctx, &n)
+	return n, asKind(err)
+}
+
 // firstYears returns the year of each user's first day; who has none is left out.
 func (s *store) firstYears(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]int, err error) {
 	defer errs.Wrap(&err, "checkin.firstYears")
+	if len(users) == 0 {
+		return nil, nil
+	}
 	var rows []struct {
 		User accounts.ID `bun:"user_id"`
 		Day  int32       `bun:"day"`
@@ -726,10 +737,10 @@ func (s *store) runs(ctx context.Context, where string, args ...any) (_ []Run, e
 	return out, nil
 }
 
-// nextRun returns the run that is to be worked on: the one begun before those
-// that wait.
-func (s *store) nextRun(ctx context.Context) (*Run, error) {
-	some, err := s.runs(ctx, "state IN (?, ?) ORDER BY CASE state WHEN ? THEN 0 ELSE 1 END, id LIMIT 1", runRunning, runWaiting, runRunning)
+// nextRun returns the run that is to be worked on, of some kinds: the one begun
+// before those that wait.
+func (s *store) nextRun(ctx context.Context, kinds ...RunKind) (*Run, error) {
+	some, err := s.runs(ctx, "state IN (?, ?) AND kind IN (?) ORDER BY CASE state WHEN ? THEN 0 ELSE 1 END, id LIMIT 1", runRunning, runWaiting, bun.List(kinds), runRunning)
 	if err != nil || len(some) == 0 {
 		return nil, err
 	}
@@ -747,11 +758,12 @@ func (s *store) run(ctx context.Context, id int64) (*Run, error) {
 	return &some[0], nil
 }
 
-// lastRun returns when a run of that kind over everybody was last asked for.
-func (s *store) lastRun(ctx context.Context, kind RunKind) (at time.Time, err error) {
+// lastRun returns when a run of that kind over everybody was last asked for, except
+// for one that failed and was asked for before then.
+func (s *store) lastRun(ctx context.Context, kind RunKind, failed time.Time) (at time.Time, err error) {
 	defer errs.Wrap(&err, "checkin.lastRun %s", kind)
 	var ms int64
-	err = s.db.NewRaw("SELECT COALESCE(MAX(created), 0) FROM checkin_runs WHERE kind = ? AND options = '{}'", kind).Scan(ctx, &ms)
+	err = s.db.NewRaw("SELECT COALESCE(MAX(created), 0) FROM checkin_runs WHERE kind = ? AND options = '{}' AND (state <> ? OR created >= ?)", kind, RunFailed, failed.UnixMilli()).Scan(ctx, &ms)
 	return time.UnixMilli(ms), asKind(err)
 }
 

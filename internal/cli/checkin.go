@@ -489,7 +489,7 @@ func follow(ctx context.Context, x *checkin.Exchange, r *checkin.Run, bar *progr
 			return r, err
 		}
 		if first != nil && first.ID != id {
-			if at := fmt.Sprint(first.ID, first.Done, first.Started, first.Summary); at != seen {
+			if at := fmt.Sprint(first.ID, first.Beat()); at != seen {
 				seen, patience = at, time.Now().Add(takenWithin)
 			}
 			bar.show(0, 0, fmt.Sprintf("waiting for run %d, %s", first.ID, first.Kind))
