@@ -25,6 +25,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/leaderboard"
 )
 
 // Exchange is the domain as far as SQL alone carries it: for tools beside a
@@ -542,8 +543,30 @@ func (f Format) reader(r io.Reader) (func() (line, error), error) {
 	return nil, ErrFormat.On("format", "is not one of csv, jsonl")
 }
 
+// maxRow is the longest row of CSV that is read: a quote that is left open takes
+// the rest of the file along. Where the next row begins nobody can tell then.
+const maxRow = 1 << 20
+
+var errLongRow = errors.New("a row is too long")
+
+// bounded reads so much and then errLongRow.
+type bounded struct {
+	r    io.Reader
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errLongRow
+	}
+	n, err := b.r.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
 func csvReader(r io.Reader) (func() (line, error), error) {
-	in := bufio.NewReaderSize(r, 1<<16)
+	row := &bounded{r: r, left: maxRow}
+	in := bufio.NewReaderSize(row, 1<<16) // large enough for package csv to take it as it is
 	if mark, err := in.Peek(3); err == nil && bytes.Equal(mark, []byte("\ufeff")) {
 		_, _ = in.Discard(3) // what spreadsheets put before UTF-8
 	}
@@ -565,8 +588,17 @@ func csvReader(r io.Reader) (func() (line, error), error) {
 	if !slices.Contains(columns, "day") || !slices.Contains(columns, "user") && !slices.Contains(columns, "email") {
 		return nil, ErrFormat.On("line 1", "the columns day and user or email are needed")
 	}
+	last := 1 // line that was read
 	return func() (line, error) {
+		row.left = maxRow
 		values, err := c.Read()
+		if errors.Is(err, errLongRow) {
+			return line{}, ErrFormat.On(fmt.Sprintf("after line %d", last), "a row has more than a million bytes; is a quote left open?")
+		}
+		if n := len(values); n > 0 {
+			last, _ = c.FieldPos(n - 1)
+			last += strings.Count(values[n-1], "\n")
+		}
 		if bad, ok := errors.AsType[*csv.ParseError](err); ok {
 			return line{}, Fault{Line: bad.StartLine, Text: bad.Err.Error()}
 		}
@@ -612,20 +644,28 @@ func (l *line) set(column, value string) (err error) {
 const maxLine = 1 << 16
 
 func jsonReader(r io.Reader) func() (line, error) {
-	in := bufio.NewScanner(r)
-	in.Buffer(make([]byte, 4096), maxLine)
+	in := bufio.NewReaderSize(r, maxLine)
 	number := 0
 	return func() (line, error) {
-		for in.Scan() {
+		for {
+			text, err := in.ReadSlice('\n')
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) && (len(text) == 0 || !errors.Is(err, io.EOF)) {
+				return line{}, err
+			}
 			number++
-			text := bytes.TrimSpace(in.Bytes())
-			if len(text) == 0 {
+			if errors.Is(err, bufio.ErrBufferFull) {
+				for errors.Is(err, bufio.ErrBufferFull) {
+					_, err = in.ReadSlice('\n')
+				}
+				return line{}, Fault{Line: number, Text: "is longer than 65536 bytes"}
+			}
+			if text = bytes.TrimSpace(text); len(text) == 0 {
 				continue
 			}
 			var l line
 			dec := json.NewDecoder(bytes.NewReader(text))
 			dec.DisallowUnknownFields()
-			err := dec.Decode(&l)
+			err = dec.Decode(&l)
 			if err == nil && dec.More() {
 				err = errors.New("more than one object on the line")
 			}
@@ -638,10 +678,6 @@ func jsonReader(r io.Reader) func() (line, error) {
 			}
 			return line{}, fault
 		}
-		if err := in.Err(); err != nil {
-			return line{}, fmt.Errorf("line %d: %w", number+1, err)
-		}
-		return line{}, io.EOF
 	}
 }
 
@@ -834,14 +870,14 @@ var laterAgain = 10 * time.Second
 
 // followTouched brings Redis up to date with rows whose times lie in the past:
 // what it holds of the users is merged with the log, and they move on the
-// boards. It may be repeated.
-func (s *Service) followTouched(ctx context.Context, users []accounts.ID) (err error) {
+// boards, of the seasons of their rows too. It may be repeated.
+func (s *Service) followTouched(ctx context.Context, t touched) (err error) {
 	defer errs.Wrap(&err, "checkin.followTouched")
 	if !s.projection.Writable() {
-		return s.store.tellLater(ctx, users, laterAgain)
+		return s.store.followLater(ctx, t, laterAgain)
 	}
-	f, next := s.fast.patient(), s.now().Year()+1
-	for some := range slices.Chunk(users, chunkUsers) {
+	f, next, seasons := s.fast.patient(), s.now().Year()+1, kept(s.now())
+	for some := range slices.Chunk(t.Users, chunkUsers) {
 		histories, err := s.histories(ctx, some)
 		if err != nil {
 			return err
@@ -860,9 +896,16 @@ func (s *Service) followTouched(ctx context.Context, users []accounts.ID) (err e
 			for year := first; year <= next; year++ { // those that a reconciliation looks at
 				keys = append(keys, yearKey{user, year})
 			}
-			today := clocks[user].Today(s.now())
-			if p, ok := s.freezes.since(user, clocks[user], history, []civil.Day{today}, time.Time{}); ok {
-				ms.add(p)
+			p, ok := s.freezes.placeFrom(user, clocks[user], history)
+			if !ok {
+				continue
+			}
+			ms.add(p)
+			for _, b := range t.seasons(history, clocks[user].Today(s.now()), seasons) {
+				if days, at := history.in(b); days > 0 {
+					m := ms.of(b)
+					m.entries = append(m.entries, leaderboard.Entry{Member: user.String(), Value: int64(days), At: at, Replay: true})
+				}
 			}
 		}
 		records, err := f.held(ctx, keys)
@@ -881,7 +924,63 @@ func (s *Service) followTouched(ctx context.Context, users []accounts.ID) (err e
 				return err
 			}
 		}
-		if err := f.rank(ctx, ms); err != nil {
+		if err := s.rankTouched(ctx, f, ms); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seasons are the boards of seasons that t has signed days of, of some boards; if
+// it does not say which days, those of today.
+func (t touched) seasons(h History, today civil.Day, of []Board) (out []Board) {
+	days := []civil.Day{today}
+	if t.Last != 0 {
+		days = nil
+		for _, m := range h.Marks {
+			if m.Kind.Signs() && t.First <= m.Day && m.Day <= t.Last {
+				days = append(days, m.Day)
+			}
+		}
+	}
+	for _, d := range days {
+		for _, b := range seasonsOf(d) {
+			if slices.Contains(of, b) && !slices.Contains(out, b) {
+				out = append(out, b)
+			}
+		}
+	}
+	return out
+}
+
+// rankTouched moves users on boards. Nobody sweeps those of former seasons: what
+// they are told is folded in at once, or dropped by one that is not loaded.
+func (s *Service) rankTouched(ctx context.Context, f *fast, ms moves) error {
+	now := s.now()
+	moving := current(now)
+	var told moves
+	var former []leaderboard.Board
+	for _, m := range ms.boards {
+		if !slices.Contains(moving, m.board) {
+			b := f.boards.of(m.board)
+			if f.boards.kind == ExactBoards { // it would keep what it is told
+				_, err := b.Top(ctx, now, 1)
+				if errors.Is(err, leaderboard.ErrNotLoaded) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+			}
+			former = append(former, b)
+		}
+		told.boards = append(told.boards, m)
+	}
+	if err := f.rank(ctx, told); err != nil {
+		return err
+	}
+	for _, b := range former {
+		if _, err := b.Sweep(ctx, now); err != nil {
 			return err
 		}
 	}
@@ -896,7 +995,7 @@ func (s *Service) followSince(ctx context.Context, since time.Time) error {
 			return err
 		}
 		at = some[len(some)-1]
-		if err := s.followTouched(ctx, mapped(some, func(a arrival) accounts.ID { return a.User })); err != nil {
+		if err := s.followTouched(ctx, touched{Users: mapped(some, func(a arrival) accounts.ID { return a.User })}); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package checkin
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -12,9 +13,11 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
@@ -237,7 +240,7 @@ func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := w.followTouched(t.Context(), users[:1]); err != nil {
+		if err := w.followTouched(t.Context(), touched{Users: users[:1]}); err != nil {
 			t.Fatal(err)
 		}
 		for _, format := range []Format{CSV, JSONL} {
@@ -389,6 +392,28 @@ func TestAGrantThatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
 	}
 }
 
+// counting counts what is read.
+type counting struct {
+	r io.Reader
+	n int
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += n
+	return n, err
+}
+
+// zeros is a file without an end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '0'
+	}
+	return len(p), nil
+}
+
 func TestWrongRowsAreToldByLineAndColumnAndLeftOut(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	known := newUsers(1)[0]
@@ -454,10 +479,18 @@ func TestWrongRowsAreToldByLineAndColumnAndLeftOut(t *testing.T) {
 		{JSONL, "\n" + `{"user":"x","date":"2026-01-01"}`, `line 2: unknown field "date"`},
 		{JSONL, `{"user":"x"} {}`, "line 1: more than one object on the line"},
 		{JSONL, `{`, "line 1: unexpected EOF"},
+		{JSONL, "\n" + `{"user":"` + strings.Repeat("x", 200_000) + `"}`, "line 2: is longer than 65536 bytes"},
+		{JSONL, `{"user":"` + strings.Repeat("x", 200_000) + "\"}\n" + `{"user":"` + known.String() + `","day":"2026-01-02"}`, "line 1: is longer than 65536 bytes"},
 	} {
 		if _, faults, err := imports(t, db, tt.text, ImportOptions{Format: tt.format}); err != nil || !slices.Equal(faults, []string{tt.fault}) {
 			t.Errorf("%s: got %v, %v, want %s", tt.text, faults, err, tt.fault)
 		}
+	}
+	// An open quote does not take the memory for all that follows.
+	open := &counting{r: io.MultiReader(strings.NewReader("user,day\n"+known.String()+",2026-01-02\n\"x"), io.LimitReader(zeros{}, 100<<20))}
+	sum, err = NewExchange(db).Import(t.Context(), open, ImportOptions{Format: CSV, MaxFaults: 9, Fault: func(Fault) {}, Progress: func(Imported) error { return nil }})
+	if e, ok := errors.AsType[*errs.Error](err); !ok || len(e.Fields) != 1 || e.Fields[0].Where != "after line 2" || open.n > 3<<20 {
+		t.Errorf("an open quote: %+v, %v after %d bytes", sum, err, open.n)
 	}
 	for _, head := range []string{"user\n", "day\n", "user,day,day\n", "user,day,mood\n", "\"\n"} {
 		if _, _, err := imports(t, db, head, ImportOptions{Format: CSV}); err == nil {
@@ -466,6 +499,32 @@ func TestWrongRowsAreToldByLineAndColumnAndLeftOut(t *testing.T) {
 	}
 	if sum, faults, err := imports(t, db, "\ufeffday,user\n2026-01-02,"+known.String()+"\n", ImportOptions{Format: CSV}); err != nil || len(faults) > 0 || sum.Existing != 1 {
 		t.Errorf("from a spreadsheet: %+v, %v, %v", sum, faults, err)
+	}
+}
+
+// A day may have begun elsewhere, where the user lived then.
+func TestASeasonHasWhatWasImportedOfBeforeItsFirstDayBegan(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	for _, zone := range []string{"UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"} {
+		user, c := newUsers(1)[0], civil.Clock{Zone: zone}
+		w.register(t, user, zone)
+		day := civil.DayOf(2026, 11, 16) // a Monday
+		at := c.Start(day).Add(-dayOff).UTC()
+		if sum, faults, err := imports(t, w.db, fmt.Sprintf("user,day,at\n%s,%s,%s\n", user, day, at.Format(time.RFC3339)), ImportOptions{Format: CSV}); err != nil || sum.New != 1 {
+			t.Fatal(sum, faults, err)
+		}
+		found := 0
+		for a, err := range w.store.season(t.Context(), WeekOf(day)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.user == user {
+				found = a.days
+			}
+		}
+		if found != 1 {
+			t.Errorf("%s: the week has %d of the user's days, want 1", zone, found)
+		}
 	}
 }
 
@@ -500,6 +559,68 @@ ida@example.org,Ida,UTC,2026-99-01
 	}
 	if ann, bob := found["ann@example.org"], found["bob@example.org"]; ann.Email != "Ann@example.org" || ann.Name != "Ann" || ann.Clock.Zone != "Asia/Tokyo" || bob.Name != "bob" || bob.Clock.Zone != "UTC" {
 		t.Errorf("%+v, %+v", ann, bob)
+	}
+}
+
+// What is imported of months ago is on their boards, too, as far as those are
+// loaded, and does not put those of now in doubt.
+func TestAnImportReachesTheBoardsOfItsSeasons(t *testing.T) {
+	test := func(t *testing.T, kind string) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{Boards: kind})
+		w.clock.set(time.Now())
+		users, c := newUsers(2), civil.Clock{Zone: "UTC"}
+		for _, user := range users {
+			w.register(t, user, c.Zone)
+			w.mustMark(t, user, c)
+		}
+		today := c.Today(w.clock.now())
+		day := today - 70
+		rows := func(user accounts.ID, days ...civil.Day) (text string) {
+			for _, d := range days {
+				text += fmt.Sprintf("%s,%s\n", user, d)
+			}
+			return text
+		}
+		brings := func(text string) {
+			t.Helper()
+			if sum, faults, err := imports(t, w.db, "user,day\n"+text, ImportOptions{Format: CSV}); err != nil || sum.New != sum.Rows {
+				t.Fatal(sum, faults, err)
+			}
+			if w.follow(t) == 0 {
+				t.Error("there is no news")
+			}
+		}
+		brings(rows(users[0], day, day-1))
+		former, unloaded := MonthOf(day), MonthOf(day-62)
+		if err := w.keepBoards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Rebuild(t.Context(), former); err != nil {
+			t.Fatal(err)
+		}
+		first := civil.DayOf(day.Year(), time.Month(former.season%100), 1)
+		brings(rows(users[1], first+3, first+7, first+11, day-62))
+		top, err := w.fast.boards.of(former).Top(t.Context(), w.clock.now(), 10)
+		if err != nil || len(top) != 2 || top[0].Member != users[1].String() || top[0].Value != 3 {
+			t.Errorf("%s: %+v, %v", former.key(), top, err)
+		}
+		sure, err := w.fast.boards.of(former).Complete(t.Context(), w.clock.now())
+		if err != nil || sure != (kind == ExactBoards) {
+			t.Errorf("%s is complete: %t, %v; a compact board cannot know", former.key(), sure, err)
+		}
+		for _, b := range seasonsOf(today) {
+			if sure, err := w.fast.boards.of(b).Complete(t.Context(), w.clock.now()); err != nil || !sure {
+				t.Errorf("%s is in doubt, %v", b.key(), err)
+			}
+		}
+		for _, key := range []keyspace.Key{logKeys.At(unloaded).Key, scoreKeys.At(unloaded).Key} {
+			if n := w.do(t, "EXISTS", key).N; n != 0 {
+				t.Errorf("%s, which nobody has loaded, keeps what it was told", unloaded.key())
+			}
+		}
+	}
+	for _, kind := range []string{CompactBoards, ExactBoards} {
+		t.Run(kind, func(t *testing.T) { test(t, kind) })
 	}
 }
 

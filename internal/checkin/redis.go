@@ -556,8 +556,9 @@ func (f *fast) scan(ctx context.Context, family *keyspace.Family, cursor string)
 	return found, next, nil
 }
 
-// scanPage is how many keys are looked at in one command.
-const scanPage = 1000
+// scanPage is how many keys are looked at in one command; the embedded engine has
+// its own.
+var scanPage = 1000
 
 // someRecords returns the keys of the records in the next page of all keys and
 // where to go on, as scan does.

@@ -956,27 +956,35 @@ const TopicTouched = "checkin.touched"
 // follows is not undone.
 var catchUpAfter = 3 * time.Second
 
-type touchedPayload struct {
+// touched is the payload of [TopicTouched]: users, and between which days there is
+// something new that signs. Without days it says nothing of them.
+type touched struct {
 	Users []accounts.ID `json:"users"`
+	First civil.Day     `json:"first,omitempty"`
+	Last  civil.Day     `json:"last,omitempty"`
 }
 
-func parseTouched(payload []byte) ([]accounts.ID, error) {
-	var p touchedPayload
-	err := json.Unmarshal(payload, &p)
-	return p.Users, err
+func parseTouched(payload []byte) (t touched, err error) {
+	err = json.Unmarshal(payload, &t)
+	return t, err
 }
 
-func enqueueTouched(ctx context.Context, tx *sqldb.Tx, users []accounts.ID, after time.Duration) error {
-	payload, err := json.Marshal(touchedPayload{users})
+func enqueueTouched(ctx context.Context, tx *sqldb.Tx, t touched, after time.Duration) error {
+	payload, err := json.Marshal(t)
 	if err != nil {
 		return err
 	}
 	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicTouched, Payload: payload, Due: tx.Now().Add(after)})
 }
 
-// tellLater puts off telling Redis.
+// followLater puts off telling Redis.
+func (s *store) followLater(ctx context.Context, t touched, after time.Duration) error {
+	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return enqueueTouched(ctx, tx, t, after) }))
+}
+
+// tellLater is followLater for users of whom no day is new that signs.
 func (s *store) tellLater(ctx context.Context, users []accounts.ID, after time.Duration) error {
-	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return enqueueTouched(ctx, tx, users, after) }))
+	return s.followLater(ctx, touched{Users: users}, after)
 }
 
 // importRows writes rows with times in the past, of accounts that are opened in
@@ -999,6 +1007,15 @@ func (s *store) tryImport(ctx context.Context, b batch, open []accounts.User) (a
 	if len(users) == 0 {
 		return 0, nil
 	}
+	news := touched{Users: users}
+	for _, r := range b.days {
+		if r.kind.Signs() && (news.Last == 0 || r.day < news.First) {
+			news.First = r.day
+		}
+		if r.kind.Signs() {
+			news.Last = max(news.Last, r.day)
+		}
+	}
 	touch := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"},
 		Set: []string{fmt.Sprintf("at = CASE WHEN at = %[1]d THEN %[1]d ELSE {new.at} END", tombstone)}})
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -1019,14 +1036,14 @@ func (s *store) tryImport(ctx context.Context, b batch, open []accounts.User) (a
 		if added == 0 {
 			return nil
 		}
-		touched := make([]any, 0, 2*len(users))
+		args := make([]any, 0, 2*len(users))
 		for _, user := range users {
-			touched = append(touched, user.String(), tx.Now().UnixMilli())
+			args = append(args, user.String(), tx.Now().UnixMilli())
 		}
-		if _, err := tx.SQL().ExecContext(ctx, touch.For(len(users)), touched...); err != nil {
+		if _, err := tx.SQL().ExecContext(ctx, touch.For(len(users)), args...); err != nil {
 			return err
 		}
-		return enqueueTouched(ctx, tx, users, catchUpAfter)
+		return enqueueTouched(ctx, tx, news, catchUpAfter)
 	})
 	return added, err
 }
