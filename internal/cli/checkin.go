@@ -423,12 +423,11 @@ func (cmd *snapshotCmd) Run(ctx context.Context, c *console) error {
 
 func took(r *checkin.Run) time.Duration { return r.Ended.Sub(r.Started).Round(time.Millisecond) }
 
-const (
-	lookEvery = 200 * time.Millisecond
-	// takenWithin is how long a run waits for a server. Where one is at work on
-	// another run, it waits for that.
-	takenWithin = 10 * time.Second
-)
+const lookEvery = 200 * time.Millisecond
+
+// takenWithin is how long a run waits for a server. Where one is at work on
+// another run, it waits for that.
+var takenWithin = 10 * time.Second
 
 // run asks for a run, follows it to its end and reports.
 func (s *settings) run(ctx context.Context, c *console, kind checkin.RunKind, o checkin.RunOptions, human func(io.Writer, *checkin.Run)) error {
