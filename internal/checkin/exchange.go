@@ -25,7 +25,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/leaderboard"
 )
 
 // Exchange is the domain as far as SQL alone carries it: for tools beside a
@@ -903,8 +902,7 @@ func (s *Service) followTouched(ctx context.Context, t touched) (err error) {
 			ms.add(p)
 			for _, b := range t.seasons(history, clocks[user].Today(s.now()), seasons) {
 				if days, at := history.in(b); days > 0 {
-					m := ms.of(b)
-					m.entries = append(m.entries, leaderboard.Entry{Member: user.String(), Value: int64(days), At: at, Replay: true})
+					ms.again(user, b, days, at)
 				}
 			}
 		}
@@ -924,7 +922,7 @@ func (s *Service) followTouched(ctx context.Context, t touched) (err error) {
 				return err
 			}
 		}
-		if err := s.rankTouched(ctx, f, ms); err != nil {
+		if err := f.rankTouched(ctx, ms, s.now()); err != nil {
 			return err
 		}
 	}
@@ -951,40 +949,6 @@ func (t touched) seasons(h History, today civil.Day, of []Board) (out []Board) {
 		}
 	}
 	return out
-}
-
-// rankTouched moves users on boards. Nobody sweeps those of former seasons: what
-// they are told is folded in at once, or dropped by one that is not loaded.
-func (s *Service) rankTouched(ctx context.Context, f *fast, ms moves) error {
-	now := s.now()
-	moving := current(now)
-	var told moves
-	var former []leaderboard.Board
-	for _, m := range ms.boards {
-		if !slices.Contains(moving, m.board) {
-			b := f.boards.of(m.board)
-			if f.boards.kind == ExactBoards { // it would keep what it is told
-				_, err := b.Top(ctx, now, 1)
-				if errors.Is(err, leaderboard.ErrNotLoaded) {
-					continue
-				}
-				if err != nil {
-					return err
-				}
-			}
-			former = append(former, b)
-		}
-		told.boards = append(told.boards, m)
-	}
-	if err := f.rank(ctx, told); err != nil {
-		return err
-	}
-	for _, b := range former {
-		if _, err := b.Sweep(ctx, now); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // followSince does so for all that arrived at that time or later.

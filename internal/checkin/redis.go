@@ -108,6 +108,39 @@ func (f *fast) rank(ctx context.Context, ms moves) error {
 	return nil
 }
 
+// rankTouched is rank for boards of former seasons as well. Nobody sweeps those: what
+// they are told is folded in at once, or dropped by one that is not loaded.
+func (f *fast) rankTouched(ctx context.Context, ms moves, now time.Time) error {
+	moving := current(now)
+	var told moves
+	var former []leaderboard.Board
+	for _, m := range ms.boards {
+		if !slices.Contains(moving, m.board) {
+			b := f.boards.of(m.board)
+			if f.boards.kind == ExactBoards { // it would keep what it is told
+				_, err := b.Top(ctx, now, 1)
+				if errors.Is(err, leaderboard.ErrNotLoaded) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+			}
+			former = append(former, b)
+		}
+		told.boards = append(told.boards, m)
+	}
+	if err := f.rank(ctx, told); err != nil {
+		return err
+	}
+	for _, b := range former {
+		if _, err := b.Sweep(ctx, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // readAll returns records, loaded or not, in one round trip.
 func (f *fast) readAll(ctx context.Context, keys []yearKey) ([]*Record, error) {
 	replies := f.send(ctx, mapped(keys, func(k yearKey) keyspace.Cmd { return recordKey(k.user, k.year).GetCmd() }))
@@ -379,6 +412,12 @@ func (ms *moves) add(p place) {
 		m := ms.of(b)
 		m.entries = append(m.entries, e)
 	}
+}
+
+// again says where a user stands on the board of a season, told before or not.
+func (ms *moves) again(user accounts.ID, b Board, days int, at time.Time) {
+	m := ms.of(b)
+	m.entries = append(m.entries, leaderboard.Entry{Member: user.String(), Value: int64(days), At: at, Replay: true})
 }
 
 // boards is how many boards a place is on.
