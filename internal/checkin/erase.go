@@ -15,9 +15,10 @@ import (
 // Redis, so that a reconciliation finds nothing to tell. Who was erased before,
 // or was never here, is no error.
 //
-// A transaction removes the rows and leaves the user among the touched; that
-// mark goes when Redis is done. Whoever finds it knows that somebody died on the
-// way, and that the boards may have been told or not: they are counted anew.
+// A transaction removes the rows and leaves a tombstone among the touched, which
+// goes when Redis is done. Whoever finds it knows that somebody died on the way,
+// and that the boards may have been told or not: they are counted anew. So they
+// are when the user was imported a moment ago, which they may not know yet.
 //
 // A check-in that was under way may come later than this. Erase again after a
 // minute; what a stream held up for longer, the weekly reconciliation removes,

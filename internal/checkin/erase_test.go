@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -159,6 +160,107 @@ func TestAnErasureIsFinishedByWhoeverComesAfterACrash(t *testing.T) {
 			t.Errorf("reconciliation found %v", found)
 		}
 	})
+}
+
+// Else each erasure after a move from elsewhere has all boards counted anew.
+func TestTheBoardsKnowWhereAnImportedUserStoodWhoIsErased(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	w.clock.set(time.Now())
+	users, c := newUsers(4), civil.Clock{Zone: "UTC"}
+	text := "user,day\n"
+	for _, user := range users {
+		w.register(t, user, c.Zone)
+		text += fmt.Sprintf("%s,%s\n", user, c.Today(w.clock.now()))
+	}
+	if _, _, err := imports(t, w.db, text, ImportOptions{Format: CSV}); err != nil {
+		t.Fatal(err)
+	}
+	w.follow(t)
+	age := func(user accounts.ID) {
+		t.Helper()
+		if _, err := w.db.ExecContext(t.Context(), "UPDATE checkin_touched SET at = at - ? WHERE user_id = ? AND at <> ?", 2*followedWithin.Milliseconds(), user, tombstone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, tt := range []struct {
+		what     string
+		before   func(accounts.ID)
+		complete bool
+	}{
+		{"imported long ago", age, true},
+		{"imported a moment ago", func(accounts.ID) {}, false},
+		{"imported while being erased", func(user accounts.ID) {
+			if _, _, err := w.store.erase(t.Context(), user); err != nil {
+				t.Fatal(err)
+			}
+			if sum, faults, err := imports(t, w.db, text, ImportOptions{Format: CSV}); err != nil || sum.New == 0 {
+				t.Fatal(sum, faults, err)
+			}
+			age(user)
+		}, false},
+	} {
+		for range 2 { // a count of what was replayed, then nothing
+			if err := w.keepBoards(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.filled.Clear()
+		}
+		if !w.complete(t) {
+			t.Fatalf("%s: the boards are in doubt before", tt.what)
+		}
+		tt.before(users[i])
+		if err := w.Erase(t.Context(), users[i]); err != nil || w.complete(t) != tt.complete {
+			t.Errorf("%s: %v, the boards are complete: %t, want %t", tt.what, err, !tt.complete, tt.complete)
+		}
+		if found := w.heldOf(t, users[i]); len(found) > 0 {
+			t.Errorf("%s: still held: %v", tt.what, found)
+		}
+	}
+}
+
+// What snapshots and repairs have seen need not be remembered.
+func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	now := time.Now().UTC()
+	users := newUsers(2101)
+	old := w.store.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}})
+	var args []any
+	for i, user := range users {
+		at := now.Add(-touchedKept - time.Hour).UnixMilli()
+		switch i {
+		case 0:
+			at = now.Add(-touchedKept + time.Hour).UnixMilli()
+		case 1:
+			at = tombstone
+		}
+		args = append(args, user.String(), at)
+	}
+	if _, err := w.db.Writer().ExecContext(t.Context(), old.For(len(users)), args...); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (n int) {
+		t.Helper()
+		if err := w.store.forgetTouched(t.Context(), now.Add(-touchedKept)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.db.NewRaw("SELECT COUNT(*) FROM checkin_touched").Scan(t.Context(), &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := count(); n != len(users) {
+		t.Errorf("%d are left before a snapshot, want all", n)
+	}
+	w.clock.set(now.Add(-touchedKept - 2*time.Hour))
+	w.finish(t, SnapshotRun, RunOptions{})
+	if n := count(); n != len(users) {
+		t.Errorf("%d are left before a snapshot has seen them, want all", n)
+	}
+	w.clock.set(now)
+	w.finish(t, SnapshotRun, RunOptions{})
+	if n := count(); n != 2 {
+		t.Errorf("%d are left, want the one of a while ago and the tombstone", n)
+	}
 }
 
 func TestWhileRedisIsAwayAnErasureWaits(t *testing.T) {

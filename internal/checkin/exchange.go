@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -37,30 +39,39 @@ type Exchange struct {
 // Format is how check-ins are written down.
 type Format string
 
-// The formats. Both have one check-in on each line, with the columns of [Columns].
+// The formats. Both have one check-in or grant on each line, with the columns of
+// [Columns].
 const (
 	CSV   Format = "csv"
 	JSONL Format = "jsonl"
 )
 
-// Columns are what a check-in has in a file. An import needs day and either user
-// or email; name and zone are for accounts that it opens.
-var Columns = []string{"user", "day", "at", "kind", "words", "minutes", "email", "name", "zone"}
+// Columns are what a check-in or a grant has in a file. An import needs day and
+// either user or email; makeup is for days that were made up, freezes, reason and
+// id are for grants, which have no day; name and zone are for accounts that it opens.
+var Columns = []string{"user", "day", "at", "kind", "words", "minutes", "makeup", "freezes", "reason", "id", "email", "name", "zone"}
 
-// line is a check-in in a file.
+// line is a check-in or a grant in a file.
 type line struct {
 	User    string `json:"user,omitempty"`
-	Day     string `json:"day"`
+	Day     string `json:"day,omitempty"`
 	At      string `json:"at,omitempty"`
 	Kind    string `json:"kind,omitempty"`
 	Words   int    `json:"words,omitempty"`
 	Minutes int    `json:"minutes,omitempty"`
+	Makeup  string `json:"makeup,omitempty"`
+	Freezes int    `json:"freezes,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	ID      string `json:"id,omitempty"`
 	Email   string `json:"email,omitempty"`
 	Name    string `json:"name,omitempty"`
 	Zone    string `json:"zone,omitempty"`
 
 	number int // in the file, from 1
 }
+
+// grantKind is the kind of a line that is no day.
+const grantKind = "grant"
 
 var kindNames = map[string]Kind{"tapped": Tapped, "made_up": MadeUp, "frozen": Frozen, "skipped": Skipped}
 
@@ -116,8 +127,8 @@ type Imported struct {
 // importChunk is how many rows share a transaction.
 const importChunk = 1000
 
-// Import reads check-ins from r, in constant memory, and writes the days that
-// the log does not have. A wrong row is told and left out. Whatever ends an
+// Import reads check-ins and grants from r, in constant memory, and writes those
+// that the database does not have. A wrong row is told and left out. Whatever ends an
 // import, it can be repeated: days that are there stay as they are.
 func (e *Exchange) Import(ctx context.Context, r io.Reader, o ImportOptions) (sum Imported, err error) {
 	defer errs.Wrap(&err, "import")
@@ -214,13 +225,9 @@ func (im *importer) write(ctx context.Context, chunk []line) (err error) {
 	}
 }
 
-func (im *importer) put(ctx context.Context, rows []request, open []accounts.User) (added int64, err error) {
-	if len(rows) == 0 {
-		return 0, nil
-	}
+func (im *importer) put(ctx context.Context, rows batch, open []accounts.User) (added int64, err error) {
 	if im.o.DryRun {
-		held, err := im.store.countHeld(ctx, rows)
-		return int64(len(rows)) - held, err
+		return im.store.countNew(ctx, rows)
 	}
 	return im.store.importRows(ctx, rows, open)
 }
@@ -284,23 +291,37 @@ func (im *importer) lookUp(ctx context.Context, chunk []line) (open []accounts.U
 
 func compareIDs(a, b accounts.ID) int { return strings.Compare(a.String(), b.String()) }
 
-// rows turns lines into rows of the log, sorted and each day once.
-func (im *importer) rows(chunk []line) (rows []request, faults []Fault) {
+// batch is what some lines come to, each once.
+type batch struct {
+	days    []request // sorted
+	makeups []makeup  // of some of the days
+	grants  []granted
+}
+
+// rows turns lines into rows of the tables.
+func (im *importer) rows(chunk []line) (b batch, faults []Fault) {
 	for _, l := range chunk {
 		user, clock, err := im.owner(l)
-		var r request
 		if err == nil {
-			r, err = im.row(l, user, clock)
+			err = im.row(&b, l, user, clock)
 		}
 		if f, bad := errors.AsType[Fault](err); bad {
 			f.Line = l.number
 			faults = append(faults, f)
-			continue
 		}
-		rows = append(rows, r)
 	}
-	slices.SortStableFunc(rows, func(a, b request) int { return cmp.Or(compareIDs(a.user, b.user), cmp.Compare(a.day, b.day)) })
-	return slices.CompactFunc(rows, func(a, b request) bool { return a.key() == b.key() }), faults
+	b.days = once(b.days, func(a, b request) int { return cmp.Or(compareIDs(a.user, b.user), cmp.Compare(a.day, b.day)) })
+	b.makeups = once(b.makeups, func(a, b makeup) int { return cmp.Or(compareIDs(a.user, b.user), cmp.Compare(a.day, b.day)) })
+	b.grants = once(b.grants, func(a, b granted) int {
+		return cmp.Or(compareIDs(a.user, b.user), a.At.Compare(b.At), cmp.Compare(a.id, b.id))
+	})
+	return b, faults
+}
+
+// once sorts and leaves the first of those that are equal.
+func once[T any](all []T, compare func(a, b T) int) []T {
+	slices.SortStableFunc(all, compare)
+	return slices.CompactFunc(all, func(a, b T) bool { return compare(a, b) == 0 })
 }
 
 // byID returns the account that a line names by its id, if it is known.
@@ -330,8 +351,7 @@ func (im *importer) newUser(l line) (accounts.User, error) {
 			return u, Fault{Column: "user", Text: "is not an id of 12 characters"}
 		}
 	}
-	_, err = im.row(l, u.ID, u.Clock)
-	return u, err
+	return u, im.row(new(batch), l, u.ID, u.Clock)
 }
 
 // owner returns whose check-in a line is.
@@ -369,8 +389,31 @@ const (
 	maxMinutes = 1440
 )
 
-// row checks a line and makes it a row of the log.
-func (im *importer) row(l line, user accounts.ID, clock civil.Clock) (request, error) {
+// row checks a line and adds what it says.
+func (im *importer) row(b *batch, l line, user accounts.ID, clock civil.Clock) error {
+	if l.Kind == grantKind {
+		g, err := im.grant(l, user)
+		if err == nil {
+			b.grants = append(b.grants, g)
+		}
+		return err
+	}
+	r, err := im.day(l, user, clock)
+	if err != nil {
+		return err
+	}
+	if l.Makeup != "" {
+		m, err := im.makeup(l, r, clock)
+		if err != nil {
+			return err
+		}
+		b.makeups = append(b.makeups, m)
+	}
+	b.days = append(b.days, r)
+	return nil
+}
+
+func (im *importer) day(l line, user accounts.ID, clock civil.Clock) (request, error) {
 	r := request{user: user, kind: Tapped, act: Activity{Words: l.Words, Minutes: l.Minutes}, req: rand.Int64()}
 	day, err := civil.ParseDay(l.Day)
 	if err != nil || day.Year() < 1970 {
@@ -382,7 +425,7 @@ func (im *importer) row(l line, user accounts.ID, clock civil.Clock) (request, e
 	if l.Kind != "" {
 		var known bool
 		if r.kind, known = kindNames[l.Kind]; !known {
-			return r, Fault{Column: "kind", Text: "is not one of tapped, made_up, frozen, skipped"}
+			return r, Fault{Column: "kind", Text: "is not one of tapped, made_up, frozen, skipped, grant"}
 		}
 	}
 	start := clock.Start(day)
@@ -390,12 +433,8 @@ func (im *importer) row(l line, user accounts.ID, clock civil.Clock) (request, e
 		r.at = im.now
 	}
 	if l.At != "" {
-		at, err := time.Parse(time.RFC3339, l.At)
-		if err != nil {
-			return r, Fault{Column: "at", Text: "is not a time such as 2026-11-21T08:30:00Z"}
-		}
-		if r.at = at.UTC().Truncate(time.Millisecond); at.After(im.now) {
-			return r, Fault{Column: "at", Text: "lies in the future"}
+		if r.at, err = im.at(l); err != nil {
+			return r, err
 		}
 		if r.at.Before(start.Add(-dayOff)) {
 			return r, Fault{Column: "at", Text: "is before the day began"}
@@ -407,7 +446,84 @@ func (im *importer) row(l line, user accounts.ID, clock civil.Clock) (request, e
 	if l.Minutes < 0 || l.Minutes > maxMinutes {
 		return r, Fault{Column: "minutes", Text: "is not between 0 and 1440"}
 	}
+	if column := firstOf(cell{"freezes", l.Freezes != 0}, cell{"reason", l.Reason != ""}, cell{"id", l.ID != ""}); column != "" {
+		return r, Fault{Column: column, Text: "is for grants alone"}
+	}
 	return r, nil
+}
+
+func (im *importer) at(l line) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339, l.At)
+	switch {
+	case err != nil:
+		return at, Fault{Column: "at", Text: "is not a time such as 2026-11-21T08:30:00Z"}
+	case at.After(im.now):
+		return at, Fault{Column: "at", Text: "lies in the future"}
+	}
+	return at.UTC().Truncate(time.Millisecond), nil
+}
+
+// makeup reads against which month's limit a day was made up.
+func (im *importer) makeup(l line, r request, clock civil.Clock) (makeup, error) {
+	m := makeup{user: r.user, day: r.day, at: r.at, req: r.req}
+	if r.kind != MadeUp {
+		return m, Fault{Column: "makeup", Text: "is for days of the kind made_up alone"}
+	}
+	var year, mon int
+	if _, err := fmt.Sscanf(l.Makeup, "%4d-%2d/%2d", &year, &mon, &m.n); err != nil || mon < 1 || mon > 12 || m.n < 1 || makeupText(100*year+mon, m.n) != l.Makeup {
+		return m, Fault{Column: "makeup", Text: "is not a month and a number such as 2026-11/1"}
+	}
+	// The user may have lived a date further on.
+	if m.month = 100*year + mon; m.month < monthOf(r.day) || m.month > monthOf(clock.Today(im.now)+1) {
+		return m, Fault{Column: "makeup", Text: "is not in a month from that of the day to the present one"}
+	}
+	return m, nil
+}
+
+func makeupText(month, n int) string { return fmt.Sprintf("%04d-%02d/%d", month/100, month%100, n) }
+
+func (im *importer) grant(l line, user accounts.ID) (g granted, err error) {
+	if column := firstOf(cell{"day", l.Day != ""}, cell{"words", l.Words != 0}, cell{"minutes", l.Minutes != 0}, cell{"makeup", l.Makeup != ""}); column != "" {
+		return g, Fault{Column: column, Text: "is for days, not for grants"}
+	}
+	g = granted{Granted: Granted{Grant: Grant{N: l.Freezes}, Reason: l.Reason}, user: user, id: l.ID}
+	if g.At, err = im.at(l); err != nil {
+		return g, err
+	}
+	if g.N < 1 || g.N > maxGrant {
+		return g, Fault{Column: "freezes", Text: "is not between 1 and 100"}
+	}
+	if !validReason(g.Reason) {
+		return g, Fault{Column: "reason", Text: "is not 1 to 200 printable characters"}
+	}
+	if g.id == "" {
+		g.id = g.name()
+	} else if _, err := ids.Parse[Grant](g.id); err != nil {
+		return g, Fault{Column: "id", Text: "is not an id of 12 characters"}
+	}
+	return g, nil
+}
+
+// name is the id of a grant that has none: the same line is the same grant.
+func (g granted) name() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %s", g.user, g.At.UnixMilli(), g.N, g.Reason))
+	return base64.RawURLEncoding.EncodeToString(sum[:9])
+}
+
+// cell is a column of a line, and whether something stands in it.
+type cell struct {
+	column string
+	said   bool
+}
+
+// firstOf names the first column in which something stands.
+func firstOf(cells ...cell) string {
+	for _, c := range cells {
+		if c.said {
+			return c.column
+		}
+	}
+	return ""
 }
 
 // dayOff is how much earlier a day may have begun than in the user's present
@@ -426,8 +542,30 @@ func (f Format) reader(r io.Reader) (func() (line, error), error) {
 	return nil, ErrFormat.On("format", "is not one of csv, jsonl")
 }
 
+// maxRow is the longest row of CSV that is read: a quote that is left open takes
+// the rest of the file along. Where the next row begins nobody can tell then.
+const maxRow = 1 << 20
+
+var errLongRow = errors.New("a row is too long")
+
+// bounded reads so much and then errLongRow.
+type bounded struct {
+	r    io.Reader
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errLongRow
+	}
+	n, err := b.r.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
 func csvReader(r io.Reader) (func() (line, error), error) {
-	in := bufio.NewReaderSize(r, 1<<16)
+	row := &bounded{r: r, left: maxRow}
+	in := bufio.NewReaderSize(row, 1<<16) // large enough for package csv to take it as it is
 	if mark, err := in.Peek(3); err == nil && bytes.Equal(mark, []byte("\ufeff")) {
 		_, _ = in.Discard(3) // what spreadsheets put before UTF-8
 	}
@@ -449,8 +587,17 @@ func csvReader(r io.Reader) (func() (line, error), error) {
 	if !slices.Contains(columns, "day") || !slices.Contains(columns, "user") && !slices.Contains(columns, "email") {
 		return nil, ErrFormat.On("line 1", "the columns day and user or email are needed")
 	}
+	last := 1 // line that was read
 	return func() (line, error) {
+		row.left = maxRow
 		values, err := c.Read()
+		if errors.Is(err, errLongRow) {
+			return line{}, ErrFormat.On(fmt.Sprintf("after line %d", last), "a row has more than a million bytes; is a quote left open?")
+		}
+		if n := len(values); n > 0 {
+			last, _ = c.FieldPos(n - 1)
+			last += strings.Count(values[n-1], "\n")
+		}
 		if bad, ok := errors.AsType[*csv.ParseError](err); ok {
 			return line{}, Fault{Line: bad.StartLine, Text: bad.Err.Error()}
 		}
@@ -484,8 +631,11 @@ func (l *line) set(column, value string) (err error) {
 		return number(&l.Words)
 	case "minutes":
 		return number(&l.Minutes)
+	case "freezes":
+		return number(&l.Freezes)
 	}
-	*map[string]*string{"user": &l.User, "day": &l.Day, "at": &l.At, "kind": &l.Kind, "email": &l.Email, "name": &l.Name, "zone": &l.Zone}[column] = value
+	*map[string]*string{"user": &l.User, "day": &l.Day, "at": &l.At, "kind": &l.Kind, "makeup": &l.Makeup, "reason": &l.Reason, "id": &l.ID,
+		"email": &l.Email, "name": &l.Name, "zone": &l.Zone}[column] = value
 	return nil
 }
 
@@ -493,20 +643,28 @@ func (l *line) set(column, value string) (err error) {
 const maxLine = 1 << 16
 
 func jsonReader(r io.Reader) func() (line, error) {
-	in := bufio.NewScanner(r)
-	in.Buffer(make([]byte, 4096), maxLine)
+	in := bufio.NewReaderSize(r, maxLine)
 	number := 0
 	return func() (line, error) {
-		for in.Scan() {
+		for {
+			text, err := in.ReadSlice('\n')
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) && (len(text) == 0 || !errors.Is(err, io.EOF)) {
+				return line{}, err
+			}
 			number++
-			text := bytes.TrimSpace(in.Bytes())
-			if len(text) == 0 {
+			if errors.Is(err, bufio.ErrBufferFull) {
+				for errors.Is(err, bufio.ErrBufferFull) {
+					_, err = in.ReadSlice('\n')
+				}
+				return line{}, Fault{Line: number, Text: "is longer than 65536 bytes"}
+			}
+			if text = bytes.TrimSpace(text); len(text) == 0 {
 				continue
 			}
 			var l line
 			dec := json.NewDecoder(bytes.NewReader(text))
 			dec.DisallowUnknownFields()
-			err := dec.Decode(&l)
+			err = dec.Decode(&l)
 			if err == nil && dec.More() {
 				err = errors.New("more than one object on the line")
 			}
@@ -519,10 +677,6 @@ func jsonReader(r io.Reader) func() (line, error) {
 			}
 			return line{}, fault
 		}
-		if err := in.Err(); err != nil {
-			return line{}, fmt.Errorf("line %d: %w", number+1, err)
-		}
-		return line{}, io.EOF
 	}
 }
 
@@ -538,7 +692,8 @@ type ExportOptions struct {
 }
 
 // Export writes check-ins to w as [Exchange.Import] reads them, ordered by user
-// and day, in constant memory, and returns how many.
+// and day, then grants, by user and time, in constant memory, and returns how many
+// lines. Of some days it writes the grants that were given on them, by UTC.
 func (e *Exchange) Export(ctx context.Context, w io.Writer, o ExportOptions) (n int64, err error) {
 	defer errs.Wrap(&err, "export")
 	if !o.Bounded {
@@ -553,11 +708,10 @@ func (e *Exchange) Export(ctx context.Context, w io.Writer, o ExportOptions) (n 
 	if err != nil {
 		return 0, err
 	}
-	err = e.store.export(ctx, o.User, o.First, o.Last, func(x exported) error {
-		l := line{User: x.User.String(), Day: civil.Day(x.Day).String(), At: time.UnixMilli(x.At).UTC().Format(timeForm),
-			Kind: Kind(x.Kind).String(), Words: x.Words, Minutes: x.Minutes}
+	write := func(x exported, l line) error {
+		l.User, l.At = x.User.String(), time.UnixMilli(x.At).UTC().Format(timeForm)
 		if o.Accounts {
-			l.Email, l.Name, l.Zone = x.Email, x.Name, x.Zone
+			l.Email, l.Name, l.Zone = x.Email, x.Name, x.Clock.In(e.now())
 		}
 		if n++; n%importChunk == 0 {
 			if err := o.Progress(n, max(n, total)); err != nil {
@@ -565,7 +719,19 @@ func (e *Exchange) Export(ctx context.Context, w io.Writer, o ExportOptions) (n 
 			}
 		}
 		return put(l)
+	}
+	err = e.store.export(ctx, o.User, o.First, o.Last, func(x exported, d exportedDay) error {
+		l := line{Day: civil.Day(d.Day).String(), Kind: Kind(d.Kind).String(), Words: d.Words, Minutes: d.Minutes}
+		if d.Month != 0 {
+			l.Makeup = makeupText(d.Month, d.N)
+		}
+		return write(x, l)
 	})
+	if err == nil {
+		err = e.store.exportGrants(ctx, o.User, o.First, o.Last, func(x exported, g granted) error {
+			return write(x, line{Kind: grantKind, Freezes: g.N, Reason: g.Reason, ID: g.id})
+		})
+	}
 	return n, errors.Join(err, flush(), out.Flush())
 }
 
@@ -581,7 +747,12 @@ func (f Format) writer(w io.Writer, withAccounts bool) (put func(line) error, fl
 			n = len(Columns)
 		}
 		put = func(l line) error {
-			return c.Write([]string{l.User, l.Day, l.At, l.Kind, strconv.Itoa(l.Words), strconv.Itoa(l.Minutes), l.Email, l.Name, l.Zone}[:n])
+			freezes := ""
+			if l.Freezes != 0 {
+				freezes = strconv.Itoa(l.Freezes)
+			}
+			return c.Write([]string{l.User, l.Day, l.At, l.Kind, strconv.Itoa(l.Words), strconv.Itoa(l.Minutes), l.Makeup, freezes, l.Reason, l.ID,
+				l.Email, l.Name, l.Zone}[:n])
 		}
 		return put, func() error { c.Flush(); return c.Error() }, c.Write(Columns[:n])
 	case JSONL:
@@ -596,9 +767,7 @@ func (f Format) writer(w io.Writer, withAccounts bool) (put func(line) error, fl
 // is committed; a server shows it a moment later. ErrGrant, accounts.ErrNoUser.
 func (e *Exchange) Grant(ctx context.Context, user accounts.ID, n int, reason string) (err error) {
 	defer errs.Wrap(&err, "checkin.Grant %s", user)
-	reason = strings.TrimSpace(reason)
-	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	if n < 1 || n > 100 || reason == "" || utf8.RuneCountInString(reason) > 200 || strings.ContainsFunc(reason, unprintable) {
+	if reason = strings.TrimSpace(reason); n < 1 || n > maxGrant || !validReason(reason) {
 		return ErrGrant
 	}
 	clocks, err := e.accounts.Clocks(ctx, []accounts.ID{user})
@@ -608,7 +777,56 @@ func (e *Exchange) Grant(ctx context.Context, user accounts.ID, n int, reason st
 	if _, ok := clocks[user]; !ok {
 		return accounts.ErrNoUser
 	}
-	return e.store.grant(ctx, user, Grant{n, e.now()}, reason)
+	return e.store.grant(ctx, user, Granted{Grant{n, e.now()}, reason})
+}
+
+// Shown is what SQL has of one user, with what led to it.
+type Shown struct {
+	Status
+	Earned  int       // freezes, by days signed
+	Granted int       // freezes
+	Grants  []Granted // the newest first, at most [MaxShown]
+	Makeups []Audited // the newest first, at most [MaxShown]
+}
+
+// Audited is a day made up, and against which month's limit.
+type Audited struct {
+	Makeup
+	Month string // 2026-11
+}
+
+// MaxShown is how many grants, and days made up, Show returns.
+const MaxShown = 1000
+
+// Show returns what a user's status is by these rules, and its audit. In
+// redis-first mode the last second's check-in may be missing.
+func (e *Exchange) Show(ctx context.Context, user accounts.ID, clock civil.Clock, rules Settings) (out Shown, err error) {
+	defer errs.Wrap(&err, "checkin.Show %s", user)
+	histories, err := e.store.histories(ctx, []accounts.ID{user})
+	if err != nil {
+		return Shown{}, err
+	}
+	h, z, today := histories[user], Freezes{Every: rules.FreezeEvery, Max: rules.FreezeMax}, clock.Today(e.now())
+	out = Shown{Status: z.status(recordOf(today.Year(), h), clock, today), Granted: h.granted()}
+	if z.Every > 0 && z.Max > 0 {
+		out.Earned = out.Total / z.Every
+	}
+	if out.Grants, err = e.store.grantsOf(ctx, user, MaxShown); err != nil {
+		return Shown{}, err
+	}
+	rows, err := e.store.makeups(ctx, user, madeUp{Month: 1_000_000}, MaxShown)
+	out.Makeups = mapped(rows, func(r madeUp) Audited {
+		return Audited{Makeup{civil.Day(r.Day), time.UnixMilli(r.At).UTC()}, fmt.Sprintf("%04d-%02d", r.Month/100, r.Month%100)}
+	})
+	return out, err
+}
+
+// maxGrant is the most freezes that one grant gives.
+const maxGrant = 100
+
+func validReason(s string) bool {
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	return s != "" && s == strings.TrimSpace(s) && utf8.RuneCountInString(s) <= 200 && !strings.ContainsFunc(s, unprintable)
 }
 
 // Request asks the servers for a run. ErrRunOptions.
@@ -625,7 +843,9 @@ func (e *Exchange) Run(ctx context.Context, id int64) (*Run, error) { return e.s
 
 // Current returns the run that is worked on, or next to be; nil when there is
 // none.
-func (e *Exchange) Current(ctx context.Context) (*Run, error) { return e.store.nextRun(ctx) }
+func (e *Exchange) Current(ctx context.Context) (*Run, error) {
+	return e.store.nextRun(ctx, everyKind...)
+}
 
 // Runs returns n runs with ids below before (0: from the newest on).
 func (e *Exchange) Runs(ctx context.Context, before int64, n int) ([]Run, error) {
@@ -649,14 +869,14 @@ var laterAgain = 10 * time.Second
 
 // followTouched brings Redis up to date with rows whose times lie in the past:
 // what it holds of the users is merged with the log, and they move on the
-// boards. It may be repeated.
-func (s *Service) followTouched(ctx context.Context, users []accounts.ID) (err error) {
+// boards, of the seasons of their rows too. It may be repeated.
+func (s *Service) followTouched(ctx context.Context, t touched) (err error) {
 	defer errs.Wrap(&err, "checkin.followTouched")
 	if !s.projection.Writable() {
-		return s.store.tellLater(ctx, users, laterAgain)
+		return s.store.followLater(ctx, t, laterAgain)
 	}
-	f, next := s.fast.patient(), s.now().Year()+1
-	for some := range slices.Chunk(users, chunkUsers) {
+	f, next, seasons := s.fast.patient(), s.now().Year()+1, kept(s.now())
+	for some := range slices.Chunk(t.Users, chunkUsers) {
 		histories, err := s.histories(ctx, some)
 		if err != nil {
 			return err
@@ -668,15 +888,22 @@ func (s *Service) followTouched(ctx context.Context, users []accounts.ID) (err e
 		var keys []yearKey
 		ms := moves{}
 		for user, history := range histories {
-			if len(history.Marks) == 0 {
-				continue
+			first := next - 2
+			if len(history.Marks) > 0 {
+				first = history.Marks[0].Day.Year()
 			}
-			for year := history.Marks[0].Day.Year(); year <= next; year++ {
+			for year := first; year <= next; year++ { // those that a reconciliation looks at
 				keys = append(keys, yearKey{user, year})
 			}
-			today := clocks[user].Today(s.now())
-			if p, ok := s.freezes.since(user, clocks[user], history, []civil.Day{today}, time.Time{}); ok {
-				ms.add(p)
+			p, ok := s.freezes.placeFrom(user, clocks[user], history)
+			if !ok {
+				continue
+			}
+			ms.add(p)
+			for _, b := range t.seasons(history, clocks[user].Today(s.now()), seasons) {
+				if days, at := history.in(b); days > 0 {
+					ms.again(user, b, days, at)
+				}
 			}
 		}
 		records, err := f.held(ctx, keys)
@@ -695,11 +922,33 @@ func (s *Service) followTouched(ctx context.Context, users []accounts.ID) (err e
 				return err
 			}
 		}
-		if err := f.rank(ctx, ms); err != nil {
+		if err := f.rankTouched(ctx, ms, s.now()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// seasons are the boards of seasons that t has signed days of, of some boards; if
+// it does not say which days, those of today.
+func (t touched) seasons(h History, today civil.Day, of []Board) (out []Board) {
+	days := []civil.Day{today}
+	if t.Last != 0 {
+		days = nil
+		for _, m := range h.Marks {
+			if m.Kind.Signs() && t.First <= m.Day && m.Day <= t.Last {
+				days = append(days, m.Day)
+			}
+		}
+	}
+	for _, d := range days {
+		for _, b := range seasonsOf(d) {
+			if slices.Contains(of, b) && !slices.Contains(out, b) {
+				out = append(out, b)
+			}
+		}
+	}
+	return out
 }
 
 // followSince does so for all that arrived at that time or later.
@@ -710,7 +959,7 @@ func (s *Service) followSince(ctx context.Context, since time.Time) error {
 			return err
 		}
 		at = some[len(some)-1]
-		if err := s.followTouched(ctx, mapped(some, func(a arrival) accounts.ID { return a.User })); err != nil {
+		if err := s.followTouched(ctx, touched{Users: mapped(some, func(a arrival) accounts.ID { return a.User })}); err != nil {
 			return err
 		}
 	}

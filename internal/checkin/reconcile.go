@@ -77,8 +77,12 @@ func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (
 			}
 			r.resume = resume{Stage: strayMembers + current(s.now())[0].key(), Cursor: "0"}
 		case strayRecords:
-			err := s.fast.patient().eachRecord(ctx, func(keys []yearKey) error { return s.reconcileRecords(ctx, r, keys) })
-			return err == nil, err
+			if n, err = s.reconcileRecords(ctx, r); err != nil {
+				return false, err
+			}
+			if r.resume.Cursor == "" {
+				return true, nil
+			}
 		default:
 			if n, err = s.reconcileMembers(ctx, r, strings.TrimPrefix(stage, strayMembers)); err != nil {
 				return false, err
@@ -238,12 +242,16 @@ func (s *Service) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) 
 	return differ, err
 }
 
-// reconcileRecords compares records whose users or years are not in the log.
-func (s *Service) reconcileRecords(ctx context.Context, r *Run, keys []yearKey) error {
-	users := mapped(keys, func(k yearKey) accounts.ID { return k.user })
-	first, err := s.store.firstYears(ctx, users)
+// reconcileRecords compares the next records whose users or years are not in the
+// log, and returns how many it has looked at.
+func (s *Service) reconcileRecords(ctx context.Context, r *Run) (n int, err error) {
+	keys, cursor, err := s.fast.patient().someRecords(ctx, r.resume.Cursor)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	first, err := s.store.firstYears(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
+	if err != nil {
+		return 0, err
 	}
 	next := s.now().Year() + 1
 	var strays []*subject
@@ -252,7 +260,13 @@ func (s *Service) reconcileRecords(ctx context.Context, r *Run, keys []yearKey) 
 			strays = append(strays, &subject{user: k.user, years: []int{k.year}})
 		}
 	}
-	return s.compare(ctx, r, strays)
+	for some := range slices.Chunk(strays, chunkUsers) {
+		if err := s.compare(ctx, r, some); err != nil {
+			return 0, err
+		}
+	}
+	r.resume.Cursor = cursor
+	return len(keys), nil
 }
 
 // reconcileMembers looks for members of a board whom the log does not know and
@@ -292,7 +306,7 @@ func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n
 	r.Summary.Differing += len(strays)
 	if next == "" && !r.Options.DryRun && s.fast.boards.kind == CompactBoards {
 		// Its counts cannot be held against the log beside traffic: count again.
-		if err := s.recount(ctx, b); err != nil {
+		if err := s.recountFor(ctx, r, b); err != nil {
 			return 0, err
 		}
 	}
@@ -680,6 +694,22 @@ func (s *Service) rebuildAnew(ctx context.Context, r *Run, b Board) (placed int,
 			err = s.store.saveRun(ctx, r, nil)
 		}
 		return err
+	})
+}
+
+// recountFor is recount that tells who waits for the run that it lives.
+func (s *Service) recountFor(ctx context.Context, r *Run, b Board) error {
+	unlock, err := s.lockBoard(ctx, b)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	n := 0
+	return s.fill(ctx, b, func() error {
+		if n++; n%progressEvery != 0 {
+			return nil
+		}
+		return s.store.saveRun(ctx, r, nil)
 	})
 }
 

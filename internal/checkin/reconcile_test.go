@@ -27,7 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
-func init() { secondLook = 100 * time.Millisecond }
+func init() { secondLook, scanPage = 100*time.Millisecond, 50 }
 
 // finish asks for a run and has this node do it.
 func (w *world) finish(t *testing.T, kind RunKind, o RunOptions) *Run {
@@ -385,6 +385,143 @@ func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
 	})
 }
 
+// stored returns a run as the next node reads it.
+func (w *world) stored(t *testing.T, r *Run) *Run {
+	t.Helper()
+	if err := w.store.saveRun(t.Context(), r, nil); err != nil {
+		t.Fatal(err)
+	}
+	next, err := w.store.run(t.Context(), r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+// Else a node that is restarted during a long stage begins it anew, for ever.
+func TestTheLookForStrayRecordsGoesOnWhereItEnded(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t).URL))
+	stray := &Record{recordVersion}
+	stray.setBit(signedAt + 3)
+	ghosts := newUsers(400)
+	for _, user := range ghosts {
+		w.do(t, "SET", recordKey(user, 2026).Key, string(stray[:]), "PX", "1000000")
+	}
+	r, err := NewExchange(w.db).Request(t.Context(), ReconcileRun, RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.State, r.resume.Stage = runRunning, strayRecords
+	steps, looked := 0, 0
+	for {
+		n, err := w.reconcileRecords(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if steps, looked = steps+1, looked+n; r.resume.Cursor == "" {
+			break
+		}
+		r = w.stored(t, r)
+	}
+	if steps < 4 || looked > len(ghosts)+50 { // a page or so more while the table grows
+		t.Errorf("%d records in %d steps", looked, steps)
+	}
+	found := slices.Compact(w.found(t, w.stored(t, r)))
+	if len(found) != len(ghosts) {
+		t.Errorf("%d strays were found, want %d", len(found), len(ghosts))
+	}
+}
+
+func TestASnapshotGoesOnAmongTheClaimsWhereItEnded(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t, aof...).URL), Settings{Mode: RedisFirst})
+	users, today := newUsers(400), dayAt(w.clock.now())
+	for _, user := range users {
+		claim := request{user: user, day: today, at: w.clock.now(), kind: Tapped, req: 7}
+		w.do(t, "SET", claimKeys.At(user, dayKey(today)).Key, claimText(claim), "PX", "1000000")
+	}
+	r, err := NewExchange(w.db).Request(t.Context(), SnapshotRun, RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := 0
+	for r.State, r.resume.Stage = runRunning, fromTheClaims; r.resume.Stage == fromTheClaims; steps++ {
+		if err := w.claimsOfSnapshot(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		r = w.stored(t, r)
+	}
+	if n, err := w.store.countUsers(t.Context(), "", ""); err != nil || n != 400 || steps < 4 || r.resume.Stage != everybodyAnew || r.Total != n || r.Done != 0 {
+		t.Errorf("%d of 400 users are in SQL after %d steps, %v; the run: %+v", n, steps, err, r)
+	}
+	if _, err := w.snapshotSlice(t.Context(), r, time.Now().Add(time.Hour)); err != nil || r.Done != 400 {
+		t.Errorf("the rest: %+v, %v", r, err)
+	}
+}
+
+func TestWhileRedisIsAwayASnapshotGoesBeforeWhatWaits(t *testing.T) {
+	i := redistest.Server(t)
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, i.URL))
+	inhabited(t, w, 3)
+	x := NewExchange(w.db)
+	first, err := x.Request(t.Context(), ReconcileRun, RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.Kill()
+	wait(t, "redis to be found away", func() bool { return !w.projection.Up() })
+	snapshot := w.finish(t, SnapshotRun, RunOptions{})
+	if snapshot.Summary.Persisted+len(w.persistedUsers(t)) < 3 {
+		t.Errorf("the snapshot: %+v", snapshot)
+	}
+	if _, err := w.workOnRuns(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first, err = x.Run(t.Context(), first.ID); err != nil || first.State != runRunning || first.Error != errNotNow.Error() {
+		t.Errorf("the reconciliation: %+v, %v, want that it says what it waits for", first, err)
+	}
+	i.Restart()
+	for end := time.Now().Add(20 * time.Second); first.State != RunDone; {
+		if _, err := w.workOnRuns(t.Context()); err != nil && !errors.Is(err, redis.ErrUnavailable) || time.Now().After(end) {
+			t.Fatal(err)
+		}
+		if first, err = x.Run(t.Context(), first.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// persistedUsers are those of whom a snapshot was written.
+func (w *world) persistedUsers(t *testing.T) []accounts.ID {
+	t.Helper()
+	users, err := scanUsers(w.db.QueryContext(t.Context(), "SELECT user_id FROM checkin_totals"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return users
+}
+
+func TestAFailedRunComesRoundAfterAnHour(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	w.rules.ReconcileEvery = 168 * time.Hour
+	began := w.clock.now()
+	for i, tt := range []struct {
+		after time.Duration
+		state RunState // what becomes of the newest one
+		want  int
+	}{{0, RunFailed, 1}, {50 * time.Minute, RunFailed, 1}, {70 * time.Minute, RunDone, 2}, {5 * time.Hour, RunDone, 2}, {170 * time.Hour, RunDone, 3}} {
+		w.clock.set(began.Add(tt.after))
+		if err := w.requestDue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		runs, err := w.store.runs(t.Context(), "kind = ? ORDER BY id DESC", ReconcileRun)
+		if err != nil || len(runs) != tt.want {
+			t.Fatalf("%d: there are %d, %v, want %d", i, len(runs), err, tt.want)
+		}
+		runs[0].State = tt.state
+		w.stored(t, &runs[0])
+	}
+}
+
 func TestARunThatTwoNodesWorkOnIsLeftToOne(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 	r, err := NewExchange(w.db).Request(t.Context(), SnapshotRun, RunOptions{})
@@ -422,7 +559,7 @@ func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
 		for _, user := range users {
 			w.do(t, "UNLINK", recordKey(user, 2026).Key)
 		}
-		if r := w.finish(t, RebuildRun, RunOptions{Days: 30}); r.Summary.Placed != 0 || r.Summary.Loaded != 14 {
+		if r := w.finish(t, RebuildRun, RunOptions{Days: 30}); r.Summary.Placed != 0 || r.Summary.Loaded != 14 || r.Total != 14 || r.Done != 14 {
 			t.Errorf("records: %+v", r.Summary)
 		}
 		for _, user := range users {

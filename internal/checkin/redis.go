@@ -108,6 +108,39 @@ func (f *fast) rank(ctx context.Context, ms moves) error {
 	return nil
 }
 
+// rankTouched is rank for boards of former seasons as well. Nobody sweeps those: what
+// they are told is folded in at once, or dropped by one that is not loaded.
+func (f *fast) rankTouched(ctx context.Context, ms moves, now time.Time) error {
+	moving := current(now)
+	var told moves
+	var former []leaderboard.Board
+	for _, m := range ms.boards {
+		if !slices.Contains(moving, m.board) {
+			b := f.boards.of(m.board)
+			if f.boards.kind == ExactBoards { // it would keep what it is told
+				_, err := b.Top(ctx, now, 1)
+				if errors.Is(err, leaderboard.ErrNotLoaded) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+			}
+			former = append(former, b)
+		}
+		told.boards = append(told.boards, m)
+	}
+	if err := f.rank(ctx, told); err != nil {
+		return err
+	}
+	for _, b := range former {
+		if _, err := b.Sweep(ctx, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // readAll returns records, loaded or not, in one round trip.
 func (f *fast) readAll(ctx context.Context, keys []yearKey) ([]*Record, error) {
 	replies := f.send(ctx, mapped(keys, func(k yearKey) keyspace.Cmd { return recordKey(k.user, k.year).GetCmd() }))
@@ -284,41 +317,30 @@ func (f *fast) claimed(ctx context.Context, keys []rowKey) (map[rowKey]request, 
 	return out, nil
 }
 
-// eachClaim calls fn with all claims that there are, some at a time, perhaps
-// with one in two calls.
-func (f *fast) eachClaim(ctx context.Context, fn func([]request) error) error {
-	prefix := f.db.Physical(keyspace.Key{})
-	some := make([]rowKey, 0, chunkUsers)
-	flush := func() error {
-		if len(some) == 0 {
-			return nil
-		}
-		rows, err := f.claimed(ctx, some)
-		some = some[:0]
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		return fn(slices.Collect(maps.Values(rows)))
+// someClaims returns the claims in the next page of all keys and where to go on,
+// as scan does.
+func (f *fast) someClaims(ctx context.Context, cursor string) (rows []request, next string, err error) {
+	found, next, err := f.scan(ctx, claimKeys.Family, cursor)
+	if err != nil {
+		return nil, "", err
 	}
-	err := f.db.Scan(ctx, func(physical string) error {
-		found, ok := recordParser.Key(strings.TrimPrefix(physical, prefix))
-		if !ok || found.Family != claimKeys.Family {
-			return nil
-		}
-		user, err := ids.Parse[accounts.User](found.Args[0])
+	var keys []rowKey
+	for _, args := range found {
+		user, err := ids.Parse[accounts.User](args[0])
 		if err != nil {
-			return nil // the key's form has no other; see keys.go
+			continue // the key's form has no other; see keys.go
 		}
-		day, err := strconv.ParseInt(found.Args[1], 10, 32)
+		day, err := strconv.ParseInt(args[1], 10, 32)
 		if err != nil {
-			return nil // no day of a calendar
+			continue // no day of a calendar
 		}
-		if some = append(some, rowKey{user, civil.Day(day)}); len(some) < cap(some) {
-			return nil
-		}
-		return flush()
-	})
-	return errors.Join(err, flush())
+		keys = append(keys, rowKey{user, civil.Day(day)})
+	}
+	if len(keys) == 0 {
+		return nil, next, nil
+	}
+	claims, err := f.claimed(ctx, keys)
+	return slices.Collect(maps.Values(claims)), next, err
 }
 
 // risks says what this Redis may lose of what it has acknowledged, server by
@@ -400,6 +422,12 @@ func (ms *moves) add(p place) {
 		m := ms.of(b)
 		m.entries = append(m.entries, e)
 	}
+}
+
+// again says where a user stands on the board of a season, told before or not.
+func (ms *moves) again(user accounts.ID, b Board, days int, at time.Time) {
+	m := ms.of(b)
+	m.entries = append(m.entries, leaderboard.Entry{Member: user.String(), Value: int64(days), At: at, Replay: true})
 }
 
 // boards is how many boards a place is on.
@@ -535,34 +563,68 @@ func (f *fast) setRules(ctx context.Context, rules string) error {
 
 var recordParser = keyspace.NewParser(Keys)
 
-// eachRecord calls fn with the keys of all records that there are, some at a
-// time, perhaps with one twice.
-func (f *fast) eachRecord(ctx context.Context, fn func([]yearKey) error) error {
-	prefix := f.db.Physical(keyspace.Key{})
-	some := make([]yearKey, 0, chunkUsers)
-	err := f.db.Scan(ctx, func(physical string) error {
-		found, ok := recordParser.Key(strings.TrimPrefix(physical, prefix))
-		if !ok || found.Family != recordKeys.Family {
-			return nil
-		}
-		user, err := ids.Parse[accounts.User](found.Args[0])
-		if err != nil {
-			return nil // the key's form has no other; see keys.go
-		}
-		year, err := strconv.Atoi(found.Args[1])
-		if err != nil || year < 1 || year > 9999 {
-			return nil // no record is ever asked for it
-		}
-		if some = append(some, yearKey{user, year}); len(some) < cap(some) {
-			return nil
-		}
-		err, some = fn(some), some[:0]
-		return err
-	})
-	if err != nil || len(some) == 0 {
-		return err
+// scan returns the keys of a family in the next page of all keys, by their
+// arguments, and where to go on; a cursor is empty at the beginning and at the end.
+// Cursors outlive a process. Where a server has failed over since, what it leaves
+// out is found the next time; where there are more or fewer, it begins anew. A key
+// may be told twice.
+func (f *fast) scan(ctx context.Context, family *keyspace.Family, cursor string) (found [][3]string, next string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	owners, err := f.db.Owners(ctx)
+	if err != nil {
+		return nil, "", err
 	}
-	return fn(some)
+	defer func() {
+		for _, o := range owners {
+			o.Close()
+		}
+	}()
+	slices.SortFunc(owners, func(a, b *redis.Owner) int { return strings.Compare(a.Addr(), b.Addr()) })
+	var at, of int
+	var page uint64
+	if n, err := fmt.Sscanf(cursor, "%d/%d %d", &at, &of, &page); n != 3 || err != nil || of != len(owners) || at >= of {
+		at, page = 0, 0
+	}
+	prefix := f.db.Physical(keyspace.Key{})
+	names, page, err := owners[at].Scan(ctx, page, prefix+"*", scanPage)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, name := range names {
+		if key, ok := recordParser.Key(strings.TrimPrefix(name, prefix)); ok && key.Family == family {
+			found = append(found, key.Args)
+		}
+	}
+	if page == 0 {
+		at++
+	}
+	if at < len(owners) {
+		next = fmt.Sprintf("%d/%d %d", at, len(owners), page)
+	}
+	return found, next, nil
+}
+
+// scanPage is how many keys are looked at in one command; the embedded engine has
+// its own.
+var scanPage = 1000
+
+// someRecords returns the keys of the records in the next page of all keys and
+// where to go on, as scan does.
+func (f *fast) someRecords(ctx context.Context, cursor string) (keys []yearKey, next string, err error) {
+	found, next, err := f.scan(ctx, recordKeys.Family, cursor)
+	for _, args := range found {
+		user, err := ids.Parse[accounts.User](args[0])
+		if err != nil {
+			continue // the key's form has no other; see keys.go
+		}
+		year, err := strconv.Atoi(args[1])
+		if err != nil || year < 1 || year > 9999 {
+			continue // no record is ever asked for it
+		}
+		keys = append(keys, yearKey{user, year})
+	}
+	return keys, next, err
 }
 
 // entry is what a board holds of one user.

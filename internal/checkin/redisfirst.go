@@ -282,7 +282,7 @@ func (s *Service) persistRows(ctx context.Context, rows []request) error {
 		late := slices.ContainsFunc(some, func(r request) bool { return s.now().Sub(r.at) > lateAfter })
 		err := undeadlocked(func() (err error) {
 			if late {
-				_, err = s.store.importRows(ctx, some, nil)
+				_, err = s.store.importRows(ctx, batch{days: some}, nil)
 			} else {
 				_, err = s.store.write(ctx, some)
 			}
@@ -457,30 +457,42 @@ func (s *Service) sqlHistories(ctx context.Context, users []accounts.ID) (map[ac
 }
 
 // persistClaims writes to SQL what it lacks of all that was claimed in the last
-// days, and returns how much that was: after it nothing of these days depends on
-// the stream. What Redis has lost changes nothing in SQL.
-func (s *Service) persistClaims(ctx context.Context) (added int64, err error) {
-	if s.journal == nil {
-		return 0, nil
+// days: after it nothing of these days depends on the stream. What Redis has lost
+// changes nothing in SQL.
+func (s *Service) persistClaims(ctx context.Context) error {
+	for cursor := ""; ; {
+		_, next, err := s.persistSomeClaims(ctx, cursor)
+		if err != nil || next == "" {
+			return err
+		}
+		cursor = next
 	}
-	err = s.fast.patient().eachClaim(ctx, func(rows []request) error {
-		began := time.Now()
-		rows = sorted(rows)
+}
+
+// persistSomeClaims is one step of persistClaims. It returns how many claims it
+// has looked at and where to go on; next is empty after the last step.
+func (s *Service) persistSomeClaims(ctx context.Context, cursor string) (n int, next string, err error) {
+	began := time.Now()
+	claims, next, err := s.fast.patient().someClaims(ctx, cursor)
+	if err != nil {
+		return 0, "", err
+	}
+	var added int64
+	for rows := range slices.Chunk(sorted(claims), chunkUsers) {
 		held, err := s.store.countHeld(ctx, rows)
 		if err == nil && held < int64(len(rows)) {
 			var n int64
-			n, err = s.store.importRows(ctx, rows, nil)
+			n, err = s.store.importRows(ctx, batch{days: rows}, nil)
 			added += n
 		}
 		if err != nil {
-			return asKind(err)
+			return 0, "", asKind(err)
 		}
-		return s.pace(ctx, len(rows), began)
-	})
+	}
 	if added > 0 {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "check-ins that redis had and sql had not were written", slog.Int64("rows", added))
 	}
-	return added, err
+	return len(claims), next, s.pace(ctx, len(claims), began)
 }
 
 // drain returns when SQL has what was published before: whoever reads the whole
@@ -499,8 +511,7 @@ func (s *Service) drain(ctx context.Context) error {
 			return nil
 		}
 		if time.Since(began) > drainFor {
-			_, err := s.persistClaims(ctx) // the workers are away, or one died with a message
-			return err
+			return s.persistClaims(ctx) // the workers are away, or one died with a message
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			return err

@@ -105,6 +105,10 @@ type Run struct {
 	rev    int64
 }
 
+// Beat changes whenever a server has worked on the run, whether that shows in its
+// figures or not.
+func (r *Run) Beat() int64 { return r.rev }
+
 // Summary is what a run has done.
 type Summary struct {
 	Compared    int `json:"compared,omitempty"`    // users
@@ -213,9 +217,15 @@ const (
 	// runTries is how often a slice may fail before the run has failed. Waiting
 	// for an engine that is away is not failing.
 	runTries = 5
+	// againAfter is how long after it failed a run that comes round is asked for
+	// again.
+	againAfter = time.Hour
 	// runsKept is how long runs, and differences that were not repaired, can be
 	// looked up.
 	runsKept = 400 * 24 * time.Hour
+	// touchedKept is how long it is known who was imported, beyond the snapshot
+	// that saw it: a Redis that comes back with what it had before then lacks it.
+	touchedKept = defaultActive * 24 * time.Hour
 )
 
 // errOvertaken reports that another node works on the run as well: leases may
@@ -232,7 +242,7 @@ func (s *Service) workOnRuns(ctx context.Context) (more bool, err error) {
 	if err := s.requestDue(ctx); err != nil {
 		return false, err
 	}
-	r, err := s.store.nextRun(ctx)
+	r, err := s.nextRun(ctx)
 	if err != nil || r == nil {
 		return false, err
 	}
@@ -272,6 +282,22 @@ func (s *Service) workOnRuns(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// everyKind are all kinds, each of which some server knows.
+var everyKind = []RunKind{RebuildRun, ReconcileRun, SnapshotRun}
+
+// nextRun returns the run that is due. A snapshot needs SQL alone: it does not wait
+// behind one that waits for Redis.
+func (s *Service) nextRun(ctx context.Context) (*Run, error) {
+	r, err := s.store.nextRun(ctx, everyKind...)
+	if err != nil || r == nil || r.Kind == SnapshotRun || s.projection.Up() {
+		return r, err
+	}
+	if snapshot, err := s.store.nextRun(ctx, SnapshotRun); err != nil || snapshot != nil {
+		return snapshot, err
+	}
+	return r, nil // it says what it waits for
 }
 
 func ignore(err, this error) error {
@@ -336,7 +362,7 @@ func (s *Service) requestDue(ctx context.Context) error {
 		due[ReconcileRun] = now.Add(-s.rules.ReconcileEvery)
 	}
 	for kind, before := range due {
-		last, err := s.store.lastRun(ctx, kind)
+		last, err := s.store.lastRun(ctx, kind, now.Add(-againAfter))
 		if err != nil {
 			return err
 		}
@@ -346,7 +372,7 @@ func (s *Service) requestDue(ctx context.Context) error {
 			}
 		}
 	}
-	if err := s.store.forgetRuns(ctx, now.Add(-runsKept)); err != nil {
+	if err := errors.Join(s.store.forgetRuns(ctx, now.Add(-runsKept)), s.store.forgetTouched(ctx, now.Add(-touchedKept))); err != nil {
 		return err
 	}
 	s.nextDue = now.Add(time.Minute)
@@ -376,6 +402,11 @@ func (s *Service) rebuildSlice(ctx context.Context, r *Run, until time.Time) (fi
 			r.Summary.Placed = placed
 		}
 		r.resume.Stage, r.Done, r.Total = "records", 0, 0
+		if days != 0 {
+			if r.Total, err = s.store.countActive(ctx, activeSince(s.now(), days)); err != nil {
+				return false, err
+			}
+		}
 	}
 	if days == 0 {
 		return true, nil
@@ -383,7 +414,7 @@ func (s *Service) rebuildSlice(ctx context.Context, r *Run, until time.Time) (fi
 	now := s.now()
 	for time.Now().Before(until) {
 		began := time.Now()
-		users, err := s.store.activeAfter(ctx, r.resume.Cursor, civil.Clock{}.Today(now)-civil.Day(days), chunkUsers)
+		users, err := s.store.activeAfter(ctx, r.resume.Cursor, activeSince(now, days), chunkUsers)
 		if err != nil || len(users) == 0 {
 			return err == nil, err
 		}
@@ -399,3 +430,5 @@ func (s *Service) rebuildSlice(ctx context.Context, r *Run, until time.Time) (fi
 	}
 	return false, nil
 }
+
+func activeSince(now time.Time, days int) civil.Day { return dayAt(now) - civil.Day(days) }

@@ -9,9 +9,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 )
 
-// The stages of a snapshot: everybody the first time, afterwards who has new
-// rows.
+// The stages of a snapshot: in redis-first mode what Redis keeps; then everybody
+// the first time, afterwards who has new rows.
 const (
+	fromTheClaims  = "claims"
 	everybodyAnew  = "everybody"
 	fromTheLog     = "log"
 	fromTheTouched = "touched"
@@ -21,17 +22,14 @@ const (
 // or has lost makes no difference.
 func (s *Service) snapshotSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
 	if r.resume.Stage == "" {
-		if _, err := s.persistClaims(ctx); err != nil {
-			// The log is what a snapshot is of; the claims are there tomorrow, too.
-			s.log.LogAttrs(ctx, slog.LevelWarn, "the check-ins that redis keeps were not compared with sql", slog.Any("err", err))
+		r.resume.Stage = fromTheClaims
+	}
+	for r.resume.Stage == fromTheClaims {
+		if !time.Now().Before(until) {
+			return false, nil
 		}
-		if r.resume.Stage, r.resume.At, err = s.snapshotFrom(ctx, r); err != nil {
+		if err := s.claimsOfSnapshot(ctx, r); err != nil {
 			return false, err
-		}
-		if r.resume.Stage == everybodyAnew {
-			if r.Total, err = s.store.countUsers(ctx, "", ""); err != nil {
-				return false, err
-			}
 		}
 	}
 	for time.Now().Before(until) {
@@ -58,6 +56,33 @@ func (s *Service) snapshotSlice(ctx context.Context, r *Run, until time.Time) (f
 		r.Summary.Persisted += persisted
 	}
 	return false, nil
+}
+
+// claimsOfSnapshot does a step of the first stage, or begins the next one.
+func (s *Service) claimsOfSnapshot(ctx context.Context, r *Run) (err error) {
+	if s.journal != nil {
+		n, next, err := s.persistSomeClaims(ctx, r.resume.Cursor)
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case err != nil:
+			// The log is what a snapshot is of; the claims are there tomorrow, too.
+			s.log.LogAttrs(ctx, slog.LevelWarn, "the check-ins that redis keeps were not compared with sql", slog.Any("err", err))
+		case next != "":
+			r.Done += int64(n)
+			r.resume.Cursor = next
+			return nil
+		}
+	}
+	r.Done, r.resume.Cursor = 0, ""
+	if r.resume.Stage, r.resume.At, err = s.snapshotFrom(ctx, r); err != nil {
+		r.resume.Stage = fromTheClaims
+		return err
+	}
+	if r.resume.Stage == everybodyAnew {
+		r.Total, err = s.store.countUsers(ctx, "", "")
+	}
+	return err
 }
 
 // snapshotFrom says where a snapshot begins: where the last one that was done

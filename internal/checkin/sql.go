@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"net"
 	"slices"
@@ -324,15 +325,28 @@ type GrantedTo struct {
 	User accounts.ID `json:"user"`
 }
 
+// Granted is a grant with why it was given.
+type Granted struct {
+	Grant
+	Reason string
+}
+
+// granted is a row of the grants.
+type granted struct {
+	Granted
+	user accounts.ID
+	id   string
+}
+
 // grant writes a grant and the message that brings it to Redis.
-func (s *store) grant(ctx context.Context, user accounts.ID, g Grant, reason string) (err error) {
+func (s *store) grant(ctx context.Context, user accounts.ID, g Granted) (err error) {
 	defer errs.Wrap(&err, "checkin.grant %s", user)
 	payload, err := json.Marshal(GrantedTo{user})
 	if err != nil {
 		return err
 	}
 	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO checkin_grants (user_id, at, id, n, reason) VALUES (?, ?, ?, ?, ?)", user, g.At.UnixMilli(), ids.New[Grant](), g.N, reason)
+		_, err := tx.ExecContext(ctx, "INSERT INTO checkin_grants (user_id, at, id, n, reason) VALUES (?, ?, ?, ?, ?)", user, g.At.UnixMilli(), ids.New[Grant](), g.N, g.Reason)
 		if err != nil {
 			return err
 		}
@@ -340,10 +354,26 @@ func (s *store) grant(ctx context.Context, user accounts.ID, g Grant, reason str
 	}))
 }
 
+// grantsOf returns a user's grants, the newest first.
+func (s *store) grantsOf(ctx context.Context, user accounts.ID, limit int) (out []Granted, err error) {
+	defer errs.Wrap(&err, "checkin.grantsOf %s", user)
+	var rows []struct {
+		N      int    `bun:"n"`
+		At     int64  `bun:"at"`
+		Reason string `bun:"reason"`
+	}
+	err = s.db.NewRaw("SELECT n, at, reason FROM checkin_grants WHERE user_id = ? ORDER BY at DESC, id DESC LIMIT ?", user, limit).Scan(ctx, &rows)
+	for _, r := range rows {
+		out = append(out, Granted{Grant{r.N, time.UnixMilli(r.At).UTC()}, r.Reason})
+	}
+	return out, asKind(err)
+}
+
 // makeup is a day to be made up.
 type makeup struct {
 	user  accounts.ID
 	month int // 202611
+	n     int // which of the month's, from 1
 	day   civil.Day
 	at    time.Time
 	req   int64
@@ -451,12 +481,13 @@ type attended struct {
 }
 
 // season yields who signed days of a season. Nobody signs a day before it has
-// begun somewhere, so that the index by time finds the rows.
+// begun somewhere, nor does an import say so of longer before than dayOff, so that
+// the index by time finds the rows.
 func (s *store) season(ctx context.Context, b Board) iter.Seq2[attended, error] {
 	first, last := b.span()
 	return func(yield func(attended, error) bool) {
 		rows, err := s.db.QueryContext(ctx, "SELECT user_id, COUNT(*), MAX(at) FROM checkins WHERE at >= ? AND day BETWEEN ? AND ? AND kind IN (?, ?) GROUP BY user_id",
-			civil.Clock{}.Start(first-1).UnixMilli(), int32(first), int32(last), uint8(Tapped), uint8(MadeUp))
+			civil.Clock{}.Start(first-2).UnixMilli(), int32(first), int32(last), uint8(Tapped), uint8(MadeUp))
 		if err != nil {
 			yield(attended{}, asKind(err))
 			return
@@ -477,15 +508,15 @@ func (s *store) season(ctx context.Context, b Board) iter.Seq2[attended, error] 
 	}
 }
 
-// usersAfter returns the next n users by id who have rows in the log or totals
-// persisted, later than after and, if before is not empty, earlier than before.
+// usersAfter returns the next n users by id who have rows in the log, grants or
+// totals persisted, later than after and, if before is not empty, earlier than before.
 func (s *store) usersAfter(ctx context.Context, after, before string, n int) (_ []accounts.ID, err error) {
 	defer errs.Wrap(&err, "checkin.usersAfter %s", after)
 	if before == "" {
 		before = "~" // later than every character of an id
 	}
 	var all []accounts.ID
-	for _, table := range []string{"checkins", "checkin_totals"} {
+	for _, table := range []string{"checkins", "checkin_grants", "checkin_totals"} {
 		some, err := scanUsers(s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM "+table+" WHERE user_id > ? AND user_id < ? ORDER BY user_id LIMIT ?", after, before, n))
 		if err != nil {
 			return nil, asKind(err)
@@ -529,9 +560,19 @@ func (s *store) activeAfter(ctx context.Context, after string, since civil.Day, 
 	return users, asKind(err)
 }
 
+// countActive counts the users with a day at or later than since.
+func (s *store) countActive(ctx context.Context, since civil.Day) (n int64, err error) {
+	defer errs.Wrap(&err, "checkin.countActive")
+	err = s.db.NewRaw("SELECT COUNT(DISTINCT user_id) FROM checkins WHERE day >= ?", int32(since)).Scan(ctx, &n)
+	return n, asKind(err)
+}
+
 // firstYears returns the year of each user's first day; who has none is left out.
 func (s *store) firstYears(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]int, err error) {
 	defer errs.Wrap(&err, "checkin.firstYears")
+	if len(users) == 0 {
+		return nil, nil
+	}
 	var rows []struct {
 		User accounts.ID `bun:"user_id"`
 		Day  int32       `bun:"day"`
@@ -580,12 +621,12 @@ func (s *store) arrivals(ctx context.Context, touched bool, after arrival, n int
 }
 
 // touchedSince returns those of some users who got rows with times in the past
-// since then.
+// since then, or are being erased.
 func (s *store) touchedSince(ctx context.Context, users []accounts.ID, since time.Time) (_ map[accounts.ID]bool, err error) {
 	defer errs.Wrap(&err, "checkin.touchedSince")
 	out := map[accounts.ID]bool{}
 	for some := range slices.Chunk(users, 500) {
-		found, err := scanUsers(s.db.QueryContext(ctx, "SELECT user_id FROM checkin_touched WHERE user_id IN (?) AND at >= ?", bun.List(some), since.UnixMilli()))
+		found, err := scanUsers(s.db.QueryContext(ctx, "SELECT user_id FROM checkin_touched WHERE user_id IN (?) AND (at >= ? OR at = ?)", bun.List(some), since.UnixMilli(), tombstone))
 		if err != nil {
 			return nil, asKind(err)
 		}
@@ -596,12 +637,21 @@ func (s *store) touchedSince(ctx context.Context, users []accounts.ID, since tim
 	return out, nil
 }
 
-// erase removes a user's rows and leaves the user touched, until untouch. gone
-// reports that there were any, again that the user was touched already.
+// tombstone is the time of a touched user who is being erased. Imports leave it.
+const tombstone = 0
+
+// followedWithin is how long after an import the boards may not have heard of it.
+const followedWithin = time.Hour
+
+// erase removes a user's rows and leaves a tombstone, until untouch. gone reports
+// that there were any; again that nobody knows what the boards were told: there was
+// a tombstone, or an import of a moment ago.
 func (s *store) erase(ctx context.Context, user accounts.ID) (gone, again bool, err error) {
 	defer errs.Wrap(&err, "checkin.erase")
+	mark := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}, Set: []string{"at"}})
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM checkin_touched WHERE user_id = ?)", user).Scan(&again); err != nil {
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM checkin_touched WHERE user_id = ? AND (at = ? OR at > ?))",
+			user, tombstone, tx.Now().Add(-followedWithin).UnixMilli()).Scan(&again); err != nil {
 			return err
 		}
 		gone = false
@@ -616,10 +666,10 @@ func (s *store) erase(ctx context.Context, user accounts.ID) (gone, again bool, 
 			}
 			gone = gone || n > 0
 		}
-		if !gone || again {
+		if !gone && !again {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO checkin_touched (user_id, at) VALUES (?, ?)", user, tx.Now().UnixMilli())
+		_, err := tx.SQL().ExecContext(ctx, mark.For(1), user.String(), tombstone)
 		return err
 	})
 	if err == nil && (gone || again) { // lines of the repair log tell days
@@ -687,10 +737,10 @@ func (s *store) runs(ctx context.Context, where string, args ...any) (_ []Run, e
 	return out, nil
 }
 
-// nextRun returns the run that is to be worked on: the one begun before those
-// that wait.
-func (s *store) nextRun(ctx context.Context) (*Run, error) {
-	some, err := s.runs(ctx, "state IN (?, ?) ORDER BY CASE state WHEN ? THEN 0 ELSE 1 END, id LIMIT 1", runRunning, runWaiting, runRunning)
+// nextRun returns the run that is to be worked on, of some kinds: the one begun
+// before those that wait.
+func (s *store) nextRun(ctx context.Context, kinds ...RunKind) (*Run, error) {
+	some, err := s.runs(ctx, "state IN (?, ?) AND kind IN (?) ORDER BY CASE state WHEN ? THEN 0 ELSE 1 END, id LIMIT 1", runRunning, runWaiting, bun.List(kinds), runRunning)
 	if err != nil || len(some) == 0 {
 		return nil, err
 	}
@@ -708,11 +758,12 @@ func (s *store) run(ctx context.Context, id int64) (*Run, error) {
 	return &some[0], nil
 }
 
-// lastRun returns when a run of that kind over everybody was last asked for.
-func (s *store) lastRun(ctx context.Context, kind RunKind) (at time.Time, err error) {
+// lastRun returns when a run of that kind over everybody was last asked for, except
+// for one that failed and was asked for before then.
+func (s *store) lastRun(ctx context.Context, kind RunKind, failed time.Time) (at time.Time, err error) {
 	defer errs.Wrap(&err, "checkin.lastRun %s", kind)
 	var ms int64
-	err = s.db.NewRaw("SELECT COALESCE(MAX(created), 0) FROM checkin_runs WHERE kind = ? AND options = '{}'", kind).Scan(ctx, &ms)
+	err = s.db.NewRaw("SELECT COALESCE(MAX(created), 0) FROM checkin_runs WHERE kind = ? AND options = '{}' AND (state <> ? OR created >= ?)", kind, RunFailed, failed.UnixMilli()).Scan(ctx, &ms)
 	return time.UnixMilli(ms), asKind(err)
 }
 
@@ -804,11 +855,34 @@ func (s *store) repairs(ctx context.Context, before, run int64, n int) (_ []Repa
 // were written before and repaired nothing; repairs are kept.
 func (s *store) forgetRuns(ctx context.Context, before time.Time) (err error) {
 	defer errs.Wrap(&err, "checkin.forgetRuns")
-	for _, q := range []string{
-		"DELETE FROM checkin_repairs WHERE repaired = 0 AND at < ?",
-		"DELETE FROM checkin_runs WHERE ended <> 0 AND ended < ?",
-	} {
-		if _, err := s.db.ExecContext(ctx, q, before.UnixMilli()); err != nil {
+	return errors.Join(
+		s.forget(ctx, "checkin_repairs", "id", "repaired = 0 AND at < ?", before.UnixMilli()),
+		s.forget(ctx, "checkin_runs", "id", "ended <> 0 AND ended < ?", before.UnixMilli()))
+}
+
+// forgetTouched removes who was touched before then, as far as a snapshot that is
+// done has seen them. Tombstones are kept.
+func (s *store) forgetTouched(ctx context.Context, before time.Time) (err error) {
+	defer errs.Wrap(&err, "checkin.forgetTouched")
+	done, err := s.runs(ctx, "kind = ? AND state = ? ORDER BY id DESC LIMIT 1", SnapshotRun, RunDone)
+	if err != nil || len(done) == 0 {
+		return err
+	}
+	if seen := done[0].Started.Add(-settled); seen.Before(before) {
+		before = seen
+	}
+	return s.forget(ctx, "checkin_touched", "user_id", "at <> ? AND at < ?", tombstone, before.UnixMilli())
+}
+
+// forget removes rows by a condition, some at a time, and at most so many that
+// the rest can wait for the next minute.
+func (s *store) forget(ctx context.Context, table, key, where string, args ...any) error {
+	for range 50 {
+		var some []string
+		if err := s.db.NewRaw("SELECT "+key+" FROM "+table+" WHERE "+where+" LIMIT 1000", args...).Scan(ctx, &some); err != nil || len(some) == 0 {
+			return asKind(err)
+		}
+		if _, err := s.db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+key+" IN (?) AND "+where, append([]any{bun.List(some)}, args...)...); err != nil {
 			return asKind(err)
 		}
 	}
@@ -882,69 +956,202 @@ const TopicTouched = "checkin.touched"
 // follows is not undone.
 var catchUpAfter = 3 * time.Second
 
-type touchedPayload struct {
+// touched is the payload of [TopicTouched]: users, and between which days there is
+// something new that signs. Without days it says nothing of them.
+type touched struct {
 	Users []accounts.ID `json:"users"`
+	First civil.Day     `json:"first,omitempty"`
+	Last  civil.Day     `json:"last,omitempty"`
 }
 
-func parseTouched(payload []byte) ([]accounts.ID, error) {
-	var p touchedPayload
-	err := json.Unmarshal(payload, &p)
-	return p.Users, err
+func parseTouched(payload []byte) (t touched, err error) {
+	err = json.Unmarshal(payload, &t)
+	return t, err
 }
 
-func enqueueTouched(ctx context.Context, tx *sqldb.Tx, users []accounts.ID, after time.Duration) error {
-	payload, err := json.Marshal(touchedPayload{users})
+func enqueueTouched(ctx context.Context, tx *sqldb.Tx, t touched, after time.Duration) error {
+	payload, err := json.Marshal(t)
 	if err != nil {
 		return err
 	}
 	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicTouched, Payload: payload, Due: tx.Now().Add(after)})
 }
 
-// tellLater puts off telling Redis.
+// followLater puts off telling Redis.
+func (s *store) followLater(ctx context.Context, t touched, after time.Duration) error {
+	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return enqueueTouched(ctx, tx, t, after) }))
+}
+
+// tellLater is followLater for users of whom no day is new that signs.
 func (s *store) tellLater(ctx context.Context, users []accounts.ID, after time.Duration) error {
-	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return enqueueTouched(ctx, tx, users, after) }))
+	return s.followLater(ctx, touched{Users: users}, after)
 }
 
 // importRows writes rows with times in the past, of accounts that are opened in
-// the same transaction, and returns how many were new. The rows must be sorted
-// and free of duplicates.
-func (s *store) importRows(ctx context.Context, rows []request, open []accounts.User) (added int64, err error) {
+// the same transaction, and returns how many were new.
+func (s *store) importRows(ctx context.Context, b batch, open []accounts.User) (added int64, err error) {
 	defer errs.Wrap(&err, "checkin.importRows")
-	args := make([]any, 0, 7*len(rows))
-	var users []accounts.ID
-	for _, r := range rows {
-		args = append(args, r.user.String(), int32(r.day), r.at.UnixMilli(), uint8(r.kind), r.act.Words, r.act.Minutes, r.req)
-		if len(users) == 0 || users[len(users)-1] != r.user {
-			users = append(users, r.user)
+	for range 3 { // somebody may take the number of a day made up under our hands
+		if added, err = s.tryImport(ctx, b, open); !errors.Is(err, errTaken) {
+			break
 		}
 	}
-	touch := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}, Set: []string{"at"}})
+	return added, err
+}
+
+func (s *store) tryImport(ctx context.Context, b batch, open []accounts.User) (added int64, err error) {
+	users := mapped(b.days, func(r request) accounts.ID { return r.user })
+	users = append(users, mapped(b.grants, func(g granted) accounts.ID { return g.user })...)
+	slices.SortFunc(users, compareIDs)
+	users = slices.Compact(users)
+	if len(users) == 0 {
+		return 0, nil
+	}
+	news := touched{Users: users}
+	for _, r := range b.days {
+		if r.kind.Signs() && (news.Last == 0 || r.day < news.First) {
+			news.First = r.day
+		}
+		if r.kind.Signs() {
+			news.Last = max(news.Last, r.day)
+		}
+	}
+	touch := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"},
+		Set: []string{fmt.Sprintf("at = CASE WHEN at = %[1]d THEN %[1]d ELSE {new.at} END", tombstone)}})
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		added = 0
 		if err := accounts.Open(ctx, tx, open); err != nil {
 			return err
 		}
-		done, err := tx.SQL().ExecContext(ctx, s.insert.For(len(rows)), args...)
-		if err != nil {
-			return err
+		for _, part := range []func(context.Context, *sqldb.Tx) (int64, error){
+			func(ctx context.Context, tx *sqldb.Tx) (int64, error) { return s.importDays(ctx, tx, b.days) },
+			func(ctx context.Context, tx *sqldb.Tx) (int64, error) { return s.importMakeups(ctx, tx, b.makeups) },
+			func(ctx context.Context, tx *sqldb.Tx) (int64, error) { return s.importGrants(ctx, tx, b.grants) },
+		} {
+			n, err := part(ctx, tx)
+			if added += n; err != nil {
+				return err
+			}
 		}
-		if added, err = done.RowsAffected(); err != nil || added == 0 {
-			return err
+		if added == 0 {
+			return nil
 		}
-		touched := make([]any, 0, 2*len(users))
+		args := make([]any, 0, 2*len(users))
 		for _, user := range users {
-			touched = append(touched, user.String(), tx.Now().UnixMilli())
+			args = append(args, user.String(), tx.Now().UnixMilli())
 		}
-		if _, err := tx.SQL().ExecContext(ctx, touch.For(len(users)), touched...); err != nil {
+		if _, err := tx.SQL().ExecContext(ctx, touch.For(len(users)), args...); err != nil {
 			return err
 		}
-		return enqueueTouched(ctx, tx, users, catchUpAfter)
+		return enqueueTouched(ctx, tx, news, catchUpAfter)
 	})
 	return added, err
+}
+
+func (s *store) importDays(ctx context.Context, tx *sqldb.Tx, rows []request) (added int64, err error) {
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	args := make([]any, 0, 7*len(rows))
+	for _, r := range rows {
+		args = append(args, r.user.String(), int32(r.day), r.at.UnixMilli(), uint8(r.kind), r.act.Words, r.act.Minutes, r.req)
+	}
+	done, err := tx.SQL().ExecContext(ctx, s.insert.For(len(rows)), args...)
+	if err != nil {
+		return 0, err
+	}
+	return done.RowsAffected()
+}
+
+// importMakeups writes to the audit what it does not have of days that are in the
+// log, and returns for how many the day itself was there before.
+func (s *store) importMakeups(ctx context.Context, tx *sqldb.Tx, all []makeup) (added int64, err error) {
+	rows, log, err := s.unaudited(ctx, tx, all)
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	args := make([]any, 0, 6*len(rows))
+	for _, m := range rows {
+		held := log[rowKey{m.user, m.day}]
+		if held.req != m.req {
+			added++
+		}
+		args = append(args, m.user, m.month, m.n, int32(m.day), held.at, held.req)
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO checkin_makeups (user_id, month, n, day, at, req) VALUES "+
+		strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?), ", len(rows)), ", "), args...)
+	return added, taken(err)
+}
+
+// unaudited returns those of some days made up that are so in the log and not in
+// the audit, each with a number that is free: the one it has, else a later one.
+// Beside them it returns what the log has.
+func (s *store) unaudited(ctx context.Context, q sqldb.Querier, all []makeup) (missing []makeup, log map[rowKey]row, err error) {
+	if len(all) == 0 {
+		return nil, nil, nil
+	}
+	var keys, users []any
+	for _, m := range all {
+		keys, users = append(keys, m.user.String(), int32(m.day)), append(users, m.user.String())
+	}
+	log, err = scanRows(q.QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
+		strings.TrimSuffix(strings.Repeat("(?, ?), ", len(all)), ", ")+")", keys...))
+	if err != nil {
+		return nil, nil, err
+	}
+	var audit []struct {
+		User  accounts.ID `bun:"user_id"`
+		Month int         `bun:"month"`
+		N     int         `bun:"n"`
+		Day   int32       `bun:"day"`
+	}
+	if err := q.NewRaw("SELECT user_id, month, n, day FROM checkin_makeups WHERE user_id IN (?)", bun.List(users)).Scan(ctx, &audit); err != nil {
+		return nil, nil, err
+	}
+	type number struct {
+		user     accounts.ID
+		month, n int
+	}
+	used, there := map[number]bool{}, map[rowKey]bool{}
+	for _, a := range audit {
+		used[number{a.User, a.Month, a.N}], there[rowKey{a.User, civil.Day(a.Day)}] = true, true
+	}
+	for _, m := range all {
+		key := rowKey{m.user, m.day}
+		if log[key].kind != MadeUp || there[key] {
+			continue
+		}
+		for used[number{m.user, m.month, m.n}] {
+			m.n++
+		}
+		used[number{m.user, m.month, m.n}] = true
+		missing = append(missing, m)
+	}
+	return missing, log, nil
+}
+
+func (s *store) importGrants(ctx context.Context, tx *sqldb.Tx, rows []granted) (added int64, err error) {
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	args := make([]any, 0, 5*len(rows))
+	for _, g := range rows {
+		args = append(args, g.user.String(), g.At.UnixMilli(), g.id, g.N, g.Reason)
+	}
+	add := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_grants", Columns: []string{"user_id", "at", "id", "n", "reason"}, Key: []string{"user_id", "at", "id"}})
+	done, err := tx.SQL().ExecContext(ctx, add.For(len(rows)), args...)
+	if err != nil {
+		return 0, err
+	}
+	return done.RowsAffected()
 }
 
 // countHeld returns for how many of the rows the log has the day.
 func (s *store) countHeld(ctx context.Context, rows []request) (n int64, err error) {
 	defer errs.Wrap(&err, "checkin.countHeld")
+	if len(rows) == 0 {
+		return 0, nil
+	}
 	args := make([]any, 0, 2*len(rows))
 	for _, r := range rows {
 		args = append(args, r.user.String(), int32(r.day))
@@ -954,33 +1161,96 @@ func (s *store) countHeld(ctx context.Context, rows []request) (n int64, err err
 	return n, asKind(err)
 }
 
-// exported is one row of the log with its owner, as it leaves.
+// countNew returns what importRows would, and writes nothing.
+func (s *store) countNew(ctx context.Context, b batch) (n int64, err error) {
+	defer errs.Wrap(&err, "checkin.countNew")
+	held, err := s.countHeld(ctx, b.days)
+	if err != nil {
+		return 0, err
+	}
+	makeups, _, err := s.unaudited(ctx, s.db, b.makeups)
+	if err != nil {
+		return 0, asKind(err)
+	}
+	n = int64(len(b.days)+len(makeups)+len(b.grants)) - held
+	if len(b.grants) == 0 {
+		return n, nil
+	}
+	args := make([]any, 0, 3*len(b.grants))
+	for _, g := range b.grants {
+		args = append(args, g.user.String(), g.At.UnixMilli(), g.id)
+	}
+	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkin_grants WHERE (user_id, at, id) IN ("+
+		strings.TrimSuffix(strings.Repeat("(?, ?, ?), ", len(b.grants)), ", ")+")", args...).Scan(&held)
+	return n - held, asKind(err)
+}
+
+// exported is whose row it is that leaves, and when it was written.
 type exported struct {
-	User              accounts.ID
-	Day               int32
-	At                int64
-	Kind              uint8
-	Words, Minutes    int
-	Email, Name, Zone string
+	User        accounts.ID
+	At          int64
+	Email, Name string
+	Clock       civil.Clock
+}
+
+// exportedDay is what else a row of the log has; Month and N are those of the audit
+// of days made up.
+type exportedDay struct {
+	Day            int32
+	Kind           uint8
+	Words, Minutes int
+	Month, N       int
+}
+
+const exportedColumns = "COALESCE(u.email, ''), COALESCE(u.name, ''), COALESCE(u.zone, ''), COALESCE(u.zone_next, ''), COALESCE(u.zone_from, 0)"
+
+func (e *exported) columns() []any {
+	return []any{&e.Email, &e.Name, &e.Clock.Zone, &e.Clock.Next, &e.Clock.From}
 }
 
 // export calls fn with the rows of one user, or of everybody when user is the
 // zero ID, between two days.
-func (s *store) export(ctx context.Context, user accounts.ID, first, last civil.Day, fn func(exported) error) (err error) {
+func (s *store) export(ctx context.Context, user accounts.ID, first, last civil.Day, fn func(exported, exportedDay) error) (err error) {
 	defer errs.Wrap(&err, "checkin.export")
-	where, args := exportOf(user, first, last)
-	rows, err := s.db.QueryContext(ctx, `SELECT c.user_id, c.day, c.at, c.kind, c.words, c.minutes, COALESCE(u.email, ''), COALESCE(u.name, ''), COALESCE(u.zone, '')
-		FROM checkins c LEFT JOIN users u ON u.id = c.user_id WHERE `+where+" ORDER BY c.user_id, c.day", args...)
+	where, args := exportedDays(user, first, last)
+	// Of the audit, in the order of its key, a user has a few rows.
+	rows, err := s.db.QueryContext(ctx, "SELECT c.user_id, c.at, c.day, c.kind, c.words, c.minutes, COALESCE(m.month, 0), COALESCE(m.n, 0), "+exportedColumns+
+		" FROM checkins c LEFT JOIN users u ON u.id = c.user_id LEFT JOIN checkin_makeups m ON m.user_id = c.user_id AND m.day = c.day AND c.kind = ?"+
+		" WHERE "+where+" ORDER BY c.user_id, c.day", append([]any{uint8(MadeUp)}, args...)...)
 	if err != nil {
 		return asKind(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var e exported
-		if err := rows.Scan(&e.User, &e.Day, &e.At, &e.Kind, &e.Words, &e.Minutes, &e.Email, &e.Name, &e.Zone); err != nil {
+		var d exportedDay
+		if err := rows.Scan(append([]any{&e.User, &e.At, &d.Day, &d.Kind, &d.Words, &d.Minutes, &d.Month, &d.N}, e.columns()...)...); err != nil {
 			return err
 		}
-		if err := fn(e); err != nil {
+		if err := fn(e, d); err != nil {
+			return err
+		}
+	}
+	return asKind(rows.Err())
+}
+
+// exportGrants is export for the grants that were given on these days.
+func (s *store) exportGrants(ctx context.Context, user accounts.ID, first, last civil.Day, fn func(exported, granted) error) (err error) {
+	defer errs.Wrap(&err, "checkin.exportGrants")
+	where, args := exportedGrants(user, first, last)
+	rows, err := s.db.QueryContext(ctx, "SELECT g.user_id, g.at, g.id, g.n, g.reason, "+exportedColumns+
+		" FROM checkin_grants g LEFT JOIN users u ON u.id = g.user_id WHERE "+where+" ORDER BY g.user_id, g.at, g.id", args...)
+	if err != nil {
+		return asKind(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var e exported
+		var g granted
+		if err := rows.Scan(append([]any{&e.User, &e.At, &g.id, &g.N, &g.Reason}, e.columns()...)...); err != nil {
+			return err
+		}
+		if err := fn(e, g); err != nil {
 			return err
 		}
 	}
@@ -989,17 +1259,26 @@ func (s *store) export(ctx context.Context, user accounts.ID, first, last civil.
 
 func (s *store) countExport(ctx context.Context, user accounts.ID, first, last civil.Day) (n int64, err error) {
 	defer errs.Wrap(&err, "checkin.countExport")
-	where, args := exportOf(user, first, last)
-	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkins c WHERE "+where, args...).Scan(&n)
+	days, args := exportedDays(user, first, last)
+	grants, more := exportedGrants(user, first, last)
+	err = s.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM checkins c WHERE "+days+") + (SELECT COUNT(*) FROM checkin_grants g WHERE "+grants+")", append(args, more...)...).Scan(&n)
 	return n, asKind(err)
 }
 
-func exportOf(user accounts.ID, first, last civil.Day) (where string, args []any) {
-	where, args = "c.day BETWEEN ? AND ?", []any{int32(first), int32(last)}
-	if !user.IsZero() {
-		where, args = "c.user_id = ? AND "+where, append([]any{user}, args...)
+func exportedDays(user accounts.ID, first, last civil.Day) (where string, args []any) {
+	return ofUser(user, "c", "c.day BETWEEN ? AND ?", int32(first), int32(last))
+}
+
+func exportedGrants(user accounts.ID, first, last civil.Day) (where string, args []any) {
+	const ms = 24 * 60 * 60 * 1000
+	return ofUser(user, "g", "g.at >= ? AND g.at < ?", int64(first)*ms, (int64(last)+1)*ms)
+}
+
+func ofUser(user accounts.ID, table, where string, args ...any) (string, []any) {
+	if user.IsZero() {
+		return where, args
 	}
-	return where, args
+	return table + ".user_id = ? AND " + where, append([]any{user}, args...)
 }
 
 // NewExchange returns the domain as far as SQL alone carries it.

@@ -24,6 +24,7 @@ import (
 )
 
 type checkinCmd struct {
+	Show      showCmd      `cmd:"" help:"Show where a user stands, the freezes that were granted and the days that were made up."`
 	Grant     grantCmd     `cmd:"" help:"Give a user streak freezes."`
 	Import    importCmd    `cmd:"" help:"Read check-ins from a file into the database."`
 	Export    exportCmd    `cmd:"" help:"Write check-ins to a file, as import reads them."`
@@ -36,7 +37,7 @@ type checkinCmd struct {
 
 // tables are the settings of commands that work in SQL alone.
 func (r *checkinCmd) tables() []*settings {
-	return []*settings{&r.Grant.settings, &r.Import.settings, &r.Export.settings, &r.Reconcile.settings, &r.Repairs.settings,
+	return []*settings{&r.Show.settings, &r.Grant.settings, &r.Import.settings, &r.Export.settings, &r.Reconcile.settings, &r.Repairs.settings,
 		&r.Rebuild.settings, &r.Snapshot.settings, &r.Runs.settings}
 }
 
@@ -91,6 +92,84 @@ func format(asked, file string) checkin.Format {
 		return checkin.CSV
 	}
 	return checkin.Format(asked)
+}
+
+type showCmd struct{ someone }
+
+// shownView is a user's check-in in JSON; times are UTC.
+type shownView struct {
+	User      string       `json:"user"`
+	Zone      string       `json:"zone"`
+	Day       string       `json:"day"` // today, for the user
+	Today     bool         `json:"today"`
+	Yesterday bool         `json:"yesterday"`
+	Streak    int          `json:"streak"`
+	Longest   int          `json:"longest"`
+	Total     int          `json:"total"`
+	Freezes   freezesView  `json:"freezes"`
+	Grants    []grantView  `json:"grants"`
+	Makeups   []madeUpView `json:"makeups"`
+}
+
+type freezesView struct {
+	Left    int `json:"left"`
+	Earned  int `json:"earned"`
+	Granted int `json:"granted"`
+	Used    int `json:"used"`
+}
+
+type grantView struct {
+	At      time.Time `json:"at"`
+	Freezes int       `json:"freezes"`
+	Reason  string    `json:"reason"`
+}
+
+type madeUpView struct {
+	Day   string    `json:"day"`
+	At    time.Time `json:"at"`
+	Month string    `json:"month"` // whose limit it counts against
+}
+
+// Run shows what the database has, and by which grants and days made up.
+func (cmd *showCmd) Run(ctx context.Context, c *console) error {
+	cfg, _, err := cmd.load()
+	if err != nil {
+		return err
+	}
+	return cmd.findIn(ctx, c, func(db *sqldb.DB, a accounts.Account) error {
+		x, err := checkin.NewExchange(db).Show(ctx, a.ID, a.Clock, cfg.Checkin)
+		if err != nil {
+			return err
+		}
+		v := shownView{User: a.ID.String(), Zone: a.Clock.In(time.Now()), Day: x.Day.String(), Today: x.Today, Yesterday: x.Yesterday,
+			Streak: x.Streak, Longest: x.Longest, Total: x.Total, Freezes: freezesView{x.Freezes, x.Earned, x.Granted, x.Used},
+			Grants: []grantView{}, Makeups: []madeUpView{}}
+		for _, g := range x.Grants {
+			v.Grants = append(v.Grants, grantView{g.At, g.N, g.Reason})
+		}
+		for _, m := range x.Makeups {
+			v.Makeups = append(v.Makeups, madeUpView{m.Day.String(), m.At, m.Month})
+		}
+		return c.result(v, v.write)
+	})
+}
+
+func (v shownView) write(w io.Writer) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	signed := "not yet"
+	if v.Today {
+		signed = "checked in"
+	}
+	fmt.Fprintf(tab, "user\t%s\nzone\t%s\ntoday\t%s, %s\n", v.User, v.Zone, v.Day, signed)
+	fmt.Fprintf(tab, "streak\t%d, the longest %d\ndays\t%d\n", v.Streak, v.Longest, v.Total)
+	fmt.Fprintf(tab, "freezes\t%d left: %d earned, %d granted, %d used\n", v.Freezes.Left, v.Freezes.Earned, v.Freezes.Granted, v.Freezes.Used)
+	for _, g := range v.Grants {
+		fmt.Fprintf(tab, "granted\t%s  %d: %s\n", g.At.Local().Format(time.DateTime), g.Freezes, g.Reason)
+	}
+	for _, m := range v.Makeups {
+		fmt.Fprintf(tab, "made up\t%s  %s, of %s\n", m.At.Local().Format(time.DateTime), m.Day, m.Month)
+	}
+	return tab.Flush()
 }
 
 type grantCmd struct {
@@ -344,12 +423,11 @@ func (cmd *snapshotCmd) Run(ctx context.Context, c *console) error {
 
 func took(r *checkin.Run) time.Duration { return r.Ended.Sub(r.Started).Round(time.Millisecond) }
 
-const (
-	lookEvery = 200 * time.Millisecond
-	// takenWithin is how long a run waits for a server. Where one is at work on
-	// another run, it waits for that.
-	takenWithin = 10 * time.Second
-)
+const lookEvery = 200 * time.Millisecond
+
+// takenWithin is how long a run waits for a server. Where one is at work on
+// another run, it waits for that.
+var takenWithin = 10 * time.Second
 
 // run asks for a run, follows it to its end and reports.
 func (s *settings) run(ctx context.Context, c *console, kind checkin.RunKind, o checkin.RunOptions, human func(io.Writer, *checkin.Run)) error {
@@ -410,7 +488,7 @@ func follow(ctx context.Context, x *checkin.Exchange, r *checkin.Run, bar *progr
 			return r, err
 		}
 		if first != nil && first.ID != id {
-			if at := fmt.Sprint(first.ID, first.Done, first.Started, first.Summary); at != seen {
+			if at := fmt.Sprint(first.ID, first.Beat()); at != seen {
 				seen, patience = at, time.Now().Add(takenWithin)
 			}
 			bar.show(0, 0, fmt.Sprintf("waiting for run %d, %s", first.ID, first.Kind))

@@ -1,0 +1,1 @@
+DROP INDEX checkin_repairs_at{{on checkin_repairs}}

@@ -1,0 +1,1 @@
+DROP INDEX checkin_repairs_member{{on checkin_repairs}}

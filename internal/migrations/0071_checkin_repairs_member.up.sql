@@ -1,0 +1,1 @@
+CREATE INDEX checkin_repairs_member ON checkin_repairs (member)
