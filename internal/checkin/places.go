@@ -40,6 +40,11 @@ func (z Freezes) standing(rec *Record, clock civil.Clock, year int) standing {
 	if !ok {
 		return standing{}
 	}
+	if skipped, skips := clock.Skipped(); skips && skipped < newest && newest.Year() == year {
+		whole := *rec // its row comes when the zone's change is told
+		whole.cover(skipped, year)
+		run = whole.Streak(newest)
+	}
 	return standing{streak: run, dies: z.dies(clock, newest, run, z.left(rec)), total: rec.Total()}
 }
 
@@ -66,7 +71,7 @@ func (z Freezes) placeOf(rec *Record, r request, res Result, today civil.Day) (p
 // nothing was ever signed. A streak that is dead has its death in the past.
 func (z Freezes) placeFrom(user accounts.ID, clock civil.Clock, h History) (p place, ok bool) {
 	var t Tally
-	for _, m := range h.Marks {
+	for _, m := range h.skipping(clock).Marks {
 		t.Add(m)
 	}
 	return z.tallied(user, clock, t, h.granted()), t.Total > 0

@@ -524,12 +524,12 @@ func (s *served) zone(now time.Time, c civil.Clock) {
 	_, err := s.db.ExecContext(s.t.Context(), "UPDATE users SET zone = ?, zone_next = ?, zone_from = ? WHERE id = ?", c.Zone, c.Next, c.From, s.user)
 	s.ok(err)
 	s.clock.set(now)
-	s.ok(s.ZoneChanged(s.t.Context(), s.user))
+	s.ok(s.ZoneChanged(s.t.Context(), accounts.ZoneChanged{User: s.user}))
 }
 
 func (s *served) moved(now time.Time, _ civil.Clock) {
 	s.clock.set(now)
-	s.ok(s.ZoneChanged(s.t.Context(), s.user))
+	s.ok(s.ZoneChanged(s.t.Context(), accounts.ZoneChanged{User: s.user}))
 }
 
 func (s *served) status(now time.Time, c civil.Clock) Status {

@@ -905,6 +905,17 @@ func (s *store) tellLater(ctx context.Context, users []accounts.ID, after time.D
 	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return enqueueTouched(ctx, tx, users, after) }))
 }
 
+// putOff has a date that was left out told again then.
+func (s *store) putOff(ctx context.Context, c accounts.ZoneChanged, until time.Time) error {
+	payload, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		return tx.Enqueue(ctx, sqldb.Message{Topic: accounts.TopicZone, Key: c.User.String(), Payload: payload, Due: until, Each: true})
+	}))
+}
+
 // importRows writes rows with times in the past, of accounts that are opened in
 // the same transaction, and returns how many were new. The rows must be sorted
 // and free of duplicates.
