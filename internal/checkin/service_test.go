@@ -66,7 +66,13 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *wor
 // startWorld is newWorld for a test that Redis' budget matters to.
 func startWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, budget time.Duration, rules ...Settings) *world {
 	t.Helper()
-	c := &clock{t: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	return startWorldAt(t, newClock(), db, rdb, budget, rules...)
+}
+
+func newClock() *clock { return &clock{t: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)} }
+
+func startWorldAt(t *testing.T, c *clock, db *sqldb.DB, rdb *redis.DB, budget time.Duration, rules ...Settings) *world {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	node := ids.New[world]().String()
 	bus := events.NewBus(rdb, node, log)
@@ -127,19 +133,23 @@ func (w *world) persisted(t *testing.T) {
 // aof is what redis-first mode wants of a Redis.
 var aof = []string{"appendonly yes", "appendfsync always"}
 
-// worlds runs a test on the embedded pair and on real servers.
+// worlds runs a test on the embedded pair and on real servers. The database goes by
+// the world's clock.
 func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) {
 	rules = append(rules, Settings{})
-	embedded := func(t *testing.T) (*sqldb.DB, *redis.DB) { return sqldbtest.SQLite(t), redistest.Open(t, "embedded") }
-	servers := func(t *testing.T) (*sqldb.DB, *redis.DB) {
-		return sqldbtest.Open(t, sqldbtest.Default(t).Config(t)), redistest.Open(t, redistest.Server(t).URL)
+	type config = func(*sqldb.Config)
+	embedded := func(t *testing.T, own config) (*sqldb.DB, *redis.DB) {
+		return sqldbtest.SQLite(t, own), redistest.Open(t, "embedded")
 	}
-	kept := func(t *testing.T) (*sqldb.DB, *redis.DB) {
-		return sqldbtest.Open(t, sqldbtest.Default(t).Config(t)), redistest.Open(t, redistest.Server(t, aof...).URL)
+	servers := func(t *testing.T, own config) (*sqldb.DB, *redis.DB) {
+		return sqldbtest.Default(t).Open(t, own), redistest.Open(t, redistest.Server(t).URL)
+	}
+	kept := func(t *testing.T, own config) (*sqldb.DB, *redis.DB) {
+		return sqldbtest.Default(t).Open(t, own), redistest.Open(t, redistest.Server(t, aof...).URL)
 	}
 	for _, e := range []struct {
 		name, boards, mode string
-		open               func(t *testing.T) (*sqldb.DB, *redis.DB)
+		open               func(t *testing.T, own config) (*sqldb.DB, *redis.DB)
 	}{
 		{"embedded", CompactBoards, DurableFirst, embedded},
 		{"real servers", CompactBoards, DurableFirst, servers},
@@ -148,10 +158,11 @@ func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) 
 	} {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel() // for they wait a lot
-			db, rdb := e.open(t)
+			c := newClock()
+			db, rdb := e.open(t, func(cfg *sqldb.Config) { cfg.Now = c.now })
 			own := rules[0]
 			own.Boards, own.Mode = e.boards, e.mode
-			test(t, newWorld(t, db, rdb, own))
+			test(t, startWorldAt(t, c, db, rdb, stalls, own))
 		})
 	}
 }
