@@ -107,8 +107,7 @@ func (z Freezes) since(user accounts.ID, clock civil.Clock, h History, signed []
 }
 
 // before returns the history without what was written at that time or later.
-// alone reports that nothing but the given days, what freezes cover for them and
-// grants was.
+// alone reports that nothing but the given days and what freezes cover for them was.
 func (h History) before(at time.Time, signed []civil.Day) (b History, alone bool) {
 	alone = !at.IsZero()
 	for _, m := range h.Marks {
@@ -122,7 +121,7 @@ func (h History) before(at time.Time, signed []civil.Day) (b History, alone bool
 		if g.At.Before(at) {
 			b.Grants = append(b.Grants, g)
 		} else {
-			alone = alone && g.At.Equal(at)
+			alone = false
 		}
 	}
 	return b, alone

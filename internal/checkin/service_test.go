@@ -629,6 +629,9 @@ func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {
 	user := ids.New[accounts.User]()
 	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC) // 09:00 in Pago Pago
 	w.clock.set(now)
+	if err := w.keepBoards(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	west := civil.Clock{Zone: "Pacific/Pago_Pago"}
 	w.mustMark(t, user, west)
 	moved, err := west.Change("Pacific/Kiritimati", now)
@@ -642,6 +645,32 @@ func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {
 	}
 	if res := w.mustMark(t, user, moved); res.Status.Streak != 2 {
 		t.Errorf("got %+v, want a streak of 2", res)
+	}
+	// So is it on the board, though no row covers the 22nd yet.
+	if r, err := w.ranking(t.Context(), StreakBoard, user, moved, 1, 0); err != nil || len(r.Top) != 1 || r.Top[0].Value != 2 {
+		t.Errorf("the board has %+v, %v, want a streak of 2", r, err)
+	}
+}
+
+func TestADateLeftOutIsWrittenForWhoeverIsNotErased(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	skipped := dayAt(w.clock.now()) - 1
+	for _, erased := range []int64{0, time.Now().Add(time.Hour).UnixMilli(), -1} { // a living user, one deleted, one erased
+		user := newUsers(1)[0]
+		w.register(t, user, "Pacific/Kiritimati")
+		if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET erased = ? WHERE id = ?", erased, user); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := w.ZoneChanged(t.Context(), accounts.ZoneChanged{User: user, Skipped: skipped}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+		marks := histories[user].Marks
+		if written := len(marks) == 1 && marks[0].Day == skipped && marks[0].Kind == Skipped; err != nil || written != (erased >= 0) {
+			t.Errorf("erased %d: the log has %v, %v", erased, marks, err)
+		}
 	}
 }
 
