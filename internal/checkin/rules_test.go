@@ -14,6 +14,9 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 // plain is the reference: one user's days in a list, walked day by day. It knows
@@ -658,4 +661,68 @@ func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
 			}
 		}
 	}, rules)
+}
+
+// Right after a change of zone yesterday is the last date of the old one. That no
+// freeze covers it for good before it can no longer be signed is the point here.
+func TestTheGraceOfTheLastDateHoldsThoughTheNextIsLeftOut(t *testing.T) {
+	c := newClock()
+	w := startWorldAt(t, c, sqldbtest.SQLite(t, func(cfg *sqldb.Config) { cfg.Now = c.now }), redistest.Open(t, "embedded"), stalls, Settings{FreezeMax: 1, Grace: 10 * time.Minute})
+	start := time.Date(2026, 11, 19, 20, 0, 0, 0, time.UTC)
+	west := civil.Clock{Zone: "Pacific/Pago_Pago"}
+	for _, tt := range []struct {
+		what string
+		then func(s *served, moved civil.Clock, last civil.Day) civil.Clock
+		want []Kind // of the days up to the one left out
+	}{
+		{"signed in time", func(s *served, moved civil.Clock, last civil.Day) civil.Clock {
+			if fresh, err := s.tap(time.UnixMilli(moved.From).Add(8*time.Minute), moved, last); err != nil || !fresh {
+				t.Errorf("in the grace of %s: %v, %v", last, fresh, err)
+			}
+			return moved
+		}, []Kind{Tapped, Tapped, Skipped}},
+		{"missed", func(_ *served, moved civil.Clock, _ civil.Day) civil.Clock { return moved }, []Kind{Tapped, Frozen, Skipped}},
+		{"moved on meanwhile", func(s *served, moved civil.Clock, _ civil.Day) civil.Clock {
+			now := time.UnixMilli(moved.From).Add(8 * time.Minute)
+			next, err := moved.Change("Asia/Tokyo", now)
+			s.ok(err)
+			s.zone(now, next)
+			if n := len(s.log().Marks); n != 3 {
+				t.Errorf("the clock has forgotten the date, and the log has %d days", n)
+			}
+			return next
+		}, []Kind{Tapped, Frozen, Skipped}},
+	} {
+		s := &served{world: w, t: t}
+		s.join(start, west.Zone)
+		s.grant(start, 1)
+		if _, err := s.tap(start, west, west.Today(start)); err != nil {
+			t.Fatal(err)
+		}
+		next := start.Add(24 * time.Hour) // a day without a tap
+		moved, err := west.Change("Pacific/Kiritimati", next)
+		s.ok(err)
+		s.zone(next, moved)
+		last := west.Today(next)
+		s.moved(time.UnixMilli(moved.From).Add(5*time.Minute), moved, last+1)
+		if n := len(s.log().Marks); n != 1 {
+			t.Errorf("%s: in the grace the log has %d days", tt.what, n)
+		}
+		now := tt.then(s, moved, last)
+		over := time.UnixMilli(moved.From).Add(11 * time.Minute)
+		s.moved(over, now, last+1)
+		marks := s.log().Marks
+		if kinds := mapped(marks, func(m Mark) Kind { return m.Kind }); !slices.Equal(kinds, tt.want) || marks[2].Day != last+1 {
+			t.Errorf("%s: the log has %v, want %v", tt.what, marks, tt.want)
+		}
+		if st, want := s.status(over, now), len(slices.DeleteFunc(slices.Clone(tt.want), func(k Kind) bool { return !k.Signs() })); st.Streak != want {
+			t.Errorf("%s: %+v, want a streak of %d", tt.what, st, want)
+		}
+	}
+}
+
+func (s *served) log() History {
+	histories, err := s.store.histories(s.t.Context(), []accounts.ID{s.user})
+	s.ok(err)
+	return histories[s.user]
 }
