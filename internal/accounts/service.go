@@ -431,8 +431,8 @@ func set[T any](field *T, value *T) {
 
 // moved tells other domains of a change of zone: at once, and, where it leaves out a
 // date, again when it is in force. That message has its time in its key, so a change
-// that comes before it takes its place. A later change finds the date in before
-// alone, and tells of it itself.
+// that comes before it takes its place. A change after it takes the date out of the
+// clock, and tells of it once more in case nobody has heard yet.
 func (s *Service) moved(ctx context.Context, tx *sqldb.Tx, user ID, before, after civil.Clock) error {
 	tell := func(key string, skipped civil.Day, due time.Time) error {
 		payload, err := json.Marshal(ZoneChanged{user, skipped})
