@@ -39,6 +39,9 @@ const (
 // ZoneChanged is the payload of [TopicZone].
 type ZoneChanged struct {
 	User ID `json:"user"`
+	// Skipped is a date that never was for the user, because a zone came into force
+	// that left it out; 0: none.
+	Skipped civil.Day `json:"skipped,omitempty"`
 }
 
 // Limits bound how often somebody may try.
@@ -417,7 +420,7 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 	if err := updateUser(ctx, tx, u); err != nil || u.Clock == before.Clock {
 		return u, err
 	}
-	return u, s.moved(ctx, tx, id)
+	return u, s.moved(ctx, tx, id, before.Clock, u.Clock)
 }
 
 func set[T any](field *T, value *T) {
@@ -426,13 +429,35 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// moved tells other domains of a change of zone.
-func (s *Service) moved(ctx context.Context, tx *sqldb.Tx, user ID) error {
-	payload, err := json.Marshal(ZoneChanged{User: user})
-	if err != nil {
+// moved tells other domains of a change of zone: at once, and, where it leaves out a
+// date, again when it is in force. That message has its time in its key, so a change
+// that comes before it takes its place. A change after it takes the date out of the
+// clock, and tells of it once more in case nobody has heard yet.
+func (s *Service) moved(ctx context.Context, tx *sqldb.Tx, user ID, before, after civil.Clock) error {
+	tell := func(key string, skipped civil.Day, due time.Time) error {
+		payload, err := json.Marshal(ZoneChanged{user, skipped})
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, sqldb.Message{Topic: TopicZone, Key: key, Payload: payload, Due: due})
+	}
+	inForce := func(c civil.Clock) string { return fmt.Sprintf("%s@%d", user, c.From) }
+	if err := tell(user.String(), 0, time.Time{}); err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicZone, Key: user.String(), Payload: payload})
+	if day, ok := before.Skipped(); ok {
+		due := time.UnixMilli(before.From)
+		if tx.Now().Before(due) {
+			day = 0 // it is taken back
+		}
+		if err := tell(inForce(before), day, due); err != nil {
+			return err
+		}
+	}
+	if day, ok := after.Skipped(); ok {
+		return tell(inForce(after), day, time.UnixMilli(after.From))
+	}
+	return nil
 }
 
 // Names returns the names of those users that exist, as of a moment ago: see User.

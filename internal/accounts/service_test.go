@@ -687,6 +687,60 @@ func TestAChangedZoneCountsFromTheNextMidnightAndIsTold(t *testing.T) {
 	})
 }
 
+func TestADateThatAZoneLeavesOutIsToldWhenTheZoneIsInForce(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		user := w.join("ben@example.org", "").User.ID
+		if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET zone = 'Pacific/Pago_Pago' WHERE id = ?", user); err != nil {
+			t.Fatal(err)
+		}
+		skipped := civil.Clock{Zone: "Pacific/Pago_Pago"}.Today(w.db.Now()) + 1
+		choose := func(zone string) civil.Clock {
+			u, err := w.Update(t.Context(), user, Change{Zone: &zone})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return u.Clock
+		}
+		// expect holds what waits, but the news of now, against what is due then.
+		expect := func(when string, due int64, want ...civil.Day) {
+			t.Helper()
+			rows, err := w.db.QueryContext(t.Context(), "SELECT payload, due FROM outbox WHERE topic = ? AND msg_key <> ?", TopicZone, user)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			var got []civil.Day
+			for rows.Next() {
+				var payload []byte
+				var at int64
+				var told ZoneChanged
+				if err := errors.Join(rows.Scan(&payload, &at), json.Unmarshal(payload, &told)); err != nil || told.User != user || at != due {
+					t.Errorf("%s: %s due at %d, %v, want %d", when, payload, at, err, due)
+				}
+				got = append(got, told.Skipped)
+			}
+			if err := rows.Err(); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: told are %v, %v, want %v", when, got, err, want)
+			}
+		}
+		from := choose("Pacific/Kiritimati").From
+		expect("chosen", from, skipped)
+		choose("Pacific/Pago_Pago")
+		expect("taken back", from, 0)
+		choose("Pacific/Kiritimati")
+		choose("Asia/Tokyo")
+		expect("another one", from, 0)
+		choose("Pacific/Kiritimati")
+		expect("chosen again", from, skipped)
+		w.pass(25 * time.Hour)
+		choose("Asia/Tokyo")
+		expect("nobody has worked since", from, skipped)
+		w.pass(25 * time.Hour)
+		choose("Asia/Shanghai")
+		expect("the one after", from, skipped)
+	})
+}
+
 func TestWhatIsNoNameOrZoneChangesNothing(t *testing.T) {
 	w := onSQLite(t, Settings{})
 	a := w.join("ann@example.org", "")
@@ -914,13 +968,14 @@ func TestALoginDuringAChangeOfZoneGetsTheNewClock(t *testing.T) {
 	a := w.join("ann@example.org", "correct horse")
 	var b Tokens
 	w.during(a.User.ID, func(ctx context.Context, tx *sqldb.Tx, u User) (err error) {
+		before := u.Clock
 		if u.Clock, err = u.Clock.Change("Asia/Tokyo", tx.Now()); err != nil {
 			return err
 		}
 		if err := updateUser(ctx, tx, u); err != nil {
 			return err
 		}
-		return w.moved(ctx, tx, u.ID)
+		return w.moved(ctx, tx, u.ID, before, u.Clock)
 	}, func() {
 		b = w.enter("ann@example.org", "correct horse")
 		w.check("at once", b.Access, nil) // fills the copy

@@ -192,7 +192,7 @@ func (a *App) zoneChanged(ctx context.Context, d queue.Delivery) error {
 	if err := json.Unmarshal(d.Payload, &changed); err != nil {
 		return fmt.Errorf("%w: %w", queue.ErrGiveUp, err)
 	}
-	return a.checkin.ZoneChanged(ctx, changed.User)
+	return a.checkin.ZoneChanged(ctx, changed)
 }
 
 // Run serves on ln until ctx ends, then drains. It calls ready once everything

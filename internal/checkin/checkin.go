@@ -186,11 +186,25 @@ func (h History) granted() (n int) {
 
 // frozen returns h with more days covered by freezes at that time.
 func (h History) frozen(days []civil.Day, at time.Time) History {
+	return h.covered(Frozen, days, at)
+}
+
+// skipping returns h with the date before its last day that a change of zone has
+// left out. The row comes when the change is told.
+func (h History) skipping(c civil.Clock) History {
+	day, ok := c.Skipped()
+	if !ok || len(h.Marks) == 0 || h.Marks[len(h.Marks)-1].Day < day {
+		return h
+	}
+	return h.covered(Skipped, []civil.Day{day}, time.Time{})
+}
+
+func (h History) covered(k Kind, days []civil.Day, at time.Time) History {
 	h.Marks = slices.Clone(h.Marks)
 	for _, d := range days {
 		i, there := slices.BinarySearchFunc(h.Marks, d, func(m Mark, d civil.Day) int { return cmp.Compare(m.Day, d) })
 		if !there {
-			h.Marks = slices.Insert(h.Marks, i, Mark{Day: d, Kind: Frozen, At: at})
+			h.Marks = slices.Insert(h.Marks, i, Mark{Day: d, Kind: k, At: at})
 		}
 	}
 	return h

@@ -422,6 +422,69 @@ func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
 	}, ruled)
 }
 
+// Below the best of a compact board ranks are counts, and who was granted freezes
+// moves in them, too, however often that is told.
+func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeMax: 1})
+	users, c, today := newUsers(1600), civil.Clock{}, dayAt(w.clock.now())
+	const better = 1400
+	revived, kept, last := users[0], users[1], users[len(users)-1]
+	var rows []request
+	for i, user := range users {
+		end, n := today, 4
+		switch {
+		case user == revived:
+			end = today - 2
+		case user == kept:
+			end = today - 1
+		case i >= better:
+			n = 2
+		}
+		for d := end - civil.Day(n) + 1; d <= end; d++ {
+			rows = append(rows, request{user: user, day: d, at: c.Start(d).Add(time.Hour), kind: Tapped})
+		}
+	}
+	for some := range slices.Chunk(sorted(rows), 500) {
+		if _, err := w.store.write(t.Context(), some); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// settled has the boards counted as the jobs do, until no count is in doubt.
+	settled := func() {
+		t.Helper()
+		wait(t, "the boards to be sure", func() bool {
+			if err := w.keepBoards(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return w.complete(t)
+		})
+	}
+	expect := func(when string, rank int) {
+		t.Helper()
+		r, err := w.ranking(t.Context(), StreakBoard, last, c, 0, 0)
+		if err != nil || r.Me == nil || r.Me.Rank != rank {
+			t.Errorf("%s: I stand at %+v, %v, want rank %d", when, r.Me, err, rank)
+		}
+	}
+	settled()
+	expect("before", better) // all but the dead one are before me
+	for _, user := range []accounts.ID{revived, kept} {
+		w.register(t, user, "UTC")
+		if err := w.Grant(t.Context(), user, 1, "It was down."); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := w.Granted(t.Context(), user); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	settled()
+	expect("one has come back", better+1)
+	w.clock.set(c.Start(today + 1).Add(time.Hour))
+	expect("and has missed a day for good, the other one has not", better)
+}
+
 func TestARecordOfAnotherVersionIsReplaced(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}

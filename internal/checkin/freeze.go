@@ -224,11 +224,11 @@ func (s *Service) refresh(ctx context.Context, f *fast, anew renewals) error {
 
 // bring is refresh for a change that was announced to the projection and is
 // committed: what Redis does not take now it gets later.
-func (s *Service) bring(ctx context.Context, key rowKey, at time.Time, days ...civil.Day) {
+func (s *Service) bring(ctx context.Context, key rowKey, at time.Time, anew renewal) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if s.projection.Writable() {
-		err := s.refresh(ctx, s.fast, renewals{key.user: {days, at}})
+		err := s.refresh(ctx, s.fast, renewals{key.user: anew})
 		if err == nil {
 			s.projection.Done(at)
 			return
@@ -260,10 +260,12 @@ func (s *Service) addOpen(ctx context.Context, user accounts.ID, clock civil.Clo
 	return nil
 }
 
-// Granted brings a grant to Redis.
+// Granted brings a grant to Redis. It may be told of it twice, and where the user
+// stood before is not known: the boards' counts are in doubt then, and one count
+// makes good as many grants as there were.
 func (s *Service) Granted(ctx context.Context, user accounts.ID) error {
 	at := s.now()
 	s.projection.Begin(at)
-	s.bring(ctx, rowKey{user, noDay}, at)
+	s.bring(ctx, rowKey{user, noDay}, at, renewal{})
 	return nil
 }

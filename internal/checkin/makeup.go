@@ -89,7 +89,7 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 		s.projection.Done(now)
 		return MakeupResult{}, err
 	}
-	s.bring(ctx, key, now, append(frozen, day)...)
+	s.bring(ctx, key, now, renewal{append(frozen, day), now})
 	out := MakeupResult{Makeup: Makeup{day, at}, Left: max(s.rules.MakeupLimit-n, 0)}
 	if out.Status, err = s.Status(ctx, user, clock); err != nil {
 		return MakeupResult{}, err

@@ -40,6 +40,11 @@ func (z Freezes) standing(rec *Record, clock civil.Clock, year int) standing {
 	if !ok {
 		return standing{}
 	}
+	if skipped, skips := clock.Skipped(); skips && skipped < newest && newest.Year() == year {
+		whole := *rec // its row comes when the zone's change is told
+		whole.cover(skipped, year)
+		run = whole.Streak(newest)
+	}
 	return standing{streak: run, dies: z.dies(clock, newest, run, z.left(rec)), total: rec.Total()}
 }
 
@@ -66,7 +71,7 @@ func (z Freezes) placeOf(rec *Record, r request, res Result, today civil.Day) (p
 // nothing was ever signed. A streak that is dead has its death in the past.
 func (z Freezes) placeFrom(user accounts.ID, clock civil.Clock, h History) (p place, ok bool) {
 	var t Tally
-	for _, m := range h.Marks {
+	for _, m := range h.skipping(clock).Marks {
 		t.Add(m)
 	}
 	return z.tallied(user, clock, t, h.granted()), t.Total > 0
@@ -102,8 +107,7 @@ func (z Freezes) since(user accounts.ID, clock civil.Clock, h History, signed []
 }
 
 // before returns the history without what was written at that time or later.
-// alone reports that nothing but the given days, what freezes cover for them and
-// grants was.
+// alone reports that nothing but the given days and what freezes cover for them was.
 func (h History) before(at time.Time, signed []civil.Day) (b History, alone bool) {
 	alone = !at.IsZero()
 	for _, m := range h.Marks {
@@ -117,7 +121,7 @@ func (h History) before(at time.Time, signed []civil.Day) (b History, alone bool
 		if g.At.Before(at) {
 			b.Grants = append(b.Grants, g)
 		} else {
-			alone = alone && g.At.Equal(at)
+			alone = false
 		}
 	}
 	return b, alone

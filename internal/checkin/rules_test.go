@@ -1,6 +1,7 @@
 package checkin
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 // plain is the reference: one user's days in a list, walked day by day. It knows
@@ -23,6 +27,7 @@ type plain struct {
 	created civil.Day
 	days    [160]Kind // 0: nothing was written
 	newest  int       // index of the last day that is not 0, -1 when there is none
+	skip    civil.Day // a date that was left out and is not written yet; 0: none
 	granted int
 	made    map[int]int // days made up in a month
 }
@@ -65,26 +70,55 @@ func (p *plain) runBack(i int) (n int) {
 
 // open returns how many days behind the newest are covered by themselves.
 func (p *plain) open(today civil.Day) (n int) {
-	if p.newest < 0 || p.runBack(p.newest) == 0 {
+	if p.newest < 0 {
 		return 0
 	}
-	left := p.left()
-	for d := p.base + civil.Day(p.newest) + 1; d < today && n < left && n < p.rules.FreezeMax; d++ {
+	left, gap := p.left(), 0
+	if p.runBack(p.newest) == 0 {
+		left = 0
+	}
+	for d := p.base + civil.Day(p.newest) + 1; d < today; d++ {
+		switch {
+		case d == p.skip:
+			gap = 0
+		case left > 0 && gap < p.rules.FreezeMax:
+			left--
+			gap++
+		default:
+			return n
+		}
 		n++
 	}
 	return n
+}
+
+// cover makes the n days behind the newest what covers them.
+func (p *plain) cover(n int) {
+	for ; n > 0; n-- {
+		p.days[p.newest+n] = Frozen
+		if p.base+civil.Day(p.newest+n) == p.skip {
+			p.days[p.newest+n] = Skipped
+		}
+	}
 }
 
 // write makes d a day of kind k, and the days of an open gap before it that are
 // covered for good.
 func (p *plain) write(d civil.Day, k Kind) {
 	if i := int(d - p.base); i > p.newest {
-		for n := p.open(d); n > 0; n-- {
-			p.days[p.newest+n] = Frozen
-		}
+		p.cover(p.open(d))
 		p.newest = i
 	}
 	*p.at(d) = k
+}
+
+// leaveOut writes the date that was left out, unless that would cover a day that
+// can still be signed.
+func (p *plain) leaveOut(grace bool) {
+	if !grace || p.open(p.skip) == 0 {
+		p.write(p.skip, Skipped)
+		p.skip = 0
+	}
 }
 
 func (p *plain) tap(today, day civil.Day, closes bool) (fresh bool, err error) {
@@ -108,7 +142,7 @@ func (p *plain) makeUp(today, day civil.Day) error {
 		return ErrMakeupOff
 	case day >= today || day < p.created || int(today-day) > p.rules.MakeupDays:
 		return ErrMakeupDay
-	case p.days[i] != 0 || i > p.newest && i <= p.newest+p.open(today):
+	case p.days[i] != 0 || day == p.skip || i > p.newest && i <= p.newest+p.open(today):
 		return ErrDayCounts
 	case p.made[m] == p.rules.MakeupLimit:
 		return ErrMakeupLimit
@@ -120,9 +154,9 @@ func (p *plain) makeUp(today, day civil.Day) error {
 
 func (p *plain) status(today civil.Day) Status {
 	q := *p
-	n := q.open(today)
-	for ; n > 0; n-- {
-		q.days[q.newest+n] = Frozen
+	q.cover(q.open(today))
+	if q.skip != 0 {
+		*q.at(q.skip) = Skipped
 	}
 	i := int(today - q.base)
 	signs := func(i int) bool { return i >= 0 && q.days[i].Signs() }
@@ -158,7 +192,7 @@ func (p *plain) shown(today civil.Day) (signed, covered, missed []civil.Day) {
 		switch {
 		case k.Signs():
 			signed = append(signed, d)
-		case k != 0 || soft:
+		case k != 0 || soft || d == p.skip:
 			covered = append(covered, d)
 		case d < today && d >= p.created && int(today-d) <= p.rules.MakeupDays:
 			missed = append(missed, d)
@@ -173,8 +207,8 @@ type player interface {
 	tap(now time.Time, c civil.Clock, day civil.Day) (fresh bool, err error)
 	makeUp(now time.Time, c civil.Clock, day civil.Day) error
 	grant(now time.Time, n int)
-	zone(now time.Time, c civil.Clock)  // chosen
-	moved(now time.Time, c civil.Clock) // in force, and a date was left out
+	zone(now time.Time, c civil.Clock)                     // chosen
+	moved(now time.Time, c civil.Clock, skipped civil.Day) // in force, and a date was left out
 	status(now time.Time, c civil.Clock) Status
 	shown(now time.Time, c civil.Clock, first, last civil.Day) (signed, covered, missed []civil.Day)
 }
@@ -201,13 +235,17 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 	p.join(joined, c.Zone)
 	said := "" // what happened last
 	regular := r.IntN(3)
-	moving := false // a date was left out and the player has not been told
+	// A date that was left out is told: at last, also when nobody worked at its time.
 	tell := func() {
-		if moving {
-			moving = false
-			p.moved(now, c)
-			now = now.Add(time.Millisecond)
+		if want.skip == 0 {
+			return
 		}
+		now = now.Add(time.Millisecond)
+		p.moved(now, c, want.skip)
+		day, known := c.Skipped()
+		want.leaveOut(known && day == want.skip && now.Before(time.UnixMilli(c.From).Add(rules.Grace)))
+		now = now.Add(time.Millisecond)
+		today = c.Today(now)
 	}
 	for range events {
 		if r.IntN(5) > 0 { // time moves on, mostly to the next day
@@ -228,8 +266,7 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 				// Which date was left out shows by looking at the clock around then.
 				at := time.UnixMilli(c.From)
 				if eve := c.Today(at.Add(-time.Second)); c.Today(at) == eve+2 {
-					want.write(eve+1, Skipped)
-					moving = true
+					want.skip = eve + 1
 				}
 			}
 			said = fmt.Sprintf("from %s to %s", last, today)
@@ -240,7 +277,7 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 		if regular == 0 && what > 5 {
 			what = 0
 		}
-		if what > 3 || r.IntN(2) == 0 {
+		if r.IntN(4) > 0 {
 			tell() // mostly before anything else happens
 		}
 		switch what {
@@ -251,7 +288,6 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 			if fresh != wantFresh || !errors.Is(err, wantErr) {
 				return fmt.Errorf("%s: got %v, %v, want %v, %v", said, fresh, err, wantFresh, wantErr)
 			}
-			tell()
 		case 4, 5: // late, early or far off
 			eve := c.Today(now.Add(-rules.Grace))
 			day := today - civil.Day(r.IntN(4)) + 1
@@ -284,6 +320,7 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 					return err
 				}
 				p.zone(now, c)
+				tell() // for the clock has forgotten it
 			}
 		}
 		if got, want := p.status(now, c), want.status(today); got != want {
@@ -389,10 +426,12 @@ func (p *pure) grant(now time.Time, n int) { p.log.Grants = append(p.log.Grants,
 
 func (p *pure) zone(time.Time, civil.Clock) {}
 
-func (p *pure) moved(now time.Time, c civil.Clock) {
-	if day, ok := c.Skipped(); ok {
-		p.row(now, c, day, Skipped, p.freezes.due(p.log, c, day, now))
+func (p *pure) moved(now time.Time, c civil.Clock, day civil.Day) {
+	due := p.freezes.due(p.log, c, day, now)
+	if known, ok := c.Skipped(); ok && known == day && now.Before(time.UnixMilli(c.From).Add(p.rules.Grace)) && len(due) > 0 {
+		return
 	}
+	p.row(now, c, day, Skipped, due)
 }
 
 func (p *pure) status(now time.Time, c civil.Clock) Status {
@@ -403,12 +442,14 @@ func (p *pure) status(now time.Time, c civil.Clock) Status {
 	p.load(today, today)
 	rec := *p.recs[today.Year()]
 	st := p.freezes.status(&rec, c, today)
-	var t Tally
-	for _, m := range p.log.Marks {
-		t.Add(m)
-	}
 	// What a board would show: alive as long as it has not died.
-	if place := p.freezes.tallied(accounts.ID{}, c, t, p.log.granted()); t.Total > 0 && place.dies.After(now) != (st.Streak > 0) {
+	place, any := p.freezes.placeFrom(accounts.ID{}, c, p.log)
+	if newest, of := p.recs[today.Year()].newest(today.Year()); of && newest > today-1 {
+		if s := p.freezes.standing(p.recs[today.Year()], c, today.Year()); s != place.standing {
+			p.fault = fmt.Errorf("by the record %+v, by the log %+v", s, place.standing)
+		}
+	}
+	if any && place.dies.After(now) != (st.Streak > 0) {
 		p.fault = fmt.Errorf("the board has it die at %s, and at %s the streak is %d", place.dies, now, st.Streak)
 	} else if st.Streak > 0 && place.streak != st.Streak || place.total != st.Total {
 		p.fault = fmt.Errorf("the board has %d and %d, the status %+v", place.streak, place.total, st)
@@ -419,12 +460,16 @@ func (p *pure) status(now time.Time, c civil.Clock) Status {
 func (p *pure) shown(now time.Time, c civil.Clock, first, last civil.Day) (signed, covered, missed []civil.Day) {
 	today := c.Today(now)
 	open, until, _ := p.freezes.open(recordOf(today.Year(), p.log), c, today)
+	skipped, skips := c.Skipped()
 	for year := first.Year(); year <= last.Year(); year++ {
 		rec := recordOf(year, p.log)
 		for d := open; d < until; d++ {
 			if (d + 1).Year() == year {
 				rec.cover(d+1, year)
 			}
+		}
+		if skips && skipped < today && skipped.Year() == year {
+			rec.cover(skipped, year)
 		}
 		s, v := rec.Days(max(first, civil.DayOf(year, 1, 1)), min(last, civil.DayOf(year, 12, 31)))
 		signed, covered = append(signed, s...), append(covered, v...)
@@ -521,15 +566,46 @@ func (s *served) grant(now time.Time, n int) {
 }
 
 func (s *served) zone(now time.Time, c civil.Clock) {
-	_, err := s.db.ExecContext(s.t.Context(), "UPDATE users SET zone = ?, zone_next = ?, zone_from = ? WHERE id = ?", c.Zone, c.Next, c.From, s.user)
+	s.clock.set(now.Add(-time.Millisecond))
+	zone := c.Next
+	if zone == "" {
+		zone = c.Zone
+	}
+	u, err := s.users.Update(s.t.Context(), s.user, accounts.Change{Zone: &zone})
 	s.ok(err)
-	s.clock.set(now)
-	s.ok(s.ZoneChanged(s.t.Context(), s.user))
+	if u.Clock != c {
+		s.t.Errorf("choosing %s leads to %+v, want %+v", zone, u.Clock, c)
+	}
+	s.deliver()
 }
 
-func (s *served) moved(now time.Time, _ civil.Clock) {
+// deliver hands what is due to the service, as the queue does: at least once.
+func (s *served) deliver() {
+	rows, err := s.db.QueryContext(s.t.Context(), "SELECT id, payload FROM outbox WHERE topic = ? AND due <= ?", accounts.TopicZone, s.db.Now().UnixMilli())
+	s.ok(err)
+	defer rows.Close()
+	told := map[int64]accounts.ZoneChanged{}
+	for rows.Next() {
+		var id int64
+		var payload []byte
+		s.ok(rows.Scan(&id, &payload))
+		var z accounts.ZoneChanged
+		s.ok(json.Unmarshal(payload, &z))
+		told[id] = z
+	}
+	s.ok(errors.Join(rows.Err(), rows.Close()))
+	for id, z := range told {
+		_, err := s.db.ExecContext(s.t.Context(), "DELETE FROM outbox WHERE id = ?", id)
+		s.ok(err)
+		for range 1 + rand.IntN(2) {
+			s.ok(s.ZoneChanged(s.t.Context(), z))
+		}
+	}
+}
+
+func (s *served) moved(now time.Time, _ civil.Clock, _ civil.Day) {
 	s.clock.set(now)
-	s.ok(s.ZoneChanged(s.t.Context(), s.user))
+	s.deliver()
 }
 
 func (s *served) status(now time.Time, c civil.Clock) Status {
@@ -558,6 +634,12 @@ func (s *served) shown(now time.Time, c civil.Clock, first, last civil.Day) (sig
 		if got.Me == nil && want > 0 || got.Me != nil && got.Me.Value != want {
 			s.t.Errorf("board %s: I have %+v, want %d", b, got.Me, want)
 		}
+		// All of these users are among the best.
+		seen, loaded, err := s.fast.view(s.t.Context(), b, s.clock.now(), []accounts.ID{s.user})
+		s.ok(err)
+		if e := seen.entries[s.user]; !loaded || e.on && int(e.score>>32) != want || !e.on && want > 0 {
+			s.t.Errorf("board %s has %s, want %d; loaded is %v", b, e, want, loaded)
+		}
 	}
 	return signed, covered, missed
 }
@@ -569,6 +651,9 @@ func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
 		histories = 60
 	}
 	worlds(t, func(t *testing.T, w *world) {
+		if err := w.keepBoards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		for seed := range histories {
 			r := rand.New(rand.NewPCG(seed, 5))
 			if err := play(r, &served{world: w, t: t}, rules, 14); err != nil {
@@ -576,4 +661,68 @@ func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
 			}
 		}
 	}, rules)
+}
+
+// Right after a change of zone yesterday is the last date of the old one. That no
+// freeze covers it for good before it can no longer be signed is the point here.
+func TestTheGraceOfTheLastDateHoldsThoughTheNextIsLeftOut(t *testing.T) {
+	c := newClock()
+	w := startWorldAt(t, c, sqldbtest.SQLite(t, func(cfg *sqldb.Config) { cfg.Now = c.now }), redistest.Open(t, "embedded"), stalls, Settings{FreezeMax: 1, Grace: 10 * time.Minute})
+	start := time.Date(2026, 11, 19, 20, 0, 0, 0, time.UTC)
+	west := civil.Clock{Zone: "Pacific/Pago_Pago"}
+	for _, tt := range []struct {
+		what string
+		then func(s *served, moved civil.Clock, last civil.Day) civil.Clock
+		want []Kind // of the days up to the one left out
+	}{
+		{"signed in time", func(s *served, moved civil.Clock, last civil.Day) civil.Clock {
+			if fresh, err := s.tap(time.UnixMilli(moved.From).Add(8*time.Minute), moved, last); err != nil || !fresh {
+				t.Errorf("in the grace of %s: %v, %v", last, fresh, err)
+			}
+			return moved
+		}, []Kind{Tapped, Tapped, Skipped}},
+		{"missed", func(_ *served, moved civil.Clock, _ civil.Day) civil.Clock { return moved }, []Kind{Tapped, Frozen, Skipped}},
+		{"moved on meanwhile", func(s *served, moved civil.Clock, _ civil.Day) civil.Clock {
+			now := time.UnixMilli(moved.From).Add(8 * time.Minute)
+			next, err := moved.Change("Asia/Tokyo", now)
+			s.ok(err)
+			s.zone(now, next)
+			if n := len(s.log().Marks); n != 3 {
+				t.Errorf("the clock has forgotten the date, and the log has %d days", n)
+			}
+			return next
+		}, []Kind{Tapped, Frozen, Skipped}},
+	} {
+		s := &served{world: w, t: t}
+		s.join(start, west.Zone)
+		s.grant(start, 1)
+		if _, err := s.tap(start, west, west.Today(start)); err != nil {
+			t.Fatal(err)
+		}
+		next := start.Add(24 * time.Hour) // a day without a tap
+		moved, err := west.Change("Pacific/Kiritimati", next)
+		s.ok(err)
+		s.zone(next, moved)
+		last := west.Today(next)
+		s.moved(time.UnixMilli(moved.From).Add(5*time.Minute), moved, last+1)
+		if n := len(s.log().Marks); n != 1 {
+			t.Errorf("%s: in the grace the log has %d days", tt.what, n)
+		}
+		now := tt.then(s, moved, last)
+		over := time.UnixMilli(moved.From).Add(11 * time.Minute)
+		s.moved(over, now, last+1)
+		marks := s.log().Marks
+		if kinds := mapped(marks, func(m Mark) Kind { return m.Kind }); !slices.Equal(kinds, tt.want) || marks[2].Day != last+1 {
+			t.Errorf("%s: the log has %v, want %v", tt.what, marks, tt.want)
+		}
+		if st, want := s.status(over, now), len(slices.DeleteFunc(slices.Clone(tt.want), func(k Kind) bool { return !k.Signs() })); st.Streak != want {
+			t.Errorf("%s: %+v, want a streak of %d", tt.what, st, want)
+		}
+	}
+}
+
+func (s *served) log() History {
+	histories, err := s.store.histories(s.t.Context(), []accounts.ID{s.user})
+	s.ok(err)
+	return histories[s.user]
 }

@@ -276,29 +276,54 @@ func (s *Service) loadBatch(ctx context.Context, keys []yearKey) ([]*Record, err
 }
 
 // ZoneChanged follows a user who chose another zone: the streak dies at another
-// instant now, and a date that the new zone leaves out becomes a covered day
-// once the zone is in force.
-func (s *Service) ZoneChanged(ctx context.Context, user accounts.ID) (err error) {
-	defer errs.Wrap(&err, "checkin.ZoneChanged %s", user)
-	clocks, err := s.users.Clocks(ctx, []accounts.ID{user})
+// instant now. A date that the zone has left out, as it is told when the zone is in
+// force, becomes a covered day.
+func (s *Service) ZoneChanged(ctx context.Context, c accounts.ZoneChanged) (err error) {
+	defer errs.Wrap(&err, "checkin.ZoneChanged %s", c.User)
+	users := []accounts.ID{c.User}
+	clocks, err := s.users.Clocks(ctx, users)
 	if err != nil {
 		return err
 	}
-	clock, now := clocks[user], s.now()
-	if skipped, ok := clock.Skipped(); ok && now.UnixMilli() >= clock.From {
-		if _, err := s.submit(ctx, request{user: user, clock: clock, day: skipped, at: now, kind: Skipped, req: now.UnixNano()}); err != nil {
+	clock := clocks[c.User]
+	if c.Skipped != 0 {
+		if written, err := s.skip(ctx, c, clock); err != nil || !written {
 			return err
 		}
 	}
-	histories, err := s.histories(ctx, []accounts.ID{user})
+	histories, err := s.histories(ctx, users)
 	if err != nil {
 		return err
 	}
 	ms := moves{}
-	if p, ok := s.freezes.placeFrom(user, clock, histories[user]); ok {
+	if p, ok := s.freezes.placeFrom(c.User, clock, histories[c.User]); ok {
 		ms.add(p)
 	}
 	return s.fast.patient().rank(ctx, ms)
+}
+
+// skip writes the date that a change of zone has left out. Like a check-in it
+// closes the gap before it: where freezes would cover the day that can still be
+// signed, it is put off until that is over, unless the clock has forgotten the
+// date meanwhile.
+func (s *Service) skip(ctx context.Context, c accounts.ZoneChanged, clock civil.Clock) (written bool, err error) {
+	users := []accounts.ID{c.User}
+	if gone, err := s.users.Erased(ctx, users); err != nil || len(gone) > 0 {
+		return false, err
+	}
+	now := s.now()
+	over := time.UnixMilli(clock.From).Add(s.rules.Grace)
+	if day, ok := clock.Skipped(); ok && day == c.Skipped && now.Before(over) {
+		histories, err := s.histories(ctx, users)
+		if err != nil {
+			return false, err
+		}
+		if len(s.freezes.due(histories[c.User], clock, c.Skipped, now)) > 0 {
+			return false, s.store.putOff(ctx, c, over)
+		}
+	}
+	_, err = s.submit(ctx, request{user: c.User, clock: clock, day: c.Skipped, at: now, kind: Skipped, req: now.UnixNano()})
+	return err == nil, err
 }
 
 func mapped[A, B any](in []A, f func(A) B) []B {

@@ -66,7 +66,13 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *wor
 // startWorld is newWorld for a test that Redis' budget matters to.
 func startWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, budget time.Duration, rules ...Settings) *world {
 	t.Helper()
-	c := &clock{t: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	return startWorldAt(t, newClock(), db, rdb, budget, rules...)
+}
+
+func newClock() *clock { return &clock{t: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)} }
+
+func startWorldAt(t *testing.T, c *clock, db *sqldb.DB, rdb *redis.DB, budget time.Duration, rules ...Settings) *world {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	node := ids.New[world]().String()
 	bus := events.NewBus(rdb, node, log)
@@ -127,19 +133,23 @@ func (w *world) persisted(t *testing.T) {
 // aof is what redis-first mode wants of a Redis.
 var aof = []string{"appendonly yes", "appendfsync always"}
 
-// worlds runs a test on the embedded pair and on real servers.
+// worlds runs a test on the embedded pair and on real servers. The database goes by
+// the world's clock.
 func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) {
 	rules = append(rules, Settings{})
-	embedded := func(t *testing.T) (*sqldb.DB, *redis.DB) { return sqldbtest.SQLite(t), redistest.Open(t, "embedded") }
-	servers := func(t *testing.T) (*sqldb.DB, *redis.DB) {
-		return sqldbtest.Open(t, sqldbtest.Default(t).Config(t)), redistest.Open(t, redistest.Server(t).URL)
+	type config = func(*sqldb.Config)
+	embedded := func(t *testing.T, own config) (*sqldb.DB, *redis.DB) {
+		return sqldbtest.SQLite(t, own), redistest.Open(t, "embedded")
 	}
-	kept := func(t *testing.T) (*sqldb.DB, *redis.DB) {
-		return sqldbtest.Open(t, sqldbtest.Default(t).Config(t)), redistest.Open(t, redistest.Server(t, aof...).URL)
+	servers := func(t *testing.T, own config) (*sqldb.DB, *redis.DB) {
+		return sqldbtest.Default(t).Open(t, own), redistest.Open(t, redistest.Server(t).URL)
+	}
+	kept := func(t *testing.T, own config) (*sqldb.DB, *redis.DB) {
+		return sqldbtest.Default(t).Open(t, own), redistest.Open(t, redistest.Server(t, aof...).URL)
 	}
 	for _, e := range []struct {
 		name, boards, mode string
-		open               func(t *testing.T) (*sqldb.DB, *redis.DB)
+		open               func(t *testing.T, own config) (*sqldb.DB, *redis.DB)
 	}{
 		{"embedded", CompactBoards, DurableFirst, embedded},
 		{"real servers", CompactBoards, DurableFirst, servers},
@@ -148,10 +158,11 @@ func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) 
 	} {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel() // for they wait a lot
-			db, rdb := e.open(t)
+			c := newClock()
+			db, rdb := e.open(t, func(cfg *sqldb.Config) { cfg.Now = c.now })
 			own := rules[0]
 			own.Boards, own.Mode = e.boards, e.mode
-			test(t, newWorld(t, db, rdb, own))
+			test(t, startWorldAt(t, c, db, rdb, stalls, own))
 		})
 	}
 }
@@ -618,6 +629,9 @@ func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {
 	user := ids.New[accounts.User]()
 	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC) // 09:00 in Pago Pago
 	w.clock.set(now)
+	if err := w.keepBoards(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	west := civil.Clock{Zone: "Pacific/Pago_Pago"}
 	w.mustMark(t, user, west)
 	moved, err := west.Change("Pacific/Kiritimati", now)
@@ -631,6 +645,32 @@ func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {
 	}
 	if res := w.mustMark(t, user, moved); res.Status.Streak != 2 {
 		t.Errorf("got %+v, want a streak of 2", res)
+	}
+	// So is it on the board, though no row covers the 22nd yet.
+	if r, err := w.ranking(t.Context(), StreakBoard, user, moved, 1, 0); err != nil || len(r.Top) != 1 || r.Top[0].Value != 2 {
+		t.Errorf("the board has %+v, %v, want a streak of 2", r, err)
+	}
+}
+
+func TestADateLeftOutIsWrittenForWhoeverIsNotErased(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+	skipped := dayAt(w.clock.now()) - 1
+	for _, erased := range []int64{0, time.Now().Add(time.Hour).UnixMilli(), -1} { // a living user, one deleted, one erased
+		user := newUsers(1)[0]
+		w.register(t, user, "Pacific/Kiritimati")
+		if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET erased = ? WHERE id = ?", erased, user); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := w.ZoneChanged(t.Context(), accounts.ZoneChanged{User: user, Skipped: skipped}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+		marks := histories[user].Marks
+		if written := len(marks) == 1 && marks[0].Day == skipped && marks[0].Kind == Skipped; err != nil || written != (erased >= 0) {
+			t.Errorf("erased %d: the log has %v, %v", erased, marks, err)
+		}
 	}
 }
 

@@ -987,6 +987,17 @@ func (s *store) tellLater(ctx context.Context, users []accounts.ID, after time.D
 	return s.followLater(ctx, touched{Users: users}, after)
 }
 
+// putOff has a date that was left out told again then.
+func (s *store) putOff(ctx context.Context, c accounts.ZoneChanged, until time.Time) error {
+	payload, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		return tx.Enqueue(ctx, sqldb.Message{Topic: accounts.TopicZone, Key: c.User.String(), Payload: payload, Due: until, Each: true})
+	}))
+}
+
 // importRows writes rows with times in the past, of accounts that are opened in
 // the same transaction, and returns how many were new.
 func (s *store) importRows(ctx context.Context, b batch, open []accounts.User) (added int64, err error) {

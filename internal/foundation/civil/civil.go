@@ -173,14 +173,19 @@ func (c Clock) start(d Day) time.Time {
 
 // Change returns the clock after its owner chose zone at now: it counts from
 // the next midnight in the zone in force, so that a day cannot be lengthened by
-// moving. Choosing the zone in force again takes a pending change back.
+// moving. Choosing the zone in force again takes a pending change back. While the
+// old zone's last date lasts on in the new one, the zone is chosen in the new one's
+// place: settled in that, the date would go back.
 func (c Clock) Change(zone string, now time.Time) (Clock, error) {
 	if _, err := LoadZone(zone); err != nil {
 		return c, fmt.Errorf("zone %.64q: %w", zone, err)
 	}
 	settled := Clock{Zone: c.In(now)}
-	if zone == settled.Zone {
-		return settled, nil
+	switch lasts := settled.Today(now) < c.Today(now); {
+	case lasts && zone != c.Zone:
+		return Clock{Zone: c.Zone, Next: zone, From: c.From}, nil
+	case zone == settled.Zone || lasts:
+		return Clock{Zone: zone}, nil
 	}
 	return Clock{Zone: settled.Zone, Next: zone, From: settled.Start(settled.Today(now) + 1).UnixMilli()}, nil
 }

@@ -105,3 +105,47 @@ func TestDatesNeverGoBack(t *testing.T) {
 		}
 	})
 }
+
+func TestAZoneChosenWhileADateLastsLongerTakesNoneBack(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	moved, err := Clock{Zone: "Pacific/Kiritimati"}.Change("Pacific/Pago_Pago", now) // UTC+14 to UTC−11
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.UnixMilli(moved.From).Add(30 * time.Minute) // in Pago Pago it is the day before
+	last := moved.Today(at)
+	for _, zone := range []string{"Pacific/Pago_Pago", "Asia/Tokyo", "Pacific/Kiritimati", "Etc/GMT+12"} {
+		c, err := moved.Change(zone, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := c.Today(at); d < last || d > last+1 {
+			t.Errorf("%s: %s after %s", zone, d, last)
+		}
+	}
+}
+
+func TestDatesNeverGoBackHoweverOftenSomebodyMoves(t *testing.T) {
+	names := rapid.SampledFrom([]string{"UTC", "Asia/Tokyo", "America/Havana", "Pacific/Chatham", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Etc/GMT+12"})
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.Unix(rapid.Int64Range(1e9, 2e9).Draw(t, "at"), 0)
+		c := Clock{Zone: names.Draw(t, "zone")}
+		last := c.Today(at)
+		for range 30 {
+			at = at.Add(time.Duration(rapid.IntRange(1, 30*60).Draw(t, "minutes")) * time.Minute)
+			if d := c.Today(at); d < last || d > last+3 {
+				t.Fatalf("%+v: %s after %s at %s", c, d, last, at.UTC())
+			}
+			last = c.Today(at)
+			var err error
+			if c, err = c.Change(names.Draw(t, "next"), at); err != nil {
+				t.Fatal(err)
+			}
+			d := c.Today(at)
+			if d < last || d > last+1 {
+				t.Fatalf("chosen at %s: %+v and %s, after %s", at.UTC(), c, d, last)
+			}
+			last = d
+		}
+	})
+}
