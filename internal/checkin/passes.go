@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
 )
 
 // passes lets those who want everybody's place at the same time, such as two boards
@@ -139,9 +140,16 @@ func (s *Service) readPlaces(ctx context.Context, fn func([]place) error) error 
 		if err != nil {
 			return err
 		}
+		histories, err := s.skipping(ctx, users, clocks)
+		if err != nil {
+			return err
+		}
 		now, some := s.now(), make([]place, 0, len(users))
 		for i, user := range users {
 			p := s.freezes.tallied(user, clocks[user], tallies[i], granted[user])
+			if h, skips := histories[user]; skips {
+				p, _ = s.freezes.placeFrom(user, clocks[user], h)
+			}
 			if !p.dies.After(now) {
 				p.streak = 0
 			}
@@ -162,4 +170,19 @@ func (s *Service) readPlaces(ctx context.Context, fn func([]place) error) error 
 		return err
 	}
 	return flush()
+}
+
+// skipping returns the histories of those whose zone leaves out a date: its row may
+// be on its way.
+func (s *Service) skipping(ctx context.Context, users []accounts.ID, clocks map[accounts.ID]civil.Clock) (map[accounts.ID]History, error) {
+	var some []accounts.ID
+	for _, user := range users {
+		if _, skips := clocks[user].Skipped(); skips {
+			some = append(some, user)
+		}
+	}
+	if len(some) == 0 {
+		return nil, nil
+	}
+	return s.store.histories(ctx, some)
 }

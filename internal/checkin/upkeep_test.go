@@ -145,3 +145,28 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 		})
 	}
 }
+
+// Ann flies over the date line on the 20th, and there is no 21st for her. Its row
+// comes with a message; a board that is counted before knows of it all the same.
+func TestABoardThatIsCountedKnowsOfADateThatIsLeftOut(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t).URL))
+	ann := newUsers(1)[0]
+	left, err := civil.Clock{Zone: "Etc/GMT+11"}.Change("Pacific/Kiritimati", time.Date(2026, 11, 20, 20, 0, 0, 0, time.UTC))
+	if _, skips := left.Skipped(); err != nil || !skips {
+		t.Fatalf("%+v leaves nothing out, %v", left, err)
+	}
+	w.register(t, ann, left.Zone)
+	if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET zone_next = ?, zone_from = ? WHERE id = ?", left.Next, left.From, ann); err != nil {
+		t.Fatal(err)
+	}
+	skipped, _ := left.Skipped()
+	w.clock.set(left.Start(skipped + 1).Add(time.Hour))
+	w.logged(t, []accounts.ID{ann}, skipped-2, skipped-1, skipped+1)
+	if err := w.keepBoards(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := w.ranking(t.Context(), StreakBoard, ann, left, 1, 0)
+	if err != nil || len(r.Top) != 1 || r.Top[0].Value != 3 {
+		t.Errorf("the board has %+v, %v, want a streak of three signed days", r.Top, err)
+	}
+}
