@@ -482,9 +482,15 @@ func (s *Service) differences(x *subject) (out []difference) {
 		old = History{}
 	}
 	for i, year := range x.years {
-		if x.records[i].there {
-			out = append(out, x.records[i].differences(year, recordOf(year, old), recordOf(year, x.after))...)
+		if !x.records[i].there {
+			continue
 		}
+		least, most := recordOf(year, old), recordOf(year, x.after)
+		if year < x.clock.Today(now).Year() { // nobody asks it for freezes, nor tells it of them
+			least.put(12, 0)
+			least.put(14, 0)
+		}
+		out = append(out, x.records[i].differences(year, least, most)...)
 	}
 	same := func(a, b History) bool { return len(a.Marks) == len(b.Marks) && len(a.Grants) == len(b.Grants) }
 	if x.touched || !same(x.before, x.after) {

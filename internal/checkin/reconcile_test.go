@@ -218,6 +218,37 @@ func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
 	})
 }
 
+// What is given and used this year is not wrong in the record of a year that is over,
+// which nobody asks for it.
+func TestReconciliationIsContentWithTheFreezesOfAFormerYear(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeMax: 3})
+	user, c := newUsers(1)[0], civil.Clock{}
+	w.register(t, user, "UTC")
+	w.clock.set(time.Date(2026, 12, 30, 12, 0, 0, 0, time.UTC))
+	w.mustMark(t, user, c)
+	w.clock.set(time.Date(2027, 1, 10, 12, 0, 0, 0, time.UTC))
+	w.mustMark(t, user, c)
+	for _, year := range []int{2026, 2027} {
+		if _, err := w.Calendar(t.Context(), user, c, year, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Grant(t.Context(), user, 2, "A test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Granted(t.Context(), user); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.set(time.Date(2027, 1, 12, 12, 0, 0, 0, time.UTC))
+	if r := w.mustMark(t, user, c); r.Status.Streak != 2 || r.Status.Used != 1 {
+		t.Fatalf("got %+v, want a freeze to be used", r.Status)
+	}
+	w.clock.set(time.Date(2027, 1, 12, 13, 0, 0, 0, time.UTC))
+	if found := w.found(t, w.finish(t, ReconcileRun, RunOptions{})); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
 func TestReconciliationOfOneUserAndOfParts(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 	users, _ := inhabited(t, w, 14)
