@@ -3,7 +3,7 @@
 # of its C code: to check each takes a fifth of many tests. "make lint" vets.
 TEST_FLAGS ?= -p 2
 
-.PHONY: help run build test test-mysql soak lint generate check-generated bench bench-checkin bench-audit bench-cache bench-people bench-start hazards hazards-checkin deps
+.PHONY: help run build test test-mysql soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-people bench-start hazards hazards-checkin deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,10 +37,13 @@ generate: ## Write docs/reference, keyspace.lock and Redis' users anew
 check-generated: ## Compare what is generated with what is in the tree
 	@scripts/check-generated.sh
 
-bench: bench-checkin bench-people bench-start ## Measure everything on real engines
+bench: bench-checkin bench-boards bench-people bench-start ## Measure everything on real engines
 
 bench-checkin: ## Measure check-in against other ways; BENCH_FLAGS=-short takes seconds
 	cd bench && go run ./checkin $(BENCH_FLAGS)
+
+bench-boards: ## Measure boards of a million, exact and compact
+	cd bench && go run ./boards
 
 bench-audit: ## Measure the audit of a million keys, and what others feel of it
 	cd bench && go run ./audit $(BENCH_FLAGS)

@@ -2,6 +2,7 @@ package checkin
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -122,6 +123,19 @@ func current(now time.Time) []Board {
 	for i, b := range first {
 		if all = append(all, b); b != last[i] {
 			all = append(all, last[i])
+		}
+	}
+	return all
+}
+
+// kept returns the boards of now and of the seasons that can still be looked at.
+func kept(now time.Time) []Board {
+	all := current(now)
+	for d := dayAt(now); d > dayAt(now)-seasonKept-32; d-- {
+		for _, b := range seasonsOf(d) {
+			if !slices.Contains(all, b) {
+				all = append(all, b)
+			}
 		}
 	}
 	return all

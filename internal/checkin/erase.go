@@ -98,19 +98,6 @@ func (s *Service) departures(user accounts.ID, clock civil.Clock, h History, now
 	return out
 }
 
-// kept returns the boards of now and of the seasons that can still be looked at.
-func kept(now time.Time) []Board {
-	all := current(now)
-	for d := dayAt(now); d > dayAt(now)-seasonKept-32; d-- {
-		for _, b := range seasonsOf(d) {
-			if !slices.Contains(all, b) {
-				all = append(all, b)
-			}
-		}
-	}
-	return all
-}
-
 // eraseLate erases those of some users whom accounts call erased and who are in
 // the log all the same, because something came late. It returns the others.
 func (s *Service) eraseLate(ctx context.Context, users []accounts.ID) ([]accounts.ID, error) {

@@ -49,8 +49,7 @@ const (
 )
 
 // claimedBefore and claimedAfter bound the days, counted from today in UTC, of
-// which claims can be
-// there: their life, and a day for the zones on both sides.
+// which claims can be there: their life, and a day for the zones on both sides.
 const claimedBefore, claimedAfter = 4, 1
 
 // journal is where redis-first mode keeps what SQL does not have yet.
