@@ -204,18 +204,28 @@ func (i *Instance) must(args ...string) []string {
 	return reply
 }
 
-// FreePort returns a port below the range from which the kernel takes the near
-// ends of connections: a client that keeps dialling a dead server could else
-// end up connected to itself.
+// FreePort returns a port that is the test's until it ends, also while no server
+// listens there: a test of another process could else begin where this one's server
+// was killed, and both would go on with the same one. It is below the range from
+// which the kernel takes the near ends of connections: a client that keeps dialling
+// a dead server could else end up connected to itself.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
 		port := 10000 + rand.N(20000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			l.Close()
-			return port
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		ours, err := net.ListenPacket("udp", addr) // nobody needs that; whoever comes here tries it first
+		if err != nil {
+			continue
 		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			ours.Close()
+			continue
+		}
+		l.Close()
+		t.Cleanup(func() { ours.Close() })
+		return port
 	}
 	t.Fatal("no free port")
 	return 0

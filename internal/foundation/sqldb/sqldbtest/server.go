@@ -23,6 +23,7 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 // patience bounds every wait for a server: a hundred times what it takes.
@@ -82,7 +83,7 @@ func (e Engine) server(t testing.TB) *Instance {
 	t.Helper()
 	s := shared[e]
 	s.Do(func() {
-		if s.server, s.err = prepare(Options{Engine: e}); s.err == nil {
+		if s.server, s.err = prepare(Options{Engine: e}, 0); s.err == nil {
 			s.err = s.server.start()
 		}
 	})
@@ -99,7 +100,11 @@ func OwnServer(t testing.TB, o Options) *Instance {
 	if o.Engine == (Engine{}) {
 		o.Engine = Default(t)
 	}
-	s, err := prepare(o)
+	port := 0
+	if o.TCP {
+		port = redistest.FreePort(t)
+	}
+	s, err := prepare(o, port)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,8 +184,8 @@ type server struct {
 	reap      func() error  // removes dir
 }
 
-// prepare copies the template and fixes the flags.
-func prepare(o Options) (*server, error) {
+// prepare copies the template and fixes the flags; the port is for TCP.
+func prepare(o Options, port int) (*server, error) {
 	program, err := o.Engine.program()
 	if err != nil {
 		return nil, err
@@ -214,11 +219,8 @@ func prepare(o Options) (*server, error) {
 		s.args = append(s.args, "--user=root") // it refuses to run as root unasked
 	}
 	if o.TCP {
-		if s.addr, err = freeAddr(); err != nil {
-			return nil, err
-		}
-		_, port, _ := net.SplitHostPort(s.addr)
-		s.args = append(s.args, "--bind-address=127.0.0.1", "--port="+port)
+		s.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		s.args = append(s.args, "--bind-address=127.0.0.1", "--port="+strconv.Itoa(port))
 	} else {
 		s.args = append(s.args, "--skip-networking")
 	}
@@ -388,13 +390,4 @@ func (s *server) startReaper() error {
 	}
 	s.reap = func() error { return errors.Join(w.Close(), cmd.Wait()) } // and it keeps w open
 	return nil
-}
-
-// freeAddr picks a port nobody listens on.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
