@@ -54,7 +54,7 @@ type Options struct {
 // share is a server that all tests of this binary share.
 type share struct {
 	sync.Once
-	server *server
+	server atomic.Pointer[server] // nil until it runs
 	err    error
 
 	tables func() ([]string, error)
@@ -64,7 +64,7 @@ var shared = func() map[Engine]*share {
 	all := map[Engine]*share{}
 	for _, e := range []Engine{mariaDB, mySQL} {
 		s := &share{}
-		s.tables = sync.OnceValues(func() ([]string, error) { return s.server.tables() })
+		s.tables = sync.OnceValues(func() ([]string, error) { return s.server.Load().tables() })
 		all[e] = s
 	}
 	return all
@@ -83,14 +83,18 @@ func (e Engine) server(t testing.TB) *Instance {
 	t.Helper()
 	s := shared[e]
 	s.Do(func() {
-		if s.server, s.err = prepare(Options{Engine: e}, 0); s.err == nil {
-			s.err = s.server.start()
+		one, err := prepare(Options{Engine: e}, 0)
+		if err == nil {
+			err = one.start()
+		}
+		if s.err = err; err == nil {
+			s.server.Store(one)
 		}
 	})
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
-	return s.server.instance(t, false)
+	return s.server.Load().instance(t, false)
 }
 
 // OwnServer returns a database on a server of its own, which the test may
@@ -358,7 +362,7 @@ func (s *server) tables() ([]string, error) {
 // copyTables fills a database on a shared server, if it is empty.
 func (s *share) copyTables(url string) error {
 	name, _, _ := strings.Cut(url[strings.LastIndex(url, "@/")+2:], "?")
-	db, err := sql.Open("mysql", "root@unix("+s.server.path("sock")+")/"+name+"?multiStatements=true")
+	db, err := sql.Open("mysql", "root@unix("+s.server.Load().path("sock")+")/"+name+"?multiStatements=true")
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func Open(t testing.TB, cfg sqldb.Config) *sqldb.DB {
 		err = copyFile(cfg.Dir)
 	}
 	for _, s := range shared {
-		if s.server.has(cfg.URL) {
+		if s.server.Load().has(cfg.URL) {
 			err = s.copyTables(cfg.URL)
 		}
 	}
