@@ -158,14 +158,14 @@ func (s *Service) Rebuild(ctx context.Context, b Board) (err error) {
 	return s.fill(ctx, b, nil)
 }
 
-// recount fills a board from SQL in any case.
-func (s *Service) recount(ctx context.Context, b Board) error {
+// recount fills a board from SQL in any case; each is as for fill.
+func (s *Service) recount(ctx context.Context, b Board, each func() error) error {
 	unlock, err := s.lockBoard(ctx, b)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return s.fill(ctx, b, nil)
+	return s.fill(ctx, b, each)
 }
 
 // lockBoard keeps this node's loads of a board apart.
@@ -251,7 +251,7 @@ func (s *Service) keepBoard(ctx context.Context, b Board) error {
 	if old := time.Since(was.at) > recountEvery; err != nil || sure && !(old && s.fast.boards.kind == CompactBoards) {
 		return err
 	}
-	return s.recount(ctx, b)
+	return s.recount(ctx, b, nil)
 }
 
 // keepRules makes the streak board anew when its deaths were computed by other

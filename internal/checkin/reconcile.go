@@ -487,8 +487,7 @@ func (s *Service) differences(x *subject) (out []difference) {
 		}
 		least, most := recordOf(year, old), recordOf(year, x.after)
 		if year < x.clock.Today(now).Year() { // nobody asks it for freezes, nor tells it of them
-			least.put(12, 0)
-			least.put(14, 0)
+			least.putFreezes(0, 0)
 		}
 		out = append(out, x.records[i].differences(year, least, most)...)
 	}
@@ -705,13 +704,8 @@ func (s *Service) rebuildAnew(ctx context.Context, r *Run, b Board) (placed int,
 
 // recountFor is recount that tells who waits for the run that it lives.
 func (s *Service) recountFor(ctx context.Context, r *Run, b Board) error {
-	unlock, err := s.lockBoard(ctx, b)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	n := 0
-	return s.fill(ctx, b, func() error {
+	return s.recount(ctx, b, func() error {
 		if n++; n%progressEvery != 0 {
 			return nil
 		}

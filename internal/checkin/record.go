@@ -323,6 +323,11 @@ func (z Freezes) owes(r *Record, day civil.Day) bool {
 	return !r.reaches(day.OfYear() - 1)
 }
 
+func (r *Record) putFreezes(granted, used int) {
+	r.put(12, granted)
+	r.put(14, used)
+}
+
 // recordOf builds a year's record from a user's whole history.
 func recordOf(year int, h History) *Record {
 	r := &Record{recordVersion}
@@ -346,8 +351,9 @@ func recordOf(year int, h History) *Record {
 		r[1] |= eveReached
 	}
 	binary.BigEndian.PutUint32(r[2:], uint32(max(t.Last, 0))) //nolint:gosec // not negative
-	for i, n := range []int{t.Run, t.Longest, t.Total, h.granted(), used} {
+	for i, n := range []int{t.Run, t.Longest, t.Total} {
 		r.put(6+2*i, n)
 	}
+	r.putFreezes(h.granted(), used)
 	return r
 }

@@ -95,7 +95,7 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 		keys = append(keys, r.user.String(), int32(r.day))
 	}
 	held, err = scanRows(s.db.Writer().QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
-		strings.TrimSuffix(strings.Repeat("(?, ?), ", len(reqs)), ", ")+")", keys...))
+		tuples(2, len(reqs))+")", keys...))
 	if err != nil || added > 0 {
 		return held, err // what was added is on disk, and so is what was there before
 	}
@@ -797,7 +797,7 @@ func (s *store) saveRun(ctx context.Context, r *Run, found []Repair) (err error)
 				args = append(args, f.At.UnixMilli(), r.ID, f.User, f.What, f.Was, f.Becomes, f.Repaired)
 			}
 			_, err := tx.ExecContext(ctx, "INSERT INTO checkin_repairs (at, run, member, what, was, becomes, repaired) VALUES "+
-				strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?), ", len(some)), ", "), args...)
+				tuples(7, len(some)), args...)
 			if err != nil {
 				return err
 			}
@@ -1090,7 +1090,7 @@ func (s *store) importMakeups(ctx context.Context, tx *sqldb.Tx, all []makeup) (
 		args = append(args, m.user, m.month, m.n, int32(m.day), held.at, held.req)
 	}
 	_, err = tx.ExecContext(ctx, "INSERT INTO checkin_makeups (user_id, month, n, day, at, req) VALUES "+
-		strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?), ", len(rows)), ", "), args...)
+		tuples(6, len(rows)), args...)
 	return added, taken(err)
 }
 
@@ -1106,7 +1106,7 @@ func (s *store) unaudited(ctx context.Context, q sqldb.Querier, all []makeup) (m
 		keys, users = append(keys, m.user.String(), int32(m.day)), append(users, m.user.String())
 	}
 	log, err = scanRows(q.QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
-		strings.TrimSuffix(strings.Repeat("(?, ?), ", len(all)), ", ")+")", keys...))
+		tuples(2, len(all))+")", keys...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -1168,7 +1168,7 @@ func (s *store) countHeld(ctx context.Context, rows []request) (n int64, err err
 		args = append(args, r.user.String(), int32(r.day))
 	}
 	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkins WHERE (user_id, day) IN ("+
-		strings.TrimSuffix(strings.Repeat("(?, ?), ", len(rows)), ", ")+")", args...).Scan(&n)
+		tuples(2, len(rows))+")", args...).Scan(&n)
 	return n, asKind(err)
 }
 
@@ -1192,7 +1192,7 @@ func (s *store) countNew(ctx context.Context, b batch) (n int64, err error) {
 		args = append(args, g.user.String(), g.At.UnixMilli(), g.id)
 	}
 	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkin_grants WHERE (user_id, at, id) IN ("+
-		strings.TrimSuffix(strings.Repeat("(?, ?, ?), ", len(b.grants)), ", ")+")", args...).Scan(&held)
+		tuples(3, len(b.grants))+")", args...).Scan(&held)
 	return n - held, asKind(err)
 }
 
@@ -1295,4 +1295,10 @@ func ofUser(user accounts.ID, table, where string, args ...any) (string, []any) 
 // NewExchange returns the domain as far as SQL alone carries it.
 func NewExchange(db *sqldb.DB) *Exchange {
 	return &Exchange{store: newStore(db), accounts: accounts.NewDirectory(db), now: db.Now}
+}
+
+// tuples are n groups of placeholders, each so wide.
+func tuples(width, n int) string {
+	one := "(?" + strings.Repeat(", ?", width-1) + "), "
+	return strings.TrimSuffix(strings.Repeat(one, n), ", ")
 }
