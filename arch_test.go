@@ -25,7 +25,7 @@ const module = "github.com/stoa-dev/stoa"
 // floors lists the module's packages from the ground up. A package imports
 // packages of lower floors only; neighbours do not import each other.
 var floors = [][]string{
-	{"keyspace", "api"},
+	{"keyspace", "api", "internal/eventually", "internal/bubble"},
 	{"redis"},
 	{"redis/redistest"},
 	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit", "keyspace/move"},
@@ -38,13 +38,16 @@ var floors = [][]string{
 	{"internal/migrations"},
 	{"internal/foundation/sqldb"},
 	{"internal/foundation/sqldb/sqldbtest"},
-	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/supervise", "internal/foundation/mail", "internal/foundation/picture"},
+	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/runs", "internal/foundation/supervise", "internal/foundation/mail", "internal/foundation/picture"},
+	{"internal/foundation/drops"},
 	{"internal/accounts", "internal/cluster"},
+	{"internal/checkin/streak"},
+	{"internal/checkin/transfer"},
 	{"internal/social", "internal/checkin"},
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit"},
-	{"internal/cli", "internal/checkin/hazards", "e2e", "deploy"},
+	{"internal/cli", "internal/wholeserver", "internal/checkin/hazards", "e2e", "deploy"},
 	{"cmd/stoa"},
 }
 
@@ -52,33 +55,34 @@ var floors = [][]string{
 var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "cluster", "social", "checkin"}
+var domains = []string{"accounts", "cluster", "social", "checkin", "checkin/transfer"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{
 	"database/sql":                         {"sql.go", "sql_*.go"},
 	"github.com/uptrace/bun":               {"sql.go", "sql_*.go"},
-	module + "/internal/foundation/sqldb":  {"sql.go", "sql_*.go", "service.go", "sessions.go", "codes.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "commit.go", "redisfirst.go", "mails.go", "cache.go", "requests.go", "friends.go", "blocks.go", "erase.go"},
 	module + "/redis":                      {"redis.go", "redisfirst.go", "service.go", "boards.go"},
 	module + "/leaderboard":                {"redis.go", "boards.go", "keys.go"},
 	module + "/cache":                      {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "requests.go", "erase.go"},
 	"net/http":                             {"http.go", "http_*.go"},
 	module + "/internal/foundation/web":    {"http.go", "http_*.go"},
 	module + "/internal/foundation/worker": {"jobs.go"},
-	module + "/internal/foundation/queue":  {"jobs.go", "redisfirst.go"},
+	module + "/internal/foundation/queue":  {"jobs.go", "log.go", "redisfirst.go"},
 }
 
 type pkg struct {
 	ImportPath, Dir, Doc string
 	Imports, GoFiles     []string
 	TestImports          []string
+	TestGoFiles          []string
+	XTestImports         []string
 }
 
 func (p pkg) rel() string { return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/") }
 
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestImports", "./...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestImports,TestGoFiles,XTestImports", "./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +121,18 @@ func checkFloor(p pkg) (faults []string) {
 	return faults
 }
 
+// checkTests finds external tests that start whole servers beside internal tests. For
+// these the package is compiled a second time, and with it all that imports it on the
+// way to testkit.
+func checkTests(p pkg) (faults []string) {
+	for _, imp := range p.XTestImports {
+		if len(p.TestGoFiles) > 0 && (imp == module+"/internal/app" || imp == module+"/internal/testkit") {
+			faults = append(faults, fmt.Sprintf("%s has internal tests and external ones that import %s: move these to internal/wholeserver", p.rel(), imp))
+		}
+	}
+	return faults
+}
+
 func checkLibrary(p pkg) (faults []string) {
 	for _, imp := range p.Imports {
 		if strings.HasPrefix(imp, module+"/internal/") || imp == "database/sql" || strings.Contains(imp, "/bun") {
@@ -139,6 +155,27 @@ func checkRoom(file string, imports []string) (faults []string) {
 			faults = append(faults, fmt.Sprintf("%s imports %s, which belongs in %s", file, imp, strings.Join(where, " or ")))
 		}
 	}
+	return faults
+}
+
+// begins are the methods with which a statement or a transaction begins.
+var begins = []string{"Tx", "ExecContext", "QueryContext", "QueryRowContext", "NewRaw", "SQL", "Inserter", "Writer", "Reader"}
+
+// checkStatements finds statements and transactions that begin outside of sql.go
+// and sql_*.go. Verbs decide inside a transaction that was begun there, and hand
+// it on.
+func checkStatements(file string, f *ast.File) (faults []string) {
+	if base := path.Base(file); base == "sql.go" || strings.HasPrefix(base, "sql_") {
+		return nil
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(begins, sel.Sel.Name) {
+				faults = append(faults, fmt.Sprintf("%s calls %s: statements and transactions begin in sql.go or sql_*.go", file, sel.Sel.Name))
+			}
+		}
+		return true
+	})
 	return faults
 }
 
@@ -234,6 +271,14 @@ func TestFloors(t *testing.T) {
 	}
 }
 
+func TestNoWholeServerIsCompiledForADomainsTests(t *testing.T) {
+	planted(t, checkTests(pkg{TestGoFiles: []string{"a_test.go"}, XTestImports: []string{module + "/internal/testkit"}}), "a whole server beside internal tests")
+	report(t, checkTests(pkg{XTestImports: []string{module + "/internal/testkit"}}))
+	for _, p := range packages(t) {
+		report(t, checkTests(p))
+	}
+}
+
 func TestLibraryStandsAlone(t *testing.T) {
 	planted(t, checkLibrary(pkg{ImportPath: module + "/lease", Imports: []string{module + "/internal/foundation/errs"}}), "library on internal")
 	planted(t, checkLibrary(pkg{ImportPath: module + "/lease", Imports: []string{"database/sql"}}), "library on SQL")
@@ -254,6 +299,11 @@ func TestPackageDocs(t *testing.T) {
 func TestRooms(t *testing.T) {
 	planted(t, checkRoom("internal/checkin/service.go", []string{"database/sql"}), "SQL in service.go")
 	planted(t, checkRoom("internal/checkin/redis.go", []string{"net/http"}), "HTTP in redis.go")
+	statement, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nfunc (s *Service) f() { s.db.Tx(ctx, g) }", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted(t, checkStatements("internal/checkin/service.go", statement), "a transaction in service.go")
 	looked := 0
 	for _, d := range domains {
 		files, err := filepath.Glob("internal/" + d + "/*.go")
@@ -264,7 +314,7 @@ func TestRooms(t *testing.T) {
 			if strings.HasSuffix(f, "_test.go") {
 				continue
 			}
-			parsed, err := parser.ParseFile(token.NewFileSet(), f, nil, parser.ImportsOnly)
+			parsed, err := parser.ParseFile(token.NewFileSet(), f, nil, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,6 +325,7 @@ func TestRooms(t *testing.T) {
 			}
 			looked++
 			report(t, checkRoom(f, imports))
+			report(t, checkStatements(f, parsed))
 		}
 	}
 	if looked < 15 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -84,8 +85,8 @@ func BenchmarkArrival(b *testing.B) {
 			continue
 		}
 		b.Run(e.Name, func(b *testing.B) {
-			url := e.URL(b)
-			here, there := redistest.Open(b, url), redistest.Open(b, url)
+			cfg := e.Config(b)
+			here, there := redistest.OpenConfig(b, cfg), redistest.OpenConfig(b, cfg)
 			var mu sync.Mutex
 			var took []time.Duration
 			done := make(chan struct{}, 1)
@@ -103,7 +104,7 @@ func BenchmarkArrival(b *testing.B) {
 			running.Go(func() { _ = n.Run(ctx, func() {}) })
 			defer running.Wait()
 			defer cancel()
-			until(b, "the first beat", func() bool { return n.Seen() != 0 })
+			eventually.True(b, "the first beat", func() bool { return n.Seen() != 0 })
 			from := New(here, keys, Config{Node: "here"})
 			for b.Loop() {
 				if err := from.Publish(b.Context(), "topic", "name", fmt.Sprint(int64(Now()))); err != nil {

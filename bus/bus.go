@@ -28,22 +28,22 @@ var (
 	publish    = redis.NewScript(publishLua)
 )
 
-// Keys are where a bus lives. In a cluster both must share a slot: give them
+// Keys are the channel and the stream of a bus. In a cluster both must share a slot: give them
 // the same name, which a channel and a key may have.
 type Keys struct {
-	Events keyspace.Channel // for speed
-	Log    keyspace.Stream  // to catch up from
+	Events keyspace.Channel // delivers fast, and may lose messages
+	Log    keyspace.Stream  // keeps events, to catch up from
 }
 
-// Config says who speaks and how often the log is looked at.
+// Config names the node and says how often it reads the log.
 type Config struct {
 	// Node names this process; no other, and no earlier one, has the same name.
 	Node string
-	// Beat is how often the log is looked at; 0 means 100 ms. It bounds how long
+	// Beat is the interval at which the log is read; 0 means 100 ms. It bounds how long
 	// a lost message stays unnoticed.
 	Beat time.Duration
 	// Keep is how many events the log holds at least; 0 means 10,000. A node that
-	// was cut off for longer loses track and is told so.
+	// misses more events than that gets [Handler.Lost].
 	Keep int
 	// Log gets a line when events may have been missed, and when the log cannot
 	// be read; nil discards.
@@ -144,8 +144,8 @@ func (b *Bus) PublishCmd(topic, name, data string) keyspace.Cmd {
 	return publish.Cmd([]keyspace.Key{b.keys.Log.Key}, b.verb, b.channel, strconv.Itoa(b.cfg.Keep), b.event(topic, name, data))
 }
 
-// Pass tells the nodes that listen at this moment and keeps nothing: who is cut
-// off misses it and never learns so. It costs a third of Publish, and has no
+// Pass tells the nodes that listen at this moment and keeps nothing: a node that is
+// cut off misses the event and never learns of it. It costs a third of Publish, and has no
 // order with what is published.
 func (b *Bus) Pass(ctx context.Context, topic, name, data string) error {
 	if err := b.db.Publish(ctx, b.keys.Events, passing+b.event(topic, name, data)); err != nil {

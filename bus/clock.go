@@ -8,11 +8,10 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
-// Time is what the servers' clock shows, as of the last beat and within half a
-// round trip of it; it makes moments that several nodes compare those of one
-// clock. This node's own clock may be wrong, and may be set while it runs: it
-// counts before the first beat alone. In a cluster the owners' clocks are taken
-// for one.
+// Time is the servers' time, as of the last beat and within half a round trip of it,
+// so that several nodes can compare moments of one clock. This node's own clock may be
+// wrong, or be set while it runs: it is used before the first beat only. In a cluster
+// the masters' clocks are assumed to agree.
 func (b *Bus) Time() time.Time {
 	if zero := b.zero.Load(); zero != 0 {
 		return time.Unix(0, zero+int64(Now()))

@@ -13,7 +13,7 @@
 // # Idea
 //
 // Redis' pub/sub is quick and loses whatever is published while a subscriber is
-// cut off. A stream keeps what it is given and has to be asked. The bus uses both:
+// cut off. A stream keeps what is added and has to be polled. The bus uses both:
 // one script adds an event to the log, a stream of bounded length, and publishes it
 // together with the id of the event before it. A node whose last event is another
 // one has missed something, and reads the log at once.
@@ -21,10 +21,10 @@
 // A lost message with nothing after it is found by the beat: every 100 ms a node
 // reads the log from the last event that it handled. If the log still begins with
 // that event, what follows is all that was missed. If not, the log was trimmed,
-// emptied or replaced; nobody can say what is missing, so every topic is told
-// [Handler.Lost] and the node goes on from the end of the log. Lost is no error to
-// be avoided at any price but the promise itself: an event is handled, or covered by
-// a Lost that comes after it.
+// emptied or replaced; what is missing cannot be known, so every topic is told
+// [Handler.Lost] and the node goes on from the end of the log. Lost is not an error
+// but a part of the promise: an event is handled, or covered by a Lost that comes
+// after it.
 //
 // The beat then asks for the servers' identities. If a server was restarted or a
 // replica took over, the newest events may be gone from the log, as may be other
@@ -34,7 +34,7 @@
 //
 // [Bus.Seen] is the moment before the last successful beat was sent. Whatever was
 // in the log then was handled here or covered by a Lost. So a cache may trust what it
-// holds as long as Seen is recent enough for it, and knows, without asking anybody,
+// holds as long as Seen is recent enough for it, and knows, without asking Redis,
 // when it is cut off: Seen stands still. In a cluster it does so while any owner of
 // keys is away, for that one may be about to be replaced. It costs an atomic load, and
 // [Now] one look at the clock. No clock is compared with another machine's.
@@ -48,10 +48,10 @@
 //     returned, in either case.
 //   - After a start, Lost is called and events count from then on.
 //   - What [Bus.Pass] sends is delivered at most once, in no order with the rest, and
-//     no Lost covers it. It is for what is only worth something at once.
+//     no Lost covers it. It is for events that are of use only at once.
 //
-// Nothing can be promised against a divided network in which two servers believe to
-// be the master: nodes on either side hear each other only. Redis' setting
+// Nothing can be promised under a network partition in which two servers believe to
+// be the master (split brain): the nodes on each side hear only each other. Redis' setting
 // min-replicas-to-write bounds how long the old one takes events.
 //
 // # Names and a cluster
@@ -68,6 +68,6 @@
 // it and less than 1 µs of the server's time for the message itself. A beat takes
 // 0.15 ms, or 0.5 ms on a cluster of three, and 16 µs of the server's time: ten a
 // second of 100 nodes are 2 % of a server. Events with four bytes of data take 34
-// bytes each in the log. The embedded server, on which nobody else listens, runs the
+// bytes each in the log. The embedded server, on which no other node listens, runs the
 // script in a millisecond.
 package bus

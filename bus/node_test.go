@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -62,7 +62,7 @@ func join(t testing.TB, db *redis.DB, name string, cfg Config) *node {
 			t.Errorf("Run: %v, want %v", err, context.Canceled)
 		}
 	})
-	until(t, "the first beat", func() bool { return n.Seen() != 0 })
+	eventually.True(t, "the first beat", func() bool { return n.Seen() != 0 })
 	return n
 }
 
@@ -83,7 +83,7 @@ func (n *node) heard() []string {
 func (n *node) caughtUp(t testing.TB) {
 	t.Helper()
 	m := Now()
-	until(t, "the log to be handled", func() bool { return n.Seen() > m })
+	eventually.True(t, "the log to be handled", func() bool { return n.Seen() > m })
 }
 
 func (n *node) wants(t *testing.T, want ...string) {
@@ -99,77 +99,3 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
-
-// until waits for ok.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited 20 s for %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// wire is a TCP proxy that can hold everything back, as a network that drops all
-// packets does: TCP sends again what was not confirmed, so nothing is lost, unless
-// the connections break.
-type wire struct {
-	ln     net.Listener
-	to     string
-	cut    atomic.Bool
-	breaks atomic.Bool // connections that held something back
-	closed sync.WaitGroup
-}
-
-func newWire(t *testing.T, to string) *wire {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	w := &wire{ln: ln, to: to}
-	w.closed.Go(w.accept)
-	t.Cleanup(func() { _ = ln.Close(); w.closed.Wait() })
-	return w
-}
-
-func (w *wire) URL() string { return "redis://" + w.ln.Addr().String() }
-
-func (w *wire) accept() {
-	for {
-		near, err := w.ln.Accept()
-		if err != nil {
-			return
-		}
-		far, err := net.Dial("tcp", w.to)
-		if err != nil {
-			_ = near.Close()
-			continue
-		}
-		w.closed.Go(func() { w.copy(far, near) })
-		w.closed.Go(func() { w.copy(near, far) })
-	}
-}
-
-func (w *wire) copy(to, from net.Conn) {
-	defer to.Close()
-	defer from.Close()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		for w.cut.Load() {
-			time.Sleep(time.Millisecond)
-			if w.breaks.Load() && !w.cut.Load() {
-				return
-			}
-		}
-		if _, err := to.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
-func isClosed(err error) bool { return errors.Is(err, redis.ErrClosed) }

@@ -17,12 +17,12 @@ const (
 	// page is how many entries of the log one command reads.
 	page = 1000
 	// leastBudget lets a beat succeed on a busy machine; a server that does not
-	// answer holds one up for so long.
+	// answer delays a beat by at most this.
 	leastBudget = 100 * time.Millisecond
-	// pause separates beats that gaps ask for.
+	// pause is the least time between two beats, also of those that a gap asks for.
 	pause = 2 * time.Millisecond
-	// mayWait is how many messages wait until the gap before them is filled; the
-	// others are read from the log.
+	// mayWait bounds the messages that wait until the gap before them is filled;
+	// further ones are read from the log.
 	mayWait = 1000
 )
 
@@ -60,7 +60,7 @@ func (b *Bus) Run(ctx context.Context, ready func()) error {
 	}
 }
 
-// wait returns after d, or when ctx ends or somebody asks.
+// wait returns after d, when ctx ends, or when a beat is asked for.
 func wait(ctx context.Context, d time.Duration, asked <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -71,7 +71,7 @@ func wait(ctx context.Context, d time.Duration, asked <-chan struct{}) {
 	}
 }
 
-// ask has the next beat begin at once.
+// ask makes the next beat begin at once.
 func (b *Bus) ask() {
 	select {
 	case b.nudge <- struct{}{}:
@@ -79,7 +79,7 @@ func (b *Bus) ask() {
 	}
 }
 
-// message takes what came over the channel.
+// message handles a message of the channel.
 func (b *Bus) message(payload string) {
 	m, err := decodeMessage(payload)
 	if err != nil {
@@ -101,8 +101,8 @@ func (b *Bus) message(payload string) {
 	b.ask()
 }
 
-// take handles a message that follows the last entry handled, and skips one
-// that does not come after it; it reports whether it could.
+// take handles a message that follows the last handled entry, and skips one that is
+// not newer; it reports false when there is a gap before the message.
 func (b *Bus) take(m message) bool {
 	switch {
 	case b.last.id == "":
@@ -126,7 +126,7 @@ func (b *Bus) give(e Event, count interface{ Add(uint64) uint64 }) {
 	}
 }
 
-// settle takes the messages that waited for the entries before them.
+// settle handles the messages that waited for the entries before them.
 func (b *Bus) settle() {
 	for _, m := range b.waiting {
 		if !b.take(m) {
@@ -138,7 +138,7 @@ func (b *Bus) settle() {
 	b.waiting = b.waiting[:0]
 }
 
-// beat reads what the log has more, and then who keeps it.
+// beat reads the log's new entries, and then the servers' identities.
 func (b *Bus) beat(ctx context.Context) error {
 	began := Now()
 	for more := true; more; {
@@ -147,8 +147,8 @@ func (b *Bus) beat(ctx context.Context) error {
 			return err
 		}
 	}
-	// A server that took over before the log was read is found out here, since it
-	// is asked afterwards.
+	// The servers are identified after the log was read: so this detects a server
+	// that took over before.
 	asking, cancel := b.budget(ctx)
 	defer cancel()
 	print, err := b.db.Fingerprint(asking)
@@ -177,8 +177,8 @@ func (b *Bus) budget(ctx context.Context) (context.Context, context.CancelFunc) 
 	return context.WithTimeout(ctx, max(b.cfg.Beat/2, leastBudget))
 }
 
-// catchUp handles what the log has after the last entry; more says that this was
-// a full page.
+// catchUp handles the entries after the last one; more says that they were a full
+// page.
 func (b *Bus) catchUp(ctx context.Context) (more bool, err error) {
 	ctx, cancel := b.budget(ctx)
 	defer cancel()
@@ -192,9 +192,8 @@ func (b *Bus) catchUp(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// Nothing is missing between the last entry and what follows it only if that
-	// one is still there, and still the same: in a log that was emptied another
-	// may have its id.
+	// Nothing is missing after the last entry only if that is still there, and still
+	// the same: in a log that was emptied a new entry may have its id.
 	if len(entries) == 0 || entries[0].id != last.id || entries[0].event.ID != last.event.ID {
 		return false, b.begin(ctx, "the log was trimmed or emptied")
 	}
@@ -217,13 +216,13 @@ func (b *Bus) catchUp(ctx context.Context) (more bool, err error) {
 func (b *Bus) begin(ctx context.Context, why string) error {
 	newest, err := b.read(ctx, "XREVRANGE", "+", "-", 1)
 	if err == nil && len(newest) == 0 {
-		// An entry to hold on to. No topic has this name.
+		// The log needs an entry to continue from. No topic has this name.
 		if err = b.Publish(ctx, "-", "hello", ""); err == nil {
 			newest, err = b.read(ctx, "XREVRANGE", "+", "-", 1)
 		}
 	}
 	if err == nil && len(newest) == 0 {
-		err = errors.New("bus: the log keeps nothing")
+		err = errors.New("bus: the log does not keep its entries")
 	}
 	if err != nil {
 		return err
@@ -236,7 +235,7 @@ func (b *Bus) begin(ctx context.Context, why string) error {
 	return nil
 }
 
-// lost tells every topic; why is empty at the start.
+// lost calls Lost of every topic; why is empty at the start.
 func (b *Bus) lost(why string) {
 	if why != "" {
 		b.stats.lost.Add(1)

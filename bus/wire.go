@@ -21,7 +21,8 @@ type message struct {
 	entry
 }
 
-// passing stands where an entry's message has the id of the event before.
+// passing replaces, in the message of an event that is in no log, the id of the event
+// before.
 const passing = "- "
 
 // before reports whether e comes before f in their log.

@@ -98,14 +98,12 @@ func start(t testing.TB, db *redis.DB, s *table, p cache.Policy) *node {
 	wg.Go(func() { _ = b.Run(ctx, func() {}) })
 	wg.Go(func() { _ = n.rt.Run(ctx, func() {}) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	up, giveUp := context.WithTimeout(t.Context(), 5*time.Second)
-	defer giveUp()
-	must(t, b.Wait(up))
+	must(t, b.Wait(t.Context()))
 	return n
 }
 
 func TestCache(t *testing.T) {
-	for _, engine := range redistest.Engines(t) {
+	for _, engine := range redistest.SharedEngines(t) {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()
 			db := engine.Open(t)

@@ -21,11 +21,6 @@ type Target struct {
 	edit     *edit // of a collection; nil: it is dropped
 }
 
-// Target is k of this cache, for [Runtime.Change] and [Runtime.Drop].
-func (c *Cache[K, V]) Target(k K) Target {
-	return Target{key: c.key(k), timeout: c.policy.ChangeTimeout, unfenced: c.policy.Unfenced}
-}
-
 // Target is all that belongs to the tag, for [Runtime.Change] and [Runtime.Drop].
 // If Redis cannot be told, nothing is changed.
 func (t Tag) Target() Target {
@@ -37,15 +32,15 @@ const messageKeys = 500
 
 // Change calls change, which commits something to the source, in such a way that
 // no read of the targets on any node is older than MaxStale once it has returned:
-// it fences the targets, so that nobody can store a value read before, tells
-// every node to forget its copies, calls change, and takes the fences away. After
-// a crash at any point no old value is left: the fences lapse, and who reads
-// meanwhile asks the source.
+// it fences the targets, so that no node can store a value read before, tells
+// every node to drop its copies, calls change, and removes the fences. After a
+// crash at any point no old value is left: the fences expire, and reads meanwhile
+// ask the source.
 //
 // It returns what change returns. [ErrUnfenced] says that change was not called.
 // An error that is the end of a context leaves open whether anything was
-// committed, now or in a moment: the fences then stand until they lapse. So they
-// do when change panics.
+// committed, now or in a moment: the fences then stand until they expire. The same
+// holds when change panics.
 func (rt *Runtime) Change(ctx context.Context, change func(ctx context.Context) error, targets ...Target) error {
 	_, err := rt.change(ctx, change, targets, func(context.Context) (string, time.Duration) { return "", 0 })
 	return err
@@ -78,7 +73,8 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 	err = change(inner)
 	late := inner.Err()
 	cancel()
-	// Nobody here may wait for a read that began before the commit.
+	// From here on no read of this process may share a flight that began before the
+	// commit.
 	rt.forget(keys)
 	value, life := "", time.Duration(0)
 	switch {
@@ -97,11 +93,11 @@ type fenceFailed struct{}
 
 // FenceFailed reports, of the context that a change was called with, that Redis
 // could not be told of the change beforehand. If this process dies after the commit,
-// nobody drops the old values, unless the commit itself has left word of them.
+// no other one drops the old values, unless the commit itself has recorded them.
 func FenceFailed(ctx context.Context) bool { return ctx.Value(fenceFailed{}) != nil }
 
-// distinct names each key once. A collection that a change has two targets of is
-// dropped.
+// distinct keeps one target of each key. A collection with two targets is dropped
+// instead of edited.
 func distinct(targets []Target) ([]Target, []keyspace.Key) {
 	once, keys := make([]Target, 0, len(targets)), make([]keyspace.Key, 0, len(targets))
 	at := make(map[string]int, len(targets))
@@ -116,7 +112,7 @@ func distinct(targets []Target) ([]Target, []keyspace.Key) {
 	return once, keys
 }
 
-// fencing is what is known of one change's fences.
+// fencing is the state of one change's fences.
 type fencing struct {
 	token string
 	era   uint64
@@ -124,8 +120,8 @@ type fencing struct {
 	left  []int64 // ms that each collection had to live, if it was kept
 }
 
-// fence fences keys in Redis and then drops all copies. A fence outlives the
-// change by the time that it takes to begin it and to say that it is over.
+// fence fences keys in Redis and then drops all copies. A fence lives for as long as
+// the change may take, and the round trips before and after it.
 func (rt *Runtime) fence(keys []keyspace.Key, f *fencing, timeout time.Duration) error {
 	life := timeout + 3*rt.cfg.Budget + time.Second
 	now, until := int64(0), int64(9999999999999)
@@ -153,7 +149,7 @@ func (rt *Runtime) fence(keys []keyspace.Key, f *fencing, timeout time.Duration)
 // forget drops the copies of keys in this process.
 func (rt *Runtime) forget(keys []keyspace.Key) {
 	for _, k := range keys {
-		rt.markOf(k.String()).Add(1)
+		rt.invalidationsOf(k.String()).Add(1)
 	}
 }
 
@@ -175,9 +171,9 @@ func (rt *Runtime) tell(keys []keyspace.Key) error {
 	return keyspace.FirstErr(rt.do(cmds...))
 }
 
-// finish takes fences away, and reports whether the value was stored. Where they
-// had not held, or Redis does not say, what is there is dropped. told says that
-// every node knows of the change.
+// finish removes the fences, and reports whether the value was stored. Where a fence
+// was lost, or Redis does not answer, the key is dropped. told says that every node
+// was told of the change.
 func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *fencing, changed bool, value string, life time.Duration) (stored bool) {
 	cmds := make([]keyspace.Cmd, len(targets))
 	for i, t := range targets {
@@ -187,11 +183,11 @@ func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *f
 			cmds[i] = finishScript.Cmd([]keyspace.Key{t.key}, f.token, value, millis(life))
 		}
 	}
-	var lost, unsaid []keyspace.Key
+	var lost, unanswered []keyspace.Key
 	for i, r := range rt.do(cmds...) {
 		t := targets[i]
 		if n, err := r.Int(); err != nil {
-			unsaid = append(unsaid, t.key)
+			unanswered = append(unanswered, t.key)
 		} else {
 			if n == 0 || !told {
 				lost = append(lost, t.key)
@@ -202,19 +198,19 @@ func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *f
 		}
 	}
 	if len(lost) > 0 && rt.tell(lost) != nil {
-		unsaid = append(unsaid, lost...)
+		unanswered = append(unanswered, lost...)
 	}
-	if len(unsaid) > 0 {
-		_ = rt.later(ctx, unsaid)
+	if len(unanswered) > 0 {
+		_ = rt.later(ctx, unanswered)
 	}
 	return stored
 }
 
 // Drop removes targets from every level and node, after their source has
-// changed. It is for changes that happen elsewhere: between the change and the
+// changed. It is for changes that are made elsewhere: between the change and the
 // drop old values are read, and a crash between the two leaves them until they
-// expire, so prefer [Runtime.Change]. An error that is [ErrQueued] says that it
-// will be tried again.
+// expire, so prefer [Runtime.Change]. An error that is [ErrQueued] says that the drop
+// will be retried.
 func (rt *Runtime) Drop(ctx context.Context, targets ...Target) error {
 	if len(targets) == 0 {
 		return nil
@@ -229,29 +225,24 @@ func (rt *Runtime) Drop(ctx context.Context, targets ...Target) error {
 	return nil
 }
 
-// Mutate calls change, which commits a new value of k to the source, and returns
-// that value, loaded anew and stored on the way. See [Runtime.Change]. When change
-// has succeeded and the load has not, the error is the load's.
-func (c *Cache[K, V]) Mutate(ctx context.Context, k K, change func(ctx context.Context) error) (V, error) {
-	var v V
+// mutate is [Cache.Mutate].
+func (c *core) mutate(ctx context.Context, k any, change func(ctx context.Context) error) (*localCopy, error) {
+	var e *localCopy
 	var loadErr error
 	var env envelope
-	m := mark{}
-	era := uint64(0)
-	r := c.read(k, c.key(k), m, bus.Now())
-	kept, err := c.rt.change(ctx, change, []Target{c.Target(k)}, func(ctx context.Context) (string, time.Duration) {
+	r := c.read(k, c.key(k), bus.Now())
+	stored, err := c.rt.change(ctx, change, []Target{c.target(k)}, func(ctx context.Context) (string, time.Duration) {
 		// Read under our own fence, after our own commit.
-		r.mark, era = c.rt.watch(r.key.String()), c.rt.bus.Era()
-		tagged := resolveTags(c.rt, &r)
+		r.generation, r.era = c.rt.generationOf(r.key.String()), c.rt.bus.Era()
+		tagErr := resolveTags(c.rt, &r)
 		began := bus.Now()
 		loading, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 		defer cancel()
-		v, loadErr = c.ask(loading, k)
-		missing := errors.Is(loadErr, ErrNotFound)
-		if loadErr != nil && !missing || tagged != nil || era == 0 {
+		e, loadErr = c.ask(loading, k)
+		if loadErr != nil && !e.missing || tagErr != nil || r.era == 0 {
 			return "", 0
 		}
-		sealed, life, err := c.seal(v, missing, time.Duration(bus.Now()-began), era, r.under)
+		sealed, life, err := c.seal(e, time.Duration(bus.Now()-began), &r)
 		if err != nil {
 			return "", 0
 		}
@@ -259,24 +250,21 @@ func (c *Cache[K, V]) Mutate(ctx context.Context, k K, change func(ctx context.C
 		return env.textOr(life), life
 	})
 	if err != nil {
-		return *new(V), err
+		return nil, err
 	}
-	if kept && loadErr == nil {
-		c.keepLoaded(k, v, env, r.mark, r.tags)
+	if stored && loadErr == nil {
+		c.keepLoaded(e, &env, &r)
 	}
-	return v, loadErr
+	return e, loadErr
 }
 
-// Set stores v as the value of k on every level and drops the copies of all
-// other nodes: write-through, for what the caller has just committed. Who sets
-// last wins; where changes of one key can meet, [Cache.Mutate] stores what the
-// source has. While a change is under way v is not stored.
-func (c *Cache[K, V]) Set(ctx context.Context, k K, v V) error {
-	r := c.read(k, c.key(k), c.rt.watch(c.key(k).String()), bus.Now())
+// set is [Cache.Set].
+func (c *core) set(ctx context.Context, k any, e *localCopy) error {
+	r := c.read(k, c.key(k), bus.Now())
 	r.era = c.rt.bus.Era()
 	text, life := "", time.Duration(0)
 	if resolveTags(c.rt, &r) == nil && r.era != 0 {
-		env, l, err := c.seal(v, false, 0, r.era, r.under)
+		env, l, err := c.seal(e, 0, &r)
 		if err != nil {
 			return err
 		}
@@ -287,17 +275,8 @@ func (c *Cache[K, V]) Set(ctx context.Context, k K, v V) error {
 		err = c.rt.tell([]keyspace.Key{r.key})
 	}
 	if err != nil {
-		c.rt.forget([]keyspace.Key{r.key}) // the caller knows better already
+		c.rt.forget([]keyspace.Key{r.key}) // for this node, the change has happened
 		return errors.Join(fmt.Errorf("%w: %w", ErrQueued, err), c.rt.later(ctx, []keyspace.Key{r.key}))
 	}
 	return nil
-}
-
-// Invalidate drops keys after their source has changed. See [Runtime.Drop].
-func (c *Cache[K, V]) Invalidate(ctx context.Context, ks ...K) error {
-	targets := make([]Target, len(ks))
-	for i, k := range ks {
-		targets[i] = c.Target(k)
-	}
-	return c.rt.Drop(ctx, targets...)
 }

@@ -25,15 +25,15 @@ type CollectionPolicy struct {
 	// read, on any node, whatever happens to the network; 0 means 500 ms. It has
 	// to be a few of the bus' beats.
 	MaxStale time.Duration
-	// Renew is the share of reads that look whether the collection is in the last
-	// fifth of its life, and load it again then, so that one that is read a lot
-	// does not expire; 0 means 0.01, a negative number none. While it is loaded
-	// the old one answers, unless it has more than 500 members.
+	// Renew is the share of reads that check whether the collection is in the last
+	// fifth of its life, and load it again then, so that a collection that is read
+	// often does not expire; 0 means 0.01, a negative number none. Meanwhile the old
+	// one answers, unless it has more than 500 members.
 	Renew float64
 	// LoadTimeout bounds a load; 0 means 5 s.
 	LoadTimeout time.Duration
 	// ChangeTimeout bounds what Mutate and [Runtime.Change] call; 0 means 10 s.
-	// Nobody stores the collection meanwhile.
+	// No node stores the collection meanwhile.
 	ChangeTimeout time.Duration
 	// CutOff says what reads do while this node may have missed that a server was
 	// replaced, for longer than MaxStale.
@@ -51,8 +51,8 @@ func (p CollectionPolicy) withDefaults() CollectionPolicy {
 }
 
 const (
-	// A script takes so many texts, so that it holds the server up for less than
-	// a millisecond; a load sends so many scripts at once.
+	// A script takes at most this many texts and bytes, so that it blocks the server
+	// for less than a millisecond; a load sends at most partsSent scripts at once.
 	partTexts = 1000
 	partBytes = 64 << 10
 	partsSent = 4
@@ -62,72 +62,49 @@ const (
 // are texts here: a hash's values are JSON, a sorted set's are scores, a set has
 // none.
 //
-// There are no copies in process: a question is one command, which asks for a mark
-// beside the members it is about, so Redis answers at once whether the collection
-// is there and what is in it.
-type collection[K comparable] struct {
-	rt     *Runtime
-	fam    *keyspace.Family
-	key    func(K) keyspace.Key
+// There are no copies in process: a query is one command, which asks for a marker
+// beside the members it is about, so that one answer says whether the collection is
+// loaded and what is in it.
+type collection struct {
+	family
 	shape  *shape
 	policy CollectionPolicy
-	load   func(ctx context.Context, k K) (held, error)
-	pick   func(ctx context.Context, k K, members []string) (held, error) // nil: the source cannot
+	load   func(ctx context.Context, k any) (held, error)
+	pick   func(ctx context.Context, k any, members []string) (held, error) // nil: the source cannot
 
-	stats  counters
-	loaded atomic.Pointer[string] // mark of the present era
+	loaded atomic.Pointer[string] // marker of the present era
 
 	mu         sync.Mutex
-	gatherings map[gatheringKey[K]]*gathering
-	refreshing map[K]bool
+	loads      map[loadKey]*sharedLoad
+	refreshing map[string]bool // by logical key
 }
 
-// held are a collection's members as they came from the source, or some of them.
+// held are members with their values as they came from the source: all of a
+// collection's or some.
 type held map[string]string
 
-func newCollection[K comparable](rt *Runtime, fam *keyspace.Family, key func(K) keyspace.Key, p CollectionPolicy, hasSource bool) *collection[K] {
+func newCollection(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p CollectionPolicy, hasSource bool) *collection {
 	switch {
 	case fam.TTL.Base == 0:
-		panic(fmt.Sprintf("cache: collections of %s would live for ever", fam.Pattern))
+		panic(fmt.Sprintf("cache: collections of %s would never expire", fam.Pattern))
 	case fam.TTL.Stale != 0:
 		panic(fmt.Sprintf("cache: collections of %s would be kept past their life, which only values can be", fam.Pattern))
 	case !hasSource:
 		panic(fmt.Sprintf("cache: %s has no source", fam.Pattern))
 	}
-	return &collection[K]{rt: rt, fam: fam, key: key, shape: shapes[fam.Type], policy: p.withDefaults(),
-		gatherings: map[gatheringKey[K]]*gathering{}, refreshing: map[K]bool{}}
+	p = p.withDefaults()
+	c := &collection{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, unfenced: p.Unfenced},
+		shape: shapes[fam.Type], policy: p, loads: map[loadKey]*sharedLoad{}, refreshing: map[string]bool{}}
+	rt.register(c)
+	return c
 }
 
-// Name is the family's pattern, which is what metrics call the collection.
-func (c *collection[K]) Name() string { return c.fam.Pattern }
-
-// Family returns the family's declaration.
-func (c *collection[K]) Family() *keyspace.Family { return c.fam }
-
-// Stats returns the counts.
-func (c *collection[K]) Stats() Stats { return c.stats.read() }
-
-func (c *collection[K]) cleanUp() {} // nothing is kept in process
-
-// Target is the collection k as a whole, for [Runtime.Change] and [Runtime.Drop]:
-// it is dropped, and loaded when it is asked for.
-func (c *collection[K]) Target(k K) Target {
-	return Target{key: c.key(k), timeout: c.policy.ChangeTimeout, unfenced: c.policy.Unfenced}
-}
-
-// Invalidate drops collections after their source has changed. See [Runtime.Drop].
-func (c *collection[K]) Invalidate(ctx context.Context, ks ...K) error {
-	targets := make([]Target, len(ks))
-	for i, k := range ks {
-		targets[i] = c.Target(k)
-	}
-	return c.rt.Drop(ctx, targets...)
-}
+func (c *collection) cleanUp() {} // nothing is kept in process
 
 // edited is the collection k as changed by ops, which is called after the change,
 // and only if the collection is there.
-func (c *collection[K]) edited(k K, ops func() (puts, removes []string, err error)) Target {
-	t := c.Target(k)
+func (c *collection) edited(k any, ops func() (puts, removes []string, err error)) Target {
+	t := c.target(k)
 	t.edit = &edit{ops, &c.stats.applied}
 	return t
 }
@@ -138,34 +115,34 @@ type edit struct {
 	applied *plain
 }
 
-// query is one question to Redis.
+// query is one query to Redis.
 type query interface {
-	// about are the members in question; nil says that a few do not suffice.
+	// about are the members in question; nil: the query is about all.
 	about() []string
 	cmd(key keyspace.Key, mark string) keyspace.Cmd
 	take(keyspace.Reply) verdict
 }
 
-// overall is a query about all members.
-type overall struct {
+// wholeQuery is a query about all members.
+type wholeQuery struct {
 	ask    func(key keyspace.Key, mark string) keyspace.Cmd
 	answer func(keyspace.Reply) verdict
 }
 
-func (q overall) about() []string                                { return nil }
-func (q overall) cmd(key keyspace.Key, mark string) keyspace.Cmd { return q.ask(key, mark) }
-func (q overall) take(r keyspace.Reply) verdict                  { return q.answer(r) }
+func (q wholeQuery) about() []string                                { return nil }
+func (q wholeQuery) cmd(key keyspace.Key, mark string) keyspace.Cmd { return q.ask(key, mark) }
+func (q wholeQuery) take(r keyspace.Reply) verdict                  { return q.answer(r) }
 
 type verdict uint8
 
 const (
-	answered verdict = iota
-	absent           // the collection is not loaded
-	garbled          // it is, by another version of the program
+	answered   verdict = iota
+	absent             // the collection is not loaded
+	unreadable         // it is loaded, by another version of the program
 )
 
 // read has Redis answer q, or returns at least the members that q is about.
-func (c *collection[K]) read(ctx context.Context, k K, q query) (held, error) {
+func (c *collection) read(ctx context.Context, k any, q query) (held, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -189,21 +166,21 @@ func (c *collection[K]) read(ctx context.Context, k K, q query) (held, error) {
 						c.refresh(ctx, k, key, era)
 					}
 					return nil, nil
-				case garbled:
+				case unreadable:
 					replace = true
 				}
 			}
 		}
 		whole := q.about() == nil || c.pick == nil
 		if era != 0 || whole {
-			g, err := c.gather(ctx, k, key, era, whole, replace)
+			g, err := c.loadShared(ctx, k, key, era, whole, replace)
 			if err != nil {
 				return nil, err
 			}
 			switch g.outcome {
-			case gathered:
+			case loadedHere:
 				return g.held, nil
-			case look:
+			case nowInRedis:
 				continue
 			}
 		}
@@ -211,8 +188,8 @@ func (c *collection[K]) read(ctx context.Context, k K, q query) (held, error) {
 	}
 }
 
-// mark is the member by whose presence a collection is loaded.
-func (c *collection[K]) mark(era uint64) string {
+// mark is the marker member that a loaded collection has.
+func (c *collection) mark(era uint64) string {
 	m := c.loaded.Load()
 	if m == nil || eraOf(*m) != era {
 		m = new(loadedMark(era))
@@ -221,8 +198,8 @@ func (c *collection[K]) mark(era uint64) string {
 	return *m
 }
 
-// era is that of the servers, or 0 when Redis is not to be used.
-func (c *collection[K]) era() (uint64, error) {
+// era is the servers' era, or 0 when Redis must not be used.
+func (c *collection) era() (uint64, error) {
 	if bus.Now()-c.rt.bus.Seen() >= bus.Moment(c.policy.MaxStale) {
 		switch c.policy.CutOff {
 		case Fail:
@@ -235,47 +212,47 @@ func (c *collection[K]) era() (uint64, error) {
 	return c.rt.bus.Era(), nil
 }
 
-// A gathering is a load under way, which all callers of this process share. Only
-// whole ones bring all members in any case.
-type gathering struct {
-	done    chan struct{}
-	began   bus.Moment
-	mark    mark
-	outcome outcome
-	held    held // shared: nobody changes it
-	err     error
+// A sharedLoad is a single flight. One that is whole returns all members even when
+// they cannot be stored.
+type sharedLoad struct {
+	done       chan struct{}
+	began      bus.Moment
+	generation generation
+	outcome    outcome
+	held       held // shared: do not change it
+	err        error
 }
 
-type gatheringKey[K comparable] struct {
-	k     K
+type loadKey struct {
+	name  string // logical key
 	whole bool
 }
 
 type outcome uint8
 
 const (
-	gathered outcome = iota // held is the collection
-	look                    // it is in Redis by now
-	apart                   // it cannot be stored: ask the source for what you need
+	loadedHere  outcome = iota // held is the collection
+	nowInRedis                 // it is in Redis by now: ask again
+	notStorable                // it cannot be stored now: ask the source for the members in question
 )
 
-// gather loads a collection together with whoever else wants it.
-func (c *collection[K]) gather(ctx context.Context, k K, key keyspace.Key, era uint64, whole, replace bool) (*gathering, error) {
-	at := gatheringKey[K]{k, whole}
+// loadShared loads a collection, as a single flight for all callers of this process.
+func (c *collection) loadShared(ctx context.Context, k any, key keyspace.Key, era uint64, whole, replace bool) (*sharedLoad, error) {
+	at := loadKey{key.String(), whole}
 	now := bus.Now()
 	c.mu.Lock()
-	g := c.gatherings[at]
-	// As with values: not one that may have begun before a change.
-	if g == nil || g.mark.moved() || time.Duration(now-g.began) >= c.policy.MaxStale {
-		g = &gathering{done: make(chan struct{}), began: now, mark: c.rt.watch(key.String())}
-		c.gatherings[at] = g
+	g := c.loads[at]
+	// As with values: not a flight that may have begun before a change.
+	if g == nil || g.generation.changed() || time.Duration(now-g.began) >= c.policy.MaxStale {
+		g = &sharedLoad{done: make(chan struct{}), began: now, generation: c.rt.generationOf(key.String())}
+		c.loads[at] = g
 		inner, mine := context.WithoutCancel(ctx), g
 		c.rt.work.Go(func() {
 			inner, cancel := context.WithTimeout(inner, c.policy.LoadTimeout)
 			defer cancel()
-			// A source that does not end with its context does not hold its callers up.
+			// A source that ignores the end of its context must not block its callers.
 			late := context.AfterFunc(inner, func() {
-				c.land(at, mine, gathered, nil, fmt.Errorf("cache: %s: %w", c.Name(), context.Cause(inner)))
+				c.land(at, mine, loadedHere, nil, fmt.Errorf("cache: %s: %w", c.Name(), context.Cause(inner)))
 			})
 			defer late()
 			outcome, h, err := c.fetch(inner, k, key, era, whole, replace)
@@ -291,8 +268,8 @@ func (c *collection[K]) gather(ctx context.Context, k K, key keyspace.Key, era u
 	}
 }
 
-// land gives a gathering's callers their answer; only the first answer counts.
-func (c *collection[K]) land(at gatheringKey[K], g *gathering, o outcome, h held, err error) {
+// land gives a flight's callers their answer; only the first answer counts.
+func (c *collection) land(at loadKey, g *sharedLoad, o outcome, h held, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -302,29 +279,29 @@ func (c *collection[K]) land(at gatheringKey[K], g *gathering, o outcome, h held
 	}
 	g.outcome, g.held, g.err = o, h, err
 	close(g.done)
-	if c.gatherings[at] == g {
-		delete(c.gatherings, at)
+	if c.loads[at] == g {
+		delete(c.loads, at)
 	}
 }
 
 // fetch loads a collection and stores it, if no change comes between.
-func (c *collection[K]) fetch(ctx context.Context, k K, key keyspace.Key, era uint64, whole, replace bool) (outcome, held, error) {
-	var l lent
+func (c *collection) fetch(ctx context.Context, k any, key keyspace.Key, era uint64, whole, replace bool) (outcome, held, error) {
+	var l grant
 	if era != 0 {
 		var there bool
 		if l, there = c.acquire(ctx, key, era, replace); there {
-			return look, nil, nil
+			return nowInRedis, nil, nil
 		}
 	}
 	if l.token == "" && !whole {
-		return apart, nil, nil
+		return notStorable, nil, nil
 	}
 	h, err := c.fill(ctx, k, key, era, l)
-	return gathered, h, err
+	return loadedHere, h, err
 }
 
-// fill loads a collection and, with a lease, stores it or gives the lease up.
-func (c *collection[K]) fill(ctx context.Context, k K, key keyspace.Key, era uint64, l lent) (held, error) {
+// fill loads a collection and, with a lease, stores it or releases the lease.
+func (c *collection) fill(ctx context.Context, k any, key keyspace.Key, era uint64, l grant) (held, error) {
 	h, err := c.fromSource(ctx, func(ctx context.Context) (held, error) { return c.load(ctx, k) })
 	if l.token == "" {
 		return h, err
@@ -341,43 +318,43 @@ func (c *collection[K]) fill(ctx context.Context, k K, key keyspace.Key, era uin
 		c.rt.one(c.shape.release(key, l, era))
 	case !c.store(key, era, l, h, life):
 		c.stats.refused.add(1)
-		c.rt.one(c.shape.release(key, l, era)) // what is there of it
+		c.rt.one(c.shape.release(key, l, era)) // and the parts that are stored
 	}
 	return h, err
 }
 
-// lent is a lease on a collection.
-type lent struct {
+// grant is an acquired lease on a collection.
+type grant struct {
 	token string
 	since bus.Moment
 	left  int64 // ms that what is to be replaced has, if there is something
 }
 
-// acquire takes the lease on a collection, unless it is there. Without a lease it
-// is to be loaded and not stored.
-func (c *collection[K]) acquire(ctx context.Context, key keyspace.Key, era uint64, replace bool) (l lent, there bool) {
+// acquire takes the lease on a collection, unless that is loaded. Without a lease it
+// has to be loaded and must not be stored.
+func (c *collection) acquire(ctx context.Context, key keyspace.Key, era uint64, replace bool) (l grant, there bool) {
 	patience := c.policy.LoadTimeout / 2
 	if c.pick != nil {
 		patience /= 5
 	}
 	began := bus.Now()
-	for pause := firstLook; ; pause = min(2*pause, longestLook) {
-		l = lent{token: token(), since: bus.Now()}
+	for pause := firstPoll; ; pause = min(2*pause, longestPoll) {
+		l = grant{token: token(), since: bus.Now()}
 		n, err := c.rt.one(c.shape.acquire(key, l.token, era, c.leaseLife(), replace)).Int()
 		switch {
 		case err != nil:
 			c.stats.failed.add(1)
-			return lent{}, false
+			return grant{}, false
 		case n >= 0:
 			l.left = n
 			return l, false
 		case n == isThere:
-			return lent{}, true
+			return grant{}, true
 		case n == isFenced:
 			c.stats.fenced.add(1)
-			return lent{}, false
-		case time.Duration(bus.Now()-began) >= patience: // whoever it was may have died
-			return lent{}, false
+			return grant{}, false
+		case time.Duration(bus.Now()-began) >= patience: // the holder may have died
+			return grant{}, false
 		}
 		c.stats.waited.add(1)
 		wait := time.NewTimer(pause)
@@ -385,16 +362,16 @@ func (c *collection[K]) acquire(ctx context.Context, key keyspace.Key, era uint6
 		case <-wait.C:
 		case <-ctx.Done():
 			wait.Stop()
-			return lent{}, false
+			return grant{}, false
 		}
 	}
 }
 
-func (c *collection[K]) leaseLife() time.Duration { return c.policy.LoadTimeout + c.rt.cfg.Budget }
+func (c *collection) leaseLife() time.Duration { return c.policy.LoadTimeout + c.rt.cfg.Budget }
 
-// fromSource calls the source, with the others' leave. Where there is no such
-// thing the collection is empty.
-func (c *collection[K]) fromSource(ctx context.Context, load func(context.Context) (held, error)) (h held, err error) {
+// fromSource calls the source when [Config.Loads] allows it. [ErrNotFound] is an
+// empty collection.
+func (c *collection) fromSource(ctx context.Context, load func(context.Context) (held, error)) (h held, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 	defer cancel()
 	err = c.rt.admitted(ctx, c.Name(), &c.stats, 1, func(ctx context.Context) (err error) {
@@ -412,7 +389,7 @@ func (c *collection[K]) fromSource(ctx context.Context, load func(context.Contex
 
 // store puts a loaded collection into Redis, in parts, and reports whether it is
 // there: all of it or nothing.
-func (c *collection[K]) store(key keyspace.Key, era uint64, l lent, h held, life time.Duration) bool {
+func (c *collection) store(key keyspace.Key, era uint64, l grant, h held, life time.Duration) bool {
 	var cmds []keyspace.Cmd
 	send := func() bool {
 		defer func() { cmds = cmds[:0] }()
@@ -441,32 +418,33 @@ func (c *collection[K]) store(key keyspace.Key, era uint64, l lent, h held, life
 }
 
 // refresh loads a collection again if it is in the last fifth of its life.
-func (c *collection[K]) refresh(ctx context.Context, k K, key keyspace.Key, era uint64) {
+func (c *collection) refresh(ctx context.Context, k any, key keyspace.Key, era uint64) {
+	name := key.String()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refreshing[k] {
+	if c.refreshing[name] {
 		return
 	}
-	c.refreshing[k] = true
+	c.refreshing[name] = true
 	ctx = context.WithoutCancel(ctx)
 	c.rt.work.Go(func() {
 		defer func() {
 			c.mu.Lock()
-			delete(c.refreshing, k)
+			delete(c.refreshing, name)
 			c.mu.Unlock()
 		}()
 		left, err := c.rt.one(keyspace.Cmd{Name: "PTTL", Key: key}).Int()
 		if err != nil || left <= 0 || left > c.fam.TTL.Base.Milliseconds()/5 {
 			return
 		}
-		// A script, and thus not asked each time.
+		// This is a script, and thus not part of every check.
 		members, err := c.rt.one(c.shape.size(key, era, "")).Int()
-		if err != nil || members == 0 { // an empty one is meant to be short-lived
+		if err != nil || members == 0 { // an empty one is a negative entry and short-lived
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 		defer cancel()
-		l := lent{token: token(), since: bus.Now()}
+		l := grant{token: token(), since: bus.Now()}
 		if l.left, err = c.rt.one(c.shape.acquire(key, l.token, era, c.leaseLife(), true)).Int(); err != nil || l.left < 0 {
 			return
 		}
@@ -475,32 +453,32 @@ func (c *collection[K]) refresh(ctx context.Context, k K, key keyspace.Key, era 
 	})
 }
 
-// few is a query about some members: whether they are there, and with what values.
-// It is one command while the collection is loaded.
-type few struct {
+// memberQuery is a query about some members: whether they are there, and with what
+// values. It is one command while the collection is loaded.
+type memberQuery struct {
 	shape *shape
-	args  []string           // of the command: the mark, which cmd fills in, and the members
-	pair  [2]string          // room for args
-	use   func(f *few) error // fails on values that it cannot read; nil: they are not read
-	list  []keyspace.Reply   // the answer, or
+	args  []string                   // of the command: the mark, which cmd fills in, and the members
+	pair  [2]string                  // room for args
+	use   func(f *memberQuery) error // decodes the values; nil: nothing is decoded
+	list  []keyspace.Reply           // the answer, or
 	held  held
 }
 
-// single is a query about one member.
-func single(member string, use func(f *few) error) *few {
-	f := &few{pair: [2]string{1: member}, use: use}
+// oneMember is a query about one member.
+func oneMember(member string, use func(f *memberQuery) error) *memberQuery {
+	f := &memberQuery{pair: [2]string{1: member}, use: use}
 	f.args = f.pair[:]
 	return f
 }
 
-func (f *few) about() []string { return f.args[1:] }
+func (f *memberQuery) about() []string { return f.args[1:] }
 
-func (f *few) cmd(key keyspace.Key, mark string) keyspace.Cmd {
+func (f *memberQuery) cmd(key keyspace.Key, mark string) keyspace.Cmd {
 	f.args[0] = mark
 	return keyspace.Cmd{Name: f.shape.check, Key: key, Args: f.args}
 }
 
-func (f *few) take(r keyspace.Reply) verdict {
+func (f *memberQuery) take(r keyspace.Reply) verdict {
 	if len(r.List) != len(f.args) || !present(r.List[0]) {
 		return absent
 	}
@@ -511,7 +489,7 @@ func (f *few) take(r keyspace.Reply) verdict {
 }
 
 // at is the value of the i-th member.
-func (f *few) at(i int) (v string, ok bool) {
+func (f *memberQuery) at(i int) (v string, ok bool) {
 	if f.held == nil {
 		return f.list[i].Str, present(f.list[i])
 	}
@@ -519,8 +497,8 @@ func (f *few) at(i int) (v string, ok bool) {
 	return v, ok
 }
 
-// ask has a query about some members answered, by Redis or the source.
-func (c *collection[K]) ask(ctx context.Context, k K, f *few) (err error) {
+// ask answers a query about some members from Redis or the source.
+func (c *collection) ask(ctx context.Context, k any, f *memberQuery) (err error) {
 	f.shape = c.shape
 	if f.held, err = c.read(ctx, k, f); err == nil && f.held != nil && f.use != nil {
 		err = f.use(f)
@@ -529,8 +507,8 @@ func (c *collection[K]) ask(ctx context.Context, k K, f *few) (err error) {
 }
 
 // contains reports whether a member is there.
-func (c *collection[K]) contains(ctx context.Context, k K, member string) (bool, error) {
-	f := single(member, nil)
+func (c *collection) contains(ctx context.Context, k any, member string) (bool, error) {
+	f := oneMember(member, nil)
 	if err := c.ask(ctx, k, f); err != nil {
 		return false, err
 	}
@@ -539,12 +517,12 @@ func (c *collection[K]) contains(ctx context.Context, k K, member string) (bool,
 }
 
 // has returns those of ms that are there.
-func has[K, M comparable](ctx context.Context, c *collection[K], k K, of *codec[M], ms []M) (map[M]bool, error) {
+func has[M comparable](ctx context.Context, c *collection, k any, of *codec[M], ms []M) (map[M]bool, error) {
 	args, err := of.args(ms)
 	if err != nil {
 		return nil, err
 	}
-	f := &few{args: args}
+	f := &memberQuery{args: args}
 	if err := c.ask(ctx, k, f); err != nil {
 		return nil, err
 	}
@@ -557,16 +535,17 @@ func has[K, M comparable](ctx context.Context, c *collection[K], k K, of *codec[
 	return out, nil
 }
 
-// present reads what HMGET, SMISMEMBER and ZMSCORE say of one member.
+// present reports whether a reply of HMGET, SMISMEMBER or ZMSCORE says that a member
+// is there.
 func present(r keyspace.Reply) bool {
 	return r.Kind == keyspace.TextReply || r.Kind == keyspace.IntReply && r.N == 1
 }
 
 // count returns the number of members, of a sorted set's those above a score if
 // there is one.
-func (c *collection[K]) count(ctx context.Context, k K, above string, counts func(v string) bool) (int, error) {
+func (c *collection) count(ctx context.Context, k any, above string, counts func(v string) bool) (int, error) {
 	n := int64(0)
-	h, err := c.read(ctx, k, overall{
+	h, err := c.read(ctx, k, wholeQuery{
 		func(key keyspace.Key, mark string) keyspace.Cmd { return c.shape.size(key, eraOf(mark), above) },
 		func(r keyspace.Reply) verdict {
 			n = r.N
@@ -590,8 +569,7 @@ func loadedIf(ok bool) verdict {
 	return absent
 }
 
-// changes are what an edit does; of several steps about one member the last
-// counts.
+// changes are the steps of an edit; of several about one member the last counts.
 type changes struct {
 	puts    map[string]string
 	removes map[string]bool

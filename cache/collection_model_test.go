@@ -232,7 +232,7 @@ func grains(ms int64) int64 {
 }
 
 func TestScriptsDoWhatTheirTwinsDo(t *testing.T) {
-	for _, engine := range redistest.Engines(t) {
+	for _, engine := range redistest.SharedEngines(t) {
 		if engine.Name == "spawn" || engine.Name == "sentinel" {
 			continue // the same server as standalone
 		}
@@ -303,7 +303,7 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 			name, cmd, want = "fill", s.fill(key, token, eraN, ms, first, total, texts), tw.fill(token, era, life, first, total, some)
 		case 6:
 			left := r.Int64N(2) * life
-			name, cmd, want = "release", s.release(key, lent{token, bus.Now(), left}, eraN), tw.release(token, era, left)
+			name, cmd, want = "release", s.release(key, grant{token, bus.Now(), left}, eraN), tw.release(token, era, left)
 		case 7:
 			name, cmd, want = "fence", s.fence(key, f, ms), tw.fence(mine, era, life)
 		case 8, 9:

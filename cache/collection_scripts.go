@@ -118,7 +118,7 @@ func (s *shape) fill(k keyspace.Key, token string, era uint64, life time.Duratio
 	return collectionFill.Cmd([]keyspace.Key{k}, append(args, texts...)...)
 }
 
-func (s *shape) release(k keyspace.Key, l lent, era uint64) keyspace.Cmd {
+func (s *shape) release(k keyspace.Key, l grant, era uint64) keyspace.Cmd {
 	left := max(0, l.left-time.Duration(bus.Now()-l.since).Milliseconds())
 	return collectionRelease.Cmd([]keyspace.Key{k}, s.typ, l.token, eraText(era), strconv.FormatInt(left, 10))
 }

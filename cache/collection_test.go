@@ -17,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/bus"
 	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -132,9 +133,7 @@ func relate(t testing.TB, db *redis.DB, s *tables, p cache.CollectionPolicy) *re
 	wg.Go(func() { _ = b.Run(ctx, func() {}) })
 	wg.Go(func() { _ = n.rt.Run(ctx, func() {}) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	up, giveUp := context.WithTimeout(t.Context(), 5*time.Second)
-	defer giveUp()
-	must(t, b.Wait(up))
+	must(t, b.Wait(t.Context()))
 	return n
 }
 
@@ -144,7 +143,7 @@ func id(n int64) keyspace.Int { return keyspace.Int{N: n} }
 var patient = cache.CollectionPolicy{MaxStale: 10 * time.Second, Renew: -1}
 
 func TestCollections(t *testing.T) {
-	for _, engine := range redistest.Engines(t) {
+	for _, engine := range redistest.SharedEngines(t) {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()
 			db := engine.Open(t)
@@ -497,26 +496,27 @@ func TestAQuestionIsOneCommand(t *testing.T) {
 }
 
 func TestAHerdLoadsOnce(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t)
-	s := newTables()
-	s.blocked[1] = []int64{5}
-	a, b := relate(t, redistest.Open(t, server.URL), s, patient), relate(t, redistest.Open(t, server.URL), s, patient)
-	s.held = make(chan struct{})
-	time.AfterFunc(100*time.Millisecond, func() { close(s.held) })
-	var wg sync.WaitGroup
-	for i := range 400 {
-		n := []*relations{a, b}[i%2]
-		wg.Go(func() {
-			if ok, err := n.blocked.Has(t.Context(), id(1), 5); !ok || err != nil {
-				t.Errorf("Has = %v, %v", ok, err)
-			}
-		})
-	}
-	wg.Wait()
-	if n := s.loads.Load(); n != 1 {
-		t.Errorf("%d loads, want 1", n)
-	}
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		s := newTables()
+		s.blocked[1] = []int64{5}
+		a, b := relate(t, server.Open(t), s, patient), relate(t, server.Open(t), s, patient)
+		s.held = make(chan struct{})
+		time.AfterFunc(100*time.Millisecond, func() { close(s.held) })
+		var wg sync.WaitGroup
+		for i := range 400 {
+			n := []*relations{a, b}[i%2]
+			wg.Go(func() {
+				if ok, err := n.blocked.Has(t.Context(), id(1), 5); !ok || err != nil {
+					t.Errorf("Has = %v, %v", ok, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := s.loads.Load(); n != 1 {
+			t.Errorf("%d loads, want 1", n)
+		}
+	})
 }
 
 // loading has a load of k's friends held up after it has read its source.
@@ -535,9 +535,7 @@ func loading(t *testing.T, s *tables, n *relations, k int64) (release func(), do
 		}
 		done <- ok
 	}()
-	for s.loads.Load() == before {
-		time.Sleep(time.Millisecond)
-	}
+	eventually.True(t, "the load to begin", func() bool { return s.loads.Load() > before })
 	s.mu.Lock()
 	s.held = nil
 	s.mu.Unlock()
@@ -545,7 +543,7 @@ func loading(t *testing.T, s *tables, n *relations, k int64) (release func(), do
 }
 
 func TestAChangeDuringALoadIsNotOverwritten(t *testing.T) {
-	for _, engine := range redistest.Engines(t)[:3] {
+	for _, engine := range redistest.SharedEngines(t)[:3] {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()
 			db := engine.Open(t)
@@ -578,50 +576,51 @@ func TestAChangeDuringALoadIsNotOverwritten(t *testing.T) {
 // The fence hides the collection from everybody while a change is under way, and
 // what was read then is not for who comes after.
 func TestAReadDuringAChangeAsksTheSource(t *testing.T) {
-	t.Parallel()
-	db := redistest.OpenConfig(t, redis.Config{})
-	s := newTables()
-	n := relate(t, db, s, patient)
-	s.blocked[1] = []int64{1}
-	if ok, err := n.blocked.Has(t.Context(), id(1), 1); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	held := make(chan struct{})
-	done := make(chan bool, 1)
-	must(t, n.blocked.Mutate(t.Context(), id(1), func(ctx context.Context) error {
-		s.mu.Lock()
-		s.held = held
-		s.mu.Unlock()
-		loads := s.loads.Load()
-		go func() { // reads what was, and is slow
-			ok, err := n.blocked.Has(t.Context(), id(1), 1)
-			if err != nil {
-				t.Error(err)
-			}
-			done <- ok
-		}()
-		for s.loads.Load() == loads {
-			time.Sleep(time.Millisecond)
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.OpenConfig(t, redis.Config{})
+		s := newTables()
+		n := relate(t, db, s, patient)
+		s.blocked[1] = []int64{1}
+		if ok, err := n.blocked.Has(t.Context(), id(1), 1); !ok || err != nil {
+			t.Fatal(ok, err)
 		}
-		s.mu.Lock()
-		s.held = nil
-		s.mu.Unlock()
-		return s.do(func() { s.blocked[1] = nil })(ctx)
-	}, func(e *cache.SetEdit[int64]) { e.Remove(1) }))
-	if ok, err := n.blocked.Has(t.Context(), id(1), 1); ok || err != nil {
-		t.Errorf("after the change: %v, %v", ok, err)
-	}
-	close(held)
-	if !<-done {
-		t.Error("the read before the change found nothing")
-	}
-	if n := n.blocked.Stats().Fenced; n != 1 {
-		t.Errorf("%d loads met a fence, want 1", n)
-	}
+		held := make(chan struct{})
+		done := make(chan bool, 1)
+		must(t, n.blocked.Mutate(t.Context(), id(1), func(ctx context.Context) error {
+			s.mu.Lock()
+			s.held = held
+			s.mu.Unlock()
+			loads := s.loads.Load()
+			go func() { // reads what was, and is slow
+				ok, err := n.blocked.Has(t.Context(), id(1), 1)
+				if err != nil {
+					t.Error(err)
+				}
+				done <- ok
+			}()
+			for s.loads.Load() == loads {
+				time.Sleep(time.Millisecond)
+			}
+			s.mu.Lock()
+			s.held = nil
+			s.mu.Unlock()
+			return s.do(func() { s.blocked[1] = nil })(ctx)
+		}, func(e *cache.SetEdit[int64]) { e.Remove(1) }))
+		if ok, err := n.blocked.Has(t.Context(), id(1), 1); ok || err != nil {
+			t.Errorf("after the change: %v, %v", ok, err)
+		}
+		close(held)
+		if !<-done {
+			t.Error("the read before the change found nothing")
+		}
+		if n := n.blocked.Stats().Fenced; n != 1 {
+			t.Errorf("%d loads met a fence, want 1", n)
+		}
+	})
 }
 
 func TestOverlappingChangesAreNotApplied(t *testing.T) {
-	for _, engine := range redistest.Engines(t)[:3] {
+	for _, engine := range redistest.SharedEngines(t)[:3] {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()
 			s := newTables()
@@ -647,23 +646,24 @@ func TestOverlappingChangesAreNotApplied(t *testing.T) {
 }
 
 func TestAnEventDropsCollections(t *testing.T) {
-	t.Parallel()
-	s := newTables()
-	s.befriend(1, "bob", friend{})
-	n := relate(t, redistest.OpenConfig(t, redis.Config{}), s, patient)
-	deleted := cache.NewEvent[keyspace.Int]("account deleted")
-	cache.Drops(n.rt, deleted, cache.Dropper[keyspace.Int](n.friends), n.blocked, n.pending)
-	must(t, n.rt.Check())
-	if ok, err := n.friends.Has(t.Context(), id(1), "bob"); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	must(t, n.rt.Change(t.Context(), s.do(func() { delete(s.friends, 1) }), deleted.Of(n.rt, id(1))...))
-	if ok, err := n.friends.Has(t.Context(), id(1), "bob"); ok || err != nil {
-		t.Errorf("after the event: %v, %v", ok, err)
-	}
-	if got := n.rt.Stats()["test:friends:{{id}}"].Loads; got != 2 {
-		t.Errorf("%d loads, want 2", got)
-	}
+	redistest.Bubble(t, func(t *testing.T) {
+		s := newTables()
+		s.befriend(1, "bob", friend{})
+		n := relate(t, redistest.OpenConfig(t, redis.Config{}), s, patient)
+		deleted := cache.NewEvent[keyspace.Int]("account deleted")
+		cache.Drops(n.rt, deleted, cache.Dropper[keyspace.Int](n.friends), n.blocked, n.pending)
+		must(t, n.rt.Check())
+		if ok, err := n.friends.Has(t.Context(), id(1), "bob"); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		must(t, n.rt.Change(t.Context(), s.do(func() { delete(s.friends, 1) }), deleted.Of(n.rt, id(1))...))
+		if ok, err := n.friends.Has(t.Context(), id(1), "bob"); ok || err != nil {
+			t.Errorf("after the event: %v, %v", ok, err)
+		}
+		if got := n.rt.Stats()["test:friends:{{id}}"].Loads; got != 2 {
+			t.Errorf("%d loads, want 2", got)
+		}
+	})
 }
 
 // A hundred thousand members come in hundreds of scripts and are there at once.
@@ -717,86 +717,81 @@ func TestABigCollectionAppearsWhole(t *testing.T) {
 }
 
 func TestWithoutRedisTheSourceIsAsked(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t)
-	s := newTables()
-	s.befriend(1, "bob", friend{})
-	s.blocked[1] = []int64{5}
-	strict := relate(t, redistest.Open(t, server.URL), s, cache.CollectionPolicy{})
-	loose := relate(t, redistest.Open(t, server.URL), s, cache.CollectionPolicy{Unfenced: cache.Proceed})
-	ctx := t.Context()
-	for _, n := range []*relations{strict, loose} {
-		if ok, err := n.friends.Has(ctx, id(1), "bob"); !ok || err != nil {
-			t.Fatal(ok, err)
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		s := newTables()
+		s.befriend(1, "bob", friend{})
+		s.blocked[1] = []int64{5}
+		wires := []*redistest.Wire{server.Wire(), server.Wire()}
+		strict := relate(t, redistest.OpenConfig(t, wires[0].Config()), s, cache.CollectionPolicy{})
+		loose := relate(t, redistest.OpenConfig(t, wires[1].Config()), s, cache.CollectionPolicy{Unfenced: cache.Proceed})
+		ctx := t.Context()
+		for _, n := range []*relations{strict, loose} {
+			if ok, err := n.friends.Has(ctx, id(1), "bob"); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
 		}
-	}
-	server.Pause()
-	loads := s.loads.Load()
-	for range 5 {
-		if ok, err := strict.friends.Has(ctx, id(1), "bob"); !ok || err != nil {
-			t.Errorf("without Redis: %v, %v", ok, err)
+		for _, w := range wires {
+			w.BlackHole()
 		}
-	}
-	if got := s.loads.Load() - loads; got != 0 || s.picks.Load() != 5 {
-		t.Errorf("%d loads and %d questions, want 5 questions", got, s.picks.Load())
-	}
-	if ok, err := strict.blocked.Has(ctx, id(1), 5); !ok || err != nil {
-		t.Errorf("without a Pick: %v, %v", ok, err)
-	}
-	if ms, next, err := strict.blocked.Members(ctx, id(1), "", 0); !slices.Equal(ms, []int64{5}) || next != "" || err != nil {
-		t.Errorf("Members = %v, %q, %v", ms, next, err)
-	}
-	err := strict.friends.Mutate(ctx, id(1), func(context.Context) error { t.Error("changed"); return nil }, func(*cache.HashEdit[string, friend]) {})
-	if !errors.Is(err, cache.ErrUnfenced) {
-		t.Errorf("a change without Redis: %v", err)
-	}
-	must(t, loose.friends.Mutate(ctx, id(1), s.do(func() { delete(s.friends[1], "bob") }), func(e *cache.HashEdit[string, friend]) { e.Delete("bob") }))
-	if ok, err := loose.friends.Has(ctx, id(1), "bob"); ok || err != nil {
-		t.Errorf("after the change: %v, %v", ok, err)
-	}
-	server.Resume()
-	// The drop waits in the queue; then the collection is loaded anew.
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		ok, err := strict.friends.Has(ctx, id(1), "bob")
-		must(t, err)
-		if hits := strict.friends.Stats().RedisHits; !ok && hits > 5 {
-			break
+		loads := s.loads.Load()
+		for range 5 {
+			if ok, err := strict.friends.Has(ctx, id(1), "bob"); !ok || err != nil {
+				t.Errorf("without Redis: %v, %v", ok, err)
+			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the drop does not come through: %v, %+v", ok, strict.friends.Stats())
+		if got := s.loads.Load() - loads; got != 0 || s.picks.Load() != 5 {
+			t.Errorf("%d loads and %d questions, want 5 questions", got, s.picks.Load())
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		if ok, err := strict.blocked.Has(ctx, id(1), 5); !ok || err != nil {
+			t.Errorf("without a Pick: %v, %v", ok, err)
+		}
+		if ms, next, err := strict.blocked.Members(ctx, id(1), "", 0); !slices.Equal(ms, []int64{5}) || next != "" || err != nil {
+			t.Errorf("Members = %v, %q, %v", ms, next, err)
+		}
+		err := strict.friends.Mutate(ctx, id(1), func(context.Context) error { t.Error("changed"); return nil }, func(*cache.HashEdit[string, friend]) {})
+		if !errors.Is(err, cache.ErrUnfenced) {
+			t.Errorf("a change without Redis: %v", err)
+		}
+		must(t, loose.friends.Mutate(ctx, id(1), s.do(func() { delete(s.friends[1], "bob") }), func(e *cache.HashEdit[string, friend]) { e.Delete("bob") }))
+		if ok, err := loose.friends.Has(ctx, id(1), "bob"); ok || err != nil {
+			t.Errorf("after the change: %v, %v", ok, err)
+		}
+		for _, w := range wires {
+			w.Heal()
+		}
+		// The drop waits in the queue; then the collection is loaded anew.
+		eventually.True(t, "the drop to come through", func() bool {
+			ok, err := strict.friends.Has(ctx, id(1), "bob")
+			must(t, err)
+			return !ok && strict.friends.Stats().RedisHits > 5
+		})
+	})
 }
 
 func TestWhatWasThereBeforeARestartDoesNotCount(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t, "appendonly yes", "appendfsync always")
-	s := newTables()
-	s.befriend(1, "bob", friend{})
-	n := relate(t, redistest.Open(t, server.URL), s, cache.CollectionPolicy{})
-	if ok, err := n.friends.Has(t.Context(), id(1), "bob"); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	server.Kill()
-	// Without the cache's knowledge, as by a server that lost what it had been told.
-	must(t, s.do(func() { delete(s.friends[1], "bob") })(t.Context()))
-	era := n.bus.Era()
-	server.Restart()
-	deadline := time.Now().Add(20 * time.Second)
-	for n.bus.Era() == era {
-		if time.Now().After(deadline) {
-			t.Fatal("the restart goes unseen")
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		s := newTables()
+		s.befriend(1, "bob", friend{})
+		db := server.Open(t)
+		n := relate(t, db, s, cache.CollectionPolicy{})
+		if ok, err := n.friends.Has(t.Context(), id(1), "bob"); !ok || err != nil {
+			t.Fatal(ok, err)
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	if fields, err := server.Do("EXISTS", "stoa:test:friends:{1}"); err != nil || fields[0] != "1" {
-		t.Fatalf("the collection did not outlive the restart: %v, %v", fields, err)
-	}
-	if ok, err := n.friends.Has(t.Context(), id(1), "bob"); ok || err != nil {
-		t.Errorf("after the restart: %v, %v", ok, err)
-	}
+		server.Kill()
+		// Without the cache's knowledge, as by a server that lost what it had been told.
+		must(t, s.do(func() { delete(s.friends[1], "bob") })(t.Context()))
+		era := n.bus.Era()
+		server.Restart()
+		eventually.True(t, "the restart to be seen", func() bool { return n.bus.Era() != era })
+		if there, err := db.Do(t.Context(), keyspace.Cmd{Name: "EXISTS", Key: friends.At(id(1)).Key}).Int(); err != nil || there != 1 {
+			t.Fatalf("the collection did not outlive the restart: %v, %v", there, err)
+		}
+		if ok, err := n.friends.Has(t.Context(), id(1), "bob"); ok || err != nil {
+			t.Errorf("after the restart: %v, %v", ok, err)
+		}
+	})
 }
 
 func TestACollectionThatIsReadIsLoadedAgainBeforeItExpires(t *testing.T) {
@@ -876,43 +871,45 @@ func TestWhatCannotBeReadIsLoadedAgain(t *testing.T) {
 }
 
 func TestASourceThatHangsDoesNotHoldItsCallersUp(t *testing.T) {
-	t.Parallel()
-	db := redistest.OpenConfig(t, redis.Config{})
-	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "silent"})
-	hangs := make(chan struct{})
-	defer close(hangs)
-	h := cache.NewSet(cache.NewRuntime(db, b, cache.Config{}), blocked, cache.CollectionPolicy{LoadTimeout: 20 * time.Millisecond},
-		cache.SetSource[keyspace.Int, int64]{Load: func(context.Context, keyspace.Int) ([]int64, error) { <-hangs; return nil, nil }})
-	if _, err := h.Has(t.Context(), id(1), 1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Has = %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(time.Millisecond, cancel)
-	if _, err := h.Len(ctx, id(2)); err == nil {
-		t.Error("a caller that left got an answer")
-	}
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.OpenConfig(t, redis.Config{})
+		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "silent"})
+		hangs := make(chan struct{})
+		defer close(hangs)
+		h := cache.NewSet(cache.NewRuntime(db, b, cache.Config{}), blocked, cache.CollectionPolicy{LoadTimeout: 20 * time.Millisecond},
+			cache.SetSource[keyspace.Int, int64]{Load: func(context.Context, keyspace.Int) ([]int64, error) { <-hangs; return nil, nil }})
+		if _, err := h.Has(t.Context(), id(1), 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Has = %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		if _, err := h.Len(ctx, id(2)); err == nil {
+			t.Error("a caller that left got an answer")
+		}
+	})
 }
 
 // A commit that was cut off may still happen: its fence stays until it lapses.
 func TestAChangeWhoseOutcomeIsOpenKeepsItsFence(t *testing.T) {
-	t.Parallel()
-	s := newTables()
-	n := relate(t, redistest.OpenConfig(t, redis.Config{}), s, cache.CollectionPolicy{MaxStale: 10 * time.Second, ChangeTimeout: 10 * time.Millisecond})
-	if n, err := n.friends.Len(t.Context(), id(1)); n != 0 || err != nil {
-		t.Fatal(n, err)
-	}
-	err := n.friends.Mutate(t.Context(), id(1), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-		func(e *cache.HashEdit[string, friend]) { t.Error("applied") })
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Mutate = %v", err)
-	}
-	must(t, s.do(func() { s.befriend(1, "bob", friend{}) })(t.Context())) // after all
-	if ok, err := n.friends.Has(t.Context(), id(1), "bob"); !ok || err != nil {
-		t.Errorf("Has = %v, %v", ok, err)
-	}
-	if n := n.friends.Stats().Fenced; n != 1 {
-		t.Errorf("%d reads met a fence, want 1", n)
-	}
+	redistest.Bubble(t, func(t *testing.T) {
+		s := newTables()
+		n := relate(t, redistest.OpenConfig(t, redis.Config{}), s, cache.CollectionPolicy{MaxStale: 10 * time.Second, ChangeTimeout: 10 * time.Millisecond})
+		if n, err := n.friends.Len(t.Context(), id(1)); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		err := n.friends.Mutate(t.Context(), id(1), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+			func(e *cache.HashEdit[string, friend]) { t.Error("applied") })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Mutate = %v", err)
+		}
+		must(t, s.do(func() { s.befriend(1, "bob", friend{}) })(t.Context())) // after all
+		if ok, err := n.friends.Has(t.Context(), id(1), "bob"); !ok || err != nil {
+			t.Errorf("Has = %v, %v", ok, err)
+		}
+		if n := n.friends.Stats().Fenced; n != 1 {
+			t.Errorf("%d reads met a fence, want 1", n)
+		}
+	})
 }
 
 func TestCutOffNodesDoNotTrustCollections(t *testing.T) {
@@ -966,100 +963,109 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 // emptied now and then: nothing that began after an acknowledged change sees what
 // was before.
 func TestRandomTrafficNeverSeesThePast(t *testing.T) {
-	for _, engine := range redistest.Engines(t) {
-		if engine.Name == "spawn" {
+	for _, engine := range redistest.SharedEngines(t) {
+		if engine.Name == "spawn" || engine.Name == "sentinel" {
 			continue // the same server as standalone
 		}
 		t.Run(engine.Name, func(t *testing.T) {
+			if engine.Name == "embedded" {
+				redistest.Bubble(t, func(t *testing.T) { randomTraffic(t, engine.Open(t), 4*time.Second) })
+				return
+			}
 			t.Parallel()
-			db := engine.Open(t)
-			s := newTables()
-			const maxStale = 2 * time.Second // the machine may be busy
-			ns := []*relations{relate(t, db, s, cache.CollectionPolicy{MaxStale: maxStale}), relate(t, db, s, cache.CollectionPolicy{MaxStale: maxStale})}
-			type fact struct {
-				version atomic.Int64 // acknowledged
-				turn    sync.Mutex   // the source orders its changes
-			}
-			const collections = 4
-			names := []string{"a", "b", "c"}
-			facts := [collections]map[string]*fact{}
-			for k := range facts {
-				facts[k] = map[string]*fact{}
-				for _, m := range names {
-					facts[k][m] = &fact{}
-				}
-			}
-			var version, reads, stale atomic.Int64
-			until := time.Now().Add(1500 * time.Millisecond)
-			var wg sync.WaitGroup
-			for w := range 4 {
-				wg.Go(func() { // changes
-					r := rand.New(rand.NewPCG(3, uint64(w)))
-					for time.Now().Before(until) {
-						k, m := r.IntN(collections), names[r.IntN(3)]
-						f := facts[k][m]
-						var v int64
-						gone := r.IntN(3) == 0
-						n := ns[w%2]
-						f.turn.Lock()
-						err := n.friends.Mutate(t.Context(), id(int64(k)), s.do(func() {
-							v = version.Add(1)
-							s.befriend(int64(k), m, friend{Since: v})
-							if gone { // and back with a later one
-								s.befriend(int64(k), m, friend{Since: v, Remark: "gone"})
-							}
-						}), func(e *cache.HashEdit[string, friend]) {
-							if e.Set(m, friend{Since: v}); gone {
-								e.Set(m, friend{Since: v, Remark: "gone"})
-							}
-						})
-						if err == nil {
-							f.version.Store(v)
-						} else if !errors.Is(err, cache.ErrUnfenced) {
-							t.Error(err)
-						}
-						f.turn.Unlock()
-						time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond) // changes alone are applied, and loads get through
+			randomTraffic(t, engine.Open(t), 1500*time.Millisecond)
+		})
+	}
+}
+
+func randomTraffic(t *testing.T, db *redis.DB, long time.Duration) {
+	s := newTables()
+	const maxStale = 2 * time.Second // the machine may be busy
+	ns := []*relations{relate(t, db, s, cache.CollectionPolicy{MaxStale: maxStale}), relate(t, db, s, cache.CollectionPolicy{MaxStale: maxStale})}
+	type fact struct {
+		version atomic.Int64 // acknowledged
+		turn    chan bool    // the source orders its changes
+	}
+	const collections = 4
+	names := []string{"a", "b", "c"}
+	facts := [collections]map[string]*fact{}
+	for k := range facts {
+		facts[k] = map[string]*fact{}
+		for _, m := range names {
+			facts[k][m] = &fact{turn: make(chan bool, 1)}
+		}
+	}
+	var version, reads, stale atomic.Int64
+	until := time.Now().Add(long)
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() { // changes
+			r := rand.New(rand.NewPCG(3, uint64(w)))
+			for time.Now().Before(until) {
+				k, m := r.IntN(collections), names[r.IntN(3)]
+				f := facts[k][m]
+				var v int64
+				gone := r.IntN(3) == 0
+				n := ns[w%2]
+				f.turn <- true
+				err := n.friends.Mutate(t.Context(), id(int64(k)), s.do(func() {
+					v = version.Add(1)
+					s.befriend(int64(k), m, friend{Since: v})
+					if gone { // and back with a later one
+						s.befriend(int64(k), m, friend{Since: v, Remark: "gone"})
+					}
+				}), func(e *cache.HashEdit[string, friend]) {
+					if e.Set(m, friend{Since: v}); gone {
+						e.Set(m, friend{Since: v, Remark: "gone"})
 					}
 				})
-			}
-			for w := range 6 {
-				wg.Go(func() {
-					r := rand.New(rand.NewPCG(4, uint64(w)))
-					for time.Now().Before(until) {
-						k, m := r.IntN(collections), names[r.IntN(3)]
-						least := facts[k][m].version.Load()
-						got, _, err := ns[w%2].friends.Get(t.Context(), id(int64(k)), m)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						reads.Add(1)
-						if got.Since < least {
-							stale.Add(1)
-							t.Errorf("%s of %d is %d, and %d was acknowledged before", m, k, got.Since, least)
-							return
-						}
-					}
-				})
-			}
-			wg.Go(func() {
-				for time.Now().Before(until) {
-					time.Sleep(100 * time.Millisecond)
-					for k := range int64(collections) {
-						if err := db.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: friends.At(id(k)).Key}).Err; err != nil {
-							t.Error(err)
-						}
-					}
+				if err == nil {
+					f.version.Store(v)
+				} else if !errors.Is(err, cache.ErrUnfenced) {
+					t.Error(err)
 				}
-			})
-			wg.Wait()
-			a, b := ns[0].friends.Stats(), ns[1].friends.Stats()
-			t.Logf("%d reads, %d stale; %d changes, %d of them applied; %d from Redis, %d loads refused", reads.Load(), stale.Load(), version.Load(),
-				a.Applied+b.Applied, a.RedisHits+b.RedisHits, a.Refused+b.Refused)
-			if a.Applied+b.Applied == 0 || a.RedisHits+b.RedisHits == 0 {
-				t.Error("nothing was applied, or nothing read from Redis")
+				<-f.turn
+				<-time.After(time.Duration(r.IntN(20)) * time.Millisecond) // changes alone are applied, and loads get through
 			}
 		})
 	}
+	for w := range 6 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(4, uint64(w)))
+			for time.Now().Before(until) {
+				k, m := r.IntN(collections), names[r.IntN(3)]
+				least := facts[k][m].version.Load()
+				got, _, err := ns[w%2].friends.Get(t.Context(), id(int64(k)), m)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				reads.Add(1)
+				<-time.After(time.Duration(r.IntN(4)) * time.Millisecond)
+				if got.Since < least {
+					stale.Add(1)
+					t.Errorf("%s of %d is %d, and %d was acknowledged before", m, k, got.Since, least)
+					return
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for time.Now().Before(until) {
+			<-time.After(100 * time.Millisecond)
+			for k := range int64(collections) {
+				if err := db.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: friends.At(id(k)).Key}).Err; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	wg.Wait()
+	a, b := ns[0].friends.Stats(), ns[1].friends.Stats()
+	t.Logf("%d reads, %d stale; %d changes, %d of them applied; %d from Redis, %d loads refused", reads.Load(), stale.Load(), version.Load(),
+		a.Applied+b.Applied, a.RedisHits+b.RedisHits, a.Refused+b.Refused)
+	if a.Applied+b.Applied == 0 || a.RedisHits+b.RedisHits == 0 {
+		t.Error("nothing was applied, or nothing read from Redis")
+	}
+
 }

@@ -25,7 +25,7 @@ from, and the rest is Get:
 # What is promised
 
 Once [Cache.Mutate] or [Runtime.Change] has returned, no read that begins later than
-[Policy].MaxStale, half a second unless you say otherwise, returns an older value:
+[Policy].MaxStale, half a second by default, returns an older value:
 on any node, through lost messages, cut connections, a silent network, FLUSHALL, a
 failover, and the death of the process that changed it. On the node that made the
 change no read does at all. [Cache.Invalidate] and [Runtime.Drop], for changes that
@@ -41,31 +41,30 @@ in docs/cache-hazards.md, beside what this one and others were seen to do.
 
 A key in Redis, a slot, holds a value, a lease, or a fence.
 
-Who finds a slot empty takes a lease on it, asks the source, and puts the value in
-the place of the lease, if that is still there. A change that comes between removes
-the lease, so that the old value is used once, by those who asked before the
-change, and stored nowhere. (Memcache at Facebook has leases like that: Nishtala
+A reader that finds a slot empty takes a lease on it, asks the source, and replaces
+the lease by the value, if the lease is still there. A change in between removes the
+lease, so that the old value is used once, by callers that asked before the change,
+and stored nowhere. (Memcache at Facebook has leases like that: Nishtala
 et al., "Scaling Memcache at Facebook", NSDI 2013, section 3.2.1. Here the lease is
-in the place of the value, and removing either is one thing.) Others who want the
-value wait for the lease's holder, on this node in one flight, on other nodes by
-looking: a cold key is loaded once.
+in the place of the value, and removing either is one thing.) Other
+readers wait for the lease's holder, on this node in a single flight, on other nodes
+by polling: there is no stampede, a cold key is loaded once.
 
-A change is fenced: before its commit a fence takes the slot's place, and all nodes
-are told to forget their copies; after the commit the fence is taken away. While it
-stands nobody stores a value, and readers ask the source. When the process dies at
-any point in between, nothing old is left to be read, and the fence lapses.
+A change is fenced: before its commit a fence replaces what the slot holds, and all
+nodes are told to drop their copies; after the commit the fence is removed. While it
+stands no node stores a value, and readers ask the source. When the process dies at
+any point in between, nothing old is left to be read, and the fence expires.
 
-Copies in process are found by the typed argument, hold the decoded value, and
-remember the number of changes to their key, or to one of the others that share its
-counter, from before the value was read. A change raises the counter. That is all
-there is to dropping a copy, and it works for copies that are about to be made,
-too. Nodes tell each other through package bus, and each knows how far behind it
-may be, [bus.Bus.Seen]: when that exceeds MaxStale its copies, and its knowledge of
-which Redis it speaks to, count for nothing until it has caught up. See [CutOff].
+Copies in process are found by the hash of the typed argument, hold the decoded
+value, and have a generation: the count of invalidations of their key, or of another
+key that shares its counter, from before the value was read. A change raises the
+counter, which invalidates the copies, those that are about to be made included. Nodes tell each other through package bus, and each knows how far behind it
+may be, [bus.Bus.Seen]: when that exceeds MaxStale it uses neither its copies nor
+its knowledge of Redis' era until it has caught up. See [CutOff].
 
 A replica that is promoted may lack the newest changes, and a server that restarts
-may come back with old data. Each value carries the era of the servers at which it
-was loaded, [bus.Bus.Era], and does not count in another.
+may come back with old data. Each value carries the era of the servers in which it
+was loaded, [bus.Bus.Era], and is not used in another.
 
 No two machines' clocks are compared: ends of lives are moments of the servers'
 clock, and how far that is from a node's own is asked with every beat of the bus.
@@ -73,14 +72,15 @@ clock, and how far that is from a node's own is asked with every beat of the bus
 # Lives
 
 The family declares them. Base with its jitter is the soft life: after it a value
-is loaded again. While the source fails, or takes longer than [Policy].Wait, the old
-value is still served, for StaleIfError more, and [Entry].Stale says so. What does
-not exist is remembered for Negative, by a mark that no value can be taken for. A
-value is loaded again a little before its soft life ends, by chance, the earlier the
-longer its load takes (XFetch, see [Policy].Beta), and one read in a hundred of
-Redis moves that end ([Policy].Renew). [Source].Life lets a value choose its own.
+is stale and loaded again. While the source fails, or takes longer than
+[Policy].Wait, the stale value is still served, for StaleIfError more, and
+[Entry].Stale says so. What does not exist is a negative entry for Negative, which
+cannot be confused with any value. A value is refreshed a little before its soft
+life ends, at random, the earlier the longer its load takes (XFetch, see
+[Policy].Beta), and one read in a hundred of Redis extends that life
+([Policy].Renew). [Source].Life lets a value choose its own.
 
-# Belonging together
+# Tags and events
 
 [Tag]s drop many keys at once: [Source].Tags says what a key belongs to, and
 dropping the tag is one command, however many values there are. An [Event] is a
@@ -94,13 +94,13 @@ against what the families say drops them:
 
 # When things fail
 
-Redis refuses or does not answer: reads go to the source, at most [Config].Loads at
-a time, after [Config].Budget at first and at once when a breaker has opened.
-Changes return [ErrUnfenced] and change nothing, or go ahead and have the drop tried
-again: [Unfenced] is yours to choose for each cache.
+Redis refuses or does not answer: reads ask the source, at most [Config].Loads at a
+time, after [Config].Budget at first and at once when a circuit breaker has opened.
+Changes return [ErrUnfenced] and change nothing, or go ahead and retry the drop:
+[Unfenced] chooses for each cache.
 
-The source fails: see Lives. Redis and the source fail: what this process has, if
-its family allows it to be stale.
+The source fails: see Lives. Redis and the source fail: reads return the copies of
+this process, if the family allows stale values.
 
 # Costs
 

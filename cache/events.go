@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/stoa-dev/stoa/keyspace"
@@ -30,7 +31,7 @@ type Dropper[K comparable] interface {
 // Drops declares what an event drops.
 func Drops[K comparable](rt *Runtime, e Event[K], from ...Dropper[K]) {
 	for _, d := range from {
-		declare(rt, e, d.Family(), d.Target)
+		rt.declare(e.name, reflect.TypeFor[K](), d.Family(), func(k any) Target { return d.Target(k.(K)) })
 	}
 }
 
@@ -38,48 +39,52 @@ func Drops[K comparable](rt *Runtime, e Event[K], from ...Dropper[K]) {
 // returns.
 func DropsBy[K, L comparable](rt *Runtime, e Event[K], by func(K) L, from ...Dropper[L]) {
 	for _, d := range from {
-		declare(rt, e, d.Family(), func(k K) Target { return d.Target(by(k)) })
+		rt.declare(e.name, reflect.TypeFor[K](), d.Family(), func(k any) Target { return d.Target(by(k.(K))) })
 	}
 }
 
-// handlers are what is declared for one event.
-type handlers[K comparable] struct {
+// declared is what one event drops.
+type declared struct {
+	key      reflect.Type
 	families []*keyspace.Family
-	targets  []func(K) Target
+	targets  []func(k any) Target
 }
 
-func (h *handlers[K]) covers() []*keyspace.Family { return h.families }
-
-func declare[K comparable](rt *Runtime, e Event[K], f *keyspace.Family, target func(K) Target) {
+func (rt *Runtime) declare(event string, key reflect.Type, f *keyspace.Family, target func(k any) Target) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	h, ok := rt.events[e.name].(*handlers[K])
-	if rt.events[e.name] != nil && !ok {
-		panic(fmt.Sprintf("cache: the event %q has keys of two types", e.name))
+	d := rt.events[event]
+	if d == nil {
+		d = &declared{key: key}
+		rt.events[event] = d
 	}
-	if h == nil {
-		h = &handlers[K]{}
-		rt.events[e.name] = h
+	if d.key != key {
+		panic(fmt.Sprintf("cache: the event %q has keys of two types", event))
 	}
-	h.families, h.targets = append(h.families, f), append(h.targets, target)
+	d.families, d.targets = append(d.families, f), append(d.targets, target)
 }
 
 // Of returns what the event drops when it happens to one of ks, for
 // [Runtime.Change] and [Runtime.Drop].
 func (e Event[K]) Of(rt *Runtime, ks ...K) []Target {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	h, ok := rt.events[e.name].(*handlers[K])
-	if !ok {
-		panic(fmt.Sprintf("cache: nothing is declared for the event %q", e.name))
-	}
-	targets := make([]Target, 0, len(ks)*len(h.targets))
+	dropped := rt.targetsOf(e.name, reflect.TypeFor[K]())
+	targets := make([]Target, 0, len(ks)*len(dropped))
 	for _, k := range ks {
-		for _, target := range h.targets {
+		for _, target := range dropped {
 			targets = append(targets, target(k))
 		}
 	}
 	return targets
+}
+
+func (rt *Runtime) targetsOf(event string, key reflect.Type) []func(k any) Target {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	d := rt.events[event]
+	if d == nil || d.key != key {
+		panic(fmt.Sprintf("cache: nothing is declared for the event %q", event))
+	}
+	return d.targets
 }
 
 // Check holds the declared events against the families that are cached here: each
@@ -93,13 +98,13 @@ func (rt *Runtime) Check() error {
 	for _, c := range rt.caches {
 		f := c.Family()
 		for _, name := range f.Doc.InvalidatedBy {
-			if h := rt.events[name]; h == nil || !slices.Contains(h.covers(), f) {
+			if d := rt.events[name]; d == nil || !slices.Contains(d.families, f) {
 				faults = append(faults, fmt.Errorf("cache: %s says that %q drops it, and nothing does", f.Pattern, name))
 			}
 		}
 	}
-	for name, h := range rt.events {
-		for _, f := range h.covers() {
+	for name, d := range rt.events {
+		for _, f := range d.families {
 			if !slices.Contains(f.Doc.InvalidatedBy, name) {
 				faults = append(faults, fmt.Errorf("cache: %q drops %s, which does not say so", name, f.Pattern))
 			}

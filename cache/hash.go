@@ -10,7 +10,7 @@ import (
 
 // Hash keeps collections of V by F in Redis, each loaded as a whole: the friends
 // of a user with what is remarked of each, the members of a group with their
-// roles. Whether somebody is a friend is one command, as it is for a hundred at
+// roles. Whether one user is a friend is one command, as it is for a hundred at
 // once, and "no" needs no look at the source. It is safe for concurrent use.
 //
 // A collection is there when a field of the cache's own says so, which also says
@@ -25,7 +25,8 @@ import (
 // overlap drop it. There are no copies in process, so reads are as fresh as
 // Redis; without Redis they ask the source.
 type Hash[K, F comparable, V any] struct {
-	*collection[K]
+	keyed[K]
+	c      *collection
 	fields codec[F]
 }
 
@@ -42,18 +43,18 @@ type HashSource[K, F comparable, V any] struct {
 // NewHash returns the cached hashes of a family with one argument. It panics when
 // F cannot be written as text: see [encoding/json] on the keys of maps.
 func NewHash[A keyspace.Segment, F comparable, V any](rt *Runtime, f keyspace.F1[A, keyspace.CachedHash[F, V]], p CollectionPolicy, s HashSource[A, F, V]) *Hash[A, F, V] {
-	h := &Hash[A, F, V]{newCollection(rt, f.Family, func(a A) keyspace.Key { return f.At(a).Key }, p, s.Load != nil), codecOf[F]()}
-	h.load = func(ctx context.Context, k A) (held, error) { return h.hold(s.Load(ctx, k)) }
+	c := newCollection(rt, f.Family, func(k any) keyspace.Key { return f.At(k.(A)).Key }, p, s.Load != nil)
+	h := &Hash[A, F, V]{keyed[A]{&c.family}, c, codecOf[F]()}
+	c.load = func(ctx context.Context, k any) (held, error) { return h.hold(s.Load(ctx, k.(A))) }
 	if s.Pick != nil {
-		h.pick = func(ctx context.Context, k A, texts []string) (held, error) {
+		c.pick = func(ctx context.Context, k any, texts []string) (held, error) {
 			fields, err := h.fields.members(texts)
 			if err != nil {
 				return nil, err
 			}
-			return h.hold(s.Pick(ctx, k, fields))
+			return h.hold(s.Pick(ctx, k.(A), fields))
 		}
 	}
-	rt.register(h)
 	return h
 }
 
@@ -98,12 +99,12 @@ func (h *Hash[K, F, V]) Has(ctx context.Context, k K, f F) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return h.contains(ctx, k, text)
+	return h.c.contains(ctx, k, text)
 }
 
 // HasMany returns those of fields that are in k's collection, in one round trip.
 func (h *Hash[K, F, V]) HasMany(ctx context.Context, k K, fields []F) (map[F]bool, error) {
-	return has(ctx, h.collection, k, &h.fields, fields)
+	return has(ctx, h.c, k, &h.fields, fields)
 }
 
 // Get returns f of k's collection; ok is false when it is not in it.
@@ -112,7 +113,7 @@ func (h *Hash[K, F, V]) Get(ctx context.Context, k K, f F) (v V, ok bool, err er
 	if err != nil {
 		return v, false, err
 	}
-	err = h.ask(ctx, k, single(text, func(found *few) (err error) {
+	err = h.c.ask(ctx, k, oneMember(text, func(found *memberQuery) (err error) {
 		if text, ok = found.at(0); ok {
 			v, err = h.value(text)
 		}
@@ -128,7 +129,7 @@ func (h *Hash[K, F, V]) GetMany(ctx context.Context, k K, fields []F) (map[F]V, 
 		return nil, err
 	}
 	var out map[F]V
-	err = h.ask(ctx, k, &few{args: args, use: func(found *few) error {
+	err = h.c.ask(ctx, k, &memberQuery{args: args, use: func(found *memberQuery) error {
 		out = make(map[F]V, len(fields))
 		for i, f := range fields {
 			text, ok := found.at(i)
@@ -149,7 +150,7 @@ func (h *Hash[K, F, V]) GetMany(ctx context.Context, k K, fields []F) (map[F]V, 
 // All returns k's whole collection. One that may be large is read by
 // [Hash.Page].
 func (h *Hash[K, F, V]) All(ctx context.Context, k K) (out map[F]V, err error) {
-	err = h.whole(ctx, k, func(pairs []pair) error {
+	err = h.c.whole(ctx, k, func(pairs []pair) error {
 		out, err = h.decode(pairs)
 		return err
 	})
@@ -161,7 +162,7 @@ func (h *Hash[K, F, V]) All(ctx context.Context, k K) (out map[F]V, err error) {
 // it is "" in the end, as the first cursor is. What is there all the time is in
 // one of the pages at least.
 func (h *Hash[K, F, V]) Page(ctx context.Context, k K, cursor string, n int) (out map[F]V, next string, err error) {
-	next, err = h.scan(ctx, k, cursor, n, func(pairs []pair) error {
+	next, err = h.c.scan(ctx, k, cursor, n, func(pairs []pair) error {
 		out, err = h.decode(pairs)
 		return err
 	})
@@ -184,7 +185,7 @@ func (h *Hash[K, F, V]) decode(pairs []pair) (map[F]V, error) {
 
 // Len returns how many fields k's collection has.
 func (h *Hash[K, F, V]) Len(ctx context.Context, k K) (int, error) {
-	return h.count(ctx, k, "", nil)
+	return h.c.count(ctx, k, "", nil)
 }
 
 // HashEdit is what a change does to a hash.
@@ -209,21 +210,21 @@ func (e *HashEdit[F, V]) Delete(fs ...F) {
 }
 
 // Edit is k's collection, for [Runtime.Change], with what the change does to it:
-// edit is called after it, and only if the collection is loaded and nobody else
-// changes it at the same time; otherwise it is dropped. It has to do exactly what
+// edit is called after it, and only if the collection is loaded and no other
+// change of it is under way; otherwise it is dropped. It has to do exactly what
 // the change has done, so it may depend on what that found out. One change can
 // edit several collections, the friends of either side for instance. With more
 // than some hundred steps dropping is cheaper, and done.
 func (h *Hash[K, F, V]) Edit(k K, edit func(e *HashEdit[F, V])) Target {
-	return h.edited(k, func() ([]string, []string, error) {
+	return h.c.edited(k, func() ([]string, []string, error) {
 		e := &HashEdit[F, V]{write: h.write, fields: h.fields}
 		edit(e)
-		return e.texts(h.shape)
+		return e.texts(h.c.shape)
 	})
 }
 
 // Mutate calls change, which commits something to the source, and applies edit to
 // k's collection. See [Runtime.Change] and [Hash.Edit].
 func (h *Hash[K, F, V]) Mutate(ctx context.Context, k K, change func(ctx context.Context) error, edit func(e *HashEdit[F, V])) error {
-	return h.rt.Change(ctx, change, h.Edit(k, edit))
+	return h.c.rt.Change(ctx, change, h.Edit(k, edit))
 }

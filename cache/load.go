@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -16,15 +15,16 @@ import (
 )
 
 const (
-	// Who waits for another node's load looks for its result so often.
-	firstLook   = time.Millisecond
-	longestLook = 25 * time.Millisecond
-	// failedPause is for how long a value past its life answers without asking a
-	// source that has just failed.
+	// Poll interval while another node holds the load lease: it doubles from the
+	// first to the longest.
+	firstPoll   = time.Millisecond
+	longestPoll = 25 * time.Millisecond
+	// failedPause is how long a stale value is served without asking a source that
+	// has just failed.
 	failedPause = time.Second
 )
 
-// token returns 8 bytes that nobody had before.
+// token returns 8 random bytes, which identify one lease, fence or version.
 func token() string {
 	var b [tokenLen]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -32,14 +32,14 @@ func token() string {
 }
 
 // load gets the value from the source, or from another node that is loading it,
-// and stores it if no change has come between. When there is something to fall
-// back on and the load takes long, early gets that; when the source goes on
-// after the end of its context, early gets the error.
-func (r *reading[K, V]) load(ctx context.Context, early func(Entry[V], error)) (Entry[V], error) {
+// and stores it unless a change has come in between. When there is a stale value
+// and the load takes longer than [Policy.Wait], early gets that value; when the
+// source goes on after its context has ended, early gets the error.
+func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)) (Entry[*localCopy], error) {
 	c := r.c
-	if old := r.best; old != nil {
+	if stale := r.best; stale != nil {
 		tier := r.tier
-		defer time.AfterFunc(c.policy.Wait, func() { early(c.fallBack(old, tier), nil) }).Stop()
+		defer time.AfterFunc(c.policy.Wait, func() { early(c.serveStale(stale, tier), nil) }).Stop()
 	}
 	lease, found := "", false
 	if r.era != 0 {
@@ -49,50 +49,52 @@ func (r *reading[K, V]) load(ctx context.Context, early func(Entry[V], error)) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 	defer cancel()
-	late := context.AfterFunc(ctx, func() { early(Entry[V]{}, fmt.Errorf("cache: %s: %w", c.fam.Pattern, context.Cause(ctx))) })
+	late := context.AfterFunc(ctx, func() {
+		early(Entry[*localCopy]{}, fmt.Errorf("cache: %s: %w", c.fam.Pattern, context.Cause(ctx)))
+	})
 	defer late()
 	began := bus.Now()
-	v, err := c.ask(ctx, r.k)
+	e, err := c.ask(ctx, r.k)
 	late()
 	took := time.Duration(bus.Now() - began)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !e.missing {
 		if lease != "" {
 			c.rt.do(fillScript.Cmd([]keyspace.Key{r.key}, lease, "", "0"))
 		}
 		if r.best == nil {
-			return Entry[V]{}, err
+			return Entry[*localCopy]{}, err
 		}
-		again := *r.best // which others may be reading
-		again.again = min(bus.Now()+bus.Moment(failedPause+mathrand.N(failedPause/4)), again.hard)
-		c.keep(r.k, &again)
-		return c.fallBack(r.best, r.tier), nil
+		again := *r.best // a copy, for others may be reading the original
+		again.refreshAt = min(bus.Now()+bus.Moment(failedPause+mathrand.N(failedPause/4)), again.hardEnd)
+		c.keep(r.hash, &again)
+		return c.serveStale(r.best, r.tier), nil
 	}
-	e := Entry[V]{Value: v, Missing: err != nil, Tier: Origin}
+	entry := Entry[*localCopy]{Value: e, Missing: e.missing, Tier: Origin}
 	if lease == "" {
-		return e, nil
+		return entry, nil
 	}
-	env, life, err := c.seal(v, e.Missing, took, r.era, r.under)
+	env, life, err := c.seal(e, took, r)
 	if err != nil {
-		return e, err
+		return entry, err
 	}
 	stored, _ := c.rt.one(fillScript.Cmd([]keyspace.Key{r.key}, lease, env.textOr(life), millis(life))).Int()
 	if stored == 1 && life > 0 {
-		c.keepLoaded(r.k, v, env, r.mark, r.tags)
-		e.Version = env.id
+		c.keepLoaded(e, &env, r)
+		entry.Version = env.id
 	} else if life > 0 {
 		c.stats.refused.add(1)
 	}
-	return e, nil
+	return entry, nil
 }
 
-// acquire takes the lease on the slot, or waits for whoever has it; if that one
-// is never heard of again, until its lease lapses. found says
-// that there is an answer without a load; without a lease and an answer the value
-// is to be loaded and not stored.
-func (r *reading[K, V]) acquire(ctx context.Context) (lease string, found bool) {
+// acquire takes the lease on the slot, or waits for the result of its holder, at
+// most until the lease expires. found says that there is an answer without a load;
+// with neither a lease nor an answer the value has to be loaded and must not be
+// stored.
+func (r *reading) acquire(ctx context.Context) (lease string, found bool) {
 	c := r.c
 	patience := bus.Now() + bus.Moment(2*c.leaseLife())
-	for look := firstLook; bus.Now() < patience; look = min(2*look, longestLook) {
+	for poll := firstPoll; bus.Now() < patience; poll = min(2*poll, longestPoll) {
 		mine := token()
 		slot, held, err := c.rt.one(r.acquireCmd(mine)).Text()
 		switch {
@@ -105,51 +107,51 @@ func (r *reading[K, V]) acquire(ctx context.Context) (lease string, found bool) 
 			c.stats.fenced.add(1)
 			return "", false
 		case kind(slot) == isValue:
-			before := r.unwanted
-			if r.take(ctx, slot) == settled {
+			before := r.replaces
+			if r.accept(ctx, slot) == settled {
 				return "", true
 			}
-			if r.unwanted == before { // not readable, and not to be replaced
+			if r.replaces == before { // not readable, and not to be replaced
 				return "", false
 			}
 			continue
-		case r.best != nil: // somebody else is at it
+		case r.best != nil: // another node holds the lease; serve stale
 			c.stats.stale.add(1)
 			return "", true
 		}
 		c.stats.waited.add(1)
-		time.Sleep(look)
+		time.Sleep(poll)
 	}
 	return "", false
 }
 
-// leaseLife is how long a load may take, with what it takes to say so.
-func (c *Cache[K, V]) leaseLife() time.Duration { return c.policy.LoadTimeout + c.rt.cfg.Budget }
+// leaseLife is how long a load may take, and storing its result after it.
+func (c *core) leaseLife() time.Duration { return c.policy.LoadTimeout + c.rt.cfg.Budget }
 
 // acquireCmd asks for the lease on the slot.
-func (r *reading[K, V]) acquireCmd(mine string) keyspace.Cmd {
+func (r *reading) acquireCmd(mine string) keyspace.Cmd {
 	now := r.c.rt.clock()
 	life := r.c.leaseLife()
-	return acquireScript.Cmd([]keyspace.Key{r.key}, mine, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", now+life.Milliseconds()), millis(life), r.unwanted)
+	return acquireScript.Cmd([]keyspace.Key{r.key}, mine, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", now+life.Milliseconds()), millis(life), r.replaces)
 }
 
-// ask calls the source, with the others' leave.
-func (c *Cache[K, V]) ask(ctx context.Context, k K) (v V, err error) {
-	err = c.admitted(ctx, 1, func(ctx context.Context) (err error) {
-		v, err = c.source.Load(ctx, k)
-		return err
-	})
-	return v, err
+// ask loads a new copy of k from the source, a missing one if the error is
+// [ErrNotFound].
+func (c *core) ask(ctx context.Context, k any) (*localCopy, error) {
+	e := c.types.newCopy(k)
+	err := c.admitted(ctx, 1, func(ctx context.Context) error { return c.types.load(ctx, e) })
+	e.missing = errors.Is(err, ErrNotFound)
+	return e, err
 }
 
-func (c *Cache[K, V]) admitted(ctx context.Context, keys int, load func(context.Context) error) error {
+func (c *core) admitted(ctx context.Context, keys int, load func(context.Context) error) error {
 	return c.rt.admitted(ctx, c.Name(), &c.stats, keys, load)
 }
 
 // admitted runs a load when fewer than [Config.Loads] run, and counts it.
 func (rt *Runtime) admitted(ctx context.Context, cache string, stats *counters, keys int, load func(context.Context) error) (err error) {
-	// A source that reads another cache has leave already: were it to wait for
-	// another one, all leave could be with those who wait.
+	// A source that reads another cache counts once: were it to wait for a second
+	// place, waiting loads could hold all places.
 	if ctx.Value(admittance{}) == nil {
 		select {
 		case rt.loads <- struct{}{}:
@@ -175,30 +177,30 @@ func (rt *Runtime) admitted(ctx context.Context, cache string, stats *counters, 
 // admittance marks the context of a load.
 type admittance struct{}
 
-// fallBack is the answer when the source fails or is slow.
-func (c *Cache[K, V]) fallBack(e *copied[V], tier Tier) Entry[V] {
+// serveStale is the answer when the source fails or is slow.
+func (c *core) serveStale(e *localCopy, tier Tier) Entry[*localCopy] {
 	c.stats.stale.add(1)
 	entry := e.entry(bus.Now(), tier)
 	entry.Stale = true
 	return entry
 }
 
-// seal makes the envelope of a loaded value; life 0 says that it is not to be
-// stored.
-func (c *Cache[K, V]) seal(v V, missing bool, took time.Duration, era uint64, tags []uint64) (env envelope, life time.Duration, err error) {
+// seal makes the envelope of a value that r loaded; life 0 says that it must not
+// be stored.
+func (c *core) seal(e *localCopy, took time.Duration, r *reading) (env envelope, life time.Duration, err error) {
 	now := c.rt.clock()
-	env = envelope{missing: missing, era: era, id: mathrand.Uint64(), stored: now, took: took.Microseconds(), tags: tags}
+	env = envelope{missing: e.missing, era: r.era, id: mathrand.Uint64(), stored: now, took: took.Microseconds(), tags: r.tagVersions}
 	soft := c.fam.TTL.Empty
 	life = soft
-	if !missing {
-		text, err := json.Marshal(v)
+	if !e.missing {
+		text, err := c.types.encode(e)
 		if err != nil {
 			return env, 0, fmt.Errorf("cache: %s: %w", c.fam.Pattern, err)
 		}
 		env.payload = string(text)
 		soft = c.fam.TTL.Draw()
-		if c.source.Life != nil {
-			if own := c.source.Life(v); own > 0 {
+		if c.types.life != nil {
+			if own := c.types.life(e); own > 0 {
 				soft = min(own, c.fam.TTL.Longest())
 			}
 		}
@@ -208,7 +210,7 @@ func (c *Cache[K, V]) seal(v V, missing bool, took time.Duration, era uint64, ta
 	return env, life, nil
 }
 
-// textOr is the envelope's text, or nothing when it has no life.
+// textOr is the envelope's text, or nothing when it must not be stored.
 func (e *envelope) textOr(life time.Duration) string {
 	if life <= 0 {
 		return ""
@@ -216,11 +218,10 @@ func (e *envelope) textOr(life time.Duration) string {
 	return e.text()
 }
 
-// keepLoaded puts what was just loaded into the process' memory.
-func (c *Cache[K, V]) keepLoaded(k K, v V, env envelope, m mark, tags []mark) {
-	e := c.timed(&env, m, tags)
-	e.value = v
-	c.keep(k, e)
+// keepLoaded stores the local copy of what was just loaded.
+func (c *core) keepLoaded(e *localCopy, env *envelope, r *reading) {
+	c.setTimes(e, env, r)
+	c.keep(r.hash, e)
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

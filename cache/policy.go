@@ -19,7 +19,7 @@ var (
 	// ErrCutOff is what a read returns under [Fail] while this node may have
 	// missed changes.
 	ErrCutOff = errors.New("cache: this node may have missed changes")
-	// ErrQueued says that a drop could not be done now and waits in the
+	// ErrQueued says that Redis did not take a drop, which now waits in the
 	// [RetryQueue].
 	ErrQueued = errors.New("cache: Redis did not take a drop, it will be tried again")
 )
@@ -33,8 +33,8 @@ type Source[K comparable, V any] struct {
 	// LoadMany returns the values of keys; what is absent does not exist. Nil:
 	// Load is called for each.
 	LoadMany func(ctx context.Context, keys []K) (map[K]V, error)
-	// Life returns how long a value is good for, if that depends on it; 0 means
-	// the family's life. Nil: it never depends.
+	// Life returns a value's soft life, if that depends on the value; 0 means the
+	// family's life. Nil: it never depends on it.
 	Life func(v V) time.Duration
 	// Tags are what a value belongs to beside its key: dropping a tag drops all
 	// its values. They depend on the key alone, for they have to be known before
@@ -67,7 +67,7 @@ type Policy struct {
 	// LoadTimeout bounds a load; 0 means 5 s.
 	LoadTimeout time.Duration
 	// ChangeTimeout bounds what [Cache.Mutate] and [Runtime.Change] call; 0 means
-	// 10 s. Nobody stores a value meanwhile.
+	// 10 s. No node stores a value meanwhile.
 	ChangeTimeout time.Duration
 	// CutOff says what reads do while this node may have missed changes for
 	// longer than MaxStale.
@@ -95,10 +95,9 @@ const (
 	// Refuse returns [ErrUnfenced] and changes nothing. With it the promise of
 	// MaxStale holds whatever happens.
 	Refuse Unfenced = iota
-	// Proceed changes all the same and has the drop tried again until it is done.
-	// If Redis is away for everybody, no harm comes of it. If this node alone
-	// cannot reach it, others may read old values until it can, or until those
-	// expire.
+	// Proceed changes all the same and retries the drop until Redis has done it.
+	// If no node can reach Redis, this is harmless. If this node alone cannot reach
+	// it, other nodes may read old values until it can, or until those expire.
 	Proceed
 )
 

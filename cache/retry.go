@@ -8,20 +8,20 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
-// A RetryQueue keeps drops that Redis did not take, until [Runtime.Redo] has done
-// them. Only drops wait there, never values: done late or twice they cost a load,
+// A RetryQueue keeps drops that Redis did not take, until [Runtime.Redo] succeeds
+// with them. Only drops wait there, never values: done late or twice they cost a load,
 // and cannot put an old value over a newer one.
 type RetryQueue interface {
 	Add(ctx context.Context, keys []keyspace.Key) error
 }
 
-// later hands drops to the queue.
+// later adds drops to the queue.
 func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) error {
 	return rt.retries.Add(context.WithoutCancel(ctx), keys)
 }
 
-// Redo does drops that were handed to a [RetryQueue]: it removes keys from Redis and
-// then from every process.
+// Redo retries drops of a [RetryQueue]: it removes the keys from Redis and then from
+// every process.
 func (rt *Runtime) Redo(keys []keyspace.Key) error {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
@@ -34,12 +34,12 @@ func (rt *Runtime) Redo(keys []keyspace.Key) error {
 	return errors.Join(keyspace.FirstErr(rt.do(cmds...)), rt.tell(keys))
 }
 
-// errFull says that drops were forgotten.
+// errFull says that drops were discarded.
 var errFull = errors.New("cache: too many drops wait for Redis")
 
 const memoryKeys = 10_000
 
-// memoryQueue is the queue of who brings none.
+// memoryQueue is the queue of a program that configures none.
 type memoryQueue struct {
 	mu   sync.Mutex
 	keys map[string]keyspace.Key
@@ -61,7 +61,7 @@ func (q *memoryQueue) Add(_ context.Context, keys []keyspace.Key) error {
 	return nil
 }
 
-// run does what waits, as far as Redis takes it.
+// run retries the drops that wait, as far as Redis takes them.
 func (q *memoryQueue) run(ctx context.Context, rt *Runtime) {
 	q.mu.Lock()
 	var keys []keyspace.Key
@@ -70,7 +70,7 @@ func (q *memoryQueue) run(ctx context.Context, rt *Runtime) {
 			break
 		}
 		keys = append(keys, k)
-		delete(q.keys, name) // whoever adds it again meanwhile means a later change
+		delete(q.keys, name) // a key that is added again meanwhile belongs to a later change
 	}
 	q.mu.Unlock()
 	if len(keys) > 0 && rt.Redo(keys) != nil {

@@ -21,24 +21,24 @@ import (
 
 // Config is what the caches of a process have in common.
 type Config struct {
-	// Budget is how long a read waits for Redis before it goes to the source;
+	// Budget is how long a read waits for Redis before it asks the source;
 	// 0 means 75 ms, and a second for the embedded server, which is slow at
-	// scripts and never away.
+	// scripts and never unreachable.
 	Budget time.Duration
-	// Loads bounds how many loads run at once, so that a cold cache or an absent
-	// Redis cannot drown the source; 0 means 64. Others wait.
+	// Loads bounds how many loads run at once, so that a cold cache or an outage of
+	// Redis cannot overload the source; 0 means 64. Further loads wait.
 	Loads int
-	// Retries gets the drops that Redis did not take; nil keeps them in memory,
+	// Retries keeps the drops that Redis did not take; nil keeps them in memory,
 	// at most 10,000 keys.
 	Retries RetryQueue
-	// Hooks are told what happens.
+	// Hooks are called with what happens.
 	Hooks Hooks
-	// Log gets a line when Redis is left alone and asked again; nil discards.
+	// Log gets a line when a circuit breaker opens; nil discards.
 	Log *slog.Logger
 }
 
-// Hooks are told what happens, by the goroutine to which it happens: be quick.
-// Each may be nil.
+// Hooks are called on the read's or change's own goroutine: be quick. Each may be
+// nil.
 type Hooks struct {
 	// Loaded is called after each load: of how many keys, how long it took, and
 	// its error, [ErrNotFound] included.
@@ -48,7 +48,7 @@ type Hooks struct {
 	Answered func(cache string, from Tier, age time.Duration)
 	// Dropped is called when keys were dropped by a change here.
 	Dropped func(keys int)
-	// Redis is called with each error of Redis that made a cache do without it.
+	// Redis is called with each error of Redis for which a cache did without it.
 	Redis func(err error)
 }
 
@@ -59,21 +59,21 @@ type Runtime struct {
 	bus *bus.Bus
 	cfg Config
 
-	seed      maphash.Seed
-	marks     [marks]atomic.Uint32
-	loads     chan struct{}
-	deadlines redis.Deadlines
-	breakers  [16]breaker
-	retries   RetryQueue
-	tags      tagTable
+	seed          maphash.Seed
+	invalidations [invalidationCounters]atomic.Uint32
+	loads         chan struct{}
+	deadlines     redis.Deadlines
+	breakers      [16]breaker
+	retries       RetryQueue
+	tags          table[*tagVersion] // by hash of the name
 
 	mu     sync.Mutex
-	caches map[string]registered                               // by family pattern
-	events map[string]interface{ covers() []*keyspace.Family } // *handlers[K], by name
-	work   sync.WaitGroup                                      // loads and refreshes under way
+	caches map[string]registered // by family pattern
+	events map[string]*declared  // by name
+	work   sync.WaitGroup        // loads and refreshes under way
 }
 
-// registered is what the runtime knows of a cache.
+// registered is a cache or collection as the runtime sees it.
 type registered interface {
 	Name() string
 	Family() *keyspace.Family
@@ -81,23 +81,23 @@ type registered interface {
 	cleanUp()
 }
 
-// A mark is the number of changes to the keys that share it. A copy in process
-// remembers its mark's number from before it was read, and is worth nothing once
-// that has moved: whoever drops a key need not know who holds it, or is just
-// about to. Two keys may share one, which costs a look into Redis.
-type mark struct {
-	at *atomic.Uint32
-	n  uint32
+// A generation is the count of invalidations of a key when it was read. A local copy
+// remembers it, and is invalid once the count has changed: a change need not know
+// which nodes have a copy, or are about to make one. Keys share counters, and an
+// invalidation of one key then costs the others a look into Redis.
+type generation struct {
+	counter *atomic.Uint32
+	n       uint32
 }
 
-const marks = 1 << 14
+const invalidationCounters = 1 << 14
 
-func (m mark) moved() bool { return m.at.Load() != m.n }
+func (g generation) changed() bool { return g.counter.Load() != g.n }
 
-func anyMoved(ms []mark) bool { return slices.ContainsFunc(ms, mark.moved) }
+func anyChanged(gs []generation) bool { return slices.ContainsFunc(gs, generation.changed) }
 
-// topic is the caches' on the bus; its events are named for what follows them:
-// logical keys, one a line.
+// topic is the caches' topic on the bus. The data of a dropped event are logical
+// keys, one a line.
 const (
 	topic   = "cache"
 	dropped = "drop"
@@ -114,8 +114,8 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	rt := &Runtime{db: db, bus: b, cfg: cfg, seed: maphash.MakeSeed(), loads: make(chan struct{}, cfg.Loads),
-		tags:   newTagTable(),
-		caches: map[string]registered{}, events: map[string]interface{ covers() []*keyspace.Family }{}}
+		tags:   newTable[*tagVersion](tagsKnown),
+		caches: map[string]registered{}, events: map[string]*declared{}}
 	if rt.retries = cfg.Retries; rt.retries == nil {
 		rt.retries = &memoryQueue{}
 	}
@@ -126,7 +126,7 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 				return
 			}
 			for key := range strings.Lines(e.Data) {
-				rt.markOf(strings.TrimSuffix(key, "\n")).Add(1)
+				rt.invalidationsOf(strings.TrimSuffix(key, "\n")).Add(1)
 			}
 		},
 		Lost: rt.forgetAll,
@@ -134,8 +134,8 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 	return rt
 }
 
-// Run does what has to be done now and then until ctx ends: it sends drops again
-// that Redis did not take, and removes what has expired in process.
+// Run does the periodic work until ctx ends: it retries drops that Redis did not
+// take, and removes expired copies from this process.
 func (rt *Runtime) Run(ctx context.Context, ready func()) error {
 	ready()
 	clean := time.NewTicker(time.Minute)
@@ -159,7 +159,7 @@ func (rt *Runtime) Run(ctx context.Context, ready func()) error {
 	}
 }
 
-// Wait returns when no load of this runtime is under way. Nobody may ask a cache
+// Wait returns when no load of this runtime is under way. No cache may be read
 // meanwhile.
 func (rt *Runtime) Wait() { rt.work.Wait() }
 
@@ -185,23 +185,23 @@ func (rt *Runtime) registered() []registered {
 	return cs
 }
 
-func (rt *Runtime) markOf(key string) *atomic.Uint32 {
-	return &rt.marks[maphash.String(rt.seed, key)%marks]
+func (rt *Runtime) invalidationsOf(key string) *atomic.Uint32 {
+	return &rt.invalidations[maphash.String(rt.seed, key)%invalidationCounters]
 }
 
-// watch returns the mark of a key as it is now: before the key is read.
-func (rt *Runtime) watch(key string) mark {
-	at := rt.markOf(key)
-	return mark{at, at.Load()}
+// generationOf returns the generation of a key as it is now: before the key is read.
+func (rt *Runtime) generationOf(key string) generation {
+	counter := rt.invalidationsOf(key)
+	return generation{counter, counter.Load()}
 }
 
-// clock is the servers', in Unix ms, as far as known here. The nodes' own clocks
-// may differ by more than a value's life.
+// clock is the servers' time in Unix ms, as known here. The nodes' own clocks may
+// differ by more than a value's life.
 func (rt *Runtime) clock() int64 { return rt.bus.Time().UnixMilli() }
 
-// one sends a command within the budget, unless the breaker of its part of Redis
-// is open; it tells the breaker how it went. The budget does not end when a
-// caller's context does: others wait for the same answer.
+// one sends a command within the budget, unless the circuit breaker of its part of
+// Redis is open, and reports the outcome to the breaker. The budget does not end
+// with a caller's context: other callers wait for the same answer.
 func (rt *Runtime) one(cmd keyspace.Cmd) keyspace.Reply {
 	b := rt.breaker(cmd.Key)
 	if !b.allows() {
@@ -266,7 +266,7 @@ func (rt *Runtime) mget(keys []keyspace.Key) []keyspace.Reply {
 	return replies
 }
 
-// note tells a breaker how it went.
+// note reports an outcome to a breaker.
 func (rt *Runtime) note(b *breaker, err error) {
 	if err == nil {
 		b.worked()
@@ -280,8 +280,8 @@ func (rt *Runtime) note(b *breaker, err error) {
 	}
 }
 
-// A breaker leaves Redis alone for a while after some failures in a row, and
-// then lets one command try.
+// A breaker is a circuit breaker: it opens for a while after some failures in a row,
+// and then lets one command try.
 type breaker struct {
 	failures atomic.Int32
 	until    atomic.Int64 // a bus.Moment
@@ -292,10 +292,10 @@ const (
 	breakFor   = 500 * time.Millisecond
 )
 
-var errOpen = fmt.Errorf("cache: %w: it failed %d times in a row and is left alone", redis.ErrUnavailable, breakAfter)
+var errOpen = fmt.Errorf("cache: %w: it failed %d times in a row, the circuit breaker is open", redis.ErrUnavailable, breakAfter)
 
-// breaker returns the one of a key: an owner of a cluster's slots can be away
-// alone, and owns a range of them.
+// breaker returns the one of a key: in a cluster a single master can be away, and
+// each owns ranges of slots.
 func (rt *Runtime) breaker(k keyspace.Key) *breaker {
 	if rt.db.Mode() != "cluster" {
 		return &rt.breakers[0]
@@ -319,7 +319,7 @@ func (b *breaker) worked() {
 	}
 }
 
-// failed reports that the breaker has opened just now.
+// failed reports whether this failure has opened the breaker.
 func (b *breaker) failed() bool {
 	if b.failures.Add(1) < breakAfter {
 		return false

@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
-// ErrCursor says that a cursor is none that a page ended with.
+// ErrCursor says that a cursor does not come from a page of this cache.
 var ErrCursor = errors.New("cache: this is no cursor of a page")
 
 const (
@@ -31,9 +31,9 @@ func pageSize(n int) int {
 type pair struct{ member, value string }
 
 // whole reads all members at once.
-func (c *collection[K]) whole(ctx context.Context, k K, take func([]pair) error) error {
+func (c *collection) whole(ctx context.Context, k any, take func([]pair) error) error {
 	var mark string
-	h, err := c.read(ctx, k, overall{
+	h, err := c.read(ctx, k, wholeQuery{
 		func(key keyspace.Key, loaded string) keyspace.Cmd {
 			mark = loaded
 			return keyspace.Cmd{Name: c.shape.whole, Key: key}
@@ -52,7 +52,7 @@ func (c *collection[K]) whole(ctx context.Context, k K, take func([]pair) error)
 }
 
 // pairs are the caller's members among texts; loaded reports that the mark is there.
-func (c *collection[K]) pairs(texts []keyspace.Reply, mark string) (pairs []pair, loaded bool) {
+func (c *collection) pairs(texts []keyspace.Reply, mark string) (pairs []pair, loaded bool) {
 	for i := 0; i+c.shape.valued <= len(texts); i += c.shape.valued {
 		m := texts[i].Str
 		if _, isMark := unescape(m); isMark {
@@ -72,9 +72,9 @@ func (h held) pairs() []pair {
 	return pairs
 }
 
-// A position is where a page of a hash or set begins, and its text a cursor:
-// Redis' own, which counts for one run of the servers, or, where that is of no
-// use, the last member before in the order of texts.
+// A position is where a page of a hash or set begins, and its text is the cursor:
+// Redis' own SCAN cursor, which is valid for one era of the servers, or, where that
+// cannot be used, the member before the page in the order of texts.
 type position struct {
 	ordered bool
 	after   string // ordered: the member
@@ -108,9 +108,9 @@ func positionOf(cursor string) (p position, err error) {
 	return p, nil
 }
 
-// scan reads about n members from a cursor on. Where Redis' cursor does not count
-// any more it begins anew: nothing is missed, and something may come twice.
-func (c *collection[K]) scan(ctx context.Context, k K, cursor string, n int, take func([]pair) error) (next string, err error) {
+// scan reads about n members from a cursor on. Where Redis' cursor is not valid any
+// more it begins anew: no member is missed, and some may come twice.
+func (c *collection) scan(ctx context.Context, k any, cursor string, n int, take func([]pair) error) (next string, err error) {
 	from, err := positionOf(cursor)
 	if err != nil {
 		return "", err
@@ -137,7 +137,7 @@ func (c *collection[K]) scan(ctx context.Context, k K, cursor string, n int, tak
 		return next, err
 	}
 	var era uint64
-	h, err := c.read(ctx, k, overall{
+	h, err := c.read(ctx, k, wholeQuery{
 		func(key keyspace.Key, mark string) keyspace.Cmd {
 			at := "0"
 			if era = eraOf(mark); era == from.era {
@@ -165,7 +165,7 @@ func (c *collection[K]) scan(ctx context.Context, k K, cursor string, n int, tak
 // readable is the verdict on members that could be parsed, or not.
 func readable(err error) verdict {
 	if err != nil {
-		return garbled
+		return unreadable
 	}
 	return answered
 }
@@ -177,7 +177,7 @@ func decodeCursor(cursor string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrCursor, err)
 	}
-	if encodeCursor(string(b)) != cursor { // ends of lines are skipped, and odd bits
+	if encodeCursor(string(b)) != cursor { // the decoder ignores line ends and trailing bits
 		return "", ErrCursor
 	}
 	return string(b), nil

@@ -9,7 +9,8 @@ import (
 // Set keeps sets of M in Redis, each loaded as a whole: whom a user blocks. All
 // that [Hash] says of itself holds for it too.
 type Set[K, M comparable] struct {
-	*collection[K]
+	keyed[K]
+	c       *collection
 	members codec[M]
 }
 
@@ -25,18 +26,18 @@ type SetSource[K, M comparable] struct {
 // NewSet returns the cached sets of a family with one argument. It panics when M
 // cannot be written as text: see [encoding/json] on the keys of maps.
 func NewSet[A keyspace.Segment, M comparable](rt *Runtime, f keyspace.F1[A, keyspace.CachedSet[M]], p CollectionPolicy, src SetSource[A, M]) *Set[A, M] {
-	s := &Set[A, M]{newCollection(rt, f.Family, func(a A) keyspace.Key { return f.At(a).Key }, p, src.Load != nil), codecOf[M]()}
-	s.load = func(ctx context.Context, k A) (held, error) { return s.hold(src.Load(ctx, k)) }
+	c := newCollection(rt, f.Family, func(k any) keyspace.Key { return f.At(k.(A)).Key }, p, src.Load != nil)
+	s := &Set[A, M]{keyed[A]{&c.family}, c, codecOf[M]()}
+	c.load = func(ctx context.Context, k any) (held, error) { return s.hold(src.Load(ctx, k.(A))) }
 	if src.Pick != nil {
-		s.pick = func(ctx context.Context, k A, texts []string) (held, error) {
+		c.pick = func(ctx context.Context, k any, texts []string) (held, error) {
 			ms, err := s.members.members(texts)
 			if err != nil {
 				return nil, err
 			}
-			return s.hold(src.Pick(ctx, k, ms))
+			return s.hold(src.Pick(ctx, k.(A), ms))
 		}
 	}
-	rt.register(s)
 	return s
 }
 
@@ -62,12 +63,12 @@ func (s *Set[K, M]) Has(ctx context.Context, k K, m M) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return s.contains(ctx, k, text)
+	return s.c.contains(ctx, k, text)
 }
 
 // HasMany returns those of ms that are in k's set, in one round trip.
 func (s *Set[K, M]) HasMany(ctx context.Context, k K, ms []M) (map[M]bool, error) {
-	return has(ctx, s.collection, k, &s.members, ms)
+	return has(ctx, s.c, k, &s.members, ms)
 }
 
 // Members returns about n members of k's set, in no order: 0 means 100, and more
@@ -75,7 +76,7 @@ func (s *Set[K, M]) HasMany(ctx context.Context, k K, ms []M) (map[M]bool, error
 // "" in the end, as the first cursor is. What is there all the time is in one of
 // the pages at least.
 func (s *Set[K, M]) Members(ctx context.Context, k K, cursor string, n int) (ms []M, next string, err error) {
-	next, err = s.scan(ctx, k, cursor, n, func(pairs []pair) error {
+	next, err = s.c.scan(ctx, k, cursor, n, func(pairs []pair) error {
 		ms = make([]M, len(pairs))
 		for i, p := range pairs {
 			if ms[i], err = s.members.parse(p.member); err != nil {
@@ -88,7 +89,7 @@ func (s *Set[K, M]) Members(ctx context.Context, k K, cursor string, n int) (ms 
 }
 
 // Len returns how many members k's set has.
-func (s *Set[K, M]) Len(ctx context.Context, k K) (int, error) { return s.count(ctx, k, "", nil) }
+func (s *Set[K, M]) Len(ctx context.Context, k K) (int, error) { return s.c.count(ctx, k, "", nil) }
 
 // SetEdit is what a change does to a set.
 type SetEdit[M comparable] struct {
@@ -114,15 +115,15 @@ func (e *SetEdit[M]) Remove(ms ...M) {
 
 // Edit is k's set with what a change does to it. See [Hash.Edit].
 func (s *Set[K, M]) Edit(k K, edit func(e *SetEdit[M])) Target {
-	return s.edited(k, func() ([]string, []string, error) {
+	return s.c.edited(k, func() ([]string, []string, error) {
 		e := &SetEdit[M]{members: s.members}
 		edit(e)
-		return e.texts(s.shape)
+		return e.texts(s.c.shape)
 	})
 }
 
 // Mutate calls change, which commits something to the source, and applies edit to
 // k's set. See [Runtime.Change] and [Hash.Edit].
 func (s *Set[K, M]) Mutate(ctx context.Context, k K, change func(ctx context.Context) error, edit func(e *SetEdit[M])) error {
-	return s.rt.Change(ctx, change, s.Edit(k, edit))
+	return s.c.rt.Change(ctx, change, s.Edit(k, edit))
 }

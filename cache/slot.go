@@ -3,10 +3,6 @@ package cache
 import (
 	_ "embed"
 	"encoding/binary"
-	"fmt"
-	"iter"
-	"strconv"
-	"strings"
 
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -14,12 +10,12 @@ import (
 // A key in Redis, here called a slot, holds one of
 //
 //	V  a value
-//	L  a lease: somebody is loading; a value to be replaced is kept behind it
-//	F  a fence: one or more changes are under way, and nobody may store a value;
-//	   's' behind the F says that there was more than one
+//	L  a lease: its holder loads the value; one that is to be replaced is kept behind it
+//	F  a fence: one or more changes are under way, and no node may store a value;
+//	   's' behind the F says that there was more than one change
 //
-// and every step from one to the next is one of these scripts. Each has its pure
-// twin below, on which the model tests run.
+// and every step from one to the next is one of these scripts. Each has a pure twin
+// in the tests, on which the model runs.
 var (
 	//go:embed lua/acquire.lua
 	acquireLua string
@@ -56,12 +52,12 @@ const (
 
 // envelope is a value as it stands in a slot.
 type envelope struct {
-	missing bool   // there is no such thing
+	missing bool   // a negative entry: the source has no such thing
 	era     uint64 // of the servers at which it was loaded; see bus.Bus.Era
 	id      uint64 // of this load
 	stored  int64  // Unix ms, of the servers' clock, like the next two
-	soft    int64  // when it should be loaded again
-	hard    int64  // when it is gone
+	soft    int64  // from when on it is stale
+	hard    int64  // from when on it must not be used
 	took    int64  // µs to load it
 	tags    []uint64
 	payload string
@@ -123,94 +119,4 @@ func kind(slot string) byte {
 		return 0
 	}
 	return slot[0]
-}
-
-// lapsed reports that a slot's lease, if it is one, does not count any more.
-func lapsed(slot string, now int64) bool {
-	until, _ := strconv.ParseInt(slot[1+tokenLen:keptAt], 10, 64)
-	return until <= now
-}
-
-// What follows are the scripts, in Go.
-
-func acquireSlot(slot, token string, now, until int64, unwanted string) (next string, taken bool) {
-	kept := ""
-	switch {
-	case slot == "":
-	case slot[0] == isValue && unwanted != "" && slot[idAt:idAt+8] == unwanted:
-		kept = slot
-	case slot[0] == isLease && lapsed(slot, now):
-		kept = slot[keptAt:]
-	default:
-		return slot, false
-	}
-	return string(isLease) + token + fmt.Sprintf("%013d", until) + kept, true
-}
-
-func fillSlot(slot, token, value string) (next string, ok bool) {
-	if !strings.HasPrefix(slot, string(isLease)+token) {
-		return slot, false
-	}
-	if value != "" {
-		return value, true
-	}
-	return slot[keptAt:], true
-}
-
-func renewSlot(slot, id, value string) (next string, ok bool) {
-	if kind(slot) != isValue || slot[idAt:idAt+8] != id {
-		return slot, false
-	}
-	return value, true
-}
-
-// fenceSlot also returns whether others' changes are under way, for which the
-// slot must not live shorter than it did.
-func fenceSlot(slot, token string, now, until int64) (next string, shared bool) {
-	open, others := "F0", ""
-	if kind(slot) == isFence {
-		open = "Fs"
-		for entry := range fences(slot) {
-			if ends, _ := strconv.ParseInt(entry[tokenLen:], 10, 64); ends > now {
-				others += entry
-			}
-		}
-	}
-	return open + others + token + fmt.Sprintf("%013d", until), others != ""
-}
-
-func finishSlot(slot, token, value string) (next string, result int) {
-	if kind(slot) != isFence {
-		return "", 0
-	}
-	others := ""
-	for entry := range fences(slot) {
-		if entry[:tokenLen] == token {
-			result = 1
-		} else {
-			others += entry
-		}
-	}
-	switch {
-	case others != "":
-		return "Fs" + others, result
-	case value != "" && slot[1] == '0':
-		return value, 2
-	}
-	return "", result
-}
-
-// fences are the changes under way in a fence: of each its token and its end.
-func fences(slot string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for at := 2; at < len(slot) && yield(slot[at:at+fenceLen]); at += fenceLen {
-		}
-	}
-}
-
-func putSlot(slot, value string) (next string, ok bool) {
-	if kind(slot) == isFence {
-		return string(isFence) + "s" + slot[2:], false
-	}
-	return value, true
 }

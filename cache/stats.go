@@ -70,13 +70,6 @@ func (c *counters) loaded(keys int, took time.Duration, err error) {
 	}
 }
 
-// Stats returns the counts.
-func (c *Cache[K, V]) Stats() Stats {
-	s := c.stats.read()
-	s.Entries = c.Len()
-	return s
-}
-
 func (c *counters) read() Stats {
 	return Stats{Hits: c.hits.load(), RedisHits: c.redisHits.n.Load(), Loads: c.loads.n.Load(), Loaded: c.keys.n.Load(),
 		NotFound: c.notFound.n.Load(), Errors: c.errors.n.Load(), LoadTime: time.Duration(c.nanos.n.Load()), Stale: c.stale.n.Load(),

@@ -3,17 +3,16 @@ package cache
 import (
 	"encoding/binary"
 	"errors"
+	"hash/maphash"
 	"time"
-
-	"github.com/maypok86/otter/v2"
 
 	"github.com/stoa-dev/stoa/bus"
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
-// Tag is something that values of several keys belong to. Each value remembers
-// the tag's version from before it was loaded; a drop of the tag changes that,
-// however many values there are. Versions are random, so that one that was lost
+// Tag is something that values of several keys belong to. Each value is stored with
+// the tag's version from before it was loaded; a drop of the tag changes the
+// version, however many values there are. Versions are random, so that one that was lost
 // with Redis never comes again.
 type Tag struct{ name string }
 
@@ -22,51 +21,46 @@ func TagOf(kind, id string) Tag { return Tag{kind + ":" + id} }
 
 func (t Tag) key() keyspace.Key { return tagKey.At(keyspace.Text{S: t.name}).Key }
 
-// tagTable are the versions that this process knows.
-type tagTable struct{ known *otter.Cache[Tag, tagVersion] }
-
+// tagVersion is a version that this process knows.
 type tagVersion struct {
-	version uint64
-	mark    mark
-	until   bus.Moment
+	tag        Tag
+	version    uint64
+	generation generation
+	until      bus.Moment
 }
 
 const (
 	tagsKnown = 10_000
-	// tagKnown is for how long a version is believed without asking. Versions
-	// expire in Redis, and who still believed in an old one would not get on
-	// with those who know the new one.
+	// tagKnown is how long a version is used without asking Redis again. Versions
+	// expire in Redis, and nodes that use different versions of one tag would reject
+	// each other's values.
 	tagKnown = 10 * time.Second
 )
 
-func newTagTable() tagTable {
-	return tagTable{otter.Must(&otter.Options[Tag, tagVersion]{MaximumSize: tagsKnown})}
-}
-
 const isTag = 'T'
 
-// resolveTags finds out the versions of the reads' tags, in one round trip at
-// most. It fails also while a tag is being changed: no value of it may be stored
-// or used then.
-func resolveTags[K comparable, V any](rt *Runtime, reads ...*reading[K, V]) error {
-	if len(reads) == 0 || reads[0].c.source.Tags == nil {
+// resolveTags looks up the versions of the reads' tags, in one round trip at most.
+// It also fails while a tag is fenced: no value of it may be stored or used then.
+func resolveTags(rt *Runtime, reads ...*reading) error {
+	if len(reads) == 0 || reads[0].c.types.tags == nil {
 		return nil
 	}
 	var cmds []keyspace.Cmd
 	var replied []func(text string) bool
 	for _, r := range reads {
-		if r.tags != nil {
+		if r.tagGenerations != nil {
 			continue
 		}
-		tags := r.c.source.Tags(r.k)
-		r.tags, r.under = make([]mark, len(tags)), make([]uint64, len(tags))
+		tags := r.c.types.tags(r.k)
+		r.tagGenerations, r.tagVersions = make([]generation, len(tags)), make([]uint64, len(tags))
 		for i, t := range tags {
-			if known, ok := rt.tags.known.GetIfPresent(t); ok && !known.mark.moved() && bus.Now() < known.until {
-				r.tags[i], r.under[i] = known.mark, known.version
+			hash := maphash.String(rt.seed, t.name)
+			if known, ok := rt.tags.GetIfPresent(hash); ok && known.tag == t && !known.generation.changed() && bus.Now() < known.until {
+				r.tagGenerations[i], r.tagVersions[i] = known.generation, known.version
 				continue
 			}
 			key := tagKey.At(keyspace.Text{S: t.name})
-			m := rt.watch(key.String())
+			g := rt.generationOf(key.String())
 			set := key.SetCmd(string(isTag)+token(), tagKey.TTL.Draw())
 			set.Args = append(set.Args, "NX")
 			cmds = append(cmds, set, keyspace.Cmd{Name: "GET", Key: key.Key})
@@ -74,8 +68,8 @@ func resolveTags[K comparable, V any](rt *Runtime, reads ...*reading[K, V]) erro
 				if len(text) != 1+tokenLen || text[0] != isTag {
 					return false
 				}
-				r.tags[i], r.under[i] = m, binary.BigEndian.Uint64([]byte(text[1:]))
-				rt.tags.known.Set(t, tagVersion{r.under[i], m, bus.Now() + bus.Moment(tagKnown)})
+				r.tagGenerations[i], r.tagVersions[i] = g, binary.BigEndian.Uint64([]byte(text[1:]))
+				rt.tags.Set(hash, &tagVersion{t, r.tagVersions[i], g, bus.Now() + bus.Moment(tagKnown)})
 				return true
 			})
 		}

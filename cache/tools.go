@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
-// What follows is for those who look after caches, not for those who use them.
+// What follows is for tools of operators, not for programs that use caches.
 
 // SlotKind is what stands in Redis under a cached key.
 type SlotKind string
@@ -19,7 +19,7 @@ type SlotKind string
 const (
 	SlotEmpty   SlotKind = "nothing"
 	SlotValue   SlotKind = "value"
-	SlotLease   SlotKind = "lease"   // somebody is loading; perhaps a value is kept behind it
+	SlotLease   SlotKind = "lease"   // its holder loads the value; a stale one may be kept behind it
 	SlotFence   SlotKind = "fence"   // changes are under way
 	SlotTag     SlotKind = "tag"     // the version of a tag
 	SlotUnknown SlotKind = "unknown" // not this version's
@@ -34,14 +34,14 @@ type Slot struct {
 	Missing bool          // it says that there is no such thing
 	Stored  time.Time     // by the servers' clock, like the next two
 	Soft    time.Time     // when it should be loaded again
-	Hard    time.Time     // when it is good for nothing any more
+	Hard    time.Time     // from when on it must not be used
 	Took    time.Duration // to load
 	Era     uint64        // it counts only while this is [bus.Bus.Era]
 	Version uint64        // of the load; of a tag, the tag's
 	Tags    []uint64      // versions of its tags when it was loaded
 	Payload string        // JSON
 
-	Until   time.Time // of a lease: when somebody else may load
+	Until   time.Time // of a lease: when it expires
 	Changes int       // of a fence: how many are under way
 }
 
@@ -97,30 +97,30 @@ func ParseTag(s string) (t Tag, ok bool) {
 // Key is what the target is called in Redis, for [Runtime.Redo].
 func (t Target) Key() keyspace.Key { return t.key }
 
-// forgotten is the event after which every process is without copies.
+// forgotten is the event at which every process drops all its copies.
 const forgotten = "forget"
 
-// Forget has every process forget all its copies. It is for tools that removed
-// values from Redis by other ways than [Runtime.Drop].
+// Forget has every process drop all its copies. It is for tools that remove values
+// from Redis by other means than [Runtime.Drop].
 func (rt *Runtime) Forget() error {
 	rt.forgetAll()
 	return rt.do(rt.bus.PublishCmd(topic, forgotten, ""))[0].Err
 }
 
-// forgetAll makes all copies of this process worthless.
+// forgetAll invalidates all copies of this process.
 func (rt *Runtime) forgetAll() {
-	for i := range rt.marks {
-		rt.marks[i].Add(1)
+	for i := range rt.invalidations {
+		rt.invalidations[i].Add(1)
 	}
 }
 
-// Health is how the runtime gets on with Redis.
+// Health is the state of the runtime's connection with Redis.
 type Health struct {
-	Behind time.Duration // for how long this node may have missed changes; it should be a beat of the bus
-	Open   int           // breakers that leave their part of Redis alone now; there is one, or 16 for a cluster
+	Behind time.Duration // how long this node may have missed changes for; normally one beat of the bus
+	Open   int           // open circuit breakers; there is one in all, or 16 for a cluster
 }
 
-// Health returns how the runtime gets on with Redis now.
+// Health returns the present state of the runtime's connection with Redis.
 func (rt *Runtime) Health() Health {
 	h := Health{Behind: time.Duration(bus.Now() - rt.bus.Seen())}
 	for i := range rt.breakers {

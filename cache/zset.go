@@ -16,11 +16,12 @@ import (
 // ErrScore says that a score is NaN or −∞, which a [ZSet] has no room for.
 var ErrScore = errors.New("cache: this score cannot be kept")
 
-// ZSet keeps sets of M by score in Redis, each loaded as a whole: who asks to be
-// a user's friend, by the time of asking. All that [Hash] says of itself holds
+// ZSet keeps sets of M by score in Redis, each loaded as a whole: the friend requests
+// to a user, by their time. All that [Hash] says of itself holds
 // for it too.
 type ZSet[K, M comparable] struct {
-	*collection[K]
+	keyed[K]
+	c       *collection
 	members codec[M]
 }
 
@@ -36,18 +37,18 @@ type ZSetSource[K, M comparable] struct {
 // NewZSet returns the cached sorted sets of a family with one argument. It panics
 // when M cannot be written as text: see [encoding/json] on the keys of maps.
 func NewZSet[A keyspace.Segment, M comparable](rt *Runtime, f keyspace.F1[A, keyspace.CachedZSet[M]], p CollectionPolicy, src ZSetSource[A, M]) *ZSet[A, M] {
-	z := &ZSet[A, M]{newCollection(rt, f.Family, func(a A) keyspace.Key { return f.At(a).Key }, p, src.Load != nil), codecOf[M]()}
-	z.load = func(ctx context.Context, k A) (held, error) { return z.hold(src.Load(ctx, k)) }
+	c := newCollection(rt, f.Family, func(k any) keyspace.Key { return f.At(k.(A)).Key }, p, src.Load != nil)
+	z := &ZSet[A, M]{keyed[A]{&c.family}, c, codecOf[M]()}
+	c.load = func(ctx context.Context, k any) (held, error) { return z.hold(src.Load(ctx, k.(A))) }
 	if src.Pick != nil {
-		z.pick = func(ctx context.Context, k A, texts []string) (held, error) {
+		c.pick = func(ctx context.Context, k any, texts []string) (held, error) {
 			ms, err := z.members.members(texts)
 			if err != nil {
 				return nil, err
 			}
-			return z.hold(src.Pick(ctx, k, ms))
+			return z.hold(src.Pick(ctx, k.(A), ms))
 		}
 	}
-	rt.register(z)
 	return z
 }
 
@@ -71,7 +72,7 @@ func (z *ZSet[K, M]) hold(scores map[M]float64, err error) (held, error) {
 
 // scoreText is exact.
 func scoreText(score float64) (string, error) {
-	if math.IsNaN(score) || math.IsInf(score, -1) { // that one is the marks'
+	if math.IsNaN(score) || math.IsInf(score, -1) { // −∞ is the score of marker members
 		return "", ErrScore
 	}
 	return strconv.FormatFloat(score, 'g', 17, 64), nil
@@ -95,8 +96,8 @@ func (z *ZSet[K, M]) Scores(ctx context.Context, k K, ms []M) (map[M]float64, er
 	if err != nil {
 		return nil, err
 	}
-	f := &few{args: args}
-	if err := z.ask(ctx, k, f); err != nil {
+	f := &memberQuery{args: args}
+	if err := z.c.ask(ctx, k, f); err != nil {
 		return nil, err
 	}
 	out := make(map[M]float64, len(ms))
@@ -148,7 +149,7 @@ func (z *ZSet[K, M]) Page(ctx context.Context, k K, cursor string, n int) (page 
 		}
 		return nil
 	}
-	h, err := z.read(ctx, k, overall{
+	h, err := z.c.read(ctx, k, wholeQuery{
 		func(key keyspace.Key, mark string) keyspace.Cmd {
 			return collectionPage.Cmd([]keyspace.Key{key}, eraText(eraOf(mark)), strconv.Itoa(n), score, after)
 		},
@@ -156,7 +157,7 @@ func (z *ZSet[K, M]) Page(ctx context.Context, k K, cursor string, n int) (page 
 			if r.Nil() {
 				return absent
 			}
-			pairs, _ := z.pairs(r.List, "")
+			pairs, _ := z.c.pairs(r.List, "")
 			return readable(take(pairs))
 		}})
 	if h == nil || err != nil {
@@ -179,7 +180,7 @@ func (z *ZSet[K, M]) Page(ctx context.Context, k K, cursor string, n int) (page 
 }
 
 // Len returns how many members k's set has.
-func (z *ZSet[K, M]) Len(ctx context.Context, k K) (int, error) { return z.count(ctx, k, "", nil) }
+func (z *ZSet[K, M]) Len(ctx context.Context, k K) (int, error) { return z.c.count(ctx, k, "", nil) }
 
 // CountAbove returns how many members of k's set have a higher score than this.
 func (z *ZSet[K, M]) CountAbove(ctx context.Context, k K, score float64) (int, error) {
@@ -193,7 +194,7 @@ func (z *ZSet[K, M]) CountAbove(ctx context.Context, k K, score float64) (int, e
 	if err != nil {
 		return 0, err
 	}
-	return z.count(ctx, k, above, func(v string) bool { return scoreOf(v) > score })
+	return z.c.count(ctx, k, above, func(v string) bool { return scoreOf(v) > score })
 }
 
 // ZSetEdit is what a change does to a sorted set.
@@ -222,15 +223,15 @@ func (e *ZSetEdit[M]) Remove(ms ...M) {
 
 // Edit is k's set with what a change does to it. See [Hash.Edit].
 func (z *ZSet[K, M]) Edit(k K, edit func(e *ZSetEdit[M])) Target {
-	return z.edited(k, func() ([]string, []string, error) {
+	return z.c.edited(k, func() ([]string, []string, error) {
 		e := &ZSetEdit[M]{members: z.members}
 		edit(e)
-		return e.texts(z.shape)
+		return e.texts(z.c.shape)
 	})
 }
 
 // Mutate calls change, which commits something to the source, and applies edit to
 // k's set. See [Runtime.Change] and [Hash.Edit].
 func (z *ZSet[K, M]) Mutate(ctx context.Context, k K, change func(ctx context.Context) error, edit func(e *ZSetEdit[M])) error {
-	return z.rt.Change(ctx, change, z.Edit(k, edit))
+	return z.c.rt.Change(ctx, change, z.Edit(k, edit))
 }

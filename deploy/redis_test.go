@@ -18,13 +18,13 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
-// patience is how long one thing may take, on a machine with much else to do,
-// before it counts as hung.
+// patience ends a command that hangs. It decides nothing.
 const patience = time.Minute
 
 // A site is a copy of the files with passwords in it, as the README makes one.
@@ -137,7 +137,7 @@ func (s *set) startReplica(t *testing.T) {
 
 func (s *set) copied(t *testing.T, replica *redistest.Instance) {
 	t.Helper()
-	until(t, "the replica follows", func() bool {
+	eventually.True(t, "the replica follows", func() bool {
 		out, err := s.cli(t, replica, "admin", "INFO")
 		return err == nil && strings.Contains(out, "role:slave") && strings.Contains(out, "master_link_status:up") &&
 			strings.Contains(out, "aof_rewrite_in_progress:0") // while it writes its file anew it does not stop
@@ -153,7 +153,7 @@ func (s *set) startSentinels(t *testing.T) {
 		s.sentinels = append(s.sentinels, redistest.Conf(t, s.path(name), "--sentinel"))
 	}
 	for _, i := range s.sentinels {
-		until(t, "the sentinels know each other and the replica", func() bool {
+		eventually.True(t, "the sentinels know each other and the replica", func() bool {
 			out, err := s.ask(t, i, "SENTINEL", "MASTER", "stoa")
 			return err == nil && strings.Contains(out, "num-other-sentinels\n2\n") && strings.Contains(out, "num-slaves\n1\n")
 		})
@@ -172,16 +172,6 @@ func (s *set) url() string {
 		addrs = append(addrs, i.Addr)
 	}
 	return "redis-sentinel://stoa:" + s.passwords["stoa"] + "@" + strings.Join(addrs, ",") + "/stoa?sentinel_password=" + s.passwords["sentinels"]
-}
-
-// until polls for what happens in other processes.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
 
 // people are users who checked in.
@@ -208,7 +198,7 @@ func (p *people) arrive(t *testing.T, n int) {
 // right waits until Redis is complete and looks every user up, and the board.
 func (p *people) right(t *testing.T) {
 	t.Helper()
-	until(t, "the node is ready and Redis complete", func() bool {
+	eventually.True(t, "the node is ready and Redis complete", func() bool {
 		status, _, body := p.server.Call(t, nil, "GET", "/readyz", "")
 		return status == 200 && strings.Contains(body, `"status":"ready"`)
 	})
@@ -219,7 +209,7 @@ func (p *people) right(t *testing.T) {
 		}
 	}
 	// While it is loaded it may be five seconds old.
-	until(t, fmt.Sprintf("the board has all %d", len(p.all)), func() bool {
+	eventually.True(t, fmt.Sprintf("the board has all %d", len(p.all)), func() bool {
 		board, err := p.all[0].Board(t.Context(), "total_days", client.BoardQuery{Limit: 100})
 		return err == nil && len(board.Entries) == len(p.all)
 	})
@@ -233,7 +223,7 @@ func TestStoaOnTheShippedSentinelSettings(t *testing.T) {
 	p.right(t)
 
 	s.must(t, s.master, "admin", "SET", "marker:before", "1")
-	until(t, "the replica has the marker", func() bool { return s.must(t, s.replica, "admin", "EXISTS", "marker:before") == "1" })
+	eventually.True(t, "the replica has the marker", func() bool { return s.must(t, s.replica, "admin", "EXISTS", "marker:before") == "1" })
 	host, port, _ := net.SplitHostPort(s.replica.Addr)
 	backup := s.path("backup.rdb")
 	s.run(t, "backup", "HOST="+host, "PORT="+port, "BACKUP="+backup, "REDISCLI_AUTH="+s.passwords["replica"])
@@ -243,7 +233,7 @@ func TestStoaOnTheShippedSentinelSettings(t *testing.T) {
 	// The master dies. Check-ins go on, and nothing is missing afterwards.
 	s.master.Kill()
 	p.arrive(t, 3)
-	until(t, "the replica is promoted", func() bool {
+	eventually.True(t, "the replica is promoted", func() bool {
 		out, err := s.cli(t, s.replica, "admin", "ROLE")
 		return err == nil && strings.HasPrefix(out, "master")
 	})
@@ -343,7 +333,7 @@ func TestTheShippedSettingsHold(t *testing.T) {
 	}
 	// What scripts wrote is in the append-only file as transactions.
 	s.must(t, i, "stoa", "EVAL", "redis.call('SET', KEYS[1], '1') redis.call('SET', KEYS[2], '1')", "2", "stoa:{a}:1", "stoa:{a}:2")
-	until(t, "the file has it", func() bool {
+	eventually.True(t, "the file has it", func() bool {
 		return strings.Contains(s.must(t, i, "admin", "INFO", "persistence"), "aof_buffer_length:0\r")
 	})
 	i.Restart()
@@ -404,7 +394,7 @@ func TestAPasswordThatIsChangedIsAnOutageUntilItIsChangedBack(t *testing.T) {
 	s.must(t, i, "admin", "ACL", "SETUSER", "stoa", "resetpass", ">another")
 	s.must(t, i, "admin", "CLIENT", "KILL", "USER", "stoa")
 	p.arrive(t, 2)
-	until(t, "the node says that it is degraded", func() bool {
+	eventually.True(t, "the node says that it is degraded", func() bool {
 		status, _, body := p.server.Call(t, nil, "GET", "/readyz", "")
 		return status == 200 && strings.Contains(body, `"status":"degraded"`)
 	})
@@ -422,7 +412,7 @@ func TestNoShippedPasswordOpensAnything(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "redis-server", filepath.Join(dir, "redis.conf"), "--port", strconv.Itoa(redistest.FreePort(t)), "--dir", dir).CombinedOutput()
 	if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "ACL") {

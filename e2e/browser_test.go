@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 )
@@ -59,7 +59,7 @@ func browse(t *testing.T, url string) *tab {
 	if chromium.err != nil {
 		t.Fatal(chromium.err)
 	}
-	ctx, cancel := context.WithTimeout(chromium.ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(chromium.ctx, 10*patience)
 	t.Cleanup(cancel)
 	return (&tab{t, ctx}).stranger(url)
 }
@@ -171,14 +171,14 @@ func (p *tab) text(css string) string {
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
 	ok, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((done) => {
-		const end = performance.now() + 15000;
+		const end = performance.now() + %d;
 		const look = () => {
 			if (%s) done(true);
 			else if (performance.now() > end) done(false);
 			else setTimeout(look, 20);
 		};
 		look();
-	})`, expression), chromedp.EvalAwaitPromise))
+	})`, patience.Milliseconds(), expression), chromedp.EvalAwaitPromise))
 	if err != nil {
 		p.t.Fatalf("waiting for %s: %v", what, err)
 	}
@@ -258,6 +258,7 @@ func (p *tab) logIn(who *person, zone, url string) {
 }
 
 func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
+	t.Parallel()
 	url := serve(t)
 	p := browse(t, url+"/")
 
@@ -344,7 +345,7 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 
 // past writes check-ins of somebody into SQL; what is under i happened i days
 // before today.
-func past(t *testing.T, db *sqldb.DB, who *person, today time.Time, kinds ...checkin.Kind) {
+func past(t *testing.T, db *sqldb.DB, who *person, today time.Time, kinds ...streak.Kind) {
 	t.Helper()
 	var args []any
 	for i, kind := range kinds {
@@ -358,6 +359,7 @@ func past(t *testing.T, db *sqldb.DB, who *person, today time.Time, kinds ...che
 // A history that takes weeks is written into SQL before the server starts; what
 // happens then goes through the page.
 func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
+	t.Parallel()
 	// A zone in which no midnight comes while the test runs.
 	now, zone := time.Now().UTC(), "UTC"
 	if now.Hour() == 23 {
@@ -375,14 +377,14 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 		t.Fatal(err)
 	}
 	ada := persons[0]
-	past(t, db, ada, today, 0, checkin.Tapped, checkin.Tapped, checkin.Frozen, checkin.Tapped, 0, checkin.Tapped)
+	past(t, db, ada, today, 0, streak.Tapped, streak.Tapped, streak.Frozen, streak.Tapped, 0, streak.Tapped)
 	for i, who := range persons[1:] {
-		days := make([]checkin.Kind, 1+i+1)
+		days := make([]streak.Kind, 1+i+1)
 		if i >= 4 {
-			days = make([]checkin.Kind, 1+i+4)
+			days = make([]streak.Kind, 1+i+4)
 		}
 		for d := range days[1:] {
-			days[1+d] = checkin.Tapped
+			days[1+d] = streak.Tapped
 		}
 		past(t, db, who, today, days...)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -24,7 +25,7 @@ import (
 // Nodes are killed, some of them after the commit and before Redis knows of it.
 func TestNodesAreKilled(t *testing.T) {
 	t.Parallel()
-	kills := 3 * *soakFlag
+	kills := 2 * *soakFlag
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
 	proxy := newWire(t, strings.TrimPrefix(server.URL, "redis://"))
@@ -35,14 +36,13 @@ func TestNodesAreKilled(t *testing.T) {
 	w.nodesDie.Store(true)
 	w.crowd()
 	for k := range kills {
-		victim := w.nodes[w.rng.IntN(2)]
-		w.round(func() {
-			if k%3 == 1 {
-				victim = w.nodes[0]
-				w.killBetweenStages(victim, proxy)
-			} else {
-				victim.Kill()
-			}
+		victim, what, kill := w.nodes[w.rng.IntN(2)], "a node is killed", (*node).Kill
+		if k%2 == 1 {
+			victim, what = w.nodes[0], "a node is killed between SQL and Redis"
+			kill = func(n *node) { w.killBetweenStages(n, proxy) }
+		}
+		w.replayed([]*node{victim}, what, func() {
+			kill(victim)
 			w.moment(200 * time.Millisecond)
 			victim.Start()
 		})
@@ -63,11 +63,7 @@ func (w *world) killBetweenStages(n *node, proxy *wire) {
 	for _, p := range w.late(callers) {
 		wg.Go(func() { w.tap(n, p) })
 	}
-	for end := time.Now().Add(5 * time.Second); w.count() == before; {
-		if time.Now().After(end) {
-			w.t.Fatal("nothing was committed: the kill hits nothing")
-		}
-	}
+	eventually.True(w.t, "a commit, for the kill to follow", func() bool { return w.count() != before })
 	n.Kill()
 	wg.Wait()
 }
@@ -84,13 +80,12 @@ func (w *world) count() (n int) {
 // after each start.
 func TestTheOnlyNodeIsKilled(t *testing.T) {
 	t.Parallel()
-	kills := 3 * *soakFlag
 	dir := t.TempDir()
-	w := newWorld(t, sqldb.Config{Dir: dir}, kills*perRound*3, []string{"--data", dir})
+	w := newWorld(t, sqldb.Config{Dir: dir}, *soakFlag*perRound*3, []string{"--data", dir})
 	w.nodesDie.Store(true)
 	w.crowd()
-	for range kills {
-		w.round(func() {
+	for range *soakFlag {
+		w.round("the only node is killed", func() {
 			w.nodes[0].Kill()
 			w.moment(200 * time.Millisecond)
 			w.nodes[0].Start()
@@ -99,38 +94,35 @@ func TestTheOnlyNodeIsKilled(t *testing.T) {
 	w.settleAll()
 }
 
-// Redis is killed and comes back with nothing, with what its log has, and with
-// what a power cut leaves of that.
-func TestRedisIsKilled(t *testing.T) {
-	aof := []string{"appendonly yes", "appendfsync everysec"}
-	for _, tt := range []struct {
-		what     string
-		settings []string
-		cut      int64 // bytes lost at most
-	}{
-		{"without persistence", nil, 0},
-		{"with an append-only file", aof, 0},
-		{"and loses the file's end", aof, 200_000},
-	} {
-		t.Run(tt.what, func(t *testing.T) {
-			t.Parallel()
-			kills := 2 * *soakFlag
-			server := redistest.Server(t, tt.settings...)
-			w := twoNodes(t, kills*perRound*3, server.URL)
-			w.crowd()
-			for range kills {
-				w.round(func() {
-					server.Kill()
-					w.moment(200 * time.Millisecond)
-					if tt.cut > 0 {
-						shorten(t, server.Dir, w.rng.Int64N(tt.cut))
-					}
-					server.Restart()
-				})
-			}
-			w.settleAll()
-		})
+// Redis is killed and comes back with nothing, with what its log has, and with what
+// a power cut leaves of that. It is emptied. And it stands still for a moment and
+// loses nothing: only the nodes know what it missed meanwhile.
+func TestRedisIsKilledEmptiedAndStandsStill(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	w := twoNodes(t, *soakFlag*5*perRound*3, server.URL)
+	w.crowd()
+	killed := func(meanwhile func()) func() {
+		return func() {
+			server.Kill()
+			w.moment(200 * time.Millisecond)
+			meanwhile()
+			server.Restart()
+		}
 	}
+	for range *soakFlag {
+		w.replayed(w.nodes, "Redis is emptied", server.FlushAll)
+		w.replayed(w.nodes, "Redis is killed and has nothing", killed(func() { server.Settings("appendonly yes", "appendfsync everysec") }))
+		w.replayed(w.nodes, "Redis is killed and has its file", killed(func() {}))
+		w.replayed(w.nodes, "Redis is killed and its file loses its end", killed(func() { shorten(t, server.Dir, w.rng.Int64N(200_000)) }))
+		w.round("Redis stands still", func() {
+			server.Pause()
+			w.moment(2 * time.Second)
+			server.Resume()
+		})
+		server.Settings() // the next kill leaves nothing again
+	}
+	w.settleAll()
 }
 
 // twoNodes is a world of two nodes on MariaDB and the same Redis.
@@ -156,46 +148,19 @@ func shorten(t *testing.T, dir string, by int64) {
 	}
 }
 
-func TestRedisIsEmptied(t *testing.T) {
-	t.Parallel()
-	times := 3 * *soakFlag
-	server := redistest.Server(t)
-	w := twoNodes(t, times*perRound*3, server.URL)
-	w.crowd()
-	for range times {
-		w.round(server.FlushAll)
-	}
-	w.settleAll()
-}
-
-// Redis stands still for a moment and loses nothing: only the nodes know what it
-// missed meanwhile.
-func TestRedisStandsStill(t *testing.T) {
-	t.Parallel()
-	times := 2 * *soakFlag
-	server := redistest.Server(t)
-	w := twoNodes(t, times*perRound*3, server.URL)
-	w.crowd()
-	for range times {
-		w.round(func() {
-			server.Pause()
-			w.moment(2 * time.Second)
-			server.Resume()
-		})
-	}
-	w.settleAll()
-}
-
 // Redis is away for half a minute: at first it only stands still, with its
-// connections open, then it is dead.
+// connections open, then it is dead. "make soak" plays it.
 func TestRedisIsAwayForLong(t *testing.T) {
+	if *soakFlag == 1 {
+		t.Skip("half a minute of waiting is for make soak")
+	}
 	t.Parallel()
 	server := redistest.Server(t)
 	w := twoNodes(t, 1500**soakFlag, server.URL)
 	w.think, w.pace = 150*time.Millisecond, 40
 	w.crowd()
 	for range *soakFlag {
-		w.round(func() {
+		w.round("Redis is away for half a minute", func() {
 			server.Pause()
 			time.Sleep(10*time.Second + time.Duration(w.rng.Int64N(int64(5*time.Second))))
 			server.Kill()
@@ -209,13 +174,14 @@ func TestRedisIsAwayForLong(t *testing.T) {
 // The master dies, and what it had not passed on to its replica with it.
 func TestSentinelsPromoteAReplica(t *testing.T) {
 	t.Parallel()
-	failovers := 2 * *soakFlag
 	set := redistest.Sentinel(t)
-	w := twoNodes(t, failovers*perRound*5, set.URL)
+	w := twoNodes(t, *soakFlag*perRound*5, set.URL)
 	w.crowd()
-	for range failovers {
-		w.round(func() { set.Failover(t).Restart() })
-		set.Whole(t)
+	for k := range *soakFlag {
+		if k > 0 {
+			set.Whole(t)
+		}
+		w.round("the master dies", func() { set.Failover(t).Restart() })
 	}
 	w.settleAll()
 }
@@ -224,19 +190,18 @@ func TestSentinelsPromoteAReplica(t *testing.T) {
 // on from Redis.
 func TestTheDatabaseIsKilled(t *testing.T) {
 	t.Parallel()
-	kills := 3 * *soakFlag
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
-	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*perRound*2+1000, []string{"--redis", server.URL}, []string{"--redis", server.URL})
+	w := newWorld(t, sqldb.Config{URL: maria.URL}, *soakFlag*perRound*2+1000, []string{"--redis", server.URL}, []string{"--redis", server.URL})
 	w.sqlDies.Store(true)
 	w.crowd()
 	readable := 0
-	for k := range kills {
-		w.round(func() {
+	for k := range *soakFlag {
+		w.round("the database is killed", func() {
 			maria.Kill9(t)
 			readable += w.readWithoutSQL()
-			if k == 0 {
-				time.Sleep(5 * time.Second)
+			if k%2 == 0 {
+				time.Sleep(2 * time.Second)
 			} else {
 				w.moment(200 * time.Millisecond)
 			}
@@ -244,7 +209,7 @@ func TestTheDatabaseIsKilled(t *testing.T) {
 		})
 	}
 	// Standing still is not dying: callers wait.
-	w.round(func() {
+	w.round("the database stands still", func() {
 		maria.Pause(t)
 		time.Sleep(3 * time.Second)
 		maria.Resume(t)

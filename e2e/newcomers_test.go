@@ -49,6 +49,7 @@ func TestNobodyIsLoggedOutByAFailure(t *testing.T) {
 	args := []string{"--redis", redis.URL, "--accounts-limits-codes-per-minute", "1000",
 		"--accounts-limits-codes-per-day", "10000", "--accounts-limits-codes-per-ip", "100000", "--accounts-limits-login-fails", "1000"}
 	w := &newcomers{people: &people{world: newWorld(t, sqldb.Config{URL: maria.URL}, 1, args, args)}}
+	w.noteDrops()
 	for i := range 3 {
 		w.all = append(w.all, &newcomer{email: fmt.Sprintf("newcomer%d@example.org", i), password: "correct horse " + nanoid()})
 	}

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -96,8 +95,8 @@ func (n *node) Start() {
 		n.mu.Lock()
 		n.cmd, n.addr, n.ended, n.killed = cmd, addr, ended, false
 		n.mu.Unlock()
-	case <-time.After(30 * time.Second):
-		n.t.Fatalf("stoa is not ready after 30 s:\n%s", n.said())
+	case <-time.After(patience):
+		n.t.Fatalf("stoa is not ready after %s:\n%s", patience, n.said())
 	}
 }
 
@@ -116,7 +115,7 @@ func (n *node) Kill() {
 	n.end(syscall.SIGKILL)
 }
 
-// Stop has the node drain, and fails the test unless it exits 0 in time.
+// Stop has the node drain, and fails the test unless it exits 0.
 func (n *node) Stop() { n.end(syscall.SIGTERM) }
 
 func (n *node) end(sig os.Signal) {
@@ -127,12 +126,10 @@ func (n *node) end(sig os.Signal) {
 	if err := cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		n.t.Errorf("signal %s: %v", sig, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
 	select {
 	case <-ended:
-	case <-ctx.Done():
-		n.t.Errorf("stoa did not end within 20 s of %s", sig)
+	case <-time.After(patience):
+		n.t.Errorf("stoa did not end within %s of %s", patience, sig)
 		_ = cmd.Process.Kill()
 		<-ended
 	}

@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"os/exec"
 	"testing"
-	"time"
 
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
-// A node is killed: its lease ends within five seconds, and "stoa nodes" shows
-// it as dead beside the one that lives.
+// A node is killed: its lease ends, and "stoa nodes" shows it as dead beside the one
+// that lives.
 func TestAKilledNodeIsSeenToBeDead(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Server(t).URL
@@ -45,14 +45,7 @@ func TestAKilledNodeIsSeenToBeDead(t *testing.T) {
 		t.Fatalf("two nodes serve; alive are %v", got)
 	}
 	dies.Kill()
-	killed := time.Now()
-	for list()[dies.URL()] {
-		if time.Since(killed) > 5*time.Second {
-			t.Fatal("5 s after its death a node is listed as alive")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Logf("seen to be dead after %s", time.Since(killed).Round(time.Millisecond))
+	eventually.True(t, "the killed node to be listed as dead", func() bool { return !list()[dies.URL()] })
 	got := list()
 	if dead, listed := got[dies.URL()]; !listed || dead || !got[lives.URL()] {
 		t.Errorf("alive are %v, want the other one alone, and both listed", got)

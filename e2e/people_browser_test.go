@@ -14,6 +14,7 @@ import (
 )
 
 func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
+	t.Parallel()
 	url := serve(t)
 	ada := browse(t, url+"/")
 	ada.signUp("ada@example.com", "Ada", "correct horse")
@@ -198,6 +199,7 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 }
 
 func TestAProfileIsChangedInTheBrowser(t *testing.T) {
+	t.Parallel()
 	url := serve(t, "--accounts-limits-codes-per-minute", "5")
 	p := browse(t, url+"/")
 	p.signUp("ada@example.com", "Ada", "correct horse")

@@ -78,6 +78,7 @@ func programs(t *testing.T, file, lang string) (blocks []fence, shown []string) 
 // what is free on this machine. A line that serves goes into the background,
 // and the next one waits until the server says that it is ready.
 func TestEveryCommandInTheReadmeDoesWhatItSays(t *testing.T) {
+	t.Parallel()
 	blocks, shown := programs(t, "README.md", "sh")
 	if len(blocks) < 8 {
 		t.Fatalf("found %d blocks of commands", len(blocks))
@@ -160,7 +161,7 @@ ready() {
 		t.Fatal(err)
 	}
 	_ = alive.Close()
-	late := time.AfterFunc(5*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	late := time.AfterFunc(10*patience, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	err = cmd.Wait()
 	late.Stop()
 	stopGroup(t, cmd.Process.Pid, gone)
@@ -187,6 +188,7 @@ ready() {
 // So do those of the pages about people, in the order of reading, beside one
 // server. What a request does not get fails them.
 func TestEveryCommandOfThePagesAboutPeopleDoesWhatItSays(t *testing.T) {
+	t.Parallel()
 	server := serve(t, "--accounts-limits-codes-per-minute", "10")
 	dir := t.TempDir()
 	var photo bytes.Buffer
@@ -291,12 +293,12 @@ func stopGroup(t *testing.T, group int, gone *os.File) {
 	t.Helper()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		_ = syscall.Kill(-group, sig) // an error means that nobody is left
-		_ = gone.SetReadDeadline(time.Now().Add(20 * time.Second))
+		_ = gone.SetReadDeadline(time.Now().Add(patience))
 		_, err := gone.Read(make([]byte, 1))
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		t.Errorf("the servers of the README are there 20 s after %s: %v", sig, err)
+		t.Errorf("the servers of the README are there %s after %s: %v", patience, sig, err)
 	}
 }
 
@@ -312,6 +314,7 @@ func freeAddress(t *testing.T) string {
 }
 
 func TestTheProgramInTheReadmePrintsWhatItSays(t *testing.T) {
+	t.Parallel()
 	blocks, shown := programs(t, "README.md", "go")
 	if len(blocks) == 0 {
 		t.Fatal("README.md shows no Go program")
@@ -346,6 +349,7 @@ func TestTheChineseReadmeHasTheSameCommands(t *testing.T) {
 }
 
 func TestThePagesInTheReferenceAreServed(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "reference", "routes.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -3,10 +3,13 @@ package e2e
 import (
 	"fmt"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -21,20 +24,20 @@ var kept = []string{"appendonly yes", "appendfsync always"}
 
 // redisFirst is what a story in redis-first mode excuses. Nil excuses nothing.
 type redisFirst struct {
-	// replicaTakesOver: what was answered in the last second before may be lost.
+	// replicaTakesOver: what was answered after the moment safe may be lost.
 	replicaTakesOver bool
+	safe             time.Time
 
 	// behind is true from a failure until everything is settled: a node that does
 	// not know Redis to be complete answers from SQL, without what it lacks.
 	behind atomic.Bool
-	since  time.Time // of the failure
+	died   time.Time // when the owner did
 	lost   int
 	oldest time.Duration // before the failure, of what was lost
 }
 
 func (f *redisFirst) begins() {
 	if f != nil {
-		f.since = time.Now()
 		f.behind.Store(true)
 	}
 }
@@ -54,11 +57,11 @@ func (f *redisFirst) tellsTwice() bool { return f != nil }
 // mayLose reports whether the check-in that p, who is locked, was told of may be
 // in no place any more, and has p not expect it further.
 func (f *redisFirst) mayLose(p *person) bool {
-	if f == nil || !f.replicaTakesOver || p.at.Before(f.since.Add(-time.Second)) {
+	if f == nil || !f.replicaTakesOver || p.at.Before(f.safe) {
 		return false
 	}
 	f.lost++
-	f.oldest = max(f.oldest, f.since.Sub(p.at))
+	f.oldest = max(f.oldest, f.died.Sub(p.at))
 	p.at, p.told, p.news = time.Time{}, nil, 0
 	return true
 }
@@ -70,7 +73,7 @@ func firstWorld(t *testing.T, people int, redis string, excuses *redisFirst, arg
 	// The first comparison would hold up the snapshots of the story.
 	args = append([]string{"--redis", redis, "--checkin-mode", "redis", "--checkin-reconcile-every", "0"}, args...)
 	w = newWorld(t, sqldb.Config{URL: sql}, people, args, args)
-	w.first, w.pace = excuses, 40
+	w.first = excuses
 	return w, sql
 }
 
@@ -83,16 +86,35 @@ func snapshot(t *testing.T, sql string) {
 	}
 }
 
+// copied waits until a replica has everything that was answered before the moment
+// that it returns.
+func (w *world) copied(master, replica *redistest.Instance) time.Time {
+	w.t.Helper()
+	offset := func(i *redistest.Instance, field string) (n int64) {
+		reply, err := i.Do("INFO", "replication")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(reply[0], "\n"+field+":")
+		_, _ = fmt.Sscan(rest, &n)
+		return n
+	}
+	w.calm.Lock()
+	now, written := time.Now(), offset(master, "master_repl_offset")
+	w.calm.Unlock()
+	eventually.True(w.t, "the replica to have what was answered", func() bool { return offset(replica, "slave_repl_offset") >= written })
+	return now.Truncate(time.Millisecond) // as answers are
+}
+
 // Nodes die with check-ins that Redis has and SQL has not. All that were answered
 // are there, at once for whoever reads and in SQL after a snapshot at the latest.
 func TestRedisFirstNodesAreKilled(t *testing.T) {
 	t.Parallel()
-	kills := 3 * *soakFlag
-	w, sql := firstWorld(t, kills*400, redistest.Server(t, kept...).URL, &redisFirst{})
+	w, sql := firstWorld(t, *soakFlag*400, redistest.Server(t, kept...).URL, &redisFirst{})
 	w.nodesDie.Store(true)
 	w.crowd()
-	for range kills {
-		w.round(func() {
+	for range *soakFlag {
+		w.round("a node is killed", func() {
 			victim := w.nodes[w.rng.IntN(2)]
 			victim.Kill()
 			w.moment(200 * time.Millisecond)
@@ -107,13 +129,14 @@ func TestRedisFirstNodesAreKilled(t *testing.T) {
 // that was waited for.
 func TestRedisFirstSentinelsPromoteAReplica(t *testing.T) {
 	t.Parallel()
-	failovers := 2 * *soakFlag
 	set := redistest.Sentinel(t, kept...)
-	w, _ := firstWorld(t, failovers*600, set.URL, &redisFirst{}, "--checkin-replicas", "1")
+	w, _ := firstWorld(t, *soakFlag*600, set.URL, &redisFirst{}, "--checkin-replicas", "1")
 	w.crowd()
-	for range failovers {
-		w.round(func() { set.Failover(t).Restart() })
-		set.Whole(t)
+	for k := range *soakFlag {
+		if k > 0 {
+			set.Whole(t)
+		}
+		w.round("the master dies", func() { set.Failover(t).Restart() })
 	}
 	w.settleAll()
 }
@@ -137,18 +160,16 @@ func TestRedisFirstAClusterLosesTheOwnerOfTheStream(t *testing.T) {
 			cluster := redistest.Cluster(t, 3, tt.replicas, append(tt.settings, kept...)...)
 			excuses := &redisFirst{replicaTakesOver: !tt.comeBack}
 			w, sql := firstWorld(t, 800, cluster.URL, excuses)
-			owned := map[*redistest.Instance]int{}
-			for _, p := range w.persons[:100] {
-				owned[cluster.Owner(fmt.Sprintf("stoa:user:signed:{%s}:1", p.id))]++
-			}
-			if len(owned) != 3 {
-				t.Fatalf("users lie on %d owners, want 3", len(owned))
-			}
+			onAllOwners(t, cluster, w.persons, func(id string) string { return "stoa:user:signed:{" + id + "}:1" })
 			w.crowd()
-			w.round(func() {
+			w.round("the owner of the stream dies", func() {
 				victim := cluster.Owner("stoa:queue:{checkin.persist}:stream")
+				if !tt.comeBack {
+					excuses.safe = w.copied(victim, cluster.Replicas[slices.Index(cluster.Masters, victim)])
+				}
 				victim.Kill()
-				time.Sleep(2 * time.Second)
+				excuses.died = time.Now()
+				waitMissed(t, cluster, victim)
 				if tt.comeBack {
 					victim.Restart()
 				} else {

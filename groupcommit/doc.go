@@ -3,15 +3,15 @@
 // A durable write costs a disk flush, and a flush costs the same for one row
 // as for five hundred. A [Committer] queues its callers, takes all that wait,
 // writes them in one transaction and wakes each with its own result. While one
-// batch commits, the next one gathers (natural batching), so that a lone caller
-// never waits for company and a crowd is served in batches as large as the disk
-// is slow. Databases do the same inside, as group commit of their log; doing it
+// batch commits, the next one gathers (natural batching), so that a single caller
+// never waits for others and many callers share batches that grow with the disk's
+// latency. Databases do the same inside, as group commit of their log; doing it
 // before the wire saves the statements too.
 //
-// A crowd that comes again and again goes in two halves, one committing while
-// the other is in [Options.After], or all together where the disk is slow. For
-// that a batch may wait for callers who were just woken, no longer than commit or
-// After take.
+// Many callers that submit again and again go in two halves, one committing while the
+// other is in [Options.After], or all together where the disk is slow. For that a
+// batch may wait for callers that were just woken, no longer than commit or After
+// take.
 //
 //	c := groupcommit.New(insertAll, groupcommit.Options[Row, Result]{Committers: 2})
 //	go c.Run(ctx)             // until ctx ends; drains first

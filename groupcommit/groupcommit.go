@@ -40,12 +40,12 @@ type Options[Req, Res any] struct {
 	// After sees each committed batch before its callers wake and may change
 	// the results in place. It overlaps the next commit; up to four run at once
 	// for each committer. Nil means nothing to do, and that no batch waits for
-	// company.
+	// further requests.
 	After func(ctx context.Context, reqs []Req, results []Res)
-	// Failed is told about every request that was given up, before its caller
-	// wakes. With After it sees each request exactly once. Nil means nobody asks.
+	// Failed is called with every request that was given up, before its caller
+	// wakes. With After it sees each request exactly once. Nil: it is not called.
 	Failed func(req Req, err error)
-	// Observe is told about every batch when it is done. Nil means nobody asks.
+	// Observe is called with every batch when it is done. Nil: it is not called.
 	Observe func(Batch)
 }
 
@@ -66,8 +66,8 @@ type Committer[Req, Res any] struct {
 	closed  chan struct{} // no further request is taken
 	drained chan struct{} // and none is left to finish
 
-	// What is known of callers beyond the queue; see next. All of it may be a
-	// little out of date.
+	// Estimates of the callers beyond the queue; see next. They may be slightly out
+	// of date.
 	asleep    atomic.Int64  // committed, and not woken yet
 	due       atomic.Int64  // woken, and not taken from the queue again yet
 	woke      chan struct{} // holds an entry when some have been woken
@@ -83,9 +83,9 @@ type call[Req, Res any] struct {
 
 const (
 	attempts     = 5
-	afterAtOnce  = 4 // a slow After must not hold up the commits behind it
+	afterAtOnce  = 4 // a slow After must not block the commits behind it
 	longestPause = 20 * time.Millisecond
-	smallest     = 16 // a batch costs about that many rows, whatever its size
+	smallest     = 16 // the fixed cost of a batch is that of about so many rows
 )
 
 // New returns a committer around commit, which writes a batch in one
@@ -138,7 +138,7 @@ func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err err
 		select {
 		case <-own.done:
 			return own.res, own.err
-		default: // slipped in while the door was closing
+		default: // the request was queued while Run was ending, and is not committed
 			return res, ErrClosed
 		}
 	}
@@ -187,7 +187,7 @@ func (c *Committer[Req, Res]) loop(ctx, work context.Context) {
 	}
 }
 
-// smooth follows a duration without jumping.
+// smooth is the moving average of a duration.
 func smooth(mean, next time.Duration) time.Duration {
 	if mean == 0 {
 		return next
@@ -197,12 +197,12 @@ func smooth(mean, next time.Duration) time.Duration {
 
 // next returns the next batch, or nil when ctx has ended and nothing waits.
 //
-// A crowd of callers that come again and again falls into two halves, of which
-// one commits while the other is in After. Where a commit takes so long that
-// After is little beside it, all go together: two flushes for the same callers
-// would cost more than the overlap gains. Either way the first of those who were
-// just woken must not pay for a commit of his own: next waits until they have
-// come, but no longer than commit or After take. Without After nobody waits.
+// Many callers that each submit again and again fall into two halves, of which one
+// commits while the other is in After. Where After is short beside a commit, all go
+// together: two flushes for the same callers would cost more than the overlap gains.
+// Either way the first of the callers that were just woken must not get a commit of
+// its own: next waits until they have submitted again, but no longer than commit or
+// After take. Without After it does not wait.
 func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []*call[Req, Res] {
 	var batch []*call[Req, Res]
 	select {
@@ -227,7 +227,7 @@ func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []
 			return batch
 		}
 		if len(batch) > had {
-			runtime.Gosched() // whoever was woken needs a processor to come
+			runtime.Gosched() // callers that were woken need a processor to submit again
 			continue
 		}
 		if late == nil {
@@ -239,14 +239,14 @@ func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []
 			c.came(1)
 		case <-c.woke:
 		case <-late:
-			c.due.Store(0) // they do not come again
+			c.due.Store(0) // the callers that were woken do not submit again
 			return batch
 		}
 	}
 }
 
-// take adds what waits, up to half of all callers that are known or up to all.
-// It reports whether there is room for more.
+// take adds requests of the queue, up to half of all known callers or up to all. It
+// reports whether there is room for more.
 func (c *Committer[Req, Res]) take(batch []*call[Req, Res], halves bool) ([]*call[Req, Res], bool) {
 	most := c.o.MaxBatch
 	if halves {
@@ -267,8 +267,8 @@ func (c *Committer[Req, Res]) take(batch []*call[Req, Res], halves bool) ([]*cal
 }
 
 // came notes that n requests were taken from the queue. Were callers to note it
-// themselves before they queue, one that is held up between the two would be
-// taken for one that is here, and whoever came first would not wait for it.
+// themselves before they queue, one that is delayed between the two steps would count
+// as queued, and the batch would not wait for it.
 func (c *Committer[Req, Res]) came(n int) {
 	for {
 		due := c.due.Load()
@@ -313,7 +313,7 @@ func (c *Committer[Req, Res]) attempt(ctx context.Context, reqs []Req) (results 
 			return results, nil
 		}
 		if n == attempts || !c.o.Retry(err) {
-			if before != nil { // what they left open, the last one does not tell
+			if before != nil { // an earlier try may have committed, which the last error does not say
 				err = errors.Join(append(before, err)...)
 			}
 			return results, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/groupcommit"
+	"github.com/stoa-dev/stoa/internal/bubble"
 )
 
 type options = groupcommit.Options[int, string]
@@ -50,7 +51,7 @@ func TestEachCallerGetsItsOwnResult(t *testing.T) {
 }
 
 func TestCallersGatherWhileABatchCommits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var sizes []int
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
 			sizes = append(sizes, len(reqs))
@@ -90,7 +91,7 @@ func TestACrowdGoesInHalvesAndBeforeASlowDiskTogether(t *testing.T) {
 		{"few callers", 4, [2]int{200, 12}, [2]int{150, 12}, 20, 4, 500 * time.Microsecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				const rounds = 100
 				sizes := map[int]int{}
 				cost := func(c [2]int, n int) { time.Sleep(time.Duration(c[0]+n*c[1]) * time.Microsecond) }
@@ -127,7 +128,7 @@ func TestACrowdGoesInHalvesAndBeforeASlowDiskTogether(t *testing.T) {
 }
 
 func TestASlowAfterHoldsACommitUpNoLongerThanTheLastOneTook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
 			time.Sleep(time.Millisecond)
 			return double(ctx, reqs)
@@ -151,7 +152,7 @@ func TestASlowAfterHoldsACommitUpNoLongerThanTheLastOneTook(t *testing.T) {
 }
 
 func TestWithoutAfterNobodyWaitsForCompany(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
 			time.Sleep(time.Millisecond)
 			return double(ctx, reqs)
@@ -205,7 +206,7 @@ func TestOneBadRowFailsAlone(t *testing.T) {
 }
 
 func TestADeadlockIsTriedAgainAndGivesUpInTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		deadlock, tries := errors.New("deadlock"), 0
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
 			if tries++; reqs[0] == 1 && tries < 4 || reqs[0] == 2 {
@@ -224,7 +225,7 @@ func TestADeadlockIsTriedAgainAndGivesUpInTheEnd(t *testing.T) {
 }
 
 func TestWhoIsGivenUpLearnsOfEveryTry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		lost, refused := errors.New("connection lost, perhaps after the commit"), errors.New("connection refused")
 		var told error
 		tries := []error{lost, refused}
@@ -246,7 +247,7 @@ func TestWhoIsGivenUpLearnsOfEveryTry(t *testing.T) {
 }
 
 func TestACallerObeysItsContextAndTheBatchDoesNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		committed := make(chan int, 1)
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
 			time.Sleep(time.Second)
@@ -285,7 +286,7 @@ func TestACallerThatFindsNoRoomIsNotTaken(t *testing.T) {
 }
 
 func TestAfterOverlapsTheNextCommitAndEndsBeforeItsCallersWake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began := time.Now()
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
 			time.Sleep(10 * time.Millisecond)
@@ -324,7 +325,7 @@ func TestPanicsAndShortAnswersAreErrors(t *testing.T) {
 }
 
 func TestStoppingFinishesWhatWasSubmitted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := groupcommit.New(func(ctx context.Context, reqs []int) ([]string, error) {
 			time.Sleep(time.Millisecond)

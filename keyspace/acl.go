@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ACL describes a Redis user who may do with the families of a program what a
+// ACL describes a Redis user that may do with the families of a program what a
 // role needs, and nothing else. The zero ACL is the program itself, with the
 // prefix and the name "stoa".
 type ACL struct {
@@ -52,7 +52,7 @@ var (
 	looks = []string{"exists", "type", "ttl", "pttl", "expiretime", "pexpiretime", "object|encoding", "object|freq", "memory|usage", "scan", "dbsize", "dump",
 		"ping", "hello", "auth", "reset", "quit", "select", "readonly", "client|setname", "client|getname", "client|id",
 		"info", "role", "time", "cluster|slots", "cluster|shards", "cluster|info", "cluster|nodes"}
-	// keeps are for any key, from those who write.
+	// keeps are commands on any key, for roles that write.
 	keeps = []string{"unlink", "del", "expire", "pexpire", "expireat", "pexpireat", "persist", "touch", "copy", "wait",
 		"eval", "evalsha", "multi", "exec", "discard", "watch", "unwatch", "client|tracking", "client|caching"}
 )

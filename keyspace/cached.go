@@ -7,7 +7,7 @@ import (
 )
 
 // Cached is a string key that holds one V for package cache, which alone reads
-// and writes it: a value, or the mark of somebody who is loading or changing it.
+// and writes it: a value, a lease while a node loads it, or a fence while it changes.
 type Cached[V any] struct{ Key }
 
 // CachedOf is the [Kind] of [Cached]. The family's life is that of a value in the
@@ -26,8 +26,8 @@ func CachedOf[V any]() Kind[Cached[V]] {
 var errNotCached = errors.New("is neither a cached value nor a lease nor a fence")
 
 // cachedPayload finds the JSON in what package cache has written; nil when there
-// is none. What it looks at is a part of that package's layout, and a test there
-// holds the two together.
+// is none. It knows a part of that package's layout, and a test there keeps the two
+// in agreement.
 func cachedPayload(v []byte) ([]byte, error) {
 	const lease, head = 22, 47
 	if len(v) >= lease && v[0] == 'L' {

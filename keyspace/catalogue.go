@@ -144,7 +144,7 @@ func (e Entry) arguments() string {
 	return strings.Join(s, "; ")
 }
 
-// Lives tells people how long a key lives, and of a channel who gets a message.
+// Lives says in words how long a key lives, and of a channel which nodes get a message.
 func (e Entry) Lives() string {
 	if e.Delivery != "" {
 		return e.Delivery
@@ -180,7 +180,7 @@ func (l Life) String() string {
 const forever = "none"
 
 // span writes milliseconds in the largest unit that leaves a whole number; days
-// from two on, because a life of "24 h" is nobody's calendar day.
+// from two on, because a life of 24 hours is not a calendar day.
 func span(ms int64) string {
 	const day = 24 * 60 * 60 * 1000
 	for _, u := range []struct {

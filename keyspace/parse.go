@@ -81,7 +81,7 @@ func (n *node) child(l level) *node {
 }
 
 // Key returns the key that was parsed, the zero Key for a channel. So a tool can
-// ask for a key whose name it was told; everybody else has the family's At.
+// ask for a key by its name; other code uses the family's At.
 func (p Parsed) Key() Key {
 	if p.Family == nil || p.Family.IsChannel() {
 		return Key{}

@@ -11,8 +11,8 @@ import (
 // A Segment is an argument that fills one placeholder of a pattern. Two
 // different values must never append the same bytes, and every value a program
 // may use must be of the type's [Form]. At checks the form and panics when it
-// does not hold, as for a zero identifier: such a key would belong to nobody,
-// or to everybody. Use a struct rather than a string type, so that an untyped
+// does not hold, as for a zero identifier: such a key would name nothing,
+// or would be shared by all. Use a struct rather than a string type, so that an untyped
 // constant does not pass for an identifier.
 type Segment interface {
 	comparable

@@ -29,7 +29,7 @@ func UpTo(max time.Duration) TTL { return TTL{Base: max, Variable: true} }
 // Lease is a life that its holder renews.
 func Lease(d time.Duration) TTL { return TTL{Base: d, IsLease: true} }
 
-// Forever declares keys without a life; the reason says who removes them.
+// Forever declares keys that never expire; the reason says what removes them.
 func Forever(reason literal) TTL { return TTL{Reason: string(reason)} }
 
 // Jitter spreads lives evenly over Base ± j, so that keys written together do

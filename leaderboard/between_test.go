@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,12 @@ import (
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
+
+// echoes are what one connection to a server waits for: one, for the hook comes once.
+type echoes struct {
+	asked atomic.Bool
+	came  chan struct{}
+}
 
 // between connects to a server so that hook runs, once, right before the server
 // sees the first LRANGE of a key that ends in suffix after the test said so.
@@ -22,7 +29,9 @@ func between(t *testing.T, server *redistest.Instance, suffix string, hook func(
 	t.Cleanup(func() { l.Close() })
 	var mu sync.Mutex
 	armed := false
-	forward := func(to io.Writer, b []byte) error {
+	// echo is a reply by which the server says that it has done what came before.
+	const ask, echo = "*2\r\n$4\r\nECHO\r\n$7\r\nbetween\r\n", "$7\r\nbetween\r\n"
+	forward := func(to io.Writer, b []byte, echoes *echoes) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if at := bytes.Index(b, []byte(suffix+"\r\n")); armed && at >= 0 {
@@ -31,11 +40,12 @@ func between(t *testing.T, server *redistest.Instance, suffix string, hook func(
 				start = 0
 			}
 			if bytes.Contains(b[start:at], []byte("LRANGE")) {
-				if _, err := to.Write(b[:start]); err != nil {
+				echoes.asked.Store(true)
+				if _, err := to.Write(append(bytes.Clone(b[:start]), ask...)); err != nil {
 					return err
 				}
 				armed, b = false, b[start:]
-				time.Sleep(10 * time.Millisecond) // until the server has done the first part
+				<-echoes.came
 				hook()
 			}
 		}
@@ -53,14 +63,36 @@ func between(t *testing.T, server *redistest.Instance, suffix string, hook func(
 				near.Close()
 				return
 			}
-			go func() { _, _ = io.Copy(near, far); near.Close() }()
+			echoes := &echoes{came: make(chan struct{})}
+			go func() {
+				defer near.Close()
+				var replies []byte
+				b := make([]byte, 1<<16)
+				for {
+					n, err := far.Read(b)
+					replies = append(replies, b[:n]...)
+					if echoes.asked.Load() {
+						before, after, ok := bytes.Cut(replies, []byte(echo))
+						if !ok && err == nil {
+							continue
+						}
+						echoes.asked.Store(false)
+						close(echoes.came)
+						replies = append(before, after...)
+					}
+					if _, failed := near.Write(replies); failed != nil || err != nil {
+						return
+					}
+					replies = replies[:0]
+				}
+			}()
 			go func() {
 				defer far.Close()
 				b := make([]byte, 1<<16)
 				for {
 					n, err := near.Read(b)
 					if n > 0 {
-						err = forward(far, b[:n])
+						err = forward(far, b[:n], echoes)
 					}
 					if err != nil {
 						return

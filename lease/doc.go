@@ -6,10 +6,10 @@
 //
 // # Idea
 //
-// A lease is a lock that ends by itself (Gray and Cheriton, 1989): a key with a
-// life, created only where there is none, that its holder renews. If the holder
-// dies, the key does a life later at the most, and another takes over. Renewing
-// and releasing compare the key with what the holder wrote, so that nobody ends
+// A lease is a lock that expires (Gray and Cheriton, 1989): a key with a time to
+// live, created only where there is none, that its holder renews. If the holder dies,
+// the key expires a life later at most, and another process takes over. A renewal and
+// a release compare the key with what the holder wrote, so that no process ends
 // another's lease. [Leases.Run] renews after each third of the life, so two
 // renewals may fail.
 //
@@ -17,7 +17,7 @@
 // between a look at the clock and a write. Therefore every turn has a fencing
 // token, a number greater than those of all turns before (Kleppmann, "How to do
 // distributed locking", 2016): a resource that remembers the greatest token it
-// has seen and refuses smaller ones cannot be harmed by a holder of yesterday.
+// has seen and refuses smaller ones cannot be harmed by a former holder.
 // In SQL that is one more column and "WHERE token <= ?".
 //
 // # Guarantees
@@ -41,8 +41,8 @@
 // than the taker's wall clock in microseconds, so it rises also when the counter
 // was lost, provided that the clocks of the two takers differ by less than the
 // time between their turns, and that turns did not change more than a million
-// times a second. While Redis is away nobody can take a lease, and who holds
-// one loses it when its life has passed.
+// times a second. While Redis is unreachable no process can take a lease, and a
+// holder loses its lease when the life has passed.
 //
 // # Costs
 //

@@ -17,21 +17,22 @@ import (
 )
 
 const (
-	// minLife keeps the margin above the grain of the embedded server's clock,
-	// 50 ms by which a key there may die early or late.
+	// minLife keeps the margin above the embedded server's clock resolution, 50 ms
+	// by which a key may expire there early or late.
 	minLife = 400 * time.Millisecond
-	// renewals is how many fit in a life: two may fail.
+	// renewals is how many renewals fit in a life: two may fail.
 	renewals = 3
-	// margin is the part of a life that a holder gives up, to stop before
-	// another can start.
+	// margin: a holder stops a sixth of the life before Redis could give the lease
+	// to another process.
 	margin = 6
-	// releaseTime bounds a release, which runs on when the caller has left.
+	// releaseTime bounds a release, which goes on after its caller's context has
+	// ended.
 	releaseTime = time.Second
 )
 
 var (
-	// ErrHeld says that somebody else holds the lease.
-	ErrHeld = errors.New("somebody holds it")
+	// ErrHeld says that another process, or another turn of this one, holds the lease.
+	ErrHeld = errors.New("another holder has it")
 	// ErrLost says that the lease is not, or may not be, the caller's any more.
 	// It is the cause of the context that [Leases.Run] cancels.
 	ErrLost = errors.New("lease: lost")
@@ -54,11 +55,11 @@ var (
 
 // Keys are the keys of one lease. They share a hash tag.
 type Keys struct {
-	// Lease says who holds it; its family's life is a [keyspace.Lease] and the
-	// longest life that may be asked for.
+	// Lease names the holder; its family's life is a [keyspace.Lease] and the longest
+	// life that may be asked for.
 	Lease keyspace.Bytes
-	// Fence is the last token given. Its family lives for ever or, where leases
-	// come and go, longer than the clocks of two nodes can differ.
+	// Fence is the last fencing token issued. Its family never expires or, where
+	// leases come and go, lives longer than the clocks of two nodes can differ.
 	Fence keyspace.Counter
 }
 
@@ -68,14 +69,14 @@ type Leases struct{ db *redis.DB }
 // New returns leases kept in db.
 func New(db *redis.DB) *Leases { return &Leases{db} }
 
-// Holder is who holds a lease.
+// Holder is the present holder of a lease.
 type Holder struct {
 	Owner string
 	Token int64
 	Left  time.Duration // until the lease ends unless it is renewed
 }
 
-// Holder returns who holds the lease; ok is false when nobody does.
+// Holder returns the holder of the lease; ok is false when it is free.
 func (l *Leases) Holder(ctx context.Context, keys Keys) (h Holder, ok bool, err error) {
 	replies := l.db.DoMulti(ctx, []keyspace.Cmd{
 		{Name: "GET", Key: keys.Lease.Key},
@@ -112,10 +113,10 @@ type Held struct {
 }
 
 // Acquire takes the lease for life, in the name of owner, which is for people to
-// read. It fails with [ErrHeld] when somebody holds it, the same owner included,
+// read. It fails with [ErrHeld] when the lease is held, be it by the same owner,
 // and with [ErrLife] when life is under 400 ms or over that of the family. After
 // [redis.ErrUnavailable] the lease may have been taken all the same and then
-// ends by itself.
+// expires.
 func (l *Leases) Acquire(ctx context.Context, keys Keys, owner string, life time.Duration) (*Held, error) {
 	held, _, err := l.acquire(ctx, keys, owner, life)
 	if err != nil {
@@ -146,18 +147,18 @@ func (l *Leases) acquire(ctx context.Context, keys Keys, owner string, life time
 	return h, 0, nil
 }
 
-// Until returns when the caller has to be done, by its monotonic clock: a sixth
-// of the life before Redis could give the lease to another.
+// Until returns when the holder has to stop, by its monotonic clock: a sixth of the
+// life before Redis could give the lease to another process.
 func (h *Held) Until() time.Time { return *h.until.Load() }
 
-// heldSince is told when the message was sent that gave the lease its life.
+// heldSince sets Until after a message that was sent then gave the lease its life.
 func (h *Held) heldSince(sent time.Time) {
 	until := sent.Add(h.life - h.life/margin)
 	h.until.Store(&until)
 }
 
-// Renew gives the lease its whole life again. After [ErrLost] it is somebody
-// else's or nobody's, and stays lost.
+// Renew gives the lease its whole life again. After [ErrLost] the lease is free or
+// another's, and stays lost.
 func (h *Held) Renew(ctx context.Context) error {
 	sent := time.Now()
 	n, err := renew.Run(ctx, h.l.db, []keyspace.Key{h.key}, h.value, millis(h.life)).Int()
@@ -171,9 +172,9 @@ func (h *Held) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Release ends the lease, so that another can take it at once. Releasing a
-// lease that was lost does nothing. When ctx has ended, it still tries, for a
-// second at the most.
+// Release ends the lease, so that another process can take it at once. To release a
+// lost lease does nothing. When ctx has ended, Release still tries, for a second at
+// most.
 func (h *Held) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
@@ -205,8 +206,8 @@ func (l *Leases) Run(ctx context.Context, keys Keys, owner string, life time.Dur
 				return err
 			}
 		case errors.Is(err, ErrHeld):
-			// A moment after it ends, if nobody renews it; sooner, in case it
-			// is released.
+			// Try again just after the lease expires unless it is renewed; sooner,
+			// in case it is released.
 			wait(ctx, min(left+time.Millisecond, pause(life)))
 		case errors.Is(err, redis.ErrUnavailable):
 			wait(ctx, pause(life))
@@ -216,8 +217,8 @@ func (l *Leases) Run(ctx context.Context, keys Keys, owner string, life time.Dur
 	}
 }
 
-// pause is a renewal's distance, shortened by chance so that those who wait do
-// not ask in step.
+// pause is the interval of renewals, with jitter, so that waiting processes do not
+// ask in step.
 func pause(life time.Duration) time.Duration {
 	return life/renewals - mathrand.N(life/renewals/4)
 }
@@ -260,7 +261,7 @@ func (h *Held) renewUntil(ctx context.Context) (lost bool) {
 		if ctx.Err() != nil {
 			return false
 		}
-		// What Redis does not answer in time is of no use.
+		// An answer after the end of the lease would be of no use.
 		trying, stop := context.WithDeadline(ctx, h.Until())
 		err := h.Renew(trying)
 		stop()

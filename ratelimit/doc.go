@@ -14,6 +14,22 @@
 // clock's minute, so that the nodes' clocks do not matter. (Redis' manual has
 // the pattern under INCR, as "rate limiter 2".)
 //
+// # Blocks of permits
+//
+// A limit of at least 40 over at least 10 seconds is counted in blocks: [Limiter.Allow]
+// has Redis count several calls ahead and lets them through from memory. A block is
+// what the key used in the last second, or twice the last block when that did not last
+// a second, and at most a twentieth of what the window has left. Its permits are good for
+// a second and not beyond the window's end; the next call of the key on this process
+// gives back what is left of them.
+//
+// Since a permit is counted before it is used, all processes together let no window
+// exceed Max: the bound is exact, not 10 % more. The price is the other side. Permits
+// that one process holds are missing elsewhere, so a caller who comes through several
+// processes may be refused early, by a twentieth of Max for each other process;
+// and [Result].Remaining does not know what other processes took in the last second.
+// Smaller limits, and [Limiter.AllowAll] with several asks, are counted one by one.
+//
 // # Guarantees
 //
 //   - No window ever counts more than Max, whoever calls at once.
@@ -23,6 +39,8 @@
 //     of one. Who cannot bear that asks for half of it.
 //   - A counter that has no life, or a longer one than the limit's window,
 //     gets the window anew.
+//   - A window whose counter Redis has lost begins anew; permits of the lost one are
+//     used for a second at most.
 //   - [Limiter.AllowAll] counts everywhere or nowhere. No script spans two
 //     slots, so it takes all places at once and gives them back if one was
 //     refused. In between, a millisecond or so, another caller may be refused
@@ -47,6 +65,8 @@
 //
 // # Costs
 //
-// One round trip for Allow, as for AllowAll unless something was refused; a few
-// microseconds of the server for each key. One small string per window.
+// One round trip for AllowAll, two when something was refused; a few microseconds of
+// the server for each key. One small string per window. Allow of a large limit makes
+// about 100 round trips for 600 calls in a row, and one for each call of a key that is
+// asked for less than once a second.
 package ratelimit

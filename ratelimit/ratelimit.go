@@ -66,6 +66,7 @@ type Limiter struct {
 	db       *redis.DB
 	patience time.Duration
 	local    local
+	permits  permits
 	began    time.Time
 	silent   atomic.Int64 // while Redis does not answer: when to ask again, since began
 }
@@ -78,7 +79,15 @@ func New(db *redis.DB) *Limiter {
 // Allow counts one call against lim, or refuses it. It fails with [ErrLimit],
 // with the cause of ctx, or with what the server has against the key; that
 // Redis is away is no error.
+//
+// A large limit is counted in blocks of permits, so that not every call asks Redis;
+// see the package's guarantees.
 func (l *Limiter) Allow(ctx context.Context, key keyspace.Counter, lim Limit) (Result, error) {
+	if lim.Max >= smallestHeld && ctx.Err() == nil {
+		if res, ok := l.permits.use(key.String(), lim, time.Now()); ok {
+			return res, nil
+		}
+	}
 	return l.AllowAll(ctx, []Ask{{key, lim}})
 }
 
@@ -120,6 +129,7 @@ type place struct {
 	Result
 	failed bool
 	local  window // where this process counted it; the zero window: Redis did
+	demand demand // what was asked of Redis
 }
 
 // take asks for all at once. Each is decided by Redis or, if its owner is away,
@@ -136,18 +146,28 @@ func (l *Limiter) take(ctx context.Context, asks []Ask) (places []place, err err
 		return places, nil
 	}
 	calls := make([]redis.Call, len(asks))
+	sent := time.Now()
 	for i, a := range asks {
+		d := demand{want: 1}
+		if len(asks) == 1 { // a block that is taken for a call which another limit refuses would be in vain
+			d = l.permits.ask(a.Key.String(), a.Limit, sent)
+		}
+		places[i].demand = d
 		calls[i] = redis.Call{Script: take, Keys: []keyspace.Key{a.Key.Key},
-			Args: []string{strconv.Itoa(a.Limit.Max), strconv.FormatInt(a.Limit.Window.Milliseconds(), 10)}}
+			Args: []string{strconv.Itoa(a.Limit.Max), strconv.FormatInt(a.Limit.Window.Milliseconds(), 10),
+				strconv.Itoa(d.want), strconv.Itoa(d.back), strconv.FormatInt(d.within.Milliseconds(), 10)}}
 	}
 	waiting, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
 	for i, r := range l.db.RunMulti(waiting, calls) {
 		p := &places[i]
 		answer, e := r.Items()
+		if e != nil {
+			l.permits.failed(p.Key.String(), p.demand)
+		}
 		switch {
 		case e == nil:
-			p.Result = Result{answer[0].N == 1, p.Ask.Limit.Max, max(p.Ask.Limit.Max-int(answer[1].N), 0), time.Duration(answer[2].N) * time.Millisecond}
+			p.Result = l.permits.got(p.Key.String(), p.Ask.Limit, p.demand, int(answer[0].N), int(answer[1].N), time.Duration(answer[2].N)*time.Millisecond, sent)
 		case ctx.Err() != nil:
 			p.failed, err = true, context.Cause(ctx)
 		case errors.Is(e, redis.ErrUnavailable) || waiting.Err() != nil:

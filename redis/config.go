@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -43,16 +44,26 @@ type Config struct {
 	// command a few nanoseconds.
 	HotKeys bool
 
+	// Dial makes the connections, where the network alone cannot: through a tunnel, say,
+	// or within the memory of a test. What it returns speaks Redis' protocol, so TLS is
+	// its own affair. Nil dials, as the URL says. "embedded" and "spawn" do not ask it.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// Patience is how long a server may take to accept a connection, or to answer a PING
+	// on a fresh one, before it counts as away and commands fail at once. Zero means a
+	// second. Longer suits a far network, or a machine that stalls; commands wait
+	// meanwhile, for as long as their contexts allow.
+	Patience time.Duration
+
 	// Log gets one line for each loss and return of a server; nil discards.
 	Log *slog.Logger
 }
 
 const (
-	// dialTimeout bounds one attempt to connect, TLS and greeting included.
-	dialTimeout = time.Second
-	// writeTimeout is how long a connection may be silent with work under way;
-	// no single command takes longer.
-	writeTimeout = 2 * time.Second
+	// patience is the default of Config.Patience. Redis stalls for less, unless a
+	// command is far too big. A connection may be silent for twice as long with work
+	// under way: no single command takes longer.
+	patience = time.Second
 	// pingEvery finds idle connections that broke.
 	pingEvery = time.Second
 	// maxRedirects bounds how often a cluster may send one command elsewhere.

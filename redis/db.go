@@ -53,7 +53,7 @@ func (db *DB) Physical(k keyspace.Key) string { return db.prefix + k.String() }
 // Do sends one command and returns its reply. It returns when ctx ends at the
 // latest, and at once while Redis is away. Nothing is sent twice: a command
 // whose connection broke fails with [ErrUnavailable] and may have been carried
-// out. Do not send blocking commands: they would hold up everybody else's.
+// out. Do not send blocking commands: they would block all other commands.
 func (db *DB) Do(ctx context.Context, cmd keyspace.Cmd) keyspace.Reply {
 	if len(cmd.More) > 0 && !sameTag(&cmd) {
 		return keyspace.Fail(ErrCrossSlot)

@@ -46,7 +46,7 @@ func (s *Deadlines) Within(d time.Duration) context.Context {
 	long := d + d/8
 	next := &deadline{at: time.Now().Add(long), fresh: now + d/8, done: make(chan struct{})}
 	if !s.now.CompareAndSwap(shared, next) {
-		return s.Within(d) // somebody else was faster
+		return s.Within(d) // another goroutine was faster
 	}
 	time.AfterFunc(long, func() { close(next.done) })
 	return next

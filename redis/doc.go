@@ -12,7 +12,7 @@
 // start. Its clock looks at every key in turn, so keys die 50 ms late, and about
 // a second late where there are 100,000 of them. "spawn" runs the redis-server
 // found in PATH as a child that dies with its parent. The others are servers that
-// somebody else runs: one, one behind sentinels, or a cluster. The conformance
+// the operator runs: one, one behind sentinels, or a cluster. The conformance
 // suite runs over all of them.
 //
 // What differs is hidden: replies come in the flat shapes of RESP2 everywhere; a

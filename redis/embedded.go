@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"crypto/rand"
 	"net"
 	"sync"
@@ -28,10 +27,14 @@ type embedded struct {
 	id     string // stands for run id and replication id
 	mu     sync.Mutex
 	closed bool
+
+	clock sync.Mutex
+	aged  time.Time     // up to when keys have grown old
+	rest  time.Duration // before they do so again
 }
 
 func startEmbedded() (*embedded, error) {
-	e := &embedded{server: miniredis.NewMiniRedis(), id: rand.Text()}
+	e := &embedded{server: miniredis.NewMiniRedis(), id: rand.Text(), aged: time.Now()}
 	// The first Dial starts the server without a listener; its own connection,
 	// which has no buffer, is not used.
 	c, err := e.server.Dial()
@@ -48,24 +51,31 @@ func (e *embedded) dial() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	client, server := newPipe()
-	e.server.Server().ServeConn(server)
+	e.server.Server().ServeConn(aged{server, e})
 	return client, nil
 }
 
-// run lets keys grow old until ctx ends.
-func (e *embedded) run(ctx context.Context) {
-	t := time.NewTimer(tick)
-	defer t.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			now := time.Now()
-			e.server.FastForward(now.Sub(last))
-			last = now
-			t.Reset(max(tick, clockShare*time.Since(now)))
-		}
+// aged has keys grow old when commands arrive, so that a server that nobody asks does
+// nothing. A hook of the server before each command would be called within scripts as
+// well, which hold the lock that growing old needs.
+type aged struct {
+	net.Conn
+	server *embedded
+}
+
+func (c aged) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.server.age()
+	return n, err
+}
+
+func (e *embedded) age() {
+	e.clock.Lock()
+	defer e.clock.Unlock()
+	now := time.Now()
+	if past := now.Sub(e.aged); past >= e.rest {
+		e.server.FastForward(past)
+		e.aged, e.rest = now, max(tick, clockShare*time.Since(now))
 	}
 }
 

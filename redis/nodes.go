@@ -25,7 +25,10 @@ import (
 //     server over a fresh connection, and cuts all connections to one that does
 //     not answer.
 type nodes struct {
-	log *slog.Logger
+	log  *slog.Logger
+	open func(ctx context.Context, network, addr string) (net.Conn, error) // Config.Dial
+
+	patience time.Duration // Config.Patience
 
 	mu     sync.Mutex
 	by     map[string]*node
@@ -51,24 +54,21 @@ type node struct {
 }
 
 const (
-	// probeTimeout is how long a server may take to answer a PING on a fresh
-	// connection; Redis stalls for less, unless a command is far too big.
-	probeTimeout = time.Second
-	// floodLimit is how many late commands end that patience. The client
+	// floodLimit is how many late commands end Config.Patience. The client
 	// library queues 1,024 on a connection, and blocks beyond.
 	floodLimit = 400
 
 	probeEvery    = 20 * time.Millisecond  // at first, then doubling
 	probeEveryMax = 250 * time.Millisecond // bounds how late a return is noticed
-	forgetAfter   = 30 * time.Second       // a server that nobody asks for any longer
+	forgetAfter   = 30 * time.Second       // a server that is not asked for any longer
 
 	little = 1 << 10 // bytes, of some twenty commands
 )
 
 var errHangs = errors.New("no answer, and too many commands wait for one")
 
-func newNodes(log *slog.Logger) *nodes {
-	return &nodes{log: log, by: make(map[string]*node), wake: make(chan struct{}, 1), flood: make(chan struct{}, 1)}
+func newNodes(cfg Config, log *slog.Logger) *nodes {
+	return &nodes{log: log, open: cfg.Dial, patience: cfg.Patience, by: make(map[string]*node), wake: make(chan struct{}, 1), flood: make(chan struct{}, 1)}
 }
 
 // dial is the client library's way to a server.
@@ -89,7 +89,7 @@ func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.
 	if away != nil {
 		return nil, &dialError{away}
 	}
-	c, err := n.dial(ctx)
+	c, err := ns.connect(ctx, n)
 	if err != nil {
 		if ctx.Err() != nil { // the caller's patience ended, which proves nothing
 			ns.suspect()
@@ -124,11 +124,16 @@ func undialled(err error) bool {
 	return errors.As(err, &e)
 }
 
-// dial connects; an address that begins with a slash is a socket's path.
-func (n *node) dial(ctx context.Context) (net.Conn, error) {
+// connect dials; an address that begins with a slash is a socket's path.
+func (ns *nodes) connect(ctx context.Context, n *node) (net.Conn, error) {
 	network := "tcp"
 	if n.addr[0] == '/' {
 		network = "unix"
+	}
+	if ns.open != nil {
+		ctx, cancel := context.WithTimeout(ctx, ns.patience)
+		defer cancel()
+		return ns.open(ctx, network, n.addr)
 	}
 	if n.tls != nil {
 		d := tls.Dialer{NetDialer: n.dialer, Config: n.tls}
@@ -139,16 +144,16 @@ func (n *node) dial(ctx context.Context) (net.Conn, error) {
 
 // ask reports whether the server answers on a fresh connection, be it with an
 // error: before authentication it may say little else.
-func (n *node) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+func (ns *nodes) ask(ctx context.Context, n *node) error {
+	ctx, cancel := context.WithTimeout(ctx, ns.patience)
 	defer cancel()
-	c, err := n.dial(ctx)
+	c, err := ns.connect(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
-	if _, err = c.Write([]byte("PING\r\n")); err == nil {
+	if _, err = c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err == nil {
 		_, err = bufio.NewReader(c).ReadSlice('\n')
 	}
 	if err != nil {
@@ -245,7 +250,7 @@ func (ns *nodes) check(ctx context.Context) {
 		}
 	})
 	ns.each(func(n *node) bool { return n.away == nil }, func(n *node) {
-		err := n.ask(asking)
+		err := ns.ask(asking, n)
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case asking.Err() != nil: // only the asking was cancelled, no command was
@@ -260,7 +265,7 @@ func (ns *nodes) check(ctx context.Context) {
 // recover asks every server that is away.
 func (ns *nodes) recover(ctx context.Context) {
 	ns.each(func(n *node) bool { return n.away != nil }, func(n *node) {
-		if n.ask(ctx) != nil {
+		if ns.ask(ctx, n) != nil {
 			return
 		}
 		ns.mu.Lock()
@@ -271,7 +276,7 @@ func (ns *nodes) recover(ctx context.Context) {
 }
 
 // each calls fn for the chosen servers at once and waits for all; it forgets
-// those that nobody needs any longer.
+// those that are not needed any longer.
 func (ns *nodes) each(choose func(*node) bool, fn func(*node)) {
 	var all sync.WaitGroup
 	ns.mu.Lock()

@@ -3,25 +3,30 @@ package redis
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/stoa-dev/stoa/internal/bubble"
 )
 
 // watched starts a server that accepts and never answers, and connects to it.
 func watched(t *testing.T) (ns *nodes, conn net.Conn, dial func() (net.Conn, error)) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	ns = newNodes(slog.New(slog.DiscardHandler))
+	t.Helper()
+	ns = newNodes(Config{Patience: patience, Dial: func(context.Context, string, string) (net.Conn, error) {
+		near, far := newPipe()
+		t.Cleanup(func() { far.Close() })
+		return near, nil
+	}}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); ns.watch(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	dial = func() (net.Conn, error) { return ns.dial(t.Context(), l.Addr().String(), new(net.Dialer), nil) }
+	dial = func() (net.Conn, error) { return ns.dial(t.Context(), "server", new(net.Dialer), nil) }
+	var err error
 	if conn, err = dial(); err != nil {
 		t.Fatal(err)
 	}
@@ -33,73 +38,75 @@ func untilCut(t *testing.T, conn net.Conn) time.Duration {
 	t.Helper()
 	began := time.Now()
 	conn.SetDeadline(began.Add(10 * time.Second))
-	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Fatalf("the connection ended with %v, want it cut", err)
 	}
 	return time.Since(began)
 }
 
 func TestOneLateCommandHasTheServerAskedAndCut(t *testing.T) {
-	t.Parallel()
-	ns, conn, dial := watched(t)
-	ns.note(context.DeadlineExceeded)
-	if took := untilCut(t, conn); took < probeTimeout/2 {
-		t.Errorf("cut after %s, want the patience of %s", took, probeTimeout)
-	}
-	if _, err := dial(); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("dialling a server that is away: %v, want ErrUnavailable at once", err)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		ns, conn, dial := watched(t)
+		ns.note(context.DeadlineExceeded)
+		if took := untilCut(t, conn); took != patience {
+			t.Errorf("cut after %s, want the patience of %s", took, patience)
+		}
+		if _, err := dial(); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("dialling a server that is away: %v, want ErrUnavailable at once", err)
+		}
+	})
 }
 
 func TestManyLateCommandsEndThePatienceWithAServer(t *testing.T) {
-	t.Parallel()
-	ns, conn, _ := watched(t)
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		for { // until the flood that the watcher drains when it begins to ask has come again
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Millisecond):
-				for range floodLimit {
-					ns.note(context.DeadlineExceeded)
+	bubble.Test(t, func(t *testing.T) {
+		ns, conn, _ := watched(t)
+		stop := make(chan struct{})
+		defer close(stop)
+		go func() {
+			for { // until the flood that the watcher drains when it begins to ask has come again
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+					for range floodLimit {
+						ns.note(context.DeadlineExceeded)
+					}
 				}
 			}
+		}()
+		if took := untilCut(t, conn); took > 5*time.Millisecond {
+			t.Errorf("cut after %s, want at once", took)
 		}
-	}()
-	if took := untilCut(t, conn); took > probeTimeout/2 {
-		t.Errorf("cut after %s, want at once", took)
-	}
+	})
 }
 
 func TestOtherErrorsRaiseNoSuspicion(t *testing.T) {
-	t.Parallel()
-	ns, conn, _ := watched(t)
-	ns.note(context.Canceled)
-	ns.note(errors.New("some other"))
-	conn.SetDeadline(time.Now().Add(probeTimeout + 200*time.Millisecond))
-	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, net.ErrClosed) {
-		t.Error("the connection was cut")
-	}
+	bubble.Test(t, func(t *testing.T) {
+		ns, conn, _ := watched(t)
+		ns.note(context.Canceled)
+		ns.note(errors.New("some other"))
+		conn.SetDeadline(time.Now().Add(patience + 200*time.Millisecond))
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("the connection was cut")
+		}
+	})
 }
 
 func TestAServerThatNobodyAsksForIsForgotten(t *testing.T) {
-	t.Parallel()
-	ns, conn, dial := watched(t)
-	ns.note(context.DeadlineExceeded)
-	untilCut(t, conn)
-	if _, err := dial(); err == nil {
-		t.Fatal("dialled a server that is away")
-	}
-	ns.mu.Lock()
-	for _, n := range ns.by {
-		n.wanted = time.Now().Add(-2 * forgetAfter)
-	}
-	ns.mu.Unlock()
-	for deadline := time.Now().Add(10 * time.Second); ns.anyAway(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it is still watched")
+	bubble.Test(t, func(t *testing.T) {
+		ns, conn, dial := watched(t)
+		ns.note(context.DeadlineExceeded)
+		untilCut(t, conn)
+		if _, err := dial(); err == nil {
+			t.Fatal("dialled a server that is away")
 		}
-	}
+		ns.mu.Lock()
+		for _, n := range ns.by {
+			n.wanted = time.Now().Add(-2 * forgetAfter)
+		}
+		ns.mu.Unlock()
+		if time.Sleep(5 * time.Second); ns.anyAway() {
+			t.Error("it is still watched")
+		}
+	})
 }

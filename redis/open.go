@@ -33,6 +33,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Patience == 0 {
+		cfg.Patience = patience
+	}
 	db := &DB{mode: t.mode, prefix: cfg.Prefix + ":", log: cfg.Log.With("redis", t.mode)}
 	if cfg.HotKeys {
 		db.hot = newHot()
@@ -43,7 +46,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.closed, db.stop = make(chan struct{}), stop
-	db.nodes = newNodes(db.log)
+	db.nodes = newNodes(cfg, db.log)
 	opt.DialCtxFn = db.nodes.dial
 	db.done.Go(func() { db.nodes.watch(life) })
 	switch t.mode {
@@ -58,7 +61,6 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 			return db.server.dial()
 		}
 		opt.PipelineMultiplex, opt.RingScaleEachConn = -1, 0 // the server works under one lock anyway
-		db.done.Go(func() { db.server.run(life) })
 	case "spawn":
 		if db.child, err = spawn(ctx, cfg.Dir, db.log); err != nil {
 			stop()
@@ -74,8 +76,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	opt.AlwaysPipelining = true // else a command that runs out of time takes the connection with it
 	opt.DisableRetry = true     // see DB.Do
 	opt.ClientSetInfo = rueidis.DisableClientSetInfo
-	opt.ConnWriteTimeout = writeTimeout
-	opt.Dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: pingEvery}
+	opt.ConnWriteTimeout = 2 * cfg.Patience
+	opt.Dialer = net.Dialer{Timeout: cfg.Patience, KeepAlive: pingEvery}
 	opt.Sentinel.Dialer = opt.Dialer
 
 	// Subscriptions have a client of their own, so that a slow handler holds up no
@@ -91,7 +93,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	select {
 	case <-first:
 	case <-ctx.Done():
-	case <-time.After(dialTimeout):
+	case <-time.After(cfg.Patience):
 	}
 	return db, nil
 }

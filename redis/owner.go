@@ -11,7 +11,7 @@ import (
 
 // An Owner is one server that owns keys, for tools that look after what is in it:
 // they work server by server, with physical names, and over connections of their
-// own, so that nobody's commands wait behind theirs. Its methods may be called
+// own, so that no other command waits behind theirs. Its methods may be called
 // concurrently; a Ping waits for nothing but the server.
 type Owner struct {
 	db          *DB

@@ -6,8 +6,9 @@ import (
 	"io"
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/stoa-dev/stoa/internal/bubble"
 )
 
 func TestAPipeHoldsWhatNobodyReadsYet(t *testing.T) {
@@ -58,7 +59,7 @@ func TestAReaderThatLagsTooFarIsCut(t *testing.T) {
 }
 
 func TestAPipesDeadlineEndsARead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, b := newPipe()
 		defer a.Close()
 		began := time.Now()

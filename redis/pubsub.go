@@ -70,7 +70,7 @@ func (db *DB) Subscribe(ctx context.Context, ch keyspace.Channel, on Handler) er
 	}
 }
 
-// topics are the channels that somebody here listens to. Each is subscribed to
+// topics are the channels with a listener in this process. Each is subscribed to
 // once, however many listen: the client library takes a second subscription on
 // the same connection, and then waits for its confirmation without reading the
 // messages that come before it.
@@ -151,7 +151,7 @@ func (db *DB) serve(ctx context.Context, t *topic) {
 			wait = first
 		}
 		db.topics.mu.Lock()
-		t.up = false // at once: who joins in the outage must not be told otherwise
+		t.up = false // at once: a listener that joins in the outage must not be told otherwise
 		db.topics.mu.Unlock()
 		select {
 		case <-session.Done():

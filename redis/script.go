@@ -17,7 +17,7 @@ type Script struct {
 }
 
 // A scripted command carries its script in its name, so that a keyspace.Cmd
-// needs no field for it and nobody has to register scripts anywhere.
+// needs no field for it and scripts are registered nowhere.
 const (
 	scriptMark = "EVALSHA "
 	shaLen     = 2 * sha1.Size

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -27,7 +28,7 @@ func TestASpawnedServerThatDiesIsReplaced(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another server answers", func() bool {
+	eventually.True(t, "another server answers", func() bool {
 		after, err := db.Fingerprint(t.Context())
 		return err == nil && after != before
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -76,7 +77,7 @@ func TestStatsTellErrorsAndConnectionsApart(t *testing.T) {
 	}
 
 	server.Kill()
-	until(t, "the loss is known", func() bool {
+	eventually.True(t, "the loss is known", func() bool {
 		db.Do(t.Context(), get)
 		return db.Stats().ServersAway == 1
 	})
@@ -84,7 +85,7 @@ func TestStatsTellErrorsAndConnectionsApart(t *testing.T) {
 		t.Errorf("got %+v, want one loss, commands that failed and no connection", s)
 	}
 	server.Restart()
-	until(t, "the connection is there again", func() bool { return db.Do(t.Context(), get).Err == nil })
+	eventually.True(t, "the connection is there again", func() bool { return db.Do(t.Context(), get).Err == nil })
 	if s = db.Stats(); s.Reconnects == 0 || s.ServersAway != 0 || s.Connections == 0 {
 		t.Errorf("got %+v, want connections made again", s)
 	}
@@ -100,7 +101,7 @@ func TestStatsTellErrorsAndConnectionsApart(t *testing.T) {
 }
 
 func TestInfoComesFromEveryOwnerOfKeys(t *testing.T) {
-	for _, e := range redistest.Engines(t) {
+	for _, e := range redistest.SharedEngines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			db := e.Open(t)
@@ -148,15 +149,5 @@ func TestInfoOfAServerThatIsAwayIsAnError(t *testing.T) {
 	all, err := db.Info(t.Context())
 	if err != nil || len(all) != 1 || all[0].Err == nil {
 		t.Errorf("got %+v, %v, want one server with an error", all, err)
-	}
-}
-
-// until polls for what happens in the background.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -148,7 +149,7 @@ func TestTLSToACluster(t *testing.T) {
 	if _, err := server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the cluster is whole", func() bool {
+	eventually.True(t, "the cluster is whole", func() bool {
 		info, err := server.Do("CLUSTER", "INFO")
 		return err == nil && strings.Contains(info[0], "cluster_state:ok")
 	})

@@ -46,6 +46,9 @@ func (b *bench) durable(ctx context.Context, f *figure) (err error) {
 			return err
 		}
 	}
+	if err := b.sentToRedis(ctx, f, stoa, origin); err != nil {
+		return err
+	}
 	for _, c := range []struct {
 		callers             int
 		overOrigin, overSQL float64
@@ -74,6 +77,35 @@ func (b *bench) durable(ctx context.Context, f *figure) (err error) {
 		return err
 	}
 	return b.overHTTP(ctx, f, stoa)
+}
+
+// aDay is a day's check-ins of the design whose figures are to be beaten.
+const aDay = 10_000
+
+// sentToRedis counts commands and bytes of a check-in, of many callers and of one: ten
+// thousand in a day come one at a time, and share nothing.
+func (b *bench) sentToRedis(ctx context.Context, f *figure, stoa, origin *side) error {
+	day := min(aDay, b.users)
+	t := f.table("sent to Redis for each", column{"commands", 2}, column{"bytes, both ways", 0}, column{"MB for 10,000", 1})
+	for _, c := range []struct {
+		name    string
+		side    *side
+		callers int
+	}{{"stoa, 64 callers", stoa, many}, {"stoa, one caller", stoa, 1}, {"origin, one caller", origin, 1}} {
+		sent, err := b.sent(ctx, c.side, c.callers, day)
+		if err != nil {
+			return err
+		}
+		t.add(c.name, sent.values())
+		if c.side == stoa {
+			f.atMost(c.name+", Redis commands", sent.values()["commands"], 6, "")
+			f.note("Commands for each check-in, %s: %s.", c.name, sent.commands.per(day))
+		}
+		if c.side == stoa && c.callers == 1 {
+			f.atMost(c.name+", 10,000 check-ins", sent.values()["MB for 10,000"], 12, "MB")
+		}
+	}
+	return nil
 }
 
 // cold adds the first check-in of users who were away: SQL has their history,

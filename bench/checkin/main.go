@@ -3,13 +3,12 @@
 // innodb_flush_log_at_trx_commit=1, both children of this program:
 //
 //	1  a durable check-in, with boards and events: many callers, paced, over HTTP, cold
-//	2  the Redis part of a check-in
 //	3  reading where a user stands, and calendars
 //	5  memory of 100,000 users
 //	6  SQL statements of a day
 //	7  boards while Redis is away, and after it was emptied
 //
-// Number 4, boards of a million, is bench/boards. All sides use the same Redis
+// Number 2, the Redis part alone, is not measured any more. Number 4, boards of a million, is bench/boards. All sides use the same Redis
 // client, the same number of connections to MariaDB and prepared statements, and
 // take turns; medians count. It says of each figure what was aimed at.
 //
@@ -66,7 +65,7 @@ func main() {
 	flag.IntVar(&b.repeats, "repeats", 2, "how often a measurement is repeated while others use much of the machine")
 	flag.IntVar(&b.conns, "conns", 16, "connections to MariaDB")
 	flag.StringVar(&b.dir, "dir", "", "where the servers keep their data; a temporary folder when empty")
-	figures := flag.String("figure", "1,2,3,5,6,7", "which figures")
+	figures := flag.String("figure", "1,3,5,6,7", "which figures")
 	short := flag.Bool("short", false, "some seconds in all: fewer users, one short round; figures of little worth")
 	flag.StringVar(&b.mode, "mode", "", "redis: figure 1 has redis-first mode, too")
 	flag.BoolVar(&b.mysql, "mysql", false, "MySQL in place of MariaDB; scripts/mysql.sh fetches one")
@@ -141,7 +140,7 @@ func (b *bench) run(do func(context.Context, machine) error) (err error) {
 }
 
 func (b *bench) measure(ctx context.Context, m machine, wanted string, asJSON bool) error {
-	all := map[int]func(context.Context, *figure) error{1: b.durable, 2: b.redisPart, 3: b.reads, 5: b.memory, 6: b.statements, 7: b.recovery}
+	all := map[int]func(context.Context, *figure) error{1: b.durable, 3: b.reads, 5: b.memory, 6: b.statements, 7: b.recovery}
 	r := report{Machine: m, Setting: fmt.Sprintf("%d users, %d connections to SQL, medians of %d rounds of %s, sides in turns", b.users, b.conns, b.rounds, b.lasting)}
 	if !asJSON {
 		r.printHead(os.Stdout)

@@ -17,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -189,7 +190,7 @@ func history(ctx context.Context, db *sql.DB, people []accounts.ID, first civil.
 		d := first + civil.Day(i%days)
 		year, month, date := d.Date()
 		at := time.Date(year, month, date, 4, 0, i/days%3600, 0, time.UTC)
-		return []any{people[i/days].String(), int32(d), at.UnixMilli(), uint8(checkin.Tapped), 10, 5, rand.Int64()}
+		return []any{people[i/days].String(), int32(d), at.UnixMilli(), uint8(streak.Tapped), 10, 5, rand.Int64()}
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 var (
 	origin  = keyspace.New("origin")
 	daily   = keyspace.Def2[accounts.ID, keyspace.Int](origin, "origin:sign:daily:{uid}:{date}", keyspace.BytesOf("0 or 1"), keyspace.Expire(3*day24), doc)
-	streak  = keyspace.Def1[accounts.ID](origin, "origin:sign:streak:{uid}", keyspace.CounterKind(), keyspace.Forever("as designed"), doc)
+	streaks = keyspace.Def1[accounts.ID](origin, "origin:sign:streak:{uid}", keyspace.CounterKind(), keyspace.Forever("as designed"), doc)
 	longest = keyspace.Def1[accounts.ID](origin, "origin:sign:max_streak:{uid}", keyspace.CounterKind(), keyspace.Forever("as designed"), doc)
 	monthly = keyspace.Def2[accounts.ID, keyspace.Int](origin, "origin:sign:monthly:{uid}:{month}", keyspace.BitmapOf("bit n−1 is day n"), keyspace.Expire(45*day24), doc)
 	byRun   = keyspace.Def0(origin, "origin:leaderboard:streak", keyspace.ZSetOf("user → days"), keyspace.Forever("as designed"), doc)
@@ -23,9 +23,6 @@ var (
 	queue   = keyspace.Def0(origin, "origin:queue", keyspace.BytesOf("stream of user.sign.updated"), keyspace.Forever("trimmed"), doc)
 	hundred = keyspace.Def1[accounts.ID](origin, "origin:hundred:{uid}", keyspace.BytesOf("100 bytes"), keyspace.Forever("for comparison"), doc)
 	doc     = keyspace.Doc{Purpose: "the origin's layout, for comparison"}
-
-	bareRecords = keyspace.Def1[accounts.ID](origin, "origin:bare:record:{uid}", keyspace.BitmapOf("108 bytes"), keyspace.Expire(45*day24), doc)
-	bareLogs    = keyspace.Def1[keyspace.Int](origin, "origin:bare:log:{board}", keyspace.ListOf("changes"), keyspace.Forever("for comparison"), doc)
 )
 
 const day24 = 86400e9
@@ -50,10 +47,10 @@ func throughOrigin(db *redis.DB, people []accounts.ID, queued bool) func(context
 		run := int64(1)
 		if yesterday.Str == "1" {
 			var err error
-			if run, err = do("INCR", streak.At(user).Key).Int(); err != nil {
+			if run, err = do("INCR", streaks.At(user).Key).Int(); err != nil {
 				return err
 			}
-		} else if err := do("SET", streak.At(user).Key, "1").Err; err != nil {
+		} else if err := do("SET", streaks.At(user).Key, "1").Err; err != nil {
 			return err
 		}
 		best, err := do("GET", longest.At(user).Key).Int()
@@ -100,7 +97,7 @@ func fillOrigin(ctx context.Context, db *redis.DB, people, active []accounts.ID,
 	for i, user := range people {
 		days := strconv.Itoa(1 + i%300)
 		cmds = append(cmds,
-			keyspace.Cmd{Name: "SET", Key: streak.At(user).Key, Args: []string{days}},
+			keyspace.Cmd{Name: "SET", Key: streaks.At(user).Key, Args: []string{days}},
 			keyspace.Cmd{Name: "SET", Key: longest.At(user).Key, Args: []string{days}},
 			keyspace.Cmd{Name: "ZADD", Key: byRun.At().Key, Args: []string{days, user.String()}},
 			keyspace.Cmd{Name: "ZADD", Key: byTotal.At().Key, Args: []string{days, user.String()}})

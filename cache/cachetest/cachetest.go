@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,13 +57,20 @@ type Library struct {
 	// MaxStale is for how long after a change an old text may be read; 0 means
 	// 500 ms.
 	MaxStale time.Duration
-	Open     func(t testing.TB, n Node) (Adapter, error)
+	// Virtual says that Open connects by [Node].Dial alone. Whatever needs no real
+	// server is then tried in virtual time, unless STOA_HAZARDS=full asks for the
+	// figures of docs/cache-hazards.md.
+	Virtual bool
+	// OnServers has a Virtual library meet all hazards on real servers, too.
+	OnServers bool
+	Open      func(t testing.TB, n Node) (Adapter, error)
 }
 
 // Node is what a node is made of.
 type Node struct {
 	Name   string
-	Redis  string // redis://…, redis-sentinel://… or redis-cluster://…
+	Redis  string                                                            // redis://…, redis-sentinel://… or redis-cluster://…
+	Dial   func(ctx context.Context, network, addr string) (net.Conn, error) // how to connect to it; nil as usual
 	Source *Source
 	Life   time.Duration // of a text in the cache, with what spread the library has
 	Empty  time.Duration // of the knowledge that there is none
@@ -88,10 +97,21 @@ func Run(t *testing.T, l Library) {
 			if h.parallel {
 				t.Parallel()
 			}
-			h.try(newTrial(t, l))
+			l.inTime(t, h, func(t *testing.T) { h.try(newTrial(t, l, h)) })
 		})
 	}
 }
+
+// inTime calls try in the time, real or virtual, in which the library meets a hazard.
+func (l Library) inTime(t *testing.T, h hazard, try func(*testing.T)) {
+	if l.virtual(h) {
+		redistest.Bubble(t, try)
+	} else {
+		try(t)
+	}
+}
+
+func (l Library) virtual(h hazard) bool { return l.Virtual && !l.OnServers && !full && !h.real }
 
 // Judge tries a library against every hazard whose name has one of the words in it,
 // all without words, and tells how it fared.
@@ -108,31 +128,35 @@ func Judge(t *testing.T, l Library, words ...string) []Verdict {
 		}
 		v := Verdict{Hazard: h.name}
 		t.Run(h.name, func(t *testing.T) {
-			r := &recorder{TB: t}
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				defer func() {
-					if p := recover(); p != nil {
-						r.say(&r.faults, fmt.Sprint("panic: ", p))
-					}
-				}()
-				h.try(newTrial(r, l))
-			}()
-			select {
-			case <-done:
-			case <-time.After(time.Minute):
-				r.say(&r.faults, "hangs")
-			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			v.Held, v.Notes = len(r.faults) == 0 && len(r.missing) == 0, r.notes
-			v.Not, v.Why = len(r.missing) > 0, strings.Join(append(r.missing, r.faults...), "; ")
-			t.Logf("held: %v %s %s", v.Held, v.Why, strings.Join(v.Notes, "; "))
+			l.inTime(t, h, func(t *testing.T) { v.judge(t, l, h) })
 		})
 		all = append(all, v)
 	}
 	return all
+}
+
+func (v *Verdict) judge(t *testing.T, l Library, h hazard) {
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				r.say(&r.faults, fmt.Sprint("panic: ", p))
+			}
+		}()
+		h.try(newTrial(r, l, h))
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		r.say(&r.faults, "hangs")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v.Held, v.Notes = len(r.faults) == 0 && len(r.missing) == 0, r.notes
+	v.Not, v.Why = len(r.missing) > 0, strings.Join(append(r.missing, r.faults...), "; ")
+	t.Logf("held: %v %s %s", v.Held, v.Why, strings.Join(v.Notes, "; "))
 }
 
 // recorder notes faults in place of failing.
@@ -160,31 +184,63 @@ type hazard struct {
 	name     string
 	parallel bool // it measures nothing
 	try      func(*trial)
+	real     bool // it needs what only a real server does
+}
+
+// A network is what lies between a node and its server: a [Proxy] or, in virtual
+// time, a [redistest.Wire].
+type network interface {
+	Reset()
+	Refuse()
+	Hold(Direction)
+	BlackHole()
+	LoseMessages()
+	Lost() int
+	Heal()
 }
 
 // A trial is a library before a hazard.
 type trial struct {
 	testing.TB
-	lib    Library
-	server *redistest.Instance
-	proxy  [2]*Proxy
-	source *Source
-	node   [2]Adapter
+	lib     Library
+	virtual bool
+	server  *redistest.Instance // nil in virtual time
+	flush   func()              // FLUSHALL
+	proxy   [2]network
+	source  *Source
+	node    [2]Adapter
 }
 
-func newTrial(t testing.TB, l Library) *trial {
+func newTrial(t testing.TB, l Library, h hazard) *trial {
 	if l.MaxStale == 0 {
 		l.MaxStale = 500 * time.Millisecond
 	}
-	return &trial{TB: t, lib: l, source: &Source{}}
+	return &trial{TB: t, lib: l, virtual: l.virtual(h), source: &Source{}}
 }
 
-// open starts two nodes on one server, each behind a proxy.
+// open starts two nodes on one server, each behind a network of its own.
 func (t *trial) open(change func(*Node)) {
+	if t.virtual {
+		memory := redistest.InMemory(t)
+		t.flush = memory.FlushAll
+		for i := range t.node {
+			wire := memory.Wire()
+			t.proxy[i] = wire
+			t.start(i, wire.Config().URL, func(n *Node) {
+				n.Dial = wire.Config().Dial
+				if change != nil {
+					change(n)
+				}
+			})
+		}
+		return
+	}
 	t.server = redistest.Server(t, "appendonly yes", "appendfsync always")
+	t.flush = t.server.FlushAll
 	for i := range t.node {
-		t.proxy[i] = NewProxy(t, t.server.Addr)
-		t.start(i, "redis://"+t.proxy[i].Addr, change)
+		proxy := NewProxy(t, t.server.Addr)
+		t.proxy[i] = proxy
+		t.start(i, "redis://"+proxy.Addr, change)
 	}
 }
 
@@ -275,7 +331,18 @@ func (t *trial) update(node int, key, text string) {
 // from MaxStale after now on, for a third of a second. Errors are no lies.
 func (t *trial) fresh(key string, nodes ...int) {
 	t.Helper()
-	time.Sleep(t.lib.MaxStale)
+	time.Sleep(t.lib.MaxStale) // until then a node may read either value
+	if t.lib.Virtual && !t.virtual && !full {
+		// How soon it has to be is decided in virtual time. Here it may take what a
+		// machine takes that stalls.
+		want, there := t.source.row(key)
+		for end := time.Now().Add(time.Minute); time.Now().Before(end) && slices.ContainsFunc(nodes, func(i int) bool {
+			got, err := t.node[i].Get(t.ctx(), key)
+			return err == nil && (!there || got != want)
+		}); {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	t.now(key, nodes...)
 }
 

@@ -60,7 +60,7 @@ func clusterOwner(t *trial) {
 	owner := c.Owner(named.Physical(key))
 	failover(t, func() {
 		owner.Kill()
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			for _, r := range c.Replicas {
 				if reply, err := r.Do("ROLE"); err == nil && reply[0] == "master" {
 					return
@@ -113,7 +113,7 @@ func historyOverFailover(t *trial) {
 // returned an older text, or one that began on the same node after it at all.
 func History(t testing.TB, l Library, url string) {
 	t.Helper()
-	r := newTrial(t, l)
+	r := newTrial(t, l, hazard{real: true})
 	r.openAt(url, nil)
 	r.judge(play(r, r.node, r.lib.MaxStale, historySize, nil))
 }
@@ -179,15 +179,20 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 		reads, changes, refused, failed, no atomic.Int64
 		mu                                  sync.Mutex
 		vs                                  [keys]versions
-		writing                             [keys]sync.Mutex // what a database does: one commit of a row at a time
+		writing                             [keys]chan bool // what a database does: one commit of a row at a time
 		all                                 sync.WaitGroup
 		steps                               atomic.Int64
 		done                                = make(chan struct{})
 	)
-	const longest = 20 * time.Second // for who waits for seconds at each fault
+	longest := 20 * time.Second // for a library that waits for seconds at each fault
+	pause := 4 * time.Millisecond
+	if t.virtual { // where nothing but pauses takes time, and faults come by time
+		longest, pause = 5*time.Minute, 100*time.Millisecond
+	}
 	began := time.Now()
 	name := func(k int) string { return fmt.Sprint("history/", k) }
 	for k := range keys {
+		writing[k] = make(chan bool, 1)
 		t.source.Set(name(k), "0")
 	}
 	read := func(node, k int) {
@@ -215,8 +220,8 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 	change := func(node, k int) {
 		var n int64
 		err := nodes[node].Change(t.ctx(), name(k), func(context.Context) error {
-			writing[k].Lock()
-			defer writing[k].Unlock()
+			writing[k] <- true // a mutex that is held over a pause would stop virtual time
+			defer func() { <-writing[k] }()
 			vs[k].mu.Lock()
 			vs[k].all++
 			n = vs[k].all
@@ -250,7 +255,7 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 						read(node, k)
 					}
 					if rand.N(2) == 0 {
-						time.Sleep(rand.N(4 * time.Millisecond))
+						time.Sleep(rand.N(pause))
 					}
 				}
 			})

@@ -31,12 +31,12 @@ type Proxy struct {
 }
 
 // A Direction is one way through a proxy.
-type Direction int
+type Direction = redistest.Direction
 
 // The directions.
 const (
-	ToServer Direction = iota
-	ToNode
+	ToServer = redistest.ToServer
+	ToNode   = redistest.ToNode
 )
 
 // link is a connection through the proxy.

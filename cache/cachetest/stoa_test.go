@@ -43,12 +43,17 @@ type node struct {
 	work sync.WaitGroup
 }
 
-var stoa = cachetest.Library{Name: "stoa/cache", Open: open}
+var stoa = cachetest.Library{Name: "stoa/cache", Open: open, Virtual: true}
 
 var started atomic.Int64
 
 func open(t testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
-	db, err := redis.Open(t.Context(), redis.Config{URL: n.Redis, Log: slog.New(slog.DiscardHandler)})
+	return openWith(t, redis.Config{URL: n.Redis, Dial: n.Dial}, n)
+}
+
+func openWith(t testing.TB, cfg redis.Config, n cachetest.Node) (cachetest.Adapter, error) {
+	cfg.Log = slog.New(slog.DiscardHandler)
+	db, err := redis.Open(t.Context(), cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -78,12 +83,7 @@ func openOn(t testing.TB, db *redis.DB, n cachetest.Node) (cachetest.Adapter, er
 	})
 	a.work.Go(func() { _ = b.Run(ctx, func() {}) })
 	a.work.Go(func() { _ = a.rt.Run(ctx, func() {}) })
-	for end := time.Now().Add(20 * time.Second); b.Seen() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			return nil, errors.New("the bus does not come up")
-		}
-	}
-	return a, nil
+	return a, b.Wait(t.Context())
 }
 
 func (a *node) Get(ctx context.Context, key string) (string, error) {
@@ -139,19 +139,30 @@ func TestHistories(t *testing.T) {
 		}
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
-			l, url := stoa, "embedded"
-			if e.Name != "embedded" {
-				url = e.URL(t)
-			} else {
-				db := redistest.Open(t, url) // both nodes are in this process
+			l, cfg := stoa, e.Config(t)
+			l.Open = func(t testing.TB, n cachetest.Node) (cachetest.Adapter, error) { return openWith(t, cfg, n) }
+			if e.Name == "embedded" {
+				db := redistest.OpenConfig(t, cfg) // both nodes are in this process
 				l.Open = func(t testing.TB, n cachetest.Node) (cachetest.Adapter, error) { return openOn(t, db, n) }
 			}
-			cachetest.History(t, l, url)
+			cachetest.History(t, l, cfg.URL)
 		})
 	}
 }
 
 func TestHazards(t *testing.T) { cachetest.Run(t, stoa) }
+
+// What a network in memory does is what a proxy does before a real server.
+func TestHazardsOfARealNetwork(t *testing.T) {
+	t.Parallel()
+	l := stoa
+	l.OnServers = true
+	for _, v := range cachetest.Judge(t, l, "a late command", "the message alone", "a drop that Redis does not take", "under black holes", "under resets") {
+		if !v.Held {
+			t.Errorf("%s: %s", v.Hazard, v.Why)
+		}
+	}
+}
 
 // naive remembers what it has read, in process, for good.
 type naive struct {
@@ -188,7 +199,7 @@ func (a *naive) Close() {}
 
 func TestTheSuiteSeesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	l := cachetest.Library{Name: "naive", MaxStale: 50 * time.Millisecond, Open: func(_ testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
+	l := cachetest.Library{Name: "naive", Virtual: true, MaxStale: 50 * time.Millisecond, Open: func(_ testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
 		return &naive{texts: map[string]string{}, source: n.Source}, nil
 	}}
 	wrong := 0
@@ -246,10 +257,8 @@ func TestHowSoonTheOtherNodeSees(t *testing.T) {
 			var committed time.Time
 			seen := make(chan time.Time)
 			go func() {
-				for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
-					if got, _ := nodes[1].Get(t.Context(), "row"); got == text {
-						break
-					}
+				for got := ""; got != text && t.Context().Err() == nil; time.Sleep(20 * time.Microsecond) {
+					got, _ = nodes[1].Get(t.Context(), "row")
 				}
 				seen <- time.Now()
 			}()
@@ -261,8 +270,5 @@ func TestHowSoonTheOtherNodeSees(t *testing.T) {
 		slices.Sort(took)
 		p := func(part int) time.Duration { return took[len(took)*part/1000].Round(10 * time.Microsecond) }
 		t.Logf("%s, %d times: p50 %s, p99 %s, p99.9 %s after the commit", name, rounds, p(500), p(990), p(999))
-		if p(500) > 500*time.Millisecond {
-			t.Errorf("%s: half of the changes take longer than %s", name, p(500))
-		}
 	}
 }

@@ -37,7 +37,7 @@ type User struct {
 	// From the deletion on others see a deleted user.
 	Erased time.Time `json:"erased,omitzero"`
 
-	// Banned is until when nobody can log in; zero: it is not banned.
+	// Banned is the end of a ban; zero: the account is not banned.
 	Banned time.Time `json:"banned,omitzero"`
 }
 
@@ -112,7 +112,7 @@ func ParseEmail(s string) (Email, error) {
 }
 
 // emailKey leaves letters beyond a to z alone. The small letter of the Kelvin
-// sign K is an ordinary k: who has a mailbox with that sign in its name must not
+// sign K is an ordinary k: the owner of a mailbox with that sign in its name must not
 // be taken for the owner of another.
 func emailKey(address string) string {
 	return strings.Map(func(r rune) rune {

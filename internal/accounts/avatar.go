@@ -55,7 +55,7 @@ func (s *Service) changeAvatar(ctx context.Context, user ID, id AvatarID, sizes 
 		return err
 	}
 	now := s.db.Now()
-	s.tell(api.EventAccountUpdated, user, now, wireUser(u, now))
+	s.publish(api.EventAccountUpdated, user, now, wireUser(u, now))
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -242,29 +243,31 @@ func TestUploadsAtOnceLeaveOnePicture(t *testing.T) {
 }
 
 func TestAnUploadThatFailsLeavesThePictureBefore(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.listen()
-	id := w.people(1)[0]
-	first, err := w.SetAvatar(t.Context(), id, square(t, color.White))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.exec("CREATE TRIGGER fail BEFORE UPDATE OF avatar ON users BEGIN SELECT RAISE(ABORT, 'no'); END")
-	if _, err := w.SetAvatar(t.Context(), id, square(t, color.Black)); err == nil {
-		t.Fatal("the upload did not fail")
-	}
-	if err := w.RemoveAvatar(t.Context(), id); err == nil {
-		t.Fatal("the removal did not fail")
-	}
-	if u, err := w.User(t.Context(), id); err != nil || u.Avatar != first.String() {
-		t.Errorf("got %q, %v, want %q", u.Avatar, err, first)
-	}
-	if _, err := w.Avatar(t.Context(), first, 64); err != nil || w.count("avatars") != len(picture.Sizes) {
-		t.Errorf("got %v and %d rows", err, w.count("avatars"))
-	}
-	if _, err := w.SetAvatar(t.Context(), ids.New[User](), square(t, color.White)); !errors.Is(err, ErrNoUser) {
-		t.Errorf("for nobody: got %v", err)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.listen()
+		id := w.people(1)[0]
+		first, err := w.SetAvatar(t.Context(), id, square(t, color.White))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.exec("CREATE TRIGGER fail BEFORE UPDATE OF avatar ON users BEGIN SELECT RAISE(ABORT, 'no'); END")
+		if _, err := w.SetAvatar(t.Context(), id, square(t, color.Black)); err == nil {
+			t.Fatal("the upload did not fail")
+		}
+		if err := w.RemoveAvatar(t.Context(), id); err == nil {
+			t.Fatal("the removal did not fail")
+		}
+		if u, err := w.User(t.Context(), id); err != nil || u.Avatar != first.String() {
+			t.Errorf("got %q, %v, want %q", u.Avatar, err, first)
+		}
+		if _, err := w.Avatar(t.Context(), first, 64); err != nil || w.count("avatars") != len(picture.Sizes) {
+			t.Errorf("got %v and %d rows", err, w.count("avatars"))
+		}
+		if _, err := w.SetAvatar(t.Context(), ids.New[User](), square(t, color.White)); !errors.Is(err, ErrNoUser) {
+			t.Errorf("for nobody: got %v", err)
+		}
+	})
 }
 
 func TestWithoutRedisAPictureChangesAllTheSame(t *testing.T) {

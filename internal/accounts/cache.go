@@ -11,8 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// What can happen to a user that others may have seen otherwise. Who writes one
-// of these to SQL does so inside [cache.Runtime.Change] with the event's targets.
+// The events of a user that make copies stale. Each is committed inside
+// [cache.Runtime.Change] with the event's targets.
 var (
 	AvatarChanged   = cache.NewEvent[ID]("avatar changed")
 	InfoChanged     = cache.NewEvent[ID]("basic info changed") // name, zone
@@ -22,8 +22,8 @@ var (
 	AccountBanned   = cache.NewEvent[ID]("account banned")  // or not any more
 )
 
-// Users are the accounts as everybody sees them: at hand in this process, in
-// Redis, and from SQL.
+// Users are the accounts as everybody sees them: cached in this process and in
+// Redis, and loaded from SQL.
 type Users struct {
 	db   *sqldb.DB
 	kept *cache.Cache[ID, User]
@@ -31,10 +31,10 @@ type Users struct {
 
 // NewUsers returns the users in db.
 //
-// A change goes on while Redis is away ([cache.Proceed]): nobody should be kept
-// from a new name by a Redis that fails. The price is paid when Redis is away for
-// this node alone: others may then see the old name until the outbox has dropped
-// it, or at most for as long as a copy lives. No rule rests on it.
+// A change goes on while Redis is away ([cache.Proceed]): a Redis that fails should
+// keep no user from a new name. The price is paid when Redis is away for this node
+// alone: other nodes may then serve the old name until the pending drop is done, or at
+// most for as long as a copy lives. No rule rests on it.
 func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 	p.Unfenced = cache.Proceed
 	u := &Users{db: db}
@@ -58,7 +58,7 @@ func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 // what it changes.
 func (s *Service) commit(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error, targets ...cache.Target) error {
 	return loadError(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
-		return sqldb.Undecided(s.db.Tx(ctx, fn))
+		return transact(ctx, s.db, fn)
 	}, targets...))
 }
 
@@ -95,8 +95,8 @@ func loadError(ctx context.Context, err error) error {
 	return asKind(err)
 }
 
-// Warm reads the n users that were active last, so that they are at hand here and
-// in Redis, and returns how many there were. It may tell how far it is.
+// Warm loads the n users that were active last into this process and Redis, and
+// returns how many there were. progress, unless nil, is called after each page.
 func (u *Users) Warm(ctx context.Context, n int, progress func(done, total int)) (_ int, err error) {
 	defer errs.Wrap(&err, "accounts.Warm")
 	ids, err := recentlyActive(ctx, u.db, n)

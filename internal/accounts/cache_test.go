@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -65,18 +67,14 @@ func (w *world) rename(id ID, name string) {
 func (w *world) named(id ID, want string) (took time.Duration) {
 	w.t.Helper()
 	began := time.Now()
-	for {
+	eventually.Equal(w.t, "the user's name", want, func() string {
 		u, err := w.User(w.t.Context(), id)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if u.Name == want {
-			return time.Since(began)
-		}
-		if time.Since(began) > patience {
-			w.t.Fatalf("the user is still called %q, want %q", u.Name, want)
-		}
-	}
+		return u.Name
+	})
+	return time.Since(began)
 }
 
 func TestAUserIsReadFromSQLOnceAndChangesShowEverywhere(t *testing.T) {
@@ -115,24 +113,26 @@ func TestAUserIsReadFromSQLOnceAndChangesShowEverywhere(t *testing.T) {
 // Every event that B4 names drops the user; that it is declared, and that nothing
 // else is, Check says.
 func TestEachEventDropsTheUser(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	if err := w.caches.Check(); err != nil {
-		t.Fatal(err)
-	}
-	w.listen()
-	id := w.people(1)[0]
-	for _, e := range []cache.Event[ID]{AvatarChanged, InfoChanged, EmailChanged, PasswordChanged, AccountDeleted, AccountBanned} {
-		if _, err := w.User(t.Context(), id); err != nil {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		if err := w.caches.Check(); err != nil {
 			t.Fatal(err)
 		}
-		loads := w.users.kept.Stats().Loads
-		if err := w.caches.Change(t.Context(), func(context.Context) error { return nil }, e.Of(w.caches, id)...); err != nil {
-			t.Fatal(err)
+		w.listen()
+		id := w.people(1)[0]
+		for _, e := range []cache.Event[ID]{AvatarChanged, InfoChanged, EmailChanged, PasswordChanged, AccountDeleted, AccountBanned} {
+			if _, err := w.User(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			loads := w.users.kept.Stats().Loads
+			if err := w.caches.Change(t.Context(), func(context.Context) error { return nil }, e.Of(w.caches, id)...); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.User(t.Context(), id); err != nil || w.users.kept.Stats().Loads != loads+1 {
+				t.Errorf("after %q SQL was asked %d times (%v), want once", e.Name(), w.users.kept.Stats().Loads-loads, err)
+			}
 		}
-		if _, err := w.User(t.Context(), id); err != nil || w.users.kept.Stats().Loads != loads+1 {
-			t.Errorf("after %q SQL was asked %d times (%v), want once", e.Name(), w.users.kept.Stats().Loads-loads, err)
-		}
-	}
+	})
 }
 
 func TestManyUsersAreOneMGETAndNoSQL(t *testing.T) {
@@ -199,15 +199,10 @@ func TestWhileSQLFailsAUserIsAnsweredFromRedis(t *testing.T) {
 		t.Errorf("got %+v, %v, want what Redis has", u, err)
 	}
 	server.FlushAll()
-	deadline := time.Now().Add(patience)
-	for { // until the bus has noticed
-		if _, err := other.User(t.Context(), id); err != nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("copies are still good after the flush")
-		}
-	}
+	eventually.True(t, "the bus to notice the flush, after which no copy is good", func() bool {
+		_, err := other.User(t.Context(), id)
+		return err != nil
+	})
 }
 
 func TestWhatHangsIsSQLUnlessTheCallerIsGone(t *testing.T) {
@@ -222,45 +217,49 @@ func TestWhatHangsIsSQLUnlessTheCallerIsGone(t *testing.T) {
 }
 
 func TestTheMostActiveAreWarm(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.listen()
-	var active []ID
-	for i := range 3 {
-		w.pass(time.Hour)
-		active = append(active, w.join(fmt.Sprintf("u%d@example.org", i), "a long password").User.ID)
-	}
-	w.pass(time.Hour)
-	w.enter("u0@example.org", "a long password")
-	w.enter("u0@example.org", "a long password")
-	w.people(5) // who never logged in
-	told := 0
-	n, err := w.Users().Warm(t.Context(), 2, func(done, total int) { told = done*10 + total })
-	if err != nil || n != 2 || told != 22 {
-		t.Fatalf("Warm: %d, %v, told %d, want 2 of 2", n, err, told)
-	}
-	if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET name = 'new'"); err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []string{"Ann", "new", "Ann"} {
-		if u, err := w.User(t.Context(), active[i]); err != nil || u.Name != want {
-			t.Errorf("user %d: got %q, %v, want %q", i, u.Name, err, want)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.listen()
+		var active []ID
+		for i := range 3 {
+			w.pass(time.Hour)
+			active = append(active, w.join(fmt.Sprintf("u%d@example.org", i), "a long password").User.ID)
 		}
-	}
+		w.pass(time.Hour)
+		w.enter("u0@example.org", "a long password")
+		w.enter("u0@example.org", "a long password")
+		w.people(5) // who never logged in
+		told := 0
+		n, err := w.Users().Warm(t.Context(), 2, func(done, total int) { told = done*10 + total })
+		if err != nil || n != 2 || told != 22 {
+			t.Fatalf("Warm: %d, %v, told %d, want 2 of 2", n, err, told)
+		}
+		if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET name = 'new'"); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []string{"Ann", "new", "Ann"} {
+			if u, err := w.User(t.Context(), active[i]); err != nil || u.Name != want {
+				t.Errorf("user %d: got %q, %v, want %q", i, u.Name, err, want)
+			}
+		}
+	})
 }
 
 func TestAUserKeepsEveryFieldInRedis(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.listen()
-	u := User{ID: ids.New[User](), Email: "Ann@example.org", Name: "Änn \" <&>", Bio: "one\ntwo", Clock: civil.Clock{Zone: "Asia/Tokyo", Next: "UTC", From: 1 << 41},
-		FindByEmail: true, Requests: true, HasPassword: true, Created: time.UnixMilli(1_700_000_000_123).UTC()}
-	if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return insertUser(ctx, tx, u, "k", "hash") }); err != nil {
-		t.Fatal(err)
-	}
-	w.named(u.ID, u.Name)
-	other := w.neighbour()
-	got, err := other.User(t.Context(), u.ID)
-	if err != nil || got != u || other.users.kept.Stats().RedisHits != 1 {
-		t.Errorf("got %+v, %v, want %+v from Redis", got, err, u)
-	}
-	redistest.KeysDeclared(t, w.redis, Keys, events.Keys)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.listen()
+		u := User{ID: ids.New[User](), Email: "Ann@example.org", Name: "Änn \" <&>", Bio: "one\ntwo", Clock: civil.Clock{Zone: "Asia/Tokyo", Next: "UTC", From: 1 << 41},
+			FindByEmail: true, Requests: true, HasPassword: true, Created: time.UnixMilli(1_700_000_000_123).UTC()}
+		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return insertUser(ctx, tx, u, "k", "hash") }); err != nil {
+			t.Fatal(err)
+		}
+		w.named(u.ID, u.Name)
+		other := w.neighbour()
+		got, err := other.User(t.Context(), u.ID)
+		if err != nil || got != u || other.users.kept.Stats().RedisHits != 1 {
+			t.Errorf("got %+v, %v, want %+v from Redis", got, err, u)
+		}
+		redistest.KeysDeclared(t, w.redis, Keys, events.Keys)
+	})
 }

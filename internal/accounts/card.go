@@ -29,15 +29,15 @@ var ErrNoCard = errs.New(errs.NotFound, "card.unknown", "There is no such card, 
 // CardChanged drops a card's copies.
 var CardChanged = cache.NewEvent[Card]("card drawn or withdrawn")
 
-// cards are the cards at hand, by their two names.
+// cards are the cached cards, by user and by token.
 type cards struct {
 	byUser  *cache.Cache[ID, Card]
 	byToken *cache.Cache[keyspace.Hashed, Card]
 }
 
-// newCards returns the cards in db. A card is withdrawn while Redis is away, too
-// ([cache.Proceed]); a node that can still reach it may take the card until the
-// outbox has dropped it.
+// newCards returns the cards in db. A card can be withdrawn while Redis is away
+// ([cache.Proceed]); a node that still reaches Redis may accept the card until the
+// pending drop is done.
 func newCards(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) cards {
 	p.Unfenced = cache.Proceed
 	found := func(c Card, err error) (Card, error) {

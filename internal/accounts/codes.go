@@ -2,12 +2,10 @@ package accounts
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
@@ -41,13 +39,13 @@ func ParsePurpose(s string) (Purpose, error) {
 // million, ten times a day at most by the limits on sending.
 const codeTries = 5
 
-// A proof is what a code proves: that who has it reads the mail of an address,
-// and for what that counts. A change of address is proved to who asked for it
-// and to nobody else: another user can neither use that code nor void it.
+// A proof is what a code proves: that its holder reads the mail of an address, and
+// for which purpose. A code for a change of address is bound to the user who asked for
+// it: another user can neither use that code nor void it.
 type proof struct {
 	email   Email
 	purpose Purpose
-	user    ID // who asked; zero but for ForChangeEmail
+	user    ID // the user who asked; zero but for ForChangeEmail
 }
 
 // parts are what a secret that belongs to the proof is made of.
@@ -102,33 +100,7 @@ func (s *Service) sendCode(ctx context.Context, p proof, ip string) error {
 	}
 	notice := codeNotice{To: p.email.Given, Purpose: p.purpose, User: p.user, Seed: newNonce()}
 	row := s.codeRow(p, s.mint.code(p, notice.Seed))
-	err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		account, err := addressOf(ctx, tx, p.email.Key, p.user)
-		if err != nil {
-			return err
-		}
-		notice.To, notice.Known = p.email.Given, account != ""
-		if notice.Known {
-			// As the owner wrote it: should a provider tell Ann from ann after
-			// all, Ann gets no mail meant for ann.
-			notice.To = account
-		}
-		// Known or not, the same is written. A code that is not mailed is one
-		// that nobody knows.
-		expires := tx.Now().Add(s.cfg.CodeLife)
-		if err := upsertCode(ctx, tx, row, expires); err != nil {
-			return err
-		}
-		notice.Expires = expires.UnixMilli()
-		payload, err := json.Marshal(notice)
-		if err != nil {
-			return err
-		}
-		// By its key this takes the place of a mail still waiting, whose code is
-		// worth nothing any more.
-		return tx.Enqueue(ctx, sqldb.Message{Topic: TopicCode, Key: row.mailKey(), Payload: payload})
-	})
-	if err != nil {
+	if err := replaceCode(ctx, s.db, p, row, notice, s.cfg.CodeLife); err != nil {
 		return asKind(err)
 	}
 	s.after(ctx, "forget the tries of the code before", func(ctx context.Context) error { return s.fast.forgetTries(ctx, p) })
@@ -143,7 +115,7 @@ func (s *Service) codeRow(p proof, code string) codeRow {
 var errCode = ErrCode.On("body.code", "is wrong, used or expired")
 
 // checkCode counts a try and compares. The code is not used up by it: that
-// belongs into the transaction of what the code is for, see spendCode. ErrCode.
+// belongs into the transaction of what the code is for, see consumeCode. ErrCode.
 func (s *Service) checkCode(ctx context.Context, p proof, code string) (codeRow, error) {
 	c := s.codeRow(p, code)
 	if !s.fast.mayTry(ctx, p, s.cfg.CodeLife) {

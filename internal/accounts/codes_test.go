@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
@@ -70,55 +71,59 @@ func TestLettersThatOnlyLookAlikeAreOtherAddresses(t *testing.T) {
 }
 
 func TestACodeForAnAccountGoesWhereItsOwnerReads(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.join("Ann@example.org", "correct horse")
-	for _, purpose := range []string{"login", "reset_password", "register"} {
-		if _, err := w.RequestCode(t.Context(), "aNN@EXAMPLE.org", purpose, "192.0.2.9"); err != nil {
-			t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.join("Ann@example.org", "correct horse")
+		for _, purpose := range []string{"login", "reset_password", "register"} {
+			if _, err := w.RequestCode(t.Context(), "aNN@EXAMPLE.org", purpose, "192.0.2.9"); err != nil {
+				t.Fatal(err)
+			}
+			if to := w.mails("")[0].To; to != "Ann@example.org" {
+				t.Errorf("the mail to %s went to %s, want the owner's own spelling", purpose, to)
+			}
 		}
-		if to := w.mails("")[0].To; to != "Ann@example.org" {
-			t.Errorf("the mail to %s went to %s, want the owner's own spelling", purpose, to)
-		}
-	}
+	})
 }
 
 func TestACodeIsNotForAnotherPurpose(t *testing.T) {
-	w := onSQLite(t, Settings{Limits: Limits{LoginFails: 1000}})
-	a := w.join("ann@example.org", "correct horse")
-	uses := map[string]func(code string) error{
-		"register": func(code string) error {
-			_, err := w.Register(t.Context(), Registration{Email: "new@example.org", Code: code, Name: "New"})
-			return err
-		},
-		"login": func(code string) error {
-			_, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code})
-			return err
-		},
-		"reset_password": func(code string) error {
-			return w.ResetPassword(t.Context(), Reset{Email: "ann@example.org", Code: code, Password: "battery staple"})
-		},
-		"change_email": func(code string) error {
-			_, err := w.ChangeEmail(t.Context(), a.User.ID, a.Device, EmailChange{Email: "new@example.org", Code: code, Password: "correct horse"})
-			return err
-		},
-	}
-	codes := map[string]string{"register": w.code("new@example.org", "register"), "login": w.code("ann@example.org", "login"),
-		"reset_password": w.code("ann@example.org", "reset_password"), "change_email": w.emailCode(a.User.ID, "new@example.org")}
-	for purpose, code := range codes {
-		for use, try := range uses {
-			if use == purpose {
-				continue
-			}
-			if err := try(code); !errors.Is(err, ErrCode) && !errors.Is(err, ErrCredentials) {
-				t.Errorf("a code to %s, used to %s: got %v, want it refused", purpose, use, err)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{Limits: Limits{LoginFails: 1000}})
+		a := w.join("ann@example.org", "correct horse")
+		uses := map[string]func(code string) error{
+			"register": func(code string) error {
+				_, err := w.Register(t.Context(), Registration{Email: "new@example.org", Code: code, Name: "New"})
+				return err
+			},
+			"login": func(code string) error {
+				_, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code})
+				return err
+			},
+			"reset_password": func(code string) error {
+				return w.ResetPassword(t.Context(), Reset{Email: "ann@example.org", Code: code, Password: "battery staple"})
+			},
+			"change_email": func(code string) error {
+				_, err := w.ChangeEmail(t.Context(), a.User.ID, a.Device, EmailChange{Email: "new@example.org", Code: code, Password: "correct horse"})
+				return err
+			},
+		}
+		codes := map[string]string{"register": w.code("new@example.org", "register"), "login": w.code("ann@example.org", "login"),
+			"reset_password": w.code("ann@example.org", "reset_password"), "change_email": w.emailCode(a.User.ID, "new@example.org")}
+		for purpose, code := range codes {
+			for use, try := range uses {
+				if use == purpose {
+					continue
+				}
+				if err := try(code); !errors.Is(err, ErrCode) && !errors.Is(err, ErrCredentials) {
+					t.Errorf("a code to %s, used to %s: got %v, want it refused", purpose, use, err)
+				}
 			}
 		}
-	}
-	for _, purpose := range []string{"login", "change_email"} { // whose addresses nobody has changed yet
-		if err := uses[purpose](codes[purpose]); err != nil {
-			t.Errorf("a code to %s, after three wrong tries of it: %v", purpose, err)
+		for _, purpose := range []string{"login", "change_email"} { // whose addresses nobody has changed yet
+			if err := uses[purpose](codes[purpose]); err != nil {
+				t.Errorf("a code to %s, after three wrong tries of it: %v", purpose, err)
+			}
 		}
-	}
+	})
 }
 
 // emailCode asks for a code at the address that is to be the user's, and returns
@@ -181,30 +186,32 @@ func TestACodeOutlivesAnEmptiedRedisAndItsTriesDoToo(t *testing.T) {
 // Between the look at a code and the transaction of what it is for, it may have
 // been used, replaced, or have expired.
 func TestACodeIsLookedAtAgainWhereItIsSpent(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	p := proof{email: Email{Given: "ann@example.org", Key: "ann@example.org"}, purpose: ForRegister}
-	looked := func() codeRow {
-		t.Helper()
-		c, err := w.checkCode(t.Context(), p, w.code("ann@example.org", "register"))
-		if err != nil {
-			t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		p := proof{email: Email{Given: "ann@example.org", Key: "ann@example.org"}, purpose: ForRegister}
+		looked := func() codeRow {
+			t.Helper()
+			c, err := w.checkCode(t.Context(), p, w.code("ann@example.org", "register"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
 		}
-		return c
-	}
-	spend := func(what string, c codeRow, want error) {
-		t.Helper()
-		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return spendCode(ctx, tx, c) }); !errors.Is(err, want) {
-			t.Errorf("%s: got %v, want %v", what, err, want)
+		spend := func(what string, c codeRow, want error) {
+			t.Helper()
+			if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return consumeCode(ctx, tx, c) }); !errors.Is(err, want) {
+				t.Errorf("%s: got %v, want %v", what, err, want)
+			}
 		}
-	}
-	used, replaced := looked(), looked()
-	spend("one that was replaced", used, ErrCode)
-	spend("the one in force", replaced, nil)
-	spend("one that was used", replaced, ErrCode)
-	expired := looked()
-	w.pass(w.cfg.CodeLife)
-	spend("one that has expired", expired, ErrCode)
-	if hash, err := tryCode(t.Context(), w.db, expired); hash != "" || err != nil {
-		t.Errorf("one that has expired is compared with %q, %v", hash, err)
-	}
+		used, replaced := looked(), looked()
+		spend("one that was replaced", used, ErrCode)
+		spend("the one in force", replaced, nil)
+		spend("one that was used", replaced, ErrCode)
+		expired := looked()
+		w.pass(w.cfg.CodeLife)
+		spend("one that has expired", expired, ErrCode)
+		if hash, err := tryCode(t.Context(), w.db, expired); hash != "" || err != nil {
+			t.Errorf("one that has expired is compared with %q, %v", hash, err)
+		}
+	})
 }

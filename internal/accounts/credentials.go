@@ -55,9 +55,9 @@ func unchanged(ctx context.Context, tx *sqldb.Tx, seen credential, device Device
 	return err
 }
 
-// admit locks the account whose password was right, and refuses where it was
-// changed meanwhile: who did that has logged all devices out, and wants none let
-// in by the old one. ErrCredentials, ErrNoUser.
+// admit locks the account whose password was right, and refuses if the password was
+// changed meanwhile: that change has logged all devices out, and the old password must
+// let none in. ErrCredentials, ErrNoUser.
 func (c credential) admit(ctx context.Context, tx *sqldb.Tx) (User, error) {
 	now, err := lockCredential(ctx, tx, c.ID)
 	if err == nil && now.passwordHash != c.passwordHash {
@@ -102,8 +102,8 @@ type Reset struct {
 	Password string // the new one
 }
 
-// ResetPassword sets the password of who proves the address, logs all devices
-// out, lets log-ins be tried again, and mails a notice. ErrEmail, ErrPassword,
+// ResetPassword sets the password of the account whose address the code proves, logs
+// all devices out, unlocks log-in, and mails a notice. ErrEmail, ErrPassword,
 // ErrCode, also where there is no such account.
 func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	defer errs.Wrap(&err, "accounts.ResetPassword")
@@ -127,11 +127,11 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	if err != nil {
 		return asKind(err)
 	}
-	if c.ID.IsZero() { // who guessed a code that was mailed to nobody
+	if c.ID.IsZero() { // a guessed code that was mailed to nobody
 		return errCode
 	}
 	err = s.endAll(ctx, c.ID, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := spendCode(ctx, tx, code); err != nil {
+		if err := consumeCode(ctx, tx, code); err != nil {
 			return err
 		}
 		now, err := lockCredential(ctx, tx, c.ID)
@@ -151,7 +151,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	return nil
 }
 
-// setPassword writes the password and the mail that tells of it.
+// setPassword writes the password and enqueues the notice of it.
 func setPassword(ctx context.Context, tx *sqldb.Tx, u User, hash string) error {
 	if err := updatePassword(ctx, tx, u.ID, hash); err != nil {
 		return err
@@ -159,20 +159,20 @@ func setPassword(ctx context.Context, tx *sqldb.Tx, u User, hash string) error {
 	return notify(ctx, tx, u.ID, u.Email, api.NoticePasswordChanged)
 }
 
-// passwordSet tells the devices.
+// passwordSet publishes a change of password to the devices.
 func (s *Service) passwordSet(u User, by DeviceID) {
 	now := s.db.Now()
 	s.noticed(u.ID, now, api.NoticePasswordChanged, by)
 	if !u.HasPassword {
 		u.HasPassword = true
-		s.tell(api.EventAccountUpdated, u.ID, now, wireUser(u, now))
+		s.publish(api.EventAccountUpdated, u.ID, now, wireUser(u, now))
 	}
 }
 
-// noticed tells the devices what was done to the account, and which of them did
-// it; the zero device: none of them.
+// noticed publishes to the devices what was done to the account, and by which of
+// them; the zero device means none of them.
 func (s *Service) noticed(user ID, at time.Time, kind string, by DeviceID) {
-	s.tell(api.EventAccountNotice, user, at, api.Notice{Kind: kind, Device: by.String()})
+	s.publish(api.EventAccountNotice, user, at, api.Notice{Kind: kind, Device: by.String()})
 }
 
 // An EmailChange is what changes a user's address.
@@ -183,8 +183,8 @@ type EmailChange struct {
 }
 
 // ChangeEmail changes a user's address and mails a notice to the old one. All
-// devices stay logged in. Only who has proved the new address learns that it
-// has an account meanwhile: ErrEmailTaken. ErrEmail, ErrPasswordWrong, ErrLocked,
+// devices stay logged in. Only a caller who has proved the new address learns that
+// it has an account meanwhile: ErrEmailTaken. ErrEmail, ErrPasswordWrong, ErrLocked,
 // ErrCode, ErrToken, ErrNoUser.
 func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c EmailChange) (u User, err error) {
 	defer errs.Wrap(&err, "accounts.ChangeEmail %s", user)
@@ -202,7 +202,7 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 		return User{}, err
 	}
 	err = s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		if err := spendCode(ctx, tx, code); err != nil {
+		if err := consumeCode(ctx, tx, code); err != nil {
 			return err
 		}
 		if err := unchanged(ctx, tx, seen, device); err != nil {
@@ -222,6 +222,6 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 	}
 	now := s.db.Now()
 	s.noticed(user, now, api.NoticeEmailChanged, device)
-	s.tell(api.EventAccountUpdated, user, now, wireUser(u, now))
+	s.publish(api.EventAccountUpdated, user, now, wireUser(u, now))
 	return u, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -146,68 +147,72 @@ func TestAChangedPasswordLogsTheOtherDevicesOut(t *testing.T) {
 }
 
 func TestWhoHasNoPasswordSetsTheFirst(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.listen()
-	a := w.join("ann@example.org", "")
-	if u, err := w.User(t.Context(), a.User.ID); err != nil || u.HasPassword {
-		t.Fatalf("got %+v, %v", u, err)
-	}
-	if err := w.change(a, "made up", "battery staple"); !errors.Is(err, ErrPasswordWrong) {
-		t.Errorf("a current password where there is none: got %v, want ErrPasswordWrong", err)
-	}
-	sub := w.bus.Subscribe(a.User.ID.String())
-	defer sub.Close()
-	if err := w.change(a, "", "battery staple"); err != nil {
-		t.Fatal(err)
-	}
-	w.heard(sub, api.EventAccountNotice, api.EventAccountUpdated)
-	if u, err := w.User(t.Context(), a.User.ID); err != nil || !u.HasPassword {
-		t.Errorf("got %+v, %v, want one with a password", u, err)
-	}
-	w.enter("ann@example.org", "battery staple")
-	b := w.join("bob@example.org", "")
-	if u, err := w.User(t.Context(), b.User.ID); err != nil || u.HasPassword {
-		t.Fatalf("got %+v, %v", u, err)
-	}
-	if err := w.ResetPassword(t.Context(), Reset{"bob@example.org", w.code("bob@example.org", "reset_password"), "battery staple"}); err != nil {
-		t.Fatal(err)
-	}
-	if u, err := w.User(t.Context(), b.User.ID); err != nil || !u.HasPassword {
-		t.Errorf("after a reset: got %+v, %v, want one with a password", u, err)
-	}
-	if err := w.change(a, "", "correct horse"); !errors.Is(err, ErrPasswordWrong) {
-		t.Errorf("without the current password: got %v, want ErrPasswordWrong", err)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.listen()
+		a := w.join("ann@example.org", "")
+		if u, err := w.User(t.Context(), a.User.ID); err != nil || u.HasPassword {
+			t.Fatalf("got %+v, %v", u, err)
+		}
+		if err := w.change(a, "made up", "battery staple"); !errors.Is(err, ErrPasswordWrong) {
+			t.Errorf("a current password where there is none: got %v, want ErrPasswordWrong", err)
+		}
+		sub := w.bus.Subscribe(a.User.ID.String())
+		defer sub.Close()
+		if err := w.change(a, "", "battery staple"); err != nil {
+			t.Fatal(err)
+		}
+		w.heard(sub, api.EventAccountNotice, api.EventAccountUpdated)
+		if u, err := w.User(t.Context(), a.User.ID); err != nil || !u.HasPassword {
+			t.Errorf("got %+v, %v, want one with a password", u, err)
+		}
+		w.enter("ann@example.org", "battery staple")
+		b := w.join("bob@example.org", "")
+		if u, err := w.User(t.Context(), b.User.ID); err != nil || u.HasPassword {
+			t.Fatalf("got %+v, %v", u, err)
+		}
+		if err := w.ResetPassword(t.Context(), Reset{"bob@example.org", w.code("bob@example.org", "reset_password"), "battery staple"}); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := w.User(t.Context(), b.User.ID); err != nil || !u.HasPassword {
+			t.Errorf("after a reset: got %+v, %v, want one with a password", u, err)
+		}
+		if err := w.change(a, "", "correct horse"); !errors.Is(err, ErrPasswordWrong) {
+			t.Errorf("without the current password: got %v, want ErrPasswordWrong", err)
+		}
+	})
 }
 
 func TestWhatIsRefusedChangesNothing(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a := w.join("ann@example.org", "correct horse")
-	code := w.emailCode(a.User.ID, "new@example.org")
-	w.deliver()
-	before := w.dump("SELECT * FROM users") + w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM outbox")
-	for what, tt := range map[string]struct{ got, want error }{
-		"a short password":         {w.change(a, "correct horse", "short"), ErrPassword},
-		"a wrong password":         {w.change(a, "wrong horse", "battery staple"), ErrPasswordWrong},
-		"a short reset":            {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "short"}), ErrPassword},
-		"a reset of no address":    {w.ResetPassword(t.Context(), Reset{"ann", "000000", "battery staple"}), ErrEmail},
-		"a reset without a code":   {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "battery staple"}), ErrCode},
-		"a reset of a stranger":    {w.ResetPassword(t.Context(), Reset{"nobody@example.org", "000000", "battery staple"}), ErrCode},
-		"an address that is none":  {w.move(a, "ann", code, "correct horse"), ErrEmail},
-		"an address, no password":  {w.move(a, "new@example.org", code, ""), ErrPasswordWrong},
-		"an address, another code": {w.move(a, "new@example.org", otherThan(code), "correct horse"), ErrCode},
-		"a code for elsewhere":     {w.move(a, "newer@example.org", code, "correct horse"), ErrCode},
-	} {
-		if !errors.Is(tt.got, tt.want) {
-			t.Errorf("%s: got %v, want %v", what, tt.got, tt.want)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a := w.join("ann@example.org", "correct horse")
+		code := w.emailCode(a.User.ID, "new@example.org")
+		w.deliver()
+		before := w.dump("SELECT * FROM users") + w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM outbox")
+		for what, tt := range map[string]struct{ got, want error }{
+			"a short password":         {w.change(a, "correct horse", "short"), ErrPassword},
+			"a wrong password":         {w.change(a, "wrong horse", "battery staple"), ErrPasswordWrong},
+			"a short reset":            {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "short"}), ErrPassword},
+			"a reset of no address":    {w.ResetPassword(t.Context(), Reset{"ann", "000000", "battery staple"}), ErrEmail},
+			"a reset without a code":   {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "battery staple"}), ErrCode},
+			"a reset of a stranger":    {w.ResetPassword(t.Context(), Reset{"nobody@example.org", "000000", "battery staple"}), ErrCode},
+			"an address that is none":  {w.move(a, "ann", code, "correct horse"), ErrEmail},
+			"an address, no password":  {w.move(a, "new@example.org", code, ""), ErrPasswordWrong},
+			"an address, another code": {w.move(a, "new@example.org", otherThan(code), "correct horse"), ErrCode},
+			"a code for elsewhere":     {w.move(a, "newer@example.org", code, "correct horse"), ErrCode},
+		} {
+			if !errors.Is(tt.got, tt.want) {
+				t.Errorf("%s: got %v, want %v", what, tt.got, tt.want)
+			}
 		}
-	}
-	if after := w.dump("SELECT * FROM users") + w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM outbox"); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
-	if err := w.move(a, "new@example.org", code, "correct horse"); err != nil {
-		t.Errorf("the right code at last: %v", err)
-	}
+		if after := w.dump("SELECT * FROM users") + w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM outbox"); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+		if err := w.move(a, "new@example.org", code, "correct horse"); err != nil {
+			t.Errorf("the right code at last: %v", err)
+		}
+	})
 }
 
 func TestAWrongCurrentPasswordCountsAsAWrongLogin(t *testing.T) {
@@ -240,18 +245,20 @@ func TestAWrongCurrentPasswordCountsAsAWrongLogin(t *testing.T) {
 }
 
 func TestARightCurrentPasswordClearsTheCount(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a := w.join("ann@example.org", "correct horse")
-	for range 3 {
-		for range 4 {
-			if err := w.change(a, "wrong horse", "correct horse"); !errors.Is(err, ErrPasswordWrong) {
-				t.Fatalf("got %v, want ErrPasswordWrong", err)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a := w.join("ann@example.org", "correct horse")
+		for range 3 {
+			for range 4 {
+				if err := w.change(a, "wrong horse", "correct horse"); !errors.Is(err, ErrPasswordWrong) {
+					t.Fatalf("got %v, want ErrPasswordWrong", err)
+				}
+			}
+			if err := w.change(a, "correct horse", "correct horse"); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if err := w.change(a, "correct horse", "correct horse"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 }
 
 func TestAnAddressIsChangedAndTheOldOneIsTold(t *testing.T) {
@@ -290,14 +297,16 @@ func TestAnAddressIsChangedAndTheOldOneIsTold(t *testing.T) {
 }
 
 func TestAnAddressMayChangeItsSpelling(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a := w.join("ann@example.org", "")
-	if err := w.move(a, "ANN@example.org", w.emailCode(a.User.ID, "ANN@example.org"), ""); err != nil {
-		t.Fatal(err)
-	}
-	if u, err := w.User(t.Context(), a.User.ID); err != nil || u.Email != "ANN@example.org" {
-		t.Errorf("got %+v, %v", u, err)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a := w.join("ann@example.org", "")
+		if err := w.move(a, "ANN@example.org", w.emailCode(a.User.ID, "ANN@example.org"), ""); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := w.User(t.Context(), a.User.ID); err != nil || u.Email != "ANN@example.org" {
+			t.Errorf("got %+v, %v", u, err)
+		}
+	})
 }
 
 func TestOnlyWhoProvedATakenAddressIsToldThatItIs(t *testing.T) {
@@ -343,7 +352,7 @@ func TestOfTwoWhoWantOneAddressOneGetsIt(t *testing.T) {
 
 // enterBy opens a session with what was read of an account before.
 func (w *world) enterBy(c credential) (Tokens, error) {
-	return w.Service.enter(w.t.Context(), c.ID, Session{}, c.admit)
+	return w.openSession(w.t.Context(), c.ID, Session{}, c.admit)
 }
 
 func TestALoginThatReadTheOldPasswordIsNotLetIn(t *testing.T) {
@@ -389,30 +398,34 @@ func TestALoginThatReadTheOldPasswordIsNotLetIn(t *testing.T) {
 }
 
 func TestNobodyWithoutAnAccountChangesOne(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	ghost := Tokens{User: User{ID: ids.New[User]()}, Device: ids.New[Session]()}
-	if err := w.change(ghost, "", "battery staple"); !errors.Is(err, ErrNoUser) {
-		t.Errorf("a password: got %v, want ErrNoUser", err)
-	}
-	if err := w.move(ghost, "new@example.org", "000000", ""); !errors.Is(err, ErrNoUser) {
-		t.Errorf("an address: got %v, want ErrNoUser", err)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		ghost := Tokens{User: User{ID: ids.New[User]()}, Device: ids.New[Session]()}
+		if err := w.change(ghost, "", "battery staple"); !errors.Is(err, ErrNoUser) {
+			t.Errorf("a password: got %v, want ErrNoUser", err)
+		}
+		if err := w.move(ghost, "new@example.org", "000000", ""); !errors.Is(err, ErrNoUser) {
+			t.Errorf("an address: got %v, want ErrNoUser", err)
+		}
+	})
 }
 
 func TestWhileSQLIsAwayNoLoginCounts(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a := w.join("ann@example.org", "correct horse")
-	if err := w.db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for range 6 {
-		if err := w.login("ann@example.org", "correct horse"); err == nil || errors.Is(err, ErrLocked) {
-			t.Fatalf("log in: got %v, want that SQL is away", err)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a := w.join("ann@example.org", "correct horse")
+		if err := w.db.Close(); err != nil {
+			t.Fatal(err)
 		}
-		if err := w.change(a, "correct horse", "battery staple"); err == nil || errors.Is(err, ErrLocked) {
-			t.Fatalf("change: got %v, want that SQL is away", err)
+		for range 6 {
+			if err := w.login("ann@example.org", "correct horse"); err == nil || errors.Is(err, ErrLocked) {
+				t.Fatalf("log in: got %v, want that SQL is away", err)
+			}
+			if err := w.change(a, "correct horse", "battery staple"); err == nil || errors.Is(err, ErrLocked) {
+				t.Fatalf("change: got %v, want that SQL is away", err)
+			}
 		}
-	}
+	})
 }
 
 func TestWithoutRedisCredentialsChangeAndLocksHold(t *testing.T) {
@@ -471,39 +484,43 @@ func TestAnEmptiedRedisOpensALockAndNoMore(t *testing.T) {
 // Who guessed, or has read in the outbox and with the server's secret, a code that
 // was mailed to nobody.
 func TestACodeForNobodySetsNoPassword(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	if _, err := w.RequestCode(t.Context(), "ann@example.org", "reset_password", "192.0.2.1"); err != nil {
-		t.Fatal(err)
-	}
-	var n codeNotice
-	if err := json.Unmarshal([]byte(w.dump("SELECT payload FROM outbox")), &n); err != nil {
-		t.Fatal(err)
-	}
-	code := w.mint.code(proof{email: Email{Key: "ann@example.org"}, purpose: ForResetPassword}, n.Seed)
-	if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "battery staple"}); !errors.Is(err, ErrCode) {
-		t.Errorf("got %v, want ErrCode", err)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		if _, err := w.RequestCode(t.Context(), "ann@example.org", "reset_password", "192.0.2.1"); err != nil {
+			t.Fatal(err)
+		}
+		var n codeNotice
+		if err := json.Unmarshal([]byte(w.dump("SELECT payload FROM outbox")), &n); err != nil {
+			t.Fatal(err)
+		}
+		code := w.mint.code(proof{email: Email{Key: "ann@example.org"}, purpose: ForResetPassword}, n.Seed)
+		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "battery staple"}); !errors.Is(err, ErrCode) {
+			t.Errorf("got %v, want ErrCode", err)
+		}
+	})
 }
 
 // A device whose token is still believed, for a moment, changes nothing any more.
 func TestADeviceThatIsLoggedOutChangesNothing(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a := w.join("ann@example.org", "correct horse")
-	if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
-		t.Fatal(err)
-	}
-	before := w.dump("SELECT email, password_hash, erased FROM users")
-	_, deletion := w.Delete(t.Context(), a.User.ID, a.Device, "correct horse")
-	for what, err := range map[string]error{
-		"password": w.change(a, "correct horse", "battery staple"),
-		"address":  w.move(a, "bob@example.org", w.emailCode(a.User.ID, "bob@example.org"), "correct horse"),
-		"deletion": deletion,
-	} {
-		if !errors.Is(err, ErrToken) {
-			t.Errorf("%s: got %v, want ErrToken", what, err)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a := w.join("ann@example.org", "correct horse")
+		if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if after := w.dump("SELECT email, password_hash, erased FROM users"); after != before {
-		t.Errorf("the account is %s, want %s", after, before)
-	}
+		before := w.dump("SELECT email, password_hash, erased FROM users")
+		_, deletion := w.Delete(t.Context(), a.User.ID, a.Device, "correct horse")
+		for what, err := range map[string]error{
+			"password": w.change(a, "correct horse", "battery staple"),
+			"address":  w.move(a, "bob@example.org", w.emailCode(a.User.ID, "bob@example.org"), "correct horse"),
+			"deletion": deletion,
+		} {
+			if !errors.Is(err, ErrToken) {
+				t.Errorf("%s: got %v, want ErrToken", what, err)
+			}
+		}
+		if after := w.dump("SELECT email, password_hash, erased FROM users"); after != before {
+			t.Errorf("the account is %s, want %s", after, before)
+		}
+	})
 }

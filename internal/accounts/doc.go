@@ -13,13 +13,13 @@
 // auth:at holds what a check of an access token needs of its session, hash and
 // expiry, and is kept by package cache in process and in Redis: see Sessions.
 //
-// user:session holds what is known of a device, for whoever looks into Redis, and its
+// user:session holds what is known of a device, for people who look into Redis, and its
 // last use to the minute. The list comes from SQL.
 //
 // user:info holds users as everybody sees them ([Users]): name, address and
 // calendar, kept by package cache in process and in Redis. Losing one costs a
 // SELECT. What can happen to a user is an event ([InfoChanged] and the others),
-// and whoever commits one does so inside [cache.Runtime.Change], so that no
+// and every commit of one runs inside [cache.Runtime.Change], so that no
 // reader can put the old user back. Rules do not rest on these copies:
 // [Service.Clocks] asks SQL.
 //
@@ -38,34 +38,33 @@
 // the presented token, a nonce in the session and the server's secret, so that
 // the same refresh token sent twice within ten seconds (two tabs, a lost
 // answer) gets the same pair, though no pair is stored. A refresh token used
-// later than that, or after the pair it brought was itself traded in, has been
+// later than that, or after the pair it brought was itself rotated, has been
 // stolen or replayed: its device's session ends.
 //
 // # Sessions
 //
-// [Service.Verify] costs no I/O where session and user are at hand in process, and a
+// [Service.Verify] costs no I/O where this process has copies of session and user, and a
 // GET for each of them that is in Redis only. A copy can only shorten a check, never
 // refuse a good token: a token that does not match it is looked up in SQL, for
 // another node may have issued it a millisecond ago. The caller's clock comes from
 // [Users].
 //
-// A refresh, and whatever ends a session, commits inside [cache.Runtime.Change]: every
+// A refresh, and every end of a session, commits inside [cache.Runtime.Change]: every
 // node refuses the old token within MaxStale, half a second, also when the node that
-// did it dies at once or is told of nothing (the fence stands, then lapses). Ending
-// must not depend on Redis, so it goes on without a fence ([cache.Proceed]). Then the
-// transaction itself leaves a message with the keys to be dropped, which every node
-// looks for five times a second; the first that has Redis drops them everywhere. A
-// node that sees such a message and cannot do it believes no copy until it is done.
-// So where the node that ends a session is cut off from Redis, the others accept it
-// for a quarter of a second: 241 ms is the longest that was seen, the time between two
-// looks and a busy machine. Should a node lose both Redis' news and SQL, what it has
-// in Redis is good for an hour at most.
+// committed dies at once, or a node receives no invalidation (the fence stands, then
+// lapses). Ending must not depend on Redis, so it goes on without a fence
+// ([cache.Proceed]). Then the transaction itself leaves a message with the keys to be
+// dropped, which every node looks for five times a second (package drops); the first
+// node that has Redis does it for all. A node that sees such a message and cannot do it
+// uses no copy until it is done. So where the node that ends a session is cut off from
+// Redis, the others accept it for a quarter of a second: 241 ms is the longest that was
+// seen, the time between two looks and a busy machine. Should a node lose both Redis'
+// news and SQL, what it has in Redis is good for an hour at most.
 //
 // To end all sessions of a user ([Service.RevokeAll]; a new password, a ban, a
 // deletion) their devices are listed and fenced one by one. A cache tag for each user
 // would drop them with one key, but costs two more commands for each session that a
-// process does not have at hand, at every request of a user who comes once in a
-// while, and a tag refuses changes without Redis. Fifty devices in one pipeline are
+// process has no copy of, at every request of an occasional user, and a tag refuses changes without Redis. Fifty devices in one pipeline are
 // cheaper. The list is made before the transaction, so a device may log in between:
 // the transaction locks the user, as a log-in does, lists again, and drops what was
 // not fenced after the commit, by a message of its own if this node dies there.
@@ -85,12 +84,12 @@
 // # Leaving
 //
 // A deleted account can be brought back by logging in until it is due; a job then
-// makes it a tombstone, and a message ([TopicErased]) has every domain erase what
-// is theirs: see leaving.go. No session is ever opened for a deleted or banned
+// anonymizes its row, and a message ([TopicErased]) has every domain erase what
+// it holds of the user: see leaving.go. No session is ever opened for a deleted or banned
 // account: log-in, ban and deletion lock the user's row, and the latter two end
 // what sessions there are. Nothing is written for a deleted account either, however
 // late it comes (lockLiving).
 //
-// Operators change SQL alone ([Directory]); a message ([TopicChanged]) has some
-// server tell the others.
+// Operators change SQL alone ([Directory]); a message ([TopicChanged]) has a server
+// drop the copies and publish the events.
 package accounts

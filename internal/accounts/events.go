@@ -7,10 +7,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 )
 
-// tell passes on what was committed to all devices of a user, and to whoever
-// subscribes to their notifications in Redis. Data is a wire type; the types of
+// publish sends an event of what was committed to all devices of a user, and to
+// subscribers of the user's notifications in Redis. data is a wire type; the types of
 // events are in package api.
-func (s *Service) tell(typ string, user ID, at time.Time, data any) {
+func (s *Service) publish(typ string, user ID, at time.Time, data any) {
 	text, err := json.Marshal(data)
 	if err != nil {
 		s.log.Error("accounts: an event has no JSON", "type", typ, "err", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -33,66 +34,70 @@ func hear(t *testing.T, sub *events.Subscription, typ string, data any) {
 }
 
 func TestDevicesHearOfAChangeOnceItIsCommitted(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.listen()
-	other := w.neighbour()
-	ann := w.join("ann@example.org", "").User.ID
-	sub := other.bus.Subscribe(ann.String())
-	defer sub.Close()
-	// At most once: the other node may not listen yet to the first.
-	names := []string{"Bea", "Eve", "Kim", "Zoe"}
-	for i, name := range names {
-		w.rename(ann, name)
-		for timeout := time.After(patience / 5); ; {
-			var u api.User
-			select {
-			case e := <-sub.C:
-				if e.Type != api.EventAccountUpdated {
-					continue
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.listen()
+		other := w.neighbour()
+		ann := w.join("ann@example.org", "").User.ID
+		sub := other.bus.Subscribe(ann.String())
+		defer sub.Close()
+		// At most once: the other node may not listen yet to the first.
+		names := []string{"Bea", "Eve", "Kim", "Zoe"}
+		for i, name := range names {
+			w.rename(ann, name)
+			for timeout := time.After(patience / 5); ; {
+				var u api.User
+				select {
+				case e := <-sub.C:
+					if e.Type != api.EventAccountUpdated {
+						continue
+					}
+					if err := json.Unmarshal(e.Data, &u); err != nil || !slices.Contains(names[:i+1], u.Name) {
+						t.Errorf("got %+v, %v, want the new name, %s", u, err, name)
+					}
+					return
+				case <-timeout:
 				}
-				if err := json.Unmarshal(e.Data, &u); err != nil || !slices.Contains(names[:i+1], u.Name) {
-					t.Errorf("got %+v, %v, want the new name, %s", u, err, name)
-				}
-				return
-			case <-timeout:
+				break
 			}
-			break
 		}
-	}
-	t.Error("another node heard of no change")
+		t.Error("another node heard of no change")
+	})
 }
 
 // Programs beside the server hear it in Redis.
 func TestEventsAreOnTheUsersChannel(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.listen()
-	ann := w.join("ann@example.org", "").User.ID
-	got, on := make(chan events.Event, 8), make(chan struct{})
-	ctx, cancel := context.WithCancel(t.Context())
-	var listening sync.WaitGroup
-	listening.Go(func() {
-		_ = w.redis.Subscribe(ctx, notifications.At(ann).Channel, redis.Handler{
-			Subscribed: func() { close(on) },
-			Message: func(payload string) {
-				e, err := notifications.At(ann).Decode(payload)
-				if err != nil {
-					t.Errorf("%v in %s", err, payload)
-				}
-				got <- e
-			},
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.listen()
+		ann := w.join("ann@example.org", "").User.ID
+		got, on := make(chan events.Event, 8), make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var listening sync.WaitGroup
+		listening.Go(func() {
+			_ = w.redis.Subscribe(ctx, notifications.At(ann).Channel, redis.Handler{
+				Subscribed: func() { close(on) },
+				Message: func(payload string) {
+					e, err := notifications.At(ann).Decode(payload)
+					if err != nil {
+						t.Errorf("%v in %s", err, payload)
+					}
+					got <- e
+				},
+			})
 		})
-	})
-	t.Cleanup(func() { cancel(); listening.Wait() })
-	<-on
-	w.rename(ann, "Bea")
-	for timeout := time.After(patience); ; {
-		select {
-		case e := <-got:
-			if e.Type == api.EventAccountUpdated {
-				return
+		t.Cleanup(func() { cancel(); listening.Wait() })
+		<-on
+		w.rename(ann, "Bea")
+		for timeout := time.After(patience); ; {
+			select {
+			case e := <-got:
+				if e.Type == api.EventAccountUpdated {
+					return
+				}
+			case <-timeout:
+				t.Fatalf("heard of no %s", api.EventAccountUpdated)
 			}
-		case <-timeout:
-			t.Fatalf("heard of no %s", api.EventAccountUpdated)
 		}
-	}
+	})
 }

@@ -8,28 +8,20 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
 // Authenticate implements web.Authenticator.
-func (s *Service) Authenticate(ctx context.Context, bearer string) (web.Principal, error) {
+func (s *Service) Authenticate(ctx context.Context, bearer string) (web.Caller, error) {
 	c, err := s.Verify(ctx, bearer)
 	if err != nil {
-		return web.Principal{}, err
+		return nil, err
 	}
-	return web.Principal{User: c.User.String(), Device: c.Device.String(), Clock: c.Clock}, nil
+	return c, nil
 }
 
-// me returns who calls; the identifiers were parsed from the token.
-func me(ctx context.Context) (user ID, device DeviceID, err error) {
-	p := web.PrincipalOf(ctx)
-	if user, err = ids.Parse[User](p.User); err != nil {
-		return user, device, err
-	}
-	device, err = ids.Parse[Session](p.Device)
-	return user, device, err
-}
+// UserID implements web.Caller.
+func (c Caller) UserID() string { return c.User.String() }
 
 type body[T any] struct{ Body T }
 
@@ -40,14 +32,14 @@ func (s *Service) Routes(a *web.API) {
 	s.CredentialRoutes(a)
 	s.LeavingRoutes(a)
 	tags := []string{"accounts"}
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Ask for a verification code by mail", Tags: tags,
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Ask for a verification code by mail", Tags: tags,
 		Description: "The answer is the same whether the address has an account or not; the mail tells.",
-		Public:      true, Errors: []*errs.Error{ErrEmail, ErrPurpose, ErrTooManyCode}}, s.postCodes)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/register", ID: "auth.register", Summary: "Open an account", Tags: tags,
-		Public: true, Status: http.StatusCreated,
+		Errors:      []*errs.Error{ErrEmail, ErrPurpose, ErrTooManyCode}}, s.postCodes)
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/register", ID: "auth.register", Summary: "Open an account", Tags: tags,
+		Status: http.StatusCreated,
 		Errors: []*errs.Error{ErrEmail, ErrName, ErrDeviceName, ErrPassword, civil.ErrZone, ErrCode, ErrEmailTaken}}, s.postRegister)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
-		Public: true, Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBanned}}, s.postLogin)
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
+		Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBanned}}, s.postLogin)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, or who may find and ask the caller", Tags: tags,
 		Description: "A new zone counts from the next midnight in the old one.",
@@ -78,20 +70,12 @@ func (s *Service) postLogin(ctx context.Context, in *body[api.LoginRequest]) (*b
 	return s.tokens(s.Login(ctx, Login{Email: r.Email, Password: r.Password, Code: r.Code, Device: r.Device, Agent: web.UserAgent(ctx), IP: web.ClientIP(ctx)}))
 }
 
-func (s *Service) getMe(ctx context.Context, _ *empty) (*body[api.User], error) {
-	user, _, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.user(s.User(ctx, user))
+func (s *Service) getMe(ctx context.Context, caller Caller, _ *empty) (*body[api.User], error) {
+	return s.user(s.User(ctx, caller.User))
 }
 
-func (s *Service) patchMe(ctx context.Context, in *body[api.UserUpdate]) (*body[api.User], error) {
-	user, _, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.user(s.Update(ctx, user, Change{Name: in.Body.Name, Bio: in.Body.Bio, Zone: in.Body.Zone,
+func (s *Service) patchMe(ctx context.Context, caller Caller, in *body[api.UserUpdate]) (*body[api.User], error) {
+	return s.user(s.Update(ctx, caller.User, Change{Name: in.Body.Name, Bio: in.Body.Bio, Zone: in.Body.Zone,
 		FindByID: in.Body.FindByID, FindByEmail: in.Body.FindByEmail, Requests: in.Body.Requests}))
 }
 

@@ -35,31 +35,23 @@ func (s *Service) avatarRoutes(a *web.API) {
 		Errors: []*errs.Error{picture.ErrUnreadable, picture.ErrDimensions}}, s.putAvatar)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/avatar", ID: "me.avatar.remove", Summary: "Remove the caller's picture", Tags: tags,
 		Status: http.StatusNoContent}, s.deleteAvatar)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/avatars/{avatar}/{size}", ID: "avatars.get", Summary: "One size of a picture", Tags: tags,
+	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/avatars/{avatar}/{size}", ID: "avatars.get", Summary: "One size of a picture", Tags: tags,
 		Description: "What an id stands for never changes: keep it for as long as you like. With If-None-Match the answer may be 304. JPEG, or PNG when something shows through.",
-		Public:      true, Limit: pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrNoAvatar}}, s.getAvatar)
+		Limit:       pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrNoAvatar}}, s.getAvatar)
 }
 
-func (s *Service) putAvatar(ctx context.Context, in *struct {
+func (s *Service) putAvatar(ctx context.Context, caller Caller, in *struct {
 	RawBody []byte `contentType:"image/*"`
 }) (*body[api.Avatar], error) {
-	user, _, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	id, err := s.SetAvatar(ctx, user, in.RawBody)
+	id, err := s.SetAvatar(ctx, caller.User, in.RawBody)
 	if err != nil {
 		return nil, err
 	}
 	return &body[api.Avatar]{api.Avatar{Avatar: id.String()}}, nil
 }
 
-func (s *Service) deleteAvatar(ctx context.Context, _ *empty) (*empty, error) {
-	user, _, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &empty{}, s.RemoveAvatar(ctx, user)
+func (s *Service) deleteAvatar(ctx context.Context, caller Caller, _ *empty) (*empty, error) {
+	return &empty{}, s.RemoveAvatar(ctx, caller.User)
 }
 
 // imageReply is an answer that is an image.

@@ -33,17 +33,13 @@ func (s *Service) cardRoutes(a *web.API) {
 // myCard returns the caller's card and what its picture says: a link to this
 // server's page as the caller reaches it, so that the camera of any telephone opens
 // it. It is not stored, hence right after a move to another name as well.
-func (s *Service) myCard(ctx context.Context) (c Card, url string, err error) {
-	user, _, err := me(ctx)
-	if err != nil {
-		return Card{}, "", err
-	}
-	c, err = s.Card(ctx, user)
+func (s *Service) myCard(ctx context.Context, owner ID) (c Card, url string, err error) {
+	c, err = s.Card(ctx, owner)
 	return c, web.Origin(ctx) + "/#/card/" + c.Token, err
 }
 
-func (s *Service) getMyCard(ctx context.Context, _ *empty) (*body[api.Card], error) {
-	c, url, err := s.myCard(ctx)
+func (s *Service) getMyCard(ctx context.Context, caller Caller, _ *empty) (*body[api.Card], error) {
+	c, url, err := s.myCard(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
@@ -63,18 +59,18 @@ func drawn(media string, image []byte) *drawnReply {
 	return &drawnReply{"inline", media, strconv.Itoa(len(image)), image}
 }
 
-func (s *Service) myCode(ctx context.Context) (qrCode, error) {
-	_, url, err := s.myCard(ctx)
+func (s *Service) myCode(ctx context.Context, owner ID) (qrCode, error) {
+	_, url, err := s.myCard(ctx, owner)
 	if err != nil {
 		return qrCode{}, err
 	}
 	return newQR(url)
 }
 
-func (s *Service) getMyCardPNG(ctx context.Context, in *struct {
+func (s *Service) getMyCardPNG(ctx context.Context, caller Caller, in *struct {
 	Size int `query:"size" minimum:"128" maximum:"1024" default:"512" doc:"pixels on each side"`
 }) (*drawnReply, error) {
-	c, err := s.myCode(ctx)
+	c, err := s.myCode(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
@@ -85,23 +81,19 @@ func (s *Service) getMyCardPNG(ctx context.Context, in *struct {
 	return drawn("image/png", image), nil
 }
 
-func (s *Service) getMyCardSVG(ctx context.Context, _ *empty) (*drawnReply, error) {
-	c, err := s.myCode(ctx)
+func (s *Service) getMyCardSVG(ctx context.Context, caller Caller, _ *empty) (*drawnReply, error) {
+	c, err := s.myCode(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
 	return drawn("image/svg+xml", c.svg()), nil
 }
 
-func (s *Service) deleteMyCard(ctx context.Context, _ *empty) (*empty, error) {
-	user, _, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &empty{}, s.WithdrawCard(ctx, user)
+func (s *Service) deleteMyCard(ctx context.Context, caller Caller, _ *empty) (*empty, error) {
+	return &empty{}, s.WithdrawCard(ctx, caller.User)
 }
 
-func (s *Service) getCard(ctx context.Context, in *struct {
+func (s *Service) getCard(ctx context.Context, _ Caller, in *struct {
 	Token string `path:"token" doc:"what the card says"`
 }) (*body[api.Profile], error) {
 	owner, err := s.CardOwner(ctx, in.Token)

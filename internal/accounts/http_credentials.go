@@ -16,9 +16,9 @@ import (
 // with a password in it would undo what Argon2 is for.
 func (s *Service) CredentialRoutes(a *web.API) {
 	tags := []string{"accounts"}
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Set a password by a mailed code", Tags: tags,
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Set a password by a mailed code", Tags: tags,
 		Description: "Logs all devices out, and lets log-ins be tried again that wrong ones had locked. The address gets a mail.",
-		Public:      true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrEmail, ErrPassword, ErrCode}}, s.postPassword)
+		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrEmail, ErrPassword, ErrCode}}, s.postPassword)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/password", ID: "me.change_password", Summary: "Change the password, or set the first one", Tags: tags,
 		Description: "Logs all other devices out. The caller's address gets a mail.",
 		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordWrong, ErrLocked}}, s.putPassword)
@@ -35,30 +35,18 @@ func (s *Service) postPassword(ctx context.Context, in *body[api.PasswordReset])
 	return &empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password})
 }
 
-func (s *Service) putPassword(ctx context.Context, in *body[api.PasswordChange]) (*empty, error) {
-	user, device, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &empty{}, s.ChangePassword(ctx, user, device, in.Body.Current, in.Body.Password)
+func (s *Service) putPassword(ctx context.Context, caller Caller, in *body[api.PasswordChange]) (*empty, error) {
+	return &empty{}, s.ChangePassword(ctx, caller.User, caller.Device, in.Body.Current, in.Body.Password)
 }
 
-func (s *Service) postEmailCodes(ctx context.Context, in *body[api.EmailCodeRequest]) (*body[api.CodeReply], error) {
-	user, _, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	life, err := s.RequestEmailCode(ctx, user, in.Body.Email, web.ClientIP(ctx))
+func (s *Service) postEmailCodes(ctx context.Context, caller Caller, in *body[api.EmailCodeRequest]) (*body[api.CodeReply], error) {
+	life, err := s.RequestEmailCode(ctx, caller.User, in.Body.Email, web.ClientIP(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return &body[api.CodeReply]{api.CodeReply{ExpiresIn: int(life.Seconds())}}, nil
 }
 
-func (s *Service) putEmail(ctx context.Context, in *body[api.EmailChange]) (*body[api.User], error) {
-	user, device, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.user(s.ChangeEmail(ctx, user, device, EmailChange{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password}))
+func (s *Service) putEmail(ctx context.Context, caller Caller, in *body[api.EmailChange]) (*body[api.User], error) {
+	return s.user(s.ChangeEmail(ctx, caller.User, caller.Device, EmailChange{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password}))
 }

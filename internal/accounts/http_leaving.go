@@ -17,16 +17,12 @@ func (s *Service) LeavingRoutes(a *web.API) {
 		NoReplay: true, Errors: []*errs.Error{ErrPasswordWrong, ErrLocked}}, s.postDeletion)
 }
 
-func (s *Service) postDeletion(ctx context.Context, in *body[*api.AccountDeletion]) (*body[api.AccountDeleted], error) {
-	user, device, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) postDeletion(ctx context.Context, caller Caller, in *body[*api.AccountDeletion]) (*body[api.AccountDeleted], error) {
 	password := ""
 	if in.Body != nil {
 		password = in.Body.Password
 	}
-	erased, err := s.Delete(ctx, user, device, password)
+	erased, err := s.Delete(ctx, caller.User, caller.Device, password)
 	if err != nil {
 		return nil, err
 	}

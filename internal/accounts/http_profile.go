@@ -30,7 +30,7 @@ func (s *Service) profileRoutes(a *web.API) {
 		Limit:       searchLimit, Errors: []*errs.Error{ErrSearch, ErrEmail, ErrUserNotFound}}, s.searchUsers)
 }
 
-func (s *Service) getUser(ctx context.Context, in *struct {
+func (s *Service) getUser(ctx context.Context, _ Caller, in *struct {
 	User string `path:"user" doc:"the user's id"`
 }) (*body[api.Profile], error) {
 	id, err := ids.Parse[User](in.User)
@@ -40,7 +40,7 @@ func (s *Service) getUser(ctx context.Context, in *struct {
 	return profile(s.Profile(ctx, id))
 }
 
-func (s *Service) getUsers(ctx context.Context, in *struct {
+func (s *Service) getUsers(ctx context.Context, _ Caller, in *struct {
 	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"ids, with commas between"`
 }) (*body[api.Profiles], error) {
 	asked := make([]ID, len(in.IDs))
@@ -64,7 +64,7 @@ func (s *Service) getUsers(ctx context.Context, in *struct {
 	return &body[api.Profiles]{out}, nil
 }
 
-func (s *Service) searchUsers(ctx context.Context, in *struct {
+func (s *Service) searchUsers(ctx context.Context, _ Caller, in *struct {
 	ID    string `query:"id" doc:"either this"`
 	Email string `query:"email" maxLength:"254" doc:"or this"`
 }) (*body[api.Profile], error) {

@@ -13,9 +13,9 @@ import (
 // SessionsRoutes adds the operations on tokens and devices.
 func (s *Service) SessionsRoutes(a *web.API) {
 	tags := []string{"accounts"}
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/refresh", ID: "auth.refresh", Summary: "Trade a refresh token for a new pair", Tags: tags,
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/refresh", ID: "auth.refresh", Summary: "Trade a refresh token for a new pair", Tags: tags,
 		Description: "The same token again within ten seconds brings the same pair; later it logs the device out.",
-		Public:      true, Errors: []*errs.Error{ErrRefresh, ErrReused, ErrBanned}}, s.postRefresh)
+		Errors:      []*errs.Error{ErrRefresh, ErrReused, ErrBanned}}, s.postRefresh)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/logout", ID: "auth.logout", Summary: "Log this device out", Tags: tags,
 		Status: http.StatusNoContent}, s.postLogout)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/sessions", ID: "sessions.list", Summary: "Logged-in devices, the last used first", Tags: tags}, s.getSessions)
@@ -29,57 +29,42 @@ func (s *Service) postRefresh(ctx context.Context, in *body[api.RefreshRequest])
 	return s.tokens(s.Refresh(ctx, in.Body.RefreshToken))
 }
 
-func (s *Service) postLogout(ctx context.Context, _ *empty) (*empty, error) {
-	user, device, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &empty{}, s.Revoke(ctx, user, device)
+func (s *Service) postLogout(ctx context.Context, caller Caller, _ *empty) (*empty, error) {
+	return &empty{}, s.Revoke(ctx, caller.User, caller.Device)
 }
 
-func (s *Service) getSessions(ctx context.Context, _ *empty) (*body[api.Sessions], error) {
-	user, device, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, err := s.Sessions(ctx, user)
+func (s *Service) getSessions(ctx context.Context, caller Caller, _ *empty) (*body[api.Sessions], error) {
+	list, err := s.Sessions(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
 	out := api.Sessions{Sessions: make([]api.Session, 0, len(list))}
 	for _, l := range list {
 		w := wireSession(l)
-		w.Current = l.Device == device
+		w.Current = l.Device == caller.Device
 		out.Sessions = append(out.Sessions, w)
 	}
 	return &body[api.Sessions]{out}, nil
 }
 
-func (s *Service) deleteSession(ctx context.Context, in *struct {
+func (s *Service) deleteSession(ctx context.Context, caller Caller, in *struct {
 	Device string `path:"device" doc:"the device's id"`
 }) (*empty, error) {
-	user, _, err := me(ctx)
-	if err != nil {
-		return nil, err
-	}
 	device, err := ids.Parse[Session](in.Device)
 	if err != nil {
 		return nil, ErrNoSession // what is no identifier is no session either
 	}
-	return &empty{}, s.Revoke(ctx, user, device)
+	return &empty{}, s.Revoke(ctx, caller.User, device)
 }
 
-func (s *Service) deleteAllSessions(ctx context.Context, in *struct {
+func (s *Service) deleteAllSessions(ctx context.Context, caller Caller, in *struct {
 	Others bool `query:"others" doc:"true: this device stays"`
 }) (*empty, error) {
-	user, device, err := me(ctx)
-	if err != nil {
-		return nil, err
+	var spared DeviceID
+	if in.Others {
+		spared = caller.Device
 	}
-	if !in.Others {
-		device = DeviceID{}
-	}
-	return &empty{}, s.RevokeAll(ctx, user, device)
+	return &empty{}, s.RevokeAll(ctx, caller.User, spared)
 }
 
 func wireSession(d Session) api.Session {

@@ -15,8 +15,8 @@ import (
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
 		// Nothing waits for either: what has expired is refused before it is gone.
-		{Name: "accounts.sweep", Every: 10 * time.Minute, Singleton: true, SafeAlone: true, Run: s.sweep},
-		{Name: "accounts.erase", Every: eraseEvery, Singleton: true, SafeAlone: true, Run: s.eraseDue},
+		{Name: "accounts.sweep", Every: 10 * time.Minute, Singleton: true, RunWithoutLease: true, Run: s.sweep},
+		{Name: "accounts.erase", Every: eraseEvery, Singleton: true, RunWithoutLease: true, Run: s.eraseDue},
 		// What a crash loses of last uses.
 		{Name: "accounts.uses", Every: flushEvery, Run: s.flushUses},
 		// Soon, and yet not after each of many log-ins: a collection takes some
@@ -30,19 +30,19 @@ func (s *Service) Handlers() map[string]queue.Handler {
 	return map[string]queue.Handler{
 		TopicCode:    mailing(s.mailCode),
 		TopicNotice:  mailing(s.mailNotice),
-		TopicChanged: func(ctx context.Context, d queue.Delivery) error { return s.follow(ctx, d.Payload) },
+		TopicChanged: queue.JSON(func(ctx context.Context, c change, _ queue.Delivery) error { return s.applyChange(ctx, c) }),
 	}
 }
 
-// mailing gives up where a mail server does.
-func mailing(send func(ctx context.Context, payload []byte) error) queue.Handler {
-	return func(ctx context.Context, d queue.Delivery) error {
-		err := send(ctx, d.Payload)
+// mailing gives a message up when its mail was refused for good.
+func mailing[T any](send func(ctx context.Context, payload T) error) queue.Handler {
+	return queue.JSON(func(ctx context.Context, payload T, _ queue.Delivery) error {
+		err := send(ctx, payload)
 		if errors.Is(err, mail.ErrRefused) {
 			return errors.Join(queue.ErrGiveUp, err)
 		}
 		return err
-	}
+	})
 }
 
 // sweep removes expired codes and sessions.

@@ -3,7 +3,6 @@ package accounts
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,19 +15,19 @@ import (
 
 // An account that is deleted can be brought back until it is erased:
 //
-//	Delete     nobody is logged in any more, others see a deleted user
-//	log-in     takes it back, as long as it is not due (letIn)
+//	Delete     logs all devices out; others see a deleted user
+//	log-in     takes it back, as long as it is not due (allowLogin)
 //	eraseDue   the job: nothing stays of the account but its id
-//	the app    has every domain erase what is theirs (TopicErased), twice
-//	Erased     says of whom nothing may be left, should something come later yet
+//	app        has every domain erase what it holds (TopicErased), twice
+//	Erased     names the users of whom nothing may be left, for what comes late
 
 // Topics of the outbox.
 const (
 	// TopicErased has every domain erase what it holds of a user; the payload is an
 	// [Erasure].
 	TopicErased = "accounts.erased"
-	// TopicChanged has a server follow what somebody changed who could not tell the
-	// others, or died before. This package handles it itself.
+	// TopicChanged has a server drop the copies and publish the events of a change
+	// that an operator made, or a node that died. This package handles it itself.
 	TopicChanged = "accounts.changed"
 )
 
@@ -45,12 +44,9 @@ var (
 	ErrNotDeleted = errs.New(errs.Conflict, "account.not_deleted", "The account is not deleted.")
 )
 
-// A deleted account stays for DefaultGrace unless the settings say otherwise, and
-// MaxGrace at the longest.
-const (
-	DefaultGrace = 7 * 24 * time.Hour
-	MaxGrace     = 90 * 24 * time.Hour
-)
+// MaxGrace is for how long a deleted account stays at the longest, see
+// Settings.Grace.
+const MaxGrace = 90 * 24 * time.Hour
 
 // Forever is the end of a ban that has none.
 var Forever = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
@@ -79,7 +75,7 @@ func (s *Service) Delete(ctx context.Context, user ID, device DeviceID, password
 	return erased, nil
 }
 
-// deleteUser marks an account and has the mail sent that tells of it.
+// deleteUser marks an account as deleted and enqueues the notice of it.
 func deleteUser(ctx context.Context, tx *sqldb.Tx, u User, erased time.Time) error {
 	if err := updateErased(ctx, tx, u.ID, erased); err != nil {
 		return err
@@ -87,12 +83,12 @@ func deleteUser(ctx context.Context, tx *sqldb.Tx, u User, erased time.Time) err
 	return notice{To: u.Email, Kind: api.NoticeDeletion, Until: erased.UnixMilli()}.enqueue(ctx, tx, u.ID)
 }
 
-// enterAs is enter for a user whose credentials identify has found right.
-func (s *Service) enterAs(ctx context.Context, user ID, l Login, identify func(ctx context.Context, tx *sqldb.Tx) (User, error)) (t Tokens, err error) {
+// openSessionAs is openSession for a user whose credentials identify has found right.
+func (s *Service) openSessionAs(ctx context.Context, user ID, l Login, identify func(ctx context.Context, tx *sqldb.Tx) (User, error)) (t Tokens, err error) {
 	restored := false
-	t, err = s.enter(ctx, user, l.from(), func(ctx context.Context, tx *sqldb.Tx) (u User, err error) {
+	t, err = s.openSession(ctx, user, l.from(), func(ctx context.Context, tx *sqldb.Tx) (u User, err error) {
 		if u, err = identify(ctx, tx); err == nil {
-			u, restored, err = s.letIn(ctx, tx, u)
+			u, restored, err = s.allowLogin(ctx, tx, u)
 		}
 		return u, err
 	})
@@ -100,11 +96,10 @@ func (s *Service) enterAs(ctx context.Context, user ID, l Login, identify func(c
 	return t, err
 }
 
-// letIn decides about a log-in whose credentials proved right, of an account that
-// tx holds: whether it may be, and whether it takes a deletion back. Only here
-// does anybody learn of a ban: who does not have the credentials gets the answer
-// that everybody gets.
-func (s *Service) letIn(ctx context.Context, tx *sqldb.Tx, u User) (_ User, restored bool, err error) {
+// allowLogin decides about a log-in whose credentials proved right, of an account that
+// tx holds: whether it is allowed, and whether it takes a deletion back. A ban is
+// told only here: without the credentials every caller gets the same answer.
+func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User) (_ User, restored bool, err error) {
 	now := tx.Now()
 	if u.Deleted() && !now.Before(u.Erased) {
 		return u, false, ErrCredentials
@@ -116,8 +111,8 @@ func (s *Service) letIn(ctx context.Context, tx *sqldb.Tx, u User) (_ User, rest
 	if !u.Deleted() {
 		return u, false, nil
 	}
-	// Copies that say otherwise are dropped after the commit, and once more should
-	// this node die before: no rule rests on them.
+	// Stale copies are dropped after the commit, and by another node should this one
+	// die before: no rule rests on them.
 	if err := errors.Join(restore(ctx, tx, u), change{User: u.ID}.enqueue(ctx, tx)); err != nil {
 		return u, false, err
 	}
@@ -131,7 +126,7 @@ func (s *Service) letIn(ctx context.Context, tx *sqldb.Tx, u User) (_ User, rest
 	return u, true, nil
 }
 
-// restore takes a deletion back, and has the mail sent that tells of it.
+// restore takes a deletion back and enqueues the notice of it.
 func restore(ctx context.Context, tx *sqldb.Tx, u User) error {
 	if err := updateErased(ctx, tx, u.ID, time.Time{}); err != nil {
 		return err
@@ -139,7 +134,7 @@ func restore(ctx context.Context, tx *sqldb.Tx, u User) error {
 	return notify(ctx, tx, u.ID, u.Email, api.NoticeRestored)
 }
 
-// whyEnded returns what a device hears that was once logged in and is not any more.
+// whyEnded returns the refusal for a device whose session has ended.
 func whyEnded(ctx context.Context, tx *sqldb.Tx, user ID) (refusal, err error) {
 	u, err := selectUser(ctx, tx, user)
 	switch {
@@ -171,7 +166,7 @@ func banned(ctx context.Context, tx *sqldb.Tx, u User) (refusal, err error) {
 }
 
 // Ban keeps a user from logging in until then, and logs all devices out. Others
-// see the account as before, and cannot find it. The reason is shown to the user.
+// see the account as before, but cannot find it. The reason is shown to the user.
 // ErrBan, ErrNoUser.
 func (s *Service) Ban(ctx context.Context, user ID, until time.Time, reason string) (err error) {
 	defer errs.Wrap(&err, "accounts.Ban %s", user)
@@ -180,7 +175,8 @@ func (s *Service) Ban(ctx context.Context, user ID, until time.Time, reason stri
 	}, AccountBanned.Of(s.caches, user)...)
 }
 
-// Unban lets a user log in again. Who is not banned stays so. ErrNoUser.
+// Unban lets a user log in again; it changes nothing for a user who is not banned.
+// ErrNoUser.
 func (s *Service) Unban(ctx context.Context, user ID) (err error) {
 	defer errs.Wrap(&err, "accounts.Unban %s", user)
 	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return unban(ctx, tx, user) }, AccountBanned.Of(s.caches, user)...)
@@ -241,9 +237,9 @@ func (s *Service) eraseDue(ctx context.Context) (err error) {
 	}
 }
 
-// erase leaves of an account what others need to see a deleted user, and has the
-// domains erase what is theirs. It does nothing when it is not due. There are no
-// sessions to end: a deleted account has none.
+// erase leaves of an account what others need to see a deleted user, and has every
+// domain erase what it holds. It does nothing when the account is not due. There are
+// no sessions to end: a deleted account has none.
 func (s *Service) erase(ctx context.Context, user ID) error {
 	if err := s.WithdrawCard(ctx, user); err != nil {
 		return err
@@ -253,7 +249,7 @@ func (s *Service) erase(ctx context.Context, user ID) error {
 		if err != nil {
 			return err
 		}
-		if done, err := bury(ctx, tx, user); err != nil || !done {
+		if done, err := anonymize(ctx, tx, user); err != nil || !done {
 			return err
 		}
 		var codes []codeRow
@@ -271,30 +267,17 @@ func (s *Service) erase(ctx context.Context, user ID) error {
 	return nil
 }
 
-func (e Erasure) enqueue(ctx context.Context, tx *sqldb.Tx, due time.Time) error {
-	payload, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicErased, Key: e.User.String(), Payload: payload, Due: due, Each: true})
-}
-
-// ErasedEverywhere is told that every domain has done what an [Erasure] asks for.
+// ErasedEverywhere is called when every domain has done what an [Erasure] asks for.
 // After the first time it has them look once more.
 func (s *Service) ErasedEverywhere(ctx context.Context, e Erasure) (err error) {
 	defer errs.Wrap(&err, "accounts.ErasedEverywhere %s", e.User)
 	if e.Late {
 		return nil
 	}
-	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := forgetZone(ctx, tx, e.User); err != nil {
-			return err
-		}
-		return Erasure{User: e.User, Late: true}.enqueue(ctx, tx, tx.Now().Add(lateAfter))
-	}))
+	return asKind(eraseLate(ctx, s.db, e.User))
 }
 
-// Erased returns those of ids whose accounts are erased: nobody may hold anything
+// Erased returns those of ids whose accounts are erased: no domain may hold anything
 // of them.
 func (s *Service) Erased(ctx context.Context, ids []ID) (_ []ID, err error) {
 	defer errs.Wrap(&err, "accounts.Erased")
@@ -302,8 +285,8 @@ func (s *Service) Erased(ctx context.Context, ids []ID) (_ []ID, err error) {
 	return gone, asKind(err)
 }
 
-// change is the payload of [TopicChanged]: what somebody has done to an account
-// without telling the nodes.
+// change is the payload of [TopicChanged]: a change of an account of which the nodes
+// do not know.
 type change struct {
 	User   ID         `json:"user"`
 	Ended  []DeviceID `json:"ended,omitempty"`  // that were logged out
@@ -311,20 +294,12 @@ type change struct {
 }
 
 func (c change) enqueue(ctx context.Context, tx *sqldb.Tx) error {
-	payload, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicChanged, Key: c.User.String(), Payload: payload, Each: true})
+	return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicChanged, Key: c.User.String(), NoDedup: true}, c)
 }
 
-// follow handles [TopicChanged].
-func (s *Service) follow(ctx context.Context, payload []byte) (err error) {
-	defer errs.Wrap(&err, "accounts.follow")
-	var c change
-	if err := json.Unmarshal(payload, &c); err != nil {
-		return err
-	}
+// applyChange handles [TopicChanged].
+func (s *Service) applyChange(ctx context.Context, c change) (err error) {
+	defer errs.Wrap(&err, "accounts.applyChange")
 	targets := append(AccountDeleted.Of(s.caches, c.User), s.targets(c.User, c.Ended)...)
 	if err := s.caches.Drop(ctx, targets...); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -151,7 +152,7 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 		if n := w.heard(sub, api.EventAccountNotice); n.Kind != api.NoticeRestored {
 			t.Errorf("the devices were told %+v", n)
 		}
-		if waiting, _, err := NewDirectory(w.db).Unfollowed(t.Context(), a.User.ID); waiting != 1 || err != nil {
+		if waiting, _, err := NewDirectory(w.db).Unapplied(t.Context(), a.User.ID); waiting != 1 || err != nil {
 			t.Errorf("%d messages wait for the others, %v, want one, should this node die here", waiting, err)
 		}
 		if m := w.mails("ann@example.org")[0]; m.Subject != "Your account is back" {
@@ -424,57 +425,61 @@ func TestABannedUserLearnsOfItOnlyWithGoodCredentials(t *testing.T) {
 }
 
 func TestWhoIsBannedTakesNoDeletionBack(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a, d := w.join("ann@example.org", "correct horse"), NewDirectory(w.db)
-	if err := w.Ban(t.Context(), a.User.ID, w.db.Now().Add(time.Hour), ""); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Delete(t.Context(), a.User.ID, 48*time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.login("ann@example.org", "correct horse"); !errors.Is(err, ErrBanned) {
-		t.Errorf("banned and deleted: got %v, want ErrBanned", err)
-	}
-	if u, err := selectUser(t.Context(), w.db, a.User.ID); err != nil || !u.Deleted() {
-		t.Errorf("got %+v, %v, want it deleted still", u, err)
-	}
-	w.pass(time.Hour)
-	if b := w.enter("ann@example.org", "correct horse"); !b.Restored {
-		t.Errorf("once the ban is over: got %+v, want the account back", b)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a, d := w.join("ann@example.org", "correct horse"), NewDirectory(w.db)
+		if err := w.Ban(t.Context(), a.User.ID, w.db.Now().Add(time.Hour), ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Delete(t.Context(), a.User.ID, 48*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.login("ann@example.org", "correct horse"); !errors.Is(err, ErrBanned) {
+			t.Errorf("banned and deleted: got %v, want ErrBanned", err)
+		}
+		if u, err := selectUser(t.Context(), w.db, a.User.ID); err != nil || !u.Deleted() {
+			t.Errorf("got %+v, %v, want it deleted still", u, err)
+		}
+		w.pass(time.Hour)
+		if b := w.enter("ann@example.org", "correct horse"); !b.Restored {
+			t.Errorf("once the ban is over: got %+v, want the account back", b)
+		}
+	})
 }
 
 // One that cannot be erased keeps no other waiting, and is told of.
 func TestManyAreErasedAtOnceAndOneThatFailsKeepsNobodyWaiting(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	left := func(want int) {
-		t.Helper()
-		var n int
-		if err := w.db.NewRaw("SELECT COUNT(*) FROM users WHERE erased > 0").Scan(t.Context(), &n); err != nil || n != want {
-			t.Errorf("%d are left, %v, want %d", n, err, want)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		left := func(want int) {
+			t.Helper()
+			var n int
+			if err := w.db.NewRaw("SELECT COUNT(*) FROM users WHERE erased > 0").Scan(t.Context(), &n); err != nil || n != want {
+				t.Errorf("%d are left, %v, want %d", n, err, want)
+			}
 		}
-	}
-	w.people(eraseChunk + 20)
-	w.exec("UPDATE users SET erased = 1")
-	if err := w.eraseDue(t.Context()); err != nil {
-		t.Error(err)
-	}
-	left(0)
-	stuck := w.people(3)[0]
-	w.exec("UPDATE users SET erased = 2 WHERE erased = 0")
-	w.exec("UPDATE users SET erased = 1 WHERE id = ?", stuck) // the first
-	w.exec("CREATE TRIGGER stuck BEFORE UPDATE ON users WHEN OLD.id = '" + stuck.String() + "' BEGIN SELECT RAISE(ABORT, 'stuck'); END")
-	if err := w.eraseDue(t.Context()); err == nil || !strings.Contains(err.Error(), stuck.String()) {
-		t.Errorf("got %v, want it to name %s", err, stuck)
-	}
-	left(1)
+		w.people(eraseChunk + 20)
+		w.exec("UPDATE users SET erased = 1")
+		if err := w.eraseDue(t.Context()); err != nil {
+			t.Error(err)
+		}
+		left(0)
+		stuck := w.people(3)[0]
+		w.exec("UPDATE users SET erased = 2 WHERE erased = 0")
+		w.exec("UPDATE users SET erased = 1 WHERE id = ?", stuck) // the first
+		w.exec("CREATE TRIGGER stuck BEFORE UPDATE ON users WHEN OLD.id = '" + stuck.String() + "' BEGIN SELECT RAISE(ABORT, 'stuck'); END")
+		if err := w.eraseDue(t.Context()); err == nil || !strings.Contains(err.Error(), stuck.String()) {
+			t.Errorf("got %v, want it to name %s", err, stuck)
+		}
+		left(1)
+	})
 }
 
 func TestABanOutrunsLogInsAndRefreshes(t *testing.T) {
 	eachEngine(t, Settings{Limits: Limits{LoginFails: 1000}}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
 		enter := func() (Tokens, error) { // what follows a good password
-			return w.enterAs(t.Context(), a.User.ID, Login{}, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
+			return w.openSessionAs(t.Context(), a.User.ID, Login{}, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
 				return lockUser(ctx, tx, a.User.ID)
 			})
 		}
@@ -484,10 +489,9 @@ func TestABanOutrunsLogInsAndRefreshes(t *testing.T) {
 				t.Fatal(err)
 			}
 			var all sync.WaitGroup
-			for i := range 8 {
+			for _, i := range rand.Perm(8) {
 				all.Go(func() {
 					var err error
-					time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 					switch i {
 					case 0:
 						err = w.Ban(t.Context(), a.User.ID, Forever, "")
@@ -618,11 +622,11 @@ func TestAServerFollowsWhatAnOperatorDoes(t *testing.T) {
 		warm(a, b, c)
 		n, err := d.Kick(ctx, id, b.Device)
 		must(err)
-		if waiting, dead, err := d.Unfollowed(ctx, id); n != 1 || waiting != 1 || dead != 0 || err != nil {
+		if waiting, dead, err := d.Unapplied(ctx, id); n != 1 || waiting != 1 || dead != 0 || err != nil {
 			t.Errorf("one kicked: %d, and %d, %d, %v wait", n, waiting, dead, err)
 		}
 		w.exec("UPDATE outbox SET dead = 1")
-		if waiting, dead, err := d.Unfollowed(ctx, id); waiting != 0 || dead != 1 || err != nil {
+		if waiting, dead, err := d.Unapplied(ctx, id); waiting != 0 || dead != 1 || err != nil {
 			t.Errorf("given up: %d wait, %d do not, %v", waiting, dead, err)
 		}
 		w.exec("UPDATE outbox SET dead = 0")
@@ -630,7 +634,7 @@ func TestAServerFollowsWhatAnOperatorDoes(t *testing.T) {
 		w.heard(sub, api.EventSessionEnded)
 		w.check("kicked", b.Access, ErrToken)
 		w.check("not kicked", a.Access, nil)
-		if waiting, _, err := d.Unfollowed(ctx, id); waiting != 0 || err != nil {
+		if waiting, _, err := d.Unapplied(ctx, id); waiting != 0 || err != nil {
 			t.Errorf("%d wait, %v", waiting, err)
 		}
 		if _, err := d.Kick(ctx, id, b.Device); !errors.Is(err, ErrNoSession) {

@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -14,25 +13,21 @@ import (
 )
 
 // codeNotice is the payload of [TopicCode]. It has the code's seed and not the
-// code, which the server's secret makes of it when the mail is written: who
-// reads the outbox, or a dead letter, can log in nowhere.
+// code, which the server's secret makes of it when the mail is written: a reader of
+// the outbox, or of a dead letter, can log in nowhere.
 type codeNotice struct {
 	To      string  `json:"to"`
 	Purpose Purpose `json:"purpose"`
-	User    ID      `json:"user,omitzero"` // who asked, for a change of address
-	Known   bool    `json:"known"`         // the address has an account, and not who asked
+	User    ID      `json:"user,omitzero"` // the user who asked, for a change of address
+	Known   bool    `json:"known"`         // the address has an account, and not that of the user who asked
 	Seed    string  `json:"seed"`
 	Expires int64   `json:"expires"` // Unix milliseconds
 }
 
 // mailCode handles [TopicCode]. A code that has expired meanwhile is not worth a
 // mail. An error that wraps mail.ErrRefused will not pass.
-func (s *Service) mailCode(ctx context.Context, payload []byte) (err error) {
+func (s *Service) mailCode(ctx context.Context, n codeNotice) (err error) {
 	defer errs.Wrap(&err, "accounts.mailCode")
-	var n codeNotice
-	if err := json.Unmarshal(payload, &n); err != nil {
-		return errors.Join(mail.ErrRefused, err)
-	}
 	e, err := ParseEmail(n.To)
 	if err != nil {
 		return errors.Join(mail.ErrRefused, err)
@@ -45,9 +40,9 @@ func (s *Service) mailCode(ctx context.Context, payload []byte) (err error) {
 	return s.mail.Send(ctx, m)
 }
 
-// codeMail returns what is mailed when somebody asked for a code. The answer to
-// the asking is the same for known and unknown addresses; only who reads the
-// address learns whether it has an account.
+// codeMail returns the mail for a request of a code. The answer to the request is the
+// same for known and unknown addresses; only the mail tells whether the address has an
+// account.
 func codeMail(p Purpose, known bool, code string, life time.Duration) mail.Message {
 	var subject, what string
 	switch p {
@@ -101,21 +96,13 @@ func notify(ctx context.Context, tx *sqldb.Tx, user ID, to, kind string) error {
 
 func (n notice) enqueue(ctx context.Context, tx *sqldb.Tx, user ID) error {
 	n.At = tx.Now().UnixMilli()
-	payload, err := json.Marshal(n)
-	if err != nil {
-		return err
-	}
-	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicNotice, Key: user.String(), Payload: payload, Each: true})
+	return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicNotice, Key: user.String(), NoDedup: true}, n)
 }
 
 // mailNotice handles [TopicNotice]. An error that wraps mail.ErrRefused will not
 // pass.
-func (s *Service) mailNotice(ctx context.Context, payload []byte) (err error) {
+func (s *Service) mailNotice(ctx context.Context, n notice) (err error) {
 	defer errs.Wrap(&err, "accounts.mailNotice")
-	var n notice
-	if err := json.Unmarshal(payload, &n); err != nil {
-		return errors.Join(mail.ErrRefused, err)
-	}
 	m, ok := noticeMails[n.Kind]
 	if !ok {
 		return fmt.Errorf("%w: there is no notice %q", mail.ErrRefused, n.Kind)

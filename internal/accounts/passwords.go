@@ -52,8 +52,8 @@ func (h *hasher) take(ctx context.Context) error {
 	}
 }
 
-// put gives the slot back. A log-in now and then cleans up behind itself; of a
-// crowd's, the job does so every other second.
+// put gives the slot back. A single log-in frees its memory itself; for many at once
+// the job does so every other second.
 func (h *hasher) put() {
 	h.litter.Store(true)
 	<-h.slots
@@ -88,12 +88,12 @@ func (h *hasher) matches(ctx context.Context, password, stored string) (bool, er
 // worth a collection.
 const smallHeap = 128 << 20
 
-// tidyEvery keeps the collections of a server where people log in all the time
-// far below a hundredth of its work.
+// tidyEvery keeps collections far below a hundredth of the work of a server with
+// many log-ins.
 const tidyEvery = 2 * time.Second
 
-// tidy gives the memory of past passwords back to the system when nobody is
-// hashing. The runtime would keep 20 to 40 MB for minutes, half of all that a
+// tidy gives the memory of past passwords back to the system while no password is
+// being hashed. The runtime would keep 20 to 40 MB for minutes, half of all that a
 // small server uses; a collection of a small heap costs a millisecond or two.
 func (h *hasher) tidy() {
 	if len(h.slots) > 0 || !h.litter.Swap(false) {

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 
 	"github.com/alexedwards/argon2id"
+
+	"github.com/stoa-dev/stoa/internal/bubble"
 )
 
 // dear is what a password costs outside of tests.
@@ -61,7 +63,7 @@ func TestAPasswordMatchesItsOwnHashOnly(t *testing.T) {
 }
 
 func TestWhoWaitsForAHasherObeysItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := newHasher(1)
 		if err := h.take(t.Context()); err != nil {
 			t.Fatal(err)

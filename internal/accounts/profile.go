@@ -62,10 +62,9 @@ func (s *Service) Profile(ctx context.Context, id ID) (_ Profile, err error) {
 	return u.Profile(), err
 }
 
-// FindByID returns the profile of the user with that id, if they let themselves be
-// found by it. Who is deleted or banned is not found either, and the refusal does
-// not tell: ErrUserNotFound. It asks SQL, so that a wish not to be found holds at
-// once.
+// FindByID returns the profile of the user with that id, if the user can be found by
+// it. Deleted and banned users are not found either, and the refusal is the same:
+// ErrUserNotFound. It asks SQL, so that the setting not to be found holds at once.
 func (s *Service) FindByID(ctx context.Context, id ID) (_ Profile, err error) {
 	defer errs.Wrap(&err, "accounts.FindByID")
 	u, err := selectUser(ctx, s.db, id)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/ratelimit"
@@ -147,27 +148,29 @@ func TestAHundredProfilesAreOneMGETAndOneBackfill(t *testing.T) {
 }
 
 func TestSearchingIsLimitedForEachUser(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a := web.New(web.Config{Auth: w.Service, Limiter: ratelimit.New(w.redis)})
-	w.Routes(a)
-	ann, bob := w.join("ann@example.org", ""), w.join("bob@example.org", "")
-	search := func(token string) int {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/users/search?email=nobody@example.org", nil)
-		r.Header.Set("Authorization", "Bearer "+token)
-		rec := httptest.NewRecorder()
-		a.Handler().ServeHTTP(rec, r)
-		return rec.Code
-	}
-	for i := range 31 {
-		want := http.StatusNotFound
-		if i == 30 {
-			want = http.StatusTooManyRequests
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a := web.New(web.Config{Auth: w.Service, Limiter: ratelimit.New(w.redis)})
+		w.Routes(a)
+		ann, bob := w.join("ann@example.org", ""), w.join("bob@example.org", "")
+		search := func(token string) int {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/users/search?email=nobody@example.org", nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			rec := httptest.NewRecorder()
+			a.Handler().ServeHTTP(rec, r)
+			return rec.Code
 		}
-		if got := search(ann.Access); got != want {
-			t.Errorf("search %d: got %d, want %d", i+1, got, want)
+		for i := range 31 {
+			want := http.StatusNotFound
+			if i == 30 {
+				want = http.StatusTooManyRequests
+			}
+			if got := search(ann.Access); got != want {
+				t.Errorf("search %d: got %d, want %d", i+1, got, want)
+			}
 		}
-	}
-	if got := search(bob.Access); got != http.StatusNotFound {
-		t.Errorf("another user: got %d", got)
-	}
+		if got := search(bob.Access); got != http.StatusNotFound {
+			t.Errorf("another user: got %d", got)
+		}
+	})
 }

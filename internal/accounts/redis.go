@@ -32,7 +32,7 @@ type fast struct {
 	budget  time.Duration
 }
 
-// readBudget is how long somebody waits for Redis before SQL or this process
+// readBudget is how long a caller waits for Redis before SQL or this process
 // stands in.
 const readBudget = 100 * time.Millisecond
 
@@ -81,8 +81,8 @@ func (f *fast) touchAll(ctx context.Context, batch []lastUse) (absent []sessionK
 	return absent, nil
 }
 
-// lastUses returns when Redis thinks that a user's devices were last used, in
-// Unix milliseconds; 0 for one that it knows nothing of.
+// lastUses returns when a user's devices were last used as far as Redis knows, in
+// Unix milliseconds; 0 for a device that Redis has no facts of.
 func (f *fast) lastUses(ctx context.Context, user ID, devices []Session) ([]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.budget)
 	defer cancel()

@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -26,14 +27,7 @@ func onServer(t *testing.T, settings Settings) (*world, *redistest.Instance) {
 // back waits until Redis answers again.
 func (w *world) back() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-	defer cancel()
-	for w.redis.Ping(ctx) != nil {
-		if ctx.Err() != nil {
-			w.t.Fatal("Redis does not answer")
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+	eventually.NoError(w.t, "Redis to answer", func() error { return w.redis.Ping(w.t.Context()) })
 }
 
 func TestWithoutRedisNobodyIsLoggedOutAndEverythingGoesOn(t *testing.T) {
@@ -120,13 +114,15 @@ func TestWithoutRedisGoodLoginsAreNotCounted(t *testing.T) {
 }
 
 func TestNobodyWaitsForRedisLongerThanTheBudget(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.join("ann@example.org", "correct horse")
-	w.fast.budget = time.Nanosecond
-	w.enter("ann@example.org", "correct horse")
-	if len(w.fast.local.byKey) != 0 {
-		t.Errorf("this process still counts %v, want the good log-in forgotten", w.fast.local.byKey)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.join("ann@example.org", "correct horse")
+		w.fast.budget = time.Nanosecond
+		w.enter("ann@example.org", "correct horse")
+		if len(w.fast.local.byKey) != 0 {
+			t.Errorf("this process still counts %v, want the good log-in forgotten", w.fast.local.byKey)
+		}
+	})
 }
 
 func TestAttemptsOfThisProcessAreBounded(t *testing.T) {

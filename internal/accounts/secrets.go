@@ -69,8 +69,8 @@ func (m mint) mac(label string, parts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// pair derives a device's next tokens from the seed, which is the refresh token
-// traded in (or fresh chance at log-in), and the nonce kept in the session.
+// pair derives a device's next tokens from the seed, which is the presented refresh
+// token (at log-in: fresh random bytes), and the nonce kept in the session.
 // Without the server's secret neither follows from the other.
 func (m mint) pair(user ID, device DeviceID, seed, nonce string) (access, refresh string) {
 	who := user.String() + "." + device.String()

@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,7 +43,7 @@ type ZoneChanged struct {
 	Skipped civil.Day `json:"skipped,omitempty"`
 }
 
-// Limits bound how often somebody may try.
+// Limits bound how often codes are mailed and credentials tried.
 type Limits struct {
 	CodesPerMinute int           `koanf:"codes_per_minute" default:"1" help:"codes mailed to one address per minute"`
 	CodesPerDay    int           `koanf:"codes_per_day" default:"10" help:"codes mailed to one address per day"`
@@ -59,28 +58,27 @@ type Config struct {
 	Redis   *redis.DB
 	Limiter *ratelimit.Limiter
 	Caches  *cache.Runtime // keeps users and sessions
-	Bus     *events.Bus    // is told what happened to an account, after the commit
+	Bus     *events.Bus    // gets the events of an account, after the commit
 	Cache   cache.Policy   // of each cache; Unfenced is this domain's to choose
 	Mail    mail.Sender
 	Log     *slog.Logger
 
-	// LeaveDrop leaves a message in tx that has some node drop cached keys, for
-	// when this one cannot. Nil leaves none: then Caches must see to it.
-	LeaveDrop func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
-	// DropsWait reports that there are such messages that nobody could obey so
-	// far, so that Redis may have sessions that have ended. Nil: never.
-	DropsWait func() bool
+	// EnqueueDrop enqueues the drop of cached keys in tx, for when this node cannot
+	// drop them after the commit. Nil enqueues none: then Caches must see to it.
+	EnqueueDrop func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
+	// DropsPending reports that such drops wait which this node cannot do, so that
+	// Redis may have sessions that have ended. Nil means never.
+	DropsPending func() bool
 
 	// Secret is the server's own, at least 32 bytes of chance, the same on all
-	// nodes and at every start. With another one, codes and refresh tokens
-	// that are on their way are worth nothing; who is logged in stays so.
+	// nodes and at every start. With another one, codes that were mailed and
+	// refresh tokens are worth nothing; sessions last until their access tokens end.
 	Secret []byte
 
 	Settings
 }
 
-// Settings are what an operator may choose. The zero value of a field stands
-// for its default.
+// Settings are what an operator may choose; 0 is the default of each.
 type Settings struct {
 	AccessLife  time.Duration `koanf:"access_life" default:"24h" help:"how long an access token lasts"`
 	RefreshLife time.Duration `koanf:"refresh_life" default:"1440h" help:"how long a refresh token lasts, not shorter than access_life"`
@@ -93,48 +91,20 @@ type Settings struct {
 
 // Validate returns all faults, joined.
 func (c Settings) Validate() error {
-	c = c.filled()
-	var faults []error
-	fault := func(bad bool, key, format string, args ...any) {
-		if bad {
-			faults = append(faults, &config.Fault{Key: key, Text: fmt.Sprintf(format, args...)})
-		}
-	}
-	fault(c.AccessLife < time.Minute, "access_life", "%s is less than a minute", c.AccessLife)
-	fault(c.RefreshLife < c.AccessLife, "refresh_life", "%s is shorter than access_life, %s", c.RefreshLife, c.AccessLife)
-	fault(c.CodeLife < time.Minute || c.CodeLife > codeTriesKey.TTL.Base, "code_life", "%s is not between a minute and an hour", c.CodeLife)
-	fault(c.Devices < 1 || c.Devices > 1000, "devices", "%d is not between 1 and 1000", c.Devices)
-	fault(c.Grace < time.Second || c.Grace > MaxGrace, "grace", "%s is not between a second and 90 days", c.Grace)
-	fault(c.Hashers < 0, "hashers", "%d is less than zero", c.Hashers)
-	atLeastOne := func(key string, n int) { fault(n < 1, key, "%d is less than one", n) }
-	atLeastOne("limits.codes_per_minute", c.Limits.CodesPerMinute)
-	atLeastOne("limits.codes_per_day", c.Limits.CodesPerDay)
-	atLeastOne("limits.codes_per_ip", c.Limits.CodesPerIP)
-	atLeastOne("limits.login_fails", c.Limits.LoginFails)
-	fault(c.Limits.LoginLock < time.Second || c.Limits.LoginLock > loginFailKey.TTL.Base, "limits.login_lock", "%s is not between a second and a day", c.Limits.LoginLock)
-	return errors.Join(faults...)
-}
-
-// filled returns c with its defaults.
-func (c Settings) filled() Settings {
-	orDefault(&c.AccessLife, 24*time.Hour)
-	orDefault(&c.RefreshLife, 60*24*time.Hour)
-	orDefault(&c.CodeLife, 5*time.Minute)
-	orDefault(&c.Devices, 50)
-	orDefault(&c.Grace, DefaultGrace)
-	orDefault(&c.Limits.CodesPerMinute, 1)
-	orDefault(&c.Limits.CodesPerDay, 10)
-	orDefault(&c.Limits.CodesPerIP, 30)
-	orDefault(&c.Limits.LoginFails, 5)
-	orDefault(&c.Limits.LoginLock, 30*time.Minute)
-	return c
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	config.Defaults(&c)
+	atLeastOne := func(key string, n int) error { return config.Refuse(n < 1, key, "%d is less than one", n) }
+	return errors.Join(
+		config.Refuse(c.AccessLife < time.Minute, "access_life", "%s is less than a minute", c.AccessLife),
+		config.Refuse(c.RefreshLife < c.AccessLife, "refresh_life", "%s is shorter than access_life, %s", c.RefreshLife, c.AccessLife),
+		config.Refuse(c.CodeLife < time.Minute || c.CodeLife > codeTriesKey.TTL.Base, "code_life", "%s is not between a minute and an hour", c.CodeLife),
+		config.Refuse(c.Devices < 1 || c.Devices > 1000, "devices", "%d is not between 1 and 1000", c.Devices),
+		config.Refuse(c.Grace < time.Second || c.Grace > MaxGrace, "grace", "%s is not between a second and 90 days", c.Grace),
+		config.Refuse(c.Hashers < 0, "hashers", "%d is less than zero", c.Hashers),
+		atLeastOne("limits.codes_per_minute", c.Limits.CodesPerMinute),
+		atLeastOne("limits.codes_per_day", c.Limits.CodesPerDay),
+		atLeastOne("limits.codes_per_ip", c.Limits.CodesPerIP),
+		atLeastOne("limits.login_fails", c.Limits.LoginFails),
+		config.Refuse(c.Limits.LoginLock < time.Second || c.Limits.LoginLock > loginFailKey.TTL.Base, "limits.login_lock", "%s is not between a second and a day", c.Limits.LoginLock))
 }
 
 // afterBudget bounds what follows a commit.
@@ -159,13 +129,14 @@ type Service struct {
 	budget time.Duration
 	log    *slog.Logger
 
-	leaveDrop func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
-	dropsWait func() bool
+	enqueueDrop  func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
+	dropsPending func() bool
 }
 
 // New returns the domain on those parts. The error has all faults of the
 // settings.
 func New(cfg Config) (*Service, error) {
+	config.Defaults(&cfg.Settings)
 	err := cfg.Settings.Validate()
 	if len(cfg.Secret) < 32 {
 		err = errors.Join(err, fmt.Errorf("accounts: the secret has %d bytes and needs 32", len(cfg.Secret)))
@@ -181,7 +152,7 @@ func New(cfg Config) (*Service, error) {
 		checks: newChecks(cfg.DB, cfg.Caches, cfg.Cache),
 		cards:  newCards(cfg.DB, cfg.Caches, cfg.Cache),
 		fast:   fast{db: cfg.Redis, limiter: cfg.Limiter, budget: readBudget},
-		cfg:    cfg.Settings.filled(),
+		cfg:    cfg.Settings,
 		mint:   mint(slices.Clone(cfg.Secret)),
 		mail:   cfg.Mail,
 		hasher: newHasher(cfg.Hashers),
@@ -189,8 +160,8 @@ func New(cfg Config) (*Service, error) {
 		budget: afterBudget,
 		log:    cfg.Log,
 
-		leaveDrop: cfg.LeaveDrop,
-		dropsWait: cfg.DropsWait,
+		enqueueDrop:  cfg.EnqueueDrop,
+		dropsPending: cfg.DropsPending,
 	}, nil
 }
 
@@ -243,8 +214,8 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 			return Tokens{}, err
 		}
 	}
-	return s.enter(ctx, u.ID, Session{Name: r.Device, Agent: cleanAgent(r.Agent), IP: r.IP}, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
-		if err := spendCode(ctx, tx, code); err != nil {
+	return s.openSession(ctx, u.ID, Session{Name: r.Device, Agent: cleanAgent(r.Agent), IP: r.IP}, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
+		if err := consumeCode(ctx, tx, code); err != nil {
 			return User{}, err
 		}
 		u.Created = tx.Now()
@@ -314,7 +285,7 @@ func (s *Service) loginByPassword(ctx context.Context, e Email, l Login) (t Toke
 	} else if !ok {
 		return Tokens{}, ErrCredentials
 	}
-	return s.enterAs(ctx, c.ID, l, c.admit)
+	return s.openSessionAs(ctx, c.ID, l, c.admit)
 }
 
 func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, err error) {
@@ -327,8 +298,8 @@ func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, 
 	if err != nil {
 		return Tokens{}, asKind(err)
 	}
-	return s.enterAs(ctx, c.ID, l, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
-		if err := spendCode(ctx, tx, code); err != nil {
+	return s.openSessionAs(ctx, c.ID, l, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
+		if err := consumeCode(ctx, tx, code); err != nil {
 			return User{}, err
 		}
 		u, err := lockUser(ctx, tx, c.ID)
@@ -339,7 +310,7 @@ func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, 
 	})
 }
 
-// Users returns what keeps the users at hand.
+// Users returns the cached users.
 func (s *Service) Users() *Users { return s.users }
 
 // User returns an account, as it was a moment ago: a change made on another node
@@ -347,7 +318,7 @@ func (s *Service) Users() *Users { return s.users }
 // Clocks. ErrNoUser.
 func (s *Service) User(ctx context.Context, id ID) (User, error) {
 	u, err := s.users.get(ctx, id)
-	if err != nil { // a read from memory should not pay for a text that is seldom needed
+	if err != nil { // a read from memory does not pay for a text that is seldom needed
 		return User{}, fmt.Errorf("accounts.User %s: %w", id, err)
 	}
 	return u, nil
@@ -394,7 +365,7 @@ func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err erro
 		return User{}, err
 	}
 	now := s.db.Now()
-	s.tell(api.EventAccountUpdated, id, now, wireUser(u, now))
+	s.publish(api.EventAccountUpdated, id, now, wireUser(u, now))
 	return u, nil
 }
 
@@ -420,7 +391,7 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 	if err := updateUser(ctx, tx, u); err != nil || u.Clock == before.Clock {
 		return u, err
 	}
-	return u, s.moved(ctx, tx, id, before.Clock, u.Clock)
+	return u, s.enqueueZoneChange(ctx, tx, id, before.Clock, u.Clock)
 }
 
 func set[T any](field *T, value *T) {
@@ -429,17 +400,14 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// moved tells other domains of a change of zone: at once, and, where it leaves out a
-// date, again when it is in force. That message has its time in its key, so a change
-// that comes before it takes its place. A change after it takes the date out of the
-// clock, and tells of it once more in case nobody has heard yet.
-func (s *Service) moved(ctx context.Context, tx *sqldb.Tx, user ID, before, after civil.Clock) error {
+// enqueueZoneChange enqueues a change of zone for the other domains: at once, and,
+// where the change skips a date, again when it is in force. That message has its time
+// in its key, so that a later change of zone which comes before it replaces it. A
+// change after it takes the date out of the clock, and enqueues the date once more in
+// case no domain has handled it yet.
+func (s *Service) enqueueZoneChange(ctx context.Context, tx *sqldb.Tx, user ID, before, after civil.Clock) error {
 	tell := func(key string, skipped civil.Day, due time.Time) error {
-		payload, err := json.Marshal(ZoneChanged{user, skipped})
-		if err != nil {
-			return err
-		}
-		return tx.Enqueue(ctx, sqldb.Message{Topic: TopicZone, Key: key, Payload: payload, Due: due})
+		return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicZone, Key: key, Due: due}, ZoneChanged{user, skipped})
 	}
 	inForce := func(c civil.Clock) string { return fmt.Sprintf("%s@%d", user, c.From) }
 	if err := tell(user.String(), 0, time.Time{}); err != nil {
@@ -490,15 +458,15 @@ func (s *Service) Clocks(ctx context.Context, ids []ID) (_ map[ID]civil.Clock, e
 	return m, nil
 }
 
-// after runs what follows a commit or a read and may fail: the caller has his
-// answer whether it does or not, and does not stop it by going away.
+// after runs what follows a commit or a read and may fail: the caller has an answer
+// in any case, and a caller that goes away does not stop it.
 func (s *Service) after(ctx context.Context, what string, fn func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 	defer cancel()
 	if err := fn(ctx); err != nil {
 		level := slog.LevelWarn
 		if away(err) {
-			level = slog.LevelDebug // whoever watches the connection says it once
+			level = slog.LevelDebug // the connection's watcher logs it once
 		}
 		s.log.Log(ctx, level, "accounts: after the fact", "what", what, "err", err)
 	}

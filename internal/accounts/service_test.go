@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -60,8 +61,12 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// patience is a thousand times what anything here takes.
-const patience = 10 * time.Second
+// patience ends a test that would otherwise hang.
+const patience = time.Minute
+
+// unhurried stands in for the budgets of production on engines that are real, where a
+// machine that stalls must not be taken for a Redis that is away.
+const unhurried = 10 * time.Second
 
 // newWorld builds a world on a database made by open. It is noon in UTC, far
 // from every midnight that a test could run into. Redis' clock does not move,
@@ -81,13 +86,18 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 	})
 	w.box = mail.NewBox(db)
 	w.bus = events.NewBus(rdb, ids.New[world]().String(), log)
-	caches := cache.NewRuntime(rdb, w.bus.Nodes(), cache.Config{Budget: patience})
+	var budget time.Duration // in virtual time production's own
+	if !bubble.In(t) {
+		budget = unhurried
+	}
+	caches := cache.NewRuntime(rdb, w.bus.Nodes(), cache.Config{Budget: budget})
 	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: w.bus, Mail: w.box, Log: log, Secret: []byte("a secret of exactly thirty-two b"), Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A busy machine is not a Redis that is away.
-	s.budget, s.fast.budget = patience, patience
+	if budget != 0 {
+		s.budget, s.fast.budget = budget, budget
+	}
 	w.Service = s
 	return w
 }
@@ -98,17 +108,22 @@ func onSQLite(t testing.TB, settings Settings) *world {
 	return newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.SQLite(t, f...) }, redistest.Open(t, "embedded"), settings)
 }
 
-// eachEngine runs test on the embedded engines, and on a real Redis with a real
-// MariaDB, both at once.
+// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a
+// real MariaDB.
 func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
-	real := redistest.Server(t).URL
-	urls := map[string]string{"sqlite": "embedded", "mariadb": real, "mysql": real}
 	for _, e := range sqldbtest.Engines(t) {
-		t.Run(e.Name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return e.Open(t, f...) }, redistest.Open(t, urls[e.Name]), settings)
+		run := func(t *testing.T, cfg redis.Config) {
+			w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return e.Open(t, f...) }, redistest.OpenConfig(t, cfg), settings)
 			test(t, w)
 			redistest.KeysDeclared(t, w.redis, Keys, events.Keys)
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			if e.Name == "sqlite" {
+				bubble.Test(t, func(t *testing.T) { run(t, redis.Config{URL: "embedded"}) })
+			} else {
+				run(t, redistest.Shared(t))
+			}
 		})
 	}
 }
@@ -319,27 +334,31 @@ func TestACodeExpires(t *testing.T) {
 }
 
 func TestACodeIsForItsPurposeOnly(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	code := w.code("ann@example.org", "register")
-	if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code}); !errors.Is(err, ErrCredentials) {
-		t.Errorf("a code to register, used to log in: got %v, want ErrCredentials", err)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		code := w.code("ann@example.org", "register")
+		if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code}); !errors.Is(err, ErrCredentials) {
+			t.Errorf("a code to register, used to log in: got %v, want ErrCredentials", err)
+		}
+	})
 }
 
 func TestTheAnswerDoesNotTellWhoHasAnAccount(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.join("ann@example.org", "correct horse")
-	if got := w.code("ann@example.org", "register"); got != "" {
-		t.Errorf("registering a known address mailed the code %s", got)
-	}
-	if got := w.code("bob@example.org", "login"); got != "" {
-		t.Errorf("logging in to an unknown address mailed the code %s", got)
-	}
-	_, known := w.Login(t.Context(), Login{Email: "ann@example.org", Password: "wrong horse"})
-	_, unknown := w.Login(t.Context(), Login{Email: "bob@example.org", Password: "wrong horse"})
-	if known == nil || unknown == nil || known.Error() != unknown.Error() {
-		t.Errorf("a wrong password: got %v for a known and %v for an unknown address", known, unknown)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.join("ann@example.org", "correct horse")
+		if got := w.code("ann@example.org", "register"); got != "" {
+			t.Errorf("registering a known address mailed the code %s", got)
+		}
+		if got := w.code("bob@example.org", "login"); got != "" {
+			t.Errorf("logging in to an unknown address mailed the code %s", got)
+		}
+		_, known := w.Login(t.Context(), Login{Email: "ann@example.org", Password: "wrong horse"})
+		_, unknown := w.Login(t.Context(), Login{Email: "bob@example.org", Password: "wrong horse"})
+		if known == nil || unknown == nil || known.Error() != unknown.Error() {
+			t.Errorf("a wrong password: got %v for a known and %v for an unknown address", known, unknown)
+		}
+	})
 }
 
 func TestCodesAreLimitedByAddressAndByIP(t *testing.T) {
@@ -371,46 +390,50 @@ func TestCodesAreLimitedByAddressAndByIP(t *testing.T) {
 }
 
 func TestCodesAreLimitedByTheDayToo(t *testing.T) {
-	w := onSQLite(t, Settings{Limits: Limits{CodesPerDay: 3, CodesPerIP: 4}})
-	refused := func(what, email, ip string, least, most time.Duration) {
-		t.Helper()
-		_, err := w.RequestCode(t.Context(), email, "register", ip)
-		refusal, ok := errors.AsType[*errs.Error](err)
-		if !ok || !errors.Is(err, ErrTooManyCode) || refusal.After < least || refusal.After > most {
-			t.Errorf("%s: got %v, want ErrTooManyCode with %s to %s to wait", what, err, least, most)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{Limits: Limits{CodesPerDay: 3, CodesPerIP: 4}})
+		refused := func(what, email, ip string, least, most time.Duration) {
+			t.Helper()
+			_, err := w.RequestCode(t.Context(), email, "register", ip)
+			refusal, ok := errors.AsType[*errs.Error](err)
+			if !ok || !errors.Is(err, ErrTooManyCode) || refusal.After < least || refusal.After > most {
+				t.Errorf("%s: got %v, want ErrTooManyCode with %s to %s to wait", what, err, least, most)
+			}
 		}
-	}
-	for range 3 {
-		w.code("ann@example.org", "register")
-	}
-	refused("a fourth code", "ann@example.org", "192.0.2.1", 23*time.Hour, 24*time.Hour)
-	for i := range 4 {
-		if _, err := w.RequestCode(t.Context(), fmt.Sprintf("bob%d@example.org", i), "register", "192.0.2.2"); err != nil {
-			t.Fatal(err)
+		for range 3 {
+			w.code("ann@example.org", "register")
 		}
-	}
-	refused("a fifth from one IP", "carol@example.org", "192.0.2.2", 59*time.Minute, time.Hour)
+		refused("a fourth code", "ann@example.org", "192.0.2.1", 23*time.Hour, 24*time.Hour)
+		for i := range 4 {
+			if _, err := w.RequestCode(t.Context(), fmt.Sprintf("bob%d@example.org", i), "register", "192.0.2.2"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refused("a fifth from one IP", "carol@example.org", "192.0.2.2", 59*time.Minute, time.Hour)
+	})
 }
 
 func TestALoginNeedsEitherAPasswordOrACode(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.join("ann@example.org", "correct horse")
-	code := w.code("ann@example.org", "login")
-	before := w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM codes")
-	for range 6 { // more than may be wrong
-		for what, l := range map[string]Login{"both": {Password: "correct horse", Code: code}, "neither": {}} {
-			l.Email = "ann@example.org"
-			if _, err := w.Login(t.Context(), l); !errors.Is(err, ErrEither) {
-				t.Errorf("%s: got %v, want ErrEither", what, err)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.join("ann@example.org", "correct horse")
+		code := w.code("ann@example.org", "login")
+		before := w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM codes")
+		for range 6 { // more than may be wrong
+			for what, l := range map[string]Login{"both": {Password: "correct horse", Code: code}, "neither": {}} {
+				l.Email = "ann@example.org"
+				if _, err := w.Login(t.Context(), l); !errors.Is(err, ErrEither) {
+					t.Errorf("%s: got %v, want ErrEither", what, err)
+				}
 			}
 		}
-	}
-	if after := w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM codes"); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
-	if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code}); err != nil {
-		t.Errorf("by the code alone: %v", err)
-	}
+		if after := w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM codes"); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+		if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code}); err != nil {
+			t.Errorf("by the code alone: %v", err)
+		}
+	})
 }
 
 func TestFiveWrongPasswordsLockAnAddressKnownOrNot(t *testing.T) {
@@ -526,53 +549,57 @@ func TestARefreshTokenUsedLaterEndsItsDevice(t *testing.T) {
 }
 
 func TestARefreshTokenOfLongAgoEndsItsDeviceAndAGuessDoesNot(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a := w.join("ann@example.org", "")
-	b, err := w.Refresh(t.Context(), a.Refresh)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := w.Refresh(t.Context(), b.Refresh)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, guess := mint("the secret of an impostor, 32 B.").pair(a.User.ID, a.Device, "", "")
-	for _, guess := range []string{guess, guess[:tokenLen-secretLen] + strings.Repeat("\n", secretLen)} { // base64 passes over the latter
-		if _, err := w.Refresh(t.Context(), guess); !errors.Is(err, ErrRefresh) {
-			t.Errorf("the guess %q: got %v, want ErrRefresh", guess, err)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a := w.join("ann@example.org", "")
+		b, err := w.Refresh(t.Context(), a.Refresh)
+		if err != nil {
+			t.Fatal(err)
 		}
-		w.check("after a guess", c.Access, nil)
-	}
-	if _, err := w.Refresh(t.Context(), a.Refresh); !errors.Is(err, ErrReused) {
-		t.Errorf("the first of three: got %v, want ErrReused", err)
-	}
-	w.check("after the replay", c.Access, ErrToken)
+		c, err := w.Refresh(t.Context(), b.Refresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, guess := mint("the secret of an impostor, 32 B.").pair(a.User.ID, a.Device, "", "")
+		for _, guess := range []string{guess, guess[:tokenLen-secretLen] + strings.Repeat("\n", secretLen)} { // base64 passes over the latter
+			if _, err := w.Refresh(t.Context(), guess); !errors.Is(err, ErrRefresh) {
+				t.Errorf("the guess %q: got %v, want ErrRefresh", guess, err)
+			}
+			w.check("after a guess", c.Access, nil)
+		}
+		if _, err := w.Refresh(t.Context(), a.Refresh); !errors.Is(err, ErrReused) {
+			t.Errorf("the first of three: got %v, want ErrReused", err)
+		}
+		w.check("after the replay", c.Access, ErrToken)
+	})
 }
 
 func TestTokensExpire(t *testing.T) {
-	w := onSQLite(t, Settings{AccessLife: time.Hour, RefreshLife: 2 * time.Hour})
-	a := w.join("ann@example.org", "")
-	w.check("fresh", a.Access, nil)
-	w.pass(time.Hour)
-	w.check("after an hour, with a copy", a.Access, ErrToken)
-	b, err := w.Refresh(t.Context(), a.Refresh)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.check("refreshed", b.Access, nil)
-	w.pass(2 * time.Hour)
-	if _, err := w.Refresh(t.Context(), b.Refresh); !errors.Is(err, ErrRefresh) {
-		t.Errorf("an expired refresh token: got %v, want ErrRefresh", err)
-	}
-	if list, err := w.Sessions(t.Context(), a.User.ID); len(list) != 0 || err != nil {
-		t.Errorf("sessions then: got %v, %v, want none", list, err)
-	}
-	if err := w.sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if n := w.count("sessions") + w.count("codes"); n != 0 {
-		t.Errorf("%d rows left after the sweep, want none", n)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{AccessLife: time.Hour, RefreshLife: 2 * time.Hour})
+		a := w.join("ann@example.org", "")
+		w.check("fresh", a.Access, nil)
+		w.pass(time.Hour)
+		w.check("after an hour, with a copy", a.Access, ErrToken)
+		b, err := w.Refresh(t.Context(), a.Refresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.check("refreshed", b.Access, nil)
+		w.pass(2 * time.Hour)
+		if _, err := w.Refresh(t.Context(), b.Refresh); !errors.Is(err, ErrRefresh) {
+			t.Errorf("an expired refresh token: got %v, want ErrRefresh", err)
+		}
+		if list, err := w.Sessions(t.Context(), a.User.ID); len(list) != 0 || err != nil {
+			t.Errorf("sessions then: got %v, %v, want none", list, err)
+		}
+		if err := w.sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.count("sessions") + w.count("codes"); n != 0 {
+			t.Errorf("%d rows left after the sweep, want none", n)
+		}
+	})
 }
 
 func (w *world) count(table string) (n int) {
@@ -626,12 +653,14 @@ func TestLoggingOutEndsOneDeviceOrAll(t *testing.T) {
 }
 
 func TestNobodyRevokesAnothersDevice(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a, b := w.join("ann@example.org", ""), w.join("bob@example.org", "")
-	if err := w.Revoke(t.Context(), b.User.ID, a.Device); !errors.Is(err, ErrNoSession) {
-		t.Errorf("got %v, want ErrNoSession", err)
-	}
-	w.check("the device", a.Access, nil)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a, b := w.join("ann@example.org", ""), w.join("bob@example.org", "")
+		if err := w.Revoke(t.Context(), b.User.ID, a.Device); !errors.Is(err, ErrNoSession) {
+			t.Errorf("got %v, want ErrNoSession", err)
+		}
+		w.check("the device", a.Access, nil)
+	})
 }
 
 func TestTheLeastUsedDevicesBeyondTheLimitAreLoggedOut(t *testing.T) {
@@ -742,23 +771,25 @@ func TestADateThatAZoneLeavesOutIsToldWhenTheZoneIsInForce(t *testing.T) {
 }
 
 func TestWhatIsNoNameOrZoneChangesNothing(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a := w.join("ann@example.org", "")
-	for _, zone := range []string{"", "Local", "Europe/Atlantis", "../../etc/passwd"} {
-		if _, err := w.Update(t.Context(), a.User.ID, Change{Zone: &zone}); !errors.Is(err, civil.ErrZone) {
-			t.Errorf("zone %q: got %v, want ErrZone", zone, err)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a := w.join("ann@example.org", "")
+		for _, zone := range []string{"", "Local", "Europe/Atlantis", "../../etc/passwd"} {
+			if _, err := w.Update(t.Context(), a.User.ID, Change{Zone: &zone}); !errors.Is(err, civil.ErrZone) {
+				t.Errorf("zone %q: got %v, want ErrZone", zone, err)
+			}
 		}
-	}
-	name, zone := " ", "Asia/Tokyo"
-	if _, err := w.Update(t.Context(), a.User.ID, Change{Name: &name, Zone: &zone}); !errors.Is(err, ErrName) {
-		t.Errorf("got %v, want ErrName", err)
-	}
-	if u, err := w.User(t.Context(), a.User.ID); err != nil || u != a.User {
-		t.Errorf("got %+v, %v, want %+v", u, err, a.User)
-	}
-	if n, err := w.Update(t.Context(), ids.New[User](), Change{}); !errors.Is(err, ErrNoUser) {
-		t.Errorf("a user that is not: got %+v, %v, want ErrNoUser", n, err)
-	}
+		name, zone := " ", "Asia/Tokyo"
+		if _, err := w.Update(t.Context(), a.User.ID, Change{Name: &name, Zone: &zone}); !errors.Is(err, ErrName) {
+			t.Errorf("got %v, want ErrName", err)
+		}
+		if u, err := w.User(t.Context(), a.User.ID); err != nil || u != a.User {
+			t.Errorf("got %+v, %v, want %+v", u, err, a.User)
+		}
+		if n, err := w.Update(t.Context(), ids.New[User](), Change{}); !errors.Is(err, ErrNoUser) {
+			t.Errorf("a user that is not: got %+v, %v, want ErrNoUser", n, err)
+		}
+	})
 }
 
 func TestNamesAndClocksOfManyUsersComeWhole(t *testing.T) {
@@ -787,15 +818,15 @@ func namesAndClocks(t *testing.T, w *world) {
 	if err != nil || len(names) != len(all) || names[all[1202]] != "user 1202" {
 		t.Errorf("got %d names, %v, want %d", len(names), err, len(all))
 	}
-	inOrder := slices.SortedFunc(slices.Values(all), compareIDs)
+	inOrder := slices.SortedFunc(slices.Values(all), ID.Compare)
 	var few, strangers []ID // with ten others between each two, and with some that are nobody's
 	for i := 5; i < len(inOrder); i += 11 {
 		few = append(few, inOrder[i])
 		strangers = append(strangers, inOrder[i], ids.New[User]())
 	}
-	slices.SortFunc(strangers, compareIDs)
+	slices.SortFunc(strangers, ID.Compare)
 	for name, asked := range map[string][]ID{
-		"as they came": all, "in order": inOrder, "half of those in order": inOrder[300:902], "each twice": slices.SortedFunc(slices.Values(append(all[:400:400], all[:400]...)), compareIDs),
+		"as they came": all, "in order": inOrder, "half of those in order": inOrder[300:902], "each twice": slices.SortedFunc(slices.Values(append(all[:400:400], all[:400]...)), ID.Compare),
 		"few": few, "strangers": strangers, "one": all[:1], "nobody": {ids.New[User]()},
 	} {
 		mine := map[ID]civil.Clock{}
@@ -867,17 +898,19 @@ func otherThan(code string) string {
 }
 
 func TestACodeThatExpiredBeforeItsMailLeftIsNotMailed(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	if _, err := w.RequestCode(t.Context(), "ann@example.org", "register", "192.0.2.1"); err != nil {
-		t.Fatal(err)
-	}
-	w.pass(5 * time.Minute)
-	if got := w.mails("ann@example.org"); len(got) != 0 {
-		t.Errorf("mailed %+v, want nothing", got)
-	}
-	if n := w.count("outbox"); n != 0 {
-		t.Errorf("%d messages left in the outbox, want none", n)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		if _, err := w.RequestCode(t.Context(), "ann@example.org", "register", "192.0.2.1"); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(5 * time.Minute)
+		if got := w.mails("ann@example.org"); len(got) != 0 {
+			t.Errorf("mailed %+v, want nothing", got)
+		}
+		if n := w.count("outbox"); n != 0 {
+			t.Errorf("%d messages left in the outbox, want none", n)
+		}
+	})
 }
 
 // during calls change in a transaction that has the user's row locked, do meanwhile,
@@ -975,7 +1008,7 @@ func TestALoginDuringAChangeOfZoneGetsTheNewClock(t *testing.T) {
 		if err := updateUser(ctx, tx, u); err != nil {
 			return err
 		}
-		return w.moved(ctx, tx, u.ID, before, u.Clock)
+		return w.enqueueZoneChange(ctx, tx, u.ID, before, u.Clock)
 	}, func() {
 		b = w.enter("ann@example.org", "correct horse")
 		w.check("at once", b.Access, nil) // fills the copy

@@ -62,9 +62,10 @@ func newChecks(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *cache.Cache[ses
 	return c
 }
 
-// Verify returns who presented an access token, or ErrToken. Warm it costs nothing
-// but time of the processor, and one GET for each of session and user where this
-// process has not seen them lately. What copies know otherwise is asked of SQL.
+// Verify returns the caller that an access token belongs to, or ErrToken. With copies
+// in this process it costs no I/O; it costs one GET for the session and one for the
+// user where this process has none. A token that contradicts its copy is looked up in
+// SQL.
 func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err error) {
 	t, ok := parseToken(accessPrefix, presented)
 	if !ok {
@@ -94,10 +95,10 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 	return Caller{t.user, t.device, u.Clock}, nil
 }
 
-// held returns what a check needs of a session, from copies unless some may have
-// outlived their session.
+// held returns what a check needs of a session: from copies, or from SQL while drops
+// are pending and a copy may have outlived its session.
 func (s *Service) held(ctx context.Context, key sessionKey) (access, error) {
-	if s.dropsWait != nil && s.dropsWait() {
+	if s.dropsPending != nil && s.dropsPending() {
 		return selectAccess(ctx, s.db, key.A, key.B)
 	}
 	return s.checks.Get(ctx, key)
@@ -118,10 +119,10 @@ func (s *Service) recheck(ctx context.Context, key sessionKey, held access) (acc
 	return found, err
 }
 
-// enter opens a session for the user in one transaction with admit, which says
-// that the user may, and logs out the least used beyond the number allowed. From
-// has what is known of the device.
-func (s *Service) enter(ctx context.Context, user ID, from Session, admit func(ctx context.Context, tx *sqldb.Tx) (User, error)) (t Tokens, err error) {
+// openSession opens a session for the user in one transaction with admit, which
+// decides whether the user may log in, and logs out the least used devices beyond the
+// number allowed. from has what is known of the device.
+func (s *Service) openSession(ctx context.Context, user ID, from Session, admit func(ctx context.Context, tx *sqldb.Tx) (User, error)) (t Tokens, err error) {
 	likely, err := selectSurplus(ctx, s.db, user, s.cfg.Devices-1)
 	if err != nil {
 		return Tokens{}, asKind(err)
@@ -153,11 +154,11 @@ func (s *Service) enter(ctx context.Context, user ID, from Session, admit func(c
 	}
 	key := sessionKey{A: user, B: from.Device}
 	s.after(ctx, "note a session's facts", func(ctx context.Context) error { return s.fast.keepFacts(ctx, map[sessionKey]Session{key: from}) })
-	s.tell(api.EventSessionOpened, user, from.Created, wireSession(from))
+	s.publish(api.EventSessionOpened, user, from.Created, wireSession(from))
 	return t, nil
 }
 
-// Refresh trades a refresh token for a new pair. The same token again within
+// Refresh exchanges a refresh token for a new pair. The same token again within
 // ten seconds gets the same pair; later it ends its session: ErrReused. Any
 // other token that is not in force is ErrRefresh.
 func (s *Service) Refresh(ctx context.Context, presented string) (t Tokens, err error) {
@@ -167,17 +168,17 @@ func (s *Service) Refresh(ctx context.Context, presented string) (t Tokens, err 
 		return Tokens{}, ErrRefresh
 	}
 	if !s.mint.issued(old) {
-		// Made up, unless the server's secret has changed since. Whoever knows the
-		// name of a session must not be able to have its copies dropped.
+		// The token is made up, unless the server's secret has changed since. To know
+		// the name of a session must not suffice to have its copies dropped.
 		if last, found, err := selectRotation(ctx, s.db, old.user, old.device); err != nil {
 			return Tokens{}, asKind(err)
 		} else if !found || !sameHash(last.hash, hash(presented)) {
 			return Tokens{}, ErrRefresh
 		}
 	}
-	var refusal error // committed, unlike an error: the session's end must stay
+	var refusal error // it commits, unlike an error: the session's end must stay
 	err = s.end(ctx, old.user, []DeviceID{old.device}, func(ctx context.Context, tx *sqldb.Tx) (ended []DeviceID, err error) {
-		t, ended, refusal, err = s.trade(ctx, tx, old)
+		t, ended, refusal, err = s.rotateTokens(ctx, tx, old)
 		return ended, err
 	})
 	if err = errors.Join(err, refusal); err != nil {
@@ -186,8 +187,8 @@ func (s *Service) Refresh(ctx context.Context, presented string) (t Tokens, err 
 	return t, nil
 }
 
-// trade is the transaction of Refresh. A refusal is to be committed.
-func (s *Service) trade(ctx context.Context, tx *sqldb.Tx, old token) (t Tokens, ended []DeviceID, refusal, err error) {
+// rotateTokens is the transaction of Refresh. A refusal is to be committed.
+func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token) (t Tokens, ended []DeviceID, refusal, err error) {
 	now, nonce, presented := tx.Now(), newNonce(), hash(old.text)
 	t = Tokens{Device: old.device, Expires: now.Add(s.cfg.AccessLife)}
 	t.Access, t.Refresh = s.mint.pair(old.user, old.device, old.text, nonce)
@@ -231,7 +232,7 @@ func (s *Service) Sessions(ctx context.Context, user ID) (_ []Session, err error
 	if err != nil {
 		return nil, asKind(err)
 	}
-	s.freshen(ctx, user, list)
+	s.refreshLastUses(ctx, user, list)
 	slices.SortFunc(list, func(a, b Session) int {
 		return cmp.Or(b.Used.Compare(a.Used), b.Created.Compare(a.Created), strings.Compare(a.Device.String(), b.Device.String()))
 	})
@@ -258,12 +259,12 @@ func (s *Service) RevokeAll(ctx context.Context, user ID, except DeviceID) (err 
 	return s.endAll(ctx, user, except, nil)
 }
 
-// endAll calls commit in a transaction, with the user's row locked, and logs every
-// device of the user out but one in the same; the zero device excepts none. When it
+// endAll calls commit in a transaction, with the user's row locked, and logs out every
+// device of the user but one in the same transaction; the zero device excepts none. When it
 // returns nil no node accepts an access token of those devices for longer than
 // MaxStale. commit's error, which undoes everything, is returned as it is; commit
-// may be called again after a deadlock, and may be nil. What else it changes that is
-// cached, also names. ErrNoUser.
+// may be called again after a deadlock, and may be nil. also names what else it changes
+// that is cached. ErrNoUser.
 func (s *Service) endAll(ctx context.Context, user ID, except DeviceID, commit func(ctx context.Context, tx *sqldb.Tx) error, also ...cache.Target) error {
 	likely, err := selectDevices(ctx, s.db, user, except)
 	if err != nil {
@@ -287,13 +288,13 @@ func (s *Service) endAll(ctx context.Context, user ID, except DeviceID, commit f
 	}, also...)
 }
 
-// end calls commit in a transaction that ends sessions of the user and returns
-// which. Likely are those that it is expected to end: they are fenced beforehand. A
-// session that ends beside them was opened a moment ago, and is dropped afterwards.
+// end calls commit in a transaction that ends sessions of the user and returns their
+// devices. likely are the devices that it is expected to end: they are fenced
+// beforehand. A session that ends beside them was opened a moment ago, and is dropped
+// afterwards.
 //
-// Where a fence does not hold, the transaction itself leaves the message that has
-// some node drop the copies: this one may be the only one that Redis does not hear,
-// and may die before it can say so.
+// Where a fence could not be set, the transaction itself enqueues the drop: this node
+// may be the only one without Redis, and may die before it has dropped the copies.
 func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error), also ...cache.Target) error {
 	targets := append(s.targets(user, likely), also...)
 	var ended []DeviceID
@@ -306,9 +307,9 @@ func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit fu
 		}
 		late = s.targets(user, slices.DeleteFunc(slices.Clone(ended), func(d DeviceID) bool { return slices.Contains(likely, d) }))
 		if cache.FenceFailed(ctx) {
-			return s.drops(ctx, tx, slices.Concat(targets, late))
+			return s.enqueueDrops(ctx, tx, slices.Concat(targets, late))
 		}
-		return s.drops(ctx, tx, late)
+		return s.enqueueDrops(ctx, tx, late)
 	}, targets...)
 	if err != nil {
 		return err
@@ -320,14 +321,14 @@ func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit fu
 	return nil
 }
 
-// loggedOut follows the end of sessions: their facts go, and the devices hear of it.
+// loggedOut removes the facts of sessions that have ended, and publishes their end.
 func (s *Service) loggedOut(ctx context.Context, user ID, ended []DeviceID, at time.Time) {
 	if len(ended) == 0 {
 		return
 	}
 	s.after(ctx, "forget facts of sessions", func(ctx context.Context) error { return s.fast.forgetFacts(ctx, user, ended) })
 	for _, d := range ended {
-		s.tell(api.EventSessionEnded, user, at, api.SessionEnded{Device: d.String()})
+		s.publish(api.EventSessionEnded, user, at, api.SessionEnded{Device: d.String()})
 	}
 }
 
@@ -339,12 +340,12 @@ func (s *Service) targets(user ID, devices []DeviceID) []cache.Target {
 	return SessionChanged.Of(s.caches, keys...)
 }
 
-// drops leaves a message in tx that has targets dropped.
-func (s *Service) drops(ctx context.Context, tx *sqldb.Tx, targets []cache.Target) error {
-	if len(targets) == 0 || s.leaveDrop == nil {
+// enqueueDrops leaves a message in tx that has targets dropped.
+func (s *Service) enqueueDrops(ctx context.Context, tx *sqldb.Tx, targets []cache.Target) error {
+	if len(targets) == 0 || s.enqueueDrop == nil {
 		return nil
 	}
-	return s.leaveDrop(ctx, tx, keysOf(targets))
+	return s.enqueueDrop(ctx, tx, keysOf(targets))
 }
 
 func keysOf(targets []cache.Target) []keyspace.Key {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -20,22 +22,20 @@ import (
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
-// refused waits until the node refuses a token, which has to be soon.
+// refused waits until the node refuses a token. In virtual time that has to be within
+// MaxStale.
 func (w *world) refused(what, access string) {
 	w.t.Helper()
-	began := time.Now()
-	for {
+	last := time.Now().Add(500 * time.Millisecond)
+	eventually.True(w.t, what+" to be refused", func() bool {
 		_, err := w.Verify(w.t.Context(), access)
-		if errors.Is(err, ErrToken) {
-			return
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrToken) {
 			w.t.Fatal(err)
 		}
-		if time.Since(began) > 500*time.Millisecond {
-			w.t.Errorf("%s: still good after %s", what, time.Since(began))
-			return
-		}
+		return err != nil
+	})
+	if now := time.Now(); bubble.In(w.t) && now.After(last) {
+		w.t.Errorf("%s: still good %s after MaxStale", what, now.Sub(last))
 	}
 }
 
@@ -117,14 +117,16 @@ func TestARefreshTokenThatWasMadeUpDisturbsNobody(t *testing.T) {
 }
 
 func TestWhoseSecretWasReplacedCanStillRefresh(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	a := w.join("ann@example.org", "")
-	w.mint = mint("another secret of thirty-two byt")
-	b, err := w.Refresh(t.Context(), a.Refresh)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.check("refreshed", b.Access, nil)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a := w.join("ann@example.org", "")
+		w.mint = mint("another secret of thirty-two byt")
+		b, err := w.Refresh(t.Context(), a.Refresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.check("refreshed", b.Access, nil)
+	})
 }
 
 func TestEveryEndOfASessionReachesEveryNode(t *testing.T) {
@@ -162,20 +164,19 @@ func TestEveryEndOfASessionReachesEveryNode(t *testing.T) {
 				}
 			},
 		} {
-			t.Run(what, func(t *testing.T) {
-				d := w.enter("ann@example.org", "correct horse")
-				for opened := (api.Session{}); opened.Device != d.Device.String(); {
-					hear(t, sub, api.EventSessionOpened, &opened)
-				}
-				w.check("before, here", d.Access, nil)
-				other.check("before, there", d.Access, nil)
-				end(t, d)
-				w.check("here", d.Access, ErrToken)
-				other.refused("there", d.Access)
-				for ended := (api.SessionEnded{}); ended.Device != d.Device.String(); {
-					hear(t, sub, api.EventSessionEnded, &ended)
-				}
-			})
+			t.Log(what)
+			d := w.enter("ann@example.org", "correct horse")
+			for opened := (api.Session{}); opened.Device != d.Device.String(); {
+				hear(t, sub, api.EventSessionOpened, &opened)
+			}
+			w.check("before, here", d.Access, nil)
+			other.check("before, there", d.Access, nil)
+			end(t, d)
+			w.check("here", d.Access, ErrToken)
+			other.refused("there", d.Access)
+			for ended := (api.SessionEnded{}); ended.Device != d.Device.String(); {
+				hear(t, sub, api.EventSessionEnded, &ended)
+			}
 		}
 	})
 }
@@ -252,7 +253,7 @@ func TestADeviceThatLogsInMeanwhileIsNotMissed(t *testing.T) {
 	other := w.neighbour()
 	a := w.join("ann@example.org", "correct horse")
 	var left []string
-	w.leaveDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
+	w.enqueueDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
 		left = append(left, texts(keys)...)
 		return nil
 	}
@@ -292,7 +293,7 @@ func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
 	a := w.join("ann@example.org", "correct horse")
 	b := w.enter("ann@example.org", "correct horse")
 	var left []string
-	w.leaveDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
+	w.enqueueDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
 		left = append(left, texts(keys)...)
 		return nil
 	}
@@ -309,7 +310,7 @@ func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
 	if want := texts(keysOf(w.targets(b.User.ID, []DeviceID{b.Device}))); !slices.Equal(left, want) {
 		t.Errorf("left a message for %v, want %v", left, want)
 	}
-	w.leaveDrop = func(context.Context, *sqldb.Tx, []keyspace.Key) error { return errors.New("the outbox is full") }
+	w.enqueueDrop = func(context.Context, *sqldb.Tx, []keyspace.Key) error { return errors.New("the outbox is full") }
 	c := w.enter("ann@example.org", "correct horse")
 	if err := w.Revoke(t.Context(), c.User.ID, c.Device); err == nil {
 		t.Error("revoked without a fence and without a message")
@@ -343,34 +344,38 @@ func TestANodeThatDiesAfterTheCommitLeavesNothingOld(t *testing.T) {
 // A COMMIT that nobody answered may still take effect: until that is over, nobody
 // may keep a copy of what was before.
 func TestACommitWithoutAnAnswerLeavesNothingOld(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.listen()
-	a := w.join("ann@example.org", "")
-	copies := append(w.targets(a.User.ID, []DeviceID{a.Device}), InfoChanged.Of(w.caches, a.User.ID)...)
-	if err := w.commit(t.Context(), func(context.Context, *sqldb.Tx) error { return sqldb.ErrOutcomeUnknown }, copies...); !errors.Is(err, ErrStore) {
-		t.Errorf("got %v, want ErrStore", err)
-	}
-	w.check("before it takes effect", a.Access, nil)
-	w.named(a.User.ID, "Ann")
-	w.exec("UPDATE users SET name = 'Bea'")
-	w.exec("DELETE FROM sessions")
-	w.check("after", a.Access, ErrToken)
-	if u, err := w.User(t.Context(), a.User.ID); err != nil || u.Name != "Bea" {
-		t.Errorf("after: got %+v, %v, want Bea", u, err)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.listen()
+		a := w.join("ann@example.org", "")
+		copies := append(w.targets(a.User.ID, []DeviceID{a.Device}), InfoChanged.Of(w.caches, a.User.ID)...)
+		if err := w.commit(t.Context(), func(context.Context, *sqldb.Tx) error { return sqldb.ErrOutcomeUnknown }, copies...); !errors.Is(err, ErrStore) {
+			t.Errorf("got %v, want ErrStore", err)
+		}
+		w.check("before it takes effect", a.Access, nil)
+		w.named(a.User.ID, "Ann")
+		w.exec("UPDATE users SET name = 'Bea'")
+		w.exec("DELETE FROM sessions")
+		w.check("after", a.Access, ErrToken)
+		if u, err := w.User(t.Context(), a.User.ID); err != nil || u.Name != "Bea" {
+			t.Errorf("after: got %+v, %v, want Bea", u, err)
+		}
+	})
 }
 
-func TestWhileDropsWaitCopiesCountForNothing(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	w.listen()
-	a := w.join("ann@example.org", "")
-	w.check("before", a.Access, nil)
-	if _, err := w.db.ExecContext(t.Context(), "DELETE FROM sessions"); err != nil {
-		t.Fatal(err)
-	}
-	w.check("a copy", a.Access, nil)
-	w.dropsWait = func() bool { return true }
-	w.check("SQL", a.Access, ErrToken)
+func TestWhileDropsArePendingCopiesCountForNothing(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.listen()
+		a := w.join("ann@example.org", "")
+		w.check("before", a.Access, nil)
+		if _, err := w.db.ExecContext(t.Context(), "DELETE FROM sessions"); err != nil {
+			t.Fatal(err)
+		}
+		w.check("a copy", a.Access, nil)
+		w.dropsPending = func() bool { return true }
+		w.check("SQL", a.Access, ErrToken)
+	})
 }
 
 // listed returns the user's device as GET /v1/sessions has it.

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -49,26 +47,21 @@ func (m *millis) Scan(src any) error {
 func selectCredential(ctx context.Context, q sqldb.Querier, emailKey string) (c credential, err error) {
 	err = q.QueryRowContext(ctx, "SELECT "+userColumns+", COALESCE(password_hash, '') FROM users WHERE email_key = ?", emailKey).
 		Scan(append(c.columns(), &c.passwordHash)...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return credential{}, nil
-	}
-	return c, err
+	return c, sqldb.Missing(err, nil)
 }
 
 func selectUser(ctx context.Context, q sqldb.Querier, id ID) (u User, err error) {
 	return scanUser(q.QueryRowContext(ctx, "SELECT "+userColumns+" FROM users WHERE id = ?", id))
 }
 
-// lockUser is selectUser for a change: nobody else changes the row before tx ends.
+// lockUser is selectUser for a change: the row is locked until tx ends.
 func lockUser(ctx context.Context, tx *sqldb.Tx, id ID) (u User, err error) {
 	return scanUser(tx.QueryRowContext(ctx, "SELECT "+userColumns+" FROM users WHERE id = ?"+tx.Dialect().ForUpdate(), id))
 }
 
 func scanUser(row *sql.Row) (u User, err error) {
-	if err = row.Scan(u.columns()...); errors.Is(err, sql.ErrNoRows) {
-		return User{}, ErrNoUser
-	}
-	return u, err
+	err = row.Scan(u.columns()...)
+	return u, sqldb.Missing(err, ErrNoUser)
 }
 
 // insertUser answers ErrEmailTaken for an address that has an account already.
@@ -105,8 +98,8 @@ func selectUsers(ctx context.Context, q sqldb.Querier, ids []ID) (map[ID]User, e
 // activePage is how many sessions one statement of recentlyActive reads.
 const activePage = 1000
 
-// recentlyActive returns up to n users, who was active last first. It looks at ten
-// sessions for each, which is enough unless they have more devices than people do.
+// recentlyActive returns up to n users, the most recently active first. It looks at
+// ten sessions for each, which is enough unless users have more devices than that.
 //
 // A session is used when it is opened and at each refresh, and both set the end of
 // its refresh token, which has an index. Sessions of one millisecond at the border
@@ -116,21 +109,17 @@ func recentlyActive(ctx context.Context, q sqldb.Querier, n int) (ids []ID, err 
 	before := int64(math.MaxInt64)
 	for looked := 0; len(ids) < n && looked < 10*n; looked += activePage {
 		rows, err := q.QueryContext(ctx, "SELECT user_id, refresh_expires FROM sessions WHERE refresh_expires < ? ORDER BY refresh_expires DESC LIMIT ?", before, activePage)
-		if err != nil {
-			return nil, err
-		}
 		got := 0
-		for ; rows.Next(); got++ {
+		err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var id ID
-			if err := rows.Scan(&id, &before); err != nil {
-				return nil, errors.Join(err, rows.Close())
-			}
-			if !seen[id] && len(ids) < n {
+			err := rows.Scan(&id, &before)
+			if got++; !seen[id] && len(ids) < n {
 				seen[id] = true
 				ids = append(ids, id)
 			}
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil || got < activePage {
+			return err
+		})
+		if err != nil || got < activePage {
 			return ids, err
 		}
 	}
@@ -138,17 +127,17 @@ func recentlyActive(ctx context.Context, q sqldb.Querier, n int) (ids []ID, err 
 }
 
 // selectClocks adds the calendars of those of up to inOne ids that exist. Where
-// there are many, in order, as who passes over everybody has them, it reads the
-// users from the first to the last: a tenth of the server's work of finding each.
-// Where far more lie between than are asked for, it finds each of the rest.
+// there are many, in order, as a pass over all users has them, it reads the users from
+// the first to the last: a tenth of the server's work of finding each. Where far more
+// lie between than are asked for, it finds each of the rest.
 func selectClocks(ctx context.Context, q sqldb.Querier, ids []ID, into map[ID]civil.Clock) error {
 	const columns = "id, zone, zone_next, zone_from"
-	if len(ids) >= inARow && slices.IsSortedFunc(ids, compareIDs) {
+	if len(ids) >= inARow && slices.IsSortedFunc(ids, ID.Compare) {
 		rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM users WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", ids[0], ids[len(ids)-1], 4*len(ids))
 		n, rest := 0, ids
 		err = eachClock(rows, err, func(id ID, c civil.Clock) {
 			n++
-			for len(rest) > 0 && compareIDs(rest[0], id) < 0 {
+			for len(rest) > 0 && rest[0].Compare(id) < 0 {
 				rest = rest[1:]
 			}
 			if len(rest) > 0 && rest[0] == id {
@@ -167,10 +156,8 @@ func selectClocks(ctx context.Context, q sqldb.Querier, ids []ID, into map[ID]ci
 // inARow is how many ids are worth reading what lies between.
 const inARow = 50
 
-func compareIDs(a, b ID) int { return strings.Compare(a.String(), b.String()) }
-
 func eachClock(rows *sql.Rows, err error, fn func(ID, civil.Clock)) error {
-	return eachRow(rows, err, func(rows *sql.Rows) error {
+	return sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var id ID
 		var c civil.Clock
 		err := rows.Scan(&id, &c.Zone, &c.Next, &c.From)
@@ -182,20 +169,7 @@ func eachClock(rows *sql.Rows, err error, fn func(ID, civil.Clock)) error {
 // eachUser calls scan for every user among ids, with the columns asked for.
 func eachUser(ctx context.Context, q sqldb.Querier, columns string, ids []ID, scan func(rows *sql.Rows) error) error {
 	rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM users WHERE id IN (?)", bun.List(ids))
-	return eachRow(rows, err, scan)
-}
-
-func eachRow(rows *sql.Rows, err error, scan func(rows *sql.Rows) error) error {
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return sqldb.Each(rows, err, scan)
 }
 
 // sweepExpired removes what has expired, up to sweepChunk rows of each kind, and
@@ -212,28 +186,17 @@ func sweepExpired(ctx context.Context, db *sqldb.DB) (more bool, err error) {
 // sweepChunk keeps each deletion, and the locks it holds, short.
 const sweepChunk = 1000
 
-func affected(r sql.Result, err error) (int64, error) {
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
-}
-
-func one(r sql.Result, err error) (bool, error) {
-	n, err := affected(r, err)
-	return n == 1, err
-}
-
 // ErrStore reports that SQL is away.
 var ErrStore = errs.New(errs.Unavailable, "accounts.store_away", "Accounts cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
-// asKind gives errors of the engine the kind that callers act on.
-func asKind(err error) error {
-	if err != nil && (sqldb.IsUnavailable(err) || sqldb.IsRetryable(err)) {
-		return errors.Join(ErrStore, err)
-	}
-	return err
+// transact runs fn in one transaction. A commit whose outcome is unknown is
+// undecided for package cache: the fences of what may have changed stand.
+func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return sqldb.Undecided(db.Tx(ctx, fn))
 }
+
+// asKind gives errors of the engine the kind that callers act on.
+func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
 // Directory looks accounts up in SQL alone, for tools beside a running server.
 type Directory struct{ db *sqldb.DB }
@@ -272,19 +235,13 @@ func (d Directory) ByEmail(ctx context.Context, keys []string) (map[string]User,
 
 func (d Directory) byEmail(ctx context.Context, keys []string, into map[string]User) error {
 	rows, err := d.db.QueryContext(ctx, "SELECT email_key, "+userColumns+" FROM users WHERE email_key IN (?)", bun.List(keys))
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var key string
 		var u User
-		if err := rows.Scan(append([]any{&key}, u.columns()...)...); err != nil {
-			return err
-		}
+		err := rows.Scan(append([]any{&key}, u.columns()...)...)
 		into[key] = u
-	}
-	return rows.Err()
+		return err
+	})
 }
 
 // NewUser checks what an account is opened with, as Register does, and gives it
@@ -305,12 +262,11 @@ func NewUser(email, name, zone string) (u User, err error) {
 // must come from [NewUser]. ErrEmailTaken.
 func Open(ctx context.Context, tx *sqldb.Tx, users []User) error {
 	for chunk := range slices.Chunk(users, inOne) {
-		args := make([]any, 0, 7*len(chunk))
+		args := make([]any, 0, 8*len(chunk))
 		for _, u := range chunk {
 			args = append(args, u.ID, u.Email, emailKey(u.Email), u.Name, u.Clock.Zone, u.Clock.Next, u.Clock.From, tx.Now().UnixMilli())
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+
-			strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?, ?), ", len(chunk)), ", "), args...)
+		_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+sqldb.Tuples(8, len(chunk)), args...)
 		if sqldb.IsDuplicate(err) {
 			return ErrEmailTaken
 		}

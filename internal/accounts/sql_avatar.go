@@ -2,8 +2,6 @@ package accounts
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -36,8 +34,5 @@ func selectAvatar(ctx context.Context, q sqldb.Querier, id AvatarID, size int) (
 	p.Size = size
 	err = q.QueryRowContext(ctx, "SELECT a.type, a.data FROM avatars a JOIN users u ON u.id = a.user_id WHERE a.id = ? AND a.size = ? AND u.erased = 0", id, size).
 		Scan(&p.Type, &p.Data)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = ErrNoAvatar
-	}
-	return p, err
+	return p, sqldb.Missing(err, ErrNoAvatar)
 }

@@ -3,7 +3,6 @@ package accounts
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
@@ -30,10 +29,8 @@ func selectCardByToken(ctx context.Context, q sqldb.Querier, token string) (Card
 }
 
 func scanCard(row *sql.Row) (c Card, err error) {
-	if err = row.Scan(&c.User, &c.Token, (*millis)(&c.Expires)); errors.Is(err, sql.ErrNoRows) {
-		err = ErrNoCard
-	}
-	return c, err
+	err = row.Scan(&c.User, &c.Token, (*millis)(&c.Expires))
+	return c, sqldb.Missing(err, ErrNoCard)
 }
 
 // deleteCard removes this card, and not one drawn since.

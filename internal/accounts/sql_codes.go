@@ -2,8 +2,6 @@ package accounts
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -13,10 +11,7 @@ import (
 // wrote it; "" when there is none, or when it is except's.
 func addressOf(ctx context.Context, q sqldb.Querier, emailKey string, except ID) (email string, err error) {
 	err = q.QueryRowContext(ctx, "SELECT email FROM users WHERE email_key = ? AND id <> ?", emailKey, except).Scan(&email)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
-	}
-	return email, err
+	return email, sqldb.Missing(err, nil)
 }
 
 // A codeRow is a verification code as it is stored.
@@ -28,6 +23,32 @@ type codeRow struct {
 
 // mailKey names the message that mails the code.
 func (c codeRow) mailKey() string { return c.emailHash + string(c.purpose.AppendSegment(nil)) }
+
+// replaceCode stores a code in the place of the one before and enqueues its mail.
+func replaceCode(ctx context.Context, db *sqldb.DB, p proof, row codeRow, n codeNotice, life time.Duration) error {
+	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		account, err := addressOf(ctx, tx, p.email.Key, p.user)
+		if err != nil {
+			return err
+		}
+		n.To, n.Known = p.email.Given, account != ""
+		if n.Known {
+			// As the owner wrote it: should a provider tell Ann from ann after
+			// all, Ann gets no mail meant for ann.
+			n.To = account
+		}
+		// The same is written for known and unknown addresses. A code that is not
+		// mailed cannot be known.
+		expires := tx.Now().Add(life)
+		if err := upsertCode(ctx, tx, row, expires); err != nil {
+			return err
+		}
+		n.Expires = expires.UnixMilli()
+		// By its key the message replaces a mail that still waits, whose code is
+		// worth nothing any more.
+		return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicCode, Key: row.mailKey()}, n)
+	})
+}
 
 // upsertCode replaces the code of that address and purpose, its tries included.
 func upsertCode(ctx context.Context, tx *sqldb.Tx, c codeRow, expires time.Time) error {
@@ -47,7 +68,7 @@ func upsertCode(ctx context.Context, tx *sqldb.Tx, c codeRow, expires time.Time)
 func tryCode(ctx context.Context, db *sqldb.DB, c codeRow) (codeHash string, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		codeHash = ""
-		ok, err := one(tx.ExecContext(ctx, "UPDATE codes SET tries = tries + 1 WHERE email_hash = ? AND purpose = ? AND tries < ? AND expires > ?",
+		ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE codes SET tries = tries + 1 WHERE email_hash = ? AND purpose = ? AND tries < ? AND expires > ?",
 			c.emailHash, int(c.purpose), codeTries, tx.Now().UnixMilli()))
 		if err != nil || !ok {
 			return err
@@ -57,9 +78,9 @@ func tryCode(ctx context.Context, db *sqldb.DB, c codeRow) (codeHash string, err
 	return codeHash, err
 }
 
-// spendCode removes the code; all but one of many callers get ErrCode.
-func spendCode(ctx context.Context, tx *sqldb.Tx, c codeRow) error {
-	ok, err := one(tx.ExecContext(ctx, "DELETE FROM codes WHERE email_hash = ? AND purpose = ? AND code_hash = ? AND expires > ?",
+// consumeCode removes the code; all but one of many callers get ErrCode.
+func consumeCode(ctx context.Context, tx *sqldb.Tx, c codeRow) error {
+	ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM codes WHERE email_hash = ? AND purpose = ? AND code_hash = ? AND expires > ?",
 		c.emailHash, int(c.purpose), c.codeHash, tx.Now().UnixMilli()))
 	if err == nil && !ok {
 		return errCode
@@ -69,6 +90,6 @@ func spendCode(ctx context.Context, tx *sqldb.Tx, c codeRow) error {
 
 // sweepCodes removes up to sweepChunk expired codes.
 func sweepCodes(ctx context.Context, db *sqldb.DB) (int64, error) {
-	return affected(db.ExecContext(ctx, `DELETE FROM codes WHERE (email_hash, purpose) IN
+	return sqldb.Affected(db.ExecContext(ctx, `DELETE FROM codes WHERE (email_hash, purpose) IN
 		(SELECT email_hash, purpose FROM (SELECT email_hash, purpose FROM codes WHERE expires <= ? LIMIT ?) dead)`, db.Now().UnixMilli(), sweepChunk))
 }

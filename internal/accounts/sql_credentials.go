@@ -3,7 +3,6 @@ package accounts
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
@@ -15,17 +14,14 @@ func credentialOf(ctx context.Context, q sqldb.Querier, id ID) (credential, erro
 	return scanCredential(q.QueryRowContext(ctx, credentialByID, id))
 }
 
-// lockCredential is credentialOf for a change: nobody else changes the row
-// before tx ends.
+// lockCredential is credentialOf for a change: the row is locked until tx ends.
 func lockCredential(ctx context.Context, tx *sqldb.Tx, id ID) (credential, error) {
 	return scanCredential(tx.QueryRowContext(ctx, credentialByID+tx.Dialect().ForUpdate(), id))
 }
 
 func scanCredential(row *sql.Row) (c credential, err error) {
-	if err = row.Scan(append(c.columns(), &c.passwordHash)...); errors.Is(err, sql.ErrNoRows) {
-		return credential{}, ErrNoUser
-	}
-	return c, err
+	err = row.Scan(append(c.columns(), &c.passwordHash)...)
+	return c, sqldb.Missing(err, ErrNoUser)
 }
 
 func updatePassword(ctx context.Context, tx *sqldb.Tx, id ID, hash string) error {

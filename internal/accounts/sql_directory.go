@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"database/sql"
 	"time"
 	"unicode/utf8"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// What follows is for operators: it changes SQL alone, and leaves a message with
-// which some server brings everything else up to date, see [TopicChanged].
+// What follows is for operators: it changes SQL alone, and enqueues a message by
+// which a server brings everything else up to date, see [TopicChanged].
 
 // Account is a user as operators see it.
 type Account struct {
@@ -23,21 +24,14 @@ type Account struct {
 
 const accountColumns = userColumns + ", ban_reason, (SELECT COUNT(*) FROM sessions s WHERE s.user_id = users.id AND s.refresh_expires > ?)"
 
-func (d Directory) accounts(ctx context.Context, where string, args ...any) (list []Account, err error) {
+func (d Directory) accounts(ctx context.Context, where string, args ...any) ([]Account, error) {
 	args = append([]any{d.db.Now().UnixMilli()}, args...)
 	rows, err := d.db.QueryContext(ctx, "SELECT "+accountColumns+" FROM users WHERE "+where, args...)
-	if err != nil {
-		return nil, asKind(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var a Account
-		if err := rows.Scan(append(a.columns(), &a.Reason, &a.Sessions)...); err != nil {
-			return nil, err
-		}
-		list = append(list, a)
-	}
-	return list, asKind(rows.Err())
+	list, err := sqldb.Collect(rows, err, func(rows *sql.Rows) (a Account, err error) {
+		err = rows.Scan(append(a.columns(), &a.Reason, &a.Sessions)...)
+		return a, err
+	})
+	return list, asKind(err)
 }
 
 // List returns up to n accounts by id, from behind after on. Those that are
@@ -184,10 +178,10 @@ func endEvery(ctx context.Context, tx *sqldb.Tx, user ID) ([]DeviceID, error) {
 	return devices, err
 }
 
-// Unfollowed returns how many messages wait for a server to follow what was
-// changed of a user here, and how many of them were given up.
-func (d Directory) Unfollowed(ctx context.Context, user ID) (waiting, dead int, err error) {
-	defer errs.Wrap(&err, "accounts.Unfollowed %s", user)
+// Unapplied returns how many messages wait for a server to apply what was changed of a
+// user here, and how many of them were given up.
+func (d Directory) Unapplied(ctx context.Context, user ID) (waiting, dead int, err error) {
+	defer errs.Wrap(&err, "accounts.Unapplied %s", user)
 	err = d.db.QueryRowContext(ctx, "SELECT COALESCE(SUM(1 - dead), 0), COALESCE(SUM(dead), 0) FROM outbox WHERE topic = ? AND msg_key = ?", TopicChanged, user).
 		Scan(&waiting, &dead)
 	return waiting, dead, asKind(err)

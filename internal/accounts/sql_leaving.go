@@ -24,8 +24,8 @@ func (e *erasure) Scan(src any) error {
 	return (*millis)(e).Scan(max(n.Int64, -n.Int64))
 }
 
-// buried is what stands where the address was: no address has no @ in it.
-const buried = "deleted:"
+// anonymizedEmail is what stands where the address was: no address has no @ in it.
+const anonymizedEmail = "deleted:"
 
 // lockLiving is lockUser for what only the owner of an account that is not deleted
 // may do. The devices of others are logged out; what comes late gets ErrNoUser.
@@ -63,38 +63,38 @@ func selectBanReason(ctx context.Context, q sqldb.Querier, id ID) (reason string
 
 // selectDue returns up to n accounts that are to be erased, the longest due first.
 func selectDue(ctx context.Context, q sqldb.Querier, now time.Time, n int) ([]ID, error) {
-	return scanIDs(q.QueryContext(ctx, "SELECT id FROM users WHERE erased > 0 AND erased <= ? ORDER BY erased LIMIT ?", now.UnixMilli(), n))
+	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM users WHERE erased > 0 AND erased <= ? ORDER BY erased LIMIT ?", now.UnixMilli(), n))
 }
 
 // selectErased returns those of up to inOne ids that are erased.
 func selectErased(ctx context.Context, q sqldb.Querier, ids []ID) ([]ID, error) {
-	return scanIDs(q.QueryContext(ctx, "SELECT id FROM users WHERE id IN (?) AND erased < 0", bun.List(ids)))
+	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM users WHERE id IN (?) AND erased < 0", bun.List(ids)))
 }
 
-func scanIDs(rows *sql.Rows, err error) (ids []ID, _ error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id ID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
-}
-
-// bury leaves nothing of an account but its id and its dates, if it is due, and
+// anonymize leaves nothing of an account but its id and its dates, if it is due, and
 // reports whether it did. The zone stays until the domains have counted by it.
-func bury(ctx context.Context, tx *sqldb.Tx, id ID) (bool, error) {
-	return one(tx.ExecContext(ctx, `UPDATE users SET email = '', email_key = ?, name = '', bio = '', avatar = '', password_hash = NULL,
+func anonymize(ctx context.Context, tx *sqldb.Tx, id ID) (bool, error) {
+	return sqldb.AffectedOne(tx.ExecContext(ctx, `UPDATE users SET email = '', email_key = ?, name = '', bio = '', avatar = '', password_hash = NULL,
 		find_by_id = 0, find_by_email = 0, requests = 0, banned_until = 0, ban_reason = '', erased = -erased
-		WHERE id = ? AND erased > 0 AND erased <= ?`, buried+id.String(), id, tx.Now().UnixMilli()))
+		WHERE id = ? AND erased > 0 AND erased <= ?`, anonymizedEmail+id.String(), id, tx.Now().UnixMilli()))
 }
 
-// forgetZone removes what bury has left for the domains.
+func (e Erasure) enqueue(ctx context.Context, tx *sqldb.Tx, due time.Time) error {
+	return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicErased, Key: e.User.String(), Due: due, NoDedup: true}, e)
+}
+
+// eraseLate has the domains look once more for what they hold of a user, after
+// they have counted by the user's zone for the last time.
+func eraseLate(ctx context.Context, db *sqldb.DB, user ID) error {
+	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := forgetZone(ctx, tx, user); err != nil {
+			return err
+		}
+		return Erasure{User: user, Late: true}.enqueue(ctx, tx, tx.Now().Add(lateAfter))
+	})
+}
+
+// forgetZone removes what anonymize has left for the domains.
 func forgetZone(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	_, err := tx.ExecContext(ctx, "UPDATE users SET zone = 'UTC', zone_next = '', zone_from = 0 WHERE id = ? AND erased < 0", id)
 	return err

@@ -37,7 +37,7 @@ func insertSession(ctx context.Context, tx *sqldb.Tx, s sessionRow) error {
 // in force; of many callers with the same token one gets true. The one replaced
 // is remembered until replay.
 func rotateSession(ctx context.Context, tx *sqldb.Tx, s sessionRow, presented string, replay time.Time) (bool, error) {
-	return one(tx.ExecContext(ctx, `UPDATE sessions SET prev_refresh_hash = refresh_hash, prev_until = ?, refresh_hash = ?, refresh_expires = ?,
+	return sqldb.AffectedOne(tx.ExecContext(ctx, `UPDATE sessions SET prev_refresh_hash = refresh_hash, prev_until = ?, refresh_hash = ?, refresh_expires = ?,
 		access_hash = ?, access_expires = ?, nonce = ?, used = ?
 		WHERE user_id = ? AND device_id = ? AND refresh_hash = ? AND refresh_expires > ?`,
 		replay.UnixMilli(), s.refreshHash, s.refreshExpires.UnixMilli(), s.accessHash, s.accessExpires.UnixMilli(), s.nonce, s.Used.UnixMilli(),
@@ -47,7 +47,7 @@ func rotateSession(ctx context.Context, tx *sqldb.Tx, s sessionRow, presented st
 // A rotation is what the last refresh of a session left behind.
 type rotation struct {
 	hash          string // of the refresh token in force
-	prevHash      string // of the refresh token traded in; empty before the first
+	prevHash      string // of the refresh token that was rotated; empty before the first
 	prevUntil     time.Time
 	nonce         string
 	accessExpires time.Time
@@ -67,40 +67,22 @@ func selectRotation(ctx context.Context, q sqldb.Querier, user ID, device Device
 func selectAccess(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (a access, err error) {
 	err = q.QueryRowContext(ctx, "SELECT access_hash, access_expires FROM sessions WHERE user_id = ? AND device_id = ?", user, device).
 		Scan(&a.Hash, &a.Expires)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = ErrNoSession
-	}
-	return a, err
+	return a, sqldb.Missing(err, ErrNoSession)
 }
 
 // selectSurplus returns the devices beyond the keep last used.
 func selectSurplus(ctx context.Context, q sqldb.Querier, user ID, keep int) ([]DeviceID, error) {
-	return scanDevices(q.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? ORDER BY used DESC, created DESC, device_id LIMIT 1000 OFFSET ?", user, keep))
+	return sqldb.Column[DeviceID](q.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? ORDER BY used DESC, created DESC, device_id LIMIT 1000 OFFSET ?", user, keep))
 }
 
 // selectDevices returns the user's devices but one.
 func selectDevices(ctx context.Context, q sqldb.Querier, user ID, except DeviceID) ([]DeviceID, error) {
-	return scanDevices(q.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? AND device_id <> ?", user, except))
+	return sqldb.Column[DeviceID](q.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? AND device_id <> ?", user, except))
 }
 
 // lockDevices is selectDevices for their deletion.
 func lockDevices(ctx context.Context, tx *sqldb.Tx, user ID, except DeviceID) ([]DeviceID, error) {
-	return scanDevices(tx.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? AND device_id <> ?"+tx.Dialect().ForUpdate(), user, except))
-}
-
-func scanDevices(rows *sql.Rows, err error) (devices []DeviceID, _ error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var d DeviceID
-		if err := rows.Scan(&d); err != nil {
-			return nil, err
-		}
-		devices = append(devices, d)
-	}
-	return devices, rows.Err()
+	return sqldb.Column[DeviceID](tx.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? AND device_id <> ?"+tx.Dialect().ForUpdate(), user, except))
 }
 
 // deleteSessions returns how many there were.
@@ -108,26 +90,18 @@ func deleteSessions(ctx context.Context, tx *sqldb.Tx, user ID, devices []Device
 	if len(devices) == 0 {
 		return 0, nil
 	}
-	return affected(tx.ExecContext(ctx, "DELETE FROM sessions WHERE user_id = ? AND device_id IN (?)", user, bun.List(devices)))
+	return sqldb.Affected(tx.ExecContext(ctx, "DELETE FROM sessions WHERE user_id = ? AND device_id IN (?)", user, bun.List(devices)))
 }
 
 // selectSessions returns the sessions alive at now. There are never more than
 // Config.Devices.
-func selectSessions(ctx context.Context, q sqldb.Querier, user ID, now time.Time) (list []Session, err error) {
+func selectSessions(ctx context.Context, q sqldb.Querier, user ID, now time.Time) ([]Session, error) {
 	rows, err := q.QueryContext(ctx, "SELECT device_id, name, agent, ip, created, used FROM sessions WHERE user_id = ? AND refresh_expires > ?",
 		user, now.UnixMilli())
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var s Session
-		if err := rows.Scan(&s.Device, &s.Name, &s.Agent, &s.IP, (*millis)(&s.Created), (*millis)(&s.Used)); err != nil {
-			return nil, err
-		}
-		list = append(list, s)
-	}
-	return list, rows.Err()
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (s Session, err error) {
+		err = rows.Scan(&s.Device, &s.Name, &s.Agent, &s.IP, (*millis)(&s.Created), (*millis)(&s.Used))
+		return s, err
+	})
 }
 
 // someSessions is how many sessions of several users one statement names: it
@@ -141,27 +115,21 @@ func ofKeys(keys []sessionKey) (where string, args []any) {
 	for _, k := range keys {
 		args = append(args, k.A, k.B)
 	}
-	return "(" + strings.TrimSuffix(strings.Repeat("user_id = ? AND device_id = ? OR ", len(keys)), " OR ") + ")", args
+	return sqldb.AnyOf("user_id = ? AND device_id = ?", len(keys)), args
 }
 
 // selectFacts returns those of up to someSessions sessions that exist.
 func selectFacts(ctx context.Context, q sqldb.Querier, keys []sessionKey) (map[sessionKey]Session, error) {
 	where, args := ofKeys(keys)
 	rows, err := q.QueryContext(ctx, "SELECT user_id, device_id, name, agent, ip, created, used FROM sessions WHERE "+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	found := make(map[sessionKey]Session, len(keys))
-	for rows.Next() {
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var user ID
 		var s Session
-		if err := rows.Scan(&user, &s.Device, &s.Name, &s.Agent, &s.IP, (*millis)(&s.Created), (*millis)(&s.Used)); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&user, &s.Device, &s.Name, &s.Agent, &s.IP, (*millis)(&s.Created), (*millis)(&s.Used))
 		found[sessionKey{A: user, B: s.Device}] = s
-	}
-	return found, rows.Err()
+		return err
+	})
 }
 
 // updateUsed notes the last use of up to someSessions sessions, where what is
@@ -169,7 +137,7 @@ func selectFacts(ctx context.Context, q sqldb.Querier, keys []sessionKey) (map[s
 // node does.
 func updateUsed(ctx context.Context, db *sqldb.DB, batch []lastUse, before time.Time) error {
 	slices.SortFunc(batch, func(a, b lastUse) int {
-		return cmp.Or(strings.Compare(a.key.A.String(), b.key.A.String()), strings.Compare(a.key.B.String(), b.key.B.String()))
+		return cmp.Or(a.key.A.Compare(b.key.A), a.key.B.Compare(b.key.B))
 	})
 	args := make([]any, 0, 4*len(batch)+1)
 	keys := make([]sessionKey, len(batch))
@@ -185,6 +153,6 @@ func updateUsed(ctx context.Context, db *sqldb.DB, batch []lastUse, before time.
 // sweepSessions removes up to sweepChunk sessions whose refresh token expired.
 // Their access tokens ended before: Config.AccessLife is the shorter one.
 func sweepSessions(ctx context.Context, db *sqldb.DB) (int64, error) {
-	return affected(db.ExecContext(ctx, `DELETE FROM sessions WHERE (user_id, device_id) IN
+	return sqldb.Affected(db.ExecContext(ctx, `DELETE FROM sessions WHERE (user_id, device_id) IN
 		(SELECT user_id, device_id FROM (SELECT user_id, device_id FROM sessions WHERE refresh_expires <= ? LIMIT ?) dead)`, db.Now().UnixMilli(), sweepChunk))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // uses are the last uses of sessions that this process has seen. Noting one costs a
-// request no I/O; a job passes them on, all that are new in one round trip.
+// request no I/O; a job writes all that are new to Redis in one round trip, and to SQL.
 type uses struct{ shards [useShards]useShard }
 
 type useShard struct {
@@ -19,11 +19,11 @@ type useShard struct {
 	seen map[sessionKey]*use
 }
 
-// A use is when a session was last used here, and when Redis and SQL were last told;
-// Unix milliseconds.
+// A use is when a session was last used here, and the last uses that were written to
+// Redis (told) and to SQL (stored); Unix milliseconds.
 type use struct{ last, told, stored int64 }
 
-// A lastUse is what is passed on.
+// A lastUse is what is written.
 type lastUse struct {
 	key sessionKey
 	at  int64
@@ -31,17 +31,17 @@ type lastUse struct {
 
 const (
 	useShards = 16
-	// shardUses bounds the memory, some 20 MB. What is beyond is not noted until
-	// the devices that are known have been idle for a while.
+	// shardUses bounds the memory, some 20 MB. Uses of further devices are not noted
+	// until some of the known ones have been idle for a while.
 	shardUses = 10_000
 
 	// useStep is how exact a last use is.
 	useStep = time.Minute
-	// storeEvery is how often at most SQL is told of a session's use. It is never
-	// more than twice that behind: a node that has just begun to see a session does
-	// not know when SQL was told last.
+	// storeEvery is how often at most a session's use is written to SQL, which is
+	// never more than twice that behind: a node that has just begun to see a session
+	// does not know when SQL was written last.
 	storeEvery = 10 * time.Minute
-	// forgetUses is when an idle session is forgotten here. By then it was told.
+	// forgetUses is when an idle session is forgotten here. By then it was written.
 	forgetUses = 2 * storeEvery
 
 	// flushEvery is what a crash loses.
@@ -86,7 +86,7 @@ func (u *uses) last(k sessionKey) int64 {
 	return 0
 }
 
-// due returns what Redis and SQL are to be told, and forgets who is idle.
+// due returns what is to be written to Redis and to SQL, and forgets idle sessions.
 func (u *uses) due(now time.Time) (tell, store []lastUse) {
 	for i := range u.shards {
 		sh := &u.shards[i]
@@ -108,7 +108,7 @@ func (u *uses) due(now time.Time) (tell, store []lastUse) {
 	return tell, store
 }
 
-// done notes what was passed on.
+// done notes what was written.
 func (u *uses) done(batch []lastUse, field func(*use) *int64) {
 	for _, b := range batch {
 		sh := u.shard(b.key)
@@ -123,8 +123,8 @@ func (u *uses) done(batch []lastUse, field func(*use) *int64) {
 func told(u *use) *int64   { return &u.told }
 func stored(u *use) *int64 { return &u.stored }
 
-// flushUses passes last uses on. What Redis or SQL does not take waits for the next
-// time.
+// flushUses writes last uses to Redis and SQL. What they do not take waits for the
+// next flush.
 func (s *Service) flushUses(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "accounts.flushUses")
 	ctx, cancel := context.WithTimeout(ctx, flushEvery)
@@ -132,7 +132,7 @@ func (s *Service) flushUses(ctx context.Context) (err error) {
 	tell, store := s.uses.due(s.db.Now())
 	if len(tell) > 0 {
 		switch absent, err := s.fast.touchAll(ctx, tell); {
-		case away(err): // whoever watches the connection says it once
+		case away(err): // the connection's watcher logs it once
 		case err != nil:
 			return err
 		default:
@@ -169,9 +169,9 @@ func (s *Service) refill(ctx context.Context, keys []sessionKey) error {
 	return nil
 }
 
-// freshen sets each device's last use to the latest that SQL, Redis and this process
+// refreshLastUses sets each device's last use to the latest that SQL, Redis and this process
 // know, and gives Redis what it has lost.
-func (s *Service) freshen(ctx context.Context, user ID, list []Session) {
+func (s *Service) refreshLastUses(ctx context.Context, user ID, list []Session) {
 	used, err := s.fast.lastUses(ctx, user, list)
 	absent := map[sessionKey]Session{}
 	for i := range list {

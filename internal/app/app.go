@@ -3,9 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -16,6 +14,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/cluster"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -28,7 +28,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/internal/social"
-	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/lease"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -46,7 +45,7 @@ type App struct {
 	bus      *events.Bus
 	cluster  *cluster.Service
 	caches   *cache.Runtime
-	drops    *drops
+	drops    *drops.Queue
 	api      *web.API
 	accounts *accounts.Service
 	social   *social.Service
@@ -60,6 +59,7 @@ type App struct {
 // Close must be called, also when Run was not.
 func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) {
 	defer errs.Wrap(&err, "start")
+	config.Defaults(&cfg)
 	id := ids.New[cluster.Node]()
 	a := &App{cfg: cfg, log: log, reg: obs.NewRegistry(), node: id.String()}
 	defer func() {
@@ -80,7 +80,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if err := agree(ctx, a.db, key); err != nil {
 		return nil, err
 	}
-	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, HotKeys: true, Log: log}); err != nil {
+	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, HotKeys: true, Dial: cfg.DialRedis, Log: log}); err != nil {
 		return nil, err
 	}
 	watch := obs.NewRedis(a.redis)
@@ -95,13 +95,13 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus.Nodes(), Node: id, Version: obs.Build().Version,
 		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Settings: cfg.Cluster})
 	counts := obs.NewCaches(a.reg)
-	a.drops = &drops{db: a.db, log: log, soon: map[string]keyspace.Key{}}
+	a.drops = drops.New(a.db, Cached(), log)
 	a.caches = cache.NewRuntime(a.redis, a.bus.Nodes(), cache.Config{
 		Budget: cfg.Cache.Budget, Loads: cfg.Cache.Loads, Retries: a.drops, Hooks: counts.Hooks(), Log: log,
 	})
 	counts.Watch(a.caches)
 	if a.accounts, err = accounts.New(accounts.Config{
-		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, LeaveDrop: a.drops.leave, DropsWait: a.drops.behind.Load, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log,
+		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Secret: key, Settings: cfg.Accounts, Log: log,
 	}); err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	a.group = &supervise.Group{Log: log}
 	if slices.Contains(cfg.Roles, roleGateway) && !cfg.does(roleAPI) {
-		log.Warn("the role gateway does nothing yet: there is no socket so far")
+		log.Warn("the role gateway does nothing yet; there is no socket so far")
 	}
 	return a, nil
 }
@@ -147,9 +147,11 @@ func (a *App) newQueues() error {
 	}
 	handlers := a.accounts.Handlers()
 	maps.Copy(handlers, a.checkin.Handlers())
-	handlers[accounts.TopicZone] = a.zoneChanged
-	handlers[accounts.TopicErased] = a.erased
-	handlers[TopicDrop] = a.dropped
+	handlers[accounts.TopicZone] = queue.JSON(func(ctx context.Context, changed accounts.ZoneChanged, _ queue.Delivery) error {
+		return a.checkin.ZoneChanged(ctx, changed)
+	})
+	handlers[accounts.TopicErased] = queue.JSON(a.erased)
+	handlers[drops.Topic] = a.drops.Handler(a.redis, a.caches)
 	cfg := queue.Config{Log: a.log, Metrics: a.reg}
 	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
 		c, err := queue.NewConsumer(s, handlers, batches, cfg)
@@ -178,21 +180,13 @@ func (a *App) mailer() (mail.Sender, error) {
 
 func (a *App) housekeeping(watch *obs.Redis) []worker.Job {
 	return []worker.Job{
-		{Name: "web.idempotency", Every: 10 * time.Minute, Singleton: true, SafeAlone: true, Run: func(ctx context.Context) error {
-			_, err := a.api.Sweep(ctx, time.Now())
+		{Name: "web.idempotency", Every: 10 * time.Minute, Singleton: true, RunWithoutLease: true, Run: func(ctx context.Context) error {
+			_, err := a.api.Sweep(ctx, a.db.Now())
 			return err
 		}},
 		{Name: "redis.poll", Every: obs.RedisEvery, Run: watch.Poll},
-		{Name: "redis.hot", Every: hotEvery, Run: a.tellHotKeys},
+		{Name: "redis.hot", Every: hotEvery, Run: a.writeHotKeys},
 	}
-}
-
-func (a *App) zoneChanged(ctx context.Context, d queue.Delivery) error {
-	var changed accounts.ZoneChanged
-	if err := json.Unmarshal(d.Payload, &changed); err != nil {
-		return fmt.Errorf("%w: %w", queue.ErrGiveUp, err)
-	}
-	return a.checkin.ZoneChanged(ctx, changed)
 }
 
 // Run serves on ln until ctx ends, then drains. It calls ready once everything
@@ -202,7 +196,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		return func(ctx context.Context, ready func()) error { ready(); return run(ctx) }
 	}
 	a.cluster.Listening(ln.Addr().String())
-	defer context.AfterFunc(ctx, func() { a.cluster.Is(cluster.Draining) })()
+	defer context.AfterFunc(ctx, func() { a.cluster.SetStatus(cluster.Draining) })()
 	a.group.Add(
 		supervise.Part{Name: "events", Run: a.bus.Run},
 		supervise.Part{Name: "cluster", Run: a.cluster.Run},
@@ -217,7 +211,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		// Its own drain lasts up to ten seconds.
 		supervise.Part{Name: "http", Grace: 15 * time.Second, Run: func(ctx context.Context, up func()) error {
 			up()
-			a.cluster.Is(cluster.Serving)
+			a.cluster.SetStatus(cluster.Serving)
 			ready()
 			return a.api.Serve(ctx, ln)
 		}},

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -30,7 +31,7 @@ type Config struct {
 	Roles      []string       `koanf:"roles" default:"api,gateway,worker" help:"what this node does: api, gateway (the socket, once there is one), worker (jobs and queue)"`
 	KeyPrefix  string         `koanf:"key_prefix" default:"stoa" help:"what every Redis key begins with, so that deployments can share one Redis"`
 	Secret     string         `koanf:"secret" secret:"true" help:"at least 32 characters, the same on all nodes; generated and kept in the data folder when empty"`
-	Dev        string         `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails instead of sending them; auto is true on loopback without a mail server"`
+	Dev        string         `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails to this machine at /dev/mail instead of sending them; auto is true on loopback with SQLite, the embedded Redis, no mail server and no trusted proxy"`
 	Log        obs.Log        `koanf:"log" default:"info" help:"level and format: debug, info, warn or error; pretty, text or json"`
 	Limits     bool           `koanf:"limits" default:"true" help:"limit requests for each user and operation"`
 	Origins    []string       `koanf:"origins" help:"web origins whose scripts may call the API"`
@@ -45,38 +46,56 @@ type Config struct {
 
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time
+
+	// DialRedis replaces the network between the server and Redis. Nil means the network.
+	DialRedis func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Validate returns all faults that no component would find by itself.
 func (c Config) Validate() error {
-	var faults []error
-	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
-		faults = append(faults, &config.Fault{Key: "addr", Text: "an address is host:port, 127.0.0.1:8080 or :8080"})
-	}
-	faults = append(faults, c.checkQueue(), c.checkRoles(), c.checkMode())
-	if err := keyspace.ValidPrefix(c.KeyPrefix); err != nil {
-		faults = append(faults, &config.Fault{Key: "key_prefix", Text: err.Error()})
-	}
-	if c.Secret != "" && len(c.Secret) < 32 {
-		faults = append(faults, &config.Fault{Key: "secret", Text: "a secret has at least 32 characters"})
-	}
-	if !c.Development() && c.SMTP.Host == "" {
-		faults = append(faults, &config.Fault{Key: "smtp.host", Text: "without a mail server nobody can sign up; set one, or dev = true to show mails instead"})
-	}
-	return errors.Join(faults...)
+	_, _, badAddress := net.SplitHostPort(c.Addr)
+	badPrefix := keyspace.ValidPrefix(c.KeyPrefix)
+	return errors.Join(
+		config.Refuse(badAddress != nil, "addr", "an address is host:port, 127.0.0.1:8080 or :8080"),
+		c.checkQueue(), c.checkRoles(), c.checkMode(),
+		config.Refuse(badPrefix != nil, "key_prefix", "%v", badPrefix),
+		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"))
 }
 
-// Development reports whether mails are shown instead of sent.
+// ValidateServer returns what keeps a server, and no other command, from starting.
+func (c Config) ValidateServer() error {
+	if !c.Development() && c.SMTP.Host == "" {
+		return &config.Fault{Key: "smtp.host", Text: "without a mail server nobody can sign up; set one, or dev = true to show mails on this machine instead"}
+	}
+	return nil
+}
+
+// Development reports whether mails are shown instead of sent. By itself it is on
+// only where nothing says that other people use the server: on loopback, with both
+// embedded engines, and with neither a mail server nor a trusted proxy.
 func (c Config) Development() bool {
 	if c.Dev != "auto" {
 		return c.Dev == "true"
 	}
 	host, _, err := net.SplitHostPort(c.Addr)
-	if err != nil || c.SMTP.Host != "" {
+	if err != nil || c.SMTP.Host != "" || !c.embedded() || len(c.TrustProxy) > 0 {
 		return false
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// embedded reports whether the server runs on SQLite and on the Redis inside it.
+func (c Config) embedded() bool {
+	return c.Redis == "embedded" && (c.SQL == "sqlite" || strings.HasPrefix(c.SQL, "sqlite:"))
+}
+
+// Warnings returns what an operator should know of settings that are valid.
+func (c Config) Warnings() []string {
+	if !c.Development() {
+		return nil
+	}
+	return []string{"development mode is on: the server sends no mail and shows all mails, with their codes, to every program on this machine at /dev/mail; set smtp.host, or dev = false, where other people use the server"}
 }
 
 // What a node can do.

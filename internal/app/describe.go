@@ -17,7 +17,7 @@ type Description struct {
 }
 
 // Describe builds a node with default settings on embedded engines in a
-// temporary folder, asks it, and removes it. The node serves nobody.
+// temporary folder, asks it, and removes it. The node serves no requests.
 func Describe(ctx context.Context) (d Description, err error) {
 	defer errs.Wrap(&err, "describe")
 	dir, err := os.MkdirTemp("", "stoa-describe-")

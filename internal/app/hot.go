@@ -28,9 +28,9 @@ type hotNote struct {
 
 func (n *hotNote) old(now time.Time) bool { return now.Sub(time.UnixMilli(n.At)) > hotLife }
 
-// tellHotKeys writes down which keys this node uses most, and takes away what dead
-// nodes wrote. Without Redis there is nothing to tell.
-func (a *App) tellHotKeys(ctx context.Context) error {
+// writeHotKeys writes which keys this node uses most, and removes the entries of dead
+// nodes. Without Redis there is nothing to write.
+func (a *App) writeHotKeys(ctx context.Context) error {
 	note := hotNote{At: time.Now().UnixMilli()}
 	for _, k := range a.redis.HotKeys() {
 		note.Keys = append(note.Keys, audit.Hot{Key: a.redis.Physical(k.Key), Family: k.Key.Family().Pattern, PerSecond: k.PerSecond})

@@ -20,7 +20,7 @@ func TestNodesTellWhichKeysTheyUseMost(t *testing.T) {
 	tell := func() {
 		t.Helper()
 		for _, a := range nodes {
-			if err := a.tellHotKeys(ctx); err != nil {
+			if err := a.writeHotKeys(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}

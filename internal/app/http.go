@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
@@ -60,8 +61,8 @@ func keysPage() http.Handler {
 	})
 }
 
-func (a *App) streamEvents(ctx context.Context, _ *struct{}, send func(event, id string, v any) error) error {
-	sub := a.bus.Subscribe(web.PrincipalOf(ctx).User)
+func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *struct{}, send web.Send) error {
+	sub := a.bus.Subscribe(caller.UserID())
 	defer sub.Close()
 	for {
 		select {

@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/cluster"
+	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
@@ -41,6 +43,9 @@ func jobKeys(name string) lease.Keys {
 func Keys() []*keyspace.Schema {
 	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, social.Keys, checkin.Keys}
 }
+
+// Cached knows which of [Keys] are cached.
+var Cached = sync.OnceValue(func() *drops.Cached { return drops.NewCached(Keys()...) })
 
 // Audit holds what this node's Redis contains against [Keys].
 func (a *App) Audit(ctx context.Context, opt audit.Options) (*audit.Report, error) {

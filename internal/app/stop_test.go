@@ -3,11 +3,11 @@ package app
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 )
@@ -15,7 +15,7 @@ import (
 // A board of millions is loaded for longer than a stop may take. The run is given
 // up, and the process ends as it should.
 func TestAStopInTheMidstOfALongJobIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var ended error
 		pool, err := worker.NewPool(worker.PoolConfig{Metrics: prometheus.NewRegistry()}, worker.Job{
 			Name: "long", Every: time.Second, Timeout: time.Hour,

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/keyspace"
 )
@@ -39,7 +40,7 @@ func WeekOf(d civil.Day) Board {
 }
 
 // MonthOf returns the board of the month that d is in.
-func MonthOf(d civil.Day) Board { return Board{monthly, int32(monthOf(d))} } //nolint:gosec // a calendar's year
+func MonthOf(d civil.Day) Board { return Board{monthly, int32(streak.MonthOf(d))} } //nolint:gosec // a calendar's year
 
 func seasonsOf(d civil.Day) []Board { return []Board{WeekOf(d), MonthOf(d)} }
 
@@ -80,6 +81,7 @@ func ParseBoard(name, season string, today civil.Day) (Board, error) {
 	return b, nil
 }
 
+// String returns the name without the season.
 func (b Board) String() string { return b.name }
 
 // key tells a board from all others, of other seasons too.
@@ -108,11 +110,11 @@ func (b Board) span() (first, last civil.Day) {
 }
 
 // value returns what a place is worth on a board for all time.
-func (b Board) value(s standing) int {
+func (b Board) value(s streak.Score) int {
 	if b == StreakBoard {
-		return s.streak
+		return s.Streak
 	}
-	return s.total
+	return s.Total
 }
 
 // current returns the boards that check-ins move at a moment, in any zone.
@@ -142,7 +144,7 @@ func kept(now time.Time) []Board {
 }
 
 // bygone returns boards of seasons that are not kept any more. It goes back far
-// enough for whoever was away for some months.
+// enough for a server that was off for some months.
 func bygone(now time.Time) (old []Board) {
 	for d := dayAt(now) - seasonKept - 32; d > dayAt(now)-2*seasonKept; d -= 7 {
 		old = append(old, WeekOf(d), MonthOf(d))

@@ -16,8 +16,8 @@ import (
 	"github.com/stoa-dev/stoa/redis"
 )
 
-// Place is one row of a board.
-type Place struct {
+// Row is one row of a board.
+type Row struct {
 	Rank  int // 1 is the top
 	User  accounts.ID
 	Value int // days
@@ -25,16 +25,16 @@ type Place struct {
 
 // Ranking is the top of a board and the place of one user.
 type Ranking struct {
-	Top    []Place
-	Me     *Place  // nil when the user is not on the board
-	Around []Place // the user's neighbours and the user
+	Top    []Row
+	Me     *Row  // nil when the user is not on the board
+	Around []Row // the user's neighbours and the user
 }
 
 // Board returns the first n of a board, where user stands, and up to near
 // neighbours on either side. Dead streaks are neither shown nor counted. A
 // compact board knows neighbours among its best 1,000; below them equal values
 // share a rank. While Redis is away, or the board is being loaded, the answer
-// comes from SQL, and of others it may be some seconds old; see [standingsLife].
+// comes from SQL, and of others it may be some seconds old; see [sqlBoardLife].
 func (s *Service) Board(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (_ Ranking, err error) {
 	defer errs.Wrap(&err, "checkin.Board %s", b)
 	if s.projection.Up() {
@@ -48,17 +48,17 @@ func (s *Service) Board(ctx context.Context, b Board, user accounts.ID, clock ci
 			s.projection.Suspect()
 			fallthrough
 		default:
-			s.log.WarnContext(ctx, "a board was not to be had from redis", "board", b.key(), "err", err)
+			s.log.WarnContext(ctx, "a board could not be read from redis; sql answers", "board", b.key(), "err", err)
 		}
 	}
 	return s.rankingFromSQL(ctx, b, user, clock, n, near)
 }
 
-// wanted has a board loaded that somebody asked for.
+// wanted requests the load of a board that a read has missed.
 func (s *Service) wanted(b Board) {
 	select {
 	case s.asked <- b:
-	default: // others are on their way; who asks again is heard then
+	default: // the queue is full; the next read asks again
 	}
 }
 
@@ -78,46 +78,46 @@ func (s *Service) loadWanted(ctx context.Context) {
 
 // ranking reads a board from Redis.
 func (s *Service) ranking(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (out Ranking, err error) {
-	me, err := s.entry(ctx, b, user, clock)
+	me, err := s.ownEntry(ctx, b, user, clock)
 	if err != nil {
 		return Ranking{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*s.fast.budget) // it may have a midnight's dead to remove
+	ctx, cancel := context.WithTimeout(ctx, 10*s.fast.budget) // the read may have to remove the streaks that died at a midnight
 	defer cancel()
 	board := s.fast.boards.of(b)
 	top, mine, on, err := board.Read(ctx, s.now(), n, me)
 	if err != nil {
 		return Ranking{}, err
 	}
-	if out.Top, err = placesOf(top); err != nil || !on {
+	if out.Top, err = rowsOf(top); err != nil || !on {
 		return out, err
 	}
-	out.Me = &Place{mine.Rank, user, int(mine.Value)}
+	out.Me = &Row{mine.Rank, user, int(mine.Value)}
 	if near > 0 {
 		around, err := board.Around(ctx, s.now(), me, near)
 		if err != nil {
 			return Ranking{}, err
 		}
-		out.Around, err = placesOf(around)
+		out.Around, err = rowsOf(around)
 		return out, err
 	}
 	return out, nil
 }
 
-func placesOf(rows []leaderboard.Ranked) ([]Place, error) {
-	out := make([]Place, len(rows))
+func rowsOf(rows []leaderboard.Ranked) ([]Row, error) {
+	out := make([]Row, len(rows))
 	for i, r := range rows {
 		id, err := ids.Parse[accounts.User](r.Member)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = Place{r.Rank, id, int(r.Value)}
+		out[i] = Row{r.Rank, id, int(r.Value)}
 	}
 	return out, nil
 }
 
 // entry returns where a user stands on a board by the user's own record.
-func (s *Service) entry(ctx context.Context, b Board, user accounts.ID, clock civil.Clock) (leaderboard.Entry, error) {
+func (s *Service) ownEntry(ctx context.Context, b Board, user accounts.ID, clock civil.Clock) (leaderboard.Entry, error) {
 	e := leaderboard.Entry{Member: user.String()}
 	if b.season != 0 {
 		first, last := b.span()
@@ -126,7 +126,7 @@ func (s *Service) entry(ctx context.Context, b Board, user accounts.ID, clock ci
 			if err != nil {
 				return e, err
 			}
-			e.Value += int64(rec.signedIn(d.Year(), d, last))
+			e.Value += int64(rec.SignedIn(d.Year(), d, last))
 		}
 		return e, nil
 	}
@@ -135,9 +135,9 @@ func (s *Service) entry(ctx context.Context, b Board, user accounts.ID, clock ci
 	if err != nil {
 		return e, err
 	}
-	st := s.freezes.standing(rec, clock, year)
+	st := s.freezes.Score(rec, clock, year)
 	if e.Value = int64(b.value(st)); b == StreakBoard {
-		e.Dies = st.dies
+		e.Dies = st.Dies
 	}
 	return e, nil
 }
@@ -184,7 +184,7 @@ func (s *Service) fill(ctx context.Context, b Board, each func() error) error {
 	began := time.Now()
 	var read time.Duration
 	err := s.fast.boards.of(b).Load(ctx, s.now(), func(yield func(leaderboard.Entry, error) bool) {
-		if err := s.drain(ctx); err != nil {
+		if err := s.checkins.drain(ctx); err != nil {
 			yield(leaderboard.Entry{}, err)
 			return
 		}
@@ -213,8 +213,8 @@ type filled struct {
 }
 
 // recountEvery is after how long a compact board is counted anew whatever happened:
-// a sum of changes keeps a mistake for ever. A variable for tests.
-var recountEvery = time.Hour
+// a sum of changes keeps a mistake for ever.
+const recountEvery = time.Hour
 
 // keepBoards loads the boards of now that cannot answer, and compact ones whose
 // counts are in doubt because something was applied that may have been before, or
@@ -224,13 +224,13 @@ func (s *Service) keepBoards(ctx context.Context) error {
 		return nil
 	}
 	boards := current(s.now())
-	errs := make([]error, len(boards))
+	failed := make([]error, len(boards))
 	var all sync.WaitGroup // most of a load is waiting
 	for i, b := range boards {
-		all.Go(func() { errs[i] = s.keepBoard(ctx, b) })
+		all.Go(func() { failed[i] = s.keepBoard(ctx, b) })
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	return errors.Join(failed...)
 }
 
 func (s *Service) keepBoard(ctx context.Context, b Board) error {
@@ -285,9 +285,9 @@ func (s *Service) sweepBoards(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// tidySeasons looks after the boards that nobody keeps in order every second: of
+// tidySeasons looks after the boards that no job keeps in order every second: of
 // seasons that are over, those that can be asked for take in what came late, or go
-// until somebody asks where they are not sure of it. The others go, and so do boards
+// until a read asks for them where they are not sure of it. The others go, and so do boards
 // of the kind that is not in use.
 func (s *Service) tidySeasons(ctx context.Context) error {
 	kind, other := s.fast.boards.kind, ExactBoards
@@ -324,7 +324,7 @@ func nextQuarter(now time.Time) time.Time {
 	return now.Truncate(15 * time.Minute).Add(15 * time.Minute)
 }
 
-// entries yields everybody's entry on a board, by a pass over the log.
+// entries yields the entries of all users on a board, by a pass over the log.
 func (s *Service) entries(ctx context.Context, b Board) iter.Seq2[leaderboard.Entry, error] {
 	if b.season != 0 {
 		return func(yield func(leaderboard.Entry, error) bool) {
@@ -337,9 +337,9 @@ func (s *Service) entries(ctx context.Context, b Board) iter.Seq2[leaderboard.En
 	}
 	return func(yield func(leaderboard.Entry, error) bool) {
 		for p, err := range s.passes.places(ctx) {
-			e := leaderboard.Entry{Member: p.user.String(), Value: int64(b.value(p.standing)), At: p.at}
+			e := leaderboard.Entry{Member: p.user.String(), Value: int64(b.value(p.Score)), At: p.at}
 			if b == StreakBoard {
-				e.Dies = p.dies
+				e.Dies = p.Dies
 			}
 			if (err != nil || e.Value > 0) && !yield(e, err) {
 				return

@@ -1,12 +1,11 @@
 package checkin
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -29,17 +28,17 @@ var (
 // Settings are the rules that an operator may choose. The zero value has no
 // make-up, no freezes, no grace, and compact boards.
 type Settings struct {
-	MakeupDays  int           `koanf:"makeup_days" default:"30" help:"how many days back a missed day can be made up, at most 366"`
-	MakeupLimit int           `koanf:"makeup_limit" default:"3" help:"days that a user may make up in one month, at most 31; 0: none"`
-	FreezeEvery int           `koanf:"freeze_every" default:"10" help:"signed days that earn a streak freeze; 0: none is earned"`
-	FreezeMax   int           `koanf:"freeze_max" default:"2" help:"missed days in a row that freezes cover, at most 100; 0: none"`
+	MakeupDays  int           `koanf:"makeup_days" default:"30" help:"how many days back a missed day can be made up, at most 366" zero:"none can"`
+	MakeupLimit int           `koanf:"makeup_limit" default:"3" help:"days that a user may make up in one month, at most 31" zero:"none"`
+	FreezeEvery int           `koanf:"freeze_every" default:"10" help:"signed days that earn a streak freeze" zero:"none is earned"`
+	FreezeMax   int           `koanf:"freeze_max" default:"2" help:"missed days in a row that freezes cover, at most 100" zero:"none"`
 	Mode        string        `koanf:"mode" default:"durable" help:"durable: a check-in is answered when SQL has it; redis: when Redis has it, which loses what Redis loses before SQL follows, see docs/operate-checkin.md"`
 	Replicas    int           `koanf:"replicas" default:"0" help:"replicas of Redis that must have a check-in before it is answered, in mode redis, at most 5"`
 	Boards      string        `koanf:"boards" default:"compact" help:"compact, or exact: everybody's rank without ties and neighbours on every place, for a hundred times the memory"`
-	Grace       time.Duration `koanf:"grace" default:"10m" help:"how long after midnight yesterday can still be signed, less than a day; 0: not at all"`
+	Grace       time.Duration `koanf:"grace" default:"10m" help:"how long after midnight yesterday can still be signed, less than a day" zero:"not at all"`
 
-	ReconcileEvery time.Duration `koanf:"reconcile_every" default:"168h" help:"how often Redis is compared with SQL and repaired; 0 is never"`
-	ReconcileRate  int           `koanf:"reconcile_rate" default:"2000" help:"users compared per second at the most, so that traffic is not hurt; 0 is no limit"`
+	ReconcileEvery time.Duration `koanf:"reconcile_every" default:"168h" help:"how often Redis is compared with SQL and repaired" zero:"never"`
+	ReconcileRate  int           `koanf:"reconcile_rate" default:"2000" help:"users compared per second at the most, so that traffic is not hurt" zero:"no limit"`
 }
 
 // The modes: which one is first to have a check-in.
@@ -104,56 +103,22 @@ func (c Settings) firstMakeup(clock civil.Clock, created time.Time, today civil.
 	return max(today-civil.Day(c.MakeupDays), clock.Today(created))
 }
 
-// Kind says how a day came to count.
-type Kind uint8
-
-// The kinds of a day.
-const (
-	Tapped  Kind = 1 // checked in on the day itself
-	MadeUp  Kind = 2 // checked in later
-	Frozen  Kind = 3 // missed and covered by a freeze
-	Skipped Kind = 4 // left out of the calendar by a change of zone, hence covered
-)
-
-// Signs reports whether the day counts as checked in. Days that do not sign
-// cover: they bridge a streak without adding to it.
-func (k Kind) Signs() bool { return k == Tapped || k == MadeUp }
-
-// Mark is one row of the log: one user's day.
-type Mark struct {
-	Day  civil.Day
-	Kind Kind
-	At   time.Time // by the server's clock; only boards need it
-}
-
 // Activity is what a user did since the last check-in.
 type Activity struct {
 	Words   int // words learned
 	Minutes int // minutes studied
 }
 
-// Status is where a user stands on one day.
-type Status struct {
-	Day       civil.Day // today, in the user's zone
-	Today     bool      // checked in today
-	Yesterday bool
-	Streak    int // signed days in the unbroken run that ends today or yesterday
-	Longest   int // longest streak ever
-	Total     int // days signed
-	Freezes   int // left, those deducted that cover the days missed just now
-	Used      int // freezes spent ever
-}
-
 // Result is the answer to a check-in.
 type Result struct {
 	New    bool      // false: the day was signed before, and nothing changed
 	At     time.Time // when the day was signed
-	Status Status
+	Status streak.Status
 }
 
 // Stats are a user's figures over all time.
 type Stats struct {
-	Status
+	streak.Status
 	Words, Minutes int64
 }
 
@@ -163,176 +128,4 @@ type Calendar struct {
 	Month   time.Month // 0 for a whole year
 	Signed  []civil.Day
 	Covered []civil.Day
-}
-
-// A Grant is a number of freezes that an operator gave.
-type Grant struct {
-	N  int
-	At time.Time
-}
-
-// History is all that the log holds of one user.
-type History struct {
-	Marks  []Mark // in order of days
-	Grants []Grant
-}
-
-func (h History) granted() (n int) {
-	for _, g := range h.Grants {
-		n += g.N
-	}
-	return n
-}
-
-// frozen returns h with more days covered by freezes at that time.
-func (h History) frozen(days []civil.Day, at time.Time) History {
-	return h.covered(Frozen, days, at)
-}
-
-// skipping returns h with the date before its last day that a change of zone has
-// left out. The row comes when the change is told.
-func (h History) skipping(c civil.Clock) History {
-	day, ok := c.Skipped()
-	if !ok || len(h.Marks) == 0 || h.Marks[len(h.Marks)-1].Day < day {
-		return h
-	}
-	return h.covered(Skipped, []civil.Day{day}, time.Time{})
-}
-
-func (h History) covered(k Kind, days []civil.Day, at time.Time) History {
-	h.Marks = slices.Clone(h.Marks)
-	for _, d := range days {
-		i, there := slices.BinarySearchFunc(h.Marks, d, func(m Mark, d civil.Day) int { return cmp.Compare(m.Day, d) })
-		if !there {
-			h.Marks = slices.Insert(h.Marks, i, Mark{Day: d, Kind: k, At: at})
-		}
-	}
-	return h
-}
-
-// Tally counts a history, fed to it in order of days. The zero Tally is empty.
-type Tally struct {
-	Last    civil.Day // the newest day, signed or covered
-	Signed  time.Time // when the last signed day was written: with it the counts were reached
-	Run     int       // signed days in the run that ends on Last
-	Longest int
-	Total   int
-	Frozen  int // days that freezes cover
-
-	any    bool
-	signed bool // Last was signed
-}
-
-// Add counts the next day, which must be later than all before.
-func (t *Tally) Add(m Mark) {
-	if !t.any || m.Day != t.Last+1 {
-		t.Run = 0
-	}
-	t.any, t.Last, t.signed = true, m.Day, m.Kind.Signs()
-	switch {
-	case t.signed:
-		t.Run++
-		t.Total++
-		t.Longest = max(t.Longest, t.Run)
-		if m.At.After(t.Signed) {
-			t.Signed = m.At
-		}
-	case m.Kind == Frozen:
-		t.Frozen++
-	}
-}
-
-// Streak returns the run as it stands on today: 0 the moment a day is missed
-// that no freeze covers.
-func (t *Tally) Streak(today civil.Day) int {
-	if !t.any || t.Last < today-1 {
-		return 0
-	}
-	return t.Run
-}
-
-// Freezes are the rules by which missed days are covered. While a gap is open
-// nothing is written: that its first days are covered follows from what the user
-// owns. Whoever closes the gap writes them down, and from then on the rows hold,
-// whatever the rules become.
-type Freezes struct {
-	Every int // signed days that earn a freeze; 0: none is earned
-	Max   int // missed days in a row that are covered; 0: none
-}
-
-func (z Freezes) String() string { return fmt.Sprintf("every %d, at most %d", z.Every, z.Max) }
-
-// owned returns how many freezes are left.
-func (z Freezes) owned(signed, granted, used int) int {
-	if z.Max == 0 {
-		return 0
-	}
-	if z.Every > 0 {
-		granted += signed / z.Every
-	}
-	return max(granted-used, 0)
-}
-
-// bridge walks from the newest day of a run over the missed days behind it, not
-// beyond until, as far as they are covered: by a freeze, or because a change of
-// zone leaves the date out, which costs nothing and ends the gap.
-func (z Freezes) bridge(c civil.Clock, newest civil.Day, run, owned int, until civil.Day) (last civil.Day, spent int) {
-	skipped, skips := c.Skipped()
-	left := min(owned, z.Max)
-	for last = newest; last < until; last++ {
-		switch {
-		case skips && last+1 == skipped:
-			left = min(owned-spent, z.Max)
-		case left > 0 && run > 0: // there is a streak to save
-			left--
-			spent++
-		default:
-			return last, spent
-		}
-	}
-	return last, spent
-}
-
-// dies returns the instant at which a run that ends on newest falls to 0 unless
-// a day is added: the start of the day after the first one that is missed.
-func (z Freezes) dies(c civil.Clock, newest civil.Day, run, owned int) time.Time {
-	last, _ := z.bridge(c, newest, run, owned, newest+civil.Day(2*z.Max+1))
-	return c.Start(last + 2)
-}
-
-// due returns the days that freezes cover because a row was written for day at
-// that time: those behind the newest day that the log then had, if that lies
-// before. Rows and grants of later are not looked at, so that the answer is the
-// same whenever it is asked for.
-func (z Freezes) due(h History, c civil.Clock, day civil.Day, at time.Time) (days []civil.Day) {
-	if z.Max == 0 {
-		return nil
-	}
-	var t Tally
-	for _, m := range h.Marks {
-		switch {
-		case m.Day == day || !m.At.Before(at):
-		case m.Day > day:
-			return nil // no gap was open
-		default:
-			t.Add(m)
-		}
-	}
-	if !t.any {
-		return nil
-	}
-	granted := 0
-	for _, g := range h.Grants {
-		if !g.At.After(at) {
-			granted += g.N
-		}
-	}
-	last, _ := z.bridge(c, t.Last, t.Run, z.owned(t.Total, granted, t.Frozen), day-1)
-	skipped, skips := c.Skipped()
-	for d := t.Last + 1; d <= last; d++ {
-		if !skips || d != skipped {
-			days = append(days, d)
-		}
-	}
-	return days
 }

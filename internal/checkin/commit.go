@@ -13,9 +13,9 @@ import (
 
 	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // request is one day to be written for one user. Day and time were fixed when
@@ -25,13 +25,11 @@ type request struct {
 	clock civil.Clock
 	day   civil.Day
 	at    time.Time // whole milliseconds
-	kind  Kind
+	kind  streak.Kind
 	act   Activity
 	req   int64 // random; tells whose row it is that the log holds
 
-	replay bool // Redis may hold anything older
-	stale  bool // written long ago, or elsewhere: no freezes are due any more
-	late   bool // for a day that is over: its status and its event are the verb's affair
+	late bool // for a day that is over: its status and its event are the verb's affair
 }
 
 func (r request) key() rowKey { return rowKey{r.user, r.day} }
@@ -39,51 +37,43 @@ func (r request) key() rowKey { return rowKey{r.user, r.day} }
 // outcome answers one request.
 type outcome struct {
 	Result
-	kind  Kind  // of the row that the log has
-	err   error // committed, but where the user stands could not be told
+	kind  streak.Kind // of the row that the log has
+	err   error       // committed, but where the user stands could not be told
 	ahead *ahead
 	kept  bool // in the stream; SQL follows
 	lost  bool // refused with err: it needed SQL, which was away
 }
 
 // newCommitter returns the two stages of a check-in: a batch is committed to
-// SQL, and while the next one commits, Redis and the boards are brought up to
+// the log, and while the next one commits, Redis and the boards are brought up to
 // date and the callers answered.
 func (s *Service) newCommitter() *groupcommit.Committer[request, outcome] {
 	// One commit at a time, on every engine: with two, batches are half as large,
 	// and what a batch costs beside the flush outweighs the overlap.
 	return groupcommit.New(s.commit, groupcommit.Options[request, outcome]{
 		Retry:   retryable,
-		Split:   sqldb.IsRowError,
+		Split:   refused,
 		After:   s.applyBatch,
 		Failed:  s.failed,
 		Observe: s.metrics.batch,
 	})
 }
 
-// commit writes a batch to the log. Two requests for one day of one user are
+// commit writes a batch to the log of the mode. Two requests for one day of one user are
 // folded: the first that arrived stands.
 func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error) {
 	rows := sorted(reqs)
 	ahead := s.lookAhead(ctx, rows)
-	var held map[rowKey]row
-	var kept map[rowKey]bool
-	var refused map[rowKey]error
-	var err error
-	if s.journal == nil {
-		held, err = s.write(ctx, rows)
-	} else {
-		held, kept, refused, err = s.writeFirst(ctx, rows, ahead)
-	}
+	w, err := s.checkins.commit(ctx, rows, ahead)
 	if err != nil {
 		ahead.wait()
 		return nil, err
 	}
 	out := make([]outcome, len(reqs))
 	for i, r := range reqs {
-		row := held[r.key()]
-		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, kind: row.kind, ahead: ahead, kept: kept[r.key()]}
-		out[i].err, out[i].lost = refused[r.key()], refused[r.key()] != nil
+		row := w.held[r.key()]
+		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, kind: row.kind, ahead: ahead, kept: w.kept[r.key()]}
+		out[i].err, out[i].lost = w.refused[r.key()], w.refused[r.key()] != nil
 	}
 	return out, nil
 }
@@ -113,20 +103,19 @@ func sorted(reqs []request) []request {
 // together; what Redis answers then tells whether it was right.
 type ahead struct {
 	done chan struct{}
-	recs map[yearKey]*Record // complete when done is closed; loaded ones only
-	away bool                // Redis did not answer; known when done is closed
+	recs map[yearKey]*streak.Record // complete when done is closed; loaded ones only
+	away bool                       // Redis did not answer; known when done is closed
 }
 
 // lookAhead collects the users' records while SQL commits: as this node left them
-// with the last check-in, else from Redis, else loaded. Who seems to have missed the
-// day before may have been on another node. What decides whether SQL is needed must
-// be no guess.
+// with the last check-in, else from Redis, else loaded. A user who seems to have
+// missed the day before may have checked in on another node, so Redis is asked.
 func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
-	a := &ahead{done: make(chan struct{}), recs: make(map[yearKey]*Record, len(rows))}
+	a := &ahead{done: make(chan struct{}), recs: make(map[yearKey]*streak.Record, len(rows))}
 	var unseen []yearKey
 	for _, r := range rows {
 		k := yearKey{r.user, r.day.Year()}
-		if rec := s.hints.get(k); rec != nil && s.journal == nil && rec.reaches(r.day.OfYear()-1) {
+		if rec := s.recent.get(k); rec != nil && rec.Reaches(r.day.OfYear()-1) {
 			a.recs[k] = rec
 		} else {
 			unseen = append(unseen, k)
@@ -143,9 +132,10 @@ func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 			a.away = true // days and boards go one after the other then
 			return
 		}
-		_ = s.loadAhead(ctx, unseen, recs) // what is loaded is known in any case
+		// What is loaded is known in any case.
+		_ = s.checkins.ask(ctx, func(ctx context.Context) error { return s.loadMissing(ctx, unseen, recs) })
 		for i, k := range unseen {
-			if recs[i].loaded() {
+			if recs[i].Loaded() {
 				a.recs[k] = recs[i]
 			}
 		}
@@ -161,7 +151,7 @@ func (a *ahead) wait() {
 
 // around returns a user's record as it is and as r will have changed it, or nil
 // when it is not known.
-func (a *ahead) around(r request) (before, after *Record) {
+func (a *ahead) around(r request) (before, after *streak.Record) {
 	a.wait()
 	if a == nil {
 		return nil, nil
@@ -170,7 +160,7 @@ func (a *ahead) around(r request) (before, after *Record) {
 		return nil, nil
 	}
 	rec := *before
-	rec.setBit(bitOf(r.day, r.kind))
+	rec.Set(r.day, r.kind)
 	return before, &rec
 }
 
@@ -178,7 +168,7 @@ func (a *ahead) around(r request) (before, after *Record) {
 // without saying so.
 func (s *Service) failed(r request, err error) {
 	if unanswered(err) {
-		s.projection.Unsure(r.at, r.key())
+		s.projection.Unsure(r.at, rowChange(r.key()))
 	} else {
 		s.projection.Done(r.at)
 	}
@@ -196,12 +186,10 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 	}
 	applied := false
 	if s.projection.Writable() {
-		switch err := s.apply(ctx, s.fast, reqs, out); {
+		switch err := s.apply(ctx, reqs, out); {
 		case err == nil:
 			applied = true
-			if s.journal != nil {
-				s.secureRecords(ctx, reqs, out)
-			}
+			s.checkins.secure(ctx, reqs, out)
 		case !errors.Is(err, ErrStore): // else SQL went away, and some records could not be loaded
 			s.log.LogAttrs(ctx, slog.LevelWarn, "a batch was not applied to redis in time", slog.Int("rows", len(reqs)), slog.Any("err", err))
 			s.projection.Suspect()
@@ -213,9 +201,9 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 		case applied:
 			s.projection.Done(r.at)
 		case answered:
-			s.projection.Missed(r.at, r.key())
-		default: // nobody is told that it is committed
-			s.projection.Unsure(r.at, r.key())
+			s.projection.Missed(r.at, rowChange(r.key()))
+		default: // no caller is told that it is committed
+			s.projection.Unsure(r.at, rowChange(r.key()))
 		}
 	}
 	if answered {
@@ -253,15 +241,15 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 	}
 	histories, err := s.sqlHistories(ctx, users)
 	if err == nil {
-		_, err = s.coverGaps(ctx, reqs, out, histories)
+		_, err = s.coverGaps(ctx, gapsOf(reqs, out), histories)
 	}
 	for i, r := range reqs {
 		if out[i].err = err; err == nil {
-			rec := recordOf(r.day.Year(), histories[r.user])
+			rec := streak.RecordOf(r.day.Year(), histories[r.user])
 			if out[i].kept { // in the stream alone, and Redis went away since
-				rec.setBit(bitOf(r.day, r.kind))
+				rec.Set(r.day, r.kind)
 			}
-			out[i].Status = s.freezes.status(rec, r.clock, r.day)
+			out[i].Status = s.freezes.Status(rec, r.clock, r.day)
 		}
 	}
 	return err == nil
@@ -271,62 +259,64 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 // user's status: in one round trip where the records were known ahead, else in
 // a second one for the boards. After an error nothing is certain and everything
 // may be applied again.
-func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outcome) error {
+func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) error {
 	now := s.now()
-	expected := make([]*Record, len(reqs))
-	told := make([]*place, len(reqs)) // of what was expected
+	expected := make([]*streak.Record, len(reqs))
+	told := make([]*placement, len(reqs)) // of what was expected
 	ms := moves{room: len(reqs)}
 	for i, r := range reqs {
 		before, after := out[i].ahead.around(r)
 		if before == nil || !out[i].New || *before == *after { // a reader was quicker
 			continue
 		}
-		p, ok := s.freezes.placeOf(after, r, out[i].Result, r.clock.Today(now))
-		if !ok || s.freezes.owes(after, r.day) {
+		p, ok := placementOf(s.freezes, after, r, out[i].Result, r.clock.Today(now))
+		if !ok || s.freezes.Owes(after, r.day) {
 			continue
 		}
-		was := s.freezes.standing(before, r.clock, r.day.Year())
+		was := s.freezes.Score(before, r.clock, r.day.Year())
 		p.from = &was
 		ms.add(p)
 		expected[i], told[i] = after, &p
 	}
-	recs, had, err := f.mark(ctx, reqs, ms)
+	recs, had, err := s.fast.mark(ctx, reqs, ms)
 	if err != nil {
 		return err
 	}
-	if err := s.loadAfter(ctx, f, reqs, recs); err != nil {
+	if err := s.loadAfter(ctx, reqs, recs); err != nil {
 		return err
 	}
-	before := make([]standing, len(reqs))
+	before := make([]streak.Score, len(reqs))
 	for i, r := range reqs {
-		s.hints.put(yearKey{r.user, r.day.Year()}, recs[i])
+		s.recent.put(yearKey{r.user, r.day.Year()}, recs[i])
 		if expected[i] == nil || *expected[i] != *recs[i] {
 			rec := *recs[i]
-			rec.clearBit(bitOf(r.day, r.kind))
-			before[i] = s.freezes.standing(&rec, r.clock, r.day.Year())
+			rec.Clear(r.day, r.kind)
+			before[i] = s.freezes.Score(&rec, r.clock, r.day.Year())
 		}
 	}
-	if err := s.closeGaps(ctx, f, reqs, out, recs); err != nil {
+	if err := s.closeGaps(ctx, reqs, out, recs); err != nil {
 		return err
 	}
 	ms = moves{}
-	behind := map[accounts.ID][]request{} // the record of the day does not tell their places
+	behind := map[accounts.ID]untold{}
 	for i, r := range reqs {
 		right := expected[i] != nil && *expected[i] == *recs[i]
-		if !out[i].New && !r.replay {
-			right = had[i] // or else somebody did not get so far
+		if !out[i].New {
+			right = had[i] // otherwise the node that wrote the row has not moved the boards
 		}
-		out[i].Status = s.freezes.status(recs[i], r.clock, r.day)
+		out[i].Status = s.freezes.Status(recs[i], r.clock, r.day)
 		if right {
 			continue
 		}
-		p, ok := s.freezes.placeOf(recs[i], r, out[i].Result, r.clock.Today(now))
+		p, ok := placementOf(s.freezes, recs[i], r, out[i].Result, r.clock.Today(now))
 		if !ok {
-			r.replay = r.replay || told[i] != nil || !out[i].New // who knows
-			behind[r.user] = append(behind[r.user], r)
+			b := behind[r.user]
+			b.rows = append(b.rows, r)
+			b.told = b.told || told[i] != nil || !out[i].New
+			behind[r.user] = b
 			continue
 		}
-		if out[i].New && !r.replay {
+		if out[i].New {
 			p.from, p.told = &before[i], told[i]
 		}
 		p.restart = true
@@ -335,30 +325,36 @@ func (s *Service) apply(ctx context.Context, f *fast, reqs []request, out []outc
 	if err := s.catchUp(ctx, &ms, behind); err != nil {
 		return err
 	}
-	return f.rank(ctx, ms)
+	return s.fast.rank(ctx, ms)
+}
+
+// untold are rows of a user whose record does not tell what they mean for the boards.
+type untold struct {
+	rows []request
+	told bool // the boards may have been told of one of them
 }
 
 // catchUp adds the places of users of whom the log has to be asked.
-func (s *Service) catchUp(ctx context.Context, ms *moves, behind map[accounts.ID][]request) error {
+func (s *Service) catchUp(ctx context.Context, ms *moves, behind map[accounts.ID]untold) error {
 	if len(behind) == 0 {
 		return nil
 	}
-	histories, err := s.histories(ctx, slices.Collect(maps.Keys(behind)))
+	histories, err := s.checkins.histories(ctx, slices.Collect(maps.Keys(behind)))
 	if err != nil {
 		return err
 	}
-	for user, reqs := range behind {
+	for user, b := range behind {
 		var signed []civil.Day
-		at := reqs[0].at
-		for _, r := range reqs {
+		for _, r := range b.rows {
 			if r.kind.Signs() {
 				signed = append(signed, r.day)
 			}
-			if len(reqs) > 1 || r.replay {
-				at = time.Time{}
-			}
 		}
-		if p, ok := s.freezes.since(user, reqs[0].clock, histories[user], signed, at); ok {
+		at := b.rows[0].at
+		if len(b.rows) > 1 || b.told {
+			at = time.Time{}
+		}
+		if p, ok := since(s.freezes, user, b.rows[0].clock, histories[user], signed, at); ok {
 			ms.add(p)
 		}
 	}
@@ -367,9 +363,9 @@ func (s *Service) catchUp(ctx context.Context, ms *moves, behind map[accounts.ID
 
 // loadAfter loads what marking has shown not to be loaded, and the present year
 // of users whose mark fell into an earlier one.
-func (s *Service) loadAfter(ctx context.Context, f *fast, reqs []request, recs []*Record) error {
+func (s *Service) loadAfter(ctx context.Context, reqs []request, recs []*streak.Record) error {
 	keys := mapped(reqs, func(r request) yearKey { return yearKey{r.user, r.day.Year()} })
-	if err := s.loadMissing(ctx, f, keys, recs); err != nil {
+	if err := s.loadMissing(ctx, keys, recs); err != nil {
 		return err
 	}
 	var later []yearKey
@@ -381,23 +377,23 @@ func (s *Service) loadAfter(ctx context.Context, f *fast, reqs []request, recs [
 	if len(later) == 0 {
 		return nil
 	}
-	_, err := s.loadRecords(ctx, f, later)
+	_, err := s.loadRecords(ctx, s.fast, later)
 	return err
 }
 
 // loadMissing loads those of the records that are not.
-func (s *Service) loadMissing(ctx context.Context, f *fast, keys []yearKey, recs []*Record) error {
+func (s *Service) loadMissing(ctx context.Context, keys []yearKey, recs []*streak.Record) error {
 	var missing []yearKey
 	var at []int
 	for i, rec := range recs {
-		if !rec.loaded() {
+		if !rec.Loaded() {
 			missing, at = append(missing, keys[i]), append(at, i)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	loaded, err := s.loadRecords(ctx, f, missing)
+	loaded, err := s.loadRecords(ctx, s.fast, missing)
 	if err != nil {
 		return err
 	}
@@ -408,7 +404,7 @@ func (s *Service) loadMissing(ctx context.Context, f *fast, keys []yearKey, recs
 }
 
 // loadRecords computes records from the log and merges them into Redis.
-func (s *Service) loadRecords(ctx context.Context, f *fast, keys []yearKey) ([]*Record, error) {
+func (s *Service) loadRecords(ctx context.Context, f *fast, keys []yearKey) ([]*streak.Record, error) {
 	recs, err := s.recordsFromLog(ctx, keys)
 	if err != nil {
 		return nil, err
@@ -416,105 +412,25 @@ func (s *Service) loadRecords(ctx context.Context, f *fast, keys []yearKey) ([]*
 	return recs, f.load(ctx, keys, recs)
 }
 
+// sqlHistories returns what SQL has where the claims cannot be read.
+func (s *Service) sqlHistories(ctx context.Context, users []accounts.ID) (map[accounts.ID]streak.History, error) {
+	histories, err := s.checkins.histories(ctx, users)
+	if errors.Is(err, errClaims) {
+		err = nil
+	}
+	return histories, err
+}
+
+// errClaims reports that a history is what SQL has, and that Redis may know more.
+var errClaims = errors.New("checkin: the claims cannot be read")
+
 // recordsFromLog computes records with one SELECT for all.
-func (s *Service) recordsFromLog(ctx context.Context, keys []yearKey) ([]*Record, error) {
-	histories, err := s.histories(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
+func (s *Service) recordsFromLog(ctx context.Context, keys []yearKey) ([]*streak.Record, error) {
+	histories, err := s.checkins.histories(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
 	if err != nil && !errors.Is(err, errClaims) {
 		return nil, err
 	}
-	return mapped(keys, func(k yearKey) *Record { return recordOf(k.year, histories[k.user]) }), err
-}
-
-// reapply brings rows to Redis that missed it, as far as the log has them. Rows
-// that it has not were never committed, or lost in the crash of SQL before they
-// were on disk; in that case somebody may have seen them and taken them to Redis.
-func (s *Service) reapply(ctx context.Context, keys []rowKey) error {
-	for some := range slices.Chunk(keys, 500) {
-		users := make([]accounts.ID, 0, len(some))
-		wanted := make(map[rowKey]bool, len(some))
-		anew := renewals{}
-		for _, k := range some {
-			if users = append(users, k.user); k.day == noDay {
-				anew.add(k.user, noDay)
-			} else {
-				wanted[k] = true
-			}
-		}
-		histories, err := s.histories(ctx, users)
-		if err != nil {
-			return err
-		}
-		var rows []logRow
-		for user, history := range histories {
-			for _, m := range history.Marks {
-				if key := (rowKey{user, m.Day}); wanted[key] {
-					delete(wanted, key)
-					rows = append(rows, logRow{User: user, Day: int32(m.Day), At: m.At.UnixMilli(), Kind: uint8(m.Kind)})
-				}
-			}
-		}
-		if err := s.applyRows(ctx, rows, s.now().Add(-dueFor)); err != nil {
-			return err
-		}
-		lost := slices.Collect(maps.Keys(wanted))
-		if err := s.fast.patient().forget(ctx, lost); err != nil {
-			return err
-		}
-		for _, k := range lost {
-			anew.add(k.user, noDay)
-		}
-		if err := s.refresh(ctx, s.fast.patient(), anew); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// replay applies the log from a time on.
-func (s *Service) replay(ctx context.Context, since time.Time) error {
-	err := s.store.since(ctx, since, func(rows []logRow) error { return s.applyRows(ctx, rows, since) })
-	if err != nil {
-		return err
-	}
-	err = s.store.grantedSince(ctx, since, func(users []accounts.ID) error {
-		anew := renewals{}
-		for _, user := range users {
-			anew.add(user, noDay)
-		}
-		return s.refresh(ctx, s.fast.patient(), anew)
-	})
-	if err != nil {
-		return err
-	}
-	return s.followSince(ctx, since)
-}
-
-// applyRows applies rows of the log. Those written before recent have had their
-// freezes long ago.
-func (s *Service) applyRows(ctx context.Context, rows []logRow, recent time.Time) error {
-	users := make([]accounts.ID, len(rows))
-	for i, r := range rows {
-		users[i] = r.User
-	}
-	clocks, err := s.users.Clocks(ctx, users)
-	if err != nil {
-		return err
-	}
-	reqs, out := make([]request, 0, len(rows)), make([]outcome, 0, len(rows))
-	anew := renewals{}
-	for _, r := range rows {
-		m := r.mark()
-		if m.Kind == MadeUp || m.Kind == Frozen { // they change more than their day
-			anew.add(r.User, m.Day)
-			continue
-		}
-		reqs = append(reqs, request{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At, kind: m.Kind, replay: true, stale: m.At.Before(recent)})
-		out = append(out, outcome{Result: Result{At: m.At}})
-	}
-	if err := s.apply(ctx, s.fast.patient(), reqs, out); err != nil {
-		return err
-	}
-	return s.refresh(ctx, s.fast.patient(), anew)
+	return mapped(keys, func(k yearKey) *streak.Record { return streak.RecordOf(k.year, histories[k.user]) }), err
 }
 
 // markedEvents has one event for each check-in that was new, but for late ones.
@@ -528,13 +444,13 @@ func markedEvents(reqs []request, out []outcome) []events.Event {
 	return batch
 }
 
-func markedEvent(user accounts.ID, at time.Time, st Status) events.Event {
+func markedEvent(user accounts.ID, at time.Time, st streak.Status) events.Event {
 	return events.New("checkin.marked", user.String(), at, appendStatus(make([]byte, 0, 160), st))
 }
 
 // appendStatus is json.Marshal for [api.CheckinStatus]; it is on the way of every
 // check-in.
-func appendStatus(b []byte, s Status) []byte {
+func appendStatus(b []byte, s streak.Status) []byte {
 	b = append(append(append(b, `{"day":"`...), s.Day.String()...), `","today":`...)
 	b = append(strconv.AppendBool(b, s.Today), `,"yesterday":`...)
 	b = append(strconv.AppendBool(b, s.Yesterday), `,"streak":`...)

@@ -1,6 +1,5 @@
 // Package checkin records one check-in per user and day and keeps streaks,
-// calendars and leaderboards. It is the exemplar: every other domain looks like
-// it.
+// calendars and leaderboards.
 //
 // # Truth
 //
@@ -25,20 +24,22 @@
 //
 //	http.go     the caller's zone and the server's clock fix the day
 //	service.go  Mark hands the request to the committer and waits
-//	commit.go   many requests, one transaction; beside it their records are
-//	            collected, as this node left them (hints.go) or from Redis;
-//	            then, beside the next transaction:
+//	commit.go   many requests, one commit to the log (log.go): in durable-first mode a
+//	            transaction of SQL; beside it their records are collected, as this
+//	            node left them (recordcache.go) or from Redis; then, beside the next
+//	            commit:
 //	freeze.go   the missed days before, if freezes cover them, become rows, too
-//	places.go   the record of before and the day say which boards the user moves
+//	placement.go the record of before and the day say which boards the user moves
 //	            on, from where to where, and when the streak dies
 //	redis.go    the days are set, the records read back and the moves appended to
-//	            the boards, in one round trip; who stands elsewhere than expected
-//	            moves again; the callers wake
+//	            the boards, in one round trip; a user who stands elsewhere than
+//	            expected moves again; the callers wake
 //
 // Three other ways lead into the log: makeup.go (a missed day, in a transaction of
-// its own that counts the month's), exchange.go (imports, which Redis hears of
+// its own that counts the month's), package transfer (imports, which Redis hears of
 // through the queue), and settle in freeze.go (a start finds the freezes that a
-// dead node still owed). All of them have the user's part of Redis computed anew.
+// dead node still owed). All of them have the user's part of Redis computed anew, in
+// the one way of agree.go.
 //
 // # What holds, whatever is killed or emptied
 //
@@ -65,8 +66,10 @@
 //
 // # Redis first
 //
-// In redis-first mode (redisfirst.go) an answered check-in is in a stream in Redis
-// and reaches SQL a moment later; what Redis loses before that is lost.
+// In redis-first mode an answered check-in is in a stream in Redis and reaches SQL a
+// moment later; what Redis loses before that is lost. The two modes are two
+// implementations of checkinLog (log.go): sqlLog, and streamLog (redisfirst.go). No other
+// code asks for the mode.
 //
 // # Streaks
 //

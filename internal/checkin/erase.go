@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
 // Erase removes everything that this domain holds of a user, in SQL and in
-// Redis, so that a reconciliation finds nothing to tell. Who was erased before,
-// or was never here, is no error.
+// Redis, so that a reconciliation finds nothing to tell. A user who was erased
+// before, or was never here, is no error.
 //
 // A transaction removes the rows and leaves a tombstone among the touched, which
-// goes when Redis is done. Whoever finds it knows that somebody died on the way,
+// goes when Redis is done. A tombstone that is found says that a node died on the way,
 // and that the boards may have been told or not: they are counted anew. So they
 // are when the user was imported a moment ago, which they may not know yet.
 //
@@ -25,11 +26,11 @@ import (
 // by whom accounts call erased.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "checkin.Erase %s", user)
-	if err := s.drain(ctx); err != nil {
+	if err := s.checkins.drain(ctx); err != nil {
 		return err
 	}
 	users := []accounts.ID{user}
-	histories, err := s.histories(ctx, users)
+	histories, err := s.checkins.histories(ctx, users)
 	if err != nil {
 		return err
 	}
@@ -37,16 +38,18 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	if err != nil {
 		return err
 	}
-	f, now := s.fast.patient(), s.now()
-	if s.journal != nil { // what they say is in SQL by now
-		today := dayAt(now)
-		if err := f.unclaim(ctx, user, today-claimedBefore, today+claimedAfter); err != nil {
-			return err
-		}
+	if err := s.checkins.forget(ctx, user); err != nil { // SQL has it all by now
+		return err
 	}
+	f, now := s.fast.patient(), s.now()
 	gone, again, err := s.store.erase(ctx, user)
 	if err != nil {
 		return err
+	}
+	if gone || again { // lines of the repair log tell days
+		if err := s.runs.Erase(ctx, user.String()); err != nil {
+			return err
+		}
 	}
 	if !s.projection.Up() {
 		return errBehind // what Redis missed is being applied, perhaps of this user
@@ -72,24 +75,24 @@ type departure struct {
 
 // departures returns the boards that a user with that history is on, of all that
 // are kept; if they may have been told before, all that the user can be on.
-func (s *Service) departures(user accounts.ID, clock civil.Clock, h History, now time.Time, again bool) (out []departure) {
+func (s *Service) departures(user accounts.ID, clock civil.Clock, h streak.History, now time.Time, again bool) (out []departure) {
 	if again {
 		for _, b := range kept(now) {
 			out = append(out, departure{board: b, unsure: true})
 		}
 		return out
 	}
-	p, _ := s.freezes.placeFrom(user, clock, h)
-	if !p.dies.After(now) {
-		p.streak = 0
+	p, _ := placementFrom(s.freezes, user, clock, h)
+	if !p.Dies.After(now) {
+		p.Streak = 0
 	}
 	for _, b := range kept(now) {
-		d := departure{board: b, value: b.value(p.standing)}
+		d := departure{board: b, value: b.value(p.Score)}
 		if b == StreakBoard {
-			d.dies = p.dies
+			d.dies = p.Dies
 		}
 		if b.season != 0 {
-			d.value, _ = h.in(b)
+			d.value, _ = h.SignedIn(b.span())
 		}
 		if d.value > 0 {
 			out = append(out, d)

@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -104,7 +108,7 @@ func TestNothingStaysOfAnErasedUserAndReconciliationIsContent(t *testing.T) {
 		if _, err := w.Calendar(ctx, gone, c, 1999, 0); err != nil {
 			t.Fatal(err)
 		}
-		w.damage(t, gone, 2026, func(r *Record) { r.setBit(signedAt + 200) })
+		w.damage(t, gone, 2026, func(r *streak.Record) { r.Set(civil.DayOf(2026, 1, 1)+200, streak.Tapped) })
 		w.finish(t, ReconcileRun, RunOptions{User: gone})
 		if err := w.keepBoards(ctx); err != nil {
 			t.Fatal(err)
@@ -164,103 +168,107 @@ func TestAnErasureIsFinishedByWhoeverComesAfterACrash(t *testing.T) {
 
 // Else each erasure after a move from elsewhere has all boards counted anew.
 func TestTheBoardsKnowWhereAnImportedUserStoodWhoIsErased(t *testing.T) {
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-	w.clock.set(time.Now())
-	users, c := newUsers(4), civil.Clock{Zone: "UTC"}
-	text := "user,day\n"
-	for _, user := range users {
-		w.register(t, user, c.Zone)
-		text += fmt.Sprintf("%s,%s\n", user, c.Today(w.clock.now()))
-	}
-	if _, _, err := imports(t, w.db, text, ImportOptions{Format: CSV}); err != nil {
-		t.Fatal(err)
-	}
-	w.follow(t)
-	age := func(user accounts.ID) {
-		t.Helper()
-		if _, err := w.db.ExecContext(t.Context(), "UPDATE checkin_touched SET at = at - ? WHERE user_id = ? AND at <> ?", 2*followedWithin.Milliseconds(), user, tombstone); err != nil {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		w.clock.set(time.Now())
+		users, c := newUsers(4), civil.Clock{Zone: "UTC"}
+		text := "user,day\n"
+		for _, user := range users {
+			w.register(t, user, c.Zone)
+			text += fmt.Sprintf("%s,%s\n", user, c.Today(w.clock.now()))
+		}
+		if _, _, err := imports(t, w.db, text, transfer.ImportOptions{Format: transfer.CSV}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	for i, tt := range []struct {
-		what     string
-		before   func(accounts.ID)
-		complete bool
-	}{
-		{"imported long ago", age, true},
-		{"imported a moment ago", func(accounts.ID) {}, false},
-		{"imported while being erased", func(user accounts.ID) {
-			if _, _, err := w.store.erase(t.Context(), user); err != nil {
+		w.follow(t)
+		age := func(user accounts.ID) {
+			t.Helper()
+			if _, err := w.db.ExecContext(t.Context(), "UPDATE checkin_touched SET at = at - ? WHERE user_id = ? AND at <> ?", 2*followedWithin.Milliseconds(), user, transfer.Tombstone); err != nil {
 				t.Fatal(err)
 			}
-			if sum, faults, err := imports(t, w.db, text, ImportOptions{Format: CSV}); err != nil || sum.New == 0 {
-				t.Fatal(sum, faults, err)
+		}
+		for i, tt := range []struct {
+			what     string
+			before   func(accounts.ID)
+			complete bool
+		}{
+			{"imported long ago", age, true},
+			{"imported a moment ago", func(accounts.ID) {}, false},
+			{"imported while being erased", func(user accounts.ID) {
+				if _, _, err := w.store.erase(t.Context(), user); err != nil {
+					t.Fatal(err)
+				}
+				if sum, faults, err := imports(t, w.db, text, transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New == 0 {
+					t.Fatal(sum, faults, err)
+				}
+				age(user)
+			}, false},
+		} {
+			for range 2 { // a count of what was replayed, then nothing
+				if err := w.keepBoards(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.filled.Clear()
 			}
-			age(user)
-		}, false},
-	} {
-		for range 2 { // a count of what was replayed, then nothing
-			if err := w.keepBoards(t.Context()); err != nil {
-				t.Fatal(err)
+			if !w.complete(t) {
+				t.Fatalf("%s: the boards are in doubt before", tt.what)
 			}
-			w.filled.Clear()
+			tt.before(users[i])
+			if err := w.Erase(t.Context(), users[i]); err != nil || w.complete(t) != tt.complete {
+				t.Errorf("%s: %v, the boards are complete: %t, want %t", tt.what, err, !tt.complete, tt.complete)
+			}
+			if found := w.heldOf(t, users[i]); len(found) > 0 {
+				t.Errorf("%s: still held: %v", tt.what, found)
+			}
 		}
-		if !w.complete(t) {
-			t.Fatalf("%s: the boards are in doubt before", tt.what)
-		}
-		tt.before(users[i])
-		if err := w.Erase(t.Context(), users[i]); err != nil || w.complete(t) != tt.complete {
-			t.Errorf("%s: %v, the boards are complete: %t, want %t", tt.what, err, !tt.complete, tt.complete)
-		}
-		if found := w.heldOf(t, users[i]); len(found) > 0 {
-			t.Errorf("%s: still held: %v", tt.what, found)
-		}
-	}
+	})
 }
 
 // What snapshots and repairs have seen need not be remembered.
 func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-	now := time.Now().UTC()
-	users := newUsers(2101)
-	old := w.store.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}})
-	var args []any
-	for i, user := range users {
-		at := now.Add(-touchedKept - time.Hour).UnixMilli()
-		switch i {
-		case 0:
-			at = now.Add(-touchedKept + time.Hour).UnixMilli()
-		case 1:
-			at = tombstone
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		now := time.Now().UTC()
+		users := newUsers(2101)
+		old := w.store.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}})
+		var args []any
+		for i, user := range users {
+			at := now.Add(-touchedKept - time.Hour).UnixMilli()
+			switch i {
+			case 0:
+				at = now.Add(-touchedKept + time.Hour).UnixMilli()
+			case 1:
+				at = transfer.Tombstone
+			}
+			args = append(args, user.String(), at)
 		}
-		args = append(args, user.String(), at)
-	}
-	if _, err := w.db.Writer().ExecContext(t.Context(), old.For(len(users)), args...); err != nil {
-		t.Fatal(err)
-	}
-	count := func() (n int) {
-		t.Helper()
-		if err := w.store.forgetTouched(t.Context(), now.Add(-touchedKept)); err != nil {
+		if _, err := w.db.Writer().ExecContext(t.Context(), old.For(len(users)), args...); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.db.NewRaw("SELECT COUNT(*) FROM checkin_touched").Scan(t.Context(), &n); err != nil {
-			t.Fatal(err)
+		count := func() (n int) {
+			t.Helper()
+			if err := w.forgetTouched(t.Context(), now.Add(-touchedKept)); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.db.NewRaw("SELECT COUNT(*) FROM checkin_touched").Scan(t.Context(), &n); err != nil {
+				t.Fatal(err)
+			}
+			return n
 		}
-		return n
-	}
-	if n := count(); n != len(users) {
-		t.Errorf("%d are left before a snapshot, want all", n)
-	}
-	w.clock.set(now.Add(-touchedKept - 2*time.Hour))
-	w.finish(t, SnapshotRun, RunOptions{})
-	if n := count(); n != len(users) {
-		t.Errorf("%d are left before a snapshot has seen them, want all", n)
-	}
-	w.clock.set(now)
-	w.finish(t, SnapshotRun, RunOptions{})
-	if n := count(); n != 2 {
-		t.Errorf("%d are left, want the one of a while ago and the tombstone", n)
-	}
+		if n := count(); n != len(users) {
+			t.Errorf("%d are left before a snapshot, want all", n)
+		}
+		w.clock.set(now.Add(-touchedKept - 2*time.Hour))
+		w.finish(t, SnapshotRun, RunOptions{})
+		if n := count(); n != len(users) {
+			t.Errorf("%d are left before a snapshot has seen them, want all", n)
+		}
+		w.clock.set(now)
+		w.finish(t, SnapshotRun, RunOptions{})
+		if n := count(); n != 2 {
+			t.Errorf("%d are left, want the one of a while ago and the tombstone", n)
+		}
+	})
 }
 
 func TestWhileRedisIsAwayAnErasureWaits(t *testing.T) {
@@ -276,15 +284,7 @@ func TestWhileRedisIsAwayAnErasureWaits(t *testing.T) {
 		t.Errorf("its days are still in SQL: %v, %v", days, err)
 	}
 	i.RestartEmpty()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) { // as the queue does
-		err := w.Erase(t.Context(), users[0])
-		if err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	eventually.NoError(t, "the erasure, which is tried again as the queue does", func() error { return w.Erase(t.Context(), users[0]) })
 	if found := w.heldOf(t, users[0]); len(found) > 0 {
 		t.Errorf("still held: %v", found)
 	}
@@ -332,7 +332,7 @@ func TestAFormerSeasonForgetsAnErasedUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		left, err := w.ranking(t.Context(), season, users[1], c, 10, 0)
-		if err != nil || len(left.Top) != 2 || slices.ContainsFunc(left.Top, func(p Place) bool { return p.User == users[0] }) {
+		if err != nil || len(left.Top) != 2 || slices.ContainsFunc(left.Top, func(p Row) bool { return p.User == users[0] }) {
 			t.Errorf("January: %+v, %v, want the two others", left, err)
 		}
 	})

@@ -12,46 +12,46 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 )
 
-// fallback ranks from SQL where Redis cannot. Everybody is served by the standings of
-// a while ago, and the next are taken before these are too old: whoever asks waits
-// only for the first, and leaving does not end them.
+// fallback ranks from SQL where Redis cannot. All reads are served from boards of a
+// while ago, and the next ones are counted before these are too old: a caller waits
+// only for the first, and a caller that leaves does not end the count.
 type fallback struct {
-	rank func(context.Context, Board) (map[Board][]ranked, error)
+	rank func(context.Context, Board) (map[Board][]sqlRow, error)
 	now  func() time.Time
 
 	mu   sync.Mutex
-	have map[Board]*standings // the last, by what they are of
-	next map[Board]*standings // those under way
-	wake chan struct{}        // some are to be taken
-	over chan struct{}        // none are taken any more
+	have map[Board]*sqlBoard // the last, by what they are of
+	next map[Board]*sqlBoard // those under way
+	wake chan struct{}       // some are to be taken
+	over chan struct{}       // none are taken any more
 }
 
-// standings are a board as it was in SQL. Those of the streaks have the totals as well,
-// which the same pass counts.
-type standings struct {
+// sqlBoard is a board as it was in SQL. That of the streaks has the totals as well, which
+// the same pass counts.
+type sqlBoard struct {
 	of    Board
 	asOf  time.Time
 	took  time.Duration
-	ranks map[Board][]ranked // the best first
-	dead  time.Time          // who dies until then is out
+	ranks map[Board][]sqlRow // the best first
+	dead  time.Time          // streaks that die until then are out
 	err   error
 	done  chan struct{}
 }
 
-// standingsLife is how old an answer may be, unless SQL would do little else than
+// sqlBoardLife is how old an answer may be, unless SQL would do little else than
 // give them: a node spends no more than a tenth of its time on one board's.
-const standingsLife = 5 * time.Second
+const sqlBoardLife = 5 * time.Second
 
-func (o *standings) life() time.Duration { return max(standingsLife, 20*o.took) }
+func (o *sqlBoard) life() time.Duration { return max(sqlBoardLife, 20*o.took) }
 
-func (o *standings) age(now time.Time) time.Duration { return now.Sub(o.asOf) }
+func (o *sqlBoard) age(now time.Time) time.Duration { return now.Sub(o.asOf) }
 
-// bury removes streaks that have died. Whoever reads the ranks as they were may go on.
-func (o *standings) bury(now time.Time) {
+// bury removes streaks that have died. A caller that reads the ranks as they were may go on.
+func (o *sqlBoard) bury(now time.Time) {
 	if o.of != StreakBoard || now.Before(nextQuarter(o.dead)) {
 		return
 	}
-	var living []ranked
+	var living []sqlRow
 	for _, one := range o.ranks[StreakBoard] {
 		if one.dies > now.Unix() {
 			living = append(living, one)
@@ -61,7 +61,7 @@ func (o *standings) bury(now time.Time) {
 }
 
 // ranked is 48 bytes; a million users are 100 MB while Redis is away.
-type ranked struct {
+type sqlRow struct {
 	score int64
 	dies  int64 // of a streak, in Unix seconds
 	user  accounts.ID
@@ -69,31 +69,31 @@ type ranked struct {
 
 // rankedOf orders as an exact board does: by value, then by who was first, then
 // the greater name.
-func rankedOf(value int, at time.Time, user accounts.ID) ranked {
-	return ranked{score: int64(value)<<32 - at.Unix(), user: user}
+func sqlRowOf(value int, at time.Time, user accounts.ID) sqlRow {
+	return sqlRow{score: int64(value)<<32 - at.Unix(), user: user}
 }
 
-func (x ranked) compare(y ranked) int {
+func (x sqlRow) compare(y sqlRow) int {
 	if x.score != y.score {
 		return cmp.Compare(y.score, x.score)
 	}
 	return cmp.Compare(y.user.String(), x.user.String())
 }
 
-func (x ranked) value() int { return int((x.score + 1<<32 - 1) >> 32) }
+func (x sqlRow) value() int { return int((x.score + 1<<32 - 1) >> 32) }
 
-func newFallback(rank func(context.Context, Board) (map[Board][]ranked, error), now func() time.Time) *fallback {
+func newFallback(rank func(context.Context, Board) (map[Board][]sqlRow, error), now func() time.Time) *fallback {
 	return &fallback{
 		rank: rank,
 		now:  now,
-		have: map[Board]*standings{},
-		next: map[Board]*standings{},
+		have: map[Board]*sqlBoard{},
+		next: map[Board]*sqlBoard{},
 		wake: make(chan struct{}, 1),
 		over: make(chan struct{}),
 	}
 }
 
-// run takes the standings that are asked for, one after the other, until ctx ends.
+// run counts the boards that are asked for, one after the other, until ctx ends.
 func (f *fallback) run(ctx context.Context) {
 	defer close(f.over)
 	forget := time.NewTicker(time.Minute)
@@ -121,8 +121,8 @@ func (f *fallback) run(ctx context.Context) {
 	}
 }
 
-// due returns standings that are to be taken.
-func (f *fallback) due() *standings {
+// due returns a board that is to be counted.
+func (f *fallback) due() *sqlBoard {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, o := range f.next {
@@ -131,7 +131,7 @@ func (f *fallback) due() *standings {
 	return nil
 }
 
-func (f *fallback) took(o *standings) {
+func (f *fallback) took(o *sqlBoard) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.next, o.of)
@@ -143,11 +143,11 @@ func (f *fallback) took(o *standings) {
 
 // forget drops what is too old to be shown.
 func (f *fallback) forget(now time.Time) {
-	maps.DeleteFunc(f.have, func(_ Board, o *standings) bool { return o.age(now) > o.life() })
+	maps.DeleteFunc(f.have, func(_ Board, o *sqlBoard) bool { return o.age(now) > o.life() })
 }
 
-// ranks returns everybody on a board, the best first.
-func (f *fallback) ranks(ctx context.Context, b Board) ([]ranked, error) {
+// ranks returns all users on a board, the best first.
+func (f *fallback) ranks(ctx context.Context, b Board) ([]sqlRow, error) {
 	now := f.now()
 	of := b
 	if b.season == 0 {
@@ -173,13 +173,13 @@ func (f *fallback) ranks(ctx context.Context, b Board) ([]ranked, error) {
 }
 
 // either returns what is there, or what is under way, or both.
-func (f *fallback) either(of Board, now time.Time) (have, next *standings) {
+func (f *fallback) either(of Board, now time.Time) (have, next *sqlBoard) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forget(now)
 	have, next = f.have[of], f.next[of]
 	if next == nil && (have == nil || have.age(now) > have.life()/2) {
-		next = &standings{of: of, done: make(chan struct{})}
+		next = &sqlBoard{of: of, done: make(chan struct{})}
 		f.next[of] = next
 		select {
 		case f.wake <- struct{}{}:
@@ -191,11 +191,11 @@ func (f *fallback) either(of Board, now time.Time) (have, next *standings) {
 
 // rankAll ranks a board from SQL, and with that of the streaks the totals. It waits
 // for nobody who writes to Redis.
-func (s *Service) rankAll(ctx context.Context, b Board) (map[Board][]ranked, error) {
-	out := map[Board][]ranked{}
+func (s *Service) rankAll(ctx context.Context, b Board) (map[Board][]sqlRow, error) {
+	out := map[Board][]sqlRow{}
 	add := func(b Board, value int, at time.Time, user accounts.ID, dies time.Time) {
 		if value > 0 {
-			one := rankedOf(value, at, user)
+			one := sqlRowOf(value, at, user)
 			one.dies = dies.Unix()
 			out[b] = append(out[b], one)
 		}
@@ -207,17 +207,17 @@ func (s *Service) rankAll(ctx context.Context, b Board) (map[Board][]ranked, err
 			}
 			add(b, a.days, a.at, a.user, time.Time{})
 		}
-	} else if err := s.readPlaces(ctx, func(some []place) error {
+	} else if err := s.readPlaces(ctx, func(some []placement) error {
 		for _, p := range some {
-			add(StreakBoard, p.streak, p.at, p.user, p.dies)
-			add(TotalBoard, p.total, p.at, p.user, time.Time{})
+			add(StreakBoard, p.Streak, p.at, p.user, p.Dies)
+			add(TotalBoard, p.Total, p.at, p.user, time.Time{})
 		}
 		return nil
 	}); err != nil {
 		return nil, err
 	}
 	for _, all := range out {
-		slices.SortFunc(all, ranked.compare)
+		slices.SortFunc(all, sqlRow.compare)
 	}
 	return out, nil
 }
@@ -229,9 +229,9 @@ func (s *Service) rankingFromSQL(ctx context.Context, b Board, user accounts.ID,
 	if err != nil {
 		return Ranking{}, err
 	}
-	rows := func(from, to int) (out []Place) {
+	rows := func(from, to int) (out []Row) {
 		for i := max(from, 0); i < min(to, len(all)); i++ {
-			out = append(out, Place{i + 1, all[i].user, all[i].value()})
+			out = append(out, Row{i + 1, all[i].user, all[i].value()})
 		}
 		return out
 	}
@@ -243,13 +243,13 @@ func (s *Service) rankingFromSQL(ctx context.Context, b Board, user accounts.ID,
 	var value int
 	var at time.Time
 	if b.season != 0 {
-		value, at = histories[user].in(b)
-	} else if me, ok := s.freezes.placeFrom(user, clock, histories[user]); ok && (b != StreakBoard || me.dies.After(s.now())) {
-		value, at = b.value(me.standing), me.at
+		value, at = histories[user].SignedIn(b.span())
+	} else if me, ok := placementFrom(s.freezes, user, clock, histories[user]); ok && (b != StreakBoard || me.Dies.After(s.now())) {
+		value, at = b.value(me.Score), me.at
 	}
 	if value > 0 {
-		above, _ := slices.BinarySearchFunc(all, rankedOf(value, at, user), ranked.compare)
-		out.Me = &Place{above + 1, user, value}
+		above, _ := slices.BinarySearchFunc(all, sqlRowOf(value, at, user), sqlRow.compare)
+		out.Me = &Row{above + 1, user, value}
 		if near > 0 {
 			out.Around = rows(above-near, above+near+1)
 		}

@@ -6,24 +6,25 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 // slowly returns a fallback whose standings take so long, and how many were taken.
-func slowly(t *testing.T, took time.Duration, rank func(n int) ([]ranked, error)) (*fallback, *int) {
+func slowly(t *testing.T, took time.Duration, rank func(n int) ([]sqlRow, error)) (*fallback, *int) {
 	n := 0
-	f := newFallback(func(ctx context.Context, b Board) (map[Board][]ranked, error) {
+	f := newFallback(func(ctx context.Context, b Board) (map[Board][]sqlRow, error) {
 		n++
 		select {
 		case <-time.After(took):
 			all, err := rank(n)
-			return map[Board][]ranked{b: all}, err
+			return map[Board][]sqlRow{b: all}, err
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -43,11 +44,11 @@ func slowly(t *testing.T, took time.Duration, rank func(n int) ([]ranked, error)
 
 var aWeek = WeekOf(civil.DayOf(2026, 11, 20))
 
-func valued(n int) []ranked { return []ranked{rankedOf(n, time.Now(), accounts.ID{})} }
+func valued(n int) []sqlRow { return []sqlRow{sqlRowOf(n, time.Now(), accounts.ID{})} }
 
 func TestStandingsAreTakenOnceForAllAndWhoLeavesDoesNotEndThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, taken := slowly(t, 20*time.Second, func(n int) ([]ranked, error) { return valued(n), nil })
+	bubble.Test(t, func(t *testing.T) {
+		f, taken := slowly(t, 20*time.Second, func(n int) ([]sqlRow, error) { return valued(n), nil })
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := f.ranks(short, aWeek); !errors.Is(err, context.DeadlineExceeded) {
@@ -70,8 +71,8 @@ func TestStandingsAreTakenOnceForAllAndWhoLeavesDoesNotEndThem(t *testing.T) {
 }
 
 func TestNewStandingsAreTakenWhileTheOldOnesAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, taken := slowly(t, time.Second, func(n int) ([]ranked, error) { return valued(n), nil })
+	bubble.Test(t, func(t *testing.T) {
+		f, taken := slowly(t, time.Second, func(n int) ([]sqlRow, error) { return valued(n), nil })
 		for second := range 60 {
 			began := time.Now()
 			if _, err := f.ranks(t.Context(), aWeek); err != nil {
@@ -96,13 +97,13 @@ func TestNewStandingsAreTakenWhileTheOldOnesAnswer(t *testing.T) {
 }
 
 func TestTheDeadLeaveStandingsAtTheirMidnight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 14*time.Minute + 50*time.Second)))
 		midnight := time.Now().Add(10 * time.Second)
-		f, taken := slowly(t, time.Second, func(int) ([]ranked, error) {
-			one, other := rankedOf(7, time.Now(), accounts.ID{}), rankedOf(5, time.Now(), accounts.ID{})
+		f, taken := slowly(t, time.Second, func(int) ([]sqlRow, error) {
+			one, other := sqlRowOf(7, time.Now(), accounts.ID{}), sqlRowOf(5, time.Now(), accounts.ID{})
 			one.dies, other.dies = midnight.Unix(), midnight.Add(24*time.Hour).Unix()
-			return []ranked{one, other}, nil
+			return []sqlRow{one, other}, nil
 		})
 		before, err := f.ranks(t.Context(), StreakBoard)
 		if err != nil || len(before) != 2 {
@@ -120,9 +121,9 @@ func TestTheDeadLeaveStandingsAtTheirMidnight(t *testing.T) {
 }
 
 func TestStandingsThatFailAreTakenAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		away := errors.New("away")
-		f, _ := slowly(t, time.Second, func(n int) ([]ranked, error) {
+		f, _ := slowly(t, time.Second, func(n int) ([]sqlRow, error) {
 			if n == 1 {
 				return nil, away
 			}
@@ -140,11 +141,11 @@ func TestStandingsThatFailAreTakenAgain(t *testing.T) {
 // reading is a source of places that says when it is read.
 type reading struct {
 	began chan struct{}
-	some  chan []place // until it is closed
+	some  chan []placement // until it is closed
 	err   error
 }
 
-func (r *reading) read(ctx context.Context, fn func([]place) error) error {
+func (r *reading) read(ctx context.Context, fn func([]placement) error) error {
 	r.began <- struct{}{}
 	for {
 		select {
@@ -161,12 +162,12 @@ func (r *reading) read(ctx context.Context, fn func([]place) error) error {
 	}
 }
 
-func total(n int) []place { return []place{{standing: standing{total: n}}} }
+func total(n int) []placement { return []placement{{Score: streak.Score{Total: n}}} }
 
 func TestThoseWhoWantPlacesAtOnceShareAPass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &reading{began: make(chan struct{}, 9), some: make(chan []place), err: errors.New("cut off")}
-		ps := &passes{read: r.read, company: time.Second}
+	bubble.Test(t, func(t *testing.T) {
+		r := &reading{began: make(chan struct{}, 9), some: make(chan []placement), err: errors.New("cut off")}
+		ps := &passes{read: r.read, joinWindow: time.Second}
 		type heard struct {
 			totals []int
 			err    error
@@ -177,7 +178,7 @@ func TestThoseWhoWantPlacesAtOnceShareAPass(t *testing.T) {
 					out.err = err
 					break
 				}
-				if out.totals = append(out.totals, p.total); len(out.totals) == atMost {
+				if out.totals = append(out.totals, p.Total); len(out.totals) == atMost {
 					break
 				}
 			}
@@ -186,7 +187,7 @@ func TestThoseWhoWantPlacesAtOnceShareAPass(t *testing.T) {
 		var one, two, short, late heard
 		var all, early sync.WaitGroup
 		all.Go(func() { one = follow(t.Context(), 9) })
-		time.Sleep(ps.company / 2)
+		time.Sleep(ps.joinWindow / 2)
 		all.Go(func() { two = follow(t.Context(), 9) })
 		early.Go(func() { short = follow(t.Context(), 1) })
 		<-r.began
@@ -215,9 +216,9 @@ func TestThoseWhoWantPlacesAtOnceShareAPass(t *testing.T) {
 }
 
 func TestAPassEndsWhenNobodyWantsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &reading{began: make(chan struct{}, 9), some: make(chan []place)}
-		ps := &passes{read: r.read, company: time.Second}
+	bubble.Test(t, func(t *testing.T) {
+		r := &reading{began: make(chan struct{}, 9), some: make(chan []placement)}
+		ps := &passes{read: r.read, joinWindow: time.Second}
 		ctx, leave := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range 2 {
@@ -229,7 +230,7 @@ func TestAPassEndsWhenNobodyWantsIt(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(ps.company / 2)
+		time.Sleep(ps.joinWindow / 2)
 		leave() // before it began
 		all.Wait()
 		if len(r.began) > 0 || ps.next != nil {
@@ -251,8 +252,8 @@ func TestBoardsThatAreLoadedSideBySideShareAPass(t *testing.T) {
 		t.Fatal(err)
 	}
 	passes := 0
-	w.passes.company = 2 * time.Second // the machine may stand still
-	w.passes.read = func(ctx context.Context, fn func([]place) error) error {
+	w.passes.joinWindow = 2 * time.Second // the machine may stand still
+	w.passes.read = func(ctx context.Context, fn func([]placement) error) error {
 		passes++
 		return w.readPlaces(ctx, fn)
 	}

@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -156,7 +160,7 @@ func (w *world) frozen(t *testing.T, user accounts.ID) (days []string) {
 		t.Fatal(err)
 	}
 	for _, m := range histories[user].Marks {
-		if m.Kind == Frozen {
+		if m.Kind == streak.Frozen {
 			days = append(days, m.Day.String())
 		}
 	}
@@ -271,7 +275,7 @@ func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
 			user, want := crash(t, w)
 			old := time.Now().Add(-time.Minute).UnixMilli()
 			hset(t, w, "nodeThatDied", fmt.Sprintf("%d %d", old, old))
-			wait(t, "the dead node's mark to be gone", func() bool {
+			eventually.True(t, "the dead node's mark to be gone", func() bool {
 				marks, err := appliedKey.At().All(t.Context(), w.redis)
 				return err == nil && marks["nodeThatDied"] == ""
 			})
@@ -296,28 +300,30 @@ func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
 }
 
 func TestAStartSpendsNoFreezesOnWhatWasImported(t *testing.T) {
-	db := sqldbtest.SQLite(t)
-	w := newWorld(t, db, redistest.Open(t, "embedded"), ruled)
-	user := newUsers(1)[0]
-	w.register(t, user, "UTC")
-	now := time.Now().UTC()
-	w.clock.set(now)
-	file := "user,day,at\n"
-	for _, ago := range []int{-8, -7, -6, -5, -2} {
-		at := now.AddDate(0, 0, ago)
-		if ago == -2 {
-			at = now.Add(-time.Minute) // such as a file of another service that was written just now
+	bubble.Test(t, func(t *testing.T) {
+		db := sqldbtest.SQLite(t)
+		w := newWorld(t, db, redistest.Open(t, "embedded"), ruled)
+		user := newUsers(1)[0]
+		w.register(t, user, "UTC")
+		now := time.Now().UTC()
+		w.clock.set(now)
+		file := "user,day,at\n"
+		for _, ago := range []int{-8, -7, -6, -5, -2} {
+			at := now.AddDate(0, 0, ago)
+			if ago == -2 {
+				at = now.Add(-time.Minute) // such as a file of another service that was written just now
+			}
+			file += fmt.Sprintf("%s,%s,%s\n", user, now.AddDate(0, 0, ago).Format(time.DateOnly), at.Format(time.RFC3339))
 		}
-		file += fmt.Sprintf("%s,%s,%s\n", user, now.AddDate(0, 0, ago).Format(time.DateOnly), at.Format(time.RFC3339))
-	}
-	if sum, faults, err := imports(t, db, file, ImportOptions{Format: CSV}); err != nil || sum.New != 5 {
-		t.Fatal(sum, faults, err)
-	}
-	w.stop()
-	w = newWorld(t, db, redistest.Open(t, "embedded"), ruled)
-	if got := w.frozen(t, user); len(got) != 0 {
-		t.Errorf("frozen: %v", got)
-	}
+		if sum, faults, err := imports(t, db, file, transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 5 {
+			t.Fatal(sum, faults, err)
+		}
+		w.stop()
+		w = newWorld(t, db, redistest.Open(t, "embedded"), ruled)
+		if got := w.frozen(t, user); len(got) != 0 {
+			t.Errorf("frozen: %v", got)
+		}
+	})
 }
 
 func TestWhatFreezesCoveredStaysWhenTheyAreTurnedOff(t *testing.T) {
@@ -367,13 +373,13 @@ func TestWhileRedisIsAwayFreezesAndMakeUpsGoOn(t *testing.T) {
 	if err := w.Grant(t.Context(), user, 1, "It was down."); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Granted(t.Context(), user); err != nil {
+	if err := w.ApplyGrant(t.Context(), user); err != nil {
 		t.Fatal(err)
 	}
 	server.Restart() // with what it had
-	wait(t, "redis to be complete again", w.projection.Up)
+	eventually.True(t, "redis to be complete again", w.projection.Up)
 	rec, err := w.fast.read(t.Context(), user, 2026)
-	if err != nil || rec == nil || rec.granted() != 1 || rec.used() != 1 || rec.Total() != 4 {
+	if err != nil || rec == nil || rec.FreezesGranted() != 1 || rec.FreezesUsed() != 1 || rec.Total() != 4 {
 		t.Errorf("the record has %v, %v", rec, err)
 	}
 	w.check(t, []accounts.ID{user}, c)
@@ -381,7 +387,7 @@ func TestWhileRedisIsAwayFreezesAndMakeUpsGoOn(t *testing.T) {
 
 // Grant is what the command line does.
 func (w *world) Grant(ctx context.Context, user accounts.ID, n int, reason string) error {
-	x := NewExchange(w.db)
+	x := NewAdmin(w.db)
 	x.now = w.now
 	return x.Grant(ctx, user, n, reason)
 }
@@ -399,7 +405,7 @@ func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
 		if err := w.Grant(t.Context(), user, 1, "The app was down on the 11th."); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Granted(t.Context(), user); err != nil {
+		if err := w.ApplyGrant(t.Context(), user); err != nil {
 			t.Fatal(err)
 		}
 		if st, err := w.Status(t.Context(), user, c); err != nil || st.Streak != 1 || st.Freezes != 0 || st.Used != 1 {
@@ -422,67 +428,90 @@ func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
 	}, ruled)
 }
 
+func TestALogWithAGrantIsReplayed(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		w.on(t, "2026-11-10")
+		w.mustMark(t, user, c)
+		w.on(t, "2026-11-12")
+		w.persisted(t)
+		if err := w.Grant(t.Context(), user, 1, "The app was down on the 11th."); err != nil {
+			t.Fatal(err)
+		}
+		// The message of the grant is still on its way: the replay finds the grant in the log.
+		if err := w.replay(t.Context(), w.clock.now().Add(-time.Hour)); err != nil {
+			t.Fatalf("the replay failed: %v", err)
+		}
+		if r, err := w.Board(t.Context(), StreakBoard, user, c, 10, 0); err != nil || r.Me == nil || r.Me.Value != 1 {
+			t.Errorf("on the board: %+v, %v", r, err)
+		}
+	}, ruled)
+}
+
 // Below the best of a compact board ranks are counts, and who was granted freezes
 // moves in them, too, however often that is told.
 func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeMax: 1})
-	users, c, today := newUsers(1600), civil.Clock{}, dayAt(w.clock.now())
-	const better = 1400
-	revived, kept, last := users[0], users[1], users[len(users)-1]
-	var rows []request
-	for i, user := range users {
-		end, n := today, 4
-		switch {
-		case user == revived:
-			end = today - 2
-		case user == kept:
-			end = today - 1
-		case i >= better:
-			n = 2
-		}
-		for d := end - civil.Day(n) + 1; d <= end; d++ {
-			rows = append(rows, request{user: user, day: d, at: c.Start(d).Add(time.Hour), kind: Tapped})
-		}
-	}
-	for some := range slices.Chunk(sorted(rows), 500) {
-		if _, err := w.store.write(t.Context(), some); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// settled has the boards counted as the jobs do, until no count is in doubt.
-	settled := func() {
-		t.Helper()
-		wait(t, "the boards to be sure", func() bool {
-			if err := w.keepBoards(t.Context()); err != nil {
-				t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeMax: 1})
+		users, c, today := newUsers(1600), civil.Clock{}, dayAt(w.clock.now())
+		const better = 1400
+		revived, kept, last := users[0], users[1], users[len(users)-1]
+		var rows []request
+		for i, user := range users {
+			end, n := today, 4
+			switch {
+			case user == revived:
+				end = today - 2
+			case user == kept:
+				end = today - 1
+			case i >= better:
+				n = 2
 			}
-			return w.complete(t)
-		})
-	}
-	expect := func(when string, rank int) {
-		t.Helper()
-		r, err := w.ranking(t.Context(), StreakBoard, last, c, 0, 0)
-		if err != nil || r.Me == nil || r.Me.Rank != rank {
-			t.Errorf("%s: I stand at %+v, %v, want rank %d", when, r.Me, err, rank)
+			for d := end - civil.Day(n) + 1; d <= end; d++ {
+				rows = append(rows, request{user: user, day: d, at: c.Start(d).Add(time.Hour), kind: streak.Tapped})
+			}
 		}
-	}
-	settled()
-	expect("before", better) // all but the dead one are before me
-	for _, user := range []accounts.ID{revived, kept} {
-		w.register(t, user, "UTC")
-		if err := w.Grant(t.Context(), user, 1, "It was down."); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if err := w.Granted(t.Context(), user); err != nil {
+		for some := range slices.Chunk(sorted(rows), 500) {
+			if _, err := w.store.write(t.Context(), some); err != nil {
 				t.Fatal(err)
 			}
 		}
-	}
-	settled()
-	expect("one has come back", better+1)
-	w.clock.set(c.Start(today + 1).Add(time.Hour))
-	expect("and has missed a day for good, the other one has not", better)
+		// settled has the boards counted as the jobs do, until no count is in doubt.
+		settled := func() {
+			t.Helper()
+			eventually.True(t, "the boards to be sure", func() bool {
+				if err := w.keepBoards(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				return w.complete(t)
+			})
+		}
+		expect := func(when string, rank int) {
+			t.Helper()
+			r, err := w.ranking(t.Context(), StreakBoard, last, c, 0, 0)
+			if err != nil || r.Me == nil || r.Me.Rank != rank {
+				t.Errorf("%s: I stand at %+v, %v, want rank %d", when, r.Me, err, rank)
+			}
+		}
+		settled()
+		expect("before", better) // all but the dead one are before me
+		for _, user := range []accounts.ID{revived, kept} {
+			w.register(t, user, "UTC")
+			if err := w.Grant(t.Context(), user, 1, "It was down."); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := w.ApplyGrant(t.Context(), user); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		settled()
+		expect("one has come back", better+1)
+		w.clock.set(c.Start(today + 1).Add(time.Hour))
+		expect("and has missed a day for good, the other one has not", better)
+	})
 }
 
 func TestARecordOfAnotherVersionIsReplaced(t *testing.T) {
@@ -523,7 +552,7 @@ func TestTheFirstDayIsTheMostSignificantBit(t *testing.T) {
 			w.mustMark(t, user, c)
 		}
 		raw, _, err := w.redis.Do(t.Context(), recordKey(user, 2027).GetCmd()).Text()
-		if err != nil || len(raw) != recordSize || raw[16] != 0xc0 || raw[17] != 0x80 {
+		if err != nil || len(raw) != len(streak.Record{}) || raw[16] != 0xc0 || raw[17] != 0x80 {
 			t.Errorf("got % x, %v, want c0 80 from byte 16 on", raw, err)
 		}
 	})
@@ -557,7 +586,7 @@ func TestAfterMidnightYesterdayCanStillBeSigned(t *testing.T) {
 			if tt.want != nil {
 				continue
 			}
-			if want := (Status{Day: eve + 1, Yesterday: true, Streak: 1, Longest: 1, Total: 1}); !res.New || res.Status != want {
+			if want := (streak.Status{Day: eve + 1, Yesterday: true, Streak: 1, Longest: 1, Total: 1}); !res.New || res.Status != want {
 				t.Errorf("%s: got %+v, want %+v", tt.what, res, want)
 			}
 			if next := w.mustMark(t, user, c); next.Status.Streak != 2 {
@@ -581,7 +610,7 @@ func TestACallerThatLeavesInAMakeUpLeavesNothingHalfDone(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*200*time.Microsecond)
 			_, _ = w.MakeUp(ctx, user, c, today-1, rand.Uint64())
 			cancel()
-			wait(t, "redis to agree with sql", func() bool {
+			eventually.True(t, "redis to agree with sql", func() bool {
 				histories, err := w.store.histories(t.Context(), []accounts.ID{user})
 				st, err2 := w.Status(t.Context(), user, c)
 				return err == nil && err2 == nil && st.Total == len(histories[user].Marks)
@@ -624,7 +653,7 @@ func TestBoardsFollowNewRulesOfFreezes(t *testing.T) {
 		strict.FreezeEvery, strict.FreezeMax = 0, 0
 		next := newWorld(t, w.db, w.redis, strict)
 		next.on(t, "2026-11-13")
-		wait(t, "redis to be complete", next.projection.Up)
+		eventually.True(t, "redis to be complete", next.projection.Up)
 		if err := next.keepBoards(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,13 @@
 package checkin
 
 import (
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -95,34 +97,36 @@ func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
 // A reader takes a committed row to Redis before its own node does, as may happen
 // when the commit's answer is late: the boards do not have it yet.
 func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-	user, c := newUsers(1)[0], civil.Clock{}
-	w.register(t, user, "UTC")
-	w.on(t, "2026-11-20")
-	w.mustMark(t, user, c)
-	day := w.on(t, "2026-11-21")
-	for _, b := range current(w.now()) {
-		if err := w.Rebuild(t.Context(), b); err != nil {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		w.on(t, "2026-11-20")
+		w.mustMark(t, user, c)
+		day := w.on(t, "2026-11-21")
+		for _, b := range current(w.now()) {
+			if err := w.Rebuild(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reqs := []request{tap(user, c, day, w.now(), Activity{}, rand.Uint64())}
+		if _, err := w.store.write(t.Context(), reqs); err != nil {
 			t.Fatal(err)
 		}
-	}
-	reqs := []request{tap(user, c, day, w.now(), Activity{}, rand.Uint64())}
-	if _, err := w.store.write(t.Context(), reqs); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.fast.forget(t.Context(), []rowKey{{user, day}}); err != nil {
-		t.Fatal(err)
-	}
-	if s, err := w.Status(t.Context(), user, c); err != nil || !s.Today {
-		t.Fatalf("the reader sees %+v, %v", s, err)
-	}
-	w.hints = newHints()
-	ahead := w.lookAhead(t.Context(), reqs)
-	if err := w.apply(t.Context(), w.fast, reqs, []outcome{{Result: Result{New: true, At: reqs[0].at}, kind: Tapped, ahead: ahead}}); err != nil {
-		t.Fatal(err)
-	}
-	probe := leaderboard.Entry{Member: "nobody", Value: 1, Dies: w.now().Add(time.Hour)}
-	if got, _, err := w.fast.boards.of(StreakBoard).Rank(t.Context(), w.now(), probe); got.Rank != 2 || err != nil {
-		t.Errorf("behind a streak of 2 is place %d, %v; want 2", got.Rank, err)
-	}
+		if err := w.fast.forget(t.Context(), []rowKey{{user, day}}); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := w.Status(t.Context(), user, c); err != nil || !s.Today {
+			t.Fatalf("the reader sees %+v, %v", s, err)
+		}
+		w.recent = newRecordCache()
+		ahead := w.lookAhead(t.Context(), reqs)
+		if err := w.apply(t.Context(), reqs, []outcome{{Result: Result{New: true, At: reqs[0].at}, kind: streak.Tapped, ahead: ahead}}); err != nil {
+			t.Fatal(err)
+		}
+		probe := leaderboard.Entry{Member: "nobody", Value: 1, Dies: w.now().Add(time.Hour)}
+		if got, _, err := w.fast.boards.of(StreakBoard).Rank(t.Context(), w.now(), probe); got.Rank != 2 || err != nil {
+			t.Errorf("behind a streak of 2 is place %d, %v; want 2", got.Rank, err)
+		}
+	})
 }

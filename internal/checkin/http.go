@@ -8,9 +8,9 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
@@ -43,28 +43,18 @@ func (s *Service) Routes(a *web.API) {
 
 type body[T any] struct{ Body T }
 
-// caller returns who asks; the authenticator has vouched for the id.
-func caller(ctx context.Context) (accounts.ID, civil.Clock, error) {
-	p := web.PrincipalOf(ctx)
-	id, err := ids.Parse[accounts.User](p.User)
-	return id, p.Clock, err
-}
-
-func (s *Service) handleMark(ctx context.Context, in *body[api.CheckinRequest]) (*body[api.CheckinReply], error) {
-	user, clock, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) handleMark(ctx context.Context, caller accounts.Caller, in *body[api.CheckinRequest]) (*body[api.CheckinReply], error) {
 	act := Activity{Words: in.Body.Words, Minutes: in.Body.Minutes}
 	var res Result
+	var err error
 	if in.Body.Day == "" {
-		res, err = s.Mark(ctx, user, clock, act, web.RequestID(ctx))
+		res, err = s.Mark(ctx, caller.User, caller.Clock, act, web.RequestID(ctx))
 	} else {
 		var day civil.Day
 		if day, err = civil.ParseDay(in.Body.Day); err != nil {
 			return nil, ErrDayClosed
 		}
-		res, err = s.MarkDay(ctx, user, clock, day, act, web.RequestID(ctx))
+		res, err = s.MarkDay(ctx, caller.User, caller.Clock, day, act, web.RequestID(ctx))
 	}
 	if err != nil {
 		return nil, err
@@ -72,33 +62,25 @@ func (s *Service) handleMark(ctx context.Context, in *body[api.CheckinRequest]) 
 	return &body[api.CheckinReply]{api.CheckinReply{New: res.New, At: res.At.UTC(), CheckinStatus: wireStatus(res.Status)}}, nil
 }
 
-func (s *Service) handleStatus(ctx context.Context, _ *struct{}) (*body[api.CheckinStatus], error) {
-	user, clock, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	status, err := s.Status(ctx, user, clock)
+func (s *Service) handleStatus(ctx context.Context, caller accounts.Caller, _ *struct{}) (*body[api.CheckinStatus], error) {
+	status, err := s.Status(ctx, caller.User, caller.Clock)
 	if err != nil {
 		return nil, err
 	}
 	return &body[api.CheckinStatus]{wireStatus(status)}, nil
 }
 
-func wireStatus(s Status) api.CheckinStatus {
+func wireStatus(s streak.Status) api.CheckinStatus {
 	return api.CheckinStatus{Day: s.Day.String(), Today: s.Today, Yesterday: s.Yesterday, Streak: s.Streak, Longest: s.Longest, Total: s.Total,
 		Freezes: s.Freezes, FreezesUsed: s.Used}
 }
 
-func (s *Service) handleMakeUp(ctx context.Context, in *body[api.MakeupRequest]) (*body[api.MakeupReply], error) {
-	user, clock, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) handleMakeUp(ctx context.Context, caller accounts.Caller, in *body[api.MakeupRequest]) (*body[api.MakeupReply], error) {
 	day, err := civil.ParseDay(in.Body.Day)
 	if err != nil {
 		return nil, ErrMakeupDay
 	}
-	res, err := s.MakeUp(ctx, user, clock, day, web.RequestID(ctx))
+	res, err := s.MakeUp(ctx, caller.User, caller.Clock, day, web.RequestID(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -110,12 +92,8 @@ type makeupsInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"how much of the history"`
 }
 
-func (s *Service) handleMakeups(ctx context.Context, in *makeupsInput) (*body[api.Makeups], error) {
-	user, clock, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.Makeups(ctx, user, clock, in.Cursor, in.Limit)
+func (s *Service) handleMakeups(ctx context.Context, caller accounts.Caller, in *makeupsInput) (*body[api.Makeups], error) {
+	m, err := s.Makeups(ctx, caller.User, caller.Clock, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -136,20 +114,16 @@ type monthInput struct {
 	Month int `path:"month" minimum:"1" maximum:"12"`
 }
 
-func (s *Service) handleYear(ctx context.Context, in *yearInput) (*body[api.Calendar], error) {
-	return s.calendar(ctx, in.Year, 0)
+func (s *Service) handleYear(ctx context.Context, caller accounts.Caller, in *yearInput) (*body[api.Calendar], error) {
+	return s.calendar(ctx, caller, in.Year, 0)
 }
 
-func (s *Service) handleMonth(ctx context.Context, in *monthInput) (*body[api.Calendar], error) {
-	return s.calendar(ctx, in.Year, time.Month(in.Month))
+func (s *Service) handleMonth(ctx context.Context, caller accounts.Caller, in *monthInput) (*body[api.Calendar], error) {
+	return s.calendar(ctx, caller, in.Year, time.Month(in.Month))
 }
 
-func (s *Service) calendar(ctx context.Context, year int, month time.Month) (*body[api.Calendar], error) {
-	user, clock, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.Calendar(ctx, user, clock, year, month)
+func (s *Service) calendar(ctx context.Context, caller accounts.Caller, year int, month time.Month) (*body[api.Calendar], error) {
+	c, err := s.Calendar(ctx, caller.User, caller.Clock, year, month)
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +133,8 @@ func (s *Service) calendar(ctx context.Context, year int, month time.Month) (*bo
 	}}, nil
 }
 
-func (s *Service) handleStats(ctx context.Context, _ *struct{}) (*body[api.CheckinStats], error) {
-	user, clock, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	st, err := s.Stats(ctx, user, clock)
+func (s *Service) handleStats(ctx context.Context, caller accounts.Caller, _ *struct{}) (*body[api.CheckinStats], error) {
+	st, err := s.Stats(ctx, caller.User, caller.Clock)
 	if err != nil {
 		return nil, err
 	}
@@ -179,16 +149,12 @@ type boardInput struct {
 	Around int    `query:"around" minimum:"0" maximum:"50" default:"0" doc:"how many neighbours on either side"`
 }
 
-func (s *Service) handleBoard(ctx context.Context, in *boardInput) (*body[api.Board], error) {
-	user, clock, err := caller(ctx)
+func (s *Service) handleBoard(ctx context.Context, caller accounts.Caller, in *boardInput) (*body[api.Board], error) {
+	board, err := ParseBoard(in.Board, in.Season, caller.Clock.Today(s.now()))
 	if err != nil {
 		return nil, err
 	}
-	board, err := ParseBoard(in.Board, in.Season, clock.Today(s.now()))
-	if err != nil {
-		return nil, err
-	}
-	ranking, err := s.Board(ctx, board, user, clock, in.Limit, in.Around)
+	ranking, err := s.Board(ctx, board, caller.User, caller.Clock, in.Limit, in.Around)
 	if err != nil {
 		return nil, err
 	}
@@ -196,11 +162,11 @@ func (s *Service) handleBoard(ctx context.Context, in *boardInput) (*body[api.Bo
 	if ranking.Me != nil {
 		rows = append(rows, *ranking.Me)
 	}
-	names, err := s.users.Names(ctx, mapped(rows, func(p Place) accounts.ID { return p.User }))
+	names, err := s.users.Names(ctx, mapped(rows, func(p Row) accounts.ID { return p.User }))
 	if err != nil {
 		return nil, err
 	}
-	wire := func(p Place) api.BoardRow {
+	wire := func(p Row) api.BoardRow {
 		return api.BoardRow{Rank: p.Rank, User: p.User.String(), Name: names[p.User], Value: p.Value}
 	}
 	out := api.Board{Board: in.Board, Season: board.Season(), Entries: mapped(ranking.Top, wire)}

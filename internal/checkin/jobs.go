@@ -2,10 +2,9 @@ package checkin
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 )
@@ -34,10 +33,10 @@ func (s *Service) Jobs() []worker.Job {
 		Run:       s.tidySeasons,
 	}, {
 		// Two nodes at once, while leases are away, find each other out.
-		Name:      "checkin.runs",
-		Singleton: true,
-		SafeAlone: true,
-		Timeout:   time.Hour, // of a slice: two boards of many millions
+		Name:            "checkin.runs",
+		Singleton:       true,
+		RunWithoutLease: true,
+		Timeout:         time.Hour, // of a slice: two boards of many millions
 		Next: func(now time.Time) time.Time {
 			if s.moreRuns {
 				return now.Add(time.Millisecond)
@@ -45,7 +44,7 @@ func (s *Service) Jobs() []worker.Job {
 			return now.Add(time.Second)
 		},
 		Run: func(ctx context.Context) (err error) {
-			s.moreRuns, err = s.workOnRuns(ctx)
+			s.moreRuns, err = s.runner.Step(ctx)
 			return err
 		},
 	}}
@@ -54,19 +53,14 @@ func (s *Service) Jobs() []worker.Job {
 // Handlers are the topics that this domain handles.
 func (s *Service) Handlers() map[string]queue.Handler {
 	return map[string]queue.Handler{
-		TopicTouched: func(ctx context.Context, d queue.Delivery) error {
-			users, err := parseTouched(d.Payload)
-			if err != nil {
-				return errors.Join(queue.ErrGiveUp, err)
-			}
-			return s.followTouched(ctx, users)
-		},
-		TopicGranted: func(ctx context.Context, d queue.Delivery) error {
-			var to GrantedTo
-			if err := json.Unmarshal(d.Payload, &to); err != nil {
-				return errors.Join(queue.ErrGiveUp, err)
-			}
-			return s.Granted(ctx, to.User)
-		},
+		transfer.TopicTouched: queue.JSON(func(ctx context.Context, t transfer.Touched, _ queue.Delivery) error { return s.followTouched(ctx, t) }),
+		TopicGranted:          queue.JSON(func(ctx context.Context, to GrantNotice, _ queue.Delivery) error { return s.ApplyGrant(ctx, to.User) }),
 	}
 }
+
+// Journal is the stream that [Service.Batches] consume; nil unless the mode is
+// redis.
+func (s *Service) Journal() *queue.Redis { return s.checkins.journal() }
+
+// Batches are the topics that this domain handles in batches.
+func (s *Service) Batches() []queue.Batch { return s.checkins.batches() }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -22,7 +23,7 @@ type Makeup struct {
 type MakeupResult struct {
 	Makeup
 	Left   int // days that can still be made up this month
-	Status Status
+	Status streak.Status
 }
 
 // Makeups say what a user may make up and has made up.
@@ -31,14 +32,6 @@ type Makeups struct {
 	Days        []civil.Day // missed, and recent enough to be made up
 	History     []Makeup    // the newest first
 	Cursor      string      // where the history goes on; empty at its end
-}
-
-// forever is later than every row.
-var forever = time.Unix(1<<40, 0)
-
-func monthOf(d civil.Day) int {
-	year, month, _ := d.Date()
-	return 100*year + int(month)
 }
 
 // makeupFrom returns the first day that can be made up on today.
@@ -69,52 +62,36 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 	case day < first:
 		return MakeupResult{}, ErrMakeupDay.On("body.day", fmt.Sprintf("is before %s, the first day that can be made up", first))
 	}
-	row := makeup{user: user, month: monthOf(today), day: day, at: now, req: int64(requestID)} //nolint:gosec // 64 random bits, not a number
+	row := makeup{user: user, month: streak.MonthOf(today), day: day, at: now, req: int64(requestID)} //nolint:gosec // 64 random bits, not a number
 	key := rowKey{user, day}
-	if s.journal != nil { // the log decides, and must have what was answered
-		if _, err := s.sqlHistories(ctx, []accounts.ID{user}); err != nil {
-			return MakeupResult{}, err
-		}
+	// SQL decides, and must have what was answered, as far as that is known.
+	if err := s.checkins.flush(ctx, []accounts.ID{user}); err != nil && !errors.Is(err, errClaims) {
+		return MakeupResult{}, err
 	}
 	s.projection.Begin(now)
-	n, at, frozen, err := s.store.makeUp(ctx, row, s.rules.MakeupLimit, func(h History) ([]civil.Day, error) {
-		return s.freezes.makeUp(h, clock, day, today)
+	n, at, frozen, err := s.store.makeUp(ctx, row, s.rules.MakeupLimit, func(h streak.History) ([]civil.Day, error) {
+		covered, ok := s.freezes.MakeUp(h, clock, day, today)
+		if !ok {
+			return nil, ErrDayCounts
+		}
+		return covered, nil
 	})
 	switch {
 	case err == nil:
 	case errs.KindOf(err) == errs.Internal || errs.KindOf(err) == errs.Unavailable:
-		s.projection.Unsure(now, key) // no answer, or the caller left in mid-commit
+		s.projection.Unsure(now, rowChange(key)) // no answer, or the caller left in mid-commit
 		return MakeupResult{}, err
 	default:
 		s.projection.Done(now)
 		return MakeupResult{}, err
 	}
-	s.bring(ctx, key, now, renewal{append(frozen, day), now})
+	s.bring(ctx, now, change{user: user, days: append(frozen, day), at: now})
 	out := MakeupResult{Makeup: Makeup{day, at}, Left: max(s.rules.MakeupLimit-n, 0)}
 	if out.Status, err = s.Status(ctx, user, clock); err != nil {
 		return MakeupResult{}, err
 	}
 	s.bus.Publish([]events.Event{markedEvent(user, at, out.Status)})
 	return out, nil
-}
-
-// makeUp returns the days that freezes cover when day is made up on today:
-// those before it, if it closes an open gap. ErrDayCounts.
-func (z Freezes) makeUp(h History, c civil.Clock, day, today civil.Day) ([]civil.Day, error) {
-	var t Tally
-	for _, m := range h.Marks {
-		t.Add(m)
-	}
-	if t.any && day > t.Last {
-		last, _ := z.bridge(c, t.Last, t.Run, z.owned(t.Total, h.granted(), t.Frozen), today-1)
-		if day <= last {
-			return nil, ErrDayCounts
-		}
-	}
-	if skipped, ok := c.Skipped(); ok && day == skipped {
-		return nil, ErrDayCounts
-	}
-	return z.due(h, c, day, forever), nil
 }
 
 // Makeups returns what the user may make up, and at most limit of the days made
@@ -138,7 +115,7 @@ func (s *Service) Makeups(ctx context.Context, user accounts.ID, clock civil.Clo
 		out.Cursor = rows[limit-1].cursor()
 	}
 	out.History = mapped(rows, func(r madeUp) Makeup { return Makeup{civil.Day(r.Day), time.UnixMilli(r.At)} })
-	n, err := s.store.makeupsIn(ctx, user, monthOf(today))
+	n, err := s.store.makeupsIn(ctx, user, streak.MonthOf(today))
 	if err != nil {
 		return Makeups{}, err
 	}
@@ -160,7 +137,7 @@ func (s *Service) missed(ctx context.Context, user accounts.ID, clock civil.Cloc
 	if err != nil {
 		return nil, err
 	}
-	var rec *Record
+	var rec *streak.Record
 	for d := first; d < today; d++ {
 		if rec == nil || d.OfYear() == 0 {
 			if rec, err = s.record(ctx, user, d.Year()); err != nil {
@@ -170,7 +147,7 @@ func (s *Service) missed(ctx context.Context, user accounts.ID, clock civil.Cloc
 				return nil, err
 			}
 		}
-		if !rec.signed(d.OfYear()) && !rec.covered(d.OfYear()) {
+		if !rec.Signed(d.OfYear()) && !rec.Covered(d.OfYear()) {
 			days = append(days, d)
 		}
 	}

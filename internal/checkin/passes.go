@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 )
 
-// passes lets those who want everybody's place at the same time, such as two boards
-// that are loaded side by side, share one pass over the log.
+// passes lets readers of all users' placements that come at the same time, such as two
+// boards that are loaded side by side, share one pass over the log.
 type passes struct {
-	read    func(context.Context, func([]place) error) error
-	company time.Duration // how long a pass waits for it
-	mu      sync.Mutex
-	next    *pass // which has not begun
+	read       func(context.Context, func([]placement) error) error
+	joinWindow time.Duration // how long a pass waits for others to join
+	mu         sync.Mutex
+	next       *pass // which has not begun
 }
 
 type pass struct {
@@ -27,15 +28,15 @@ type pass struct {
 }
 
 type member struct {
-	places chan []place
+	places chan []placement
 	err    error // of the pass, once places is closed
 	left   chan struct{}
 }
 
-// places yields where everybody stands at a moment after it was called. The slowest
-// of those who share a pass sets its speed.
-func (ps *passes) places(ctx context.Context) iter.Seq2[place, error] {
-	return func(yield func(place, error) bool) {
+// places yields the placements of all users at a moment after it was called. The slowest
+// reader of a pass sets its speed.
+func (ps *passes) places(ctx context.Context) iter.Seq2[placement, error] {
+	return func(yield func(placement, error) bool) {
 		m, leave := ps.join(ctx)
 		defer leave()
 		for {
@@ -43,7 +44,7 @@ func (ps *passes) places(ctx context.Context) iter.Seq2[place, error] {
 			case some, more := <-m.places:
 				if !more {
 					if m.err != nil {
-						yield(place{}, m.err)
+						yield(placement{}, m.err)
 					}
 					return
 				}
@@ -53,14 +54,14 @@ func (ps *passes) places(ctx context.Context) iter.Seq2[place, error] {
 					}
 				}
 			case <-ctx.Done():
-				yield(place{}, context.Cause(ctx))
+				yield(placement{}, context.Cause(ctx))
 				return
 			}
 		}
 	}
 }
 
-// join comes to the next pass. Who leaves last ends it.
+// join enters the next pass. The last reader that leaves ends it.
 func (ps *passes) join(ctx context.Context) (m *member, leave func()) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -70,7 +71,7 @@ func (ps *passes) join(ctx context.Context) (m *member, leave func()) {
 		go ps.run(ctx, ps.next)
 	}
 	p := ps.next
-	m = &member{places: make(chan []place, 1), left: make(chan struct{})}
+	m = &member{places: make(chan []placement, 1), left: make(chan struct{})}
 	p.members = append(p.members, m)
 	p.there++
 	return m, func() {
@@ -92,7 +93,7 @@ func (ps *passes) leave(p *pass) (last bool) {
 	return true
 }
 
-// close lets nobody join any more.
+// close lets no reader join any more.
 func (ps *passes) close(p *pass) {
 	if ps.next == p {
 		ps.next = nil
@@ -102,14 +103,14 @@ func (ps *passes) close(p *pass) {
 func (ps *passes) run(ctx context.Context, p *pass) {
 	defer close(p.ended)
 	select {
-	case <-time.After(ps.company):
+	case <-time.After(ps.joinWindow):
 	case <-ctx.Done():
 		return
 	}
 	ps.mu.Lock()
 	ps.close(p)
 	ps.mu.Unlock()
-	err := ps.read(ctx, func(some []place) error {
+	err := ps.read(ctx, func(some []placement) error {
 		for _, m := range p.members {
 			select {
 			case m.places <- some:
@@ -124,10 +125,10 @@ func (ps *passes) run(ctx context.Context, p *pass) {
 	}
 }
 
-// readPlaces calls fn with where everybody stands now, in pieces.
-func (s *Service) readPlaces(ctx context.Context, fn func([]place) error) error {
+// readPlaces calls fn with the placements of all users now, in pieces.
+func (s *Service) readPlaces(ctx context.Context, fn func([]placement) error) error {
 	const piece = 500
-	users, tallies := make([]accounts.ID, 0, piece), make([]Tally, 0, piece)
+	users, tallies := make([]accounts.ID, 0, piece), make([]streak.Tally, 0, piece)
 	flush := func() error {
 		if len(users) == 0 {
 			return nil
@@ -136,7 +137,7 @@ func (s *Service) readPlaces(ctx context.Context, fn func([]place) error) error 
 		if err != nil {
 			return err
 		}
-		granted, err := s.store.granted(ctx, users[0], users[len(users)-1])
+		granted, err := s.store.freezesGranted(ctx, users[0], users[len(users)-1])
 		if err != nil {
 			return err
 		}
@@ -144,23 +145,23 @@ func (s *Service) readPlaces(ctx context.Context, fn func([]place) error) error 
 		if err != nil {
 			return err
 		}
-		now, some := s.now(), make([]place, 0, len(users))
+		now, some := s.now(), make([]placement, 0, len(users))
 		for i, user := range users {
-			p := s.freezes.tallied(user, clocks[user], tallies[i], granted[user])
+			p := tallied(s.freezes, user, clocks[user], tallies[i], granted[user])
 			if h, skips := histories[user]; skips {
-				p, _ = s.freezes.placeFrom(user, clocks[user], h)
+				p, _ = placementFrom(s.freezes, user, clocks[user], h)
 			}
-			if !p.dies.After(now) {
-				p.streak = 0
+			if !p.Dies.After(now) {
+				p.Streak = 0
 			}
-			if p.total > 0 {
+			if p.Total > 0 {
 				some = append(some, p)
 			}
 		}
 		users, tallies = users[:0], tallies[:0]
 		return fn(some)
 	}
-	err := s.store.everybody(ctx, func(user accounts.ID, t Tally) error {
+	err := s.store.everybody(ctx, func(user accounts.ID, t streak.Tally) error {
 		if users, tallies = append(users, user), append(tallies, t); len(users) == piece {
 			return flush()
 		}
@@ -174,7 +175,7 @@ func (s *Service) readPlaces(ctx context.Context, fn func([]place) error) error 
 
 // skipping returns the histories of those whose zone leaves out a date: its row may
 // be on its way.
-func (s *Service) skipping(ctx context.Context, users []accounts.ID, clocks map[accounts.ID]civil.Clock) (map[accounts.ID]History, error) {
+func (s *Service) skipping(ctx context.Context, users []accounts.ID, clocks map[accounts.ID]civil.Clock) (map[accounts.ID]streak.History, error) {
 	var some []accounts.ID
 	for _, user := range users {
 		if _, skips := clocks[user].Skipped(); skips {

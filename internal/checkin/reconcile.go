@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/runs"
 )
 
 const (
@@ -21,8 +23,8 @@ const (
 	// settled is how old a row must be to be missed in Redis: from its commit to
 	// its application some node may have died and another taken over.
 	settled = time.Minute
-	// midnight is how far from its death an entry is not judged.
-	midnight = 10 * time.Second
+	// expiryMargin is how far from its death an entry is not judged.
+	expiryMargin = 10 * time.Second
 	// repairTries is how often a record that changes meanwhile is looked at.
 	repairTries = 3
 	// defaultActive are the days in which a user counts as active: a record's
@@ -32,9 +34,9 @@ const (
 	snapshotHour = 3
 )
 
-// secondLook is how long after the first one who differs is looked at again:
+// secondLook is how long after the first look a user who differs is looked at again:
 // only what differs both times is told. Check-ins are applied well within it.
-var secondLook = 2 * time.Second
+const secondLook = 2 * time.Second
 
 // The stages of a reconciliation after the users of the log.
 const (
@@ -52,7 +54,7 @@ func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (
 		return false, errNotNow
 	}
 	after, before := partOf(r.Options.Part, r.Options.Parts)
-	if r.resume.Stage == "" {
+	if r.Resume.Stage == "" {
 		if user := r.Options.User; !user.IsZero() {
 			r.Total = 1
 			err := s.reconcileUsers(ctx, r, []accounts.ID{user})
@@ -61,11 +63,11 @@ func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (
 		if r.Total, err = s.store.countUsers(ctx, after, before); err != nil {
 			return false, err
 		}
-		r.resume = resume{Stage: "users", Cursor: after}
+		r.Resume = runs.Resume{Stage: "users", Cursor: after}
 	}
 	for time.Now().Before(until) {
 		began, n := time.Now(), 0
-		switch stage := r.resume.Stage; stage {
+		switch stage := r.Resume.Stage; stage {
 		case "users":
 			if more, err := s.reconcileNext(ctx, r, before, until); err != nil {
 				return false, err
@@ -75,12 +77,12 @@ func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (
 			if r.Options.Part > 1 {
 				return true, nil // strays are looked for with the first part
 			}
-			r.resume = resume{Stage: strayMembers + current(s.now())[0].key(), Cursor: "0"}
+			r.Resume = runs.Resume{Stage: strayMembers + current(s.now())[0].key(), Cursor: "0"}
 		case strayRecords:
 			if n, err = s.reconcileRecords(ctx, r); err != nil {
 				return false, err
 			}
-			if r.resume.Cursor == "" {
+			if r.Resume.Cursor == "" {
 				return true, nil
 			}
 		default:
@@ -97,10 +99,7 @@ func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (
 
 // pace waits until n users have taken as long as the setting wants.
 func (s *Service) pace(ctx context.Context, n int, began time.Time) error {
-	if s.rules.ReconcileRate == 0 || n == 0 {
-		return nil
-	}
-	return sleep(ctx, time.Until(began.Add(time.Duration(n)*time.Second/time.Duration(s.rules.ReconcileRate))))
+	return runs.Pace(ctx, n, s.rules.ReconcileRate, began)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -142,8 +141,8 @@ type subject struct {
 	boards bool
 
 	clock   civil.Clock
-	before  History
-	after   History
+	before  streak.History
+	after   streak.History
 	touched bool // got rows with times in the past, a moment ago
 	records []held
 	views   map[Board]view
@@ -159,11 +158,11 @@ type difference struct {
 }
 
 // reconcileNext compares the users after the cursor, until then or until many
-// differ, and reports whether there were any. Who differs waits for the second
+// differ, and reports whether there were any. A user who differs waits for the second
 // look together with the others, since a damage is seldom one user's.
 func (s *Service) reconcileNext(ctx context.Context, r *Run, before string, until time.Time) (more bool, err error) {
 	var differ []*subject
-	cursor, n := r.resume.Cursor, 0
+	cursor, n := r.Resume.Cursor, 0
 	for n == 0 || len(differ) < chunkUsers && time.Now().Before(until) {
 		began := time.Now()
 		users, err := s.store.usersAfter(ctx, cursor, before, chunkUsers)
@@ -189,7 +188,7 @@ func (s *Service) reconcileNext(ctx context.Context, r *Run, before string, unti
 	}
 	r.Summary.Compared += n
 	r.Done += int64(n)
-	r.resume.Cursor = cursor
+	r.Resume.Cursor = cursor
 	return n > 0, nil
 }
 
@@ -233,7 +232,7 @@ func (s *Service) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) 
 	if differ, err = s.lookOnce(ctx, subjects); err != nil {
 		return nil, err
 	}
-	histories := make(map[accounts.ID]History, len(users))
+	histories := make(map[accounts.ID]streak.History, len(users))
 	for _, x := range subjects {
 		histories[x.user] = x.before
 	}
@@ -245,7 +244,7 @@ func (s *Service) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) 
 // reconcileRecords compares the next records whose users or years are not in the
 // log, and returns how many it has looked at.
 func (s *Service) reconcileRecords(ctx context.Context, r *Run) (n int, err error) {
-	keys, cursor, err := s.fast.patient().someRecords(ctx, r.resume.Cursor)
+	keys, cursor, err := s.fast.patient().someRecords(ctx, r.Resume.Cursor)
 	if err != nil {
 		return 0, err
 	}
@@ -265,7 +264,7 @@ func (s *Service) reconcileRecords(ctx context.Context, r *Run) (n int, err erro
 			return 0, err
 		}
 	}
-	r.resume.Cursor = cursor
+	r.Resume.Cursor = cursor
 	return len(keys), nil
 }
 
@@ -275,26 +274,26 @@ func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n
 	boards := current(s.now())
 	at := slices.IndexFunc(boards, func(b Board) bool { return b.key() == board })
 	if at < 0 { // a season that is over by now
-		r.resume = resume{Stage: strayRecords}
+		r.Resume = runs.Resume{Stage: strayRecords}
 		return 0, nil
 	}
 	b := boards[at]
-	members, next, err := s.fast.patient().members(ctx, b, s.now(), r.resume.Cursor)
+	members, next, err := s.fast.patient().members(ctx, b, s.now(), r.Resume.Cursor)
 	if err != nil {
 		return 0, err
 	}
 	strays, err := s.strays(ctx, members)
 	if err == nil && len(strays) > 0 {
-		if err = sleep(ctx, secondLook); err == nil {
+		if err = sleep(ctx, s.secondLook); err == nil {
 			strays, err = s.strays(ctx, strays)
 		}
 	}
 	if err != nil {
 		return 0, err
 	}
-	found := make([]Repair, 0, len(strays))
+	found := make([]runs.Repair, 0, len(strays))
 	for _, member := range strays {
-		repair := Repair{At: s.now(), User: cut(member, 64), What: "board " + b.key() + ": a member without days", Was: "on it", Becomes: "not on it"}
+		repair := runs.Repair{At: s.now(), User: member, What: "board " + b.key() + ": a member without days", Was: "on it", Becomes: "not on it"}
 		if !r.Options.DryRun {
 			if err := s.fast.patient().unrank(ctx, b, member); err != nil {
 				return 0, err
@@ -310,12 +309,12 @@ func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n
 			return 0, err
 		}
 	}
-	switch r.resume.Cursor = next; {
+	switch r.Resume.Cursor = next; {
 	case next != "":
 	case at+1 < len(boards):
-		r.resume = resume{Stage: strayMembers + boards[at+1].key(), Cursor: "0"}
+		r.Resume = runs.Resume{Stage: strayMembers + boards[at+1].key(), Cursor: "0"}
 	default:
-		r.resume = resume{Stage: strayRecords}
+		r.Resume = runs.Resume{Stage: strayRecords}
 	}
 	return len(members), s.tell(ctx, r, found)
 }
@@ -334,10 +333,8 @@ func (s *Service) strays(ctx context.Context, members []string) (out []string, e
 	if len(users) == 0 {
 		return out, nil
 	}
-	if s.journal != nil {
-		if _, err := s.histories(ctx, users); err != nil {
-			return nil, err
-		}
+	if err := s.checkins.flush(ctx, users); err != nil {
+		return nil, err
 	}
 	known, err := s.store.firstYears(ctx, users)
 	for _, user := range users {
@@ -376,13 +373,13 @@ func (s *Service) lookAgain(ctx context.Context, r *Run, differ []*subject) erro
 	if len(differ) == 0 {
 		return nil
 	}
-	if err := sleep(ctx, secondLook); err != nil {
+	if err := sleep(ctx, s.secondLook); err != nil {
 		return err
 	}
 	if err := s.look(ctx, differ); err != nil {
 		return err
 	}
-	var found []Repair
+	var found []runs.Repair
 	for _, x := range differ {
 		ds := s.differences(x)
 		if len(ds) == 0 {
@@ -397,14 +394,14 @@ func (s *Service) lookAgain(ctx context.Context, r *Run, differ []*subject) erro
 			}
 		}
 		for _, d := range ds {
-			found = append(found, Repair{At: s.now(), User: x.user.String(), What: d.what, Was: cut(d.was, 500), Becomes: cut(d.becomes, 500), Repaired: repaired})
+			found = append(found, runs.Repair{At: s.now(), User: x.user.String(), What: d.what, Was: d.was, Becomes: d.becomes, Repaired: repaired})
 		}
 	}
 	return s.tell(ctx, r, found)
 }
 
 // tell stores and logs what was found.
-func (s *Service) tell(ctx context.Context, r *Run, found []Repair) error {
+func (s *Service) tell(ctx context.Context, r *Run, found []runs.Repair) error {
 	for _, f := range found {
 		r.Summary.Differences++
 		if f.Repaired {
@@ -416,13 +413,13 @@ func (s *Service) tell(ctx context.Context, r *Run, found []Repair) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return s.store.saveRun(ctx, r, found)
+	return s.runs.Save(ctx, r, found...)
 }
 
 // look reads everything about subjects.
 func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 	users := mapped(all, func(x *subject) accounts.ID { return x.user })
-	before, err := s.histories(ctx, users)
+	before, err := s.checkins.histories(ctx, users)
 	if err != nil {
 		return err
 	}
@@ -464,7 +461,7 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 			}
 		}
 	}
-	after, err := s.histories(ctx, users)
+	after, err := s.checkins.histories(ctx, users)
 	for _, x := range all {
 		x.after = after[x.user]
 	}
@@ -477,21 +474,21 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 // now.
 func (s *Service) differences(x *subject) (out []difference) {
 	now := s.now()
-	old, _ := x.before.before(now.Add(-settled), nil)
+	old, _ := x.before.Before(now.Add(-settled), nil)
 	if x.touched {
-		old = History{}
+		old = streak.History{}
 	}
 	for i, year := range x.years {
 		if !x.records[i].there {
 			continue
 		}
-		least, most := recordOf(year, old), recordOf(year, x.after)
-		if year < x.clock.Today(now).Year() { // nobody asks it for freezes, nor tells it of them
-			least.putFreezes(0, 0)
+		least, most := streak.RecordOf(year, old), streak.RecordOf(year, x.after)
+		if year < x.clock.Today(now).Year() { // no read asks it for freezes, and no write tells it of them
+			least.PutFreezes(0, 0)
 		}
 		out = append(out, x.records[i].differences(year, least, most)...)
 	}
-	same := func(a, b History) bool { return len(a.Marks) == len(b.Marks) && len(a.Grants) == len(b.Grants) }
+	same := func(a, b streak.History) bool { return len(a.Marks) == len(b.Marks) && len(a.Grants) == len(b.Grants) }
 	if x.touched || !same(x.before, x.after) {
 		return out // their places are moving
 	}
@@ -508,23 +505,23 @@ func (s *Service) differences(x *subject) (out []difference) {
 
 // wrongEntry reports whether a user's entry on a board is not what the history
 // makes it.
-func (s *Service) wrongEntry(x *subject, b Board, seen view, h History, now time.Time) (d difference, wrong bool) {
-	is, should := seen.entries[x.user], entry{}
+func (s *Service) wrongEntry(x *subject, b Board, seen view, h streak.History, now time.Time) (d difference, wrong bool) {
+	is, should := seen.entries[x.user], boardEntry{}
 	if b.season != 0 {
-		if days, at := h.in(b); days > 0 {
-			should = entry{on: true, score: scoreOf(days, at)}
+		if days, at := h.SignedIn(b.span()); days > 0 {
+			should = boardEntry{on: true, score: scoreOf(days, at)}
 		}
-	} else if p, ok := s.freezes.placeFrom(x.user, x.clock, h); ok && b.value(p.standing) > 0 {
-		if should = (entry{on: true, score: scoreOf(b.value(p.standing), p.at)}); b == StreakBoard {
-			should.dies = p.dies.UnixMilli()
+	} else if p, ok := placementFrom(s.freezes, x.user, x.clock, h); ok && b.value(p.Score) > 0 {
+		if should = (boardEntry{on: true, score: scoreOf(b.value(p.Score), p.at)}); b == StreakBoard {
+			should.dies = p.Dies.UnixMilli()
 		}
 	}
-	dying := func(e entry) bool { return e.dies != 0 && now.Add(midnight).UnixMilli() >= e.dies }
+	dying := func(e boardEntry) bool { return e.dies != 0 && now.Add(expiryMargin).UnixMilli() >= e.dies }
 	if b == StreakBoard && dying(should) {
-		if now.Add(-midnight).UnixMilli() < should.dies {
+		if now.Add(-expiryMargin).UnixMilli() < should.dies {
 			return d, false
 		}
-		should = entry{}
+		should = boardEntry{}
 	}
 	if !seen.deaths {
 		should.dies = 0
@@ -539,125 +536,56 @@ func (s *Service) wrongEntry(x *subject, b Board, seen view, h History, now time
 }
 
 // differences compares a record with the least and the most it may be.
-func (h held) differences(year int, least, most *Record) (out []difference) {
-	name := fmt.Sprintf("record %d: ", year)
-	add := func(what, was, becomes string, merge bool) {
-		out = append(out, difference{what: name + what, was: was, becomes: becomes, year: year, merge: merge})
+func (h held) differences(year int, least, most *streak.Record) []difference {
+	flaws := []streak.Flaw{{What: "not a string", Was: "a key of another type", Becomes: "not loaded"}}
+	if !h.foreign {
+		flaws = streak.Flaws(h.text, year, least, most)
 	}
-	if h.foreign {
-		add("not a string", "a key of another type", "not loaded", false)
-		return out
-	}
-	r := parse(h.text)
-	loaded := r.loaded()
-	if r[0] != 0 && (r[0] != recordVersion || len(h.text) != recordSize) {
-		add("version", fmt.Sprintf("version %d, %d bytes", r[0], len(h.text)), fmt.Sprintf("version %d, %d bytes", recordVersion, recordSize), false)
-		return out
-	}
-	var missing, surplus []string
-	for n := signedAt; n < 8*recordSize; n++ {
-		switch bit := r.bit(n); {
-		case bit && !most.bit(n):
-			surplus = append(surplus, bitName(year, n))
-		case !bit && least.bit(n) && loaded:
-			missing = append(missing, bitName(year, n))
-		}
-	}
-	if len(surplus) > 0 {
-		add("surplus days", strings.Join(surplus, ", "), "without them", false)
-	}
-	if !loaded {
-		return out // the rest is merged in when somebody asks
-	}
-	if len(missing) > 0 {
-		add("missing days", "without them", strings.Join(missing, ", "), true)
-	}
-	low, high := least[1]&^r[1] != 0, r[1]&^most[1] != 0
-	is, from, to := header(r), header(least), header(most)
-	for i := range is {
-		low, high = low || is[i] < from[i], high || is[i] > to[i]
-	}
-	if low || high {
-		add("what came before", r.beforeString(), most.beforeString(), !high)
-	}
-	return out
-}
-
-// header returns a record's numbers, as they grow: the newest day before with
-// the streak that ends on it, longest, total, freezes granted and used.
-func header(r *Record) [5]int {
-	return [5]int{int(r.lastBefore())<<16 | r.runBefore(), r.longestBefore(), r.totalBefore(), r.granted(), r.used()}
-}
-
-func (r *Record) beforeString() string {
-	return fmt.Sprintf("streak %d on %s, longest %d, total %d, freezes %d and %d used, flags %d",
-		r.runBefore(), r.lastBefore(), r.longestBefore(), r.totalBefore(), r.granted(), r.used(), r[1])
-}
-
-// bitName names a bit of a record.
-func bitName(year, n int) string {
-	kind, day := "signed", n-signedAt
-	if n >= coveredAt {
-		kind, day = "covered", n-coveredAt
-	}
-	return (civil.DayOf(year, 1, 1) + civil.Day(day)).String() + " " + kind
+	return mapped(flaws, func(f streak.Flaw) difference {
+		return difference{what: fmt.Sprintf("record %d: %s", year, f.What), was: f.Was, becomes: f.Becomes, year: year, merge: f.Missing}
+	})
 }
 
 // repair makes a user's records and entries what the log says, and reports
-// whether it could: who changes all the time is left to the next run.
+// whether it could: a record that changes all the time is left to the next run.
 func (s *Service) repair(ctx context.Context, x *subject, ds []difference) (done bool, err error) {
 	f, done := s.fast.patient(), true
-	records := map[int]bool{} // year: a load is enough
-	boards := map[Board]bool{}
+	wrong := map[int]bool{} // year: what is there must go
+	renew := change{user: x.user, imported: true, unranked: true}
 	for _, d := range ds {
-		if d.year != 0 {
-			enough, seen := records[d.year]
-			records[d.year] = d.merge && (enough || !seen)
-		} else {
-			boards[d.board] = true
+		switch {
+		case d.year == 0:
+			renew.unranked = false
+			// First off, then read the log, then on: a check-in of this moment is
+			// either in what is read or comes later.
+			if err := f.unrank(ctx, d.board, x.user.String()); err != nil {
+				return false, err
+			}
+		case !d.merge:
+			wrong[d.year] = true
 		}
 	}
-	for year, merge := range records {
-		ok, err := s.repairRecord(ctx, f, yearKey{x.user, year}, merge)
+	for year := range wrong {
+		ok, err := s.replaceRecord(ctx, f, yearKey{x.user, year})
 		if err != nil {
 			return false, err
 		}
 		done = done && ok
 	}
-	for b := range boards {
-		// First off, then read the log, then on: a check-in of this moment is
-		// either in what is read or comes later.
-		if err := f.unrank(ctx, b, x.user.String()); err != nil {
-			return false, err
-		}
-	}
-	if len(boards) == 0 {
+	if renew.unranked && !slices.ContainsFunc(ds, func(d difference) bool { return d.merge }) {
 		return done, nil
 	}
-	histories, err := s.histories(ctx, []accounts.ID{x.user})
-	if err != nil {
-		return false, err
-	}
-	ms := moves{}
-	today := x.clock.Today(s.now())
-	if p, ok := s.freezes.since(x.user, x.clock, histories[x.user], []civil.Day{today}, time.Time{}); ok {
-		ms.add(p)
-	}
-	return done, f.rank(ctx, ms)
+	return done, s.projection.Renew(ctx, renew)
 }
 
-func (s *Service) repairRecord(ctx context.Context, f *fast, k yearKey, merge bool) (done bool, err error) {
-	if merge {
-		_, err := s.loadRecords(ctx, f, []yearKey{k})
-		return err == nil, err
-	}
+func (s *Service) replaceRecord(ctx context.Context, f *fast, k yearKey) (done bool, err error) {
 	for range repairTries {
 		was, err := f.held(ctx, []yearKey{k})
 		if err != nil {
 			return false, err
 		}
 		if !was[0].there {
-			return true, nil // whoever asks next loads it
+			return true, nil // the next read loads it
 		}
 		recs, err := s.recordsFromLog(ctx, []yearKey{k})
 		if err != nil {
@@ -692,24 +620,24 @@ func (s *Service) rebuildAnew(ctx context.Context, r *Run, b Board) (placed int,
 	}
 	return placed, s.fill(ctx, b, func() (err error) {
 		placed++
-		if r == nil { // nobody has asked
+		if r == nil { // no run has asked for it
 			return nil
 		}
 		if r.Done++; r.Done%progressEvery == 0 {
-			err = s.store.saveRun(ctx, r, nil)
+			err = s.runs.Save(ctx, r)
 		}
 		return err
 	})
 }
 
-// recountFor is recount that tells who waits for the run that it lives.
+// recountFor is recount that shows callers that wait for the run that it goes on.
 func (s *Service) recountFor(ctx context.Context, r *Run, b Board) error {
 	n := 0
 	return s.recount(ctx, b, func() error {
 		if n++; n%progressEvery != 0 {
 			return nil
 		}
-		return s.store.saveRun(ctx, r, nil)
+		return s.runs.Save(ctx, r)
 	})
 }
 

@@ -16,9 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -27,24 +31,22 @@ import (
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
-func init() { secondLook, scanPage = 100*time.Millisecond, 50 }
-
 // finish asks for a run and has this node do it.
-func (w *world) finish(t *testing.T, kind RunKind, o RunOptions) *Run {
+func (w *world) finish(t *testing.T, kind runs.Kind, o RunOptions) *Run {
 	t.Helper()
-	x := NewExchange(w.db)
+	x := NewAdmin(w.db)
 	r, err := x.Request(t.Context(), kind, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); r.State != RunDone; {
-		if _, err := w.workOnRuns(t.Context()); err != nil && !errors.Is(err, redis.ErrUnavailable) { // else the pool calls it again
+	for end := time.Now().Add(time.Minute); r.State != runs.Done; {
+		if _, err := w.runner.Step(t.Context()); err != nil && !errors.Is(err, redis.ErrUnavailable) { // else the pool calls it again
 			t.Fatal(err)
 		}
-		if r, err = x.Run(t.Context(), r.ID); err != nil {
+		if r, err = x.Runs.Run(t.Context(), r.ID); err != nil {
 			t.Fatal(err)
 		}
-		if r.State == RunFailed || time.Now().After(end) {
+		if r.State == runs.Failed || time.Now().After(end) {
 			t.Fatalf("run: %+v", r)
 		}
 	}
@@ -54,7 +56,7 @@ func (w *world) finish(t *testing.T, kind RunKind, o RunOptions) *Run {
 // found returns the run's lines of the log as "user: what".
 func (w *world) found(t *testing.T, r *Run) (out []string) {
 	t.Helper()
-	lines, err := NewExchange(w.db).Repairs(t.Context(), 0, r.ID, 1000)
+	lines, err := NewAdmin(w.db).Runs.Repairs(t.Context(), 0, r.ID, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +80,14 @@ func (w *world) do(t *testing.T, name string, key keyspace.Key, args ...string) 
 }
 
 // damage changes a record's bytes.
-func (w *world) damage(t *testing.T, user accounts.ID, year int, change func(r *Record)) {
+func (w *world) damage(t *testing.T, user accounts.ID, year int, change func(r *streak.Record)) {
 	t.Helper()
 	key := recordKey(user, year)
 	text := w.do(t, "GET", key.Key).Str
-	if len(text) != recordSize {
+	if len(text) != len(streak.Record{}) {
 		t.Fatalf("the record of %d is not loaded", year)
 	}
-	r := parse(text)
+	r := streak.Parse(text)
 	change(r)
 	w.do(t, "SET", key.Key, string(r[:]), "PX", "1000000")
 }
@@ -129,20 +131,20 @@ func vandalise(t *testing.T, w *world, users []accounts.ID) (want []string) {
 	expect := func(member, what string) { want = append(want, member+": "+what) }
 	member := func(i int) string { return users[i].String() }
 
-	w.damage(t, users[0], 2026, func(r *Record) { r.setBit(signedAt + 200) })
+	w.damage(t, users[0], 2026, func(r *streak.Record) { r.Set(civil.DayOf(2026, 1, 1)+200, streak.Tapped) })
 	expect(member(0), "record 2026: surplus days")
-	w.damage(t, users[1], 2026, func(r *Record) { r[signedAt/8] = 0 })
+	w.damage(t, users[1], 2026, func(r *streak.Record) { r[16] = 0 })
 	expect(member(1), "record 2026: missing days")
-	w.damage(t, users[2], 2026, func(r *Record) { r[11] += 3 })
+	w.damage(t, users[2], 2026, func(r *streak.Record) { r[11] += 3 })
 	expect(member(2), "record 2026: what came before")
-	w.damage(t, users[3], 2026, func(r *Record) { r[9]-- })
+	w.damage(t, users[3], 2026, func(r *streak.Record) { r[9]-- })
 	expect(member(3), "record 2026: what came before")
-	w.damage(t, users[4], 2025, func(r *Record) { r.setBit(coveredAt + 9) })
+	w.damage(t, users[4], 2025, func(r *streak.Record) { r.Set(civil.DayOf(2025, 1, 10), streak.Frozen) })
 	expect(member(4), "record 2025: surplus days")
 	w.do(t, "UNLINK", recordKey(users[5], 2025).Key)
 	w.do(t, "HSET", recordKey(users[5], 2025).Key, "a", "b")
 	expect(member(5), "record 2025: not a string")
-	w.damage(t, users[6], 2026, func(r *Record) { r[0] = 77 })
+	w.damage(t, users[6], 2026, func(r *streak.Record) { r[0] = 77 })
 	expect(member(6), "record 2026: version")
 
 	ghost := ids.New[accounts.User]()
@@ -180,8 +182,8 @@ func vandalise(t *testing.T, w *world, users []accounts.ID) (want []string) {
 	expect(member(10), "board streak")
 	expect(ghost.String(), "board streak: a member without days")
 	expect("nobody", "board total_days: a member without days")
-	stray := &Record{recordVersion}
-	stray.setBit(signedAt + 3)
+	stray := streak.RecordOf(2026, streak.History{})
+	stray.Set(civil.DayOf(2026, 1, 4), streak.Tapped)
 	for _, k := range []yearKey{{ghost, 2026}, {users[11], 1999}} {
 		w.do(t, "SET", recordKey(k.user, k.year).Key, string(stray[:]), "PX", "1000000")
 		expect(k.user.String(), fmt.Sprintf("record %d: surplus days", k.year))
@@ -221,55 +223,59 @@ func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
 // What is given and used this year is not wrong in the record of a year that is over,
 // which nobody asks for it.
 func TestReconciliationIsContentWithTheFreezesOfAFormerYear(t *testing.T) {
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeMax: 3})
-	user, c := newUsers(1)[0], civil.Clock{}
-	w.register(t, user, "UTC")
-	w.clock.set(time.Date(2026, 12, 30, 12, 0, 0, 0, time.UTC))
-	w.mustMark(t, user, c)
-	w.clock.set(time.Date(2027, 1, 10, 12, 0, 0, 0, time.UTC))
-	w.mustMark(t, user, c)
-	for _, year := range []int{2026, 2027} {
-		if _, err := w.Calendar(t.Context(), user, c, year, 0); err != nil {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeMax: 3})
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		w.clock.set(time.Date(2026, 12, 30, 12, 0, 0, 0, time.UTC))
+		w.mustMark(t, user, c)
+		w.clock.set(time.Date(2027, 1, 10, 12, 0, 0, 0, time.UTC))
+		w.mustMark(t, user, c)
+		for _, year := range []int{2026, 2027} {
+			if _, err := w.Calendar(t.Context(), user, c, year, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Grant(t.Context(), user, 2, "A test"); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := w.Grant(t.Context(), user, 2, "A test"); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Granted(t.Context(), user); err != nil {
-		t.Fatal(err)
-	}
-	w.clock.set(time.Date(2027, 1, 12, 12, 0, 0, 0, time.UTC))
-	if r := w.mustMark(t, user, c); r.Status.Streak != 2 || r.Status.Used != 1 {
-		t.Fatalf("got %+v, want a freeze to be used", r.Status)
-	}
-	w.clock.set(time.Date(2027, 1, 12, 13, 0, 0, 0, time.UTC))
-	if found := w.found(t, w.finish(t, ReconcileRun, RunOptions{})); len(found) > 0 {
-		t.Errorf("found %v", found)
-	}
+		if err := w.ApplyGrant(t.Context(), user); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.set(time.Date(2027, 1, 12, 12, 0, 0, 0, time.UTC))
+		if r := w.mustMark(t, user, c); r.Status.Streak != 2 || r.Status.Used != 1 {
+			t.Fatalf("got %+v, want a freeze to be used", r.Status)
+		}
+		w.clock.set(time.Date(2027, 1, 12, 13, 0, 0, 0, time.UTC))
+		if found := w.found(t, w.finish(t, ReconcileRun, RunOptions{})); len(found) > 0 {
+			t.Errorf("found %v", found)
+		}
+	})
 }
 
 func TestReconciliationOfOneUserAndOfParts(t *testing.T) {
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-	users, _ := inhabited(t, w, 14)
-	vandalise(t, w, users)
-	one := w.finish(t, ReconcileRun, RunOptions{User: users[0]})
-	if got, want := w.found(t, one), []string{users[0].String() + ": record 2026: surplus days"}; !slices.Equal(got, want) {
-		t.Errorf("one user: got %v, want %v", got, want)
-	}
-	compared, differing := 0, 0
-	for part := range 3 {
-		r := w.finish(t, ReconcileRun, RunOptions{Part: part + 1, Parts: 3, DryRun: true})
-		compared, differing = compared+r.Summary.Compared, differing+r.Summary.Differing
-	}
-	if compared != 14 || differing != 14 { // users 1 to 10, two members and two records
-		t.Errorf("three parts compared %d users and found %d, want 14 and 14", compared, differing)
-	}
-	for _, bad := range []RunOptions{{Part: 3, Parts: 2}, {Part: 1}, {Parts: 2}, {Part: 1, Parts: 5000}, {Days: 400}} {
-		if _, err := NewExchange(w.db).Request(t.Context(), ReconcileRun, bad); err == nil {
-			t.Errorf("%+v was taken", bad)
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		users, _ := inhabited(t, w, 14)
+		vandalise(t, w, users)
+		one := w.finish(t, ReconcileRun, RunOptions{User: users[0]})
+		if got, want := w.found(t, one), []string{users[0].String() + ": record 2026: surplus days"}; !slices.Equal(got, want) {
+			t.Errorf("one user: got %v, want %v", got, want)
 		}
-	}
+		compared, differing := 0, 0
+		for part := range 3 {
+			r := w.finish(t, ReconcileRun, RunOptions{Part: part + 1, Parts: 3, DryRun: true})
+			compared, differing = compared+r.Summary.Compared, differing+r.Summary.Differing
+		}
+		if compared != 14 || differing != 14 { // users 1 to 10, two members and two records
+			t.Errorf("three parts compared %d users and found %d, want 14 and 14", compared, differing)
+		}
+		for _, bad := range []RunOptions{{Part: 3, Parts: 2}, {Part: 1}, {Parts: 2}, {Part: 1, Parts: 5000}, {Days: 400}} {
+			if _, err := NewAdmin(w.db).Request(t.Context(), ReconcileRun, bad); err == nil {
+				t.Errorf("%+v was taken", bad)
+			}
+		}
+	})
 }
 
 func TestEveryIdIsInOnePart(t *testing.T) {
@@ -307,7 +313,7 @@ func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
 					user := users[caller+16*rand.IntN(len(users)/16)] // one request of a user at a time
 					at := w.clock.now()
 					day := c.Today(at) - civil.Day(rand.IntN(4)) // also late for earlier days
-					if _, err := w.submit(t.Context(), request{user: user, clock: c, day: day, at: at.Truncate(time.Millisecond), kind: Tapped, req: rand.Int64()}); err != nil {
+					if _, err := w.submit(t.Context(), request{user: user, clock: c, day: day, at: at.Truncate(time.Millisecond), kind: streak.Tapped, req: rand.Int64()}); err != nil {
 						t.Error(err)
 						return
 					}
@@ -335,7 +341,7 @@ func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
 			t.Errorf("%d abnormal changes", r.Summary.Abnormal)
 		}
 		// What Redis was too slow to take is on its way to it.
-		wait(t, "redis to be complete", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
+		eventually.True(t, "redis to be complete", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
 		w.clock.set(w.clock.now().Add(2 * settled))
 		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 || r.Summary.Compared < 300 {
 			t.Errorf("afterwards: %+v, %v", r.Summary, w.found(t, r))
@@ -344,7 +350,7 @@ func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
 }
 
 // replaced is replace.lua in Go.
-func replaced(is, seen held, rec *Record) (held, bool) {
+func replaced(is, seen held, rec *streak.Record) (held, bool) {
 	switch {
 	case is.foreign && seen.text == "":
 		return held{}, true
@@ -386,27 +392,27 @@ func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		users, _ := inhabited(t, w, 14)
 		want := vandalise(t, w, users)
-		x := NewExchange(w.db)
+		x := NewAdmin(w.db)
 		r, err := x.Request(t.Context(), ReconcileRun, RunOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		// A node that has taken the run, has done one half of the users, and is gone.
-		first := slices.SortedFunc(slices.Values(users), compareIDs)[:7]
-		r.State, r.Node, r.Started = runRunning, "gone", w.now()
-		r.resume, r.Total = resume{Stage: "users", Cursor: ""}, 14
+		first := slices.SortedFunc(slices.Values(users), accounts.ID.Compare)[:7]
+		r.State, r.Node, r.Started = runs.Running, "gone", w.now()
+		r.Resume, r.Total = runs.Resume{Stage: "users", Cursor: ""}, 14
 		if err := w.reconcileUsers(t.Context(), r, first); err != nil {
 			t.Fatal(err)
 		}
-		r.resume.Cursor = first[6].String()
-		if err := w.store.saveRun(t.Context(), r, nil); err != nil {
+		r.Resume.Cursor = first[6].String()
+		if err := w.runs.Save(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
-		for r.State != RunDone {
-			if _, err := w.workOnRuns(t.Context()); err != nil {
+		for r.State != runs.Done {
+			if _, err := w.runner.Step(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if r, err = x.Run(t.Context(), r.ID); err != nil {
+			if r, err = x.Runs.Run(t.Context(), r.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -419,10 +425,10 @@ func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
 // stored returns a run as the next node reads it.
 func (w *world) stored(t *testing.T, r *Run) *Run {
 	t.Helper()
-	if err := w.store.saveRun(t.Context(), r, nil); err != nil {
+	if err := w.runs.Save(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	next, err := w.store.run(t.Context(), r.ID)
+	next, err := w.runs.Run(t.Context(), r.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -432,24 +438,24 @@ func (w *world) stored(t *testing.T, r *Run) *Run {
 // Else a node that is restarted during a long stage begins it anew, for ever.
 func TestTheLookForStrayRecordsGoesOnWhereItEnded(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t).URL))
-	stray := &Record{recordVersion}
-	stray.setBit(signedAt + 3)
+	stray := streak.RecordOf(2026, streak.History{})
+	stray.Set(civil.DayOf(2026, 1, 4), streak.Tapped)
 	ghosts := newUsers(400)
 	for _, user := range ghosts {
 		w.do(t, "SET", recordKey(user, 2026).Key, string(stray[:]), "PX", "1000000")
 	}
-	r, err := NewExchange(w.db).Request(t.Context(), ReconcileRun, RunOptions{})
+	r, err := NewAdmin(w.db).Request(t.Context(), ReconcileRun, RunOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.State, r.resume.Stage = runRunning, strayRecords
+	r.State, r.Resume.Stage = runs.Running, strayRecords
 	steps, looked := 0, 0
 	for {
 		n, err := w.reconcileRecords(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if steps, looked = steps+1, looked+n; r.resume.Cursor == "" {
+		if steps, looked = steps+1, looked+n; r.Resume.Cursor == "" {
 			break
 		}
 		r = w.stored(t, r)
@@ -467,21 +473,21 @@ func TestASnapshotGoesOnAmongTheClaimsWhereItEnded(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t, aof...).URL), Settings{Mode: RedisFirst})
 	users, today := newUsers(400), dayAt(w.clock.now())
 	for _, user := range users {
-		claim := request{user: user, day: today, at: w.clock.now(), kind: Tapped, req: 7}
+		claim := request{user: user, day: today, at: w.clock.now(), kind: streak.Tapped, req: 7}
 		w.do(t, "SET", claimKeys.At(user, dayKey(today)).Key, claimText(claim), "PX", "1000000")
 	}
-	r, err := NewExchange(w.db).Request(t.Context(), SnapshotRun, RunOptions{})
+	r, err := NewAdmin(w.db).Request(t.Context(), SnapshotRun, RunOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	steps := 0
-	for r.State, r.resume.Stage = runRunning, fromTheClaims; r.resume.Stage == fromTheClaims; steps++ {
+	for r.State, r.Resume.Stage = runs.Running, fromTheClaims; r.Resume.Stage == fromTheClaims; steps++ {
 		if err := w.claimsOfSnapshot(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 		r = w.stored(t, r)
 	}
-	if n, err := w.store.countUsers(t.Context(), "", ""); err != nil || n != 400 || steps < 4 || r.resume.Stage != everybodyAnew || r.Total != n || r.Done != 0 {
+	if n, err := w.store.countUsers(t.Context(), "", ""); err != nil || n != 400 || steps < 4 || r.Resume.Stage != everybodyAnew || r.Total != n || r.Done != 0 {
 		t.Errorf("%d of 400 users are in SQL after %d steps, %v; the run: %+v", n, steps, err, r)
 	}
 	if _, err := w.snapshotSlice(t.Context(), r, time.Now().Add(time.Hour)); err != nil || r.Done != 400 {
@@ -493,29 +499,29 @@ func TestWhileRedisIsAwayASnapshotGoesBeforeWhatWaits(t *testing.T) {
 	i := redistest.Server(t)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, i.URL))
 	inhabited(t, w, 3)
-	x := NewExchange(w.db)
+	x := NewAdmin(w.db)
 	first, err := x.Request(t.Context(), ReconcileRun, RunOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	i.Kill()
-	wait(t, "redis to be found away", func() bool { return !w.projection.Up() })
+	eventually.True(t, "redis to be found away", func() bool { return !w.projection.Up() })
 	snapshot := w.finish(t, SnapshotRun, RunOptions{})
 	if snapshot.Summary.Persisted+len(w.persistedUsers(t)) < 3 {
 		t.Errorf("the snapshot: %+v", snapshot)
 	}
-	if _, err := w.workOnRuns(t.Context()); err != nil {
+	if _, err := w.runner.Step(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if first, err = x.Run(t.Context(), first.ID); err != nil || first.State != runRunning || first.Error != errNotNow.Error() {
+	if first, err = x.Runs.Run(t.Context(), first.ID); err != nil || first.State != runs.Running || first.Error != errNotNow.Error() {
 		t.Errorf("the reconciliation: %+v, %v, want that it says what it waits for", first, err)
 	}
 	i.Restart()
-	for end := time.Now().Add(20 * time.Second); first.State != RunDone; {
-		if _, err := w.workOnRuns(t.Context()); err != nil && !errors.Is(err, redis.ErrUnavailable) || time.Now().After(end) {
+	for end := time.Now().Add(20 * time.Second); first.State != runs.Done; {
+		if _, err := w.runner.Step(t.Context()); err != nil && !errors.Is(err, redis.ErrUnavailable) || time.Now().After(end) {
 			t.Fatal(err)
 		}
-		if first, err = x.Run(t.Context(), first.ID); err != nil {
+		if first, err = x.Runs.Run(t.Context(), first.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -524,52 +530,32 @@ func TestWhileRedisIsAwayASnapshotGoesBeforeWhatWaits(t *testing.T) {
 // persistedUsers are those of whom a snapshot was written.
 func (w *world) persistedUsers(t *testing.T) []accounts.ID {
 	t.Helper()
-	users, err := scanUsers(w.db.QueryContext(t.Context(), "SELECT user_id FROM checkin_totals"))
+	users, err := sqldb.Column[accounts.ID](w.db.QueryContext(t.Context(), "SELECT user_id FROM checkin_totals"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return users
 }
 
-func TestAFailedRunComesRoundAfterAnHour(t *testing.T) {
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-	w.rules.ReconcileEvery = 168 * time.Hour
-	began := w.clock.now()
-	for i, tt := range []struct {
-		after time.Duration
-		state RunState // what becomes of the newest one
-		want  int
-	}{{0, RunFailed, 1}, {50 * time.Minute, RunFailed, 1}, {70 * time.Minute, RunDone, 2}, {5 * time.Hour, RunDone, 2}, {170 * time.Hour, RunDone, 3}} {
-		w.clock.set(began.Add(tt.after))
-		if err := w.requestDue(t.Context()); err != nil {
+func TestARunThatTwoNodesWorkOnIsLeftToOne(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		r, err := NewAdmin(w.db).Request(t.Context(), SnapshotRun, RunOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
-		runs, err := w.store.runs(t.Context(), "kind = ? ORDER BY id DESC", ReconcileRun)
-		if err != nil || len(runs) != tt.want {
-			t.Fatalf("%d: there are %d, %v, want %d", i, len(runs), err, tt.want)
+		mine, theirs := *r, *r
+		mine.Done, theirs.Done = 1, 2
+		if err := w.runs.Save(t.Context(), &mine, runs.Repair{User: "a", What: "b"}); err != nil {
+			t.Fatal(err)
 		}
-		runs[0].State = tt.state
-		w.stored(t, &runs[0])
-	}
-}
-
-func TestARunThatTwoNodesWorkOnIsLeftToOne(t *testing.T) {
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-	r, err := NewExchange(w.db).Request(t.Context(), SnapshotRun, RunOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mine, theirs := *r, *r
-	mine.Done, theirs.Done = 1, 2
-	if err := w.store.saveRun(t.Context(), &mine, []Repair{{User: "a", What: "b"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.store.saveRun(t.Context(), &theirs, []Repair{{User: "a", What: "c"}}); err == nil {
-		t.Error("the second one stored its state as well")
-	}
-	if lines, err := w.store.repairs(t.Context(), 0, r.ID, 10); err != nil || len(lines) != 1 || lines[0].What != "b" {
-		t.Errorf("the log has %v, %v", lines, err)
-	}
+		if err := w.runs.Save(t.Context(), &theirs, runs.Repair{User: "a", What: "c"}); err == nil {
+			t.Error("the second one stored its state as well")
+		}
+		if lines, err := w.runs.Repairs(t.Context(), 0, r.ID, 10); err != nil || len(lines) != 1 || lines[0].What != "b" {
+			t.Errorf("the log has %v, %v", lines, err)
+		}
+	})
 }
 
 func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
@@ -594,7 +580,7 @@ func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
 			t.Errorf("records: %+v", r.Summary)
 		}
 		for _, user := range users {
-			if text := w.do(t, "GET", recordKey(user, 2026).Key).Str; len(text) != recordSize {
+			if text := w.do(t, "GET", recordKey(user, 2026).Key).Str; len(text) != len(streak.Record{}) {
 				t.Errorf("%s: the record is not there", user)
 			}
 		}
@@ -632,7 +618,7 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 			}
 			sums, months := w.persistedOf(t, users)
 			for _, user := range users {
-				want := referenceOf(histories[user]).status(civil.Day(sums[user].LastDay))
+				want := expected(histories[user], civil.Day(sums[user].LastDay))
 				if got := sums[user]; got.Streak != want.Streak || got.Longest != want.Longest || got.Total != want.Total {
 					t.Errorf("%s: %s: %+v, want %+v", when, user, got, want)
 				}
@@ -672,7 +658,7 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 				t.Fatal(err)
 			}
 		}
-		for _, kind := range []RunKind{SnapshotRun, ReconcileRun, RebuildRun, SnapshotRun} {
+		for _, kind := range []runs.Kind{SnapshotRun, ReconcileRun, RebuildRun, SnapshotRun} {
 			if r := w.finish(t, kind, RunOptions{}); r.Summary.Abnormal != 0 || r.Summary.Persisted != 0 || r.Summary.Differences != 0 {
 				t.Errorf("%s of an emptied Redis: %+v", kind, r.Summary)
 			}
@@ -686,64 +672,70 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 }
 
 func TestDaysThatVanishFromSQLRaiseTheAlarm(t *testing.T) {
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-	users, c := inhabited(t, w, 6)
-	w.finish(t, SnapshotRun, RunOptions{}) // after the one of the night
-	exec := func(query string, args ...any) {
-		t.Helper()
-		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-			_, err := tx.ExecContext(ctx, query, args...)
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	last := c.Today(w.clock.now())
-	exec("DELETE FROM checkins WHERE user_id = ? AND day < ?", users[0], int32(last)-3)                                                          // total falls
-	exec("DELETE FROM checkins WHERE user_id = ?", users[1])                                                                                     // nothing is left
-	exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[2])                                                                     // a streak rises without days
-	exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[3])                                                                     // the same …
-	exec("INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, 1, ?, 2, 0, 0, 0)", users[3], w.clock.now().UnixMilli()) // … with a day made up
-	dry := w.finish(t, ReconcileRun, RunOptions{DryRun: true})
-	r := w.finish(t, ReconcileRun, RunOptions{})
-	if dry.Summary.Abnormal != 3 || r.Summary.Abnormal != 3 {
-		t.Errorf("%d and %d abnormal changes, want 3", dry.Summary.Abnormal, r.Summary.Abnormal)
-	}
-	if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Abnormal != 0 {
-		t.Errorf("told again: %+v", r.Summary)
-	}
-}
-
-func TestRunsComeRoundByThemselves(t *testing.T) {
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-	w.rules.ReconcileEvery = 168 * time.Hour
-	count := func() map[RunKind]int {
-		t.Helper()
-		for range 20 {
-			if _, err := w.workOnRuns(t.Context()); err != nil {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		users, c := inhabited(t, w, 6)
+		w.finish(t, SnapshotRun, RunOptions{}) // after the one of the night
+		exec := func(query string, args ...any) {
+			t.Helper()
+			if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+				_, err := tx.ExecContext(ctx, query, args...)
+				return err
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		runs, err := w.store.runs(t.Context(), "state = ?", RunDone)
-		if err != nil {
-			t.Fatal(err)
+		last := c.Today(w.clock.now())
+		exec("DELETE FROM checkins WHERE user_id = ? AND day < ?", users[0], int32(last)-3)                                                          // total falls
+		exec("DELETE FROM checkins WHERE user_id = ?", users[1])                                                                                     // nothing is left
+		exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[2])                                                                     // a streak rises without days
+		exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[3])                                                                     // the same …
+		exec("INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, 1, ?, 2, 0, 0, 0)", users[3], w.clock.now().UnixMilli()) // … with a day made up
+		dry := w.finish(t, ReconcileRun, RunOptions{DryRun: true})
+		r := w.finish(t, ReconcileRun, RunOptions{})
+		if dry.Summary.Abnormal != 3 || r.Summary.Abnormal != 3 {
+			t.Errorf("%d and %d abnormal changes, want 3", dry.Summary.Abnormal, r.Summary.Abnormal)
 		}
-		n := map[RunKind]int{}
-		for _, r := range runs {
-			n[r.Kind]++
+		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Abnormal != 0 {
+			t.Errorf("told again: %+v", r.Summary)
 		}
-		return n
-	}
-	for _, tt := range []struct {
-		at         time.Duration
-		snapshots  int
-		reconciled int
-	}{{0, 1, 1}, {time.Hour, 1, 1}, {24 * time.Hour, 2, 1}, {169 * time.Hour, 3, 2}} {
-		w.clock.set(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(tt.at))
-		if n := count(); n[SnapshotRun] != tt.snapshots || n[ReconcileRun] != tt.reconciled {
-			t.Errorf("after %s: %v, want %d snapshots and %d reconciliations", tt.at, n, tt.snapshots, tt.reconciled)
+	})
+}
+
+func TestRunsComeRoundByThemselves(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		w.rules.ReconcileEvery = 168 * time.Hour
+		count := func() map[runs.Kind]int {
+			t.Helper()
+			for range 20 {
+				if _, err := w.runner.Step(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all, err := w.runs.List(t.Context(), 0, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := map[runs.Kind]int{}
+			for _, r := range all {
+				if r.State == runs.Done {
+					n[r.Kind]++
+				}
+			}
+			return n
 		}
-	}
+		for _, tt := range []struct {
+			at         time.Duration
+			snapshots  int
+			reconciled int
+		}{{0, 1, 1}, {time.Hour, 1, 1}, {24 * time.Hour, 2, 1}, {169 * time.Hour, 3, 2}} {
+			w.clock.set(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(tt.at))
+			if n := count(); n[SnapshotRun] != tt.snapshots || n[ReconcileRun] != tt.reconciled {
+				t.Errorf("after %s: %v, want %d snapshots and %d reconciliations", tt.at, n, tt.snapshots, tt.reconciled)
+			}
+		}
+	})
 }
 
 func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
@@ -769,13 +761,13 @@ func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); w.showReconciliations(ctx) }()
 		defer func() { stop(); <-done }()
-		wait(t, "the other node's figures", func() bool { return gauge() == float64(bad.Summary.Differing) })
+		eventually.True(t, "the other node's figures", func() bool { return gauge() == float64(bad.Summary.Differing) })
 		w.finish(t, ReconcileRun, RunOptions{User: users[0]})
-		if r, err := w.store.lastReconciled(ctx); err != nil || r.ID != bad.ID {
+		if r, err := w.runs.LastDone(ctx, ReconcileRun, ofMany); err != nil || r.ID != bad.ID {
 			t.Errorf("one user's run counts as everybody's: %+v, %v", r, err)
 		}
 		good := w.finish(t, ReconcileRun, RunOptions{})
-		if r, err := w.store.lastReconciled(ctx); err != nil || r.ID != good.ID || gauge() != 0 {
+		if r, err := w.runs.LastDone(ctx, ReconcileRun, ofMany); err != nil || r.ID != good.ID || gauge() != 0 {
 			t.Errorf("got %+v, %v, and %v differing", r, err, gauge())
 		}
 	})
@@ -783,7 +775,7 @@ func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
 
 func TestRunsAreListedAndWithdrawn(t *testing.T) {
 	db := sqldbtest.SQLite(t)
-	x := NewExchange(db)
+	x := NewAdmin(db)
 	var asked []int64
 	for _, o := range []RunOptions{{}, {Part: 2, Parts: 3, DryRun: true}, {Boards: true}, {Days: 7}} {
 		r, err := x.Request(t.Context(), ReconcileRun, o)
@@ -793,11 +785,11 @@ func TestRunsAreListedAndWithdrawn(t *testing.T) {
 		asked = append(asked, r.ID)
 	}
 	list := func(before int64, n int) (out []string) {
-		runs, err := x.Runs(t.Context(), before, n)
+		all, err := x.Runs.List(t.Context(), before, n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range runs {
+		for _, r := range all {
 			out = append(out, r.Options.String())
 		}
 		return out
@@ -805,21 +797,21 @@ func TestRunsAreListedAndWithdrawn(t *testing.T) {
 	if got, want := list(0, 3), []string{"records --days 7", "boards", "--dry-run --part 2/3"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if done, err := x.Withdraw(t.Context(), asked[1]); err != nil || !done {
+	if done, err := x.Runs.Withdraw(t.Context(), asked[1]); err != nil || !done {
 		t.Error(done, err)
 	}
 	if got, want := list(asked[2], 3), []string{""}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	r, err := x.Run(t.Context(), asked[0])
+	r, err := x.Runs.Run(t.Context(), asked[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.State = runRunning
-	if err := x.store.saveRun(t.Context(), r, nil); err != nil {
+	r.State = runs.Running
+	if err := x.Runs.Save(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := x.Withdraw(t.Context(), r.ID); err != nil || done {
+	if done, err := x.Runs.Withdraw(t.Context(), r.ID); err != nil || done {
 		t.Error("a run that has begun was withdrawn", err)
 	}
 }

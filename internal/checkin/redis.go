@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -32,20 +33,21 @@ const (
 	// answers. The embedded engine is not away when it is slow.
 	redisBudget    = 50 * time.Millisecond
 	embeddedBudget = time.Second
-	// patience is for work that nobody waits for.
+	// patience is for work that no caller waits for.
 	patience = 5 * time.Second
 )
 
 // fast is what Redis holds of this package, all of it derived from the log.
 type fast struct {
-	db     *redis.DB
-	boards *boards
-	budget time.Duration    // for each round trip
-	soon   *redis.Deadlines // of reads: a timer for each was an eighth of what one costs this process
+	db       *redis.DB
+	boards   *boards
+	budget   time.Duration // for each round trip
+	scanPage int
+	soon     *redis.Deadlines // of reads: a timer for each was an eighth of what one costs this process
 }
 
 func newFast(db *redis.DB, kind string) *fast {
-	f := &fast{db: db, boards: newBoards(db, kind), budget: redisBudget, soon: new(redis.Deadlines)}
+	f := &fast{db: db, scanPage: scanPage, boards: newBoards(db, kind), budget: redisBudget, soon: new(redis.Deadlines)}
 	if db.Mode() == "embedded" {
 		f.budget = embeddedBudget
 	}
@@ -78,13 +80,13 @@ func recordKey(user accounts.ID, year int) keyspace.Bitmap {
 // mark sets the day of each request in its user's record and moves users on the
 // boards, in one round trip. It returns the records as they are then, and which
 // of them had the day. A record may turn out not to be loaded; see [Record].
-func (f *fast) mark(ctx context.Context, reqs []request, ms moves) (recs []*Record, had []bool, err error) {
+func (f *fast) mark(ctx context.Context, reqs []request, ms moves) (recs []*streak.Record, had []bool, err error) {
 	// The boards first: where a day is set, they were told.
 	cmds := f.boards.update(make([]keyspace.Cmd, 0, 2*len(reqs)+8), ms)
 	days := len(cmds)
 	for _, r := range reqs {
 		key := recordKey(r.user, r.day.Year())
-		cmds = append(cmds, key.SetBitCmd(bitOf(r.day, r.kind)), key.GetRenewCmd())
+		cmds = append(cmds, key.SetBitCmd(streak.BitOf(r.day, r.kind)), key.GetRenewCmd())
 	}
 	replies := f.send(ctx, cmds)
 	if err := keyspace.FirstErr(replies); err != nil {
@@ -108,7 +110,7 @@ func (f *fast) rank(ctx context.Context, ms moves) error {
 	return nil
 }
 
-// rankTouched is rank for boards of former seasons as well. Nobody sweeps those: what
+// rankTouched is rank for boards of former seasons as well. No job sweeps those: what
 // they are told is folded in at once, or dropped by one that is not loaded.
 func (f *fast) rankTouched(ctx context.Context, ms moves, now time.Time) error {
 	moving := current(now)
@@ -141,8 +143,45 @@ func (f *fast) rankTouched(ctx context.Context, ms moves, now time.Time) error {
 	return nil
 }
 
+// writeStates brings records and boards to what was computed from the log. Records are
+// merged, so that what is newer stays.
+func (f *fast) writeStates(ctx context.Context, states []state, now time.Time) error {
+	var lost []rowKey
+	var keys, perhaps []yearKey
+	var recs, merged []*streak.Record
+	ms := moves{}
+	for _, st := range states {
+		lost = append(lost, st.lost...)
+		for _, k := range st.records {
+			keys, recs = append(keys, k), append(recs, streak.RecordOf(k.year, st.history))
+		}
+		for _, k := range st.held {
+			perhaps, merged = append(perhaps, k), append(merged, streak.RecordOf(k.year, st.history))
+		}
+		if st.ranked {
+			ms.add(st.placement)
+		}
+	}
+	if err := f.forget(ctx, lost); err != nil {
+		return err
+	}
+	there, err := f.held(ctx, perhaps)
+	if err != nil {
+		return err
+	}
+	for i, h := range there {
+		if h.there && !h.foreign { // the others are loaded by the next read
+			keys, recs = append(keys, perhaps[i]), append(recs, merged[i])
+		}
+	}
+	if err := f.load(ctx, keys, recs); err != nil {
+		return err
+	}
+	return f.rankTouched(ctx, ms, now)
+}
+
 // readAll returns records, loaded or not, in one round trip.
-func (f *fast) readAll(ctx context.Context, keys []yearKey) ([]*Record, error) {
+func (f *fast) readAll(ctx context.Context, keys []yearKey) ([]*streak.Record, error) {
 	replies := f.send(ctx, mapped(keys, func(k yearKey) keyspace.Cmd { return recordKey(k.user, k.year).GetCmd() }))
 	if err := keyspace.FirstErr(replies); err != nil {
 		return nil, err
@@ -150,8 +189,8 @@ func (f *fast) readAll(ctx context.Context, keys []yearKey) ([]*Record, error) {
 	return parseAll(len(keys), func(i int) string { return replies[i].Str }), nil
 }
 
-func parseAll(n int, text func(int) string) []*Record {
-	all, recs := make([]Record, n), make([]*Record, n)
+func parseAll(n int, text func(int) string) []*streak.Record {
+	all, recs := make([]streak.Record, n), make([]*streak.Record, n)
 	for i := range all {
 		copy(all[i][:], text(i))
 		recs[i] = &all[i]
@@ -159,16 +198,9 @@ func parseAll(n int, text func(int) string) []*Record {
 	return recs
 }
 
-// parse reads a record as it came; SETBIT on a missing key leaves a short one.
-func parse(s string) *Record {
-	var r Record
-	copy(r[:], s)
-	return &r
-}
-
 // read returns a user's year, or nil when it is not loaded. One read in a
 // hundred renews the key's life.
-func (f *fast) read(ctx context.Context, user accounts.ID, year int) (*Record, error) {
+func (f *fast) read(ctx context.Context, user accounts.ID, year int) (*streak.Record, error) {
 	key := recordKey(user, year)
 	cmd := key.GetCmd()
 	if rand.IntN(100) == 0 {
@@ -184,8 +216,8 @@ func (f *fast) read(ctx context.Context, user accounts.ID, year int) (*Record, e
 	return ifLoaded(s), nil
 }
 
-func ifLoaded(s string) *Record {
-	if r := parse(s); r.loaded() {
+func ifLoaded(s string) *streak.Record {
+	if r := streak.Parse(s); r.Loaded() {
 		return r
 	}
 	return nil
@@ -193,7 +225,7 @@ func ifLoaded(s string) *Record {
 
 // load writes records computed from SQL to Redis, merged into what is there, and
 // replaces each by the result.
-func (f *fast) load(ctx context.Context, keys []yearKey, recs []*Record) error {
+func (f *fast) load(ctx context.Context, keys []yearKey, recs []*streak.Record) error {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
 		cmds[i] = recordKey(k.user, k.year).AddCmd(string(recs[i][:]))
@@ -216,7 +248,7 @@ func (f *fast) load(ctx context.Context, keys []yearKey, recs []*Record) error {
 	}
 	merged := f.run(ctx, calls)
 	for j, reply := range merged {
-		recs[at[j]] = parse(reply.Str)
+		recs[at[j]] = streak.Parse(reply.Str)
 	}
 	return keyspace.FirstErr(merged)
 }
@@ -230,7 +262,7 @@ func (f *fast) forget(ctx context.Context, days []rowKey) error {
 }
 
 // claim asks whose the days are, in one round trip: each becomes the request's
-// unless somebody was before, and stays without an owner if it is signed.
+// unless another request was first, and stays without an owner if it is signed.
 func (f *fast) claim(ctx context.Context, reqs []request, signed func(request) bool) ([]*row, error) {
 	looks := make([]bool, len(reqs))
 	cmds := make([]keyspace.Cmd, len(reqs))
@@ -360,7 +392,7 @@ func (f *fast) risks(ctx context.Context) (risks []string, err error) {
 		case n < 7:
 			return nil, fmt.Errorf("checkin.mode = redis needs Redis 7.0 or later, and %s is %s", server.Addr, version)
 		case server.Fields["aof_enabled"] != "1":
-			risks = append(risks, server.Addr+" has appendonly no: when it ends, all goes that sql does not have yet")
+			risks = append(risks, server.Addr+": AOF is off: a restart loses check-ins that are not yet in SQL")
 		}
 	}
 	// Both or none: a rewrite of the file ends the one without the other.
@@ -375,10 +407,10 @@ func (f *fast) risks(ctx context.Context) (risks []string, err error) {
 			continue
 		}
 		if is := server.Fields[sync]; is != "always" {
-			risks = append(risks, server.Addr+" has "+sync+" "+is+": when the machine fails, some seconds go that sql does not have yet")
+			risks = append(risks, server.Addr+" has "+sync+" "+is+": a failure of the machine loses some seconds of check-ins that are not yet in SQL")
 		}
 		if is := server.Fields[pause]; is != "no" {
-			risks = append(risks, server.Addr+" has "+pause+" "+is+": when the machine fails while redis saves or rewrites its file, what came meanwhile goes that sql does not have yet")
+			risks = append(risks, server.Addr+" has "+pause+" "+is+": a failure of the machine while redis saves or rewrites its file loses the check-ins of that time that are not yet in SQL")
 		}
 	}
 	return risks, nil
@@ -411,7 +443,7 @@ func (ms *moves) of(b Board) *boardMoves {
 	return &ms.boards[i]
 }
 
-func (ms *moves) add(p place) {
+func (ms *moves) add(p placement) {
 	for i := range p.boards() {
 		b, e := p.entry(i)
 		if p.told != nil && i < p.told.boards() {
@@ -424,31 +456,27 @@ func (ms *moves) add(p place) {
 	}
 }
 
-// again says where a user stands on the board of a season, told before or not.
-func (ms *moves) again(user accounts.ID, b Board, days int, at time.Time) {
-	m := ms.of(b)
-	m.entries = append(m.entries, leaderboard.Entry{Member: user.String(), Value: int64(days), At: at, Replay: true})
-}
-
 // boards is how many boards a place is on.
-func (p *place) boards() int { return 2 + len(p.seasons) }
+func (p *placement) boards() int { return 2 + len(p.seasons) }
 
 // entry is what a place means on the i-th of its boards.
-func (p *place) entry(i int) (b Board, e leaderboard.Entry) {
-	var was standing
+func (p *placement) entry(i int) (b Board, e leaderboard.Entry) {
+	var was streak.Score
 	if p.from != nil {
 		was = *p.from
 	}
 	switch i {
 	case 0:
-		b, e = StreakBoard, leaderboard.Entry{Value: int64(p.streak), Dies: p.dies, From: leaderboard.Standing{Value: int64(was.streak), Dies: was.dies}}
+		b, e = StreakBoard, leaderboard.Entry{Value: int64(p.Streak), Dies: p.Dies, From: leaderboard.Standing{Value: int64(was.Streak), Dies: was.Dies}}
 	case 1:
-		b, e = TotalBoard, leaderboard.Entry{Value: int64(p.total), From: leaderboard.Standing{Value: int64(was.total)}}
+		b, e = TotalBoard, leaderboard.Entry{Value: int64(p.Total), From: leaderboard.Standing{Value: int64(was.Total)}}
 	default:
 		s := p.seasons[i-2]
-		b, e = s.board, leaderboard.Entry{Value: int64(s.days), From: leaderboard.Standing{Value: int64(s.days) - 1}}
+		b, e = s.board, leaderboard.Entry{Value: int64(s.days), At: s.at, From: leaderboard.Standing{Value: int64(s.days) - 1}}
 	}
-	e.Member, e.At, e.Replay = p.user.String(), p.at, p.from == nil
+	if e.Member, e.Replay = p.user.String(), p.from == nil; i < 2 {
+		e.At = p.at
+	}
 	e.Restart = p.restart && i < 2 // a season's days only grow
 	return b, e
 }
@@ -539,7 +567,7 @@ func (f *fast) held(ctx context.Context, keys []yearKey) ([]held, error) {
 
 // replace puts a record in the place of what was looked at, and reports whether
 // that was still there.
-func (f *fast) replace(ctx context.Context, k yearKey, was held, rec *Record) (bool, error) {
+func (f *fast) replace(ctx context.Context, k yearKey, was held, rec *streak.Record) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.budget)
 	defer cancel()
 	life := strconv.FormatInt(recordKeys.TTL.Base.Milliseconds(), 10)
@@ -587,7 +615,7 @@ func (f *fast) scan(ctx context.Context, family *keyspace.Family, cursor string)
 		at, page = 0, 0
 	}
 	prefix := f.db.Physical(keyspace.Key{})
-	names, page, err := owners[at].Scan(ctx, page, prefix+"*", scanPage)
+	names, page, err := owners[at].Scan(ctx, page, prefix+"*", f.scanPage)
 	if err != nil {
 		return nil, "", err
 	}
@@ -607,7 +635,7 @@ func (f *fast) scan(ctx context.Context, family *keyspace.Family, cursor string)
 
 // scanPage is how many keys are looked at in one command; the embedded engine has
 // its own.
-var scanPage = 1000
+const scanPage = 1000
 
 // someRecords returns the keys of the records in the next page of all keys and
 // where to go on, as scan does.
@@ -628,7 +656,7 @@ func (f *fast) someRecords(ctx context.Context, cursor string) (keys []yearKey, 
 }
 
 // entry is what a board holds of one user.
-type entry struct {
+type boardEntry struct {
 	on    bool
 	score int64
 	dies  int64 // Unix ms; 0 where nothing is said
@@ -636,8 +664,8 @@ type entry struct {
 
 // view is what a board tells of some users.
 type view struct {
-	entries map[accounts.ID]entry
-	above   int64 // whoever scores more is among the entries; -1: everybody is
+	entries map[accounts.ID]boardEntry
+	above   int64 // all users with more are among the entries; -1: all users are
 	deaths  bool  // entries have theirs
 }
 
@@ -661,7 +689,7 @@ func (f *fast) entries(ctx context.Context, b Board, users []accounts.ID) (view,
 	if b == StreakBoard {
 		cmds = append(cmds, keyspace.Cmd{Name: "ZMSCORE", Key: deathKeys.At(b).Key, Args: members})
 	}
-	out := view{entries: make(map[accounts.ID]entry, len(users)), above: -1, deaths: true}
+	out := view{entries: make(map[accounts.ID]boardEntry, len(users)), above: -1, deaths: true}
 	for i, reply := range f.send(ctx, cmds) {
 		list, err := reply.Items()
 		if err != nil {
@@ -690,9 +718,9 @@ func (f *fast) best(ctx context.Context, b Board, now time.Time) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	out := view{entries: make(map[accounts.ID]entry, len(top)), above: -1}
+	out := view{entries: make(map[accounts.ID]boardEntry, len(top)), above: -1}
 	for _, r := range top {
-		e := entry{on: true, score: scoreOf(int(r.Value), r.At)}
+		e := boardEntry{on: true, score: scoreOf(int(r.Value), r.At)}
 		if user, err := ids.Parse[accounts.User](r.Member); err == nil {
 			out.entries[user] = e
 		}
@@ -780,7 +808,7 @@ func scoreOf(value int, at time.Time) int64 {
 	return int64(value)<<32 + 1<<32 - 1 - since2020
 }
 
-func (e entry) String() string {
+func (e boardEntry) String() string {
 	if !e.on {
 		return "not on it"
 	}

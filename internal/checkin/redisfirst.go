@@ -13,18 +13,20 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/projection"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/redis"
 )
 
 // Redis-first mode: a check-in is answered when a stream in Redis has it, and
 // SQL follows. See docs/decisions/0009-redis-first.md for what is promised.
 //
-//	divide      who can be answered without SQL, from the record that Redis holds
+//	divide      which callers can be answered without SQL, from the record in Redis
 //	keep        their rows: claimed (who was first?) and published, at once
-//	Batches     a worker takes the stream to SQL
+//	batches     a worker takes the stream to SQL
 //	histories   SQL with what the claims know beyond it: written before it is read
 
 // TopicPersist names the messages that carry check-ins from Redis to SQL.
@@ -38,8 +40,8 @@ const (
 	persistAtOnce = 20 // messages of at most a batch each
 	chunkRows     = 500
 
-	// lateAfter is how old a row may be when it reaches SQL before whoever reads
-	// the log by time has to be told. It is less than settled.
+	// lateAfter is how old a row may be when it reaches SQL before readers of
+	// the log by time have to be told. It is less than settled.
 	lateAfter = settled / 2
 	// applyFor is how long a worker waits for the node that published a row to
 	// apply it.
@@ -52,24 +54,27 @@ const (
 // which claims can be there: their life, and a day for the zones on both sides.
 const claimedBefore, claimedAfter = 4, 1
 
-// journal is where redis-first mode keeps what SQL does not have yet.
-type journal struct {
-	stream   *queue.Redis
-	replicas int
+// streamLog is the log in redis-first mode: a stream in Redis has what SQL does not
+// have yet, and claims tell of each day who was first.
+type streamLog struct {
+	store      *store
+	fast       *fast
+	projection *projection.Projection[change, state]
+	freezes    streak.Freezes
+	stream     *queue.Redis
+	replicas   int // which a check-in waits for
+	rate       int // claims a second that a snapshot compares
+	log        *slog.Logger
+	now        func() time.Time
+
 	sqlUntil atomic.Int64 // SQL was away: Unix ms until which callers do not wait for it
 }
 
-func newJournal(db *redis.DB, replicas int) *journal {
-	return &journal{stream: queue.NewRedis(db), replicas: replicas}
-}
-
-// Journal is the stream that [Service.Batches] consume; nil unless the mode is
-// redis.
-func (s *Service) Journal() *queue.Redis {
-	if s.journal == nil {
-		return nil
+func newStreamLog(cfg Config, s *Service) *streamLog {
+	return &streamLog{
+		store: s.store, fast: s.fast, projection: s.projection, freezes: s.freezes, stream: queue.NewRedis(cfg.Redis),
+		replicas: cfg.Replicas, rate: cfg.ReconcileRate, log: s.log, now: s.now,
 	}
-	return s.journal.stream
 }
 
 // entryRow is a row on its way to SQL.
@@ -77,7 +82,7 @@ type entryRow struct {
 	User    accounts.ID `json:"user"`
 	Day     int32       `json:"day"`
 	At      int64       `json:"at"`
-	Kind    Kind        `json:"kind"`
+	Kind    streak.Kind `json:"kind"`
 	Words   int         `json:"words,omitempty"`
 	Minutes int         `json:"minutes,omitempty"`
 	Req     int64       `json:"req"`
@@ -87,7 +92,7 @@ func (e entryRow) request() request {
 	return request{user: e.User, day: civil.Day(e.Day), at: time.UnixMilli(e.At), kind: e.Kind, act: Activity{e.Words, e.Minutes}, req: e.Req}
 }
 
-func (j *journal) publish(ctx context.Context, rows []request) error {
+func (l *streamLog) publish(ctx context.Context, rows []request) error {
 	payload, err := json.Marshal(mapped(rows, func(r request) entryRow {
 		return entryRow{r.user, int32(r.day), r.at.UnixMilli(), r.kind, r.act.Words, r.act.Minutes, r.req}
 	}))
@@ -96,13 +101,12 @@ func (j *journal) publish(ctx context.Context, rows []request) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, firstBudget)
 	defer cancel()
-	return j.stream.PublishReplicated(ctx, j.replicas, queue.Message{Topic: TopicPersist, Payload: payload})
+	return l.stream.PublishReplicated(ctx, l.replicas, queue.Message{Topic: TopicPersist, Payload: payload})
 }
 
-// asking calls fn, which asks SQL while a caller waits, unless it was away a
-// moment ago.
-func (j *journal) asking(ctx context.Context, fn func(context.Context) error) error {
-	if time.Now().UnixMilli() < j.sqlUntil.Load() {
+// ask bounds the time of fn, and does not call it for a moment after SQL was away.
+func (l *streamLog) ask(ctx context.Context, fn func(context.Context) error) error {
+	if time.Now().UnixMilli() < l.sqlUntil.Load() {
 		return ErrStore
 	}
 	ctx, cancel := context.WithTimeout(ctx, sqlBudget)
@@ -111,12 +115,12 @@ func (j *journal) asking(ctx context.Context, fn func(context.Context) error) er
 	if errors.Is(err, redis.ErrUnavailable) {
 		return err // a lost connection, but none to SQL
 	}
-	deadlock := sqldb.IsRetryable(err)
+	deadlock := deadlocked(err)
 	if err = asKind(err); err != nil && ctx.Err() != nil {
 		err = errors.Join(ErrStore, err)
 	}
 	if errors.Is(err, ErrStore) && !deadlock {
-		j.sqlUntil.Store(time.Now().Add(sqlPause).UnixMilli())
+		l.sqlUntil.Store(time.Now().Add(sqlPause).UnixMilli())
 	}
 	return err
 }
@@ -125,55 +129,43 @@ func (j *journal) asking(ctx context.Context, fn func(context.Context) error) er
 // go to SQL themselves write the same rows.
 func undeadlocked(fn func() error) (err error) {
 	for range 3 {
-		if err = fn(); !sqldb.IsRetryable(err) {
+		if err = fn(); !deadlocked(err) {
 			break
 		}
 	}
 	return err
 }
 
-// loadAhead is loadMissing for records that the commit of their batch waits for.
-func (s *Service) loadAhead(ctx context.Context, keys []yearKey, recs []*Record) error {
-	if s.journal == nil {
-		return s.loadMissing(ctx, s.fast, keys, recs)
+// commit sends rows to the stream where Redis can answer their callers, else to SQL.
+// While it is Redis that is away, SQL gets all the time and all the tries that it has in
+// durable-first mode.
+func (l *streamLog) commit(ctx context.Context, rows []request, a *ahead) (written, error) {
+	if a.wait(); a.away || !l.projection.Up() {
+		held, err := l.store.write(ctx, rows)
+		return written{held: held}, err
 	}
-	if !slices.ContainsFunc(recs, func(r *Record) bool { return !r.loaded() }) {
-		return nil
-	}
-	return s.journal.asking(ctx, func(ctx context.Context) error { return s.loadMissing(ctx, s.fast, keys, recs) })
-}
-
-// writeFirst is store.write in redis-first mode: rows go to the stream where
-// Redis can answer their callers, else to SQL. refused has the rows that needed
-// SQL while it was away. While it is Redis that is away, SQL gets all the time
-// and all the tries that it has in durable-first mode.
-func (s *Service) writeFirst(ctx context.Context, rows []request, a *ahead) (held map[rowKey]row, kept map[rowKey]bool, refused map[rowKey]error, err error) {
-	if a.wait(); a.away || !s.projection.Up() {
-		held, err = s.write(ctx, rows)
-		return held, nil, nil, err
-	}
-	first, rest := s.divide(rows, a)
-	held, kept, refused = make(map[rowKey]row, len(rows)), map[rowKey]bool{}, map[rowKey]error{}
+	first, rest := l.divide(rows, a)
+	w := written{make(map[rowKey]row, len(rows)), map[rowKey]bool{}, map[rowKey]error{}}
 	var both sync.WaitGroup
 	var there map[rowKey]row
 	var failed error
 	if len(rest) > 0 {
 		both.Go(func() {
-			failed = s.journal.asking(ctx, func(ctx context.Context) (err error) { there, err = s.write(ctx, rest); return err })
+			failed = l.ask(ctx, func(ctx context.Context) (err error) { there, err = l.store.write(ctx, rest); return err })
 		})
 	}
 	unclaimed, failure := first, error(nil)
 	if len(first) > 0 {
 		var claims map[rowKey]row
-		if claims, unclaimed, failure = s.keep(ctx, first, a); failure == nil {
+		if claims, unclaimed, failure = l.keep(ctx, first, a); failure == nil {
 			for key, row := range claims {
-				held[key], kept[key] = row, true
+				w.held[key], w.kept[key] = row, true
 			}
 		}
 	}
 	both.Wait()
-	if errors.Is(failed, ErrStore) && (failure != nil || !s.projection.Up()) {
-		there, failed = s.write(ctx, rest) // it is Redis that is away, since a moment ago
+	if errors.Is(failed, ErrStore) && (failure != nil || !l.projection.Up()) {
+		there, failed = l.store.write(ctx, rest) // it is Redis that is away, since a moment ago
 	}
 	take := func(rows []request, there map[rowKey]row, err error) error {
 		if err != nil && !errors.Is(err, ErrStore) {
@@ -181,40 +173,41 @@ func (s *Service) writeFirst(ctx context.Context, rows []request, a *ahead) (hel
 		}
 		for _, r := range rows {
 			if row, ok := there[r.key()]; ok && err == nil {
-				held[r.key()] = row
+				w.held[r.key()] = row
 			} else {
-				refused[r.key()] = cmp.Or(err, error(ErrStore))
+				w.refused[r.key()] = cmp.Or(err, error(ErrStore))
 			}
 		}
 		return nil
 	}
 	if err := take(rest, there, failed); err != nil {
-		return nil, nil, nil, err
+		return written{}, err
 	}
 	if len(unclaimed) == 0 {
-		return held, kept, refused, nil
+		return w, nil
 	}
+	var err error
 	if failure != nil {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "redis did not keep a batch; it goes to sql", slog.Int("rows", len(unclaimed)), slog.Any("err", failure))
-		if there, err = s.write(ctx, unclaimed); err != nil {
-			return nil, nil, nil, err
+		l.log.LogAttrs(ctx, slog.LevelWarn, "redis did not keep a batch; it goes to sql", slog.Int("rows", len(unclaimed)), slog.Any("err", failure))
+		if there, err = l.store.write(ctx, unclaimed); err != nil {
+			return written{}, err
 		}
 	} else {
-		err = s.journal.asking(ctx, func(ctx context.Context) (err error) { there, err = s.write(ctx, unclaimed); return err })
+		err = l.ask(ctx, func(ctx context.Context) (err error) { there, err = l.store.write(ctx, unclaimed); return err })
 	}
-	return held, kept, refused, take(unclaimed, there, err)
+	return w, take(unclaimed, there, err)
 }
 
 // divide tells rows whose callers can be answered from what Redis holds from
 // those that need the log: whose record is not known, whose gap freezes may
 // cover, whose day is not their newest or is covered.
-func (s *Service) divide(rows []request, a *ahead) (first, rest []request) {
-	now := s.now()
+func (l *streamLog) divide(rows []request, a *ahead) (first, rest []request) {
+	now := l.now()
 	for _, r := range rows {
 		before, after := a.around(r)
-		ok := before != nil && !before.covered(r.day.OfYear()) && !s.freezes.owes(after, r.day)
+		ok := before != nil && !before.Covered(r.day.OfYear()) && !l.freezes.Owes(after, r.day)
 		if ok {
-			_, ok = s.freezes.placeOf(after, r, Result{}, r.clock.Today(now))
+			_, ok = placementOf(l.freezes, after, r, Result{}, r.clock.Today(now))
 		}
 		if ok {
 			first = append(first, r)
@@ -226,15 +219,15 @@ func (s *Service) divide(rows []request, a *ahead) (first, rest []request) {
 }
 
 // keep claims and publishes rows and returns what the claims hold. Days that are
-// signed and that nobody claims are unclaimed: SQL has them. After an error all
+// signed and that have no claim are unclaimed: SQL has them. After an error all
 // are, and Redis may have them or not.
-func (s *Service) keep(ctx context.Context, rows []request, a *ahead) (held map[rowKey]row, unclaimed []request, err error) {
+func (l *streamLog) keep(ctx context.Context, rows []request, a *ahead) (held map[rowKey]row, unclaimed []request, err error) {
 	var published error
 	var both sync.WaitGroup
-	both.Go(func() { published = s.journal.publish(ctx, rows) })
-	claims, err := s.fast.claim(ctx, rows, func(r request) bool {
+	both.Go(func() { published = l.publish(ctx, rows) })
+	claims, err := l.fast.claim(ctx, rows, func(r request) bool {
 		before, _ := a.around(r)
-		return before.signed(r.day.OfYear())
+		return before.Signed(r.day.OfYear())
 	})
 	both.Wait()
 	if err = errors.Join(published, err); err != nil {
@@ -251,16 +244,16 @@ func (s *Service) keep(ctx context.Context, rows []request, a *ahead) (held map[
 	return held, unclaimed, nil
 }
 
-// secureRecords writes check-ins that beat a user's longest streak to SQL before
-// they are answered. While SQL is away the stream has them, as all others.
-func (s *Service) secureRecords(ctx context.Context, reqs []request, out []outcome) {
+// secure writes check-ins that beat a user's longest streak to SQL before they are
+// answered. While SQL is away the stream has them, as all others.
+func (l *streamLog) secure(ctx context.Context, reqs []request, out []outcome) {
 	var broken []request
 	for i, r := range reqs {
 		if !out[i].kept || !out[i].New || !r.kind.Signs() {
 			continue
 		}
 		if before, _ := out[i].ahead.around(r); before != nil {
-			// Who signs for the first time breaks no record.
+			// A user who signs for the first time breaks no record.
 			if was := before.Longest(); was > 0 && out[i].Status.Longest > was {
 				broken = append(broken, r)
 			}
@@ -269,21 +262,21 @@ func (s *Service) secureRecords(ctx context.Context, reqs []request, out []outco
 	if len(broken) == 0 {
 		return
 	}
-	err := s.journal.asking(ctx, func(ctx context.Context) error { return s.persistRows(ctx, sorted(broken)) })
+	err := l.ask(ctx, func(ctx context.Context) error { return l.persistRows(ctx, sorted(broken)) })
 	if err != nil {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "new longest streaks are in redis alone until sql takes them", slog.Int("rows", len(broken)), slog.Any("err", err))
+		l.log.LogAttrs(ctx, slog.LevelWarn, "new longest streaks are in redis alone until sql takes them", slog.Int("rows", len(broken)), slog.Any("err", err))
 	}
 }
 
 // persistRows writes sorted rows to SQL, unless their days are there.
-func (s *Service) persistRows(ctx context.Context, rows []request) error {
+func (l *streamLog) persistRows(ctx context.Context, rows []request) error {
 	for some := range slices.Chunk(rows, chunkRows) {
-		late := slices.ContainsFunc(some, func(r request) bool { return s.now().Sub(r.at) > lateAfter })
+		late := slices.ContainsFunc(some, func(r request) bool { return l.now().Sub(r.at) > lateAfter })
 		err := undeadlocked(func() (err error) {
 			if late {
-				_, err = s.store.importRows(ctx, batch{days: some}, nil)
+				_, err = l.store.importRows(ctx, some)
 			} else {
-				_, err = s.store.write(ctx, some)
+				_, err = l.store.write(ctx, some)
 			}
 			return err
 		})
@@ -294,17 +287,15 @@ func (s *Service) persistRows(ctx context.Context, rows []request) error {
 	return nil
 }
 
-// Batches are the topics that this domain handles in batches.
-func (s *Service) Batches() []queue.Batch {
-	if s.journal == nil {
-		return nil
-	}
-	return []queue.Batch{{Topics: []string{TopicPersist}, Size: persistAtOnce, Handle: s.persistMessages}}
+func (l *streamLog) journal() *queue.Redis { return l.stream }
+
+func (l *streamLog) batches() []queue.Batch {
+	return []queue.Batch{{Topics: []string{TopicPersist}, Size: persistAtOnce, Handle: l.persistMessages}}
 }
 
 // persistMessages writes what the stream has to SQL, and takes to the records
 // what a node that died did not.
-func (s *Service) persistMessages(ctx context.Context, ds []queue.Delivery) []error {
+func (l *streamLog) persistMessages(ctx context.Context, ds []queue.Delivery) []error {
 	answers := make([]error, len(ds))
 	var rows []request
 	from := map[rowKey][]int{} // the messages that have it
@@ -328,15 +319,15 @@ func (s *Service) persistMessages(ctx context.Context, ds []queue.Delivery) []er
 		}
 	}
 	rows = sorted(rows)
-	if err := s.asClaimed(ctx, rows); err != nil {
+	if err := l.asClaimed(ctx, rows); err != nil {
 		fail(rows, err)
 		return answers
 	}
 	var good []request
 	for some := range slices.Chunk(rows, chunkRows) {
-		good = append(good, s.persistGood(ctx, some, fail)...)
+		good = append(good, l.persistGood(ctx, some, fail)...)
 	}
-	if err := s.bringBack(ctx, good); err != nil {
+	if err := l.bringBack(ctx, good); err != nil {
 		fail(good, err)
 	}
 	return answers
@@ -345,9 +336,9 @@ func (s *Service) persistMessages(ctx context.Context, ds []queue.Delivery) []er
 // asClaimed puts in the place of each row the one that its day's claim has: of two
 // requests that were published at once, it tells which one its callers were told
 // of. A claim that is lost leaves the row as it came.
-func (s *Service) asClaimed(ctx context.Context, rows []request) error {
+func (l *streamLog) asClaimed(ctx context.Context, rows []request) error {
 	for some := range slices.Chunk(rows, chunkRows) {
-		claims, err := s.fast.patient().claimed(ctx, mapped(some, request.key))
+		claims, err := l.fast.patient().claimed(ctx, mapped(some, request.key))
 		if err != nil {
 			return err
 		}
@@ -362,12 +353,12 @@ func (s *Service) asClaimed(ctx context.Context, rows []request) error {
 
 // persistGood writes rows, and returns those that SQL has. One that it refuses
 // does not keep the others out.
-func (s *Service) persistGood(ctx context.Context, rows []request, fail func([]request, error)) []request {
-	err := s.persistRows(ctx, rows)
+func (l *streamLog) persistGood(ctx context.Context, rows []request, fail func([]request, error)) []request {
+	err := l.persistRows(ctx, rows)
 	switch {
 	case err == nil:
 		return rows
-	case !sqldb.IsRowError(err):
+	case !refused(err):
 		fail(rows, err)
 		return nil
 	case len(rows) == 1:
@@ -375,18 +366,18 @@ func (s *Service) persistGood(ctx context.Context, rows []request, fail func([]r
 		return nil
 	}
 	half := len(rows) / 2
-	return append(slices.Clone(s.persistGood(ctx, rows[:half], fail)), s.persistGood(ctx, rows[half:], fail)...)
+	return append(slices.Clone(l.persistGood(ctx, rows[:half], fail)), l.persistGood(ctx, rows[half:], fail)...)
 }
 
 // bringBack applies rows whose days are not in their records, or left a gap
 // open: the node that published them died, or could not ask SQL.
-func (s *Service) bringBack(ctx context.Context, rows []request) error {
+func (l *streamLog) bringBack(ctx context.Context, rows []request) error {
 	for some := range slices.Chunk(rows, chunkRows) {
 		// Mostly the node lives and is about to do it: what is applied twice leaves
 		// the boards in doubt.
 		var err error
 		for began := time.Now(); len(some) > 0; {
-			if some, err = s.unapplied(ctx, some); err != nil {
+			if some, err = l.unapplied(ctx, some); err != nil {
 				return err
 			}
 			if len(some) == 0 || time.Since(began) > applyFor {
@@ -396,7 +387,7 @@ func (s *Service) bringBack(ctx context.Context, rows []request) error {
 				return err
 			}
 		}
-		if err := s.reapply(ctx, mapped(some, request.key)); err != nil {
+		if err := l.projection.Renew(ctx, mapped(some, func(r request) change { return rowChange(r.key()) })...); err != nil {
 			return err
 		}
 	}
@@ -404,63 +395,59 @@ func (s *Service) bringBack(ctx context.Context, rows []request) error {
 }
 
 // unapplied returns those of the rows whose records are not as they make them.
-func (s *Service) unapplied(ctx context.Context, rows []request) (out []request, err error) {
-	recs, err := s.fast.patient().readAll(ctx, mapped(rows, func(r request) yearKey { return yearKey{r.user, r.day.Year()} }))
+func (l *streamLog) unapplied(ctx context.Context, rows []request) (out []request, err error) {
+	recs, err := l.fast.patient().readAll(ctx, mapped(rows, func(r request) yearKey { return yearKey{r.user, r.day.Year()} }))
 	if err != nil {
 		return nil, err
 	}
 	for i, r := range rows {
-		if !recs[i].loaded() || !recs[i].bit(bitOf(r.day, r.kind)) || s.freezes.owes(recs[i], r.day) {
+		if !recs[i].Loaded() || !recs[i].Has(r.day, r.kind) || l.freezes.Owes(recs[i], r.day) {
 			out = append(out, r)
 		}
 	}
 	return out, nil
 }
 
-// errClaims reports that a history is what SQL has, and that Redis may know more.
-var errClaims = errors.New("checkin: the claims cannot be read")
-
-// histories returns the whole log of some users. In redis-first mode what the
-// stream still holds of them is written to SQL first; with errClaims the
-// histories are there nevertheless.
-func (s *Service) histories(ctx context.Context, users []accounts.ID) (map[accounts.ID]History, error) {
-	histories, err := s.store.histories(ctx, users)
-	if err != nil || s.journal == nil {
-		return histories, err
+// histories writes to SQL what the claims of the users have beyond it, and reads it then.
+func (l *streamLog) histories(ctx context.Context, users []accounts.ID) (map[accounts.ID]streak.History, error) {
+	histories, err := l.store.histories(ctx, users)
+	if err != nil {
+		return nil, err
 	}
-	today := civil.DayOf(s.now().Date())
-	claimed, err := s.fast.patient().claims(ctx, users, today-claimedBefore, today+claimedAfter)
+	today := civil.DayOf(l.now().Date())
+	claimed, err := l.fast.patient().claims(ctx, users, today-claimedBefore, today+claimedAfter)
 	if err != nil {
 		return histories, errors.Join(errClaims, err)
 	}
 	missing := slices.DeleteFunc(claimed, func(r request) bool {
-		return slices.ContainsFunc(histories[r.user].Marks, func(m Mark) bool { return m.Day == r.day })
+		return slices.ContainsFunc(histories[r.user].Marks, func(m streak.Mark) bool { return m.Day == r.day })
 	})
 	if len(missing) == 0 {
 		return histories, nil
 	}
 	missing = sorted(missing)
-	if err := s.persistRows(ctx, missing); err != nil {
+	if err := l.persistRows(ctx, missing); err != nil {
 		return nil, err
 	}
-	return s.store.histories(ctx, users)
+	return l.store.histories(ctx, users)
 }
 
-// sqlHistories is histories where what SQL has must do.
-func (s *Service) sqlHistories(ctx context.Context, users []accounts.ID) (map[accounts.ID]History, error) {
-	histories, err := s.histories(ctx, users)
-	if errors.Is(err, errClaims) {
-		err = nil
-	}
-	return histories, err
+func (l *streamLog) flush(ctx context.Context, users []accounts.ID) error {
+	_, err := l.histories(ctx, users)
+	return err
+}
+
+func (l *streamLog) forget(ctx context.Context, user accounts.ID) error {
+	today := dayAt(l.now())
+	return l.fast.patient().unclaim(ctx, user, today-claimedBefore, today+claimedAfter)
 }
 
 // persistClaims writes to SQL what it lacks of all that was claimed in the last
 // days: after it nothing of these days depends on the stream. What Redis has lost
 // changes nothing in SQL.
-func (s *Service) persistClaims(ctx context.Context) error {
+func (l *streamLog) persistClaims(ctx context.Context) error {
 	for cursor := ""; ; {
-		_, next, err := s.persistSomeClaims(ctx, cursor)
+		_, next, err := l.flushSome(ctx, cursor)
 		if err != nil || next == "" {
 			return err
 		}
@@ -468,20 +455,19 @@ func (s *Service) persistClaims(ctx context.Context) error {
 	}
 }
 
-// persistSomeClaims is one step of persistClaims. It returns how many claims it
-// has looked at and where to go on; next is empty after the last step.
-func (s *Service) persistSomeClaims(ctx context.Context, cursor string) (n int, next string, err error) {
+// flushSome is one step of persistClaims.
+func (l *streamLog) flushSome(ctx context.Context, cursor string) (n int, next string, err error) {
 	began := time.Now()
-	claims, next, err := s.fast.patient().someClaims(ctx, cursor)
+	claims, next, err := l.fast.patient().someClaims(ctx, cursor)
 	if err != nil {
 		return 0, "", err
 	}
 	var added int64
 	for rows := range slices.Chunk(sorted(claims), chunkUsers) {
-		held, err := s.store.countHeld(ctx, rows)
+		held, err := l.store.countHeld(ctx, rows)
 		if err == nil && held < int64(len(rows)) {
 			var n int64
-			n, err = s.store.importRows(ctx, batch{days: rows}, nil)
+			n, err = l.store.importRows(ctx, rows)
 			added += n
 		}
 		if err != nil {
@@ -489,19 +475,15 @@ func (s *Service) persistSomeClaims(ctx context.Context, cursor string) (n int, 
 		}
 	}
 	if added > 0 {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "check-ins that redis had and sql had not were written", slog.Int64("rows", added))
+		l.log.LogAttrs(ctx, slog.LevelWarn, "check-ins that redis had and sql had not were written", slog.Int64("rows", added))
 	}
-	return len(claims), next, s.pace(ctx, len(claims), began)
+	return len(claims), next, runs.Pace(ctx, len(claims), l.rate, began)
 }
 
-// drain returns when SQL has what was published before: whoever reads the whole
-// log would miss it.
-func (s *Service) drain(ctx context.Context) error {
-	if s.journal == nil {
-		return nil
-	}
+// drain waits for the workers, and does their work when they take too long.
+func (l *streamLog) drain(ctx context.Context) error {
 	for began := time.Now(); ; {
-		stats, err := s.journal.stream.Stats(ctx)
+		stats, err := l.stream.Stats(ctx)
 		if err != nil {
 			return err
 		}
@@ -510,7 +492,7 @@ func (s *Service) drain(ctx context.Context) error {
 			return nil
 		}
 		if time.Since(began) > drainFor {
-			return s.persistClaims(ctx) // the workers are away, or one died with a message
+			return l.persistClaims(ctx) // the workers are away, or one died with a message
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
@@ -518,17 +500,13 @@ func (s *Service) drain(ctx context.Context) error {
 	}
 }
 
-// CheckMode says what redis-first mode promises on this Redis, and returns an
-// error where it cannot be.
-func (s *Service) CheckMode(ctx context.Context) error {
-	if s.journal == nil {
-		return nil
-	}
-	s.log.LogAttrs(ctx, slog.LevelWarn, "check-ins are answered from redis, before sql has them: what redis loses before that is lost",
-		slog.String("checkin.mode", RedisFirst), slog.Int("checkin.replicas", s.journal.replicas))
-	risks, err := s.fast.risks(ctx)
+// check warns of what the mode may lose on this Redis.
+func (l *streamLog) check(ctx context.Context) error {
+	l.log.LogAttrs(ctx, slog.LevelWarn, "check-ins are answered from redis, before sql has them: what redis loses before that is lost",
+		slog.String("checkin.mode", RedisFirst), slog.Int("checkin.replicas", l.replicas))
+	risks, err := l.fast.risks(ctx)
 	for _, risk := range risks {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "answered check-ins may be lost", slog.String("why", risk))
+		l.log.LogAttrs(ctx, slog.LevelWarn, "answered check-ins may be lost", slog.String("why", risk))
 	}
 	return err
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
@@ -30,6 +32,16 @@ func firstWorld(t *testing.T, rules ...Settings) (*world, *redistest.Instance) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL), first(rules...))
 	w.pause()
 	return w, server
+}
+
+// stream is the log of a world in redis-first mode.
+func (w *world) stream(t *testing.T) *streamLog {
+	t.Helper()
+	l, ok := w.checkins.(*streamLog)
+	if !ok {
+		t.Fatalf("the log of this world is a %T", w.checkins)
+	}
+	return l
 }
 
 func first(rules ...Settings) Settings {
@@ -94,7 +106,7 @@ func TestAPublishedDayWhoseNodeDiedIsBroughtBack(t *testing.T) {
 	for _, user := range users {
 		rows = append(rows, tap(user, civil.Clock{}, civil.Clock{}.Today(now), now, Activity{}, rand.Uint64()))
 	}
-	if err := w.journal.publish(t.Context(), rows); err != nil {
+	if err := w.stream(t).publish(t.Context(), rows); err != nil {
 		t.Fatal(err)
 	}
 	w.consume(t)
@@ -115,7 +127,7 @@ func TestWhatComesTwiceFromTheStreamCountsOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	dies, err := queue.NewConsumer(w.Journal(), nil, []queue.Batch{{Topics: []string{TopicPersist}, Handle: func(_ context.Context, ds []queue.Delivery) []error {
-		answers := w.persistMessages(t.Context(), ds)
+		answers := w.stream(t).persistMessages(t.Context(), ds)
 		if err := errors.Join(answers...); err != nil {
 			t.Error(err)
 		}
@@ -146,8 +158,8 @@ func TestWhatComesTwiceFromTheStreamCountsOnce(t *testing.T) {
 func TestSQLGetsTheRowThatCallersWereToldOf(t *testing.T) {
 	w, _ := firstWorld(t)
 	user := ids.New[accounts.User]()
-	other := request{user: user, day: civil.DayOf(w.clock.now().UTC().Date()), at: w.clock.now().Add(-time.Second), kind: Tapped, act: Activity{Words: 7}, req: 99}
-	if err := w.journal.publish(t.Context(), []request{other}); err != nil {
+	other := request{user: user, day: civil.DayOf(w.clock.now().UTC().Date()), at: w.clock.now().Add(-time.Second), kind: streak.Tapped, act: Activity{Words: 7}, req: 99}
+	if err := w.stream(t).publish(t.Context(), []request{other}); err != nil {
 		t.Fatal(err)
 	}
 	told, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{Words: 5}, 1)
@@ -196,9 +208,9 @@ func TestWhileRedisIsAwaySQLMayTakeItsTime(t *testing.T) {
 }
 
 func TestADeadlockIsTriedAgainWhileACallerWaits(t *testing.T) {
-	j, tries := newJournal(nil, 0), 0
+	l, tries := &streamLog{}, 0
 	ask := func() error {
-		return j.asking(t.Context(), func(context.Context) error {
+		return l.ask(t.Context(), func(context.Context) error {
 			if tries++; tries != 2 {
 				return &mysql.MySQLError{Number: 1213}
 			}
@@ -283,7 +295,7 @@ func TestRedisKilledUnderLoadLosesNothingThatWasAnswered(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	close(stop)
 	callers.Wait()
-	wait(t, "redis to be complete again", w.projection.Up)
+	eventually.True(t, "redis to be complete again", w.projection.Up)
 	w.persisted(t)
 	histories, err := w.store.histories(t.Context(), answered)
 	if err != nil {
@@ -324,7 +336,7 @@ func TestARedisThatRefusesLeavesTheCheckInToSQL(t *testing.T) {
 	if _, err := server.Do("CONFIG", "SET", "maxmemory", "0"); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "redis to be complete again", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
+	eventually.True(t, "redis to be complete again", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
 	w.consume(t)
 	w.check(t, []accounts.ID{user, other}, civil.Clock{})
 	if again := w.mustMark(t, other, civil.Clock{}); again.New {
@@ -341,21 +353,21 @@ func TestWhenRedisGoesAwaySQLIsAskedWhateverItWasBefore(t *testing.T) {
 	now := w.clock.now().Truncate(time.Millisecond)
 	day := civil.Clock{}.Today(now)
 	rows := mapped(users, func(u accounts.ID) request {
-		return request{user: u, day: day, at: now, kind: Tapped, req: rand.Int64()}
+		return request{user: u, day: day, at: now, kind: streak.Tapped, req: rand.Int64()}
 	})
-	known := &ahead{done: done, recs: map[yearKey]*Record{{users[0], day.Year()}: recordOf(day.Year(), History{})}}
-	if first, rest := w.divide(rows, known); len(first) != 1 || len(rest) != 1 {
+	known := &ahead{done: done, recs: map[yearKey]*streak.Record{{users[0], day.Year()}: streak.RecordOf(day.Year(), streak.History{})}}
+	if first, rest := w.stream(t).divide(rows, known); len(first) != 1 || len(rest) != 1 {
 		t.Fatalf("the test is void: %d go to Redis first and %d to SQL", len(first), len(rest))
 	}
-	w.journal.sqlUntil.Store(time.Now().Add(time.Minute).UnixMilli())
-	if _, _, refused, err := w.writeFirst(t.Context(), rows[1:], known); err != nil || len(refused) != 1 {
-		t.Errorf("while SQL counts as away: %v, %v, want one refused", refused, err)
+	w.stream(t).sqlUntil.Store(time.Now().Add(time.Minute).UnixMilli())
+	if got, err := w.checkins.commit(t.Context(), rows[1:], known); err != nil || len(got.refused) != 1 {
+		t.Errorf("while SQL counts as away: %v, %v, want one refused", got.refused, err)
 	}
 	server.Pause()
 	defer server.Resume()
-	held, _, refused, err := w.writeFirst(t.Context(), rows, known)
-	if err != nil || len(refused) > 0 || len(held) != 2 {
-		t.Errorf("got %v, refused %v, %v, want both held", held, refused, err)
+	got, err := w.checkins.commit(t.Context(), rows, known)
+	if err != nil || len(got.refused) > 0 || len(got.held) != 2 {
+		t.Errorf("got %v, refused %v, %v, want both held", got.held, got.refused, err)
 	}
 }
 
@@ -375,7 +387,7 @@ func TestTooFewReplicasLeaveTheCheckInToSQL(t *testing.T) {
 			return w.days(t, user) == 1
 		}
 		if replicas == 1 { // which may take its time once
-			wait(t, "a check-in that the replica has in time", func() bool { return !tap() })
+			eventually.True(t, "a check-in that the replica has in time", func() bool { return !tap() })
 		} else if !tap() {
 			t.Error("with a replica too few the check-in is in Redis alone")
 		}
@@ -400,7 +412,7 @@ func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	// One of them SQL has otherwise: it stays as it is.
-	own := request{user: users[0], day: civil.DayOf(2026, 11, 21), at: time.UnixMilli(1), kind: Tapped, req: 9}
+	own := request{user: users[0], day: civil.DayOf(2026, 11, 21), at: time.UnixMilli(1), kind: streak.Tapped, req: 9}
 	if _, err := w.store.write(t.Context(), []request{own}); err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +445,7 @@ func TestAnEmptiedRedisTakesOnlyWhatSQLDidNotHave(t *testing.T) {
 	if w.days(t, kept) != 1 || w.days(t, gone) != 0 {
 		t.Errorf("got %d and %d days", w.days(t, kept), w.days(t, gone))
 	}
-	wait(t, "redis to be complete again", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
+	eventually.True(t, "redis to be complete again", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
 	w.consume(t)
 	w.check(t, []accounts.ID{kept, gone}, civil.Clock{})
 	if res := w.mustMark(t, gone, civil.Clock{}); !res.New {
@@ -523,7 +535,7 @@ func TestAPoisonedRowBecomesADeadLetterAndHoldsUpNobody(t *testing.T) {
 		tap(good, civil.Clock{}, civil.Clock{}.Today(now), now, Activity{}, 1),
 		tap(bad, civil.Clock{}, civil.Clock{}.Today(now), now, Activity{Words: 1 << 40}, 2),
 	}
-	if err := w.journal.publish(t.Context(), rows); err != nil {
+	if err := w.stream(t).publish(t.Context(), rows); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Journal().Publish(t.Context(), queue.Message{Topic: TopicPersist, Payload: []byte("{")}); err != nil {
@@ -557,11 +569,11 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 		{append(aof, "no-appendfsync-on-rewrite yes"), "has no-appendfsync-on-rewrite yes: "},
 		{[]string{"appendonly yes", "appendfsync everysec"}, "has appendfsync everysec: "},
 		{[]string{"appendonly yes", "appendfsync no"}, "has appendfsync no: "},
-		{[]string{"appendonly no", "appendfsync always"}, "has appendonly no: "},
+		{[]string{"appendonly no", "appendfsync always"}, "AOF is off: "},
 		{append(aof, `rename-command CONFIG ""`), "does not tell appendfsync"},
 	} {
 		server := redistest.Server(t, c.settings...)
-		if got := risks(server.URL); (got == "") != (c.want == "") || !strings.HasPrefix(got, server.Addr+" "+c.want) && c.want != "" || strings.Contains(got, "; ") {
+		if got := risks(server.URL); (got == "") != (c.want == "") || !strings.HasPrefix(got, server.Addr+" "+c.want) && !strings.HasPrefix(got, server.Addr+": "+c.want) && c.want != "" || strings.Contains(got, "; ") {
 			t.Errorf("%v: got %q, want %q", c.settings, got, c.want)
 		}
 	}
@@ -586,7 +598,7 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 	}
 	var told strings.Builder
 	w, _ := firstWorld(t)
-	w.log = slog.New(slog.NewTextHandler(&told, nil))
+	w.stream(t).log = slog.New(slog.NewTextHandler(&told, nil))
 	if err := w.CheckMode(t.Context()); err != nil || !strings.Contains(told.String(), "what redis loses before that is lost") {
 		t.Errorf("got %q, %v", told.String(), err)
 	}
@@ -612,9 +624,9 @@ func TestALostRedisIsNotTakenForALostSQL(t *testing.T) {
 	if !errors.Is(lost, redis.ErrUnavailable) {
 		t.Fatalf("got %v from a dead server", lost)
 	}
-	j, asked := &journal{}, 0
+	l, asked := &streamLog{}, 0
 	for range 2 {
-		err := j.asking(t.Context(), func(context.Context) error { asked++; return errors.Join(errClaims, lost) })
+		err := l.ask(t.Context(), func(context.Context) error { asked++; return errors.Join(errClaims, lost) })
 		if errors.Is(err, ErrStore) || !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("got %v, want what Redis said", err)
 		}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -25,21 +27,21 @@ type plain struct {
 	rules   Settings
 	base    civil.Day // of days[0]
 	created civil.Day
-	days    [160]Kind // 0: nothing was written
-	newest  int       // index of the last day that is not 0, -1 when there is none
-	skip    civil.Day // a date that was left out and is not written yet; 0: none
+	days    [160]streak.Kind // 0: nothing was written
+	newest  int              // index of the last day that is not 0, -1 when there is none
+	skip    civil.Day        // a date that was left out and is not written yet; 0: none
 	granted int
 	made    map[int]int // days made up in a month
 }
 
-func (p *plain) at(d civil.Day) *Kind { return &p.days[d-p.base] }
+func (p *plain) at(d civil.Day) *streak.Kind { return &p.days[d-p.base] }
 
 func (p *plain) counts() (signed, frozen int) {
 	for _, k := range p.days[:p.newest+1] {
 		switch k {
-		case Tapped, MadeUp:
+		case streak.Tapped, streak.MadeUp:
 			signed++
-		case Frozen:
+		case streak.Frozen:
 			frozen++
 		}
 	}
@@ -61,7 +63,7 @@ func (p *plain) left() int {
 // runBack counts signed days back from index i, as long as days are not empty.
 func (p *plain) runBack(i int) (n int) {
 	for ; i >= 0 && p.days[i] != 0; i-- {
-		if p.days[i] == Tapped || p.days[i] == MadeUp {
+		if p.days[i] == streak.Tapped || p.days[i] == streak.MadeUp {
 			n++
 		}
 	}
@@ -95,16 +97,16 @@ func (p *plain) open(today civil.Day) (n int) {
 // cover makes the n days behind the newest what covers them.
 func (p *plain) cover(n int) {
 	for ; n > 0; n-- {
-		p.days[p.newest+n] = Frozen
+		p.days[p.newest+n] = streak.Frozen
 		if p.base+civil.Day(p.newest+n) == p.skip {
-			p.days[p.newest+n] = Skipped
+			p.days[p.newest+n] = streak.Skipped
 		}
 	}
 }
 
 // write makes d a day of kind k, and the days of an open gap before it that are
 // covered for good.
-func (p *plain) write(d civil.Day, k Kind) {
+func (p *plain) write(d civil.Day, k streak.Kind) {
 	if i := int(d - p.base); i > p.newest {
 		p.cover(p.open(d))
 		p.newest = i
@@ -116,7 +118,7 @@ func (p *plain) write(d civil.Day, k Kind) {
 // can still be signed.
 func (p *plain) leaveOut(grace bool) {
 	if !grace || p.open(p.skip) == 0 {
-		p.write(p.skip, Skipped)
+		p.write(p.skip, streak.Skipped)
 		p.skip = 0
 	}
 }
@@ -125,12 +127,12 @@ func (p *plain) tap(today, day civil.Day, closes bool) (fresh bool, err error) {
 	switch {
 	case day != today && !closes:
 		return false, ErrDayClosed
-	case *p.at(day) == Tapped || *p.at(day) == MadeUp:
+	case *p.at(day) == streak.Tapped || *p.at(day) == streak.MadeUp:
 		return false, nil
 	case *p.at(day) != 0:
 		return false, ErrDayClosed
 	}
-	p.write(day, Tapped)
+	p.write(day, streak.Tapped)
 	return true, nil
 }
 
@@ -148,19 +150,19 @@ func (p *plain) makeUp(today, day civil.Day) error {
 		return ErrMakeupLimit
 	}
 	p.made[m]++
-	p.write(day, MadeUp)
+	p.write(day, streak.MadeUp)
 	return nil
 }
 
-func (p *plain) status(today civil.Day) Status {
+func (p *plain) status(today civil.Day) streak.Status {
 	q := *p
 	q.cover(q.open(today))
 	if q.skip != 0 {
-		*q.at(q.skip) = Skipped
+		*q.at(q.skip) = streak.Skipped
 	}
 	i := int(today - q.base)
 	signs := func(i int) bool { return i >= 0 && q.days[i].Signs() }
-	st := Status{Day: today, Today: signs(i), Yesterday: signs(i - 1), Streak: q.runBack(i)}
+	st := streak.Status{Day: today, Today: signs(i), Yesterday: signs(i - 1), Streak: q.runBack(i)}
 	if q.days[i] == 0 {
 		st.Streak = q.runBack(i - 1)
 	}
@@ -173,7 +175,7 @@ func (p *plain) status(today civil.Day) Status {
 			st.Longest = max(st.Longest, run)
 		case k == 0:
 			run = 0
-		case k == Frozen:
+		case k == streak.Frozen:
 			st.Used++
 		}
 	}
@@ -209,7 +211,7 @@ type player interface {
 	grant(now time.Time, n int)
 	zone(now time.Time, c civil.Clock)                     // chosen
 	moved(now time.Time, c civil.Clock, skipped civil.Day) // in force, and a date was left out
-	status(now time.Time, c civil.Clock) Status
+	status(now time.Time, c civil.Clock) streak.Status
 	shown(now time.Time, c civil.Clock, first, last civil.Day) (signed, covered, missed []civil.Day)
 }
 
@@ -341,26 +343,26 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 // records as Redis would.
 type pure struct {
 	rules   Settings
-	freezes Freezes
+	freezes streak.Freezes
 	created time.Time
-	log     History
-	recs    map[int]*Record
+	log     streak.History
+	recs    map[int]*streak.Record
 	made    map[int]int
 	fault   error
 }
 
 func (p *pure) join(created time.Time, _ string) { p.created = created }
 
-func (p *pure) row(now time.Time, c civil.Clock, day civil.Day, k Kind, frozen []civil.Day) {
-	i, _ := slices.BinarySearchFunc(p.log.Marks, day, func(m Mark, d civil.Day) int { return int(m.Day - d) })
-	p.log.Marks = slices.Insert(p.log.Marks, i, Mark{day, k, now})
+func (p *pure) row(now time.Time, c civil.Clock, day civil.Day, k streak.Kind, frozen []civil.Day) {
+	i, _ := slices.BinarySearchFunc(p.log.Marks, day, func(m streak.Mark, d civil.Day) int { return int(m.Day - d) })
+	p.log.Marks = slices.Insert(p.log.Marks, i, streak.Mark{Day: day, Kind: k, At: now})
 	if r := p.recs[day.Year()]; r != nil {
-		r.setBit(bitOf(day, k))
-		if k == Tapped && day == c.Today(now) && !p.freezes.owes(r, day) && len(p.freezes.due(p.log, c, day, now)) > 0 {
+		r.Set(day, k)
+		if k == streak.Tapped && day == c.Today(now) && !p.freezes.Owes(r, day) && len(p.freezes.Due(p.log, c, day, now)) > 0 {
 			p.fault = errors.New("the record does not tell that freezes are due")
 		}
 	}
-	p.log = p.log.frozen(frozen, now)
+	p.log = p.log.WithFrozen(frozen, now)
 	// The records take what changed: merging must give what the log gives.
 	from := day
 	if len(frozen) > 0 {
@@ -371,7 +373,7 @@ func (p *pure) row(now time.Time, c civil.Clock, day civil.Day, k Kind, frozen [
 
 func (p *pure) load(from, today civil.Day) {
 	for year := from.Year(); year <= today.Year(); year++ {
-		want := recordOf(year, p.log)
+		want := streak.RecordOf(year, p.log)
 		if held := p.recs[year]; held != nil {
 			if got := merged(want, held); *got != *want {
 				p.fault = fmt.Errorf("merged into the record of %d:\ngot  %v\nwant %v", year, *got, *want)
@@ -385,17 +387,17 @@ func (p *pure) tap(now time.Time, c civil.Clock, day civil.Day) (bool, error) {
 	if _, err := p.rules.late(c, now, day); err != nil {
 		return false, err
 	}
-	if i, there := slices.BinarySearchFunc(p.log.Marks, day, func(m Mark, d civil.Day) int { return int(m.Day - d) }); there {
+	if i, there := slices.BinarySearchFunc(p.log.Marks, day, func(m streak.Mark, d civil.Day) int { return int(m.Day - d) }); there {
 		if m := p.log.Marks[i]; !m.Kind.Signs() {
 			return false, ErrDayClosed
-		} else if m.Kind == Tapped { // a replay: nothing new is due, ever
-			if again := p.log.frozen(p.freezes.due(p.log, c, day, m.At), m.At); len(again.Marks) != len(p.log.Marks) {
+		} else if m.Kind == streak.Tapped { // a replay: nothing new is due, ever
+			if again := p.log.WithFrozen(p.freezes.Due(p.log, c, day, m.At), m.At); len(again.Marks) != len(p.log.Marks) {
 				p.fault = fmt.Errorf("a replay of %s covers more: %v", day, again.Marks)
 			}
 		}
 		return false, nil
 	}
-	p.row(now, c, day, Tapped, p.freezes.due(p.log, c, day, now))
+	p.row(now, c, day, streak.Tapped, p.freezes.Due(p.log, c, day, now))
 	return true, p.fault
 }
 
@@ -407,69 +409,71 @@ func (p *pure) makeUp(now time.Time, c civil.Clock, day civil.Day) error {
 	if day >= today || day < p.rules.firstMakeup(c, p.created, today) {
 		return ErrMakeupDay
 	}
-	if slices.ContainsFunc(p.log.Marks, func(m Mark) bool { return m.Day == day }) {
+	if slices.ContainsFunc(p.log.Marks, func(m streak.Mark) bool { return m.Day == day }) {
 		return ErrDayCounts
 	}
-	frozen, err := p.freezes.makeUp(p.log, c, day, today)
-	if err != nil {
-		return err
+	frozen, ok := p.freezes.MakeUp(p.log, c, day, today)
+	if !ok {
+		return ErrDayCounts
 	}
-	if p.made[monthOf(today)] == p.rules.MakeupLimit {
+	if p.made[streak.MonthOf(today)] == p.rules.MakeupLimit {
 		return ErrMakeupLimit
 	}
-	p.made[monthOf(today)]++
-	p.row(now, c, day, MadeUp, frozen)
+	p.made[streak.MonthOf(today)]++
+	p.row(now, c, day, streak.MadeUp, frozen)
 	return p.fault
 }
 
-func (p *pure) grant(now time.Time, n int) { p.log.Grants = append(p.log.Grants, Grant{n, now}) }
+func (p *pure) grant(now time.Time, n int) {
+	p.log.Grants = append(p.log.Grants, streak.Grant{N: n, At: now})
+}
 
 func (p *pure) zone(time.Time, civil.Clock) {}
 
 func (p *pure) moved(now time.Time, c civil.Clock, day civil.Day) {
-	due := p.freezes.due(p.log, c, day, now)
+	due := p.freezes.Due(p.log, c, day, now)
 	if known, ok := c.Skipped(); ok && known == day && now.Before(time.UnixMilli(c.From).Add(p.rules.Grace)) && len(due) > 0 {
 		return
 	}
-	p.row(now, c, day, Skipped, due)
+	p.row(now, c, day, streak.Skipped, due)
 }
 
-func (p *pure) status(now time.Time, c civil.Clock) Status {
+func (p *pure) status(now time.Time, c civil.Clock) streak.Status {
 	if p.fault != nil {
-		return Status{}
+		return streak.Status{}
 	}
 	today := c.Today(now)
 	p.load(today, today)
 	rec := *p.recs[today.Year()]
-	st := p.freezes.status(&rec, c, today)
+	st := p.freezes.Status(&rec, c, today)
 	// What a board would show: alive as long as it has not died.
-	place, any := p.freezes.placeFrom(accounts.ID{}, c, p.log)
-	if newest, of := p.recs[today.Year()].newest(today.Year()); of && newest > today-1 {
-		if s := p.freezes.standing(p.recs[today.Year()], c, today.Year()); s != place.standing {
-			p.fault = fmt.Errorf("by the record %+v, by the log %+v", s, place.standing)
+	place, any := placementFrom(p.freezes, accounts.ID{}, c, p.log)
+	if newest, of := p.recs[today.Year()].Newest(today.Year()); of && newest > today-1 {
+		if s := p.freezes.Score(p.recs[today.Year()], c, today.Year()); s != place.Score {
+			p.fault = fmt.Errorf("by the record %+v, by the log %+v", s, place.Score)
 		}
 	}
-	if any && place.dies.After(now) != (st.Streak > 0) {
-		p.fault = fmt.Errorf("the board has it die at %s, and at %s the streak is %d", place.dies, now, st.Streak)
-	} else if st.Streak > 0 && place.streak != st.Streak || place.total != st.Total {
-		p.fault = fmt.Errorf("the board has %d and %d, the status %+v", place.streak, place.total, st)
+	if any && place.Dies.After(now) != (st.Streak > 0) {
+		p.fault = fmt.Errorf("the board has it die at %s, and at %s the streak is %d", place.Dies, now, st.Streak)
+	} else if st.Streak > 0 && place.Streak != st.Streak || place.Total != st.Total {
+		p.fault = fmt.Errorf("the board has %d and %d, the status %+v", place.Streak, place.Total, st)
 	}
 	return st
 }
 
 func (p *pure) shown(now time.Time, c civil.Clock, first, last civil.Day) (signed, covered, missed []civil.Day) {
 	today := c.Today(now)
-	open, until, _ := p.freezes.open(recordOf(today.Year(), p.log), c, today)
+	open, until, _ := p.freezes.Open(streak.RecordOf(today.Year(), p.log), c, today)
 	skipped, skips := c.Skipped()
 	for year := first.Year(); year <= last.Year(); year++ {
-		rec := recordOf(year, p.log)
+		rec := streak.RecordOf(year, p.log)
 		for d := open; d < until; d++ {
 			if (d + 1).Year() == year {
-				rec.cover(d+1, year)
+				rec.Cover(d+1, year)
 			}
 		}
 		if skips && skipped < today && skipped.Year() == year {
-			rec.cover(skipped, year)
+			rec.Cover(skipped, year)
 		}
 		s, v := rec.Days(max(first, civil.DayOf(year, 1, 1)), min(last, civil.DayOf(year, 12, 31)))
 		signed, covered = append(signed, s...), append(covered, v...)
@@ -498,7 +502,7 @@ func TestTheRulesFollowAPlainListOfDays(t *testing.T) {
 			for seed := next.Add(1); seed <= histories && !t.Failed(); seed = next.Add(1) {
 				r := rand.New(rand.NewPCG(uint64(seed), 4))
 				rules := drawRules(r)
-				p := &pure{rules: rules, freezes: Freezes{rules.FreezeEvery, rules.FreezeMax}, recs: map[int]*Record{}, made: map[int]int{}}
+				p := &pure{rules: rules, freezes: streak.Freezes{Every: rules.FreezeEvery, Max: rules.FreezeMax}, recs: map[int]*streak.Record{}, made: map[int]int{}}
 				events := 3 + r.IntN(6)
 				if seed%10 == 0 {
 					events = 20
@@ -562,7 +566,7 @@ func (s *served) makeUp(now time.Time, c civil.Clock, day civil.Day) error {
 func (s *served) grant(now time.Time, n int) {
 	s.clock.set(now)
 	s.ok(s.Grant(s.t.Context(), s.user, n, "A test."))
-	s.ok(s.Granted(s.t.Context(), s.user))
+	s.ok(s.ApplyGrant(s.t.Context(), s.user))
 }
 
 func (s *served) zone(now time.Time, c civil.Clock) {
@@ -608,7 +612,7 @@ func (s *served) moved(now time.Time, _ civil.Clock, _ civil.Day) {
 	s.deliver()
 }
 
-func (s *served) status(now time.Time, c civil.Clock) Status {
+func (s *served) status(now time.Time, c civil.Clock) streak.Status {
 	s.clock.set(now)
 	st, err := s.Status(s.t.Context(), s.user, c)
 	s.ok(err)
@@ -666,62 +670,64 @@ func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
 // Right after a change of zone yesterday is the last date of the old one. That no
 // freeze covers it for good before it can no longer be signed is the point here.
 func TestTheGraceOfTheLastDateHoldsThoughTheNextIsLeftOut(t *testing.T) {
-	c := newClock()
-	w := startWorldAt(t, c, sqldbtest.SQLite(t, func(cfg *sqldb.Config) { cfg.Now = c.now }), redistest.Open(t, "embedded"), stalls, Settings{FreezeMax: 1, Grace: 10 * time.Minute})
-	start := time.Date(2026, 11, 19, 20, 0, 0, 0, time.UTC)
-	west := civil.Clock{Zone: "Pacific/Pago_Pago"}
-	for _, tt := range []struct {
-		what string
-		then func(s *served, moved civil.Clock, last civil.Day) civil.Clock
-		want []Kind // of the days up to the one left out
-	}{
-		{"signed in time", func(s *served, moved civil.Clock, last civil.Day) civil.Clock {
-			if fresh, err := s.tap(time.UnixMilli(moved.From).Add(8*time.Minute), moved, last); err != nil || !fresh {
-				t.Errorf("in the grace of %s: %v, %v", last, fresh, err)
+	bubble.Test(t, func(t *testing.T) {
+		c := newClock(t)
+		w := startWorldAt(t, c, sqldbtest.SQLite(t, func(cfg *sqldb.Config) { cfg.Now = c.now }), redistest.Open(t, "embedded"), stalls, Settings{FreezeMax: 1, Grace: 10 * time.Minute})
+		start := time.Date(2026, 11, 19, 20, 0, 0, 0, time.UTC)
+		west := civil.Clock{Zone: "Pacific/Pago_Pago"}
+		for _, tt := range []struct {
+			what string
+			then func(s *served, moved civil.Clock, last civil.Day) civil.Clock
+			want []streak.Kind // of the days up to the one left out
+		}{
+			{"signed in time", func(s *served, moved civil.Clock, last civil.Day) civil.Clock {
+				if fresh, err := s.tap(time.UnixMilli(moved.From).Add(8*time.Minute), moved, last); err != nil || !fresh {
+					t.Errorf("in the grace of %s: %v, %v", last, fresh, err)
+				}
+				return moved
+			}, []streak.Kind{streak.Tapped, streak.Tapped, streak.Skipped}},
+			{"missed", func(_ *served, moved civil.Clock, _ civil.Day) civil.Clock { return moved }, []streak.Kind{streak.Tapped, streak.Frozen, streak.Skipped}},
+			{"moved on meanwhile", func(s *served, moved civil.Clock, _ civil.Day) civil.Clock {
+				now := time.UnixMilli(moved.From).Add(8 * time.Minute)
+				next, err := moved.Change("Asia/Tokyo", now)
+				s.ok(err)
+				s.zone(now, next)
+				if n := len(s.log().Marks); n != 3 {
+					t.Errorf("the clock has forgotten the date, and the log has %d days", n)
+				}
+				return next
+			}, []streak.Kind{streak.Tapped, streak.Frozen, streak.Skipped}},
+		} {
+			s := &served{world: w, t: t}
+			s.join(start, west.Zone)
+			s.grant(start, 1)
+			if _, err := s.tap(start, west, west.Today(start)); err != nil {
+				t.Fatal(err)
 			}
-			return moved
-		}, []Kind{Tapped, Tapped, Skipped}},
-		{"missed", func(_ *served, moved civil.Clock, _ civil.Day) civil.Clock { return moved }, []Kind{Tapped, Frozen, Skipped}},
-		{"moved on meanwhile", func(s *served, moved civil.Clock, _ civil.Day) civil.Clock {
-			now := time.UnixMilli(moved.From).Add(8 * time.Minute)
-			next, err := moved.Change("Asia/Tokyo", now)
+			next := start.Add(24 * time.Hour) // a day without a tap
+			moved, err := west.Change("Pacific/Kiritimati", next)
 			s.ok(err)
-			s.zone(now, next)
-			if n := len(s.log().Marks); n != 3 {
-				t.Errorf("the clock has forgotten the date, and the log has %d days", n)
+			s.zone(next, moved)
+			last := west.Today(next)
+			s.moved(time.UnixMilli(moved.From).Add(5*time.Minute), moved, last+1)
+			if n := len(s.log().Marks); n != 1 {
+				t.Errorf("%s: in the grace the log has %d days", tt.what, n)
 			}
-			return next
-		}, []Kind{Tapped, Frozen, Skipped}},
-	} {
-		s := &served{world: w, t: t}
-		s.join(start, west.Zone)
-		s.grant(start, 1)
-		if _, err := s.tap(start, west, west.Today(start)); err != nil {
-			t.Fatal(err)
+			now := tt.then(s, moved, last)
+			over := time.UnixMilli(moved.From).Add(11 * time.Minute)
+			s.moved(over, now, last+1)
+			marks := s.log().Marks
+			if kinds := mapped(marks, func(m streak.Mark) streak.Kind { return m.Kind }); !slices.Equal(kinds, tt.want) || marks[2].Day != last+1 {
+				t.Errorf("%s: the log has %v, want %v", tt.what, marks, tt.want)
+			}
+			if st, want := s.status(over, now), len(slices.DeleteFunc(slices.Clone(tt.want), func(k streak.Kind) bool { return !k.Signs() })); st.Streak != want {
+				t.Errorf("%s: %+v, want a streak of %d", tt.what, st, want)
+			}
 		}
-		next := start.Add(24 * time.Hour) // a day without a tap
-		moved, err := west.Change("Pacific/Kiritimati", next)
-		s.ok(err)
-		s.zone(next, moved)
-		last := west.Today(next)
-		s.moved(time.UnixMilli(moved.From).Add(5*time.Minute), moved, last+1)
-		if n := len(s.log().Marks); n != 1 {
-			t.Errorf("%s: in the grace the log has %d days", tt.what, n)
-		}
-		now := tt.then(s, moved, last)
-		over := time.UnixMilli(moved.From).Add(11 * time.Minute)
-		s.moved(over, now, last+1)
-		marks := s.log().Marks
-		if kinds := mapped(marks, func(m Mark) Kind { return m.Kind }); !slices.Equal(kinds, tt.want) || marks[2].Day != last+1 {
-			t.Errorf("%s: the log has %v, want %v", tt.what, marks, tt.want)
-		}
-		if st, want := s.status(over, now), len(slices.DeleteFunc(slices.Clone(tt.want), func(k Kind) bool { return !k.Signs() })); st.Streak != want {
-			t.Errorf("%s: %+v, want a streak of %d", tt.what, st, want)
-		}
-	}
+	})
 }
 
-func (s *served) log() History {
+func (s *served) log() streak.History {
 	histories, err := s.store.histories(s.t.Context(), []accounts.ID{s.user})
 	s.ok(err)
 	return histories[s.user]

@@ -12,10 +12,12 @@ import (
 
 	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/projection"
+	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -39,17 +41,16 @@ type Service struct {
 	users      *accounts.Service
 	bus        *events.Bus
 	store      *store
-	write      func(context.Context, []request) (map[rowKey]row, error) // store.write; see NewWithoutLog
 	fast       *fast
-	projection *projection.Projection[rowKey]
+	projection *projection.Projection[change, state]
 	committer  *groupcommit.Committer[request, outcome]
-	loader     *groupcommit.Committer[yearKey, *Record]
-	hints      *hints
-	journal    *journal // nil unless Redis is first
+	loader     *groupcommit.Committer[yearKey, *streak.Record]
+	checkins   checkinLog
+	recent     *recordCache // nil in redis-first mode, where no guess may decide who needs SQL
 	fallback   *fallback
 	passes     *passes
 	rules      Settings
-	freezes    Freezes
+	freezes    streak.Freezes
 	asked      chan Board // to be loaded
 	filling    sync.Map   // Board → chan struct{}; each is loaded once at a time
 	filled     sync.Map   // Board → filled
@@ -58,9 +59,11 @@ type Service struct {
 	now        func() time.Time
 	node       string
 
-	// These belong to the job that works on runs.
-	nextDue  time.Time // when to look for runs that come round
-	moreRuns bool
+	runs     *runStore
+	runner   *runs.Worker[RunOptions, Summary]
+	moreRuns bool // belongs to the job that works on runs
+
+	secondLook, laterAgain time.Duration // shorter in tests
 }
 
 // New returns the service; nothing is written until [Service.Run].
@@ -70,28 +73,33 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		users: cfg.Users, bus: cfg.Bus, log: cfg.Log,
-		rules: cfg.Settings, node: cfg.Node, freezes: Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
+		rules: cfg.Settings, node: cfg.Node, freezes: streak.Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
 		now:   func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
 		store: newStore(cfg.DB),
-		hints: newHints(),
+		runs:  newRunStore(cfg.DB),
+
+		secondLook: secondLook, laterAgain: laterAgain,
 		asked: make(chan Board, 8),
 		fast:  newFast(cfg.Redis, cfg.Boards),
 	}
 	s.fallback = newFallback(s.rankAll, s.now)
-	s.passes = &passes{read: s.readPlaces, company: 100 * time.Millisecond}
+	s.passes = &passes{read: s.readPlaces, joinWindow: 100 * time.Millisecond}
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
-	s.projection = projection.New(projection.Config[rowKey]{
+	s.projection = projection.New(projection.Config[change, state]{
 		Redis: cfg.Redis, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
-		Replay: s.replay, Apply: s.reapply, Metrics: cfg.Metrics, Name: "checkin",
+		Changed: s.changed, State: s.state, Write: s.writeStates, Metrics: cfg.Metrics, Name: "checkin",
 	})
-	s.write = s.store.write
 	if cfg.Mode == RedisFirst {
-		s.journal, s.fast.budget = newJournal(cfg.Redis, cfg.Replicas), firstBudget
+		s.fast.budget = firstBudget
+		s.checkins = newStreamLog(cfg, s)
+	} else {
+		s.checkins, s.recent = sqlLog{s.store}, newRecordCache()
 	}
+	s.runner = s.newRunWorker()
 	s.committer = s.newCommitter()
 	// Users who are read first thing after New Year's midnight all miss at once:
 	// their SELECTs are gathered, and two at a time is the bound.
-	s.loader = groupcommit.New(s.loadBatch, groupcommit.Options[yearKey, *Record]{Committers: 2, MaxBatch: 500})
+	s.loader = groupcommit.New(s.loadBatch, groupcommit.Options[yearKey, *streak.Record]{Committers: 2, MaxBatch: 500})
 	return s
 }
 
@@ -128,6 +136,10 @@ func (s *Service) Degraded() string {
 	}
 	return "redis is away or being brought up to date; answering from sql"
 }
+
+// CheckMode logs what the mode may lose on this Redis, and returns an error where the mode
+// cannot be.
+func (s *Service) CheckMode(ctx context.Context) error { return s.checkins.check(ctx) }
 
 // Mark checks a user in for today by the user's own calendar. It returns when
 // the check-in is durable, as the mode has it. Checking in again on the same day changes nothing
@@ -166,7 +178,7 @@ func (s *Service) MarkDay(ctx context.Context, user accounts.ID, clock civil.Clo
 
 func tap(user accounts.ID, clock civil.Clock, day civil.Day, at time.Time, act Activity, requestID uint64) request {
 	return request{
-		user: user, clock: clock, day: day, at: at, kind: Tapped, act: act,
+		user: user, clock: clock, day: day, at: at, kind: streak.Tapped, act: act,
 		req: int64(requestID), //nolint:gosec // 64 random bits, not a number
 	}
 }
@@ -185,14 +197,14 @@ func (s *Service) submit(ctx context.Context, r request) (outcome, error) {
 }
 
 // Status returns where a user stands now.
-func (s *Service) Status(ctx context.Context, user accounts.ID, clock civil.Clock) (_ Status, err error) {
+func (s *Service) Status(ctx context.Context, user accounts.ID, clock civil.Clock) (_ streak.Status, err error) {
 	defer errs.Wrap(&err, "checkin.Status %s", user)
 	today := clock.Today(s.now())
 	rec, err := s.record(ctx, user, today.Year())
 	if err != nil {
-		return Status{}, err
+		return streak.Status{}, err
 	}
-	return s.freezes.status(rec, clock, today), nil
+	return s.freezes.Status(rec, clock, today), nil
 }
 
 // firstYear is the first that anybody has a calendar of.
@@ -208,7 +220,7 @@ func (s *Service) Calendar(ctx context.Context, user accounts.ID, clock civil.Cl
 	out := Calendar{Year: year, Month: month}
 	today := clock.Today(s.now())
 	if year > today.Year() {
-		return out, nil // nobody has been there, and nothing is worth keeping
+		return out, nil // the year has not begun, and nothing is worth keeping
 	}
 	rec, err := s.record(ctx, user, year)
 	if err != nil {
@@ -238,7 +250,7 @@ func (s *Service) Stats(ctx context.Context, user accounts.ID, clock civil.Clock
 }
 
 // record returns a user's year: from Redis, else from SQL and then kept.
-func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*Record, error) {
+func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*streak.Record, error) {
 	if s.projection.Up() {
 		rec, err := s.fast.read(ctx, user, year)
 		switch {
@@ -257,7 +269,7 @@ func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*Reco
 }
 
 // loadBatch computes records from the log and, while Redis is there, keeps them.
-func (s *Service) loadBatch(ctx context.Context, keys []yearKey) ([]*Record, error) {
+func (s *Service) loadBatch(ctx context.Context, keys []yearKey) ([]*streak.Record, error) {
 	if s.projection.Writable() {
 		recs, err := s.loadRecords(ctx, s.fast, keys)
 		if err == nil {
@@ -291,15 +303,7 @@ func (s *Service) ZoneChanged(ctx context.Context, c accounts.ZoneChanged) (err 
 			return err
 		}
 	}
-	histories, err := s.histories(ctx, users)
-	if err != nil {
-		return err
-	}
-	ms := moves{}
-	if p, ok := s.freezes.placeFrom(c.User, clock, histories[c.User]); ok {
-		ms.add(p)
-	}
-	return s.fast.patient().rank(ctx, ms)
+	return s.projection.Renew(ctx, change{user: c.User})
 }
 
 // skip writes the date that a change of zone has left out. Like a check-in it
@@ -314,15 +318,15 @@ func (s *Service) skip(ctx context.Context, c accounts.ZoneChanged, clock civil.
 	now := s.now()
 	over := time.UnixMilli(clock.From).Add(s.rules.Grace)
 	if day, ok := clock.Skipped(); ok && day == c.Skipped && now.Before(over) {
-		histories, err := s.histories(ctx, users)
+		histories, err := s.checkins.histories(ctx, users)
 		if err != nil {
 			return false, err
 		}
-		if len(s.freezes.due(histories[c.User], clock, c.Skipped, now)) > 0 {
+		if len(s.freezes.Due(histories[c.User], clock, c.Skipped, now)) > 0 {
 			return false, s.store.putOff(ctx, c, over)
 		}
 	}
-	_, err = s.submit(ctx, request{user: c.User, clock: clock, day: c.Skipped, at: now, kind: Skipped, req: now.UnixNano()})
+	_, err = s.submit(ctx, request{user: c.User, clock: clock, day: c.Skipped, at: now, kind: streak.Skipped, req: now.UnixNano()})
 	return err == nil, err
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/foundation/runs"
 )
 
 // The stages of a snapshot: in redis-first mode what Redis keeps; then everybody
@@ -21,10 +23,10 @@ const (
 // snapshotSlice persists months and totals, from the log alone: what Redis has
 // or has lost makes no difference.
 func (s *Service) snapshotSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
-	if r.resume.Stage == "" {
-		r.resume.Stage = fromTheClaims
+	if r.Resume.Stage == "" {
+		r.Resume.Stage = fromTheClaims
 	}
-	for r.resume.Stage == fromTheClaims {
+	for r.Resume.Stage == fromTheClaims {
 		if !time.Now().Before(until) {
 			return false, nil
 		}
@@ -60,26 +62,24 @@ func (s *Service) snapshotSlice(ctx context.Context, r *Run, until time.Time) (f
 
 // claimsOfSnapshot does a step of the first stage, or begins the next one.
 func (s *Service) claimsOfSnapshot(ctx context.Context, r *Run) (err error) {
-	if s.journal != nil {
-		n, next, err := s.persistSomeClaims(ctx, r.resume.Cursor)
-		switch {
-		case ctx.Err() != nil:
-			return err
-		case err != nil:
-			// The log is what a snapshot is of; the claims are there tomorrow, too.
-			s.log.LogAttrs(ctx, slog.LevelWarn, "the check-ins that redis keeps were not compared with sql", slog.Any("err", err))
-		case next != "":
-			r.Done += int64(n)
-			r.resume.Cursor = next
-			return nil
-		}
+	n, next, err := s.checkins.flushSome(ctx, r.Resume.Cursor)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return err
+	case err != nil:
+		// A snapshot is of what SQL has; the claims are there tomorrow, too.
+		s.log.LogAttrs(ctx, slog.LevelWarn, "the check-ins that redis keeps were not compared with sql", slog.Any("err", err))
+	case next != "":
+		r.Done += int64(n)
+		r.Resume.Cursor = next
+		return nil
 	}
-	r.Done, r.resume.Cursor = 0, ""
-	if r.resume.Stage, r.resume.At, err = s.snapshotFrom(ctx, r); err != nil {
-		r.resume.Stage = fromTheClaims
+	r.Done, r.Resume.Cursor = 0, ""
+	if r.Resume.Stage, r.Resume.At, err = s.snapshotFrom(ctx, r); err != nil {
+		r.Resume.Stage = fromTheClaims
 		return err
 	}
-	if r.resume.Stage == everybodyAnew {
+	if r.Resume.Stage == everybodyAnew {
 		r.Total, err = s.store.countUsers(ctx, "", "")
 	}
 	return err
@@ -88,30 +88,30 @@ func (s *Service) claimsOfSnapshot(ctx context.Context, r *Run) (err error) {
 // snapshotFrom says where a snapshot begins: where the last one that was done
 // had begun, less the time that a commit may take.
 func (s *Service) snapshotFrom(ctx context.Context, r *Run) (stage string, since int64, err error) {
-	done, err := s.store.runs(ctx, "kind = ? AND state = ? AND id < ? ORDER BY id DESC LIMIT 1", SnapshotRun, RunDone, r.ID)
+	done, err := s.runs.LastDone(ctx, SnapshotRun, func(done *Run) bool { return done.ID < r.ID })
 	if err != nil {
 		return "", 0, err
 	}
-	if len(done) == 0 {
+	if done == nil {
 		return everybodyAnew, 0, nil
 	}
-	return fromTheLog, done[0].Started.Add(-settled).UnixMilli(), nil
+	return fromTheLog, done.Started.Add(-settled).UnixMilli(), nil
 }
 
 // nextOfSnapshot returns the next users and moves the run's cursor behind them.
-// Nobody and a stage means that this stage follows.
+// No users and a stage means that this stage follows.
 func (s *Service) nextOfSnapshot(ctx context.Context, r *Run) (users []accounts.ID, stage string, err error) {
-	if r.resume.Stage == everybodyAnew {
-		users, err = s.store.usersAfter(ctx, r.resume.Cursor, "", chunkUsers)
+	if r.Resume.Stage == everybodyAnew {
+		users, err = s.store.usersAfter(ctx, r.Resume.Cursor, "", chunkUsers)
 		if n := len(users); n > 0 {
-			r.resume.Cursor = users[n-1].String()
+			r.Resume.Cursor = users[n-1].String()
 		}
 		return users, "", err
 	}
-	touched := r.resume.Stage == fromTheTouched
-	at := arrival{At: r.resume.At}
-	if r.resume.Cursor != "" {
-		if err := at.User.UnmarshalText([]byte(r.resume.Cursor)); err != nil {
+	touched := r.Resume.Stage == fromTheTouched
+	at := arrival{At: r.Resume.At}
+	if r.Resume.Cursor != "" {
+		if err := at.User.UnmarshalText([]byte(r.Resume.Cursor)); err != nil {
 			return nil, "", err
 		}
 	}
@@ -121,22 +121,22 @@ func (s *Service) nextOfSnapshot(ctx context.Context, r *Run) (users []accounts.
 		return nil, "", err
 	case len(some) > 0:
 		last := some[len(some)-1]
-		r.resume.At, r.resume.Cursor = last.At, last.User.String()
+		r.Resume.At, r.Resume.Cursor = last.At, last.User.String()
 		users = mapped(some, func(a arrival) accounts.ID { return a.User })
-		slices.SortFunc(users, compareIDs)
+		slices.SortFunc(users, accounts.ID.Compare)
 		return slices.Compact(users), "", nil
 	case touched:
 		return nil, "", nil
 	}
 	_, since, err := s.snapshotFrom(ctx, r)
-	r.resume = resume{Stage: fromTheTouched, At: since}
+	r.Resume = runs.Resume{Stage: fromTheTouched, At: since}
 	return nil, fromTheTouched, err
 }
 
 // persist writes users' months and totals as far as they have changed, unless
 // it is only to look, and returns how many users changed and how many in a way
 // that no check-in makes.
-func (s *Service) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]History, look bool) (abnormal, changed int, err error) {
+func (s *Service) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]streak.History, look bool) (abnormal, changed int, err error) {
 	sums, months, err := s.store.persisted(ctx, users)
 	if err != nil {
 		return 0, 0, err
@@ -185,8 +185,8 @@ func (s *Service) persist(ctx context.Context, users []accounts.ID, histories ma
 
 // abnormal reports whether longest or total fell, or the streak rose by more
 // than the days that were added. A day added before others may join two
-// streaks: who was late, made a day up or had some imported is no alarm.
-func (s *Service) abnormal(ctx context.Context, was, is totals, h History) (bool, error) {
+// streaks: users who were late, made a day up or had days imported raise no alarm.
+func (s *Service) abnormal(ctx context.Context, was, is totals, h streak.History) (bool, error) {
 	if is.Longest < was.Longest || is.Total < was.Total {
 		return true, nil
 	}
@@ -203,8 +203,8 @@ func (s *Service) abnormal(ctx context.Context, was, is totals, h History) (bool
 	return !touched[is.User], err
 }
 
-func totalsOf(user accounts.ID, h History) totals {
-	var t Tally
+func totalsOf(user accounts.ID, h streak.History) totals {
+	var t streak.Tally
 	for _, m := range h.Marks {
 		t.Add(m)
 	}
@@ -212,7 +212,7 @@ func totalsOf(user accounts.ID, h History) totals {
 }
 
 // monthChanges returns the months of a history that are not held as they are.
-func monthChanges(user accounts.ID, h History, held map[int]month) (out []month) {
+func monthChanges(user accounts.ID, h streak.History, held map[int]month) (out []month) {
 	is := make(map[int]month, len(held))
 	for n := range held {
 		is[n] = month{User: user, Month: n} // whose days may be gone

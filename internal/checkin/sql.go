@@ -1,29 +1,29 @@
 package checkin
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // ErrStore reports that SQL is away: nothing can be promised then.
-var ErrStore = errs.New(errs.Unavailable, "checkin.store_away", "Check-in cannot be stored right now. Please try again.").Retry(2 * time.Second)
+var ErrStore = transfer.ErrStore
 
 // store is the log of check-ins, the truth of this package.
 type store struct {
@@ -50,8 +50,8 @@ func newStore(db *sqldb.DB) *store {
 const hardenFor = time.Minute
 
 // harden returns when every row that could be read before is on disk. InnoDB
-// shows a commit to others a moment before it is, and who only reads, or inserts
-// nothing new, waits for no disk; who changes something waits for all that was
+// shows a commit to others a moment before it is, and a statement that only reads, or inserts
+// nothing new, waits for no disk; one that changes something waits for all that was
 // committed before. SQLite shows nothing that is not on disk.
 func (s *store) harden(ctx context.Context, on sqldb.Querier) error {
 	if s.db.Dialect() == sqldb.SQLite {
@@ -59,6 +59,10 @@ func (s *store) harden(ctx context.Context, on sqldb.Querier) error {
 	}
 	_, err := on.ExecContext(ctx, s.flush.For(1), 1, 1)
 	return err
+}
+
+func newRunStore(db *sqldb.DB) *runStore {
+	return runs.NewStore[RunOptions, Summary](db, runs.Tables{Runs: "checkin_runs", Repairs: "checkin_repairs", Away: ErrStore})
 }
 
 // rowKey is the primary key of the log.
@@ -70,7 +74,7 @@ type rowKey struct {
 // row is what the log holds for a key: written now, or by who was first.
 type row struct {
 	at   int64
-	kind Kind
+	kind streak.Kind
 	req  int64
 }
 
@@ -88,14 +92,14 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 	if err != nil || added == int64(len(reqs)) {
 		return held, err
 	}
-	// Somebody was there before, perhaps an earlier try of this batch. Rows do
+	// Another request was first, perhaps in an earlier try of this batch. Rows do
 	// not change, so it matters little when they are read.
 	keys := make([]any, 0, 2*len(reqs))
 	for _, r := range reqs {
 		keys = append(keys, r.user.String(), int32(r.day))
 	}
 	held, err = scanRows(s.db.Writer().QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
-		tuples(2, len(reqs))+")", keys...))
+		sqldb.Tuples(2, len(reqs))+")", keys...))
 	if err != nil || added > 0 {
 		return held, err // what was added is on disk, and so is what was there before
 	}
@@ -108,46 +112,41 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 }
 
 func scanRows(rows *sql.Rows, err error) (map[rowKey]row, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	held := map[rowKey]row{}
-	for rows.Next() {
+	return held, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var k rowKey
 		var r row
-		if err := rows.Scan(&k.user, &k.day, &r.at, &r.kind, &r.req); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&k.user, &k.day, &r.at, &r.kind, &r.req)
 		held[k] = r
-	}
-	return held, rows.Err()
+		return err
+	})
 }
+
+// refused reports that the engine refuses a row of the batch, whoever else is in it.
+func refused(err error) bool { return sqldb.IsRowError(err) }
+
+// deadlocked reports that the engine has undone what was written; it may be tried again.
+func deadlocked(err error) bool { return sqldb.IsRetryable(err) }
 
 // retryable reports errors after which the same batch may be written again:
 // the request ids tell what an earlier try has done.
 func retryable(err error) bool { return sqldb.IsRetryable(err) || unanswered(err) }
 
 // unanswered reports errors after which the batch may be committed or not. Of
-// several tries one is enough: nobody there at the last one says nothing about
+// several tries one is enough: that no server was there at the last one says nothing about
 // those before.
 func unanswered(err error) bool {
 	if tries, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(tries.Unwrap(), unanswered)
 	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return false // nobody was there to commit it
+		return false // no server was there to commit it
 	}
 	return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsUnavailable(err)
 }
 
 // asKind gives errors of the engine the kind that callers act on.
-func asKind(err error) error {
-	if err != nil && (sqldb.IsUnavailable(err) || sqldb.IsRetryable(err)) {
-		return errors.Join(ErrStore, err)
-	}
-	return err
-}
+func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
 type logRow struct {
 	User accounts.ID `bun:"user_id"`
@@ -156,18 +155,18 @@ type logRow struct {
 	Kind uint8       `bun:"kind"`
 }
 
-func (r logRow) mark() Mark {
-	return Mark{Day: civil.Day(r.Day), Kind: Kind(r.Kind), At: time.UnixMilli(r.At)}
+func (r logRow) mark() streak.Mark {
+	return streak.Mark{Day: civil.Day(r.Day), Kind: streak.Kind(r.Kind), At: time.UnixMilli(r.At)}
 }
 
 // histories returns the whole log of some users.
-func (s *store) histories(ctx context.Context, users []accounts.ID) (map[accounts.ID]History, error) {
+func (s *store) histories(ctx context.Context, users []accounts.ID) (map[accounts.ID]streak.History, error) {
 	return historiesFrom(ctx, s.db, users)
 }
 
-func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_ map[accounts.ID]History, err error) {
+func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_ map[accounts.ID]streak.History, err error) {
 	defer errs.Wrap(&err, "checkin.histories")
-	out := make(map[accounts.ID]History, len(users))
+	out := make(map[accounts.ID]streak.History, len(users))
 	for some := range slices.Chunk(users, 500) {
 		var rows []logRow
 		if err := q.NewRaw("SELECT user_id, day, at, kind FROM checkins WHERE user_id IN (?) ORDER BY user_id, day", bun.List(some)).Scan(ctx, &rows); err != nil {
@@ -179,7 +178,7 @@ func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_
 			if n < 0 {
 				n = len(rows)
 			}
-			out[user] = History{Marks: mapped(rows[:n], logRow.mark)}
+			out[user] = streak.History{Marks: mapped(rows[:n], logRow.mark)}
 			rows = rows[n:]
 		}
 		var grants []struct {
@@ -192,7 +191,7 @@ func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_
 		}
 		for _, g := range grants {
 			h := out[g.User]
-			h.Grants = append(h.Grants, Grant{g.N, time.UnixMilli(g.At)})
+			h.Grants = append(h.Grants, streak.Grant{N: g.N, At: time.UnixMilli(g.At)})
 			out[g.User] = h
 		}
 	}
@@ -200,7 +199,7 @@ func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_
 }
 
 // granted returns how many freezes the users from first to last were ever given.
-func (s *store) granted(ctx context.Context, first, last accounts.ID) (_ map[accounts.ID]int, err error) {
+func (s *store) freezesGranted(ctx context.Context, first, last accounts.ID) (_ map[accounts.ID]int, err error) {
 	defer errs.Wrap(&err, "checkin.granted")
 	rows, err := s.db.QueryContext(ctx, "SELECT user_id, n FROM checkin_grants WHERE user_id BETWEEN ? AND ?", first, last)
 	if err != nil {
@@ -254,7 +253,7 @@ func (s *store) since(ctx context.Context, from time.Time, fn func([]logRow) err
 }
 
 // everybody calls fn with each user's tally, in one pass over the log.
-func (s *store) everybody(ctx context.Context, fn func(accounts.ID, Tally) error) (err error) {
+func (s *store) everybody(ctx context.Context, fn func(accounts.ID, streak.Tally) error) (err error) {
 	defer errs.Wrap(&err, "checkin.everybody")
 	rows, err := s.db.QueryContext(ctx, "SELECT user_id, day, at, kind FROM checkins ORDER BY user_id, day")
 	if err != nil {
@@ -262,7 +261,7 @@ func (s *store) everybody(ctx context.Context, fn func(accounts.ID, Tally) error
 	}
 	defer rows.Close()
 	var user accounts.ID
-	var t Tally
+	var t streak.Tally
 	// As the driver has them: nothing goes by way of text, and no id is made for each row.
 	var name sql.RawBytes
 	var day, at, kind int64
@@ -279,9 +278,9 @@ func (s *store) everybody(ctx context.Context, fn func(accounts.ID, Tally) error
 			if user, err = ids.Parse[accounts.User](string(name)); err != nil {
 				return err
 			}
-			t = Tally{}
+			t = streak.Tally{}
 		}
-		t.Add(Mark{Day: civil.Day(day), Kind: Kind(kind), At: time.UnixMilli(at)}) //nolint:gosec // as they were written
+		t.Add(streak.Mark{Day: civil.Day(day), Kind: streak.Kind(kind), At: time.UnixMilli(at)}) //nolint:gosec // as they were written
 	}
 	if err := rows.Err(); err != nil || user.IsZero() {
 		return asKind(err)
@@ -295,8 +294,8 @@ func (s *store) grantedSince(ctx context.Context, from time.Time, fn func([]acco
 	defer errs.Wrap(&err, "checkin.grantedSince %s", from.UTC())
 	var after string
 	for {
-		var users []accounts.ID
-		if err := s.db.NewRaw("SELECT DISTINCT user_id FROM checkin_grants WHERE at >= ? AND user_id > ? ORDER BY user_id LIMIT 500", from.UnixMilli(), after).Scan(ctx, &users); err != nil {
+		users, err := sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM checkin_grants WHERE at >= ? AND user_id > ? ORDER BY user_id LIMIT 500", from.UnixMilli(), after))
+		if err != nil {
 			return asKind(err)
 		}
 		if len(users) == 0 {
@@ -317,36 +316,29 @@ func (s *store) newest(ctx context.Context) (time.Time, error) {
 }
 
 // TopicGranted is the outbox's topic for a user who was given freezes; the
-// payload is a [GrantedTo].
+// payload is a [GrantNotice].
 const TopicGranted = "checkin.granted"
 
-// GrantedTo is the payload of [TopicGranted].
-type GrantedTo struct {
+// GrantNotice is the payload of [TopicGranted].
+type GrantNotice struct {
 	User accounts.ID `json:"user"`
 }
 
-// Granted is a grant with why it was given.
-type Granted struct {
-	Grant
+// GrantEntry is a grant with why it was given.
+type GrantEntry struct {
+	streak.Grant
 	Reason string
 }
 
-// granted is a row of the grants.
-type granted struct {
-	Granted
-	user accounts.ID
-	id   string
-}
-
 // grant writes a grant and the message that brings it to Redis.
-func (s *store) grant(ctx context.Context, user accounts.ID, g Granted) (err error) {
+func (s *store) grant(ctx context.Context, user accounts.ID, g GrantEntry) (err error) {
 	defer errs.Wrap(&err, "checkin.grant %s", user)
-	payload, err := json.Marshal(GrantedTo{user})
+	payload, err := json.Marshal(GrantNotice{user})
 	if err != nil {
 		return err
 	}
 	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO checkin_grants (user_id, at, id, n, reason) VALUES (?, ?, ?, ?, ?)", user, g.At.UnixMilli(), ids.New[Grant](), g.N, g.Reason)
+		_, err := tx.ExecContext(ctx, "INSERT INTO checkin_grants (user_id, at, id, n, reason) VALUES (?, ?, ?, ?, ?)", user, g.At.UnixMilli(), ids.New[streak.Grant](), g.N, g.Reason)
 		if err != nil {
 			return err
 		}
@@ -355,7 +347,7 @@ func (s *store) grant(ctx context.Context, user accounts.ID, g Granted) (err err
 }
 
 // grantsOf returns a user's grants, the newest first.
-func (s *store) grantsOf(ctx context.Context, user accounts.ID, limit int) (out []Granted, err error) {
+func (s *store) grantsOf(ctx context.Context, user accounts.ID, limit int) (out []GrantEntry, err error) {
 	defer errs.Wrap(&err, "checkin.grantsOf %s", user)
 	var rows []struct {
 		N      int    `bun:"n"`
@@ -364,7 +356,7 @@ func (s *store) grantsOf(ctx context.Context, user accounts.ID, limit int) (out 
 	}
 	err = s.db.NewRaw("SELECT n, at, reason FROM checkin_grants WHERE user_id = ? ORDER BY at DESC, id DESC LIMIT ?", user, limit).Scan(ctx, &rows)
 	for _, r := range rows {
-		out = append(out, Granted{Grant{r.N, time.UnixMilli(r.At).UTC()}, r.Reason})
+		out = append(out, GrantEntry{streak.Grant{N: r.N, At: time.UnixMilli(r.At).UTC()}, r.Reason})
 	}
 	return out, asKind(err)
 }
@@ -373,7 +365,6 @@ func (s *store) grantsOf(ctx context.Context, user accounts.ID, limit int) (out 
 type makeup struct {
 	user  accounts.ID
 	month int // 202611
-	n     int // which of the month's, from 1
 	day   civil.Day
 	at    time.Time
 	req   int64
@@ -386,7 +377,7 @@ var errTaken = errors.New("checkin: another request took the number or the day")
 // makeUp writes a day that was made up, if the user has made up fewer than limit
 // in that month, and the days that rule says freezes cover because of it. It
 // returns how many are made up then, and when the day was. Rule may refuse.
-func (s *store) makeUp(ctx context.Context, m makeup, limit int, rule func(History) (frozen []civil.Day, err error)) (n int, at time.Time, frozen []civil.Day, err error) {
+func (s *store) makeUp(ctx context.Context, m makeup, limit int, rule func(streak.History) (frozen []civil.Day, err error)) (n int, at time.Time, frozen []civil.Day, err error) {
 	defer errs.Wrap(&err, "checkin.makeUp %s", m.user)
 	// Each number that was taken under our hands is one of the month's.
 	for range limit + 2 {
@@ -401,13 +392,13 @@ func (s *store) makeUp(ctx context.Context, m makeup, limit int, rule func(Histo
 	return n, at, frozen, asKind(err)
 }
 
-func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int, rule func(History) ([]civil.Day, error)) (n int, at time.Time, frozen []civil.Day, err error) {
+func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int, rule func(streak.History) ([]civil.Day, error)) (n int, at time.Time, frozen []civil.Day, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkin_makeups WHERE user_id = ? AND month = ?", m.user, m.month).Scan(&n); err != nil {
 		return 0, at, nil, err
 	}
 	var own row
 	switch err := tx.QueryRowContext(ctx, "SELECT at, kind, req FROM checkins WHERE user_id = ? AND day = ?", m.user, int32(m.day)).Scan(&own.at, &own.kind, &own.req); {
-	case err == nil && own.kind == MadeUp && own.req == m.req: // this request, an earlier try
+	case err == nil && own.kind == streak.MadeUp && own.req == m.req: // this request, an earlier try
 		return n, time.UnixMilli(own.at).UTC(), nil, s.harden(ctx, tx)
 	case err == nil:
 		return 0, at, nil, ErrDayCounts
@@ -429,13 +420,13 @@ func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int
 	if _, err := tx.ExecContext(ctx, "INSERT INTO checkin_makeups (user_id, month, n, day, at, req) VALUES (?, ?, ?, ?, ?, ?)", m.user, m.month, n, int32(m.day), m.at.UnixMilli(), m.req); err != nil {
 		return 0, at, nil, taken(err)
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, ?, ?, ?, 0, 0, ?)", m.user, int32(m.day), m.at.UnixMilli(), uint8(MadeUp), m.req); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, ?, ?, ?, 0, 0, ?)", m.user, int32(m.day), m.at.UnixMilli(), uint8(streak.MadeUp), m.req); err != nil {
 		return 0, at, nil, taken(err)
 	}
 	if len(frozen) > 0 {
 		var args []any
 		for _, d := range frozen {
-			args = append(args, m.user.String(), int32(d), m.at.UnixMilli(), uint8(Frozen), 0, 0, 0)
+			args = append(args, m.user.String(), int32(d), m.at.UnixMilli(), uint8(streak.Frozen), 0, 0, 0)
 		}
 		if _, err := tx.SQL().ExecContext(ctx, s.insert.For(len(frozen)), args...); err != nil {
 			return 0, at, nil, err
@@ -480,14 +471,14 @@ type attended struct {
 	at   time.Time
 }
 
-// season yields who signed days of a season. Nobody signs a day before it has
-// begun somewhere, nor does an import say so of longer before than dayOff, so that
+// season yields the users who signed days of a season. No day is signed before it has
+// begun somewhere, nor does an import say so of longer before than [transfer.ZoneSpan], so that
 // the index by time finds the rows.
 func (s *store) season(ctx context.Context, b Board) iter.Seq2[attended, error] {
 	first, last := b.span()
 	return func(yield func(attended, error) bool) {
 		rows, err := s.db.QueryContext(ctx, "SELECT user_id, COUNT(*), MAX(at) FROM checkins WHERE at >= ? AND day BETWEEN ? AND ? AND kind IN (?, ?) GROUP BY user_id",
-			civil.Clock{}.Start(first-2).UnixMilli(), int32(first), int32(last), uint8(Tapped), uint8(MadeUp))
+			civil.Clock{}.Start(first-2).UnixMilli(), int32(first), int32(last), uint8(streak.Tapped), uint8(streak.MadeUp))
 		if err != nil {
 			yield(attended{}, asKind(err))
 			return
@@ -517,30 +508,15 @@ func (s *store) usersAfter(ctx context.Context, after, before string, n int) (_ 
 	}
 	var all []accounts.ID
 	for _, table := range []string{"checkins", "checkin_grants", "checkin_totals"} {
-		some, err := scanUsers(s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM "+table+" WHERE user_id > ? AND user_id < ? ORDER BY user_id LIMIT ?", after, before, n))
+		some, err := sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM "+table+" WHERE user_id > ? AND user_id < ? ORDER BY user_id LIMIT ?", after, before, n))
 		if err != nil {
 			return nil, asKind(err)
 		}
 		all = append(all, some...)
 	}
-	slices.SortFunc(all, compareIDs)
+	slices.SortFunc(all, accounts.ID.Compare)
 	all = slices.Compact(all)
 	return all[:min(n, len(all))], nil
-}
-
-func scanUsers(rows *sql.Rows, err error) (users []accounts.ID, _ error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var user accounts.ID
-		if err := rows.Scan(&user); err != nil {
-			return nil, err
-		}
-		users = append(users, user)
-	}
-	return users, rows.Err()
 }
 
 // countUsers counts the users of the log between two ids.
@@ -556,7 +532,7 @@ func (s *store) countUsers(ctx context.Context, after, before string) (n int64, 
 // activeAfter is usersAfter for those with a day at or later than since.
 func (s *store) activeAfter(ctx context.Context, after string, since civil.Day, n int) (users []accounts.ID, err error) {
 	defer errs.Wrap(&err, "checkin.activeAfter %s", after)
-	users, err = scanUsers(s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM checkins WHERE user_id > ? AND day >= ? ORDER BY user_id LIMIT ?", after, int32(since), n))
+	users, err = sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM checkins WHERE user_id > ? AND day >= ? ORDER BY user_id LIMIT ?", after, int32(since), n))
 	return users, asKind(err)
 }
 
@@ -626,7 +602,7 @@ func (s *store) touchedSince(ctx context.Context, users []accounts.ID, since tim
 	defer errs.Wrap(&err, "checkin.touchedSince")
 	out := map[accounts.ID]bool{}
 	for some := range slices.Chunk(users, 500) {
-		found, err := scanUsers(s.db.QueryContext(ctx, "SELECT user_id FROM checkin_touched WHERE user_id IN (?) AND (at >= ? OR at = ?)", bun.List(some), since.UnixMilli(), tombstone))
+		found, err := sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT user_id FROM checkin_touched WHERE user_id IN (?) AND (at >= ? OR at = ?)", bun.List(some), since.UnixMilli(), transfer.Tombstone))
 		if err != nil {
 			return nil, asKind(err)
 		}
@@ -637,21 +613,18 @@ func (s *store) touchedSince(ctx context.Context, users []accounts.ID, since tim
 	return out, nil
 }
 
-// tombstone is the time of a touched user who is being erased. Imports leave it.
-const tombstone = 0
-
 // followedWithin is how long after an import the boards may not have heard of it.
 const followedWithin = time.Hour
 
 // erase removes a user's rows and leaves a tombstone, until untouch. gone reports
-// that there were any; again that nobody knows what the boards were told: there was
+// that there were any; again that it is not known what the boards were told: there was
 // a tombstone, or an import of a moment ago.
 func (s *store) erase(ctx context.Context, user accounts.ID) (gone, again bool, err error) {
 	defer errs.Wrap(&err, "checkin.erase")
 	mark := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}, Set: []string{"at"}})
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM checkin_touched WHERE user_id = ? AND (at = ? OR at > ?))",
-			user, tombstone, tx.Now().Add(-followedWithin).UnixMilli()).Scan(&again); err != nil {
+			user, transfer.Tombstone, tx.Now().Add(-followedWithin).UnixMilli()).Scan(&again); err != nil {
 			return err
 		}
 		gone = false
@@ -669,12 +642,9 @@ func (s *store) erase(ctx context.Context, user accounts.ID) (gone, again bool, 
 		if !gone && !again {
 			return nil
 		}
-		_, err := tx.SQL().ExecContext(ctx, mark.For(1), user.String(), tombstone)
+		_, err := tx.SQL().ExecContext(ctx, mark.For(1), user.String(), transfer.Tombstone)
 		return err
 	})
-	if err == nil && (gone || again) { // lines of the repair log tell days
-		_, err = s.db.ExecContext(ctx, "DELETE FROM checkin_repairs WHERE member = ?", user)
-	}
 	return gone, again, asKind(err)
 }
 
@@ -685,208 +655,10 @@ func (s *store) untouch(ctx context.Context, user accounts.ID) (err error) {
 	return asKind(err)
 }
 
-type runRow struct {
-	ID      int64  `bun:"id"`
-	Kind    string `bun:"kind"`
-	Options string `bun:"options"`
-	State   string `bun:"state"`
-	Done    int64  `bun:"done"`
-	Total   int64  `bun:"total"`
-	Created int64  `bun:"created"`
-	Started int64  `bun:"started"`
-	Ended   int64  `bun:"ended"`
-	Node    string `bun:"node"`
-	Error   string `bun:"error"`
-	Summary string `bun:"summary"`
-	Resume  string `bun:"resume_at"`
-	Rev     int64  `bun:"rev"`
-}
-
-const runColumns = "id, kind, options, state, done, total, created, started, ended, node, error, summary, resume_at, rev"
-
-func (s *store) addRun(ctx context.Context, r *Run) (err error) {
-	defer errs.Wrap(&err, "checkin.addRun %s", r.Kind)
-	row := r.row()
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		res, err := tx.ExecContext(ctx, "INSERT INTO checkin_runs (kind, options, state, done, total, created, started, ended, node, error, summary, resume_at, rev) VALUES (?, ?, ?, 0, 0, ?, 0, 0, '', '', '{}', '{}', 0)",
-			row.Kind, row.Options, row.State, row.Created)
-		if err != nil {
-			return err
-		}
-		r.ID, err = res.LastInsertId()
-		return err
-	})
-	return asKind(err)
-}
-
-// runs returns runs by a condition on the table.
-func (s *store) runs(ctx context.Context, where string, args ...any) (_ []Run, err error) {
-	defer errs.Wrap(&err, "checkin.runs")
-	var rows []runRow
-	if err := s.db.NewRaw("SELECT "+runColumns+" FROM checkin_runs WHERE "+where, args...).Scan(ctx, &rows); err != nil {
-		return nil, asKind(err)
-	}
-	var out []Run
-	for _, row := range rows {
-		r, err := row.run()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, r)
-	}
-	return out, nil
-}
-
-// nextRun returns the run that is to be worked on, of some kinds: the one begun
-// before those that wait.
-func (s *store) nextRun(ctx context.Context, kinds ...RunKind) (*Run, error) {
-	some, err := s.runs(ctx, "state IN (?, ?) AND kind IN (?) ORDER BY CASE state WHEN ? THEN 0 ELSE 1 END, id LIMIT 1", runRunning, runWaiting, bun.List(kinds), runRunning)
-	if err != nil || len(some) == 0 {
-		return nil, err
-	}
-	return &some[0], nil
-}
-
-func (s *store) run(ctx context.Context, id int64) (*Run, error) {
-	some, err := s.runs(ctx, "id = ?", id)
-	if err == nil && len(some) == 0 {
-		err = ErrNoRun
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &some[0], nil
-}
-
-// lastRun returns when a run of that kind over everybody was last asked for, except
-// for one that failed and was asked for before then.
-func (s *store) lastRun(ctx context.Context, kind RunKind, failed time.Time) (at time.Time, err error) {
-	defer errs.Wrap(&err, "checkin.lastRun %s", kind)
-	var ms int64
-	err = s.db.NewRaw("SELECT COALESCE(MAX(created), 0) FROM checkin_runs WHERE kind = ? AND options = '{}' AND (state <> ? OR created >= ?)", kind, RunFailed, failed.UnixMilli()).Scan(ctx, &ms)
-	return time.UnixMilli(ms), asKind(err)
-}
-
-// lastReconciled returns the last reconciliation of more than one user that is
-// done, or nil.
-func (s *store) lastReconciled(ctx context.Context) (*Run, error) {
-	some, err := s.runs(ctx, `kind = ? AND state = ? AND options NOT LIKE '%"user"%' ORDER BY id DESC LIMIT 1`, ReconcileRun, RunDone)
-	if err != nil || len(some) == 0 {
-		return nil, err
-	}
-	return &some[0], nil
-}
-
-// saveRun stores how far a run is, and what it found. It returns errOvertaken
-// when somebody else has stored something since r was read.
-func (s *store) saveRun(ctx context.Context, r *Run, found []Repair) (err error) {
-	defer errs.Wrap(&err, "checkin.saveRun %d", r.ID)
-	row := r.row()
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		res, err := tx.ExecContext(ctx, `UPDATE checkin_runs SET state = ?, done = ?, total = ?, started = ?, ended = ?, node = ?, error = ?, summary = ?, resume_at = ?, rev = rev + 1
-			WHERE id = ? AND rev = ?`, row.State, row.Done, row.Total, row.Started, row.Ended, row.Node, row.Error, row.Summary, row.Resume, row.ID, row.Rev)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return cmp.Or(err, errOvertaken)
-		}
-		for some := range slices.Chunk(found, 200) {
-			args := make([]any, 0, 7*len(some))
-			for _, f := range some {
-				args = append(args, f.At.UnixMilli(), r.ID, f.User, f.What, f.Was, f.Becomes, f.Repaired)
-			}
-			_, err := tx.ExecContext(ctx, "INSERT INTO checkin_repairs (at, run, member, what, was, becomes, repaired) VALUES "+
-				tuples(7, len(some)), args...)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err == nil {
-		r.rev++
-	}
-	return asKind(err)
-}
-
-// withdraw removes a run that nobody has begun, and reports whether it did.
-func (s *store) withdraw(ctx context.Context, id int64) (bool, error) {
-	res, err := s.db.ExecContext(ctx, "DELETE FROM checkin_runs WHERE id = ? AND state = ?", id, runWaiting)
-	if err != nil {
-		return false, asKind(err)
-	}
-	n, err := res.RowsAffected()
-	return n == 1, err
-}
-
-// repairs returns n lines of the repair log, the newest first: those with an id
-// below before, unless it is 0, of one run, unless that is 0.
-func (s *store) repairs(ctx context.Context, before, run int64, n int) (_ []Repair, err error) {
-	defer errs.Wrap(&err, "checkin.repairs")
-	query, args := "SELECT id, at, run, member, what, was, becomes, repaired FROM checkin_repairs WHERE ", []any{}
-	if before != 0 {
-		query, args = query+"id < ? AND ", append(args, before)
-	}
-	if run != 0 {
-		query, args = query+"run = ?", append(args, run)
-	} else {
-		query += "repaired = 1"
-	}
-	rows, err := s.db.QueryContext(ctx, query+" ORDER BY id DESC LIMIT ?", append(args, n)...)
-	if err != nil {
-		return nil, asKind(err)
-	}
-	defer rows.Close()
-	var out []Repair
-	for rows.Next() {
-		var r Repair
-		var at int64
-		if err := rows.Scan(&r.ID, &at, &r.Run, &r.User, &r.What, &r.Was, &r.Becomes, &r.Repaired); err != nil {
-			return nil, err
-		}
-		r.At = time.UnixMilli(at).UTC()
-		out = append(out, r)
-	}
-	return out, asKind(rows.Err())
-}
-
-// forgetRuns removes runs that ended before then, and lines of the log that
-// were written before and repaired nothing; repairs are kept.
-func (s *store) forgetRuns(ctx context.Context, before time.Time) (err error) {
-	defer errs.Wrap(&err, "checkin.forgetRuns")
-	return errors.Join(
-		s.forget(ctx, "checkin_repairs", "id", "repaired = 0 AND at < ?", before.UnixMilli()),
-		s.forget(ctx, "checkin_runs", "id", "ended <> 0 AND ended < ?", before.UnixMilli()))
-}
-
-// forgetTouched removes who was touched before then, as far as a snapshot that is
-// done has seen them. Tombstones are kept.
+// forgetTouched removes who was touched before then. Tombstones are kept.
 func (s *store) forgetTouched(ctx context.Context, before time.Time) (err error) {
 	defer errs.Wrap(&err, "checkin.forgetTouched")
-	done, err := s.runs(ctx, "kind = ? AND state = ? ORDER BY id DESC LIMIT 1", SnapshotRun, RunDone)
-	if err != nil || len(done) == 0 {
-		return err
-	}
-	if seen := done[0].Started.Add(-settled); seen.Before(before) {
-		before = seen
-	}
-	return s.forget(ctx, "checkin_touched", "user_id", "at <> ? AND at < ?", tombstone, before.UnixMilli())
-}
-
-// forget removes rows by a condition, some at a time, and at most so many that
-// the rest can wait for the next minute.
-func (s *store) forget(ctx context.Context, table, key, where string, args ...any) error {
-	for range 50 {
-		var some []string
-		if err := s.db.NewRaw("SELECT "+key+" FROM "+table+" WHERE "+where+" LIMIT 1000", args...).Scan(ctx, &some); err != nil || len(some) == 0 {
-			return asKind(err)
-		}
-		if _, err := s.db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+key+" IN (?) AND "+where, append([]any{bun.List(some)}, args...)...); err != nil {
-			return asKind(err)
-		}
-	}
-	return nil
+	return asKind(runs.Prune(ctx, s.db, "checkin_touched", "user_id", "at <> ? AND at < ?", transfer.Tombstone, before.UnixMilli()))
 }
 
 // totals is what a user's history came to when it was last persisted.
@@ -947,44 +719,28 @@ func (s *store) persist(ctx context.Context, sums []totals, months []month) (err
 	}))
 }
 
-// TopicTouched names the messages that tell the server whose rows with times in
-// the past have arrived: an import writes SQL alone.
-const TopicTouched = "checkin.touched"
-
-// catchUpAfter is how long after the commit Redis is told. A load of that moment
-// that has read the log before the commit is written by then, so that what
-// follows is not undone.
-var catchUpAfter = 3 * time.Second
-
-// touched is the payload of [TopicTouched]: users, and between which days there is
-// something new that signs. Without days it says nothing of them.
-type touched struct {
-	Users []accounts.ID `json:"users"`
-	First civil.Day     `json:"first,omitempty"`
-	Last  civil.Day     `json:"last,omitempty"`
+// importRows writes sorted rows with times in the past; see [transfer.Write].
+func (s *store) importRows(ctx context.Context, rows []request) (added int64, err error) {
+	return transfer.Write(ctx, s.db, mapped(rows, request.row))
 }
 
-func parseTouched(payload []byte) (t touched, err error) {
-	err = json.Unmarshal(payload, &t)
-	return t, err
+// countHeld returns of how many of the rows the log has the day.
+func (s *store) countHeld(ctx context.Context, rows []request) (n int64, err error) {
+	return transfer.CountHeld(ctx, s.db, mapped(rows, request.row))
 }
 
-func enqueueTouched(ctx context.Context, tx *sqldb.Tx, t touched, after time.Duration) error {
-	payload, err := json.Marshal(t)
-	if err != nil {
-		return err
-	}
-	return tx.Enqueue(ctx, sqldb.Message{Topic: TopicTouched, Payload: payload, Due: tx.Now().Add(after)})
+func (r request) row() transfer.Day {
+	return transfer.Day{User: r.user, Day: r.day, At: r.at, Kind: r.kind, Words: r.act.Words, Minutes: r.act.Minutes, Req: r.req}
 }
 
 // followLater puts off telling Redis.
-func (s *store) followLater(ctx context.Context, t touched, after time.Duration) error {
-	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return enqueueTouched(ctx, tx, t, after) }))
+func (s *store) followLater(ctx context.Context, t transfer.Touched, after time.Duration) error {
+	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return transfer.Tell(ctx, tx, t, after) }))
 }
 
 // tellLater is followLater for users of whom no day is new that signs.
 func (s *store) tellLater(ctx context.Context, users []accounts.ID, after time.Duration) error {
-	return s.followLater(ctx, touched{Users: users}, after)
+	return s.followLater(ctx, transfer.Touched{Users: users}, after)
 }
 
 // putOff has a date that was left out told again then.
@@ -994,311 +750,6 @@ func (s *store) putOff(ctx context.Context, c accounts.ZoneChanged, until time.T
 		return err
 	}
 	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		return tx.Enqueue(ctx, sqldb.Message{Topic: accounts.TopicZone, Key: c.User.String(), Payload: payload, Due: until, Each: true})
+		return tx.Enqueue(ctx, sqldb.Message{Topic: accounts.TopicZone, Key: c.User.String(), Payload: payload, Due: until, NoDedup: true})
 	}))
-}
-
-// importRows writes rows with times in the past, of accounts that are opened in
-// the same transaction, and returns how many were new.
-func (s *store) importRows(ctx context.Context, b batch, open []accounts.User) (added int64, err error) {
-	defer errs.Wrap(&err, "checkin.importRows")
-	for range 3 { // somebody may take the number of a day made up under our hands
-		if added, err = s.tryImport(ctx, b, open); !errors.Is(err, errTaken) {
-			break
-		}
-	}
-	return added, err
-}
-
-func (s *store) tryImport(ctx context.Context, b batch, open []accounts.User) (added int64, err error) {
-	users := mapped(b.days, func(r request) accounts.ID { return r.user })
-	users = append(users, mapped(b.grants, func(g granted) accounts.ID { return g.user })...)
-	slices.SortFunc(users, compareIDs)
-	users = slices.Compact(users)
-	if len(users) == 0 {
-		return 0, nil
-	}
-	news := touched{Users: users}
-	for _, r := range b.days {
-		if r.kind.Signs() && (news.Last == 0 || r.day < news.First) {
-			news.First = r.day
-		}
-		if r.kind.Signs() {
-			news.Last = max(news.Last, r.day)
-		}
-	}
-	touch := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"},
-		Set: []string{fmt.Sprintf("at = CASE WHEN at = %[1]d THEN %[1]d ELSE {new.at} END", tombstone)}})
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		added = 0
-		if err := accounts.Open(ctx, tx, open); err != nil {
-			return err
-		}
-		for _, part := range []func(context.Context, *sqldb.Tx) (int64, error){
-			func(ctx context.Context, tx *sqldb.Tx) (int64, error) { return s.importDays(ctx, tx, b.days) },
-			func(ctx context.Context, tx *sqldb.Tx) (int64, error) { return s.importMakeups(ctx, tx, b.makeups) },
-			func(ctx context.Context, tx *sqldb.Tx) (int64, error) { return s.importGrants(ctx, tx, b.grants) },
-		} {
-			n, err := part(ctx, tx)
-			if added += n; err != nil {
-				return err
-			}
-		}
-		if added == 0 {
-			return nil
-		}
-		args := make([]any, 0, 2*len(users))
-		for _, user := range users {
-			args = append(args, user.String(), tx.Now().UnixMilli())
-		}
-		if _, err := tx.SQL().ExecContext(ctx, touch.For(len(users)), args...); err != nil {
-			return err
-		}
-		return enqueueTouched(ctx, tx, news, catchUpAfter)
-	})
-	return added, err
-}
-
-func (s *store) importDays(ctx context.Context, tx *sqldb.Tx, rows []request) (added int64, err error) {
-	if len(rows) == 0 {
-		return 0, nil
-	}
-	args := make([]any, 0, 7*len(rows))
-	for _, r := range rows {
-		args = append(args, r.user.String(), int32(r.day), r.at.UnixMilli(), uint8(r.kind), r.act.Words, r.act.Minutes, r.req)
-	}
-	done, err := tx.SQL().ExecContext(ctx, s.insert.For(len(rows)), args...)
-	if err != nil {
-		return 0, err
-	}
-	return done.RowsAffected()
-}
-
-// importMakeups writes to the audit what it does not have of days that are in the
-// log, and returns for how many the day itself was there before.
-func (s *store) importMakeups(ctx context.Context, tx *sqldb.Tx, all []makeup) (added int64, err error) {
-	rows, log, err := s.unaudited(ctx, tx, all)
-	if err != nil || len(rows) == 0 {
-		return 0, err
-	}
-	args := make([]any, 0, 6*len(rows))
-	for _, m := range rows {
-		held := log[rowKey{m.user, m.day}]
-		if held.req != m.req {
-			added++
-		}
-		args = append(args, m.user, m.month, m.n, int32(m.day), held.at, held.req)
-	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO checkin_makeups (user_id, month, n, day, at, req) VALUES "+
-		tuples(6, len(rows)), args...)
-	return added, taken(err)
-}
-
-// unaudited returns those of some days made up that are so in the log and not in
-// the audit, each with a number that is free: the one it has, else a later one.
-// Beside them it returns what the log has.
-func (s *store) unaudited(ctx context.Context, q sqldb.Querier, all []makeup) (missing []makeup, log map[rowKey]row, err error) {
-	if len(all) == 0 {
-		return nil, nil, nil
-	}
-	var keys, users []any
-	for _, m := range all {
-		keys, users = append(keys, m.user.String(), int32(m.day)), append(users, m.user.String())
-	}
-	log, err = scanRows(q.QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
-		tuples(2, len(all))+")", keys...))
-	if err != nil {
-		return nil, nil, err
-	}
-	var audit []struct {
-		User  accounts.ID `bun:"user_id"`
-		Month int         `bun:"month"`
-		N     int         `bun:"n"`
-		Day   int32       `bun:"day"`
-	}
-	if err := q.NewRaw("SELECT user_id, month, n, day FROM checkin_makeups WHERE user_id IN (?)", bun.List(users)).Scan(ctx, &audit); err != nil {
-		return nil, nil, err
-	}
-	type number struct {
-		user     accounts.ID
-		month, n int
-	}
-	used, there := map[number]bool{}, map[rowKey]bool{}
-	for _, a := range audit {
-		used[number{a.User, a.Month, a.N}], there[rowKey{a.User, civil.Day(a.Day)}] = true, true
-	}
-	for _, m := range all {
-		key := rowKey{m.user, m.day}
-		if log[key].kind != MadeUp || there[key] {
-			continue
-		}
-		for used[number{m.user, m.month, m.n}] {
-			m.n++
-		}
-		used[number{m.user, m.month, m.n}] = true
-		missing = append(missing, m)
-	}
-	return missing, log, nil
-}
-
-func (s *store) importGrants(ctx context.Context, tx *sqldb.Tx, rows []granted) (added int64, err error) {
-	if len(rows) == 0 {
-		return 0, nil
-	}
-	args := make([]any, 0, 5*len(rows))
-	for _, g := range rows {
-		args = append(args, g.user.String(), g.At.UnixMilli(), g.id, g.N, g.Reason)
-	}
-	add := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_grants", Columns: []string{"user_id", "at", "id", "n", "reason"}, Key: []string{"user_id", "at", "id"}})
-	done, err := tx.SQL().ExecContext(ctx, add.For(len(rows)), args...)
-	if err != nil {
-		return 0, err
-	}
-	return done.RowsAffected()
-}
-
-// countHeld returns for how many of the rows the log has the day.
-func (s *store) countHeld(ctx context.Context, rows []request) (n int64, err error) {
-	defer errs.Wrap(&err, "checkin.countHeld")
-	if len(rows) == 0 {
-		return 0, nil
-	}
-	args := make([]any, 0, 2*len(rows))
-	for _, r := range rows {
-		args = append(args, r.user.String(), int32(r.day))
-	}
-	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkins WHERE (user_id, day) IN ("+
-		tuples(2, len(rows))+")", args...).Scan(&n)
-	return n, asKind(err)
-}
-
-// countNew returns what importRows would, and writes nothing.
-func (s *store) countNew(ctx context.Context, b batch) (n int64, err error) {
-	defer errs.Wrap(&err, "checkin.countNew")
-	held, err := s.countHeld(ctx, b.days)
-	if err != nil {
-		return 0, err
-	}
-	makeups, _, err := s.unaudited(ctx, s.db, b.makeups)
-	if err != nil {
-		return 0, asKind(err)
-	}
-	n = int64(len(b.days)+len(makeups)+len(b.grants)) - held
-	if len(b.grants) == 0 {
-		return n, nil
-	}
-	args := make([]any, 0, 3*len(b.grants))
-	for _, g := range b.grants {
-		args = append(args, g.user.String(), g.At.UnixMilli(), g.id)
-	}
-	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkin_grants WHERE (user_id, at, id) IN ("+
-		tuples(3, len(b.grants))+")", args...).Scan(&held)
-	return n - held, asKind(err)
-}
-
-// exported is whose row it is that leaves, and when it was written.
-type exported struct {
-	User        accounts.ID
-	At          int64
-	Email, Name string
-	Clock       civil.Clock
-}
-
-// exportedDay is what else a row of the log has; Month and N are those of the audit
-// of days made up.
-type exportedDay struct {
-	Day            int32
-	Kind           uint8
-	Words, Minutes int
-	Month, N       int
-}
-
-const exportedColumns = "COALESCE(u.email, ''), COALESCE(u.name, ''), COALESCE(u.zone, ''), COALESCE(u.zone_next, ''), COALESCE(u.zone_from, 0)"
-
-func (e *exported) columns() []any {
-	return []any{&e.Email, &e.Name, &e.Clock.Zone, &e.Clock.Next, &e.Clock.From}
-}
-
-// export calls fn with the rows of one user, or of everybody when user is the
-// zero ID, between two days.
-func (s *store) export(ctx context.Context, user accounts.ID, first, last civil.Day, fn func(exported, exportedDay) error) (err error) {
-	defer errs.Wrap(&err, "checkin.export")
-	where, args := exportedDays(user, first, last)
-	// Of the audit, in the order of its key, a user has a few rows.
-	rows, err := s.db.QueryContext(ctx, "SELECT c.user_id, c.at, c.day, c.kind, c.words, c.minutes, COALESCE(m.month, 0), COALESCE(m.n, 0), "+exportedColumns+
-		" FROM checkins c LEFT JOIN users u ON u.id = c.user_id LEFT JOIN checkin_makeups m ON m.user_id = c.user_id AND m.day = c.day AND c.kind = ?"+
-		" WHERE "+where+" ORDER BY c.user_id, c.day", append([]any{uint8(MadeUp)}, args...)...)
-	if err != nil {
-		return asKind(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var e exported
-		var d exportedDay
-		if err := rows.Scan(append([]any{&e.User, &e.At, &d.Day, &d.Kind, &d.Words, &d.Minutes, &d.Month, &d.N}, e.columns()...)...); err != nil {
-			return err
-		}
-		if err := fn(e, d); err != nil {
-			return err
-		}
-	}
-	return asKind(rows.Err())
-}
-
-// exportGrants is export for the grants that were given on these days.
-func (s *store) exportGrants(ctx context.Context, user accounts.ID, first, last civil.Day, fn func(exported, granted) error) (err error) {
-	defer errs.Wrap(&err, "checkin.exportGrants")
-	where, args := exportedGrants(user, first, last)
-	rows, err := s.db.QueryContext(ctx, "SELECT g.user_id, g.at, g.id, g.n, g.reason, "+exportedColumns+
-		" FROM checkin_grants g LEFT JOIN users u ON u.id = g.user_id WHERE "+where+" ORDER BY g.user_id, g.at, g.id", args...)
-	if err != nil {
-		return asKind(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var e exported
-		var g granted
-		if err := rows.Scan(append([]any{&e.User, &e.At, &g.id, &g.N, &g.Reason}, e.columns()...)...); err != nil {
-			return err
-		}
-		if err := fn(e, g); err != nil {
-			return err
-		}
-	}
-	return asKind(rows.Err())
-}
-
-func (s *store) countExport(ctx context.Context, user accounts.ID, first, last civil.Day) (n int64, err error) {
-	defer errs.Wrap(&err, "checkin.countExport")
-	days, args := exportedDays(user, first, last)
-	grants, more := exportedGrants(user, first, last)
-	err = s.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM checkins c WHERE "+days+") + (SELECT COUNT(*) FROM checkin_grants g WHERE "+grants+")", append(args, more...)...).Scan(&n)
-	return n, asKind(err)
-}
-
-func exportedDays(user accounts.ID, first, last civil.Day) (where string, args []any) {
-	return ofUser(user, "c", "c.day BETWEEN ? AND ?", int32(first), int32(last))
-}
-
-func exportedGrants(user accounts.ID, first, last civil.Day) (where string, args []any) {
-	const ms = 24 * 60 * 60 * 1000
-	return ofUser(user, "g", "g.at >= ? AND g.at < ?", int64(first)*ms, (int64(last)+1)*ms)
-}
-
-func ofUser(user accounts.ID, table, where string, args ...any) (string, []any) {
-	if user.IsZero() {
-		return where, args
-	}
-	return table + ".user_id = ? AND " + where, append([]any{user}, args...)
-}
-
-// NewExchange returns the domain as far as SQL alone carries it.
-func NewExchange(db *sqldb.DB) *Exchange {
-	return &Exchange{store: newStore(db), accounts: accounts.NewDirectory(db), now: db.Now}
-}
-
-// tuples are n groups of placeholders, each so wide.
-func tuples(width, n int) string {
-	one := "(?" + strings.Repeat(", ?", width-1) + "), "
-	return strings.TrimSuffix(strings.Repeat(one, n), ", ")
 }

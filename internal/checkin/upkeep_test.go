@@ -1,6 +1,7 @@
 package checkin
 
 import (
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"testing"
 	"time"
 
@@ -121,7 +122,7 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				wait(t, "the board that was asked for", func() bool {
+				eventually.True(t, "the board that was asked for", func() bool {
 					_, err := w.ranking(t.Context(), week, late, civil.Clock{}, 1, 0)
 					return err == nil
 				})

@@ -24,6 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -330,7 +331,7 @@ func cachedKey(name, prefix string) (keyspace.Key, error) {
 	if logical, ok := keyspace.Logical(prefix, name); ok {
 		name = logical
 	}
-	key, err := app.ParseCached(name)
+	key, err := app.Cached().Key(name)
 	if err != nil {
 		return key, fmt.Errorf("%w: %w", errNothing, err)
 	}
@@ -358,7 +359,7 @@ func (cmd *cacheDropCmd) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	m := app.Drop{Tags: cmd.Tag, Family: cmd.Family, At: time.Now().UnixMilli()}
+	m := drops.Drop{Tags: cmd.Tag, Family: cmd.Family, At: time.Now().UnixMilli()}
 	for _, name := range cmd.Keys {
 		key, err := cachedKey(name, cfg.KeyPrefix)
 		if err != nil {
@@ -372,7 +373,7 @@ func (cmd *cacheDropCmd) Run(ctx context.Context, c *console) error {
 		}
 	}
 	if cmd.Family != "" {
-		if _, err := app.CachedFamily(cmd.Family); err != nil {
+		if _, err := app.Cached().Family(cmd.Family); err != nil {
 			return fmt.Errorf("%w: %w", errNothing, err)
 		}
 		if !cmd.Yes && (c.json || !isatty.IsTerminal(os.Stdin.Fd())) {
@@ -386,11 +387,11 @@ func (cmd *cacheDropCmd) Run(ctx context.Context, c *console) error {
 }
 
 // request leaves the drop with the server in whose process Redis is.
-func (cmd *cacheDropCmd) request(ctx context.Context, c *console, m app.Drop) error {
+func (cmd *cacheDropCmd) request(ctx context.Context, c *console, m drops.Drop) error {
 	if err := cmd.agreed(c, ""); err != nil {
 		return err
 	}
-	if err := cmd.database(ctx, c, func(db *sqldb.DB) error { return app.Enqueue(ctx, db, m) }); err != nil {
+	if err := cmd.database(ctx, c, func(db *sqldb.DB) error { return drops.Request(ctx, db, m) }); err != nil {
 		return err
 	}
 	return c.result(map[string]any{"requested": m}, func(w io.Writer) error {
@@ -399,15 +400,15 @@ func (cmd *cacheDropCmd) request(ctx context.Context, c *console, m app.Drop) er
 	})
 }
 
-func (cmd *cacheDropCmd) drop(ctx context.Context, c *console, b *beside, m app.Drop) error {
+func (cmd *cacheDropCmd) drop(ctx context.Context, c *console, b *beside, m drops.Drop) error {
 	total := len(m.Keys) + len(m.Tags)
 	if m.Family != "" {
-		f, err := app.CachedFamily(m.Family)
+		f, err := app.Cached().Family(m.Family)
 		if err != nil {
 			return err
 		}
 		bar := c.progress("count")
-		err = app.EachCached(ctx, b.redis, f, func(keys []keyspace.Key) error {
+		err = app.Cached().Each(ctx, b.redis, f, func(keys []keyspace.Key) error {
 			total += len(keys)
 			bar.show(0, 0, count(int64(total), "key"))
 			return nil
@@ -421,7 +422,7 @@ func (cmd *cacheDropCmd) drop(ctx context.Context, c *console, b *beside, m app.
 		return err
 	}
 	bar := c.progress("drop")
-	n, err := app.DropCached(ctx, b.redis, b.caches, m, func(done int) { bar.show(int64(done), int64(total), count(int64(done), "key")) })
+	n, err := app.Cached().Do(ctx, b.redis, b.caches, m, func(done int) { bar.show(int64(done), int64(total), count(int64(done), "key")) })
 	bar.end()
 	if err != nil {
 		return fmt.Errorf("%s dropped, then: %w", count(int64(n), "key"), err)

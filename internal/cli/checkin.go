@@ -15,10 +15,12 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/migrations"
 )
@@ -48,9 +50,9 @@ var errDiffers = errors.New("differs")
 // errNotTaken reports a run that no server took.
 var errNotTaken = errors.New("no server took it within 10 s; is one running on this database?")
 
-// exchange opens the database and calls fn with its check-ins.
-func (s *settings) exchange(ctx context.Context, c *console, fn func(*checkin.Exchange) error) (err error) {
-	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(checkin.NewExchange(db)) })
+// admin opens the database and calls fn with the operator's verbs on it.
+func (s *settings) admin(ctx context.Context, c *console, fn func(*checkin.Admin) error) (err error) {
+	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(checkin.NewAdmin(db)) })
 }
 
 // database opens the database, of this program's schema, and calls fn with it.
@@ -84,14 +86,14 @@ func newestMigration() (n int) {
 }
 
 // format returns the format that was asked for, or the one of the file's name.
-func format(asked, file string) checkin.Format {
+func format(asked, file string) transfer.Format {
 	if asked == "" && (strings.HasSuffix(file, ".jsonl") || strings.HasSuffix(file, ".ndjson")) {
-		return checkin.JSONL
+		return transfer.JSONL
 	}
 	if asked == "" {
-		return checkin.CSV
+		return transfer.CSV
 	}
-	return checkin.Format(asked)
+	return transfer.Format(asked)
 }
 
 type showCmd struct{ someone }
@@ -137,7 +139,7 @@ func (cmd *showCmd) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	return cmd.findIn(ctx, c, func(db *sqldb.DB, a accounts.Account) error {
-		x, err := checkin.NewExchange(db).Show(ctx, a.ID, a.Clock, cfg.Checkin)
+		x, err := checkin.NewAdmin(db).Show(ctx, a.ID, a.Clock, cfg.Checkin)
 		if err != nil {
 			return err
 		}
@@ -186,7 +188,7 @@ func (cmd *grantCmd) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return nobody
 	}
-	return cmd.exchange(ctx, c, func(x *checkin.Exchange) error {
+	return cmd.admin(ctx, c, func(x *checkin.Admin) error {
 		if err := x.Grant(ctx, user, cmd.N, cmd.Reason); errors.Is(err, accounts.ErrNoUser) {
 			return nobody
 		} else if err != nil {
@@ -210,7 +212,7 @@ type importCmd struct {
 
 // Run imports; wrong rows go to standard error.
 func (cmd *importCmd) Run(ctx context.Context, c *console) error {
-	return cmd.exchange(ctx, c, func(x *checkin.Exchange) (err error) {
+	return cmd.database(ctx, c, func(db *sqldb.DB) (err error) {
 		in, size := io.Reader(os.Stdin), int64(0)
 		if cmd.File != "-" {
 			f, err := os.Open(cmd.File)
@@ -226,20 +228,20 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 		counting := &counter{r: in}
 		bar := c.progress("import")
 		type report struct {
-			checkin.Imported
-			DryRun bool            `json:"dry_run,omitempty"`
-			Faults []checkin.Fault `json:"faults"`
+			transfer.Imported
+			DryRun bool             `json:"dry_run,omitempty"`
+			Faults []transfer.Fault `json:"faults"`
 		}
-		r := report{DryRun: cmd.DryRun, Faults: []checkin.Fault{}}
-		r.Imported, err = x.Import(ctx, counting, checkin.ImportOptions{
+		r := report{DryRun: cmd.DryRun, Faults: []transfer.Fault{}}
+		r.Imported, err = transfer.Import(ctx, db, counting, transfer.ImportOptions{
 			Format: format(cmd.Format, cmd.File), DryRun: cmd.DryRun, CreateAccounts: cmd.CreateAccounts, MaxFaults: max(cmd.MaxErrors, 1),
-			Fault: func(f checkin.Fault) {
+			Fault: func(f transfer.Fault) {
 				if r.Faults = append(r.Faults, f); !c.json {
 					bar.end()
 					fmt.Fprintln(c.err, f.Error())
 				}
 			},
-			Progress: func(sum checkin.Imported) error {
+			Progress: func(sum transfer.Imported) error {
 				bar.show(counting.n, size, fmt.Sprintf("%d rows", sum.Rows))
 				return nil
 			},
@@ -253,7 +255,7 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 			_, err := fmt.Fprintf(w, "%d of %d rows %s, %d were there, %d are wrong; %d accounts opened.\n", r.New, r.Rows, verb, r.Existing, r.Bad, r.Accounts)
 			return err
 		})
-		if errors.Is(err, checkin.ErrTooManyBad) {
+		if errors.Is(err, transfer.ErrTooManyBad) {
 			fmt.Fprintf(c.err, "Ended after %d wrong rows; see --max-errors. What was imported stays, and importing it again changes nothing.\n", r.Bad)
 			err = nil
 		}
@@ -297,7 +299,7 @@ type exportCmd struct {
 
 // Run exports. A file is there whole or not at all.
 func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
-	o := checkin.ExportOptions{Format: format(cmd.Format, cmd.File), Accounts: cmd.Accounts, Bounded: true, First: civil.DayOf(1970, 1, 1), Last: civil.DayOf(9999, 12, 31)}
+	o := transfer.ExportOptions{Format: format(cmd.Format, cmd.File), Accounts: cmd.Accounts, Bounded: true, First: civil.DayOf(1970, 1, 1), Last: civil.DayOf(9999, 12, 31)}
 	var err error
 	if o.User, err = userFlag(cmd.User); err != nil {
 		return err
@@ -313,7 +315,7 @@ func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 			return usage{fmt.Errorf("--%s: %q is not a day such as 2026-11-21", d.flag, d.text)}
 		}
 	}
-	return cmd.exchange(ctx, c, func(x *checkin.Exchange) error {
+	return cmd.database(ctx, c, func(db *sqldb.DB) error {
 		bar := c.progress("export")
 		defer bar.end()
 		o.Progress = func(done, total int64) error {
@@ -321,7 +323,7 @@ func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 			return nil
 		}
 		if cmd.File == "-" {
-			_, err := x.Export(ctx, c.out, o)
+			_, err := transfer.Export(ctx, db, c.out, o)
 			return err
 		}
 		part := cmd.File + ".part"
@@ -329,7 +331,7 @@ func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 		if err != nil {
 			return err
 		}
-		n, err := x.Export(ctx, f, o)
+		n, err := transfer.Export(ctx, db, f, o)
 		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 			return errors.Join(err, os.Remove(part))
 		}
@@ -427,11 +429,11 @@ const lookEvery = 200 * time.Millisecond
 
 // takenWithin is how long a run waits for a server. Where one is at work on
 // another run, it waits for that.
-var takenWithin = 10 * time.Second
+const takenWithin = 10 * time.Second
 
 // run asks for a run, follows it to its end and reports.
-func (s *settings) run(ctx context.Context, c *console, kind checkin.RunKind, o checkin.RunOptions, human func(io.Writer, *checkin.Run)) error {
-	return s.exchange(ctx, c, func(x *checkin.Exchange) error {
+func (s *settings) run(ctx context.Context, c *console, kind runs.Kind, o checkin.RunOptions, human func(io.Writer, *checkin.Run)) error {
+	return s.admin(ctx, c, func(x *checkin.Admin) error {
 		r, err := x.Request(ctx, kind, o)
 		if err != nil {
 			return err
@@ -449,7 +451,7 @@ func (s *settings) run(ctx context.Context, c *console, kind checkin.RunKind, o 
 			return err
 		}
 		switch {
-		case r.State == checkin.RunFailed:
+		case r.State == runs.Failed:
 			return fmt.Errorf("run %d: %s", r.ID, r.Error)
 		case o.DryRun && r.Summary.Differences > 0, r.Summary.Repaired < r.Summary.Differences, r.Summary.Abnormal > 0:
 			return errDiffers
@@ -459,7 +461,7 @@ func (s *settings) run(ctx context.Context, c *console, kind checkin.RunKind, o 
 }
 
 // follow returns the run when it has ended.
-func follow(ctx context.Context, x *checkin.Exchange, r *checkin.Run, bar *progress) (*checkin.Run, error) {
+func follow(ctx context.Context, x *checkin.Admin, r *checkin.Run, bar *progress) (*checkin.Run, error) {
 	id, patience, seen := r.ID, time.Now().Add(takenWithin), ""
 	for {
 		select {
@@ -467,7 +469,7 @@ func follow(ctx context.Context, x *checkin.Exchange, r *checkin.Run, bar *progr
 			return r, ctx.Err()
 		case <-time.After(lookEvery):
 		}
-		now, err := x.Run(ctx, id)
+		now, err := x.Runs.Run(ctx, id)
 		if err != nil {
 			return r, err
 		}
@@ -483,7 +485,7 @@ func follow(ctx context.Context, x *checkin.Exchange, r *checkin.Run, bar *progr
 			bar.show(r.Done, r.Total, note)
 			continue
 		}
-		first, err := x.Current(ctx)
+		first, err := x.Runs.Next(ctx, checkin.RunKinds...)
 		if err != nil {
 			return r, err
 		}
@@ -494,7 +496,7 @@ func follow(ctx context.Context, x *checkin.Exchange, r *checkin.Run, bar *progr
 			bar.show(0, 0, fmt.Sprintf("waiting for run %d, %s", first.ID, first.Kind))
 		}
 		if time.Now().After(patience) {
-			if withdrawn, err := x.Withdraw(ctx, id); err != nil || withdrawn {
+			if withdrawn, err := x.Runs.Withdraw(ctx, id); err != nil || withdrawn {
 				return r, errors.Join(err, errNotTaken)
 			}
 		}
@@ -513,15 +515,15 @@ func (cmd *repairsCmd) Run(ctx context.Context, c *console) error {
 	if cmd.Limit < 1 || cmd.Limit > 1000 {
 		return usage{fmt.Errorf("--limit: %d is not between 1 and 1000", cmd.Limit)}
 	}
-	return cmd.exchange(ctx, c, func(x *checkin.Exchange) error {
-		lines, err := x.Repairs(ctx, cmd.Before, cmd.Of, cmd.Limit)
+	return cmd.admin(ctx, c, func(x *checkin.Admin) error {
+		lines, err := x.Runs.Repairs(ctx, cmd.Before, cmd.Of, cmd.Limit)
 		if err != nil {
 			return err
 		}
 		page := struct {
-			Repairs []checkin.Repair `json:"repairs"`
-			Before  int64            `json:"before,omitempty"` // for the next page
-		}{append([]checkin.Repair{}, lines...), 0}
+			Repairs []runs.Repair `json:"repairs"`
+			Before  int64         `json:"before,omitempty"` // for the next page
+		}{append([]runs.Repair{}, lines...), 0}
 		if len(lines) == cmd.Limit {
 			page.Before = lines[len(lines)-1].ID
 		}
@@ -560,35 +562,35 @@ func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
 	if cmd.Limit < 1 || cmd.Limit > 1000 {
 		return usage{fmt.Errorf("--limit: %d is not between 1 and 1000", cmd.Limit)}
 	}
-	return cmd.exchange(ctx, c, func(x *checkin.Exchange) error {
+	return cmd.admin(ctx, c, func(x *checkin.Admin) error {
 		if cmd.Withdraw != 0 {
 			return cmd.withdraw(ctx, c, x)
 		}
-		runs, err := x.Runs(ctx, cmd.Before, cmd.Limit)
+		all, err := x.Runs.List(ctx, cmd.Before, cmd.Limit)
 		if err != nil {
 			return err
 		}
 		page := struct {
 			Runs   []checkin.Run `json:"runs"`
 			Before int64         `json:"before,omitempty"` // for the next page
-		}{append([]checkin.Run{}, runs...), 0}
-		if len(runs) == cmd.Limit {
-			page.Before = runs[len(runs)-1].ID
+		}{append([]checkin.Run{}, all...), 0}
+		if len(all) == cmd.Limit {
+			page.Before = all[len(all)-1].ID
 		}
 		return c.result(page, func(w io.Writer) error {
-			if len(runs) == 0 {
+			if len(all) == 0 {
 				_, err := fmt.Fprintln(w, "There are none.")
 				return err
 			}
 			buffered := bufio.NewWriter(w)
 			tab := tabwriter.NewWriter(buffered, 0, 0, 3, ' ', 0)
 			fmt.Fprintln(tab, "RUN\tWHAT\tSTATE\tASKED FOR\tTOOK\tRESULT")
-			for _, r := range runs {
+			for _, r := range all {
 				duration, result := "", r.Summary.String()
 				if !r.Ended.IsZero() {
 					duration = took(&r).String()
 				}
-				if result == "" && r.State == checkin.RunDone {
+				if result == "" && r.State == runs.Done {
 					result = "nothing was there"
 				}
 				if r.Error != "" {
@@ -605,12 +607,12 @@ func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-func (cmd *runsCmd) withdraw(ctx context.Context, c *console, x *checkin.Exchange) error {
-	if done, err := x.Withdraw(ctx, cmd.Withdraw); err != nil {
+func (cmd *runsCmd) withdraw(ctx context.Context, c *console, x *checkin.Admin) error {
+	if done, err := x.Runs.Withdraw(ctx, cmd.Withdraw); err != nil {
 		return err
 	} else if !done {
-		r, err := x.Run(ctx, cmd.Withdraw)
-		if errors.Is(err, checkin.ErrNoRun) {
+		r, err := x.Runs.Run(ctx, cmd.Withdraw)
+		if errors.Is(err, runs.ErrUnknown) {
 			return fmt.Errorf("%w: no run %d", errNothing, cmd.Withdraw)
 		}
 		if err != nil {

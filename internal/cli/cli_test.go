@@ -34,6 +34,9 @@ import (
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
+// enough ends what hangs, and decides nothing.
+const enough = time.Minute
+
 // TestStories runs testdata/*.txtar with the program as it is shipped. Beside what testscript knows there are
 //
 //	exits CODE program args…   runs a program that must end with that code
@@ -119,7 +122,7 @@ func serving(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	ts.Check(s.cmd.Start())
 	ts.Defer(func() { _ = s.cmd.Process.Kill() }) // after stopping there is nothing left to kill
-	late := time.AfterFunc(30*time.Second, func() { _ = s.cmd.Process.Kill() })
+	late := time.AfterFunc(enough, func() { _ = s.cmd.Process.Kill() })
 	lines := bufio.NewReader(out)
 	line, err := lines.ReadString('\n')
 	late.Stop()
@@ -138,7 +141,7 @@ func serving(ts *testscript.TestScript, _ bool, args []string) {
 func stopping(ts *testscript.TestScript, _ bool, _ []string) {
 	s := ts.Value(serverKey{}).(*server)
 	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
-	late := time.AfterFunc(30*time.Second, func() { _ = s.cmd.Process.Kill() })
+	late := time.AfterFunc(enough, func() { _ = s.cmd.Process.Kill() })
 	defer late.Stop()
 	<-s.read
 	if err := s.cmd.Wait(); err != nil {
@@ -150,7 +153,7 @@ func stopping(ts *testscript.TestScript, _ bool, _ []string) {
 func mailCode(ts *testscript.TestScript, _ bool, args []string) {
 	c, err := client.New(ts.Getenv("SERVER"))
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
 	defer cancel()
 	_, err = c.RequestCode(ctx, api.CodeRequest{Email: args[0], Purpose: api.PurposeRegister})
 	ts.Check(err)
@@ -159,7 +162,7 @@ func mailCode(ts *testscript.TestScript, _ bool, args []string) {
 func letters(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.Atoi(args[1])
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
 	defer cancel()
 	var store queue.Store
 	if args[0] == "redis" {
@@ -193,7 +196,7 @@ func member(ts *testscript.TestScript, _ bool, args []string) {
 	mailCode(ts, false, args)
 	c, err := client.New(ts.Getenv("SERVER"))
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
 	defer cancel()
 	code := ""
 	for code == "" && ctx.Err() == nil {
@@ -226,7 +229,7 @@ func blocks(ts *testscript.TestScript, _ bool, args []string) {
 func freezes(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
 	defer cancel()
 	for {
 		st, err := ts.Value(serverKey{}).(*server).user.CheckinStatus(ctx)
@@ -239,7 +242,7 @@ func freezes(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func erased(ts *testscript.TestScript, _ bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
 	defer cancel()
 	db, err := sqldb.Open(ctx, sqldb.Config{Dir: ts.MkAbs("here")})
 	ts.Check(err)
@@ -255,7 +258,7 @@ func erased(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func answers(ts *testscript.TestScript, _ bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
 	defer cancel()
 	_, err := ts.Value(serverKey{}).(*server).user.Me(ctx)
 	got := "200"

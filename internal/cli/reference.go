@@ -28,7 +28,7 @@ var pages = []struct {
 }{
 	{"cli.md", "Command line", "", commands},
 	{"config.md", "Settings", "Flags weigh more than the environment, that more than `stoa.toml`, that more than the defaults. " +
-		"`a.b` is `b` in the table `[a]`. `stoa config print` shows what holds and why.\n\n",
+		"`a.b` is `b` in the table `[a]`. `stoa config print` shows what holds and why. 0 is the default of a number or duration, unless its meaning says what else it is.\n\n",
 		func(_ context.Context, w io.Writer, _ *kong.Application) error {
 			return config.Markdown(w, config.Reference(new(app.Config)))
 		}},

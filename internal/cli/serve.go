@@ -19,7 +19,7 @@ type serveCmd struct{ settings }
 
 // Run serves until ctx ends.
 func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
-	cfg, rep, err := cmd.load()
+	cfg, rep, err := cmd.loadServer()
 	if err != nil {
 		return err
 	}

@@ -93,11 +93,20 @@ func (s *settings) load() (cfg app.Config, rep *config.Report, err error) {
 	return cfg, rep, err
 }
 
+// loadServer is load for a server, which cannot do with all that other commands can.
+func (s *settings) loadServer() (cfg app.Config, rep *config.Report, err error) {
+	if cfg, rep, err = s.load(); err != nil {
+		return cfg, rep, err
+	}
+	rep.Warnings = append(rep.Warnings, cfg.Warnings()...)
+	return cfg, rep, rep.Locate(cfg.ValidateServer())
+}
+
 type configPrintCmd struct{ settings }
 
 // Run shows the report also when there are faults: that is when it is needed.
 func (cmd *configPrintCmd) Run(c *console) error {
-	_, rep, err := cmd.load()
+	_, rep, err := cmd.loadServer()
 	return errors.Join(rep.Print(c.out, c.json), err)
 }
 
@@ -105,7 +114,7 @@ type configCheckCmd struct{ settings }
 
 // Run lists the faults as its result, so that a program finds them in one place.
 func (cmd *configCheckCmd) Run(c *console) error {
-	_, rep, err := cmd.load()
+	_, rep, err := cmd.loadServer()
 	if err != nil {
 		if c.json {
 			return errors.Join(c.result(map[string]any{"ok": false, "faults": config.Faults(err), "warnings": rep.Warnings}, nil), err)

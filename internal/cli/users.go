@@ -154,7 +154,7 @@ var errNotFollowed = fmt.Errorf("%w The change stands in the database; servers t
 
 func wait(ctx context.Context, d accounts.Directory, user accounts.ID) error {
 	for end := time.Now().Add(followWait); ; {
-		waiting, dead, err := d.Unfollowed(ctx, user)
+		waiting, dead, err := d.Unapplied(ctx, user)
 		switch {
 		case err != nil:
 			return err
@@ -508,7 +508,7 @@ func (cmd *usersDeleteCmd) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	grace, question := cmp.Or(cfg.Accounts.Grace, accounts.DefaultGrace), "%s (%s) will be deleted, and can be brought back for a while."
+	grace, question := cfg.Accounts.Grace, "%s (%s) will be deleted, and can be brought back for a while."
 	if cmd.Now {
 		grace, question = 0, "%s (%s) will be erased for good."
 	}

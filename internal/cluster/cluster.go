@@ -13,12 +13,12 @@ import (
 // ID names one process. A process that starts again is another node.
 type ID = ids.ID[Node]
 
-// Boot names one life of a node, for those who note which connections it has.
+// Boot names one run of a node, for records of the connections that it holds.
 type Boot = ids.ID[boot]
 
 type boot struct{}
 
-// Node is what a node tells of itself.
+// Node is what a node publishes of itself.
 type Node struct {
 	ID        ID        `json:"id"`
 	Boot      Boot      `json:"boot"`
@@ -50,7 +50,7 @@ type Entry struct {
 	Age   time.Duration // of its last heartbeat
 }
 
-// The bus tells of nodes under Topic. The data is the node's id.
+// The bus carries the events of nodes under Topic. The data is the node's id.
 const (
 	Topic  = "nodes"
 	Joined = "node.joined"
@@ -66,16 +66,14 @@ type Settings struct {
 
 // Validate returns all faults, joined.
 func (s Settings) Validate() error {
-	var faults []error
-	if host, _, err := net.SplitHostPort(s.Advertise); s.Advertise != "" && (err != nil || host == "") {
-		faults = append(faults, &config.Fault{Key: "advertise", Text: "an address to reach a node at is host:port"})
+	host, _, err := net.SplitHostPort(s.Advertise)
+	port := func(key string, n int) error {
+		return config.Refuse(n < 0 || n > 65535, key, "a port is at most 65535; 0 is none")
 	}
-	for key, port := range map[string]int{"rtmp_port": s.RTMPPort, "grpc_port": s.GRPCPort} {
-		if port < 0 || port > 65535 {
-			faults = append(faults, &config.Fault{Key: key, Text: "a port is at most 65535; 0 is none"})
-		}
-	}
-	return errors.Join(faults...)
+	return errors.Join(
+		config.Refuse(s.Advertise != "" && (err != nil || host == ""), "advertise", "an address to reach a node at is host:port"),
+		port("rtmp_port", s.RTMPPort),
+		port("grpc_port", s.GRPCPort))
 }
 
 // reachable returns where others reach a node that listens on addr, on a machine

@@ -18,9 +18,9 @@ import (
 const most = 1000
 
 var (
-	//go:embed lua/bury.lua
-	buryLua string
-	bury    = redis.NewScript(buryLua)
+	//go:embed lua/mark_gone.lua
+	markGoneLua string
+	markGone    = redis.NewScript(markGoneLua)
 )
 
 // listed is a node on the list.
@@ -83,7 +83,7 @@ func parseList(r keyspace.Reply) ([]listed, error) {
 	for pair := range slices.Chunk(items, 2) {
 		id, err := ids.Parse[Node](pair[0].Str)
 		score, _, err2 := pair[1].Float()
-		if err == nil && err2 == nil { // else somebody else's, by hand
+		if err == nil && err2 == nil { // else an entry written by hand
 			nodes = append(nodes, listed{id: id, score: score})
 		}
 	}
@@ -102,7 +102,7 @@ func (s *store) list(ctx context.Context) ([]listed, error) {
 	return parseList(s.db.Do(ctx, listCmd()))
 }
 
-// leases fills in who lives.
+// leases fills in which nodes live.
 func (s *store) leases(ctx context.Context, nodes []listed) error {
 	cmds := make([]keyspace.Cmd, len(nodes))
 	for i, n := range nodes {
@@ -143,9 +143,9 @@ func (s *store) forget(ctx context.Context, nodes []listed) error {
 	return s.db.Do(ctx, off).Err
 }
 
-// bury marks a node as gone and reports whether this caller did.
-func (s *store) bury(ctx context.Context, n listed) (first bool, err error) {
-	did, err := bury.Run(ctx, s.db, []keyspace.Key{nodesKey.At().Key}, n.id.String(), strconv.FormatFloat(n.score, 'f', -1, 64)).Int()
+// markGone marks a node as gone and reports whether this caller did.
+func (s *store) markGone(ctx context.Context, n listed) (first bool, err error) {
+	did, err := markGone.Run(ctx, s.db, []keyspace.Key{nodesKey.At().Key}, n.id.String(), strconv.FormatFloat(n.score, 'f', -1, 64)).Int()
 	return did == 1, err
 }
 

@@ -24,7 +24,7 @@ const (
 	patience = time.Second
 )
 
-// Config has what the registry stands on.
+// Config has what the registry needs.
 type Config struct {
 	Redis   *redis.DB
 	Bus     *bus.Bus
@@ -94,8 +94,8 @@ func (s *Service) Self() Node {
 	return s.self
 }
 
-// Is tells the others what the node is doing, at once.
-func (s *Service) Is(status Status) {
+// SetStatus publishes the node's status at once.
+func (s *Service) SetStatus(status Status) {
 	s.mu.Lock()
 	s.self.Status = status
 	s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *Service) Is(status Status) {
 
 // Live returns the nodes that live, as of a second and a half ago at the most,
 // and at once after one has joined or left in good order. The map must not be
-// changed. While Redis is away nobody knows: [redis.ErrUnavailable].
+// changed. While Redis is away it returns [redis.ErrUnavailable].
 func (s *Service) Live(ctx context.Context) (live map[ID]Boot, err error) {
 	defer errs.Wrap(&err, "cluster.Live")
 	s.mu.Lock()
@@ -151,11 +151,11 @@ func (s *Service) look(ctx context.Context, nodes []listed, asked time.Time, new
 	return live, nil
 }
 
-// Run keeps the node registered until ctx ends, and then says goodbye. It calls
+// Run keeps the node registered until ctx ends, and then signs off. It calls
 // ready at once: Redis may be away.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ready()
-	defer s.goodbye(ctx)
+	defer s.signOff(ctx)
 	t := time.NewTimer(0)
 	defer t.Stop()
 	joined, failing := false, false
@@ -172,17 +172,17 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 		}
 		s.metrics.heartbeat(err)
 		if err != nil && !failing {
-			s.log.Warn("no heartbeat: other nodes will take this one for dead", "err", err)
+			s.log.Warn("the heartbeat fails; other nodes will take this one for dead", "err", err)
 		} else if err == nil && failing {
-			s.log.Info("the heartbeat is back")
+			s.log.Info("the heartbeat succeeds again")
 		}
 		failing = err != nil
 		t.Reset(s.beat)
 	}
 }
 
-// round is one heartbeat and one look at the others. joined says that the others
-// were told of this node.
+// round is one heartbeat and one look at the others. joined says that the join of this
+// node was published.
 func (s *Service) round(ctx context.Context, joined *bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -207,8 +207,8 @@ func (s *Service) round(ctx context.Context, joined *bool) error {
 	return s.tidy(ctx, nodes)
 }
 
-// tidy tells of nodes that died, and takes those off the list that nobody needs
-// to see any more.
+// tidy publishes the death of nodes, and removes from the list those that have been
+// dead for long.
 func (s *Service) tidy(ctx context.Context, nodes []listed) error {
 	dead := slices.DeleteFunc(slices.Clone(nodes), func(n listed) bool { return !n.boot.IsZero() })
 	if len(dead) == 0 {
@@ -218,7 +218,7 @@ func (s *Service) tidy(ctx context.Context, nodes []listed) error {
 		if gone(n.score) {
 			continue
 		}
-		first, err := s.store.bury(ctx, n)
+		first, err := s.store.markGone(ctx, n)
 		if err != nil {
 			return err
 		}
@@ -232,8 +232,8 @@ func (s *Service) tidy(ctx context.Context, nodes []listed) error {
 	return s.store.forget(ctx, dead)
 }
 
-// goodbye takes the lease away, so that others need not wait for its end.
-func (s *Service) goodbye(ctx context.Context) {
+// signOff takes the lease away, so that others need not wait for its end.
+func (s *Service) signOff(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	s.mu.Lock()
@@ -245,7 +245,7 @@ func (s *Service) goodbye(ctx context.Context) {
 		err = s.bus.Publish(ctx, Topic, Left, self.ID.String())
 	}
 	if err != nil {
-		s.log.Info("no goodbye: other nodes will take this one for dead", "err", err)
+		s.log.Info("this node could not sign off; other nodes will take it for dead", "err", err)
 	}
 }
 

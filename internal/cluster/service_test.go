@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -27,18 +28,6 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// until waits for ok.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited 20 s for %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
 	}
 }
 
@@ -88,7 +77,7 @@ func (m *member) run(t testing.TB) *member {
 	})
 	m.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	t.Cleanup(m.stop)
-	until(t, "the first look", m.hasLooked)
+	eventually.True(t, "the first look", m.hasLooked)
 	return m
 }
 
@@ -112,7 +101,7 @@ func witness(t testing.TB, db *redis.DB) *member {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = b.Run(ctx, func() {}) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	until(t, "the bus", func() bool { return b.Seen() != 0 })
+	eventually.True(t, "the bus", func() bool { return b.Seen() != 0 })
 	return w
 }
 
@@ -163,7 +152,7 @@ func testTogether(t *testing.T, db *redis.DB) {
 	// Beats are a second apart: what is seen sooner came over the bus.
 	a := join(t, db, lives{time.Second, leaseLife, entryLife}).run(t)
 	b := join(t, db, lives{time.Second, leaseLife, entryLife}).run(t)
-	until(t, "a to see b", func() bool {
+	eventually.True(t, "a to see b", func() bool {
 		return reflect.DeepEqual(liveOf(t, a), map[ID]Boot{a.self.ID: a.self.Boot, b.self.ID: b.self.Boot})
 	})
 	e, ok := entryOf(t, db, b.self.ID)
@@ -173,16 +162,16 @@ func testTogether(t *testing.T, db *redis.DB) {
 	}
 	b.stop()
 	began := time.Now()
-	until(t, "a to miss b", func() bool { return len(liveOf(t, a)) == 1 })
+	eventually.True(t, "a to miss b", func() bool { return len(liveOf(t, a)) == 1 })
 	if took := time.Since(began); took > 900*time.Millisecond {
 		t.Errorf("a noticed after %s, want at once", took)
 	}
 	if e, ok := entryOf(t, db, b.self.ID); !ok || e.Alive || e.Status != Stopped {
-		t.Errorf("after its goodbye the entry is %+v, %v", e, ok)
+		t.Errorf("after it signed off the entry is %+v, %v", e, ok)
 	}
 	a.stop()
 	told := []string{Joined + " " + a.self.ID.String(), Joined + " " + b.self.ID.String(), Left + " " + b.self.ID.String(), Left + " " + a.self.ID.String()}
-	until(t, "the news", func() bool { return len(w.heardOf()) >= 4 })
+	eventually.True(t, "the news", func() bool { return len(w.heardOf()) >= 4 })
 	if got := w.heardOf(); !slices.Equal(got, told) {
 		t.Errorf("told %q, want %q", got, told)
 	}
@@ -200,11 +189,11 @@ func testDead(t *testing.T, db *redis.DB) {
 	dead := join(t, db, brief)
 	beatOnce(t, dead)
 	a, b := join(t, db, brief).run(t), join(t, db, brief).run(t)
-	until(t, "the lease to end", func() bool { return len(liveOf(t, a)) == 2 && len(liveOf(t, b)) == 2 })
+	eventually.True(t, "the lease to end", func() bool { return len(liveOf(t, a)) == 2 && len(liveOf(t, b)) == 2 })
 	if e, ok := entryOf(t, db, dead.self.ID); !ok || e.Alive || e.Status != Starting {
 		t.Errorf("dead, its entry is %+v, %v", e, ok)
 	}
-	until(t, "it to be forgotten", func() bool {
+	eventually.True(t, "it to be forgotten", func() bool {
 		nodes, err := a.store.list(t.Context())
 		must(t, err)
 		return !slices.ContainsFunc(nodes, func(n listed) bool { return n.id == dead.self.ID })
@@ -224,25 +213,25 @@ func testSilent(t *testing.T, db *redis.DB) {
 	joined := false
 	must(t, m.round(t.Context(), &joined))
 	must(t, m.round(t.Context(), &joined))
-	until(t, "the lease to end", func() bool { _, ok := entryOf(t, db, m.self.ID); return ok && len(liveOf(t, m)) == 0 })
+	eventually.True(t, "the lease to end", func() bool { _, ok := entryOf(t, db, m.self.ID); return ok && len(liveOf(t, m)) == 0 })
 	must(t, m.round(t.Context(), &joined))
 	news := Joined + " " + m.self.ID.String()
-	until(t, "the news", func() bool { return len(w.heardOf()) >= 2 })
+	eventually.True(t, "the news", func() bool { return len(w.heardOf()) >= 2 })
 	if got := w.heardOf(); !slices.Equal(got, []string{news, news}) {
 		t.Errorf("told %q, want twice that it joined", got)
 	}
-	m.goodbye(t.Context())
+	m.signOff(t.Context())
 }
 
 func testStatus(t *testing.T, db *redis.DB) {
 	m := join(t, db, lives{time.Hour, leaseLife, entryLife}).run(t)
 	for _, s := range []Status{Serving, Draining} {
-		m.Is(s)
-		until(t, string(s), func() bool { e, _ := entryOf(t, db, m.self.ID); return e.Status == s })
+		m.SetStatus(s)
+		eventually.True(t, string(s), func() bool { e, _ := entryOf(t, db, m.self.ID); return e.Status == s })
 	}
 }
 
-// buried is the Go twin of bury.lua.
+// buried is the Go twin of mark_gone.lua.
 func buried(scores map[string]float64, node string, seen float64) bool {
 	last, ok := scores[node]
 	if !ok || last != seen || gone(last) {
@@ -269,7 +258,7 @@ func testBury(t *testing.T, db *redis.DB) {
 		if rng.IntN(4) == 0 {
 			seen = -seen
 		}
-		got, err := s.bury(t.Context(), listed{id: id, score: seen})
+		got, err := s.markGone(t.Context(), listed{id: id, score: seen})
 		must(t, err)
 		if want := buried(scores, id.String(), seen); got != want {
 			t.Fatalf("after %d: buried %v, want %v", i, got, want)
@@ -290,10 +279,10 @@ func TestRedisAwayAndBack(t *testing.T) {
 	db := redistest.Open(t, server.URL)
 	m := join(t, db, brief).run(t)
 	server.Kill()
-	until(t, "the failure", func() bool { _, err := m.Live(t.Context()); return errors.Is(err, redis.ErrUnavailable) })
+	eventually.True(t, "the failure", func() bool { _, err := m.Live(t.Context()); return errors.Is(err, redis.ErrUnavailable) })
 	server.RestartEmpty()
-	until(t, "the node", func() bool { live, err := m.Live(t.Context()); return err == nil && live[m.self.ID] == m.self.Boot })
-	until(t, "its entry", func() bool { e, ok := entryOf(t, db, m.self.ID); return ok && e.Alive })
+	eventually.True(t, "the node", func() bool { live, err := m.Live(t.Context()); return err == nil && live[m.self.ID] == m.self.Boot })
+	eventually.True(t, "its entry", func() bool { e, ok := entryOf(t, db, m.self.ID); return ok && e.Alive })
 }
 
 func TestWhereANodeIsReached(t *testing.T) {

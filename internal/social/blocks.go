@@ -18,7 +18,7 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 	if user == other {
 		return ErrSelf
 	}
-	var d deed
+	var d changeSet
 	targets := slices.Concat(s.rel.targets(user, inFriends|inBlocks|inRequests, &d), s.rel.targets(other, inFriends|inRequests, &d))
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := lockLists(ctx, tx, user, other); err != nil {
@@ -40,7 +40,7 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 		if err := insertBlock(ctx, tx, user, other); err != nil {
 			return err
 		}
-		d.blocked = []mark{{user, other}}
+		d.blocked = []edge{{user, other}}
 		r, err := lockPending(ctx, tx, user, other)
 		if err == nil {
 			if _, err := d.close(ctx, tx, r, r.ends(user)); err != nil {
@@ -57,21 +57,21 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 		} else if err != nil {
 			return err
 		}
-		return d.part(ctx, tx, user, other)
+		return d.unfriend(ctx, tx, user, other)
 	})
 }
 
 // Unblock ends a block. What the block ended stays ended. ErrNoBlock.
 func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Unblock %s", user)
-	var d deed
+	var d changeSet
 	return s.change(ctx, &d, s.rel.targets(user, inBlocks, &d), func(ctx context.Context, tx *sqldb.Tx) error {
 		if found, err := deleteBlock(ctx, tx, user, other); err != nil {
 			return err
 		} else if !found {
 			return ErrNoBlock
 		}
-		d.unblocked = []mark{{user, other}}
+		d.unblocked = []edge{{user, other}}
 		return nil
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// What can happen to a user's relations. A change of one friend or request is
-// applied to the cached collection, see deed.targets; where it is dropped as a
+// The events of a user's relations. A change of one friend or request is
+// applied to the cached collection, see changeSet.targets; where it is dropped as a
 // whole, these events say what is.
 var (
 	FriendsChanged  = cache.NewEvent[accounts.ID]("friends changed")
@@ -50,7 +50,7 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 				return someBlocks(ctx, db, user, others)
 			},
 		}),
-		// Nobody asks it about single members, so it needs no Pick.
+		// It is never asked about single members, so it needs no Pick.
 		pending: cache.NewZSet(rt, pendingKey, set, cache.ZSetSource[accounts.ID, accounts.ID]{
 			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]float64, error) {
 				return allPending(ctx, db, user)
@@ -70,7 +70,7 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 	return r
 }
 
-// A part is a kind of copy that a deed may change.
+// A part is a kind of copy that a changeSet may change.
 type part uint8
 
 const (
@@ -81,7 +81,7 @@ const (
 
 // targets are the copies of a user that d may change, with what it then does to
 // those that are loaded.
-func (r relations) targets(user accounts.ID, parts part, d *deed) (targets []cache.Target) {
+func (r relations) targets(user accounts.ID, parts part, d *changeSet) (targets []cache.Target) {
 	if parts&inFriends != 0 {
 		targets = append(targets, r.friends.Edit(user, func(e *cache.HashEdit[accounts.ID, kept]) {
 			for _, t := range d.removed {

@@ -1,4 +1,4 @@
-// Package social knows who is whose friend, who asks to be, and who blocks whom.
+// Package social keeps friends, friend requests and blocks between users.
 //
 // # Truth
 //
@@ -30,20 +30,20 @@
 // # What is derived
 //
 // In Redis, through package cache: a user's friends with what is noted of each, whom
-// a user blocks, who waits for an answer, and the red dot. Whether somebody is a
+// a user blocks, the senders of pending requests, and the unread count. Whether somebody is a
 // friend, or which of a hundred are, is one command. A change applies itself to the
 // copies that are loaded, of both sides, and drops them where several met; losing
 // one costs a SELECT at the next read. A change goes on while Redis is away.
 //
 // No rule of this package rests on these copies. Other domains that ask [Service.IsFriend]
-// or [Service.IsBlocked] may for a moment be told what was before: half a second at
+// or [Service.IsBlocked] may for a moment get what was before: half a second at
 // most, and longer only on a node for which Redis was away while another node
 // reached it.
 //
-// # Who learns what
+// # What others learn
 //
-// A user who was blocked is told nothing of it: to them it is a refusal, or the end
-// of a friendship. Asking a user who blocks, who takes no requests, or who has too
+// A blocked user gets no event of the block: to them it is a refusal, or the end
+// of a friendship. Asking a user who blocks the sender, takes no requests, or has too
 // many, comes to the same refusal.
 //
 // A deleted account is shown as one until it is erased; then [Service.Erase] removes

@@ -13,7 +13,7 @@ import (
 // Erase removes all that there is of a user who has no account any more: friends
 // on both sides, requests and blocks of and to them. The others hear that a friend
 // or request is gone, and their lists say so for a while, by the id alone. It goes
-// in batches, so that nobody waits long, and may be repeated; until it has
+// in batches, so that no transaction holds locks for long, and may be repeated; until it has
 // returned without an error something may be left.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Erase %s", user)
@@ -24,7 +24,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			}
 		}
 	}
-	var d deed
+	var d changeSet
 	mine := slices.Concat(FriendsChanged.Of(s.caches, user), BlocksChanged.Of(s.caches, user), RequestsChanged.Of(s.caches, user))
 	return s.change(ctx, &d, mine, func(ctx context.Context, tx *sqldb.Tx) error { return deleteRest(ctx, tx, user) })
 }
@@ -35,7 +35,7 @@ func (s *Service) eraseFriends(ctx context.Context, user accounts.ID) (more bool
 	if err != nil || len(others) == 0 {
 		return false, err
 	}
-	var d deed
+	var d changeSet
 	targets := s.rel.targets(user, inFriends, &d)
 	for _, o := range others {
 		targets = append(targets, s.rel.targets(o, inFriends, &d)...)
@@ -49,7 +49,7 @@ func (s *Service) eraseFriends(ctx context.Context, user accounts.ID) (more bool
 			return err
 		}
 		if len(friends) > 0 {
-			if err := bump(ctx, tx, friends...); err != nil {
+			if err := bumpVersions(ctx, tx, friends...); err != nil {
 				return err
 			}
 			if err := forgetFriend(ctx, tx, user, friends...); err != nil {
@@ -57,7 +57,7 @@ func (s *Service) eraseFriends(ctx context.Context, user accounts.ID) (more bool
 			}
 		}
 		for _, f := range friends {
-			d.removed = append(d.removed, mark{f, user}, mark{user, f})
+			d.removed = append(d.removed, edge{f, user}, edge{user, f})
 		}
 		return deleteFriends(ctx, tx, user, others)
 	})
@@ -69,7 +69,7 @@ func (s *Service) eraseRequests(ctx context.Context, user accounts.ID) (more boo
 	if err != nil || len(left) == 0 {
 		return false, err
 	}
-	var d deed
+	var d changeSet
 	var targets []cache.Target
 	asked := usersOf(left, func(r Request) accounts.ID { return r.To })
 	for _, u := range asked {
@@ -90,14 +90,14 @@ func (s *Service) eraseRequests(ctx context.Context, user accounts.ID) (more boo
 	})
 }
 
-// eraseBlocks lifts some blocks of a user by others. Nobody is told: it was the
-// blocker's own doing, and there is nobody left to block.
+// eraseBlocks lifts some blocks of a user by others. It publishes nothing: the
+// blocked account is gone.
 func (s *Service) eraseBlocks(ctx context.Context, user accounts.ID) (more bool, err error) {
 	blockers, err := blockersLeft(ctx, s.db, user, sweepBatch)
 	if err != nil || len(blockers) == 0 {
 		return false, err
 	}
-	var d deed
+	var d changeSet
 	return len(blockers) == sweepBatch, s.change(ctx, &d, BlocksChanged.Of(s.caches, blockers...), func(ctx context.Context, tx *sqldb.Tx) error {
 		return deleteBlocksOf(ctx, tx, user, blockers)
 	})

@@ -10,10 +10,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 )
 
-// tell passes on what was committed: to all devices of each user whom it concerns,
-// and to whoever subscribes to their requests in Redis. Who is blocked hears
-// nothing of the block, but what it ended, as if it had ended otherwise.
-func (s *Service) tell(ctx context.Context, d *deed) {
+// publish sends the events of what was committed to all devices of each user concerned,
+// and to subscribers of their requests in Redis. A blocked user gets no event of the
+// block, only of what it ended, as if that had ended otherwise.
+func (s *Service) publish(ctx context.Context, d *changeSet) {
 	if d.empty() {
 		return
 	}
@@ -57,15 +57,15 @@ func (s *Service) tell(ctx context.Context, d *deed) {
 		}
 		add(typ, t.user, who.friend(t.Friend))
 	}
-	for typ, marks := range map[string][]mark{api.EventFriendRemoved: d.removed, api.EventBlockAdded: d.blocked, api.EventBlockRemoved: d.unblocked} {
-		for _, m := range marks {
+	for typ, edges := range map[string][]edge{api.EventFriendRemoved: d.removed, api.EventBlockAdded: d.blocked, api.EventBlockRemoved: d.unblocked} {
+		for _, m := range edges {
 			add(typ, m.user, api.UserRef{User: m.other.String()})
 		}
 	}
 	s.bus.Publish(batch)
 }
 
-func (d *deed) empty() bool {
+func (d *changeSet) empty() bool {
 	return len(d.opened)+len(d.closed)+len(d.written)+len(d.removed)+len(d.blocked)+len(d.unblocked)+len(d.unread) == 0
 }
 
@@ -86,7 +86,7 @@ func (p profiled) of(user accounts.ID) api.Profile {
 	if found, ok := p[user]; ok {
 		return found.Wire()
 	}
-	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless nobody was found
+	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless the profiles could not be read
 }
 
 func (p profiled) request(r Request) api.FriendRequest {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/redis"
@@ -173,64 +174,68 @@ func TestWhoIsLeftHearsOfAnErasure(t *testing.T) {
 
 // What has happened is told, though the caller went away or names are not at hand.
 func TestEventsGoOutWhateverBecomesOfTheNames(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	who := w.join(4)
-	tell := func(ctx context.Context, from, to accounts.ID) api.FriendRequest {
-		t.Helper()
-		h := w.listen(to)
-		w.tell(ctx, &deed{at: w.db.Now(), opened: []Request{{ID: ids.New[Request](), From: from, To: to}}})
-		select {
-		case e := <-h.sub.C:
-			var r api.FriendRequest
-			w.must(json.Unmarshal(e.Data, &r))
-			return r
-		case <-time.After(patience):
-			t.Fatal("nothing was heard")
-			return api.FriendRequest{}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		who := w.join(4)
+		tell := func(ctx context.Context, from, to accounts.ID) api.FriendRequest {
+			t.Helper()
+			h := w.listen(to)
+			w.publish(ctx, &changeSet{at: w.db.Now(), opened: []Request{{ID: ids.New[Request](), From: from, To: to}}})
+			select {
+			case e := <-h.sub.C:
+				var r api.FriendRequest
+				w.must(json.Unmarshal(e.Data, &r))
+				return r
+			case <-time.After(patience):
+				t.Fatal("nothing was heard")
+				return api.FriendRequest{}
+			}
 		}
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if r := tell(gone, who[0], who[1]); r.From.Name != "user 0" || r.To.Name != "user 1" {
-		t.Errorf("got %+v, want both names", r)
-	}
-	w.exec("ALTER TABLE users RENAME TO lost")
-	if r := tell(t.Context(), who[2], who[3]); r.From != (api.Profile{ID: who[2].String()}) || r.To != (api.Profile{ID: who[3].String()}) {
-		t.Errorf("got %+v, want the ids, and nobody called deleted", r)
-	}
-	w.exec("ALTER TABLE lost RENAME TO users")
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if r := tell(gone, who[0], who[1]); r.From.Name != "user 0" || r.To.Name != "user 1" {
+			t.Errorf("got %+v, want both names", r)
+		}
+		w.exec("ALTER TABLE users RENAME TO lost")
+		if r := tell(t.Context(), who[2], who[3]); r.From != (api.Profile{ID: who[2].String()}) || r.To != (api.Profile{ID: who[3].String()}) {
+			t.Errorf("got %+v, want the ids, and nobody called deleted", r)
+		}
+		w.exec("ALTER TABLE lost RENAME TO users")
+	})
 }
 
 // Programs beside the server hear it in Redis.
 func TestEventsAreOnTheUsersChannel(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	who := w.join(2)
-	got, on := make(chan string, 2), make(chan struct{})
-	ctx, cancel := context.WithCancel(t.Context())
-	var listening sync.WaitGroup
-	listening.Go(func() {
-		_ = w.redis.Subscribe(ctx, requestsChannel.At(who[1]).Channel, redis.Handler{
-			Subscribed: func() { close(on) },
-			Message: func(payload string) {
-				e, err := requestsChannel.At(who[1]).Decode(payload)
-				if err != nil {
-					t.Errorf("%v in %s", err, payload)
-				}
-				got <- short(t, e)
-			},
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		who := w.join(2)
+		got, on := make(chan string, 2), make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var listening sync.WaitGroup
+		listening.Go(func() {
+			_ = w.redis.Subscribe(ctx, requestsChannel.At(who[1]).Channel, redis.Handler{
+				Subscribed: func() { close(on) },
+				Message: func(payload string) {
+					e, err := requestsChannel.At(who[1]).Decode(payload)
+					if err != nil {
+						t.Errorf("%v in %s", err, payload)
+					}
+					got <- short(t, e)
+				},
+			})
 		})
-	})
-	t.Cleanup(func() { cancel(); listening.Wait() })
-	<-on
-	w.asks(who[0], who[1])
-	for _, want := range []string{"requested pending user 0 to user 1", "unread 1"} {
-		select {
-		case e := <-got:
-			if e != want {
-				t.Errorf("heard %s, want %s", e, want)
+		t.Cleanup(func() { cancel(); listening.Wait() })
+		<-on
+		w.asks(who[0], who[1])
+		for _, want := range []string{"requested pending user 0 to user 1", "unread 1"} {
+			select {
+			case e := <-got:
+				if e != want {
+					t.Errorf("heard %s, want %s", e, want)
+				}
+			case <-time.After(patience):
+				t.Fatalf("heard nothing, want %s", want)
 			}
-		case <-time.After(patience):
-			t.Fatalf("heard nothing, want %s", want)
 		}
-	}
+	})
 }

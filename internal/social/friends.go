@@ -49,7 +49,7 @@ type Changes struct {
 	Removed []accounts.ID
 	Version int64 // up to where these go
 	More    bool
-	Reset   bool // they are not known any more: read the list whole
+	Reset   bool // the changes are not remembered any more: read the whole list
 }
 
 // Changes returns at most limit changes of user's list since a version, each
@@ -77,7 +77,7 @@ func (s *Service) Note(ctx context.Context, user, other accounts.ID, n Note) (f 
 	if n, err = n.clean(); err != nil {
 		return Friend{}, err
 	}
-	var d deed
+	var d changeSet
 	err = s.change(ctx, &d, s.rel.targets(user, inFriends, &d), func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := lockLists(ctx, tx, user); err != nil {
 			return err
@@ -90,8 +90,8 @@ func (s *Service) Note(ctx context.Context, user, other accounts.ID, n Note) (f 
 			return nil
 		}
 		f.Updated = d.at
-		d.written = []tie{{user, f, false}}
-		if err := bump(ctx, tx, user); err != nil {
+		d.written = []friendRow{{user, f, false}}
+		if err := bumpVersions(ctx, tx, user); err != nil {
 			return err
 		}
 		return updateFriend(ctx, tx, d.written[0])
@@ -102,7 +102,7 @@ func (s *Service) Note(ctx context.Context, user, other accounts.ID, n Note) (f 
 // Unfriend ends a friendship, for both. ErrNoFriend.
 func (s *Service) Unfriend(ctx context.Context, user, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Unfriend %s", user)
-	var d deed
+	var d changeSet
 	targets := slices.Concat(s.rel.targets(user, inFriends, &d), s.rel.targets(other, inFriends, &d))
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := lockLists(ctx, tx, user, other); err != nil {
@@ -111,18 +111,18 @@ func (s *Service) Unfriend(ctx context.Context, user, other accounts.ID) (err er
 		if _, err := selectFriend(ctx, tx, user, other); err != nil {
 			return err
 		}
-		return d.part(ctx, tx, user, other)
+		return d.unfriend(ctx, tx, user, other)
 	})
 }
 
-// part ends the friendship of two whose lists are locked.
-func (d *deed) part(ctx context.Context, tx *sqldb.Tx, a, b accounts.ID) error {
-	if err := bump(ctx, tx, a, b); err != nil {
+// unfriend ends the friendship of two whose lists are locked.
+func (d *changeSet) unfriend(ctx context.Context, tx *sqldb.Tx, a, b accounts.ID) error {
+	if err := bumpVersions(ctx, tx, a, b); err != nil {
 		return err
 	}
 	if err := forgetFriend(ctx, tx, b, a); err != nil {
 		return err
 	}
-	d.removed = []mark{{a, b}, {b, a}}
+	d.removed = []edge{{a, b}, {b, a}}
 	return forgetFriend(ctx, tx, a, b)
 }

@@ -66,24 +66,17 @@ type body[T any] struct{ Body T }
 
 type empty struct{}
 
-// caller returns who asks; the authenticator has vouched for the id.
-func caller(ctx context.Context) (accounts.ID, error) {
-	return ids.Parse[accounts.User](web.PrincipalOf(ctx).User)
-}
-
 // UserPath names a user; what is no identifier names nobody.
 type UserPath struct {
 	User string `path:"user" maxLength:"64" doc:"the user's id"`
 }
 
-func (p UserPath) parse(ctx context.Context, nobody error) (me, other accounts.ID, err error) {
-	if me, err = caller(ctx); err != nil {
-		return me, other, err
+func (p UserPath) parse(nobody error) (accounts.ID, error) {
+	id, err := ids.Parse[accounts.User](p.User)
+	if err != nil {
+		return id, nobody
 	}
-	if other, err = ids.Parse[accounts.User](p.User); err != nil {
-		return me, other, nobody
-	}
-	return me, other, nil
+	return id, nil
 }
 
 // RequestPath names a request.
@@ -91,14 +84,12 @@ type RequestPath struct {
 	Request string `path:"request" maxLength:"64" doc:"the request's id"`
 }
 
-func (p RequestPath) parse(ctx context.Context) (me accounts.ID, id RequestID, err error) {
-	if me, err = caller(ctx); err != nil {
-		return me, id, err
+func (p RequestPath) parse() (RequestID, error) {
+	id, err := ids.Parse[Request](p.Request)
+	if err != nil {
+		return id, ErrNoRequest
 	}
-	if id, err = ids.Parse[Request](p.Request); err != nil {
-		return me, id, ErrNoRequest
-	}
-	return me, id, nil
+	return id, nil
 }
 
 // PageQuery says which page of a list is wanted.
@@ -107,19 +98,16 @@ type PageQuery struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"how many"`
 }
 
-func (s *Service) postRequest(ctx context.Context, in *body[api.FriendRequestNew]) (*body[api.FriendRequestReply], error) {
-	me, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *body[api.FriendRequestNew]) (*body[api.FriendRequestReply], error) {
 	b := in.Body
 	a := Asking{Card: b.Card, Message: b.Message, Source: b.Source, Remark: b.Remark, Tag: b.Tag}
 	if b.User != "" {
+		var err error
 		if a.User, err = ids.Parse[accounts.User](b.User); err != nil {
 			return nil, accounts.ErrNoUser
 		}
 	}
-	r, isNew, err := s.Ask(ctx, me, a)
+	r, isNew, err := s.Ask(ctx, caller.User, a)
 	if err != nil {
 		return nil, err
 	}
@@ -131,20 +119,16 @@ type requestsInput struct {
 	Box string `query:"box" enum:"in,out" default:"in" doc:"in: to the caller; out: of the caller"`
 }
 
-func (s *Service) getRequests(ctx context.Context, in *requestsInput) (*body[api.FriendRequests], error) {
-	me, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *requestsInput) (*body[api.FriendRequests], error) {
 	list := s.Received
 	if in.Box == "out" {
 		list = s.Sent
 	}
-	found, next, err := list(ctx, me, in.Cursor, in.Limit)
+	found, next, err := list(ctx, caller.User, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	users := []accounts.ID{me}
+	users := []accounts.ID{caller.User}
 	for _, r := range found {
 		users = append(users, r.From, r.To)
 	}
@@ -155,11 +139,11 @@ func (s *Service) getRequests(ctx context.Context, in *requestsInput) (*body[api
 	return &body[api.FriendRequests]{api.FriendRequests{Requests: mapped(found, who.request), Next: next}}, nil
 }
 
-func (s *Service) postAccept(ctx context.Context, in *struct {
+func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *struct {
 	RequestPath
 	Body *api.FriendRequestAccept
 }) (*body[api.Friend], error) {
-	me, id, err := in.parse(ctx)
+	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
@@ -167,44 +151,36 @@ func (s *Service) postAccept(ctx context.Context, in *struct {
 	if in.Body != nil {
 		note = *in.Body
 	}
-	f, err := s.Accept(ctx, me, id, note.Remark, note.Tag)
+	f, err := s.Accept(ctx, caller.User, id, note.Remark, note.Tag)
 	if err != nil {
 		return nil, err
 	}
 	return &body[api.Friend]{s.done(ctx, f.User).friend(f)}, nil
 }
 
-func (s *Service) postRefuse(ctx context.Context, in *RequestPath) (*empty, error) {
-	me, id, err := in.parse(ctx)
+func (s *Service) postRefuse(ctx context.Context, caller accounts.Caller, in *RequestPath) (*empty, error) {
+	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Refuse(ctx, me, id)
+	return &empty{}, s.Refuse(ctx, caller.User, id)
 }
 
-func (s *Service) deleteRequest(ctx context.Context, in *RequestPath) (*empty, error) {
-	me, id, err := in.parse(ctx)
+func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *RequestPath) (*empty, error) {
+	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Withdraw(ctx, me, id)
+	return &empty{}, s.Withdraw(ctx, caller.User, id)
 }
 
-func (s *Service) getUnread(ctx context.Context, _ *empty) (*body[api.Unread], error) {
-	me, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	n, err := s.Unread(ctx, me)
+func (s *Service) getUnread(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.Unread], error) {
+	n, err := s.Unread(ctx, caller.User)
 	return &body[api.Unread]{api.Unread{Unread: n}}, err
 }
 
-func (s *Service) deleteUnread(ctx context.Context, _ *empty) (*empty, error) {
-	me, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &empty{}, s.Seen(ctx, me)
+func (s *Service) deleteUnread(ctx context.Context, caller accounts.Caller, _ *empty) (*empty, error) {
+	return &empty{}, s.Seen(ctx, caller.User)
 }
 
 type friendsInput struct {
@@ -212,12 +188,8 @@ type friendsInput struct {
 	Tag string `query:"tag" maxLength:"20" doc:"friends of this group alone"`
 }
 
-func (s *Service) getFriends(ctx context.Context, in *friendsInput) (*body[api.Friends], error) {
-	me, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found, next, version, err := s.Friends(ctx, me, in.Tag, in.Cursor, in.Limit)
+func (s *Service) getFriends(ctx context.Context, caller accounts.Caller, in *friendsInput) (*body[api.Friends], error) {
+	found, next, version, err := s.Friends(ctx, caller.User, in.Tag, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -233,12 +205,8 @@ type changesInput struct {
 	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"how many"`
 }
 
-func (s *Service) getChanges(ctx context.Context, in *changesInput) (*body[api.FriendChanges], error) {
-	me, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.Changes(ctx, me, in.Since, in.Limit)
+func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *changesInput) (*body[api.FriendChanges], error) {
+	c, err := s.Changes(ctx, caller.User, in.Since, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -250,12 +218,12 @@ func (s *Service) getChanges(ctx context.Context, in *changesInput) (*body[api.F
 		Version: c.Version, More: c.More, Reset: c.Reset}}, nil
 }
 
-func (s *Service) getFriend(ctx context.Context, in *UserPath) (*body[api.Friend], error) {
-	me, other, err := in.parse(ctx, ErrNoFriend)
+func (s *Service) getFriend(ctx context.Context, caller accounts.Caller, in *UserPath) (*body[api.Friend], error) {
+	other, err := in.parse(ErrNoFriend)
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.Friend(ctx, me, other)
+	f, err := s.Friend(ctx, caller.User, other)
 	if err != nil {
 		return nil, err
 	}
@@ -266,45 +234,42 @@ func (s *Service) getFriend(ctx context.Context, in *UserPath) (*body[api.Friend
 	return &body[api.Friend]{who.friend(f)}, nil
 }
 
-func (s *Service) patchFriend(ctx context.Context, in *struct {
+func (s *Service) patchFriend(ctx context.Context, caller accounts.Caller, in *struct {
 	UserPath
 	Body api.FriendUpdate
 }) (*body[api.Friend], error) {
-	me, other, err := in.parse(ctx, ErrNoFriend)
+	other, err := in.parse(ErrNoFriend)
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.Note(ctx, me, other, Note{Remark: in.Body.Remark, Tag: in.Body.Tag, Order: in.Body.Order})
+	f, err := s.Note(ctx, caller.User, other, Note{Remark: in.Body.Remark, Tag: in.Body.Tag, Order: in.Body.Order})
 	if err != nil {
 		return nil, err
 	}
 	return &body[api.Friend]{s.done(ctx, other).friend(f)}, nil
 }
 
-func (s *Service) deleteFriend(ctx context.Context, in *UserPath) (*empty, error) {
-	me, other, err := in.parse(ctx, ErrNoFriend)
+func (s *Service) deleteFriend(ctx context.Context, caller accounts.Caller, in *UserPath) (*empty, error) {
+	other, err := in.parse(ErrNoFriend)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Unfriend(ctx, me, other)
+	return &empty{}, s.Unfriend(ctx, caller.User, other)
 }
 
 type relationsInput struct {
 	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"of users, separated by commas"`
 }
 
-func (s *Service) getRelations(ctx context.Context, in *relationsInput) (*body[api.Relations], error) {
-	me, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) getRelations(ctx context.Context, caller accounts.Caller, in *relationsInput) (*body[api.Relations], error) {
 	others := make([]accounts.ID, len(in.IDs))
 	for i, u := range in.IDs {
+		var err error
 		if others[i], err = ids.Parse[accounts.User](u); err != nil {
 			return nil, err
 		}
 	}
-	found, err := s.Relations(ctx, me, others)
+	found, err := s.Relations(ctx, caller.User, others)
 	if err != nil {
 		return nil, err
 	}
@@ -315,12 +280,8 @@ func (s *Service) getRelations(ctx context.Context, in *relationsInput) (*body[a
 	return &body[api.Relations]{out}, nil
 }
 
-func (s *Service) getBlocks(ctx context.Context, in *PageQuery) (*body[api.Blocks], error) {
-	me, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found, next, err := s.Blocks(ctx, me, in.Cursor, in.Limit)
+func (s *Service) getBlocks(ctx context.Context, caller accounts.Caller, in *PageQuery) (*body[api.Blocks], error) {
+	found, next, err := s.Blocks(ctx, caller.User, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -332,20 +293,20 @@ func (s *Service) getBlocks(ctx context.Context, in *PageQuery) (*body[api.Block
 	return &body[api.Blocks]{api.Blocks{Blocks: mapped(found, wire), Next: next}}, nil
 }
 
-func (s *Service) putBlock(ctx context.Context, in *UserPath) (*empty, error) {
-	me, other, err := in.parse(ctx, accounts.ErrNoUser)
+func (s *Service) putBlock(ctx context.Context, caller accounts.Caller, in *UserPath) (*empty, error) {
+	other, err := in.parse(accounts.ErrNoUser)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Block(ctx, me, other)
+	return &empty{}, s.Block(ctx, caller.User, other)
 }
 
-func (s *Service) deleteBlock(ctx context.Context, in *UserPath) (*empty, error) {
-	me, other, err := in.parse(ctx, ErrNoBlock)
+func (s *Service) deleteBlock(ctx context.Context, caller accounts.Caller, in *UserPath) (*empty, error) {
+	other, err := in.parse(ErrNoBlock)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Unblock(ctx, me, other)
+	return &empty{}, s.Unblock(ctx, caller.User, other)
 }
 
 // done returns the profiles for the answer to what has been done already: that is

@@ -10,7 +10,7 @@ import (
 // whose time is over cannot be answered, whether it has been closed or not.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
-		{Name: "social.expire", Every: time.Minute, Singleton: true, SafeAlone: true, Run: s.expire},
-		{Name: "social.prune", Every: time.Hour, Singleton: true, SafeAlone: true, Run: s.prune},
+		{Name: "social.expire", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: s.expire},
+		{Name: "social.prune", Every: time.Hour, Singleton: true, RunWithoutLease: true, Run: s.prune},
 	}
 }

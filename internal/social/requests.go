@@ -14,13 +14,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// Asking is what a user says who asks another for friendship.
+// Asking is a request for friendship as its sender makes it.
 type Asking struct {
-	User    accounts.ID // who is asked; either this
+	User    accounts.ID // the addressee; either this
 	Card    string      // or the token of their card
 	Message string
 	Source  string // where the two met; that of a card is "card"
-	Remark  string // what the user will call the friend
+	Remark  string // what the sender will call the friend
 	Tag     string
 }
 
@@ -59,7 +59,7 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 	if to == from {
 		return Request{}, false, ErrSelf
 	}
-	var d deed
+	var d changeSet
 	targets := slices.Concat(s.rel.targets(from, inFriends|inRequests, &d), s.rel.targets(to, inFriends|inRequests, &d))
 	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		r, isNew, err = s.ask(ctx, tx, &d, from, to, a)
@@ -69,12 +69,12 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 }
 
 // ask is the transaction of Ask.
-func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *deed, from, to accounts.ID, a Asking) (_ Request, isNew bool, err error) {
+func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to accounts.ID, a Asking) (_ Request, isNew bool, err error) {
 	lists, err := lockLists(ctx, tx, from, to)
 	if err != nil {
 		return Request{}, false, err
 	}
-	b, err := readBetween(ctx, tx, from, to)
+	b, err := readPairState(ctx, tx, from, to)
 	if err != nil {
 		return Request{}, false, err
 	}
@@ -94,13 +94,13 @@ func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *deed, from, to accou
 		}
 		return r, true, err
 	}
-	if !b.pending.ID.IsZero() { // its time is over, and nobody has closed it yet
+	if !b.pending.ID.IsZero() { // its time is over, and the job has not closed it yet
 		if _, err := d.close(ctx, tx, b.pending, Expired); err != nil {
 			return Request{}, false, err
 		}
 	}
 	// No two requests to one user have the same time, whatever the clocks of the
-	// nodes say: what is unread are those after the one last seen.
+	// nodes say: unread are those that came after the one last seen.
 	created := moment(max(d.at.UnixMilli(), lists[to].asked+1))
 	r := Request{ID: ids.New[Request](), From: from, To: to, Message: a.Message, Source: a.Source, Created: created,
 		Expires: created.Add(s.cfg.RequestLife), remark: a.Remark, tag: a.Tag}
@@ -113,7 +113,7 @@ func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *deed, from, to accou
 
 // befriend makes the two of a request friends; accepter notes remark and tag of
 // the other. Their lists are locked. ErrFull, ErrOtherFull.
-func (s *Service) befriend(ctx context.Context, tx *sqldb.Tx, d *deed, r Request, accepter accounts.ID, remark, tag string) error {
+func (s *Service) befriend(ctx context.Context, tx *sqldb.Tx, d *changeSet, r Request, accepter accounts.ID, remark, tag string) error {
 	asker := r.From
 	mine, err := countFriends(ctx, tx, accepter)
 	if err != nil {
@@ -126,17 +126,17 @@ func (s *Service) befriend(ctx context.Context, tx *sqldb.Tx, d *deed, r Request
 	if err := room(mine, theirs, s.cfg); err != nil {
 		return err
 	}
-	if err := bump(ctx, tx, accepter, asker); err != nil {
+	if err := bumpVersions(ctx, tx, accepter, asker); err != nil {
 		return err
 	}
-	d.written = []tie{
+	d.written = []friendRow{
 		{accepter, Friend{User: asker, Remark: remark, Tag: tag, Source: r.Source, Since: d.at, Updated: d.at}, true},
 		{asker, Friend{User: accepter, Remark: r.remark, Tag: r.tag, Source: r.Source, Since: d.at, Updated: d.at}, true},
 	}
 	return insertFriends(ctx, tx, d.written[0], d.written[1])
 }
 
-// Accept makes friends of user and of who has asked them. ErrText, ErrNoRequest,
+// Accept makes user and the sender of the request friends. ErrText, ErrNoRequest,
 // ErrClosed, accounts.ErrNoUser, ErrFull, ErrOtherFull.
 func (s *Service) Accept(ctx context.Context, user accounts.ID, id RequestID, remark, tag string) (f Friend, err error) {
 	defer errs.Wrap(&err, "social.Accept %s", user)
@@ -148,7 +148,7 @@ func (s *Service) Accept(ctx context.Context, user accounts.ID, id RequestID, re
 	if err != nil {
 		return Friend{}, err
 	}
-	var d deed
+	var d changeSet
 	targets := slices.Concat(s.rel.targets(user, inFriends|inRequests, &d), s.rel.targets(r.From, inFriends, &d))
 	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := s.answer(ctx, tx, &d, id, Accepted); err != nil {
@@ -189,7 +189,7 @@ func (s *Service) end(ctx context.Context, id RequestID, state State, mine func(
 	if err != nil {
 		return err
 	}
-	var d deed
+	var d changeSet
 	return s.change(ctx, &d, s.rel.targets(r.To, inRequests, &d), func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := s.answer(ctx, tx, &d, id, state); err != nil {
 			return err
@@ -211,8 +211,8 @@ func (s *Service) requestOf(ctx context.Context, id RequestID, mine func(Request
 }
 
 // answer ends a request if it still waits, under the locks of the two. ErrClosed.
-func (s *Service) answer(ctx context.Context, tx *sqldb.Tx, d *deed, id RequestID, state State) error {
-	r, err := selectRequest(ctx, tx, id) // whose it is never changes
+func (s *Service) answer(ctx context.Context, tx *sqldb.Tx, d *changeSet, id RequestID, state State) error {
+	r, err := selectRequest(ctx, tx, id) // its sender and addressee never change
 	if err != nil {
 		return err
 	}
@@ -279,14 +279,14 @@ func (s *Service) Unread(ctx context.Context, user accounts.ID) (_ int, err erro
 // Seen notes that user has looked at the requests.
 func (s *Service) Seen(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Seen %s", user)
-	var d deed
+	var d changeSet
 	return s.change(ctx, &d, []cache.Target{s.rel.unread.Target(user)}, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := unread(ctx, tx, user)
 		if err != nil || n[user] == 0 {
 			return err
 		}
 		d.unread = map[accounts.ID]int{user: 0}
-		return see(ctx, tx, user)
+		return markSeen(ctx, tx, user)
 	})
 }
 
@@ -306,7 +306,7 @@ func (s *Service) expire(ctx context.Context) (err error) {
 		if err != nil || len(old) == 0 {
 			return asKind(ctx, err)
 		}
-		var d deed
+		var d changeSet
 		var targets []cache.Target
 		asked := usersOf(old, func(r Request) accounts.ID { return r.To })
 		for _, u := range asked {
@@ -345,20 +345,16 @@ func usersOf[T any](rows []T, user func(T) accounts.ID) []accounts.ID {
 	for i, r := range rows {
 		all[i] = user(r)
 	}
-	slices.SortFunc(all, func(a, b accounts.ID) int { return cmp.Compare(a.String(), b.String()) })
+	slices.SortFunc(all, accounts.ID.Compare)
 	return slices.Compact(all)
 }
 
-// prune forgets what is remembered no longer.
+// prune removes what was remembered for long enough.
 func (s *Service) prune(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "social.prune")
 	before := s.db.Now().Add(-remembered)
 	for n := sweepBatch; n == sweepBatch; {
-		err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			n, err = pruneFriends(ctx, tx, before, sweepBatch)
-			return err
-		})
-		if err != nil {
+		if n, err = pruneFriends(ctx, s.db, before, sweepBatch); err != nil {
 			return asKind(ctx, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
@@ -278,16 +279,18 @@ func TestARequestWhoseTimeIsOverCountsForNothing(t *testing.T) {
 
 // A copy of a moment ago names who asked; since then it may be the other way round.
 func TestOnesOwnRequestIsNotAmongThoseReceived(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	who := w.join(2)
-	w.asks(who[0], who[1])
-	if got := w.received(who[1], 10); len(got) != 1 {
-		t.Fatalf("got %+v, want the request", got)
-	}
-	w.exec("UPDATE friend_requests SET from_id = ?, to_id = ?", who[1], who[0])
-	if got := w.received(who[1], 10); len(got) != 0 {
-		t.Errorf("got %+v, want none", got)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		who := w.join(2)
+		w.asks(who[0], who[1])
+		if got := w.received(who[1], 10); len(got) != 1 {
+			t.Fatalf("got %+v, want the request", got)
+		}
+		w.exec("UPDATE friend_requests SET from_id = ?, to_id = ?", who[1], who[0])
+		if got := w.received(who[1], 10); len(got) != 0 {
+			t.Errorf("got %+v, want none", got)
+		}
+	})
 }
 
 func TestARequestExpires(t *testing.T) {
@@ -343,19 +346,21 @@ func TestARequestExpires(t *testing.T) {
 }
 
 func TestManyRequestsExpireInBatches(t *testing.T) {
-	w := onSQLite(t, Settings{RequestLife: time.Hour, RequestsOut: 1000})
-	who := w.join(sweepBatch + 21)
-	for _, to := range who[1:] {
-		w.asks(who[0], to)
-	}
-	w.pass(time.Hour + time.Second)
-	w.must(w.expire(t.Context()))
-	var n int
-	w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM friend_requests WHERE state <> 4").Scan(&n))
-	if n != 0 {
-		t.Errorf("%d did not expire", n)
-	}
-	w.sound()
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{RequestLife: time.Hour, RequestsOut: 1000})
+		who := w.join(sweepBatch + 21)
+		for _, to := range who[1:] {
+			w.asks(who[0], to)
+		}
+		w.pass(time.Hour + time.Second)
+		w.must(w.expire(t.Context()))
+		var n int
+		w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM friend_requests WHERE state <> 4").Scan(&n))
+		if n != 0 {
+			t.Errorf("%d did not expire", n)
+		}
+		w.sound()
+	})
 }
 
 func TestTheRedDot(t *testing.T) {
@@ -401,18 +406,20 @@ func TestTheRedDot(t *testing.T) {
 
 // Clocks of nodes differ, and go back: who came after the last look is unread.
 func TestARequestAfterALookIsUnreadWhateverTheClockSays(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	who := w.join(3)
-	w.asks(who[1], who[0])
-	w.must(w.Seen(t.Context(), who[0]))
-	w.pass(-time.Hour)
-	w.asks(who[2], who[0])
-	if n := w.unreadOf(who[0]); n != 1 {
-		t.Errorf("%d unread, want 1", n)
-	}
-	if got := w.received(who[0], 10); len(got) != 2 || got[0].From != who[2] {
-		t.Errorf("got %+v, want the later one first", got)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		who := w.join(3)
+		w.asks(who[1], who[0])
+		w.must(w.Seen(t.Context(), who[0]))
+		w.pass(-time.Hour)
+		w.asks(who[2], who[0])
+		if n := w.unreadOf(who[0]); n != 1 {
+			t.Errorf("%d unread, want 1", n)
+		}
+		if got := w.received(who[0], 10); len(got) != 2 || got[0].From != who[2] {
+			t.Errorf("got %+v, want the later one first", got)
+		}
+	})
 }
 
 func TestPagesOfAList(t *testing.T) {
@@ -644,59 +651,63 @@ func TestADeviceLearnsWhatChangedAndNothingElse(t *testing.T) {
 }
 
 func TestOfAFormerFriendNothingIsKeptButThatThereWasOne(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	who := w.join(2)
-	r, _, err := w.Ask(t.Context(), who[0], Asking{User: who[1], Source: "search", Remark: "Bobby", Tag: "school"})
-	w.must(err)
-	_, err = w.Accept(t.Context(), who[1], r.ID, "Annie", "work")
-	w.must(err)
-	order := 7
-	_, err = w.Note(t.Context(), who[0], who[1], Note{Order: &order})
-	w.must(err)
-	w.must(w.Unfriend(t.Context(), who[0], who[1]))
-	var rows, empty int
-	w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*), SUM(remark = '' AND tag = '' AND source = '' AND sort = 0) FROM friends WHERE gone > 0").Scan(&rows, &empty))
-	if rows != 2 || empty != 2 {
-		t.Errorf("%d of %d rows are empty, want two", empty, rows)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		who := w.join(2)
+		r, _, err := w.Ask(t.Context(), who[0], Asking{User: who[1], Source: "search", Remark: "Bobby", Tag: "school"})
+		w.must(err)
+		_, err = w.Accept(t.Context(), who[1], r.ID, "Annie", "work")
+		w.must(err)
+		order := 7
+		_, err = w.Note(t.Context(), who[0], who[1], Note{Order: &order})
+		w.must(err)
+		w.must(w.Unfriend(t.Context(), who[0], who[1]))
+		var rows, empty int
+		w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*), SUM(remark = '' AND tag = '' AND source = '' AND sort = 0) FROM friends WHERE gone > 0").Scan(&rows, &empty))
+		if rows != 2 || empty != 2 {
+			t.Errorf("%d of %d rows are empty, want two", empty, rows)
+		}
+	})
 }
 
 func TestWhatIsOldIsForgottenInBatchesAndNothingElse(t *testing.T) {
-	w := onSQLite(t, Settings{})
-	ctx, who := t.Context(), w.join(2)
-	const old = 2*sweepBatch + 5
-	long, lately := w.db.Now().Add(-remembered-time.Hour).UnixMilli(), w.db.Now().Add(-remembered+time.Hour).UnixMilli()
-	w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := lockLists(ctx, tx, who[0]); err != nil {
-			return err
-		}
-		for i := range old + 1 {
-			at, state := long, 1+i%4
-			if i == old {
-				at = lately
-			}
-			_, err := tx.ExecContext(ctx, "INSERT INTO friends (user_id, "+friendColumns+", version, gone) VALUES (?, ?, '', '', '', 0, 1, 1, ?, ?)", who[0], ids.New[accounts.User](), i+1, at)
-			_, err2 := tx.ExecContext(ctx, "INSERT INTO friend_requests ("+requestColumns+", pair) VALUES (?, ?, ?, '', '', '', '', ?, ?, ?, NULL)",
-				ids.New[Request](), who[0], ids.New[accounts.User](), state, 1, at)
-			if err := errors.Join(err, err2); err != nil {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		ctx, who := t.Context(), w.join(2)
+		const old = 2*sweepBatch + 5
+		long, lately := w.db.Now().Add(-remembered-time.Hour).UnixMilli(), w.db.Now().Add(-remembered+time.Hour).UnixMilli()
+		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			if _, err := lockLists(ctx, tx, who[0]); err != nil {
 				return err
 			}
+			for i := range old + 1 {
+				at, state := long, 1+i%4
+				if i == old {
+					at = lately
+				}
+				_, err := tx.ExecContext(ctx, "INSERT INTO friends (user_id, "+friendColumns+", version, gone) VALUES (?, ?, '', '', '', 0, 1, 1, ?, ?)", who[0], ids.New[accounts.User](), i+1, at)
+				_, err2 := tx.ExecContext(ctx, "INSERT INTO friend_requests ("+requestColumns+", pair) VALUES (?, ?, ?, '', '', '', '', ?, ?, ?, NULL)",
+					ids.New[Request](), who[0], ids.New[accounts.User](), state, 1, at)
+				if err := errors.Join(err, err2); err != nil {
+					return err
+				}
+			}
+			_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET version = ?", old+1)
+			return err
+		}))
+		w.asks(who[0], who[1])
+		w.exec("UPDATE friend_requests SET expires = ? WHERE state = 0", long) // nobody has closed it yet
+		w.must(w.prune(ctx))
+		var friends, requests, waiting int
+		w.must(w.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM friends), (SELECT COUNT(*) FROM friend_requests WHERE state > 0), (SELECT COUNT(*) FROM friend_requests WHERE state = 0)").
+			Scan(&friends, &requests, &waiting))
+		if friends != 1 || requests != 1 || waiting != 1 {
+			t.Errorf("%d removals, %d closed requests and %d that wait are left, want one of each", friends, requests, waiting)
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET version = ?", old+1)
-		return err
-	}))
-	w.asks(who[0], who[1])
-	w.exec("UPDATE friend_requests SET expires = ? WHERE state = 0", long) // nobody has closed it yet
-	w.must(w.prune(ctx))
-	var friends, requests, waiting int
-	w.must(w.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM friends), (SELECT COUNT(*) FROM friend_requests WHERE state > 0), (SELECT COUNT(*) FROM friend_requests WHERE state = 0)").
-		Scan(&friends, &requests, &waiting))
-	if friends != 1 || requests != 1 || waiting != 1 {
-		t.Errorf("%d removals, %d closed requests and %d that wait are left, want one of each", friends, requests, waiting)
-	}
-	if l, err := readList(ctx, w.db, who[0]); err != nil || l.pruned != old {
-		t.Errorf("removals are forgotten up to %d, %v, want %d", l.pruned, err, old)
-	}
+		if l, err := readList(ctx, w.db, who[0]); err != nil || l.pruned != old {
+			t.Errorf("removals are forgotten up to %d, %v, want %d", l.pruned, err, old)
+		}
+	})
 }
 
 func TestErasingLeavesNothing(t *testing.T) {
@@ -749,32 +760,34 @@ func TestErasingLeavesNothing(t *testing.T) {
 }
 
 func TestManyFriendsAreErasedInBatches(t *testing.T) {
-	w := onSQLite(t, Settings{RequestsOut: 1000, RequestsIn: 1000})
-	who := w.join(sweepBatch + 12)
-	ann := who[0]
-	w.befriends(ann, who[1:]...)
-	more := w.join(2*sweepBatch + 5)
-	for _, u := range more[:sweepBatch+3] {
-		w.asks(u, ann)
-	}
-	for _, u := range more[sweepBatch+3:] {
-		w.must(w.Block(t.Context(), u, ann))
-	}
-	sub := w.bus.Subscribe(who[1].String())
-	defer sub.Close()
-	w.must(w.Erase(t.Context(), ann))
-	var n int
-	w.must(w.db.QueryRowContext(t.Context(), "SELECT (SELECT COUNT(*) FROM friends WHERE gone = 0) + (SELECT COUNT(*) FROM friend_requests) + (SELECT COUNT(*) FROM blocks)").Scan(&n))
-	if n != 0 {
-		t.Errorf("%d rows are left", n)
-	}
-	w.sound()
-	select {
-	case e := <-sub.C:
-		if e.Type != "friend.removed" {
-			t.Errorf("got %+v", e)
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{RequestsOut: 1000, RequestsIn: 1000})
+		who := w.join(sweepBatch + 12)
+		ann := who[0]
+		w.befriends(ann, who[1:]...)
+		more := w.join(2*sweepBatch + 5)
+		for _, u := range more[:sweepBatch+3] {
+			w.asks(u, ann)
 		}
-	case <-time.After(patience):
-		t.Error("a friend heard nothing")
-	}
+		for _, u := range more[sweepBatch+3:] {
+			w.must(w.Block(t.Context(), u, ann))
+		}
+		sub := w.bus.Subscribe(who[1].String())
+		defer sub.Close()
+		w.must(w.Erase(t.Context(), ann))
+		var n int
+		w.must(w.db.QueryRowContext(t.Context(), "SELECT (SELECT COUNT(*) FROM friends WHERE gone = 0) + (SELECT COUNT(*) FROM friend_requests) + (SELECT COUNT(*) FROM blocks)").Scan(&n))
+		if n != 0 {
+			t.Errorf("%d rows are left", n)
+		}
+		w.sound()
+		select {
+		case e := <-sub.C:
+			if e.Type != "friend.removed" {
+				t.Errorf("got %+v", e)
+			}
+		case <-time.After(patience):
+			t.Error("a friend heard nothing")
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -27,7 +28,7 @@ type Config struct {
 	DB     *sqldb.DB
 	Caches *cache.Runtime
 	Cache  cache.Policy // of relations; Unfenced is this domain's to choose
-	Bus    *events.Bus  // is told what happened, after the commit
+	Bus    *events.Bus  // gets the events, after the commit
 	People People
 	Log    *slog.Logger
 
@@ -48,6 +49,7 @@ type Service struct {
 
 // New returns the domain on those parts. The error has all faults of the settings.
 func New(cfg Config) (*Service, error) {
+	config.Defaults(&cfg.Settings)
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("social: %w", err)
 	}
@@ -57,53 +59,53 @@ func New(cfg Config) (*Service, error) {
 		rel:    newRelations(cfg.DB, cfg.Caches, cfg.Cache),
 		bus:    cfg.Bus,
 		people: cfg.People,
-		cfg:    cfg.Settings.filled(),
+		cfg:    cfg.Settings,
 		log:    cfg.Log,
 	}, nil
 }
 
-// A tie is somebody in a user's list, as a deed left it.
-type tie struct {
+// A friendRow is one user's row about a friend, as a changeSet left it.
+type friendRow struct {
 	user accounts.ID
 	Friend
 	added bool // they were no friends before
 }
 
-// A mark is something that a deed did to a user's relation to another.
-type mark struct{ user, other accounts.ID }
+// An edge is a user's relation to another, directed.
+type edge struct{ user, other accounts.ID }
 
-// A deed is what one transaction has done. What follows the commit, the copies in
-// Redis and the events, is read off it.
-type deed struct {
+// A changeSet is what one transaction has changed. What follows the commit, the copies
+// in Redis and the events, is derived from it.
+type changeSet struct {
 	at        time.Time
 	opened    []Request
 	closed    []Request
-	written   []tie
-	removed   []mark
-	blocked   []mark
-	unblocked []mark
+	written   []friendRow
+	removed   []edge
+	blocked   []edge
+	unblocked []edge
 	unread    map[accounts.ID]int // of users whose number may have changed
 }
 
-// change runs fn in a transaction that does d, has the copies follow that may be
-// concerned, and tells those whom it concerns. What fn reads under the locks of
-// [lockLists] nobody else changes before the commit.
-func (s *Service) change(ctx context.Context, d *deed, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+// change runs fn in a transaction that fills in d, brings the copies up to date that
+// may be concerned, and publishes d's events. What fn reads under the locks of
+// [lockLists] cannot change before the commit.
+func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	err := s.caches.Change(ctx, func(ctx context.Context) error {
-		return sqldb.Undecided(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-			*d = deed{at: tx.Now()} // a transaction may be run again
+		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+			*d = changeSet{at: tx.Now()} // a transaction may be run again
 			return fn(ctx, tx)
-		}))
+		})
 	}, targets...)
 	if err != nil {
 		return asKind(ctx, err)
 	}
-	s.tell(ctx, d)
+	s.publish(ctx, d)
 	return nil
 }
 
 // count notes in d how many unread requests users have.
-func (d *deed) count(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
+func (d *changeSet) count(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
 	n, err := unread(ctx, tx, users...)
 	d.unread = make(map[accounts.ID]int, len(users))
 	for _, u := range users {
@@ -113,7 +115,7 @@ func (d *deed) count(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) er
 }
 
 // close ends a request that waits.
-func (d *deed) close(ctx context.Context, tx *sqldb.Tx, r Request, state State) (Request, error) {
+func (d *changeSet) close(ctx context.Context, tx *sqldb.Tx, r Request, state State) (Request, error) {
 	r.State = state
 	d.closed = append(d.closed, r)
 	return r, closeRequests(ctx, tx, state, r.ID)
@@ -134,14 +136,14 @@ func (s *Service) AreFriends(ctx context.Context, user accounts.ID, others []acc
 	return found, asKind(ctx, err)
 }
 
-// IsBlocked reports whether by blocks who.
+// IsBlocked reports whether the user by blocks the user who.
 func (s *Service) IsBlocked(ctx context.Context, by, who accounts.ID) (_ bool, err error) {
 	defer errs.Wrap(&err, "social.IsBlocked %s", by)
 	ok, err := s.rel.blocks.Has(ctx, by, who)
 	return ok, asKind(ctx, err)
 }
 
-// Blocked returns which of whom by blocks.
+// Blocked returns those of whom that the user by blocks.
 func (s *Service) Blocked(ctx context.Context, by accounts.ID, whom []accounts.ID) (_ map[accounts.ID]bool, err error) {
 	defer errs.Wrap(&err, "social.Blocked %s", by)
 	found, err := s.rel.blocks.HasMany(ctx, by, whom)
@@ -186,7 +188,7 @@ func behind(cursor string, begin place) (place, error) {
 	return parsePlace(cursor)
 }
 
-// page cuts what was read one too long and returns the cursor of what is left.
+// page cuts a list that was read one row too long, and returns the cursor of the rest.
 func page[T any](rows []T, n int, at func(T) place) (_ []T, next string) {
 	if len(rows) <= n {
 		return rows, ""

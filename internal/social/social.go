@@ -43,8 +43,8 @@ type State int
 const (
 	Pending   State = iota
 	Accepted        // the two became friends
-	Refused         // by who was asked, or because they blocked who asked or are no more
-	Withdrawn       // by who asked, or because they blocked who was asked or are no more
+	Refused         // by the addressee, or because the addressee blocked the sender or was erased
+	Withdrawn       // by the sender, or because the sender blocked the addressee or was erased
 	Expired
 )
 
@@ -53,10 +53,10 @@ func (s State) String() string {
 	return [...]string{api.RequestPending, api.RequestAccepted, api.RequestRefused, api.RequestWithdrawn, api.RequestExpired}[s]
 }
 
-// Friend is somebody in a user's list, with what the user noted.
+// Friend is a friend in a user's list, with what the user noted.
 type Friend struct {
 	User    accounts.ID
-	Remark  string // what the user calls them
+	Remark  string // what the user calls the friend
 	Tag     string // the user's group for them
 	Source  string // where the two met
 	Order   int    // lists have lower ones first; equal ones, the newest friend first
@@ -84,7 +84,7 @@ func (k kept) friend(user accounts.ID) Friend {
 
 func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// Block is somebody whom a user blocks.
+// Block is a user whom another user blocks.
 type Block struct {
 	User  accounts.ID
 	Since time.Time
@@ -101,7 +101,7 @@ type Totals struct {
 	Blocks      int // users whom the user blocks
 }
 
-// What the domain refuses. Who may not ask learns neither of a block nor of a
+// What the domain refuses. A sender who is refused learns neither of a block nor of a
 // full box: it is one refusal.
 var (
 	ErrSelf         = errs.New(errs.Invalid, "friends.self", "That is yourself.")
@@ -124,8 +124,7 @@ var (
 	ErrBlocksFull   = errs.New(errs.Conflict, "blocks.full", "You have blocked as many users as anybody can. Unblock some first.")
 )
 
-// Settings are what an operator may choose. The zero value of a field stands for
-// its default.
+// Settings are what an operator may choose; 0 is the default of each.
 type Settings struct {
 	RequestLife time.Duration `koanf:"request_life" default:"720h" help:"how long a friend request can be answered, between an hour and a year"`
 	Friends     int           `koanf:"friends" default:"5000" help:"friends that a user may have, at most 10000"`
@@ -136,52 +135,31 @@ type Settings struct {
 
 // Validate returns all faults, joined.
 func (c Settings) Validate() error {
-	c = c.filled()
-	var faults []error
-	if c.RequestLife < time.Hour || c.RequestLife > 366*24*time.Hour {
-		faults = append(faults, &config.Fault{Key: "request_life", Text: fmt.Sprintf("%s is not between an hour and a year", c.RequestLife)})
+	config.Defaults(&c)
+	within := func(key string, n int) error {
+		return config.Refuse(n < 1 || n > 10_000, key, "%d is not between 1 and 10000", n)
 	}
-	within := func(key string, n int) {
-		if n < 1 || n > 10_000 {
-			faults = append(faults, &config.Fault{Key: key, Text: fmt.Sprintf("%d is not between 1 and 10000", n)})
-		}
-	}
-	within("friends", c.Friends)
-	within("requests_out", c.RequestsOut)
-	within("requests_in", c.RequestsIn)
-	within("blocks", c.Blocks)
-	return errors.Join(faults...)
+	return errors.Join(
+		config.Refuse(c.RequestLife < time.Hour || c.RequestLife > 366*24*time.Hour, "request_life", "%s is not between an hour and a year", c.RequestLife),
+		within("friends", c.Friends),
+		within("requests_out", c.RequestsOut),
+		within("requests_in", c.RequestsIn),
+		within("blocks", c.Blocks))
 }
 
-// filled returns c with its defaults.
-func (c Settings) filled() Settings {
-	set := func(field *int, value int) {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	if c.RequestLife == 0 {
-		c.RequestLife = 30 * 24 * time.Hour
-	}
-	set(&c.Friends, 5000)
-	set(&c.RequestsOut, 100)
-	set(&c.RequestsIn, 1000)
-	set(&c.Blocks, 5000)
-	return c
-}
-
-// between is what SQL says of two users when one asks the other.
-type between struct {
-	exists    bool // who is asked, and is not deleted
-	accepts   bool // who is asked takes requests
+// pairState is what SQL says of the sender and the addressee of a request that is to
+// be made.
+type pairState struct {
+	exists    bool // the addressee has an account that is not deleted
+	accepts   bool // the addressee takes requests
 	friends   bool
-	youBlock  bool    // who asks has blocked who is asked
+	youBlock  bool    // the sender has blocked the addressee
 	theyBlock bool    // the other way round
 	pending   Request // of either to the other; zero: none
-	out, in   int     // requests that wait, of who asks and for who is asked
+	out, in   int     // pending requests, from the sender and to the addressee
 }
 
-// An answer is what asking comes to.
+// An answer is the outcome of asking.
 type answer int
 
 const (
@@ -190,8 +168,8 @@ const (
 	mutual               // the other had asked: they are friends
 )
 
-// ask is what comes of from asking.
-func (b between) ask(from accounts.ID, now time.Time, limits Settings) (answer, error) {
+// ask returns the outcome of a request by from.
+func (b pairState) ask(from accounts.ID, now time.Time, limits Settings) (answer, error) {
 	waits := b.pending.open(now)
 	switch {
 	case !b.exists:
@@ -200,7 +178,7 @@ func (b between) ask(from accounts.ID, now time.Time, limits Settings) (answer, 
 		return 0, ErrAlready
 	case waits && b.pending.From == from:
 		return same, nil
-	case waits: // who asks has no say any more in who may ask
+	case waits: // the addressee has asked already, so its settings do not matter
 		return mutual, nil
 	case b.youBlock:
 		return 0, ErrYouBlock
@@ -223,7 +201,7 @@ func room(mine, theirs int, limits Settings) error {
 	return nil
 }
 
-// ends is what becomes of a request that waits when one of the two blocks the
+// ends is the state of a pending request after one of the two has blocked the
 // other: to the other it looks as any refusal or withdrawal does.
 func (r Request) ends(blocker accounts.ID) State {
 	if r.From == blocker {
@@ -232,7 +210,7 @@ func (r Request) ends(blocker accounts.ID) State {
 	return Refused
 }
 
-// Note is what a user may change of a friend: what is nil stays.
+// Note is what a user may change of a friend; nil changes nothing.
 type Note struct {
 	Remark *string
 	Tag    *string
@@ -283,7 +261,7 @@ func clean(name, s string, most int) (string, error) {
 	return s, nil
 }
 
-// cleanSource lets what the pattern of the API lets pass.
+// cleanSource accepts what the pattern of the API accepts.
 func cleanSource(s string) (string, error) {
 	if len(s) > 20 || strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' }) {
 		return "", ErrSource.On("body.source", "is not at most 20 small letters, digits and underscores")
@@ -291,7 +269,7 @@ func cleanSource(s string) (string, error) {
 	return s, nil
 }
 
-// pairOf names two users, whoever comes first.
+// pairOf names two users, in either order.
 func pairOf(a, b accounts.ID) string {
 	if b.String() < a.String() {
 		a, b = b, a

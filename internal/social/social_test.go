@@ -18,35 +18,35 @@ func TestWhatComesOfAsking(t *testing.T) {
 	waits := func(from accounts.ID, expires time.Duration) Request {
 		return Request{ID: ids.New[Request](), From: from, Expires: now.Add(expires)}
 	}
-	good := between{exists: true, accepts: true}
-	with := func(change func(*between)) between { b := good; change(&b); return b }
+	good := pairState{exists: true, accepts: true}
+	with := func(change func(*pairState)) pairState { b := good; change(&b); return b }
 	for _, c := range []struct {
 		what string
-		b    between
+		b    pairState
 		want answer
 		err  error
 	}{
 		{"nothing is in the way", good, ask, nil},
-		{"nobody is there", between{accepts: true}, 0, accounts.ErrNoUser},
-		{"nobody is there, and they had asked", between{pending: waits(them, time.Hour)}, 0, accounts.ErrNoUser},
-		{"they are friends", with(func(b *between) { b.friends = true }), 0, ErrAlready},
-		{"they are friends, and no requests are taken", with(func(b *between) { b.friends, b.accepts = true, false }), 0, ErrAlready},
-		{"asked already", with(func(b *between) { b.pending = waits(me, time.Millisecond) }), same, nil},
-		{"asked already, and no requests are taken any more", with(func(b *between) { b.pending, b.accepts = waits(me, 1), false }), same, nil},
-		{"asked already, and out of requests", with(func(b *between) { b.pending, b.out = waits(me, 1), 3 }), same, nil},
-		{"asked long ago", with(func(b *between) { b.pending = waits(me, 0) }), ask, nil},
-		{"the other has asked", with(func(b *between) { b.pending = waits(them, time.Millisecond) }), mutual, nil},
-		{"the other has asked and takes no requests", with(func(b *between) { b.pending, b.accepts = waits(them, 1), false }), mutual, nil},
-		{"the other has asked, out of requests", with(func(b *between) { b.pending, b.out, b.in = waits(them, 1), 3, 5 }), mutual, nil},
-		{"the other asked long ago", with(func(b *between) { b.pending = waits(them, 0) }), ask, nil},
-		{"they block", with(func(b *between) { b.theyBlock = true }), 0, ErrNotAccepting},
-		{"no requests are taken", with(func(b *between) { b.accepts = false }), 0, ErrNotAccepting},
-		{"too many wait for them", with(func(b *between) { b.in = 5 }), 0, ErrNotAccepting},
-		{"they block, and out of requests", with(func(b *between) { b.theyBlock, b.out = true, 3 }), 0, ErrNotAccepting},
-		{"I block", with(func(b *between) { b.youBlock = true }), 0, ErrYouBlock},
-		{"both block", with(func(b *between) { b.youBlock, b.theyBlock = true, true }), 0, ErrYouBlock},
-		{"one request left on both sides", with(func(b *between) { b.out, b.in = 2, 4 }), ask, nil},
-		{"out of requests", with(func(b *between) { b.out = 3 }), 0, ErrOutFull},
+		{"nobody is there", pairState{accepts: true}, 0, accounts.ErrNoUser},
+		{"nobody is there, and they had asked", pairState{pending: waits(them, time.Hour)}, 0, accounts.ErrNoUser},
+		{"they are friends", with(func(b *pairState) { b.friends = true }), 0, ErrAlready},
+		{"they are friends, and no requests are taken", with(func(b *pairState) { b.friends, b.accepts = true, false }), 0, ErrAlready},
+		{"asked already", with(func(b *pairState) { b.pending = waits(me, time.Millisecond) }), same, nil},
+		{"asked already, and no requests are taken any more", with(func(b *pairState) { b.pending, b.accepts = waits(me, 1), false }), same, nil},
+		{"asked already, and out of requests", with(func(b *pairState) { b.pending, b.out = waits(me, 1), 3 }), same, nil},
+		{"asked long ago", with(func(b *pairState) { b.pending = waits(me, 0) }), ask, nil},
+		{"the other has asked", with(func(b *pairState) { b.pending = waits(them, time.Millisecond) }), mutual, nil},
+		{"the other has asked and takes no requests", with(func(b *pairState) { b.pending, b.accepts = waits(them, 1), false }), mutual, nil},
+		{"the other has asked, out of requests", with(func(b *pairState) { b.pending, b.out, b.in = waits(them, 1), 3, 5 }), mutual, nil},
+		{"the other asked long ago", with(func(b *pairState) { b.pending = waits(them, 0) }), ask, nil},
+		{"they block", with(func(b *pairState) { b.theyBlock = true }), 0, ErrNotAccepting},
+		{"no requests are taken", with(func(b *pairState) { b.accepts = false }), 0, ErrNotAccepting},
+		{"too many wait for them", with(func(b *pairState) { b.in = 5 }), 0, ErrNotAccepting},
+		{"they block, and out of requests", with(func(b *pairState) { b.theyBlock, b.out = true, 3 }), 0, ErrNotAccepting},
+		{"I block", with(func(b *pairState) { b.youBlock = true }), 0, ErrYouBlock},
+		{"both block", with(func(b *pairState) { b.youBlock, b.theyBlock = true, true }), 0, ErrYouBlock},
+		{"one request left on both sides", with(func(b *pairState) { b.out, b.in = 2, 4 }), ask, nil},
+		{"out of requests", with(func(b *pairState) { b.out = 3 }), 0, ErrOutFull},
 	} {
 		if got, err := c.b.ask(me, now, limits); got != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s: got %d, %v, want %d, %v", c.what, got, err, c.want, c.err)
@@ -78,7 +78,7 @@ func TestABlockEndsARequestAsIfItHadEndedByItself(t *testing.T) {
 
 func TestUsersOfRowsAreThereOnce(t *testing.T) {
 	a, b := ids.New[accounts.User](), ids.New[accounts.User]()
-	got := usersOf([]mark{{a, b}, {b, a}, {a, b}, {b, a}}, func(m mark) accounts.ID { return m.user })
+	got := usersOf([]edge{{a, b}, {b, a}, {a, b}, {b, a}}, func(m edge) accounts.ID { return m.user })
 	if len(got) != 2 || got[0] == got[1] {
 		t.Errorf("got %v, want both once", got)
 	}

@@ -1,13 +1,11 @@
 package social
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -24,44 +22,23 @@ var ErrStore = errs.New(errs.Unavailable, "friends.store_away", "Friends cannot 
 // through a cache and ran out of time, though its caller did not, means that SQL
 // hangs.
 func asKind(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	if sqldb.IsUnavailable(err) || sqldb.IsRetryable(err) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return errors.Join(ErrStore, err)
 	}
-	return err
+	return sqldb.AsKind(err, ErrStore)
 }
 
-// each calls scan for every row of a query.
-func each(rows *sql.Rows, err error, scan func(rows *sql.Rows) error) error {
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+// transact runs fn in one transaction. A commit whose outcome is unknown is
+// undecided for package cache: the fences of what may have changed stand.
+func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return sqldb.Undecided(db.Tx(ctx, fn))
 }
 
-// idsOf scans a column of users.
-func idsOf(rows *sql.Rows, err error) (users []accounts.ID, _ error) {
-	return users, each(rows, err, func(rows *sql.Rows) error {
-		var u accounts.ID
-		err := rows.Scan(&u)
-		users = append(users, u)
-		return err
-	})
-}
-
-// list is a user's row in friend_lists. It is locked by whoever changes friends
+// list is a user's row in friend_lists. Every transaction locks it that changes friends
 // or requests of that user: see lockLists.
 type list struct {
 	version int64 // of the list of friends: the highest in the user's rows, so far
-	pruned  int64 // removals up to this version are not known any more
+	pruned  int64 // removals up to this version are not remembered any more
 	asked   int64 // Unix ms of the newest request to the user; no two have the same
 	seen    int64 // up to which of them the user has looked
 }
@@ -71,11 +48,11 @@ var newLists = sqldb.Upsert{Table: "friend_lists", Columns: []string{"user_id", 
 // lockLists locks the lists of users until tx ends. All that concerns two users
 // happens under both their locks, which are taken in one order.
 func lockLists(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (map[accounts.ID]list, error) {
-	users = slices.SortedFunc(slices.Values(users), func(a, b accounts.ID) int { return cmp.Compare(a.String(), b.String()) })
+	users = slices.SortedFunc(slices.Values(users), accounts.ID.Compare)
 	lists := make(map[accounts.ID]list, len(users))
 	read := func() error {
 		rows, err := tx.QueryContext(ctx, "SELECT user_id, version, pruned, asked, seen FROM friend_lists WHERE user_id IN (?) ORDER BY user_id"+tx.Dialect().ForUpdate(), bun.List(users))
-		return each(rows, err, func(rows *sql.Rows) error {
+		return sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var u accounts.ID
 			var l list
 			err := rows.Scan(&u, &l.version, &l.pruned, &l.asked, &l.seen)
@@ -99,14 +76,11 @@ func lockLists(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (map[acc
 // readList returns the zero list for a user who has none yet.
 func readList(ctx context.Context, q sqldb.Querier, user accounts.ID) (l list, err error) {
 	err = q.QueryRowContext(ctx, "SELECT version, pruned, asked, seen FROM friend_lists WHERE user_id = ?", user).Scan(&l.version, &l.pruned, &l.asked, &l.seen)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return l, err
+	return l, sqldb.Missing(err, nil)
 }
 
-// bump gives each list the next version.
-func bump(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
+// bumpVersions gives each list the next version.
+func bumpVersions(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
 	_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET version = version + 1 WHERE user_id IN (?)", bun.List(users))
 	return err
 }
@@ -124,14 +98,14 @@ func scanFriend(rows *sql.Rows, more ...any) (f Friend, err error) {
 	return f, err
 }
 
-// insertFriends makes rows of ties whose lists were bumped. Rows of former
+// insertFriends makes friend rows whose lists were bumped. Rows of former
 // friendships give way.
-func insertFriends(ctx context.Context, tx *sqldb.Tx, a, b tie) error {
+func insertFriends(ctx context.Context, tx *sqldb.Tx, a, b friendRow) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM friends WHERE (user_id = ? AND friend_id = ?) OR (user_id = ? AND friend_id = ?)", a.user, a.User, b.user, b.User); err != nil {
 		return err
 	}
 	var args []any
-	for _, t := range []tie{a, b} {
+	for _, t := range []friendRow{a, b} {
 		args = append(args, t.user, t.User, t.Remark, t.Tag, t.Source, t.Order, t.Since.UnixMilli(), t.Updated.UnixMilli(), t.user)
 	}
 	const row = "(?, ?, ?, ?, ?, ?, ?, ?, (SELECT l.version FROM friend_lists l WHERE l.user_id = ?), 0)"
@@ -140,7 +114,7 @@ func insertFriends(ctx context.Context, tx *sqldb.Tx, a, b tie) error {
 }
 
 // updateFriend writes what a user noted of a friend, into a list that was bumped.
-func updateFriend(ctx context.Context, tx *sqldb.Tx, t tie) error {
+func updateFriend(ctx context.Context, tx *sqldb.Tx, t friendRow) error {
 	_, err := tx.ExecContext(ctx, "UPDATE friends SET remark = ?, tag = ?, sort = ?, updated = ?, version = "+ownVersion+" WHERE user_id = ? AND friend_id = ?",
 		t.Remark, t.Tag, t.Order, t.Updated.UnixMilli(), t.user, t.User)
 	return err
@@ -180,7 +154,7 @@ func someFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, others 
 
 func keptFriends(rows *sql.Rows, err error) (map[accounts.ID]kept, error) {
 	all := map[accounts.ID]kept{}
-	return all, each(rows, err, func(rows *sql.Rows) error {
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		f, err := scanFriend(rows)
 		all[f.User] = f.kept()
 		return err
@@ -193,7 +167,7 @@ func countFriends(ctx context.Context, q sqldb.Querier, user accounts.ID) (n int
 }
 
 // Count returns a user's totals as SQL knows them: for tools beside a running
-// server. Who is unknown has none of anything.
+// server. An unknown user has none of anything.
 func Count(ctx context.Context, q sqldb.Querier, user accounts.ID) (t Totals, err error) {
 	defer errs.Wrap(&err, "social.Count %s", user)
 	now := q.Now().UnixMilli()
@@ -211,15 +185,11 @@ var firstFriend = place{sort: math.MinInt32, since: math.MaxInt64}
 
 // pageFriends returns up to n friends behind a place, of one tag unless it is
 // empty.
-func pageFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, tag string, after place, n int) (page []Friend, err error) {
+func pageFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, tag string, after place, n int) ([]Friend, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+` FROM friends WHERE user_id = ? AND gone = 0 AND sort >= ? AND (? = '' OR tag = ?)
 		AND (sort > ? OR since < ? OR (since = ? AND friend_id > ?)) ORDER BY sort, since DESC, friend_id LIMIT ?`,
 		user, after.sort, tag, tag, after.sort, after.since, after.since, after.id, n)
-	return page, each(rows, err, func(rows *sql.Rows) error {
-		f, err := scanFriend(rows)
-		page = append(page, f)
-		return err
-	})
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (Friend, error) { return scanFriend(rows) })
 }
 
 // changedFriends returns up to n changes of a list after a version, in the order
@@ -227,7 +197,7 @@ func pageFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, tag str
 func changedFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, since int64, n int) (Changes, error) {
 	c := Changes{Version: since}
 	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+", gone, version FROM friends WHERE user_id = ? AND version > ? ORDER BY version LIMIT ?", user, since, n+1)
-	return c, each(rows, err, func(rows *sql.Rows) error {
+	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var gone, version int64
 		f, err := scanFriend(rows, &gone, &version)
 		switch {
@@ -242,11 +212,20 @@ func changedFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, sinc
 		c.Version = version
 		return err
 	})
+	return c, err
 }
 
 // pruneFriends forgets up to n removals that are older than a moment, and returns
-// how many there were. Who has a list from before them has to read it whole.
-func pruneFriends(ctx context.Context, tx *sqldb.Tx, before time.Time, n int) (int, error) {
+// how many there were. A device with a list from before them has to read it whole.
+func pruneFriends(ctx context.Context, db *sqldb.DB, before time.Time, n int) (pruned int, err error) {
+	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		pruned, err = pruneFriendsIn(ctx, tx, before, n)
+		return err
+	})
+	return pruned, err
+}
+
+func pruneFriendsIn(ctx context.Context, tx *sqldb.Tx, before time.Time, n int) (int, error) {
 	type row struct {
 		UserID   accounts.ID
 		FriendID accounts.ID
@@ -280,22 +259,19 @@ func pruneFriends(ctx context.Context, tx *sqldb.Tx, before time.Time, n int) (i
 	for _, r := range old {
 		rows = append(rows, r.UserID, r.FriendID)
 	}
-	// Who has become a friend again since is not gone any more.
-	pairs := strings.TrimSuffix(strings.Repeat("(?, ?), ", len(old)), ", ")
-	_, err = tx.ExecContext(ctx, "DELETE FROM friends WHERE gone > 0 AND gone < ? AND (user_id, friend_id) IN ("+pairs+")", append([]any{before.UnixMilli()}, rows...)...)
+	// A user who has become a friend again since is not gone any more.
+	_, err = tx.ExecContext(ctx, "DELETE FROM friends WHERE gone > 0 AND gone < ? AND (user_id, friend_id) IN ("+sqldb.Tuples(2, len(old))+")", append([]any{before.UnixMilli()}, rows...)...)
 	return len(old), err
 }
 
 const requestColumns = "id, from_id, to_id, message, source, remark, tag, state, created, expires"
 
-func scanRequests(rows *sql.Rows, err error) (all []Request, _ error) {
-	return all, each(rows, err, func(rows *sql.Rows) error {
-		var r Request
+func scanRequests(rows *sql.Rows, err error) ([]Request, error) {
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (r Request, err error) {
 		var created, expires int64
-		err := rows.Scan(&r.ID, &r.From, &r.To, &r.Message, &r.Source, &r.remark, &r.tag, &r.State, &created, &expires)
+		err = rows.Scan(&r.ID, &r.From, &r.To, &r.Message, &r.Source, &r.remark, &r.tag, &r.State, &created, &expires)
 		r.Created, r.Expires = moment(created), moment(expires)
-		all = append(all, r)
-		return err
+		return r, err
 	})
 }
 
@@ -309,8 +285,8 @@ func lockRequest(ctx context.Context, tx *sqldb.Tx, id RequestID) (Request, erro
 	return oneRequest(scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id = ?"+tx.Dialect().ForUpdate(), id)))
 }
 
-// lockPending returns the request that waits between two users, perhaps in vain
-// for its time is over; ErrNoRequest when there is none.
+// lockPending returns the request that waits between two users, though its time may
+// be over; ErrNoRequest when there is none.
 func lockPending(ctx context.Context, tx *sqldb.Tx, a, b accounts.ID) (Request, error) {
 	return oneRequest(scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair = ?"+tx.Dialect().ForUpdate(), pairOf(a, b))))
 }
@@ -342,8 +318,8 @@ func closeRequests(ctx context.Context, tx *sqldb.Tx, state State, ids ...Reques
 	return err
 }
 
-// readBetween returns what SQL says of from and to, whose lists are locked.
-func readBetween(ctx context.Context, tx *sqldb.Tx, from, to accounts.ID) (b between, err error) {
+// readPairState returns what SQL says of from and to, whose lists are locked.
+func readPairState(ctx context.Context, tx *sqldb.Tx, from, to accounts.ID) (b pairState, err error) {
 	people, err := accounts.Standings(ctx, tx, to)
 	if err != nil {
 		return b, err
@@ -364,11 +340,11 @@ func readBetween(ctx context.Context, tx *sqldb.Tx, from, to accounts.ID) (b bet
 	return b, err
 }
 
-// allPending returns who waits for a user's answer, with the time of asking.
+// allPending returns the senders of a user's pending requests, with the time of each.
 func allPending(ctx context.Context, q sqldb.Querier, user accounts.ID) (map[accounts.ID]float64, error) {
 	all := map[accounts.ID]float64{}
 	rows, err := q.QueryContext(ctx, "SELECT from_id, created FROM friend_requests WHERE to_id = ? AND state = 0 AND expires > ?", user, q.Now().UnixMilli())
-	return all, each(rows, err, func(rows *sql.Rows) error {
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var from accounts.ID
 		var created int64
 		err := rows.Scan(&from, &created)
@@ -401,7 +377,7 @@ func unread(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[acc
 	all := make(map[accounts.ID]int, len(users))
 	rows, err := q.QueryContext(ctx, `SELECT r.to_id, COUNT(*) FROM friend_requests r JOIN friend_lists l ON l.user_id = r.to_id
 		WHERE r.to_id IN (?) AND r.state = 0 AND r.created > l.seen AND r.expires > ? GROUP BY r.to_id`, bun.List(users), q.Now().UnixMilli())
-	return all, each(rows, err, func(rows *sql.Rows) error {
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		var n int
 		err := rows.Scan(&u, &n)
@@ -410,8 +386,8 @@ func unread(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[acc
 	})
 }
 
-// see notes that a user has looked at all requests so far.
-func see(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
+// markSeen notes that a user has looked at all requests so far.
+func markSeen(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET seen = asked WHERE user_id = ?", user)
 	return err
 }
@@ -429,20 +405,16 @@ func lockWaiting(ctx context.Context, tx *sqldb.Tx, ids []RequestID) ([]Request,
 // pruneRequests deletes up to n requests that were closed and whose time was over
 // before a moment.
 func pruneRequests(ctx context.Context, db *sqldb.DB, before time.Time, n int) (int64, error) {
-	r, err := db.ExecContext(ctx, `DELETE FROM friend_requests WHERE id IN (SELECT id FROM
-		(SELECT id FROM friend_requests WHERE state IN (1, 2, 3, 4) AND expires < ? LIMIT ?) old)`, before.UnixMilli(), n)
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
+	return sqldb.Affected(db.ExecContext(ctx, `DELETE FROM friend_requests WHERE id IN (SELECT id FROM
+		(SELECT id FROM friend_requests WHERE state IN (1, 2, 3, 4) AND expires < ? LIMIT ?) old)`, before.UnixMilli(), n))
 }
 
 func allBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]accounts.ID, error) {
-	return idsOf(q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ?", user))
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ?", user))
 }
 
 func someBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
-	return idsOf(q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ? AND blocked_id IN (?)", user, bun.List(others)))
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ? AND blocked_id IN (?)", user, bun.List(others)))
 }
 
 func countBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID) (n int, err error) {
@@ -457,24 +429,17 @@ func insertBlock(ctx context.Context, tx *sqldb.Tx, user, other accounts.ID) err
 
 // deleteBlock reports whether there was one.
 func deleteBlock(ctx context.Context, tx *sqldb.Tx, user, other accounts.ID) (bool, error) {
-	r, err := tx.ExecContext(ctx, "DELETE FROM blocks WHERE user_id = ? AND blocked_id = ?", user, other)
-	if err != nil {
-		return false, err
-	}
-	n, err := r.RowsAffected()
-	return n == 1, err
+	return sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM blocks WHERE user_id = ? AND blocked_id = ?", user, other))
 }
 
 // pageBlocks returns up to n blocks of a user behind a place.
-func pageBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, after place, n int) (page []Block, err error) {
+func pageBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, after place, n int) ([]Block, error) {
 	rows, err := q.QueryContext(ctx, `SELECT blocked_id, since FROM blocks WHERE user_id = ? AND since <= ? AND (since < ? OR blocked_id > ?)
 		ORDER BY since DESC, blocked_id LIMIT ?`, user, after.since, after.since, after.id, n)
-	return page, each(rows, err, func(rows *sql.Rows) error {
-		var b Block
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (b Block, err error) {
 		var since int64
-		err := rows.Scan(&b.User, &since)
+		err = rows.Scan(&b.User, &since)
 		b.Since = moment(since)
-		page = append(page, b)
-		return err
+		return b, err
 	})
 }

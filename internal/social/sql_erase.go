@@ -11,12 +11,12 @@ import (
 
 // friendsLeft returns up to n users in the list of a user, former friends too.
 func friendsLeft(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]accounts.ID, error) {
-	return idsOf(q.QueryContext(ctx, "SELECT friend_id FROM friends WHERE user_id = ? LIMIT ?", user, n))
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT friend_id FROM friends WHERE user_id = ? LIMIT ?", user, n))
 }
 
-// friendsOf returns in whose lists a user is, of some.
+// friendsOf returns those of some users who have a user in their lists.
 func friendsOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, some []accounts.ID) ([]accounts.ID, error) {
-	return idsOf(tx.QueryContext(ctx, "SELECT user_id FROM friends WHERE user_id IN (?) AND friend_id = ? AND gone = 0", bun.List(some), user))
+	return sqldb.Column[accounts.ID](tx.QueryContext(ctx, "SELECT user_id FROM friends WHERE user_id IN (?) AND friend_id = ? AND gone = 0", bun.List(some), user))
 }
 
 // deleteFriends removes rows of a user's own list.
@@ -42,7 +42,7 @@ func deleteRequests(ctx context.Context, tx *sqldb.Tx, ids []RequestID) error {
 
 // blockersLeft returns up to n users who block a user.
 func blockersLeft(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]accounts.ID, error) {
-	return idsOf(q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ? LIMIT ?", user, n))
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ? LIMIT ?", user, n))
 }
 
 func deleteBlocksOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, blockers []accounts.ID) error {
@@ -50,7 +50,7 @@ func deleteBlocksOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, blocker
 	return err
 }
 
-// deleteRest removes what concerns nobody but the user: whom they blocked, and
+// deleteRest removes what concerns only the user: whom the user blocked, and
 // their list.
 func deleteRest(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM blocks WHERE user_id = ?", user); err != nil {

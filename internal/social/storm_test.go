@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -68,8 +69,8 @@ func (w *world) anything(rng *rand.Rand, who []accounts.ID) (what string, err er
 	}
 }
 
-// deeds are what a storm goes on for until each was done.
-var deeds = []string{"ask", "accept", "unfriend", "block", "unblock"}
+// actions are what a storm goes on for until each was done.
+var actions = []string{"ask", "accept", "unfriend", "block", "unblock"}
 
 // storm has several callers on several nodes do anything to the same few users, at
 // least so many steps each, while clients keep lists by their changes, and checks
@@ -77,21 +78,20 @@ var deeds = []string{"ask", "accept", "unfriend", "block", "unblock"}
 func storm(t *testing.T, who []accounts.ID, steps int, nodes ...*world) {
 	t.Helper()
 	var all, clients sync.WaitGroup
-	var over atomic.Bool
+	stepped := make(chan struct{}) // by any caller; a client that is busy misses it
 	var mu sync.Mutex
 	done := map[string]int{}
 	missing := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return slices.ContainsFunc(deeds, func(what string) bool { return done[what] == 0 })
+		return slices.ContainsFunc(actions, func(what string) bool { return done[what] == 0 })
 	}
 	devices := make([]*device, len(who))
 	for i, u := range who {
 		devices[i] = &device{nodes[i%len(nodes)], u, 0, map[accounts.ID]Friend{}}
 		clients.Go(func() {
-			for !over.Load() {
+			for range stepped {
 				devices[i].sync(1 + i%5)
-				time.Sleep(20 * time.Millisecond)
 			}
 		})
 	}
@@ -110,11 +110,15 @@ func storm(t *testing.T, who []accounts.ID, steps int, nodes ...*world) {
 					done[what]++
 					mu.Unlock()
 				}
+				select {
+				case stepped <- struct{}{}:
+				default:
+				}
 			}
 		})
 	}
 	all.Wait()
-	over.Store(true)
+	close(stepped)
 	clients.Wait()
 	nodes[0].sound()
 	agree(t, who, nodes...)
@@ -125,7 +129,7 @@ func storm(t *testing.T, who []accounts.ID, steps int, nodes ...*world) {
 	var still int
 	nodes[0].must(nodes[0].db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM friends WHERE gone = 0").Scan(&still))
 	t.Logf("%v; %d friends at the end", done, still)
-	for _, what := range deeds {
+	for _, what := range actions {
 		if done[what] == 0 {
 			t.Errorf("nobody could %s: this proves little", what)
 		}
@@ -138,8 +142,8 @@ func TestWhateverIsDoneAtOnceEverybodyAgreesAfterwards(t *testing.T) {
 			t.Parallel()
 			ahead, server := new(atomic.Int64), redistest.Server(t)
 			db := openSQL(t, e, ahead)
-			one := newWorld(t, db, redistest.Open(t, server.URL), ahead, Settings{Friends: 4, Blocks: 3}, patience).wait()
-			two := newWorld(t, db, redistest.Open(t, server.URL), ahead, Settings{Friends: 4, Blocks: 3}, patience).wait()
+			one := newWorld(t, db, redistest.Open(t, server.URL), ahead, Settings{Friends: 4, Blocks: 3}, unhurried).wait()
+			two := newWorld(t, db, redistest.Open(t, server.URL), ahead, Settings{Friends: 4, Blocks: 3}, unhurried).wait()
 			storm(t, one.join(5), 60, one, two)
 			redistest.KeysDeclared(t, one.redis, Keys, accounts.Keys, events.Keys, cache.Keys)
 		})
@@ -204,11 +208,7 @@ func TestWhateverHappensToRedisEverybodyAgreesAfterwards(t *testing.T) {
 // back waits until this node and Redis have found each other.
 func (w *world) back() {
 	w.t.Helper()
-	for end := time.Now().Add(patience); w.redis.Ping(w.t.Context()) != nil; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.t.Fatal("Redis does not answer")
-		}
-	}
+	eventually.NoError(w.t, "Redis to answer", func() error { return w.redis.Ping(w.t.Context()) })
 	w.wait()
 }
 
@@ -262,7 +262,7 @@ func TestWhoDiesBetweenCommitAndRedisLeavesNothingOld(t *testing.T) {
 					t.Errorf("got %v", p)
 				}
 			}()
-			var d deed
+			var d changeSet
 			targets := append(w.rel.targets(ann, inFriends|inBlocks|inRequests, &d), w.rel.targets(bob, inFriends|inRequests, &d)...)
 			_ = w.caches.Change(t.Context(), func(ctx context.Context) error {
 				w.exec("UPDATE friends SET gone = 1, version = version + 1 WHERE user_id IN (?, ?)", ann, bob)
@@ -272,17 +272,16 @@ func TestWhoDiesBetweenCommitAndRedisLeavesNothingOld(t *testing.T) {
 				panic(died)
 			}, targets...)
 		}()
-		for _, node := range []*world{w, other} {
-			if err := node.agrees(who); err != nil {
-				t.Error(err)
-			}
+		if err := w.agrees(who); err != nil { // its own fences are up
+			t.Error(err)
 		}
+		agree(t, who, other) // which hears of them within MaxStale
 	})
 }
 
 func TestAWarmCheckIsOneCommandAndNoSQL(t *testing.T) {
 	ahead, server := new(atomic.Int64), redistest.Server(t)
-	w := newWorld(t, openSQL(t, sqldbtest.Engine{Name: "sqlite"}, ahead), redistest.Open(t, server.URL), ahead, Settings{}, patience).wait()
+	w := newWorld(t, openSQL(t, sqldbtest.Engine{Name: "sqlite"}, ahead), redistest.Open(t, server.URL), ahead, Settings{}, unhurried).wait()
 	who := w.join(101)
 	ann := who[0]
 	w.befriends(ann, who[1:4]...)

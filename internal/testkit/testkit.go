@@ -1,5 +1,7 @@
 // Package testkit runs a whole server in a test: every part as in production,
 // on embedded engines unless told otherwise, with a clock that the test sets.
+// In a bubble (package bubble) the server listens in memory and its clock is the
+// bubble's; several servers can share an embedded database and a redistest.Memory.
 package testkit
 
 import (
@@ -19,6 +21,8 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/keyspace/audit"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -26,6 +30,7 @@ import (
 // Server is one running node.
 type Server struct {
 	URL   string
+	HTTP  *http.Client // the way to URL
 	Clock *Clock
 
 	people atomic.Int64
@@ -62,13 +67,13 @@ func Start(t testing.TB, change ...func(*app.Config)) *Server {
 // StartLogged is [Start] with a logger of the test's own.
 func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *Server {
 	t.Helper()
-	s := &Server{Clock: &Clock{}}
+	s := &Server{HTTP: http.DefaultClient, Clock: &Clock{}}
 	cfg := app.Config{Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Now: s.Clock.Now}
 	cfg.Accounts.Limits.CodesPerIP = 1_000_000
 	for _, c := range change {
 		c(&cfg)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := s.listen(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +92,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 			t.Errorf("the keys in Redis could not be looked at: %v", err)
 		}
 		cancel()
+		s.HTTP.CloseIdleConnections()
 		if err := <-ended; err != nil {
 			t.Errorf("the server ended with: %v", err)
 		}
@@ -103,6 +109,26 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 	return s
 }
 
+// listen opens what the server listens on: a port, and in a bubble nothing outside.
+func (s *Server) listen(t testing.TB) (net.Listener, error) {
+	if !bubble.In(t) {
+		return net.Listen("tcp", "127.0.0.1:0")
+	}
+	n := newNetwork()
+	s.HTTP = n.client()
+	return n, nil
+}
+
+// Client returns a client that nobody is logged in with.
+func (s *Server) Client(t testing.TB, opts ...client.Option) *client.Client {
+	t.Helper()
+	c, err := client.New(s.URL, append([]client.Option{client.WithHTTPClient(s.HTTP)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 type logWriter struct{ t testing.TB }
 
 func (w logWriter) Write(b []byte) (int, error) {
@@ -116,10 +142,7 @@ func (s *Server) SignUp(t testing.TB, zone string) *client.Client {
 	t.Helper()
 	n := s.people.Add(1)
 	email := fmt.Sprintf("user%d@example.org", n)
-	c, err := client.New(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := s.Client(t)
 	ctx := t.Context()
 	if _, err := c.RequestCode(ctx, api.CodeRequest{Email: email, Purpose: api.PurposeRegister}); err != nil {
 		t.Fatal(err)
@@ -133,21 +156,19 @@ func (s *Server) SignUp(t testing.TB, zone string) *client.Client {
 // Code waits for the newest code that was mailed to an address.
 func (s *Server) Code(t testing.TB, email string) string {
 	t.Helper()
-	c, err := client.New(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	c := s.Client(t)
+	var code string
+	eventually.NoError(t, "a code to be mailed to "+email, func() error {
 		mails, err := c.DevMails(t.Context(), email)
-		if err != nil {
-			t.Fatal(err)
+		if err == nil && (len(mails) == 0 || mails[0].Code == "") {
+			return errors.New("there is none")
 		}
-		if len(mails) > 0 && mails[0].Code != "" {
-			return mails[0].Code
+		if err == nil {
+			code = mails[0].Code
 		}
-	}
-	t.Fatalf("no code was mailed to %s", email)
-	return ""
+		return err
+	})
+	return code
 }
 
 // Call sends one request as c's user and returns status, headers and body. The
@@ -167,7 +188,7 @@ func (s *Server) Call(t testing.TB, c *client.Client, method, path, body string,
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := s.HTTP.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

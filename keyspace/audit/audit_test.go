@@ -342,8 +342,8 @@ func TestAnAuditKeepsToItsRateAndEndsWhenTold(t *testing.T) {
 	began := time.Now()
 	var seen []audit.Progress
 	mustRun(t, db, audit.Options{Rate: 10_000, Progress: func(p audit.Progress) { seen = append(seen, p) }})
-	if took := time.Since(began); took < 200*time.Millisecond {
-		t.Errorf("3,000 names at 10,000 per second took %s", took)
+	if time.Now().Before(began.Add(200 * time.Millisecond)) {
+		t.Errorf("3,000 names at 10,000 per second took %s", time.Since(began))
 	}
 	if !slices.IsSortedFunc(seen, func(a, b audit.Progress) int { return int(1e6 * (a.Part - b.Part)) }) || len(seen) < 2 || seen[0].Part <= 0 || seen[len(seen)-1].Part >= 1 {
 		t.Errorf("progress: %v, want growing parts of 1", seen)

@@ -4,7 +4,7 @@ package keyspace, without hurting the server.
 
 	report, err := audit.Run(ctx, db, []*keyspace.Schema{accounts.Keys, shop.Keys}, audit.Options{})
 	if err == nil && !report.Clean() {
-		// report.Findings says what is wrong, report.Unknown what nobody declared
+		// report.Findings says what is wrong, report.Unknown what no family declares
 	}
 
 # What it looks at

@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
-// facts are what is known of one key, whoever told.
+// facts are what is known of one key, from whatever source.
 type facts struct {
 	key     string
 	group   *group

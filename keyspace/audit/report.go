@@ -86,7 +86,7 @@ type Group struct {
 	Examples   []string         `json:"examples,omitempty"` // of unknown keys
 }
 
-// Foreign is a prefix of somebody else.
+// Foreign is a prefix of another program's keys.
 type Foreign struct {
 	Prefix string `json:"prefix"`
 	Keys   int64  `json:"keys"`

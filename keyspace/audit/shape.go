@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// longestShape is where a shape is cut; longer ones are somebody's data.
+// longestShape is where a shape is cut; longer ones contain user data.
 const longestShape = 120
 
 // appendShape folds what differs between keys of one kind, so that they can be

@@ -39,8 +39,12 @@ var (
 		keyspace.Doc{Purpose: "how far the move of visits is"})
 )
 
-// poll is short enough for tests and long enough for a machine that stalls.
-const poll = 100 * time.Millisecond
+// full asks for the long form of what is done under load (make hazards).
+var full = os.Getenv("STOA_HAZARDS") == "full"
+
+// poll is short enough for tests and long enough for a machine that stalls: a node that
+// stands still for ten of them could be two phases behind.
+var poll = map[bool]time.Duration{false: 30 * time.Millisecond, true: 100 * time.Millisecond}[full]
 
 func plan() move.Plan[User, int64] {
 	return move.Plan[User, int64]{
@@ -102,121 +106,139 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-func advance(t testing.TB, m *move.Mover[User, int64], want move.Phase) {
-	t.Helper()
-	if got, err := m.Advance(t.Context()); err != nil || got != want {
-		t.Fatalf("advanced to %q, %v, want %q", got, err, want)
-	}
+func TestAMoveGoesThroughItsPhases(t *testing.T) {
+	t.Run("in virtual time", func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
+			db := redistest.InMemory(t).Open(t)
+			m := move.Start(db, plan())
+			phases(t, db, m, m)
+		})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		db := redistest.Open(t, redistest.Cluster(t, 3, 0).URL)
+		p := plan()
+		p.Poll = 10 * time.Millisecond // of an operator who waits for nobody
+		phases(t, db, move.Start(db, toldOfPhases()), move.Start(db, p))
+	})
 }
 
-func TestAMoveGoesThroughItsPhases(t *testing.T) {
-	for _, e := range redistest.Engines(t) {
-		if e.Name != "standalone" && e.Name != "cluster" {
-			continue
+// toldOfPhases is the plan of a node that learns of a phase when the test lets it.
+func toldOfPhases() move.Plan[User, int64] {
+	p := plan()
+	p.Poll = time.Hour
+	return p
+}
+
+// phases goes through all of them with a node and an operator.
+func phases(t *testing.T, db *redis.DB, m, op *move.Mover[User, int64]) {
+	ctx := t.Context()
+	advance := func(want move.Phase) {
+		t.Helper()
+		if got, err := op.Advance(ctx); err != nil || got != want {
+			t.Fatalf("advanced to %q, %v, want %q", got, err, want)
 		}
-		t.Run(e.Name, func(t *testing.T) {
-			t.Parallel()
-			db := e.Open(t)
-			m := move.Start(db, plan())
-			ctx := t.Context()
-			exist := func(what string, old, new bool, u User) {
-				t.Helper()
-				_, hadOld, err := plan().Old.Get(ctx, db, u)
-				ok(t, err)
-				_, hadNew, err := plan().New.Get(ctx, db, u)
-				ok(t, err)
-				if hadOld != old || hadNew != new {
-					t.Errorf("%s: old %v, new %v, want %v and %v", what, hadOld, hadNew, old, new)
-				}
-			}
-			count := func(u User, want int64) {
-				t.Helper()
-				if got, err := visit(ctx, m, u); err != nil || got != want {
-					t.Fatalf("visit %d, %v, want %d", got, err, want)
-				}
-				if got, _, err := m.Get(ctx, u); err != nil || got != want {
-					t.Fatalf("read %d, %v, want %d", got, err, want)
-				}
-			}
-			for n := range 40 {
-				count(user(n), 1)
-			}
-			exist("in phase old", true, false, user(1))
-
-			advance(t, m, move.Both)
-			count(user(1), 2)
-			exist("written in both", true, true, user(1))
-			exist("not written in both", true, false, user(2))
-			if _, err := m.Advance(ctx); !errors.Is(err, move.ErrDiffers) {
-				t.Errorf("advanced without a comparison: %v", err)
-			}
-			if p, err := m.Compare(ctx); !errors.Is(err, move.ErrDiffers) || p.Differ != 39 || p.Keys != 40 || len(p.Examples) != 10 {
-				t.Errorf("before the fill: %+v, %v", p, err)
-			}
-			if p, err := m.Fill(ctx); err != nil || p.Keys != 40 {
-				t.Errorf("fill: %+v, %v", p, err)
-			}
-			if _, err := m.Advance(ctx); !errors.Is(err, move.ErrDiffers) {
-				t.Errorf("advanced after a fill without a comparison: %v", err)
-			}
-			ok(t, db.Do(ctx, newSet(user(3), 77)[0]).Err)
-			if p, err := m.Compare(ctx); !errors.Is(err, move.ErrDiffers) || p.Differ != 1 || p.Examples[0] != "visits:count:{3}" {
-				t.Errorf("with one wrong: %+v, %v", p, err)
-			}
-			_, err := m.Fill(ctx)
-			ok(t, err)
-			if p, err := m.Compare(ctx); err != nil || p.Differ != 0 {
-				t.Errorf("after the fill: %+v, %v", p, err)
-			}
-			if _, err := m.Clean(ctx); !errors.Is(err, move.ErrPhase) {
-				t.Errorf("cleaned in phase both: %v", err)
-			}
-
-			advance(t, m, move.Switched)
-			count(user(1), 3)
-			count(user(50), 1)
-			exist("new in switched", true, true, user(50))
-			if got, err := m.Back(ctx); err != nil || got != move.Both {
-				t.Errorf("back: %q, %v", got, err)
-			}
-			count(user(1), 4)
-			advance(t, m, move.Switched)
-			if _, err := m.Fill(ctx); !errors.Is(err, move.ErrPhase) {
-				t.Errorf("filled in phase switched: %v", err)
-			}
-
-			advance(t, m, move.New)
-			count(user(1), 5)
-			exist("written in new", false, true, user(1))
-			exist("not written in new", true, true, user(2))
-			ok(t, m.Delete(ctx, user(2)))
-			exist("deleted", false, false, user(2))
-			count(user(2), 1)
-			ok(t, m.Set(ctx, user(4), 9))
-			count(user(4), 10)
-			if _, err := m.Advance(ctx); !errors.Is(err, move.ErrPhase) {
-				t.Errorf("advanced beyond new: %v", err)
-			}
-			// Of a node that slept since phase old.
-			ok(t, db.Do(ctx, oldSet(user(60), 5)[0]).Err)
-			if p, err := m.Clean(ctx); err != nil || p.Keys != 39 {
-				t.Errorf("clean: %+v, %v", p, err)
-			}
-			count(user(60), 6)
-			for n := range 61 {
-				exist("cleaned", false, n < 40 || n == 50 || n == 60, user(n))
-			}
-			if got, err := m.Phase(ctx); err != nil || got != move.Done {
-				t.Errorf("it ended in %q, %v", got, err)
-			}
-			redistest.KeysDeclared(t, db, schema)
-		})
+		_, err := m.Phase(ctx)
+		ok(t, err)
 	}
+	exist := func(what string, old, new bool, u User) {
+		t.Helper()
+		_, hadOld, err := plan().Old.Get(ctx, db, u)
+		ok(t, err)
+		_, hadNew, err := plan().New.Get(ctx, db, u)
+		ok(t, err)
+		if hadOld != old || hadNew != new {
+			t.Errorf("%s: old %v, new %v, want %v and %v", what, hadOld, hadNew, old, new)
+		}
+	}
+	count := func(u User, want int64) {
+		t.Helper()
+		if got, err := visit(ctx, m, u); err != nil || got != want {
+			t.Fatalf("visit %d, %v, want %d", got, err, want)
+		}
+		if got, _, err := m.Get(ctx, u); err != nil || got != want {
+			t.Fatalf("read %d, %v, want %d", got, err, want)
+		}
+	}
+	for n := range 40 {
+		count(user(n), 1)
+	}
+	exist("in phase old", true, false, user(1))
+
+	advance(move.Both)
+	count(user(1), 2)
+	exist("written in both", true, true, user(1))
+	exist("not written in both", true, false, user(2))
+	if _, err := op.Advance(ctx); !errors.Is(err, move.ErrDiffers) {
+		t.Errorf("advanced without a comparison: %v", err)
+	}
+	if p, err := op.Compare(ctx); !errors.Is(err, move.ErrDiffers) || p.Differ != 39 || p.Keys != 40 || len(p.Examples) != 10 {
+		t.Errorf("before the fill: %+v, %v", p, err)
+	}
+	if p, err := op.Fill(ctx); err != nil || p.Keys != 40 {
+		t.Errorf("fill: %+v, %v", p, err)
+	}
+	if _, err := op.Advance(ctx); !errors.Is(err, move.ErrDiffers) {
+		t.Errorf("advanced after a fill without a comparison: %v", err)
+	}
+	ok(t, db.Do(ctx, newSet(user(3), 77)[0]).Err)
+	if p, err := op.Compare(ctx); !errors.Is(err, move.ErrDiffers) || p.Differ != 1 || p.Examples[0] != "visits:count:{3}" {
+		t.Errorf("with one wrong: %+v, %v", p, err)
+	}
+	_, err := op.Fill(ctx)
+	ok(t, err)
+	if p, err := op.Compare(ctx); err != nil || p.Differ != 0 {
+		t.Errorf("after the fill: %+v, %v", p, err)
+	}
+	if _, err := op.Clean(ctx); !errors.Is(err, move.ErrPhase) {
+		t.Errorf("cleaned in phase both: %v", err)
+	}
+
+	advance(move.Switched)
+	count(user(1), 3)
+	count(user(50), 1)
+	exist("new in switched", true, true, user(50))
+	if got, err := op.Back(ctx); err != nil || got != move.Both {
+		t.Errorf("back: %q, %v", got, err)
+	}
+	_, err = m.Phase(ctx)
+	ok(t, err)
+	count(user(1), 4)
+	advance(move.Switched)
+	if _, err := op.Fill(ctx); !errors.Is(err, move.ErrPhase) {
+		t.Errorf("filled in phase switched: %v", err)
+	}
+
+	advance(move.New)
+	count(user(1), 5)
+	exist("written in new", false, true, user(1))
+	exist("not written in new", true, true, user(2))
+	ok(t, m.Delete(ctx, user(2)))
+	exist("deleted", false, false, user(2))
+	count(user(2), 1)
+	ok(t, m.Set(ctx, user(4), 9))
+	count(user(4), 10)
+	if _, err := op.Advance(ctx); !errors.Is(err, move.ErrPhase) {
+		t.Errorf("advanced beyond new: %v", err)
+	}
+	// Of a node that slept since phase old.
+	ok(t, db.Do(ctx, oldSet(user(60), 5)[0]).Err)
+	if p, err := op.Clean(ctx); err != nil || p.Keys != 39 {
+		t.Errorf("clean: %+v, %v", p, err)
+	}
+	count(user(60), 6)
+	for n := range 61 {
+		exist("cleaned", false, n < 40 || n == 50 || n == 60, user(n))
+	}
+	if got, err := m.Phase(ctx); err != nil || got != move.Done {
+		t.Errorf("it ended in %q, %v", got, err)
+	}
+	redistest.KeysDeclared(t, db, schema)
 }
 
 func TestWhatCannotBeMovedIsRefused(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
-	m := move.Start(db, plan())
+	m := move.Start(db, toldOfPhases())
 	ctx := t.Context()
 	other := []keyspace.Cmd{{Name: "INCR", Key: oldKey.At(user(2)).Key}}
 	if _, err := m.Write(ctx, user(1), other, nil); !errors.Is(err, move.ErrCommand) {
@@ -255,8 +277,7 @@ func TestNodesOneAPhaseBehindDoNoHarm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		round++
 		ctx := context.Background()
-		p := plan()
-		p.Poll = time.Hour // nodes learn of a phase when the test lets them
+		p := toldOfPhases()
 		must := func(err error) {
 			if err != nil {
 				t.Fatal(err)
@@ -379,14 +400,19 @@ func operate(ctx context.Context, url string) error {
 }
 
 func TestNothingIsLostUnderLoadWhenTheOperatorIsKilled(t *testing.T) {
-	const entities, writers, nodes = 3000, 6, 3
+	t.Parallel()
+	const writers, nodes = 6, 3
+	entities := 600
+	if full {
+		entities = 3000
+	}
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	movers := make([]*move.Mover[User, int64], nodes)
 	for i := range movers {
 		movers[i] = move.Start(redistest.Open(t, server.URL), plan())
 	}
-	var want, unsure [entities]atomic.Int64
+	want, unsure := make([]atomic.Int64, entities), make([]atomic.Int64, entities)
 	for n := range entities {
 		if _, err := visit(t.Context(), movers[0], user(n)); errors.Is(err, redis.ErrUnavailable) {
 			unsure[n].Add(1) // see below
@@ -432,7 +458,7 @@ func TestNothingIsLostUnderLoadWhenTheOperatorIsKilled(t *testing.T) {
 		out, err := op.StdoutPipe()
 		ok(t, err)
 		ok(t, op.Start())
-		kill := time.AfterFunc(time.Duration(100+rand.IntN(500*(kills+1)))*time.Millisecond, func() { _ = op.Process.Kill() })
+		kill := time.AfterFunc(poll+rand.N(5*poll*time.Duration(kills+1)), func() { _ = op.Process.Kill() })
 		lines := bufio.NewScanner(out)
 		said := ""
 		for lines.Scan() {

@@ -182,7 +182,7 @@ func (m *Mover[K, V]) Clean(ctx context.Context) (Progress, error) {
 	return p, err
 }
 
-// pass calls fn for every old key, some at once, once the phase is everybody's.
+// pass calls fn for every old key, some at once, once every node is in the phase.
 func (m *Mover[K, V]) pass(ctx context.Context, what string, phase Phase, fn func(context.Context, K, *Progress, *sync.Mutex) error) (Progress, error) {
 	p := Progress{What: what}
 	if err := m.settle(ctx, phase); err != nil {
@@ -229,7 +229,7 @@ func (m *Mover[K, V]) pass(ctx context.Context, what string, phase Phase, fn fun
 	return p, err
 }
 
-// report tells the plan's Progress, and whoever looks at the state in Redis.
+// report tells the plan's Progress, and writes the state in Redis for other tools.
 func (m *Mover[K, V]) report(ctx context.Context, p Progress) {
 	_ = m.db.Do(ctx, m.plan.State.SetCmd(p.What, strconv.FormatInt(p.Keys, 10))) // for people; the pass goes on
 	if m.plan.Progress != nil {

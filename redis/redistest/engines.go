@@ -11,32 +11,37 @@ import (
 
 // An Engine is one kind of Redis.
 type Engine struct {
-	Name string // what [redis.DB.Mode] answers
-	url  func(testing.TB) string
+	Name   string // what [redis.DB.Mode] answers
+	config func(testing.TB) redis.Config
 }
 
-// URL starts the engine and returns what [redis.Config] takes.
-func (e Engine) URL(t testing.TB) string {
+// Config starts the engine and returns what opens an empty Redis of its kind. What
+// is opened with the same Config is the same Redis, but for "embedded" and "spawn",
+// which are one of each connection's own.
+func (e Engine) Config(t testing.TB) redis.Config {
 	t.Helper()
-	return e.url(t)
+	return e.config(t)
 }
 
 // Open starts the engine and connects to it.
 func (e Engine) Open(t testing.TB) *redis.DB {
 	t.Helper()
-	return Open(t, e.URL(t))
+	return OpenConfig(t, e.Config(t))
 }
 
 // Engines lists what a conformance suite runs over: embedded, spawn,
 // standalone, sentinel and a cluster of three. None is started before its Open.
 func Engines(t testing.TB) []Engine {
 	t.Helper()
+	url := func(start func(testing.TB) string) func(testing.TB) redis.Config {
+		return func(t testing.TB) redis.Config { return redis.Config{URL: start(t), Patience: 20 * time.Second} } // a machine may stall
+	}
 	return []Engine{
-		{"embedded", func(testing.TB) string { return "embedded" }},
-		{"spawn", func(testing.TB) string { return "spawn" }},
-		{"standalone", func(t testing.TB) string { return Server(t).URL }},
-		{"sentinel", func(t testing.TB) string { return Sentinel(t).URL }},
-		{"cluster", func(t testing.TB) string { return Cluster(t, 3, 0).URL }},
+		{"embedded", url(func(testing.TB) string { return "embedded" })},
+		{"spawn", url(func(testing.TB) string { return "spawn" })},
+		{"standalone", url(func(t testing.TB) string { return Server(t).URL })},
+		{"sentinel", url(func(t testing.TB) string { return Sentinel(t).URL })},
+		{"cluster", url(func(t testing.TB) string { return Cluster(t, 3, 0).URL })},
 	}
 }
 

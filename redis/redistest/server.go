@@ -2,7 +2,9 @@ package redistest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -38,8 +40,9 @@ type Instance struct {
 	out   bytes.Buffer
 }
 
-// Server starts an empty redis-server. Settings are lines of redis.conf, such
-// as "appendonly yes".
+// Server starts an empty redis-server of the test's own, which it may kill, stall,
+// flush and reconfigure. Settings are lines of redis.conf, such as "appendonly yes".
+// Other tests are served by [Shared].
 func Server(t testing.TB, settings ...string) *Instance {
 	t.Helper()
 	i := instance(t, settings)
@@ -49,11 +52,16 @@ func Server(t testing.TB, settings ...string) *Instance {
 
 func instance(t testing.TB, settings []string) *Instance {
 	t.Helper()
-	i := &Instance{t: t, Dir: t.TempDir(), args: settings, port: FreePort(t)}
-	i.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(i.port))
-	i.URL = "redis://" + i.Addr
+	i := at(t.TempDir(), FreePort(t))
+	i.t, i.args = t, settings
 	t.Cleanup(i.Kill)
 	return i
+}
+
+// at returns an instance without settings that is not started yet.
+func at(dir string, port int) *Instance {
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	return &Instance{URL: "redis://" + addr, Addr: addr, Dir: dir, port: port}
 }
 
 // Conf starts a redis-server with a configuration file, on a port and in a
@@ -73,9 +81,16 @@ func (i *Instance) Settings(settings ...string) { i.args = settings }
 
 func (i *Instance) start() {
 	i.t.Helper()
+	if err := i.run(); err != nil {
+		i.t.Fatal(err)
+	}
+}
+
+// run starts the process and waits until it answers.
+func (i *Instance) run() error {
 	bin, err := exec.LookPath("redis-server")
 	if err != nil {
-		i.t.Fatal("redis-server is not in PATH: run make deps")
+		return errors.New("redis-server is not in PATH: run make deps")
 	}
 	conf := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %q\nsave \"\"\nrepl-diskless-sync-delay 0\n%s\n",
 		i.port, i.Dir, strings.Join(i.args, "\n"))
@@ -90,7 +105,7 @@ func (i *Instance) start() {
 		if _, err := os.Stat(i.file); err != nil {
 			conf = strings.Replace(conf, "save \"\"\nrepl-diskless-sync-delay 0\n", "", 1)
 			if err := os.WriteFile(i.file, []byte(conf), 0o600); err != nil {
-				i.t.Fatal(err)
+				return err
 			}
 		}
 		cmd = exec.Command(bin, i.file, i.mode)
@@ -112,7 +127,7 @@ func (i *Instance) start() {
 		}
 	}()
 	if err := <-started; err != nil {
-		i.t.Fatal(err)
+		return err
 	}
 	i.mu.Lock()
 	i.cmd, i.ended = cmd, ended
@@ -120,7 +135,7 @@ func (i *Instance) start() {
 	deadline := time.Now().Add(startTimeout)
 	for {
 		if reply, err := i.Do("PING"); err == nil && reply[0] == "PONG" || err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
-			return
+			return nil
 		}
 		select {
 		case <-ended:
@@ -130,7 +145,7 @@ func (i *Instance) start() {
 			}
 		}
 		i.Kill()
-		i.t.Fatalf("redis-server did not come up:\n%s", i.out.String())
+		return fmt.Errorf("redis-server did not come up:\n%s", i.out.String())
 	}
 }
 
@@ -211,8 +226,18 @@ func (i *Instance) must(args ...string) []string {
 // a dead server could else end up connected to itself.
 func FreePort(t testing.TB) int {
 	t.Helper()
+	port, ours := freePort()
+	if ours == nil {
+		t.Fatal("no free port")
+	}
+	t.Cleanup(func() { ours.Close() })
+	return port
+}
+
+// freePort returns a port, and what keeps it until it is closed.
+func freePort() (port int, ours io.Closer) {
 	for range 100 {
-		port := 10000 + rand.N(20000)
+		port = 10000 + rand.N(20000)
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		ours, err := net.ListenPacket("udp", addr) // nobody needs that; whoever comes here tries it first
 		if err != nil {
@@ -224,11 +249,9 @@ func FreePort(t testing.TB) int {
 			continue
 		}
 		l.Close()
-		t.Cleanup(func() { ours.Close() })
-		return port
+		return port, ours
 	}
-	t.Fatal("no free port")
-	return 0
+	return 0, nil
 }
 
 // poll waits until ok, or fails the test.

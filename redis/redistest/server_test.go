@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/keyspace"
 )
 
 func TestAPortIsOneTestsUntilItEnds(t *testing.T) {
@@ -26,5 +29,26 @@ func TestAPortIsOneTestsUntilItEnds(t *testing.T) {
 	})
 	if taken(port) {
 		t.Error("nobody gives it back")
+	}
+}
+
+func TestTestsShareAServerAndNoKeys(t *testing.T) {
+	note := keyspace.Def0(keyspace.New("shared"), "note", keyspace.BytesOf("text"), keyspace.Expire(time.Minute), keyspace.Doc{})
+	for _, e := range SharedEngines(t)[2:] { // the others are a connection's own
+		t.Run(e.Name, func(t *testing.T) {
+			cfg, other := e.Config(t), e.Config(t)
+			if cfg.URL != other.URL {
+				t.Errorf("two servers, %s and %s, want one", cfg.URL, other.URL)
+			}
+			if err := note.At().Set(t.Context(), OpenConfig(t, cfg), "mine"); err != nil {
+				t.Fatal(err)
+			}
+			if got, _, err := note.At().Get(t.Context(), OpenConfig(t, cfg)); got != "mine" || err != nil {
+				t.Errorf("over a second connection: %q, %v, want the same keys", got, err)
+			}
+			if got, there, err := note.At().Get(t.Context(), OpenConfig(t, other)); there || err != nil {
+				t.Errorf("in another test: %q, %v, want nothing", got, err)
+			}
+		})
 	}
 }

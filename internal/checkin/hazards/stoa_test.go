@@ -2,7 +2,6 @@ package hazards
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -15,13 +14,12 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
-
-// patience is how long one thing may take on a machine with much else to do.
-const patience = 30 * time.Second
 
 // stoa is two whole servers on one SQLite file and one Redis, asked by HTTP. It
 // has none of the design's moments between two commands, for what is answered is
@@ -93,6 +91,7 @@ func (s *stoa) CheckInFor(u user, day string) { s.checkIn(u, 0, day) }
 
 func (s *stoa) CheckInBy(u user, off time.Duration) bool {
 	s.nodes[1].Clock.Set(s.now.Add(off))
+	defer s.Recover()
 	return s.checkIn(u, 1, "")
 }
 
@@ -103,7 +102,8 @@ func (s *stoa) checkIn(u user, node int, day string) bool {
 	return got.New
 }
 
-// AtOnce spreads the taps over both nodes.
+// AtOnce spreads the taps over both nodes. What one of them could not write to Redis in
+// time, because the machine stalled, the other may read late; Recover waits for it.
 func (s *stoa) AtOnce(u user, n int) int {
 	var firsts atomic.Int32
 	var all sync.WaitGroup
@@ -118,6 +118,7 @@ func (s *stoa) AtOnce(u user, n int) int {
 		})
 	}
 	all.Wait()
+	s.Recover()
 	return int(firsts.Load())
 }
 
@@ -186,13 +187,13 @@ func (s *stoa) Persist() {}
 // Night is the snapshot, which a server makes when it is asked for.
 func (s *stoa) Night() {
 	s.t.Helper()
-	x := checkin.NewExchange(s.db)
+	x := checkin.NewAdmin(s.db)
 	r, err := x.Request(s.t.Context(), checkin.SnapshotRun, checkin.RunOptions{})
 	s.must(err)
-	s.until("the snapshot is made", func(ctx context.Context) bool {
-		r, err = x.Run(ctx, r.ID)
+	eventually.True(s.t, "the snapshot", func() bool {
+		r, err = x.Runs.Run(s.t.Context(), r.ID)
 		s.must(err)
-		return r.State == checkin.RunDone
+		return r.State == runs.Done
 	})
 }
 
@@ -202,7 +203,7 @@ func (s *stoa) Empty() { s.redis.FlushAll() }
 func (s *stoa) Recover() {
 	s.t.Helper()
 	for _, n := range s.nodes {
-		s.until("a node is ready", func(context.Context) bool {
+		eventually.True(s.t, "a node to be ready", func() bool {
 			status, _, body := n.Call(s.t, nil, "GET", "/readyz", "")
 			return status == 200 && strings.Contains(body, `"status":"ready"`)
 		})
@@ -221,18 +222,5 @@ func (s *stoa) must(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
-	}
-}
-
-func (s *stoa) until(what string, ok func(context.Context) bool) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
-	defer cancel()
-	for !ok(ctx) {
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			s.t.Fatalf("waited in vain: %s", what)
-		}
 	}
 }

@@ -52,9 +52,6 @@ func (d Day) ISOWeek() (year, week int) { return d.utc().ISOWeek() }
 
 func (d Day) utc() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
 
-// DaysIn returns the number of days of a year.
-func DaysIn(year int) int { return int(DayOf(year+1, 1, 1) - DayOf(year, 1, 1)) }
-
 // ErrZone reports a name that is not a time zone.
 var ErrZone = errs.New(errs.Invalid, "zone.unknown", "That is not a time zone of the IANA database, such as Europe/Athens.")
 

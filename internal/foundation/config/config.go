@@ -16,7 +16,7 @@ import (
 	parser "github.com/pelletier/go-toml/v2"
 )
 
-// FromDefault is the origin of a value that nobody set.
+// FromDefault is the origin of a value that no source sets.
 const FromDefault = "default"
 
 // Sources says where values come from. Each may be left out.
@@ -52,6 +52,15 @@ func (f *Fault) Error() string {
 		return f.Origin + ": " + f.Text // the origin names the setting
 	}
 	return f.Origin + ": " + f.Key + ": " + f.Text
+}
+
+// Refuse returns a [Fault] of the setting with that key if bad, else nil: for
+// Validate methods, which join several.
+func Refuse(bad bool, key, format string, args ...any) error {
+	if !bad {
+		return nil
+	}
+	return &Fault{Key: key, Text: fmt.Sprintf(format, args...)}
 }
 
 // Faults returns every [Fault] in err's tree.
@@ -102,7 +111,8 @@ func Load(dst any, src Sources) (*Report, error) {
 		}
 		rep.Values = append(rep.Values, Value{Setting: f.Setting, Value: f.mask(text), Origin: l.origin[f.Key]})
 	}
-	if sound { // nobody can judge a struct that is half filled in
+	Defaults(dst)
+	if sound { // a struct that is half filled in cannot be judged
 		l.validate("", reflect.ValueOf(dst))
 	}
 	return rep, errors.Join(l.faults...)
@@ -209,8 +219,8 @@ func (l *loader) env(entries []string) {
 	}
 	l.merge(values)
 
-	// What is left is no fault: Kubernetes puts STOA_PORT and the like into
-	// every container when a service is called stoa. A near miss is worth a word.
+	// Other variables are no fault: Kubernetes puts STOA_PORT and similar ones into
+	// every container when a service is called stoa. A near miss gets a warning.
 	for _, name := range sortedKeys(env) {
 		if hint := l.suggest(name, func(f field) string { return f.Env }); hint != "" {
 			l.warnings = append(l.warnings, name+" sets nothing"+hint)

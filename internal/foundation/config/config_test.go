@@ -33,8 +33,9 @@ func (s *smtp) Validate() error {
 }
 
 type limits struct {
-	Body  Size   `koanf:"body" default:"64KiB" help:"largest request"`
-	Users uint16 `koanf:"users" default:"100" help:"how many"`
+	Body  netip.Prefix  `koanf:"body" default:"10.0.0.0/8" help:"one network"`
+	Users uint16        `koanf:"users" default:"100" help:"how many"`
+	Every time.Duration `koanf:"every" default:"1h" zero:"never" help:"how often"`
 }
 
 func (l limits) Validate() error {
@@ -90,7 +91,7 @@ port = 25
 	rep, err := Load(&got, Sources{
 		File:  file,
 		Env:   []string{"STOA_ADDR=env:2", "STOA_SMTP_HOST=mail.env", "STOA_DEV=off", "STOA_ROLES=api, mail", "STOA_FORMAT=", "PATH=/bin"},
-		Flags: map[string]string{"addr": "flag:3", "smtp.timeout": "1d", "body": "2 MB"},
+		Flags: map[string]string{"addr": "flag:3", "smtp.timeout": "1d", "body": "10.1.0.0/16"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ port = 25
 		Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 		Roles:   []string{"api", "mail"},
 		SMTP:    smtp{Host: "mail.env", Port: 25, Timeout: 24 * time.Hour},
-		limits:  limits{Body: 2_000_000, Users: 100},
+		limits:  limits{Body: netip.MustParsePrefix("10.1.0.0/16"), Users: 100, Every: time.Hour},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Load filled in\n%+v, want\n%+v", got, want)
@@ -137,7 +138,7 @@ level = { deep = 1 }
 	_, err := Load(&got, Sources{
 		File:  file,
 		Env:   []string{"STOA_SMTP_PORT=many", "STOA_PROXIES=10.0.0.0/8,here", "STOA_USERS=65536", "STOA_FORMAT=xml"},
-		Flags: map[string]string{"dev": "maybe", "share": "half", "body": "64 parsecs"},
+		Flags: map[string]string{"dev": "maybe", "share": "half", "body": "there"},
 	})
 	want := []string{
 		"stoa.toml:1: adr: no such setting; did you mean addr?",
@@ -151,7 +152,7 @@ level = { deep = 1 }
 		`STOA_PROXIES: netip.ParsePrefix("here"): no '/'`,
 		`STOA_SMTP_PORT: "many" is not a whole number`,
 		"stoa.toml:5: smtp.timeout: want one duration, not a list",
-		`--body: "64 parsecs" is not a size such as 64KiB or 10MB`,
+		`--body: netip.ParsePrefix("there"): no '/'`,
 		`STOA_USERS: "65536" is not a whole number from 0 to 65535`,
 	}
 	if got := faults(err); !slices.Equal(got, want) {
@@ -163,7 +164,7 @@ func TestValidateOfEveryStructIsJoinedWithTheOrigin(t *testing.T) {
 	var got settings
 	_, err := Load(&got, Sources{
 		File:  write(t, "[smtp]\npassword = \"hunter2\"\n"),
-		Env:   []string{"STOA_SMTP_PORT=0"},
+		Env:   []string{"STOA_SMTP_PORT=-1"},
 		Flags: map[string]string{"users": "13"},
 	})
 	want := []string{"STOA_SMTP_PORT: want at least 1", "smtp: a password without a host", "--users: 13 is unlucky"}
@@ -248,7 +249,7 @@ func TestReferenceNamesEverySetting(t *testing.T) {
 		keys = append(keys, s.Key)
 	}
 	want := []string{"addr", "key_prefix", "redis", "dev", "share", "format", "proxies", "roles", "smtp.host", "smtp.port",
-		"smtp.password", "smtp.timeout", "body", "users"}
+		"smtp.password", "smtp.timeout", "body", "users", "every"}
 	if !slices.Equal(keys, want) {
 		t.Errorf("Reference: got %q, want %q", keys, want)
 	}
@@ -266,7 +267,8 @@ func TestReferenceNamesEverySetting(t *testing.T) {
 		"| `format` | `--format` | `STOA_FORMAT` | text, json | `text` | of the log |\n",
 		"| `proxies` | `--proxies` | `STOA_PROXIES` | list of prefix | – | whom to trust |\n",
 		"| `smtp.password` | `--smtp-password` | `STOA_SMTP_PASSWORD`, `STOA_SMTP_PASSWORD_FILE` | text | – | its password |\n",
-		"| `body` | `--body` | `STOA_BODY` | size | `64KiB` | largest request |\n",
+		"| `body` | `--body` | `STOA_BODY` | prefix | `10.0.0.0/8` | one network |\n",
+		"| `every` | `--every` | `STOA_EVERY` | duration | `1h` | how often; 0: never |\n",
 	} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("the reference lacks %s in\n%s", line, &out)
@@ -323,23 +325,24 @@ func TestUnsoundTagsPanic(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]Size{"0": 0, "4096": 4096, "64KiB": 65536, "64kib": 65536, "10MB": 1e7, "1.5 GiB": 3 << 29, "2t": 2e12, "7B": 7, "8Mi": 8 << 20} {
-		var got Size
-		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
-			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
-		}
+func TestZeroIsTheDefaultUnlessItsTagSaysWhatElse(t *testing.T) {
+	var loaded, zeros settings
+	if _, err := Load(&loaded, Sources{}); err != nil {
+		t.Fatal(err)
 	}
-	for _, text := range []string{"-1", "x", "KiB", "0.3B", "9999999TiB", "NaN", "1e400"} {
-		var got Size
-		if err := got.UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q: got %d, want an error", text, got)
-		}
+	if _, err := Load(&zeros, Sources{Flags: map[string]string{"share": "0", "smtp.port": "0", "smtp.timeout": "0s", "users": "0", "every": "0s"}}); err != nil {
+		t.Fatal(err)
 	}
-	for size, want := range map[Size]string{0: "0", 1000: "1000", 65536: "64KiB", 3 << 29: "1536MiB", 1 << 40: "1TiB"} {
-		if got := size.String(); got != want {
-			t.Errorf("String of %d: got %s, want %s", int64(size), got, want)
-		}
+	want := loaded
+	want.Every = 0
+	if !reflect.DeepEqual(zeros, want) {
+		t.Errorf("zeros in the sources: got\n%+v, want\n%+v", zeros, want)
+	}
+	made := settings{SMTP: smtp{Port: 25}}
+	Defaults(&made)
+	want = settings{Share: loaded.Share, Format: loaded.Format, SMTP: smtp{Port: 25, Timeout: loaded.SMTP.Timeout}, limits: limits{Users: loaded.Users}}
+	if !reflect.DeepEqual(made, want) {
+		t.Errorf("made in code: got\n%+v, want\n%+v", made, want)
 	}
 }
 

@@ -21,12 +21,20 @@
 // The tags:
 //
 //	koanf    the name; a field without it is no setting
-//	default  what holds when nobody says otherwise, written as in the environment
+//	default  the value when no source sets one, written as in the environment
+//	zero     what 0 means, where it does not mean the default; added to help
 //	help     one line for people
 //	secret   "true": never printed; "url": printed without the password in it
 //	enum     the values that are allowed, separated by commas
 //
-// Fields are strings, booleans, numbers, time.Duration, [Size], anything with
+// The tag default is the only source of a default, and 0 has one rule: a number or
+// duration of 0, and an empty enum, is the default, unless the tag zero says what
+// else it is. Load keeps that rule for what operators write, and [Defaults] for
+// structs that are made in code, so that Settings{} is what an operator who sets
+// nothing gets, but for settings that 0 turns off. An empty text or list and false
+// are values of their own.
+//
+// Fields are strings, booleans, numbers, time.Duration, anything with
 // an UnmarshalText method, and slices of these. A struct with a tag is a table;
 // an embedded struct without one adds its fields to its parent. A struct with a
 // method Validate() error is asked once everything is filled in; it reports

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -30,6 +31,20 @@ func (r *Report) Get(key string) (Value, bool) {
 		}
 	}
 	return Value{}, false
+}
+
+// Locate gives the faults in err, which were found in loaded settings, the origins
+// of these settings, and returns them joined.
+func (r *Report) Locate(err error) error {
+	var located []error
+	for _, f := range Faults(err) {
+		from := *f
+		if v, ok := r.Get(f.Key); ok {
+			from.Origin = v.Origin
+		}
+		located = append(located, &from)
+	}
+	return errors.Join(located...)
 }
 
 // Print writes key, value and origin of every setting: as a table for people,

@@ -23,7 +23,7 @@ type Setting struct {
 	Key     string   `json:"key"`               // in the file: "smtp.port" is port in the table smtp
 	Env     string   `json:"env"`               // in the environment: "STOA_SMTP_PORT"
 	Flag    string   `json:"flag"`              // on the command line, without dashes: "smtp-port"
-	Type    string   `json:"type"`              // in words: "text", "switch", "whole number", "number", "duration", "size", "list of text" …
+	Type    string   `json:"type"`              // in words: "text", "switch", "whole number", "number", "duration", "list of text" …
 	Default string   `json:"default"`           // as it would be written in the environment
 	Help    string   `json:"help"`              // one line
 	Secret  bool     `json:"secret"`            // masked wherever it is shown
@@ -47,15 +47,51 @@ func Reference(dst any) []Setting {
 	return out
 }
 
+// Defaults gives those fields of the struct that dst points to their defaults
+// which are zero and for which zero is no value of its own. It makes the settings
+// of code equal to those of [Load]. It panics on tags that are not sound.
+func Defaults(dst any) {
+	defaults := reflectOn(reflect.New(reflect.TypeOf(dst).Elem()).Interface())
+	for i, f := range fieldsOf(dst) {
+		if f.value.IsZero() && f.zeroIsDefault() {
+			f.value.Set(defaults[i].value)
+		}
+	}
+}
+
 // field is a setting and the place its value belongs to.
 type field struct {
 	Setting
 	value reflect.Value
-	url   bool // a secret only as far as there is a password in it
+	url   bool   // a secret only as far as there is a password in it
+	zero  string // what 0 means where it is not the default
 }
 
-// reflectOn reads the tags.
+// zeroIsDefault reports that the zero value stands for the default: of a number
+// without the tag zero, and of an enum.
+func (f *field) zeroIsDefault() bool {
+	switch f.value.Kind() {
+	case reflect.Bool, reflect.Slice, reflect.Struct:
+		return false
+	case reflect.String:
+		return f.Allowed != nil
+	}
+	return f.zero == ""
+}
+
+// reflectOn reads the tags and fills in the defaults.
 func reflectOn(dst any) []field {
+	fields := fieldsOf(dst)
+	for _, f := range fields {
+		if fault := f.set(f.Default, nil); fault != nil {
+			panic("config: the default of " + f.Key + ": " + fault.Error())
+		}
+	}
+	return fields
+}
+
+// fieldsOf reads the tags.
+func fieldsOf(dst any) []field {
 	v := reflect.ValueOf(dst)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
 		panic(fmt.Sprintf("config: got a %T, want a pointer to a struct", dst))
@@ -91,7 +127,7 @@ func walk(prefix string, v reflect.Value) (out []field) {
 			out = append(out, walk(key, v.Field(i))...)
 			continue
 		}
-		f := field{value: v.Field(i), url: sf.Tag.Get("secret") == "url", Setting: Setting{
+		f := field{value: v.Field(i), url: sf.Tag.Get("secret") == "url", zero: sf.Tag.Get("zero"), Setting: Setting{
 			Key:     key,
 			Env:     envPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key)),
 			Flag:    strings.NewReplacer(".", "-", "_", "-").Replace(key),
@@ -103,8 +139,8 @@ func walk(prefix string, v reflect.Value) (out []field) {
 		if enum := sf.Tag.Get("enum"); enum != "" {
 			f.Allowed = strings.Split(enum, ",")
 		}
-		if fault := f.set(f.Default, nil); fault != nil {
-			panic("config: the default of " + key + ": " + fault.Error())
+		if f.zero != "" {
+			f.Help += "; 0: " + f.zero
 		}
 		out = append(out, f)
 	}

@@ -1,11 +1,11 @@
 // Package events tells other parts and other nodes what has happened, after it
 // was committed.
 //
-// [Bus.Nodes] is the deployment's event bus: no node misses in silence what is
-// published there. What happens to users goes the quicker way, because a check-in
-// must not wait for it: it is passed on, not kept. Delivery is at most once: an
-// event tells a device to look again, and what it then finds in SQL or Redis is
-// the truth. A subscriber that falls behind is cut off rather than waited for.
+// [Bus.Nodes] is the deployment's event bus: a node that misses an event there is told
+// so. Events of users take a quicker way, because a check-in must not wait for them:
+// they are forwarded, not kept. Delivery is at most once: an event makes a device look
+// again, and what it then finds in SQL or Redis is the truth. A subscriber that falls
+// behind is cut off rather than waited for.
 package events
 
 import (
@@ -176,11 +176,11 @@ func (b *Bus) send(ctx context.Context) {
 			}
 		}
 		if err := b.nodes.Pass(ctx, topic, batches, encode(batch)); err != nil && ctx.Err() == nil {
-			b.log.Debug("other nodes were not told", "events", len(batch), "err", err)
+			b.log.Debug("events did not reach other nodes", "events", len(batch), "err", err)
 		}
 		if cmds := b.onChannels(batch); len(cmds) > 0 {
 			if err := keyspace.FirstErr(b.db.DoMulti(ctx, cmds)); err != nil && ctx.Err() == nil {
-				b.log.Debug("channels were not told", "events", len(cmds), "err", err)
+				b.log.Debug("events did not reach Redis channels", "events", len(cmds), "err", err)
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func (b *Bus) receive(ctx context.Context) {
 		case payload := <-b.in:
 			var batch []Event
 			if err := json.Unmarshal([]byte(payload), &batch); err != nil {
-				b.log.Warn("unreadable events", "err", err)
+				b.log.Warn("events of another node cannot be decoded", "err", err)
 				continue
 			}
 			b.Deliver(batch)

@@ -5,7 +5,7 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
-// Keys is what nodes tell each other through.
+// Keys are the channel and the log between nodes, and the channels of events.
 var Keys = keyspace.New("events")
 
 // keepEvents is over a minute of 150 changes a second, in a megabyte or two.

@@ -8,6 +8,7 @@ import (
 	"database/sql/driver"
 	"encoding/base64"
 	"fmt"
+	"strings"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -52,6 +53,9 @@ func Parse[T any](s string) (ID[T], error) {
 
 // String returns the 12 characters, or "" for the zero ID.
 func (id ID[T]) String() string { return id.s }
+
+// Compare orders IDs byte by byte, as SQL orders them.
+func (id ID[T]) Compare(other ID[T]) int { return strings.Compare(id.s, other.s) }
 
 // IsZero reports whether id names nothing.
 func (id ID[T]) IsZero() bool { return id.s == "" }

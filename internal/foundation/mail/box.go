@@ -2,11 +2,13 @@ package mail
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
@@ -50,28 +52,18 @@ func (b *Box) Send(ctx context.Context, m Message) error {
 
 // Newest returns the last 100 mails to that address, or to anybody when it is
 // empty, newest first. Case does not matter in the address.
-func (b *Box) Newest(ctx context.Context, to string) (mails []Sent, err error) {
+func (b *Box) Newest(ctx context.Context, to string) (_ []Sent, err error) {
+	defer errs.Wrap(&err, "mail.Newest")
 	rows, err := b.db.QueryContext(ctx, `SELECT recipient, subject, body, sent FROM dev_mails
 		WHERE ? = '' OR LOWER(recipient) = ? ORDER BY id DESC LIMIT ?`, to, strings.ToLower(to), shown)
-	if err != nil {
-		return nil, fmt.Errorf("mail.Newest: %w", err)
-	}
-	defer rows.Close()
-	mails = []Sent{}
-	for rows.Next() {
-		var m Sent
+	mails, err := sqldb.Collect(rows, err, func(rows *sql.Rows) (m Sent, err error) {
 		var at int64
-		if err := rows.Scan(&m.To, &m.Subject, &m.Text, &at); err != nil {
-			return nil, fmt.Errorf("mail.Newest: %w", err)
-		}
+		err = rows.Scan(&m.To, &m.Subject, &m.Text, &at)
 		m.At = time.UnixMilli(at).UTC()
 		m.Code = sixDigits.FindString(m.Text)
-		mails = append(mails, m)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("mail.Newest: %w", err)
-	}
-	return mails, nil
+		return m, err
+	})
+	return append([]Sent{}, mails...), err
 }
 
 var sixDigits = regexp.MustCompile(`\b[0-9]{6}\b`)

@@ -101,7 +101,7 @@ func TestTheBoxRefusesWhatSMTPWould(t *testing.T) {
 func get(t *testing.T, h http.Handler, url, accept string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, url, nil)
-	r.Host = "localhost"
+	r.Host, r.RemoteAddr = "localhost", "127.0.0.1:50000"
 	r.Header.Set("Accept", accept)
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
@@ -149,18 +149,39 @@ func TestThePageShowsMailsAndRunsNothing(t *testing.T) {
 	}
 }
 
-func TestAStrangersNameDoesNotLeadToTheMails(t *testing.T) {
-	box := NewBox(sqldbtest.SQLite(t))
-	for host, want := range map[string]int{
-		"localhost:8080": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "192.168.1.7": 200, "laptop": 200, "laptop.local": 200, "a.localhost": 200,
-		"evil.example:8080": 421, "evil.example": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421, "": 421,
-	} {
+func TestOnlyThisMachineSeesTheMails(t *testing.T) {
+	h := NewBox(sqldbtest.SQLite(t)).Handler(slog.New(slog.DiscardHandler))
+	status := func(host, peer string, header ...string) int {
 		r := httptest.NewRequest(http.MethodGet, "/dev/mail.json", nil)
-		r.Host = host
+		r.Host, r.RemoteAddr = host, peer
+		for _, name := range header {
+			r.Header.Set(name, "127.0.0.1")
+		}
 		w := httptest.NewRecorder()
-		box.Handler(slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("Host %q: got %d, want %d", host, w.Code, want)
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	const here = "127.0.0.1:50000"
+	for host, want := range map[string]int{
+		"localhost:8080": 200, "127.0.0.1:8080": 200, "127.8.9.1": 200, "[::1]:8080": 200, "a.localhost": 200,
+		"192.168.1.7": 421, "8.8.8.8:8080": 421, "[2001:db8::1]:8080": 421, "laptop": 421, "laptop.local": 421,
+		"evil.example:8080": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421, "": 421,
+	} {
+		if got := status(host, here); got != want {
+			t.Errorf("Host %q: got %d, want %d", host, got, want)
+		}
+	}
+	for peer, want := range map[string]int{
+		"[::1]:50000": 200, "[::ffff:127.0.0.1]:50000": 200,
+		"192.168.1.7:50000": 421, "[fe80::1%eth0]:50000": 421, "": 421, "@": 421,
+	} {
+		if got := status("localhost", peer); got != want {
+			t.Errorf("from %q: got %d, want %d", peer, got, want)
+		}
+	}
+	for _, header := range []string{"X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "X-Real-IP", "Forwarded", "Via"} {
+		if got := status("localhost", here, header); got != 421 {
+			t.Errorf("with %s: got %d, want 421", header, got)
 		}
 	}
 }

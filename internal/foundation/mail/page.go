@@ -30,16 +30,18 @@ var pagePolicy = func() string {
 }()
 
 // Handler serves the box to people at /dev/mail, and as a JSON array of [Sent]
-// at /dev/mail.json or to whoever accepts JSON rather than HTML. The parameter
+// at /dev/mail.json or to clients that accept JSON rather than HTML. The parameter
 // to=ADDRESS leaves out mails to others. Mount it only during development.
 //
-// It answers to addresses and to names that no stranger can have, such as
-// localhost: a page of another site whose name was made to lead here (DNS
-// rebinding) cannot read the mails through its visitor's browser.
+// It answers only requests that a program on this machine made to this machine:
+// from a loopback address, for a loopback name or address, and with no header by
+// which a proxy says for whom it asks. A page of another site whose name was made
+// to lead here (DNS rebinding) cannot read the mails through its visitor's browser,
+// and a proxy in front does not show them to the world.
 func (b *Box) Handler(log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !ownName(r.Host) {
-			http.Error(w, "Mails are shown under localhost, an address, or a name without a dot.", http.StatusMisdirectedRequest)
+		if !local(r) {
+			http.Error(w, "The server shows mails only on the machine that it runs on: ask localhost, without a proxy.", http.StatusMisdirectedRequest)
 			return
 		}
 		to := strings.TrimSpace(r.URL.Query().Get("to"))
@@ -66,18 +68,29 @@ func (b *Box) Handler(log *slog.Logger) http.Handler {
 			http.Error(w, "The mails cannot be shown.", http.StatusInternalServerError)
 			return
 		}
-		_, _ = w.Write(body.Bytes()) // a reader who has gone is nobody's loss
+		_, _ = w.Write(body.Bytes()) // the reader may be gone
 	})
 }
 
-// ownName reports whether a Host header is an address or a name that is not one of
-// the Domain Name System.
-func ownName(host string) bool {
-	name := (&url.URL{Host: host}).Hostname()
-	if _, err := netip.ParseAddr(name); err == nil {
-		return true
+// forwarding are the headers in which proxies name their clients.
+var forwarding = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+
+// local reports whether a request came from this machine, for this machine.
+func local(r *http.Request) bool {
+	for _, h := range forwarding {
+		if len(r.Header.Values(h)) > 0 {
+			return false
+		}
 	}
-	return name != "" && (!strings.Contains(name, ".") || strings.HasSuffix(name, ".localhost") || strings.HasSuffix(name, ".local"))
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !peer.Addr().Unmap().IsLoopback() {
+		return false
+	}
+	name := (&url.URL{Host: r.Host}).Hostname()
+	if ip, err := netip.ParseAddr(name); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
 func wantsJSON(accept string) bool {

@@ -36,15 +36,14 @@ type Config struct {
 	// Needed when there is a Host.
 	From string `koanf:"from" help:"sender, such as Stoa <no-reply@example.org>"`
 
-	// TLS is "starttls" (empty means that as well), "tls" or "none". A server that
-	// cannot encrypt as asked is refused, not spoken to in the clear.
+	// TLS is "starttls", "tls" or "none". A server that cannot encrypt as asked is
+	// refused, not spoken to in the clear.
 	TLS string `koanf:"tls" default:"starttls" enum:"starttls,tls,none" help:"how the connection is encrypted"`
 
-	// Timeout bounds each of connecting, logging in and handing over. Zero means
-	// 10 s.
+	// Timeout bounds each of connecting, logging in and handing over.
 	Timeout time.Duration `koanf:"timeout" default:"10s" help:"how long each of connecting, logging in and handing over may take"`
 
-	// TLSConfig replaces the system's certificates and the like. Nil keeps them.
+	// TLSConfig replaces the system's certificates and TLS settings. Nil keeps them.
 	TLSConfig *tls.Config
 }
 
@@ -54,32 +53,23 @@ func (c Config) Validate() error {
 	if c.Host == "" {
 		return nil
 	}
-	var faults []error
-	if _, err := netmail.ParseAddress(c.From); err != nil {
-		faults = append(faults, &config.Fault{Key: "from", Text: "want a sender, such as Stoa <no-reply@example.org>"})
-	}
-	if c.Port < 0 || c.Port > 65535 {
-		faults = append(faults, &config.Fault{Key: "port", Text: "want 0 to 65535"})
-	}
-	if c.User == "" && c.Password != "" {
-		faults = append(faults, &config.Fault{Key: "user", Text: "want one, as there is a password"})
-	}
-	if c.Timeout < 0 {
-		faults = append(faults, &config.Fault{Key: "timeout", Text: "want none below zero"})
-	}
-	if _, ok := policies[c.TLS]; !ok {
-		faults = append(faults, &config.Fault{Key: "tls", Text: "want one of starttls, tls, none"})
-	}
-	return errors.Join(faults...)
+	config.Defaults(&c)
+	_, badSender := netmail.ParseAddress(c.From)
+	_, known := policies[c.TLS]
+	return errors.Join(
+		config.Refuse(badSender != nil, "from", "want a sender, such as Stoa <no-reply@example.org>"),
+		config.Refuse(c.Port < 0 || c.Port > 65535, "port", "want 0 to 65535"),
+		config.Refuse(c.User == "" && c.Password != "", "user", "want one, as there is a password"),
+		config.Refuse(c.Timeout < 0, "timeout", "want none below zero"),
+		config.Refuse(!known, "tls", "want one of starttls, tls, none"))
 }
 
 var policies = map[string]struct {
 	port     int
 	starttls gomail.TLSPolicy
 }{
-	"":         {587, gomail.TLSMandatory},
 	"starttls": {587, gomail.TLSMandatory},
-	"tls":      {465, gomail.NoTLS}, // encrypted before the first word
+	"tls":      {465, gomail.NoTLS}, // the connection itself is encrypted
 	"none":     {25, gomail.NoTLS},
 }
 
@@ -96,11 +86,9 @@ func NewSMTP(cfg Config) (*SMTP, error) {
 	if cfg.Host == "" {
 		return nil, errors.New("mail.NewSMTP: no host")
 	}
+	config.Defaults(&cfg)
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("mail.NewSMTP: %w", err)
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 10 * time.Second
 	}
 	if cfg.Port == 0 {
 		cfg.Port = policies[cfg.TLS].port
@@ -131,10 +119,10 @@ func (s *SMTP) Send(ctx context.Context, m Message) error {
 	msg.SetDate()
 	_, domain, _ := strings.Cut(s.from.Address, "@")
 	msg.SetMessageIDWithValue(rand.Text() + "@" + domain) // not this machine's name
-	msg.SetGenHeader("Auto-Submitted", "auto-generated")  // RFC 3834: no replies from holidays, please
+	msg.SetGenHeader("Auto-Submitted", "auto-generated")  // RFC 3834: asks for no automatic replies
 	msg.SetBodyString(gomail.TypeTextPlain, m.Text)
 
-	if err := s.deliver(ctx, msg); err != nil && !msg.IsDelivered() { // what fails afterwards is no matter
+	if err := s.deliver(ctx, msg); err != nil && !msg.IsDelivered() { // a failure after the delivery does not matter
 		if sent, ok := errors.AsType[*gomail.SendError](err); ok && sent.ErrorCode()/100 == 5 {
 			err = fmt.Errorf("%w: %w", ErrRefused, err)
 		}

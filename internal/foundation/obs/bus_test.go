@@ -4,9 +4,9 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -28,11 +28,15 @@ func TestTheBusTellsHowEventsCameAndHowOldItsKnowledgeIs(t *testing.T) {
 
 	reached := func(name string, do func() error) {
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); scrape(t, r)[name] == 0; time.Sleep(20 * time.Millisecond) {
-			if err := do(); err != nil || time.Now().After(end) {
-				t.Fatalf("%s stays 0: %v", name, err)
+		eventually.True(t, name, func() bool {
+			if scrape(t, r)[name] > 0 {
+				return true
 			}
-		}
+			if err := do(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return false
+		})
 	}
 	nothing := func() error { return nil }
 	reached(`stoa_bus_beats_total{result="ok"}`, nothing)

@@ -68,7 +68,7 @@ func NewLogger(w io.Writer, l Log) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// Terminal reports whether somebody looks at w.
+// Terminal reports whether w is a terminal.
 func Terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))

@@ -23,7 +23,7 @@ const RedisEvery = 15 * time.Second
 const maxServers = 64
 
 // Redis is a prometheus.Collector of what this process does with Redis, and of
-// what the servers said of themselves when they were last asked.
+// what the servers' INFO had when it was last polled.
 type Redis struct {
 	db *redis.DB
 
@@ -36,7 +36,7 @@ var _ prometheus.Collector = (*Redis)(nil)
 // NewRedis returns a collector for db.
 func NewRedis(db *redis.DB) *Redis { return &Redis{db: db} }
 
-// Poll asks the servers. That they are away is no error but what it notes.
+// Poll asks the servers. It returns no error when they are away, but notes that.
 func (r *Redis) Poll(ctx context.Context) error {
 	servers, err := r.db.Info(ctx)
 	if ctx.Err() != nil {
@@ -44,7 +44,7 @@ func (r *Redis) Poll(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil { // not even known who they are: those of before
+	if err != nil { // the servers are unknown now: those known before
 		for i := range r.servers {
 			r.servers[i] = redis.ServerInfo{Addr: r.servers[i].Addr, Err: err}
 		}
@@ -166,7 +166,7 @@ func (r *Redis) Collect(ch chan<- prometheus.Metric) {
 	gauge(ch, redisConnections, float64(s.Connections))
 	gauge(ch, redisAway, float64(s.ServersAway))
 	told := map[string]bool{}
-	for _, k := range r.db.HotKeys() { // the most used first; its name may be somebody's
+	for _, k := range r.db.HotKeys() { // the most used first; its name may contain a user's id
 		if f := k.Key.Family().Pattern; !told[f] {
 			told[f] = true
 			gauge(ch, redisHot, k.PerSecond, f)
@@ -199,7 +199,7 @@ func counter(ch chan<- prometheus.Metric, desc *prometheus.Desc, n uint64, label
 
 // replicationLag reads lines such as
 // slave0:ip=10.0.0.2,port=6379,state=online,offset=1234,lag=0.
-// A replica that copies the whole data set yet has no say.
+// A replica that still copies the whole data set is left out.
 func replicationLag(info map[string]string) (lag float64, ok bool) {
 	at, ok := number("master_repl_offset")(info)
 	if !ok || info["role"] != "master" {

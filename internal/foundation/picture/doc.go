@@ -1,4 +1,4 @@
-// Package picture makes of an image that somebody sends a picture that is safe to
+// Package picture turns an uploaded image into a picture that is safe to
 // store and to show: square, upright, in three sizes, encoded anew.
 //
 // What an image is, its bytes say ([Studio.Square] looks at nothing else): PNG,

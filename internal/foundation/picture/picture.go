@@ -26,7 +26,7 @@ import (
 const MaxBytes = 5 << 20
 
 // What an image may measure. More pixels than a good telephone's are no
-// portrait, and nobody needs a strip.
+// portrait, and a strip shows nothing.
 const (
 	maxPixels = 25_000_000
 	maxSide   = 10_000
@@ -50,7 +50,7 @@ type Picture struct {
 	Data []byte
 }
 
-// quality is where artefacts stop being visible at these sizes.
+// quality is the lowest at which artefacts are not visible at these sizes.
 const quality = 88
 
 // patience is for how long a decoder gets something to read: ten times what the
@@ -66,7 +66,7 @@ type Studio struct {
 }
 
 // studioMemory is the most that all images being decoded may take, as far as
-// their headers tell. One of the greediest sort takes it all.
+// their headers tell. One image of the costliest kind takes all of it.
 const studioMemory = 512 << 20
 
 // New returns a studio that makes up to turns pictures at a time; 0 means half of
@@ -132,7 +132,7 @@ func (r *reader) Read(p []byte) (int, error) {
 }
 
 // format is a kind of file. The registry of package image would take whatever
-// kinds somebody else has registered.
+// kinds other packages have registered.
 type format struct {
 	head   string // '?' stands for any byte
 	config func(io.Reader) (image.Config, error)

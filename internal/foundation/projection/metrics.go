@@ -7,8 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// replays is what is remembered of the passes over the log that succeeded.
+// replays is what is remembered of the passes over the log.
 type replays struct {
+	failed atomic.Uint64
+	// Of those that succeeded:
 	count atomic.Uint64
 	ended atomic.Int64 // Unix ms of the last one; 0 before
 	took  atomic.Int64 // its duration
@@ -21,35 +23,36 @@ func (r *replays) note(began time.Time) {
 }
 
 // collector shows a projection's state as it is when asked.
-type collector[Row any] struct {
-	p *Projection[Row]
+type collector[Change, State any] struct {
+	p *Projection[Change, State]
 
-	up, missed, unsure, age, replays, last, took *prometheus.Desc
+	up, missed, unsure, age, replays, failures, last, took *prometheus.Desc
 }
 
-func newCollector[Row any](p *Projection[Row], name string) *collector[Row] {
+func newCollector[Change, State any](p *Projection[Change, State], name string) *collector[Change, State] {
 	desc := func(metric, help string) *prometheus.Desc {
 		return prometheus.NewDesc("stoa_projection_"+metric, help, nil, prometheus.Labels{"projection": name})
 	}
-	return &collector[Row]{
-		p:       p,
-		up:      desc("up", "1 while Redis has everything that was acknowledged, 0 while SQL answers."),
-		missed:  desc("missed_rows", "Rows that were acknowledged and are not in Redis yet; beyond 65,536 they are not counted."),
-		unsure:  desc("unsure_rows", "Rows whose commit SQL did not answer, to be looked up."),
-		age:     desc("mark_age_seconds", "How long ago the time lies up to which all of this node's commits are in Redis."),
-		replays: desc("replays_total", "Passes over the log, after Redis or a node was harmed."),
-		last:    desc("last_replay_timestamp_seconds", "Unix time at which the last pass ended; 0 before the first."),
-		took:    desc("last_replay_seconds", "How long the last pass took."),
+	return &collector[Change, State]{
+		p:        p,
+		up:       desc("up", "1 while Redis has everything that was acknowledged, 0 while SQL answers."),
+		missed:   desc("missed_rows", "Rows that were acknowledged and are not in Redis yet; beyond 65,536 they are not counted."),
+		unsure:   desc("unsure_rows", "Rows whose commit SQL did not answer, to be looked up."),
+		age:      desc("mark_age_seconds", "How long ago the time lies up to which all of this node's commits are in Redis."),
+		replays:  desc("replays_total", "Passes over the log, after Redis or a node was harmed."),
+		failures: desc("replay_failures_total", "Passes over the log that failed; SQL answers until one succeeds."),
+		last:     desc("last_replay_timestamp_seconds", "Unix time at which the last pass ended; 0 before the first."),
+		took:     desc("last_replay_seconds", "How long the last pass took."),
 	}
 }
 
-func (c *collector[Row]) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.up, c.missed, c.unsure, c.age, c.replays, c.last, c.took} {
+func (c *collector[Change, State]) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.up, c.missed, c.unsure, c.age, c.replays, c.failures, c.last, c.took} {
 		ch <- d
 	}
 }
 
-func (c *collector[Row]) Collect(ch chan<- prometheus.Metric) {
+func (c *collector[Change, State]) Collect(ch chan<- prometheus.Metric) {
 	p := c.p
 	p.mu.Lock()
 	missed, unsure := len(p.missed.rows), len(p.unsure.rows)
@@ -67,5 +70,6 @@ func (c *collector[Row]) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.age, time.Since(time.UnixMilli(p.applied.Load())).Seconds())
 	gauge(c.last, float64(p.replays.ended.Load())/1000)
 	gauge(c.took, time.Duration(p.replays.took.Load()).Seconds())
+	ch <- prometheus.MustNewConstMetric(c.failures, prometheus.CounterValue, float64(p.replays.failed.Load()))
 	ch <- prometheus.MustNewConstMetric(c.replays, prometheus.CounterValue, float64(p.replays.count.Load()))
 }

@@ -6,8 +6,15 @@
 // A domain announces each row before its commit ([Projection.Begin]) and says
 // afterwards what became of it: [Projection.Done], [Projection.Missed] or
 // [Projection.Unsure]. Rows that Redis missed are kept and applied as soon as it
-// answers. Every second the
-// projection stores in Redis, beside the data, the time up to which this node's
+// answers.
+//
+// A domain says two things of its part of Redis: what it should hold, computed from SQL
+// (Config.State), and how that is written (Config.Write). Everything by which Redis is
+// brought to agree with SQL is one path from a name to a state to a write
+// ([Projection.Renew]): rows that were missed, a replay of the log, an import, a repair.
+// Only the change under way may reach Redis by a way of its own, as a delta.
+//
+// Every second the projection stores in Redis, beside the data, the time up to which this node's
 // commits are all applied. Because the mark lives where the data lives, it is
 // lost or set back together with it. It is compared before it is moved, and the
 // servers' identities are checked too; when anything differs, the domain replays
@@ -24,6 +31,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,6 +53,11 @@ const (
 	dead = 10 * time.Second
 	// remembered is how many missed rows are kept; beyond it the log is read.
 	remembered = 1 << 16
+	// atOnce is how many changes are brought to Redis together: one SELECT, one pipeline.
+	atOnce = 500
+	// patience is how long SQL may take to compute the state of one change while its
+	// caller waits.
+	patience = 5 * time.Second
 )
 
 //go:embed swap.lua
@@ -52,16 +65,19 @@ var swapLua string
 
 var swap = redis.NewScript(swapLua)
 
-// Config says what is projected. Row is one row of the domain's log.
-type Config[Row any] struct {
+// Config says what is projected. Change names something of the domain that SQL has and
+// Redis may lack, mostly a row of a log; State is what Redis should hold because of it.
+type Config[Change, State any] struct {
 	Redis   *redis.DB
 	Applied keyspace.Hash // node → Unix milliseconds; one for each domain
 	Node    string        // this process, never used by another
-	// Replay applies every row again that arrived at since or later, Apply the
-	// given ones. They run beside traffic, so they must be idempotent and never
-	// harm newer rows.
-	Replay func(ctx context.Context, since time.Time) error
-	Apply  func(ctx context.Context, rows []Row) error
+	// Changed calls fn with every change that arrived at since or later, in pieces.
+	Changed func(ctx context.Context, since time.Time, fn func([]Change) error) error
+	// State computes from SQL what Redis should hold of the things that changed, and
+	// Write brings that to Redis. They run beside traffic and more than once for the
+	// same change, so Write must be idempotent and never harm what is newer.
+	State func(ctx context.Context, changes []Change) ([]State, error)
+	Write func(ctx context.Context, states []State) error
 	// Every is the pace of the mark, zero means a second. While Redis is away it
 	// is tried ten times as often.
 	Every time.Duration
@@ -72,8 +88,8 @@ type Config[Row any] struct {
 }
 
 // Projection is one domain's derived state. Make one with [New].
-type Projection[Row any] struct {
-	cfg      Config[Row]
+type Projection[Change, State any] struct {
+	cfg      Config[Change, State]
 	up       atomic.Bool
 	writable atomic.Bool
 	wake     chan struct{}
@@ -81,9 +97,9 @@ type Projection[Row any] struct {
 	applied  atomic.Int64 // Unix ms, of the mark last stored; of New before that
 
 	mu      sync.Mutex
-	pending map[int64]int // rows under way by second of arrival
-	missed  backlog[Row]  // acknowledged, and not in Redis
-	unsure  backlog[Row]  // committed or not, and not acknowledged
+	pending map[int64]int   // rows under way by second of arrival
+	missed  backlog[Change] // acknowledged, and not in Redis
+	unsure  backlog[Change] // committed or not, and not acknowledged
 
 	// These belong to Run.
 	identity string // of the servers, when Redis was last known complete
@@ -112,11 +128,11 @@ func (b *backlog[Row]) take() (all backlog[Row]) {
 }
 
 // New returns a projection that is not up until [Projection.Run] made it so.
-func New[Row any](cfg Config[Row]) *Projection[Row] {
+func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State] {
 	if cfg.Every == 0 {
 		cfg.Every = time.Second
 	}
-	p := &Projection[Row]{cfg: cfg, wake: make(chan struct{}, 1), pending: map[int64]int{}}
+	p := &Projection[Change, State]{cfg: cfg, wake: make(chan struct{}, 1), pending: map[int64]int{}}
 	p.applied.Store(time.Now().UnixMilli())
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(newCollector(p, cfg.Name))
@@ -126,21 +142,21 @@ func New[Row any](cfg Config[Row]) *Projection[Row] {
 
 // Up reports whether Redis has everything that was acknowledged, so that reads
 // may trust it.
-func (p *Projection[Row]) Up() bool { return p.up.Load() }
+func (p *Projection[Change, State]) Up() bool { return p.up.Load() }
 
 // Writable reports whether Redis answers, though it may lack rows yet.
-func (p *Projection[Row]) Writable() bool { return p.writable.Load() }
+func (p *Projection[Change, State]) Writable() bool { return p.writable.Load() }
 
 // Begin announces a row that arrived at that time, before its commit. Done,
 // Missed or Unsure must follow.
-func (p *Projection[Row]) Begin(at time.Time) {
+func (p *Projection[Change, State]) Begin(at time.Time) {
 	p.mu.Lock()
 	p.pending[at.Unix()]++
 	p.mu.Unlock()
 }
 
 // Done reports that Redis has the row, or that it was certainly not committed.
-func (p *Projection[Row]) Done(at time.Time) {
+func (p *Projection[Change, State]) Done(at time.Time) {
 	p.mu.Lock()
 	p.settle(at)
 	p.mu.Unlock()
@@ -148,7 +164,7 @@ func (p *Projection[Row]) Done(at time.Time) {
 
 // Missed reports a committed row that Redis does not have. From here on until
 // it has, Up is false.
-func (p *Projection[Row]) Missed(at time.Time, row Row) {
+func (p *Projection[Change, State]) Missed(at time.Time, row Change) {
 	p.mu.Lock()
 	p.settle(at)
 	p.missed.add(at.UnixMilli(), row)
@@ -160,14 +176,51 @@ func (p *Projection[Row]) Missed(at time.Time, row Row) {
 // Unsure reports a row whose commit was not answered: SQL has it or not, and
 // nobody was told that it has. It is looked up and applied when SQL answers
 // again; until then reads go on trusting Redis.
-func (p *Projection[Row]) Unsure(at time.Time, row Row) {
+func (p *Projection[Change, State]) Unsure(at time.Time, row Change) {
 	p.mu.Lock()
 	p.settle(at)
 	p.unsure.add(at.UnixMilli(), row)
 	p.mu.Unlock()
 }
 
-func (p *Projection[Row]) settle(at time.Time) {
+// Renew brings Redis to agree with SQL as far as some changes are concerned. It is the
+// only way in which anything but the delta of a change under way reaches Redis.
+func (p *Projection[Change, State]) Renew(ctx context.Context, changes ...Change) error {
+	for some := range slices.Chunk(changes, atOnce) {
+		states, err := p.cfg.State(ctx, some)
+		if err != nil {
+			return err
+		}
+		if err := p.cfg.Write(ctx, states); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bring is Renew for a change that is committed while its caller waits: Redis is given
+// so long for it. It reports whether Redis has the change, for the domain to tell by
+// [Projection.Done] or [Projection.Missed].
+func (p *Projection[Change, State]) Bring(ctx context.Context, change Change, within time.Duration) bool {
+	if !p.Writable() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	states, err := p.cfg.State(ctx, []Change{change})
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		err = p.cfg.Write(ctx, states)
+	}
+	if err != nil {
+		p.cfg.Log.WarnContext(ctx, "a change was not applied to redis in time", "marks", p.cfg.Applied.String(), "err", err)
+		p.Suspect()
+	}
+	return err == nil
+}
+
+func (p *Projection[Change, State]) settle(at time.Time) {
 	if p.pending[at.Unix()]--; p.pending[at.Unix()] == 0 {
 		delete(p.pending, at.Unix())
 	}
@@ -175,13 +228,13 @@ func (p *Projection[Row]) settle(at time.Time) {
 
 // Suspect stops trusting Redis until the next successful round. Call it when a
 // read or a write there failed.
-func (p *Projection[Row]) Suspect() {
+func (p *Projection[Change, State]) Suspect() {
 	p.up.Store(false)
 	p.writable.Store(false)
 	p.poke()
 }
 
-func (p *Projection[Row]) poke() {
+func (p *Projection[Change, State]) poke() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -190,7 +243,7 @@ func (p *Projection[Row]) poke() {
 
 // Run keeps the projection complete until ctx ends. It calls ready after the
 // first round, also when Redis is away. On a clean end it removes its mark.
-func (p *Projection[Row]) Run(ctx context.Context, ready func()) error {
+func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var failed error
@@ -211,7 +264,7 @@ func (p *Projection[Row]) Run(ctx context.Context, ready func()) error {
 		}
 		failed = err
 		next := p.cfg.Every
-		if !p.settled(err == nil) {
+		if !p.settled(err == nil) && !errors.Is(err, errReplay) { // a replay is too much work to repeat at once
 			next /= 10
 		}
 		if first {
@@ -222,7 +275,7 @@ func (p *Projection[Row]) Run(ctx context.Context, ready func()) error {
 }
 
 // settled sets the state after a round and reports whether Redis is complete.
-func (p *Projection[Row]) settled(ok bool) bool {
+func (p *Projection[Change, State]) settled(ok bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writable.Store(ok)
@@ -232,7 +285,7 @@ func (p *Projection[Row]) settled(ok bool) bool {
 
 // complete returns the time up to which all of this node's rows are in Redis,
 // those reported missed aside.
-func (p *Projection[Row]) complete() int64 {
+func (p *Projection[Change, State]) complete() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	oldest := time.Now().UnixMilli()
@@ -247,7 +300,7 @@ func (p *Projection[Row]) complete() int64 {
 
 // repair applies the rows that were missed, and those that are unsure as far as
 // SQL answers. What fails stays where it was.
-func (p *Projection[Row]) repair(ctx context.Context) error {
+func (p *Projection[Change, State]) repair(ctx context.Context) error {
 	if err := p.applyAll(ctx, &p.missed); err != nil {
 		return fmt.Errorf("apply missed rows: %w", err)
 	}
@@ -257,7 +310,7 @@ func (p *Projection[Row]) repair(ctx context.Context) error {
 	return nil
 }
 
-func (p *Projection[Row]) applyAll(ctx context.Context, b *backlog[Row]) (err error) {
+func (p *Projection[Change, State]) applyAll(ctx context.Context, b *backlog[Change]) (err error) {
 	p.mu.Lock()
 	all := b.take()
 	p.mu.Unlock()
@@ -265,7 +318,7 @@ func (p *Projection[Row]) applyAll(ctx context.Context, b *backlog[Row]) (err er
 	case all.since == 0:
 		return nil
 	case len(all.rows) < remembered:
-		err = p.cfg.Apply(ctx, all.rows)
+		err = p.Renew(ctx, all.rows...)
 	default:
 		err = p.replay(ctx, time.UnixMilli(all.since))
 	}
@@ -277,18 +330,28 @@ func (p *Projection[Row]) applyAll(ctx context.Context, b *backlog[Row]) (err er
 	return err
 }
 
-func (p *Projection[Row]) replay(ctx context.Context, since time.Time) error {
+// errReplay marks a round in which the domain could not replay its log.
+var errReplay = errors.New("the replay failed")
+
+// replay has the domain replay its log, and tells of each failure: until a replay
+// succeeds every answer comes from SQL.
+func (p *Projection[Change, State]) replay(ctx context.Context, since time.Time) error {
 	began := time.Now()
-	err := p.cfg.Replay(ctx, since)
+	err := p.cfg.Changed(ctx, since, func(changes []Change) error { return p.Renew(ctx, changes...) })
 	if err == nil {
 		p.replays.note(began)
+		return nil
 	}
-	return err
+	if ctx.Err() == nil {
+		p.replays.failed.Add(1)
+		p.cfg.Log.Error("a replay into redis failed; it is tried again", "marks", p.cfg.Applied.String(), "since", since.UTC(), "err", err)
+	}
+	return fmt.Errorf("%w: %w", errReplay, err)
 }
 
 // round checks that Redis is there, unharmed and complete, replays if it is
 // not, and moves the mark.
-func (p *Projection[Row]) round(ctx context.Context) error {
+func (p *Projection[Change, State]) round(ctx context.Context) error {
 	complete := p.complete()
 	identity, marks, err := p.look(ctx)
 	if err != nil {
@@ -312,7 +375,7 @@ func (p *Projection[Row]) round(ctx context.Context) error {
 			return p.replay(ctx, time.UnixMilli(since).Add(-margin))
 		})
 		if err != nil {
-			return fmt.Errorf("replay: %w", err)
+			return err
 		}
 		p.cfg.Log.Info("replayed into redis", "marks", p.cfg.Applied.String(), "since", time.UnixMilli(since).UTC(), "took", time.Since(began))
 	}
@@ -331,7 +394,7 @@ func (p *Projection[Row]) round(ctx context.Context) error {
 	return nil
 }
 
-func (p *Projection[Row]) look(ctx context.Context) (identity string, marks map[string]string, err error) {
+func (p *Projection[Change, State]) look(ctx context.Context) (identity string, marks map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if identity, err = p.cfg.Redis.Fingerprint(ctx); err != nil {
@@ -377,7 +440,7 @@ func oldest(marks map[string]string, harmed bool, self string) (since int64, sta
 }
 
 // beating keeps this node's mark alive, without moving it, while fn runs.
-func (p *Projection[Row]) beating(ctx context.Context, held *string, complete int64, fn func(context.Context) error) error {
+func (p *Projection[Change, State]) beating(ctx context.Context, held *string, complete int64, fn func(context.Context) error) error {
 	if err := p.move(ctx, held, complete); err != nil {
 		return err
 	}
@@ -407,7 +470,7 @@ func (p *Projection[Row]) beating(ctx context.Context, held *string, complete in
 }
 
 // move replaces this node's mark, which must be what held says.
-func (p *Projection[Row]) move(ctx context.Context, held *string, complete int64) error {
+func (p *Projection[Change, State]) move(ctx context.Context, held *string, complete int64) error {
 	mark := newMark(complete)
 	moved, err := p.swap(ctx, p.cfg.Node, *held, mark).Int()
 	if err != nil {
@@ -421,7 +484,7 @@ func (p *Projection[Row]) move(ctx context.Context, held *string, complete int64
 	return nil
 }
 
-func (p *Projection[Row]) swap(ctx context.Context, node, from, to string) keyspace.Reply {
+func (p *Projection[Change, State]) swap(ctx context.Context, node, from, to string) keyspace.Reply {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return swap.Run(ctx, p.cfg.Redis, []keyspace.Key{p.cfg.Applied.Key}, node, from, to)
@@ -429,7 +492,7 @@ func (p *Projection[Row]) swap(ctx context.Context, node, from, to string) keysp
 
 // leave takes this node's mark away when nothing is missing, so that nobody
 // replays for a node that stopped in good order.
-func (p *Projection[Row]) leave(ctx context.Context) {
+func (p *Projection[Change, State]) leave(ctx context.Context) {
 	p.mu.Lock()
 	open := len(p.pending) > 0 || p.missed.since != 0 || p.unsure.since != 0
 	p.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -24,7 +26,7 @@ var (
 
 // domain is the smallest there is: a log of numbers, and a hash that has them.
 type domain struct {
-	*Projection[int]
+	*Projection[int, int]
 	db *redis.DB
 
 	mu       sync.Mutex
@@ -36,9 +38,9 @@ type domain struct {
 func newDomain(t *testing.T, db *redis.DB, node string) *domain {
 	t.Helper()
 	d := &domain{db: db, log: map[int]time.Time{}}
-	d.Projection = New(Config[int]{
+	d.Projection = New(Config[int, int]{
 		Redis: db, Applied: applied.At(), Node: node, Every: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
-		Replay: d.replay, Apply: d.apply,
+		Changed: d.changed, State: d.state, Write: d.write,
 	})
 	return d
 }
@@ -54,7 +56,7 @@ func (d *domain) run(t *testing.T) (stop func()) {
 	return stop
 }
 
-func (d *domain) replay(ctx context.Context, since time.Time) error {
+func (d *domain) changed(_ context.Context, since time.Time, fn func([]int) error) error {
 	d.mu.Lock()
 	d.replayed = append(d.replayed, since)
 	var rows []int
@@ -64,16 +66,19 @@ func (d *domain) replay(ctx context.Context, since time.Time) error {
 		}
 	}
 	d.mu.Unlock()
-	return d.apply(ctx, rows)
+	return fn(rows)
 }
 
-func (d *domain) apply(ctx context.Context, rows []int) error {
+func (d *domain) state(_ context.Context, rows []int) ([]int, error) {
 	d.mu.Lock()
-	failing := d.failing
-	d.mu.Unlock()
-	if failing {
-		return errors.New("sql is away")
+	defer d.mu.Unlock()
+	if d.failing {
+		return nil, errors.New("sql is away")
 	}
+	return rows, nil
+}
+
+func (d *domain) write(ctx context.Context, rows []int) error {
 	cmds := make([]keyspace.Cmd, 0, len(rows))
 	for _, row := range rows {
 		cmds = append(cmds, state.At().SetCmd(strconv.Itoa(row), "1"))
@@ -102,73 +107,70 @@ func (d *domain) replays() []time.Time {
 	return slices.Clone(d.replayed)
 }
 
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(15 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 func TestMissedRowsAreAppliedBeforeReadsTrustRedisAgain(t *testing.T) {
-	d := newDomain(t, redistest.Open(t, "embedded"), "n1")
-	d.run(t)
-	at := time.Now()
-	d.commit(7, at)
-	d.mu.Lock()
-	d.failing = true
-	d.mu.Unlock()
-	d.Begin(at)
-	d.Missed(at, 7)
-	if d.Up() {
-		t.Error("up although a row is missing")
-	}
-	time.Sleep(50 * time.Millisecond) // a few rounds, all failing: it must stay missing
-	if d.Up() {
-		t.Error("up although the row could not be applied")
-	}
-	d.mu.Lock()
-	d.failing = false
-	d.mu.Unlock()
-	until(t, "the row to be applied", d.Up)
-	d.has(t, 7)
-	if n := len(d.replays()); n != 0 {
-		t.Errorf("the log was read %d times for one row that was in memory", n)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+		d.run(t)
+		at := time.Now()
+		d.commit(7, at)
+		d.mu.Lock()
+		d.failing = true
+		d.mu.Unlock()
+		d.Begin(at)
+		d.Missed(at, 7)
+		if d.Up() {
+			t.Error("up although a row is missing")
+		}
+		time.Sleep(50 * time.Millisecond) // a few rounds, all failing: it must stay missing
+		if d.Up() {
+			t.Error("up although the row could not be applied")
+		}
+		d.mu.Lock()
+		d.failing = false
+		d.mu.Unlock()
+		eventually.True(t, "the row to be applied", d.Up)
+		d.has(t, 7)
+		if n := len(d.replays()); n != 0 {
+			t.Errorf("the log was read %d times for one row that was in memory", n)
+		}
+	})
 }
 
 func TestTooManyMissedRowsAreReadFromTheLog(t *testing.T) {
-	d := newDomain(t, redistest.Open(t, "embedded"), "n1")
-	at := time.Now()
-	for row := range remembered + 1 {
-		d.Begin(at)
-		d.Missed(at, row)
-	}
-	d.commit(remembered, at) // the one that was not remembered
-	d.run(t)
-	until(t, "the log to be replayed", d.Up)
-	d.has(t, remembered)
+	bubble.Test(t, func(t *testing.T) {
+		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+		at := time.Now()
+		for row := range remembered + 1 {
+			d.Begin(at)
+			d.Missed(at, row)
+		}
+		d.commit(remembered, at) // the one that was not remembered
+		d.run(t)
+		eventually.True(t, "the log to be replayed", d.Up)
+		d.has(t, remembered)
+	})
 }
 
 func TestTheMarkWaitsForRowsUnderWay(t *testing.T) {
-	d := newDomain(t, redistest.Open(t, "embedded"), "n1")
-	old := time.Now().Add(-time.Hour).Truncate(time.Second)
-	d.Begin(old)
-	d.run(t)
-	mark := func() time.Time {
-		marks, err := applied.At().All(t.Context(), d.db)
-		if err != nil {
-			t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+		old := time.Now().Add(-time.Hour).Truncate(time.Second)
+		d.Begin(old)
+		d.run(t)
+		mark := func() time.Time {
+			marks, err := applied.At().All(t.Context(), d.db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return time.UnixMilli(markTime(marks["n1"]))
 		}
-		return time.UnixMilli(markTime(marks["n1"]))
-	}
-	until(t, "a mark", func() bool { return !mark().IsZero() && mark().UnixMilli() != 0 })
-	if got := mark(); !got.Equal(old) {
-		t.Errorf("the mark is at %s while a row of %s is under way", got, old)
-	}
-	d.Done(old)
-	until(t, "the mark to move", func() bool { return time.Since(mark()) < time.Minute })
+		eventually.True(t, "a mark", func() bool { return !mark().IsZero() && mark().UnixMilli() != 0 })
+		if got := mark(); !got.Equal(old) {
+			t.Errorf("the mark is at %s while a row of %s is under way", got, old)
+		}
+		d.Done(old)
+		eventually.True(t, "the mark to move", func() bool { return time.Since(mark()) < time.Minute })
+	})
 }
 
 func TestALostOrOldMarkReplaysFromWhereItStood(t *testing.T) {
@@ -191,11 +193,11 @@ func TestALostOrOldMarkReplaysFromWhereItStood(t *testing.T) {
 			d := newDomain(t, redistest.Open(t, "embedded"), "n1")
 			d.commit(1, time.Now())
 			d.run(t)
-			until(t, "the first round", d.Up)
+			eventually.True(t, "the first round", d.Up)
 			before := time.Now()
 			harm(t, d)
-			until(t, "a replay", func() bool { return len(d.replays()) > 0 })
-			until(t, "redis to be complete", d.Up)
+			eventually.True(t, "a replay", func() bool { return len(d.replays()) > 0 })
+			eventually.True(t, "redis to be complete", d.Up)
 			d.has(t, 1)
 			if since := d.replays()[0]; before.Sub(since) < margin-time.Second {
 				t.Errorf("replayed from %s, less than the margin before %s", since, before)
@@ -209,64 +211,87 @@ func TestARestartedServerIsReplayedInto(t *testing.T) {
 	d := newDomain(t, redistest.Open(t, server.URL), "n1")
 	d.commit(1, time.Now())
 	d.run(t)
-	until(t, "the first round", d.Up)
+	eventually.True(t, "the first round", d.Up)
 	server.Kill()
-	until(t, "the loss to be noticed", func() bool { return !d.Up() })
+	eventually.True(t, "the loss to be noticed", func() bool { return !d.Up() })
 	server.RestartEmpty()
-	until(t, "redis to be complete", d.Up)
+	eventually.True(t, "redis to be complete", d.Up)
 	d.has(t, 1)
 }
 
 func TestAnotherNodeReplaysForADeadOneAndLeavesTheLivingAlone(t *testing.T) {
-	db := redistest.Open(t, "embedded")
-	d := newDomain(t, db, "n1")
-	longAgo, now := time.Now().Add(-time.Hour), time.Now()
-	d.commit(1, longAgo)
-	for node, mark := range map[string]string{
-		"dead":  fmt.Sprintf("%d %d", longAgo.UnixMilli(), longAgo.UnixMilli()),
-		"alive": fmt.Sprintf("%d %d", now.UnixMilli(), now.Add(time.Minute).UnixMilli()),
-	} {
-		if err := db.Do(t.Context(), applied.At().SetCmd(node, mark)).Err; err != nil {
-			t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		db := redistest.Open(t, "embedded")
+		d := newDomain(t, db, "n1")
+		longAgo, now := time.Now().Add(-time.Hour), time.Now()
+		d.commit(1, longAgo)
+		for node, mark := range map[string]string{
+			"dead":  fmt.Sprintf("%d %d", longAgo.UnixMilli(), longAgo.UnixMilli()),
+			"alive": fmt.Sprintf("%d %d", now.UnixMilli(), now.Add(time.Minute).UnixMilli()),
+		} {
+			if err := db.Do(t.Context(), applied.At().SetCmd(node, mark)).Err; err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	stop := d.run(t)
-	until(t, "redis to be complete", d.Up)
-	d.has(t, 1)
-	marks, err := applied.At().All(t.Context(), db)
-	if err != nil || marks["dead"] != "" || marks["alive"] == "" || marks["n1"] == "" {
-		t.Errorf("marks are %v, %v; want those of n1 and alive", marks, err)
-	}
-	stop()
-	if marks, err = applied.At().All(t.Context(), db); err != nil || marks["n1"] != "" {
-		t.Errorf("a node that stopped in good order left its mark: %v, %v", marks, err)
-	}
+		stop := d.run(t)
+		eventually.True(t, "redis to be complete", d.Up)
+		d.has(t, 1)
+		marks, err := applied.At().All(t.Context(), db)
+		if err != nil || marks["dead"] != "" || marks["alive"] == "" || marks["n1"] == "" {
+			t.Errorf("marks are %v, %v; want those of n1 and alive", marks, err)
+		}
+		stop()
+		if marks, err = applied.At().All(t.Context(), db); err != nil || marks["n1"] != "" {
+			t.Errorf("a node that stopped in good order left its mark: %v, %v", marks, err)
+		}
+	})
 }
 
 func TestARowWithoutAnAnswerIsAppliedLaterAndDistrustsNothing(t *testing.T) {
-	d := newDomain(t, redistest.Open(t, "embedded"), "n1")
-	d.run(t)
-	until(t, "the first round", d.Up)
-	d.mu.Lock()
-	d.failing = true // SQL went away in the middle of the commit
-	d.mu.Unlock()
-	at := time.Now().Add(-time.Hour).Truncate(time.Second)
-	d.Begin(at)
-	d.Unsure(at, 9)
-	mark := func() int64 {
-		marks, err := applied.At().All(t.Context(), d.db)
-		if err != nil {
-			t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+		d.run(t)
+		eventually.True(t, "the first round", d.Up)
+		d.mu.Lock()
+		d.failing = true // SQL went away in the middle of the commit
+		d.mu.Unlock()
+		at := time.Now().Add(-time.Hour).Truncate(time.Second)
+		d.Begin(at)
+		d.Unsure(at, 9)
+		mark := func() int64 {
+			marks, err := applied.At().All(t.Context(), d.db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return markTime(marks["n1"])
 		}
-		return markTime(marks["n1"])
+		eventually.True(t, "the mark to wait for the row", func() bool { return mark() == at.UnixMilli() })
+		if !d.Up() {
+			t.Error("reads stopped trusting Redis for a row that nobody was promised")
+		}
+		d.mu.Lock()
+		d.failing = false
+		d.mu.Unlock()
+		eventually.True(t, "the mark to move on", func() bool { return mark() > at.UnixMilli() })
+		d.has(t, 9)
+	})
+}
+
+func TestAChangeIsBroughtWhileItsCallerWaits(t *testing.T) {
+	d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+	if d.Bring(t.Context(), 1, time.Minute) {
+		t.Error("a change was brought to a Redis that nobody has looked at yet")
 	}
-	until(t, "the mark to wait for the row", func() bool { return mark() == at.UnixMilli() })
-	if !d.Up() {
-		t.Error("reads stopped trusting Redis for a row that nobody was promised")
+	d.run(t)
+	eventually.True(t, "the first round", d.Up)
+	if !d.Bring(t.Context(), 2, time.Minute) {
+		t.Error("a change was not brought to a Redis that answers")
 	}
+	d.has(t, 2)
 	d.mu.Lock()
-	d.failing = false
+	d.failing = true
 	d.mu.Unlock()
-	until(t, "the mark to move on", func() bool { return mark() > at.UnixMilli() })
-	d.has(t, 9)
+	if d.Bring(t.Context(), 3, time.Minute) || d.Up() {
+		t.Error("a change whose state is not known counts as brought, or Redis as complete")
+	}
 }

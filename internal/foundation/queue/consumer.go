@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,9 +34,21 @@ const (
 	maxPause   = 10 * time.Second // between tries while the store is away
 )
 
-// Handler does what a message asks. It may see one twice, also while the first
-// is still under way when it outlives its context.
+// Handler does what a message asks. It may get a message twice, even while the first
+// call still runs, if that outlives its context.
 type Handler func(ctx context.Context, d Delivery) error
+
+// JSON returns a [Handler] of payloads that are a T in JSON. A payload that is not
+// one is given up at once: no later try could read it either.
+func JSON[T any](handle func(ctx context.Context, v T, d Delivery) error) Handler {
+	return func(ctx context.Context, d Delivery) error {
+		var v T
+		if err := json.Unmarshal(d.Payload, &v); err != nil {
+			return fmt.Errorf("%w: its payload is malformed: %w", ErrGiveUp, err)
+		}
+		return handle(ctx, v, d)
+	}
+}
 
 // Batch handles several messages at once, such as in one commit. One batch at a
 // time is under way on a node, and what is published meanwhile makes the next.
@@ -56,19 +69,19 @@ type Config struct {
 	// means 8.
 	Workers int
 
-	// Claim is how long a message stays with a node that says nothing more; the
+	// Claim is how long a message stays with a node that does not settle it; the
 	// handler's context ends after nine tenths of it. It must exceed the
 	// difference of the nodes' clocks by far, and is longer than asked where the
 	// store needs that: Redis Streams remember one time for each message, so a
 	// claim there outlasts the longest wait. Zero means a minute.
 	Claim time.Duration
 
-	// Poll is the longest wait before looking for what nobody told of. Zero means
-	// a second.
+	// Poll is the longest wait before looking for messages that no wake-up
+	// announced. Zero means a second.
 	Poll time.Duration
 
 	// Backoff is the wait after the first failure; each further one is four times
-	// as long. Up to a fifth is added by chance. Zero means a second.
+	// as long. Up to a fifth is added as jitter. Zero means a second.
 	Backoff time.Duration
 
 	// Grace is how long handlers may go on after the stop. Zero means 10 s.
@@ -245,7 +258,7 @@ func (l *lane) takeSlots(ctx context.Context) int {
 	}
 }
 
-// errDied is noted on a message whose every try ended with its node.
+// errDied is noted on a message of which every try ended because its node died.
 var errDied = errors.New("the node died, or hung, in every try")
 
 // try handles deliveries and records their outcomes.
@@ -285,7 +298,7 @@ func (l *lane) try(soft, hard context.Context, ds []Delivery) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), settleTime)
 	defer cancel()
 	if err := l.store.settle(ctx, l.cfg.Claim, outcomes); err != nil {
-		l.cfg.Log.LogAttrs(soft, slog.LevelError, "outcome not recorded, the messages come again", slog.String("queue", l.store.Name()),
+		l.cfg.Log.LogAttrs(soft, slog.LevelError, "outcome of messages was not recorded; they come again", slog.String("queue", l.store.Name()),
 			slog.String("topic", ds[0].Topic), slog.String("id", ds[0].ID), slog.Int("messages", len(ds)), slog.Any("error", err))
 	}
 }

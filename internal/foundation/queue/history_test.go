@@ -80,7 +80,8 @@ func (w twin) String() (s string) {
 }
 
 // The stores agree with the twin on random histories: of publishing, claiming,
-// outcomes, outcomes that come twice or too late, replays and drops.
+// outcomes, outcomes that come twice or too late, replays and drops. With the fixed
+// seed a message becomes free again before the place at which the next claim goes on.
 func TestStoresAgreeWithTheirTwinOnRandomHistories(t *testing.T) {
 	stores := map[string]Store{"sql": NewSQL(sqldbtest.SQLite(t))}
 	for _, e := range redistest.Engines(t)[:2] { // the embedded server and a real one
@@ -88,11 +89,12 @@ func TestStoresAgreeWithTheirTwinOnRandomHistories(t *testing.T) {
 	}
 	for name, s := range stores {
 		t.Run(name, func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			rng := rand.New(rand.NewPCG(seed, 0))
-			for round := range 3 {
-				history(t, s, rng, fmt.Sprintf("t%d/%d", round, seed))
+			for _, seed := range []uint64{rand.Uint64(), 5852903995993165731} {
+				t.Logf("seed %d", seed)
+				rng := rand.New(rand.NewPCG(seed, 0))
+				for round := range 3 {
+					history(t, s, rng, fmt.Sprintf("t%d/%d", round, seed))
+				}
 			}
 		})
 	}

@@ -44,7 +44,7 @@ var (
 	ErrMessage = errors.New("queue: malformed message")
 )
 
-// Message is a fact that somebody must act upon.
+// Message is a fact that a handler must act upon.
 type Message struct {
 	Topic   string // names the handler; at most 60 bytes
 	Key     string // what it is about, at most 120 bytes; may be empty
@@ -163,7 +163,7 @@ type Store interface {
 	// returns does so until ctx ends.
 	listen(kick func()) func(ctx context.Context)
 	// claim takes up to n due messages of topics for life, and says how long to
-	// wait before looking again if nobody kicks: at most poll.
+	// wait before looking again without a kick: at most poll.
 	claim(ctx context.Context, topics []string, n int, life, poll time.Duration) ([]Delivery, time.Duration, error)
 	// settle records outcomes, all of one claim call, except where claims have
 	// lapsed.

@@ -32,8 +32,8 @@ var (
 
 // All nodes are one consumer: the number of deliveries, which only rises, tells
 // their claims of a message apart, and no dead node's name has to be swept up.
-// What waits for its next try is held by another one, so that XPENDING shows
-// which is which.
+// Messages that wait for their next try are held by a second consumer, so that
+// XPENDING tells both kinds apart.
 const (
 	group   = "workers"
 	working = "working"
@@ -44,7 +44,7 @@ const (
 	redisBudget = 5 * time.Second // for one round trip
 	pipeline    = 500             // commands in one
 
-	replicaPatience = 500 * time.Millisecond // it holds up what shares the connection
+	replicaPatience = 500 * time.Millisecond // WAIT blocks the other commands of its connection
 
 	atEnd    = "0-0"
 	deadMark = "d" // begins the stream id in a dead letter's id
@@ -117,7 +117,7 @@ func (r *Redis) PublishReplicated(ctx context.Context, replicas int, ms ...Messa
 	// Lists need the topics. Each Publish tells them, so one may fail: on a cluster
 	// they have an owner of their own.
 	cmds = append([]keyspace.Cmd{{Name: "SADD", Key: topicsKey.At().Key, Args: topics}}, cmds...)
-	// One round trip with the word to the consumers, which may be lost.
+	// One round trip together with the wake-up of the consumers, which may be lost.
 	published := len(cmds)
 	cmds = append(cmds, r.db.PublishCmd(wakeChannel.At(), ""))
 	if replicas > 0 {
@@ -140,8 +140,8 @@ func (r *Redis) PublishReplicated(ctx context.Context, replicas int, ms ...Messa
 	return nil
 }
 
-// wake tells the consumers, here at once and elsewhere soon; a lost word costs
-// them a poll.
+// wake wakes the consumers, here at once and elsewhere soon; a lost wake-up costs
+// them the wait for a poll.
 func (r *Redis) wake(ctx context.Context) {
 	r.kicked()
 	_ = r.do(ctx, r.db.PublishCmd(wakeChannel.At(), ""))
@@ -184,7 +184,7 @@ func (r *Redis) claim(ctx context.Context, topics []string, n int, life, poll ti
 		got = append(got, ds...)
 	}
 	if len(got) > 0 {
-		err = nil // these are claimed; the next call says it
+		err = nil // these are claimed; the next call returns the error
 	}
 	return got, pause, err
 }
@@ -342,7 +342,7 @@ func (r *Redis) fillPending(ctx context.Context, topic string, ids []string, es 
 	replies := r.do(ctx,
 		keyspace.Cmd{Name: "XPENDING", Key: stream(topic), Args: []string{group, ids[0], ids[len(ids)-1], strconv.Itoa(len(ids))}},
 		keyspace.Cmd{Name: "HMGET", Key: notes(topic), Args: ids})
-	if noGroup(replies[0].Err) { // nobody has consumed yet
+	if noGroup(replies[0].Err) { // the topic has not been consumed yet
 		return nil
 	}
 	pending, err := replies[0].Items()
@@ -509,7 +509,7 @@ func sum(replies []keyspace.Reply) (n int, err error) {
 	return n, nil
 }
 
-// noGroup reports that nobody has consumed the topic yet.
+// noGroup reports that the topic has not been consumed yet.
 func noGroup(err error) bool {
 	e, ok := errors.AsType[redis.ServerError](err)
 	return ok && e.Code() == "NOGROUP"

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
@@ -36,7 +36,7 @@ func (s *SQL) Publish(ctx context.Context, ms ...Message) error {
 	}
 	rows := make([]sqldb.Message, len(ms))
 	for i, m := range ms {
-		rows[i] = sqldb.Message{Topic: m.Topic, Key: m.Key, Payload: m.Payload, Each: true}
+		rows[i] = sqldb.Message{Topic: m.Topic, Key: m.Key, Payload: m.Payload, NoDedup: true}
 	}
 	err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return tx.Enqueue(ctx, rows...) })
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *SQL) listen(kick func()) func(ctx context.Context) {
 	}
 }
 
-// claim parts nodes that look at the same rows by the UPDATE's condition. A
+// claim separates nodes that look at the same rows by the UPDATE's condition. A
 // claim is the due time set into the future, and a token, which tells a
 // handler that took too long that the message is no longer its own. The dedup
 // column is cleared, so that an equal message enqueued from now on is not
@@ -88,7 +88,6 @@ func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll time
 	}
 	token := rand.Text()[:21]
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		got = got[:0]
 		until := tx.Now().Add(life).UnixMilli()
 		_, err := tx.ExecContext(ctx, `UPDATE outbox SET claim = ?, attempts = attempts + 1, due = ?, dedup = NULL
 			WHERE id IN (?) AND dead = 0 AND due <= ?`, token, until, bun.List(ids), tx.Now().UnixMilli())
@@ -97,18 +96,12 @@ func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll time
 		}
 		rows, err := tx.QueryContext(ctx, "SELECT id, topic, msg_key, payload, attempts FROM outbox WHERE id IN (?) AND claim = ? ORDER BY id",
 			bun.List(ids), token)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		got, err = sqldb.Collect(rows, err, func(rows *sql.Rows) (Delivery, error) {
 			d := Delivery{claim: token}
-			if err := rows.Scan(&d.ID, &d.Topic, &d.Key, &d.Payload, &d.Attempt); err != nil {
-				return err
-			}
-			got = append(got, d)
-		}
-		return rows.Err()
+			err := rows.Scan(&d.ID, &d.Topic, &d.Key, &d.Payload, &d.Attempt)
+			return d, err
+		})
+		return err
 	})
 	if err != nil {
 		return nil, poll, err
@@ -150,28 +143,21 @@ func (s *SQL) settle(ctx context.Context, _ time.Duration, outcomes []outcome) e
 	})
 }
 
-// Waiting returns up to n messages of a topic that nobody has finished, with their
+// Waiting returns up to n messages of a topic that are not finished, with their
 // payloads: due or not, claimed or not. It is for work beside the consumers that
 // cannot wait for them, and does no harm when they do it, too; see [SQL.Done].
-func (s *SQL) Waiting(ctx context.Context, topic string, n int) (es []Entry, err error) {
+func (s *SQL) Waiting(ctx context.Context, topic string, n int) (_ []Entry, err error) {
+	defer errs.Wrap(&err, "queue.Waiting")
 	// By the index that begins with the topic: in an order, or by the index that
 	// begins with dead, the engine would read all that waits of other topics. The
 	// plus keeps SQLite from that one.
 	rows, err := s.db.QueryContext(ctx, "SELECT "+entryColumns+", payload FROM outbox WHERE topic = ? AND +dead = 0 LIMIT ?", topic, n)
-	if err != nil {
-		return nil, fmt.Errorf("queue.Waiting: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (Entry, error) {
 		var payload []byte
 		e, err := scanEntry(rows.Scan, &payload)
-		if err != nil {
-			return nil, fmt.Errorf("queue.Waiting: %w", err)
-		}
 		e.Payload = payload
-		es = append(es, e)
-	}
-	return es, rows.Err()
+		return e, err
+	})
 }
 
 // Done removes messages that [SQL.Waiting] returned. One that was replaced meanwhile,
@@ -184,7 +170,7 @@ func (s *SQL) Done(ctx context.Context, es ...Entry) error {
 	for _, e := range es {
 		args = append(args, e.ID, e.Payload)
 	}
-	_, err := s.db.ExecContext(ctx, "DELETE FROM outbox WHERE "+strings.TrimSuffix(strings.Repeat("id = ? AND payload = ? OR ", len(es)), " OR "), args...)
+	_, err := s.db.ExecContext(ctx, "DELETE FROM outbox WHERE "+sqldb.AnyOf("id = ? AND payload = ?", len(es)), args...)
 	if err != nil {
 		return fmt.Errorf("queue.Done: %w", err)
 	}
@@ -226,6 +212,7 @@ func scanEntry(scan func(...any) error, more ...any) (e Entry, err error) {
 
 // List implements [Store].
 func (s *SQL) List(ctx context.Context, f Filter) (_ []Entry, err error) {
+	defer errs.Wrap(&err, "queue.List")
 	after := int64(0)
 	if f.After != "" {
 		if after, err = strconv.ParseInt(f.After, 10, 64); err != nil {
@@ -237,19 +224,7 @@ func (s *SQL) List(ctx context.Context, f Filter) (_ []Entry, err error) {
 		query, args = query+" AND topic = ?", append(args, f.Topic)
 	}
 	rows, err := s.db.QueryContext(ctx, query+" ORDER BY id LIMIT ?", append(args, f.limit())...)
-	if err != nil {
-		return nil, fmt.Errorf("queue.List: %w", err)
-	}
-	defer rows.Close()
-	var es []Entry
-	for rows.Next() {
-		e, err := scanEntry(rows.Scan)
-		if err != nil {
-			return nil, fmt.Errorf("queue.List: %w", err)
-		}
-		es = append(es, e)
-	}
-	return es, rows.Err()
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (Entry, error) { return scanEntry(rows.Scan) })
 }
 
 // Show implements [Store].
@@ -304,26 +279,19 @@ func (s *SQL) change(ctx context.Context, what string, ids []string, do func(con
 }
 
 // Stats implements [Store].
-func (s *SQL) Stats(ctx context.Context) (stats []Stat, err error) {
+func (s *SQL) Stats(ctx context.Context) (_ []Stat, err error) {
+	defer errs.Wrap(&err, "queue.Stats")
 	now := s.db.Now()
 	rows, err := s.db.QueryContext(ctx, `SELECT topic, SUM(1 - dead), SUM(claimed), SUM(dead), MIN(since)
 		FROM (SELECT topic, dead, CASE WHEN claim <> '' THEN 1 ELSE 0 END AS claimed,
 			CASE WHEN dead = 0 AND (due <= ? OR attempts > 0) THEN created ELSE ? END AS since
 			FROM outbox LIMIT ?) AS some GROUP BY topic ORDER BY topic`, now.UnixMilli(), now.UnixMilli(), countRows)
-	if err != nil {
-		return nil, fmt.Errorf("queue.Stats: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var st Stat
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (st Stat, err error) {
 		var since int64
-		if err := rows.Scan(&st.Topic, &st.Depth, &st.InFlight, &st.Dead, &since); err != nil {
-			return nil, fmt.Errorf("queue.Stats: %w", err)
-		}
+		err = rows.Scan(&st.Topic, &st.Depth, &st.InFlight, &st.Dead, &since)
 		st.Age = max(0, now.Sub(time.UnixMilli(since)))
-		stats = append(stats, st)
-	}
-	return stats, rows.Err()
+		return st, err
+	})
 }
 
 func flag(b bool) int {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -70,7 +72,7 @@ func TestACommittedMessageIsHandledAtOnceAndARolledBackOneNever(t *testing.T) {
 }
 
 func TestTheWaitsAreThoseThatWerePromised(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		db := sqldbtest.SQLite(t)
 		registry := prometheus.NewRegistry()
 		start := time.Now()
@@ -148,7 +150,7 @@ func TestAFreshMessageIsNotFoldedIntoARunningOne(t *testing.T) {
 		later := db.Now().Add(time.Hour)
 		enqueue(t, db, sqldb.Message{Topic: "slow", Key: "k", Payload: []byte("old"), Due: later})
 		enqueue(t, db, sqldb.Message{Topic: "slow", Key: "k", Payload: []byte("older"), Due: later.Add(time.Hour)},
-			sqldb.Message{Topic: "slow", Key: "other", Due: later}, sqldb.Message{Topic: "slow", Key: "k", Due: later, Each: true})
+			sqldb.Message{Topic: "slow", Key: "other", Due: later}, sqldb.Message{Topic: "slow", Key: "k", Due: later, NoDedup: true})
 		if waiting := list(t, s, "slow", false); len(waiting) != 3 || !waiting[0].Due.Equal(later) {
 			t.Fatalf("waiting %+v, want three, the first at %v", waiting, later)
 		}
@@ -242,7 +244,7 @@ func TestAConsumerWaitsForADatabaseThatIsAwayAndLogsItOnce(t *testing.T) {
 	enqueue(t, db, sqldb.Message{Topic: "t"})
 	<-got
 	server.Kill9(t)
-	eventually(t, "a line about it", func() bool { return log.with("queue cannot be read") > 0 })
+	eventually.True(t, "a line about it", func() bool { return log.with("queue cannot be read") > 0 })
 	server.Restart(t)
 	enqueue(t, db, sqldb.Message{Topic: "t"})
 	<-got

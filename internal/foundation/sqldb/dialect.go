@@ -40,21 +40,12 @@ func (d Dialect) Greatest() string {
 }
 
 // ForUpdate is " FOR UPDATE" where the engine locks rows; SQLite has one
-// writer, and what a Tx reads there nobody else changes.
+// writer, so that what a Tx reads cannot change before it ends.
 func (d Dialect) ForUpdate() string {
 	if d == SQLite {
 		return ""
 	}
 	return " FOR UPDATE"
-}
-
-// ForUpdateSkipLocked is like ForUpdate, but passes over rows another
-// transaction holds. It needs MariaDB 10.6 or MySQL 8.0.
-func (d Dialect) ForUpdateSkipLocked() string {
-	if d == SQLite {
-		return ""
-	}
-	return " FOR UPDATE SKIP LOCKED"
 }
 
 // Upsert is an INSERT of many rows that says what happens to a row whose key

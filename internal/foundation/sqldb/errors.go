@@ -101,7 +101,7 @@ func IsUnavailable(err error) bool {
 		return false
 	}
 	// Not net.Error, for which context.DeadlineExceeded passes. A dial that took
-	// too long, by whosever deadline, is one of these.
+	// too long, by any deadline, is one of these.
 	_, ok := errors.AsType[*net.OpError](err)
 	return ok
 }

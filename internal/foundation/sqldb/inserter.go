@@ -19,22 +19,19 @@ type Inserter struct {
 	prepared map[int]*sql.Stmt // by number of rows
 }
 
-// Inserter prepares for adding rows as u says. What exists stays as it is: u has
-// no Set.
+// Inserter prepares for adding rows as u says. Where u has a Set, it must change
+// nothing when the same row comes a second time: a batch is filled up with its last row.
 func (db *DB) Inserter(u Upsert) *Inserter {
-	if len(u.Set) > 0 {
-		panic("sqldb: an inserter for " + u.Table + " that changes rows")
-	}
 	return &Inserter{db: db, text: db.dialect.Compile(u), cols: len(u.Columns), prepared: map[int]*sql.Stmt{}}
 }
 
 // Insert adds rows, at least one, whose values follow each other in args. It
-// returns how many were new. All of them are one statement, which is one
+// returns how many were new, if there is no Set. All of them are one statement, which is one
 // transaction and one round trip.
 func (in *Inserter) Insert(ctx context.Context, args []any) (added int64, err error) {
 	n := len(args) / in.cols
 	size := roundUp(n)
-	// A row that is there already changes nothing, so the last one fills up.
+	// A row that was just written changes nothing, so the last one fills up.
 	args = slices.Grow(args, (size-n)*in.cols)
 	for last := args[len(args)-in.cols:]; n < size; n++ {
 		args = append(args, last...)
@@ -55,7 +52,7 @@ func (in *Inserter) Insert(ctx context.Context, args []any) (added int64, err er
 func (in *Inserter) For(n int) string { return in.text.For(n) }
 
 // statement returns nil where nothing can be prepared: the server is away, or
-// has too many statements. Sending the text tells, or works.
+// has too many statements. Then sending the text works, or its error says why not.
 func (in *Inserter) statement(ctx context.Context, size int) *sql.Stmt {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -26,8 +26,7 @@ const (
 	connLife = time.Hour
 )
 
-// mysqlSession is said once per connection, whatever the server's defaults
-// are. Strict mode makes a value that does not fit an error instead of a
+// mysqlSession is sent once per connection, whatever the server's defaults are. Strict mode makes a value that does not fit an error instead of a
 // truncation; without NO_BACKSLASH_ESCAPES, the interpolated text means what
 // driver and bun think it means. The variable for the isolation has different
 // names in MariaDB and MySQL, the statement is the same.

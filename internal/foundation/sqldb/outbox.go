@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -14,7 +15,7 @@ type Message struct {
 	Key     string // what it is about, at most 120 characters; may be empty
 	Payload []byte // the handler's own format
 	Due     time.Time
-	Each    bool // it counts by itself: it replaces no message with its key, and none replaces it
+	NoDedup bool // neither replaces a waiting message with its key nor is replaced by one
 }
 
 // The limits of a Message in characters; SQLite would not notice.
@@ -56,7 +57,7 @@ func (tx *Tx) Enqueue(ctx context.Context, ms ...Message) error {
 				return errors.New("sqldb.Enqueue: topic missing, or topic or key too long")
 			}
 			var dedup any
-			if m.Key != "" && !m.Each {
+			if m.Key != "" && !m.NoDedup {
 				dedup = m.Key
 			}
 			due := m.Due
@@ -79,6 +80,14 @@ func (tx *Tx) Enqueue(ctx context.Context, ms ...Message) error {
 		}
 	}
 	return nil
+}
+
+// EnqueueJSON is [Tx.Enqueue] of a message whose payload is v in JSON.
+func (tx *Tx) EnqueueJSON(ctx context.Context, m Message, v any) (err error) {
+	if m.Payload, err = json.Marshal(v); err != nil {
+		return fmt.Errorf("sqldb.EnqueueJSON %s: %w", m.Topic, err)
+	}
+	return tx.Enqueue(ctx, m)
 }
 
 // OutboxWake returns a channel that gets a value after every commit on this

@@ -40,7 +40,7 @@ type Config struct {
 	// Now is the clock behind [Tx.Now] and [DB.Now]. Nil means time.Now.
 	Now func() time.Time
 
-	// Log gets what nobody else can report: retries, the driver's own words.
+	// Log gets what no returned error reports: retries, messages of the driver.
 	// Nil discards.
 	Log *slog.Logger
 }

@@ -57,7 +57,7 @@ func (db *DB) Tx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error
 		if err == nil || !retry || try == maxTries || ctx.Err() != nil {
 			return err
 		}
-		db.log.LogAttrs(ctx, slog.LevelDebug, "transaction is tried again", slog.Int("try", try), slog.Any("error", err))
+		db.log.LogAttrs(ctx, slog.LevelDebug, "transaction is retried", slog.Int("try", try), slog.Any("error", err))
 		select {
 		case <-ctx.Done():
 			return err

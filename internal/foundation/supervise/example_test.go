@@ -13,7 +13,6 @@ import (
 func Example() {
 	var g supervise.Group
 	g.Add(supervise.Part{Name: "redis", Run: func(ctx context.Context, ready func()) error {
-		g.Degraded("redis", "does not answer") // the process can do without
 		ready()
 		<-ctx.Done()
 		return nil
@@ -49,7 +48,7 @@ func Example() {
 	}})
 	fmt.Println(g.Run(ctx))
 	// Output:
-	// {Name:redis Ready:true Degraded:does not answer}
+	// {Name:redis Ready:true Degraded:}
 	// {Name:http Ready:true Degraded:}
 	// <nil>
 }

@@ -54,7 +54,7 @@ type Part struct {
 type State struct {
 	Name     string `json:"name"`
 	Ready    bool   `json:"ready"`              // started, and not about to stop
-	Degraded string `json:"degraded,omitempty"` // what is wrong while it goes on; empty when all is well
+	Degraded string `json:"degraded,omitempty"` // what is wrong while it goes on, for a readiness page to fill in
 }
 
 // Group is an ordered set of parts. Later ones may depend on earlier ones.
@@ -67,8 +67,7 @@ type Group struct {
 	// Grace bounds how long each part may take to stop. Zero means 10 s.
 	Grace time.Duration
 
-	// Log gets a line when a part becomes ready, degrades, recovers or stops.
-	// Nil discards.
+	// Log gets a line when a part becomes ready or stops. Nil discards.
 	Log *slog.Logger
 
 	parts []Part
@@ -93,7 +92,7 @@ func (g *Group) Add(parts ...Part) {
 }
 
 // States returns how each part is, in the order in which they start. While
-// the group stops no part is ready, so that nobody sends new work. It is safe
+// the group stops no part is ready, so that load balancers send no new work. It is safe
 // for concurrent use.
 func (g *Group) States() []State {
 	g.mu.Lock()
@@ -103,39 +102,6 @@ func (g *Group) States() []State {
 		out[i].Ready = out[i].Ready && !g.stop
 	}
 	return out
-}
-
-// Ready reports whether all parts are. A degraded part is ready.
-func (g *Group) Ready() bool {
-	for _, s := range g.States() {
-		if !s.Ready {
-			return false
-		}
-	}
-	return true
-}
-
-// Degraded notes what is wrong with the part of that name while it goes on:
-// a server that is away, say. An empty why means that all is well again. It
-// is safe for concurrent use, cheap to call again with the same words, and
-// panics when there is no such part.
-func (g *Group) Degraded(name, why string) {
-	g.mu.Lock()
-	s := g.find(name)
-	if s == nil {
-		g.mu.Unlock()
-		panic("supervise: no part named " + name)
-	}
-	before := s.Degraded
-	s.Degraded = why
-	g.mu.Unlock()
-	switch {
-	case before == why:
-	case why == "":
-		g.log().Info("part recovered", slog.String("part", name))
-	default:
-		g.log().Warn("part degraded", slog.String("part", name), slog.String("why", why))
-	}
 }
 
 // find is called with mu held.

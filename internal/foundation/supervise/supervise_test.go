@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stoa-dev/stoa/internal/bubble"
 )
 
 // diary notes what happens in which order.
@@ -34,11 +36,11 @@ func (d *diary) lines() []string {
 func (d *diary) part(name string, up, down time.Duration) Part {
 	return Part{Name: name, Run: func(ctx context.Context, ready func()) error {
 		d.note("+" + name)
-		time.Sleep(up)
+		<-time.After(up)
 		d.note(name + " ready")
 		ready()
 		<-ctx.Done()
-		time.Sleep(down)
+		<-time.After(down)
 		d.note("-" + name)
 		return ctx.Err()
 	}}
@@ -52,7 +54,7 @@ func want(t *testing.T, got, want []string) {
 }
 
 func TestPartsStartWhenTheOneBeforeIsReadyAndStopInReverse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var d diary
 		var g Group
 		g.Add(d.part("sql", time.Second, time.Second), d.part("bus", 0, 2*time.Second), d.part("http", time.Second, 0))
@@ -66,7 +68,7 @@ func TestPartsStartWhenTheOneBeforeIsReadyAndStopInReverse(t *testing.T) {
 }
 
 func TestOneFailingPartBringsAllDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		boom := errors.New("boom")
 		var d diary
 		var g Group
@@ -99,7 +101,7 @@ func TestAPartThatEndsUnaskedIsAFailure(t *testing.T) {
 }
 
 func TestAFailureWhileALaterPartStartsStopsTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		boom := errors.New("boom")
 		var d diary
 		var g Group
@@ -117,7 +119,7 @@ func TestAFailureWhileALaterPartStartsStopsTheStart(t *testing.T) {
 }
 
 func TestAPartThatIsNotReadyInTimeIsNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var d diary
 		g := Group{Start: 5 * time.Second}
 		g.Add(d.part("sql", 4*time.Second, 0))
@@ -138,7 +140,7 @@ func TestAPartThatIsNotReadyInTimeIsNamed(t *testing.T) {
 }
 
 func TestAStuckPartIsNamedAndTheOthersStillStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		var d diary
@@ -169,7 +171,7 @@ func TestAPanicIsAnErrorWithItsStack(t *testing.T) {
 }
 
 func TestWhatGoesWrongWhileStoppingIsJoined(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		first, second := errors.New("first"), errors.New("second")
 		fails := func(name string, err error) Part {
 			return Part{Name: name, Run: func(ctx context.Context, ready func()) error { ready(); <-ctx.Done(); return err }}
@@ -184,50 +186,40 @@ func TestWhatGoesWrongWhileStoppingIsJoined(t *testing.T) {
 	})
 }
 
-func TestStatesTellStartDegradationAndStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+func TestStatesTellStartAndStop(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var d diary
 		var g Group
 		g.Add(d.part("sql", 0, time.Second), d.part("redis", time.Second, 0))
-		g.Degraded("redis", "does not answer")
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error)
 		go func() { over <- g.Run(ctx) }()
 
-		check := func(when string, ready bool, want ...State) {
+		check := func(when string, want ...State) {
 			t.Helper()
 			synctest.Wait()
-			if got := g.States(); !slices.Equal(got, want) || g.Ready() != ready {
-				t.Errorf("%s: got %+v, ready %v; want %+v, ready %v", when, got, g.Ready(), want, ready)
+			if got := g.States(); !slices.Equal(got, want) {
+				t.Errorf("%s: got %+v, want %+v", when, got, want)
 			}
 		}
-		check("while redis starts", false, State{Name: "sql", Ready: true}, State{Name: "redis", Degraded: "does not answer"})
+		check("while redis starts", State{Name: "sql", Ready: true}, State{Name: "redis"})
 		time.Sleep(time.Second)
-		check("after the start", true, State{Name: "sql", Ready: true}, State{Name: "redis", Ready: true, Degraded: "does not answer"})
-		g.Degraded("redis", "")
-		check("when redis is back", true, State{Name: "sql", Ready: true}, State{Name: "redis", Ready: true})
+		check("after the start", State{Name: "sql", Ready: true}, State{Name: "redis", Ready: true})
 		cancel()
-		check("while it stops", false, State{Name: "sql"}, State{Name: "redis"})
+		check("while it stops", State{Name: "sql"}, State{Name: "redis"})
 		if err := <-over; err != nil {
 			t.Errorf("Run: got %v, want nil", err)
 		}
 	})
 }
 
-func TestNamesAreUniqueAndKnown(t *testing.T) {
+func TestNamesAreUnique(t *testing.T) {
 	var g Group
 	g.Add(Part{Name: "sql"})
-	for what, f := range map[string]func(){
-		"Add of a name twice":         func() { g.Add(Part{Name: "sql"}) },
-		"Degraded of an unknown part": func() { g.Degraded("sqll", "away") },
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: got no panic, want one", what)
-				}
-			}()
-			f()
-		}()
-	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Add of a name twice: got no panic, want one")
+		}
+	}()
+	g.Add(Part{Name: "sql"})
 }

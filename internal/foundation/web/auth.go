@@ -9,13 +9,13 @@ import (
 // maxToken is well above what any token of ours has and keeps hashing cheap.
 const maxToken = 512
 
-func (a *API) authenticate(ctx context.Context, r *http.Request) (Principal, error) {
+func (a *API) authenticate(ctx context.Context, r *http.Request) (Caller, error) {
 	token, err := bearer(r.Header)
 	if err != nil {
-		return Principal{}, err
+		return nil, err
 	}
 	if a.auth == nil {
-		return Principal{}, ErrNoToken
+		return nil, ErrNoToken
 	}
 	return a.auth.Authenticate(ctx, token)
 }

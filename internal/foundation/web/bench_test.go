@@ -50,14 +50,14 @@ type smallIO struct{ Body small }
 // BenchmarkHandle is what an operation costs above a bare handler that decodes,
 // encodes and does nothing else.
 func BenchmarkHandle(b *testing.B) {
-	echo := func(_ context.Context, in *smallIO) (*smallIO, error) { return &smallIO{in.Body}, nil }
+	echo := func(_ context.Context, _ person, in *smallIO) (*smallIO, error) { return &smallIO{in.Body}, nil }
 	const body = `{"words":120,"minutes":15}`
 	api := func(change func(*Config)) http.Handler {
 		cfg := Config{Auth: &tokens{}}
 		change(&cfg)
 		a := New(cfg)
 		Handle(a, Op{Method: "POST", Path: "/v1/echo", ID: "echo"}, echo)
-		Handle(a, Op{Method: "GET", Path: "/v1/echo/{id}", ID: "get"}, func(context.Context, *struct {
+		Handle(a, Op{Method: "GET", Path: "/v1/echo/{id}", ID: "get"}, func(context.Context, person, *struct {
 			ID string `path:"id" maxLength:"12"`
 		}) (*smallIO, error) {
 			return &smallIO{}, nil

@@ -5,31 +5,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
-// readBody reads the body and puts it back for huma, which would not look at UTF-8
-// and takes any media type. Its deadline is set already, unless the operation has
-// one of its own.
+// readBody reads the body. Its deadline is set already, unless the operation has
+// one of its own; it is lifted before the handler runs.
 func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	if r.ContentLength == 0 {
-		return nil, nil // huma knows whether that is enough
+		return nil, nil // bind knows whether that is enough
 	}
 	if !rt.takes(r.Header["Content-Type"]) {
 		return nil, newProblem(http.StatusUnsupportedMediaType, rt.errMediaType())
-	}
-	if rt.media == "" {
-		r.Header["Content-Type"] = onlyJSON // huma knows one spelling
 	}
 	if r.ContentLength > rt.op.MaxBody {
 		c.Header().Set("Connection", "close")
@@ -47,10 +41,10 @@ func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	_, err := buf.ReadFrom(http.MaxBytesReader(c.ResponseWriter, r.Body, rt.op.MaxBody))
 	body := buf.Bytes()
 	switch {
-	case err == nil && rt.media == "" && !utf8.Valid(body):
+	case err == nil && rt.in.media == "" && !utf8.Valid(body):
 		return nil, newProblem(http.StatusBadRequest, errMalformed.On("body", "is not UTF-8"))
 	case err == nil:
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		_ = http.NewResponseController(c).SetReadDeadline(time.Time{})
 		return body, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.Header().Set("Connection", "close")
@@ -64,24 +58,24 @@ func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 
 // takes reports whether the route reads bodies of that Content-Type.
 func (rt *route) takes(lines []string) bool {
-	if rt.media == "" {
+	if rt.in.media == "" {
 		return isJSON(lines)
 	}
 	if len(lines) != 1 {
 		return false
 	}
 	media, _, err := mime.ParseMediaType(lines[0])
-	if kind, ok := strings.CutSuffix(rt.media, "*"); ok {
+	if kind, ok := strings.CutSuffix(rt.in.media, "*"); ok {
 		return err == nil && strings.HasPrefix(media, kind)
 	}
-	return err == nil && media == rt.media
+	return err == nil && media == rt.in.media
 }
 
 func (rt *route) errMediaType() *errs.Error {
-	if rt.media == "" {
+	if rt.in.media == "" {
 		return errMediaType
 	}
-	return errs.New(errMediaType.Kind, errMediaType.Code, "The body must be "+rt.media+".")
+	return errs.New(errMediaType.Kind, errMediaType.Code, "The body must be "+rt.in.media+".")
 }
 
 var onlyJSON = []string{"application/json"}
@@ -103,28 +97,6 @@ func isJSON(lines []string) bool {
 		}
 	}
 	return true
-}
-
-// jsonFormat is how huma reads and writes bodies.
-var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
-
-// unmarshal is called twice for each body: into an any, which is checked
-// against the schema, then into the operation's type. Its errors say nothing
-// of what the body contains.
-func unmarshal(data []byte, v any) (err error) {
-	if p, ok := v.(*any); ok {
-		*p, err = decode(data)
-		return err
-	}
-	err = json.Unmarshal(data, v)
-	if err == nil {
-		return nil
-	}
-	// The schema was satisfied, the type is not: 1e2 for a whole number, say.
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
-		return errors.New("a value of another form is expected at " + e.Field)
-	}
-	return errors.New("a value of another form is expected")
 }
 
 var (

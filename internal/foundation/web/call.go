@@ -16,7 +16,7 @@ type call struct {
 	api   *API
 	r     *http.Request // as it came in
 	route *route        // nil until the ServeMux found one
-	who   Principal
+	who   Caller        // nil in a public operation and until the token is checked
 	id    uint64
 	trace string
 	start time.Time
@@ -97,15 +97,20 @@ func (c *call) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// PrincipalOf returns who called; the zero Principal in a Public operation.
-func PrincipalOf(ctx context.Context) Principal { return callOf(ctx).who }
+// user is the caller's id, "" while nobody is known.
+func (c *call) user() string {
+	if c.who == nil {
+		return ""
+	}
+	return c.who.UserID()
+}
 
 // maxID keeps request ids within BIGINT.
 const maxID = 1<<63 - 1
 
 // RequestID identifies what the client wants done: 1 to 2⁶³−1, random for
 // each request, but the same for every try with one Idempotency-Key, so that a
-// domain recognises in its own transaction what it committed before. (In Public
+// domain recognises in its own transaction what it committed before. (In public
 // operations it is always random.) It is not the X-Request-ID, which tells
 // tries apart in logs.
 func RequestID(ctx context.Context) uint64 { return callOf(ctx).id }

@@ -7,8 +7,8 @@
 //		Method: http.MethodPost, Path: "/v1/checkin", ID: "checkin.mark",
 //		Summary: "Check in for today",
 //		Errors:  []*errs.Error{checkin.ErrUnknown},
-//	}, func(ctx context.Context, in *struct{ Body api.CheckinRequest }) (*reply, error) {
-//		return mark(ctx, web.PrincipalOf(ctx).User, web.RequestID(ctx), in.Body)
+//	}, func(ctx context.Context, caller accounts.Caller, in *struct{ Body api.CheckinRequest }) (*reply, error) {
+//		return mark(ctx, caller.User, web.RequestID(ctx), in.Body)
 //	})
 //
 // # What a request goes through

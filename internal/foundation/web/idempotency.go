@@ -32,6 +32,9 @@ const (
 	// storeTime is how long storing may go on after the client left.
 	storeTime = 5 * time.Second
 
+	// batchTime is how long the statements of a batch may take.
+	batchTime = 5 * time.Second
+
 	// maxStored bounds a stored answer; a larger one is not kept.
 	maxStored = 1 << 20
 
@@ -39,21 +42,21 @@ const (
 	sweepChunk = 500
 )
 
-// once runs next at most once for the request's Idempotency-Key, or replays
-// what it answered.
-func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte, next http.HandlerFunc) {
+// once lets the handler run at most once for the request's Idempotency-Key, or
+// replays what it answered.
+func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 	key, ok := idempotencyKey(r.Header)
 	if !ok {
 		c.refuse(newProblem(http.StatusBadRequest, errKey))
 		return
 	}
-	rec := record{Scope: c.who.User + " " + c.route.op.ID, Key: key, RequestHash: requestHash(r, body)}
+	rec := record{Scope: c.user() + " " + c.route.op.ID, Key: key, RequestHash: requestHash(r, body)}
 	if a.cfg.DB == nil || c.route.op.NoReplay {
 		c.id = rec.requestID()
-		next(c, r)
+		a.answer(ctx, c, c, r, body)
 		return
 	}
-	rec, err := a.claim(ctx, rec)
+	rec, err := a.answers.claim(ctx, rec)
 	switch {
 	case err != nil:
 		c.refuse(a.refusal(ctx, err))
@@ -70,68 +73,30 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte, n
 		return
 	}
 	c.id = rec.requestID()
-	a.runClaimed(ctx, c, r, rec, next)
+	a.runClaimed(ctx, c, r, body, rec)
 }
 
-// runClaimed runs next and stores its answer before sending it, so that whoever
-// has seen the answer gets it again.
-func (a *API) runClaimed(ctx context.Context, c *call, r *http.Request, rec record, next http.HandlerFunc) {
+// runClaimed lets the handler run and stores its answer before sending it, so that
+// whoever has seen the answer gets it again.
+func (a *API) runClaimed(ctx context.Context, c *call, r *http.Request, body []byte, rec record) {
 	trying, cancel := context.WithTimeout(ctx, tryLife)
 	defer cancel()
 	answer, whole := &recorder{ResponseWriter: c}, false
-	defer func() { // also when next panics
+	defer func() { // also when the handler panics
 		keep, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 		defer stop()
-		var err error
 		if whole && answer.keeps() {
 			rec.Status, rec.ContentType, rec.Body = answer.status, c.Header().Get("Content-Type"), answer.body.Bytes()
-			err = finishRecord(keep, a.cfg.DB, rec)
-		} else {
-			err = releaseRecord(keep, a.cfg.DB, rec)
 		}
-		if err != nil { // the claim lapses by itself
+		if err := a.answers.finish(keep, rec); err != nil { // the claim lapses by itself
 			a.complain(ctx, slog.LevelError, "answer not stored", err)
 		}
 		if whole {
 			answer.send()
 		}
 	}()
-	next(answer, r.WithContext(trying))
-	answer.WriteHeader(http.StatusOK) // unless next has said otherwise
+	a.answer(trying, c, answer, r, body)
 	whole = true
-}
-
-// claim makes the row for rec, or takes over one that is free. The record it
-// returns has either a Status, and is the answer to replay, or is the caller's
-// to run. Otherwise it fails with errBusy or errMismatch.
-func (a *API) claim(ctx context.Context, rec record) (record, error) {
-	db := a.cfg.DB
-	now := db.Now().UnixMilli()
-	rec.Created, rec.Claimed, rec.Expires = now, now, now+keepAnswers.Milliseconds()
-	if ok, err := insertRecord(ctx, db, rec); ok || err != nil {
-		return rec, err
-	}
-	old, ok, err := selectRecord(ctx, db, rec.Scope, rec.Key)
-	switch {
-	case err != nil:
-		return rec, err
-	case !ok: // swept in this very moment
-		return rec, errBusy.Retry(time.Second)
-	case old.Expires <= now: // begins anew
-	case old.RequestHash != rec.RequestHash:
-		return rec, errMismatch
-	case old.Status != 0:
-		return old, nil
-	case old.Claimed+claimLife.Milliseconds() > now:
-		return rec, errBusy.Retry(time.Second)
-	default: // that try failed, or its process died
-		rec.Created, rec.Expires = old.Created, old.Expires
-	}
-	ok, err = claimRecord(ctx, db, rec, old)
-	if err == nil && !ok {
-		err = errBusy.Retry(time.Second)
-	}
-	return rec, err
 }
 
 // Sweep removes stored answers that have expired at now and returns how many.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,7 +185,7 @@ func TestARefusalIsStored(t *testing.T) {
 func TestAClaimOfADeadProcessLapses(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		r := httptest.NewRequest("POST", "/v1/things", nil)
-		dead, err := s.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: requestHash(r, []byte(thingBody))})
+		dead, err := s.answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: requestHash(r, []byte(thingBody))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +199,7 @@ func TestAClaimOfADeadProcessLapses(t *testing.T) {
 			// succeeds or fails.
 			late := dead
 			late.Status, late.Body = 200, []byte("late")
-			return errors.Join(finishRecord(ctx, s.cfg.DB, late), releaseRecord(ctx, s.cfg.DB, late))
+			return errors.Join(s.answers.finish(ctx, late), s.answers.finish(ctx, dead))
 		}))
 		w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
 		if w.Code != 201 || request(t, w) != dead.requestID() {
@@ -213,27 +214,23 @@ func TestAClaimOfADeadProcessLapses(t *testing.T) {
 func TestALapsedClaimIsTakenOverOnce(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		rec := record{Scope: "ann thing.make", Key: "k", RequestHash: "h"}
-		old, err := s.claim(t.Context(), rec)
+		old, err := s.answers.claim(t.Context(), rec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, want := range []bool{true, false} { // both have seen the same old row
-			taker := old
-			taker.Claimed += int64(i) + 1
-			if ok, err := claimRecord(t.Context(), s.cfg.DB, taker, old); ok != want || err != nil {
-				t.Errorf("taker %d: got %v (%v), want %v", i, ok, err, want)
-			}
-		}
-		clock.Add(1) // that one's claim
 		clock.Add(claimLife.Milliseconds())
+		nodes := []*site{s, newSite(t, func(c *Config) { c.DB = s.cfg.DB })}
 		var won, busy atomic.Int64
 		var wg sync.WaitGroup
-		for range 16 {
+		for i := range 16 {
 			wg.Go(func() {
-				_, err := s.claim(t.Context(), rec)
+				got, err := nodes[i%2].answers.claim(t.Context(), rec)
 				switch {
 				case err == nil:
 					won.Add(1)
+					if got.Claim == old.Claim || got.requestID() != old.requestID() {
+						t.Errorf("got the claim %d and the request id %d after %d and %d, want another claim and the same request id", got.Claim, got.requestID(), old.Claim, old.requestID())
+					}
 				case errors.Is(err, errBusy):
 					busy.Add(1)
 				default:
@@ -258,8 +255,8 @@ func TestAfterADayAKeyIsNewAndSwept(t *testing.T) {
 		}
 		err := s.cfg.DB.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 			for i := range 2*sweepChunk + 1 {
-				_, err := tx.ExecContext(ctx, recordInsert, "old", i, "", []byte{}, 0, 0, i/2) // two of each time
-				if err != nil {
+				old := record{Scope: "old", Key: strconv.Itoa(i), Expires: int64(i / 2)} // two of each time
+				if _, err := tx.SQL().ExecContext(ctx, s.answers.sql.insert.For(1), old.values(nil)...); err != nil {
 					return err
 				}
 			}

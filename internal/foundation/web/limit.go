@@ -15,8 +15,8 @@ import (
 // operation are more than a person makes and less than a runaway script does.
 var DefaultLimit = ratelimit.Limit{Max: 600, Window: time.Minute}
 
-// allow counts the request, sets the headers and refuses what is too much. It is
-// one Redis command.
+// allow counts the request, sets the headers and refuses what is too much. A user who
+// calls often costs fewer Redis commands than requests; see package ratelimit.
 func (a *API) allow(ctx context.Context, c *call) bool {
 	lim := c.route.op.Limit
 	res, err := a.cfg.Limiter.Allow(ctx, a.limitKey(c), lim)
@@ -40,8 +40,8 @@ func (a *API) allow(ctx context.Context, c *call) bool {
 
 func (a *API) limitKey(c *call) keyspace.Counter {
 	op := &c.route.op
-	if !op.Public {
-		return userLimits.At(keyspace.Text{S: c.who.User}, keyspace.Text{S: op.ID})
+	if !c.route.public {
+		return userLimits.At(keyspace.Text{S: c.user()}, keyspace.Text{S: op.ID})
 	}
 	return addressLimits.At(keyspace.Hashed{S: household(c.clientIP()) + " " + op.ID},
 		keyspace.Int{N: int64(op.Limit.Window / time.Second)})

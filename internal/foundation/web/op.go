@@ -9,7 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -29,11 +28,6 @@ type Op struct {
 	Summary, Description string
 	Tags                 []string
 
-	// Public operations take no bearer token. [PrincipalOf] is zero in them, and
-	// they ignore the Idempotency-Key: without a user nobody can tell whose key
-	// it is, and an answer kept for one caller could reach another.
-	Public bool
-
 	// NoReplay is for operations whose answer must not be kept, because it holds
 	// a secret. The Idempotency-Key then only makes [RequestID] the same for
 	// every try.
@@ -43,7 +37,7 @@ type Op struct {
 	// Body.
 	Status int
 
-	// Limit is per user, per address when Public. Zero means Config.Limit.
+	// Limit is per user, per address when public. Zero means Config.Limit.
 	Limit ratelimit.Limit
 
 	// Errors are the refusals that the handler may return, for the
@@ -63,33 +57,44 @@ type Op struct {
 
 const defaultMaxBody = 64 << 10
 
-// Handle adds an operation. I and O are structs after huma's fashion: fields
-// tagged path:"…", query:"…" and header:"…", and a Body, which is optional when
-// it is a pointer. A RawBody []byte in its place takes bytes as they come, of the
-// media type in its contentType tag, or of any in a range such as "image/*". What
+// Handle adds an operation for callers with a bearer token; C is the type of the
+// authenticator's callers. I and O are pointers to structs after huma's fashion:
+// fields tagged path:"…", query:"…" and header:"…", and a Body, which is optional
+// when it is a pointer. A RawBody []byte in its place takes bytes as they come, of
+// the media type in its contentType tag, or of any in a range such as "image/*". What
 // does not fit I's tags is refused before fn is called.
 // fn's error becomes a problem document: an [errs.Error] is shown, anything
 // else is logged and hidden.
 //
 // Handle panics on a malformed declaration.
-func Handle[I, O any](a *API, op Op, fn func(ctx context.Context, in *I) (*O, error)) {
-	huma.Register(a.huma, a.declare(op, reflect.TypeFor[I]()), func(ctx context.Context, in *I) (*O, error) {
-		out, err := fn(ctx, in)
-		if err != nil {
-			return nil, a.refusal(ctx, err)
-		}
-		return out, nil
-	})
+//
+// All pointers share one compiled copy of this function; everything else about an
+// operation happens by reflection in code that is compiled once.
+func Handle[C Caller, I, O any](a *API, op Op, fn func(ctx context.Context, caller C, in I) (O, error)) {
+	a.add(op, reflect.TypeFor[I](), reflect.TypeFor[O](), &route{run: func(ctx context.Context, caller Caller, in any) (any, error) {
+		return fn(ctx, caller.(C), in.(I))
+	}})
+}
+
+// HandlePublic adds an operation that takes no bearer token; see [Handle]. It
+// ignores the Idempotency-Key: without a user nobody can tell whose key it is, and
+// an answer kept for one caller could reach another.
+func HandlePublic[I, O any](a *API, op Op, fn func(ctx context.Context, in I) (O, error)) {
+	a.add(op, reflect.TypeFor[I](), reflect.TypeFor[O](), &route{public: true, run: func(ctx context.Context, _ Caller, in any) (any, error) {
+		return fn(ctx, in.(I))
+	}})
 }
 
 // route is an operation, or a pattern of [API.Raw], at work.
 type route struct {
 	label    string
 	op       Op
-	body     bool   // one is read
-	media    string // of a raw body; empty: it is JSON
+	public   bool
+	in       *input
+	out      *output
+	run      func(ctx context.Context, caller Caller, in any) (out any, err error)
+	listen   func(ctx context.Context, caller Caller, in any, send Send) error // of a stream, which has no run and no out
 	duration prometheus.Observer
-	stream   bool
 }
 
 func (rt *route) name() string {
@@ -99,8 +104,9 @@ func (rt *route) name() string {
 	return rt.label
 }
 
-// declare checks op and makes its route; the adapter picks it up by op.ID.
-func (a *API) declare(op Op, in reflect.Type) huma.Operation {
+// add checks op, describes it and serves it by rt, whose functions take in and
+// return out, both pointers to structs. A stream has no out.
+func (a *API) add(op Op, in, out reflect.Type, rt *route) {
 	switch {
 	case op.ID == "" || len(op.ID) > 64:
 		panic("web: an operation's ID is 1 to 64 bytes: " + op.Method + " " + op.Path)
@@ -121,18 +127,16 @@ func (a *API) declare(op Op, in reflect.Type) huma.Operation {
 	if op.Limit.Window > maxWindow {
 		panic("web: " + op.ID + " has a limit over more than a day")
 	}
-	rt := a.newRoute(op.ID)
-	rt.op = op
-	_, rt.body = in.FieldByName("Body")
-	if raw, ok := in.FieldByName("RawBody"); ok {
-		rt.body, rt.media = true, raw.Tag.Get("contentType")
+	rt.label, rt.op, rt.duration = op.ID, op, a.stats.observer(op.ID)
+	rt.in = newInput(a.schemas(), in.Elem(), op.ID)
+	if out != nil {
+		rt.out = newOutput(out.Elem(), op.Status)
 	}
 	a.routes[op.ID] = rt
-	return a.describe(rt)
-}
-
-func (a *API) newRoute(label string) *route {
-	return &route{label: label, duration: a.stats.duration.WithLabelValues(label)}
+	a.doc.AddOperation(a.describe(rt, out))
+	a.mux.HandleFunc(op.Method+" "+op.Path, func(_ http.ResponseWriter, r *http.Request) {
+		a.serveOp(rt, callOf(r.Context()), r)
+	})
 }
 
 func isWrite(method string) bool {
@@ -143,12 +147,12 @@ func isWrite(method string) bool {
 	return false
 }
 
-// serveOp is what happens between the ServeMux and huma.
-func (a *API) serveOp(rt *route, c *call, r *http.Request, next http.HandlerFunc) {
+// serveOp is what happens between the ServeMux and the handler.
+func (a *API) serveOp(rt *route, c *call, r *http.Request) {
 	c.route = rt
 	c.Header()["Cache-Control"] = noStore
 	ctx := r.Context()
-	if !rt.op.Public {
+	if !rt.public {
 		who, err := a.authenticate(ctx, r)
 		if err != nil {
 			c.refuse(a.refusal(ctx, err))
@@ -164,18 +168,40 @@ func (a *API) serveOp(rt *route, c *call, r *http.Request, next http.HandlerFunc
 		return
 	}
 	var body []byte
-	if rt.body {
+	if rt.in.body != nil {
 		var p *problem
 		if body, p = readBody(c, r, rt); p != nil {
 			c.refuse(p)
 			return
 		}
 	}
-	if isWrite(rt.op.Method) && !rt.op.Public && len(r.Header["Idempotency-Key"]) > 0 {
-		a.once(ctx, c, r, body, next)
+	if isWrite(rt.op.Method) && !rt.public && len(r.Header["Idempotency-Key"]) > 0 {
+		a.once(ctx, c, r, body)
 		return
 	}
-	next(c, r)
+	a.answer(ctx, c, c, r, body)
+}
+
+// answer lets the handler run and writes what it says to w: c itself, or a recorder
+// before it.
+func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *http.Request, body []byte) {
+	rt := c.route
+	in, p := rt.in.bind(a.schemas(), func(p *param) string { return p.from(r) }, body)
+	switch {
+	case p != nil:
+		p.write(w)
+		return
+	case rt.listen != nil:
+		a.stream(ctx, c, func(ctx context.Context, send Send) error { return rt.listen(ctx, c.who, in, send) })
+		return
+	}
+	out, err := rt.run(ctx, c.who, in)
+	if err == nil {
+		err = rt.out.write(w, out)
+	}
+	if err != nil {
+		a.refusal(ctx, err).write(w)
+	}
 }
 
 // validQuery reports whether the query is properly escaped text.

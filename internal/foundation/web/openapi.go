@@ -1,10 +1,10 @@
 package web
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,40 +22,33 @@ Limited operations answer with ` + "`RateLimit-Limit`, `RateLimit-Remaining` and
 
 A write with an ` + "`Idempotency-Key`" + ` happens once in 24 hours: the same request again gets the first answer, marked ` + "`Idempotency-Replayed: true`" + `. Operations without a token ignore the key.`
 
-// describe is huma's configuration: no paths of its own, no schema links, JSON
-// only.
-func describe(title, version string) huma.Config {
-	return huma.Config{
-		OpenAPI: &huma.OpenAPI{
-			OpenAPI: "3.1.0",
-			Info:    &huma.Info{Title: title, Version: version, Description: conventions},
-			Components: &huma.Components{
-				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
-				SecuritySchemes: map[string]*huma.SecurityScheme{
-					"bearer": {Type: "http", Scheme: "bearer", Description: "The access token from log-in or registration."},
-				},
+// describe begins the document.
+func describe(title, version string) *huma.OpenAPI {
+	return &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info:    &huma.Info{Title: title, Version: version, Description: conventions},
+		Components: &huma.Components{
+			Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"bearer": {Type: "http", Scheme: "bearer", Description: "The access token from log-in or registration."},
 			},
 		},
-		// "json" is what huma looks up for application/problem+json.
-		Formats:       map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat},
-		DefaultFormat: "application/json",
 	}
 }
 
-// describe makes huma's operation for rt, with every refusal it may answer.
-func (a *API) describe(rt *route) huma.Operation {
+func (a *API) schemas() huma.Registry { return a.doc.Components.Schemas }
+
+// describe returns the description of rt, with every refusal it may answer.
+func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 	op := rt.op
-	h := huma.Operation{
-		OperationID:     op.ID,
-		Method:          op.Method,
-		Path:            op.Path,
-		Summary:         op.Summary,
-		Description:     op.Description,
-		Tags:            op.Tags,
-		DefaultStatus:   op.Status,
-		MaxBodyBytes:    -1, // readBody has seen to it
-		BodyReadTimeout: -1, // lifts the deadline, before the handler runs
-		Responses:       map[string]*huma.Response{},
+	h := &huma.Operation{
+		OperationID: op.ID,
+		Method:      op.Method,
+		Path:        op.Path,
+		Summary:     op.Summary,
+		Description: op.Description,
+		Tags:        op.Tags,
+		Responses:   map[string]*huma.Response{},
 	}
 	refusals := map[int][]*errs.Error{
 		http.StatusBadRequest:          {errMalformed},
@@ -63,19 +56,19 @@ func (a *API) describe(rt *route) huma.Operation {
 		http.StatusInternalServerError: {errInternal},
 		http.StatusServiceUnavailable:  {errSlow},
 	}
-	if !op.Public {
+	if !rt.public {
 		h.Security = []map[string][]string{{"bearer": {}}}
 		refusals[http.StatusUnauthorized] = []*errs.Error{ErrNoToken, ErrMalformedToken}
 	}
 	if op.Limit.Max > 0 {
 		refusals[http.StatusTooManyRequests] = []*errs.Error{errLimit}
 	}
-	if rt.body {
+	if rt.in.body != nil {
 		refusals[http.StatusRequestTimeout] = []*errs.Error{errTimeout}
 		refusals[http.StatusRequestEntityTooLarge] = []*errs.Error{errTooLarge}
 		refusals[http.StatusUnsupportedMediaType] = []*errs.Error{rt.errMediaType()}
 	}
-	if isWrite(op.Method) && !op.Public {
+	if isWrite(op.Method) && !rt.public {
 		refusals[http.StatusBadRequest] = append(refusals[http.StatusBadRequest], errKey)
 		h.Parameters = append(h.Parameters, &huma.Param{
 			Name: "Idempotency-Key", In: "header",
@@ -89,13 +82,9 @@ func (a *API) describe(rt *route) huma.Operation {
 	for _, e := range op.Errors {
 		refusals[statusOf[e.Kind]] = append(refusals[statusOf[e.Kind]], e)
 	}
-	if op.Answer != "" {
-		status := cmp.Or(op.Status, http.StatusOK)
-		h.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{
-			op.Answer: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
-		}}
-	}
-	schema := a.huma.OpenAPI().Components.Schemas.Schema(problemType, true, "Problem")
+	a.describeInput(h, rt.in)
+	a.describeAnswer(h, rt, out)
+	schema := a.schemas().Schema(problemType, true, "Problem")
 	for status, list := range refusals {
 		h.Responses[strconv.Itoa(status)] = &huma.Response{
 			Description: codes(list),
@@ -104,6 +93,56 @@ func (a *API) describe(rt *route) huma.Operation {
 	}
 	return h
 }
+
+func (a *API) describeInput(h *huma.Operation, in *input) {
+	for _, p := range in.params {
+		d := &huma.Param{Name: p.name, In: p.in, Description: p.schema.Description, Required: p.required, Schema: p.schema}
+		if p.in == "query" {
+			d.Explode = new(bool) // lists come with commas
+		}
+		h.Parameters = append(h.Parameters, d)
+	}
+	switch {
+	case in.media != "":
+		h.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{in.media: {Schema: octets()}}}
+	case in.body != nil:
+		h.RequestBody = &huma.RequestBody{Required: in.required, Content: map[string]*huma.MediaType{onlyJSON[0]: {Schema: in.schema}}}
+	}
+}
+
+func (a *API) describeAnswer(h *huma.Operation, rt *route, out reflect.Type) {
+	if rt.listen != nil {
+		h.Responses["200"] = &huma.Response{
+			Description: "Server-sent events. A comment comes every 15 s while there are none.",
+			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+		}
+		return
+	}
+	status := strconv.Itoa(rt.out.status)
+	r := &huma.Response{Description: http.StatusText(rt.out.status)}
+	h.Responses[status] = r
+	if rt.out.body != nil {
+		f := out.Elem().FieldByIndex(rt.out.body)
+		schema := huma.SchemaFromField(a.schemas(), f, hint(out.Elem(), f, rt.op.ID+"Response"))
+		media := onlyJSON[0]
+		if rt.op.Answer != "" {
+			media, schema = rt.op.Answer, octets()
+		}
+		r.Content = map[string]*huma.MediaType{media: {Schema: schema}}
+	}
+	for _, o := range rt.out.headers {
+		f := out.Elem().FieldByIndex(o.index)
+		if r.Headers == nil {
+			r.Headers = map[string]*huma.Param{}
+		}
+		r.Headers[f.Tag.Get("header")] = &huma.Header{
+			Schema: huma.SchemaFromField(a.schemas(), f, hint(out.Elem(), f, rt.op.ID+status+f.Tag.Get("header"))),
+		}
+	}
+}
+
+// octets is the schema of bytes that are not JSON.
+func octets() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
 
 // codes lists refusals by code.
 func codes(list []*errs.Error) string {
@@ -116,7 +155,7 @@ func codes(list []*errs.Error) string {
 }
 
 func (a *API) writeSpec() []byte {
-	b, err := json.Marshal(a.huma.OpenAPI())
+	b, err := json.Marshal(a.doc)
 	if err != nil {
 		panic(err) // a type in an operation cannot be described
 	}

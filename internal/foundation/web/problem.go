@@ -1,9 +1,9 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -77,18 +77,10 @@ func newProblem(status int, e *errs.Error) *problem {
 	return p
 }
 
-// Error, GetStatus, GetHeaders and ContentType are what huma asks of an error.
-func (p *problem) Error() string             { return p.Code }
-func (p *problem) GetStatus() int            { return p.Status }
-func (p *problem) ContentType(string) string { return "application/problem+json" }
-
-func (p *problem) GetHeaders() http.Header {
-	h := http.Header{}
-	p.setHeaders(h)
-	return h
-}
-
 func (p *problem) setHeaders(h http.Header) {
+	h.Set("Content-Type", "application/problem+json")
+	h.Del("Content-Length")
+	h["Cache-Control"] = noStore
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable || p.after > 0 {
 		h.Set("Retry-After", strconv.FormatInt(ceilSeconds(p.after), 10))
 	}
@@ -105,11 +97,7 @@ func (c *call) refuse(p *problem) {
 	if c.wrote {
 		return
 	}
-	h := c.Header()
-	p.setHeaders(h)
-	h.Set("Content-Type", "application/problem+json")
-	h.Del("Content-Length")
-	h["Cache-Control"] = noStore
+	p.setHeaders(c.Header())
 	c.wrote, c.status = true, p.Status
 	c.ResponseWriter.WriteHeader(p.Status)
 	// A failed write has nobody left to tell.
@@ -117,12 +105,20 @@ func (c *call) refuse(p *problem) {
 	c.bytes += int64(n)
 }
 
+// write is refuse for an answer that may be held back.
+func (p *problem) write(w http.ResponseWriter) {
+	p.setHeaders(w.Header())
+	w.WriteHeader(p.Status)
+	// A failed write has nobody left to tell.
+	_, _ = w.Write(p.encode())
+}
+
 func (p *problem) encode() []byte {
-	b, err := json.Marshal(p.Problem)
-	if err != nil {
+	var buf bytes.Buffer
+	if err := encode(&buf, p.Problem); err != nil {
 		panic(err) // strings and numbers only
 	}
-	return append(b, '\n')
+	return buf.Bytes()
 }
 
 // refusal turns an error into a problem and logs what the client does not get
@@ -133,7 +129,7 @@ func (a *API) refusal(ctx context.Context, err error) *problem {
 	switch {
 	case ok && e.Kind != errs.Internal && int(e.Kind) < len(statusOf):
 		p := newProblem(statusOf[e.Kind], e)
-		if e.Kind == errs.Unauthenticated && c.who.User == "" && !c.route.op.Public && !errors.Is(err, ErrNoToken) {
+		if e.Kind == errs.Unauthenticated && c.user() == "" && !c.route.public && !errors.Is(err, ErrNoToken) {
 			p.challenge = `, error="invalid_token"`
 		}
 		if e.Kind == errs.Unavailable {
@@ -153,7 +149,7 @@ func (a *API) refusal(ctx context.Context, err error) *problem {
 func (a *API) complain(ctx context.Context, level slog.Level, msg string, err error, more ...slog.Attr) {
 	c := callOf(ctx)
 	a.log.LogAttrs(ctx, level, msg, append([]slog.Attr{slog.Any("error", err), slog.String("route", c.route.name()),
-		slog.String("request", c.trace), slog.String("user", c.who.User)}, more...)...)
+		slog.String("request", c.trace), slog.String("user", c.user())}, more...)...)
 }
 
 // outagePause lies between two lines about one outage.
@@ -192,30 +188,17 @@ func (a *API) outage(ctx context.Context, code, msg string, err error) {
 // maxFields bounds how much a refusal says about one request.
 const maxFields = 10
 
-// huma keeps these in package variables. Its own errors repeat the rejected
-// value, and "Words" would pass for "words".
-func init() {
-	huma.ValidateStrictCasing = true
-	huma.NewError = humaError
-	huma.NewErrorWithContext = func(_ huma.Context, status int, msg string, faults ...error) huma.StatusError {
-		return humaError(status, msg, faults...)
-	}
-}
+// huma keeps this in a package variable: "Words" would pass for "words".
+func init() { huma.ValidateStrictCasing = true }
 
-func humaError(status int, msg string, faults ...error) huma.StatusError {
-	var e *errs.Error
-	switch status {
-	case http.StatusBadRequest:
+// faulty is the refusal of a request that cannot be read, 400, or is not what the
+// operation takes, 422. It repeats no value of the request, as huma's own would.
+func faulty(status int, faults []error) *problem {
+	e := errInvalid
+	if status == http.StatusBadRequest {
 		e = errMalformed
-	case http.StatusUnprocessableEntity:
-		e = errInvalid
-	default: // bodies are read and negotiated before huma sees them
-		e = errInternal
 	}
 	p := newProblem(status, e)
-	if len(faults) == 0 && status == http.StatusBadRequest {
-		faults = []error{&huma.ErrorDetail{Location: "body", Message: msg}}
-	}
 	for _, fault := range faults {
 		d, ok := fault.(huma.ErrorDetailer)
 		if !ok {

@@ -29,7 +29,7 @@ type rawOut struct {
 // echo adds an operation that takes pictures and gives them back.
 func (s *site) echo(op Op) {
 	op.Method, op.Path, op.ID, op.MaxBody, op.Answer = "PUT", "/v1/picture", "picture.put", 100, "image/png"
-	Handle(s.API, op, func(_ context.Context, in *rawIn) (*rawOut, error) {
+	Handle(s.API, op, func(_ context.Context, _ person, in *rawIn) (*rawOut, error) {
 		s.runs.Add(1)
 		return &rawOut{"image/png", append([]byte("got "), in.RawBody...)}, nil
 	})
@@ -137,7 +137,7 @@ func TestAnOperationMayGiveItsBodyMoreTime(t *testing.T) {
 func TestTheOriginIsWhereTheCallerFoundTheServer(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.TrustProxy = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
 	var got string
-	Handle(s.API, Op{Method: "GET", Path: "/v1/origin", ID: "origin", Public: true}, func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+	HandlePublic(s.API, Op{Method: "GET", Path: "/v1/origin", ID: "origin"}, func(ctx context.Context, _ *struct{}) (*struct{}, error) {
 		got = Origin(ctx)
 		return nil, nil
 	})

@@ -32,13 +32,15 @@ func newStats(reg prometheus.Registerer) *stats {
 	return s
 }
 
+func (s *stats) observer(route string) prometheus.Observer { return s.duration.WithLabelValues(route) }
+
 func (s *stats) count(c *call) {
 	rt, status := c.route, c.status
 	if status == 0 {
 		status = http.StatusOK // what the server sends when a handler writes nothing
 	}
 	s.requests.WithLabelValues(rt.name(), knownMethod(c.r.Method), codeText(status)).Inc()
-	if rt != nil && !rt.stream {
+	if rt != nil && rt.listen == nil {
 		rt.duration.Observe(time.Since(c.start).Seconds())
 	}
 }

@@ -13,9 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
@@ -36,6 +33,9 @@ var errStreamEnded = errors.New("web: the stream has ended")
 
 var errDraining = errs.New(errs.Unavailable, "unavailable", "The server is going down. Try again.")
 
+// Send writes one event of a stream, with v as JSON.
+type Send = func(event, id string, v any) error
+
 // HandleStream adds a GET operation that answers with server-sent events. fn
 // sends until it returns or ctx ends: when the client leaves, the server drains,
 // or the token is no longer good, which is looked at with each heartbeat,
@@ -47,27 +47,13 @@ var errDraining = errs.New(errs.Unavailable, "unavailable", "The server is going
 // The answer begins with the first send, or after a quarter of a second; an
 // error that fn returns before is a problem document, a later one ends the
 // stream and is logged.
-func HandleStream[I any](a *API, op Op, fn func(ctx context.Context, in *I, send func(event, id string, v any) error) error) {
-	type output struct{ Body func(huma.Context) }
+func HandleStream[C Caller, I any](a *API, op Op, fn func(ctx context.Context, caller C, in I, send Send) error) {
 	if op.Method == "" {
 		op.Method = http.MethodGet
 	}
-	decl := a.declare(op, reflect.TypeFor[I]())
-	a.routes[op.ID].stream = true
-	decl.Responses["200"] = &huma.Response{
-		Description: "Server-sent events. A comment comes every 15 s while there are none.",
-		Content: map[string]*huma.MediaType{"text/event-stream": {
-			Schema: &huma.Schema{Type: huma.TypeString},
-		}},
-	}
-	huma.Register(a.huma, decl, func(ctx context.Context, in *I) (*output, error) {
-		return &output{Body: func(hc huma.Context) {
-			r, _ := humago.Unwrap(hc)
-			a.stream(ctx, r, func(ctx context.Context, send func(event, id string, v any) error) error {
-				return fn(ctx, in, send)
-			})
-		}}, nil
-	})
+	a.add(op, reflect.TypeFor[I](), nil, &route{listen: func(ctx context.Context, caller Caller, in any, send Send) error {
+		return fn(ctx, caller.(C), in.(I), send)
+	}})
 }
 
 // stream is one client that listens.
@@ -80,8 +66,7 @@ type stream struct {
 	gone bool
 }
 
-func (a *API) stream(ctx context.Context, r *http.Request, fn func(context.Context, func(event, id string, v any) error) error) {
-	c := callOf(ctx)
+func (a *API) stream(ctx context.Context, c *call, fn func(context.Context, Send) error) {
 	select {
 	case <-a.quit:
 		c.refuse(newProblem(http.StatusServiceUnavailable, errDraining))
@@ -89,7 +74,7 @@ func (a *API) stream(ctx context.Context, r *http.Request, fn func(context.Conte
 	default:
 	}
 	s := &stream{c: c, control: http.NewResponseController(c.ResponseWriter)}
-	if r.Method == http.MethodHead {
+	if c.r.Method == http.MethodHead {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.begin()
@@ -100,7 +85,7 @@ func (a *API) stream(ctx context.Context, r *http.Request, fn func(context.Conte
 	go func() {
 		defer close(beats)
 		defer cancel()
-		s.beat(ctx, r)
+		s.beat(ctx)
 	}()
 	defer func() { // also when fn panics
 		cancel()
@@ -122,7 +107,7 @@ func (a *API) stream(ctx context.Context, r *http.Request, fn func(context.Conte
 }
 
 // beat opens the stream, keeps it warm and returns when it has to end.
-func (s *stream) beat(ctx context.Context, r *http.Request) {
+func (s *stream) beat(ctx context.Context) {
 	timer := time.NewTimer(openAfter)
 	defer timer.Stop()
 	for first := true; ; first = false {
@@ -133,8 +118,8 @@ func (s *stream) beat(ctx context.Context, r *http.Request) {
 			return
 		case <-timer.C:
 		}
-		if !first && !s.c.route.op.Public {
-			_, err := s.c.api.authenticate(ctx, r)
+		if !first {
+			_, err := s.c.api.authenticate(ctx, s.c.r)
 			if errs.KindOf(err) == errs.Unauthenticated {
 				return
 			}

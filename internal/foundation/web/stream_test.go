@@ -9,8 +9,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/stoa-dev/stoa/internal/bubble"
 )
 
 type listenIn struct {
@@ -19,7 +20,7 @@ type listenIn struct {
 
 type sender = func(event, id string, v any) error
 
-func listen(t *testing.T, fn func(ctx context.Context, in *listenIn, send sender) error) (*site, *httptest.Server) {
+func listen(t *testing.T, fn func(ctx context.Context, caller person, in *listenIn, send sender) error) (*site, *httptest.Server) {
 	t.Helper()
 	s := newSite(t)
 	HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, fn)
@@ -46,8 +47,8 @@ func open(t *testing.T, ctx context.Context, srv *httptest.Server, token string)
 
 func TestAStreamSendsEventsAtOnceAndEndsWithTheClient(t *testing.T) {
 	next, ended := make(chan struct{}), make(chan error, 1)
-	s, srv := listen(t, func(ctx context.Context, in *listenIn, send sender) error {
-		if err := send("thing", "42", map[string]string{"text": "two\nlines", "after": in.Last, "who": PrincipalOf(ctx).User}); err != nil {
+	s, srv := listen(t, func(ctx context.Context, caller person, in *listenIn, send sender) error {
+		if err := send("thing", "42", map[string]string{"text": "two\nlines", "after": in.Last, "who": caller.name}); err != nil {
 			return err
 		}
 		if err := send("line\nbreak", "", nil); err == nil {
@@ -91,14 +92,14 @@ func TestAStreamSendsEventsAtOnceAndEndsWithTheClient(t *testing.T) {
 }
 
 func TestAStreamNeedsAToken(t *testing.T) {
-	_, srv := listen(t, func(context.Context, *listenIn, sender) error { t.Error("ran"); return nil })
+	_, srv := listen(t, func(context.Context, person, *listenIn, sender) error { t.Error("ran"); return nil })
 	if res := open(t, t.Context(), srv, "bad"); res.StatusCode != 401 {
 		t.Errorf("got %d, want 401", res.StatusCode)
 	}
 }
 
 func TestAStreamThatCannotBeginIsAProblem(t *testing.T) {
-	_, srv := listen(t, func(context.Context, *listenIn, sender) error { return errAway })
+	_, srv := listen(t, func(context.Context, person, *listenIn, sender) error { return errAway })
 	res := open(t, t.Context(), srv, "good-ann")
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != 503 || res.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(string(body), "thing.away") {
@@ -107,7 +108,7 @@ func TestAStreamThatCannotBeginIsAProblem(t *testing.T) {
 }
 
 func TestAStreamThatFailsLaterIsLoggedAndEnds(t *testing.T) {
-	s, srv := listen(t, func(_ context.Context, _ *listenIn, send sender) error {
+	s, srv := listen(t, func(_ context.Context, _ person, _ *listenIn, send sender) error {
 		return errors.Join(send("a", "", 1), errors.New("row 17"))
 	})
 	res := open(t, t.Context(), srv, "good-ann")
@@ -122,7 +123,7 @@ func TestAStreamThatFailsLaterIsLoggedAndEnds(t *testing.T) {
 
 func TestStreamsEndWhenTheServerDrains(t *testing.T) {
 	begun := make(chan struct{})
-	s, srv := listen(t, func(ctx context.Context, _ *listenIn, send sender) error {
+	s, srv := listen(t, func(ctx context.Context, _ person, _ *listenIn, send sender) error {
 		err := send("a", "", 1)
 		close(begun)
 		<-ctx.Done()
@@ -142,7 +143,7 @@ func TestStreamsEndWhenTheServerDrains(t *testing.T) {
 
 func TestHEADOfAStreamDoesNotBeginOne(t *testing.T) {
 	s := newSite(t)
-	HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(context.Context, *listenIn, sender) error { t.Error("ran"); return nil })
+	HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(context.Context, person, *listenIn, sender) error { t.Error("ran"); return nil })
 	if w := s.ask(t, "HEAD", "/v1/events", ""); w.Code != 200 || w.Header().Get("Content-Type") != "text/event-stream" {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}
@@ -154,9 +155,9 @@ type flushed struct{ *httptest.ResponseRecorder }
 func (flushed) Flush() {}
 
 func TestASilentStreamHasHeartbeatsUntilTheTokenIsRevoked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
-		HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(ctx context.Context, _ *listenIn, _ sender) error {
+		HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(ctx context.Context, _ person, _ *listenIn, _ sender) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})

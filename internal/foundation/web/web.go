@@ -7,33 +7,30 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"reflect"
 	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
 
-// Principal is who calls. The zero Principal is nobody.
-type Principal struct {
-	User   string // the user's id
-	Device string // the id of the device that the token was issued to
-	Clock  civil.Clock
+// Caller is who calls. Its dynamic type is the authenticator's own, and handlers
+// take the caller as that type.
+type Caller interface {
+	// UserID names the user in limits, stored answers and log lines.
+	UserID() string
 }
 
 // Authenticator says whom a bearer token belongs to. It refuses with an error
 // of the kind errs.Unauthenticated; any other error is an accident and becomes
 // a 5xx. The token has at most 512 characters of RFC 6750's alphabet.
 type Authenticator interface {
-	Authenticate(ctx context.Context, bearer string) (Principal, error)
+	Authenticate(ctx context.Context, bearer string) (Caller, error)
 }
 
 // Config has what an API needs. The zero Config serves public operations,
@@ -43,14 +40,14 @@ type Config struct {
 	Title, Version string
 
 	// Auth resolves bearer tokens; [API.SetAuth] may set it later. Nil refuses
-	// every operation that is not Public.
+	// every operation that is not public.
 	Auth Authenticator
 
 	// Limiter counts requests. Nil: nothing is limited, Op.Limit neither.
 	Limiter *ratelimit.Limiter
 
 	// Limit holds for each operation without a Limit of its own, per user (per
-	// address when Public). It costs one Redis command for each request. Zero: such
+	// address when public). It costs at most one Redis command for each request. Zero: such
 	// operations are not limited. See [DefaultLimit].
 	Limit ratelimit.Limit
 
@@ -78,14 +75,15 @@ type Config struct {
 // API is the HTTP interface of the server. Operations are added first, then
 // it serves.
 type API struct {
-	cfg    Config
-	log    *slog.Logger
-	auth   Authenticator
-	mux    *http.ServeMux
-	huma   huma.API
-	routes map[string]*route // by Op.ID
-	stats  *stats
-	spec   func() []byte
+	cfg     Config
+	log     *slog.Logger
+	auth    Authenticator
+	mux     *http.ServeMux
+	doc     *huma.OpenAPI
+	routes  map[string]*route // by Op.ID
+	stats   *stats
+	answers *answers // nil without Config.DB
+	spec    func() []byte
 
 	outages outages
 
@@ -130,9 +128,10 @@ func New(cfg Config) *API {
 
 		outages: outages{all: map[string]outage{}},
 	}
-	a.huma = huma.NewAPI(describe(cfg.Title, cfg.Version), adapter{a})
-	// What huma takes for its errors' type is one that only adds headers.
-	a.huma.OpenAPI().Components.Schemas.RegisterTypeAlias(reflect.TypeFor[problem](), problemType)
+	if cfg.DB != nil {
+		a.answers = newAnswers(cfg.DB)
+	}
+	a.doc = describe(cfg.Title, cfg.Version)
 	a.spec = sync.OnceValue(a.writeSpec)
 	a.Raw("GET /openapi.json", http.HandlerFunc(a.serveSpec))
 	a.Raw("GET /docs/{file...}", docs(cfg.Title))
@@ -148,7 +147,7 @@ func (a *API) SetAuth(auth Authenticator) { a.auth = auth }
 // path. Pages bring their own Content-Security-Policy; the one they
 // replace allows nothing.
 func (a *API) Raw(pattern string, h http.Handler) {
-	rt := a.newRoute(pattern)
+	rt := &route{label: pattern, duration: a.stats.observer(pattern)}
 	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		callOf(r.Context()).route = rt
 		h.ServeHTTP(w, r)
@@ -159,7 +158,8 @@ func (a *API) Raw(pattern string, h http.Handler) {
 // operations added later are missing. Do not change the slice.
 func (a *API) OpenAPI() []byte { return a.spec() }
 
-// Handler serves everything that was added.
+// Handler serves everything that was added. Requests with an Idempotency-Key wait
+// until [API.Serve] or [API.Run] runs.
 func (a *API) Handler() http.Handler { return http.HandlerFunc(a.serve) }
 
 // Serve answers on ln until ctx ends; then it ends the streams, lets running
@@ -176,6 +176,12 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	srv.RegisterOnShutdown(a.EndStreams)
+	// Requests that finish while the server drains still store their answers.
+	storing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var stored sync.WaitGroup
+	stored.Go(func() { _ = a.Run(storing) }) // returns nil
+	defer stored.Wait()
+	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(ln) }()
 	select {
@@ -192,6 +198,17 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	<-failed
 	return err
+}
+
+// Run writes the claims and answers of requests with an Idempotency-Key to Config.DB
+// until ctx ends; then it finishes what has been submitted and returns nil. Call it
+// where another http.Server than Serve's has the Handler, once.
+func (a *API) Run(ctx context.Context) error {
+	if a.answers == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return a.answers.group.Run(ctx)
 }
 
 // EndStreams ends every stream and refuses new ones. [API.Serve] calls it when
@@ -220,7 +237,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 
 	if r.ContentLength != 0 {
 		// It holds while the server drains a body that nobody read, too: else a
-		// refused client could keep the connection for ever. huma lifts it
+		// refused client could keep the connection for ever. readBody lifts it
 		// when the body is there. A recorder in a test has no deadlines.
 		_ = http.NewResponseController(w).SetReadDeadline(c.start.Add(bodyTimeout))
 	}
@@ -237,7 +254,7 @@ func (a *API) finish(c *call) {
 	p := recover()
 	if p != nil && p != http.ErrAbortHandler {
 		a.log.Error("panic in a handler", slog.Any("panic", p), slog.String("route", c.route.name()),
-			slog.String("request", c.trace), slog.String("user", c.who.User), slog.String("stack", string(debug.Stack())))
+			slog.String("request", c.trace), slog.String("user", c.user()), slog.String("stack", string(debug.Stack())))
 		if !c.wrote {
 			c.refuse(newProblem(http.StatusInternalServerError, errInternal))
 			p = nil
@@ -250,7 +267,7 @@ func (a *API) finish(c *call) {
 		a.log.LogAttrs(c.r.Context(), slog.LevelDebug, "request",
 			slog.String("route", c.route.name()), slog.String("method", c.r.Method), slog.Int("status", c.status),
 			slog.Duration("took", time.Since(c.start)), slog.Int64("bytes", c.bytes),
-			slog.String("request", c.trace), slog.String("user", c.who.User))
+			slog.String("request", c.trace), slog.String("user", c.user()))
 	}
 	if p != nil {
 		panic(p)
@@ -275,17 +292,3 @@ func (a *API) cors(h http.Header, r *http.Request) (preflight bool) {
 	h.Set("Access-Control-Max-Age", "600")
 	return true
 }
-
-// adapter lets huma put its operations behind ours.
-type adapter struct{ a *API }
-
-func (d adapter) Handle(op *huma.Operation, next func(huma.Context)) {
-	rt := d.a.routes[op.OperationID]
-	d.a.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) {
-		d.a.serveOp(rt, callOf(r.Context()), r, func(w http.ResponseWriter, r *http.Request) {
-			next(humago.NewContext(op, r, w))
-		})
-	})
-}
-
-func (d adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.a.serve(w, r) }

@@ -19,13 +19,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
@@ -73,23 +73,29 @@ var (
 	errToken   = errs.New(errs.Unauthenticated, "auth.token_invalid", "The access token is wrong, expired or revoked.")
 )
 
+// person is what tokens belong to.
+type person struct{ name string }
+
+func (p person) UserID() string { return p.name }
+
 // tokens knows the token of each user: "good-" and the name.
 type tokens struct{ revoked atomic.Bool }
 
-func (k *tokens) Authenticate(_ context.Context, token string) (Principal, error) {
+func (k *tokens) Authenticate(_ context.Context, token string) (Caller, error) {
 	name, ok := strings.CutPrefix(token, "good-")
 	if !ok || k.revoked.Load() {
-		return Principal{}, errToken
+		return nil, errToken
 	}
-	return Principal{User: name, Device: "device"}, nil
+	return person{name}, nil
 }
 
 // site is a small API with its log.
 type site struct {
 	*API
-	auth *tokens
-	runs atomic.Int64
-	do   atomic.Pointer[func(ctx context.Context) error] // what making a thing does besides
+	stopStoring func() // as when the node dies
+	auth        *tokens
+	runs        atomic.Int64
+	do          atomic.Pointer[func(ctx context.Context) error] // what making a thing does besides
 
 	mu  sync.Mutex
 	log bytes.Buffer
@@ -116,30 +122,35 @@ func newSite(t testing.TB, change ...func(*Config)) *site {
 		f(&cfg)
 	}
 	s.API = New(cfg)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context())) // handlers may outlive the test's function
+	var stored sync.WaitGroup
+	stored.Go(func() { _ = s.Run(ctx) })
+	s.stopStoring = func() { stop(); stored.Wait() }
+	t.Cleanup(s.stopStoring)
 
-	makeThing := func(ctx context.Context, in *thingIn) (*thingOut, error) {
+	makeThing := func(ctx context.Context, caller person, in *thingIn) (*thingOut, error) {
 		run := s.runs.Add(1)
 		if f := s.do.Load(); f != nil {
 			if err := (*f)(ctx); err != nil {
 				return nil, err
 			}
 		}
-		return &thingOut{thingReply{in.Body.Name, run, RequestID(ctx), PrincipalOf(ctx).User, ClientIP(ctx)}}, nil
+		return &thingOut{thingReply{in.Body.Name, run, RequestID(ctx), caller.name, ClientIP(ctx)}}, nil
 	}
 	Handle(s.API, Op{Method: "POST", Path: "/v1/things", ID: "thing.make", Summary: "Make a thing", Status: 201,
 		Tags: []string{"things"}, Errors: []*errs.Error{errFull, errAway}}, makeThing)
 	Handle(s.API, Op{Method: "POST", Path: "/v1/secrets", ID: "thing.secret", NoReplay: true}, makeThing)
-	Handle(s.API, Op{Method: "POST", Path: "/v1/public", ID: "thing.public", Public: true,
-		Limit: ratelimit.Limit{Max: 2, Window: time.Minute}}, makeThing)
+	HandlePublic(s.API, Op{Method: "POST", Path: "/v1/public", ID: "thing.public", Limit: ratelimit.Limit{Max: 2, Window: time.Minute}},
+		func(ctx context.Context, in *thingIn) (*thingOut, error) { return makeThing(ctx, person{}, in) })
 	Handle(s.API, Op{Method: "DELETE", Path: "/v1/things/{id}", ID: "thing.drop"},
-		func(ctx context.Context, in *struct {
+		func(ctx context.Context, _ person, in *struct {
 			ID int `path:"id" minimum:"1"`
 		}) (*struct{}, error) {
 			s.runs.Add(1)
 			return nil, nil
 		})
 	Handle(s.API, Op{Method: "GET", Path: "/v1/things/{name}", ID: "thing.get", Errors: []*errs.Error{errUnknown}},
-		func(ctx context.Context, in *struct {
+		func(ctx context.Context, _ person, in *struct {
 			Name  string `path:"name" maxLength:"20"`
 			Limit int    `query:"limit" minimum:"1" maximum:"100" default:"10"`
 		}) (*thingOut, error) {
@@ -332,7 +343,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestAnOutageIsOneLineASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		for range 50 {
 			s.ask(t, "GET", "/v1/things/away", "")
@@ -693,7 +704,7 @@ func TestABodyThatIsTooLargeIsRefusedInChunksToo(t *testing.T) {
 
 func TestDeclarationsThatCannotWorkPanic(t *testing.T) {
 	type in struct{}
-	nothing := func(context.Context, *in) (*struct{}, error) { return nil, nil }
+	nothing := func(context.Context, person, *in) (*struct{}, error) { return nil, nil }
 	for name, op := range map[string]Op{
 		"no id":           {Method: "GET", Path: "/a"},
 		"long id":         {Method: "GET", Path: "/a", ID: strings.Repeat("a", 65)},

@@ -27,17 +27,17 @@ const (
 	leaseRetry = 10 * time.Second
 )
 
-// ErrLeaseAway is what a [Lease] returns, wrapped or not, when there is nobody
+// ErrLeaseAway is what a [Lease] returns, wrapped or not, when there is no server
 // to ask: neither this node nor any other is known to hold it.
 var ErrLeaseAway = errors.New("worker: leases are away")
 
-// Lease runs fn while this node, and no other, holds what name stands for. It
+// Lease runs fn while this node, and no other, holds the lease of that name. It
 // waits until the lease is free, ends fn's context when it is lost, gives it
 // up when fn returns, and returns when fn has returned, when ctx has ended or
 // with [ErrLeaseAway].
 type Lease func(ctx context.Context, name string, fn func(ctx context.Context) error) error
 
-// Job is a thing to do again and again. Either Every or Next is set.
+// Job is work that recurs. Either Every or Next is set.
 type Job struct {
 	// Name is the label in logs, metrics and leases, such as "codes.sweep".
 	Name string
@@ -57,10 +57,10 @@ type Job struct {
 	// Timeout ends a run's context. Zero means a minute.
 	Timeout time.Duration
 
-	// Singleton runs the job on one node at a time. While leases are away it
-	// does not run, unless SafeAlone says that runs on several nodes at once do
-	// no harm but cost.
-	Singleton, SafeAlone bool
+	// Singleton runs the job on one node at a time. While leases are away it does
+	// not run, unless RunWithoutLease is set: then it may run on several nodes at
+	// once, which must do no harm but cost.
+	Singleton, RunWithoutLease bool
 
 	// Run does it. Its error is logged, counted and retried with back-off.
 	Run func(ctx context.Context) error
@@ -162,7 +162,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	return nil
 }
 
-// schedule is one job's way through time. next outlives the change of leases.
+// schedule is when one job runs. next outlives a change of the lease's holder.
 type schedule struct {
 	*Pool
 	job      Job
@@ -222,11 +222,11 @@ func (s *schedule) leased(soft, hard context.Context) {
 		}
 		if !told {
 			told = true
-			s.cfg.Log.LogAttrs(soft, slog.LevelWarn, "no lease for a job", slog.String("job", s.job.Name),
-				slog.Bool("runs_alone", s.job.SafeAlone && errors.Is(err, ErrLeaseAway)), slog.Any("error", err))
+			s.cfg.Log.LogAttrs(soft, slog.LevelWarn, "job has no lease", slog.String("job", s.job.Name),
+				slog.Bool("runs_alone", s.job.RunWithoutLease && errors.Is(err, ErrLeaseAway)), slog.Any("error", err))
 		}
 		again := time.Now().Add(leaseRetry)
-		if s.job.SafeAlone && errors.Is(err, ErrLeaseAway) {
+		if s.job.RunWithoutLease && errors.Is(err, ErrLeaseAway) {
 			s.loop(soft, hard, again)
 			continue
 		}
@@ -263,8 +263,8 @@ func (s *schedule) run(soft, hard context.Context) {
 		return
 	}
 	if hard.Err() != nil {
-		// The job is well. Whoever gets the lease next runs it; here as soon as it
-		// is back.
+		// The job itself did not fail. The next holder of the lease runs it; this node
+		// does as soon as it has the lease again.
 		s.next = now
 		why := "a run ended: its lease was lost"
 		if soft.Err() != nil {

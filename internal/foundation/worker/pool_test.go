@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 )
 
@@ -65,7 +66,7 @@ func metric(t *testing.T, registry *prometheus.Registry, name string, labels ...
 }
 
 func TestAJobRunsEveryPeriodWithALittleJitter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at []time.Duration
 		stop := running(t, worker.PoolConfig{}, worker.Job{Name: "j", Every: time.Minute, Run: func(context.Context) error {
@@ -96,7 +97,7 @@ func TestAJobRunsEveryPeriodWithALittleJitter(t *testing.T) {
 }
 
 func TestAJobWithNextRunsAtItsTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		quarter := func(now time.Time) time.Time { return now.Truncate(15 * time.Minute).Add(15 * time.Minute) }
 		var at []string
 		stop := running(t, worker.PoolConfig{}, worker.Job{Name: "j", Next: quarter, Run: func(context.Context) error {
@@ -107,14 +108,14 @@ func TestAJobWithNextRunsAtItsTimes(t *testing.T) {
 		time.Sleep(50 * time.Minute)
 		synctest.Wait()
 		stop()
-		if want := []string{"00:15:00", "00:30:00", "00:45:00"}; !slices.Equal(at, want) {
+		if want := []string{"12:15:00", "12:30:00", "12:45:00"}; !slices.Equal(at, want) {
 			t.Errorf("ran at %v, want %v", at, want)
 		}
 	})
 }
 
 func TestAFailingJobBacksOffLogsOncePerFailureAndRecovers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		registry := prometheus.NewRegistry()
 		var at []time.Time
@@ -153,7 +154,7 @@ func TestAFailingJobBacksOffLogsOncePerFailureAndRecovers(t *testing.T) {
 }
 
 func TestARunThatTakesTooLongLosesItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var got []error
 		stop := running(t, worker.PoolConfig{}, worker.Job{Name: "j", Every: time.Second, Timeout: 5 * time.Second,
 			Run: func(ctx context.Context) error {
@@ -180,7 +181,7 @@ func TestTheStopWaitsForARunButNotForEver(t *testing.T) {
 		"a run that is cut": {time.Hour, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				began := make(chan struct{})
 				lease := &leases{}
 				stop := running(t, worker.PoolConfig{Lease: lease.run}, worker.Job{Name: "j", Every: time.Second, Timeout: 2 * time.Hour,
@@ -236,7 +237,7 @@ func (l *leases) run(ctx context.Context, name string, fn func(ctx context.Conte
 }
 
 func TestASingletonRunsOnOneNodeAndTheNextOneTakesOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		lease := &leases{}
 		var runs [2]atomic.Int64
 		var stops [2]func()
@@ -262,7 +263,7 @@ func TestASingletonRunsOnOneNodeAndTheNextOneTakesOver(t *testing.T) {
 }
 
 func TestALostLeaseEndsTheRunAndIsSoughtAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		registry := prometheus.NewRegistry()
 		lease := &leases{}
@@ -300,7 +301,7 @@ func TestALostLeaseEndsTheRunAndIsSoughtAgain(t *testing.T) {
 }
 
 func TestWhileLeasesAreAwayOnlyAJobThatIsSafeAloneRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		lease := &leases{}
 		lease.away.Store(true)
@@ -315,7 +316,7 @@ func TestWhileLeasesAreAwayOnlyAJobThatIsSafeAloneRuns(t *testing.T) {
 			}
 			return fn(ctx)
 		}, Log: slog.New(slog.NewTextHandler(&log, nil))},
-			worker.Job{Name: "safe", Every: time.Minute, Singleton: true, SafeAlone: true, Run: count(&safe)},
+			worker.Job{Name: "safe", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: count(&safe)},
 			worker.Job{Name: "unsafe", Every: time.Minute, Singleton: true, Run: count(&unsafe)})
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()

@@ -14,7 +14,7 @@
 if redis.call('EXISTS', KEYS[1]) == 0 then return {'0-0'} end
 if #redis.call('XINFO', 'GROUPS', KEYS[1]) == 0 then redis.call('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0') end
 local want, cursor = tonumber(ARGV[4]), ARGV[5]
-local out = {cursor}
+local out, again = {cursor}, cursor ~= '0-0' -- those before the cursor may have become free again
 for _ = 1, 20 do
   local lapsed = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor, 'COUNT', want - #out + 1)
   cursor = lapsed[1]
@@ -25,7 +25,8 @@ for _ = 1, 20 do
       out[#out + 1] = {entry[1], pending[4], tonumber(string.match(note, '^%d+')), entry[2]}
     end
   end
-  if cursor == '0-0' or #out > want then break end
+  if #out > want or cursor == '0-0' and not again then break end
+  again = again and cursor ~= '0-0'
 end
 if #out <= want then
   local fresh = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', want - #out + 1, 'STREAMS', KEYS[1], '>')

@@ -1,0 +1,239 @@
+// Command http measures the way of a request: a stoa in a process of its own, with a
+// real redis-server and SQLite, against a bare net/http handler that answers the same
+// JSON, also in a process of its own. The callers are in this process: 64 keep-alive
+// connections that write prepared bytes, so that they cost little. Linux only: it reads
+// /proc.
+//
+//	go run ./http      (in the folder bench)
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/stoa-dev/stoa/bench/servers"
+)
+
+var (
+	short  = flag.Bool("short", false, "take seconds, only to see that everything runs")
+	rounds = flag.Int("rounds", 3, "how many turns each side gets")
+	turn   = flag.Duration("turn", 3*time.Second, "how long a turn lasts")
+	bare   = flag.Bool("bare", false, "serve the bare handler; the program starts itself so")
+)
+
+// reply is what GET /v1/checkin answers, and the bare handler too.
+const reply = `{"day":"2026-11-23","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}` + "\n"
+
+func main() {
+	flag.Parse()
+	if *short {
+		*rounds, *turn = 1, 300*time.Millisecond
+	}
+	do := run
+	if *bare {
+		do = serveBare
+	}
+	if err := do(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// server is a child that answers HTTP.
+type server struct {
+	cmd  *exec.Cmd
+	addr string
+}
+
+// start runs a command whose first line ends with its URL.
+func start(cmd *exec.Cmd) (*server, error) {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		return nil, errors.Join(fmt.Errorf("%s said nothing", cmd.Path), cmd.Wait())
+	}
+	s := &server{cmd: cmd, addr: lines.Text()[strings.LastIndex(lines.Text(), "/")+1:]}
+	go func() {
+		for lines.Scan() { // what it says later must not fill the pipe
+		}
+	}()
+	return s, nil
+}
+
+func (s *server) stop() error {
+	return errors.Join(s.cmd.Process.Signal(syscall.SIGTERM), s.cmd.Wait())
+}
+
+// processor is the processor time of the child so far.
+func (s *server) processor() (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	user, err1 := strconv.Atoi(f[11])
+	system, err2 := strconv.Atoi(f[12])
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux
+	return time.Duration(user+system) * tick, errors.Join(err1, err2)
+}
+
+// side is one row of the table.
+type side struct {
+	name    string
+	server  *server
+	ratioTo *side // the bare row with the same method
+	status  int
+	request func(n int) []byte
+
+	rate, own, redis []float64 // one of each turn
+}
+
+func run() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "stoa-bench-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "stoa")
+	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary, "./cmd/stoa")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	redisURL, stopRedis, err := servers.Redis(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer stopRedis()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	plain, err := start(exec.Command(self, "-bare"))
+	if err != nil {
+		return err
+	}
+	defer plain.stop()
+	var both [2]*server
+	var tokens [2][]string
+	for i, limits := range []string{"--no-limits", "--limits"} {
+		data := filepath.Join(dir, limits)
+		if tokens[i], err = people(ctx, data); err != nil {
+			return err
+		}
+		both[i], err = start(exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--data", data, "--sql", "sqlite:"+filepath.Join(data, "stoa.db"), "--redis", redisURL, "--key-prefix", strings.Trim(limits, "-"), "--log", "error", "--dev", limits))
+		if err != nil {
+			return err
+		}
+		defer both[i].stop()
+	}
+
+	bareGet := &side{name: "bare net/http, GET", server: plain, status: 200, request: get(tokens[0], "/v1/checkin")}
+	barePost := &side{name: "bare net/http, POST", server: plain, status: 200, request: post(tokens[0], false)}
+	off, on := both[0], both[1]
+	sides := []*side{
+		bareGet,
+		{name: "GET /healthz: route, headers, metrics", server: off, ratioTo: bareGet, status: 200, request: get(tokens[0], "/healthz")},
+		{name: "GET /v1/checkin/calendar/1: and the token, and a refusal", server: off, ratioTo: bareGet, status: 422, request: get(tokens[0], "/v1/checkin/calendar/1")},
+		{name: "GET /v1/checkin, limits off", server: off, ratioTo: bareGet, status: 200, request: get(tokens[0], "/v1/checkin")},
+		{name: "GET /v1/checkin, limits on", server: on, ratioTo: bareGet, status: 200, request: get(tokens[1], "/v1/checkin")},
+		barePost,
+		{name: "POST /v1/checkin, limits off", server: off, ratioTo: barePost, status: 200, request: post(tokens[0], false)},
+		{name: "POST /v1/checkin, limits on", server: on, ratioTo: barePost, status: 200, request: post(tokens[1], false)},
+		{name: "POST /v1/checkin, limits off, Idempotency-Key", server: off, ratioTo: barePost, status: 200, request: post(tokens[0], true)},
+		{name: "POST /v1/checkin, limits on, Idempotency-Key", server: on, ratioTo: barePost, status: 200, request: post(tokens[1], true)},
+	}
+	for round := range *rounds + 1 {
+		for _, s := range sides {
+			if err := s.measure(ctx, redisURL, round == 0); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	fmt.Printf("%-58s %9s %8s %10s %9s\n", "64 connections", "per s", "× bare", "server µs", "redis µs")
+	for _, s := range sides {
+		ratio := ""
+		if s.ratioTo != nil {
+			ratio = fmt.Sprintf("%.2f", median(s.rate)/median(s.ratioTo.rate))
+		}
+		fmt.Printf("%-58s %9.0f %8s %10.1f %9.1f\n", s.name, median(s.rate), ratio, median(s.own), median(s.redis))
+	}
+	return nil
+}
+
+// measure is one turn; the first of each side only warms up.
+func (s *side) measure(ctx context.Context, redisURL string, warm bool) error {
+	before, err1 := s.server.processor()
+	redisBefore, err2 := redisProcessor(ctx, redisURL)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	n, took, err := load(s.server.addr, *turn, s.status, s.request)
+	if err != nil {
+		return err
+	}
+	after, err1 := s.server.processor()
+	redisAfter, err2 := redisProcessor(ctx, redisURL)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if !warm {
+		s.rate = append(s.rate, float64(n)/took.Seconds())
+		s.own = append(s.own, float64((after-before).Microseconds())/float64(n))
+		s.redis = append(s.redis, float64((redisAfter-redisBefore).Microseconds())/float64(n))
+	}
+	return nil
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}
+
+// redisProcessor is the processor time that redis-server says it has used.
+func redisProcessor(ctx context.Context, url string) (d time.Duration, err error) {
+	info, err := servers.Ask(ctx, url, "INFO", "cpu")
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_user" || name == "used_cpu_sys" {
+			seconds, e := strconv.ParseFloat(value, 64)
+			d, err = d+time.Duration(seconds*float64(time.Second)), errors.Join(err, e)
+		}
+	}
+	return d, err
+}
+
+// serveBare answers every request with the same JSON, after reading its body.
+func serveBare() error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("bare ready on http://%s\n", ln.Addr())
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/checkin", func(w http.ResponseWriter, _ *http.Request) { answer(w) })
+	mux.HandleFunc("POST /v1/checkin", takeAndAnswer)
+	err = http.Serve(ln, mux)
+	return err
+}

@@ -1,0 +1,453 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// core is a [Cache] without its types: all that a hit in process does not need.
+// It is compiled once, the methods of Cache once for each pair of types.
+//
+// The local copies are found by the hash of their key. Two keys may share one: the
+// newer copy then replaces the other, and a hit compares the key.
+type core struct {
+	family
+	bus    *bus.Bus
+	policy Policy
+	types  typeFuncs
+	seed   maphash.Seed // of the runtime
+
+	local table[*localCopy] // nil: the policy allows none
+
+	mu         sync.Mutex
+	flights    map[string]*flight // by logical key
+	refreshing map[string]bool    // likewise
+}
+
+// table is an otter cache by hash. It is an interface because the compiler makes
+// otter's methods, more than a thousand functions, anew in each package in which it
+// meets otter's type, be it as the type of a field behind a [Cache].
+type table[V any] interface {
+	GetIfPresent(hash uint64) (V, bool)
+	Set(hash uint64, v V) (V, bool)
+	Invalidate(hash uint64) (V, bool)
+	InvalidateAll()
+	All() iter.Seq2[uint64, V]
+	EstimatedSize() int
+}
+
+func newTable[V any](entries int) table[V] {
+	return otter.Must(&otter.Options[uint64, V]{MaximumSize: entries})
+}
+
+// typeFuncs are the operations that need a cache's types K and V. A k is a K, and
+// a localCopy the head of a typedCopy[K, V].
+type typeFuncs struct {
+	hash     func(k any) uint64
+	newCopy  func(k any) *localCopy // without a value
+	isOf     func(e *localCopy, k any) bool
+	load     func(ctx context.Context, e *localCopy) error
+	loadMany func(ctx context.Context, es []*localCopy) error // sets missing; nil: the source has none
+	life     func(e *localCopy) time.Duration                 // nil: the family's
+	tags     func(k any) []Tag                                // nil: none
+	encode   func(e *localCopy) ([]byte, error)
+	decode   func(e *localCopy, payload string) error
+}
+
+// localCopy is a value in this process. The fields that each hit reads come first.
+type localCopy struct {
+	refreshAt      bus.Moment   // when Redis is asked again: before softEnd, by chance
+	generation     generation   // of its key
+	tagGenerations []generation // of its tags
+	missing        bool
+	typed          any // the *typedCopy that this is the head of, or a copy of that head
+
+	softEnd bus.Moment // from here on the value is stale
+	hardEnd bus.Moment // from here on it must not be used at all
+	loaded  bus.Moment
+	version uint64
+}
+
+// current reports that no change of the key or its tags is known here.
+func (e *localCopy) current() bool {
+	return !e.generation.changed() && (len(e.tagGenerations) == 0 || !anyChanged(e.tagGenerations))
+}
+
+// entry is what is known of the copy; its Value is the copy.
+func (e *localCopy) entry(now bus.Moment, from Tier) Entry[*localCopy] {
+	return Entry[*localCopy]{Value: e, Missing: e.missing, Tier: from, Age: time.Duration(now - e.loaded), Stale: now >= e.softEnd, Version: e.version}
+}
+
+func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p Policy, types typeFuncs) *core {
+	if fam.TTL.Base == 0 {
+		panic(fmt.Sprintf("cache: values of %s would never expire", fam.Pattern))
+	}
+	p = p.withDefaults()
+	c := &core{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, unfenced: p.Unfenced},
+		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, refreshing: map[string]bool{}}
+	if p.Entries > 0 {
+		c.local = newTable[*localCopy](p.Entries)
+		c.copies = c.local.EstimatedSize
+	}
+	rt.register(c)
+	return c
+}
+
+// trusted reports whether local copies may be used: this node has not been
+// without the bus' events for longer than the policy allows. Each call reads the
+// clock anew, which is a good part of its time: a coarse clock would stand still
+// while this process does, and then show it the past.
+func (c *core) trusted(now bus.Moment) bool {
+	return now-c.bus.Seen() < bus.Moment(c.policy.MaxStale) || c.policy.CutOff == ServeStale
+}
+
+// localAt returns the local copy with this hash if it may be used at now, or nil.
+// Call trusted before: what it says holds for generations that are compared after
+// it. In the other order, a node that catches up in between would trust a copy
+// because of the very events that make it invalid.
+func (c *core) localAt(hash uint64, now bus.Moment) *localCopy {
+	if c.local == nil {
+		return nil
+	}
+	e, ok := c.local.GetIfPresent(hash)
+	if !ok || now >= e.refreshAt || !e.current() {
+		return nil
+	}
+	return e
+}
+
+// counted counts a hit and samples its age.
+func (c *core) counted(e *localCopy, now bus.Moment) {
+	c.stats.hits.add(now, 1)
+	if c.sampled(now) {
+		c.reportAge(Process, time.Duration(now-e.loaded))
+	}
+}
+
+// sampled reports whether the age of a hit at now is reported: one in 64, chosen
+// by the clock, which has been read anyway.
+func (c *core) sampled(now bus.Moment) bool {
+	return now>>7&63 == 0 && c.rt.cfg.Hooks.Answered != nil
+}
+
+func (c *core) reportAge(from Tier, age time.Duration) {
+	if c.rt.cfg.Hooks.Answered != nil {
+		c.rt.cfg.Hooks.Answered(c.Name(), from, age)
+	}
+}
+
+// readThrough is miss, and reports the age of the answer.
+func (c *core) readThrough(ctx context.Context, k any, now bus.Moment) (Entry[*localCopy], error) {
+	found, err := c.miss(ctx, k, now)
+	if err == nil && found.Tier != Origin {
+		c.reportAge(found.Tier, found.Age)
+	}
+	return found, err
+}
+
+// errAborted is what callers get when a read ended in the middle.
+var errAborted = errors.New("cache: the read was aborted")
+
+// A flight is a read under way, which all callers of this process share.
+type flight struct {
+	reading
+	tagged []generation // of its tags, from before the read
+
+	// With the cache's mutex:
+	finished bool
+	entry    Entry[*localCopy]
+	err      error
+	done     chan struct{} // made by the first caller that waits
+}
+
+// miss reads a value that has no local copy, as one flight for all callers; the
+// read began at now.
+func (c *core) miss(ctx context.Context, k any, now bus.Moment) (Entry[*localCopy], error) {
+	if ctx.Err() != nil {
+		return Entry[*localCopy]{}, context.Cause(ctx)
+	}
+	key := c.key(k)
+	name := key.String()
+	var tagged []generation
+	if c.types.tags != nil {
+		for _, t := range c.types.tags(k) {
+			tagged = append(tagged, c.rt.generationOf(t.key().String()))
+		}
+	}
+	c.mu.Lock()
+	// Not a flight that began before a change, nor one that may have without this
+	// node knowing: what it returns may be older than this call.
+	if f := c.flights[name]; f != nil && !f.generation.changed() && !anyChanged(f.tagged) && time.Duration(now-f.began) < c.policy.MaxStale {
+		c.mu.Unlock()
+		return f.wait(ctx)
+	}
+	f := &flight{reading: c.read(k, key, now), tagged: tagged}
+	c.flights[name] = f
+	c.mu.Unlock()
+
+	looked := false
+	defer func() {
+		if !looked { // a panic
+			f.finish(Entry[*localCopy]{}, errAborted)
+		}
+	}()
+	next := f.fromRedis(ctx)
+	looked = true
+	if next == settled {
+		return f.finish(f.found(), f.reading.err)
+	}
+	// The source is asked in a goroutine of its own: this caller may leave while
+	// others still wait.
+	detached := context.WithoutCancel(ctx)
+	c.rt.work.Go(func() {
+		// A source or a value's own methods may panic or end this goroutine.
+		defer func() {
+			err := errAborted
+			if p := recover(); p != nil {
+				err = fmt.Errorf("%w: %v\n%s", errAborted, p, debug.Stack())
+			}
+			f.finish(Entry[*localCopy]{}, err)
+		}()
+		f.finish(f.load(detached, func(early Entry[*localCopy], err error) { f.finish(early, err) }))
+	})
+	return f.wait(ctx)
+}
+
+func (f *flight) wait(ctx context.Context) (Entry[*localCopy], error) {
+	f.c.mu.Lock()
+	if f.finished {
+		defer f.c.mu.Unlock()
+		return f.entry, f.err
+	}
+	if f.done == nil {
+		f.done = make(chan struct{})
+	}
+	f.c.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.entry, f.err
+	case <-ctx.Done():
+		return Entry[*localCopy]{}, context.Cause(ctx)
+	}
+}
+
+// finish gives a flight's callers their answer and returns it; only the first
+// answer counts.
+func (f *flight) finish(entry Entry[*localCopy], err error) (Entry[*localCopy], error) {
+	c := f.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.finished {
+		return entry, err
+	}
+	f.finished, f.entry, f.err = true, entry, err
+	if f.done != nil {
+		close(f.done)
+	}
+	if name := f.key.String(); c.flights[name] == f {
+		delete(c.flights, name)
+	}
+	return entry, err
+}
+
+// reading is one read of a key past the local copies.
+type reading struct {
+	c              *core
+	k              any
+	hash           uint64
+	key            keyspace.Key
+	began          bus.Moment
+	generation     generation
+	tagGenerations []generation // as they were before the read
+	tagVersions    []uint64
+	era            uint64 // 0: Redis is not to be used
+
+	answer   *localCopy // of a batch's read; nil or missing: there is no such thing
+	best     *localCopy // what was found: the answer, or the fallback when a load fails
+	tier     Tier       // of best
+	replaces string     // version in Redis that a load is to replace
+	err      error
+}
+
+type step uint8
+
+const (
+	settled step = iota // best or err is the answer
+	toLoad
+)
+
+// read prepares a read that begins at began; generations are those of now.
+func (c *core) read(k any, key keyspace.Key, began bus.Moment) reading {
+	return reading{c: c, k: k, hash: c.types.hash(k), key: key, generation: c.rt.generationOf(key.String()), began: began}
+}
+
+func (r *reading) found() Entry[*localCopy] {
+	if r.best == nil {
+		return Entry[*localCopy]{}
+	}
+	return r.best.entry(bus.Now(), r.tier)
+}
+
+// begin decides whether Redis is to be used, and finds the local copy to fall back
+// on when everything else fails.
+func (r *reading) begin() error {
+	c := r.c
+	if !c.trusted(r.began) {
+		if c.policy.CutOff == Fail {
+			return ErrCutOff
+		}
+		c.stats.bypassed.add(1)
+		return nil // a copy that may be outdated is no fallback
+	}
+	if c.local != nil && c.fam.TTL.Stale > 0 {
+		if e, ok := c.local.GetIfPresent(r.hash); ok && c.types.isOf(e, r.k) && e.current() && r.began < e.hardEnd {
+			r.best, r.tier = e, Process
+		}
+	}
+	r.era = c.rt.bus.Era()
+	return nil
+}
+
+// fromRedis reads what Redis has.
+func (r *reading) fromRedis(ctx context.Context) step {
+	c := r.c
+	if r.err = r.begin(); r.err != nil {
+		return settled
+	}
+	if r.era == 0 {
+		return toLoad
+	}
+	if err := resolveTags(c.rt, r); err != nil {
+		r.era = 0
+		c.stats.failed.add(1)
+		return toLoad
+	}
+	slot, _, err := c.rt.one(keyspace.Cmd{Name: "GET", Key: r.key}).Text()
+	if err != nil {
+		r.era = 0
+		c.stats.failed.add(1)
+		return toLoad
+	}
+	return r.accept(ctx, slot)
+}
+
+// accept examines what a slot holds. A fresh value settles the read.
+func (r *reading) accept(ctx context.Context, slot string) step {
+	c := r.c
+	env, ok := parse(slot)
+	if ok && slot[0] == isValue {
+		r.replaces = slot[idAt : idAt+8]
+	}
+	if !ok || env.era != r.era || !slices.Equal(env.tags, r.tagVersions) {
+		return toLoad
+	}
+	e := c.types.newCopy(r.k)
+	if !env.missing && c.types.decode(e, env.payload) != nil { // another version of the program wrote it
+		return toLoad
+	}
+	c.setTimes(e, &env, r)
+	now := bus.Now()
+	if now >= e.hardEnd {
+		return toLoad
+	}
+	r.best, r.tier = e, Redis
+	if now >= e.softEnd {
+		return toLoad
+	}
+	c.stats.redisHits.add(1)
+	switch {
+	case now >= e.refreshAt:
+		e.refreshAt = e.softEnd
+		c.refresh(ctx, r.k, r.key, r.replaces)
+	case c.policy.Renew > 0 && c.fam.TTL.Stale > 0 && !env.missing && rand.Float64() < c.policy.Renew:
+		c.renew(r.key, r.replaces, env)
+	}
+	c.keep(r.hash, e)
+	return settled
+}
+
+// setTimes makes a new copy one of the envelope that was read or stored by r.
+func (c *core) setTimes(e *localCopy, env *envelope, r *reading) {
+	e.missing, e.generation, e.tagGenerations, e.version = env.missing, r.generation, r.tagGenerations, env.id
+	// The envelope's times are by the servers' clock, a copy's by this process'
+	// monotonic one.
+	e.loaded, e.softEnd, e.hardEnd = c.bus.When(env.stored), c.bus.When(env.soft), c.bus.When(env.hard)
+	e.refreshAt = e.softEnd
+	if c.policy.Beta > 0 {
+		early := float64(env.took) * float64(time.Microsecond) * c.policy.Beta * -math.Log(1-rand.Float64())
+		e.refreshAt -= bus.Moment(min(early, float64(e.softEnd-e.loaded)))
+	}
+}
+
+// keep stores a local copy.
+func (c *core) keep(hash uint64, e *localCopy) {
+	if c.local != nil && e.current() {
+		c.local.Set(hash, e)
+	}
+}
+
+// refresh loads a value before it becomes stale, beside its readers.
+func (c *core) refresh(ctx context.Context, k any, key keyspace.Key, replaces string) {
+	name := key.String()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refreshing[name] {
+		return
+	}
+	c.refreshing[name] = true
+	c.stats.refreshed.add(1)
+	ctx = context.WithoutCancel(ctx)
+	c.rt.work.Go(func() {
+		defer func() {
+			_ = recover() // the value is still fresh
+			c.mu.Lock()
+			delete(c.refreshing, name)
+			c.mu.Unlock()
+		}()
+		r := c.read(k, key, bus.Now())
+		r.era, r.replaces = c.rt.bus.Era(), replaces
+		if resolveTags(c.rt, &r) == nil {
+			_, _ = r.load(ctx, func(Entry[*localCopy], error) {}) // load counts a failure, and the value is still fresh
+		}
+	})
+}
+
+// renew extends a value's soft life, at most to the end of its hard life.
+func (c *core) renew(key keyspace.Key, id string, env envelope) {
+	env.soft = min(c.rt.clock()+c.fam.TTL.Draw().Milliseconds(), env.hard)
+	c.stats.renewed.add(1)
+	c.rt.work.Go(func() { c.rt.one(renewScript.Cmd([]keyspace.Key{key}, id, env.text())) })
+}
+
+// cleanUp removes local copies that are expired or outdated.
+func (c *core) cleanUp() {
+	if c.local == nil {
+		return
+	}
+	now := bus.Now()
+	for hash, e := range c.local.All() {
+		if now >= e.hardEnd || !e.current() {
+			c.local.Invalidate(hash)
+		}
+	}
+}
+
+func (c *core) clear() {
+	if c.local != nil {
+		c.local.InvalidateAll()
+	}
+}

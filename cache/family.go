@@ -1,0 +1,70 @@
+package cache
+
+import (
+	"context"
+	"time"
+
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// family is what caches and collections of one family have in common.
+type family struct {
+	rt            *Runtime
+	fam           *keyspace.Family
+	key           func(k any) keyspace.Key
+	changeTimeout time.Duration
+	unfenced      Unfenced
+	stats         counters
+	copies        func() int // local ones; nil: there are none
+}
+
+// Name is the family's pattern, which is what metrics call the cache.
+func (f *family) Name() string { return f.fam.Pattern }
+
+// Family returns the family's declaration.
+func (f *family) Family() *keyspace.Family { return f.fam }
+
+// Stats returns the counts.
+func (f *family) Stats() Stats {
+	s := f.stats.read()
+	s.Entries = f.len()
+	return s
+}
+
+// len is how many local copies there are.
+func (f *family) len() int {
+	if f.copies == nil {
+		return 0
+	}
+	return f.copies()
+}
+
+func (f *family) target(k any) Target {
+	return Target{key: f.key(k), timeout: f.changeTimeout, unfenced: f.unfenced}
+}
+
+// keyed is a family with keys of K.
+type keyed[K comparable] struct{ family *family }
+
+// Name is the family's pattern, which is what metrics call the cache.
+func (c keyed[K]) Name() string { return c.family.Name() }
+
+// Family returns the family's declaration.
+func (c keyed[K]) Family() *keyspace.Family { return c.family.fam }
+
+// Stats returns the counts.
+func (c keyed[K]) Stats() Stats { return c.family.Stats() }
+
+// Target is all that is cached at k, for [Runtime.Change] and [Runtime.Drop]: a
+// value or a whole collection. It is dropped, and loaded when it is asked for.
+func (c keyed[K]) Target(k K) Target { return c.family.target(k) }
+
+// Invalidate drops what is cached at keys after its source has changed. See
+// [Runtime.Drop].
+func (c keyed[K]) Invalidate(ctx context.Context, ks ...K) error {
+	targets := make([]Target, len(ks))
+	for i, k := range ks {
+		targets[i] = c.Target(k)
+	}
+	return c.family.rt.Drop(ctx, targets...)
+}

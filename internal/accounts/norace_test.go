@@ -1,5 +1,0 @@
-//go:build !race
-
-package accounts
-
-const raced = false

@@ -1,0 +1,86 @@
+package app
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/mail"
+)
+
+func TestMailsAreShownByThemselvesOnlyWhereNobodyElseIs(t *testing.T) {
+	alone := Config{Addr: "127.0.0.1:8080", Redis: "embedded", SQL: "sqlite", Dev: "auto"}
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   bool
+	}{
+		"as it comes":             {func(*Config) {}, true},
+		"localhost":               {func(c *Config) { c.Addr = "localhost:0" }, true},
+		"IPv6":                    {func(c *Config) { c.Addr = "[::1]:8080" }, true},
+		"SQLite elsewhere":        {func(c *Config) { c.SQL = "sqlite:/srv/stoa.db" }, true},
+		"every address":           {func(c *Config) { c.Addr = ":8080" }, false},
+		"an address of a network": {func(c *Config) { c.Addr = "192.168.1.7:8080" }, false},
+		"MySQL":                   {func(c *Config) { c.SQL = "mysql://stoa:stoa@127.0.0.1:3306/stoa" }, false},
+		"a Redis server":          {func(c *Config) { c.Redis = "redis://127.0.0.1:6379" }, false},
+		"a spawned Redis":         {func(c *Config) { c.Redis = "spawn" }, false},
+		"a trusted proxy":         {func(c *Config) { c.TrustProxy = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }, false},
+		"a mail server":           {func(c *Config) { c.SMTP = mail.Config{Host: "mail.example.org"} }, false},
+		"switched off":            {func(c *Config) { c.Dev = "false" }, false},
+		"switched on":             {func(c *Config) { c.Dev, c.SQL, c.Addr = "true", "mysql://db/stoa", ":8080" }, true},
+	} {
+		cfg := alone
+		c.change(&cfg)
+		if got := cfg.Development(); got != c.want {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+		if warned := len(cfg.Warnings()) > 0; warned != c.want {
+			t.Errorf("%s: a warning: %v, want %v", name, warned, c.want)
+		}
+		if refused := cfg.ValidateServer() != nil; refused != (!c.want && cfg.SMTP.Host == "") {
+			t.Errorf("%s: refused to start: %v", name, refused)
+		}
+	}
+}
+
+// The rule of package config: 0 is the default of a setting, or its help says what
+// else it is. What code makes is what an operator gets who sets nothing.
+func TestZeroIsTheDefaultOfEverySettingOrItsHelpSaysWhatElse(t *testing.T) {
+	var loaded Config
+	if _, err := config.Load(&loaded, config.Sources{}); err != nil {
+		t.Fatal(err)
+	}
+	numbers, others := 0, 0
+	for _, s := range config.Reference(&Config{}) {
+		if s.Type != "whole number" && s.Type != "duration" {
+			continue
+		}
+		numbers++
+		var zero Config
+		if _, err := config.Load(&zero, config.Sources{Flags: map[string]string{s.Key: "0"}}); err != nil {
+			t.Errorf("%s: %v", s.Key, err)
+		}
+		same := reflect.DeepEqual(zero, loaded)
+		if !same {
+			others++
+		}
+		if same == strings.Contains(s.Help, "; 0: ") && s.Default != "" && s.Default != "0" {
+			t.Errorf("%s: 0 is its default: %t; its help says %q", s.Key, same, s.Help)
+		}
+	}
+	if numbers < 20 || others < 5 {
+		t.Fatalf("looked at %d numbers, of %d of which 0 is not the default", numbers, others)
+	}
+	var made Config
+	config.Defaults(&made)
+	made.Cache.Warm = loaded.Cache.Warm // 0: none
+	for name, pair := range map[string][2]any{
+		"accounts": {made.Accounts, loaded.Accounts}, "social": {made.Social, loaded.Social},
+		"cache": {made.Cache, loaded.Cache}, "cluster": {made.Cluster, loaded.Cluster}, "smtp": {made.SMTP, loaded.SMTP},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("%s: made in code %+v, loaded %+v", name, pair[0], pair[1])
+		}
+	}
+}

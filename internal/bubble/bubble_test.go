@@ -1,0 +1,26 @@
+package bubble
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTimeInABubbleIsVirtual(t *testing.T) {
+	if In(t) {
+		t.Error("a test outside is taken for one in a bubble")
+	}
+	Test(t, func(t *testing.T) {
+		if !In(t) {
+			t.Error("a test in a bubble is not known as one")
+		}
+		if now := time.Now(); !now.Equal(Began) {
+			t.Errorf("a bubble begins at %v, want %v", now, Began)
+		}
+		rang := 0
+		time.AfterFunc(24*time.Hour, func() { rang++ })
+		Sleep(24 * time.Hour)
+		if now := time.Now(); rang != 1 || !now.Equal(Began.Add(24*time.Hour)) {
+			t.Errorf("after a day it is %v, and what was due rang %d times", now, rang)
+		}
+	})
+}

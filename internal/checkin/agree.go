@@ -1,0 +1,189 @@
+package checkin
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+// change names a user of whom SQL has something that Redis may lack: rows of the log,
+// a grant, another zone. The projection has the user's state computed from SQL and
+// written; see [projection.Projection.Renew].
+type change struct {
+	user accounts.ID
+	days []civil.Day // rows of the log; none: only what follows from the others has changed
+	at   time.Time   // when they were written, if nothing has told Redis of them; else zero
+
+	// fresh rows may owe freezes however old they are.
+	fresh bool
+	// An imported change is of rows of any age: all records that Redis has of the user
+	// are merged, and the boards hear of the signed days from first to last, or of
+	// today's seasons where that is not known.
+	imported    bool
+	first, last civil.Day
+	// An unranked change leaves the boards alone: telling them twice has them counted anew.
+	unranked bool
+}
+
+func rowChange(k rowKey) change { return change{user: k.user, days: []civil.Day{k.day}} }
+
+// state is what Redis should hold of a user because of a change.
+type state struct {
+	lost      []rowKey  // days that SQL does not have: their records are dropped
+	records   []yearKey // to be there
+	held      []yearKey // to be merged where they are
+	history   streak.History
+	placement placement
+	ranked    bool
+}
+
+// bring has the projection tell Redis of a change that was announced and is committed.
+func (s *Service) bring(ctx context.Context, at time.Time, c change) {
+	// Records, merges and boards take a round trip each.
+	if s.projection.Bring(ctx, c, 3*s.fast.budget) {
+		s.projection.Done(at)
+		return
+	}
+	c.at = time.Time{} // Redis may have taken it without saying so
+	s.projection.Missed(at, c)
+}
+
+// changed names what was written at that time or later: rows, grants, and imports,
+// whose rows have times of their own.
+func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change) error) error {
+	err := s.store.since(ctx, since, func(rows []logRow) error {
+		return fn(mapped(rows, func(r logRow) change {
+			return change{user: r.User, days: []civil.Day{civil.Day(r.Day)}, fresh: true}
+		}))
+	})
+	if err != nil {
+		return err
+	}
+	err = s.store.grantedSince(ctx, since, func(users []accounts.ID) error {
+		return fn(mapped(users, func(user accounts.ID) change { return change{user: user} }))
+	})
+	if err != nil {
+		return err
+	}
+	for at := (arrival{At: since.UnixMilli()}); ; {
+		some, err := s.store.arrivals(ctx, true, at, chunkUsers)
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		at = some[len(some)-1]
+		if err := fn(mapped(some, func(a arrival) change { return change{user: a.User, imported: true} })); err != nil {
+			return err
+		}
+	}
+}
+
+// state computes what Redis should hold of users because of changes. It closes gaps
+// that a crash left open between two commits.
+func (s *Service) state(ctx context.Context, changes []change) ([]state, error) {
+	users := mapped(changes, func(c change) accounts.ID { return c.user })
+	clocks, err := s.users.Clocks(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	histories, err := s.checkins.histories(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	gaps, now := []gap{}, s.now()
+	for _, c := range changes {
+		for _, day := range c.days {
+			if m, there := histories[c.user].On(day); there && mayClose(m.Kind) && (c.fresh || !m.At.Before(now.Add(-dueFor))) {
+				gaps = append(gaps, gap{c.user, clocks[c.user], day, m.At})
+			}
+		}
+	}
+	covered, err := s.coverGaps(ctx, gaps, histories)
+	if err != nil {
+		return nil, err
+	}
+	boards := kept(now)
+	return mapped(changes, func(c change) state {
+		return s.stateOf(c, clocks[c.user], histories[c.user], covered[c.user], boards)
+	}), nil
+}
+
+// stateOf is state for one user; covered is the first day of a gap that was closed, 0
+// when there was none.
+func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered civil.Day, boards []Board) (st state) {
+	st.history = h
+	today := clock.Today(s.now())
+	from := today
+	if covered != 0 {
+		from = min(from, covered)
+	}
+	for _, day := range c.days {
+		if _, there := h.On(day); !there {
+			st.lost = append(st.lost, rowKey{c.user, day})
+			continue
+		}
+		from = min(from, day)
+	}
+	switch {
+	case c.imported:
+		first := today.Year() - 1
+		if len(h.Marks) > 0 {
+			first = h.Marks[0].Day.Year()
+		}
+		for year := first; year <= today.Year()+1; year++ { // those that a reconciliation looks at
+			st.held = append(st.held, yearKey{c.user, year})
+		}
+	default:
+		for year := from.Year(); year <= today.Year(); year++ {
+			st.records = append(st.records, yearKey{c.user, year})
+		}
+	}
+	if c.unranked {
+		return st
+	}
+	signed := h.SignedOf(c.days)
+	if c.imported {
+		signed = c.imports(h, today)
+	}
+	st.placement, st.ranked = since(s.freezes, c.user, clock, h, signed, c.at)
+	st.placement.seasons = slices.DeleteFunc(st.placement.seasons, func(d seasonDays) bool { return !slices.Contains(boards, d.board) })
+	return st
+}
+
+// writeStates brings Redis to what was computed.
+func (s *Service) writeStates(ctx context.Context, states []state) error {
+	return s.fast.patient().writeStates(ctx, states, s.now())
+}
+
+// imports are the days by which the boards of seasons hear of an import.
+func (c change) imports(h streak.History, today civil.Day) (days []civil.Day) {
+	if c.last == 0 {
+		return []civil.Day{today}
+	}
+	for _, m := range h.Marks {
+		if m.Kind.Signs() && c.first <= m.Day && m.Day <= c.last {
+			days = append(days, m.Day)
+		}
+	}
+	return days
+}
+
+// laterAgain is how long a [transfer.Touched] message is put off while Redis is away.
+const laterAgain = 10 * time.Second
+
+// followTouched brings Redis up to date with rows whose times lie in the past. It may
+// be repeated.
+func (s *Service) followTouched(ctx context.Context, t transfer.Touched) (err error) {
+	defer errs.Wrap(&err, "checkin.followTouched")
+	if !s.projection.Writable() {
+		return s.store.followLater(ctx, t, s.laterAgain)
+	}
+	return s.projection.Renew(ctx, mapped(t.Users, func(user accounts.ID) change {
+		return change{user: user, imported: true, first: t.First, last: t.Last}
+	})...)
+}

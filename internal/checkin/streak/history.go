@@ -1,0 +1,175 @@
+package streak
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+)
+
+// Kind says how a day came to count.
+type Kind uint8
+
+// The kinds of a day.
+const (
+	Tapped  Kind = 1 // checked in on the day itself
+	MadeUp  Kind = 2 // checked in later
+	Frozen  Kind = 3 // missed and covered by a freeze
+	Skipped Kind = 4 // left out of the calendar by a change of zone, hence covered
+)
+
+// Signs reports whether the day counts as checked in. Days that do not sign
+// cover: they bridge a streak without adding to it.
+func (k Kind) Signs() bool { return k == Tapped || k == MadeUp }
+
+// Mark is one row of the log: one user's day.
+type Mark struct {
+	Day  civil.Day
+	Kind Kind
+	At   time.Time // by the server's clock; only boards need it
+}
+
+// Status is where a user stands on one day.
+type Status struct {
+	Day       civil.Day // today, in the user's zone
+	Today     bool      // checked in today
+	Yesterday bool
+	Streak    int // signed days in the unbroken run that ends today or yesterday
+	Longest   int // longest streak ever
+	Total     int // days signed
+	Freezes   int // left, those deducted that cover the days missed just now
+	Used      int // freezes spent ever
+}
+
+// Grant is a number of freezes that an operator gave.
+type Grant struct {
+	N  int // 1 to MaxGrant
+	At time.Time
+}
+
+// MaxGrant is the most freezes that one grant gives.
+const MaxGrant = 100
+
+// ValidReason reports whether a grant can have that reason: 1 to 200 printable characters.
+func ValidReason(s string) bool {
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	return s != "" && s == strings.TrimSpace(s) && utf8.RuneCountInString(s) <= 200 && !strings.ContainsFunc(s, unprintable)
+}
+
+// History is all that the log holds of one user.
+type History struct {
+	Marks  []Mark // in order of days
+	Grants []Grant
+}
+
+// FreezesGranted returns how many freezes operators gave, ever.
+func (h History) FreezesGranted() (n int) {
+	for _, g := range h.Grants {
+		n += g.N
+	}
+	return n
+}
+
+// WithFrozen returns h with more days covered by freezes at that time.
+func (h History) WithFrozen(days []civil.Day, at time.Time) History {
+	return h.covered(Frozen, days, at)
+}
+
+// WithSkipped returns h with the date before its last day that a change of zone has
+// left out. The row comes when the change is told.
+func (h History) WithSkipped(c civil.Clock) History {
+	day, ok := c.Skipped()
+	if !ok || len(h.Marks) == 0 || h.Marks[len(h.Marks)-1].Day < day {
+		return h
+	}
+	return h.covered(Skipped, []civil.Day{day}, time.Time{})
+}
+
+func (h History) covered(k Kind, days []civil.Day, at time.Time) History {
+	h.Marks = slices.Clone(h.Marks)
+	for _, d := range days {
+		i, there := slices.BinarySearchFunc(h.Marks, d, func(m Mark, d civil.Day) int { return cmp.Compare(m.Day, d) })
+		if !there {
+			h.Marks = slices.Insert(h.Marks, i, Mark{Day: d, Kind: k, At: at})
+		}
+	}
+	return h
+}
+
+// Before returns the history without what was written at that time or later.
+// alone reports that nothing but the given days and what freezes cover for them was.
+func (h History) Before(at time.Time, signed []civil.Day) (b History, alone bool) {
+	alone = !at.IsZero()
+	for _, m := range h.Marks {
+		if m.At.Before(at) {
+			b.Marks = append(b.Marks, m)
+			continue
+		}
+		alone = alone && m.At.Equal(at) && (m.Kind == Frozen || slices.Contains(signed, m.Day))
+	}
+	for _, g := range h.Grants {
+		if g.At.Before(at) {
+			b.Grants = append(b.Grants, g)
+		} else {
+			alone = false
+		}
+	}
+	return b, alone
+}
+
+// SignedOf returns those of the days that were signed.
+func (h History) SignedOf(days []civil.Day) (out []civil.Day) {
+	for _, m := range h.Marks {
+		if m.Kind.Signs() && slices.Contains(days, m.Day) {
+			out = append(out, m.Day)
+		}
+	}
+	return out
+}
+
+// On returns the row of a day.
+func (h History) On(day civil.Day) (m Mark, there bool) {
+	i, there := slices.BinarySearchFunc(h.Marks, day, func(m Mark, d civil.Day) int { return cmp.Compare(m.Day, d) })
+	if !there {
+		return Mark{}, false
+	}
+	return h.Marks[i], true
+}
+
+// SignedIn returns how many days from first to last were signed, and when the last
+// of them was.
+func (h History) SignedIn(first, last civil.Day) (days int, at time.Time) {
+	for _, m := range h.Marks {
+		if m.Kind.Signs() && first <= m.Day && m.Day <= last {
+			days++
+			if m.At.After(at) {
+				at = m.At
+			}
+		}
+	}
+	return days, at
+}
+
+// Kinds are the kinds of days by their names in files.
+var Kinds = map[string]Kind{"tapped": Tapped, "made_up": MadeUp, "frozen": Frozen, "skipped": Skipped}
+
+// String returns the name of a kind in files.
+func (k Kind) String() string {
+	for name, kind := range Kinds {
+		if kind == k {
+			return name
+		}
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
+
+// MonthOf returns the number of the month that a day is in: 202611.
+func MonthOf(d civil.Day) int {
+	year, month, _ := d.Date()
+	return 100*year + int(month)
+}

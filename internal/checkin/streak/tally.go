@@ -1,0 +1,158 @@
+package streak
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+)
+
+// Tally counts a history, fed to it in order of days. The zero Tally is empty.
+type Tally struct {
+	Last    civil.Day // the newest day, signed or covered
+	Signed  time.Time // when the last signed day was written: with it the counts were reached
+	Run     int       // signed days in the run that ends on Last
+	Longest int
+	Total   int
+	Frozen  int // days that freezes cover
+
+	any    bool
+	signed bool // Last was signed
+}
+
+// Add counts the next day, which must be later than all before.
+func (t *Tally) Add(m Mark) {
+	if !t.any || m.Day != t.Last+1 {
+		t.Run = 0
+	}
+	t.any, t.Last, t.signed = true, m.Day, m.Kind.Signs()
+	switch {
+	case t.signed:
+		t.Run++
+		t.Total++
+		t.Longest = max(t.Longest, t.Run)
+		if m.At.After(t.Signed) {
+			t.Signed = m.At
+		}
+	case m.Kind == Frozen:
+		t.Frozen++
+	}
+}
+
+// Streak returns the run as it stands on today: 0 the moment a day is missed
+// that no freeze covers.
+func (t *Tally) Streak(today civil.Day) int {
+	if !t.any || t.Last < today-1 {
+		return 0
+	}
+	return t.Run
+}
+
+// Freezes are the rules by which missed days are covered. While a gap is open
+// nothing is written: that its first days are covered follows from what the user
+// owns. Whoever closes the gap writes them down, and from then on the rows hold,
+// whatever the rules become.
+type Freezes struct {
+	Every int // signed days that earn a freeze; 0: none is earned
+	Max   int // missed days in a row that are covered; 0: none
+}
+
+// String says the rules in a form that the streak board keeps.
+func (z Freezes) String() string { return fmt.Sprintf("every %d, at most %d", z.Every, z.Max) }
+
+// owned returns how many freezes are left.
+func (z Freezes) owned(signed, granted, used int) int {
+	if z.Max == 0 {
+		return 0
+	}
+	if z.Every > 0 {
+		granted += signed / z.Every
+	}
+	return max(granted-used, 0)
+}
+
+// bridge walks from the newest day of a run over the missed days behind it, not
+// beyond until, as far as they are covered: by a freeze, or because a change of
+// zone leaves the date out, which costs nothing and ends the gap.
+func (z Freezes) bridge(c civil.Clock, newest civil.Day, run, owned int, until civil.Day) (last civil.Day, spent int) {
+	skipped, skips := c.Skipped()
+	left := min(owned, z.Max)
+	for last = newest; last < until; last++ {
+		switch {
+		case skips && last+1 == skipped:
+			left = min(owned-spent, z.Max)
+		case left > 0 && run > 0: // there is a streak to save
+			left--
+			spent++
+		default:
+			return last, spent
+		}
+	}
+	return last, spent
+}
+
+// dies returns the instant at which a run that ends on newest falls to 0 unless
+// a day is added: the start of the day after the first one that is missed.
+func (z Freezes) dies(c civil.Clock, newest civil.Day, run, owned int) time.Time {
+	last, _ := z.bridge(c, newest, run, owned, newest+civil.Day(2*z.Max+1))
+	return c.Start(last + 2)
+}
+
+// Due returns the days that freezes cover because a row was written for day at
+// that time: those behind the newest day that the log then had, if that lies
+// before. Rows and grants of later are not looked at, so that the answer is the
+// same whenever it is asked for.
+func (z Freezes) Due(h History, c civil.Clock, day civil.Day, at time.Time) (days []civil.Day) {
+	if z.Max == 0 {
+		return nil
+	}
+	var t Tally
+	for _, m := range h.Marks {
+		switch {
+		case m.Day == day || !m.At.Before(at):
+		case m.Day > day:
+			return nil // no gap was open
+		default:
+			t.Add(m)
+		}
+	}
+	if !t.any {
+		return nil
+	}
+	granted := 0
+	for _, g := range h.Grants {
+		if !g.At.After(at) {
+			granted += g.N
+		}
+	}
+	last, _ := z.bridge(c, t.Last, t.Run, z.owned(t.Total, granted, t.Frozen), day-1)
+	skipped, skips := c.Skipped()
+	for d := t.Last + 1; d <= last; d++ {
+		if !skips || d != skipped {
+			days = append(days, d)
+		}
+	}
+	return days
+}
+
+// MakeUp returns the days that freezes cover when day is made up on today: those
+// before it, if it closes an open gap. ok is false when day is covered already.
+func (z Freezes) MakeUp(h History, c civil.Clock, day, today civil.Day) (covered []civil.Day, ok bool) {
+	var t Tally
+	for _, m := range h.Marks {
+		t.Add(m)
+	}
+	if t.any && day > t.Last {
+		last, _ := z.bridge(c, t.Last, t.Run, z.owned(t.Total, h.FreezesGranted(), t.Frozen), today-1)
+		if day <= last {
+			return nil, false
+		}
+	}
+	if skipped, skips := c.Skipped(); skips && day == skipped {
+		return nil, false
+	}
+	return z.Due(h, c, day, forever), true
+}
+
+// forever is later than every row.
+var forever = time.Unix(1<<40, 0)

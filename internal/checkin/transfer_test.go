@@ -1,0 +1,411 @@
+package checkin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
+	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// imports runs an import and returns what it did and the wrong rows.
+func imports(t *testing.T, db *sqldb.DB, text string, o transfer.ImportOptions) (sum transfer.Imported, faults []string, err error) {
+	t.Helper()
+	o.Fault = func(f transfer.Fault) { faults = append(faults, f.Error()) }
+	o.Progress = func(transfer.Imported) error { return nil }
+	if o.MaxFaults == 0 {
+		o.MaxFaults = 100
+	}
+	sum, err = transfer.Import(t.Context(), db, strings.NewReader(text), o)
+	return sum, faults, err
+}
+
+func exports(t *testing.T, db *sqldb.DB, o transfer.ExportOptions) string {
+	t.Helper()
+	var out bytes.Buffer
+	o.Progress = func(int64, int64) error { return nil }
+	n, err := transfer.Export(t.Context(), db, &out, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := int64(strings.Count(out.String(), "\n")); lines != n && lines != n+1 {
+		t.Errorf("%d rows are told, %d lines written", n, lines)
+	}
+	return out.String()
+}
+
+// follow hands the messages of imports to the server, as the outbox does.
+func (w *world) follow(t *testing.T) (n int) {
+	t.Helper()
+	rows, err := w.db.QueryContext(t.Context(), "SELECT payload FROM outbox WHERE topic = ?", transfer.TopicTouched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var payloads [][]byte
+	for rows.Next() {
+		var p []byte
+		if err := rows.Scan(&p); err != nil {
+			t.Fatal(err)
+		}
+		payloads = append(payloads, p)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.db.ExecContext(t.Context(), "DELETE FROM outbox WHERE topic = ?", transfer.TopicTouched); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range payloads {
+		var users transfer.Touched
+		if err := json.Unmarshal(p, &users); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.followTouched(t.Context(), users); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return len(payloads)
+}
+
+func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		w.clock.set(time.Now().UTC().Truncate(time.Second))
+		users, c := newUsers(30), civil.Clock{Zone: "America/New_York"}
+		var text strings.Builder
+		text.WriteString("user,day,words,minutes\n")
+		today := c.Today(w.clock.now())
+		for i, user := range users {
+			w.register(t, user, c.Zone)
+			if i%2 == 0 {
+				w.mustMark(t, user, c) // whose record is loaded
+			}
+			for day := today - civil.Day(20+i); day < today; day++ {
+				fmt.Fprintf(&text, "%s,%s,3,2\n", user, day)
+			}
+		}
+		w.check(t, users, c)
+		sum, faults, err := imports(t, w.db, text.String(), transfer.ImportOptions{Format: transfer.CSV, DryRun: true})
+		if err != nil || len(faults) > 0 || sum.New != sum.Rows || w.follow(t) != 0 {
+			t.Fatalf("dry: %+v, %v, %v", sum, faults, err)
+		}
+		w.check(t, users, c)
+		sum, faults, err = imports(t, w.db, text.String(), transfer.ImportOptions{Format: transfer.CSV})
+		if err != nil || len(faults) > 0 || sum.New != sum.Rows || sum.Rows != int64(strings.Count(text.String(), "\n")-1) {
+			t.Fatalf("%+v, %v, %v", sum, faults, err)
+		}
+		if w.follow(t) == 0 {
+			t.Error("nobody tells Redis")
+		}
+		w.check(t, users, c)
+		if s, err := w.Status(t.Context(), users[0], c); err != nil || s.Streak != 21 || s.Total != 21 {
+			t.Errorf("the first user: %+v, %v", s, err)
+		}
+		again, _, err := imports(t, w.db, text.String(), transfer.ImportOptions{Format: transfer.CSV})
+		if err != nil || again.New != 0 || again.Existing != again.Rows || w.follow(t) != 0 {
+			t.Errorf("the second time: %+v, %v", again, err)
+		}
+		w.clock.set(w.clock.now().Add(2 * settled))
+		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 {
+			t.Errorf("reconciliation: %+v, %v", r.Summary, w.found(t, r))
+		}
+		redistest.KeysDeclared(t, w.redis, Keys, queue.Keys)
+	})
+}
+
+// The rows' own times lie before what a replay reads of the log.
+func TestARedisThatLostAnImportIsCaughtUp(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		w.clock.set(time.Now().UTC())
+		users, c := newUsers(3), civil.Clock{Zone: "UTC"}
+		text := "user,day\n"
+		for _, user := range users {
+			w.register(t, user, c.Zone)
+			w.mustMark(t, user, c)
+			text += fmt.Sprintf("%s,%s\n", user, c.Today(w.clock.now())-1)
+		}
+		if _, _, err := imports(t, w.db, text, transfer.ImportOptions{Format: transfer.CSV}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.replay(t.Context(), time.Now().Add(-time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		w.check(t, users, c)
+	})
+}
+
+func TestExportIsReadBackByImport(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		users, _ := inhabited(t, w, 14)
+		other := sqldbtest.SQLite(t)
+		for _, format := range []transfer.Format{transfer.CSV, transfer.JSONL} {
+			all := exports(t, w.db, transfer.ExportOptions{Format: format, Accounts: true})
+			sum, faults, err := imports(t, other, all, transfer.ImportOptions{Format: format, CreateAccounts: true})
+			if err != nil || len(faults) > 0 {
+				t.Fatalf("%s: %+v, %v, %v", format, sum, faults, err)
+			}
+			if format == transfer.CSV && (sum.Accounts != 14 || sum.New != sum.Rows) || format == transfer.JSONL && (sum.Accounts != 0 || sum.New != 0) {
+				t.Errorf("%s: %+v", format, sum)
+			}
+			if back := exports(t, other, transfer.ExportOptions{Format: format, Accounts: true}); back != all {
+				t.Errorf("%s differs:\n%s\nwant\n%s", format, back, all)
+			}
+			// Without the addresses it is read where the accounts are.
+			if again, faults, err := imports(t, other, exports(t, w.db, transfer.ExportOptions{Format: format}), transfer.ImportOptions{Format: format}); err != nil || len(faults) > 0 || again.Existing != again.Rows {
+				t.Errorf("%s without accounts: %+v, %v, %v", format, again, faults, err)
+			}
+		}
+		one := exports(t, w.db, transfer.ExportOptions{Format: transfer.CSV, User: users[0], Bounded: true, First: civil.DayOf(2026, 1, 1), Last: civil.DayOf(2026, 1, 2)})
+		lines := strings.Split(strings.TrimSpace(one), "\n")
+		if lines[0] != "user,day,at,kind,words,minutes,makeup,freezes,reason,id" || len(lines) < 2 || len(lines) > 3 {
+			t.Errorf("two days of one user: %q", one)
+		}
+		for _, l := range lines[1:] {
+			if !strings.HasPrefix(l, users[0].String()+",2026-01-0") || !strings.HasSuffix(l, ",tapped,10,5,,,,") {
+				t.Errorf("two days of one user: %q", l)
+			}
+		}
+	})
+}
+
+// moved is a second world on a database of its own, into which the first one's
+// export was imported.
+func moved(t *testing.T, w *world, users []accounts.ID, format transfer.Format, rules Settings) (to *world, text string) {
+	t.Helper()
+	w.persisted(t)
+	text = exports(t, w.db, transfer.ExportOptions{Format: format, Accounts: true})
+	to = newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), rules)
+	to.clock.set(w.clock.now())
+	for _, user := range users { // Redis holds that they have nothing
+		if _, err := to.Status(t.Context(), user, civil.Clock{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum, faults, err := imports(t, to.db, text, transfer.ImportOptions{Format: format, CreateAccounts: true, DryRun: true})
+	if err != nil || len(faults) > 0 || sum.New != sum.Rows {
+		t.Fatalf("%s, dry: %+v, %v, %v", format, sum, faults, err)
+	}
+	sum, faults, err = imports(t, to.db, text, transfer.ImportOptions{Format: format, CreateAccounts: true})
+	if err != nil || len(faults) > 0 || sum.New != sum.Rows {
+		t.Fatalf("%s: %+v, %v, %v", format, sum, faults, err)
+	}
+	return to, text
+}
+
+func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
+	rules := Settings{MakeupDays: 30, MakeupLimit: 3, FreezeEvery: 3, FreezeMax: 2}
+	worlds(t, func(t *testing.T, w *world) {
+		w.clock.set(time.Now().UTC().Truncate(time.Second)) // the accounts are of today
+		c, users := civil.Clock{Zone: "America/New_York"}, newUsers(3)
+		for _, user := range users {
+			w.register(t, user, c.Zone)
+		}
+		today := c.Today(w.clock.now())
+		var text strings.Builder
+		text.WriteString("user,day\n")
+		for d := today - 20; d < today-3; d++ {
+			fmt.Fprintf(&text, "%s,%s\n", users[0], d)
+		}
+		if _, _, err := imports(t, w.db, text.String(), transfer.ImportOptions{Format: transfer.CSV}); err != nil {
+			t.Fatal(err)
+		}
+		w.follow(t)
+		// The later day was made up first; somebody has grants and no day at all.
+		for i, day := range []civil.Day{today - 22, today - 23} {
+			if _, _, _, err := w.store.makeUp(t.Context(), makeup{user: users[0], month: streak.MonthOf(today), day: day, at: w.clock.now(), req: int64(i)}, 3,
+				func(streak.History) ([]civil.Day, error) { return nil, nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, user := range []int{0, 0, 1} {
+			if err := w.Grant(t.Context(), users[user], 2, fmt.Sprintf("The app, \"down\", %d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, user := range users[:2] {
+			if err := w.ApplyGrant(t.Context(), user); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.followTouched(t.Context(), transfer.Touched{Users: users[:1]}); err != nil {
+			t.Fatal(err)
+		}
+		for _, format := range []transfer.Format{transfer.CSV, transfer.JSONL} {
+			to, text := moved(t, w, users, format, rules)
+			to.follow(t)
+			if back := exports(t, to.db, transfer.ExportOptions{Format: format, Accounts: true}); back != text {
+				t.Errorf("%s differs:\n%s\nwant\n%s", format, back, text)
+			}
+			if again, faults, err := imports(t, to.db, text, transfer.ImportOptions{Format: format}); err != nil || len(faults) > 0 || again.New != 0 || to.follow(t) != 0 {
+				t.Errorf("%s again: %+v, %v, %v", format, again, faults, err)
+			}
+			for _, user := range users[:2] {
+				is, err := to.Stats(t.Context(), user, c)
+				was, err2 := w.Stats(t.Context(), user, c)
+				if err != nil || err2 != nil || is != was || user == users[1] && is.Freezes != 2 || user == users[0] && is.Used+is.Freezes != 4+19/3 {
+					t.Errorf("%s: %s: got %+v, %v, want %+v, %v", format, user, is, err, was, err2)
+				}
+			}
+			is, err := to.Makeups(t.Context(), users[0], c, "", 10)
+			was, err2 := w.Makeups(t.Context(), users[0], c, "", 10)
+			if err != nil || err2 != nil || is.Left != 1 || was.Left != 1 || !slices.EqualFunc(is.History, was.History, func(a, b Makeup) bool { return a.Day == b.Day && a.At.Equal(b.At) }) {
+				t.Errorf("%s: got %+v, %v, want %+v, %v", format, is, err, was, err2)
+			}
+			to.clock.set(to.clock.now().Add(2 * settled))
+			if r := to.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 {
+				t.Errorf("%s: reconciliation: %+v, %v", format, r.Summary, to.found(t, r))
+			}
+		}
+	}, rules)
+}
+
+// What came of an erased user without a day would stay for ever.
+func TestAGrantThatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		users, _ := inhabited(t, w, 2)
+		text := fmt.Sprintf("user,at,kind,freezes,reason,day\n%s,2026-01-01T00:00:00Z,grant,2,Late,\n", users[0])
+		if sum, faults, err := imports(t, w.db, text, transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
+			t.Fatal(sum, faults, err)
+		}
+		if _, err := w.db.ExecContext(t.Context(), "DELETE FROM checkins WHERE user_id = ?", users[0]); err != nil {
+			t.Fatal(err)
+		}
+		w.tombstone(t, users[0])
+		if _, faults, err := imports(t, w.db, text, transfer.ImportOptions{Format: transfer.CSV}); err != nil || len(faults) != 1 {
+			t.Errorf("of an erased user: %v, %v, want a fault", faults, err)
+		}
+		w.finish(t, ReconcileRun, RunOptions{})
+		if found := w.heldOf(t, users[0]); len(found) > 0 {
+			t.Errorf("still held: %v", found)
+		}
+	})
+}
+
+// A day may have begun elsewhere, where the user lived then.
+func TestASeasonHasWhatWasImportedOfBeforeItsFirstDayBegan(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		for _, zone := range []string{"UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"} {
+			user, c := newUsers(1)[0], civil.Clock{Zone: zone}
+			w.register(t, user, zone)
+			day := civil.DayOf(2026, 11, 16) // a Monday
+			at := c.Start(day).Add(-transfer.ZoneSpan).UTC()
+			if sum, faults, err := imports(t, w.db, fmt.Sprintf("user,day,at\n%s,%s,%s\n", user, day, at.Format(time.RFC3339)), transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
+				t.Fatal(sum, faults, err)
+			}
+			found := 0
+			for a, err := range w.store.season(t.Context(), WeekOf(day)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a.user == user {
+					found = a.days
+				}
+			}
+			if found != 1 {
+				t.Errorf("%s: the week has %d of the user's days, want 1", zone, found)
+			}
+		}
+	})
+}
+
+// What is imported of months ago is on their boards, too, as far as those are
+// loaded, and does not put those of now in doubt.
+func TestAnImportReachesTheBoardsOfItsSeasons(t *testing.T) {
+	test := func(t *testing.T, kind string) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{Boards: kind})
+		w.clock.set(time.Now())
+		users, c := newUsers(2), civil.Clock{Zone: "UTC"}
+		for _, user := range users {
+			w.register(t, user, c.Zone)
+			w.mustMark(t, user, c)
+		}
+		today := c.Today(w.clock.now())
+		day := today - 70
+		rows := func(user accounts.ID, days ...civil.Day) (text string) {
+			for _, d := range days {
+				text += fmt.Sprintf("%s,%s\n", user, d)
+			}
+			return text
+		}
+		brings := func(text string) {
+			t.Helper()
+			if sum, faults, err := imports(t, w.db, "user,day\n"+text, transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != sum.Rows {
+				t.Fatal(sum, faults, err)
+			}
+			if w.follow(t) == 0 {
+				t.Error("there is no news")
+			}
+		}
+		brings(rows(users[0], day, day-1))
+		former, unloaded := MonthOf(day), MonthOf(day-62)
+		if err := w.keepBoards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Rebuild(t.Context(), former); err != nil {
+			t.Fatal(err)
+		}
+		first := civil.DayOf(day.Year(), time.Month(former.season%100), 1)
+		brings(rows(users[1], first+3, first+7, first+11, day-62))
+		top, err := w.fast.boards.of(former).Top(t.Context(), w.clock.now(), 10)
+		if err != nil || len(top) != 2 || top[0].Member != users[1].String() || top[0].Value != 3 {
+			t.Errorf("%s: %+v, %v", former.key(), top, err)
+		}
+		sure, err := w.fast.boards.of(former).Complete(t.Context(), w.clock.now())
+		if err != nil || sure != (kind == ExactBoards) {
+			t.Errorf("%s is complete: %t, %v; a compact board cannot know", former.key(), sure, err)
+		}
+		for _, b := range seasonsOf(today) {
+			if sure, err := w.fast.boards.of(b).Complete(t.Context(), w.clock.now()); err != nil || !sure {
+				t.Errorf("%s is in doubt, %v", b.key(), err)
+			}
+		}
+		for _, key := range []keyspace.Key{logKeys.At(unloaded).Key, scoreKeys.At(unloaded).Key} {
+			if n := w.do(t, "EXISTS", key).N; n != 0 {
+				t.Errorf("%s, which nobody has loaded, keeps what it was told", unloaded.key())
+			}
+		}
+	}
+	for _, kind := range []string{CompactBoards, ExactBoards} {
+		t.Run(kind, func(t *testing.T) { test(t, kind) })
+	}
+}
+
+// A wait for Redis must not use up the tries of a message.
+func TestWhileRedisIsAwayAnImportsNewsWait(t *testing.T) {
+	server := redistest.Server(t)
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
+	w.clock.set(time.Now())
+	user, c := newUsers(1)[0], civil.Clock{Zone: "UTC"}
+	w.register(t, user, c.Zone)
+	w.mustMark(t, user, c)
+	server.Kill()
+	eventually.True(t, "redis to be found away", func() bool { return !w.projection.Writable() })
+	if _, _, err := imports(t, w.db, fmt.Sprintf("user,day\n%s,%s\n", user, c.Today(w.clock.now())-1), transfer.ImportOptions{Format: transfer.CSV}); err != nil {
+		t.Fatal(err)
+	}
+	if w.follow(t) != 1 {
+		t.Error("there was no news")
+	}
+	server.Restart()
+	eventually.True(t, "redis to be complete again", w.projection.Up)
+	if w.follow(t) != 1 {
+		t.Error("the news were not kept")
+	}
+	w.check(t, []accounts.ID{user}, c)
+}

@@ -1,0 +1,96 @@
+package sqldb
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+)
+
+// Each calls scan for every row of a query, whose results it takes as they
+// come, and closes the rows:
+//
+//	rows, err := q.QueryContext(ctx, "SELECT …")
+//	err = sqldb.Each(rows, err, func(rows *sql.Rows) error { … rows.Scan(…) })
+func Each(rows *sql.Rows, err error, scan func(rows *sql.Rows) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Collect is [Each] for rows that become values; after an error it returns none.
+func Collect[T any](rows *sql.Rows, err error, scan func(rows *sql.Rows) (T, error)) ([]T, error) {
+	var all []T
+	err = Each(rows, err, func(rows *sql.Rows) error {
+		v, err := scan(rows)
+		all = append(all, v)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Column is [Collect] for a query of one column.
+func Column[T any](rows *sql.Rows, err error) ([]T, error) {
+	return Collect(rows, err, func(rows *sql.Rows) (v T, err error) {
+		err = rows.Scan(&v)
+		return v, err
+	})
+}
+
+// Affected returns how many rows a statement affected, whose results it takes as
+// they come.
+func Affected(r sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// AffectedOne reports whether a statement affected exactly one row.
+func AffectedOne(r sql.Result, err error) (bool, error) {
+	n, err := Affected(r, err)
+	return n == 1, err
+}
+
+// Tuples returns the placeholders of n rows of that width: "(?, ?), (?, ?)".
+func Tuples(width, n int) string {
+	return repeat("("+repeat("?", width, ", ")+")", n, ", ")
+}
+
+// AnyOf returns condition n times in parentheses, joined by OR: the form of "one
+// of these keys of several columns" that every engine reads by its index.
+func AnyOf(condition string, n int) string {
+	return "(" + repeat(condition, n, " OR ") + ")"
+}
+
+func repeat(s string, n int, separator string) string {
+	return strings.TrimSuffix(strings.Repeat(s+separator, n), separator)
+}
+
+// Missing returns instead for an error that says that there is no such row, and
+// other errors, and nil, as they are.
+func Missing(err, instead error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return instead
+	}
+	return err
+}
+
+// AsKind adds away to an error of the engine that says that the database is away
+// or too busy, so that callers see away's kind. It returns other errors, and nil,
+// as they are.
+func AsKind(err, away error) error {
+	if err != nil && (IsUnavailable(err) || IsRetryable(err)) {
+		return errors.Join(away, err)
+	}
+	return err
+}

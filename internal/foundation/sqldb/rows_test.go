@@ -1,0 +1,83 @@
+package sqldb_test
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+func TestRowsOfAQuery(t *testing.T) {
+	onEngines(t, func(t *testing.T, db *sqldb.DB) {
+		exec(t, db, "INSERT INTO things (id, name, n) VALUES "+sqldb.Tuples(3, 3), "1", "a", 1, "2", "b", 2, "3", "c", 3)
+		names, err := sqldb.Column[string](db.QueryContext(t.Context(), "SELECT name FROM things ORDER BY id"))
+		if err != nil || !slices.Equal(names, []string{"a", "b", "c"}) {
+			t.Errorf("got %v, %v", names, err)
+		}
+		names, err = sqldb.Column[string](db.QueryContext(t.Context(), "SELECT name FROM things WHERE "+sqldb.AnyOf("id = ? AND n = ?", 2)+" ORDER BY id", "1", 1, "2", 3))
+		if err != nil || !slices.Equal(names, []string{"a"}) {
+			t.Errorf("any of two keys: got %v, %v", names, err)
+		}
+		refused := errors.New("refused")
+		looked := 0
+		rows, err := db.QueryContext(t.Context(), "SELECT name FROM things")
+		names, err = sqldb.Collect(rows, err, func(*sql.Rows) (string, error) {
+			looked++
+			return "half", refused
+		})
+		if !errors.Is(err, refused) || names != nil || looked != 1 {
+			t.Errorf("a row that is refused: got %v, %v after %d rows", names, err, looked)
+		}
+		if _, err := sqldb.Column[string](db.QueryContext(t.Context(), "SELECT name FROM nothing")); err == nil {
+			t.Error("a query that failed has rows")
+		}
+		if one, err := sqldb.AffectedOne(db.ExecContext(t.Context(), "DELETE FROM things WHERE n > 1")); one || err != nil {
+			t.Errorf("two rows deleted are one: %v, %v", one, err)
+		}
+		if one, err := sqldb.AffectedOne(db.ExecContext(t.Context(), "DELETE FROM things")); !one || err != nil {
+			t.Errorf("one row deleted is not one: %v, %v", one, err)
+		}
+	})
+}
+
+func TestTuples(t *testing.T) {
+	for _, c := range []struct {
+		width, n int
+		want     string
+	}{{1, 1, "(?)"}, {2, 1, "(?, ?)"}, {3, 2, "(?, ?, ?), (?, ?, ?)"}} {
+		if got := sqldb.Tuples(c.width, c.n); got != c.want {
+			t.Errorf("Tuples(%d, %d) = %s, want %s", c.width, c.n, got, c.want)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	other := errors.New("other")
+	if err := sqldb.Missing(fmt.Errorf("wrapped: %w", sql.ErrNoRows), other); err != other {
+		t.Errorf("no such row: got %v", err)
+	}
+	if err := sqldb.Missing(other, nil); err != other {
+		t.Errorf("another error: got %v", err)
+	}
+	if err := sqldb.Missing(nil, other); err != nil {
+		t.Errorf("no error: got %v", err)
+	}
+}
+
+func TestAsKind(t *testing.T) {
+	away := errs.New(errs.Unavailable, "test.away", "away")
+	if got := sqldb.AsKind(driver.ErrBadConn, away); errs.KindOf(got) != errs.Unavailable || !errors.Is(got, driver.ErrBadConn) {
+		t.Errorf("a database that is away: got %v", got)
+	}
+	if got := sqldb.AsKind(sql.ErrNoRows, away); got != sql.ErrNoRows {
+		t.Errorf("another error: got %v", got)
+	}
+	if got := sqldb.AsKind(nil, away); got != nil {
+		t.Errorf("no error: got %v", got)
+	}
+}

@@ -1,0 +1,337 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/queryparam"
+)
+
+// input describes how a request becomes a handler's input. It is computed once for
+// each operation, so that neither the compiler nor a request has to look at the
+// type again.
+type input struct {
+	typ    reflect.Type // the struct behind the handler's pointer
+	params []param
+
+	body     []int // index of the field Body or RawBody; nil when the operation reads none
+	required bool
+	media    string       // media type of a RawBody; empty for JSON
+	schema   *huma.Schema // of a JSON body
+}
+
+// param is one field that comes from the path, the query or a header.
+type param struct {
+	index    []int
+	in, name string
+	fallback string // the default tag
+	required bool
+	parse    func(field reflect.Value, text string) (any, error) // sets the field; returns what the schema checks
+	schema   *huma.Schema
+}
+
+// newInput panics when t's fields cannot be filled from a request.
+func newInput(reg huma.Registry, t reflect.Type, id string) *input {
+	in := &input{typ: t}
+	for _, f := range reflect.VisibleFields(t) {
+		switch {
+		case f.Anonymous || !f.IsExported():
+		case f.Name == "Body":
+			in.body, in.required = f.Index, f.Type.Kind() != reflect.Pointer && f.Type.Kind() != reflect.Interface
+			in.schema = huma.SchemaFromField(reg, f, hint(t, f, id+"Request"))
+		case f.Name == "RawBody":
+			in.body, in.required, in.media = f.Index, true, f.Tag.Get("contentType")
+			if in.media == "" || f.Type != reflect.TypeFor[[]byte]() {
+				panic("web: the RawBody of " + id + " must be []byte with a contentType tag")
+			}
+		default:
+			in.params = append(in.params, newParam(reg, f, id))
+		}
+	}
+	return in
+}
+
+func newParam(reg huma.Registry, f reflect.StructField, id string) param {
+	p := param{index: f.Index, fallback: f.Tag.Get("default"), required: f.Tag.Get("required") == "true", schema: huma.SchemaFromField(reg, f, "")}
+	for _, p.in = range []string{"path", "query", "header"} {
+		if p.name = f.Tag.Get(p.in); p.name != "" {
+			break
+		}
+	}
+	if p.name == "" {
+		panic("web: " + id + ": the field " + f.Name + " has no path, query or header tag")
+	}
+	p.required = p.required || p.in == "path"
+	switch f.Type.Kind() {
+	case reflect.String:
+		p.parse = parseString
+	case reflect.Int, reflect.Int64:
+		p.parse = parseInt
+	case reflect.Bool:
+		p.parse = parseBool
+	default:
+		if f.Type != reflect.TypeFor[[]string]() {
+			panic("web: " + id + ": " + p.in + "." + p.name + " cannot be a " + f.Type.String())
+		}
+		p.parse = parseList
+	}
+	return p
+}
+
+// hint names the schema of a body whose type has no name of its own.
+func hint(t reflect.Type, f reflect.StructField, otherwise string) string {
+	if t.Name() != "" {
+		return t.Name() + f.Name
+	}
+	return otherwise
+}
+
+func parseString(f reflect.Value, text string) (any, error) {
+	f.SetString(text)
+	return text, nil
+}
+
+func parseInt(f reflect.Value, text string) (any, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil, errors.New("invalid integer")
+	}
+	f.SetInt(n)
+	return n, nil
+}
+
+func parseBool(f reflect.Value, text string) (any, error) {
+	b, err := strconv.ParseBool(text)
+	if err != nil {
+		return nil, errors.New("invalid boolean")
+	}
+	f.SetBool(b)
+	return b, nil
+}
+
+func parseList(f reflect.Value, text string) (any, error) {
+	list := strings.Split(text, ",")
+	f.Set(reflect.ValueOf(list))
+	return list, nil
+}
+
+// from returns what the request has for p, "" when it has nothing.
+func (p *param) from(r *http.Request) string {
+	switch p.in {
+	case "path":
+		return r.PathValue(p.name)
+	case "query":
+		return queryparam.Get(r.URL.RawQuery, p.name)
+	}
+	return r.Header.Get(p.name)
+}
+
+// check collects what is wrong with one request.
+type check struct {
+	path  *huma.PathBuffer
+	found huma.ValidateResult
+}
+
+// checks are used again: huma's validator appends to both.
+var checks = sync.Pool{New: func() any { return &check{path: huma.NewPathBuffer(make([]byte, 0, 128), 0)} }}
+
+func (c *check) at(in, name string) *huma.PathBuffer {
+	c.path.Reset()
+	c.path.Push(in)
+	if name != "" {
+		c.path.Push(name)
+	}
+	return c.path
+}
+
+// bind returns the handler's input, a pointer to a struct of in.typ, or why the
+// request does not fit it.
+func (in *input) bind(reg huma.Registry, value func(*param) string, body []byte) (any, *problem) {
+	v := reflect.New(in.typ)
+	if len(in.params) == 0 && in.body == nil {
+		return v.Interface(), nil
+	}
+	c := checks.Get().(*check)
+	defer func() {
+		c.found.Reset()
+		checks.Put(c)
+	}()
+	for i := range in.params {
+		in.params[i].bind(reg, c, v.Elem(), value(&in.params[i]))
+	}
+	status := http.StatusUnprocessableEntity
+	switch {
+	case in.body == nil:
+	case len(body) == 0 && in.required:
+		if len(c.found.Errors) == 0 {
+			c.found.Add(c.at("body", ""), nil, "request body is required")
+		}
+		status = http.StatusBadRequest
+	case len(body) == 0:
+	case in.media != "":
+		v.Elem().FieldByIndex(in.body).SetBytes(body)
+	default:
+		status = in.bindJSON(reg, c, v.Elem().FieldByIndex(in.body), body)
+	}
+	if len(c.found.Errors) > 0 {
+		return nil, faulty(status, c.found.Errors)
+	}
+	return v.Interface(), nil
+}
+
+func (p *param) bind(reg huma.Registry, c *check, v reflect.Value, text string) {
+	if text == "" {
+		text = p.fallback
+	}
+	if text == "" {
+		if p.required {
+			c.found.Add(c.at(p.in, p.name), nil, "required "+p.in+" parameter is missing")
+		}
+		return
+	}
+	parsed, err := p.parse(v.FieldByIndex(p.index), text)
+	if err != nil {
+		c.found.Add(c.at(p.in, p.name), nil, err.Error())
+		return
+	}
+	huma.Validate(reg, p.schema, c.at(p.in, p.name), huma.ModeWriteToServer, parsed, &c.found)
+}
+
+// bindJSON decodes the body twice: into an any, which is checked against the
+// schema, then into the field. It returns the status for whatever is wrong with the
+// request.
+func (in *input) bindJSON(reg huma.Registry, c *check, field reflect.Value, body []byte) (status int) {
+	parsed, err := decode(body)
+	if err != nil {
+		c.found.Add(c.at("body", ""), nil, err.Error())
+		return http.StatusBadRequest
+	}
+	had := len(c.found.Errors)
+	huma.Validate(reg, in.schema, c.at("body", ""), huma.ModeWriteToServer, parsed, &c.found)
+	if len(c.found.Errors) > had {
+		return http.StatusUnprocessableEntity
+	}
+	if err := fill(body, field.Addr().Interface()); err != nil {
+		c.found.Add(c.at("body", ""), nil, err.Error())
+	}
+	return http.StatusUnprocessableEntity
+}
+
+// fill decodes a body that satisfies the schema into v, whose type it may still not
+// fit: 1e2 for a whole number, say. Its error says nothing of what the body contains.
+func fill(body []byte, v any) error {
+	err := json.Unmarshal(body, v)
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
+		return errors.New("a value of another form is expected at " + e.Field)
+	}
+	return errors.New("a value of another form is expected")
+}
+
+// output describes how a handler's output becomes an answer.
+type output struct {
+	headers []header
+	status  int   // without a field Status
+	code    []int // index of the field Status; nil when there is none
+	body    []int // index of the field Body; nil when there is none
+	raw     bool  // Body is []byte
+}
+
+// header is a string field that is sent unless it is empty.
+type header struct {
+	index []int
+	name  string
+}
+
+// newOutput panics when t's fields cannot be sent. A status of zero means 200, or
+// 204 without a Body.
+func newOutput(t reflect.Type, status int) *output {
+	out := &output{status: status}
+	for _, f := range reflect.VisibleFields(t) {
+		switch {
+		case f.Anonymous || !f.IsExported():
+		case f.Name == "Status":
+			out.code = f.Index
+		case f.Name == "Body":
+			out.body, out.raw = f.Index, f.Type == reflect.TypeFor[[]byte]()
+		case f.Type.Kind() != reflect.String || f.Tag.Get("header") == "":
+			panic("web: " + t.String() + "." + f.Name + " must be a string with a header tag")
+		default:
+			out.headers = append(out.headers, header{f.Index, http.CanonicalHeaderKey(f.Tag.Get("header"))})
+		}
+	}
+	switch {
+	case status != 0:
+	case out.body != nil:
+		out.status = http.StatusOK
+	default:
+		out.status = http.StatusNoContent
+	}
+	return out
+}
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxPooled keeps one large answer from holding its memory for ever.
+const maxPooled = 64 << 10
+
+// write sends what a handler returned, a pointer to the operation's struct. It fails
+// when a body cannot be encoded; then nothing has been sent.
+func (out *output) write(w http.ResponseWriter, answer any) error {
+	v := reflect.ValueOf(answer)
+	if v.IsNil() {
+		w.WriteHeader(out.status)
+		return nil
+	}
+	v = v.Elem()
+	var body []byte
+	h := w.Header()
+	switch {
+	case out.body == nil:
+	case out.raw:
+		body = v.FieldByIndex(out.body).Bytes()
+	default:
+		buf := buffers.Get().(*bytes.Buffer)
+		defer func() {
+			if buf.Cap() <= maxPooled {
+				buf.Reset()
+				buffers.Put(buf)
+			}
+		}()
+		if err := encode(buf, v.FieldByIndex(out.body).Addr().Interface()); err != nil {
+			return err
+		}
+		h["Content-Type"] = onlyJSON
+		body = buf.Bytes()
+	}
+	for _, f := range out.headers {
+		if text := v.FieldByIndex(f.index).String(); text != "" {
+			h[f.name] = []string{text}
+		}
+	}
+	status := out.status
+	if out.code != nil {
+		status = int(v.FieldByIndex(out.code).Int())
+	}
+	w.WriteHeader(status)
+	if len(body) > 0 && status != http.StatusNoContent && status != http.StatusNotModified {
+		_, _ = w.Write(body) // a failed write has nobody left to tell
+	}
+	return nil
+}
+
+// encode writes v as JSON in one line. "<" stays as it is: nothing here is HTML.
+func encode(buf *bytes.Buffer, v any) error {
+	e := json.NewEncoder(buf)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

@@ -1,0 +1,192 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+type Page struct {
+	Cursor string `query:"cursor" maxLength:"5" doc:"where the page before ended"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"10"`
+}
+
+type everyIn struct {
+	Name string `path:"name" maxLength:"6"`
+	Page
+	Since int64    `query:"since" minimum:"0" default:"0"`
+	IDs   []string `query:"ids" required:"true" minItems:"1" maxItems:"2"`
+	Flag  bool     `query:"flag"`
+	Kind  string   `header:"X-Kind" enum:"a,b" default:"a"`
+	Body  thing
+}
+
+// optionalIn may come without a body, and its body's type has no name.
+type optionalIn struct {
+	Body *struct {
+		Parts []part `json:"parts" minItems:"1"`
+		Text  string `json:"text,omitempty" maxLength:"3"`
+	}
+}
+
+type everyOut struct {
+	Status int
+	Kind   string `header:"X-Kind" doc:"which kind it was"`
+	Body   everyReply
+}
+
+type everyReply struct {
+	Got everyIn `json:"got"`
+}
+
+func every(_ context.Context, in *everyIn) (*everyOut, error) {
+	return &everyOut{Status: 203, Kind: in.Kind, Body: everyReply{*in}}, nil
+}
+
+type optionalOut struct{ Body *optionalIn }
+
+func optional(_ context.Context, in *optionalIn) (*optionalOut, error) {
+	return &optionalOut{in}, nil
+}
+
+func nothing(context.Context, *struct{}) (*struct{}, error) { return nil, nil }
+
+// What operations take and how they are described is what huma.Register makes of the
+// same types; Handle does without it, because each call of it is compiled anew.
+func TestOperationsReadAndDescribeLikeHuma(t *testing.T) {
+	refuse := huma.NewErrorWithContext
+	t.Cleanup(func() { huma.NewErrorWithContext = refuse })
+	huma.NewErrorWithContext = func(_ huma.Context, status int, msg string, faults ...error) huma.StatusError {
+		if len(faults) == 0 {
+			faults = []error{&huma.ErrorDetail{Location: "body", Message: msg}}
+		}
+		return humaProblem{faulty(status, faults)}
+	}
+	mux := http.NewServeMux()
+	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: func(data []byte, v any) (err error) {
+		if parsed, ok := v.(*any); ok {
+			*parsed, err = decode(data)
+			return err
+		}
+		return fill(data, v)
+	}}
+	theirs := humago.New(mux, huma.Config{OpenAPI: describe("Things", "1"), DefaultFormat: "application/json",
+		Formats: map[string]huma.Format{"application/json": format, "json": format}})
+	ours := New(Config{Title: "Things", Version: "1"})
+	both(t, theirs, ours, Op{Method: "PUT", Path: "/v1/every/{name}", ID: "every"}, every)
+	both(t, theirs, ours, Op{Method: "POST", Path: "/v1/optional", ID: "optional", Status: 201}, optional)
+	both(t, theirs, ours, Op{Method: "DELETE", Path: "/v1/nothing", ID: "nothing"}, nothing)
+
+	for path, item := range theirs.OpenAPI().Paths {
+		for method, op := range map[string][2]*huma.Operation{
+			"PUT": {item.Put, ours.doc.Paths[path].Put}, "POST": {item.Post, ours.doc.Paths[path].Post}, "DELETE": {item.Delete, ours.doc.Paths[path].Delete},
+		} {
+			// Refusals are this package's own.
+			if op[0] == nil {
+				continue
+			}
+			for _, o := range op {
+				for status := range o.Responses {
+					if status == "default" || status >= "400" {
+						delete(o.Responses, status)
+					}
+				}
+			}
+			same(t, method+" "+path, text(t, op[0]), text(t, op[1]))
+		}
+	}
+	schemas := ours.doc.Components.Schemas.Map()
+	for name, s := range theirs.OpenAPI().Components.Schemas.Map() {
+		if !strings.HasPrefix(name, "Error") { // huma's own refusals
+			same(t, name, text(t, s), text(t, schemas[name]))
+		}
+	}
+
+	good := 0
+	ask := func(r func() *http.Request) {
+		t.Helper()
+		want, got := httptest.NewRecorder(), httptest.NewRecorder()
+		mux.ServeHTTP(want, r())
+		ours.Handler().ServeHTTP(got, r())
+		if got.Code != want.Code || got.Header().Get("X-Kind") != want.Header().Get("X-Kind") || got.Header().Get("Content-Type") != want.Header().Get("Content-Type") {
+			t.Errorf("%s: got %d %v, want %d %v", r().URL, got.Code, got.Header(), want.Code, want.Header())
+		}
+		if got.Code < 300 {
+			good++
+		}
+		same(t, r().URL.String(), want.Body.String(), got.Body.String())
+	}
+	bodies := []string{"", "null", "[]", `{"name":"a"}`, `{"name":"","zeta":1}`, `{"name":"a","count":1e2}`, `{"name":"a","count":101,"at":"2026-01-02T03:04:05Z"}`,
+		`{"name":"<&>","parts":[{"kind":"red"}]}`, `{"name":"b","parts":[{"kind":"red"},{"kind":"blue"}]}`}
+	asked := 0
+	for _, name := range []string{"a", "too long", "%41"} {
+		for _, limit := range []string{"", "0", "7", "101", "1.5", "x", "9223372036854775808"} {
+			for _, ids := range []string{"", "a", "a,b", "a,,c", ",", "%2C"} {
+				for _, more := range []string{"", "&flag", "&flag=1&cursor=abc", "&flag=perhaps&cursor=abcdef&since=-1", "&since=12&since=13"} {
+					for _, body := range bodies {
+						asked++
+						kind := []string{"", "a", "b", "c", ""}[asked%5]
+						ask(func() *http.Request {
+							r := httptest.NewRequest("PUT", "/v1/every/x?limit="+limit+"&ids="+ids+more, strings.NewReader(body))
+							r.URL.Path = "/v1/every/" + name
+							r.Header.Set("Content-Type", "application/json")
+							if kind != "" {
+								r.Header.Set("X-Kind", kind)
+							}
+							return r
+						})
+					}
+				}
+			}
+		}
+	}
+	for _, body := range append(bodies, `{"parts":[{"kind":"green"}]}`, `{"parts":[]}`, `{"parts":[{"kind":"red"}],"text":"long"}`) {
+		ask(func() *http.Request {
+			r := httptest.NewRequest("POST", "/v1/optional", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			return r
+		})
+	}
+	ask(func() *http.Request { return httptest.NewRequest("DELETE", "/v1/nothing", nil) })
+	if good < 50 || asked < 1000 {
+		t.Errorf("%d of %d requests were good", good, asked)
+	}
+}
+
+// humaProblem makes a problem document what huma takes for an error.
+type humaProblem struct{ *problem }
+
+func (p humaProblem) Error() string                { return p.Code }
+func (p humaProblem) GetStatus() int               { return p.Status }
+func (p humaProblem) ContentType(string) string    { return "application/problem+json" }
+func (p humaProblem) MarshalJSON() ([]byte, error) { return bytes.TrimSpace(p.encode()), nil }
+
+func both[I, O any](t *testing.T, theirs huma.API, ours *API, op Op, fn func(context.Context, *I) (*O, error)) {
+	t.Helper()
+	HandlePublic(ours, op, fn)
+	h := huma.Operation{OperationID: op.ID, Method: op.Method, Path: op.Path, DefaultStatus: op.Status, Responses: map[string]*huma.Response{}}
+	huma.Register(theirs, h, fn)
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func same(t *testing.T, what, want, got string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got\n%s\nwant\n%s", what, got, want)
+	}
+}

@@ -1,0 +1,1 @@
+ALTER TABLE idempotency_keys ADD COLUMN claim BIGINT NOT NULL DEFAULT 0

@@ -1,0 +1,72 @@
+package testkit
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+// network is a listener of a server in a bubble, and the only way to it. It has no
+// socket, because a goroutine that waits for one would keep virtual time from going on.
+type network struct {
+	addr   net.TCPAddr
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+// ports tells the servers of one process apart.
+var ports atomic.Int32
+
+func newNetwork() *network {
+	n := &network{addr: loopback(), conns: make(chan net.Conn), closed: make(chan struct{})}
+	n.close = sync.OnceFunc(func() { close(n.closed) })
+	return n
+}
+
+// loopback is an address as every connection on this machine has one.
+func loopback() net.TCPAddr {
+	return net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1 + int(ports.Add(1)%60_000)}
+}
+
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.conns:
+		return c, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (n *network) Close() error   { n.close(); return nil }
+func (n *network) Addr() net.Addr { return &n.addr }
+
+// dial connects to the server, whatever the address says.
+func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	here := loopback()
+	select {
+	case n.conns <- &conn{server, &n.addr, &here}:
+		return &conn{client, &here, &n.addr}, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// client sends requests over the network.
+func (n *network) client() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: n.dial, MaxIdleConnsPerHost: 64}}
+}
+
+// conn is a pipe with addresses.
+type conn struct {
+	net.Conn
+	local, remote net.Addr
+}
+
+func (c *conn) LocalAddr() net.Addr  { return c.local }
+func (c *conn) RemoteAddr() net.Addr { return c.remote }

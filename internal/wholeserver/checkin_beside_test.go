@@ -1,0 +1,61 @@
+package wholeserver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
+	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/foundation/runs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/testkit"
+)
+
+// A command of another process writes SQL; the server, whose Redis only it can
+// reach, follows and takes the run.
+func TestAServerFollowsWhatIsWrittenBesideIt(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := testkit.Start(t, func(cfg *app.Config) { cfg.Data = dir })
+		c := s.SignUp(t, "UTC")
+		me, err := c.Me(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Call(t, c, "POST", "/v1/checkin", "{}") // its record is loaded, with one day
+		db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		x := checkin.NewAdmin(db)
+		today := time.Now().UTC()
+		text := fmt.Sprintf("user,day\n%[1]s,%[2]s\n%[1]s,%[3]s\n", me.ID, today.AddDate(0, 0, -1).Format(time.DateOnly), today.AddDate(0, 0, -2).Format(time.DateOnly))
+		sum, err := transfer.Import(t.Context(), db, strings.NewReader(text), transfer.ImportOptions{Format: transfer.CSV, MaxFaults: 1,
+			Fault: func(f transfer.Fault) { t.Error(f) }, Progress: func(transfer.Imported) error { return nil }})
+		if err != nil || sum.New != 2 {
+			t.Fatalf("%+v, %v", sum, err)
+		}
+		eventually.True(t, "the days to be seen", func() bool {
+			_, _, status := s.Call(t, c, "GET", "/v1/checkin", "")
+			_, _, board := s.Call(t, c, "GET", "/v1/checkin/boards/streak", "")
+			return strings.Contains(status, `"streak":3`) && strings.Contains(board, `"value":3`)
+		})
+		r, err := x.Request(t.Context(), checkin.ReconcileRun, checkin.RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually.True(t, "a server to do the run", func() bool {
+			r, err = x.Runs.Run(t.Context(), r.ID)
+			return err != nil || r.State == runs.Done
+		})
+		if err != nil || r.Summary.Compared != 1 || r.Summary.Differences != 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}

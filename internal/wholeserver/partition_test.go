@@ -1,0 +1,251 @@
+package wholeserver
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+const (
+	// maxStale is what a revoked session may last anywhere.
+	maxStale = 500 * time.Millisecond
+	// step is how often lasts looks.
+	step = 10 * time.Millisecond
+)
+
+// A pair of nodes, each with its own wire to the same Redis, on one database, and a
+// user who can log devices in. All of it is in the test's bubble.
+type pair struct {
+	t      *testing.T
+	memory *redistest.Memory
+	nodes  [2]*testkit.Server
+	wires  [2]*redistest.Wire
+	email  string
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	p := &pair{t: t, memory: redistest.InMemory(t), email: "ann@example.org"}
+	dir := t.TempDir()
+	for i := range p.nodes {
+		p.wires[i] = p.memory.Wire()
+		p.nodes[i] = testkit.Start(t, func(c *app.Config) {
+			c.Data, c.Redis, c.DialRedis, c.Secret = dir, p.wires[i].Config().URL, p.wires[i].Config().Dial, "the same secret of thirty-two bytes"
+		})
+	}
+	c := p.client(0)
+	if _, err := c.RequestCode(t.Context(), api.CodeRequest{Email: p.email, Purpose: api.PurposeRegister}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Register(t.Context(), api.RegisterRequest{Email: p.email, Code: p.nodes[0].Code(t, p.email), Name: "Ann", Password: "correct horse"}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *pair) client(node int, opts ...client.Option) *client.Client {
+	p.t.Helper()
+	return p.nodes[node].Client(p.t, opts...)
+}
+
+// enter logs a device in at a node.
+func (p *pair) enter(node int) api.Tokens {
+	p.t.Helper()
+	tokens, err := p.client(node).Login(p.t.Context(), api.LoginRequest{Email: p.email, Password: "correct horse"})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return tokens
+}
+
+// good reports whether a node accepts a device's access token.
+func (p *pair) good(node int, d api.Tokens) bool {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.t.Context(), "GET", p.nodes[node].URL+"/v1/me", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+d.AccessToken)
+	resp, err := p.nodes[node].HTTP.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusUnauthorized {
+		p.t.Fatalf("node %d answers %s", node, resp.Status)
+	}
+	return resp.StatusCode == http.StatusOK
+}
+
+// warm has a node keep a copy of the device's session.
+func (p *pair) warm(node int, d api.Tokens) {
+	p.t.Helper()
+	for range 3 {
+		if !p.good(node, d) {
+			p.t.Fatalf("node %d refuses a device that is logged in", node)
+		}
+	}
+}
+
+// revoke logs a device out at a node, by itself.
+func (p *pair) revoke(node int, d api.Tokens) {
+	p.t.Helper()
+	if err := p.client(node, client.WithTokens(d)).Logout(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// lasts returns for how long a node accepts what was revoked.
+func (p *pair) lasts(node int, d api.Tokens) time.Duration {
+	p.t.Helper()
+	began := time.Now()
+	last := time.Duration(0)
+	for ; time.Now().Before(began.Add(3 * maxStale)); bubble.Sleep(step) {
+		if now := time.Now(); p.good(node, d) {
+			last = max(step, now.Sub(began))
+		} else if last == 0 || now.After(began.Add(last+maxStale/5)) {
+			return last
+		}
+	}
+	return last
+}
+
+// The node that revokes is cut off from Redis, which the other one still asks.
+func TestANodeThatIsCutOffRevokesForTheOthers(t *testing.T) {
+	for name, cut := range map[string]func(*redistest.Wire){"refused": (*redistest.Wire).Refuse, "silent": (*redistest.Wire).BlackHole} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				p := newPair(t)
+				devices := make([]api.Tokens, 12)
+				for i := range devices {
+					devices[i] = p.enter(0)
+				}
+				var lasted []time.Duration
+				cut(p.wires[0])
+				for i, d := range devices {
+					p.warm(1, d)
+					if i == len(devices)/2 {
+						bubble.Sleep(maxStale) // from now on the node knows that it is cut off
+					}
+					p.revoke(0, d)
+					if p.good(0, d) {
+						t.Error("the node that revoked a session accepts it")
+					}
+					lasted = append(lasted, p.lasts(1, d))
+				}
+				slices.Sort(lasted)
+				t.Logf("the other node accepted the sessions for %s", lasted)
+				if last := lasted[len(lasted)-1]; last > maxStale {
+					t.Errorf("a revoked session was good for %s", last)
+				}
+				p.wires[0].Heal()
+			})
+		})
+	}
+}
+
+// The node that revokes has Redis, and the other one has not.
+func TestANodeThatIsCutOffHearsOfRevocations(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		for i := range 6 {
+			d := p.enter(0)
+			p.warm(1, d)
+			p.wires[1].BlackHole()
+			p.revoke(0, d)
+			if last := p.lasts(1, d); last > maxStale {
+				t.Errorf("%d: a revoked session was good for %s", i, last)
+			}
+			p.wires[1].Heal()
+			if last := p.lasts(1, d); last != 0 {
+				t.Errorf("%d: healed, the node accepts a revoked session for %s", i, last)
+			}
+			eventually.True(t, "the healed node to open sessions that it accepts", func() bool { return p.good(1, p.enter(1)) })
+		}
+	})
+}
+
+// All nodes lose Redis, which keeps what it had.
+func TestAfterAnOutageNoRevokedSessionComesBack(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		for i := range 6 {
+			stays, goes := p.enter(0), p.enter(0)
+			for node := range p.nodes {
+				p.warm(node, stays)
+				p.warm(node, goes)
+			}
+			for _, wire := range p.wires {
+				wire.Refuse()
+			}
+			if i%2 == 1 {
+				bubble.Sleep(2 * maxStale) // everybody knows
+			}
+			p.revoke(0, goes)
+			if last := p.lasts(1, goes); last > maxStale {
+				t.Errorf("%d: without Redis a revoked session was good for %s", i, last)
+			}
+			bubble.Sleep(maxStale) // until each node has looked for drops in vain
+			for _, wire := range slices.Backward(p.wires[:]) {
+				wire.Heal()
+			}
+			for began := time.Now(); time.Since(began) < 3*maxStale; bubble.Sleep(step) {
+				for node := range p.nodes {
+					if p.good(node, goes) {
+						t.Fatalf("%d: a revoked session is good again after %s", i, time.Since(began))
+					}
+					if !p.good(node, stays) {
+						t.Fatalf("%d: somebody was logged out", i)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestRedisIsEmptiedOrAwayAndNobodyIsLoggedOut(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		before := p.enter(0)
+		for _, step := range []struct {
+			name string
+			do   func()
+		}{{"emptied", p.memory.FlushAll}, {"away", p.memory.Kill}, {"back, empty", p.memory.RestartEmpty}} {
+			step.do()
+			meanwhile := p.enter(1)
+			for node := range p.nodes {
+				if !p.good(node, before) || !p.good(node, meanwhile) {
+					t.Errorf("%s: somebody is logged out at node %d", step.name, node)
+				}
+			}
+			c := p.client(1, client.WithTokens(meanwhile))
+			after, err := c.Refresh(t.Context())
+			if err != nil {
+				t.Fatalf("%s: %v", step.name, err)
+			}
+			for node := range p.nodes {
+				if p.lasts(node, meanwhile) > maxStale || !p.good(node, after) {
+					t.Errorf("%s: node %d accepts the token traded in, or not the new one", step.name, node)
+				}
+			}
+			if err := c.EndSession(t.Context(), before.Device); err != nil {
+				t.Fatalf("%s: %v", step.name, err)
+			}
+			for node := range p.nodes {
+				if p.lasts(node, before) > maxStale {
+					t.Errorf("%s: node %d accepts a revoked session", step.name, node)
+				}
+			}
+			before = after
+		}
+	})
+}

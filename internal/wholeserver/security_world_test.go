@@ -1,0 +1,636 @@
+package wholeserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// A world is a whole server with people on it, and an eye on its SQL and Redis.
+// What docs/security.md promises is tested here over every operation of the
+// server's own OpenAPI document, so that a route of tomorrow is tested too.
+//
+// Ann has one of everything. What only she, and at most who she gave it to, may see has
+// the word "hidden" in it, so that one look at an answer tells whether it leaks.
+type world struct {
+	*testkit.Server
+	t     testing.TB
+	db    *sqldb.DB
+	redis *redis.DB
+	ops   []op
+	hc    *http.Client
+
+	ann, mal person
+	belongs  map[string]string // what belongs to ann, by kind
+	people   int
+}
+
+// person is somebody with a device that is logged in.
+type person struct {
+	api.Tokens
+	email string
+}
+
+const (
+	hidden   = "hidden"
+	password = "hidden horse battery"
+	// annZone is a zone that no other user of a world has.
+	annZone = "Pacific/Chatham"
+)
+
+// newWorld starts a server on a real redis-server, or in a bubble on one in memory, with
+// limits on mails out of the way. There is nobody in it but mal, who stands for any
+// attacker that is logged in.
+func newWorld(t testing.TB, change ...func(*app.Config)) *world {
+	t.Helper()
+	w := &world{t: t}
+	var rdb redis.Config
+	if bubble.In(t) {
+		rdb = redistest.InMemory(t).Wire().Config()
+	} else {
+		rdb.URL = redistest.Server(t).URL
+	}
+	dir := t.TempDir()
+	w.db = sqldbtest.Open(t, sqldb.Config{Dir: dir}) // before the server, which would have to migrate it
+	rdb.Prefix = "stoa"
+	w.redis = redistest.OpenConfig(t, rdb)
+	change = append([]func(*app.Config){func(cfg *app.Config) {
+		cfg.Data, cfg.Redis, cfg.DialRedis = dir, rdb.URL, rdb.Dial
+		cfg.Accounts.Limits.CodesPerMinute, cfg.Accounts.Limits.CodesPerDay = 1_000_000, 1_000_000
+	}}, change...)
+	if _, fuzzing := t.(*testing.F); fuzzing { // its log is closed while inputs are tried
+		w.Server = testkit.StartLogged(t, slog.New(slog.DiscardHandler), change...)
+	} else {
+		w.Server = testkit.Start(t, change...)
+	}
+	w.hc = &http.Client{Transport: w.HTTP.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	w.ops = operations(t, w.Server)
+	w.mal = w.signUp("mal", "", "")
+	return w
+}
+
+// signUp registers somebody. Their address contains their name.
+func (w *world) signUp(name, zone, password string) person {
+	w.t.Helper()
+	w.people++
+	email := fmt.Sprintf("%s.%d@example.org", name, w.people)
+	c := w.Client(w.t)
+	if _, err := c.RequestCode(w.t.Context(), api.CodeRequest{Email: email, Purpose: api.PurposeRegister}); err != nil {
+		w.t.Fatal(err)
+	}
+	tokens, err := c.Register(w.t.Context(), api.RegisterRequest{Email: email, Code: w.Code(w.t, email), Password: password, Name: name, Zone: zone, Device: name + "'s phone"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return person{tokens, email}
+}
+
+// answer is what the server said.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) ok() bool { return a.status/100 == 2 }
+
+// code is that of the problem, if it is one.
+func (a answer) code() string {
+	var p api.Problem
+	_ = json.Unmarshal([]byte(a.body), &p) // pictures are none
+	return p.Code
+}
+
+// request is one to be sent.
+type request struct {
+	method, path, media string
+	token               string
+	body                io.Reader
+	header              http.Header
+}
+
+// send sends a request and holds the answer against what is promised of every
+// answer, whatever was asked.
+func (w *world) send(r request) answer {
+	w.t.Helper()
+	a, err := w.try(r)
+	if err != nil {
+		w.t.Fatalf("%s %s: %v", r.method, r.path, err)
+	}
+	return a
+}
+
+// try is send for a request at which the server may hang up.
+func (w *world) try(r request) (answer, error) {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), r.method, w.URL+r.path, r.body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req.Header = r.header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	if r.media != "" {
+		req.Header.Set("Content-Type", r.media)
+	}
+	resp, err := w.hc.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	a := answer{status: resp.StatusCode, header: resp.Header}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		return a, nil // it does not end by itself
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	a.body = string(body)
+	if r.method != http.MethodHead {
+		w.promised(r, a)
+	}
+	return a, nil
+}
+
+// promised holds an answer against what holds for all of them.
+func (w *world) promised(r request, a answer) {
+	w.t.Helper()
+	fault := func(format string, args ...any) {
+		w.t.Helper()
+		w.t.Errorf("%s %s: %d, %s\n%.300s", r.method, clip(r.path), a.status, fmt.Sprintf(format, args...), a.body)
+	}
+	if a.status >= 500 {
+		fault("the server failed")
+	}
+	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer"} {
+		if a.header.Get(name) != want {
+			fault("%s is %q", name, a.header.Get(name))
+		}
+	}
+	if csp := a.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
+		fault("the policy is %q", csp)
+	}
+	if len(a.header["Set-Cookie"]) > 0 {
+		fault("it sets a cookie")
+	}
+	if a.header.Get("Access-Control-Allow-Credentials") != "" {
+		fault("it lets other origins use what the browser knows")
+	}
+	if strings.HasPrefix(r.path, "/v1/") {
+		if a.status >= 400 && (a.header.Get("Content-Type") != "application/problem+json" || a.code() == "") {
+			fault("a refusal is no problem document but %q", a.header.Get("Content-Type"))
+		}
+		if a.status >= 400 && a.header.Get("Cache-Control") != "no-store" && a.status != http.StatusNotFound && a.status != http.StatusMethodNotAllowed {
+			fault("a refusal may be cached: %q", a.header.Get("Cache-Control"))
+		}
+	}
+	for _, inside := range []string{"goroutine ", "panic:", "SQLITE_", "Error 1", ".go:", "sqldb", "redis:", "WRONGTYPE"} {
+		if a.status >= 400 && strings.Contains(a.body, inside) {
+			fault("it tells of the inside: %q", inside)
+		}
+	}
+}
+
+// json sends v, or a string as it is, as who has that token.
+func (w *world) json(method, path, token string, v any) answer {
+	w.t.Helper()
+	r := request{method: method, path: path, token: token}
+	if v != nil {
+		r.media, r.body = "application/json", strings.NewReader(text(w.t, v))
+	}
+	return w.send(r)
+}
+
+// must is json for what the test needs.
+func (w *world) must(method, path, token string, v any) answer {
+	w.t.Helper()
+	a := w.json(method, path, token, v)
+	if !a.ok() {
+		w.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+	}
+	return a
+}
+
+// asMal sends as mal, or, if what mal sent before has ended that account or
+// session, as a new one.
+func (w *world) asMal(r request) answer {
+	w.t.Helper()
+	var sent []byte
+	if r.body != nil {
+		var err error
+		if sent, err = io.ReadAll(r.body); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	for range 2 {
+		r.token = w.mal.AccessToken
+		if r.body != nil {
+			r.body = bytes.NewReader(sent)
+		}
+		if a := w.send(r); a.code() != "auth.token_invalid" {
+			return a
+		}
+		w.mal = w.signUp("mal", "", "")
+	}
+	w.t.Fatalf("%s %s: a new user's token is refused", r.method, r.path)
+	return answer{}
+}
+
+// text is v as JSON, or a string as it is.
+func text(t testing.TB, v any) string {
+	t.Helper()
+	if s, ok := v.(string); ok {
+		return s
+	}
+	return jsonOf(t, v)
+}
+
+func jsonOf(t testing.TB, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func clip(s string) string { return s[:min(len(s), 120)] }
+
+// parse reads a JSON answer.
+func parse[T any](t testing.TB, a answer) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		t.Fatalf("%v in %s", err, a.body)
+	}
+	return v
+}
+
+// populate makes ann and what belongs to her.
+func (w *world) populate() {
+	w.t.Helper()
+	w.ann = w.signUp("ann."+hidden, annZone, password)
+	token := w.ann.AccessToken
+	w.belongs = map[string]string{"user": w.ann.User.ID, "device": w.ann.Device, "email": w.ann.email}
+	w.must("PATCH", "/v1/me", token, `{"name":"Ann","bio":"for all to see"}`)
+	other := parse[api.Tokens](w.t, w.must("POST", "/v1/auth/login", "", api.LoginRequest{Email: w.ann.email, Password: password, Device: "the hidden device"}))
+	w.belongs["other device"] = other.Device
+	w.must("POST", "/v1/checkin", token, `{"words":4242}`)
+	ask := func(from person, message, to string) string {
+		a := w.must("POST", "/v1/friends/requests", from.AccessToken, api.FriendRequestNew{User: to, Message: message, Remark: "the hidden remark", Tag: "hidden"})
+		return parse[api.FriendRequestReply](w.t, a).Request.ID
+	}
+	friend, asker, asked, blocked := w.signUp("bob", "", ""), w.signUp("cat", "", ""), w.signUp("dan", "", ""), w.signUp("eve", "", "")
+	w.must("POST", "/v1/friends/requests/"+ask(w.ann, "", friend.User.ID)+"/accept", friend.AccessToken, "{}")
+	w.belongs["request"] = ask(asker, "the hidden question", w.ann.User.ID)
+	w.belongs["other request"] = ask(w.ann, "the hidden answer", asked.User.ID)
+	w.belongs["friend"], w.belongs["blocked"] = friend.User.ID, blocked.User.ID
+	w.must("PUT", "/v1/blocks/"+blocked.User.ID, token, nil)
+	a := w.send(request{method: "PUT", path: "/v1/me/avatar", media: "image/png", token: token, body: bytes.NewReader(square(w.t, 70))})
+	w.belongs["avatar"] = parse[api.Avatar](w.t, a).Avatar
+	w.belongs["token"] = parse[api.Card](w.t, w.must("GET", "/v1/me/card", token, nil)).Token
+}
+
+// square is a PNG.
+func square(t testing.TB, side int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, side, side))); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// owned returns what belongs to ann, one of a kind.
+func (w *world) owned() []string { return slices.Sorted(maps.Values(w.belongs)) }
+
+// rows is the content of SQL, a line for each row.
+type rows map[string]bool
+
+// rows reads all tables but those that change by themselves.
+func (w *world) rows() rows {
+	w.t.Helper()
+	all := rows{}
+	for _, table := range w.tables() {
+		if strings.HasPrefix(table, "sqlite_") || slices.Contains([]string{"outbox", "dev_mails", "checkin_runs", "checkin_months", "checkin_totals"}, table) {
+			continue
+		}
+		w.each("SELECT * FROM "+table, func(columns []string, values []any) {
+			var b strings.Builder
+			fmt.Fprintf(&b, "%s:", table)
+			for i, c := range columns {
+				if c == "used" && table == "sessions" {
+					continue // a job writes it down some time
+				}
+				fmt.Fprintf(&b, " %s=%s", c, cell(values[i]))
+			}
+			all[b.String()] = true
+		})
+	}
+	if len(all) == 0 {
+		w.t.Fatal("SQL is empty")
+	}
+	return all
+}
+
+func cell(v any) string {
+	if b, ok := v.([]byte); ok {
+		return string(b)
+	}
+	return fmt.Sprint(v)
+}
+
+func (w *world) tables() (names []string) {
+	w.t.Helper()
+	w.each("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name", func(_ []string, values []any) { names = append(names, cell(values[0])) })
+	return names
+}
+
+func (w *world) each(query string, fn func(columns []string, values []any)) {
+	w.t.Helper()
+	res, err := w.db.QueryContext(w.t.Context(), query)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Close()
+	columns, err := res.Columns()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for res.Next() {
+		values, to := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			to[i] = &values[i]
+		}
+		if err := res.Scan(to...); err != nil {
+			w.t.Fatal(err)
+		}
+		fn(columns, values)
+	}
+	if err := res.Err(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// of returns the rows that mention one of these.
+func (r rows) of(names ...string) rows {
+	some := rows{}
+	for row := range r {
+		if slices.ContainsFunc(names, func(n string) bool { return strings.Contains(row, n) }) {
+			some[row] = true
+		}
+	}
+	return some
+}
+
+// without returns the rows that are in r and not in s, sorted.
+func (r rows) without(s rows) (only []string) {
+	for row := range r {
+		if !s[row] {
+			only = append(only, row)
+		}
+	}
+	slices.Sort(only)
+	return only
+}
+
+// op is an operation of the OpenAPI document.
+type op struct {
+	method, path, id string
+	public, stream   bool
+	params           []param
+	media            string // of the body; none when empty
+	body             *schema
+}
+
+func (o op) String() string { return o.method + " " + o.path }
+
+func (o op) json() bool { return o.media == "application/json" }
+
+type param struct {
+	Name   string  `json:"name"`
+	In     string  `json:"in"`
+	Schema *schema `json:"schema"`
+}
+
+// schema is as much of JSON Schema as the document uses.
+type schema struct {
+	Ref        string             `json:"$ref"`
+	Type       any                `json:"type"`
+	Format     string             `json:"format"`
+	Pattern    string             `json:"pattern"`
+	Enum       []any              `json:"enum"`
+	Default    any                `json:"default"`
+	MinLength  int                `json:"minLength"`
+	Minimum    *float64           `json:"minimum"`
+	Properties map[string]*schema `json:"properties"`
+	Required   []string           `json:"required"`
+	Additional any                `json:"additionalProperties"`
+	Items      *schema            `json:"items"`
+}
+
+func (s *schema) is(kind string) bool {
+	if list, ok := s.Type.([]any); ok {
+		return slices.Contains(list, any(kind))
+	}
+	return s.Type == kind
+}
+
+// operations reads the document.
+func operations(t testing.TB, s *testkit.Server) (ops []op) {
+	t.Helper()
+	resp, err := s.HTTP.Get(s.URL + "/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var doc struct {
+		Paths map[string]map[string]struct {
+			ID       string           `json:"operationId"`
+			Params   []param          `json:"parameters"`
+			Security []map[string]any `json:"security"`
+			Body     *struct {
+				Content map[string]struct {
+					Schema *schema `json:"schema"`
+				} `json:"content"`
+			} `json:"requestBody"`
+			Responses map[string]struct {
+				Content map[string]any `json:"content"`
+			} `json:"responses"`
+		} `json:"paths"`
+		Components struct {
+			Schemas map[string]*schema `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&doc); err != nil {
+		t.Fatal(err)
+	}
+	var resolve func(s *schema) *schema
+	resolve = func(s *schema) *schema {
+		if s == nil {
+			return &schema{}
+		}
+		if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
+			return resolve(doc.Components.Schemas[name])
+		}
+		for name, p := range s.Properties {
+			s.Properties[name] = resolve(p)
+		}
+		if s.Items != nil {
+			s.Items = resolve(s.Items)
+		}
+		return s
+	}
+	for path, methods := range doc.Paths {
+		for method, m := range methods {
+			o := op{method: strings.ToUpper(method), path: path, id: m.ID, params: m.Params, public: len(m.Security) == 0}
+			for i := range o.params {
+				o.params[i].Schema = resolve(o.params[i].Schema)
+			}
+			if m.Body != nil {
+				for media, c := range m.Body.Content {
+					if o.media == "" || media == "application/json" || media < o.media {
+						o.media, o.body = media, resolve(c.Schema)
+					}
+				}
+			}
+			inPath := slices.DeleteFunc(slices.Clone(o.params), func(p param) bool { return p.In != "path" })
+			if len(inPath) != strings.Count(path, "{") {
+				t.Errorf("%s has the parameters %v in its path", o, inPath) // it would be read as nothing
+			}
+			_, o.stream = m.Responses["200"].Content["text/event-stream"]
+			ops = append(ops, o)
+		}
+	}
+	if len(ops) < 15 {
+		t.Fatalf("found %d operations", len(ops))
+	}
+	slices.SortFunc(ops, func(a, b op) int { return strings.Compare(a.path+a.method, b.path+b.method) })
+	return ops
+}
+
+// place is where a client puts a value: a parameter or a field of the body.
+type place struct {
+	in, name string // in is path, query, header or body
+	schema   *schema
+}
+
+func (p place) String() string { return p.in + "." + p.name }
+
+// text reports whether it takes text, or several with commas between.
+func (p place) text() bool {
+	return p.schema.is("string") || p.in == "query" && p.schema.is("array") && p.schema.Items.is("string")
+}
+
+// places returns where the operation takes values.
+func (o op) places() (all []place) {
+	for _, p := range o.params {
+		all = append(all, place{p.In, p.Name, p.Schema})
+	}
+	if o.json() {
+		for _, name := range slices.Sorted(maps.Keys(o.body.Properties)) {
+			all = append(all, place{"body", name, o.body.Properties[name]})
+		}
+	}
+	return all
+}
+
+// fits is an example of what the place takes.
+func (p place) fits() any {
+	s := p.schema
+	switch {
+	case len(s.Enum) > 0:
+		return s.Enum[0]
+	case s.Default != nil:
+		return s.Default
+	case s.is("integer"), s.is("number"):
+		if s.Minimum != nil {
+			return max(*s.Minimum, 1)
+		}
+		return 1
+	case s.is("boolean"):
+		return true
+	case s.is("array"):
+		return []any{}
+	case s.is("object"):
+		return map[string]any{}
+	}
+	switch {
+	case p.name == "code", s.Pattern == "^[0-9]{6}$":
+		return "000000"
+	case p.name == "email":
+		return "nobody@example.org"
+	case p.name == "zone":
+		return "UTC"
+	case p.name == "size":
+		return "64"
+	case s.Format == "date":
+		return time.Now().UTC().Format(time.DateOnly)
+	case p.in == "header":
+		return "a-key"
+	case p.name == "password", p.name == "current":
+		return "correct horse"
+	}
+	return strings.Repeat("n", max(s.MinLength, 12)) // an identifier of nothing
+}
+
+// request builds a request to o with fitting values but for the ones given by
+// place. Optional ones are left out unless given.
+func (o op) request(t testing.TB, given map[string]any) request {
+	t.Helper()
+	r := request{method: o.method, path: o.path, header: http.Header{}}
+	query, body := url.Values{}, map[string]any{}
+	for _, p := range o.places() {
+		v, ok := given[p.String()]
+		if !ok {
+			if p.in == "query" || p.in == "header" || p.in == "body" && !slices.Contains(o.body.Required, p.name) {
+				continue
+			}
+			v = p.fits()
+		}
+		switch p.in {
+		case "path":
+			r.path = strings.ReplaceAll(r.path, "{"+p.name+"}", strings.ReplaceAll(url.PathEscape(fmt.Sprint(v)), ".", "%2E"))
+		case "query":
+			query.Set(p.name, fmt.Sprint(v))
+		case "header":
+			r.header.Set(p.name, fmt.Sprint(v))
+		case "body":
+			body[p.name] = v
+		}
+	}
+	if len(query) > 0 {
+		r.path += "?" + query.Encode()
+	}
+	switch {
+	case o.json():
+		r.media, r.body = o.media, strings.NewReader(text(t, body))
+	case o.media != "":
+		r.media, r.body = strings.Replace(o.media, "*", "png", 1), strings.NewReader("no picture")
+	}
+	return r
+}

@@ -1,0 +1,229 @@
+package wholeserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+var update = flag.Bool("update", false, "write testdata/*.golden anew")
+
+// A conversation is what clients and the server said, with everything that differs
+// from run to run replaced by what it is.
+type conversation struct {
+	*testkit.Server
+	t     *testing.T
+	text  bytes.Buffer
+	known []string
+}
+
+// call gives an identifier a name: the golden file shows which are the same.
+func (c *conversation) call(value, name string) { c.known = append(c.known, value, name) }
+
+var moments = regexp.MustCompile(`"\d{4}-\d\d-\d\dT[0-9:.]+Z"`)
+
+// say sends a request and notes both sides. It returns the answer.
+func (c *conversation) say(as *client.Client, method, path, body string) (answer map[string]any) {
+	c.t.Helper()
+	status, header, text := c.Call(c.t, as, method, path, body)
+	_ = json.Unmarshal([]byte(text), &answer) // there may be none
+	if r, ok := answer["request"].(map[string]any); ok {
+		if id := r["id"].(string); !strings.Contains(strings.Join(c.known, " "), id) {
+			c.call(id, fmt.Sprintf("REQUEST%d", strings.Count(strings.Join(c.known, " "), "REQUEST")+1))
+		}
+	}
+	if next, ok := answer["next"].(string); ok {
+		c.call(next, "CURSOR")
+	}
+	var pretty bytes.Buffer
+	if json.Indent(&pretty, []byte(text), "", "  ") == nil {
+		text = pretty.String()
+	}
+	fmt.Fprintf(&c.text, "> %s %s as %s %s\n< %d %s\n%s\n\n", method, path, as.Tokens().User.Name, body, status, header.Get("Content-Type"), strings.TrimSpace(text))
+	return answer
+}
+
+func TestPeopleByHTTP(t *testing.T) {
+	server := redistest.Server(t)
+	s := testkit.Start(t, func(cfg *app.Config) {
+		cfg.Redis = server.URL
+		cfg.Social.Blocks = 1
+	})
+	c := &conversation{Server: s, t: t}
+	ann, bob, eve, dan, shy := s.SignUp(t, "UTC"), s.SignUp(t, "UTC"), s.SignUp(t, "UTC"), s.SignUp(t, "UTC"), s.SignUp(t, "UTC")
+	id := func(of *client.Client) string { return of.Tokens().User.ID }
+	for name, who := range map[string]*client.Client{"ANN": ann, "BOB": bob, "EVE": eve, "DAN": dan, "SHY": shy} {
+		c.call(id(who), name)
+	}
+	request := func(answer map[string]any) string {
+		c.t.Helper()
+		r, ok := answer["request"].(map[string]any)
+		if !ok {
+			c.t.Fatalf("no request in %v", answer)
+		}
+		return r["id"].(string)
+	}
+
+	// What cannot be asked.
+	c.say(ann, "POST", "/v1/friends/requests", `{}`)
+	c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(ann)+`"}`)
+	c.say(ann, "POST", "/v1/friends/requests", `{"user":"nobody"}`)
+	c.say(ann, "POST", "/v1/friends/requests", `{"user":"AAAAAAAAAAAA"}`)
+	c.say(ann, "POST", "/v1/friends/requests", `{"card":"nonsense"}`)
+	c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(bob)+`","source":"Not This","remark":"`+strings.Repeat("x", 41)+`","more":1}`)
+
+	// A request, answered.
+	r := request(c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(bob)+`","message":"Hi Bob","source":"search","remark":"Bobby","tag":"school"}`))
+	c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(bob)+`"}`)
+	c.say(bob, "GET", "/v1/friends/requests", "")
+	c.say(bob, "GET", "/v1/friends/requests/unread", "")
+	c.say(bob, "DELETE", "/v1/friends/requests/unread", "")
+	c.say(bob, "GET", "/v1/friends/requests/unread", "")
+	c.say(ann, "GET", "/v1/friends/requests?box=out", "")
+	for _, who := range []*client.Client{eve, ann} { // others' requests
+		c.say(who, "POST", "/v1/friends/requests/"+r+"/accept", `{}`)
+		c.say(who, "POST", "/v1/friends/requests/"+r+"/refuse", "")
+	}
+	c.say(eve, "DELETE", "/v1/friends/requests/"+r, "")
+	c.say(bob, "DELETE", "/v1/friends/requests/"+r, "")
+	c.say(bob, "DELETE", "/v1/friends/requests/x", "")
+	c.say(bob, "POST", "/v1/friends/requests/"+r+"/accept", `{"remark":"Annie"}`)
+	c.say(bob, "POST", "/v1/friends/requests/"+r+"/accept", "")
+	c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(bob)+`"}`)
+
+	// Friends.
+	c.say(ann, "GET", "/v1/friends", "")
+	c.say(ann, "GET", "/v1/friends/"+id(bob), "")
+	c.say(ann, "GET", "/v1/friends/"+id(eve), "")
+	c.say(ann, "GET", "/v1/friends/x", "")
+	c.say(ann, "PATCH", "/v1/friends/"+id(bob), `{"remark":"Bee","order":-5}`)
+	c.say(ann, "PATCH", "/v1/friends/"+id(bob), `{"order":-1000001}`)
+	c.say(ann, "PATCH", "/v1/friends/"+id(eve), `{"remark":"Eve"}`)
+	c.say(bob, "GET", "/v1/friends/"+id(ann), "") // has not changed
+	c.say(ann, "GET", "/v1/relations?ids="+strings.Join([]string{id(eve), id(bob), id(ann)}, ","), "")
+	c.say(ann, "GET", "/v1/relations?ids="+id(eve)+",x", "")
+	c.say(ann, "GET", "/v1/relations", "")
+	c.say(ann, "GET", "/v1/relations?ids="+strings.Repeat(id(eve)+",", 100)+id(eve), "")
+
+	// Both ask; a card.
+	c.say(eve, "POST", "/v1/friends/requests", `{"user":"`+id(ann)+`","message":"me too"}`)
+	_, _, text := s.Call(t, eve, "GET", "/v1/me/card", "")
+	var card struct{ Token string }
+	if err := json.Unmarshal([]byte(text), &card); err != nil {
+		t.Fatal(err)
+	}
+	c.call(card.Token, "CARD")
+	c.say(ann, "POST", "/v1/friends/requests", `{"card":"`+card.Token+`","tag":"school"}`)
+	c.say(dan, "POST", "/v1/friends/requests", `{"card":"`+card.Token+`"}`)
+	next := c.say(ann, "GET", "/v1/friends?limit=1", "")["next"].(string)
+	c.say(ann, "GET", "/v1/friends?limit=1&cursor="+next, "")
+	c.say(ann, "GET", "/v1/friends?limit=1&cursor=x", "")
+	c.say(ann, "GET", "/v1/friends?limit=0", "")
+	c.say(ann, "GET", "/v1/friends?tag=nothing", "")
+	c.say(ann, "GET", "/v1/friends/changes", "")
+	c.say(ann, "GET", "/v1/friends/changes?since=2&limit=1", "")
+	c.say(ann, "GET", "/v1/friends/changes?since=99", "")
+	c.say(ann, "GET", "/v1/friends/changes?since=-1", "")
+
+	// Blocks; who is blocked is told what one is told who may not ask.
+	c.say(ann, "PUT", "/v1/blocks/"+id(ann), "")
+	c.say(ann, "PUT", "/v1/blocks/x", "")
+	c.say(ann, "PUT", "/v1/blocks/"+id(eve), "")
+	c.say(ann, "PUT", "/v1/blocks/"+id(eve), "")
+	c.say(ann, "PUT", "/v1/blocks/"+id(dan), "")
+	c.say(ann, "GET", "/v1/blocks", "")
+	c.say(ann, "GET", "/v1/blocks?cursor=x", "")
+	c.say(eve, "GET", "/v1/friends", "")
+	c.say(eve, "GET", "/v1/relations?ids="+id(ann), "")
+	c.say(eve, "POST", "/v1/friends/requests", `{"user":"`+id(ann)+`"}`)
+	s.Call(t, shy, "PATCH", "/v1/me", `{"requests":false}`)
+	c.say(eve, "POST", "/v1/friends/requests", `{"user":"`+id(shy)+`"}`)
+	c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(eve)+`"}`)
+	c.say(ann, "GET", "/v1/friends/changes?since=3", "")
+	c.say(eve, "DELETE", "/v1/blocks/"+id(ann), "")
+	c.say(ann, "DELETE", "/v1/blocks/"+id(eve), "")
+	c.say(ann, "DELETE", "/v1/blocks/"+id(eve), "")
+
+	// Refused, withdrawn, ended.
+	r = request(c.say(eve, "POST", "/v1/friends/requests", `{"user":"`+id(ann)+`"}`))
+	c.say(ann, "POST", "/v1/friends/requests/"+r+"/refuse", "")
+	c.say(eve, "DELETE", "/v1/friends/requests/"+r, "")
+	r = request(c.say(eve, "POST", "/v1/friends/requests", `{"user":"`+id(ann)+`"}`))
+	c.say(eve, "DELETE", "/v1/friends/requests/"+r, "")
+	c.say(ann, "GET", "/v1/friends/requests?box=in", "")
+	c.say(ann, "GET", "/v1/friends/requests?box=all", "")
+	c.say(ann, "DELETE", "/v1/friends/"+id(bob), "")
+	c.say(ann, "DELETE", "/v1/friends/"+id(bob), "")
+	c.say(bob, "GET", "/v1/friends", "")
+
+	got := moments.ReplaceAllString(strings.NewReplacer(c.known...).Replace(c.text.String()), `"TIME"`)
+	const golden = "testdata/people.golden"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the conversation differs from %s (run with -update and look at the difference); got:\n%s", golden, got)
+	}
+	refusals := regexp.MustCompile(`(?s)> POST /v1/friends/requests as User 3 \{"user":"(?:ANN|SHY)"\}\n(< 403 .*?)\n\n`).FindAllStringSubmatch(got, -1)
+	if len(refusals) != 2 || refusals[0][1] != refusals[1][1] {
+		t.Errorf("a block and a closed box are told apart: %q", refusals)
+	}
+}
+
+func TestAskingIsLimitedForEachUser(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		s := testkit.Start(t, func(cfg *app.Config) { cfg.Limits = true })
+		ann, bob := s.SignUp(t, "UTC"), s.SignUp(t, "UTC")
+		ask := func(as *client.Client) int {
+			status, _, _ := s.Call(t, as, "POST", "/v1/friends/requests", `{}`)
+			return status
+		}
+		asked := 0
+		for ask(ann) != http.StatusTooManyRequests {
+			if asked++; asked > 60 {
+				t.Fatalf("asked %d times, and still may", asked)
+			}
+		}
+		if asked < 60 {
+			t.Errorf("refused after %d, want sixty", asked)
+		}
+		if got := ask(bob); got != http.StatusUnprocessableEntity && got != http.StatusBadRequest {
+			t.Errorf("somebody else got %d", got)
+		}
+	})
+}
+
+func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		s := testkit.Start(t)
+		for _, route := range []string{
+			"POST /v1/friends/requests", "GET /v1/friends/requests", "POST /v1/friends/requests/AAAAAAAAAAAA/accept", "POST /v1/friends/requests/AAAAAAAAAAAA/refuse",
+			"DELETE /v1/friends/requests/AAAAAAAAAAAA", "GET /v1/friends/requests/unread", "DELETE /v1/friends/requests/unread", "GET /v1/friends", "GET /v1/friends/changes",
+			"GET /v1/friends/AAAAAAAAAAAA", "PATCH /v1/friends/AAAAAAAAAAAA", "DELETE /v1/friends/AAAAAAAAAAAA", "GET /v1/relations?ids=AAAAAAAAAAAA",
+			"GET /v1/blocks", "PUT /v1/blocks/AAAAAAAAAAAA", "DELETE /v1/blocks/AAAAAAAAAAAA",
+		} {
+			method, path, _ := strings.Cut(route, " ")
+			if status, _, body := s.Call(t, nil, method, path, ""); status != http.StatusUnauthorized {
+				t.Errorf("%s: got %d %s", route, status, body)
+			}
+		}
+	})
+}

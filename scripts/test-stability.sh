@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Shows whether a test's outcome depends on the machine: runs "make test" RUNS times (8),
+# every second time on a machine that stalls. There, three loops keep the processors busy,
+# and every few seconds all processes of the tests are stopped for 0.3 s. One line says
+# how a run ended; logs of red ones are kept. Ends with 1 if any run was red.
+#
+#	scripts/test-stability.sh [package…]
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+runs=${RUNS:-8}
+packages=${*:-./...}
+logs=$(mktemp -d "${TMPDIR:-/tmp}/stoa-stability-XXXXXX")
+
+tests='' others=()
+clear_up() {
+	if [ "${#others[@]}" -gt 0 ]; then
+		kill "${others[@]}" && wait "${others[@]}"
+		others=()
+	fi
+	if [ -n "$tests" ]; then
+		kill -CONT -- "-$tests"
+		kill -TERM -- "-$tests"
+		tests=''
+	fi
+	rmdir "$logs" # unless it has a log
+} 2>/dev/null
+trap clear_up EXIT
+trap 'exit 130' INT TERM HUP
+
+busy() { while :; do :; done; }
+
+# stall stops and continues a group of processes until it is killed.
+stall() {
+	while :; do
+		sleep "$((1 + RANDOM % 4)).$((RANDOM % 10))"
+		kill -STOP -- "-$1"
+		sleep 0.3
+		kill -CONT -- "-$1"
+	done
+} 2>/dev/null
+
+red=0
+for n in $(seq "$runs"); do
+	log="$logs/run-$n.log" beside=''
+	SECONDS=0
+	# A session of its own, so that one signal reaches the tests and what they started.
+	setsid make --no-print-directory test PACKAGES="$packages" >"$log" 2>&1 &
+	tests=$!
+	if [ $((n % 2)) -eq 0 ]; then
+		beside=', beside busy loops and stopped at random'
+		for _ in 1 2 3; do
+			busy &
+			others+=($!)
+		done
+		stall "$tests" &
+		others+=($!)
+	fi
+	wait "$tests"
+	code=$?
+	kill -KILL -- "-$tests" 2>/dev/null # what a test may have left behind
+	tests=''
+	if [ "${#others[@]}" -gt 0 ]; then
+		kill "${others[@]}"
+		wait "${others[@]}" 2>/dev/null
+		others=()
+	fi
+	took="$((SECONDS / 60)).$((SECONDS % 60 / 6)) min"
+	if [ "$code" -eq 0 ]; then
+		echo "run $n of $runs: green, $took$beside"
+		rm "$log"
+	else
+		red=$((red + 1))
+		echo "run $n of $runs: RED, $took$beside; the log is $log"
+		grep -E '^ *--- FAIL|^FAIL|^panic:|^WARNING: DATA RACE' "$log" | sort -u | head -n 20
+	fi
+done
+[ "$red" -eq 0 ] || echo "$red of $runs runs were red"
+exit $((red > 0))
