@@ -15,6 +15,7 @@ import (
 )
 
 func TestALostConnectionLeavesTheCommitOpen(t *testing.T) {
+	t.Parallel()
 	refused := error(&net.OpError{Op: "dial", Err: io.EOF})
 	deadlock := error(&mysql.MySQLError{Number: 1213})
 	for _, tt := range []struct {
@@ -36,6 +37,7 @@ func TestALostConnectionLeavesTheCommitOpen(t *testing.T) {
 }
 
 func TestARecordTellsAWeekOverNewYear(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 7))
 	for range 2000 {
 		newYear := civil.DayOf(2020+random.IntN(12), 1, 1)
@@ -62,6 +64,7 @@ func TestARecordTellsAWeekOverNewYear(t *testing.T) {
 }
 
 func TestAnEventHasTheStatusAsTheAPIDoes(t *testing.T) {
+	t.Parallel()
 	for _, st := range []streak.Status{{}, {Day: civil.DayOf(2026, 11, 21), Today: true, Yesterday: true, Streak: 1, Longest: 20, Total: 300, Freezes: 2, Used: 5}} {
 		want, err := json.Marshal(wireStatus(st))
 		if got := string(appendStatus(nil, st)); err != nil || got != string(want) {

@@ -92,6 +92,7 @@ func (w *world) tombstone(t *testing.T, user accounts.ID) {
 }
 
 func TestNothingStaysOfAnErasedUserAndReconciliationIsContent(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 5)
 		gone, ctx := users[0], t.Context()
@@ -140,6 +141,7 @@ func TestNothingStaysOfAnErasedUserAndReconciliationIsContent(t *testing.T) {
 }
 
 func TestAnErasureIsFinishedByWhoeverComesAfterACrash(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 4)
 		gone, ctx := users[0], t.Context()
@@ -168,6 +170,7 @@ func TestAnErasureIsFinishedByWhoeverComesAfterACrash(t *testing.T) {
 
 // Else each erasure after a move from elsewhere has all boards counted anew.
 func TestTheBoardsKnowWhereAnImportedUserStoodWhoIsErased(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		w.clock.set(time.Now())
@@ -226,6 +229,7 @@ func TestTheBoardsKnowWhereAnImportedUserStoodWhoIsErased(t *testing.T) {
 
 // What snapshots and repairs have seen need not be remembered.
 func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		now := time.Now().UTC()
@@ -293,6 +297,7 @@ func TestWhileRedisIsAwayAnErasureWaits(t *testing.T) {
 
 // A check-in that was under way, or that a stream had, comes after the erasure.
 func TestWhatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 4)
 		gone, ctx := users[0], t.Context()
@@ -317,6 +322,7 @@ func TestWhatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
 }
 
 func TestAFormerSeasonForgetsAnErasedUser(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 3)
 		w.clock.set(time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC))

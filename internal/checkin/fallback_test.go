@@ -47,6 +47,7 @@ var aWeek = WeekOf(civil.DayOf(2026, 11, 20))
 func valued(n int) []sqlRow { return []sqlRow{sqlRowOf(n, time.Now(), accounts.ID{})} }
 
 func TestStandingsAreTakenOnceForAllAndWhoLeavesDoesNotEndThem(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		f, taken := slowly(t, 20*time.Second, func(n int) ([]sqlRow, error) { return valued(n), nil })
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -71,6 +72,7 @@ func TestStandingsAreTakenOnceForAllAndWhoLeavesDoesNotEndThem(t *testing.T) {
 }
 
 func TestNewStandingsAreTakenWhileTheOldOnesAnswer(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		f, taken := slowly(t, time.Second, func(n int) ([]sqlRow, error) { return valued(n), nil })
 		for second := range 60 {
@@ -97,6 +99,7 @@ func TestNewStandingsAreTakenWhileTheOldOnesAnswer(t *testing.T) {
 }
 
 func TestTheDeadLeaveStandingsAtTheirMidnight(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 14*time.Minute + 50*time.Second)))
 		midnight := time.Now().Add(10 * time.Second)
@@ -121,6 +124,7 @@ func TestTheDeadLeaveStandingsAtTheirMidnight(t *testing.T) {
 }
 
 func TestStandingsThatFailAreTakenAgain(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		away := errors.New("away")
 		f, _ := slowly(t, time.Second, func(n int) ([]sqlRow, error) {
@@ -165,6 +169,7 @@ func (r *reading) read(ctx context.Context, fn func([]placement) error) error {
 func total(n int) []placement { return []placement{{Score: streak.Score{Total: n}}} }
 
 func TestThoseWhoWantPlacesAtOnceShareAPass(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		r := &reading{began: make(chan struct{}, 9), some: make(chan []placement), err: errors.New("cut off")}
 		ps := &passes{read: r.read, joinWindow: time.Second}
@@ -216,6 +221,7 @@ func TestThoseWhoWantPlacesAtOnceShareAPass(t *testing.T) {
 }
 
 func TestAPassEndsWhenNobodyWantsIt(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		r := &reading{began: make(chan struct{}, 9), some: make(chan []placement)}
 		ps := &passes{read: r.read, joinWindow: time.Second}
@@ -242,6 +248,7 @@ func TestAPassEndsWhenNobodyWantsIt(t *testing.T) {
 // Two boards that are loaded side by side are loaded by one pass, and everybody is on
 // both.
 func TestBoardsThatAreLoadedSideBySideShareAPass(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t).URL))
 	users, c, at := newUsers(600), civil.Clock{}, w.clock.now() // two pieces
 	var rows []request

@@ -51,6 +51,7 @@ func twoNodes(t *testing.T, test func(t *testing.T, nodes [2]*world)) {
 }
 
 func TestSixtyFourTapsOnTwoNodesAreOneCheckIn(t *testing.T) {
+	t.Parallel()
 	twoNodes(t, func(t *testing.T, nodes [2]*world) {
 		user := newUsers(1)[0]
 		nodes[0].register(t, user, "UTC")
@@ -79,6 +80,7 @@ func TestSixtyFourTapsOnTwoNodesAreOneCheckIn(t *testing.T) {
 }
 
 func TestSixtyFourMakeUpsOnTwoNodesKeepToTheLimit(t *testing.T) {
+	t.Parallel()
 	twoNodes(t, func(t *testing.T, nodes [2]*world) {
 		c := civil.Clock{}
 		users := newUsers(2)
@@ -168,6 +170,7 @@ func (w *world) frozen(t *testing.T, user accounts.ID) (days []string) {
 }
 
 func TestADayOfLastYearThatIsMadeUpJoinsThisYearsStreak(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
 		w.register(t, user, "UTC")
@@ -188,6 +191,7 @@ func TestADayOfLastYearThatIsMadeUpJoinsThisYearsStreak(t *testing.T) {
 }
 
 func TestMakeUpRefusesWhatItMustAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
 		w.register(t, user, "UTC")
@@ -237,6 +241,7 @@ func TestMakeUpRefusesWhatItMustAndChangesNothing(t *testing.T) {
 }
 
 func TestTheSameMakeUpAgainAnswersAsTheFirstTime(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c, id := newUsers(1)[0], civil.Clock{}, rand.Uint64()
 		w.register(t, user, "UTC")
@@ -254,6 +259,7 @@ func TestTheSameMakeUpAgainAnswersAsTheFirstTime(t *testing.T) {
 // A node died after its commit and before it had written the days that freezes
 // cover. Another one does, and so does the next start.
 func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
+	t.Parallel()
 	crash := func(t *testing.T, w *world) (accounts.ID, []string) {
 		user, c := newUsers(1)[0], civil.Clock{}
 		w.register(t, user, "UTC")
@@ -300,6 +306,7 @@ func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
 }
 
 func TestAStartSpendsNoFreezesOnWhatWasImported(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		db := sqldbtest.SQLite(t)
 		w := newWorld(t, db, redistest.Open(t, "embedded"), ruled)
@@ -327,6 +334,7 @@ func TestAStartSpendsNoFreezesOnWhatWasImported(t *testing.T) {
 }
 
 func TestWhatFreezesCoveredStaysWhenTheyAreTurnedOff(t *testing.T) {
+	t.Parallel()
 	db, server := sqldbtest.SQLite(t), redistest.Server(t)
 	w := newWorld(t, db, redistest.Open(t, server.URL), ruled)
 	user, c := newUsers(1)[0], civil.Clock{}
@@ -353,6 +361,7 @@ func TestWhatFreezesCoveredStaysWhenTheyAreTurnedOff(t *testing.T) {
 }
 
 func TestWhileRedisIsAwayFreezesAndMakeUpsGoOn(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL), ruled)
 	user, c := newUsers(1)[0], civil.Clock{}
@@ -393,6 +402,7 @@ func (w *world) Grant(ctx context.Context, user accounts.ID, n int, reason strin
 }
 
 func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
 		w.register(t, user, "UTC")
@@ -429,6 +439,7 @@ func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
 }
 
 func TestALogWithAGrantIsReplayed(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
 		w.register(t, user, "UTC")
@@ -452,6 +463,7 @@ func TestALogWithAGrantIsReplayed(t *testing.T) {
 // Below the best of a compact board ranks are counts, and who was granted freezes
 // moves in them, too, however often that is told.
 func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeMax: 1})
 		users, c, today := newUsers(1600), civil.Clock{}, dayAt(w.clock.now())
@@ -515,6 +527,7 @@ func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
 }
 
 func TestARecordOfAnotherVersionIsReplaced(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
 		w.on(t, "2026-11-20")
@@ -545,6 +558,7 @@ func TestARecordOfAnotherVersionIsReplaced(t *testing.T) {
 }
 
 func TestTheFirstDayIsTheMostSignificantBit(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
 		for _, date := range []string{"2027-01-01", "2027-01-02", "2027-01-09"} {
@@ -559,6 +573,7 @@ func TestTheFirstDayIsTheMostSignificantBit(t *testing.T) {
 }
 
 func TestAfterMidnightYesterdayCanStillBeSigned(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		c := civil.Clock{Zone: "Asia/Shanghai"}
 		midnight := time.Date(2026, 12, 31, 16, 0, 0, 0, time.UTC) // New Year
@@ -601,6 +616,7 @@ func TestAfterMidnightYesterdayCanStillBeSigned(t *testing.T) {
 }
 
 func TestACallerThatLeavesInAMakeUpLeavesNothingHalfDone(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		c := civil.Clock{}
 		for i := range 20 {
@@ -625,6 +641,7 @@ func TestACallerThatLeavesInAMakeUpLeavesNothingHalfDone(t *testing.T) {
 }
 
 func TestSettingsOfTheRulesTellAllTheirFaultsAtOnce(t *testing.T) {
+	t.Parallel()
 	if err := ruled.Validate(); err != nil {
 		t.Errorf("good settings: %v", err)
 	}
@@ -635,6 +652,7 @@ func TestSettingsOfTheRulesTellAllTheirFaultsAtOnce(t *testing.T) {
 }
 
 func TestBoardsFollowNewRulesOfFreezes(t *testing.T) {
+	t.Parallel()
 	generous := ruled
 	generous.FreezeEvery, generous.FreezeMax = 1, 2
 	worlds(t, func(t *testing.T, w *world) {

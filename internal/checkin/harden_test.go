@@ -18,6 +18,7 @@ import (
 // Another node's row is committed and not yet on disk when a second tap finds
 // it. Then the database is killed.
 func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
+	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: maria.URL})
 	store := newStore(db)
@@ -62,6 +63,7 @@ func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
 
 // The disk is waited for only where nothing else did.
 func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
+	t.Parallel()
 	db := sqldbtest.Open(t, sqldbtest.Default(t).Config(t))
 	store := newStore(db)
 	user, other := newUsers(1)[0], newUsers(1)[0]
@@ -97,6 +99,7 @@ func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
 // A reader takes a committed row to Redis before its own node does, as may happen
 // when the commit's answer is late: the boards do not have it yet.
 func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		user, c := newUsers(1)[0], civil.Clock{}

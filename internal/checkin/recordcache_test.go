@@ -9,6 +9,7 @@ import (
 )
 
 func TestHintsKnowNearlyEverybodyAgainWhileThereIsRoom(t *testing.T) {
+	t.Parallel()
 	h := newRecordCache()
 	keys := make([]yearKey, cacheSets*cacheWays*3/10)
 	rec := func(i, round int) *streak.Record { return &streak.Record{1: byte(i), 2: byte(round)} }

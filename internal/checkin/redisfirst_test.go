@@ -64,6 +64,7 @@ func (w *world) days(t *testing.T, user accounts.ID) int {
 func (w *world) tomorrow() { w.clock.set(w.clock.now().AddDate(0, 0, 1)) }
 
 func TestTheFirstAnswerStandsBeforeSQLHasIt(t *testing.T) {
+	t.Parallel()
 	w, _ := firstWorld(t)
 	user := ids.New[accounts.User]()
 	one, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{}, 1)
@@ -95,6 +96,7 @@ func TestTheFirstAnswerStandsBeforeSQLHasIt(t *testing.T) {
 // The node ends between its two stages: the stream has the row, and no record
 // and no board was told.
 func TestAPublishedDayWhoseNodeDiedIsBroughtBack(t *testing.T) {
+	t.Parallel()
 	w, _ := firstWorld(t)
 	users := newUsers(5)
 	for _, user := range users {
@@ -119,6 +121,7 @@ func TestAPublishedDayWhoseNodeDiedIsBroughtBack(t *testing.T) {
 
 // The consumer ends after SQL has the rows and before the stream is told.
 func TestWhatComesTwiceFromTheStreamCountsOnce(t *testing.T) {
+	t.Parallel()
 	w, _ := firstWorld(t)
 	users := newUsers(20)
 	for _, user := range users {
@@ -156,6 +159,7 @@ func TestWhatComesTwiceFromTheStreamCountsOnce(t *testing.T) {
 // Two nodes publish one user's day at once, and the one that lost the claim is
 // first in the stream.
 func TestSQLGetsTheRowThatCallersWereToldOf(t *testing.T) {
+	t.Parallel()
 	w, _ := firstWorld(t)
 	user := ids.New[accounts.User]()
 	other := request{user: user, day: civil.DayOf(w.clock.now().UTC().Date()), at: w.clock.now().Add(-time.Second), kind: streak.Tapped, act: Activity{Words: 7}, req: 99}
@@ -180,6 +184,7 @@ func TestSQLGetsTheRowThatCallersWereToldOf(t *testing.T) {
 // Who is answered from Redis does not wait for a slow SQL. While Redis is away
 // there is nothing else to wait for.
 func TestWhileRedisIsAwaySQLMayTakeItsTime(t *testing.T) {
+	t.Parallel()
 	w, server := firstWorld(t)
 	server.Kill()
 	w.projection.Suspect()
@@ -208,6 +213,7 @@ func TestWhileRedisIsAwaySQLMayTakeItsTime(t *testing.T) {
 }
 
 func TestADeadlockIsTriedAgainWhileACallerWaits(t *testing.T) {
+	t.Parallel()
 	l, tries := &streamLog{}, 0
 	ask := func() error {
 		return l.ask(t.Context(), func(context.Context) error {
@@ -229,6 +235,7 @@ func TestADeadlockIsTriedAgainWhileACallerWaits(t *testing.T) {
 }
 
 func TestCheckInsGoOnWhileSQLIsAway(t *testing.T) {
+	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	w := newWorld(t, sqldbtest.Open(t, sqldb.Config{URL: maria.URL}), redistest.Open(t, redistest.Server(t, aof...).URL), first())
 	users := newUsers(30)
@@ -263,6 +270,7 @@ func TestCheckInsGoOnWhileSQLIsAway(t *testing.T) {
 }
 
 func TestRedisKilledUnderLoadLosesNothingThatWasAnswered(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t, aof...)
 	w := newWorld(t, sqldbtest.Open(t, sqldbtest.Default(t).Config(t)), redistest.Open(t, server.URL), first())
 	var mu sync.Mutex
@@ -318,6 +326,7 @@ func TestRedisKilledUnderLoadLosesNothingThatWasAnswered(t *testing.T) {
 }
 
 func TestARedisThatRefusesLeavesTheCheckInToSQL(t *testing.T) {
+	t.Parallel()
 	w, server := firstWorld(t)
 	user, other := ids.New[accounts.User](), ids.New[accounts.User]()
 	w.mustMark(t, user, civil.Clock{})
@@ -347,6 +356,7 @@ func TestARedisThatRefusesLeavesTheCheckInToSQL(t *testing.T) {
 // While SQL counts as away, who needs it is refused. When Redis goes away just then,
 // SQL gets all its tries: nobody is refused for the sake of Redis.
 func TestWhenRedisGoesAwaySQLIsAskedWhateverItWasBefore(t *testing.T) {
+	t.Parallel()
 	w, server := firstWorld(t)
 	users, done := newUsers(2), make(chan struct{})
 	close(done)
@@ -372,6 +382,7 @@ func TestWhenRedisGoesAwaySQLIsAskedWhateverItWasBefore(t *testing.T) {
 }
 
 func TestTooFewReplicasLeaveTheCheckInToSQL(t *testing.T) {
+	t.Parallel()
 	sentinels := redistest.Sentinel(t, aof...)
 	sentinels.Whole(t)
 	for _, replicas := range []int{1, 2} {
@@ -397,6 +408,7 @@ func TestTooFewReplicasLeaveTheCheckInToSQL(t *testing.T) {
 
 // The stream is lost, the claims are not: the snapshot of the night brings them.
 func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
+	t.Parallel()
 	w, server := firstWorld(t)
 	users := newUsers(300)
 	var all sync.WaitGroup
@@ -433,6 +445,7 @@ func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
 }
 
 func TestAnEmptiedRedisTakesOnlyWhatSQLDidNotHave(t *testing.T) {
+	t.Parallel()
 	w, server := firstWorld(t)
 	kept, gone := ids.New[accounts.User](), ids.New[accounts.User]()
 	w.mustMark(t, kept, civil.Clock{})
@@ -454,6 +467,7 @@ func TestAnEmptiedRedisTakesOnlyWhatSQLDidNotHave(t *testing.T) {
 }
 
 func TestABrokenRecordIsInSQLWhenItIsAnswered(t *testing.T) {
+	t.Parallel()
 	w, _ := firstWorld(t)
 	user := ids.New[accounts.User]()
 	var streaks []int
@@ -481,6 +495,7 @@ func TestABrokenRecordIsInSQLWhenItIsAnswered(t *testing.T) {
 }
 
 func TestAMakeUpKnowsTheDaysThatSQLDoesNotHave(t *testing.T) {
+	t.Parallel()
 	w, _ := firstWorld(t, Settings{MakeupDays: 30, MakeupLimit: 3})
 	user := ids.New[accounts.User]()
 	w.register(t, user, "UTC")
@@ -500,6 +515,7 @@ func TestAMakeUpKnowsTheDaysThatSQLDoesNotHave(t *testing.T) {
 // A record that is loaded while the stream has days of it: on New Year's Day
 // everybody's.
 func TestALoadedRecordHasTheDaysThatSQLDoesNotHave(t *testing.T) {
+	t.Parallel()
 	w, _ := firstWorld(t)
 	user := ids.New[accounts.User]()
 	w.clock.set(time.Date(2026, 12, 31, 12, 0, 0, 0, time.UTC))
@@ -513,6 +529,7 @@ func TestALoadedRecordHasTheDaysThatSQLDoesNotHave(t *testing.T) {
 }
 
 func TestReconciliationFindsNothingWrongWithDaysThatSQLDoesNotHave(t *testing.T) {
+	t.Parallel()
 	w, _ := firstWorld(t)
 	users := newUsers(10)
 	for _, user := range users {
@@ -527,6 +544,7 @@ func TestReconciliationFindsNothingWrongWithDaysThatSQLDoesNotHave(t *testing.T)
 }
 
 func TestAPoisonedRowBecomesADeadLetterAndHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	maria := sqldbtest.Open(t, sqldbtest.Default(t).Config(t))
 	w := newWorld(t, maria, redistest.Open(t, redistest.Server(t, aof...).URL), first())
 	good, bad := ids.New[accounts.User](), ids.New[accounts.User]()
@@ -552,6 +570,7 @@ func TestAPoisonedRowBecomesADeadLetterAndHoldsUpNobody(t *testing.T) {
 }
 
 func TestTheModeSaysWhatItMayLose(t *testing.T) {
+	t.Parallel()
 	risks := func(url string) string {
 		t.Helper()
 		all, err := newFast(redistest.Open(t, url), CompactBoards).risks(t.Context())
@@ -605,6 +624,7 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 }
 
 func TestAClaimIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
 	r := tap(ids.New[accounts.User](), civil.Clock{}, 20000, time.UnixMilli(1_800_000_000_123), Activity{7, 8}, 1<<63+5)
 	if got, ok := parseClaim(r.user, r.day, claimText(r)); !ok || got.key() != r.key() || !got.at.Equal(r.at) || got.req != r.req || got.act != r.act || got.kind != r.kind {
 		t.Errorf("got %+v, %t", got, ok)
@@ -617,6 +637,7 @@ func TestAClaimIsReadAsItWasWritten(t *testing.T) {
 }
 
 func TestALostRedisIsNotTakenForALostSQL(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	server.Kill()

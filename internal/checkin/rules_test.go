@@ -491,6 +491,7 @@ func drawRules(r *rand.Rand) Settings {
 }
 
 func TestTheRulesFollowAPlainListOfDays(t *testing.T) {
+	t.Parallel()
 	histories := int64(100_000)
 	if raced {
 		histories = 20_000
@@ -649,6 +650,7 @@ func (s *served) shown(now time.Time, c civil.Clock, first, last civil.Day) (sig
 }
 
 func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
+	t.Parallel()
 	rules := Settings{MakeupDays: 9, MakeupLimit: 2, FreezeEvery: 3, FreezeMax: 2, Grace: 10 * time.Minute}
 	histories := uint64(200)
 	if raced {
@@ -670,6 +672,7 @@ func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
 // Right after a change of zone yesterday is the last date of the old one. That no
 // freeze covers it for good before it can no longer be signed is the point here.
 func TestTheGraceOfTheLastDateHoldsThoughTheNextIsLeftOut(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		c := newClock(t)
 		w := startWorldAt(t, c, sqldbtest.SQLite(t, func(cfg *sqldb.Config) { cfg.Now = c.now }), redistest.Open(t, "embedded"), stalls, Settings{FreezeMax: 1, Grace: 10 * time.Minute})

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -157,29 +159,54 @@ func (w *world) persisted(t *testing.T) {
 // aof is what redis-first mode wants of a Redis.
 var aof = []string{"appendonly yes", "appendfsync always"}
 
-// worlds runs a test on the embedded pair and on real servers. The database goes by
-// the world's clock.
-func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) {
-	rules = append(rules, Settings{})
-	type config = func(*sqldb.Config)
-	embedded := func(t *testing.T, own config) (*sqldb.DB, *redis.DB) {
-		return sqldbtest.SQLite(t, own), redistest.Open(t, "embedded")
+// A combination is engines and settings that a story is told on.
+type combination struct {
+	name, boards, mode string
+	open               func(t *testing.T, own func(*sqldb.Config)) (*sqldb.DB, *redis.DB)
+}
+
+func onServers(conf ...string) func(*testing.T, func(*sqldb.Config)) (*sqldb.DB, *redis.DB) {
+	return func(t *testing.T, own func(*sqldb.Config)) (*sqldb.DB, *redis.DB) {
+		return sqldbtest.Default(t).Open(t, own), redistest.Open(t, redistest.Server(t, conf...).URL)
 	}
-	servers := func(t *testing.T, own config) (*sqldb.DB, *redis.DB) {
-		return sqldbtest.Default(t).Open(t, own), redistest.Open(t, redistest.Server(t).URL)
-	}
-	kept := func(t *testing.T, own config) (*sqldb.DB, *redis.DB) {
-		return sqldbtest.Default(t).Open(t, own), redistest.Open(t, redistest.Server(t, aof...).URL)
-	}
-	for _, e := range []struct {
-		name, boards, mode string
-		open               func(t *testing.T, own config) (*sqldb.DB, *redis.DB)
-	}{
+}
+
+func embedded(t *testing.T, own func(*sqldb.Config)) (*sqldb.DB, *redis.DB) {
+	return sqldbtest.SQLite(t, own), redistest.Open(t, "embedded")
+}
+
+var (
+	inVirtualTime = []combination{
 		{"embedded", CompactBoards, DurableFirst, embedded},
-		{"real servers", CompactBoards, DurableFirst, servers},
-		{"exact boards", ExactBoards, DurableFirst, servers},
-		{"redis first", CompactBoards, RedisFirst, kept},
-	} {
+		{"embedded, exact boards", ExactBoards, DurableFirst, embedded},
+		{"embedded, redis first", CompactBoards, RedisFirst, embedded},
+	}
+	inRealTime = []combination{
+		{"real servers", CompactBoards, DurableFirst, onServers()},
+		{"exact boards", ExactBoards, DurableFirst, onServers()},
+		{"redis first", CompactBoards, RedisFirst, onServers(aof...)},
+	}
+)
+
+// worlds tells a story on the embedded engines with each setting, and on real servers
+// with one that goes by the test's name.
+func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(t.Name()))
+	one := int(h.Sum32() % uint32(len(inRealTime)))
+	tell(t, slices.Concat(inVirtualTime, inRealTime[one:one+1]), test, rules...)
+}
+
+// everyWorld is worlds for a story of scripts, statements or the stream: real servers
+// have each setting.
+func everyWorld(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) {
+	tell(t, slices.Concat(inVirtualTime, inRealTime), test, rules...)
+}
+
+// tell runs a test on some combinations. The database goes by the world's clock.
+func tell(t *testing.T, on []combination, test func(t *testing.T, w *world), rules ...Settings) {
+	rules = append(rules, Settings{})
+	for _, e := range on {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel() // for they wait a lot
 			run := func(t *testing.T) {
@@ -189,7 +216,7 @@ func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) 
 				own.Boards, own.Mode = e.boards, e.mode
 				test(t, startWorldAt(t, c, db, rdb, stalls, own))
 			}
-			if e.name == "embedded" {
+			if strings.HasPrefix(e.name, "embedded") {
 				bubble.Test(t, run)
 			} else {
 				run(t)
@@ -345,6 +372,7 @@ func newUsers(n int) (users []accounts.ID) {
 }
 
 func TestCheckingInFollowsTheReference(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := newUsers(12), civil.Clock{Zone: "Asia/Shanghai"}
 		at := time.Date(2025, 12, 20, 3, 0, 0, 0, time.UTC)
@@ -371,6 +399,7 @@ func TestCheckingInFollowsTheReference(t *testing.T) {
 }
 
 func TestSixtyFourTapsAtOnceAreOneCheckIn(t *testing.T) {
+	t.Parallel()
 	worlds(t, sixtyFourTaps)
 }
 
@@ -403,6 +432,7 @@ func sixtyFourTaps(t *testing.T, w *world) {
 }
 
 func TestTheSameRequestAgainAnswersAsTheFirstTime(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c, id := ids.New[accounts.User](), civil.Clock{}, rand.Uint64()
 		first, err := w.Mark(t.Context(), user, c, Activity{}, id)
@@ -420,6 +450,7 @@ func TestTheSameRequestAgainAnswersAsTheFirstTime(t *testing.T) {
 }
 
 func TestTheDayIsTheUsersOwn(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user := ids.New[accounts.User]()
 		for _, tt := range []struct {
@@ -445,6 +476,7 @@ func TestTheDayIsTheUsersOwn(t *testing.T) {
 }
 
 func TestADeadStreakLeavesTheBoardTheMomentItDies(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users := newUsers(3)
 		zones := []string{"Asia/Tokyo", "UTC", "America/Los_Angeles"}
@@ -471,6 +503,7 @@ func TestADeadStreakLeavesTheBoardTheMomentItDies(t *testing.T) {
 }
 
 func TestAnEmptiedRedisCostsNothing(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
 	users, c := newUsers(20), civil.Clock{}
@@ -490,6 +523,7 @@ func TestAnEmptiedRedisCostsNothing(t *testing.T) {
 }
 
 func TestWhileRedisIsAwaySQLAnswers(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
 	users, c := newUsers(10), civil.Clock{}
@@ -516,6 +550,7 @@ func TestWhileRedisIsAwaySQLAnswers(t *testing.T) {
 }
 
 func TestAFrozenRedisDelaysACheckInByItsBudgetAndIsCaughtUp(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t)
 	w := startWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL), redisBudget)
 	users, c := newUsers(5), civil.Clock{}
@@ -534,6 +569,7 @@ func TestAFrozenRedisDelaysACheckInByItsBudgetAndIsCaughtUp(t *testing.T) {
 // Another node died after its commit: its rows are in SQL, its mark stands
 // still, and Redis has records without them.
 func TestADeadNodesRowsAreAppliedByAnother(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := newUsers(6), civil.Clock{}
 		w.clock.set(time.Now())
@@ -571,6 +607,7 @@ func TestADeadNodesRowsAreAppliedByAnother(t *testing.T) {
 // SQL shows a row before it is on disk. Who reads it then takes it to Redis,
 // though a crash of SQL may lose it.
 func TestADayThatSQLLostLeavesRedis(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := newUsers(2), civil.Clock{}
 		w.clock.set(time.Now().AddDate(0, 0, -1))
@@ -598,6 +635,7 @@ func TestADayThatSQLLostLeavesRedis(t *testing.T) {
 // A server that comes back with an older snapshot has lost records' last days
 // and its marks with them.
 func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t, "appendonly no", `save ""`)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
 	users, c := newUsers(8), civil.Clock{}
@@ -627,6 +665,7 @@ func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {
 }
 
 func TestLoadingMergesAndLosesNothing(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		f := w.fast.patient()
 		for range 40 {
@@ -678,6 +717,7 @@ func randomRecord() *streak.Record {
 }
 
 func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		user := ids.New[accounts.User]()
@@ -708,6 +748,7 @@ func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {
 }
 
 func TestADateLeftOutIsWrittenForWhoeverIsNotErased(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		skipped := dayAt(w.clock.now()) - 1
@@ -732,6 +773,7 @@ func TestADateLeftOutIsWrittenForWhoeverIsNotErased(t *testing.T) {
 }
 
 func TestErrorsOfTheCallerChangeNothing(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		user := ids.New[accounts.User]()
@@ -753,6 +795,7 @@ func TestErrorsOfTheCallerChangeNothing(t *testing.T) {
 }
 
 func TestCallersThatLeftDoNotHoldTheMark(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		w.clock.set(time.Now().Add(-time.Hour))
@@ -787,6 +830,7 @@ func hset(t *testing.T, w *world, field, value string) {
 
 // A node guesses from the record as it saw it last, and another node has gone on.
 func TestAWrongGuessIsTakenBack(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, a *world) {
 		b := newWorld(t, a.db, a.redis, a.rules)
 		users, c := newUsers(3), civil.Clock{}

@@ -82,6 +82,7 @@ func (w *world) follow(t *testing.T) (n int) {
 }
 
 func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		w.clock.set(time.Now().UTC().Truncate(time.Second))
 		users, c := newUsers(30), civil.Clock{Zone: "America/New_York"}
@@ -128,6 +129,7 @@ func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
 
 // The rows' own times lie before what a replay reads of the log.
 func TestARedisThatLostAnImportIsCaughtUp(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		w.clock.set(time.Now().UTC())
@@ -149,6 +151,7 @@ func TestARedisThatLostAnImportIsCaughtUp(t *testing.T) {
 }
 
 func TestExportIsReadBackByImport(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, _ := inhabited(t, w, 14)
 		other := sqldbtest.SQLite(t)
@@ -207,6 +210,7 @@ func moved(t *testing.T, w *world, users []accounts.ID, format transfer.Format, 
 }
 
 func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
+	t.Parallel()
 	rules := Settings{MakeupDays: 30, MakeupLimit: 3, FreezeEvery: 3, FreezeMax: 2}
 	worlds(t, func(t *testing.T, w *world) {
 		w.clock.set(time.Now().UTC().Truncate(time.Second)) // the accounts are of today
@@ -275,6 +279,7 @@ func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
 
 // What came of an erased user without a day would stay for ever.
 func TestAGrantThatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		users, _ := inhabited(t, w, 2)
@@ -298,6 +303,7 @@ func TestAGrantThatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
 
 // A day may have begun elsewhere, where the user lived then.
 func TestASeasonHasWhatWasImportedOfBeforeItsFirstDayBegan(t *testing.T) {
+	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		for _, zone := range []string{"UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"} {
@@ -327,6 +333,7 @@ func TestASeasonHasWhatWasImportedOfBeforeItsFirstDayBegan(t *testing.T) {
 // What is imported of months ago is on their boards, too, as far as those are
 // loaded, and does not put those of now in doubt.
 func TestAnImportReachesTheBoardsOfItsSeasons(t *testing.T) {
+	t.Parallel()
 	test := func(t *testing.T, kind string) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{Boards: kind})
 		w.clock.set(time.Now())
@@ -388,6 +395,7 @@ func TestAnImportReachesTheBoardsOfItsSeasons(t *testing.T) {
 
 // A wait for Redis must not use up the tries of a message.
 func TestWhileRedisIsAwayAnImportsNewsWait(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
 	w.clock.set(time.Now())

@@ -49,6 +49,7 @@ func (w *world) rank(t *testing.T, b Board, user accounts.ID) int {
 // What is wrong in a compact board's counts, for whatever reason, is right again
 // within the hour.
 func TestCountsAreMadeAnewEachHour(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t).URL))
 	today := civil.Clock{}.Today(w.clock.now())
 	many, last := newUsers(1100), newUsers(1)[0]
@@ -74,6 +75,7 @@ func TestCountsAreMadeAnewEachHour(t *testing.T) {
 }
 
 func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
+	t.Parallel()
 	for kind, other := range map[string]string{CompactBoards: ExactBoards, ExactBoards: CompactBoards} {
 		t.Run(kind, func(t *testing.T) {
 			server := redistest.Server(t)
@@ -150,6 +152,7 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 // Ann flies over the date line on the 20th, and there is no 21st for her. Its row
 // comes with a message; a board that is counted before knows of it all the same.
 func TestABoardThatIsCountedKnowsOfADateThatIsLeftOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t).URL))
 	ann := newUsers(1)[0]
 	left, err := civil.Clock{Zone: "Etc/GMT+11"}.Change("Pacific/Kiritimati", time.Date(2026, 11, 20, 20, 0, 0, 0, time.UTC))
