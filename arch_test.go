@@ -25,7 +25,7 @@ const module = "github.com/stoa-dev/stoa"
 // floors lists the module's packages from the ground up. A package imports
 // packages of lower floors only; neighbours do not import each other.
 var floors = [][]string{
-	{"keyspace", "api", "internal/eventually", "internal/bubble"},
+	{"keyspace", "api", "internal/eventually", "internal/bubble", "internal/logtest"},
 	{"redis"},
 	{"redis/redistest"},
 	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit", "keyspace/move"},

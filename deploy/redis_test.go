@@ -3,7 +3,6 @@ package deploy
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -361,15 +361,19 @@ func TestRedisFirstModeOnTheShippedSettings(t *testing.T) {
 		{"for durable", mayAsk, []string{"has appendfsync everysec", "has no-appendfsync-on-rewrite yes"}},
 		{"for redis first", func(t *testing.T, s *site) { mayAsk(t, s); s.run(t, "redis-first") }, nil},
 	} {
-		var log strings.Builder
+		var log logtest.Buffer
 		t.Run(c.name, func(t *testing.T) {
 			s := install(t)
 			c.prepare(t, s)
 			i := redistest.Conf(t, s.path("redis.conf"))
-			server := testkit.StartLogged(t, slog.New(slog.NewTextHandler(&log, nil)), func(cfg *app.Config) {
+			server := testkit.StartLogged(t, log.Logger(), func(cfg *app.Config) {
 				cfg.Redis, cfg.Checkin.Mode = s.userURL(i, "stoa"), checkin.RedisFirst
 			})
 			(&people{server: server}).arrive(t, 1)
+			eventually.True(t, "redis has been asked", func() bool {
+				told := log.String()
+				return !strings.Contains(told, "redis does not answer; it will be asked") || strings.Contains(told, "redis has told what it may lose")
+			})
 		})
 		told := log.String() // the server has ended
 		if strings.Count(told, warning) != len(c.warnings) || !strings.Contains(told, "checkin.mode=redis") {

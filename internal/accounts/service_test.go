@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -26,6 +25,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -40,25 +40,8 @@ type world struct {
 	bus   *events.Bus // does not run: users come from SQL, unless a test calls listen
 	box   *mail.Box
 	ahead *atomic.Int64 // nanoseconds
-	log   *lockedBuffer
+	log   *logtest.Buffer
 	ips   atomic.Int64
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // patience ends a test that would otherwise hang.
@@ -73,7 +56,7 @@ const unhurried = 10 * time.Second
 // so that codes are not limited to one a minute unless settings say so.
 func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *redis.DB, settings Settings) *world {
 	t.Helper()
-	w := &world{t: t, redis: rdb, ahead: new(atomic.Int64), log: new(lockedBuffer)}
+	w := &world{t: t, redis: rdb, ahead: new(atomic.Int64), log: new(logtest.Buffer)}
 	if settings.Limits.CodesPerMinute == 0 {
 		settings.Limits.CodesPerMinute = 100
 	}

@@ -39,8 +39,11 @@ type checkinLog interface {
 	// journal and batches are the stream and what a worker does with it, nil without one.
 	journal() *queue.Redis
 	batches() []queue.Batch
-	// check returns an error where Redis cannot keep what the mode leaves to it.
+	// check returns an error where Redis cannot keep what the mode leaves to it. Where Redis
+	// does not answer, run goes on with it.
 	check(ctx context.Context) error
+	// run ends with ctx at the latest.
+	run(ctx context.Context)
 }
 
 // written is what became of the rows of a batch.
@@ -68,3 +71,4 @@ func (sqlLog) forget(context.Context, accounts.ID) error              { return n
 func (sqlLog) journal() *queue.Redis                                  { return nil }
 func (sqlLog) batches() []queue.Batch                                 { return nil }
 func (sqlLog) check(context.Context) error                            { return nil }
+func (sqlLog) run(context.Context)                                    {}

@@ -376,17 +376,20 @@ func (f *fast) someClaims(ctx context.Context, cursor string) (rows []request, n
 }
 
 // risks says what this Redis may lose of what it has acknowledged, server by
-// server. An error says that it cannot keep anything.
+// server. [redis.ErrUnavailable] says that a server did not answer, any other error
+// that Redis cannot keep anything.
 func (f *fast) risks(ctx context.Context) (risks []string, err error) {
 	servers, err := f.db.Info(ctx)
 	if err != nil {
-		return []string{"redis does not answer, and is not asked again"}, nil
+		return nil, err
 	}
 	for _, server := range servers {
 		version := server.Fields["redis_version"]
 		major, _, _ := strings.Cut(version, ".")
 		n, _ := strconv.Atoi(major)
 		switch {
+		case errors.Is(server.Err, redis.ErrUnavailable):
+			return nil, server.Err
 		case server.Err != nil:
 			risks = append(risks, server.Addr+" does not say how it is set: "+server.Err.Error())
 		case n < 7:
@@ -398,9 +401,12 @@ func (f *fast) risks(ctx context.Context) (risks []string, err error) {
 	// Both or none: a rewrite of the file ends the one without the other.
 	const sync, pause = "appendfsync", "no-appendfsync-on-rewrite"
 	if servers, err = f.db.Settings(ctx, sync, pause); err != nil {
-		return append(risks, "redis does not answer, and is not asked again"), nil
+		return nil, err
 	}
 	for _, server := range servers {
+		if errors.Is(server.Err, redis.ErrUnavailable) {
+			return nil, server.Err
+		}
 		if server.Err != nil {
 			risks = append(risks, fmt.Sprintf("%s does not tell %s, which should be always, and %s, which should be no (stoa keys acl --config-get lets it): %v",
 				server.Addr, sync, pause, server.Err))

@@ -67,6 +67,7 @@ type streamLog struct {
 	log        *slog.Logger
 	now        func() time.Time
 
+	unasked  bool         // Redis did not answer check
 	sqlUntil atomic.Int64 // SQL was away: Unix ms until which callers do not wait for it
 }
 
@@ -504,6 +505,34 @@ func (l *streamLog) drain(ctx context.Context) error {
 func (l *streamLog) check(ctx context.Context) error {
 	l.log.LogAttrs(ctx, slog.LevelWarn, "check-ins are answered from redis, before sql has them: what redis loses before that is lost",
 		slog.String("checkin.mode", RedisFirst), slog.Int("checkin.replicas", l.replicas))
+	err := l.tellRisks(ctx)
+	if errors.Is(err, redis.ErrUnavailable) {
+		l.unasked = true
+		l.log.LogAttrs(ctx, slog.LevelWarn, "redis does not answer; it will be asked what it may lose when it does", slog.Any("err", err))
+		return nil
+	}
+	return err
+}
+
+// askAgainEvery is the pause before a Redis that did not answer is asked again.
+const askAgainEvery = time.Second
+
+// run asks a Redis that did not answer check until it does.
+func (l *streamLog) run(ctx context.Context) {
+	for l.unasked && sleep(ctx, askAgainEvery) == nil {
+		err := l.tellRisks(ctx)
+		l.unasked = errors.Is(err, redis.ErrUnavailable)
+		switch {
+		case err == nil:
+			l.log.LogAttrs(ctx, slog.LevelInfo, "redis has told what it may lose")
+		case !l.unasked:
+			l.log.LogAttrs(ctx, slog.LevelError, "redis cannot keep check-ins, and the server would not have started: answered check-ins may be lost", slog.Any("err", err))
+		}
+	}
+}
+
+// tellRisks warns of what Redis may lose; its errors are those of [fast.risks].
+func (l *streamLog) tellRisks(ctx context.Context) error {
 	risks, err := l.fast.risks(ctx)
 	for _, risk := range risks {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "answered check-ins may be lost", slog.String("why", risk))

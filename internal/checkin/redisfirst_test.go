@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/eventually"
@@ -21,6 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -621,6 +624,32 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 	if err := w.CheckMode(t.Context()); err != nil || !strings.Contains(told.String(), "what redis loses before that is lost") {
 		t.Errorf("got %q, %v", told.String(), err)
 	}
+}
+
+func TestARedisThatIsAwayAtTheStartIsAskedLaterWhatItMayLose(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, "appendonly yes", "appendfsync everysec")
+	rdb := redistest.Open(t, server.URL)
+	server.Kill()
+	var told logtest.Buffer
+	s := New(Config{
+		DB: sqldbtest.SQLite(t), Redis: rdb, Metrics: prometheus.NewRegistry(),
+		Log: told.Logger(), Settings: first(),
+	})
+	if err := s.CheckMode(t.Context()); err != nil || !strings.Contains(told.String(), "it will be asked") {
+		t.Fatalf("got %v: %s", err, told.String())
+	}
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	asked.Go(func() { s.checkins.run(ctx) })
+	server.Restart()
+	eventually.True(t, "redis has been asked", func() bool { return strings.Contains(told.String(), "has told what it may lose") })
+	if !strings.Contains(told.String(), "has appendfsync everysec") {
+		t.Errorf("got %s", told.String())
+	}
+	asked.Wait() // it has ended by itself
 }
 
 func TestAClaimIsReadAsItWasWritten(t *testing.T) {

@@ -654,7 +654,7 @@ func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
 	rules := Settings{MakeupDays: 9, MakeupLimit: 2, FreezeEvery: 3, FreezeMax: 2, Grace: 10 * time.Minute}
 	histories := uint64(200)
 	if raced {
-		histories = 60
+		histories = 30
 	}
 	worlds(t, func(t *testing.T, w *world) {
 		if err := w.keepBoards(t.Context()); err != nil {

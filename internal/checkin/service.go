@@ -117,6 +117,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	working.Go(func() { s.loadWanted(ctx) })
 	working.Go(func() { s.fallback.run(ctx) })
 	working.Go(func() { s.showReconciliations(ctx) })
+	working.Go(func() { s.checkins.run(ctx) })
 	select {
 	case <-first:
 		s.settle(ctx)
@@ -138,7 +139,7 @@ func (s *Service) Degraded() string {
 }
 
 // CheckMode logs what the mode may lose on this Redis, and returns an error where the mode
-// cannot be.
+// cannot be. While Redis does not answer that is left to Run.
 func (s *Service) CheckMode(ctx context.Context) error { return s.checkins.check(ctx) }
 
 // Mark checks a user in for today by the user's own calendar. It returns when

@@ -2,7 +2,6 @@ package wholeserver
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,12 +11,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
 )
 
@@ -251,24 +250,12 @@ func TestNoPathLeadsOutOfWhatIsServed(t *testing.T) {
 	}
 }
 
-// lines collects a log.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
 // TestNobodyForgesALineOfTheLog writes line ends, colours and fields into
 // everything that might be logged.
 func TestNobodyForgesALineOfTheLog(t *testing.T) {
 	for _, format := range []string{"json", "text", "pretty"} {
 		t.Run(format, func(t *testing.T) {
-			var log lines
+			var log logtest.Buffer
 			s := testkit.StartLogged(t, obs.NewLogger(&log, obs.Log{Level: slog.LevelDebug, Format: format}))
 			w := &world{Server: s, t: t, hc: http.DefaultClient, ops: operations(t, s)}
 			w.mal = w.signUp("mal", "", "")
@@ -287,10 +274,8 @@ func TestNobodyForgesALineOfTheLog(t *testing.T) {
 				w.asMal(r)
 			}
 			w.raw("GET /v1/me%0alevel=ERROR%20msg=" + forged + " HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\nlevel=ERROR msg=" + forged + "\r\nConnection: close\r\n\r\n")
-			log.mu.Lock()
-			defer log.mu.Unlock()
 			n := 0
-			for scan := bufio.NewScanner(&log.b); scan.Scan(); n++ {
+			for scan := bufio.NewScanner(strings.NewReader(log.String())); scan.Scan(); n++ {
 				line := scan.Text()
 				if strings.Contains(line, "\x1b") || !wellFormed(format, line) {
 					t.Errorf("a line is not the server's own: %q", line)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
@@ -96,7 +95,7 @@ func TestAReplayThatFailsIsNoneThatHappened(t *testing.T) {
 
 func TestEveryFailedReplayIsToldAndCounted(t *testing.T) {
 	server := redistest.Server(t)
-	reg, log := prometheus.NewRegistry(), &lines{}
+	reg, log := prometheus.NewRegistry(), &logtest.Buffer{}
 	d := newDomain(t, redistest.Open(t, server.URL), "node")
 	cfg := d.cfg
 	cfg.Metrics, cfg.Name, cfg.Log = reg, "test", slog.New(slog.NewTextHandler(log, nil))
@@ -114,27 +113,9 @@ func TestEveryFailedReplayIsToldAndCounted(t *testing.T) {
 	broken.Store(true)
 	server.Restart()
 	eventually.True(t, "three replays have failed", func() bool { return shown(t, reg)["stoa_projection_replay_failures_total"] >= 3 })
-	if told := log.count("a replay into redis failed"); told < 3 || d.Up() {
+	if told := log.Count("a replay into redis failed"); told < 3 || d.Up() {
 		t.Errorf("the log has %d lines, and up is %v; want a line for each failure, and false", told, d.Up())
 	}
 	broken.Store(false)
 	eventually.True(t, "the projection is up", d.Up)
-}
-
-// lines counts lines of a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) count(what string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), what)
 }

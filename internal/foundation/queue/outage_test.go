@@ -17,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -119,7 +120,7 @@ func TestARedisThatKeepsALogLosesNothingWhenItIsKilled(t *testing.T) {
 	published := map[string]bool{}
 	var mu sync.Mutex
 	handled := map[string]bool{}
-	log := &lines{}
+	log := &logtest.Buffer{}
 	cfg := queue.Config{Poll: 10 * time.Millisecond, Backoff: time.Millisecond, Claim: 2 * time.Second, Log: slog.New(slog.NewTextHandler(log, nil))}
 	stop := consume(t, s, cfg, map[string]queue.Handler{"t": func(_ context.Context, d queue.Delivery) error {
 		mu.Lock()
@@ -138,7 +139,7 @@ func TestARedisThatKeepsALogLosesNothingWhenItIsKilled(t *testing.T) {
 		}
 		if i == n/2 {
 			server.Kill()
-			eventually.True(t, "a line about it", func() bool { return log.with("queue cannot be read") > 0 })
+			eventually.True(t, "a line about it", func() bool { return log.Count("queue cannot be read") > 0 })
 			server.Restart()
 			eventually.True(t, "Redis", func() bool { return db.Ping(t.Context()) == nil })
 		}
@@ -194,7 +195,7 @@ func TestTheRelayWaitsForRedisAndUsesUpNoTries(t *testing.T) {
 	outbox, s := queue.NewSQL(sqldbtest.SQLite(t)), queue.NewRedis(redisDB)
 	got := make(chan queue.Delivery, 1)
 	consume(t, s, quick(), map[string]queue.Handler{"t": func(_ context.Context, d queue.Delivery) error { got <- d; return nil }})
-	log := &lines{}
+	log := &logtest.Buffer{}
 	cfg := quick()
 	cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	consume(t, outbox, cfg, nil, queue.Relay([]string{"t"}, s))
@@ -204,7 +205,7 @@ func TestTheRelayWaitsForRedisAndUsesUpNoTries(t *testing.T) {
 	}
 	server.Kill()
 	publish(t, outbox, queue.Message{Topic: "t", Key: "second"})
-	eventually.True(t, "ten tries", func() bool { return log.with("outcome=postponed") >= 2*queue.Tries })
+	eventually.True(t, "ten tries", func() bool { return log.Count("outcome=postponed") >= 2*queue.Tries })
 	if es := list(t, outbox, "t", false); len(es) != 1 {
 		t.Errorf("in the outbox: %+v, want the second", es)
 	}
@@ -225,7 +226,7 @@ func TestFactsWaitForTheirDatabaseAndUseUpNoTries(t *testing.T) {
 	}
 	put := db.Dialect().Compile(sqldb.Upsert{Table: "facts", Columns: []string{"id"}, Key: []string{"id"}})
 	s := queue.NewRedis(redistest.Open(t, redistest.Server(t).URL))
-	log := &lines{}
+	log := &logtest.Buffer{}
 	cfg := quick()
 	cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	consume(t, s, cfg, nil, queue.Batch{Topics: []string{"facts"}, Handle: func(ctx context.Context, ds []queue.Delivery) []error {
@@ -250,7 +251,7 @@ func TestFactsWaitForTheirDatabaseAndUseUpNoTries(t *testing.T) {
 	eventually.True(t, "the first facts", func() bool { return left(t, s, "facts") == [2]int{} })
 	maria.Kill9(t)
 	facts(150, 150)
-	eventually.True(t, "more than five tries", func() bool { return log.with("outcome=postponed") > 2*queue.Tries })
+	eventually.True(t, "more than five tries", func() bool { return log.Count("outcome=postponed") > 2*queue.Tries })
 	maria.Restart(t)
 	eventually.True(t, "the other facts", func() bool { return left(t, s, "facts") == [2]int{} })
 	var n int

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/logtest"
 )
 
 func onEngines(t *testing.T, f func(t *testing.T, e sqldbtest.Engine, db *sqldb.DB)) {
@@ -237,36 +237,18 @@ func TestManyMessagesAreEnqueuedInFewStatementsWithoutLoss(t *testing.T) {
 func TestAConsumerWaitsForADatabaseThatIsAwayAndLogsItOnce(t *testing.T) {
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL})
-	log := &lines{}
+	log := &logtest.Buffer{}
 	got := make(chan struct{}, 1)
 	consume(t, queue.NewSQL(db), queue.Config{Poll: 5 * time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))},
 		map[string]queue.Handler{"t": func(context.Context, queue.Delivery) error { got <- struct{}{}; return nil }})
 	enqueue(t, db, sqldb.Message{Topic: "t"})
 	<-got
 	server.Kill9(t)
-	eventually.True(t, "a line about it", func() bool { return log.with("queue cannot be read") > 0 })
+	eventually.True(t, "a line about it", func() bool { return log.Count("queue cannot be read") > 0 })
 	server.Restart(t)
 	enqueue(t, db, sqldb.Message{Topic: "t"})
 	<-got
-	if n := log.with("queue cannot be read"); n != 1 {
+	if n := log.Count("queue cannot be read"); n != 1 {
 		t.Errorf("%d lines, want 1", n)
 	}
-}
-
-// lines is a log that tests look into.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) with(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
 }
