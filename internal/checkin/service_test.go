@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -28,6 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -98,7 +98,13 @@ func startWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, budget time.Duration,
 
 func startWorldAt(t *testing.T, c *clock, db *sqldb.DB, rdb *redis.DB, budget time.Duration, rules ...Settings) *world {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
+	var told logtest.Buffer
+	log := told.Logger()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("a world's log:\n%s", told.String())
+		}
+	})
 	node := ids.New[world]().String()
 	bus := events.NewBus(rdb, node, log)
 	users, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: cache.NewRuntime(rdb, bus.Nodes(), cache.Config{}), Bus: bus, Secret: make([]byte, 32), Log: log})

@@ -115,9 +115,16 @@ func (p *program) template() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("stoa-%s-template-%s-%x", filepath.Base(p.bin), me.Uid, info.ModTime().Unix()))
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	dir := filepath.Join(cache, fmt.Sprintf("stoa-%s-template-%s-%x", filepath.Base(p.bin), me.Uid, info.ModTime().Unix()))
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
+	}
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return "", err
 	}
 	// Test binaries run in parallel; one of them makes it.
 	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
@@ -131,7 +138,7 @@ func (p *program) template() (string, error) {
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	tmp, err := os.MkdirTemp("", "stoa-sql-install-")
+	tmp, err := os.MkdirTemp(cache, "stoa-sql-install-")
 	if err != nil {
 		return "", err
 	}
