@@ -67,21 +67,27 @@ func (r *reading) useBest() {
 
 // manyFromRedis answers what Redis has, and returns the reads that are to be loaded.
 func (c *core) manyFromRedis(ctx context.Context, reads []*reading) (misses []*reading, err error) {
+	asked := make([]*reading, 0, len(reads))
 	for _, r := range reads {
-		if err := r.begin(); err != nil {
+		switch err := r.begin(); {
+		case err != nil:
 			return nil, err
+		case r.era == 0:
+			misses = append(misses, r)
+		default:
+			asked = append(asked, r)
 		}
 	}
-	if reads[0].era == 0 { // the same for all
-		return reads, nil
+	if len(asked) == 0 {
+		return misses, nil
 	}
-	keys := make([]keyspace.Key, len(reads))
-	for i, r := range reads {
+	keys := make([]keyspace.Key, len(asked))
+	for i, r := range asked {
 		keys[i] = r.key
 	}
-	tagErr := resolveTags(c.rt, reads...)
+	tagErr := resolveTags(c.rt, asked...)
 	for i, reply := range c.rt.mget(keys) {
-		r := reads[i]
+		r := asked[i]
 		slot, _, err := reply.Text()
 		if err != nil || tagErr != nil {
 			r.era = 0

@@ -152,6 +152,9 @@ func (c *collection) read(ctx context.Context, k any, q query) (held, error) {
 		if err != nil {
 			return nil, err
 		}
+		if c.rt.undropped.has(key) {
+			era = 0
+		}
 		replace := false
 		if era != 0 {
 			reply := c.rt.one(q.cmd(key, c.mark(era)))

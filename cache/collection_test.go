@@ -98,10 +98,14 @@ type relations struct {
 	pending *cache.ZSet[keyspace.Int, string]
 }
 
-func relate(t testing.TB, db *redis.DB, s *tables, p cache.CollectionPolicy) *relations {
+func relate(t testing.TB, db *redis.DB, s *tables, p cache.CollectionPolicy, change ...func(*cache.Config)) *relations {
 	t.Helper()
+	cfg := cache.Config{Budget: p.MaxStale / 10}
+	for _, set := range change {
+		set(&cfg)
+	}
 	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
-	n := &relations{rt: cache.NewRuntime(db, b, cache.Config{Budget: p.MaxStale / 10}), bus: b}
+	n := &relations{rt: cache.NewRuntime(db, b, cfg), bus: b}
 	n.friends = cache.NewHash(n.rt, friends, p, cache.HashSource[keyspace.Int, string, friend]{
 		Load: func(ctx context.Context, k keyspace.Int) (out map[string]friend, err error) {
 			err = s.read(ctx, &s.loads, func() { out = maps.Clone(s.friends[k.N]) })

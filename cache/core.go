@@ -318,7 +318,9 @@ func (r *reading) begin() error {
 			r.best, r.tier = e, Process
 		}
 	}
-	r.era = c.rt.bus.Era()
+	if !c.rt.undropped.has(r.key) {
+		r.era = c.rt.bus.Era()
+	}
 	return nil
 }
 
@@ -419,7 +421,9 @@ func (c *core) refresh(ctx context.Context, k any, key keyspace.Key, replaces st
 			c.mu.Unlock()
 		}()
 		r := c.read(k, key, bus.Now())
-		r.era, r.replaces = c.rt.bus.Era(), replaces
+		if r.replaces = replaces; !c.rt.undropped.has(key) {
+			r.era = c.rt.bus.Era()
+		}
 		if resolveTags(c.rt, &r) == nil {
 			_, _ = r.load(ctx, func(Entry[*localCopy], error) {}) // load counts a failure, and the value is still fresh
 		}

@@ -15,8 +15,11 @@ type RetryQueue interface {
 	Add(ctx context.Context, keys []keyspace.Key) error
 }
 
-// later adds drops to the queue.
+// later adds drops to the queue. Until they are done this process reads the keys from
+// their source; a copy that a read has made of the old value meanwhile is forgotten.
 func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) error {
+	rt.undropped.add(keys)
+	rt.forget(keys)
 	return rt.retries.Add(context.WithoutCancel(ctx), keys)
 }
 
@@ -31,7 +34,12 @@ func (rt *Runtime) Redo(keys []keyspace.Key) error {
 			cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
 		}
 	}
-	return errors.Join(keyspace.FirstErr(rt.do(cmds...)), rt.tell(keys))
+	before := rt.undropped.before()
+	err := keyspace.FirstErr(rt.do(cmds...))
+	if err == nil {
+		rt.undropped.done(keys, before)
+	}
+	return errors.Join(err, rt.tell(keys))
 }
 
 // errFull says that drops were discarded.

@@ -65,6 +65,7 @@ type Runtime struct {
 	deadlines     redis.Deadlines
 	breakers      [16]breaker
 	retries       RetryQueue
+	undropped     undropped
 	tags          table[*tagVersion] // by hash of the name
 
 	mu     sync.Mutex
