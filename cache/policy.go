@@ -97,7 +97,8 @@ const (
 	Refuse Unfenced = iota
 	// Proceed changes all the same and retries the drop until Redis has done it.
 	// If no node can reach Redis, this is harmless. If this node alone cannot reach
-	// it, other nodes may read old values until it can, or until those expire.
+	// it, other nodes may read old values until it can, or until those expire; this one
+	// asks the source until then.
 	Proceed
 )
 

@@ -62,6 +62,7 @@ type world struct {
 	next, released atomic.Int64 // persons begun, and allowed to begin
 	over           atomic.Bool
 	calm           sync.RWMutex // held by a caller during each request
+	used           sync.Map     // connections that a request was sent on
 
 	mu                     sync.Mutex
 	complaints             int
@@ -113,7 +114,7 @@ func (p *person) acked() bool {
 // people enrolled.
 func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *world {
 	t.Helper()
-	w := &world{t: t, seed: *seedFlag, think: 200 * time.Millisecond, pace: 40}
+	w := &world{t: t, seed: *seedFlag, think: 400 * time.Millisecond, pace: 40}
 	if w.seed == 0 {
 		w.seed = rand.Uint64() >> 1
 	}
@@ -378,8 +379,9 @@ func (w *world) exchange(n *node, method, path string, p *person, body string) (
 		req.Header.Set("Content-Type", "application/json")
 	}
 	var conn httptrace.GotConnInfo
+	used := false // Reused is also true of a connection that was dialled and has waited since
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GotConn: func(c httptrace.GotConnInfo) { conn = c },
+		GotConn: func(c httptrace.GotConnInfo) { conn = c; _, used = w.used.LoadOrStore(c.Conn, true) },
 	}))
 	began := time.Now()
 	resp, err := w.hc.Do(req)
@@ -403,9 +405,9 @@ func (w *world) exchange(n *node, method, path string, p *person, body string) (
 		w.lost++
 		// A connection that was dialled for another request and sent nothing for five
 		// seconds is closed by the server, perhaps as the first request comes.
-		closed := conn.WasIdle && !conn.Reused && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET))
+		closed := conn.WasIdle && !used && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET))
 		if !w.nodesDie.Load() && !closed {
-			problem = fmt.Sprintf("%v (the connection was used before: %v, and idle for %s)", err, conn.Reused, conn.IdleTime)
+			problem = fmt.Sprintf("%v (the connection was used before: %v, and idle for %s)", err, used, conn.IdleTime)
 		}
 		return 0, nil, lost
 	case resp.StatusCode == http.StatusServiceUnavailable:

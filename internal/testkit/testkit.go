@@ -114,8 +114,8 @@ func (s *Server) listen(t testing.TB) (net.Listener, error) {
 	if !bubble.In(t) {
 		return net.Listen("tcp", "127.0.0.1:0")
 	}
-	n := newNetwork()
-	s.HTTP = n.client()
+	n := bubble.NewNetwork()
+	s.HTTP = n.Client()
 	return n, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 )
 
@@ -113,25 +113,23 @@ func TestAnIdempotencyKeyHoldsForARawBodyToo(t *testing.T) {
 }
 
 func TestAnOperationMayGiveItsBodyMoreTime(t *testing.T) {
-	old := bodyTimeout
-	bodyTimeout = 50 * time.Millisecond
-	defer func() { bodyTimeout = old }()
-	s := newSite(t)
-	s.echo(Op{BodyTime: time.Minute})
-	srv := httptest.NewServer(s.Handler())
-	defer srv.Close()
-	c, err := net.Dial("tcp", srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	fmt.Fprint(c, "PUT /v1/picture HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: image/png\r\nConnection: close\r\nContent-Length: 2\r\n\r\na")
-	<-time.After(3 * bodyTimeout)
-	fmt.Fprint(c, "b")
-	answer, err := io.ReadAll(c)
-	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200") {
-		t.Errorf("got %.200s, %v", answer, err)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.echo(Op{BodyTime: time.Minute})
+		network := s.listen(t)
+		c, err := network.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "PUT /v1/picture HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: image/png\r\nConnection: close\r\nContent-Length: 2\r\n\r\na")
+		<-time.After(3 * bodyTimeout)
+		fmt.Fprint(c, "b")
+		answer, err := io.ReadAll(c)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200") {
+			t.Errorf("got %.200s, %v", answer, err)
+		}
+	})
 }
 
 func TestTheOriginIsWhereTheCallerFoundTheServer(t *testing.T) {

@@ -97,14 +97,12 @@ const (
 	headerTimeout = 5 * time.Second
 	idleTimeout   = 2 * time.Minute
 	drainTimeout  = 10 * time.Second
+	bodyTimeout   = 10 * time.Second // for a body to arrive
 
 	// maxHeader is well above what browsers send and bounds what a connection
 	// can make the server hold.
 	maxHeader = 16 << 10
 )
-
-// bodyTimeout is how long a body may take to arrive; a variable for tests.
-var bodyTimeout = 10 * time.Second
 
 // New returns an API that serves /openapi.json and /docs.
 func New(cfg Config) *API {

@@ -1,4 +1,4 @@
-package testkit
+package bubble
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// network is a listener of a server in a bubble, and the only way to it. It has no
+// Network is the listener of a server in a bubble, and the only way to it. It has no
 // socket, because a goroutine that waits for one would keep virtual time from going on.
-type network struct {
+type Network struct {
 	addr   net.TCPAddr
 	conns  chan net.Conn
 	closed chan struct{}
@@ -20,8 +20,9 @@ type network struct {
 // ports tells the servers of one process apart.
 var ports atomic.Int32
 
-func newNetwork() *network {
-	n := &network{addr: loopback(), conns: make(chan net.Conn), closed: make(chan struct{})}
+// NewNetwork returns the network of one server, whose listener has an address of its own.
+func NewNetwork() *Network {
+	n := &Network{addr: loopback(), conns: make(chan net.Conn), closed: make(chan struct{})}
 	n.close = sync.OnceFunc(func() { close(n.closed) })
 	return n
 }
@@ -31,7 +32,8 @@ func loopback() net.TCPAddr {
 	return net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1 + int(ports.Add(1)%60_000)}
 }
 
-func (n *network) Accept() (net.Conn, error) {
+// Accept implements [net.Listener].
+func (n *Network) Accept() (net.Conn, error) {
 	select {
 	case c := <-n.conns:
 		return c, nil
@@ -40,11 +42,14 @@ func (n *network) Accept() (net.Conn, error) {
 	}
 }
 
-func (n *network) Close() error   { n.close(); return nil }
-func (n *network) Addr() net.Addr { return &n.addr }
+// Close implements [net.Listener].
+func (n *Network) Close() error { n.close(); return nil }
 
-// dial connects to the server, whatever the address says.
-func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+// Addr implements [net.Listener].
+func (n *Network) Addr() net.Addr { return &n.addr }
+
+// Dial connects to the server, whatever the address says.
+func (n *Network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	here := loopback()
 	select {
@@ -57,9 +62,9 @@ func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// client sends requests over the network.
-func (n *network) client() *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: n.dial, MaxIdleConnsPerHost: 64}}
+// Client returns a client that sends its requests over the network.
+func (n *Network) Client() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: n.Dial, MaxIdleConnsPerHost: 64}}
 }
 
 // conn is a pipe with addresses.
