@@ -75,22 +75,30 @@ func statusOf(s api.CheckinStatus) standing {
 
 func date(day int) string { return time.Unix(int64(day)*86400, 0).UTC().Format(time.DateOnly) }
 
+var locations sync.Map // by zone: each is a file
+
+func location(zone string) *time.Location {
+	loc, ok := locations.Load(zone)
+	if !ok {
+		var err error
+		if loc, err = time.LoadLocation(zone); err != nil {
+			panic(err)
+		}
+		locations.Store(zone, loc)
+	}
+	return loc.(*time.Location)
+}
+
 // dayIn is the number of the date that a calendar on the wall shows.
 func dayIn(zone string, now time.Time) int {
-	loc, err := time.LoadLocation(zone)
-	if err != nil {
-		panic(err)
-	}
+	loc := location(zone)
 	y, m, d := now.In(loc).Date()
 	return int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86400)
 }
 
 // noon is the middle of a date there.
 func noon(zone string, day int) time.Time {
-	loc, err := time.LoadLocation(zone)
-	if err != nil {
-		panic(err)
-	}
+	loc := location(zone)
 	y, m, d := time.Unix(int64(day)*86400, 0).UTC().Date()
 	return time.Date(y, m, d, 12, 0, 0, 0, loc)
 }

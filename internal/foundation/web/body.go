@@ -10,14 +10,13 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
 // readBody reads the body. Its deadline is set already, unless the operation has
-// one of its own; it is lifted before the handler runs.
+// one of its own; net/http lifts it at the body's end.
 func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	if r.ContentLength == 0 {
 		return nil, nil // bind knows whether that is enough
@@ -44,7 +43,6 @@ func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	case err == nil && rt.in.media == "" && !utf8.Valid(body):
 		return nil, newProblem(http.StatusBadRequest, errMalformed.On("body", "is not UTF-8"))
 	case err == nil:
-		_ = http.NewResponseController(c).SetReadDeadline(time.Time{})
 		return body, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.Header().Set("Connection", "close")

@@ -235,8 +235,8 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 
 	if r.ContentLength != 0 {
 		// It holds while the server drains a body that nobody read, too: else a
-		// refused client could keep the connection for ever. readBody lifts it
-		// when the body is there. A recorder in a test has no deadlines.
+		// refused client could keep the connection for ever. net/http lifts it at
+		// the body's end. A recorder in a test has no deadlines.
 		_ = http.NewResponseController(w).SetReadDeadline(c.start.Add(bodyTimeout))
 	}
 	defer a.finish(c)
