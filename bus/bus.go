@@ -199,7 +199,7 @@ type stats struct{ events, fromLog, passed, lost, beats, failed atomic.Uint64 }
 // Stats returns the counts.
 func (b *Bus) Stats() Stats {
 	s := &b.stats
-	// What is a part of something is read before the whole.
+	// A part is read before the whole, so that it is never the greater one.
 	fromLog, failed := s.fromLog.Load(), s.failed.Load()
 	return Stats{s.events.Load(), fromLog, s.passed.Load(), s.lost.Load(), s.beats.Load(), failed}
 }

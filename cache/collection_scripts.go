@@ -62,7 +62,7 @@ var shapes = map[string]*shape{
 // shapeOf returns that of a collection's key, or nil for a value's.
 func shapeOf(k keyspace.Key) *shape { return shapes[k.Family().Type] }
 
-// What follows runs the scripts. Their twins, in Go, are in the tests.
+// The scripts of collections. The tests have their twins in Go.
 var (
 	//go:embed lua/collection.lua
 	collectionLua string
@@ -96,7 +96,7 @@ var (
 	collectionScan    = redis.NewScript(collectionLua + collectionScanLua)
 )
 
-// What acquire answers in place of a lease.
+// Answers of acquire other than a lease.
 const (
 	isThere  = -1
 	isFenced = -2

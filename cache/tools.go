@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
-// What follows is for tools of operators, not for programs that use caches.
+// The rest of this file is for the tools of operators, not for programs that use caches.
 
 // SlotKind is what stands in Redis under a cached key.
 type SlotKind string

@@ -25,9 +25,9 @@ type ACL struct {
 	Commands []string
 }
 
-// What a role needs of each type. Nothing that blocks a connection, looks at
-// keys that are not named, or is dangerous in Redis' own words. All of it is in
-// Redis 7.0: a server refuses a file with a command that it does not know.
+// The commands that a role needs for each type. None of them blocks a connection, looks
+// at keys that are not named, or is dangerous in Redis' own words. Redis 7.0 has all of
+// them: a server refuses a file with a command that it does not know.
 var (
 	reads = map[string][]string{
 		"string": {"get", "mget", "getrange", "strlen", "getbit", "bitcount", "bitpos", "bitfield_ro"},

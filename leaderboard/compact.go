@@ -251,7 +251,7 @@ func (s *snapshot) best(now int64) iter.Seq[place] {
 			default:
 				was = c.place
 			}
-			// Who has fallen below the floor leaves no trace, as after a fold.
+			// A member that has fallen below the floor leaves no trace, as after a fold.
 			if moved[c.member] = was; before(was, s.floor) >= 0 {
 				delete(moved, c.member)
 			}

@@ -9,8 +9,8 @@
 // everybody in a sorted set, a hundred bytes each, twice that with a death. A [Compact] board
 // keeps the best thousand and counts the rest: tens of kilobytes for any number
 // of members. Below its best equal values share a rank, neighbours are not known,
-// and it has to be told where each member stood before. Who has the truth beside
-// the board, as a domain with a database has, can tell.
+// and it has to be told where each member stood before. A caller that
+// has the truth beside the board, such as a domain with a database, can tell.
 //
 // # Order and death
 //
@@ -49,8 +49,8 @@
 //  2. Dies never moves back along the history, unless only the newest entry of
 //     the member is ever applied again;
 //  3. an entry without Restart is applied only while what is stored, if anything,
-//     belongs to the same run. Who cannot know, as in a replay after a crash,
-//     sets Restart on every entry: that is always right.
+//     belongs to the same run. A caller that cannot know this, as in a replay
+//     after a crash, sets Restart on every entry: that is always right.
 //
 // For entries without Restart are written by ZADD GT. The greatest score and the
 // latest death of one run are those of its newest entry, and a maximum does not
@@ -84,8 +84,8 @@
 // before that [Board.Complete] turns false: load it again.
 //
 // The counts are a sum of changes, each from where its member stood to where it
-// stands, so each has to be applied once. Whoever dies needs no change: the
-// counts of a death that has passed are left out. Three things keep a count from
+// stands, so each has to be applied once. A death needs no change: the counts of
+// one that has passed are left out. Three things keep a count from
 // being wrong for good:
 //
 //   - a change that was foretold wrongly is taken back by the next (Told);

@@ -13,8 +13,8 @@ import (
 	"github.com/stoa-dev/stoa/redis"
 )
 
-// What one command or script does is bounded, so that nobody else waits long for
-// the server: a millisecond or two.
+// The work of one command or script is bounded, so that other callers wait for the
+// server for a millisecond or two at most.
 const (
 	updateChunk = 250 // members of one ZADD, or of one script that restarts
 	mergeChunk  = 100 // entries of one script in a load; Lua's unpack takes 8,000 arguments

@@ -104,8 +104,8 @@ type Entry struct {
 	// wins then.
 	Restart bool
 
-	// What follows is for compact boards, which count changes. Exact ones need
-	// none of it.
+	// The fields below are for compact boards, which count changes. Exact boards
+	// need none of them.
 
 	// From is where the member stood before this change, dead or alive; zero when
 	// it was not on the board. Each change is to be sent once, and the From of

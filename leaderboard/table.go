@@ -44,8 +44,8 @@ type sizes struct {
 	max  int
 }
 
-// What lies between want and keep may die before the board is loaded again, and
-// what lies between keep and max makes cutting back rare.
+// The entries between want and keep may die before the board is loaded again, and
+// those between keep and max make cutting back rare.
 var usual = sizes{head: 128, want: MaxTop, keep: MaxTop + MaxTop/4, max: MaxTop + MaxTop/2}
 
 var errFormat = errors.New("a compact board's bytes are not to be read")

@@ -33,10 +33,10 @@
 // # Guarantees
 //
 //   - No window ever counts more than Max, whoever calls at once.
-//   - A refused call is not counted: who keeps knocking is let in when the
-//     window ends.
+//   - A refused call is not counted: a caller that goes on trying is allowed
+//     again when the window ends.
 //   - Across the border of two windows, up to twice Max may fall into the time
-//     of one. Who cannot bear that asks for half of it.
+//     of one. A caller that must not allow that sets half of it.
 //   - A counter that has no life, or a longer one than the limit's window,
 //     gets the window anew.
 //   - A window whose counter Redis has lost begins anew; permits of the lost one are

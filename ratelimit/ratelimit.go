@@ -97,8 +97,8 @@ func (l *Limiter) Allow(ctx context.Context, key keyspace.Counter, lim Limit) (R
 // counts twice. Without asks everything is allowed. See [Limiter.Allow] for
 // errors; after one, nothing is counted either.
 //
-// What Redis counted without our learning of it, and a give-back that it does
-// not get, leave a counter one too high until its window ends.
+// A count whose answer was lost, and a give-back that Redis does not get, leave a
+// counter one too high until its window ends.
 func (l *Limiter) AllowAll(ctx context.Context, asks []Ask) (Result, error) {
 	for _, a := range asks {
 		if life := a.Key.Family().TTL.Base; a.Limit.Window < time.Millisecond || a.Limit.Window > life {

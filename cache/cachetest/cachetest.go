@@ -28,7 +28,7 @@ type Adapter interface {
 	Close()
 }
 
-// What an [Adapter] may have beside.
+// Optional interfaces of an [Adapter].
 type (
 	// Many reads several keys at once; what does not exist is absent.
 	Many interface {

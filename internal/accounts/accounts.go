@@ -72,7 +72,7 @@ type Caller struct {
 	Clock  civil.Clock
 }
 
-// What the domain refuses.
+// The domain's refusals.
 var (
 	ErrEmail       = errs.New(errs.Invalid, "auth.email_invalid", "That is not an e-mail address.")
 	ErrName        = errs.New(errs.Invalid, "account.name_invalid", "A name is 1 to 40 printable characters.")

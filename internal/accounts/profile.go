@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
-// What is refused about other users.
+// Refusals about other users.
 var (
 	ErrUserNotFound = errs.New(errs.NotFound, "user.not_found", "There is no such user, or none who lets themselves be found.")
 	ErrSearch       = errs.New(errs.Invalid, "user.search_either", "Search either by id or by email.")

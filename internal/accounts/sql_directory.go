@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// What follows is for operators: it changes SQL alone, and enqueues a message by
+// The rest of this file is for operators: it changes SQL alone, and enqueues a message by
 // which a server brings everything else up to date, see [TopicChanged].
 
 // Account is a user as operators see it.

@@ -98,7 +98,7 @@ func (c Config) Warnings() []string {
 	return []string{"development mode is on: the server sends no mail and shows all mails, with their codes, to every program on this machine at /dev/mail; set smtp.host, or dev = false, where other people use the server"}
 }
 
-// What a node can do.
+// The roles of a node.
 const (
 	roleAPI     = "api"     // the HTTP API and its pages
 	roleGateway = "gateway" // the socket, once it exists; nothing so far

@@ -89,7 +89,7 @@ func (cmd *mailCmd) look(ctx context.Context, cl *client.Client) ([]client.DevMa
 		}
 		late := !time.Now().Before(enough)
 		switch {
-		// What was just asked for may still be on its way, and another from before be here.
+		// The mail that was just asked for may still be on its way, and an older one be here.
 		case len(mails) > 0 && (late || mails[0].At.After(old)) || late && !cmd.Code:
 			return mails, nil
 		case late:

@@ -7,10 +7,10 @@
 // what is noted of a friend (remark, tag, order) is in one's own. At most one
 // request waits between two users: a unique column names the pair while it does.
 //
-// Whatever concerns two users happens under the locks of both their rows in
+// Every change that concerns two users happens under the locks of both their rows in
 // friend_lists, taken in the order of their ids. Under them the rules of social.go
-// decide, from what SQL says then. So, whatever is tried at the same time on
-// however many nodes:
+// decide, from what SQL says then. So the following holds for any number of requests at
+// the same time, on any number of nodes:
 //
 //   - friendship is symmetric at every moment;
 //   - between two friends no request waits, and neither blocks the other;

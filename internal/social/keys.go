@@ -11,7 +11,7 @@ import (
 // Keys are the families of this domain.
 var Keys = keyspace.New("social")
 
-// What a user has none of is soon forgotten: most never block anybody, and a new
+// An empty list is cached for a short time: most users never block anybody, and a new
 // user's first friend should not wait long for a place.
 const emptyLife = 5 * time.Minute
 

@@ -101,7 +101,7 @@ type Totals struct {
 	Blocks      int // users whom the user blocks
 }
 
-// What the domain refuses. A sender who is refused learns neither of a block nor of a
+// The domain's refusals. A sender who is refused learns neither of a block nor of a
 // full box: it is one refusal.
 var (
 	ErrSelf         = errs.New(errs.Invalid, "friends.self", "That is yourself.")

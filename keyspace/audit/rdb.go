@@ -249,7 +249,7 @@ func (d *rdbReader) entry(e *rdbEntry, typ byte) (err error) {
 	return err
 }
 
-// What things occupy on 64 bits, in bytes.
+// Sizes on a machine of 64 bits, in bytes.
 const (
 	object     = 16
 	dict       = 56
@@ -318,7 +318,7 @@ func (d *rdbReader) string(e *rdbEntry) (int64, error) {
 	return object + text(e.length), nil
 }
 
-// What stands beside each element of a table.
+// The kinds of value beside each element of a table.
 const (
 	scoreText = 1 + iota
 	scoreBinary

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// What can be wrong with a key.
+// The faults that a key can have.
 const (
 	UnknownKey     = "unknown"         // no family has such a name
 	KeyTooLong     = "key_too_long"    // longer than keyspace.MaxKey, prefix included

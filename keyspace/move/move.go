@@ -202,7 +202,7 @@ func (m *Mover[K, V]) Delete(ctx context.Context, k K) error {
 // tries is how often a write or a fill begins anew before it gives up.
 const tries = 50
 
-// What write.lua answers first.
+// The first element of what write.lua answers.
 const (
 	written = iota
 	unfilled

@@ -32,7 +32,7 @@ func Sentinel(t testing.TB, settings ...string) *Sentinels {
 		})
 		i.mode, i.file = "--sentinel", i.Dir+"/sentinel.conf"
 		i.start()
-		// Who is there is told every 50 ms instead of every 2 s and 10 s. The
+		// Sentinels announce themselves every 50 ms instead of every 2 s and 10 s. The
 		// period of pings stays: a replica must have been heard of within five.
 		i.must("SENTINEL", "DEBUG", "publish-period", "50", "info-period", "100", "ask-period", "50")
 		s.Sentinels = append(s.Sentinels, i)

@@ -25,7 +25,7 @@ import (
 // page or an app sends it.
 const MaxBytes = 5 << 20
 
-// What an image may measure. More pixels than a good telephone's are no
+// The limits of an image's size. More pixels than a good telephone's make no
 // portrait, and a strip shows nothing.
 const (
 	maxPixels = 25_000_000
@@ -36,7 +36,7 @@ const (
 // page. The first is the largest.
 var Sizes = [...]int{512, 256, 64}
 
-// What is refused.
+// The refusals of this package.
 var (
 	ErrBytes      = errs.New(errs.Invalid, "picture.bytes", "The file is larger than 5 MiB.")
 	ErrUnreadable = errs.New(errs.Invalid, "picture.unreadable", "That is not a PNG, JPEG, GIF or WebP image, or it is broken or moves.")
@@ -231,7 +231,7 @@ func orientation(data []byte, f imagemeta.ImageFormat) (o int) {
 	if f == 0 {
 		return o
 	}
-	// What is broken in it is of no interest: an image without metadata is fine.
+	// An error is of no interest: an image without metadata is fine.
 	_, _ = imagemeta.Decode(imagemeta.Options{
 		R: bytes.NewReader(data), ImageFormat: f, Sources: imagemeta.EXIF,
 		ShouldHandleTag: func(t imagemeta.TagInfo) bool { return t.Namespace == "IFD0" && t.Tag == "Orientation" },

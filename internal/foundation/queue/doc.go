@@ -11,7 +11,7 @@
 //		return tx.Enqueue(ctx, sqldb.Message{Topic: "mail.send", Key: id.String(), Payload: p})
 //	})
 //
-// What belongs to no transaction goes straight into a [Store]:
+// A message that belongs to no transaction goes straight into a [Store]:
 //
 //	err := store.Publish(ctx, queue.Message{Topic: "mail.send", Payload: p})
 //

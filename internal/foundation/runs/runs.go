@@ -7,7 +7,7 @@
 // nodes may: each row has a revision, and a node that finds a newer one leaves the run
 // to the other node ([ErrOvertaken]).
 //
-// What a run finds wrong is a line of the repair log, written in the transaction that
+// Each fault that a run finds is a line of the repair log, written in the transaction that
 // says how far the run is ([Store.Save]).
 //
 // A domain has two tables of its own, laid out as the migrations of checkin_runs and

@@ -13,7 +13,7 @@
 //
 // # Writing
 //
-// What belongs together goes into [DB.Tx], which commits, rolls back, retries
+// Statements that belong together go into [DB.Tx], which commits, rolls back, retries
 // deadlocks and offers one fixed time:
 //
 //	err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {

@@ -24,7 +24,7 @@ const (
 	maxKey   = 120
 )
 
-// What one statement of Enqueue holds: MySQL takes 16 MiB at once.
+// The most that one statement of Enqueue holds: MySQL takes 16 MiB at once.
 const (
 	enqueueRows  = 100
 	enqueueBytes = 4 << 20

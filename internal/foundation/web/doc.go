@@ -36,5 +36,6 @@
 // is running gets 409 idempotency.busy. Answers from 500 up, 408 and 429 are not
 // stored: the retry runs again with the same [RequestID], as it does when
 // the process died in mid-request, so that the domain finds its own earlier commit. Only
-// status, content type and body are stored.
+// status, content type and body are stored. Requests that come together claim their keys,
+// and later store their answers, in one transaction each (commit.go).
 package web

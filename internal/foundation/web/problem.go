@@ -20,7 +20,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
-// What this package itself refuses.
+// The refusals of this package itself.
 var (
 	errInternal  = errs.New(errs.Internal, "internal", "Something went wrong here. It has been logged.")
 	errGone      = errs.New(errs.Internal, "request.cancelled", "The request was cancelled.")
@@ -204,7 +204,7 @@ func faulty(status int, faults []error) *problem {
 		if !ok {
 			continue // text of unknown origin
 		}
-		// What follows a colon quotes the value: "expected … email: …".
+		// The text after a colon quotes the value: "expected … email: …".
 		text, _, _ := strings.Cut(d.ErrorDetail().Message, ": ")
 		p.Errors = append(p.Errors, api.ProblemField{Location: clip(d.ErrorDetail().Location), Message: text})
 	}

@@ -11,5 +11,5 @@
 //
 // A run that fails, panics or takes too long is logged once and tried again
 // after a growing wait. A singleton runs on the one node that holds its lease.
-// What is to follow a commit is a message of package queue.
+// Work that is to follow a commit is a message of package queue.
 package worker
