@@ -15,11 +15,11 @@
 // the operator runs: one, one behind sentinels, or a cluster. The conformance
 // suite runs over all of them.
 //
-// The differences between servers are hidden: replies come in the flat shapes of RESP2 everywhere; a
-// command whose keys do not share a hash tag is refused everywhere, with
-// [ErrCrossSlot]; channels are sharded on a cluster and ordinary elsewhere. Some
-// cannot be hidden: the embedded server lacks BITFIELD, ZRANGESTORE, functions
-// and the Lua library bit, and runs scripts about thirty times slower.
+// The differences between servers are hidden: replies come in the flat shapes of
+// RESP2 everywhere; a command whose keys do not share a hash tag is refused
+// everywhere, with [ErrCrossSlot]; channels are sharded on a cluster and ordinary
+// elsewhere. Some cannot be hidden: the embedded server lacks BITFIELD, ZRANGESTORE,
+// functions and the Lua library bit, and runs scripts about thirty times slower.
 //
 // # While Redis is away
 //
