@@ -42,7 +42,7 @@ var floors = [][]string{
 	{"internal/foundation/drops"},
 	{"internal/accounts", "internal/cluster"},
 	{"internal/checkin/streak"},
-	{"internal/checkin/transfer"},
+	{"internal/checkin/ranking", "internal/checkin/transfer"},
 	{"internal/social", "internal/checkin"},
 	{"client", "web"},
 	{"internal/app"},
@@ -55,7 +55,7 @@ var floors = [][]string{
 var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "cluster", "social", "checkin", "checkin/transfer"}
+var domains = []string{"accounts", "cluster", "social", "checkin", "checkin/ranking", "checkin/transfer"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{

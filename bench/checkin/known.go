@@ -11,6 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/bench/servers"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -74,8 +75,8 @@ func (b *bench) newCrowd(ctx context.Context, name string) (_ *crowd, err error)
 	if _, err := b.exactly(ctx, newSide("first day", c.each(c.active)), many, b.active); err != nil {
 		return nil, err
 	}
-	for _, board := range []checkin.Board{checkin.StreakBoard, checkin.TotalBoard, checkin.WeekOf(today), checkin.MonthOf(today)} {
-		if err := c.service.Rebuild(ctx, board); err != nil {
+	for _, board := range []ranking.Board{ranking.StreakBoard, ranking.TotalBoard, ranking.WeekOf(today), ranking.MonthOf(today)} {
+		if err := c.service.Boards.Rebuild(ctx, board); err != nil {
 			return nil, err
 		}
 	}

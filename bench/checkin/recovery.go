@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/bench/servers"
-	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 )
 
 // recovery is figure 7.
@@ -73,9 +73,9 @@ func (c *crowd) recover(ctx context.Context) error {
 		return err
 	}
 	var both sync.WaitGroup
-	for _, board := range []checkin.Board{checkin.StreakBoard, checkin.TotalBoard} {
+	for _, board := range []ranking.Board{ranking.StreakBoard, ranking.TotalBoard} {
 		both.Go(func() {
-			for c.service.Rebuild(ctx, board) != nil && ctx.Err() == nil { // it may notice the loss in the midst of it
+			for c.service.Boards.Rebuild(ctx, board) != nil && ctx.Err() == nil { // it may notice the loss in the midst of it
 				time.Sleep(10 * time.Millisecond)
 			}
 		})
@@ -87,7 +87,7 @@ func (c *crowd) recover(ctx context.Context) error {
 // withoutRedis measures reads from SQL alone.
 func (b *bench) withoutRedis(ctx context.Context, f *figure, c *crowd) error {
 	board := newSide("board: top ten and my rank", func(ctx context.Context, n int) error {
-		_, err := c.service.Board(ctx, checkin.TotalBoard, c.active[n%len(c.active)], shanghai, 10, 0)
+		_, err := c.service.Boards.Read(ctx, ranking.TotalBoard, c.active[n%len(c.active)], shanghai, 10, 0)
 		return err
 	})
 	status := newSide("status", func(ctx context.Context, n int) error {

@@ -2,10 +2,10 @@ package checkin
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -39,7 +39,7 @@ type state struct {
 	records   []yearKey // to be there
 	held      []yearKey // to be merged where they are
 	history   streak.History
-	placement placement
+	placement ranking.Placement
 	ranked    bool
 }
 
@@ -107,7 +107,7 @@ func (s *Service) state(ctx context.Context, changes []change) ([]state, error) 
 	if err != nil {
 		return nil, err
 	}
-	boards := kept(now)
+	boards := ranking.Kept(now)
 	return mapped(changes, func(c change) state {
 		return s.stateOf(c, clocks[c.user], histories[c.user], covered[c.user], boards)
 	}), nil
@@ -115,7 +115,7 @@ func (s *Service) state(ctx context.Context, changes []change) ([]state, error) 
 
 // stateOf is state for one user; covered is the first day of a gap that was closed, 0
 // when there was none.
-func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered civil.Day, boards []Board) (st state) {
+func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered civil.Day, boards []ranking.Board) (st state) {
 	st.history = h
 	today := clock.Today(s.now())
 	from := today
@@ -150,14 +150,23 @@ func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered
 	if c.imported {
 		signed = c.imports(h, today)
 	}
-	st.placement, st.ranked = since(s.freezes, c.user, clock, h, signed, c.at)
-	st.placement.seasons = slices.DeleteFunc(st.placement.seasons, func(d seasonDays) bool { return !slices.Contains(boards, d.board) })
+	st.placement, st.ranked = ranking.PlacementSince(s.freezes, c.user, clock, h, signed, c.at)
+	st.placement.Only(boards)
 	return st
 }
 
 // writeStates brings Redis to what was computed.
 func (s *Service) writeStates(ctx context.Context, states []state) error {
-	return s.fast.patient().writeStates(ctx, states, s.now())
+	if err := s.fast.patient().writeRecords(ctx, states); err != nil {
+		return err
+	}
+	var ms ranking.Moves
+	for _, st := range states {
+		if st.ranked {
+			ms.Add(st.placement)
+		}
+	}
+	return s.Boards.Move(ctx, ms)
 }
 
 // imports are the days by which the boards of seasons hear of an import.

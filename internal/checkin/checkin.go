@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
@@ -14,8 +15,6 @@ import (
 // What a caller can do wrong.
 var (
 	ErrYear        = errs.New(errs.Invalid, "checkin.year", "A calendar has the years 1970 to 9999.")
-	ErrBoard       = errs.New(errs.NotFound, "checkin.board_unknown", "There are four boards: streak, total_days, week and month.")
-	ErrSeason      = errs.New(errs.NotFound, "checkin.season", "A week is named 2026-W47 and a month 2026-11, has begun, and is kept for half a year.")
 	ErrDayClosed   = errs.New(errs.Conflict, "checkin.day_closed", "Check-in is for today, and for a few minutes after midnight for the day before.")
 	ErrMakeupOff   = errs.New(errs.Forbidden, "checkin.makeup_off", "Missed days cannot be made up here.")
 	ErrMakeupDay   = errs.New(errs.Invalid, "checkin.makeup_day", "That day cannot be made up.")
@@ -47,12 +46,6 @@ const (
 	RedisFirst   = "redis"
 )
 
-// The kinds of boards, as package leaderboard describes them.
-const (
-	CompactBoards = "compact"
-	ExactBoards   = "exact"
-)
-
 // Validate returns all faults, joined.
 func (c Settings) Validate() error {
 	var faults []error
@@ -69,7 +62,7 @@ func (c Settings) Validate() error {
 	if c.Mode != DurableFirst && c.Mode != RedisFirst && c.Mode != "" {
 		faults = append(faults, &config.Fault{Key: "mode", Text: fmt.Sprintf("%q is neither durable nor redis", c.Mode)})
 	}
-	if c.Boards != CompactBoards && c.Boards != ExactBoards && c.Boards != "" {
+	if c.Boards != ranking.Compact && c.Boards != ranking.Exact && c.Boards != "" {
 		faults = append(faults, &config.Fault{Key: "boards", Text: fmt.Sprintf("%q is neither compact nor exact", c.Boards)})
 	}
 	if c.Grace < 0 || c.Grace >= 24*time.Hour {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"testing"
 
@@ -32,33 +31,6 @@ func TestALostConnectionLeavesTheCommitOpen(t *testing.T) {
 	} {
 		if got := unanswered(tt.err); got != tt.want {
 			t.Errorf("%s: open %t, want %t", tt.what, got, tt.want)
-		}
-	}
-}
-
-func TestARecordTellsAWeekOverNewYear(t *testing.T) {
-	t.Parallel()
-	random := rand.New(rand.NewPCG(7, 7))
-	for range 2000 {
-		newYear := civil.DayOf(2020+random.IntN(12), 1, 1)
-		var h streak.History
-		for d := newYear - 20; d < newYear+20; d++ {
-			if random.IntN(2) == 0 {
-				h.Marks = append(h.Marks, streak.Mark{Day: d, Kind: streak.Kind(1 + random.IntN(4))})
-			}
-		}
-		rec := streak.RecordOf(newYear.Year(), h)
-		for day := newYear; day < newYear+20; day++ {
-			for _, b := range seasonsOf(day) {
-				first, last := b.span()
-				if first > day || day > last || WeekOf(first) != WeekOf(day) && b == WeekOf(day) {
-					t.Fatalf("%s is not in %s, %s to %s", day, b.key(), first, last)
-				}
-				want, _ := h.SignedIn(b.span())
-				if got := rec.SignedIn(newYear.Year(), first, last); got != want {
-					t.Fatalf("%s: %d days by the record, %d by the log", b.key(), got, want)
-				}
-			}
 		}
 	}
 }

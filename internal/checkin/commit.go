@@ -13,9 +13,11 @@ import (
 
 	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/keyspace"
 )
 
 // request is one day to be written for one user. Day and time were fixed when
@@ -33,6 +35,11 @@ type request struct {
 }
 
 func (r request) key() rowKey { return rowKey{r.user, r.day} }
+
+// marked is what the boards want to know of a request with that answer.
+func (r request) marked(res Result) ranking.Marked {
+	return ranking.Marked{User: r.user, Clock: r.clock, Mark: streak.Mark{Day: r.day, Kind: r.kind, At: res.At}, New: res.New}
+}
 
 // outcome answers one request.
 type outcome struct {
@@ -262,23 +269,23 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) error {
 	now := s.now()
 	expected := make([]*streak.Record, len(reqs))
-	told := make([]*placement, len(reqs)) // of what was expected
-	ms := moves{room: len(reqs)}
+	told := make([]*ranking.Placement, len(reqs)) // of what was expected
+	ms := ranking.Moves{Room: len(reqs)}
 	for i, r := range reqs {
 		before, after := out[i].ahead.around(r)
 		if before == nil || !out[i].New || *before == *after { // a reader was quicker
 			continue
 		}
-		p, ok := placementOf(s.freezes, after, r, out[i].Result, r.clock.Today(now))
+		p, ok := ranking.PlacementOf(s.freezes, after, r.marked(out[i].Result), now)
 		if !ok || s.freezes.Owes(after, r.day) {
 			continue
 		}
 		was := s.freezes.Score(before, r.clock, r.day.Year())
-		p.from = &was
-		ms.add(p)
+		p.From = &was
+		ms.Add(p)
 		expected[i], told[i] = after, &p
 	}
-	recs, had, err := s.fast.mark(ctx, reqs, ms)
+	recs, had, err := s.fast.mark(ctx, reqs, s.Boards.AppendCmds(make([]keyspace.Cmd, 0, 2*len(reqs)+8), ms))
 	if err != nil {
 		return err
 	}
@@ -297,7 +304,7 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 	if err := s.closeGaps(ctx, reqs, out, recs); err != nil {
 		return err
 	}
-	ms = moves{}
+	ms = ranking.Moves{}
 	behind := map[accounts.ID]untold{}
 	for i, r := range reqs {
 		right := expected[i] != nil && *expected[i] == *recs[i]
@@ -308,7 +315,7 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 		if right {
 			continue
 		}
-		p, ok := placementOf(s.freezes, recs[i], r, out[i].Result, r.clock.Today(now))
+		p, ok := ranking.PlacementOf(s.freezes, recs[i], r.marked(out[i].Result), now)
 		if !ok {
 			b := behind[r.user]
 			b.rows = append(b.rows, r)
@@ -317,15 +324,15 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 			continue
 		}
 		if out[i].New {
-			p.from, p.told = &before[i], told[i]
+			p.From, p.Told = &before[i], told[i]
 		}
-		p.restart = true
-		ms.add(p)
+		p.Restart = true
+		ms.Add(p)
 	}
 	if err := s.catchUp(ctx, &ms, behind); err != nil {
 		return err
 	}
-	return s.fast.rank(ctx, ms)
+	return s.fast.tell(ctx, s.Boards.AppendCmds(nil, ms))
 }
 
 // untold are rows of a user whose record does not tell what they mean for the boards.
@@ -335,7 +342,7 @@ type untold struct {
 }
 
 // catchUp adds the places of users of whom the log has to be asked.
-func (s *Service) catchUp(ctx context.Context, ms *moves, behind map[accounts.ID]untold) error {
+func (s *Service) catchUp(ctx context.Context, ms *ranking.Moves, behind map[accounts.ID]untold) error {
 	if len(behind) == 0 {
 		return nil
 	}
@@ -354,8 +361,8 @@ func (s *Service) catchUp(ctx context.Context, ms *moves, behind map[accounts.ID
 		if len(b.rows) > 1 || b.told {
 			at = time.Time{}
 		}
-		if p, ok := since(s.freezes, user, b.rows[0].clock, histories[user], signed, at); ok {
-			ms.add(p)
+		if p, ok := ranking.PlacementSince(s.freezes, user, b.rows[0].clock, histories[user], signed, at); ok {
+			ms.Add(p)
 		}
 	}
 	return nil

@@ -12,11 +12,9 @@
 // # What is derived
 //
 // In Redis: a 108-byte record for each user and year, from which everything a
-// user sees follows by counting bits, and four boards: streak and total days for
-// all time, and this week and this month. A compact board is a log of moves that
-// is folded once a second into its best thousand and counts of all others; an
-// exact one is a sorted set. Losing a record costs one SELECT at the next read,
-// losing a board one pass over the log; neither ever costs a day.
+// user sees follows by counting bits, and four boards, which are package ranking.
+// Losing a record costs one SELECT at the next read, losing a board one pass over the
+// log; neither ever costs a day.
 //
 // In SQL, for reports alone: months as bitmaps, and totals, written each night.
 //
@@ -29,8 +27,8 @@
 //	            node left them (recordcache.go) or from Redis; then, beside the next
 //	            commit:
 //	freeze.go   the missed days before, if freezes cover them, become rows, too
-//	placement.go the record of before and the day say which boards the user moves
-//	            on, from where to where, and when the streak dies
+//	ranking     the record of before and the day say which boards the user moves
+//	            on, from where to where, and when the streak dies (placement.go)
 //	redis.go    the days are set, the records read back and the moves appended to
 //	            the boards, in one round trip; a user who stands elsewhere than
 //	            expected moves again; the callers wake
@@ -50,13 +48,13 @@
 //
 //   - A read never waits for a Redis that is away: SQL answers. A board may then
 //     be five seconds old, or, where counting everybody takes more than a quarter
-//     of a second, twenty times as long as that (fallback.go).
+//     of a second, twenty times as long as that (package ranking).
 //
 //   - What Redis missed is applied when it is back, by this node or, if this one
 //     is dead, by another (package projection).
 //
 //   - Applying anything twice, or late, changes nothing. Where a compact board
-//     cannot know, its counts are in doubt and are counted again (boards.go).
+//     cannot know, its counts are in doubt and are counted again (package ranking).
 //
 //   - What differs all the same is found, repaired and written down once a week
 //     (reconcile.go), in slices that any node can go on with (runs.go).
@@ -79,6 +77,5 @@
 // it are derived from what the user owns; the row that closes it has them written
 // down, and then they stand, whatever the rules become. The moment a day is missed
 // for good the streak is 0 and leaves its board: each entry carries the instant of
-// its death. With other settings of freezes these instants are others, so the
-// board remembers by which it was made.
+// its death.
 package checkin

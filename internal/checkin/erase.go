@@ -4,11 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/checkin/streak"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
@@ -41,7 +38,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	if err := s.checkins.forget(ctx, user); err != nil { // SQL has it all by now
 		return err
 	}
-	f, now := s.fast.patient(), s.now()
+	now := s.now()
 	gone, again, err := s.store.erase(ctx, user)
 	if err != nil {
 		return err
@@ -55,50 +52,14 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		return errBehind // what Redis missed is being applied, perhaps of this user
 	}
 	if gone || again {
-		if err := f.leave(ctx, user, s.departures(user, clocks[user], histories[user], now, again)); err != nil {
+		if err := s.Boards.Leave(ctx, user, clocks[user], histories[user], now, again); err != nil {
 			return err
 		}
 	}
-	if err := f.unload(ctx, user, now.Year()+1); err != nil { // it has begun somewhere
+	if err := s.fast.patient().unload(ctx, user, now.Year()+1); err != nil { // it has begun somewhere
 		return err
 	}
 	return s.store.untouch(ctx, user)
-}
-
-// departure is where a user leaves a board from.
-type departure struct {
-	board  Board
-	value  int
-	dies   time.Time
-	unsure bool // the user may have left before
-}
-
-// departures returns the boards that a user with that history is on, of all that
-// are kept; if they may have been told before, all that the user can be on.
-func (s *Service) departures(user accounts.ID, clock civil.Clock, h streak.History, now time.Time, again bool) (out []departure) {
-	if again {
-		for _, b := range kept(now) {
-			out = append(out, departure{board: b, unsure: true})
-		}
-		return out
-	}
-	p, _ := placementFrom(s.freezes, user, clock, h)
-	if !p.Dies.After(now) {
-		p.Streak = 0
-	}
-	for _, b := range kept(now) {
-		d := departure{board: b, value: b.value(p.Score)}
-		if b == StreakBoard {
-			d.dies = p.Dies
-		}
-		if b.season != 0 {
-			d.value, _ = h.SignedIn(b.span())
-		}
-		if d.value > 0 {
-			out = append(out, d)
-		}
-	}
-	return out
 }
 
 // eraseLate erases those of some users whom accounts call erased and who are in

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/eventually"
@@ -45,17 +46,17 @@ func (w *world) heldOf(t *testing.T, user accounts.ID) (found []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range current(w.clock.now()) {
-		if err := w.Rebuild(t.Context(), b); err != nil {
+	for _, b := range ranking.Current(w.clock.now()) {
+		if err := w.Boards.Rebuild(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		top, err := w.fast.boards.of(b).Top(t.Context(), w.clock.now(), 1000)
+		top, err := w.Boards.Of(b).Top(t.Context(), w.clock.now(), 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range top {
 			if r.Member == user.String() {
-				found = append(found, "board "+b.key())
+				found = append(found, "board "+b.Key())
 			}
 		}
 	}
@@ -66,7 +67,7 @@ func (w *world) heldOf(t *testing.T, user accounts.ID) (found []string) {
 // not move.
 func (w *world) oldClaims(t *testing.T, user accounts.ID) {
 	t.Helper()
-	today := dayAt(w.clock.now())
+	today := civil.Clock{}.Today(w.clock.now())
 	if err := w.fast.unclaim(t.Context(), user, today-30, today-claimedBefore-1); err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +76,8 @@ func (w *world) oldClaims(t *testing.T, user accounts.ID) {
 // complete reports whether no board has to be counted anew.
 func (w *world) complete(t *testing.T) bool {
 	t.Helper()
-	for _, b := range current(w.clock.now()) {
-		if sure, err := w.fast.boards.of(b).Complete(t.Context(), w.clock.now()); err != nil || !sure {
+	for _, b := range ranking.Current(w.clock.now()) {
+		if sure, err := w.Boards.Of(b).Complete(t.Context(), w.clock.now()); err != nil || !sure {
 			return false
 		}
 	}
@@ -111,7 +112,7 @@ func TestNothingStaysOfAnErasedUserAndReconciliationIsContent(t *testing.T) {
 		}
 		w.damage(t, gone, 2026, func(r *streak.Record) { r.Set(civil.DayOf(2026, 1, 1)+200, streak.Tapped) })
 		w.finish(t, ReconcileRun, RunOptions{User: gone})
-		if err := w.keepBoards(ctx); err != nil {
+		if err := w.Boards.Keep(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if found := w.heldOf(t, gone); len(found) < 10 {
@@ -155,7 +156,7 @@ func TestAnErasureIsFinishedByWhoeverComesAfterACrash(t *testing.T) {
 		if err := w.Erase(ctx, gone); err != nil {
 			t.Fatal(err)
 		}
-		if w.complete(t) && w.fast.boards.kind == CompactBoards {
+		if w.complete(t) && w.Boards.Kind() == ranking.Compact {
 			t.Error("the boards may have been told before, and are not counted anew")
 		}
 		if found := w.heldOf(t, gone); len(found) > 0 {
@@ -207,15 +208,12 @@ func TestTheBoardsKnowWhereAnImportedUserStoodWhoIsErased(t *testing.T) {
 				age(user)
 			}, false},
 		} {
-			for range 2 { // a count of what was replayed, then nothing
-				if err := w.keepBoards(t.Context()); err != nil {
+			eventually.True(t, tt.what+": the boards to be sure", func() bool {
+				if err := w.Boards.Keep(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				w.filled.Clear()
-			}
-			if !w.complete(t) {
-				t.Fatalf("%s: the boards are in doubt before", tt.what)
-			}
+				return w.complete(t)
+			})
 			tt.before(users[i])
 			if err := w.Erase(t.Context(), users[i]); err != nil || w.complete(t) != tt.complete {
 				t.Errorf("%s: %v, the boards are complete: %t, want %t", tt.what, err, !tt.complete, tt.complete)
@@ -326,19 +324,19 @@ func TestAFormerSeasonForgetsAnErasedUser(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 3)
 		w.clock.set(time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC))
-		season := MonthOf(civil.DayOf(2026, 1, 1))
-		all, err := w.Board(t.Context(), season, users[1], c, 10, 0)
+		season := ranking.MonthOf(civil.DayOf(2026, 1, 1))
+		all, err := w.Boards.Read(t.Context(), season, users[1], c, 10, 0)
 		if err != nil || len(all.Top) != 3 {
 			t.Fatalf("January: %+v, %v", all, err)
 		}
-		if err := w.Rebuild(t.Context(), season); err != nil {
+		if err := w.Boards.Rebuild(t.Context(), season); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Erase(t.Context(), users[0]); err != nil {
 			t.Fatal(err)
 		}
-		left, err := w.ranking(t.Context(), season, users[1], c, 10, 0)
-		if err != nil || len(left.Top) != 2 || slices.ContainsFunc(left.Top, func(p Row) bool { return p.User == users[0] }) {
+		left, err := w.Boards.FromRedis(t.Context(), season, users[1], c, 10, 0)
+		if err != nil || len(left.Top) != 2 || slices.ContainsFunc(left.Top, func(p ranking.Row) bool { return p.User == users[0] }) {
 			t.Errorf("January: %+v, %v, want the two others", left, err)
 		}
 	})

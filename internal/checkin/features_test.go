@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/eventually"
@@ -409,7 +410,7 @@ func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
 		w.on(t, "2026-11-10")
 		w.mustMark(t, user, c)
 		w.on(t, "2026-11-12")
-		if r, err := w.Board(t.Context(), StreakBoard, user, c, 10, 0); err != nil || r.Me != nil {
+		if r, err := w.Boards.Read(t.Context(), ranking.StreakBoard, user, c, 10, 0); err != nil || r.Me != nil {
 			t.Errorf("before: %+v, %v", r, err)
 		}
 		if err := w.Grant(t.Context(), user, 1, "The app was down on the 11th."); err != nil {
@@ -421,7 +422,7 @@ func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
 		if st, err := w.Status(t.Context(), user, c); err != nil || st.Streak != 1 || st.Freezes != 0 || st.Used != 1 {
 			t.Errorf("after: %+v, %v", st, err)
 		}
-		if r, err := w.Board(t.Context(), StreakBoard, user, c, 10, 0); err != nil || r.Me == nil || r.Me.Value != 1 {
+		if r, err := w.Boards.Read(t.Context(), ranking.StreakBoard, user, c, 10, 0); err != nil || r.Me == nil || r.Me.Value != 1 {
 			t.Errorf("on the board: %+v, %v", r, err)
 		}
 		for _, bad := range []struct {
@@ -454,7 +455,7 @@ func TestALogWithAGrantIsReplayed(t *testing.T) {
 		if err := w.replay(t.Context(), w.clock.now().Add(-time.Hour)); err != nil {
 			t.Fatalf("the replay failed: %v", err)
 		}
-		if r, err := w.Board(t.Context(), StreakBoard, user, c, 10, 0); err != nil || r.Me == nil || r.Me.Value != 1 {
+		if r, err := w.Boards.Read(t.Context(), ranking.StreakBoard, user, c, 10, 0); err != nil || r.Me == nil || r.Me.Value != 1 {
 			t.Errorf("on the board: %+v, %v", r, err)
 		}
 	}, ruled)
@@ -466,7 +467,7 @@ func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeMax: 1})
-		users, c, today := newUsers(1600), civil.Clock{}, dayAt(w.clock.now())
+		users, c, today := newUsers(1600), civil.Clock{}, civil.Clock{}.Today(w.clock.now())
 		const better = 1400
 		revived, kept, last := users[0], users[1], users[len(users)-1]
 		var rows []request
@@ -493,7 +494,7 @@ func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
 		settled := func() {
 			t.Helper()
 			eventually.True(t, "the boards to be sure", func() bool {
-				if err := w.keepBoards(t.Context()); err != nil {
+				if err := w.Boards.Keep(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				return w.complete(t)
@@ -501,7 +502,7 @@ func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
 		}
 		expect := func(when string, rank int) {
 			t.Helper()
-			r, err := w.ranking(t.Context(), StreakBoard, last, c, 0, 0)
+			r, err := w.Boards.FromRedis(t.Context(), ranking.StreakBoard, last, c, 0, 0)
 			if err != nil || r.Me == nil || r.Me.Rank != rank {
 				t.Errorf("%s: I stand at %+v, %v, want rank %d", when, r.Me, err, rank)
 			}
@@ -662,7 +663,7 @@ func TestBoardsFollowNewRulesOfFreezes(t *testing.T) {
 			w.on(t, date)
 			w.mustMark(t, user, c)
 		}
-		if err := w.keepBoards(t.Context()); err != nil {
+		if err := w.Boards.Keep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.stop()
@@ -672,15 +673,12 @@ func TestBoardsFollowNewRulesOfFreezes(t *testing.T) {
 		next := newWorld(t, w.db, w.redis, strict)
 		next.on(t, "2026-11-13")
 		eventually.True(t, "redis to be complete", next.projection.Up)
-		if err := next.keepBoards(t.Context()); err != nil {
+		if err := next.Boards.Keep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		top, err := next.fast.boards.of(StreakBoard).Top(t.Context(), next.now(), 10)
+		top, err := next.Boards.Of(ranking.StreakBoard).Top(t.Context(), next.now(), 10)
 		if err != nil || len(top) != 0 {
 			t.Errorf("a streak that the rules of before kept: %v, %v", top, err)
-		}
-		if have, err := next.fast.rules(t.Context()); err != nil || have != next.freezes.String() {
-			t.Errorf("got %q, %v", have, err)
 		}
 	}, generous)
 }

@@ -2,6 +2,7 @@ package checkin
 
 import (
 	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -107,8 +108,8 @@ func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
 		w.on(t, "2026-11-20")
 		w.mustMark(t, user, c)
 		day := w.on(t, "2026-11-21")
-		for _, b := range current(w.now()) {
-			if err := w.Rebuild(t.Context(), b); err != nil {
+		for _, b := range ranking.Current(w.now()) {
+			if err := w.Boards.Rebuild(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -128,7 +129,7 @@ func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
 			t.Fatal(err)
 		}
 		probe := leaderboard.Entry{Member: "nobody", Value: 1, Dies: w.now().Add(time.Hour)}
-		if got, _, err := w.fast.boards.of(StreakBoard).Rank(t.Context(), w.now(), probe); got.Rank != 2 || err != nil {
+		if got, _, err := w.Boards.Of(ranking.StreakBoard).Rank(t.Context(), w.now(), probe); got.Rank != 2 || err != nil {
 			t.Errorf("behind a streak of 2 is place %d, %v; want 2", got.Rank, err)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -38,7 +39,7 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
 		Summary:     "The top of a board and the caller's own place",
 		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Who reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours.",
-		Errors:      []*errs.Error{ErrBoard, ErrSeason}}, s.handleBoard)
+		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason}}, s.handleBoard)
 }
 
 type body[T any] struct{ Body T }
@@ -150,31 +151,31 @@ type boardInput struct {
 }
 
 func (s *Service) handleBoard(ctx context.Context, caller accounts.Caller, in *boardInput) (*body[api.Board], error) {
-	board, err := ParseBoard(in.Board, in.Season, caller.Clock.Today(s.now()))
+	board, err := ranking.ParseBoard(in.Board, in.Season, caller.Clock.Today(s.now()))
 	if err != nil {
 		return nil, err
 	}
-	ranking, err := s.Board(ctx, board, caller.User, caller.Clock, in.Limit, in.Around)
+	found, err := s.Boards.Read(ctx, board, caller.User, caller.Clock, in.Limit, in.Around)
 	if err != nil {
 		return nil, err
 	}
-	rows := slices.Concat(ranking.Top, ranking.Around)
-	if ranking.Me != nil {
-		rows = append(rows, *ranking.Me)
+	rows := slices.Concat(found.Top, found.Around)
+	if found.Me != nil {
+		rows = append(rows, *found.Me)
 	}
-	names, err := s.users.Names(ctx, mapped(rows, func(p Row) accounts.ID { return p.User }))
+	names, err := s.users.Names(ctx, mapped(rows, func(p ranking.Row) accounts.ID { return p.User }))
 	if err != nil {
 		return nil, err
 	}
-	wire := func(p Row) api.BoardRow {
+	wire := func(p ranking.Row) api.BoardRow {
 		return api.BoardRow{Rank: p.Rank, User: p.User.String(), Name: names[p.User], Value: p.Value}
 	}
-	out := api.Board{Board: in.Board, Season: board.Season(), Entries: mapped(ranking.Top, wire)}
+	out := api.Board{Board: in.Board, Season: board.Season(), Entries: mapped(found.Top, wire)}
 	if in.Around > 0 {
-		out.Around = mapped(ranking.Around, wire)
+		out.Around = mapped(found.Around, wire)
 	}
-	if ranking.Me != nil {
-		me := wire(*ranking.Me)
+	if found.Me != nil {
+		me := wire(*found.Me)
 		out.Me = &me
 	}
 	return &body[api.Board]{out}, nil

@@ -11,27 +11,7 @@ import (
 
 // Jobs returns what has to happen without being asked.
 func (s *Service) Jobs() []worker.Job {
-	sweep := worker.Job{Name: "checkin.sweep", Singleton: true, Run: s.sweepBoards}
-	if s.fast.boards.kind == CompactBoards {
-		sweep.Every = time.Second // it folds in what was written
-	} else {
-		// Reads remove the dead before they answer, so this saves the first
-		// reader after a midnight the work.
-		sweep.Next = func(now time.Time) time.Time { return nextQuarter(now).Add(time.Second) }
-	}
-	return []worker.Job{sweep, {
-		// A board that was lost with Redis is back before anybody asks for it.
-		Name:      "checkin.boards",
-		Every:     2 * time.Second,
-		Timeout:   time.Hour, // four passes over the days of many millions
-		Singleton: true,
-		Run:       s.keepBoards,
-	}, {
-		Name:      "checkin.seasons",
-		Every:     time.Hour,
-		Singleton: true,
-		Run:       s.tidySeasons,
-	}, {
+	return append(s.Boards.Jobs(), worker.Job{
 		// Two nodes at once, while leases are away, find each other out.
 		Name:            "checkin.runs",
 		Singleton:       true,
@@ -47,7 +27,7 @@ func (s *Service) Jobs() []worker.Job {
 			s.moreRuns, err = s.runner.Step(ctx)
 			return err
 		},
-	}}
+	})
 }
 
 // Handlers are the topics that this domain handles.

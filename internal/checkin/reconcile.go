@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -23,8 +24,6 @@ const (
 	// settled is how old a row must be to be missed in Redis: from its commit to
 	// its application some node may have died and another taken over.
 	settled = time.Minute
-	// expiryMargin is how far from its death an entry is not judged.
-	expiryMargin = 10 * time.Second
 	// repairTries is how often a record that changes meanwhile is looked at.
 	repairTries = 3
 	// defaultActive are the days in which a user counts as active: a record's
@@ -77,7 +76,7 @@ func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (
 			if r.Options.Part > 1 {
 				return true, nil // strays are looked for with the first part
 			}
-			r.Resume = runs.Resume{Stage: strayMembers + current(s.now())[0].key(), Cursor: "0"}
+			r.Resume = runs.Resume{Stage: strayMembers + ranking.Current(s.now())[0].Key(), Cursor: "0"}
 		case strayRecords:
 			if n, err = s.reconcileRecords(ctx, r); err != nil {
 				return false, err
@@ -145,16 +144,16 @@ type subject struct {
 	after   streak.History
 	touched bool // got rows with times in the past, a moment ago
 	records []held
-	views   map[Board]view
+	views   map[ranking.Board]ranking.View
 }
 
 // difference is one thing that is not as the log has it.
 type difference struct {
 	what, was, becomes string
 
-	year  int   // of the record; 0 for a board
-	merge bool  // something is missing and nothing is wrong: a load repairs it
-	board Board // of the entry
+	year  int           // of the record; 0 for a board
+	merge bool          // something is missing and nothing is wrong: a load repairs it
+	board ranking.Board // of the entry
 }
 
 // reconcileNext compares the users after the cursor, until then or until many
@@ -271,14 +270,14 @@ func (s *Service) reconcileRecords(ctx context.Context, r *Run) (n int, err erro
 // reconcileMembers looks for members of a board whom the log does not know and
 // returns how many it has looked at.
 func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n int, err error) {
-	boards := current(s.now())
-	at := slices.IndexFunc(boards, func(b Board) bool { return b.key() == board })
+	boards := ranking.Current(s.now())
+	at := slices.IndexFunc(boards, func(b ranking.Board) bool { return b.Key() == board })
 	if at < 0 { // a season that is over by now
 		r.Resume = runs.Resume{Stage: strayRecords}
 		return 0, nil
 	}
 	b := boards[at]
-	members, next, err := s.fast.patient().members(ctx, b, s.now(), r.Resume.Cursor)
+	members, next, err := s.Boards.Members(ctx, b, r.Resume.Cursor, chunkUsers)
 	if err != nil {
 		return 0, err
 	}
@@ -293,9 +292,9 @@ func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n
 	}
 	found := make([]runs.Repair, 0, len(strays))
 	for _, member := range strays {
-		repair := runs.Repair{At: s.now(), User: member, What: "board " + b.key() + ": a member without days", Was: "on it", Becomes: "not on it"}
+		repair := runs.Repair{At: s.now(), User: member, What: "board " + b.Key() + ": a member without days", Was: "on it", Becomes: "not on it"}
 		if !r.Options.DryRun {
-			if err := s.fast.patient().unrank(ctx, b, member); err != nil {
+			if err := s.Boards.Remove(ctx, b, member); err != nil {
 				return 0, err
 			}
 			repair.Repaired = true
@@ -303,7 +302,7 @@ func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n
 		found = append(found, repair)
 	}
 	r.Summary.Differing += len(strays)
-	if next == "" && !r.Options.DryRun && s.fast.boards.kind == CompactBoards {
+	if next == "" && !r.Options.DryRun && s.Boards.Kind() == ranking.Compact {
 		// Its counts cannot be held against the log beside traffic: count again.
 		if err := s.recountFor(ctx, r, b); err != nil {
 			return 0, err
@@ -312,7 +311,7 @@ func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n
 	switch r.Resume.Cursor = next; {
 	case next != "":
 	case at+1 < len(boards):
-		r.Resume = runs.Resume{Stage: strayMembers + boards[at+1].key(), Cursor: "0"}
+		r.Resume = runs.Resume{Stage: strayMembers + boards[at+1].Key(), Cursor: "0"}
 	default:
 		r.Resume = runs.Resume{Stage: strayRecords}
 	}
@@ -445,10 +444,10 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 	for _, x := range all {
 		x.clock, x.before, x.touched = clocks[x.user], before[x.user], touched[x.user]
 		x.records, records = records[:len(x.years)], records[len(x.years):]
-		x.views = map[Board]view{}
+		x.views = map[ranking.Board]ranking.View{}
 	}
-	for _, b := range current(s.now()) {
-		seen, loaded, err := f.view(ctx, b, s.now(), users)
+	for _, b := range ranking.Current(s.now()) {
+		seen, loaded, err := s.Boards.View(ctx, b, users)
 		if err != nil {
 			return err
 		}
@@ -493,46 +492,14 @@ func (s *Service) differences(x *subject) (out []difference) {
 		return out // their places are moving
 	}
 	for b, seen := range x.views {
-		d, wrong := s.wrongEntry(x, b, seen, x.after, now)
+		was, becomes, wrong := s.Boards.Wrong(seen, x.user, x.clock, x.after, now)
 		if wrong {
-			if _, wrong = s.wrongEntry(x, b, seen, old, now); wrong || same(old, x.after) {
-				out = append(out, d)
+			if _, _, wrong = s.Boards.Wrong(seen, x.user, x.clock, old, now); wrong || same(old, x.after) {
+				out = append(out, difference{what: "board " + b.Key(), was: was, becomes: becomes, board: b})
 			}
 		}
 	}
 	return out
-}
-
-// wrongEntry reports whether a user's entry on a board is not what the history
-// makes it.
-func (s *Service) wrongEntry(x *subject, b Board, seen view, h streak.History, now time.Time) (d difference, wrong bool) {
-	is, should := seen.entries[x.user], boardEntry{}
-	if b.season != 0 {
-		if days, at := h.SignedIn(b.span()); days > 0 {
-			should = boardEntry{on: true, score: scoreOf(days, at)}
-		}
-	} else if p, ok := placementFrom(s.freezes, x.user, x.clock, h); ok && b.value(p.Score) > 0 {
-		if should = (boardEntry{on: true, score: scoreOf(b.value(p.Score), p.at)}); b == StreakBoard {
-			should.dies = p.Dies.UnixMilli()
-		}
-	}
-	dying := func(e boardEntry) bool { return e.dies != 0 && now.Add(expiryMargin).UnixMilli() >= e.dies }
-	if b == StreakBoard && dying(should) {
-		if now.Add(-expiryMargin).UnixMilli() < should.dies {
-			return d, false
-		}
-		should = boardEntry{}
-	}
-	if !seen.deaths {
-		should.dies = 0
-	}
-	switch {
-	case is == should, !is.on && (!should.on || should.score <= seen.above):
-		return d, false
-	case !should.on && b == StreakBoard && dying(is):
-		return d, false // the dead are removed before anybody sees them
-	}
-	return difference{what: "board " + b.key(), was: is.String(), becomes: should.String(), board: b}, true
 }
 
 // differences compares a record with the least and the most it may be.
@@ -558,7 +525,7 @@ func (s *Service) repair(ctx context.Context, x *subject, ds []difference) (done
 			renew.unranked = false
 			// First off, then read the log, then on: a check-in of this moment is
 			// either in what is read or comes later.
-			if err := f.unrank(ctx, d.board, x.user.String()); err != nil {
+			if err := s.Boards.Remove(ctx, d.board, x.user.String()); err != nil {
 				return false, err
 			}
 		case !d.merge:
@@ -600,40 +567,25 @@ func (s *Service) replaceRecord(ctx context.Context, f *fast, k yearKey) (done b
 
 // rebuildBoardsAnew drops the boards of now and fills them from SQL.
 func (s *Service) rebuildBoardsAnew(ctx context.Context, r *Run) (placed int, err error) {
-	for _, b := range current(s.now()) {
-		n, err := s.rebuildAnew(ctx, r, b)
-		if placed += n; err != nil {
-			return placed, fmt.Errorf("board %s: %w", b.key(), err)
+	for _, b := range ranking.Current(s.now()) {
+		err := s.Boards.Renew(ctx, b, func() (err error) {
+			placed++
+			if r.Done++; r.Done%progressEvery == 0 {
+				err = s.runs.Save(ctx, r)
+			}
+			return err
+		})
+		if err != nil {
+			return placed, fmt.Errorf("board %s: %w", b.Key(), err)
 		}
 	}
 	return placed, nil
 }
 
-func (s *Service) rebuildAnew(ctx context.Context, r *Run, b Board) (placed int, err error) {
-	unlock, err := s.lockBoard(ctx, b)
-	if err != nil {
-		return 0, err
-	}
-	defer unlock()
-	if err := s.fast.boards.of(b).Drop(ctx); err != nil {
-		return 0, err
-	}
-	return placed, s.fill(ctx, b, func() (err error) {
-		placed++
-		if r == nil { // no run has asked for it
-			return nil
-		}
-		if r.Done++; r.Done%progressEvery == 0 {
-			err = s.runs.Save(ctx, r)
-		}
-		return err
-	})
-}
-
-// recountFor is recount that shows callers that wait for the run that it goes on.
-func (s *Service) recountFor(ctx context.Context, r *Run, b Board) error {
+// recountFor counts a board anew and shows callers that wait for the run that it goes on.
+func (s *Service) recountFor(ctx context.Context, r *Run, b ranking.Board) error {
 	n := 0
-	return s.recount(ctx, b, func() error {
+	return s.Boards.Recount(ctx, b, func() error {
 		if n++; n%progressEvery != 0 {
 			return nil
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -117,7 +118,7 @@ func inhabited(t *testing.T, w *world, n int) (users []accounts.ID, c civil.Cloc
 		}
 	}
 	w.clock.set(time.Date(2026, 1, 4, 5, 0, 0, 0, time.UTC))
-	if err := w.keepBoards(t.Context()); err != nil {
+	if err := w.Boards.Keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return users, c
@@ -148,8 +149,9 @@ func vandalise(t *testing.T, w *world, users []accounts.ID) (want []string) {
 	expect(member(6), "record 2026: version")
 
 	ghost := ids.New[accounts.User]()
-	if w.fast.boards.kind == ExactBoards {
-		scores, totals, deaths := scoreKeys.At(StreakBoard).Key, scoreKeys.At(TotalBoard).Key, deathKeys.At(StreakBoard).Key
+	if w.Boards.Kind() == ranking.Exact {
+		streaks, totals := ranking.ExactKeys(ranking.StreakBoard), ranking.ExactKeys(ranking.TotalBoard).Scores.Key
+		scores, deaths := streaks.Scores.Key, streaks.Deaths.Key
 		w.do(t, "ZINCRBY", scores, "4294967296", member(7))
 		w.do(t, "ZREM", totals, member(8))
 		w.do(t, "ZINCRBY", deaths, "86400000", member(9))
@@ -159,19 +161,19 @@ func vandalise(t *testing.T, w *world, users []accounts.ID) (want []string) {
 		w.do(t, "ZADD", totals, "4294967296", "nobody")
 	} else {
 		now, ever := w.clock.now(), time.Time{}
-		put := func(b Board, member string, value int64, dies time.Time) {
+		put := func(b ranking.Board, member string, value int64, dies time.Time) {
 			t.Helper()
-			cmds := w.fast.boards.of(b).Update([]leaderboard.Entry{{Member: member, Value: value, At: now, Dies: dies, Restart: true}})
+			cmds := w.Boards.Of(b).Update([]leaderboard.Entry{{Member: member, Value: value, At: now, Dies: dies, Restart: true}})
 			if err := keyspace.FirstErr(w.redis.DoMulti(t.Context(), cmds)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		put(StreakBoard, member(7), 300, ever)
-		put(StreakBoard, member(9), 300, now) // dead
-		put(StreakBoard, ghost.String(), 1, ever)
-		put(TotalBoard, "nobody", 1, ever)
-		for i, b := range map[int]Board{8: TotalBoard, 10: StreakBoard} {
-			if err := w.fast.unrank(t.Context(), b, member(i)); err != nil {
+		put(ranking.StreakBoard, member(7), 300, ever)
+		put(ranking.StreakBoard, member(9), 300, now) // dead
+		put(ranking.StreakBoard, ghost.String(), 1, ever)
+		put(ranking.TotalBoard, "nobody", 1, ever)
+		for i, b := range map[int]ranking.Board{8: ranking.TotalBoard, 10: ranking.StreakBoard} {
+			if err := w.Boards.Remove(t.Context(), b, member(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -217,7 +219,7 @@ func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
 			t.Errorf("after the repair: %+v, %v", r.Summary, w.found(t, r))
 		}
 		w.check(t, users, c)
-		redistest.KeysDeclared(t, w.redis, Keys, queue.Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, ranking.Keys, queue.Keys)
 	})
 }
 
@@ -488,7 +490,7 @@ func TestTheLookForStrayRecordsGoesOnWhereItEnded(t *testing.T) {
 func TestASnapshotGoesOnAmongTheClaimsWhereItEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t, aof...).URL), Settings{Mode: RedisFirst})
-	users, today := newUsers(400), dayAt(w.clock.now())
+	users, today := newUsers(400), civil.Clock{}.Today(w.clock.now())
 	for _, user := range users {
 		claim := request{user: user, day: today, at: w.clock.now(), kind: streak.Tapped, req: 7}
 		w.do(t, "SET", claimKeys.At(user, dayKey(today)).Key, claimText(claim), "PX", "1000000")
@@ -587,8 +589,8 @@ func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
 			r.Summary.Loaded != 0 {
 			t.Errorf("boards: %+v", r.Summary)
 		}
-		for _, b := range current(w.clock.now()) {
-			members, next, err := w.fast.members(t.Context(), b, w.clock.now(), "0")
+		for _, b := range ranking.Current(w.clock.now()) {
+			members, next, err := w.Boards.Members(t.Context(), b, "0", chunkUsers)
 			if err != nil || next != "" || len(members) != 14 {
 				t.Errorf("board %s has %v, %v", b, members, err)
 			}
@@ -674,8 +676,8 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 				w.do(t, "UNLINK", recordKey(user, year).Key)
 			}
 		}
-		for _, b := range current(w.clock.now()) {
-			if err := w.fast.boards.of(b).Drop(t.Context()); err != nil {
+		for _, b := range ranking.Current(w.clock.now()) {
+			if err := w.Boards.Of(b).Drop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

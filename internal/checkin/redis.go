@@ -1,7 +1,6 @@
 package checkin
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -19,7 +17,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/leaderboard"
 	"github.com/stoa-dev/stoa/redis"
 )
 
@@ -40,14 +37,13 @@ const (
 // fast is what Redis holds of this package, all of it derived from the log.
 type fast struct {
 	db       *redis.DB
-	boards   *boards
 	budget   time.Duration // for each round trip
 	scanPage int
 	soon     *redis.Deadlines // of reads: a timer for each was an eighth of what one costs this process
 }
 
-func newFast(db *redis.DB, kind string) *fast {
-	f := &fast{db: db, scanPage: scanPage, boards: newBoards(db, kind), budget: redisBudget, soon: new(redis.Deadlines)}
+func newFast(db *redis.DB) *fast {
+	f := &fast{db: db, scanPage: scanPage, budget: redisBudget, soon: new(redis.Deadlines)}
 	if db.Mode() == "embedded" {
 		f.budget = embeddedBudget
 	}
@@ -77,13 +73,12 @@ func recordKey(user accounts.ID, year int) keyspace.Bitmap {
 	return recordKeys.At(user, keyspace.Int{N: int64(year)})
 }
 
-// mark sets the day of each request in its user's record and moves users on the
-// boards, in one round trip. It returns the records as they are then, and which
-// of them had the day. A record may turn out not to be loaded; see [Record].
-func (f *fast) mark(ctx context.Context, reqs []request, ms moves) (recs []*streak.Record, had []bool, err error) {
-	// The boards first: where a day is set, they were told.
-	cmds := f.boards.update(make([]keyspace.Cmd, 0, 2*len(reqs)+8), ms)
-	days := len(cmds)
+// mark sends the commands that tell the boards and sets the day of each request in its
+// user's record, in one round trip: where a day is set, the boards were told. It returns
+// the records as they are then, and which of them had the day. A record may turn out not
+// to be loaded; see [streak.Record].
+func (f *fast) mark(ctx context.Context, reqs []request, boards []keyspace.Cmd) (recs []*streak.Record, had []bool, err error) {
+	cmds, days := boards, len(boards)
 	for _, r := range reqs {
 		key := recordKey(r.user, r.day.Year())
 		cmds = append(cmds, key.SetBitCmd(streak.BitOf(r.day, r.kind)), key.GetRenewCmd())
@@ -99,57 +94,23 @@ func (f *fast) mark(ctx context.Context, reqs []request, ms moves) (recs []*stre
 	return parseAll(len(reqs), func(i int) string { return replies[days+2*i+1].Str }), had, nil
 }
 
-// rank moves users on the boards, in one round trip.
-func (f *fast) rank(ctx context.Context, ms moves) error {
-	if len(ms.boards) == 0 {
+// tell sends commands that tell the boards, in one round trip.
+func (f *fast) tell(ctx context.Context, boards []keyspace.Cmd) error {
+	if len(boards) == 0 {
 		return nil
 	}
-	if err := keyspace.FirstErr(f.send(ctx, f.boards.update(nil, ms))); err != nil {
+	if err := keyspace.FirstErr(f.send(ctx, boards)); err != nil {
 		return fmt.Errorf("boards: %w", err)
 	}
 	return nil
 }
 
-// rankTouched is rank for boards of former seasons as well. No job sweeps those: what
-// they are told is folded in at once, or dropped by one that is not loaded.
-func (f *fast) rankTouched(ctx context.Context, ms moves, now time.Time) error {
-	moving := current(now)
-	var told moves
-	var former []leaderboard.Board
-	for _, m := range ms.boards {
-		if !slices.Contains(moving, m.board) {
-			b := f.boards.of(m.board)
-			if f.boards.kind == ExactBoards { // it would keep what it is told
-				_, err := b.Top(ctx, now, 1)
-				if errors.Is(err, leaderboard.ErrNotLoaded) {
-					continue
-				}
-				if err != nil {
-					return err
-				}
-			}
-			former = append(former, b)
-		}
-		told.boards = append(told.boards, m)
-	}
-	if err := f.rank(ctx, told); err != nil {
-		return err
-	}
-	for _, b := range former {
-		if _, err := b.Sweep(ctx, now); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeStates brings records and boards to what was computed from the log. Records are
-// merged, so that what is newer stays.
-func (f *fast) writeStates(ctx context.Context, states []state, now time.Time) error {
+// writeRecords brings records to what was computed from the log. They are merged, so
+// that what is newer stays.
+func (f *fast) writeRecords(ctx context.Context, states []state) error {
 	var lost []rowKey
 	var keys, perhaps []yearKey
 	var recs, merged []*streak.Record
-	ms := moves{}
 	for _, st := range states {
 		lost = append(lost, st.lost...)
 		for _, k := range st.records {
@@ -157,9 +118,6 @@ func (f *fast) writeStates(ctx context.Context, states []state, now time.Time) e
 		}
 		for _, k := range st.held {
 			perhaps, merged = append(perhaps, k), append(merged, streak.RecordOf(k.year, st.history))
-		}
-		if st.ranked {
-			ms.add(st.placement)
 		}
 	}
 	if err := f.forget(ctx, lost); err != nil {
@@ -174,10 +132,7 @@ func (f *fast) writeStates(ctx context.Context, states []state, now time.Time) e
 			keys, recs = append(keys, perhaps[i]), append(recs, merged[i])
 		}
 	}
-	if err := f.load(ctx, keys, recs); err != nil {
-		return err
-	}
-	return f.rankTouched(ctx, ms, now)
+	return f.load(ctx, keys, recs)
 }
 
 // readAll returns records, loaded or not, in one round trip.
@@ -428,114 +383,6 @@ type yearKey struct {
 	year int
 }
 
-// moves are changes of the boards that go to Redis together. There are few
-// boards, so that finding one is a comparison or two.
-type moves struct {
-	room   int // entries that a board may get; only a guess
-	boards []boardMoves
-}
-
-type boardMoves struct {
-	board   Board
-	entries []leaderboard.Entry
-}
-
-func (ms *moves) of(b Board) *boardMoves {
-	i := slices.IndexFunc(ms.boards, func(m boardMoves) bool { return m.board == b })
-	if i < 0 {
-		i = len(ms.boards)
-		ms.boards = append(ms.boards, boardMoves{b, make([]leaderboard.Entry, 0, ms.room)})
-	}
-	return &ms.boards[i]
-}
-
-func (ms *moves) add(p placement) {
-	for i := range p.boards() {
-		b, e := p.entry(i)
-		if p.told != nil && i < p.told.boards() {
-			if same, told := p.told.entry(i); same == b {
-				e.Told = &told
-			}
-		}
-		m := ms.of(b)
-		m.entries = append(m.entries, e)
-	}
-}
-
-// boards is how many boards a place is on.
-func (p *placement) boards() int { return 2 + len(p.seasons) }
-
-// entry is what a place means on the i-th of its boards.
-func (p *placement) entry(i int) (b Board, e leaderboard.Entry) {
-	var was streak.Score
-	if p.from != nil {
-		was = *p.from
-	}
-	switch i {
-	case 0:
-		b, e = StreakBoard, leaderboard.Entry{Value: int64(p.Streak), Dies: p.Dies, From: leaderboard.Standing{Value: int64(was.Streak), Dies: was.Dies}}
-	case 1:
-		b, e = TotalBoard, leaderboard.Entry{Value: int64(p.Total), From: leaderboard.Standing{Value: int64(was.Total)}}
-	default:
-		s := p.seasons[i-2]
-		b, e = s.board, leaderboard.Entry{Value: int64(s.days), At: s.at, From: leaderboard.Standing{Value: int64(s.days) - 1}}
-	}
-	if e.Member, e.Replay = p.user.String(), p.from == nil; i < 2 {
-		e.At = p.at
-	}
-	e.Restart = p.restart && i < 2 // a season's days only grow
-	return b, e
-}
-
-// boards are the rankings in Redis.
-type boards struct {
-	db   *redis.DB
-	kind string // CompactBoards or ExactBoards
-
-	mu  sync.Mutex
-	all map[Board]leaderboard.Board
-}
-
-func newBoards(db *redis.DB, kind string) *boards {
-	return &boards{db: db, kind: cmp.Or(kind, CompactBoards), all: map[Board]leaderboard.Board{}}
-}
-
-func (bs *boards) of(b Board) leaderboard.Board {
-	bs.mu.Lock()
-	defer bs.mu.Unlock()
-	if bs.all[b] == nil {
-		bs.all[b] = bs.open(b, bs.kind)
-	}
-	return bs.all[b]
-}
-
-func (bs *boards) open(b Board, kind string) leaderboard.Board {
-	if kind == CompactBoards {
-		return leaderboard.Compact(bs.db, leaderboard.CompactKeys{State: stateKeys.At(b), Log: logKeys.At(b), Held: heldKeys.At(b)})
-	}
-	keys := leaderboard.Keys{Scores: scoreKeys.At(b), Loaded: loadedKeys.At(b)}
-	if b == StreakBoard {
-		keys.Deaths = deathKeys.At(b)
-	}
-	return leaderboard.Exact(bs.db, keys)
-}
-
-// drop removes a board of either kind.
-func (bs *boards) drop(ctx context.Context, b Board, kind string) error {
-	bs.mu.Lock()
-	delete(bs.all, b)
-	bs.mu.Unlock()
-	return bs.open(b, kind).Drop(ctx)
-}
-
-// update appends the commands that move users.
-func (bs *boards) update(cmds []keyspace.Cmd, ms moves) []keyspace.Cmd {
-	for _, m := range ms.boards {
-		cmds = append(cmds, bs.of(m.board).Update(m.entries)...)
-	}
-	return cmds
-}
-
 // What follows is for comparing Redis with SQL; traffic does not use it.
 
 //go:embed lua/replace.lua
@@ -579,20 +426,6 @@ func (f *fast) replace(ctx context.Context, k yearKey, was held, rec *streak.Rec
 	life := strconv.FormatInt(recordKeys.TTL.Base.Milliseconds(), 10)
 	n, err := replaceScript.Run(ctx, f.db, []keyspace.Key{recordKey(k.user, k.year).Key}, was.text, string(rec[:]), life).Int()
 	return n == 1, err
-}
-
-// rules returns by which rules the streak board's deaths were computed.
-func (f *fast) rules(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
-	defer cancel()
-	s, _, err := rulesKey.At().Get(ctx, f.db)
-	return s, err
-}
-
-func (f *fast) setRules(ctx context.Context, rules string) error {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
-	defer cancel()
-	return rulesKey.At().Set(ctx, f.db, rules)
 }
 
 var recordParser = keyspace.NewParser(Keys)
@@ -661,133 +494,8 @@ func (f *fast) someRecords(ctx context.Context, cursor string) (keys []yearKey, 
 	return keys, next, err
 }
 
-// entry is what a board holds of one user.
-type boardEntry struct {
-	on    bool
-	score int64
-	dies  int64 // Unix ms; 0 where nothing is said
-}
-
-// view is what a board tells of some users.
-type view struct {
-	entries map[accounts.ID]boardEntry
-	above   int64 // all users with more are among the entries; -1: all users are
-	deaths  bool  // entries have theirs
-}
-
-// view reads a board: of an exact one the entries of some users, of a compact
-// one the best, for it knows no others. ok is false while it is not loaded.
-func (f *fast) view(ctx context.Context, b Board, now time.Time, users []accounts.ID) (v view, ok bool, err error) {
-	if f.boards.kind == CompactBoards {
-		v, err = f.best(ctx, b, now)
-	} else if _, err = f.boards.of(b).Top(ctx, now, 1); err == nil {
-		v, err = f.entries(ctx, b, users)
-	}
-	if errors.Is(err, leaderboard.ErrNotLoaded) {
-		return view{}, false, nil
-	}
-	return v, err == nil, err
-}
-
-func (f *fast) entries(ctx context.Context, b Board, users []accounts.ID) (view, error) {
-	members := mapped(users, accounts.ID.String)
-	cmds := []keyspace.Cmd{{Name: "ZMSCORE", Key: scoreKeys.At(b).Key, Args: members}}
-	if b == StreakBoard {
-		cmds = append(cmds, keyspace.Cmd{Name: "ZMSCORE", Key: deathKeys.At(b).Key, Args: members})
-	}
-	out := view{entries: make(map[accounts.ID]boardEntry, len(users)), above: -1, deaths: true}
-	for i, reply := range f.send(ctx, cmds) {
-		list, err := reply.Items()
-		if err != nil {
-			return view{}, err
-		}
-		for j, item := range list {
-			n, there, err := item.Float()
-			e := out.entries[users[j]]
-			switch {
-			case err != nil:
-				return view{}, err
-			case !there:
-			case i == 0:
-				e.on, e.score = true, int64(n)
-			case n < 1<<53:
-				e.dies = int64(n)
-			}
-			out.entries[users[j]] = e
-		}
-	}
-	return out, nil
-}
-
-func (f *fast) best(ctx context.Context, b Board, now time.Time) (view, error) {
-	top, err := f.boards.of(b).Top(ctx, now, leaderboard.MaxTop)
-	if err != nil {
-		return view{}, err
-	}
-	out := view{entries: make(map[accounts.ID]boardEntry, len(top)), above: -1}
-	for _, r := range top {
-		e := boardEntry{on: true, score: scoreOf(int(r.Value), r.At)}
-		if user, err := ids.Parse[accounts.User](r.Member); err == nil {
-			out.entries[user] = e
-		}
-		if len(top) == leaderboard.MaxTop {
-			out.above = e.score // the last one's in the end
-		}
-	}
-	return out, nil
-}
-
-// members returns some of a board's members and where to go on; next is empty
-// after the last. Of a compact board they are the best.
-func (f *fast) members(ctx context.Context, b Board, now time.Time, cursor string) (some []string, next string, err error) {
-	if f.boards.kind == CompactBoards {
-		top, err := f.boards.of(b).Top(ctx, now, leaderboard.MaxTop)
-		if errors.Is(err, leaderboard.ErrNotLoaded) {
-			return nil, "", nil
-		}
-		return mapped(top, func(r leaderboard.Ranked) string { return r.Member }), "", err
-	}
-	reply := f.send(ctx, []keyspace.Cmd{{Name: "ZSCAN", Key: scoreKeys.At(b).Key, Args: []string{cursor, "COUNT", strconv.Itoa(chunkUsers)}}})[0]
-	items, err := reply.Items()
-	if err != nil {
-		return nil, "", err
-	}
-	if len(items) != 2 {
-		return nil, "", fmt.Errorf("%w: ZSCAN", keyspace.ErrReply)
-	}
-	for i, item := range items[1].List {
-		if i%2 == 0 {
-			some = append(some, item.Str)
-		}
-	}
-	if next, _, err = items[0].Text(); next == "0" {
-		next = ""
-	}
-	return some, next, err
-}
-
-// unrank takes a member off a board. A compact board's counts stay as they are.
-func (f *fast) unrank(ctx context.Context, b Board, member string) error {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
-	defer cancel()
-	return f.boards.of(b).Remove(ctx, leaderboard.Entry{Member: member})
-}
-
 // errBehind reports that Redis has to be complete first.
 var errBehind = fmt.Errorf("%w, or not complete yet", redis.ErrUnavailable)
-
-// leave takes a user off boards.
-func (f *fast) leave(ctx context.Context, user accounts.ID, ds []departure) error {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
-	defer cancel()
-	for _, d := range ds {
-		e := leaderboard.Entry{Member: user.String(), Value: int64(d.value), Dies: d.dies, Replay: d.unsure}
-		if err := f.boards.of(d.board).Remove(ctx, e); err != nil {
-			return fmt.Errorf("board %s: %w", d.board.key(), err)
-		}
-	}
-	return nil
-}
 
 // unload drops a user's records up to that year; a calendar may have been asked
 // for any.
@@ -806,21 +514,4 @@ func (f *fast) unclaim(ctx context.Context, user accounts.ID, first, last civil.
 		cmd.More = append(cmd.More, claimKeys.At(user, dayKey(d)).Key)
 	}
 	return keyspace.FirstErr(f.send(ctx, []keyspace.Cmd{cmd}))
-}
-
-// scoreOf is how package leaderboard orders, in one number.
-func scoreOf(value int, at time.Time) int64 {
-	since2020 := min(max(at.Unix()-1577836800, 0), 1<<32-1)
-	return int64(value)<<32 + 1<<32 - 1 - since2020
-}
-
-func (e boardEntry) String() string {
-	if !e.on {
-		return "not on it"
-	}
-	text := fmt.Sprintf("%d since %s", e.score>>32, time.Unix(1<<32-1-e.score&(1<<32-1)+1577836800, 0).UTC().Format(time.RFC3339))
-	if e.dies != 0 {
-		text += ", dies " + time.UnixMilli(e.dies).UTC().Format(time.RFC3339)
-	}
-	return text
 }

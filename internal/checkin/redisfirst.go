@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/projection"
@@ -208,7 +209,7 @@ func (l *streamLog) divide(rows []request, a *ahead) (first, rest []request) {
 		before, after := a.around(r)
 		ok := before != nil && !before.Covered(r.day.OfYear()) && !l.freezes.Owes(after, r.day)
 		if ok {
-			_, ok = placementOf(l.freezes, after, r, Result{}, r.clock.Today(now))
+			_, ok = ranking.PlacementOf(l.freezes, after, r.marked(Result{}), now)
 		}
 		if ok {
 			first = append(first, r)
@@ -439,7 +440,7 @@ func (l *streamLog) flush(ctx context.Context, users []accounts.ID) error {
 }
 
 func (l *streamLog) forget(ctx context.Context, user accounts.ID) error {
-	today := dayAt(l.now())
+	today := civil.Clock{}.Today(l.now())
 	return l.fast.patient().unclaim(ctx, user, today-claimedBefore, today+claimedAfter)
 }
 

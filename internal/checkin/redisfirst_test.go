@@ -576,7 +576,7 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 	t.Parallel()
 	risks := func(url string) string {
 		t.Helper()
-		all, err := newFast(redistest.Open(t, url), CompactBoards).risks(t.Context())
+		all, err := newFast(redistest.Open(t, url)).risks(t.Context())
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
@@ -615,7 +615,7 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 		}
 	}
 
-	if all, err := newFast(redistest.Open(t, "embedded"), CompactBoards).risks(t.Context()); err == nil {
+	if all, err := newFast(redistest.Open(t, "embedded")).risks(t.Context()); err == nil {
 		t.Errorf("the embedded redis keeps check-ins: %v", all)
 	}
 	var told strings.Builder

@@ -14,10 +14,12 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/leaderboard"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
@@ -447,7 +449,7 @@ func (p *pure) status(now time.Time, c civil.Clock) streak.Status {
 	rec := *p.recs[today.Year()]
 	st := p.freezes.Status(&rec, c, today)
 	// What a board would show: alive as long as it has not died.
-	place, any := placementFrom(p.freezes, accounts.ID{}, c, p.log)
+	place, any := ranking.PlacementSince(p.freezes, accounts.ID{}, c, p.log, nil, time.Time{})
 	if newest, of := p.recs[today.Year()].Newest(today.Year()); of && newest > today-1 {
 		if s := p.freezes.Score(p.recs[today.Year()], c, today.Year()); s != place.Score {
 			p.fault = fmt.Errorf("by the record %+v, by the log %+v", s, place.Score)
@@ -632,18 +634,19 @@ func (s *served) shown(now time.Time, c civil.Clock, first, last civil.Day) (sig
 	s.ok(err)
 	missed = list.Days
 	st := s.status(now, c)
-	for b, want := range map[Board]int{StreakBoard: st.Streak, TotalBoard: st.Total} {
+	for b, want := range map[ranking.Board]int{ranking.StreakBoard: st.Streak, ranking.TotalBoard: st.Total} {
 		s.clock.set(now)
-		got, err := s.Board(s.t.Context(), b, s.user, c, 1, 0)
+		got, err := s.Boards.Read(s.t.Context(), b, s.user, c, 1, 0)
 		s.ok(err)
 		if got.Me == nil && want > 0 || got.Me != nil && got.Me.Value != want {
 			s.t.Errorf("board %s: I have %+v, want %d", b, got.Me, want)
 		}
 		// All of these users are among the best.
-		seen, loaded, err := s.fast.view(s.t.Context(), b, s.clock.now(), []accounts.ID{s.user})
+		top, err := s.Boards.Of(b).Top(s.t.Context(), s.clock.now(), leaderboard.MaxTop)
 		s.ok(err)
-		if e := seen.entries[s.user]; !loaded || e.on && int(e.score>>32) != want || !e.on && want > 0 {
-			s.t.Errorf("board %s has %s, want %d; loaded is %v", b, e, want, loaded)
+		at := slices.IndexFunc(top, func(r leaderboard.Ranked) bool { return r.Member == s.user.String() })
+		if at >= 0 && int(top[at].Value) != want || at < 0 && want > 0 {
+			s.t.Errorf("board %s has %+v, want %d at %d", b, top, want, at)
 		}
 	}
 	return signed, covered, missed
@@ -657,7 +660,7 @@ func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
 		histories = 30
 	}
 	worlds(t, func(t *testing.T, w *world) {
-		if err := w.keepBoards(t.Context()); err != nil {
+		if err := w.Boards.Keep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for seed := range histories {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
@@ -210,7 +211,7 @@ func (s *Service) rebuildSlice(ctx context.Context, r *Run, until time.Time) (fi
 			if err != nil {
 				return false, err
 			}
-			r.Done, r.Total = 0, n*int64(len(current(s.now()))) // at the most
+			r.Done, r.Total = 0, n*int64(len(ranking.Current(s.now()))) // at the most
 			placed, err := s.rebuildBoardsAnew(ctx, r)
 			if err != nil {
 				return false, err
@@ -247,4 +248,6 @@ func (s *Service) rebuildSlice(ctx context.Context, r *Run, until time.Time) (fi
 	return false, nil
 }
 
-func activeSince(now time.Time, days int) civil.Day { return dayAt(now) - civil.Day(days) }
+func activeSince(now time.Time, days int) civil.Day {
+	return civil.Clock{}.Today(now) - civil.Day(days)
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -38,6 +39,8 @@ type Config struct {
 
 // Service is the check-in domain as the rest of the program sees it.
 type Service struct {
+	Boards *ranking.Boards // who is on top, and where a user stands
+
 	users      *accounts.Service
 	bus        *events.Bus
 	store      *store
@@ -47,13 +50,8 @@ type Service struct {
 	loader     *groupcommit.Committer[yearKey, *streak.Record]
 	checkins   checkinLog
 	recent     *recordCache // nil in redis-first mode, where no guess may decide who needs SQL
-	fallback   *fallback
-	passes     *passes
 	rules      Settings
 	freezes    streak.Freezes
-	asked      chan Board // to be loaded
-	filling    sync.Map   // Board → chan struct{}; each is loaded once at a time
-	filled     sync.Map   // Board → filled
 	metrics    *metrics
 	log        *slog.Logger
 	now        func() time.Time
@@ -79,11 +77,8 @@ func New(cfg Config) *Service {
 		runs:  newRunStore(cfg.DB),
 
 		secondLook: secondLook, laterAgain: laterAgain,
-		asked: make(chan Board, 8),
-		fast:  newFast(cfg.Redis, cfg.Boards),
+		fast: newFast(cfg.Redis),
 	}
-	s.fallback = newFallback(s.rankAll, s.now)
-	s.passes = &passes{read: s.readPlaces, joinWindow: 100 * time.Millisecond}
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
 	s.projection = projection.New(projection.Config[change, state]{
 		Redis: cfg.Redis, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
@@ -95,6 +90,11 @@ func New(cfg Config) *Service {
 	} else {
 		s.checkins, s.recent = sqlLog{s.store}, newRecordCache()
 	}
+	s.Boards = ranking.New(ranking.Config{
+		DB: cfg.DB, Redis: cfg.Redis, Projection: s.projection, Kind: cfg.Boards, Freezes: s.freezes, Away: ErrStore, Log: cfg.Log, Now: s.now,
+		Wait:   func() time.Duration { return 10 * s.fast.budget }, // a read may have to remove the streaks that died at a midnight
+		Clocks: cfg.Users.Clocks, Record: s.record, Histories: s.sqlHistories, Logged: s.store.histories, Drain: s.checkins.drain,
+	})
 	s.runner = s.newRunWorker()
 	s.committer = s.newCommitter()
 	// Users who are read first thing after New Year's midnight all miss at once:
@@ -114,8 +114,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	settling.Go(func() { _ = s.projection.Run(settle, sync.OnceFunc(func() { close(first) })) })
 	working.Go(func() { _ = s.committer.Run(ctx) })
 	working.Go(func() { _ = s.loader.Run(ctx) })
-	working.Go(func() { s.loadWanted(ctx) })
-	working.Go(func() { s.fallback.run(ctx) })
+	working.Go(func() { s.Boards.Run(ctx) })
 	working.Go(func() { s.showReconciliations(ctx) })
 	working.Go(func() { s.checkins.run(ctx) })
 	select {

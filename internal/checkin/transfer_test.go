@@ -11,6 +11,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/eventually"
@@ -123,7 +124,7 @@ func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
 		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 {
 			t.Errorf("reconciliation: %+v, %v", r.Summary, w.found(t, r))
 		}
-		redistest.KeysDeclared(t, w.redis, Keys, queue.Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, ranking.Keys, queue.Keys)
 	})
 }
 
@@ -306,26 +307,31 @@ func TestASeasonHasWhatWasImportedOfBeforeItsFirstDayBegan(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		day := civil.DayOf(2026, 11, 16) // a Monday
+		zones := map[string]string{}     // of the users
 		for _, zone := range []string{"UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"} {
 			user, c := newUsers(1)[0], civil.Clock{Zone: zone}
 			w.register(t, user, zone)
-			day := civil.DayOf(2026, 11, 16) // a Monday
+			zones[user.String()] = zone
 			at := c.Start(day).Add(-transfer.ZoneSpan).UTC()
 			if sum, faults, err := imports(t, w.db, fmt.Sprintf("user,day,at\n%s,%s,%s\n", user, day, at.Format(time.RFC3339)), transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
 				t.Fatal(sum, faults, err)
 			}
-			found := 0
-			for a, err := range w.store.season(t.Context(), WeekOf(day)) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if a.user == user {
-					found = a.days
-				}
+		}
+		if err := w.Boards.Recount(t.Context(), ranking.WeekOf(day), nil); err != nil {
+			t.Fatal(err)
+		}
+		top, err := w.Boards.Of(ranking.WeekOf(day)).Top(t.Context(), w.clock.now(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range top {
+			if r.Value == 1 {
+				delete(zones, r.Member)
 			}
-			if found != 1 {
-				t.Errorf("%s: the week has %d of the user's days, want 1", zone, found)
-			}
+		}
+		if len(zones) > 0 {
+			t.Errorf("the week does not have one day of the users in %v", zones)
 		}
 	})
 }
@@ -360,35 +366,35 @@ func TestAnImportReachesTheBoardsOfItsSeasons(t *testing.T) {
 			}
 		}
 		brings(rows(users[0], day, day-1))
-		former, unloaded := MonthOf(day), MonthOf(day-62)
-		if err := w.keepBoards(t.Context()); err != nil {
+		former, unloaded := ranking.MonthOf(day), ranking.MonthOf(day-62)
+		if err := w.Boards.Keep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Rebuild(t.Context(), former); err != nil {
+		if err := w.Boards.Rebuild(t.Context(), former); err != nil {
 			t.Fatal(err)
 		}
-		first := civil.DayOf(day.Year(), time.Month(former.season%100), 1)
+		first, _ := former.Span()
 		brings(rows(users[1], first+3, first+7, first+11, day-62))
-		top, err := w.fast.boards.of(former).Top(t.Context(), w.clock.now(), 10)
+		top, err := w.Boards.Of(former).Top(t.Context(), w.clock.now(), 10)
 		if err != nil || len(top) != 2 || top[0].Member != users[1].String() || top[0].Value != 3 {
-			t.Errorf("%s: %+v, %v", former.key(), top, err)
+			t.Errorf("%s: %+v, %v", former.Key(), top, err)
 		}
-		sure, err := w.fast.boards.of(former).Complete(t.Context(), w.clock.now())
-		if err != nil || sure != (kind == ExactBoards) {
-			t.Errorf("%s is complete: %t, %v; a compact board cannot know", former.key(), sure, err)
+		sure, err := w.Boards.Of(former).Complete(t.Context(), w.clock.now())
+		if err != nil || sure != (kind == ranking.Exact) {
+			t.Errorf("%s is complete: %t, %v; a compact board cannot know", former.Key(), sure, err)
 		}
-		for _, b := range seasonsOf(today) {
-			if sure, err := w.fast.boards.of(b).Complete(t.Context(), w.clock.now()); err != nil || !sure {
-				t.Errorf("%s is in doubt, %v", b.key(), err)
+		for _, b := range ranking.SeasonsOf(today) {
+			if sure, err := w.Boards.Of(b).Complete(t.Context(), w.clock.now()); err != nil || !sure {
+				t.Errorf("%s is in doubt, %v", b.Key(), err)
 			}
 		}
-		for _, key := range []keyspace.Key{logKeys.At(unloaded).Key, scoreKeys.At(unloaded).Key} {
+		for _, key := range []keyspace.Key{ranking.CompactKeys(unloaded).Log.Key, ranking.ExactKeys(unloaded).Scores.Key} {
 			if n := w.do(t, "EXISTS", key).N; n != 0 {
-				t.Errorf("%s, which nobody has loaded, keeps what it was told", unloaded.key())
+				t.Errorf("%s, which nobody has loaded, keeps what it was told", unloaded.Key())
 			}
 		}
 	}
-	for _, kind := range []string{CompactBoards, ExactBoards} {
+	for _, kind := range []string{ranking.Compact, ranking.Exact} {
 		t.Run(kind, func(t *testing.T) { test(t, kind) })
 	}
 }

@@ -1,4 +1,4 @@
-package checkin
+package ranking
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 // slowly returns a fallback whose standings take so long, and how many were taken.
@@ -28,15 +26,15 @@ func slowly(t *testing.T, took time.Duration, rank func(n int) ([]sqlRow, error)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-	}, time.Now)
+	}, time.Now, errAway)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { f.run(ctx) })
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
-		if _, err := f.ranks(context.Background(), MonthOf(0)); !errors.Is(err, ErrStore) {
-			t.Errorf("afterwards: %v, want ErrStore", err)
+		if _, err := f.ranks(context.Background(), MonthOf(0)); !errors.Is(err, errAway) {
+			t.Errorf("afterwards: %v, want what says that SQL is away", err)
 		}
 	})
 	return f, &n
@@ -145,11 +143,11 @@ func TestStandingsThatFailAreTakenAgain(t *testing.T) {
 // reading is a source of places that says when it is read.
 type reading struct {
 	began chan struct{}
-	some  chan []placement // until it is closed
+	some  chan []Placement // until it is closed
 	err   error
 }
 
-func (r *reading) read(ctx context.Context, fn func([]placement) error) error {
+func (r *reading) read(ctx context.Context, fn func([]Placement) error) error {
 	r.began <- struct{}{}
 	for {
 		select {
@@ -166,12 +164,12 @@ func (r *reading) read(ctx context.Context, fn func([]placement) error) error {
 	}
 }
 
-func total(n int) []placement { return []placement{{Score: streak.Score{Total: n}}} }
+func total(n int) []Placement { return []Placement{{Score: streak.Score{Total: n}}} }
 
 func TestThoseWhoWantPlacesAtOnceShareAPass(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
-		r := &reading{began: make(chan struct{}, 9), some: make(chan []placement), err: errors.New("cut off")}
+		r := &reading{began: make(chan struct{}, 9), some: make(chan []Placement), err: errors.New("cut off")}
 		ps := &passes{read: r.read, joinWindow: time.Second}
 		type heard struct {
 			totals []int
@@ -223,7 +221,7 @@ func TestThoseWhoWantPlacesAtOnceShareAPass(t *testing.T) {
 func TestAPassEndsWhenNobodyWantsIt(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
-		r := &reading{began: make(chan struct{}, 9), some: make(chan []placement)}
+		r := &reading{began: make(chan struct{}, 9), some: make(chan []Placement)}
 		ps := &passes{read: r.read, joinWindow: time.Second}
 		ctx, leave := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -249,23 +247,25 @@ func TestAPassEndsWhenNobodyWantsIt(t *testing.T) {
 // both.
 func TestBoardsThatAreLoadedSideBySideShareAPass(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t).URL))
-	users, c, at := newUsers(600), civil.Clock{}, w.clock.now() // two pieces
-	var rows []request
-	for i, user := range users {
-		rows = append(rows, tap(user, c, c.Today(at), at.Truncate(time.Millisecond), Activity{}, uint64(i)))
-	}
-	if _, err := w.store.write(t.Context(), rows); err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld(t, Compact)
+	users := newUsers(600) // two pieces
+	w.logged(t, users, dayAt(w.clock.now()))
 	passes := 0
 	w.passes.joinWindow = 2 * time.Second // the machine may stand still
-	w.passes.read = func(ctx context.Context, fn func([]placement) error) error {
+	w.passes.read = func(ctx context.Context, fn func([]Placement) error) error {
 		passes++
 		return w.readPlaces(ctx, fn)
 	}
-	w.check(t, users, c) // which has the boards loaded
+	if err := w.Keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if passes != 1 {
 		t.Errorf("%d passes, want one", passes)
+	}
+	for _, b := range []Board{StreakBoard, TotalBoard} {
+		top, err := w.Of(b).Top(t.Context(), w.clock.now(), 1000)
+		if err != nil || len(top) != len(users) {
+			t.Errorf("board %s has %d of %d users, %v", b, len(top), len(users), err)
+		}
 	}
 }

@@ -1,63 +1,29 @@
-package checkin
+package ranking
 
 import (
-	"github.com/stoa-dev/stoa/internal/eventually"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/leaderboard"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
-
-// logged writes days into SQL alone, as if Redis had never heard of them.
-func (w *world) logged(t *testing.T, users []accounts.ID, days ...civil.Day) {
-	t.Helper()
-	var rows []request
-	for i, user := range users {
-		for _, d := range days {
-			rows = append(rows, tap(user, civil.Clock{}, d, w.clock.now().Truncate(time.Millisecond), Activity{}, uint64(i)))
-		}
-	}
-	if _, err := w.store.write(t.Context(), rows); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// tell sends an entry to a board that Redis keeps.
-func (w *world) tell(t *testing.T, b Board, e leaderboard.Entry) {
-	t.Helper()
-	for _, r := range w.redis.DoMulti(t.Context(), w.fast.boards.of(b).Update([]leaderboard.Entry{e})) {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-	}
-}
-
-// rank is where a user stands on the board in Redis.
-func (w *world) rank(t *testing.T, b Board, user accounts.ID) int {
-	t.Helper()
-	r, err := w.ranking(t.Context(), b, user, civil.Clock{}, 1, 0)
-	if err != nil || r.Me == nil {
-		t.Fatalf("%s: %+v, %v", b.key(), r, err)
-	}
-	return r.Me.Rank
-}
 
 // What is wrong in a compact board's counts, for whatever reason, is right again
 // within the hour.
 func TestCountsAreMadeAnewEachHour(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t).URL))
+	w := newWorld(t, Compact)
 	today := civil.Clock{}.Today(w.clock.now())
 	many, last := newUsers(1100), newUsers(1)[0]
 	w.logged(t, many, today-1, today)
 	w.logged(t, []accounts.ID{last}, today)
 	keep := func(want int) {
 		t.Helper()
-		if err := w.keepBoards(t.Context()); err != nil {
+		if err := w.Keep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.rank(t, TotalBoard, last); got != want {
@@ -66,7 +32,7 @@ func TestCountsAreMadeAnewEachHour(t *testing.T) {
 	}
 	keep(1101)
 	w.tell(t, TotalBoard, leaderboard.Entry{Member: newUsers(1)[0].String(), Value: 2, At: w.clock.now()}) // whom SQL does not know
-	if err := w.sweepBoards(t.Context()); err != nil {
+	if err := w.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	keep(1102)
@@ -76,24 +42,23 @@ func TestCountsAreMadeAnewEachHour(t *testing.T) {
 
 func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 	t.Parallel()
-	for kind, other := range map[string]string{CompactBoards: ExactBoards, ExactBoards: CompactBoards} {
+	for kind, other := range map[string]string{Compact: Exact, Exact: Compact} {
 		t.Run(kind, func(t *testing.T) {
-			server := redistest.Server(t)
-			w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL), Settings{Boards: kind})
+			w := newWorld(t, kind)
 			friday := civil.Clock{}.Today(w.clock.now()) - 1
 			users := newUsers(3)
 			w.logged(t, users, friday)
 			late, week := users[0], WeekOf(friday)
-			if err := w.keepBoards(t.Context()); err != nil {
+			if err := w.Keep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			// tidied runs the job, and returns how many keys the week has then.
 			tidied := func() (n int) {
 				t.Helper()
-				if err := w.tidySeasons(t.Context()); err != nil {
+				if err := w.Tidy(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				keys, err := server.Do("KEYS", "*"+week.key()+"*")
+				keys, err := w.server.Do("KEYS", "*"+week.Key()+"*")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -115,17 +80,17 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 				t.Errorf("rank %d, want 1", got)
 			}
 
-			if kind == CompactBoards {
+			if kind == Compact {
 				w.tell(t, week, leaderboard.Entry{Member: late.String(), Value: 2, At: w.clock.now(), Replay: true})
 				if n := tidied(); n != 0 {
 					t.Errorf("it has %d keys, although its counts are in doubt", n)
 				}
-				_, err := w.Board(t.Context(), week, late, civil.Clock{}, 1, 0) // from SQL
+				_, err := w.Read(t.Context(), week, late, civil.Clock{}, 1, 0) // from SQL
 				if err != nil {
 					t.Error(err)
 				}
 				eventually.True(t, "the board that was asked for", func() bool {
-					_, err := w.ranking(t.Context(), week, late, civil.Clock{}, 1, 0)
+					_, err := w.FromRedis(t.Context(), week, late, civil.Clock{}, 1, 0)
 					return err == nil
 				})
 				if got := w.rank(t, week, late); got != 1 {
@@ -134,10 +99,11 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 			}
 
 			// The kind of boards was another one before.
-			err := w.fast.boards.open(week, other).Load(t.Context(), w.clock.now(), w.entries(t.Context(), week))
+			err := w.open(week, other).Load(t.Context(), w.clock.now(), w.entries(t.Context(), week))
 			if err != nil {
 				t.Fatal(err)
 			}
+			redistest.KeysDeclared(t, w.redis, Keys)
 			if n := tidied(); n != all {
 				t.Errorf("it has %d keys, want the %d of its kind", n, all)
 			}
@@ -153,24 +119,43 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 // comes with a message; a board that is counted before knows of it all the same.
 func TestABoardThatIsCountedKnowsOfADateThatIsLeftOut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t).URL))
+	w := newWorld(t, Compact)
 	ann := newUsers(1)[0]
 	left, err := civil.Clock{Zone: "Etc/GMT+11"}.Change("Pacific/Kiritimati", time.Date(2026, 11, 20, 20, 0, 0, 0, time.UTC))
 	if _, skips := left.Skipped(); err != nil || !skips {
 		t.Fatalf("%+v leaves nothing out, %v", left, err)
 	}
-	w.register(t, ann, left.Zone)
-	if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET zone_next = ?, zone_from = ? WHERE id = ?", left.Next, left.From, ann); err != nil {
-		t.Fatal(err)
-	}
+	w.clocks[ann] = left
 	skipped, _ := left.Skipped()
 	w.clock.set(left.Start(skipped + 1).Add(time.Hour))
 	w.logged(t, []accounts.ID{ann}, skipped-2, skipped-1, skipped+1)
-	if err := w.keepBoards(t.Context()); err != nil {
+	if err := w.Keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := w.ranking(t.Context(), StreakBoard, ann, left, 1, 0)
+	r, err := w.FromRedis(t.Context(), StreakBoard, ann, left, 1, 0)
 	if err != nil || len(r.Top) != 1 || r.Top[0].Value != 3 {
 		t.Errorf("the board has %+v, %v, want a streak of three signed days", r.Top, err)
+	}
+}
+
+// With other settings of freezes streaks die at other times.
+func TestTheBoardOfStreaksIsMadeAnewByOtherRules(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Compact)
+	w.freezes = streak.Freezes{Every: 1, Max: 2}
+	users, today := newUsers(1), dayAt(w.clock.now())
+	w.logged(t, users, today-3, today-2)
+	for _, want := range []int{1, 0} {
+		if err := w.Keep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		top, err := w.Of(StreakBoard).Top(t.Context(), w.clock.now(), 10)
+		if err != nil || len(top) != want {
+			t.Errorf("by the rules %q the board has %+v, %v, want %d", w.freezes, top, err, want)
+		}
+		if have, err := w.rules(t.Context()); err != nil || have != w.freezes.String() {
+			t.Errorf("the board was made by %q, %v, want %q", have, err, w.freezes)
+		}
+		w.freezes = streak.Freezes{}
 	}
 }

@@ -1,4 +1,4 @@
-package checkin
+package ranking
 
 import (
 	"fmt"
@@ -8,7 +8,14 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// What a caller can do wrong.
+var (
+	ErrBoard  = errs.New(errs.NotFound, "checkin.board_unknown", "There are four boards: streak, total_days, week and month.")
+	ErrSeason = errs.New(errs.NotFound, "checkin.season", "A week is named 2026-W47 and a month 2026-11, has begun, and is kept for half a year.")
 )
 
 // Board names one ranking.
@@ -42,7 +49,8 @@ func WeekOf(d civil.Day) Board {
 // MonthOf returns the board of the month that d is in.
 func MonthOf(d civil.Day) Board { return Board{monthly, int32(streak.MonthOf(d))} } //nolint:gosec // a calendar's year
 
-func seasonsOf(d civil.Day) []Board { return []Board{WeekOf(d), MonthOf(d)} }
+// SeasonsOf returns the boards of the seasons that d is in.
+func SeasonsOf(d civil.Day) []Board { return []Board{WeekOf(d), MonthOf(d)} }
 
 // ParseBoard returns the board with that name and season, 2026-W47 or 2026-11;
 // an empty season is the one that today is in. ErrBoard, ErrSeason.
@@ -74,7 +82,7 @@ func ParseBoard(name, season string, today civil.Day) (Board, error) {
 	if b.Season() != season || year < 1970 || n < 1 || n > 53 || name == monthly && n > 12 {
 		return Board{}, ErrSeason
 	}
-	first, last := b.span()
+	first, last := b.Span()
 	if name == weekly && WeekOf(first) != b || first > today || last < today-seasonKept {
 		return Board{}, ErrSeason
 	}
@@ -84,8 +92,8 @@ func ParseBoard(name, season string, today civil.Day) (Board, error) {
 // String returns the name without the season.
 func (b Board) String() string { return b.name }
 
-// key tells a board from all others, of other seasons too.
-func (b Board) key() string { return string(b.AppendSegment(nil)) }
+// Key tells a board from all others, of other seasons too.
+func (b Board) Key() string { return string(b.AppendSegment(nil)) }
 
 // Season is empty for a board for all time.
 func (b Board) Season() string {
@@ -98,8 +106,8 @@ func (b Board) Season() string {
 	return ""
 }
 
-// span returns a season's first and last day.
-func (b Board) span() (first, last civil.Day) {
+// Span returns a season's first and last day.
+func (b Board) Span() (first, last civil.Day) {
 	year, n := int(b.season/100), int(b.season%100)
 	if b.name == monthly {
 		return civil.DayOf(year, time.Month(n), 1), civil.DayOf(year, time.Month(n)+1, 0)
@@ -117,11 +125,11 @@ func (b Board) value(s streak.Score) int {
 	return s.Total
 }
 
-// current returns the boards that check-ins move at a moment, in any zone.
-func current(now time.Time) []Board {
+// Current returns the boards that check-ins move at a moment, in any zone.
+func Current(now time.Time) []Board {
 	all := []Board{StreakBoard, TotalBoard}
 	// The earliest and the latest zone are at -12 and +14 hours.
-	first, last := seasonsOf(dayAt(now.Add(-12*time.Hour))), seasonsOf(dayAt(now.Add(14*time.Hour)))
+	first, last := SeasonsOf(dayAt(now.Add(-12*time.Hour))), SeasonsOf(dayAt(now.Add(14*time.Hour)))
 	for i, b := range first {
 		if all = append(all, b); b != last[i] {
 			all = append(all, last[i])
@@ -130,11 +138,11 @@ func current(now time.Time) []Board {
 	return all
 }
 
-// kept returns the boards of now and of the seasons that can still be looked at.
-func kept(now time.Time) []Board {
-	all := current(now)
+// Kept returns the boards of now and of the seasons that can still be looked at.
+func Kept(now time.Time) []Board {
+	all := Current(now)
 	for d := dayAt(now); d > dayAt(now)-seasonKept-32; d-- {
-		for _, b := range seasonsOf(d) {
+		for _, b := range SeasonsOf(d) {
 			if !slices.Contains(all, b) {
 				all = append(all, b)
 			}

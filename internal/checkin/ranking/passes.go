@@ -1,4 +1,4 @@
-package checkin
+package ranking
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // passes lets readers of all users' placements that come at the same time, such as two
 // boards that are loaded side by side, share one pass over the log.
 type passes struct {
-	read       func(context.Context, func([]placement) error) error
+	read       func(context.Context, func([]Placement) error) error
 	joinWindow time.Duration // how long a pass waits for others to join
 	mu         sync.Mutex
 	next       *pass // which has not begun
@@ -28,15 +28,15 @@ type pass struct {
 }
 
 type member struct {
-	places chan []placement
+	places chan []Placement
 	err    error // of the pass, once places is closed
 	left   chan struct{}
 }
 
 // places yields the placements of all users at a moment after it was called. The slowest
 // reader of a pass sets its speed.
-func (ps *passes) places(ctx context.Context) iter.Seq2[placement, error] {
-	return func(yield func(placement, error) bool) {
+func (ps *passes) places(ctx context.Context) iter.Seq2[Placement, error] {
+	return func(yield func(Placement, error) bool) {
 		m, leave := ps.join(ctx)
 		defer leave()
 		for {
@@ -44,7 +44,7 @@ func (ps *passes) places(ctx context.Context) iter.Seq2[placement, error] {
 			case some, more := <-m.places:
 				if !more {
 					if m.err != nil {
-						yield(placement{}, m.err)
+						yield(Placement{}, m.err)
 					}
 					return
 				}
@@ -54,7 +54,7 @@ func (ps *passes) places(ctx context.Context) iter.Seq2[placement, error] {
 					}
 				}
 			case <-ctx.Done():
-				yield(placement{}, context.Cause(ctx))
+				yield(Placement{}, context.Cause(ctx))
 				return
 			}
 		}
@@ -71,7 +71,7 @@ func (ps *passes) join(ctx context.Context) (m *member, leave func()) {
 		go ps.run(ctx, ps.next)
 	}
 	p := ps.next
-	m = &member{places: make(chan []placement, 1), left: make(chan struct{})}
+	m = &member{places: make(chan []Placement, 1), left: make(chan struct{})}
 	p.members = append(p.members, m)
 	p.there++
 	return m, func() {
@@ -110,7 +110,7 @@ func (ps *passes) run(ctx context.Context, p *pass) {
 	ps.mu.Lock()
 	ps.close(p)
 	ps.mu.Unlock()
-	err := ps.read(ctx, func(some []placement) error {
+	err := ps.read(ctx, func(some []Placement) error {
 		for _, m := range p.members {
 			select {
 			case m.places <- some:
@@ -126,30 +126,30 @@ func (ps *passes) run(ctx context.Context, p *pass) {
 }
 
 // readPlaces calls fn with the placements of all users now, in pieces.
-func (s *Service) readPlaces(ctx context.Context, fn func([]placement) error) error {
+func (bs *Boards) readPlaces(ctx context.Context, fn func([]Placement) error) error {
 	const piece = 500
 	users, tallies := make([]accounts.ID, 0, piece), make([]streak.Tally, 0, piece)
 	flush := func() error {
 		if len(users) == 0 {
 			return nil
 		}
-		clocks, err := s.users.Clocks(ctx, users)
+		clocks, err := bs.cfg.Clocks(ctx, users)
 		if err != nil {
 			return err
 		}
-		granted, err := s.store.freezesGranted(ctx, users[0], users[len(users)-1])
+		granted, err := bs.store.freezesGranted(ctx, users[0], users[len(users)-1])
 		if err != nil {
 			return err
 		}
-		histories, err := s.skipping(ctx, users, clocks)
+		histories, err := bs.skipping(ctx, users, clocks)
 		if err != nil {
 			return err
 		}
-		now, some := s.now(), make([]placement, 0, len(users))
+		now, some := bs.now(), make([]Placement, 0, len(users))
 		for i, user := range users {
-			p := tallied(s.freezes, user, clocks[user], tallies[i], granted[user])
+			p := tallied(bs.freezes, user, clocks[user], tallies[i], granted[user])
 			if h, skips := histories[user]; skips {
-				p, _ = placementFrom(s.freezes, user, clocks[user], h)
+				p, _ = placementFrom(bs.freezes, user, clocks[user], h)
 			}
 			if !p.Dies.After(now) {
 				p.Streak = 0
@@ -161,7 +161,7 @@ func (s *Service) readPlaces(ctx context.Context, fn func([]placement) error) er
 		users, tallies = users[:0], tallies[:0]
 		return fn(some)
 	}
-	err := s.store.everybody(ctx, func(user accounts.ID, t streak.Tally) error {
+	err := bs.store.everybody(ctx, func(user accounts.ID, t streak.Tally) error {
 		if users, tallies = append(users, user), append(tallies, t); len(users) == piece {
 			return flush()
 		}
@@ -175,7 +175,7 @@ func (s *Service) readPlaces(ctx context.Context, fn func([]placement) error) er
 
 // skipping returns the histories of those whose zone leaves out a date: its row may
 // be on its way.
-func (s *Service) skipping(ctx context.Context, users []accounts.ID, clocks map[accounts.ID]civil.Clock) (map[accounts.ID]streak.History, error) {
+func (bs *Boards) skipping(ctx context.Context, users []accounts.ID, clocks map[accounts.ID]civil.Clock) (map[accounts.ID]streak.History, error) {
 	var some []accounts.ID
 	for _, user := range users {
 		if _, skips := clocks[user].Skipped(); skips {
@@ -185,5 +185,5 @@ func (s *Service) skipping(ctx context.Context, users []accounts.ID, clocks map[
 	if len(some) == 0 {
 		return nil, nil
 	}
-	return s.store.histories(ctx, some)
+	return bs.cfg.Logged(ctx, some)
 }

@@ -1,4 +1,4 @@
-package checkin
+package ranking
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 type fallback struct {
 	rank func(context.Context, Board) (map[Board][]sqlRow, error)
 	now  func() time.Time
+	away error // SQL is, or nobody counts any more
 
 	mu   sync.Mutex
 	have map[Board]*sqlBoard // the last, by what they are of
@@ -38,11 +39,11 @@ type sqlBoard struct {
 	done  chan struct{}
 }
 
-// sqlBoardLife is how old an answer may be, unless SQL would do little else than
+// FallbackLife is how old an answer may be, unless SQL would do little else than
 // give them: a node spends no more than a tenth of its time on one board's.
-const sqlBoardLife = 5 * time.Second
+const FallbackLife = 5 * time.Second
 
-func (o *sqlBoard) life() time.Duration { return max(sqlBoardLife, 20*o.took) }
+func (o *sqlBoard) life() time.Duration { return max(FallbackLife, 20*o.took) }
 
 func (o *sqlBoard) age(now time.Time) time.Duration { return now.Sub(o.asOf) }
 
@@ -60,14 +61,14 @@ func (o *sqlBoard) bury(now time.Time) {
 	o.ranks[StreakBoard], o.dead = living, now
 }
 
-// ranked is 48 bytes; a million users are 100 MB while Redis is away.
+// sqlRow is a user on a board. It is 48 bytes; a million users are 100 MB while Redis is away.
 type sqlRow struct {
 	score int64
 	dies  int64 // of a streak, in Unix seconds
 	user  accounts.ID
 }
 
-// rankedOf orders as an exact board does: by value, then by who was first, then
+// sqlRowOf orders as an exact board does: by value, then by who was first, then
 // the greater name.
 func sqlRowOf(value int, at time.Time, user accounts.ID) sqlRow {
 	return sqlRow{score: int64(value)<<32 - at.Unix(), user: user}
@@ -82,10 +83,11 @@ func (x sqlRow) compare(y sqlRow) int {
 
 func (x sqlRow) value() int { return int((x.score + 1<<32 - 1) >> 32) }
 
-func newFallback(rank func(context.Context, Board) (map[Board][]sqlRow, error), now func() time.Time) *fallback {
+func newFallback(rank func(context.Context, Board) (map[Board][]sqlRow, error), now func() time.Time, away error) *fallback {
 	return &fallback{
 		rank: rank,
 		now:  now,
+		away: away,
 		have: map[Board]*sqlBoard{},
 		next: map[Board]*sqlBoard{},
 		wake: make(chan struct{}, 1),
@@ -112,7 +114,7 @@ func (f *fallback) run(ctx context.Context) {
 				o.asOf = f.now()
 				o.dead = o.asOf
 				if o.ranks, o.err = f.rank(ctx, o.of); ctx.Err() != nil {
-					o.err = ErrStore
+					o.err = f.away
 				}
 				o.took = time.Since(began)
 				f.took(o)
@@ -158,7 +160,7 @@ func (f *fallback) ranks(ctx context.Context, b Board) ([]sqlRow, error) {
 		select {
 		case <-next.done:
 		case <-f.over:
-			return nil, ErrStore
+			return nil, f.away
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -191,7 +193,7 @@ func (f *fallback) either(of Board, now time.Time) (have, next *sqlBoard) {
 
 // rankAll ranks a board from SQL, and with that of the streaks the totals. It waits
 // for nobody who writes to Redis.
-func (s *Service) rankAll(ctx context.Context, b Board) (map[Board][]sqlRow, error) {
+func (bs *Boards) rankAll(ctx context.Context, b Board) (map[Board][]sqlRow, error) {
 	out := map[Board][]sqlRow{}
 	add := func(b Board, value int, at time.Time, user accounts.ID, dies time.Time) {
 		if value > 0 {
@@ -201,13 +203,13 @@ func (s *Service) rankAll(ctx context.Context, b Board) (map[Board][]sqlRow, err
 		}
 	}
 	if b.season != 0 {
-		for a, err := range s.store.season(ctx, b) {
+		for a, err := range bs.store.season(ctx, b) {
 			if err != nil {
 				return nil, err
 			}
 			add(b, a.days, a.at, a.user, time.Time{})
 		}
-	} else if err := s.readPlaces(ctx, func(some []placement) error {
+	} else if err := bs.readPlaces(ctx, func(some []Placement) error {
 		for _, p := range some {
 			add(StreakBoard, p.Streak, p.at, p.user, p.Dies)
 			add(TotalBoard, p.Total, p.at, p.user, time.Time{})
@@ -224,8 +226,8 @@ func (s *Service) rankAll(ctx context.Context, b Board) (map[Board][]sqlRow, err
 
 // rankingFromSQL is the ranking that Redis cannot give: of others as they stood a
 // while ago, and of the user by what SQL has now.
-func (s *Service) rankingFromSQL(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (out Ranking, err error) {
-	all, err := s.fallback.ranks(ctx, b)
+func (bs *Boards) rankingFromSQL(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (out Ranking, err error) {
+	all, err := bs.fallback.ranks(ctx, b)
 	if err != nil {
 		return Ranking{}, err
 	}
@@ -236,15 +238,15 @@ func (s *Service) rankingFromSQL(ctx context.Context, b Board, user accounts.ID,
 		return out
 	}
 	out.Top = rows(0, n)
-	histories, err := s.sqlHistories(ctx, []accounts.ID{user})
+	histories, err := bs.cfg.Histories(ctx, []accounts.ID{user})
 	if err != nil {
 		return Ranking{}, err
 	}
 	var value int
 	var at time.Time
 	if b.season != 0 {
-		value, at = histories[user].SignedIn(b.span())
-	} else if me, ok := placementFrom(s.freezes, user, clock, histories[user]); ok && (b != StreakBoard || me.Dies.After(s.now())) {
+		value, at = histories[user].SignedIn(b.Span())
+	} else if me, ok := placementFrom(bs.freezes, user, clock, histories[user]); ok && (b != StreakBoard || me.Dies.After(bs.now())) {
 		value, at = b.value(me.Score), me.at
 	}
 	if value > 0 {

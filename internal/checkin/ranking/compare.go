@@ -1,0 +1,78 @@
+package ranking
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+)
+
+// expiryMargin is how far from its death an entry is not judged.
+const expiryMargin = 10 * time.Second
+
+// View is what a board tells of some users.
+type View struct {
+	board   Board
+	entries map[accounts.ID]entry
+	above   int64 // all users with more are among the entries; -1: all users are
+	deaths  bool  // entries have theirs
+}
+
+// entry is what a board holds of one user.
+type entry struct {
+	on    bool
+	score int64
+	dies  int64 // Unix ms; 0 where nothing is said
+}
+
+// Wrong reports whether a user's entry is not what the history makes it, and what it is
+// and should be.
+func (bs *Boards) Wrong(seen View, user accounts.ID, clock civil.Clock, h streak.History, now time.Time) (was, becomes string, wrong bool) {
+	b := seen.board
+	is, should := seen.entries[user], entry{}
+	if b.season != 0 {
+		if days, at := h.SignedIn(b.Span()); days > 0 {
+			should = entry{on: true, score: scoreOf(days, at)}
+		}
+	} else if p, ok := placementFrom(bs.freezes, user, clock, h); ok && b.value(p.Score) > 0 {
+		if should = (entry{on: true, score: scoreOf(b.value(p.Score), p.at)}); b == StreakBoard {
+			should.dies = p.Dies.UnixMilli()
+		}
+	}
+	dying := func(e entry) bool { return e.dies != 0 && now.Add(expiryMargin).UnixMilli() >= e.dies }
+	if b == StreakBoard && dying(should) {
+		if now.Add(-expiryMargin).UnixMilli() < should.dies {
+			return "", "", false
+		}
+		should = entry{}
+	}
+	if !seen.deaths {
+		should.dies = 0
+	}
+	switch {
+	case is == should, !is.on && (!should.on || should.score <= seen.above):
+		return "", "", false
+	case !should.on && b == StreakBoard && dying(is):
+		return "", "", false // the dead are removed before anybody sees them
+	}
+	return is.String(), should.String(), true
+}
+
+// scoreOf is how package leaderboard orders, in one number.
+func scoreOf(value int, at time.Time) int64 {
+	since2020 := min(max(at.Unix()-1577836800, 0), 1<<32-1)
+	return int64(value)<<32 + 1<<32 - 1 - since2020
+}
+
+func (e entry) String() string {
+	if !e.on {
+		return "not on it"
+	}
+	text := fmt.Sprintf("%d since %s", e.score>>32, time.Unix(1<<32-1-e.score&(1<<32-1)+1577836800, 0).UTC().Format(time.RFC3339))
+	if e.dies != 0 {
+		text += ", dies " + time.UnixMilli(e.dies).UTC().Format(time.RFC3339)
+	}
+	return text
+}

@@ -1,0 +1,148 @@
+package ranking
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
+)
+
+// Jobs returns what has to happen without being asked.
+func (bs *Boards) Jobs() []worker.Job {
+	sweep := worker.Job{Name: "checkin.sweep", Singleton: true, Run: bs.Sweep}
+	if bs.kind == Compact {
+		sweep.Every = time.Second // it folds in what was written
+	} else {
+		// Reads remove the dead before they answer, so this saves the first
+		// reader after a midnight the work.
+		sweep.Next = func(now time.Time) time.Time { return nextQuarter(now).Add(time.Second) }
+	}
+	return []worker.Job{sweep, {
+		// A board that was lost with Redis is back before anybody asks for it.
+		Name:      "checkin.boards",
+		Every:     2 * time.Second,
+		Timeout:   time.Hour, // four passes over the days of many millions
+		Singleton: true,
+		Run:       bs.Keep,
+	}, {
+		Name:      "checkin.seasons",
+		Every:     time.Hour,
+		Singleton: true,
+		Run:       bs.Tidy,
+	}}
+}
+
+// recountEvery is after how long a compact board is counted anew whatever happened:
+// a sum of changes keeps a mistake for ever.
+const recountEvery = time.Hour
+
+// Keep loads the boards of now that cannot answer, and compact ones whose
+// counts are in doubt because something was applied that may have been before, or
+// old. A node spends no more than a tenth of its time on the latter.
+func (bs *Boards) Keep(ctx context.Context) error {
+	if !bs.projection.Up() {
+		return nil
+	}
+	boards := Current(bs.now())
+	failed := make([]error, len(boards))
+	var all sync.WaitGroup // most of a load is waiting
+	for i, b := range boards {
+		all.Go(func() { failed[i] = bs.keepBoard(ctx, b) })
+	}
+	all.Wait()
+	return errors.Join(failed...)
+}
+
+func (bs *Boards) keepBoard(ctx context.Context, b Board) error {
+	if b == StreakBoard {
+		if err := bs.keepRules(ctx); err != nil {
+			return err
+		}
+	}
+	if err := bs.Rebuild(ctx, b); err != nil {
+		return err
+	}
+	last, _ := bs.filled.LoadOrStore(b, filled{at: time.Now()}) // another node did, or this one before it was started
+	was := last.(filled)
+	if time.Since(was.at) < 10*was.read {
+		return nil
+	}
+	sure, err := bs.Of(b).Complete(ctx, bs.now())
+	if old := time.Since(was.at) > recountEvery; err != nil || sure && !(old && bs.kind == Compact) {
+		return err
+	}
+	return bs.Recount(ctx, b, nil)
+}
+
+// keepRules makes the streak board anew when its deaths were computed by other
+// settings of freezes than this node's. Where nothing is written the board was
+// lost as well, and is loaded by those of now.
+func (bs *Boards) keepRules(ctx context.Context) error {
+	want := bs.freezes.String()
+	have, err := bs.rules(ctx)
+	if err != nil || have == want {
+		return err
+	}
+	if have != "" {
+		bs.log.InfoContext(ctx, "freezes are given by other rules than before; the board of streaks is made anew", "were", have, "are", want)
+		if err := bs.Renew(ctx, StreakBoard, nil); err != nil {
+			return err
+		}
+	}
+	return bs.setRules(ctx, want)
+}
+
+// Sweep removes the dead and folds in what was written.
+func (bs *Boards) Sweep(ctx context.Context) error {
+	if !bs.projection.Writable() {
+		return nil
+	}
+	var all []error
+	for _, b := range Current(bs.now()) {
+		_, err := bs.Of(b).Sweep(ctx, bs.now())
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+// Tidy looks after the boards that no job keeps in order every second: of
+// seasons that are over, those that can be asked for take in what came late, or go
+// until a read asks for them where they are not sure of it. The others go, and so do boards
+// of the kind that is not in use.
+func (bs *Boards) Tidy(ctx context.Context) error {
+	kind, other := bs.kind, Exact
+	if kind == Exact {
+		other = Compact
+	}
+	now := bs.now()
+	var all []error
+	for _, b := range bygone(now) {
+		all = append(all, bs.drop(ctx, b, kind), bs.open(b, other).Drop(ctx))
+	}
+	ofNow := Current(now)
+	for _, b := range Kept(now) {
+		if all = append(all, bs.open(b, other).Drop(ctx)); slices.Contains(ofNow, b) {
+			continue
+		}
+		board := bs.open(b, kind) // which keeps nothing of what it reads
+		sure, err := board.Complete(ctx, now)
+		switch {
+		case err != nil:
+		case sure:
+			_, err = board.Sweep(ctx, now)
+		default:
+			err = board.Drop(ctx)
+		}
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+// nextQuarter is when streaks may die next: zones are whole quarters of an hour
+// apart.
+func nextQuarter(now time.Time) time.Time {
+	return now.Truncate(15 * time.Minute).Add(15 * time.Minute)
+}

@@ -1,0 +1,101 @@
+package ranking
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+)
+
+// Placement is what a change means for a user's place on the boards.
+type Placement struct {
+	streak.Score
+	Restart bool // an older entry may stand higher
+	// From is what the user's days were worth before. Nil: that is not known, or the
+	// boards may have been told of the change already.
+	From *streak.Score
+	Told *Placement // what the boards were told of the same change, wrongly
+
+	user    accounts.ID
+	at      time.Time    // when that was reached
+	seasons []seasonDays // of the days that the change signed
+}
+
+// seasonDays is how many days a user signed in one season.
+type seasonDays struct {
+	board Board
+	days  int
+	at    time.Time // of the last one
+}
+
+// Marked is a row of the log, and whose it is.
+type Marked struct {
+	User  accounts.ID
+	Clock civil.Clock
+	streak.Mark
+	New bool // nobody has told the boards of it
+}
+
+// PlacementOf returns what a row means for the boards by the record that has it; ok is
+// false unless its day is the user's newest, of the present year, and signs: else the
+// log has to be asked.
+func PlacementOf(z streak.Freezes, rec *streak.Record, m Marked, now time.Time) (p Placement, ok bool) {
+	year := m.Day.Year()
+	newest, any := rec.Newest(year)
+	if !any || newest != m.Day || !m.Kind.Signs() || year != m.Clock.Today(now).Year() {
+		return Placement{}, false
+	}
+	for _, b := range SeasonsOf(m.Day) {
+		first, last := b.Span()
+		p.seasons = append(p.seasons, seasonDays{b, rec.SignedIn(year, first, last), m.At})
+	}
+	p.user, p.at, p.Score = m.User, m.At, z.Score(rec, m.Clock, year)
+	// Of an old row it is not known what came after it.
+	p.Restart = !m.New || p.Streak == 1 && p.Total > 1
+	return p, true
+}
+
+// placementFrom returns what a whole history means for the boards; ok is false when
+// nothing was ever signed. A streak that is dead has its death in the past.
+func placementFrom(z streak.Freezes, user accounts.ID, clock civil.Clock, h streak.History) (p Placement, ok bool) {
+	var t streak.Tally
+	for _, m := range h.WithSkipped(clock).Marks {
+		t.Add(m)
+	}
+	return tallied(z, user, clock, t, h.FreezesGranted()), t.Total > 0
+}
+
+func tallied(z streak.Freezes, user accounts.ID, clock civil.Clock, t streak.Tally, granted int) Placement {
+	return Placement{user: user, at: t.Signed, Score: z.ScoreOf(t, clock, granted), Restart: true}
+}
+
+// PlacementSince returns what a change that wrote days at that time means for the
+// boards, by the history that has it, with where the user stood before it, unless
+// something else was written since. ok is false when nothing was ever signed.
+func PlacementSince(z streak.Freezes, user accounts.ID, clock civil.Clock, h streak.History, signed []civil.Day, at time.Time) (p Placement, ok bool) {
+	if p, ok = placementFrom(z, user, clock, h); !ok {
+		return p, false
+	}
+	for _, d := range signed {
+		for _, b := range SeasonsOf(d) {
+			if slices.ContainsFunc(p.seasons, func(s seasonDays) bool { return s.board == b }) {
+				continue
+			}
+			if days, last := h.SignedIn(b.Span()); days > 0 {
+				p.seasons = append(p.seasons, seasonDays{b, days, last})
+			}
+		}
+	}
+	if before, alone := h.Before(at, signed); alone {
+		was, _ := placementFrom(z, user, clock, before)
+		p.From = &was.Score
+	}
+	return p, true
+}
+
+// Only leaves out the seasons that are not among the boards.
+func (p *Placement) Only(boards []Board) {
+	p.seasons = slices.DeleteFunc(p.seasons, func(d seasonDays) bool { return !slices.Contains(boards, d.board) })
+}

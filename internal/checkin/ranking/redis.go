@@ -1,0 +1,305 @@
+package ranking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/leaderboard"
+)
+
+// patience is how long work that no caller waits for waits for Redis.
+const patience = 5 * time.Second
+
+// Of returns a board as package leaderboard keeps it.
+func (bs *Boards) Of(b Board) leaderboard.Board {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.all[b] == nil {
+		bs.all[b] = bs.open(b, bs.kind)
+	}
+	return bs.all[b]
+}
+
+func (bs *Boards) open(b Board, kind string) leaderboard.Board {
+	if kind == Compact {
+		return leaderboard.Compact(bs.redis, CompactKeys(b))
+	}
+	return leaderboard.Exact(bs.redis, ExactKeys(b))
+}
+
+// drop removes a board of either kind.
+func (bs *Boards) drop(ctx context.Context, b Board, kind string) error {
+	bs.mu.Lock()
+	delete(bs.all, b)
+	bs.mu.Unlock()
+	return bs.open(b, kind).Drop(ctx)
+}
+
+func (bs *Boards) send(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return bs.redis.DoMulti(ctx, cmds)
+}
+
+// Moves are changes of the boards that go to Redis together. There are few
+// boards, so that finding one is a comparison or two.
+type Moves struct {
+	Room   int // entries that a board may get; only a guess
+	boards []boardMoves
+}
+
+type boardMoves struct {
+	board   Board
+	entries []leaderboard.Entry
+}
+
+func (ms *Moves) of(b Board) *boardMoves {
+	i := slices.IndexFunc(ms.boards, func(m boardMoves) bool { return m.board == b })
+	if i < 0 {
+		i = len(ms.boards)
+		ms.boards = append(ms.boards, boardMoves{b, make([]leaderboard.Entry, 0, ms.Room)})
+	}
+	return &ms.boards[i]
+}
+
+// Add adds what a placement changes.
+func (ms *Moves) Add(p Placement) {
+	for i := range p.boards() {
+		b, e := p.entry(i)
+		if p.Told != nil && i < p.Told.boards() {
+			if same, told := p.Told.entry(i); same == b {
+				e.Told = &told
+			}
+		}
+		m := ms.of(b)
+		m.entries = append(m.entries, e)
+	}
+}
+
+// boards is how many boards a placement is on.
+func (p *Placement) boards() int { return 2 + len(p.seasons) }
+
+// entry is what a placement means on the i-th of its boards.
+func (p *Placement) entry(i int) (b Board, e leaderboard.Entry) {
+	var was streak.Score
+	if p.From != nil {
+		was = *p.From
+	}
+	switch i {
+	case 0:
+		b, e = StreakBoard, leaderboard.Entry{Value: int64(p.Streak), Dies: p.Dies, From: leaderboard.Standing{Value: int64(was.Streak), Dies: was.Dies}}
+	case 1:
+		b, e = TotalBoard, leaderboard.Entry{Value: int64(p.Total), From: leaderboard.Standing{Value: int64(was.Total)}}
+	default:
+		s := p.seasons[i-2]
+		b, e = s.board, leaderboard.Entry{Value: int64(s.days), At: s.at, From: leaderboard.Standing{Value: int64(s.days) - 1}}
+	}
+	if e.Member, e.Replay = p.user.String(), p.From == nil; i < 2 {
+		e.At = p.at
+	}
+	e.Restart = p.Restart && i < 2 // a season's days only grow
+	return b, e
+}
+
+// AppendCmds appends the commands that make the moves.
+func (bs *Boards) AppendCmds(cmds []keyspace.Cmd, ms Moves) []keyspace.Cmd {
+	for _, m := range ms.boards {
+		cmds = append(cmds, bs.Of(m.board).Update(m.entries)...)
+	}
+	return cmds
+}
+
+// Move makes moves on boards of now and of former seasons, in one round trip. No job
+// sweeps the latter: what they are told is folded in at once, or dropped by one that is
+// not loaded.
+func (bs *Boards) Move(ctx context.Context, ms Moves) error {
+	now := bs.now()
+	moving := Current(now)
+	var told Moves
+	var former []leaderboard.Board
+	for _, m := range ms.boards {
+		if !slices.Contains(moving, m.board) {
+			b := bs.Of(m.board)
+			if bs.kind == Exact { // it would keep what it is told
+				_, err := b.Top(ctx, now, 1)
+				if errors.Is(err, leaderboard.ErrNotLoaded) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+			}
+			former = append(former, b)
+		}
+		told.boards = append(told.boards, m)
+	}
+	if cmds := bs.AppendCmds(nil, told); len(cmds) > 0 {
+		if err := keyspace.FirstErr(bs.send(ctx, cmds)); err != nil {
+			return fmt.Errorf("boards: %w", err)
+		}
+	}
+	for _, b := range former {
+		if _, err := b.Sweep(ctx, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Leave takes a user with that history off all boards that are kept. If the boards may
+// have been told before, it takes the user off wherever the user can be.
+func (bs *Boards) Leave(ctx context.Context, user accounts.ID, clock civil.Clock, h streak.History, now time.Time, again bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	p, _ := placementFrom(bs.freezes, user, clock, h)
+	if !p.Dies.After(now) {
+		p.Streak = 0
+	}
+	for _, b := range Kept(now) {
+		e := leaderboard.Entry{Member: user.String(), Replay: again}
+		if !again {
+			value := b.value(p.Score)
+			if b == StreakBoard {
+				e.Dies = p.Dies
+			}
+			if b.season != 0 {
+				value, _ = h.SignedIn(b.Span())
+			}
+			if e.Value = int64(value); value == 0 {
+				continue
+			}
+		}
+		if err := bs.Of(b).Remove(ctx, e); err != nil {
+			return fmt.Errorf("board %s: %w", b.Key(), err)
+		}
+	}
+	return nil
+}
+
+// Remove takes a member off a board. A compact board's counts stay as they are.
+func (bs *Boards) Remove(ctx context.Context, b Board, member string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return bs.Of(b).Remove(ctx, leaderboard.Entry{Member: member})
+}
+
+// Members returns some of a board's members and where to go on; a cursor is "0" at the
+// beginning and empty after the last one. Of a compact board they are the best.
+func (bs *Boards) Members(ctx context.Context, b Board, cursor string, n int) (some []string, next string, err error) {
+	if bs.kind == Compact {
+		top, err := bs.Of(b).Top(ctx, bs.now(), leaderboard.MaxTop)
+		if errors.Is(err, leaderboard.ErrNotLoaded) {
+			return nil, "", nil
+		}
+		for _, r := range top {
+			some = append(some, r.Member)
+		}
+		return some, "", err
+	}
+	reply := bs.send(ctx, []keyspace.Cmd{{Name: "ZSCAN", Key: scoreKeys.At(b).Key, Args: []string{cursor, "COUNT", strconv.Itoa(n)}}})[0]
+	items, err := reply.Items()
+	if err != nil {
+		return nil, "", err
+	}
+	if len(items) != 2 {
+		return nil, "", fmt.Errorf("%w: ZSCAN", keyspace.ErrReply)
+	}
+	for i, item := range items[1].List {
+		if i%2 == 0 {
+			some = append(some, item.Str)
+		}
+	}
+	if next, _, err = items[0].Text(); next == "0" {
+		next = ""
+	}
+	return some, next, err
+}
+
+// View reads a board: of an exact one the entries of some users, of a compact
+// one the best, for it knows no others. ok is false while it is not loaded.
+func (bs *Boards) View(ctx context.Context, b Board, users []accounts.ID) (v View, ok bool, err error) {
+	now := bs.now()
+	if bs.kind == Compact {
+		v, err = bs.best(ctx, b, now)
+	} else if _, err = bs.Of(b).Top(ctx, now, 1); err == nil {
+		v, err = bs.entriesOf(ctx, b, users)
+	}
+	if errors.Is(err, leaderboard.ErrNotLoaded) {
+		return View{}, false, nil
+	}
+	return v, err == nil, err
+}
+
+func (bs *Boards) entriesOf(ctx context.Context, b Board, users []accounts.ID) (View, error) {
+	members := make([]string, len(users))
+	for i, user := range users {
+		members[i] = user.String()
+	}
+	cmds := []keyspace.Cmd{{Name: "ZMSCORE", Key: scoreKeys.At(b).Key, Args: members}}
+	if b == StreakBoard {
+		cmds = append(cmds, keyspace.Cmd{Name: "ZMSCORE", Key: deathKeys.At(b).Key, Args: members})
+	}
+	out := View{board: b, entries: make(map[accounts.ID]entry, len(users)), above: -1, deaths: true}
+	for i, reply := range bs.send(ctx, cmds) {
+		list, err := reply.Items()
+		if err != nil {
+			return View{}, err
+		}
+		for j, item := range list {
+			n, there, err := item.Float()
+			e := out.entries[users[j]]
+			switch {
+			case err != nil:
+				return View{}, err
+			case !there:
+			case i == 0:
+				e.on, e.score = true, int64(n)
+			case n < 1<<53:
+				e.dies = int64(n)
+			}
+			out.entries[users[j]] = e
+		}
+	}
+	return out, nil
+}
+
+func (bs *Boards) best(ctx context.Context, b Board, now time.Time) (View, error) {
+	top, err := bs.Of(b).Top(ctx, now, leaderboard.MaxTop)
+	if err != nil {
+		return View{}, err
+	}
+	out := View{board: b, entries: make(map[accounts.ID]entry, len(top)), above: -1}
+	for _, r := range top {
+		e := entry{on: true, score: scoreOf(int(r.Value), r.At)}
+		if user, err := ids.Parse[accounts.User](r.Member); err == nil {
+			out.entries[user] = e
+		}
+		if len(top) == leaderboard.MaxTop {
+			out.above = e.score // the last one's in the end
+		}
+	}
+	return out, nil
+}
+
+// rules returns by which rules the streak board's deaths were computed.
+func (bs *Boards) rules(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s, _, err := rulesKey.At().Get(ctx, bs.redis)
+	return s, err
+}
+
+func (bs *Boards) setRules(ctx context.Context, rules string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return rulesKey.At().Set(ctx, bs.redis, rules)
+}
