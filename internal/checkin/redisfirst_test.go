@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -684,4 +685,28 @@ func TestALostRedisIsNotTakenForALostSQL(t *testing.T) {
 	if asked != 2 {
 		t.Errorf("asked %d times, want 2: SQL was never away", asked)
 	}
+}
+
+// A load of a board is a pass over SQL, which the workers are behind of.
+func TestABoardIsLoadedWithTheDaysThatSQLDoesNotHave(t *testing.T) {
+	t.Parallel()
+	tell(t, inVirtualTime[2:], func(t *testing.T, w *world) {
+		if err := w.Boards.Keep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.pause() // no worker takes the stream to SQL
+		users, c := newUsers(3), civil.Clock{}
+		for _, user := range users {
+			w.mustMark(t, user, c)
+			if n := w.days(t, user); n != 0 {
+				t.Fatalf("SQL has %d days", n)
+			}
+		}
+		if err := w.Boards.Renew(t.Context(), ranking.TotalBoard, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := w.Boards.FromRedis(t.Context(), ranking.TotalBoard, users[0], c, 10, 0); err != nil || len(got.Top) != len(users) {
+			t.Errorf("got %+v, %v, want %d users", got, err, len(users))
+		}
+	})
 }
