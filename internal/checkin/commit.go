@@ -332,7 +332,7 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 	if err := s.catchUp(ctx, &ms, behind); err != nil {
 		return err
 	}
-	return s.fast.tell(ctx, s.Boards.AppendCmds(nil, ms))
+	return s.fast.rank(ctx, s.Boards.AppendCmds(nil, ms))
 }
 
 // untold are rows of a user whose record does not tell what they mean for the boards.

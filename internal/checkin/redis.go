@@ -94,8 +94,8 @@ func (f *fast) mark(ctx context.Context, reqs []request, boards []keyspace.Cmd) 
 	return parseAll(len(reqs), func(i int) string { return replies[days+2*i+1].Str }), had, nil
 }
 
-// tell sends commands that tell the boards, in one round trip.
-func (f *fast) tell(ctx context.Context, boards []keyspace.Cmd) error {
+// rank sends the commands that move users on the boards, in one round trip.
+func (f *fast) rank(ctx context.Context, boards []keyspace.Cmd) error {
 	if len(boards) == 0 {
 		return nil
 	}
