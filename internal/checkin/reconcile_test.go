@@ -377,7 +377,7 @@ func replaced(is, seen held, rec *streak.Record) (held, bool) {
 
 func TestReplacingFollowsItsTwin(t *testing.T) {
 	t.Parallel()
-	worlds(t, func(t *testing.T, w *world) {
+	everyWorld(t, func(t *testing.T, w *world) {
 		f := w.fast.patient()
 		texts := []string{"", "\x00\x01", string(randomRecord()[:]), string(randomRecord()[:])}
 		for _, seen := range texts {

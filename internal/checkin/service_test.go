@@ -380,7 +380,7 @@ func newUsers(n int) (users []accounts.ID) {
 
 func TestCheckingInFollowsTheReference(t *testing.T) {
 	t.Parallel()
-	worlds(t, func(t *testing.T, w *world) {
+	everyWorld(t, func(t *testing.T, w *world) {
 		users, c := newUsers(12), civil.Clock{Zone: "Asia/Shanghai"}
 		at := time.Date(2025, 12, 20, 3, 0, 0, 0, time.UTC)
 		for day := range 25 { // over New Year
@@ -673,7 +673,7 @@ func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {
 
 func TestLoadingMergesAndLosesNothing(t *testing.T) {
 	t.Parallel()
-	worlds(t, func(t *testing.T, w *world) {
+	everyWorld(t, func(t *testing.T, w *world) {
 		f := w.fast.patient()
 		for range 40 {
 			a, b := randomRecord(), randomRecord()
