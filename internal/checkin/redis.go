@@ -1,6 +1,7 @@
 package checkin
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -42,12 +43,15 @@ type fast struct {
 	soon     *redis.Deadlines // of reads: a timer for each was an eighth of what one costs this process
 }
 
-func newFast(db *redis.DB) *fast {
-	f := &fast{db: db, scanPage: scanPage, budget: redisBudget, soon: new(redis.Deadlines)}
-	if db.Mode() == "embedded" {
-		f.budget = embeddedBudget
+func newFast(db *redis.DB, pace Pace, mode string) *fast {
+	budget := redisBudget
+	switch {
+	case mode == RedisFirst:
+		budget = firstBudget
+	case db.Mode() == "embedded":
+		budget = embeddedBudget
 	}
-	return f
+	return &fast{db: db, scanPage: cmp.Or(pace.ScanPage, scanPage), budget: cmp.Or(pace.Budget, budget), soon: new(redis.Deadlines)}
 }
 
 // patient is the same for work in the background.

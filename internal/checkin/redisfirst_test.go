@@ -577,7 +577,7 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 	t.Parallel()
 	risks := func(url string) string {
 		t.Helper()
-		all, err := newFast(redistest.Open(t, url)).risks(t.Context())
+		all, err := newFast(redistest.Open(t, url), Pace{}, "").risks(t.Context())
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
@@ -616,7 +616,7 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 		}
 	}
 
-	if all, err := newFast(redistest.Open(t, "embedded")).risks(t.Context()); err == nil {
+	if all, err := newFast(redistest.Open(t, "embedded"), Pace{}, "").risks(t.Context()); err == nil {
 		t.Errorf("the embedded redis keeps check-ins: %v", all)
 	}
 	var told strings.Builder

@@ -33,8 +33,17 @@ type Config struct {
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 	Now     func() time.Time // the server's clock; nil means time.Now
+	Pace    Pace
 
 	Settings
+}
+
+// Pace is how long the domain waits for what; a zero is what production has.
+type Pace struct {
+	Budget     time.Duration // a caller, for one answer of Redis before SQL answers
+	SecondLook time.Duration // a reconciliation, before it looks again at a user who differs
+	LaterAgain time.Duration // news of an import, while Redis is away
+	ScanPage   int           // keys that one command looks at
 }
 
 // Service is the check-in domain as the rest of the program sees it.
@@ -61,7 +70,7 @@ type Service struct {
 	runner   *runs.Worker[RunOptions, Summary]
 	moreRuns bool // belongs to the job that works on runs
 
-	secondLook, laterAgain time.Duration // shorter in tests
+	secondLook, laterAgain time.Duration
 }
 
 // New returns the service; nothing is written until [Service.Run].
@@ -76,8 +85,8 @@ func New(cfg Config) *Service {
 		store: newStore(cfg.DB),
 		runs:  newRunStore(cfg.DB),
 
-		secondLook: secondLook, laterAgain: laterAgain,
-		fast: newFast(cfg.Redis),
+		secondLook: cmp.Or(cfg.Pace.SecondLook, secondLook), laterAgain: cmp.Or(cfg.Pace.LaterAgain, laterAgain),
+		fast: newFast(cfg.Redis, cfg.Pace, cfg.Mode),
 	}
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
 	s.projection = projection.New(projection.Config[change, state]{
@@ -85,7 +94,6 @@ func New(cfg Config) *Service {
 		Changed: s.changed, State: s.state, Write: s.writeStates, Metrics: cfg.Metrics, Name: "checkin",
 	})
 	if cfg.Mode == RedisFirst {
-		s.fast.budget = firstBudget
 		s.checkins = newStreamLog(cfg, s)
 	} else {
 		s.checkins, s.recent = sqlLog{s.store}, newRecordCache()

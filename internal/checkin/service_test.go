@@ -113,14 +113,14 @@ func startWorldAt(t *testing.T, c *clock, db *sqldb.DB, rdb *redis.DB, budget ti
 		t.Fatal(err)
 	}
 	rules = append(rules, Settings{})
+	pace := Pace{Budget: budget, ScanPage: 50, SecondLook: 100 * time.Millisecond, LaterAgain: time.Millisecond}
+	if c.virtual { // there no machine stalls
+		pace = Pace{}
+	}
 	w := &world{clock: c, db: db, redis: rdb, Service: New(Config{
 		DB: db, Redis: rdb, Users: users, Bus: bus, Node: node,
-		Metrics: prometheus.NewRegistry(), Log: log, Now: c.now, Settings: rules[0],
+		Metrics: prometheus.NewRegistry(), Log: log, Now: c.now, Settings: rules[0], Pace: pace,
 	})}
-	if !w.clock.virtual { // there no machine stalls
-		w.fast.budget, w.fast.scanPage = budget, 50
-		w.secondLook, w.laterAgain = 100*time.Millisecond, 0
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan struct{}), make(chan struct{})
 	go func() { defer close(ended); _ = w.Run(ctx, func() { close(ready) }) }()
