@@ -12,8 +12,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
@@ -89,6 +91,9 @@ func (c *conversation) say(method, path, bearer, body string, out any) {
 	}
 	if c.agent != "" {
 		r.Header.Set("User-Agent", c.agent)
+	}
+	if bubble.In(c.t) {
+		bubble.Sleep(time.Millisecond) // sessions are listed in the order of their last use
 	}
 	w := httptest.NewRecorder()
 	c.handler.ServeHTTP(w, r)
