@@ -130,7 +130,7 @@ func TestAPictureIsUploadedShownReplacedAndRemoved(t *testing.T) {
 		}
 		srv := httptest.NewServer(c.handler)
 		defer srv.Close()
-		if head, err := http.Head(srv.URL + "/v1/avatars/" + first + "/64"); err != nil || head.StatusCode != 200 || head.ContentLength <= 0 || head.Header.Get("ETag") == "" {
+		if head, err := srv.Client().Head(srv.URL + "/v1/avatars/" + first + "/64"); err != nil || head.StatusCode != 200 || head.ContentLength <= 0 || head.Header.Get("ETag") == "" {
 			t.Errorf("HEAD: got %+v, %v", head, err)
 		} else if body, err := io.ReadAll(head.Body); len(body) != 0 || err != nil || head.Body.Close() != nil {
 			t.Errorf("HEAD has a body of %d bytes, %v", len(body), err)

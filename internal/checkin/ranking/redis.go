@@ -158,8 +158,6 @@ func (bs *Boards) Move(ctx context.Context, ms Moves) error {
 // Leave takes a user with that history off all boards that are kept. If the boards may
 // have been told before, it takes the user off wherever the user can be.
 func (bs *Boards) Leave(ctx context.Context, user accounts.ID, clock civil.Clock, h streak.History, now time.Time, again bool) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	p, _ := placementFrom(bs.freezes, user, clock, h)
 	if !p.Dies.After(now) {
 		p.Streak = 0
@@ -178,7 +176,7 @@ func (bs *Boards) Leave(ctx context.Context, user accounts.ID, clock civil.Clock
 				continue
 			}
 		}
-		if err := bs.Of(b).Remove(ctx, e); err != nil {
+		if err := bs.remove(ctx, b, e); err != nil {
 			return fmt.Errorf("board %s: %w", b.Key(), err)
 		}
 	}
@@ -187,9 +185,13 @@ func (bs *Boards) Leave(ctx context.Context, user accounts.ID, clock civil.Clock
 
 // Remove takes a member off a board. A compact board's counts stay as they are.
 func (bs *Boards) Remove(ctx context.Context, b Board, member string) error {
+	return bs.remove(ctx, b, leaderboard.Entry{Member: member})
+}
+
+func (bs *Boards) remove(ctx context.Context, b Board, e leaderboard.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return bs.Of(b).Remove(ctx, leaderboard.Entry{Member: member})
+	return bs.Of(b).Remove(ctx, e)
 }
 
 // Members returns some of a board's members and where to go on; a cursor is "0" at the
