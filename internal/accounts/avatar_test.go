@@ -128,13 +128,14 @@ func TestAPictureIsUploadedShownReplacedAndRemoved(t *testing.T) {
 				t.Errorf("%s with other tags known: got %d", path, got.Code)
 			}
 		}
-		srv := httptest.NewServer(c.handler)
-		defer srv.Close()
-		if head, err := srv.Client().Head(srv.URL + "/v1/avatars/" + first + "/64"); err != nil || head.StatusCode != 200 || head.ContentLength <= 0 || head.Header.Get("ETag") == "" {
+		network, srv := bubble.NewNetwork(), &http.Server{Handler: c.handler}
+		go func() { _ = srv.Serve(network) }()
+		if head, err := network.Client().Head("http://server/v1/avatars/" + first + "/64"); err != nil || head.StatusCode != 200 || head.ContentLength <= 0 || head.Header.Get("ETag") == "" {
 			t.Errorf("HEAD: got %+v, %v", head, err)
 		} else if body, err := io.ReadAll(head.Body); len(body) != 0 || err != nil || head.Body.Close() != nil {
 			t.Errorf("HEAD has a body of %d bytes, %v", len(body), err)
 		}
+		_ = srv.Close()
 		c.answers("another size", c.send("GET", "/v1/avatars/"+first+"/128", "", nil), 422, "request.invalid")
 		c.answers("another picture", c.send("GET", "/v1/avatars/000000000000/64", "", nil), 404, "avatar.unknown")
 		if got := c.send("GET", "/v1/avatars/000000000000/64", "", nil).Header().Get("Cache-Control"); got != "no-store" {
