@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -65,11 +66,20 @@ func (c *child) start(ctx context.Context) error {
 	if err := os.Remove(c.socket); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a crash
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	started, ended := make(chan error, 1), make(chan struct{})
+	go func() { // run, or the end of this function, waits for it
+		defer close(ended)
+		// The kernel takes the thread that has started a child for its parent.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if started <- err; err == nil {
+			cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
 		return err
 	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); cmd.Wait() }() // run, or the end of this function, waits for it
 	limit := time.After(spawnTimeout)
 	var err error
 	for err == nil {
