@@ -29,7 +29,7 @@ func (u *undropped) add(keys []keyspace.Key) {
 	for _, k := range keys {
 		if _, known := u.keys[k.String()]; !known && len(u.keys) >= memoryKeys {
 			u.all = true
-			break
+			continue // a later key may be known, and belongs to this change now
 		}
 		u.keys[k.String()] = u.drops
 	}

@@ -43,6 +43,11 @@ func TestWhereTooManyKeysAreNotDroppedEachIsOne(t *testing.T) {
 	if len(u.keys) != memoryKeys || !u.has(keys[memoryKeys+1]) {
 		t.Errorf("%d keys", len(u.keys))
 	}
+	before := u.before()
+	u.add([]keyspace.Key{keys[memoryKeys+1], keys[0]}) // the first has no room, the second is known
+	if u.done(keys[:1], before); !u.has(keys[0]) || u.keys[keys[0].String()] == 0 {
+		t.Error("a key of a later change was given up with those that have no room")
+	}
 	u.done(keys[:memoryKeys], u.before())
 	u.add(keys[:1])
 	if u.has(keys[memoryKeys+1]) {

@@ -17,7 +17,7 @@ func (s *Service) Jobs() []worker.Job {
 		// Nothing waits for either: what has expired is refused before it is gone.
 		{Name: "accounts.sweep", Every: 10 * time.Minute, Singleton: true, RunWithoutLease: true, Run: s.sweep},
 		{Name: "accounts.erase", Every: eraseEvery, Singleton: true, RunWithoutLease: true, Run: s.eraseDue},
-		// A crash loses the last uses of this time.
+		// A crash loses the last uses of this period.
 		{Name: "accounts.uses", Every: flushEvery, Run: s.flushUses},
 		// Soon, and yet not after each of many log-ins: a collection takes some
 		// milliseconds.

@@ -37,7 +37,7 @@ type Erasure struct {
 	Late bool `json:"late,omitempty"` // the second time, for what was under way the first time
 }
 
-// The refusals of this room.
+// The refusals about bans and deletion.
 var (
 	ErrBanned     = errs.New(errs.Forbidden, "account.banned", "This account is banned.")
 	ErrBan        = errs.New(errs.Invalid, "account.ban_invalid", "A ban ends in the future, and has a reason of at most 200 printable characters.")

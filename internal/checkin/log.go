@@ -40,7 +40,7 @@ type checkinLog interface {
 	journal() *queue.Redis
 	batches() []queue.Batch
 	// check returns an error where Redis cannot keep what the mode leaves to it. Where Redis
-	// does not answer, run goes on with it.
+	// does not answer, run asks it again.
 	check(ctx context.Context) error
 	// run ends with ctx at the latest.
 	run(ctx context.Context)

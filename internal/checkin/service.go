@@ -100,7 +100,7 @@ func New(cfg Config) *Service {
 	}
 	s.Boards = ranking.New(ranking.Config{
 		DB: cfg.DB, Redis: cfg.Redis, Projection: s.projection, Kind: cfg.Boards, Freezes: s.freezes, Away: ErrStore, Log: cfg.Log, Now: s.now,
-		Wait:   func() time.Duration { return 10 * s.fast.budget }, // a read may have to remove the streaks that died at a midnight
+		Wait:   10 * s.fast.budget, // a read may have to remove the streaks that died at a midnight
 		Clocks: cfg.Users.Clocks, Record: s.record, Histories: s.sqlHistories, Logged: s.store.histories, Drain: s.checkins.drain,
 	})
 	s.runner = s.newRunWorker()

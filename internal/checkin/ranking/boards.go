@@ -39,8 +39,8 @@ type Config struct {
 	Projection Projection
 	Kind       string // [Compact], which an empty one means, or [Exact]
 	Freezes    streak.Freezes
-	Wait       func() time.Duration // how long a reader waits for Redis before SQL answers
-	Away       error                // what readers are told while SQL is away
+	Wait       time.Duration // how long a reader waits for Redis before SQL answers
+	Away       error         // what readers are told while SQL is away
 	Log        *slog.Logger
 	Now        func() time.Time
 
@@ -168,7 +168,7 @@ func (bs *Boards) FromRedis(ctx context.Context, b Board, user accounts.ID, cloc
 	if err != nil {
 		return Ranking{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, bs.cfg.Wait())
+	ctx, cancel := context.WithTimeout(ctx, bs.cfg.Wait)
 	defer cancel()
 	board := bs.Of(b)
 	top, mine, on, err := board.Read(ctx, bs.now(), n, me)

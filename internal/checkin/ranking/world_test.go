@@ -71,7 +71,7 @@ func newWorld(t *testing.T, kind string) *world {
 	w.redis = redistest.Open(t, w.server.URL)
 	w.Boards = New(Config{
 		DB: w.db, Redis: w.redis, Projection: complete{}, Kind: kind, Away: errAway, Log: told.Logger(), Now: w.clock.now,
-		Wait: func() time.Duration { return 20 * time.Second }, // the machine may stand still
+		Wait: 20 * time.Second, // the machine may stand still
 		Clocks: func(context.Context, []accounts.ID) (map[accounts.ID]civil.Clock, error) {
 			return w.clocks, nil
 		},

@@ -669,7 +669,7 @@ func TestTheServerOutlivesTheBodysDeadline(t *testing.T) {
 			}
 		}))
 		network := s.listen(t)
-		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://site"+"/v1/things", strings.NewReader(thingBody))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://site/v1/things", strings.NewReader(thingBody))
 		if err != nil {
 			t.Fatal(err)
 		}
