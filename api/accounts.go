@@ -147,6 +147,20 @@ type Card struct {
 	ExpiresIn int    `json:"expires_in" doc:"seconds until the card is worthless; asking again before brings the same one"`
 }
 
+// SecurityEvent is one thing that happened to the security of the caller's account.
+type SecurityEvent struct {
+	Kind   string    `json:"kind" enum:"registered,login,login_failed,login_locked,logout,logout_all,refresh_reused,password_changed,password_reset,password_wrong,email_changed,email_undone,deleted,restored,banned,unbanned,operator_kicked,operator_deleted,operator_restored" doc:"what happened"`
+	Time   time.Time `json:"time"`
+	Device string    `json:"device,omitempty" doc:"the device's id, where one is concerned"`
+	From   string    `json:"from,omitempty" doc:"the IPv4 address or the IPv6 /64 that it came from, where it is known"`
+}
+
+// SecurityEvents are the newest first: GET /v1/me/security.
+type SecurityEvents struct {
+	Events []SecurityEvent `json:"events"`
+	Next   string          `json:"next,omitempty" doc:"the cursor of the next page; absent at the end"`
+}
+
 // Session is one logged-in device: GET /v1/sessions.
 type Session struct {
 	Device  string    `json:"device" doc:"the device's id; DELETE /v1/sessions/{device} logs it out"`

@@ -1,11 +1,13 @@
 package accounts
 
 import (
+	"context"
+	"errors"
 	"net/mail"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -74,23 +76,26 @@ type Caller struct {
 
 // The domain's refusals.
 var (
-	ErrEmail       = errs.New(errs.Invalid, "auth.email_invalid", "That is not an e-mail address.")
-	ErrName        = errs.New(errs.Invalid, "account.name_invalid", "A name is 1 to 40 printable characters.")
-	ErrBio         = errs.New(errs.Invalid, "account.bio_invalid", "A text about oneself is at most 200 printable characters.")
-	ErrDeviceName  = errs.New(errs.Invalid, "auth.device_invalid", "A device's name is at most 60 printable characters.")
-	ErrPassword    = errs.New(errs.Invalid, "auth.password_invalid", "A password is 8 to 128 characters.")
-	ErrPurpose     = errs.New(errs.Invalid, "auth.purpose_unknown", "A code is for register, login or reset_password.")
-	ErrEither      = errs.New(errs.Invalid, "auth.either", "Send either a password or a code.")
-	ErrCode        = errs.New(errs.Invalid, "auth.code_wrong", "The code is wrong, used or expired. Ask for a new one.")
-	ErrCredentials = errs.New(errs.Unauthenticated, "auth.bad_credentials", "The address, the password or the code is wrong.")
-	ErrToken       = errs.New(errs.Unauthenticated, "auth.token_invalid", "The access token is wrong, expired or revoked.")
-	ErrRefresh     = errs.New(errs.Unauthenticated, "auth.refresh_invalid", "The refresh token is wrong, expired or revoked. Log in again.")
-	ErrReused      = errs.New(errs.Unauthenticated, "auth.refresh_reused", "The refresh token was used before. The device has been logged out.")
-	ErrEmailTaken  = errs.New(errs.Conflict, "auth.email_taken", "There is an account with this address. Log in instead.")
-	ErrNoUser      = errs.New(errs.NotFound, "account.unknown", "There is no such account.")
-	ErrNoSession   = errs.New(errs.NotFound, "session.unknown", "No such device is logged in.")
-	ErrTooManyCode = errs.New(errs.TooMany, "auth.too_many_codes", "Too many codes were asked for. Try again later.")
-	ErrLocked      = errs.New(errs.TooMany, "auth.locked", "Too many wrong passwords or codes. Log-in is locked for a while.")
+	ErrEmail          = errs.New(errs.Invalid, "auth.email_invalid", "That is not an e-mail address.")
+	ErrName           = errs.New(errs.Invalid, "account.name_invalid", "A name is 1 to 40 printable characters.")
+	ErrBio            = errs.New(errs.Invalid, "account.bio_invalid", "A text about oneself is at most 200 printable characters.")
+	ErrDeviceName     = errs.New(errs.Invalid, "auth.device_invalid", "A device's name is at most 60 printable characters.")
+	ErrPassword       = errs.New(errs.Invalid, "auth.password_invalid", "A password is 8 to 128 characters.")
+	ErrPasswordCommon = errs.New(errs.Invalid, "auth.password_common", "This password is among the first that are guessed. Choose another one.")
+	ErrPurpose        = errs.New(errs.Invalid, "auth.purpose_unknown", "A code is for register, login or reset_password.")
+	ErrEither         = errs.New(errs.Invalid, "auth.either", "Send either a password or a code.")
+	ErrCode           = errs.New(errs.Invalid, "auth.code_wrong", "The code is wrong, used or expired. Ask for a new one.")
+	ErrCredentials    = errs.New(errs.Unauthenticated, "auth.bad_credentials", "The address, the password or the code is wrong.")
+	ErrToken          = errs.New(errs.Unauthenticated, "auth.token_invalid", "The access token is wrong, expired or revoked.")
+	ErrRefresh        = errs.New(errs.Unauthenticated, "auth.refresh_invalid", "The refresh token is wrong, expired or revoked. Log in again.")
+	ErrReused         = errs.New(errs.Unauthenticated, "auth.refresh_reused", "The refresh token was used before. The device has been logged out.")
+	ErrEmailTaken     = errs.New(errs.Conflict, "auth.email_taken", "There is an account with this address. Log in instead.")
+	ErrNoUser         = errs.New(errs.NotFound, "account.unknown", "There is no such account.")
+	ErrNoSession      = errs.New(errs.NotFound, "session.unknown", "No such device is logged in.")
+	ErrTooManyWrong   = errs.New(errs.Unavailable, "auth.codes_suspended", "Too many wrong codes were given. Codes are taken again in a while.")
+	ErrTooManyCode    = errs.New(errs.TooMany, "auth.too_many_codes", "Too many codes were asked for. Try again later.")
+	ErrBusy           = errs.New(errs.Unavailable, "auth.busy", "Too many log in at this moment. Try again in some seconds.")
+	ErrLocked         = errs.New(errs.TooMany, "auth.locked", "Too many wrong passwords or codes. Log-in is locked for a while.")
 )
 
 // Email is an address that passed [ParseEmail].
@@ -147,9 +152,40 @@ func cleanDevice(s string) (string, error) {
 	return s, nil
 }
 
-func checkPassword(s string) error {
-	if n := utf8.RuneCountInString(s); n < 8 || n > 128 {
-		return ErrPassword.On("body.password", "is not 8 to 128 characters")
+// newPassword returns the form of a new password that is hashed. known has what everybody
+// knows of its owner.
+func newPassword(s string, known ...string) (string, error) {
+	s, err := password.Check(s, append(known, "stoa")...)
+	switch {
+	case errors.Is(err, password.ErrCommon):
+		return "", ErrPasswordCommon.On("body.password", "is among the first that are guessed")
+	case errors.Is(err, password.ErrText):
+		return "", ErrPassword.On("body.password", "has control characters")
+	case err != nil:
+		return "", ErrPassword.On("body.password", "is not 8 to 128 characters")
 	}
-	return nil
+	return s, nil
+}
+
+// hash hashes a new password; asker is a household or a user, see [password.Hasher].
+func (s *Service) hash(ctx context.Context, asker, password string) (string, error) {
+	hash, err := s.hasher.Hash(ctx, asker, password)
+	return hash, busy(err)
+}
+
+// matches compares what somebody gives as their password with its hash. What can be
+// nobody's password costs the same.
+func (s *Service) matches(ctx context.Context, asker, given, stored string) (bool, error) {
+	if normal, err := password.Normalize(given); err == nil {
+		given = normal
+	}
+	ok, err := s.hasher.Matches(ctx, asker, given, stored)
+	return ok, busy(err)
+}
+
+func busy(err error) error {
+	if errors.Is(err, password.ErrBusy) {
+		return ErrBusy.Retry(2 * time.Second)
+	}
+	return err
 }

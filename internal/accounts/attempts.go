@@ -2,49 +2,144 @@ package accounts
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/keyspace"
 )
 
-// counted calls try, which looks at a password or a code of that address, unless
-// too many were wrong before: ErrLocked. Every try counts before it is looked
-// at, and a good one clears the count: of a thousand at once five are looked at.
-// While SQL is away none can be looked at, and none counts.
-func (s *Service) counted(ctx context.Context, e Email, try func() error) error {
+// Who may try a password or a code is decided by counters. Every try counts before it is
+// looked at, and a good one is taken back: of a thousand at once five are looked at.
+//
+//	for one address, from one household             Limits.LoginFails
+//	for one address, from all unknown households    unknownFails times as many
+//	from one household, for all addresses           Limits.HouseholdFails
+//	a logged-in user who is asked for the password  Limits.LoginFails, for each device
+//
+// A household is known to an account that has registered or logged in from there. So
+// whoever knows an address can lock log-in for strange households, and neither for the
+// owner's own nor for devices that are logged in.
+
+// unknownFails is how many times the tries of one household all unknown households
+// have together.
+const unknownFails = 10
+
+// householdLife is how long the failures of a household are counted after the last.
+const householdLife = time.Hour
+
+// A meter is one counter of tries.
+type meter struct {
+	key  keyspace.Key
+	cap  int
+	life time.Duration // since the last try that was allowed
+}
+
+// An attempt is one try of a secret: whose, from where, and what counts it.
+type attempt struct {
+	user      ID // zero where the address has no account
+	device    DeviceID
+	household string
+	failed    trail.Kind
+	first     []meter // of what all of them count,
+	then      []meter // and these only where those allow it
+	clear     []meter // are forgotten after a good try; all others are taken back
+}
+
+// loginAttempt is a try to log in to the account of c, which is zero where there is none.
+// Counters belong to the password as well: with another one all begin anew, so that a
+// reset opens every lock.
+func (s *Service) loginAttempt(ctx context.Context, e Email, c credential, household string) (attempt, error) {
+	known, err := trail.Knows(ctx, s.db, c.ID.String(), household)
+	if err != nil {
+		return attempt{}, asKind(err)
+	}
+	l, email, from := s.cfg.Limits, keyspace.Hashed{S: e.Key + " " + c.passwordHash}, keyspace.Hashed{S: household}
+	own := meter{loginFailFromKey.At(email, from).Key, l.LoginFails, l.LoginLock}
+	a := attempt{user: c.ID, household: household, failed: trail.LoginFailed, clear: []meter{own},
+		first: []meter{own, {householdFailKey.At(from).Key, l.HouseholdFails, householdLife}}}
+	if !known {
+		a.then = []meter{{loginFailKey.At(email).Key, unknownFails * l.LoginFails, l.LoginLock}}
+	}
+	return a, nil
+}
+
+// confirmAttempt is a try of the present password by a user who is logged in.
+func (s *Service) confirmAttempt(user ID, device DeviceID, household string) attempt {
+	own := meter{confirmFailKey.At(user, device).Key, s.cfg.Limits.LoginFails, s.cfg.Limits.LoginLock}
+	return attempt{user: user, device: device, household: household, failed: trail.PasswordWrong, first: []meter{own}, clear: []meter{own}}
+}
+
+// counted calls try, which looks at a password or a code, unless too many were wrong
+// before: ErrLocked. While SQL is away none can be looked at, and none counts.
+func (s *Service) counted(ctx context.Context, a attempt, try func() error) error {
 	if err := s.db.Ping(ctx); err != nil {
 		return asKind(err)
 	}
-	if allowed, left, err := s.fast.mayLogin(ctx, e, s.cfg.Limits, s.db.Now()); err != nil {
-		return err
-	} else if !allowed {
-		return ErrLocked.Retry(left)
+	for _, meters := range [][]meter{a.first, a.then} {
+		allowed, left, err := s.fast.mayTry(ctx, meters, s.db.Now())
+		if err != nil {
+			return err
+		}
+		if !allowed {
+			s.note(a, trail.LoginLocked)
+			return ErrLocked.Retry(left)
+		}
 	}
-	if err := try(); err != nil {
+	err := try()
+	if isWrong(err) {
+		s.note(a, a.failed)
 		return err
 	}
-	s.forgetFails(ctx, e)
-	return nil
+	s.after(ctx, "take counted tries back", func(ctx context.Context) error {
+		if err != nil { // it was not looked at, or it was right and something else refused
+			return s.fast.untry(ctx, append(a.first, a.then...))
+		}
+		return errors.Join(s.fast.forgetMeters(ctx, a.clear), s.fast.untry(ctx, append(a.first[len(a.clear):], a.then...)))
+	})
+	return err
 }
 
-// forgetFails opens what wrong tries have locked.
-func (s *Service) forgetFails(ctx context.Context, e Email) {
-	s.after(ctx, "forget wrong log-ins", func(ctx context.Context) error { return s.fast.forgetFails(ctx, e) })
+// isWrong reports whether a secret was looked at and found wrong.
+func isWrong(err error) bool {
+	return slices.ContainsFunc([]error{ErrCredentials, ErrPasswordWrong, ErrCode, ErrNoUser}, func(e error) bool { return errors.Is(err, e) })
+}
+
+// note counts what has no transaction of its own, and where there is an account keeps
+// it; see package trail.
+func (s *Service) note(a attempt, kind trail.Kind) {
+	s.metrics.events.WithLabelValues(string(kind)).Inc()
+	if a.user.IsZero() {
+		return
+	}
+	if !s.notes.Add(trail.Event{User: a.user.String(), Device: a.device.String(), Kind: kind, Household: a.household, At: s.db.Now()}) {
+		s.metrics.notesLost.Inc()
+	}
+}
+
+// write keeps what happened in the transaction of what happened.
+func (s *Service) write(ctx context.Context, tx *sqldb.Tx, user ID, device DeviceID, kind trail.Kind, household string) error {
+	tx.AfterCommit(func() { s.metrics.events.WithLabelValues(string(kind)).Inc() })
+	return trail.Write(ctx, tx, trail.Event{User: user.String(), Device: device.String(), Kind: kind, Household: household})
 }
 
 // attempts counts tries in this process, by the rules of lua/try.lua, for when
 // Redis is away.
 type attempts struct {
 	mu    sync.Mutex
-	byKey map[string]attempt
+	byKey map[string]tries
 }
 
-type attempt struct {
+type tries struct {
 	n     int
 	until time.Time // then the count is forgotten
 }
 
-// attemptKeys bounds the memory, some megabytes. Addresses beyond it share one
-// count: a flood of made-up ones locks strangers out early, but cannot wash
+// attemptKeys bounds the memory, some megabytes. Keys beyond it share one
+// count: a flood of made-up addresses locks strangers out early, but cannot wash
 // away the count of a password under attack.
 const attemptKeys = 20_000
 
@@ -54,7 +149,7 @@ func (a *attempts) take(key string, max int, life time.Duration, now time.Time) 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.byKey == nil {
-		a.byKey = map[string]attempt{}
+		a.byKey = map[string]tries{}
 	}
 	t, known := a.byKey[key]
 	if !known && len(a.byKey) >= attemptKeys {
@@ -74,8 +169,19 @@ func (a *attempts) take(key string, max int, life time.Duration, now time.Time) 
 	if t.n >= max {
 		return false, t.until.Sub(now)
 	}
-	a.byKey[key] = attempt{t.n + 1, now.Add(life)}
+	a.byKey[key] = tries{t.n + 1, now.Add(life)}
 	return true, life
+}
+
+// giveBack takes one counted try back.
+func (a *attempts) giveBack(key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := a.byKey[key]; t.n > 1 {
+		a.byKey[key] = tries{t.n - 1, t.until}
+		return
+	}
+	delete(a.byKey, key)
 }
 
 func (a *attempts) forget(key string) {

@@ -2,11 +2,14 @@ package accounts
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/ratelimit"
 )
 
 // Purpose is what a verification code is for. Its number is part of a key and
@@ -36,7 +39,9 @@ func ParsePurpose(s string) (Purpose, error) {
 }
 
 // codeTries is how many wrong guesses a code outlives, less one: five of a
-// million, ten times a day at most by the limits on sending.
+// million, ten times a day for each purpose by the limits on sending. A code that was
+// asked for from a household that the account knows outlives as many again from
+// elsewhere, so that nobody else can use up its tries.
 const codeTries = 5
 
 // A proof is what a code proves: that its holder reads the mail of an address, and
@@ -53,18 +58,15 @@ func (p proof) parts() []string {
 	return []string{p.email.Key, string(p.purpose.AppendSegment(nil)), p.user.String()}
 }
 
-// segment stands for the address, and who asked, in a key.
-func (p proof) segment() keyspace.Hashed {
-	if p.user.IsZero() {
-		return keyspace.Hashed{S: p.email.Key}
-	}
-	return keyspace.Hashed{S: p.email.Key + " " + p.user.String()}
+// segment stands for the address, who asked, and from where a code is tried, in a key.
+func (p proof) segment(household string) keyspace.Hashed {
+	return keyspace.Hashed{S: p.email.Key + " " + p.user.String() + " " + household}
 }
 
 // RequestCode mails a code for that purpose to that address and returns how
-// long it lives. The answer does not tell whether the address has an account;
+// long it lives. household is from where it is asked for, see [web.Household]. The answer does not tell whether the address has an account;
 // the mail does. ErrEmail, ErrPurpose, ErrTooManyCode.
-func (s *Service) RequestCode(ctx context.Context, email, purpose, ip string) (life time.Duration, err error) {
+func (s *Service) RequestCode(ctx context.Context, email, purpose, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestCode")
 	e, err := ParseEmail(email)
 	if err != nil {
@@ -74,59 +76,115 @@ func (s *Service) RequestCode(ctx context.Context, email, purpose, ip string) (l
 	if err != nil {
 		return 0, err
 	}
-	return s.cfg.CodeLife, s.sendCode(ctx, proof{email: e, purpose: p}, ip)
+	return s.cfg.CodeLife, s.sendCode(ctx, proof{email: e, purpose: p}, household)
 }
 
 // RequestEmailCode mails a code to the address that is to be the user's, and
 // returns how long it lives. The answer does not tell whether the address has
 // an account; the mail does. ErrEmail, ErrTooManyCode.
-func (s *Service) RequestEmailCode(ctx context.Context, user ID, email, ip string) (life time.Duration, err error) {
+func (s *Service) RequestEmailCode(ctx context.Context, user ID, email, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestEmailCode %s", user)
 	e, err := ParseEmail(email)
 	if err != nil {
 		return 0, err
 	}
-	return s.cfg.CodeLife, s.sendCode(ctx, proof{e, ForChangeEmail, user}, ip)
+	return s.cfg.CodeLife, s.sendCode(ctx, proof{e, ForChangeEmail, user}, household)
 }
 
-// sendCode makes a code, in the place of one that was asked for before, and has
-// it mailed.
-func (s *Service) sendCode(ctx context.Context, p proof, ip string) error {
-	switch r, err := s.fast.mayMail(ctx, p.email, ip, s.cfg.Limits); {
+// sendCode makes a code, in the place of one that was asked for before, and has it
+// mailed. A code that was asked for from a household that the account knows keeps its
+// place: what strangers ask for then is counted, and not mailed.
+func (s *Service) sendCode(ctx context.Context, p proof, household string) error {
+	known, err := s.knows(ctx, p.email, household)
+	if err != nil {
+		return err
+	}
+	switch r, err := s.fast.mayMail(ctx, p, household, known, s.cfg.Limits); {
 	case err != nil:
 		return err
 	case !r.Allowed:
+		s.metrics.codes.WithLabelValues("refused").Inc()
 		return ErrTooManyCode.Retry(r.Reset)
 	}
 	notice := codeNotice{To: p.email.Given, Purpose: p.purpose, User: p.user, Seed: newNonce()}
 	row := s.codeRow(p, s.mint.code(p, notice.Seed))
+	if known {
+		row.household = household
+	}
 	if err := replaceCode(ctx, s.db, p, row, notice, s.cfg.CodeLife); err != nil {
 		return asKind(err)
 	}
-	s.after(ctx, "forget the tries of the code before", func(ctx context.Context) error { return s.fast.forgetTries(ctx, p) })
+	s.metrics.codes.WithLabelValues("asked").Inc()
+	s.after(ctx, "forget the tries of the code before", func(ctx context.Context) error {
+		return s.fast.forgetMeters(ctx, []meter{codeMeter(p, household, s.cfg.CodeLife)})
+	})
 	return nil
 }
 
+// knows reports whether the address has an account that has been used from that household.
+func (s *Service) knows(ctx context.Context, e Email, household string) (bool, error) {
+	c, err := selectCredential(ctx, s.db, e.Key)
+	if err != nil {
+		return false, asKind(err)
+	}
+	known, err := trail.Knows(ctx, s.db, c.ID.String(), household)
+	return known && household != "", asKind(err)
+}
+
 func (s *Service) codeRow(p proof, code string) codeRow {
-	return codeRow{s.mint.emailHash(p), p.purpose, s.mint.codeHash(p, code)}
+	return codeRow{emailHash: s.mint.emailHash(p), purpose: p.purpose, codeHash: s.mint.codeHash(p, code)}
 }
 
 // errCode is ErrCode where a request has the code.
 var errCode = ErrCode.On("body.code", "is wrong, used or expired")
 
-// checkCode counts a try and compares. The code is not used up by it: that
-// belongs into the transaction of what the code is for, see consumeCode. ErrCode.
-func (s *Service) checkCode(ctx context.Context, p proof, code string) (codeRow, error) {
+// checkCode counts a try from that household and compares. The code is not used up by
+// it: that belongs into the transaction of what the code is for, see consumeCode. ErrCode,
+// ErrTooManyWrong.
+func (s *Service) checkCode(ctx context.Context, p proof, code, household string) (codeRow, error) {
+	if err := s.wrong.full(s.db.Now()); err != nil {
+		return codeRow{}, err
+	}
 	c := s.codeRow(p, code)
-	if !s.fast.mayTry(ctx, p, s.cfg.CodeLife) {
+	if !s.fast.mayTryCode(ctx, codeMeter(p, household, s.cfg.CodeLife)) {
 		return codeRow{}, errCode
 	}
-	stored, err := tryCode(ctx, s.db, c)
+	stored, err := tryCode(ctx, s.db, c, household)
 	if err != nil {
 		return codeRow{}, asKind(err)
 	}
-	if stored == "" || !sameHash(stored, c.codeHash) {
+	if stored == "" {
 		return codeRow{}, errCode
 	}
+	if !sameHash(stored, c.codeHash) {
+		return codeRow{}, s.wrongCode(ctx)
+	}
 	return c, nil
+}
+
+// wrongCode counts a wrong guess of a code that there is, and returns errCode. Beyond Limits.WrongCodes an hour this
+// node takes none for the rest of that hour: who tries codes of very many addresses is
+// stopped by that, and nobody else is likely to meet it.
+func (s *Service) wrongCode(ctx context.Context) error {
+	s.metrics.codes.WithLabelValues("wrong").Inc()
+	res, err := s.fast.limiter.Allow(ctx, wrongCodesKey.At(), ratelimit.Limit{Max: s.cfg.Limits.WrongCodes, Window: time.Hour})
+	if err == nil && !res.Allowed && s.wrong.until(s.db.Now().Add(res.Reset)) {
+		s.log.Warn("accounts: too many wrong codes; none is looked at for a while", "limit", s.cfg.Limits.WrongCodes, "for", res.Reset)
+	}
+	return errCode
+}
+
+// wrongCodes is until when this node looks at no code.
+type wrongCodes struct{ ms atomic.Int64 }
+
+// until reports whether that is news.
+func (w *wrongCodes) until(at time.Time) bool {
+	return at.UnixMilli()-w.ms.Swap(at.UnixMilli()) > time.Second.Milliseconds()
+}
+
+func (w *wrongCodes) full(now time.Time) error {
+	if left := time.UnixMilli(w.ms.Load()).Sub(now); left > 0 {
+		return ErrTooManyWrong.Retry(left)
+	}
+	return nil
 }

@@ -39,7 +39,7 @@ func TestACodeIsBoundToWhatItProves(t *testing.T) {
 	if m.codeHash(one, "123456") == m.codeHash(one, "123457") {
 		t.Error("two codes have one hash")
 	}
-	if one.segment() == (proof{email: ann, purpose: ForChangeEmail, user: ids.New[User]()}).segment() {
+	if one.segment("") == (proof{email: ann, purpose: ForChangeEmail, user: ids.New[User]()}).segment("") {
 		t.Error("two users' tries are counted together")
 	}
 }
@@ -191,7 +191,7 @@ func TestACodeIsLookedAtAgainWhereItIsSpent(t *testing.T) {
 		p := proof{email: Email{Given: "ann@example.org", Key: "ann@example.org"}, purpose: ForRegister}
 		looked := func() codeRow {
 			t.Helper()
-			c, err := w.checkCode(t.Context(), p, w.code("ann@example.org", "register"))
+			c, err := w.checkCode(t.Context(), p, w.code("ann@example.org", "register"), "192.0.2.1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -210,7 +210,7 @@ func TestACodeIsLookedAtAgainWhereItIsSpent(t *testing.T) {
 		expired := looked()
 		w.pass(w.cfg.CodeLife)
 		spend("one that has expired", expired, ErrCode)
-		if hash, err := tryCode(t.Context(), w.db, expired); hash != "" || err != nil {
+		if hash, err := tryCode(t.Context(), w.db, expired, "192.0.2.1"); hash != "" || err != nil {
 			t.Errorf("one that has expired is compared with %q, %v", hash, err)
 		}
 	})

@@ -2,11 +2,14 @@ package accounts
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
 // ErrPasswordWrong is not Unauthenticated: the caller is known, and need not log
@@ -14,10 +17,10 @@ import (
 var ErrPasswordWrong = errs.New(errs.Forbidden, "auth.password_wrong", "The current password is wrong.")
 
 // confirm checks that a logged-in user knows the password in force; where none
-// is set there is nothing to know. Wrong ones count as wrong log-ins do. What it
+// is set there is nothing to know. Wrong ones are counted for each device. What it
 // returns may be out of date when it is acted upon: see unchanged. where names
 // the password in the request. ErrPasswordWrong, ErrLocked, ErrNoUser.
-func (s *Service) confirm(ctx context.Context, user ID, password, where string) (credential, error) {
+func (s *Service) confirm(ctx context.Context, user ID, device DeviceID, password, where string) (credential, error) {
 	c, err := credentialOf(ctx, s.db, user)
 	if err != nil {
 		return credential{}, asKind(err)
@@ -28,8 +31,8 @@ func (s *Service) confirm(ctx context.Context, user ID, password, where string) 
 	if password == "" {
 		return credential{}, ErrPasswordWrong.On(where, "is needed")
 	}
-	return c, s.counted(ctx, Email{Key: emailKey(c.Email)}, func() error {
-		ok, err := s.hasher.matches(ctx, password, c.passwordHash)
+	return c, s.counted(ctx, s.confirmAttempt(user, device, web.Household(ctx)), func() error {
+		ok, err := s.matches(ctx, user.String(), password, c.passwordHash)
 		if err == nil && !ok {
 			err = ErrPasswordWrong.On(where, "is not the password in force")
 		}
@@ -68,17 +71,18 @@ func (c credential) admit(ctx context.Context, tx *sqldb.Tx) (User, error) {
 
 // ChangePassword sets a user's password, logs out all devices but the one that
 // asks, and mails a notice. current is the password in force, empty when there
-// is none. ErrPassword, ErrPasswordWrong, ErrLocked, ErrToken, ErrNoUser.
+// is none. ErrPassword, ErrPasswordCommon, ErrPasswordWrong, ErrLocked, ErrBusy, ErrToken,
+// ErrNoUser.
 func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, current, password string) (err error) {
 	defer errs.Wrap(&err, "accounts.ChangePassword %s", user)
-	if err := checkPassword(password); err != nil {
-		return err
-	}
-	seen, err := s.confirm(ctx, user, current, "body.current")
+	seen, err := s.confirm(ctx, user, device, current, "body.current")
 	if err != nil {
 		return err
 	}
-	hash, err := s.hasher.hash(ctx, password)
+	if password, err = newPassword(password, seen.Email, seen.Name); err != nil {
+		return err
+	}
+	hash, err := s.hash(ctx, user.String(), password)
 	if err != nil {
 		return err
 	}
@@ -86,7 +90,7 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 		if err := unchanged(ctx, tx, seen, device); err != nil {
 			return err
 		}
-		return setPassword(ctx, tx, seen.User, hash)
+		return errors.Join(setPassword(ctx, tx, seen.User, hash), s.write(ctx, tx, user, device, trail.PasswordSet, web.Household(ctx)))
 	}, PasswordChanged.Of(s.caches, user)...)
 	if err != nil {
 		return err
@@ -100,26 +104,28 @@ type Reset struct {
 	Email    string
 	Code     string // proves the address
 	Password string // the new one
+
+	Household string // from where it is asked for, see [web.Household]
 }
 
 // ResetPassword sets the password of the account whose address the code proves, logs
 // all devices out, unlocks log-in, and mails a notice. ErrEmail, ErrPassword,
-// ErrCode, also where there is no such account.
+// ErrPasswordCommon, ErrBusy, ErrCode, also where there is no such account.
 func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	defer errs.Wrap(&err, "accounts.ResetPassword")
 	e, err := ParseEmail(r.Email)
 	if err != nil {
 		return err
 	}
-	if err := checkPassword(r.Password); err != nil {
+	if r.Password, err = newPassword(r.Password, e.Given); err != nil {
 		return err
 	}
 	proven := proof{email: e, purpose: ForResetPassword}
-	code, err := s.checkCode(ctx, proven, r.Code)
+	code, err := s.checkCode(ctx, proven, r.Code, r.Household)
 	if err != nil {
 		return err
 	}
-	hash, err := s.hasher.hash(ctx, r.Password)
+	hash, err := s.hash(ctx, r.Household, r.Password)
 	if err != nil {
 		return err
 	}
@@ -141,12 +147,11 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 		if emailKey(now.Email) != e.Key { // the address was changed in this moment
 			return errCode
 		}
-		return setPassword(ctx, tx, now.User, hash)
+		return errors.Join(setPassword(ctx, tx, now.User, hash), s.write(ctx, tx, c.ID, DeviceID{}, trail.PasswordReset, r.Household))
 	}, PasswordChanged.Of(s.caches, c.ID)...)
 	if err != nil {
 		return err
 	}
-	s.forgetFails(ctx, e)
 	s.passwordSet(c.User, DeviceID{})
 	return nil
 }
@@ -192,12 +197,13 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 	if err != nil {
 		return User{}, err
 	}
-	seen, err := s.confirm(ctx, user, c.Password, "body.password")
+	seen, err := s.confirm(ctx, user, device, c.Password, "body.password")
 	if err != nil {
 		return User{}, err
 	}
 	proven := proof{e, ForChangeEmail, user}
-	code, err := s.checkCode(ctx, proven, c.Code)
+	household := web.Household(ctx)
+	code, err := s.checkCode(ctx, proven, c.Code, household)
 	if err != nil {
 		return User{}, err
 	}
@@ -211,7 +217,7 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 		if err := updateEmail(ctx, tx, user, e); err != nil {
 			return err
 		}
-		if err := notify(ctx, tx, user, seen.Email, api.NoticeEmailChanged); err != nil {
+		if err := errors.Join(notify(ctx, tx, user, seen.Email, api.NoticeEmailChanged), s.write(ctx, tx, user, device, trail.EmailSet, household)); err != nil {
 			return err
 		}
 		u, err = selectUser(ctx, tx, user)

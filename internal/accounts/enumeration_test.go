@@ -54,7 +54,7 @@ func newAsker(t *testing.T) *asker {
 	w := onSQLite(t, Settings{Limits: Limits{CodesPerMinute: 1e6, CodesPerDay: 1e6, CodesPerIP: 1e6, LoginFails: 1e6}})
 	a := web.New(web.Config{Auth: w.Service})
 	w.Routes(a)
-	hash, err := w.hasher.hash(t.Context(), "correct horse")
+	hash, err := w.hasher.Hash(t.Context(), "", "correct horse")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,21 +37,22 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{ErrEmail, ErrPurpose, ErrTooManyCode}}, s.postCodes)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/register", ID: "auth.register", Summary: "Open an account", Tags: tags,
 		Status: http.StatusCreated,
-		Errors: []*errs.Error{ErrEmail, ErrName, ErrDeviceName, ErrPassword, civil.ErrZone, ErrCode, ErrEmailTaken}}, s.postRegister)
+		Errors: []*errs.Error{ErrEmail, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, ErrCode, ErrTooManyWrong, ErrEmailTaken}}, s.postRegister)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
-		Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBanned}}, s.postLogin)
+		Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, ErrTooManyWrong, ErrBanned}}, s.postLogin)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, or who may find and ask the caller", Tags: tags,
 		Description: "A new zone counts from the next midnight in the old one.",
 		Errors:      []*errs.Error{ErrName, ErrBio, civil.ErrZone}}, s.patchMe)
 	s.SessionsRoutes(a)
+	s.SecurityRoutes(a)
 	s.profileRoutes(a)
 	s.avatarRoutes(a)
 	s.cardRoutes(a)
 }
 
 func (s *Service) postCodes(ctx context.Context, in *body[api.CodeRequest]) (*body[api.CodeReply], error) {
-	life, err := s.RequestCode(ctx, in.Body.Email, in.Body.Purpose, web.ClientIP(ctx))
+	life, err := s.RequestCode(ctx, in.Body.Email, in.Body.Purpose, web.Household(ctx))
 	if err != nil {
 		return nil, err
 	}

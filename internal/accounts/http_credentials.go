@@ -18,21 +18,21 @@ func (s *Service) CredentialRoutes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Set a password by a mailed code", Tags: tags,
 		Description: "Logs all devices out, and lets log-ins be tried again that wrong ones had locked. The address gets a mail.",
-		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrEmail, ErrPassword, ErrCode}}, s.postPassword)
+		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrEmail, ErrPassword, ErrPasswordCommon, ErrBusy, ErrCode, ErrTooManyWrong}}, s.postPassword)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/password", ID: "me.change_password", Summary: "Change the password, or set the first one", Tags: tags,
 		Description: "Logs all other devices out. The caller's address gets a mail.",
-		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordWrong, ErrLocked}}, s.putPassword)
+		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordCommon, ErrPasswordWrong, ErrLocked, ErrBusy}}, s.putPassword)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/email/codes", ID: "me.email_codes", Summary: "Ask for a code at the caller's address to be", Tags: tags,
 		Description: "The answer is the same whether the address has an account or not; the mail tells. Only the caller can use the code.",
 		// Mails to whomever the caller names.
 		Limit: ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{ErrEmail, ErrTooManyCode}}, s.postEmailCodes)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/email", ID: "me.change_email", Summary: "Change the address", Tags: tags,
 		Description: "All devices stay logged in. The old address gets a mail.",
-		NoReplay:    true, Errors: []*errs.Error{ErrEmail, ErrPasswordWrong, ErrLocked, ErrCode, ErrEmailTaken}}, s.putEmail)
+		NoReplay:    true, Errors: []*errs.Error{ErrEmail, ErrPasswordWrong, ErrLocked, ErrBusy, ErrCode, ErrTooManyWrong, ErrEmailTaken}}, s.putEmail)
 }
 
 func (s *Service) postPassword(ctx context.Context, in *body[api.PasswordReset]) (*empty, error) {
-	return &empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password})
+	return &empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, Household: web.Household(ctx)})
 }
 
 func (s *Service) putPassword(ctx context.Context, caller Caller, in *body[api.PasswordChange]) (*empty, error) {
@@ -40,7 +40,7 @@ func (s *Service) putPassword(ctx context.Context, caller Caller, in *body[api.P
 }
 
 func (s *Service) postEmailCodes(ctx context.Context, caller Caller, in *body[api.EmailCodeRequest]) (*body[api.CodeReply], error) {
-	life, err := s.RequestEmailCode(ctx, caller.User, in.Body.Email, web.ClientIP(ctx))
+	life, err := s.RequestEmailCode(ctx, caller.User, in.Body.Email, web.Household(ctx))
 	if err != nil {
 		return nil, err
 	}

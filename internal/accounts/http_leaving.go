@@ -14,7 +14,7 @@ func (s *Service) LeavingRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/deletion", ID: "me.delete", Summary: "Delete the account", Tags: []string{"accounts"},
 		Description: "Logs all devices out; the address gets a mail, and others see a deleted user. Logging in takes it back until the account is erased.",
 		// An answer is stored with a hash of the request, which would help to guess the password.
-		NoReplay: true, Errors: []*errs.Error{ErrPasswordWrong, ErrLocked}}, s.postDeletion)
+		NoReplay: true, Errors: []*errs.Error{ErrPasswordWrong, ErrLocked, ErrBusy}}, s.postDeletion)
 }
 
 func (s *Service) postDeletion(ctx context.Context, caller Caller, in *body[*api.AccountDeletion]) (*body[api.AccountDeleted], error) {

@@ -18,10 +18,12 @@ func (s *Service) Jobs() []worker.Job {
 		{Name: "accounts.sweep", Every: 10 * time.Minute, Singleton: true, RunWithoutLease: true, Run: s.sweep},
 		{Name: "accounts.erase", Every: eraseEvery, Singleton: true, RunWithoutLease: true, Run: s.eraseDue},
 		// A crash loses the last uses of this period.
+		// A crash loses the failed log-ins of this period.
+		{Name: "accounts.trail", Every: time.Second, Run: func(ctx context.Context) error { return asKind(s.notes.Flush(ctx, s.db)) }},
 		{Name: "accounts.uses", Every: flushEvery, Run: s.flushUses},
 		// Soon, and yet not after each of many log-ins: a collection takes some
 		// milliseconds.
-		{Name: "accounts.memory", Every: time.Second, Run: func(context.Context) error { s.hasher.tidy(); return nil }},
+		{Name: "accounts.memory", Every: time.Second, Run: func(context.Context) error { s.hasher.Tidy(); return nil }},
 	}
 }
 

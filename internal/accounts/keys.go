@@ -47,23 +47,43 @@ var (
 
 	codeTriesKey = keyspace.Def2[keyspace.Hashed, Purpose](Keys, "user:verify_code:{email}:{type}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),
-		keyspace.Doc{Purpose: "tries of a verification code; the code's hash is in SQL", InvalidatedBy: []string{"a new code", "the code was used"}, MaxBytes: 8})
+		keyspace.Doc{Purpose: "tries of a verification code from one household; the code's hash is in SQL", InvalidatedBy: []string{"a new code", "the code was used"}, MaxBytes: 8})
 
 	codeMinuteKey = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1m:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Minute),
-		keyspace.Doc{Purpose: "codes asked for by an address, per minute", MaxBytes: 8})
+		keyspace.Doc{Purpose: "codes asked for to an address for one purpose, per minute; of a household that the account knows apart", MaxBytes: 8})
 
 	codeDayKey = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:24h:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
-		keyspace.Doc{Purpose: "codes asked for by an address, per day", MaxBytes: 8})
+		keyspace.Doc{Purpose: "codes asked for to an address for one purpose, per day; of a household that the account knows apart", MaxBytes: 8})
 
 	codeHourKey = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1h:{ip}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),
-		keyspace.Doc{Purpose: "codes asked for from an IP address, per hour", MaxBytes: 8})
+		keyspace.Doc{Purpose: "codes asked for from an IPv4 address or an IPv6 /64, per hour", MaxBytes: 8})
+
+	codesKey = keyspace.Def0(Keys, "user:verify_code:all", keyspace.CounterKind(),
+		keyspace.UpTo(time.Hour),
+		keyspace.Doc{Purpose: "codes mailed by the whole server, per hour", MaxBytes: 8})
+
+	wrongCodesKey = keyspace.Def0(Keys, "limit:wrong_code", keyspace.CounterKind(),
+		keyspace.UpTo(time.Hour),
+		keyspace.Doc{Purpose: "wrong verification codes, per hour", MaxBytes: 8})
 
 	loginFailKey = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
-		keyspace.Doc{Purpose: "wrong passwords and codes of an address; at the limit log-in is locked", InvalidatedBy: []string{"log-in"}, MaxBytes: 8})
+		keyspace.Doc{Purpose: "wrong passwords and codes of an address from households that it does not know", InvalidatedBy: []string{"another password"}, MaxBytes: 8})
+
+	loginFailFromKey = keyspace.Def2[keyspace.Hashed, keyspace.Hashed](Keys, "limit:login_fail:{email}:{household}", keyspace.CounterKind(),
+		keyspace.UpTo(24*time.Hour),
+		keyspace.Doc{Purpose: "wrong passwords and codes of an address from one household; at the limit log-in is locked there", InvalidatedBy: []string{"log-in", "another password"}, MaxBytes: 8})
+
+	householdFailKey = keyspace.Def1[keyspace.Hashed](Keys, "limit:household_fail:{household}", keyspace.CounterKind(),
+		keyspace.UpTo(householdLife),
+		keyspace.Doc{Purpose: "wrong passwords and codes from one household, for whatever address", MaxBytes: 8})
+
+	confirmFailKey = keyspace.Def2[ID, DeviceID](Keys, "limit:confirm_fail:{uid}:{device}", keyspace.CounterKind(),
+		keyspace.UpTo(24*time.Hour),
+		keyspace.Doc{Purpose: "wrong present passwords of a logged-in device", InvalidatedBy: []string{"the right one"}, MaxBytes: 8})
 
 	userSessionKey = keyspace.Def2[ID, DeviceID](Keys, "user:session:{uid}:{device}", keyspace.HashOf("device, agent, ip, login, used: two texts, an address and two Unix ms"),
 		keyspace.Expire(24*time.Hour),

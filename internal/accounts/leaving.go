@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
 // An account that is deleted can be brought back until it is erased:
@@ -57,7 +59,7 @@ var Forever = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 // ErrPasswordWrong, ErrLocked, ErrToken, ErrNoUser.
 func (s *Service) Delete(ctx context.Context, user ID, device DeviceID, password string) (erased time.Time, err error) {
 	defer errs.Wrap(&err, "accounts.Delete %s", user)
-	seen, err := s.confirm(ctx, user, password, "body.password")
+	seen, err := s.confirm(ctx, user, device, password, "body.password")
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -66,7 +68,7 @@ func (s *Service) Delete(ctx context.Context, user ID, device DeviceID, password
 			return err
 		}
 		erased = tx.Now().Add(s.cfg.Grace)
-		return deleteUser(ctx, tx, seen.User, erased)
+		return errors.Join(deleteUser(ctx, tx, seen.User, erased), s.write(ctx, tx, user, device, trail.Deleted, web.Household(ctx)))
 	}, AccountDeleted.Of(s.caches, user)...)
 	if err != nil {
 		return time.Time{}, err
@@ -88,10 +90,10 @@ func (s *Service) openSessionAs(ctx context.Context, user ID, l Login, identify 
 	restored := false
 	t, err = s.openSession(ctx, user, l.from(), func(ctx context.Context, tx *sqldb.Tx) (u User, err error) {
 		if u, err = identify(ctx, tx); err == nil {
-			u, restored, err = s.allowLogin(ctx, tx, u)
+			u, restored, err = s.allowLogin(ctx, tx, u, web.HouseholdOf(l.IP))
 		}
 		return u, err
-	})
+	}, trail.LoggedIn)
 	t.Restored = err == nil && restored
 	return t, err
 }
@@ -99,7 +101,7 @@ func (s *Service) openSessionAs(ctx context.Context, user ID, l Login, identify 
 // allowLogin decides about a log-in whose credentials proved right, of an account that
 // tx holds: whether it is allowed, and whether it takes a deletion back. A ban is
 // told only here: without the credentials every caller gets the same answer.
-func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User) (_ User, restored bool, err error) {
+func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User, household string) (_ User, restored bool, err error) {
 	now := tx.Now()
 	if u.Deleted() && !now.Before(u.Erased) {
 		return u, false, ErrCredentials
@@ -113,7 +115,7 @@ func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User) (_ User,
 	}
 	// Stale copies are dropped after the commit, and by another node should this one
 	// die before: no rule rests on them.
-	if err := errors.Join(restore(ctx, tx, u), change{User: u.ID}.enqueue(ctx, tx)); err != nil {
+	if err := errors.Join(restore(ctx, tx, u), change{User: u.ID}.enqueue(ctx, tx), s.write(ctx, tx, u.ID, DeviceID{}, trail.Restored, household)); err != nil {
 		return u, false, err
 	}
 	u.Erased = time.Time{}
@@ -190,14 +192,14 @@ func ban(ctx context.Context, tx *sqldb.Tx, user ID, until time.Time, reason str
 	if _, err := lockAccount(ctx, tx, user); err != nil {
 		return err
 	}
-	return updateBan(ctx, tx, user, until, reason)
+	return errors.Join(updateBan(ctx, tx, user, until, reason), writeOperators(ctx, tx, user, DeviceID{}, trail.Banned))
 }
 
 func unban(ctx context.Context, tx *sqldb.Tx, user ID) error {
 	if _, err := lockAccount(ctx, tx, user); err != nil {
 		return err
 	}
-	return updateBan(ctx, tx, user, time.Time{}, "")
+	return errors.Join(updateBan(ctx, tx, user, time.Time{}, ""), writeOperators(ctx, tx, user, DeviceID{}, trail.Unbanned))
 }
 
 // lockAccount is lockUser for an account that is not due: ErrNoUser.

@@ -18,9 +18,13 @@ var touchLua string
 //go:embed lua/try.lua
 var tryLua string
 
+//go:embed lua/untry.lua
+var untryLua string
+
 var (
 	touchScript = redis.NewScript(touchLua)
 	tryScript   = redis.NewScript(tryLua)
+	untryScript = redis.NewScript(untryLua)
 )
 
 // fast is what Redis holds for this domain beside its caches: facts of sessions and
@@ -112,61 +116,115 @@ func (f *fast) forgetFacts(ctx context.Context, user ID, devices []DeviceID) err
 	return keyspace.FirstErr(f.db.DoMulti(ctx, cmds))
 }
 
-// try runs lua/try.lua.
-func (f *fast) try(ctx context.Context, key keyspace.Key, max int, life time.Duration) (allowed bool, left time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
-	defer cancel()
-	answer, err := tryScript.Run(ctx, f.db, []keyspace.Key{key}, strconv.Itoa(max), strconv.FormatInt(life.Milliseconds(), 10)).Items()
+// mayTry counts one try by each of meters in one round trip, or by none if one of them
+// refuses, and reports what is left of the lock then. While Redis is away this process
+// counts.
+func (f *fast) mayTry(ctx context.Context, meters []meter, now time.Time) (allowed bool, left time.Duration, err error) {
+	answers, err := f.try(ctx, meters)
+	if away(err) && ctx.Err() == nil {
+		answers, err = answers[:0], nil
+		for _, m := range meters {
+			ok, left := f.local.take(m.key.String(), m.cap, m.life, now)
+			answers = append(answers, tried{ok, left})
+		}
+	}
 	if err != nil {
 		return false, 0, err
 	}
-	if len(answer) != 2 {
-		return false, 0, keyspace.ErrReply
+	var counted []meter
+	allowed = true
+	for i, a := range answers {
+		if a.allowed {
+			counted = append(counted, meters[i])
+			continue
+		}
+		allowed, left = false, max(left, a.left)
 	}
-	return answer[0].N == 1, time.Duration(answer[1].N) * time.Millisecond, nil
+	if allowed {
+		return true, 0, nil
+	}
+	if err := f.untry(ctx, counted); !away(err) {
+		return false, left, err
+	}
+	return false, left, nil
 }
 
-func (f *fast) drop(ctx context.Context, key keyspace.Key) error {
-	return f.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: key}).Err
+// tried is the answer of lua/try.lua.
+type tried struct {
+	allowed bool
+	left    time.Duration // until the count is forgotten
 }
 
-// mayTry counts a try of a code and reports whether it is worth asking SQL,
+// try runs lua/try.lua for each of meters.
+func (f *fast) try(ctx context.Context, meters []meter) ([]tried, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	defer cancel()
+	calls := make([]redis.Call, len(meters))
+	for i, m := range meters {
+		calls[i] = redis.Call{Script: tryScript, Keys: []keyspace.Key{m.key}, Args: []string{strconv.Itoa(m.cap), strconv.FormatInt(m.life.Milliseconds(), 10)}}
+	}
+	answers := make([]tried, len(meters))
+	for i, r := range f.db.RunMulti(ctx, calls) {
+		answer, err := r.Items()
+		if err == nil && len(answer) != 2 {
+			err = keyspace.ErrReply
+		}
+		if err != nil {
+			return nil, err
+		}
+		answers[i] = tried{answer[0].N == 1, time.Duration(answer[1].N) * time.Millisecond}
+	}
+	return answers, nil
+}
+
+// untry takes a counted try back, in Redis and in this process.
+func (f *fast) untry(ctx context.Context, meters []meter) error {
+	if len(meters) == 0 {
+		return nil
+	}
+	calls := make([]redis.Call, len(meters))
+	for i, m := range meters {
+		f.local.giveBack(m.key.String())
+		calls[i] = redis.Call{Script: untryScript, Keys: []keyspace.Key{m.key}}
+	}
+	return keyspace.FirstErr(f.db.RunMulti(ctx, calls))
+}
+
+// forgetMeters forgets all tries.
+func (f *fast) forgetMeters(ctx context.Context, meters []meter) error {
+	cmds := make([]keyspace.Cmd, len(meters))
+	for i, m := range meters {
+		f.local.forget(m.key.String())
+		cmds[i] = keyspace.Cmd{Name: "UNLINK", Key: m.key}
+	}
+	return keyspace.FirstErr(f.db.DoMulti(ctx, cmds))
+}
+
+// codeMeter counts the tries of a code from one household.
+func codeMeter(p proof, household string, life time.Duration) meter {
+	return meter{codeTriesKey.At(p.segment(household), p.purpose).Key, codeTries, life}
+}
+
+// mayTryCode counts a try of a code and reports whether it is worth asking SQL,
 // which counts for itself: while Redis is away, it always is.
-func (f *fast) mayTry(ctx context.Context, p proof, life time.Duration) bool {
-	allowed, _, err := f.try(ctx, codeTriesKey.At(p.segment(), p.purpose).Key, codeTries, life)
-	return allowed || err != nil
+func (f *fast) mayTryCode(ctx context.Context, m meter) bool {
+	answers, err := f.try(ctx, []meter{m})
+	return err != nil || answers[0].allowed
 }
 
-// forgetTries is for a code that was replaced.
-func (f *fast) forgetTries(ctx context.Context, p proof) error {
-	return f.drop(ctx, codeTriesKey.At(p.segment(), p.purpose).Key)
-}
-
-// mayLogin counts a try of a password or of a code to log in before it is known
-// to be wrong. Once refused, the address is locked for what is left. While Redis
-// is away this process counts.
-func (f *fast) mayLogin(ctx context.Context, e Email, l Limits, now time.Time) (allowed bool, left time.Duration, err error) {
-	allowed, left, err = f.try(ctx, loginFailKey.At(keyspace.Hashed{S: e.Key}).Key, l.LoginFails, l.LoginLock)
-	if away(err) && ctx.Err() == nil {
-		allowed, left = f.local.take(e.Key, l.LoginFails, l.LoginLock, now)
-		return allowed, left, nil
+// mayMail counts a code against the limits on sending: to one address for one purpose, and
+// for each household that the account knows apart from all others; asked for from one
+// household; and mailed by the whole server.
+func (f *fast) mayMail(ctx context.Context, p proof, household string, known bool, l Limits) (ratelimit.Result, error) {
+	quota := p.email.Key + " " + strconv.Itoa(int(p.purpose))
+	if known {
+		quota += " " + household
 	}
-	return allowed, left, err
-}
-
-// forgetFails is for a try that was right.
-func (f *fast) forgetFails(ctx context.Context, e Email) error {
-	f.local.forget(e.Key)
-	return f.drop(ctx, loginFailKey.At(keyspace.Hashed{S: e.Key}).Key)
-}
-
-// mayMail counts a code against the three limits on sending.
-func (f *fast) mayMail(ctx context.Context, e Email, ip string, l Limits) (ratelimit.Result, error) {
-	email := keyspace.Hashed{S: e.Key}
 	return f.limiter.AllowAll(ctx, []ratelimit.Ask{
-		{Key: codeMinuteKey.At(email), Limit: ratelimit.Limit{Max: l.CodesPerMinute, Window: time.Minute}},
-		{Key: codeDayKey.At(email), Limit: ratelimit.Limit{Max: l.CodesPerDay, Window: 24 * time.Hour}},
-		{Key: codeHourKey.At(keyspace.Hashed{S: ip}), Limit: ratelimit.Limit{Max: l.CodesPerIP, Window: time.Hour}},
+		{Key: codeMinuteKey.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerMinute, Window: time.Minute}},
+		{Key: codeDayKey.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerDay, Window: 24 * time.Hour}},
+		{Key: codeHourKey.At(keyspace.Hashed{S: household}), Limit: ratelimit.Limit{Max: l.CodesPerIP, Window: time.Hour}},
+		{Key: codesKey.At(), Limit: ratelimit.Limit{Max: l.Codes, Window: time.Hour}},
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -86,9 +87,9 @@ func TestWithoutRedisGuessingIsCappedAllTheSame(t *testing.T) {
 	if wrong != 5 {
 		t.Errorf("12 wrong passwords: %d were looked at, want 5", wrong)
 	}
-	code := w.code("bob@example.org", "register")
+	code := w.codeTo("bob@example.org", "register", "192.0.2.1")
 	register := func(code string) error {
-		_, err := w.Register(t.Context(), Registration{Email: "bob@example.org", Code: code, Name: "Bob"})
+		_, err := w.Register(t.Context(), Registration{Email: "bob@example.org", Code: code, Name: "Bob", IP: "192.0.2.1"})
 		return err
 	}
 	for range 5 {
@@ -99,7 +100,7 @@ func TestWithoutRedisGuessingIsCappedAllTheSame(t *testing.T) {
 	if err := register(code); !errors.Is(err, ErrCode) {
 		t.Errorf("the right code after five wrong ones: got %v, want ErrCode", err)
 	}
-	if err := register(w.code("bob@example.org", "register")); err != nil {
+	if err := register(w.codeTo("bob@example.org", "register", "192.0.2.1")); err != nil {
 		t.Errorf("a new code: %v", err)
 	}
 }
@@ -203,10 +204,8 @@ func BenchmarkVerify(b *testing.B) {
 }
 
 func BenchmarkLogin(b *testing.B) {
-	cheap := *argon2
-	*argon2 = dear
-	defer func() { *argon2 = cheap }()
 	w := onSQLite(b, Settings{})
+	w.hasher = password.NewHasher(1, password.OWASP)
 	w.join("ann@example.org", "correct horse")
 	for b.Loop() {
 		w.enter("ann@example.org", "correct horse")

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/alexedwards/argon2id"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts/password"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -18,6 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -45,11 +52,14 @@ type ZoneChanged struct {
 
 // Limits bound how often codes are mailed and credentials tried.
 type Limits struct {
-	CodesPerMinute int           `koanf:"codes_per_minute" default:"1" help:"codes mailed to one address per minute"`
-	CodesPerDay    int           `koanf:"codes_per_day" default:"10" help:"codes mailed to one address per day"`
-	CodesPerIP     int           `koanf:"codes_per_ip" default:"30" help:"codes asked for from one IP address per hour"`
-	LoginFails     int           `koanf:"login_fails" default:"5" help:"wrong passwords or codes in a row that lock an address"`
-	LoginLock      time.Duration `koanf:"login_lock" default:"30m" help:"how long an address stays locked, at most a day"`
+	CodesPerMinute int           `koanf:"codes_per_minute" default:"1" help:"codes mailed to one address for one purpose per minute"`
+	CodesPerDay    int           `koanf:"codes_per_day" default:"10" help:"codes mailed to one address for one purpose per day"`
+	CodesPerIP     int           `koanf:"codes_per_ip" default:"30" help:"codes asked for from one household (IPv4 address, IPv6 /64) per hour"`
+	Codes          int           `koanf:"codes" default:"10000" help:"codes mailed by the whole deployment per hour"`
+	WrongCodes     int           `koanf:"wrong_codes" default:"2000" help:"wrong guesses of codes per hour, beyond which no code is looked at"`
+	LoginFails     int           `koanf:"login_fails" default:"5" help:"wrong passwords or codes in a row that lock an address for one household (IPv4 address, IPv6 /64); ten times as many lock it for all households that it has not logged in from"`
+	HouseholdFails int           `koanf:"household_fails" default:"100" help:"wrong passwords or codes from one household, for whatever address, until it has paused for an hour"`
+	LoginLock      time.Duration `koanf:"login_lock" default:"30m" help:"how long log-in stays locked, at most a day"`
 }
 
 // Config has what the domain stands on.
@@ -62,6 +72,11 @@ type Config struct {
 	Cache   cache.Policy   // of each cache; Unfenced is this domain's to choose
 	Mail    mail.Sender
 	Log     *slog.Logger
+	Metrics prometheus.Registerer // nil: nothing is collected
+
+	// PasswordCost is what hashing a password costs. The zero cost is
+	// [password.OWASP]; tests have a smaller one.
+	PasswordCost argon2id.Params
 
 	// EnqueueDrop enqueues the drop of cached keys in tx, for when this node cannot
 	// drop them after the commit. Nil enqueues none: then Caches must see to it.
@@ -103,7 +118,10 @@ func (c Settings) Validate() error {
 		atLeastOne("limits.codes_per_minute", c.Limits.CodesPerMinute),
 		atLeastOne("limits.codes_per_day", c.Limits.CodesPerDay),
 		atLeastOne("limits.codes_per_ip", c.Limits.CodesPerIP),
+		atLeastOne("limits.codes", c.Limits.Codes),
+		atLeastOne("limits.wrong_codes", c.Limits.WrongCodes),
 		atLeastOne("limits.login_fails", c.Limits.LoginFails),
+		atLeastOne("limits.household_fails", c.Limits.HouseholdFails),
 		config.Refuse(c.Limits.LoginLock < time.Second || c.Limits.LoginLock > loginFailKey.TTL.Base, "limits.login_lock", "%s is not between a second and a day", c.Limits.LoginLock))
 }
 
@@ -124,10 +142,14 @@ type Service struct {
 	cfg    Settings
 	mint   mint
 	mail   mail.Sender
-	hasher *hasher
+	hasher *password.Hasher
 	studio *picture.Studio
 	budget time.Duration
 	log    *slog.Logger
+
+	metrics *metrics
+	notes   trail.Notes
+	wrong   wrongCodes
 
 	enqueueDrop  func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
 	dropsPending func() bool
@@ -155,10 +177,12 @@ func New(cfg Config) (*Service, error) {
 		cfg:    cfg.Settings,
 		mint:   mint(slices.Clone(cfg.Secret)),
 		mail:   cfg.Mail,
-		hasher: newHasher(cfg.Hashers),
+		hasher: password.NewHasher(cfg.Hashers, cmp.Or(cfg.PasswordCost, password.OWASP)),
 		studio: picture.New(0),
 		budget: afterBudget,
 		log:    cfg.Log,
+
+		metrics: newMetrics(cfg.Metrics),
 
 		enqueueDrop:  cfg.EnqueueDrop,
 		dropsPending: cfg.DropsPending,
@@ -178,7 +202,8 @@ type Registration struct {
 }
 
 // Register opens an account and logs the device in. ErrEmail, ErrName,
-// ErrDeviceName, ErrPassword, civil.ErrZone, ErrCode, ErrEmailTaken.
+// ErrDeviceName, ErrPassword, ErrPasswordCommon, civil.ErrZone, ErrCode, ErrEmailTaken,
+// ErrBusy.
 func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Register")
 	e, err := ParseEmail(r.Email)
@@ -199,18 +224,18 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 		return Tokens{}, err
 	}
 	if r.Password != "" {
-		if err := checkPassword(r.Password); err != nil {
+		if r.Password, err = newPassword(r.Password, e.Given, u.Name); err != nil {
 			return Tokens{}, err
 		}
 	}
-	proven := proof{email: e, purpose: ForRegister}
-	code, err := s.checkCode(ctx, proven, r.Code)
+	proven, household := proof{email: e, purpose: ForRegister}, web.HouseholdOf(r.IP)
+	code, err := s.checkCode(ctx, proven, r.Code, household)
 	if err != nil {
 		return Tokens{}, err
 	}
 	var passwordHash string
 	if r.Password != "" {
-		if passwordHash, err = s.hasher.hash(ctx, r.Password); err != nil {
+		if passwordHash, err = s.hash(ctx, household, r.Password); err != nil {
 			return Tokens{}, err
 		}
 	}
@@ -220,7 +245,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 		}
 		u.Created = tx.Now()
 		return u, insertUser(ctx, tx, u, e.Key, passwordHash)
-	})
+	}, trail.Registered)
 }
 
 func checkZone(name string) error {
@@ -245,7 +270,7 @@ func (l Login) from() Session { return Session{Name: l.Device, Agent: cleanAgent
 
 // Login opens a session for one more device. What is wrong is not told:
 // ErrCredentials. ErrLocked after too many wrong ones, for known and unknown
-// addresses alike. ErrEmail, ErrDeviceName, ErrEither.
+// addresses alike. ErrEmail, ErrDeviceName, ErrEither, ErrBusy.
 func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Login")
 	e, err := ParseEmail(l.Email)
@@ -258,11 +283,19 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	if (l.Password == "") == (l.Code == "") {
 		return Tokens{}, ErrEither
 	}
-	err = s.counted(ctx, e, func() error {
+	c, err := selectCredential(ctx, s.db, e.Key)
+	if err != nil {
+		return Tokens{}, asKind(err)
+	}
+	a, err := s.loginAttempt(ctx, e, c, web.HouseholdOf(l.IP))
+	if err != nil {
+		return Tokens{}, err
+	}
+	err = s.counted(ctx, a, func() error {
 		if l.Code != "" {
-			t, err = s.loginByCode(ctx, e, l)
+			t, err = s.loginByCode(ctx, e, l, c)
 		} else {
-			t, err = s.loginByPassword(ctx, e, l)
+			t, err = s.loginByPassword(ctx, l, c)
 		}
 		return err
 	})
@@ -275,12 +308,8 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	return t, nil
 }
 
-func (s *Service) loginByPassword(ctx context.Context, e Email, l Login) (t Tokens, err error) {
-	c, err := selectCredential(ctx, s.db, e.Key)
-	if err != nil {
-		return Tokens{}, asKind(err)
-	}
-	if ok, err := s.hasher.matches(ctx, l.Password, c.passwordHash); err != nil {
+func (s *Service) loginByPassword(ctx context.Context, l Login, c credential) (t Tokens, err error) {
+	if ok, err := s.matches(ctx, web.HouseholdOf(l.IP), l.Password, c.passwordHash); err != nil {
 		return Tokens{}, err
 	} else if !ok {
 		return Tokens{}, ErrCredentials
@@ -288,15 +317,11 @@ func (s *Service) loginByPassword(ctx context.Context, e Email, l Login) (t Toke
 	return s.openSessionAs(ctx, c.ID, l, c.admit)
 }
 
-func (s *Service) loginByCode(ctx context.Context, e Email, l Login) (t Tokens, err error) {
+func (s *Service) loginByCode(ctx context.Context, e Email, l Login, c credential) (t Tokens, err error) {
 	proven := proof{email: e, purpose: ForLogin}
-	code, err := s.checkCode(ctx, proven, l.Code)
+	code, err := s.checkCode(ctx, proven, l.Code, web.HouseholdOf(l.IP))
 	if err != nil {
 		return Tokens{}, err
-	}
-	c, err := selectCredential(ctx, s.db, e.Key)
-	if err != nil {
-		return Tokens{}, asKind(err)
 	}
 	return s.openSessionAs(ctx, c.ID, l, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
 		if err := consumeCode(ctx, tx, code); err != nil {

@@ -13,9 +13,11 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
@@ -121,8 +123,9 @@ func (s *Service) recheck(ctx context.Context, key sessionKey, held access) (acc
 
 // openSession opens a session for the user in one transaction with admit, which
 // decides whether the user may log in, and logs out the least used devices beyond the
-// number allowed. from has what is known of the device.
-func (s *Service) openSession(ctx context.Context, user ID, from Session, admit func(ctx context.Context, tx *sqldb.Tx) (User, error)) (t Tokens, err error) {
+// number allowed. from has what is known of the device, kind is how the session came
+// to be.
+func (s *Service) openSession(ctx context.Context, user ID, from Session, admit func(ctx context.Context, tx *sqldb.Tx) (User, error), kind trail.Kind) (t Tokens, err error) {
 	likely, err := selectSurplus(ctx, s.db, user, s.cfg.Devices-1)
 	if err != nil {
 		return Tokens{}, asKind(err)
@@ -140,6 +143,9 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 			user:    u.ID, accessHash: hash(access), accessExpires: t.Expires,
 			refreshHash: hash(refresh), refreshExpires: tx.Now().Add(s.cfg.RefreshLife),
 		}); err != nil {
+			return nil, err
+		}
+		if err := s.write(ctx, tx, u.ID, from.Device, kind, web.HouseholdOf(from.IP)); err != nil {
 			return nil, err
 		}
 		surplus, err := selectSurplus(ctx, tx, u.ID, s.cfg.Devices)
@@ -213,7 +219,7 @@ func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token) (t 
 		case found && s.mint.issued(old):
 			ended = []DeviceID{old.device}
 			_, err = deleteSessions(ctx, tx, old.user, ended)
-			return t, ended, ErrReused, err
+			return t, ended, ErrReused, errors.Join(err, s.write(ctx, tx, old.user, old.device, trail.RefreshReused, web.Household(ctx)))
 		case s.mint.issued(old):
 			refusal, err = whyEnded(ctx, tx, old.user)
 			return t, nil, refusal, err
@@ -248,7 +254,10 @@ func (s *Service) Revoke(ctx context.Context, user ID, device DeviceID) (err err
 		if err == nil && n == 0 {
 			err = ErrNoSession
 		}
-		return devices, err
+		if err != nil {
+			return nil, err
+		}
+		return devices, s.write(ctx, tx, user, device, trail.LoggedOut, web.Household(ctx))
 	})
 }
 
@@ -256,14 +265,16 @@ func (s *Service) Revoke(ctx context.Context, user ID, device DeviceID) (err err
 // none.
 func (s *Service) RevokeAll(ctx context.Context, user ID, except DeviceID) (err error) {
 	defer errs.Wrap(&err, "accounts.RevokeAll %s", user)
-	return s.endAll(ctx, user, except, nil)
+	return s.endAll(ctx, user, except, func(ctx context.Context, tx *sqldb.Tx) error {
+		return s.write(ctx, tx, user, except, trail.LoggedOutAll, web.Household(ctx))
+	})
 }
 
 // endAll calls commit in a transaction, with the user's row locked, and logs out every
 // device of the user but one in the same transaction; the zero device excepts none. When it
 // returns nil no node accepts an access token of those devices for longer than
 // MaxStale. commit's error, which undoes everything, is returned as it is; commit
-// may be called again after a deadlock, and may be nil. also names what else it changes
+// may be called again after a deadlock. also names what else it changes
 // that is cached. ErrNoUser.
 func (s *Service) endAll(ctx context.Context, user ID, except DeviceID, commit func(ctx context.Context, tx *sqldb.Tx) error, also ...cache.Target) error {
 	likely, err := selectDevices(ctx, s.db, user, except)
@@ -278,10 +289,8 @@ func (s *Service) endAll(ctx context.Context, user ID, except DeviceID, commit f
 		if devices, err = lockDevices(ctx, tx, user, except); err != nil {
 			return nil, err
 		}
-		if commit != nil {
-			if err := commit(ctx, tx); err != nil {
-				return nil, err
-			}
+		if err := commit(ctx, tx); err != nil {
+			return nil, err
 		}
 		_, err = deleteSessions(ctx, tx, user, devices)
 		return devices, err

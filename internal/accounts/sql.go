@@ -10,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -180,7 +181,11 @@ func sweepExpired(ctx context.Context, db *sqldb.DB) (more bool, err error) {
 		return false, err
 	}
 	sessions, err := sweepSessions(ctx, db)
-	return max(codes, sessions) == sweepChunk, err
+	if err != nil {
+		return false, err
+	}
+	events, err := trail.Sweep(ctx, db, sweepChunk)
+	return max(codes, sessions, events) == sweepChunk, err
 }
 
 // sweepChunk keeps each deletion, and the locks it holds, short.

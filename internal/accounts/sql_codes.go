@@ -19,6 +19,7 @@ type codeRow struct {
 	emailHash string // see mint.emailHash
 	purpose   Purpose
 	codeHash  string
+	household string // the one that asked, where the account knows it
 }
 
 // mailKey names the message that mails the code.
@@ -37,6 +38,11 @@ func replaceCode(ctx context.Context, db *sqldb.DB, p proof, row codeRow, n code
 			// all, Ann gets no mail meant for ann.
 			n.To = account
 		}
+		if row.household == "" {
+			if kept, err := keepsPlace(ctx, tx, row); err != nil || kept {
+				return err
+			}
+		}
 		// The same is written for known and unknown addresses. A code that is not
 		// mailed cannot be known.
 		expires := tx.Now().Add(life)
@@ -50,26 +56,39 @@ func replaceCode(ctx context.Context, db *sqldb.DB, p proof, row codeRow, n code
 	})
 }
 
+// keepsPlace reports whether there is a code that was asked for from a household that the
+// account knows, and can still be used.
+func keepsPlace(ctx context.Context, tx *sqldb.Tx, c codeRow) (kept bool, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM codes WHERE email_hash = ? AND purpose = ? AND household <> '' AND tries < ? AND expires > ?)",
+		c.emailHash, int(c.purpose), codeTries, tx.Now().UnixMilli()).Scan(&kept)
+	return kept, err
+}
+
 // upsertCode replaces the code of that address and purpose, its tries included.
 func upsertCode(ctx context.Context, tx *sqldb.Tx, c codeRow, expires time.Time) error {
 	text := tx.Dialect().Compile(sqldb.Upsert{
 		Table:   "codes",
-		Columns: []string{"email_hash", "purpose", "code_hash", "tries", "expires"},
+		Columns: []string{"email_hash", "purpose", "code_hash", "tries", "expires", "household", "tries_elsewhere"},
 		Key:     []string{"email_hash", "purpose"},
-		Set:     []string{"code_hash", "tries", "expires"},
+		Set:     []string{"code_hash", "tries", "expires", "household", "tries_elsewhere"},
 	}).For(1)
-	_, err := tx.ExecContext(ctx, text, c.emailHash, int(c.purpose), c.codeHash, 0, expires.UnixMilli())
+	_, err := tx.ExecContext(ctx, text, c.emailHash, int(c.purpose), c.codeHash, 0, expires.UnixMilli(), c.household, 0)
 	return err
 }
 
-// tryCode counts a try and returns the hash to compare with; "" when there is no
-// code, or none any more. Counting comes before comparing: of a thousand
-// guesses at once five are looked at.
-func tryCode(ctx context.Context, db *sqldb.DB, c codeRow) (codeHash string, err error) {
+// tryCode counts a try from that household and returns the hash to compare with; "" when
+// there is no code, or none any more. Counting comes before comparing: of a thousand
+// guesses at once five are looked at. A code that belongs to a household counts the tries
+// from there apart from all others.
+func tryCode(ctx context.Context, db *sqldb.DB, c codeRow, household string) (codeHash string, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		codeHash = ""
-		ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE codes SET tries = tries + 1 WHERE email_hash = ? AND purpose = ? AND tries < ? AND expires > ?",
-			c.emailHash, int(c.purpose), codeTries, tx.Now().UnixMilli()))
+		const alive = " AND email_hash = ? AND purpose = ? AND expires > ?"
+		args := []any{codeTries, household, c.emailHash, int(c.purpose), tx.Now().UnixMilli()}
+		ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE codes SET tries = tries + 1 WHERE tries < ? AND household IN ('', ?)"+alive, args...))
+		if err == nil && !ok {
+			ok, err = sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE codes SET tries_elsewhere = tries_elsewhere + 1 WHERE tries_elsewhere < ? AND household NOT IN ('', ?)"+alive, args...))
+		}
 		if err != nil || !ok {
 			return err
 		}

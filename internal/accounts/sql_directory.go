@@ -3,10 +3,12 @@ package accounts
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 	"unicode/utf8"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -75,11 +77,27 @@ func (d Directory) Sessions(ctx context.Context, user ID) (_ []Session, err erro
 	return list, asKind(err)
 }
 
+// Events returns up to limit things that happened to the security of an account, the
+// newest first, from behind the cursor on; see [trail.Page]. trail.ErrCursor.
+func (d Directory) Events(ctx context.Context, user ID, cursor string, limit int) (_ []trail.Event, next string, err error) {
+	defer errs.Wrap(&err, "accounts.Events %s", user)
+	list, next, err := trail.Page(ctx, d.db, user.String(), cursor, limit)
+	return list, next, asKind(err)
+}
+
+// writeOperators keeps what an operator did.
+func writeOperators(ctx context.Context, tx *sqldb.Tx, user ID, device DeviceID, kind trail.Kind) error {
+	return trail.Write(ctx, tx, trail.Event{User: user.String(), Device: device.String(), Kind: kind})
+}
+
 // Kick logs a device out, or all when device is zero, and returns how many those
 // were. ErrNoUser, ErrNoSession.
 func (d Directory) Kick(ctx context.Context, user ID, device DeviceID) (n int, err error) {
 	defer errs.Wrap(&err, "accounts.Kick %s", user)
 	err = d.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx, _ User) (c change, err error) {
+		if err := writeOperators(ctx, tx, user, device, trail.OperatorKicked); err != nil {
+			return c, err
+		}
 		if device.IsZero() {
 			c.Ended, err = endEvery(ctx, tx, user)
 			n = len(c.Ended)
@@ -135,7 +153,7 @@ func (d Directory) Delete(ctx context.Context, user ID, grace time.Duration) (er
 		}
 		c.Notice = api.NoticeDeletion
 		c.Ended, err = endEvery(ctx, tx, user)
-		return c, err
+		return c, errors.Join(err, writeOperators(ctx, tx, user, DeviceID{}, trail.OperatorDeleted))
 	})
 	return erased, err
 }
@@ -147,7 +165,7 @@ func (d Directory) Restore(ctx context.Context, user ID) (err error) {
 		if !u.Deleted() {
 			return change{}, ErrNotDeleted
 		}
-		return change{Notice: api.NoticeRestored}, restore(ctx, tx, u)
+		return change{Notice: api.NoticeRestored}, errors.Join(restore(ctx, tx, u), writeOperators(ctx, tx, user, DeviceID{}, trail.OperatorRestored))
 	})
 }
 

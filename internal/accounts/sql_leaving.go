@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
@@ -120,5 +121,5 @@ func deleteRest(ctx context.Context, tx *sqldb.Tx, id ID, codes []codeRow) error
 			return err
 		}
 	}
-	return nil
+	return trail.Erase(ctx, tx, id.String())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mattn/go-isatty"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/social"
@@ -25,6 +26,7 @@ type usersCmd struct {
 	Search   usersSearchCmd   `cmd:"" help:"Find accounts by id, the beginning of the address, or a part of the name."`
 	Show     usersShowCmd     `cmd:"" help:"Show one account, and how many friends, requests and blocks it has."`
 	Sessions usersSessionsCmd `cmd:"" help:"List the devices that a user has logged in."`
+	Events   usersEventsCmd   `cmd:"" help:"List what happened to the security of an account: log-ins, failures, locks, changes, what operators did."`
 	Kick     usersKickCmd     `cmd:"" help:"Log a device of a user out, or all."`
 	Ban      usersBanCmd      `cmd:"" help:"Keep a user from logging in, and log all devices out."`
 	Unban    usersUnbanCmd    `cmd:"" help:"Let a user log in again."`
@@ -33,7 +35,7 @@ type usersCmd struct {
 }
 
 func (r *usersCmd) settingsOf() []*settings {
-	return []*settings{&r.List.settings, &r.Search.settings, &r.Show.settings, &r.Sessions.settings, &r.Kick.settings,
+	return []*settings{&r.List.settings, &r.Search.settings, &r.Show.settings, &r.Sessions.settings, &r.Events.settings, &r.Kick.settings,
 		&r.Ban.settings, &r.Unban.settings, &r.Delete.settings, &r.Restore.settings}
 }
 
@@ -402,6 +404,61 @@ func (cmd *usersSessionsCmd) Run(ctx context.Context, c *console) error {
 					s.Created.Local().Format(time.DateTime), s.Used.Local().Format(time.DateTime), oneLine(s.Agent))
 			}
 			return tab.Flush()
+		})
+	})
+}
+
+type usersEventsCmd struct {
+	someone
+	Limit int    `default:"50" help:"How many at most, up to 1000."`
+	After string `placeholder:"CURSOR" help:"Go on where the page before ended."`
+}
+
+func (cmd *usersEventsCmd) Validate() error {
+	if cmd.Limit < 1 || cmd.Limit > 1000 {
+		return errors.New("--limit is 1 to 1000")
+	}
+	return nil
+}
+
+// eventView is a security event in the command's JSON.
+type eventView struct {
+	Time   time.Time `json:"time"`
+	Kind   string    `json:"kind"`
+	Device string    `json:"device,omitempty"`
+	From   string    `json:"from,omitempty"`
+}
+
+// Run lists one page, the newest first.
+func (cmd *usersEventsCmd) Run(ctx context.Context, c *console) error {
+	return cmd.find(ctx, c, func(d accounts.Directory, a accounts.Account) error {
+		list, next, err := d.Events(ctx, a.ID, cmd.After, cmd.Limit)
+		if errors.Is(err, trail.ErrCursor) {
+			return usage{fmt.Errorf("--after: %q is no cursor", cmd.After)}
+		} else if err != nil {
+			return err
+		}
+		views := make([]eventView, 0, len(list))
+		for _, e := range list {
+			views = append(views, eventView{e.At, string(e.Kind), e.Device, e.Household})
+		}
+		return c.result(map[string]any{"user": a.ID.String(), "events": views, "next": next}, func(w io.Writer) error {
+			if len(views) == 0 {
+				_, err := fmt.Fprintln(w, "Nothing happened within 90 days.")
+				return err
+			}
+			tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+			fmt.Fprintln(tab, "TIME\tEVENT\tFROM\tDEVICE")
+			for _, v := range views {
+				fmt.Fprintf(tab, "%s\t%s\t%s\t%s\n", v.Time.Local().Format(time.DateTime), v.Kind, cmp.Or(v.From, "–"), cmp.Or(v.Device, "–"))
+			}
+			if err := tab.Flush(); err != nil {
+				return err
+			}
+			if next != "" {
+				fmt.Fprintln(c.err, "There may be more: --after "+next)
+			}
+			return nil
 		})
 	})
 }

@@ -5,8 +5,9 @@
 // # Numbers
 //
 // 0001–0009 foundation (outbox, idempotency keys, development mails),
-// 0010–0019 and 0040–0059 accounts, 0020–0039 check-in, 0060–0069 social. A file that was released is never
-// edited: the next change is the next number.
+// 0010–0019 and 0040–0059 accounts, 0020–0039 check-in, 0060–0069 social; from 0070 on
+// whoever comes next. A file that was released is never edited: the next change is the
+// next number.
 //
 // # What a file may say
 //

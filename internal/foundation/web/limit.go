@@ -47,8 +47,25 @@ func (a *API) limitKey(c *call) keyspace.Counter {
 		keyspace.Int{N: int64(op.Limit.Window / time.Second)})
 }
 
-// household is what counts as one address: with IPv6 the /64, all of which one
-// subscriber has.
+// Household returns what counts as one caller's address: the address itself, or with IPv6
+// the /64, all of which one subscriber has. It is empty when nobody knows, as on a unix
+// socket or where ctx is not that of a request.
+func Household(ctx context.Context) string {
+	if c, ok := ctx.Value(callKey{}).(*call); ok && c.clientIP().IsValid() {
+		return household(c.clientIP())
+	}
+	return ""
+}
+
+// HouseholdOf is [Household] for an address as [ClientIP] writes it.
+func HouseholdOf(ip string) string {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return ""
+	}
+	return household(addr)
+}
+
 func household(ip netip.Addr) string {
 	if ip.Is6() {
 		if p, err := ip.Prefix(64); err == nil {

@@ -1,0 +1,34 @@
+package accounts
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+)
+
+// SecurityRoutes adds the operations on what happened to the security of an account.
+func (s *Service) SecurityRoutes(a *web.API) {
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/security", ID: "me.security", Tags: []string{"accounts"},
+		Summary:     "What happened to the security of the caller's account, the newest first",
+		Description: "Log-ins, failures and locks, changes of password and address, what operators did; kept for 90 days. A failure shows a second or two after it.",
+		Errors:      []*errs.Error{trail.ErrCursor}}, s.getSecurity)
+}
+
+func (s *Service) getSecurity(ctx context.Context, caller Caller, in *struct {
+	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"at most so many"`
+}) (*body[api.SecurityEvents], error) {
+	list, next, err := trail.Page(ctx, s.db, caller.UserID(), in.Cursor, in.Limit)
+	if err != nil {
+		return nil, asKind(err)
+	}
+	out := api.SecurityEvents{Events: make([]api.SecurityEvent, 0, len(list)), Next: next}
+	for _, e := range list {
+		out.Events = append(out.Events, api.SecurityEvent{Kind: string(e.Kind), Time: e.At, Device: e.Device, From: e.Household})
+	}
+	return &body[api.SecurityEvents]{out}, nil
+}

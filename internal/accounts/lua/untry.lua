@@ -1,0 +1,9 @@
+-- untry: take one try back that try.lua has counted.
+--
+-- KEYS[1] counter  string  tries
+--
+-- Returns the tries that are left counted. The life stays as it is.
+local n = tonumber(redis.call('GET', KEYS[1]) or 0)
+if n == 0 then return 0 end
+if n == 1 then redis.call('UNLINK', KEYS[1]) return 0 end
+return redis.call('DECR', KEYS[1])

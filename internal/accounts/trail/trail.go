@@ -1,0 +1,189 @@
+package trail
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Kept is how long an event is kept.
+const Kept = 90 * 24 * time.Hour
+
+// Kind is what happened. It is a part of rows and of the wire: none ever changes.
+type Kind string
+
+// The kinds.
+const (
+	Registered       Kind = "registered"
+	LoggedIn         Kind = "login"
+	LoginFailed      Kind = "login_failed"      // a wrong password or code
+	LoginLocked      Kind = "login_locked"      // wrong ones have locked log-in, for that household or for all unknown ones
+	LoggedOut        Kind = "logout"            // of one device, by the user
+	LoggedOutAll     Kind = "logout_all"        // of all devices, or all others, by the user
+	RefreshReused    Kind = "refresh_reused"    // a refresh token was used twice; its device was logged out
+	PasswordSet      Kind = "password_changed"  // by a logged-in user; other devices were logged out
+	PasswordReset    Kind = "password_reset"    // by a mailed code; all devices were logged out
+	PasswordWrong    Kind = "password_wrong"    // of a logged-in user who was asked for the present one
+	EmailSet         Kind = "email_changed"     // by a logged-in user
+	EmailUndone      Kind = "email_undone"      // the old address took the change back
+	Deleted          Kind = "deleted"           // by the user
+	Restored         Kind = "restored"          // by logging in
+	Banned           Kind = "banned"            // by an operator
+	Unbanned         Kind = "unbanned"          // by an operator
+	OperatorKicked   Kind = "operator_kicked"   // an operator logged devices out
+	OperatorDeleted  Kind = "operator_deleted"  // an operator deleted the account
+	OperatorRestored Kind = "operator_restored" // an operator took the deletion back
+)
+
+// Kinds has all of them.
+var Kinds = []Kind{Registered, LoggedIn, LoginFailed, LoginLocked, LoggedOut, LoggedOutAll, RefreshReused, PasswordSet, PasswordReset, PasswordWrong,
+	EmailSet, EmailUndone, Deleted, Restored, Banned, Unbanned, OperatorKicked, OperatorDeleted, OperatorRestored}
+
+// Event is one thing that happened to an account.
+type Event struct {
+	ID        ids.ID[Event]
+	User      string // id
+	Device    string // id; empty where none is concerned
+	Kind      Kind
+	Household string // an IPv4 address or an IPv6 /64; empty where nobody knows
+	At        time.Time
+}
+
+// Write writes events in the transaction that they belong to, at its time.
+func Write(ctx context.Context, tx *sqldb.Tx, events ...Event) error {
+	for i := range events {
+		events[i].At = tx.Now()
+	}
+	return insert(ctx, tx, events)
+}
+
+func insert(ctx context.Context, tx *sqldb.Tx, events []Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	var args []any
+	for _, e := range events {
+		args = append(args, ids.New[Event](), e.User, e.Device, string(e.Kind), e.Household, e.At.UnixMilli())
+	}
+	values := strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?), ", len(events)), ", ")
+	_, err := tx.ExecContext(ctx, "INSERT INTO security_events (id, user_id, device_id, kind, household, at) VALUES "+values, args...)
+	return err
+}
+
+// Knows reports whether the user has registered or logged in from that household within
+// [Kept].
+func Knows(ctx context.Context, db *sqldb.DB, user, household string) (known bool, err error) {
+	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM security_events WHERE user_id = ? AND household = ? AND kind IN (?) AND at > ?)",
+		user, household, bun.List([]string{string(Registered), string(LoggedIn)}), db.Now().Add(-Kept).UnixMilli()).Scan(&known)
+	return known, err
+}
+
+// ErrCursor reports text that is no cursor of [Page].
+var ErrCursor = errs.New(errs.Invalid, "security.cursor_invalid", "The cursor is not one of this list.")
+
+// Page returns up to limit events of a user, the newest first, from behind the cursor on,
+// and where to go on; next is empty at the end. ErrCursor.
+func Page(ctx context.Context, q sqldb.Querier, user, cursor string, limit int) (events []Event, next string, err error) {
+	at, id := int64(1<<62), "~"
+	if cursor != "" {
+		if at, id, err = parseCursor(cursor); err != nil {
+			return nil, "", err
+		}
+	}
+	rows, err := q.QueryContext(ctx, `SELECT id, user_id, device_id, kind, household, at FROM security_events
+		WHERE user_id = ? AND (at < ? OR at = ? AND id < ?) ORDER BY at DESC, id DESC LIMIT ?`, user, at, at, id, limit+1)
+	events, err = sqldb.Collect(rows, err, func(rows *sql.Rows) (e Event, err error) {
+		var ms int64
+		err = rows.Scan(&e.ID, &e.User, &e.Device, &e.Kind, &e.Household, &ms)
+		e.At = time.UnixMilli(ms).UTC()
+		return e, err
+	})
+	if err == nil && len(events) > limit {
+		events = events[:limit]
+		last := events[limit-1]
+		next = base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(last.At.UnixMilli(), 10) + " " + last.ID.String()))
+	}
+	return events, next, err
+}
+
+func parseCursor(cursor string) (at int64, id string, err error) {
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return 0, "", ErrCursor
+	}
+	ms, rest, _ := strings.Cut(string(text), " ")
+	at, err = strconv.ParseInt(ms, 10, 64)
+	if err != nil {
+		return 0, "", ErrCursor
+	}
+	last, err := ids.Parse[Event](rest)
+	if err != nil {
+		return 0, "", ErrCursor
+	}
+	return at, last.String(), nil
+}
+
+// Erase removes what there is of a user.
+func Erase(ctx context.Context, tx *sqldb.Tx, user string) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM security_events WHERE user_id = ?", user)
+	return err
+}
+
+// Sweep removes up to chunk events older than [Kept] and returns how many.
+func Sweep(ctx context.Context, db *sqldb.DB, chunk int) (int64, error) {
+	return sqldb.Affected(db.ExecContext(ctx, "DELETE FROM security_events WHERE id IN (SELECT id FROM (SELECT id FROM security_events WHERE at <= ? LIMIT ?) old)",
+		db.Now().Add(-Kept).UnixMilli(), chunk))
+}
+
+// notesKept bounds the memory of notes that wait; beyond it they are lost.
+const notesKept = 10_000
+
+// notesInOne is how many notes one statement writes.
+const notesInOne = 100
+
+// Notes are events that wait to be written. The zero Notes is empty. It is safe for
+// concurrent use.
+type Notes struct {
+	mu      sync.Mutex
+	waiting []Event
+}
+
+// Add notes an event, and reports whether there was room.
+func (n *Notes) Add(e Event) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.waiting) >= notesKept {
+		return false
+	}
+	n.waiting = append(n.waiting, e)
+	return true
+}
+
+// Flush writes what waits. What could not be written waits on.
+func (n *Notes) Flush(ctx context.Context, db *sqldb.DB) error {
+	n.mu.Lock()
+	batch := n.waiting
+	n.waiting = nil
+	n.mu.Unlock()
+	for len(batch) > 0 {
+		part := batch[:min(len(batch), notesInOne)]
+		if err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return insert(ctx, tx, part) }); err != nil {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.waiting = append(batch, n.waiting...)
+			return err
+		}
+		batch = batch[len(part):]
+	}
+	return nil
+}

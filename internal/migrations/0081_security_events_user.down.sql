@@ -1,0 +1,1 @@
+DROP INDEX security_events_user{{on security_events}}

@@ -1,0 +1,1 @@
+DROP INDEX security_events_known{{on security_events}}

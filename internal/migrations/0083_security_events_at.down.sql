@@ -1,0 +1,1 @@
+DROP INDEX security_events_at{{on security_events}}

@@ -1,0 +1,1 @@
+CREATE INDEX security_events_at ON security_events (at)
