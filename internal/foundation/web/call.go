@@ -13,13 +13,14 @@ import (
 // call is one request on its way through the server, and its ResponseWriter.
 type call struct {
 	http.ResponseWriter
-	api   *API
-	r     *http.Request // as it came in
-	route *route        // nil until the ServeMux found one
-	who   Caller        // nil in a public operation and until the token is checked
-	id    uint64
-	trace string
-	start time.Time
+	api      *API
+	r        *http.Request // as it came in
+	route    *route        // nil until the ServeMux found one
+	who      Caller        // nil in a public operation and until the token is checked
+	id       uint64
+	trace    string
+	start    time.Time
+	extended time.Time // when the write deadline was last moved
 
 	wrote   bool
 	swallow bool // the ServeMux's own words about 404 and 405
@@ -33,6 +34,7 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 func (a *API) newCall(w http.ResponseWriter, r *http.Request) *call {
 	c := &call{ResponseWriter: w, api: a, r: r, id: rand.Uint64()&maxID | 1, start: time.Now()}
+	c.extended = c.start
 	if t := r.Header.Get("X-Request-Id"); traceable(t) {
 		c.trace = t
 	} else {
@@ -92,9 +94,22 @@ func (c *call) Write(b []byte) (int, error) {
 	if !c.wrote {
 		c.wrote, c.status = true, http.StatusOK
 	}
+	c.extend()
 	n, err := c.ResponseWriter.Write(b)
 	c.bytes += int64(n)
 	return n, err
+}
+
+// extend gives the client time to read on, once a second at most. A stream does so
+// itself.
+func (c *call) extend() {
+	now := time.Now()
+	if c.route != nil && c.route.listen != nil || now.Sub(c.extended) < time.Second {
+		return
+	}
+	c.extended = now
+	// A recorder in a test has no deadlines.
+	_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(now.Add(answerTimeout))
 }
 
 // user is the caller's id, "" while nobody is known.

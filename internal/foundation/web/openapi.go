@@ -63,6 +63,9 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 	if op.Limit.Max > 0 {
 		refusals[http.StatusTooManyRequests] = []*errs.Error{errLimit}
 	}
+	if rt.listen != nil {
+		refusals[http.StatusTooManyRequests] = append(refusals[http.StatusTooManyRequests], errStreams)
+	}
 	if rt.in.body != nil {
 		refusals[http.StatusRequestTimeout] = []*errs.Error{errTimeout}
 		refusals[http.StatusRequestEntityTooLarge] = []*errs.Error{errTooLarge}

@@ -11,6 +11,7 @@ import (
 type stats struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	refused  prometheus.Counter
 }
 
 func newStats(reg prometheus.Registerer) *stats {
@@ -25,9 +26,13 @@ func newStats(reg prometheus.Registerer) *stats {
 			// An embedded hit takes well under a millisecond, a password hash 25.
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"route"}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "stoa_http_connections_refused_total",
+			Help: "Connections closed at once, because too many were open, of all callers or of one household.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(s.requests, s.duration)
+		reg.MustRegister(s.requests, s.duration, s.refused)
 	}
 	return s
 }

@@ -38,8 +38,9 @@ type Send = func(event, id string, v any) error
 
 // HandleStream adds a GET operation that answers with server-sent events. fn
 // sends until it returns or ctx ends: when the client leaves, the server drains,
-// or the token is no longer good, which is looked at with each heartbeat,
-// every 15 s. send writes one event with v as JSON in a single line and flushes
+// or the token is no longer good, which is looked at before each event and with each
+// heartbeat, every 15 s: a device that was logged out gets no event any more. A user may
+// have 32 streams open on a node, a household 1,000. send writes one event with v as JSON in a single line and flushes
 // it; an empty event or id leaves that field out; it may be called from
 // several goroutines, but not after fn has returned. It fails when the stream has ended or the client does not
 // read for 10 s.
@@ -73,6 +74,12 @@ func (a *API) stream(ctx context.Context, c *call, fn func(context.Context, Send
 		return
 	default:
 	}
+	names := map[string]int{"user " + c.user(): maxStreamsUser, "from " + household(c.clientIP()): maxStreamsHousehold}
+	if !a.streams.add(0, names) {
+		c.refuse(newProblem(http.StatusTooManyRequests, errStreams))
+		return
+	}
+	defer a.streams.remove(names)
 	s := &stream{c: c, control: http.NewResponseController(c.ResponseWriter)}
 	if c.r.Method == http.MethodHead {
 		s.mu.Lock()
@@ -91,7 +98,13 @@ func (a *API) stream(ctx context.Context, c *call, fn func(context.Context, Send
 		cancel()
 		<-beats
 	}()
-	err := fn(ctx, s.send)
+	err := fn(ctx, func(event, id string, v any) error {
+		if a.ended(ctx, c) {
+			cancel()
+			return errStreamEnded
+		}
+		return s.send(event, id, v)
+	})
 	ended := ctx.Err() != nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,6 +117,13 @@ func (a *API) stream(ctx context.Context, c *call, fn func(context.Context, Send
 	default:
 		a.complain(ctx, slog.LevelError, "stream failed", err)
 	}
+}
+
+// ended reports whether the token with which a stream was opened is no longer good. While
+// nobody can tell, the stream goes on.
+func (a *API) ended(ctx context.Context, c *call) bool {
+	_, err := a.authenticate(ctx, c.r)
+	return errs.KindOf(err) == errs.Unauthenticated
 }
 
 // beat opens the stream, keeps it warm and returns when it has to end.
@@ -119,8 +139,7 @@ func (s *stream) beat(ctx context.Context) {
 		case <-timer.C:
 		}
 		if !first {
-			_, err := s.c.api.authenticate(ctx, s.c.r)
-			if errs.KindOf(err) == errs.Unauthenticated {
+			if s.c.api.ended(ctx, s.c) {
 				return
 			}
 		}

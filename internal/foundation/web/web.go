@@ -82,6 +82,7 @@ type API struct {
 	doc     *huma.OpenAPI
 	routes  map[string]*route // by Op.ID
 	stats   *stats
+	streams counts   // that are open
 	answers *answers // nil without Config.DB
 	spec    func() []byte
 
@@ -92,12 +93,14 @@ type API struct {
 }
 
 // How long what may take. There is no limit on writing an answer as a whole,
-// because streams have none; each write to a stream has.
+// because streams have none; each write has, so that a client that does not read is
+// cut off.
 const (
 	headerTimeout = 5 * time.Second
 	idleTimeout   = 2 * time.Minute
 	drainTimeout  = 10 * time.Second
 	bodyTimeout   = 10 * time.Second // for a body to arrive
+	answerTimeout = 30 * time.Second // from the header to the first write, and between writes
 
 	// maxHeader is well above what browsers send and bounds what a connection
 	// can make the server hold.
@@ -168,6 +171,7 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 		Handler:           a.Handler(),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
+		WriteTimeout:      answerTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 		// Requests in flight outlive ctx: draining is what its end starts.
@@ -181,7 +185,7 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 	defer stored.Wait()
 	defer stop()
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(ln) }()
+	go func() { failed <- srv.Serve(&listener{Listener: ln, api: a, refused: a.stats.refused}) }()
 	select {
 	case err := <-failed:
 		return err
