@@ -30,16 +30,16 @@ type pair struct {
 	nodes  [2]*testkit.Server
 	wires  [2]*redistest.Wire
 	email  string
+	dir    string // of the database
 }
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	p := &pair{t: t, memory: redistest.InMemory(t), email: "ann@example.org"}
-	dir := t.TempDir()
+	p := &pair{t: t, memory: redistest.InMemory(t), email: "ann@example.org", dir: t.TempDir()}
 	for i := range p.nodes {
 		p.wires[i] = p.memory.Wire()
 		p.nodes[i] = testkit.Start(t, func(c *app.Config) {
-			c.Data, c.Redis, c.DialRedis, c.Secret = dir, p.wires[i].Config().URL, p.wires[i].Config().Dial, "the same secret of thirty-two bytes"
+			c.Data, c.Redis, c.DialRedis, c.Secret = p.dir, p.wires[i].Config().URL, p.wires[i].Config().Dial, "the same secret of thirty-two bytes"
 		})
 	}
 	c := p.client(0)

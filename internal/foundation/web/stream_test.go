@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/bubble"
@@ -176,4 +178,133 @@ func TestASilentStreamHasHeartbeatsUntilTheTokenIsRevoked(t *testing.T) {
 			t.Errorf("it lasted %s, want %s", got, want)
 		}
 	})
+}
+
+// A token that opens stream after stream, or many tokens of one household, do not hold the
+// server's memory.
+func TestStreamsHaveCeilings(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(ctx context.Context, _ person, _ *listenIn, _ sender) error { <-ctx.Done(); return nil })
+		net := bubble.NewNetwork()
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ctx, net) }()
+		hc := net.Client()
+		try := func(user string) *http.Response {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", "http://stoa.test/v1/events", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer good-"+user)
+			res, err := hc.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { _, _ = io.Copy(io.Discard, res.Body) }() // who does not read is cut off
+			return res
+		}
+		counted := func() int {
+			s.streams.mu.Lock()
+			defer s.streams.mu.Unlock()
+			return s.streams.total
+		}
+		var open []*http.Response
+		for range maxStreamsUser {
+			open = append(open, try("ann"))
+		}
+		if res := try("ann"); res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" {
+			t.Errorf("one more of a user: got %d %v", res.StatusCode, res.Header)
+		}
+		if res := try("bob"); res.StatusCode != http.StatusOK {
+			t.Errorf("another user's: got %d", res.StatusCode)
+		} else {
+			open = append(open, res)
+		}
+		_ = open[0].Body.Close()
+		synctest.Wait()
+		if res := try("ann"); res.StatusCode != http.StatusOK {
+			t.Errorf("after one was closed: got %d", res.StatusCode)
+		}
+		for i := len(open); i < maxStreamsHousehold; i++ {
+			if res := try(fmt.Sprint("user", i)); res.StatusCode != http.StatusOK {
+				t.Fatalf("stream %d of a household: got %d", i, res.StatusCode)
+			}
+		}
+		if res := try("eve"); res.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("one more of a household: got %d, and %d are counted", res.StatusCode, counted())
+		}
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		hc.CloseIdleConnections()
+		synctest.Wait()
+		if s.streams.total != 0 || len(s.streams.by) != 0 {
+			t.Errorf("%d streams are counted after the end, %v", s.streams.total, s.streams.by)
+		}
+	})
+}
+
+// A client that asks for much and reads nothing is cut off.
+func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		wrote := make(chan error, 1)
+		s.Raw("GET /large", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var err error
+			for range 100 {
+				if _, err = w.Write(make([]byte, 64<<10)); err != nil {
+					break
+				}
+			}
+			wrote <- err
+		}))
+		net := bubble.NewNetwork()
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ctx, net) }()
+		ask := func() io.ReadCloser {
+			conn, err := net.Dial(t.Context(), "tcp", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, "GET /large HTTP/1.1\r\nHost: stoa.test\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			return conn
+		}
+		began := time.Now()
+		silent := ask()
+		if err := <-wrote; err == nil || time.Since(began) > 2*answerTimeout {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		_ = silent.Close()
+
+		slow := ask() // and yet reads
+		began = time.Now()
+		for range 100 {
+			if _, err := io.ReadFull(slow, make([]byte, 64<<10)); err != nil {
+				t.Fatalf("a slow client was cut off after %s: %v", time.Since(began), err)
+			}
+			bubble.Sleep(answerTimeout / 2)
+		}
+		_ = slow.Close()
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestConnectionsHaveCeilings(t *testing.T) {
+	c := counts{}
+	names := map[string]int{"from a": 2, "user b": 3}
+	if !c.add(0, names) || !c.add(0, names) || c.add(0, names) || !c.add(0, map[string]int{"user b": 3}) || c.add(0, map[string]int{"user b": 3}) || c.add(3, nil) {
+		t.Errorf("counted %+v", c.by)
+	}
+	c.remove(names)
+	if !c.add(3, names) || c.add(3, nil) || c.total != 3 {
+		t.Errorf("after one has gone: %+v, %d", c.by, c.total)
+	}
 }
