@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/mail"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,7 +115,24 @@ func ParseEmail(s string) (Email, error) {
 	if err != nil || a.Address != s || len(s) > 254 || strings.ContainsFunc(s, unprintable) {
 		return Email{}, ErrEmail.On("body.email", "is not an e-mail address")
 	}
+	if !isPublicDomain(s[strings.LastIndexByte(s, '@')+1:]) {
+		return Email{}, ErrEmail.On("body.email", "names no mail domain")
+	}
 	return Email{Given: s, Key: emailKey(s)}, nil
+}
+
+// isPublicDomain reports whether mail to a domain leaves this machine and its network: no
+// address literal, no name without a dot, none of those that RFC 6761, 6762 and 8375
+// reserve for local use.
+func isPublicDomain(domain string) bool {
+	domain = strings.ToLower(domain)
+	if strings.ContainsAny(domain, "[]") || !strings.Contains(domain, ".") || strings.HasSuffix(domain, ".") {
+		return false
+	}
+	if _, err := netip.ParseAddr(domain); err == nil {
+		return false
+	}
+	return !slices.ContainsFunc([]string{".localhost", ".local", ".internal", ".home.arpa"}, func(local string) bool { return strings.HasSuffix(domain, local) })
 }
 
 // emailKey leaves letters beyond a to z alone. The small letter of the Kelvin

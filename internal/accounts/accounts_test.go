@@ -23,6 +23,7 @@ func TestWhatIsNoAddressIsRefused(t *testing.T) {
 		"", "ann", "ann@", "@example.org", "ann@example.org, bob@example.org", "Ann <ann@example.org>",
 		"ann@exa\nmple.org", "ann\u202e@example.org", "ann@example.org\r\nBcc: all@example.org",
 		strings.Repeat("a", 250) + "@example.org",
+		"root@localhost", "ann@mail", "ann@[192.0.2.1]", "ann@[IPv6:2001:db8::1]", "ann@192.0.2.1", "ann@example.org.", "ann@printer.local", "ann@host.INTERNAL",
 	} {
 		if e, err := ParseEmail(in); !errors.Is(err, ErrEmail) {
 			t.Errorf("ParseEmail(%q): got %+v, %v, want ErrEmail", in, e, err)
@@ -34,6 +35,13 @@ func TestANameIsTrimmedAndAllOfItVisible(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"Ann", "Ann"}, {"  李雷 ", "李雷"}, {"👩\u200d🚀", "👩\u200d🚀"}, {strings.Repeat("é", 40), strings.Repeat("é", 40)},
 		{"", ""}, {"   ", ""}, {"\u200d\u200d", ""}, {"A\u202enn", ""}, {"A\x00nn", ""}, {"A\nnn", ""}, {"a\xff", ""}, {strings.Repeat("é", 41), ""},
+		// What shows nothing, or hides.
+		{"\u3164", ""}, {"\u2800", ""}, {"\u115f", ""}, {"\u1160", ""}, {"\uffa0", ""}, {"An\u3164n", ""}, {"Ann\u2800", ""}, {"\ufe0f", ""}, {"A\ufe0fnn", ""}, {"A\u034fnn", ""},
+		// Joiners where nothing is joined.
+		{"Ad\u200dmin", ""}, {"Ad\u200cmin", ""}, {"Ann\u200d", ""}, {"\u200dAnn", ""}, {"☕\u200dAnn", ""}, {"مر\u200d", ""},
+		{"میرزا\u200cرضا", "میرزا\u200cرضا"}, {"क्\u200dष", "क्\u200dष"}, {"❤\ufe0f\u200d🔥", "❤\ufe0f\u200d🔥"}, {"👩🏽\u200d❤\ufe0f\u200d👩", "👩🏽\u200d❤\ufe0f\u200d👩"}, {"1\ufe0f\u20e3", "1\ufe0f\u20e3"},
+		// Marks upon marks.
+		{"a" + strings.Repeat("\u0301", 39), ""}, {"a\u0301\u0301", ""}, {"a\u0301\u0302\u0303\u0304\u0306", ""}, {"Nguyê\u0303n", "Nguyê\u0303n"}, {"ที่รัก", "ที่รัก"}, {"שָׁלוֹם", "שָׁלוֹם"},
 	} {
 		got, err := cleanName(tt.in)
 		if got != tt.want || (err == nil) != (tt.want != "") {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // Line trims what a user wrote and reports whether people can see all of it: at
@@ -20,14 +22,81 @@ func Text(s string, n int) (string, bool) {
 	return s, shown(strings.ReplaceAll(s, "\n", " "), n)
 }
 
-// shown reports whether s is at most n characters, each of them visible, and
-// holds nothing that reorders or hides what stands beside it.
+// shown reports whether s is at most n characters that people can see and tell apart:
+// nothing that reorders, hides or is hidden, no blank but spaces, joiners only where
+// a script or an emoji needs them, and no more marks upon one letter than a language has.
+// The rules are those of UTS 39, 5.4 for marks and of RFC 5892, A.1 and A.2 for joiners.
 func shown(s string, n int) bool {
-	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= n && !strings.ContainsFunc(s, unprintable) &&
-		(s == "" || strings.ContainsFunc(s, visible))
+	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > n || s != "" && !strings.ContainsFunc(s, visible) {
+		return false
+	}
+	text := []rune(s)
+	marks := 0 // in a row
+	for i, r := range text {
+		before, after := at(text, i-1), at(text, i+1)
+		switch {
+		case isJoiner(r):
+			if !joins(r, before, after) {
+				return false
+			}
+		case isSelector(r):
+			if !unicode.In(before, unicode.So, unicode.Sm, unicode.Nd, unicode.Po) {
+				return false
+			}
+		case unprintable(r) || isBlank(r):
+			return false
+		}
+		if !unicode.In(r, unicode.Mn, unicode.Me) {
+			marks = 0
+		} else if marks++; marks > maxMarks || r == before {
+			return false
+		}
+	}
+	return true
 }
 
-// unprintable lets the joiner U+200D pass: emoji and several scripts need it.
-func unprintable(r rune) bool { return !unicode.IsPrint(r) && r != '\u200d' }
+// maxMarks is how many marks one letter may have.
+const maxMarks = 4
 
-func visible(r rune) bool { return !unicode.IsMark(r) && !unicode.IsSpace(r) && r != '\u200d' }
+// at returns a character, or 0 beyond the ends.
+func at(text []rune, i int) rune {
+	if i < 0 || i >= len(text) {
+		return 0
+	}
+	return text[i]
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+func visible(r rune) bool {
+	return !unicode.IsMark(r) && !unicode.IsSpace(r) && !isJoiner(r) && !isBlank(r)
+}
+
+// isBlank reports characters that show nothing though they count as letters, marks or
+// symbols. Unicode has a property for all but the empty pattern of Braille.
+func isBlank(r rune) bool {
+	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || r == '\u2800'
+}
+
+// isJoiner reports the zero-width joiner and non-joiner.
+func isJoiner(r rune) bool { return unicode.Is(unicode.Join_Control, r) }
+
+// isSelector reports what chooses between a sign and its emoji.
+func isSelector(r rune) bool { return unicode.Is(unicode.Variation_Selector, r) }
+
+// joins reports whether a joiner between these two characters changes how they look as
+// their script has it: behind a virama, between letters of a cursive script, or, for the
+// joiner itself, between the parts of an emoji.
+func joins(joiner, before, after rune) bool {
+	const virama = 9 // its canonical combining class
+	if norm.NFC.PropertiesString(string(before)).CCC() == virama {
+		return true
+	}
+	cursive := func(r rune) bool {
+		return unicode.IsLetter(r) && unicode.In(r, unicode.Arabic, unicode.Syriac, unicode.Mongolian, unicode.Nko, unicode.Mandaic, unicode.Adlam)
+	}
+	if cursive(before) && cursive(after) {
+		return true
+	}
+	return joiner == '\u200d' && (unicode.In(before, unicode.So, unicode.Sk) || isSelector(before)) && unicode.In(after, unicode.So, unicode.Sm)
+}

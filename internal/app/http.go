@@ -8,7 +8,6 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
@@ -62,8 +61,8 @@ func keysPage() http.Handler {
 	})
 }
 
-// streamEvents ends with the session of the device that listens: at once where this node
-// hears of it, and in any case before the next event, for which the token is looked at again.
+// streamEvents ends with the session of the device that listens: the token is looked at
+// again before each event, and the end of the session is one.
 func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *struct{}, send web.Send) error {
 	sub := a.bus.Subscribe(caller.UserID())
 	defer sub.Close()
@@ -78,18 +77,10 @@ func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *struc
 			if err := send(e.Type, e.ID, api.Event{ID: e.ID, Type: e.Type, Time: time.UnixMilli(e.Time).UTC(), Data: e.Data}); err != nil {
 				return nil // the client is gone, or was logged out
 			}
-			if e.Type == api.EventSessionEnded && isOf(e, caller.Device) {
-				return nil
-			}
 		}
 	}
 }
 
-// isOf reports whether a session that ended was that device's.
-func isOf(e events.Event, device accounts.DeviceID) bool {
-	var ended api.SessionEnded
-	return json.Unmarshal(e.Data, &ended) == nil && ended.Device == device.String()
-}
 
 // readiness is the body of /readyz.
 type readiness struct {

@@ -30,7 +30,7 @@ const CardSource = "card"
 // Ask asks for friendship. If the same request waits already, isNew is false and
 // nothing changes. If the other has asked already the two are friends at once, and
 // the request is the other's. ErrWhom, ErrSelf, ErrText, ErrSource,
-// accounts.ErrNoUser, ErrAlready, ErrYouBlock, ErrNotAccepting, ErrOutFull, ErrFull,
+// accounts.ErrNoUser, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull,
 // ErrOtherFull, accounts.ErrNoCard.
 func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Request, isNew bool, err error) {
 	defer errs.Wrap(&err, "social.Ask %s", from)
@@ -77,6 +77,11 @@ func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to 
 	b, err := readPairState(ctx, tx, from, to)
 	if err != nil {
 		return Request{}, false, err
+	}
+	if a.Card == "" { // who shows a card wants to be asked
+		if b.rest, err = restsUntil(ctx, tx, from, to, s.cfg); err != nil {
+			return Request{}, false, err
+		}
 	}
 	what, err := b.ask(from, d.at, s.cfg)
 	if err != nil || what == same {

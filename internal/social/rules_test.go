@@ -791,3 +791,35 @@ func TestManyFriendsAreErasedInBatches(t *testing.T) {
 		}
 	})
 }
+
+func TestWhoWasRefusedOrWithdrewWaitsBeforeAskingAgain(t *testing.T) {
+	eachEngine(t, Settings{CooldownRefused: 24 * time.Hour, CooldownWithdrawn: 10 * time.Minute}, func(t *testing.T, w *world) {
+		who := w.join(3)
+		ann, bob, eve := who[0], who[1], who[2]
+		again := func(want error) {
+			t.Helper()
+			_, _, err := w.Ask(t.Context(), ann, Asking{User: bob})
+			w.fails("asking again", err, want)
+		}
+		w.must(w.Withdraw(t.Context(), ann, w.asks(ann, bob).ID))
+		again(ErrTooSoon)
+		w.asks(ann, eve) // it is about the two of them
+		w.asks(bob, ann)
+		again(nil) // Bob has asked, so they are friends at once
+		w.must(w.Unfriend(t.Context(), ann, bob))
+		w.pass(10 * time.Minute)
+		r := w.asks(ann, bob)
+		w.must(w.Refuse(t.Context(), bob, r.ID))
+		w.pass(24*time.Hour - time.Second)
+		again(ErrTooSoon)
+		w.must(w.Block(t.Context(), bob, ann))
+		again(ErrTooSoon) // as if nobody had blocked anybody
+		w.must(w.Unblock(t.Context(), bob, ann))
+		if _, _, err := w.Ask(t.Context(), ann, Asking{Card: w.card(bob)}); err != nil {
+			t.Errorf("by the card that Bob shows: %v", err)
+		}
+		w.must(w.Withdraw(t.Context(), ann, w.sent(ann, 10)[0].ID))
+		w.pass(24 * time.Hour)
+		w.asks(ann, bob)
+	})
+}

@@ -119,6 +119,7 @@ var (
 	ErrOtherFull    = errs.New(errs.Conflict, "friends.other_full", "This user has as many friends as anybody can have.")
 	ErrNoRequest    = errs.New(errs.NotFound, "friends.request_unknown", "There is no such request.")
 	ErrClosed       = errs.New(errs.Conflict, "friends.request_closed", "The request was answered, withdrawn or has expired.")
+	ErrTooSoon      = errs.New(errs.TooMany, "friends.too_soon", "You asked this user a while ago. Try again later.")
 	ErrNoFriend     = errs.New(errs.NotFound, "friends.not_friends", "You are not friends.")
 	ErrNoBlock      = errs.New(errs.NotFound, "blocks.unknown", "You have not blocked this user.")
 	ErrBlocksFull   = errs.New(errs.Conflict, "blocks.full", "You have blocked as many users as anybody can. Unblock some first.")
@@ -131,6 +132,9 @@ type Settings struct {
 	RequestsOut int           `koanf:"requests_out" default:"100" help:"friend requests of a user that may wait for an answer, at most 10000"`
 	RequestsIn  int           `koanf:"requests_in" default:"1000" help:"friend requests to a user that may wait; further ones are refused, at most 10000"`
 	Blocks      int           `koanf:"blocks" default:"5000" help:"users that a user may block, at most 10000"`
+
+	CooldownRefused   time.Duration `koanf:"cooldown_refused" default:"24h" help:"how long a user cannot ask again who refused, at most 90 days; a card that is shown lifts it" zero:"none"`
+	CooldownWithdrawn time.Duration `koanf:"cooldown_withdrawn" default:"10m" help:"how long a user cannot ask again after withdrawing a request to the same user, at most 90 days; a card that is shown lifts it" zero:"none"`
 }
 
 // Validate returns all faults, joined.
@@ -141,6 +145,8 @@ func (c Settings) Validate() error {
 	}
 	return errors.Join(
 		config.Refuse(c.RequestLife < time.Hour || c.RequestLife > 366*24*time.Hour, "request_life", "%s is not between an hour and a year", c.RequestLife),
+		config.Refuse(c.CooldownRefused < 0 || c.CooldownRefused > remembered, "cooldown_refused", "%s is not between 0 and 90 days", c.CooldownRefused),
+		config.Refuse(c.CooldownWithdrawn < 0 || c.CooldownWithdrawn > remembered, "cooldown_withdrawn", "%s is not between 0 and 90 days", c.CooldownWithdrawn),
 		within("friends", c.Friends),
 		within("requests_out", c.RequestsOut),
 		within("requests_in", c.RequestsIn),
@@ -153,10 +159,11 @@ type pairState struct {
 	exists    bool // the addressee has an account that is not deleted
 	accepts   bool // the addressee takes requests
 	friends   bool
-	youBlock  bool    // the sender has blocked the addressee
-	theyBlock bool    // the other way round
-	pending   Request // of either to the other; zero: none
-	out, in   int     // pending requests, from the sender and to the addressee
+	youBlock  bool      // the sender has blocked the addressee
+	theyBlock bool      // the other way round
+	pending   Request   // of either to the other; zero: none
+	rest      time.Time // until then the sender does not ask this addressee again
+	out, in   int       // pending requests, from the sender and to the addressee
 }
 
 // An answer is the outcome of asking.
@@ -182,6 +189,8 @@ func (b pairState) ask(from accounts.ID, now time.Time, limits Settings) (answer
 		return mutual, nil
 	case b.youBlock:
 		return 0, ErrYouBlock
+	case now.Before(b.rest): // before all that would tell a block from a refusal
+		return 0, ErrTooSoon.Retry(b.rest.Sub(now))
 	case b.theyBlock || !b.accepts || b.in >= limits.RequestsIn:
 		return 0, ErrNotAccepting
 	case b.out >= limits.RequestsOut:

@@ -314,8 +314,20 @@ func insertRequest(ctx context.Context, tx *sqldb.Tx, r Request) error {
 
 // closeRequests ends requests that wait and are locked.
 func closeRequests(ctx context.Context, tx *sqldb.Tx, state State, ids ...RequestID) error {
-	_, err := tx.ExecContext(ctx, "UPDATE friend_requests SET state = ?, pair = NULL WHERE id IN (?)", int(state), bun.List(ids))
+	_, err := tx.ExecContext(ctx, "UPDATE friend_requests SET state = ?, pair = NULL, closed = ? WHERE id IN (?)", int(state), tx.Now().UnixMilli(), bun.List(ids))
 	return err
+}
+
+// restsUntil returns until when from has to wait after a request to the same user was
+// refused or withdrawn.
+func restsUntil(ctx context.Context, tx *sqldb.Tx, from, to accounts.ID, cfg Settings) (time.Time, error) {
+	var refused, withdrawn int64
+	err := tx.QueryRowContext(ctx, `SELECT
+		(SELECT COALESCE(MAX(closed), 0) FROM friend_requests WHERE from_id = ? AND to_id = ? AND state = ?),
+		(SELECT COALESCE(MAX(closed), 0) FROM friend_requests WHERE from_id = ? AND to_id = ? AND state = ?)`,
+		from, to, int(Refused), from, to, int(Withdrawn)).Scan(&refused, &withdrawn)
+	until := max(refused+cfg.CooldownRefused.Milliseconds(), withdrawn+cfg.CooldownWithdrawn.Milliseconds())
+	return moment(until), err
 }
 
 // readPairState returns what SQL says of from and to, whose lists are locked.

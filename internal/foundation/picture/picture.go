@@ -66,8 +66,12 @@ type Studio struct {
 }
 
 // studioMemory is the most that all images being decoded may take, as far as
-// their headers tell. One image of the costliest kind takes all of it.
-const studioMemory = 512 << 20
+// their headers tell. An image that alone may take more waits until it is the only one.
+const studioMemory = 256 << 20
+
+// large is from how many bytes on an image's memory is collected before the next one gets
+// it: else the garbage of one adds to the next.
+const large = 64 << 20
 
 // New returns a studio that makes up to turns pictures at a time; 0 means half of
 // the cores.
@@ -99,11 +103,15 @@ func (s *Studio) Square(ctx context.Context, data []byte) (_ []Picture, err erro
 		return nil, ErrDimensions
 	}
 	// A share of the memory is a turn as well.
-	share := min(s.all, max(s.all/s.turns, cost(cfg)))
+	needs := cost(cfg)
+	share := min(s.all, max(s.all/s.turns, needs))
 	if err := s.memory.Acquire(ctx, share); err != nil {
 		return nil, err
 	}
 	defer s.memory.Release(share)
+	if needs >= large {
+		defer runtime.GC()
+	}
 	hurried, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	img, err := f.decode(&reader{hurried, bytes.NewReader(data)})

@@ -1,0 +1,1 @@
+ALTER TABLE friend_requests DROP COLUMN closed

@@ -1,0 +1,1 @@
+ALTER TABLE friend_requests ADD COLUMN closed BIGINT NOT NULL DEFAULT 0
