@@ -99,7 +99,7 @@ func (s *Service) state(ctx context.Context, changes []change) ([]state, error) 
 	for _, c := range changes {
 		for _, day := range c.days {
 			if m, there := histories[c.user].On(day); there && mayClose(m.Kind) && (c.fresh || !m.At.Before(now.Add(-dueFor))) {
-				gaps = append(gaps, gap{c.user, clocks[c.user], day, m.At})
+				gaps = append(gaps, gap{user: c.user, clock: clocks[c.user], day: day, at: m.At})
 			}
 		}
 	}

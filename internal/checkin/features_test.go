@@ -334,6 +334,63 @@ func TestAStartSpendsNoFreezesOnWhatWasImported(t *testing.T) {
 	})
 }
 
+// The tap on the 16th closed its gap without a freeze, for there was none. A day of January
+// that is imported afterwards earns one.
+func TestAnImportReopensNoGapThatWasClosed(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]func(t *testing.T, w *world, user accounts.ID) error{
+		"a second tap": func(t *testing.T, w *world, user accounts.ID) error {
+			res, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{}, 2)
+			if res.New {
+				err = errors.New("the second tap is new")
+			}
+			return err
+		},
+		"the same request, tried again": func(t *testing.T, w *world, user accounts.ID) error {
+			_, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{}, 16)
+			return err
+		},
+		"a replay of the log": func(t *testing.T, w *world, _ accounts.ID) error {
+			return w.replay(t.Context(), w.clock.now().Add(-time.Minute))
+		},
+		"a second tap while Redis is away": func(t *testing.T, w *world, user accounts.ID) error {
+			w.projection.Suspect()
+			_, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{}, 3)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeEvery: 3, FreezeMax: 2})
+				user, c := newUsers(1)[0], civil.Clock{}
+				w.register(t, user, "UTC")
+				for _, date := range []string{"2026-11-12", "2026-11-14", "2026-11-16"} {
+					day := w.on(t, date)
+					if _, err := w.Mark(t.Context(), user, c, Activity{}, uint64(day-civil.DayOf(2026, 11, 0))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				file := fmt.Sprintf("user,day\n%s,2026-01-10\n", user)
+				if sum, faults, err := imports(t, w.db, file, transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
+					t.Fatal(sum, faults, err)
+				}
+				w.follow(t)
+				bubble.Sleep(time.Second)
+				if err := again(t, w, user); err != nil {
+					t.Fatal(err)
+				}
+				st, err := w.Status(t.Context(), user, c)
+				if err != nil || st.Streak != 1 || st.Total != 4 || st.Freezes != 1 || st.Used != 0 {
+					t.Errorf("got %+v, %v, want a streak of 1, and the freeze kept", st, err)
+				}
+				if days := w.frozen(t, user); len(days) > 0 {
+					t.Errorf("frozen: %v", days)
+				}
+			})
+		})
+	}
+}
+
 func TestWhatFreezesCoveredStaysWhenTheyAreTurnedOff(t *testing.T) {
 	t.Parallel()
 	db, server := sqldbtest.SQLite(t), redistest.Server(t)
