@@ -46,7 +46,7 @@ type state struct {
 // bring has the projection tell Redis of a change that was announced and is committed.
 func (s *Service) bring(ctx context.Context, at time.Time, c change) {
 	// Records, merges and boards take a round trip each.
-	if s.projection.Bring(ctx, c, 3*s.fast.budget) {
+	if s.projection.Bring(ctx, 3*s.fast.budget, c) {
 		s.projection.Done(at)
 		return
 	}

@@ -191,18 +191,22 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 	for i := range reqs {
 		reqs[i].kind = out[i].kind // the day may be there already, as another kind
 	}
-	applied := false
-	if s.projection.Writable() {
+	applied, answered := false, false
+	if s.projection.Up() {
 		switch err := s.apply(ctx, reqs, out); {
 		case err == nil:
-			applied = true
+			// What Redis answered counts if it had everything all the time.
+			applied, answered = true, s.projection.Up()
 			s.checkins.secure(ctx, reqs, out)
 		case !errors.Is(err, ErrStore): // else SQL went away, and some records could not be loaded
 			s.log.LogAttrs(ctx, slog.LevelWarn, "a batch was not applied to redis in time", slog.Int("rows", len(reqs)), slog.Any("err", err))
 			s.projection.Suspect()
 		}
 	}
-	answered := applied || s.answerFromLog(ctx, reqs, out)
+	answered = answered || s.answerFromLog(ctx, reqs, out)
+	if !applied && answered { // a Redis that is not complete is told by the way of a repair
+		applied = s.projection.Bring(ctx, 3*s.fast.budget, mapped(reqs, func(r request) change { return rowChange(r.key()) })...)
+	}
 	for _, r := range reqs {
 		switch {
 		case applied:
