@@ -48,7 +48,7 @@ type gap struct {
 func gapsOf(reqs []request, out []outcome) (gaps []gap) {
 	for i, r := range reqs {
 		if r.closes(out[i]) {
-			gaps = append(gaps, gap{r.user, r.clock, r.day, out[i].At, out[i].New && r.at.Equal(out[i].At)})
+			gaps = append(gaps, gap{r.user, r.clock, r.day, out[i].At, r.wrote(out[i])})
 		}
 	}
 	return gaps

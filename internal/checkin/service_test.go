@@ -289,7 +289,8 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 			}
 		}
 		if want.Streak > 0 {
-			boards[ranking.StreakBoard] = append(boards[ranking.StreakBoard], standing{user, want.Streak, at})
+			_, ran := placed(w.freezes, ranking.StreakBoard, histories[user], today)
+			boards[ranking.StreakBoard] = append(boards[ranking.StreakBoard], standing{user, want.Streak, ran.Unix()})
 		}
 		if want.Total > 0 {
 			boards[ranking.TotalBoard] = append(boards[ranking.TotalBoard], standing{user, want.Total, at})
