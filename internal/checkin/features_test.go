@@ -673,6 +673,41 @@ func TestAfterMidnightYesterdayCanStillBeSigned(t *testing.T) {
 	}, Settings{Grace: 10 * time.Minute})
 }
 
+// After a midnight that leaves a date out, the day that has just ended is the last one that
+// the user lived, and where a clock goes back over midnight there is one midnight.
+func TestWhichDayHasJustEnded(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 19, 20, 0, 0, 0, time.UTC)
+	moved, err := civil.Clock{Zone: "Pacific/Pago_Pago"}.Change("Pacific/Kiritimati", start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, left := moved.Today(start), time.UnixMilli(moved.From)
+	back, sunday := civil.Clock{Zone: "America/St_Johns"}, civil.DayOf(2010, 11, 7)
+	first := time.Date(2010, 11, 7, 2, 30, 0, 0, time.UTC) // its clock says 23:01 again a minute later
+	for _, tt := range []struct {
+		what  string
+		clock civil.Clock
+		at    time.Time
+		day   civil.Day
+		late  bool
+		want  error
+	}{
+		{"the day before the one left out", moved, left.Add(9 * time.Minute), last, true, nil},
+		{"the date left out", moved, left.Add(9 * time.Minute), last + 1, false, ErrDayClosed},
+		{"today", moved, left.Add(9 * time.Minute), last + 2, false, nil},
+		{"too late", moved, left.Add(10 * time.Minute), last, false, ErrDayClosed},
+		{"Saturday, in time", back, first.Add(9 * time.Minute), sunday - 1, true, nil},
+		{"Saturday, while its clock says Saturday", back, first.Add(30 * time.Minute), sunday - 1, false, ErrDayClosed},
+		{"Sunday, while its clock says Saturday", back, first.Add(30 * time.Minute), sunday, false, nil},
+		{"Saturday, after the second midnight", back, first.Add(time.Hour + time.Minute), sunday - 1, false, ErrDayClosed},
+	} {
+		if late, err := ruled.late(tt.clock, tt.at, tt.day); late != tt.late || !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %v, %v, want %v, %v", tt.what, late, err, tt.late, tt.want)
+		}
+	}
+}
+
 func TestACallerThatLeavesInAMakeUpLeavesNothingHalfDone(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
