@@ -357,15 +357,19 @@ func TestANodeThatDiedInAnOutageIsReplayedFor(t *testing.T) {
 			return d.settled(true)
 		}
 		d.mark(t, "n2")
-		if !round() || !round() {
-			t.Fatal("redis is not trusted")
+		for range 2 {
+			if !round() {
+				t.Fatal("redis is not trusted")
+			}
 		}
 		if err := d.db.Do(t.Context(), keyspace.Cmd{Name: "HDEL", Key: applied.At().Key, Args: []string{"n2"}}).Err; err != nil {
 			t.Fatal(err)
 		}
 		d.sound = false // as after a round without an answer
-		if round() || round() {
-			t.Error("redis is trusted, and n2 has said nothing")
+		for range 2 {
+			if round() {
+				t.Error("redis is trusted, and n2 has said nothing")
+			}
 		}
 		d.commit(2, time.Now()) // by n2, which Redis was not told of
 		bubble.Sleep(dead + time.Second)
