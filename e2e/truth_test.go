@@ -197,6 +197,16 @@ func (p place) takes(rank int) bool {
 	return p.first <= rank && rank <= p.last || p.first > sharedBeyond && rank == p.shared
 }
 
+// lastRun returns the newest rows between which no day is missing: a streak was reached
+// with the last of these that was written.
+func lastRun(rows []logRow) []logRow {
+	i := len(rows) - 1
+	for i > 0 && rows[i-1].day == rows[i].day-1 {
+		i--
+	}
+	return rows[max(i, 0):]
+}
+
 // ranking computes a board.
 func ranking(persons []*person, rows map[string][]logRow, now time.Time, b board) (map[string]place, int) {
 	type entry struct {
@@ -207,8 +217,11 @@ func ranking(persons []*person, rows map[string][]logRow, now time.Time, b board
 	var all []entry
 	for _, p := range persons {
 		e := entry{user: p.id}
-		season := 0
-		for _, r := range rows[p.id] {
+		season, theirs := 0, rows[p.id]
+		if b.name == "streak" {
+			theirs = lastRun(theirs)
+		}
+		for _, r := range theirs {
 			if r.signs() && (b.season == "" || b.first <= r.day && r.day <= b.last) {
 				season++
 				e.second = max(e.second, r.at/1000)

@@ -59,6 +59,11 @@ func (db *DB) Fingerprint(ctx context.Context) (string, error) {
 	return strings.Join(ids, " "), nil
 }
 
+// Ended returns how many connections to servers have ended so far. A connection belongs to
+// one run of a server: while the number is what it was before [DB.Fingerprint] was asked,
+// no server that answers was restarted since. It costs nothing.
+func (db *DB) Ended() uint64 { return db.nodes.ends.Load() }
+
 // field returns a value from an INFO text.
 func field(info, name string) string {
 	_, rest, _ := strings.Cut(info, name+":")

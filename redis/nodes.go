@@ -36,6 +36,7 @@ type nodes struct {
 	made   uint64 // connections
 	again  uint64 // those that replaced one
 	losses uint64
+	ends   atomic.Uint64 // connections that ended; counted before another replaces one
 
 	wake     chan struct{} // a server is away, or under suspicion
 	flood    chan struct{} // too many commands wait to wait any longer
@@ -181,6 +182,7 @@ func (ns *nodes) lost(n *node, err error) {
 	cut := n.conns
 	n.conns = make(map[*tracked]struct{})
 	n.ended += len(cut)
+	ns.ends.Add(uint64(len(cut)))
 	if !known {
 		ns.losses++
 	}
@@ -359,6 +361,7 @@ func (t *tracked) Close() error {
 	if _, open := t.node.conns[t]; open { // else it was cut
 		delete(t.node.conns, t)
 		t.node.ended++
+		t.nodes.ends.Add(1)
 	}
 	t.nodes.mu.Unlock()
 	return t.Conn.Close()

@@ -17,10 +17,19 @@ import (
 	pages "github.com/stoa-dev/stoa/web"
 )
 
+// liveNodes names the nodes that live.
+func (a *App) liveNodes(ctx context.Context) (names []string, err error) {
+	live, err := a.cluster.Live(ctx)
+	for id := range live {
+		names = append(names, id.String())
+	}
+	return names, err
+}
+
 // newAPI adds the routes of the node's roles; every node tells how it is.
 func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	cfg := web.Config{
-		Title: "Stoa", Version: obs.Build().Version, Auth: a.accounts, DB: a.db,
+		Title: "Stoa", Version: obs.Build().Version, Auth: a.accounts, DB: a.db, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins,
 	}
 	if a.cfg.Limits {

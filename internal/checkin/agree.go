@@ -46,7 +46,7 @@ type state struct {
 // bring has the projection tell Redis of a change that was announced and is committed.
 func (s *Service) bring(ctx context.Context, at time.Time, c change) {
 	// Records, merges and boards take a round trip each.
-	if s.projection.Bring(ctx, c, 3*s.fast.budget) {
+	if s.projection.Bring(ctx, 3*s.fast.budget, c) {
 		s.projection.Done(at)
 		return
 	}
@@ -99,7 +99,7 @@ func (s *Service) state(ctx context.Context, changes []change) ([]state, error) 
 	for _, c := range changes {
 		for _, day := range c.days {
 			if m, there := histories[c.user].On(day); there && mayClose(m.Kind) && (c.fresh || !m.At.Before(now.Add(-dueFor))) {
-				gaps = append(gaps, gap{c.user, clocks[c.user], day, m.At})
+				gaps = append(gaps, gap{user: c.user, clock: clocks[c.user], day: day, at: m.At})
 			}
 		}
 	}

@@ -36,9 +36,9 @@ type request struct {
 
 func (r request) key() rowKey { return rowKey{r.user, r.day} }
 
-// marked is what the boards want to know of a request with that answer.
-func (r request) marked(res Result) ranking.Marked {
-	return ranking.Marked{User: r.user, Clock: r.clock, Mark: streak.Mark{Day: r.day, Kind: r.kind, At: res.At}, New: res.New}
+// marked is what the boards want to know of a request.
+func (r request) marked() ranking.Marked {
+	return ranking.Marked{User: r.user, Clock: r.clock, Mark: streak.Mark{Day: r.day, Kind: r.kind, At: r.at}}
 }
 
 // outcome answers one request.
@@ -50,6 +50,9 @@ type outcome struct {
 	kept  bool // in the stream; SQL follows
 	lost  bool // refused with err: it needed SQL, which was away
 }
+
+// wrote reports that the row with that answer was written just now, for this very request.
+func (r request) wrote(o outcome) bool { return o.New && r.at.Equal(o.At) }
 
 // newCommitter returns the two stages of a check-in: a batch is committed to
 // the log, and while the next one commits, Redis and the boards are brought up to
@@ -191,18 +194,22 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 	for i := range reqs {
 		reqs[i].kind = out[i].kind // the day may be there already, as another kind
 	}
-	applied := false
-	if s.projection.Writable() {
+	applied, answered := false, false
+	if s.projection.Up() {
 		switch err := s.apply(ctx, reqs, out); {
 		case err == nil:
-			applied = true
+			// What Redis answered counts if it had everything all the time.
+			applied, answered = true, s.projection.Up()
 			s.checkins.secure(ctx, reqs, out)
 		case !errors.Is(err, ErrStore): // else SQL went away, and some records could not be loaded
 			s.log.LogAttrs(ctx, slog.LevelWarn, "a batch was not applied to redis in time", slog.Int("rows", len(reqs)), slog.Any("err", err))
 			s.projection.Suspect()
 		}
 	}
-	answered := applied || s.answerFromLog(ctx, reqs, out)
+	answered = answered || s.answerFromLog(ctx, reqs, out)
+	if !applied && answered { // a Redis that is not complete is told by the way of a repair
+		applied = s.projection.Bring(ctx, 3*s.fast.budget, mapped(reqs, func(r request) change { return rowChange(r.key()) })...)
+	}
 	for _, r := range reqs {
 		switch {
 		case applied:
@@ -273,10 +280,10 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 	ms := ranking.Moves{Room: len(reqs)}
 	for i, r := range reqs {
 		before, after := out[i].ahead.around(r)
-		if before == nil || !out[i].New || *before == *after { // a reader was quicker
+		if before == nil || !r.wrote(out[i]) || *before == *after { // a reader was quicker
 			continue
 		}
-		p, ok := ranking.PlacementOf(s.freezes, after, r.marked(out[i].Result), now)
+		p, ok := ranking.PlacementOf(s.freezes, after, r.marked(), now)
 		if !ok || s.freezes.Owes(after, r.day) {
 			continue
 		}
@@ -307,26 +314,23 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 	ms = ranking.Moves{}
 	behind := map[accounts.ID]untold{}
 	for i, r := range reqs {
-		right := expected[i] != nil && *expected[i] == *recs[i]
-		if !out[i].New {
+		right, wrote := expected[i] != nil && *expected[i] == *recs[i], r.wrote(out[i])
+		if !wrote {
 			right = had[i] // otherwise the node that wrote the row has not moved the boards
 		}
 		out[i].Status = s.freezes.Status(recs[i], r.clock, r.day)
 		if right {
 			continue
 		}
-		p, ok := ranking.PlacementOf(s.freezes, recs[i], r.marked(out[i].Result), now)
-		if !ok {
+		p, ok := ranking.PlacementOf(s.freezes, recs[i], r.marked(), now)
+		if !ok || !wrote { // of an old row it is not known what came after it
 			b := behind[r.user]
 			b.rows = append(b.rows, r)
-			b.told = b.told || told[i] != nil || !out[i].New
+			b.told = b.told || told[i] != nil || !wrote
 			behind[r.user] = b
 			continue
 		}
-		if out[i].New {
-			p.From, p.Told = &before[i], told[i]
-		}
-		p.Restart = true
+		p.From, p.Told, p.Restart = &before[i], told[i], true
 		ms.Add(p)
 	}
 	if err := s.catchUp(ctx, &ms, behind); err != nil {

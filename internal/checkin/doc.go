@@ -43,8 +43,9 @@
 //
 //   - An answered check-in is on SQL's disk, also when it only finds that the day
 //     is signed; it counts once, and is visible to every read that begins
-//     afterwards on any node that reaches Redis. If Redis did not take it in time,
-//     other nodes that reach it may read what was before until it has.
+//     afterwards on any node that reaches Redis. If Redis answers this node too late
+//     and the others in time, they may read what was before until it has the check-in;
+//     after it was away for all, SQL answers until it has everything.
 //
 //   - A read never waits for a Redis that is away: SQL answers. A board may then
 //     be five seconds old, or, where counting everybody takes more than a quarter

@@ -334,6 +334,63 @@ func TestAStartSpendsNoFreezesOnWhatWasImported(t *testing.T) {
 	})
 }
 
+// The tap on the 16th closed its gap without a freeze, for there was none. A day of January
+// that is imported afterwards earns one.
+func TestAnImportReopensNoGapThatWasClosed(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]func(t *testing.T, w *world, user accounts.ID) error{
+		"a second tap": func(t *testing.T, w *world, user accounts.ID) error {
+			res, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{}, 2)
+			if res.New {
+				err = errors.New("the second tap is new")
+			}
+			return err
+		},
+		"the same request, tried again": func(t *testing.T, w *world, user accounts.ID) error {
+			_, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{}, 16)
+			return err
+		},
+		"a replay of the log": func(t *testing.T, w *world, _ accounts.ID) error {
+			return w.replay(t.Context(), w.clock.now().Add(-time.Minute))
+		},
+		"a second tap while Redis is away": func(t *testing.T, w *world, user accounts.ID) error {
+			w.projection.Suspect()
+			_, err := w.Mark(t.Context(), user, civil.Clock{}, Activity{}, 3)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeEvery: 3, FreezeMax: 2})
+				user, c := newUsers(1)[0], civil.Clock{}
+				w.register(t, user, "UTC")
+				for _, date := range []string{"2026-11-12", "2026-11-14", "2026-11-16"} {
+					day := w.on(t, date)
+					if _, err := w.Mark(t.Context(), user, c, Activity{}, uint64(day-civil.DayOf(2026, 11, 0))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				file := fmt.Sprintf("user,day\n%s,2026-01-10\n", user)
+				if sum, faults, err := imports(t, w.db, file, transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
+					t.Fatal(sum, faults, err)
+				}
+				w.follow(t)
+				bubble.Sleep(time.Second)
+				if err := again(t, w, user); err != nil {
+					t.Fatal(err)
+				}
+				st, err := w.Status(t.Context(), user, c)
+				if err != nil || st.Streak != 1 || st.Total != 4 || st.Freezes != 1 || st.Used != 0 {
+					t.Errorf("got %+v, %v, want a streak of 1, and the freeze kept", st, err)
+				}
+				if days := w.frozen(t, user); len(days) > 0 {
+					t.Errorf("frozen: %v", days)
+				}
+			})
+		})
+	}
+}
+
 func TestWhatFreezesCoveredStaysWhenTheyAreTurnedOff(t *testing.T) {
 	t.Parallel()
 	db, server := sqldbtest.SQLite(t), redistest.Server(t)
@@ -614,6 +671,41 @@ func TestAfterMidnightYesterdayCanStillBeSigned(t *testing.T) {
 			}
 		}
 	}, Settings{Grace: 10 * time.Minute})
+}
+
+// After a midnight that leaves a date out, the day that has just ended is the last one that
+// the user lived, and where a clock goes back over midnight there is one midnight.
+func TestWhichDayHasJustEnded(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 19, 20, 0, 0, 0, time.UTC)
+	moved, err := civil.Clock{Zone: "Pacific/Pago_Pago"}.Change("Pacific/Kiritimati", start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, left := moved.Today(start), time.UnixMilli(moved.From)
+	back, sunday := civil.Clock{Zone: "America/St_Johns"}, civil.DayOf(2010, 11, 7)
+	first := time.Date(2010, 11, 7, 2, 30, 0, 0, time.UTC) // its clock says 23:01 again a minute later
+	for _, tt := range []struct {
+		what  string
+		clock civil.Clock
+		at    time.Time
+		day   civil.Day
+		late  bool
+		want  error
+	}{
+		{"the day before the one left out", moved, left.Add(9 * time.Minute), last, true, nil},
+		{"the date left out", moved, left.Add(9 * time.Minute), last + 1, false, ErrDayClosed},
+		{"today", moved, left.Add(9 * time.Minute), last + 2, false, nil},
+		{"too late", moved, left.Add(10 * time.Minute), last, false, ErrDayClosed},
+		{"Saturday, in time", back, first.Add(9 * time.Minute), sunday - 1, true, nil},
+		{"Saturday, while its clock says Saturday", back, first.Add(30 * time.Minute), sunday - 1, false, ErrDayClosed},
+		{"Sunday, while its clock says Saturday", back, first.Add(30 * time.Minute), sunday, false, nil},
+		{"Saturday, after the second midnight", back, first.Add(time.Hour + time.Minute), sunday - 1, false, ErrDayClosed},
+	} {
+		if late, err := ruled.late(tt.clock, tt.at, tt.day); late != tt.late || !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %v, %v, want %v, %v", tt.what, late, err, tt.late, tt.want)
+		}
+	}
 }
 
 func TestACallerThatLeavesInAMakeUpLeavesNothingHalfDone(t *testing.T) {

@@ -41,13 +41,14 @@ type gap struct {
 	clock civil.Clock
 	day   civil.Day
 	at    time.Time
+	own   bool // the row was written just now, for this very request
 }
 
 // gapsOf returns the gaps that committed rows may close.
 func gapsOf(reqs []request, out []outcome) (gaps []gap) {
 	for i, r := range reqs {
 		if r.closes(out[i]) {
-			gaps = append(gaps, gap{r.user, r.clock, r.day, out[i].At})
+			gaps = append(gaps, gap{r.user, r.clock, r.day, out[i].At, r.wrote(out[i])})
 		}
 	}
 	return gaps
@@ -97,16 +98,34 @@ func (s *Service) closeGaps(ctx context.Context, reqs []request, out []outcome, 
 
 // coverGaps writes the days that freezes cover because of rows that close gaps to
 // the log and adds them to the histories. It returns the first such day of each user
-// who has one. Doing so again changes nothing.
+// who has one. Doing so again changes nothing: a user who got rows with times in the past
+// since then has earned more by now, and what was closed stays as it was.
 func (s *Service) coverGaps(ctx context.Context, gaps []gap, histories map[accounts.ID]streak.History) (map[accounts.ID]civil.Day, error) {
 	if s.freezes.Max == 0 {
 		return nil, nil
 	}
 	slices.SortFunc(gaps, func(a, b gap) int { return a.at.Compare(b.at) }) // two rows of one user: the older first
+	due := func(g gap) []civil.Day { return s.freezes.Due(histories[g.user], g.clock, g.day, g.at) }
+	unwritten := func(user accounts.ID) func(civil.Day) bool {
+		return func(d civil.Day) bool { _, there := histories[user].On(d); return !there }
+	}
+	var doubtful []accounts.ID
+	for _, g := range gaps {
+		if !g.own && slices.ContainsFunc(due(g), unwritten(g.user)) {
+			doubtful = append(doubtful, g.user)
+		}
+	}
+	touched, err := s.store.touched(ctx, doubtful)
+	if err != nil {
+		return nil, err
+	}
 	covered := map[accounts.ID]civil.Day{}
 	var rows []request
 	for _, r := range gaps {
-		days := s.freezes.Due(histories[r.user], r.clock, r.day, r.at)
+		days := due(r)
+		if !r.own && !touched[r.user].Before(r.at) {
+			days = slices.DeleteFunc(days, unwritten(r.user))
+		}
 		if len(days) == 0 {
 			continue
 		}
@@ -151,15 +170,10 @@ func (s *Service) settle(ctx context.Context) {
 			if err != nil {
 				return err
 			}
-			// What was imported stands as it is.
-			imported, err := s.store.touchedSince(ctx, users, newest.Add(-settleFor))
-			if err != nil {
-				return err
-			}
 			var gaps []gap
 			for _, r := range rows {
-				if m := r.mark(); !imported[r.User] && mayClose(m.Kind) {
-					gaps = append(gaps, gap{r.User, clocks[r.User], m.Day, m.At})
+				if m := r.mark(); mayClose(m.Kind) {
+					gaps = append(gaps, gap{user: r.User, clock: clocks[r.User], day: m.Day, at: m.At})
 				}
 			}
 			covered, err := s.coverGaps(ctx, gaps, histories)

@@ -422,7 +422,8 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 	if err != nil {
 		return err
 	}
-	touched, err := s.store.touchedSince(ctx, users, s.now().Add(-settled))
+	since := s.now().Add(-settled)
+	touched, err := s.store.touched(ctx, users)
 	if err != nil {
 		return err
 	}
@@ -442,7 +443,7 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 		return err
 	}
 	for _, x := range all {
-		x.clock, x.before, x.touched = clocks[x.user], before[x.user], touched[x.user]
+		x.clock, x.before, x.touched = clocks[x.user], before[x.user], !touched[x.user].Before(since)
 		x.records, records = records[:len(x.years)], records[len(x.years):]
 		x.views = map[ranking.Board]ranking.View{}
 	}

@@ -209,7 +209,7 @@ func (l *streamLog) divide(rows []request, a *ahead) (first, rest []request) {
 		before, after := a.around(r)
 		ok := before != nil && !before.Covered(r.day.OfYear()) && !l.freezes.Owes(after, r.day)
 		if ok {
-			_, ok = ranking.PlacementOf(l.freezes, after, r.marked(Result{}), now)
+			_, ok = ranking.PlacementOf(l.freezes, after, r.marked(), now)
 		}
 		if ok {
 			first = append(first, r)

@@ -16,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -641,7 +642,8 @@ func (s *served) shown(now time.Time, c civil.Clock, first, last civil.Day) (sig
 		if got.Me == nil && want > 0 || got.Me != nil && got.Me.Value != want {
 			s.t.Errorf("board %s: I have %+v, want %d", b, got.Me, want)
 		}
-		// All of these users are among the best.
+		// All of these users are among the best. A busy machine may tell Redis a moment later.
+		eventually.True(s.t, "redis to be complete", s.projection.Up)
 		top, err := s.Boards.Of(b).Top(s.t.Context(), s.clock.now(), leaderboard.MaxTop)
 		s.ok(err)
 		at := slices.IndexFunc(top, func(r leaderboard.Ranked) bool { return r.Member == s.user.String() })

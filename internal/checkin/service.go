@@ -266,7 +266,7 @@ func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*stre
 			return nil, err
 		case err != nil:
 			s.projection.Suspect()
-		case rec != nil:
+		case rec != nil && s.projection.Up(): // still
 			s.metrics.reads.redis.Inc()
 			return rec, nil
 		}

@@ -199,8 +199,8 @@ func (s *Service) abnormal(ctx context.Context, was, is totals, h streak.History
 			return false, nil
 		}
 	}
-	touched, err := s.store.touchedSince(ctx, []accounts.ID{is.User}, since)
-	return !touched[is.User], err
+	touched, err := s.store.touched(ctx, []accounts.ID{is.User})
+	return touched[is.User].Before(since), err
 }
 
 func totalsOf(user accounts.ID, h streak.History) totals {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"math"
 	"net"
 	"slices"
 	"time"
@@ -504,18 +505,20 @@ func (s *store) arrivals(ctx context.Context, touched bool, after arrival, n int
 	return some, nil
 }
 
-// touchedSince returns those of some users who got rows with times in the past
-// since then, or are being erased.
-func (s *store) touchedSince(ctx context.Context, users []accounts.ID, since time.Time) (_ map[accounts.ID]bool, err error) {
-	defer errs.Wrap(&err, "checkin.touchedSince")
-	out := map[accounts.ID]bool{}
+// touched returns when those of some users who have rows with times in the past last got
+// some; for a user who is being erased that is always still to come.
+func (s *store) touched(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]time.Time, err error) {
+	defer errs.Wrap(&err, "checkin.touched")
+	out := map[accounts.ID]time.Time{}
 	for some := range slices.Chunk(users, 500) {
-		found, err := sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT user_id FROM checkin_touched WHERE user_id IN (?) AND (at >= ? OR at = ?)", bun.List(some), since.UnixMilli(), transfer.Tombstone))
-		if err != nil {
+		var rows []arrival
+		if err := s.db.NewRaw("SELECT user_id, at FROM checkin_touched WHERE user_id IN (?)", bun.List(some)).Scan(ctx, &rows); err != nil {
 			return nil, asKind(err)
 		}
-		for _, user := range found {
-			out[user] = true
+		for _, r := range rows {
+			if out[r.User] = time.UnixMilli(r.At); r.At == transfer.Tombstone {
+				out[r.User] = time.UnixMilli(math.MaxInt64)
+			}
 		}
 	}
 	return out, nil

@@ -324,7 +324,7 @@ func (bs *Boards) entries(ctx context.Context, b Board) iter.Seq2[leaderboard.En
 	}
 	return func(yield func(leaderboard.Entry, error) bool) {
 		for p, err := range bs.passes.places(ctx) {
-			e := leaderboard.Entry{Member: p.user.String(), Value: int64(b.value(p.Score)), At: p.at}
+			e := leaderboard.Entry{Member: p.user.String(), Value: int64(b.value(p.Score)), At: p.reached(b)}
 			if b == StreakBoard {
 				e.Dies = p.Dies
 			}

@@ -37,7 +37,7 @@ func (bs *Boards) Wrong(seen View, user accounts.ID, clock civil.Clock, h streak
 			should = entry{on: true, score: scoreOf(days, at)}
 		}
 	} else if p, ok := placementFrom(bs.freezes, user, clock, h); ok && b.value(p.Score) > 0 {
-		if should = (entry{on: true, score: scoreOf(b.value(p.Score), p.at)}); b == StreakBoard {
+		if should = (entry{on: true, score: scoreOf(b.value(p.Score), p.reached(b))}); b == StreakBoard {
 			should.dies = p.Dies.UnixMilli()
 		}
 	}

@@ -211,7 +211,7 @@ func (bs *Boards) rankAll(ctx context.Context, b Board) (map[Board][]sqlRow, err
 		}
 	} else if err := bs.readPlaces(ctx, func(some []Placement) error {
 		for _, p := range some {
-			add(StreakBoard, p.Streak, p.at, p.user, p.Dies)
+			add(StreakBoard, p.Streak, p.ran, p.user, p.Dies)
 			add(TotalBoard, p.Total, p.at, p.user, time.Time{})
 		}
 		return nil
@@ -247,7 +247,7 @@ func (bs *Boards) rankingFromSQL(ctx context.Context, b Board, user accounts.ID,
 	if b.season != 0 {
 		value, at = histories[user].SignedIn(b.Span())
 	} else if me, ok := placementFrom(bs.freezes, user, clock, histories[user]); ok && (b != StreakBoard || me.Dies.After(bs.now())) {
-		value, at = b.value(me.Score), me.at
+		value, at = b.value(me.Score), me.reached(b)
 	}
 	if value > 0 {
 		above, _ := slices.BinarySearchFunc(all, sqlRowOf(value, at, user), sqlRow.compare)

@@ -19,7 +19,7 @@ type Placement struct {
 	Told *Placement // what the boards were told of the same change, wrongly
 
 	user    accounts.ID
-	at      time.Time    // when that was reached
+	at, ran time.Time    // when the total and the streak were reached
 	seasons []seasonDays // of the days that the change signed
 }
 
@@ -30,17 +30,24 @@ type seasonDays struct {
 	at    time.Time // of the last one
 }
 
+// reached returns when the value on a board for all time was reached.
+func (p *Placement) reached(b Board) time.Time {
+	if b == StreakBoard {
+		return p.ran
+	}
+	return p.at
+}
+
 // Marked is a row of the log, and whose it is.
 type Marked struct {
 	User  accounts.ID
 	Clock civil.Clock
 	streak.Mark
-	New bool // nobody has told the boards of it
 }
 
-// PlacementOf returns what a row means for the boards by the record that has it; ok is
-// false unless its day is the user's newest, of the present year, and signs: else the
-// log has to be asked.
+// PlacementOf returns what a row that was written just now means for the boards by the
+// record that has it; ok is false unless its day is the user's newest, of the present
+// year, and signs: else the log has to be asked.
 func PlacementOf(z streak.Freezes, rec *streak.Record, m Marked, now time.Time) (p Placement, ok bool) {
 	year := m.Day.Year()
 	newest, any := rec.Newest(year)
@@ -51,9 +58,8 @@ func PlacementOf(z streak.Freezes, rec *streak.Record, m Marked, now time.Time) 
 		first, last := b.Span()
 		p.seasons = append(p.seasons, seasonDays{b, rec.SignedIn(year, first, last), m.At})
 	}
-	p.user, p.at, p.Score = m.User, m.At, z.Score(rec, m.Clock, year)
-	// Of an old row it is not known what came after it.
-	p.Restart = !m.New || p.Streak == 1 && p.Total > 1
+	p.user, p.at, p.ran, p.Score = m.User, m.At, m.At, z.Score(rec, m.Clock, year)
+	p.Restart = p.Streak == 1 && p.Total > 1
 	return p, true
 }
 
@@ -68,7 +74,7 @@ func placementFrom(z streak.Freezes, user accounts.ID, clock civil.Clock, h stre
 }
 
 func tallied(z streak.Freezes, user accounts.ID, clock civil.Clock, t streak.Tally, granted int) Placement {
-	return Placement{user: user, at: t.Signed, Score: z.ScoreOf(t, clock, granted), Restart: true}
+	return Placement{user: user, at: t.Signed, ran: t.Ran, Score: z.ScoreOf(t, clock, granted), Restart: true}
 }
 
 // PlacementSince returns what a change that wrote days at that time means for the

@@ -96,16 +96,14 @@ func (p *Placement) entry(i int) (b Board, e leaderboard.Entry) {
 	}
 	switch i {
 	case 0:
-		b, e = StreakBoard, leaderboard.Entry{Value: int64(p.Streak), Dies: p.Dies, From: leaderboard.Standing{Value: int64(was.Streak), Dies: was.Dies}}
+		b, e = StreakBoard, leaderboard.Entry{Value: int64(p.Streak), At: p.ran, Dies: p.Dies, From: leaderboard.Standing{Value: int64(was.Streak), Dies: was.Dies}}
 	case 1:
-		b, e = TotalBoard, leaderboard.Entry{Value: int64(p.Total), From: leaderboard.Standing{Value: int64(was.Total)}}
+		b, e = TotalBoard, leaderboard.Entry{Value: int64(p.Total), At: p.at, From: leaderboard.Standing{Value: int64(was.Total)}}
 	default:
 		s := p.seasons[i-2]
 		b, e = s.board, leaderboard.Entry{Value: int64(s.days), At: s.at, From: leaderboard.Standing{Value: int64(s.days) - 1}}
 	}
-	if e.Member, e.Replay = p.user.String(), p.From == nil; i < 2 {
-		e.At = p.at
-	}
+	e.Member, e.Replay = p.user.String(), p.From == nil
 	e.Restart = p.Restart && i < 2 // a season's days only grow
 	return b, e
 }

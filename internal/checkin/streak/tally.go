@@ -10,8 +10,9 @@ import (
 // Tally counts a history, fed to it in order of days. The zero Tally is empty.
 type Tally struct {
 	Last    civil.Day // the newest day, signed or covered
-	Signed  time.Time // when the last signed day was written: with it the counts were reached
+	Signed  time.Time // when the last signed day was written: with it Total was reached
 	Run     int       // signed days in the run that ends on Last
+	Ran     time.Time // when the last of these was written
 	Longest int
 	Total   int
 	Frozen  int // days that freezes cover
@@ -23,7 +24,7 @@ type Tally struct {
 // Add counts the next day, which must be later than all before.
 func (t *Tally) Add(m Mark) {
 	if !t.any || m.Day != t.Last+1 {
-		t.Run = 0
+		t.Run, t.Ran = 0, time.Time{}
 	}
 	t.any, t.Last, t.signed = true, m.Day, m.Kind.Signs()
 	switch {
@@ -31,12 +32,17 @@ func (t *Tally) Add(m Mark) {
 		t.Run++
 		t.Total++
 		t.Longest = max(t.Longest, t.Run)
-		if m.At.After(t.Signed) {
-			t.Signed = m.At
-		}
+		t.Signed, t.Ran = later(t.Signed, m.At), later(t.Ran, m.At)
 	case m.Kind == Frozen:
 		t.Frozen++
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // Streak returns the run as it stands on today: 0 the moment a day is missed

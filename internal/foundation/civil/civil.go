@@ -113,7 +113,8 @@ func (c Clock) In(t time.Time) string {
 }
 
 // Today returns the date at t. It never goes back as t goes on, though a change
-// of zone may let a date last longer or skip one.
+// of zone may let a date last longer or skip one. Where a zone's clock goes back over
+// midnight, as in St John's until 2011, the new date stays.
 func (c Clock) Today(t time.Time) Day {
 	day := dateIn(c.In(t), t)
 	if c.Next != "" && t.UnixMilli() >= c.From {
@@ -128,13 +129,31 @@ func dateIn(zone string, t time.Time) Day {
 	if err != nil {
 		loc = time.UTC // the zero Clock, or a stored zone that this build's database lacks
 	}
-	_, offset := t.In(loc).Zone()
-	s := t.Unix() + int64(offset)
-	day := s / 86400
-	if s%86400 < 0 {
-		day--
+	t = t.In(loc)
+	day, second := dateOf(t)
+	if second < evening {
+		return day
 	}
-	return Day(day)
+	changed, _ := t.ZoneBounds()
+	if changed.IsZero() || t.Sub(changed) > 24*time.Hour {
+		return day
+	}
+	before, _ := dateOf(changed.Add(-time.Second))
+	return max(day, before)
+}
+
+// evening is the first second of a day to which a zone's clock goes back over midnight.
+const evening = 20 * 3600
+
+// dateOf returns the date on t's clock, and the second of the day.
+func dateOf(t time.Time) (Day, int64) {
+	_, offset := t.Zone()
+	s := t.Unix() + int64(offset)
+	day, second := s/86400, s%86400
+	if second < 0 {
+		day, second = day-1, second+86400
+	}
+	return Day(day), second
 }
 
 // Start returns the first instant, to the second, at which the date is d or

@@ -151,3 +151,56 @@ func TestDatesNeverGoBackHoweverOftenSomebodyMoves(t *testing.T) {
 		}
 	})
 }
+
+// At one minute past midnight the clocks of St John's went back by an hour.
+func TestTheDateNeverGoesBackWithTheClock(t *testing.T) {
+	c := Clock{Zone: "America/St_Johns"}
+	sunday := DayOf(2010, 11, 7)
+	midnight := time.Date(2010, 11, 7, 2, 30, 0, 0, time.UTC)
+	for after, want := range map[time.Duration]Day{
+		-time.Second:     sunday - 1,
+		0:                sunday,
+		59 * time.Second: sunday,
+		time.Minute:      sunday, // 23:01 again
+		30 * time.Minute: sunday,
+		time.Hour:        sunday, // the second midnight
+		24 * time.Hour:   sunday,
+		25 * time.Hour:   sunday + 1,
+	} {
+		if got := c.Today(midnight.Add(after)); got != want {
+			t.Errorf("%s after midnight: got %s, want %s", after, got, want)
+		}
+	}
+	if got := c.Start(sunday); !got.Equal(midnight) {
+		t.Errorf("it begins at %s, want %s", got, midnight)
+	}
+	if got := c.Start(sunday + 1); !got.Equal(midnight.Add(25 * time.Hour)) {
+		t.Errorf("the next one begins at %s", got)
+	}
+}
+
+// No zone's date has gone back since the first year of calendars.
+func TestTheDateNeverGoesBackAnywhere(t *testing.T) {
+	for _, name := range []string{"America/St_Johns", "Asia/Beirut", "America/Asuncion", "Asia/Gaza", "Pacific/Apia", "Pacific/Kwajalein", "America/Scoresbysund", "America/Havana", "Africa/Casablanca"} {
+		loc, err := LoadZone(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Clock{Zone: name}
+		for at := time.Unix(0, 0).In(loc); at.Year() < 2030; {
+			_, change := at.ZoneBounds()
+			if change.IsZero() {
+				break
+			}
+			last := c.Today(change.Add(-3 * time.Hour))
+			for s := -3 * 60; s < 27*60; s++ {
+				if d := c.Today(change.Add(time.Duration(s) * time.Minute)); d < last {
+					t.Fatalf("%s: %s comes after %s at %s", name, d, last, change.Add(time.Duration(s)*time.Minute))
+				} else {
+					last = d
+				}
+			}
+			at = change
+		}
+	}
+}

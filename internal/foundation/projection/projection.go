@@ -21,7 +21,9 @@
 // its log from the oldest mark, less a margin for late commits and unequal
 // clocks. A node whose mark stands still is dead, and any other replays for it.
 //
-// Until that is done [Projection.Up] is false and the domain answers from SQL.
+// Until that is done [Projection.Up] is false and the domain answers from SQL. After Redis
+// was away that includes that the marks of all other nodes that live have moved: each
+// applies what it missed before it moves its mark.
 package projection
 
 import (
@@ -30,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -55,8 +58,8 @@ const (
 	remembered = 1 << 16
 	// atOnce is how many changes are brought to Redis together: one SELECT, one pipeline.
 	atOnce = 500
-	// patience is how long SQL may take to compute the state of one change while its
-	// caller waits.
+	// patience is how long SQL may take to compute the state of changes while their
+	// callers wait.
 	patience = 5 * time.Second
 )
 
@@ -94,7 +97,8 @@ type Projection[Change, State any] struct {
 	writable atomic.Bool
 	wake     chan struct{}
 	replays  replays
-	applied  atomic.Int64 // Unix ms, of the mark last stored; of New before that
+	applied  atomic.Int64  // Unix ms, of the mark last stored; of New before that
+	ended    atomic.Uint64 // connections to Redis, before it was last known complete
 
 	mu      sync.Mutex
 	pending map[int64]int   // rows under way by second of arrival
@@ -104,6 +108,11 @@ type Projection[Change, State any] struct {
 	// These belong to Run.
 	identity string // of the servers, when Redis was last known complete
 	mark     string // what this node last stored
+	sound    bool   // the last round succeeded
+	// others are the nodes that lived in the last round. After Redis was away some are
+	// awaited: they may miss rows until their marks are not what they were then any more.
+	others, awaited map[string]string
+	awaitedSince    time.Time
 }
 
 // backlog is what is still to be applied: the rows, or if there are too many
@@ -141,8 +150,18 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 }
 
 // Up reports whether Redis has everything that was acknowledged, so that reads
-// may trust it.
-func (p *Projection[Change, State]) Up() bool { return p.up.Load() }
+// may trust it. Where it is true before and after an answer of Redis, the answer came from
+// servers that were looked at.
+func (p *Projection[Change, State]) Up() bool {
+	if !p.up.Load() {
+		return false
+	}
+	if p.cfg.Redis.Ended() != p.ended.Load() { // a server may have been restarted
+		p.poke()
+		return false
+	}
+	return true
+}
 
 // Writable reports whether Redis answers, though it may lack rows yet.
 func (p *Projection[Change, State]) Writable() bool { return p.writable.Load() }
@@ -198,23 +217,23 @@ func (p *Projection[Change, State]) Renew(ctx context.Context, changes ...Change
 	return nil
 }
 
-// Bring is Renew for a change that is committed while its caller waits: Redis is given
-// so long for it. It reports whether Redis has the change, for the domain to tell by
+// Bring is Renew for changes that are committed while their callers wait: Redis is given
+// so long for them. It reports whether Redis has the changes, for the domain to tell by
 // [Projection.Done] or [Projection.Missed].
-func (p *Projection[Change, State]) Bring(ctx context.Context, change Change, within time.Duration) bool {
+func (p *Projection[Change, State]) Bring(ctx context.Context, within time.Duration, changes ...Change) bool {
 	if !p.Writable() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	states, err := p.cfg.State(ctx, []Change{change})
+	states, err := p.cfg.State(ctx, changes)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
 		err = p.cfg.Write(ctx, states)
 	}
 	if err != nil {
-		p.cfg.Log.WarnContext(ctx, "a change was not applied to redis in time", "marks", p.cfg.Applied.String(), "err", err)
+		p.cfg.Log.WarnContext(ctx, "changes were not applied to redis in time", "marks", p.cfg.Applied.String(), "err", err)
 		p.Suspect()
 	}
 	return err == nil
@@ -255,7 +274,9 @@ func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error
 		case <-pause.C:
 		case <-p.wake:
 		}
-		err := p.round(ctx)
+		ended := p.cfg.Redis.Ended()
+		err := p.round(ctx, ended)
+		p.sound = err == nil
 		switch {
 		case err != nil && ctx.Err() == nil && failed == nil:
 			p.cfg.Log.Warn("redis is away or behind; answering from sql", "marks", p.cfg.Applied.String(), "err", err)
@@ -264,7 +285,11 @@ func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error
 		}
 		failed = err
 		next := p.cfg.Every
-		if !p.settled(err == nil) && !errors.Is(err, errReplay) { // a replay is too much work to repeat at once
+		complete := p.settled(err == nil)
+		if p.sound {
+			p.ended.Store(ended)
+		}
+		if !complete && !errors.Is(err, errReplay) { // a replay is too much work to repeat at once
 			next /= 10
 		}
 		if first {
@@ -279,7 +304,7 @@ func (p *Projection[Change, State]) settled(ok bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writable.Store(ok)
-	p.up.Store(ok && p.missed.since == 0)
+	p.up.Store(ok && p.missed.since == 0 && len(p.awaited) == 0)
 	return p.up.Load()
 }
 
@@ -351,13 +376,18 @@ func (p *Projection[Change, State]) replay(ctx context.Context, since time.Time)
 
 // round checks that Redis is there, unharmed and complete, replays if it is
 // not, and moves the mark.
-func (p *Projection[Change, State]) round(ctx context.Context) error {
+func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) error {
 	complete := p.complete()
 	identity, marks, err := p.look(ctx)
 	if err != nil {
 		return err
 	}
+	silent := p.await(marks, !p.sound || identity != p.identity || ended != p.ended.Load())
 	p.writable.Store(true) // what comes from here on need not be replayed
+	// Before the mark moves, for which others may wait.
+	if err := p.repair(ctx); err != nil {
+		return err
+	}
 	held := marks[p.cfg.Node]
 	harmed := identity != p.identity || held != p.mark
 	own := complete
@@ -367,6 +397,9 @@ func (p *Projection[Change, State]) round(ctx context.Context) error {
 	since, stale := oldest(marks, harmed, p.cfg.Node)
 	if harmed && p.mark != "" {
 		since = min(since, own)
+	}
+	if silent {
+		since = min(since, p.awaitedSince.UnixMilli())
 	}
 	if since != math.MaxInt64 {
 		p.up.Store(false)
@@ -392,6 +425,33 @@ func (p *Projection[Change, State]) round(ctx context.Context) error {
 	}
 	p.identity = identity
 	return nil
+}
+
+// await tells which nodes have not said since Redis was away that it has what they had
+// committed. silent reports that one has said nothing for so long that it is dead.
+func (p *Projection[Change, State]) await(marks map[string]string, away bool) (silent bool) {
+	if p.identity == "" {
+		away = false // the node starts, and replays what all nodes have
+	}
+	if away {
+		p.awaited, p.awaitedSince = p.others, time.Now()
+		for node := range p.awaited {
+			p.awaited[node] = marks[node]
+		}
+	}
+	p.others = map[string]string{}
+	for node, mark := range marks {
+		if node != p.cfg.Node && !isDead(mark) {
+			p.others[node] = mark
+		}
+	}
+	if away {
+		maps.Copy(p.awaited, p.others)
+		return false
+	}
+	silent = len(p.awaited) > 0 && time.Since(p.awaitedSince) > dead
+	maps.DeleteFunc(p.awaited, func(node, mark string) bool { return silent || marks[node] != mark })
+	return silent
 }
 
 func (p *Projection[Change, State]) look(ctx context.Context) (identity string, marks map[string]string, err error) {

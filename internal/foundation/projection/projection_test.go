@@ -279,19 +279,140 @@ func TestARowWithoutAnAnswerIsAppliedLaterAndDistrustsNothing(t *testing.T) {
 
 func TestAChangeIsBroughtWhileItsCallerWaits(t *testing.T) {
 	d := newDomain(t, redistest.Open(t, "embedded"), "n1")
-	if d.Bring(t.Context(), 1, time.Minute) {
+	if d.Bring(t.Context(), time.Minute, 1) {
 		t.Error("a change was brought to a Redis that nobody has looked at yet")
 	}
 	d.run(t)
 	eventually.True(t, "the first round", d.Up)
-	if !d.Bring(t.Context(), 2, time.Minute) {
+	if !d.Bring(t.Context(), time.Minute, 2) {
 		t.Error("a change was not brought to a Redis that answers")
 	}
 	d.has(t, 2)
 	d.mu.Lock()
 	d.failing = true
 	d.mu.Unlock()
-	if d.Bring(t.Context(), 3, time.Minute) || d.Up() {
+	if d.Bring(t.Context(), time.Minute, 3) || d.Up() {
 		t.Error("a change whose state is not known counts as brought, or Redis as complete")
 	}
+}
+
+// mark has Redis hold the mark of another node that lives.
+func (d *domain) mark(t *testing.T, node string) {
+	t.Helper()
+	beat := time.Now().Add(time.Hour).UnixMilli() // a machine that stalls takes no node for dead
+	if err := d.db.Do(t.Context(), applied.At().SetCmd(node, fmt.Sprintf("%d %d", beat, beat))).Err; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While Redis was away another node committed rows as well, and it may notice later that
+// Redis is back.
+func TestAfterAnOutageRedisIsNotTrustedUntilTheOthersHaveToldItWhatItMissed(t *testing.T) {
+	for what, restart := range map[string]func(s *redistest.Instance){
+		"with its data": (*redistest.Instance).Restart, "emptied": (*redistest.Instance).RestartEmpty,
+	} {
+		t.Run(what, func(t *testing.T) {
+			server := redistest.Server(t)
+			d := newDomain(t, redistest.Open(t, server.URL), "n1")
+			d.run(t)
+			eventually.True(t, "the first round", d.Up)
+			d.mark(t, "n2")
+			var own string
+			rounds := func(n int) { // goes by d's own mark
+				t.Helper()
+				for range n {
+					eventually.True(t, "another round", func() bool {
+						marks, err := applied.At().All(t.Context(), d.db)
+						was := own
+						own = marks["n1"]
+						return err == nil && own != was
+					})
+				}
+			}
+			rounds(3) // n2 is known
+			restart(server)
+			eventually.True(t, "a replay", func() bool { return len(d.replays()) > 0 })
+			rounds(5)
+			if d.Up() {
+				t.Error("up, and n2 has not told Redis what it missed")
+			}
+			if !d.Writable() {
+				t.Error("not writable: what comes now would have to be applied once more")
+			}
+			d.mark(t, "n2")
+			eventually.True(t, "redis to be trusted again", d.Up)
+		})
+	}
+}
+
+// n2 dies while Redis is away, which comes back without n2's mark.
+func TestANodeThatDiedInAnOutageIsReplayedFor(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+		round := func() (complete bool) {
+			if err := d.round(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			d.sound = true
+			return d.settled(true)
+		}
+		d.mark(t, "n2")
+		for range 2 {
+			if !round() {
+				t.Fatal("redis is not trusted")
+			}
+		}
+		if err := d.db.Do(t.Context(), keyspace.Cmd{Name: "HDEL", Key: applied.At().Key, Args: []string{"n2"}}).Err; err != nil {
+			t.Fatal(err)
+		}
+		d.sound = false // as after a round without an answer
+		for range 2 {
+			if round() {
+				t.Error("redis is trusted, and n2 has said nothing")
+			}
+		}
+		d.commit(2, time.Now()) // by n2, which Redis was not told of
+		bubble.Sleep(dead + time.Second)
+		if !round() {
+			t.Error("redis is not trusted, and n2 is dead")
+		}
+		d.has(t, 2)
+	})
+}
+
+// A mark that moves says that nothing is missed any more.
+func TestTheMarkStandsUntilWhatWasMissedIsThere(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+		if err := d.round(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		mark := d.Projection.mark
+		at := time.Now()
+		d.commit(7, at)
+		d.Begin(at)
+		d.Missed(at, 7)
+		d.failing, d.identity = true, "of a server before"
+		bubble.Sleep(time.Second)
+		if err := d.round(t.Context(), 0); err == nil || d.Projection.mark != mark {
+			t.Errorf("got %v, and the mark %q, want an error and %q", err, d.Projection.mark, mark)
+		}
+		d.failing = false
+		if err := d.round(t.Context(), 0); err != nil || d.Projection.mark == mark {
+			t.Errorf("got %v, and the mark %q", err, d.Projection.mark)
+		}
+		d.has(t, 7)
+	})
+}
+
+// Between two rounds nothing is asked of Redis, and its connections break.
+func TestRedisIsNotTrustedAfterItsConnectionsHaveEnded(t *testing.T) {
+	server := redistest.Server(t)
+	d := newDomain(t, redistest.Open(t, server.URL), "n1")
+	d.cfg.Every = 5 * time.Minute
+	d.run(t)
+	eventually.True(t, "the first round", d.Up)
+	server.Restart()
+	eventually.True(t, "the connections to end", func() bool { return !d.Up() })
+	eventually.True(t, "redis to be trusted again", d.Up)
 }

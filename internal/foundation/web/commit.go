@@ -3,6 +3,8 @@ package web
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -19,6 +21,8 @@ type answers struct {
 	db    *sqldb.DB
 	sql   statements
 	group *groupcommit.Committer[change, claimed]
+	node  uint32 // this one, in its claims
+	live  func(context.Context) ([]string, error)
 }
 
 // change is what a request wants done with its row.
@@ -34,8 +38,8 @@ type claimed struct {
 	refusal error
 }
 
-func newAnswers(db *sqldb.DB) *answers {
-	s := &answers{db: db, sql: newStatements(db)}
+func newAnswers(db *sqldb.DB, node string, live func(context.Context) ([]string, error)) *answers {
+	s := &answers{db: db, sql: newStatements(db), node: nodeIn(node), live: live}
 	s.group = groupcommit.New(s.commit, batches)
 	return s
 }
@@ -54,7 +58,7 @@ var batches = groupcommit.Options[change, claimed]{
 // returns has either a Status, and is the answer to replay, or is the caller's
 // to run. Otherwise it fails with errBusy or errMismatch.
 func (s *answers) claim(ctx context.Context, rec record) (record, error) {
-	rec.Claim = rand.Int64N(maxID) + 1
+	rec.Claim = s.newClaim()
 	got, err := s.submit(ctx, change{record: rec})
 	switch {
 	case err != nil:
@@ -70,6 +74,34 @@ func (s *answers) claim(ctx context.Context, rec record) (record, error) {
 		err = errBusy.Retry(time.Second)
 	}
 	return got.rec, err
+}
+
+// newClaim returns 31 bits of the node, and 32 that tell its tries apart.
+func (s *answers) newClaim() int64 { return int64(s.node)<<32 | rand.Int64N(1<<32-1) + 1 }
+
+// nodeIn is a node as its claims have it; two that are taken for one only wait longer.
+func nodeIn(name string) uint32 {
+	sum := sha256.Sum256([]byte(name))
+	return binary.BigEndian.Uint32(sum[:]) >> 1
+}
+
+// living tells of which nodes the tries may still run: of all, where that is not known.
+func (s *answers) living(ctx context.Context) func(node uint32) bool {
+	everybody := func(uint32) bool { return true }
+	if s.live == nil {
+		return everybody
+	}
+	ctx, stop := context.WithTimeout(ctx, liveTime)
+	defer stop()
+	names, err := s.live(ctx)
+	nodes := make([]uint32, len(names))
+	for i, name := range names {
+		nodes[i] = nodeIn(name)
+	}
+	if err != nil || !slices.Contains(nodes, s.node) { // who misses this one knows little
+		return everybody
+	}
+	return func(node uint32) bool { return slices.Contains(nodes, node) }
 }
 
 // abandon frees the row that a claim may have got, or may still get, after its
@@ -157,6 +189,7 @@ func (s *answers) claimAll(ctx context.Context, changes []change, at []int, out 
 		}
 		return nil
 	}
+	alive := s.living(ctx)
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		found, err := s.sql.locked(ctx, tx, recs)
 		if err != nil {
@@ -165,7 +198,7 @@ func (s *answers) claimAll(ctx context.Context, changes []change, at []int, out 
 		var free []record
 		for n, i := range at {
 			old := found[recs[n].row()]
-			rec, err := old.next(recs[n], now)
+			rec, err := old.next(recs[n], now, alive)
 			out[i] = claimed{rec, err}
 			if err == nil && rec.Claim != old.Claim {
 				free = append(free, rec)
@@ -178,7 +211,11 @@ func (s *answers) claimAll(ctx context.Context, changes []change, at []int, out 
 
 // next returns what becomes of a row that old has when rec claims it: old itself when
 // it has an answer, or is rec's already, else rec. It fails with errBusy or errMismatch.
-func (old record) next(rec record, now int64) (record, error) {
+func (old record) next(rec record, now int64, alive func(node uint32) bool) (record, error) {
+	life := claimLife
+	if !alive(uint32(old.Claim >> 32)) { //nolint:gosec // 31 bits
+		life = orphanLife
+	}
 	switch {
 	case old.Claim == rec.Claim: // written by this batch or by an earlier try of it
 		return old, nil
@@ -188,7 +225,7 @@ func (old record) next(rec record, now int64) (record, error) {
 		return rec, errMismatch
 	case old.Status != 0:
 		return old, nil
-	case old.Claimed+claimLife.Milliseconds() > now:
+	case old.Claimed+life.Milliseconds() > now:
 		return rec, errBusy.Retry(time.Second)
 	}
 	// That try failed, or its process died.

@@ -21,7 +21,7 @@ import (
 // watched returns answers whose batches see calls before they are written. They are
 // written once run is called, until the test ends.
 func watched(t *testing.T, db *sqldb.DB, see func(batch []change)) (a *answers, run func()) {
-	a = newAnswers(db)
+	a = newAnswers(db, "", nil)
 	a.group = groupcommit.New(func(ctx context.Context, batch []change) ([]claimed, error) {
 		see(batch)
 		return a.commit(ctx, batch)

@@ -29,6 +29,13 @@ const (
 	claimLife = 30 * time.Second
 	tryLife   = 25 * time.Second
 
+	// orphanLife is that of a try whose node is not among the living: a lease ends four
+	// seconds after its last renewal, and an emptied Redis has none for a second.
+	orphanLife = 5 * time.Second
+
+	// liveTime is how long the question who lives may take.
+	liveTime = 200 * time.Millisecond
+
 	// storeTime is how long storing may go on after the client left.
 	storeTime = 5 * time.Second
 

@@ -211,6 +211,47 @@ func TestAClaimOfADeadProcessLapses(t *testing.T) {
 	})
 }
 
+// The node that ran the first try was killed, and its lease ends four seconds later.
+func TestATryOfADeadNodeIsNotWaitedFor(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
+		node := func(name string, live ...string) *site {
+			return newSite(t, func(c *Config) {
+				c.DB, c.Node = s.cfg.DB, name
+				c.Live = func(context.Context) ([]string, error) {
+					if live == nil {
+						return nil, errors.New("redis is away")
+					}
+					return live, nil
+				}
+			})
+		}
+		r := httptest.NewRequest("POST", "/v1/things", nil)
+		dead, err := node("a", "a", "b").answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: requestHash(r, []byte(thingBody))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		retry := func(b *site) *httptest.ResponseRecorder {
+			return b.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		}
+		clock.Add(orphanLife.Milliseconds() - 1)
+		if w := retry(node("b", "b")); code(w) != "idempotency.busy" {
+			t.Errorf("its try may still run: got %d %s", w.Code, w.Body)
+		}
+		clock.Add(1)
+		for why, b := range map[string]*site{
+			"a lives": node("b", "a", "b"), "nobody knows": node("b"), "the list is not whole": node("b", "c"), "nobody is asked": s,
+		} {
+			if w := retry(b); code(w) != "idempotency.busy" {
+				t.Errorf("%s: got %d %s", why, w.Code, w.Body)
+			}
+		}
+		w := retry(node("b", "b"))
+		if w.Code != 201 || request(t, w) != dead.requestID() {
+			t.Errorf("a is dead: got %d %s, want the request id %d", w.Code, w.Body, dead.requestID())
+		}
+	})
+}
+
 func TestALapsedClaimIsTakenOverOnce(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		rec := record{Scope: "ann thing.make", Key: "k", RequestHash: "h"}

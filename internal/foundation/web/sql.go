@@ -21,7 +21,7 @@ type record struct {
 	Created     int64 // the first try; part of the request id
 	Claimed     int64 // the running try; 0 when none runs
 	Expires     int64
-	Claim       int64 // random, of the running or last try: it tells whose row this is
+	Claim       int64 // of the running or last try: it tells whose row this is; see newClaim
 }
 
 func (rec record) row() rowKey { return rowKey{rec.Scope, rec.Key} }

@@ -55,6 +55,12 @@ type Config struct {
 	// only makes RequestID the same for every try.
 	DB *sqldb.DB
 
+	// Node names this process among those that share DB, and Live returns the names of
+	// those that live, this one among them, so that the requests of one that died need not
+	// be waited for. Nil: each of them is, for half a minute.
+	Node string
+	Live func(context.Context) ([]string, error)
+
 	// Log gets failures (Error, Warn) and, at Debug, a line for each request
 	// with ids only. Nil discards.
 	Log *slog.Logger
@@ -130,7 +136,7 @@ func New(cfg Config) *API {
 		outages: outages{all: map[string]outage{}},
 	}
 	if cfg.DB != nil {
-		a.answers = newAnswers(cfg.DB)
+		a.answers = newAnswers(cfg.DB, cfg.Node, cfg.Live)
 	}
 	a.doc = describe(cfg.Title, cfg.Version)
 	a.spec = sync.OnceValue(a.writeSpec)
