@@ -37,7 +37,9 @@ type Keys struct {
 
 // Config names the node and says how often it reads the log.
 type Config struct {
-	// Node names this process; no other, and no earlier one, has the same name.
+	// Node names this process to people and to handlers, [Event.Node]. It is a label: a
+	// process tells its own events from others by a random number, so that two processes
+	// of one name, by mistake or after a restart, hear each other.
 	Node string
 	// Beat is the interval at which the log is read; 0 means 100 ms. It bounds how long
 	// a lost message stays unnoticed.
@@ -79,7 +81,7 @@ type Bus struct {
 	cfg      Config
 	verb     string // PUBLISH or SPUBLISH
 	channel  string // physical
-	boot     string // begins the ids of this process' events
+	boot     string // begins the ids of this process' events, and of no other's
 	count    atomic.Uint64
 	handlers map[string]Handler
 

@@ -18,7 +18,7 @@ type Doc struct {
 	Purpose       string   // one line
 	InvalidatedBy []string // the changes after which its keys are dropped
 	MaxBytes      int      // the largest value expected, for the audit; 0 means 64 KiB
-	Version       int      // of the layout of keys and values; 0 counts as 1. Raise it with a change of layout, see [Lock]
+	Version       int      // of the layout of keys and values; 0 counts as 1. Raise it with a change of layout, see [Lock]; package cache takes what was stored under another one for missing
 	Together      string   // names a set of families used in one command or script; all must share a hash tag
 }
 
