@@ -274,7 +274,8 @@ func testGiveBack(t *testing.T, db *redis.DB, l *Limiter) {
 
 func testServerError(t *testing.T, db *redis.DB, l *Limiter) {
 	lim, good, bad := Limit{5, time.Minute}, fresh(), fresh()
-	must(t, db.Do(t.Context(), keyspace.Cmd{Name: "HSET", Key: bad.Key, Args: []string{"f", "v"}}).Err)
+	// A command of its own would be refused before it is sent.
+	must(t, redis.NewScript("return redis.call('HSET', KEYS[1], 'f', 'v')").Run(t.Context(), db, []keyspace.Key{bad.Key}).Err)
 	_, err := l.AllowAll(t.Context(), []Ask{{good, lim}, {bad, lim}})
 	var refusal redis.ServerError
 	if !errors.As(err, &refusal) {
