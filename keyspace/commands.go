@@ -173,11 +173,12 @@ var written = func() map[string]string {
 	return all
 }()
 
-// CheckType returns an error that is [ErrType] where the command writes another type than
-// its first key's: a key that is not there yet would become one of that type.
-func (c *Cmd) CheckType() error {
-	if c.Key.fam == nil {
-		return nil
+// Check returns why an executor must not send the command: its Err, or [ErrType] where it
+// writes another type than its first key's, since a key that is not there yet would become
+// one of that type.
+func (c *Cmd) Check() error {
+	if c.Err != nil || c.Key.fam == nil {
+		return c.Err
 	}
 	if typ, known := written[c.Name]; known && typ != c.Key.fam.Type {
 		return fmt.Errorf("%w: %s of %s, which is a %s", ErrType, c.Name, c.Key.fam.Pattern, c.Key.fam.Type)

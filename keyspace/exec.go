@@ -15,6 +15,7 @@ type Cmd struct {
 	Key  Key   // first key
 	More []Key // further keys, for commands that take several
 	Args []string
+	Err  error // why there is no command: it is not sent, and the reply is this
 }
 
 // ScriptMark begins the Name of a [Cmd] that runs a Lua script; its SHA-1 in hexadecimal
