@@ -713,3 +713,15 @@ func TestProcessesOfOneNameHearEachOther(t *testing.T) {
 		}
 	})
 }
+
+func TestANameFromAConfigurationIsAnErrorAndNoPanic(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	for _, name := range []string{"", "two words"} {
+		if b, err := Open(db, keys, Config{Node: name}); b != nil || err == nil {
+			t.Errorf("%q: %v, %v", name, b, err)
+		}
+	}
+	if _, err := Open(db, keys, Config{Node: "one"}); err != nil {
+		t.Error(err)
+	}
+}

@@ -97,6 +97,7 @@ func newCollection(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.K
 		panic(fmt.Sprintf("cache: %s has no source", fam.Pattern))
 	}
 	p = p.withDefaults()
+	rt.checkStale(fam, p.MaxStale)
 	c := &collection{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
 		shape: shapes[fam.Type], policy: p, loads: map[loadKey]*sharedLoad{}, refreshing: map[string]bool{}, overdue: map[string]bus.Moment{}}
 	rt.register(c)
@@ -207,6 +208,7 @@ func (c *collection) mark(era uint64) string {
 
 // era is the servers' era, or 0 when Redis must not be used.
 func (c *collection) era() (uint64, error) {
+	c.rt.sayIdle()
 	if bus.Now()-c.rt.bus.Seen() >= bus.Moment(c.policy.MaxStale) {
 		switch c.policy.CutOff {
 		case Fail:

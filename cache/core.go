@@ -97,6 +97,7 @@ func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p 
 		panic(fmt.Sprintf("cache: values of %s would never expire", fam.Pattern))
 	}
 	p = p.withDefaults()
+	rt.checkStale(fam, p.MaxStale)
 	c := &core{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
 		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, refreshing: map[string]bool{}}
 	if p.Entries > 0 {
@@ -307,6 +308,7 @@ func (r *reading) found() Entry[*localCopy] {
 // on when everything else fails.
 func (r *reading) begin() error {
 	c := r.c
+	c.rt.sayIdle()
 	if !c.trusted(r.began) {
 		if c.policy.CutOff == Fail {
 			return ErrCutOff

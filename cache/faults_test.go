@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/bus"
 	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -422,5 +423,50 @@ func TestANodeThatIsCutOffDoesAsItsPolicySays(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestThatTheBusDoesNotRunIsSaidOnce(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.InMemory(t).Open(t)
+		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "idle"})
+		var said logtest.Buffer
+		s := &row{}
+		c := cache.New(cache.NewRuntime(db, b, cache.Config{Log: said.Logger()}), numbers, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		get := func() {
+			_, err := c.Get(t.Context(), one)
+			must(t, err)
+		}
+		get()
+		if said.String() != "" {
+			t.Errorf("a program that begins is told %s", said.String())
+		}
+		time.Sleep(11 * time.Second)
+		get()
+		get()
+		if n := said.Count("bus.Run"); n != 1 {
+			t.Errorf("said %d times: %s", n, said.String())
+		}
+	})
+}
+
+func TestAMaxStaleOfLessThanTwoBeatsIsRefused(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	for _, c := range []struct {
+		stale, beat time.Duration
+		refused     bool
+	}{{50 * time.Millisecond, 0, true}, {200 * time.Millisecond, 0, false}, {50 * time.Millisecond, 25 * time.Millisecond, false}, {0, time.Second, true}} {
+		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "n", Beat: c.beat})
+		refused := func(make func(rt *cache.Runtime)) (refused bool) {
+			defer func() { refused = recover() != nil }()
+			make(cache.NewRuntime(db, b, cache.Config{}))
+			return false
+		}
+		got := refused(func(rt *cache.Runtime) {
+			cache.New(rt, numbers, cache.Policy{MaxStale: c.stale}, cache.Source[keyspace.Int, int64]{Load: (&row{}).load})
+		})
+		if got != c.refused {
+			t.Errorf("%s with a beat of %s: refused %v", c.stale, b.Beat(), got)
+		}
 	}
 }

@@ -51,7 +51,7 @@ type Policy struct {
 	Entries int
 	// MaxStale bounds how long after an acknowledged change an old value may be
 	// read, on any node, whatever happens to the network; 0 means 500 ms. It has
-	// to be a few of the bus' beats.
+	// to be a few of the bus' beats; New panics when it is less than two.
 	MaxStale time.Duration
 	// Beta is how eagerly a value is loaded again before it expires, by chance, so
 	// that not all nodes and callers find it expired at once; 0 means 1, a

@@ -68,6 +68,8 @@ type Runtime struct {
 	deadlines     redis.Deadlines
 	breakers      [16]breaker
 	memory        memoryQueue
+	began         bus.Moment
+	idle          atomic.Bool // that the bus does not run was said
 	undropped     undropped
 	leases        leases
 	tags          table[*tagVersion] // by hash of the name
@@ -118,7 +120,7 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	rt := &Runtime{db: db, bus: b, cfg: cfg, seed: maphash.MakeSeed(), loads: make(chan struct{}, cfg.Loads),
+	rt := &Runtime{db: db, bus: b, cfg: cfg, began: bus.Now(), seed: maphash.MakeSeed(), loads: make(chan struct{}, cfg.Loads),
 		tags:   newTable[*tagVersion](tagsKnown),
 		caches: map[string]registered{}, events: map[string]*declared{}}
 	rt.leases.start()
@@ -135,6 +137,24 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 		Lost: rt.forgetAll,
 	})
 	return rt
+}
+
+// idleAfter is how long a program may take until its bus runs.
+const idleAfter = 10 * time.Second
+
+// sayIdle logs once that the bus does not run, or has never reached Redis, so that nothing
+// is stored.
+func (rt *Runtime) sayIdle() {
+	if rt.bus.Seen() == 0 && time.Duration(bus.Now()-rt.began) > idleAfter && rt.idle.CompareAndSwap(false, true) {
+		rt.cfg.Log.Warn("nothing is cached: the bus has not read its log yet; does bus.Run run?")
+	}
+}
+
+// checkStale panics when a node would mistrust its copies between two beats of the bus.
+func (rt *Runtime) checkStale(f *keyspace.Family, maxStale time.Duration) {
+	if beat := rt.bus.Beat(); maxStale < 2*beat {
+		panic(fmt.Sprintf("cache: MaxStale of %s is %s, less than two beats of the bus, which are %s each", f.Pattern, maxStale, beat))
+	}
 }
 
 // Run does the periodic work until ctx ends: it retries drops that Redis did not

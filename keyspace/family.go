@@ -180,10 +180,30 @@ func (f *Family) longest() (n int, bounded bool) {
 // behind it; it panics when the argument is not of its form.
 func (f *Family) next(b []byte, from, i int) []byte {
 	if !f.Args[i].match(view(b[from:])) {
-		panic(fmt.Sprintf("keyspace: argument %d of %s, %d bytes long, is not of the form its type declares: %s",
-			i+1, f.Pattern, len(b)-from, f.Args[i]))
+		panic(argumentFault(fmt.Sprintf("keyspace: argument %d of %s, %d bytes long, is not of the form its type declares: %s",
+			i+1, f.Pattern, len(b)-from, f.Args[i])))
 	}
 	return append(b, f.parts[i+1]...)
+}
+
+// ErrArgument is what Try returns for an argument that is not of its type's [Form].
+var ErrArgument = errors.New("keyspace: an argument is not of its form")
+
+// argumentFault is what At panics with.
+type argumentFault string
+
+func (e argumentFault) Error() string        { return string(e) }
+func (e argumentFault) Is(target error) bool { return target == ErrArgument }
+
+// caught makes an error of At's panic, and lets others go on.
+func caught(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case argumentFault:
+		*err = p
+	default:
+		panic(p)
+	}
 }
 
 // begin returns a buffer for a key, with the text before the first argument.

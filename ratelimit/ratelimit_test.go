@@ -415,3 +415,15 @@ func TestCallsWithoutRedisLeaveNothingRunning(t *testing.T) {
 		}
 	})
 }
+
+// A key's last fraction of a millisecond is none to Redis.
+func TestWhoIsRefusedIsNeverToldToComeBackAtOnce(t *testing.T) {
+	for _, r := range []Result{{}, {Reset: time.Second}} {
+		if got := refused(r); got.Reset < time.Millisecond || got.Reset < r.Reset {
+			t.Errorf("%+v became %+v", r, got)
+		}
+	}
+	if got := refused(Result{Allowed: true}); got.Reset != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
