@@ -37,7 +37,9 @@ type Keys struct {
 
 // Config names the node and says how often it reads the log.
 type Config struct {
-	// Node names this process; no other, and no earlier one, has the same name.
+	// Node names this process to people and to handlers, [Event.Node]. It is a label: a
+	// process tells its own events from others by a random number, so that two processes
+	// of one name, by mistake or after a restart, hear each other.
 	Node string
 	// Beat is the interval at which the log is read; 0 means 100 ms. It bounds how long
 	// a lost message stays unnoticed.
@@ -79,7 +81,7 @@ type Bus struct {
 	cfg      Config
 	verb     string // PUBLISH or SPUBLISH
 	channel  string // physical
-	boot     string // begins the ids of this process' events
+	boot     string // begins the ids of this process' events, and of no other's
 	count    atomic.Uint64
 	handlers map[string]Handler
 
@@ -96,15 +98,25 @@ type Bus struct {
 	stats stats
 }
 
-// New returns a bus on db. It panics when the keys do not share a slot or Node
-// cannot be a name, which are the program's mistakes.
+// New is [Open] for names that stand in the program: it panics instead of returning an
+// error.
 func New(db *redis.DB, keys Keys, cfg Config) *Bus {
+	b, err := Open(db, keys, cfg)
+	if err != nil {
+		panic(err.Error())
+	}
+	return b
+}
+
+// Open returns a bus on db; it sends nothing. It fails when the keys do not share a slot,
+// or when Node is empty or has a space in it.
+func Open(db *redis.DB, keys Keys, cfg Config) (*Bus, error) {
 	if !word(cfg.Node) {
-		panic(fmt.Sprintf("bus: %q cannot name a node", cfg.Node))
+		return nil, fmt.Errorf("bus: %q cannot name a node", cfg.Node)
 	}
 	channel := db.Physical(keyspace.Key{}) + keys.Events.String()
 	if keyspace.Slot(channel) != keyspace.Slot(db.Physical(keys.Log.Key)) {
-		panic(fmt.Sprintf("bus: the channel %s and the log %s do not share a slot", keys.Events, keys.Log))
+		return nil, fmt.Errorf("bus: the channel %s and the log %s do not share a slot", keys.Events, keys.Log)
 	}
 	cfg.Beat, cfg.Keep = cmp.Or(cfg.Beat, defaultBeat), cmp.Or(cfg.Keep, defaultKeep)
 	if cfg.Log == nil {
@@ -115,8 +127,11 @@ func New(db *redis.DB, keys Keys, cfg Config) *Bus {
 	if db.Mode() == "cluster" {
 		b.verb = "SPUBLISH"
 	}
-	return b
+	return b, nil
 }
+
+// Beat is the interval at which the log is read.
+func (b *Bus) Beat() time.Duration { return b.cfg.Beat }
 
 // Handle has h get the events of a topic. Call it before [Bus.Run], once for
 // each topic.

@@ -694,3 +694,34 @@ func TestRunTellsAtOnceAndSeenTellsTheTruth(t *testing.T) {
 		<-ended
 	})
 }
+
+func TestProcessesOfOneNameHearEachOther(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		a, b := join(t, server.Open(t), "same", Config{}), join(t, redistest.OpenConfig(t, wire.Config()), "same", Config{})
+		must(t, a.Publish(t.Context(), "topic", "x", "1"))
+		b.caughtUp(t)
+		wire.LoseMessages()
+		must(t, a.Publish(t.Context(), "topic", "x", "2")) // from the log
+		b.caughtUp(t)
+		a.caughtUp(t)
+		b.wants(t, "1", "2")
+		a.wants(t)
+		if s := b.Stats(); s.Events != 2 || s.FromLog != 1 {
+			t.Errorf("got %+v", s)
+		}
+	})
+}
+
+func TestANameFromAConfigurationIsAnErrorAndNoPanic(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	for _, name := range []string{"", "two words"} {
+		if b, err := Open(db, keys, Config{Node: name}); b != nil || err == nil {
+			t.Errorf("%q: %v, %v", name, b, err)
+		}
+	}
+	if _, err := Open(db, keys, Config{Node: "one"}); err != nil {
+		t.Error(err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -117,7 +118,7 @@ func (b *Bus) take(m message) bool {
 
 // give hands another node's event to its handler.
 func (b *Bus) give(e Event, count interface{ Add(uint64) uint64 }) {
-	if e.Node == b.cfg.Node {
+	if b.ours(e) {
 		return
 	}
 	count.Add(1)
@@ -125,6 +126,9 @@ func (b *Bus) give(e Event, count interface{ Add(uint64) uint64 }) {
 		h.Event(e)
 	}
 }
+
+// ours reports whether this process published e.
+func (b *Bus) ours(e Event) bool { return strings.HasPrefix(e.ID, b.boot) }
 
 // settle handles the messages that waited for the entries before them.
 func (b *Bus) settle() {
@@ -203,7 +207,7 @@ func (b *Bus) catchUp(ctx context.Context) (more bool, err error) {
 		if b.last.before(e) { // else it came as a message meanwhile
 			b.last = e
 			b.give(e.event, &b.stats.events)
-			if e.event.Node != b.cfg.Node {
+			if !b.ours(e.event) {
 				b.stats.fromLog.Add(1)
 			}
 		}

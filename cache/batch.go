@@ -114,7 +114,7 @@ func (c *core) acquireMany(ctx context.Context, reads []*reading) (misses []*rea
 			misses, leases = append(misses, r), append(leases, "")
 			continue
 		}
-		mine := token()
+		mine := c.rt.leases.token()
 		asked, tokens, cmds = append(asked, r), append(tokens, mine), append(cmds, r.acquireCmd(mine))
 	}
 	if len(cmds) == 0 {
@@ -126,6 +126,7 @@ func (c *core) acquireMany(ctx context.Context, reads []*reading) (misses []*rea
 		switch {
 		case err != nil:
 			c.stats.failed.add(1)
+			c.rt.leases.disown(tokens[i], releaseCmd(r.key, tokens[i]), c.leaseLife(), err)
 			misses, leases = append(misses, r), append(leases, "")
 		case !held:
 			misses, leases = append(misses, r), append(leases, tokens[i])
@@ -156,7 +157,7 @@ func (c *core) loadMany(ctx context.Context, reads []*reading, leases []string) 
 	took := time.Duration(bus.Now() - began)
 
 	cmds := make([]keyspace.Cmd, 0, len(reads))
-	var filled []func(stored bool)
+	var filled []func(stored bool, err error)
 	for i, r := range reads {
 		e := r.answer
 		if err != nil {
@@ -176,7 +177,10 @@ func (c *core) loadMany(ctx context.Context, reads []*reading, leases []string) 
 			}
 		}
 		cmds = append(cmds, fillScript.Cmd([]keyspace.Key{r.key}, leases[i], text, millis(life)))
-		filled = append(filled, func(stored bool) {
+		filled = append(filled, func(stored bool, err error) {
+			if err != nil {
+				c.rt.leases.disown(leases[i], releaseCmd(r.key, leases[i]), c.leaseLife(), nil)
+			}
 			if stored && text != "" {
 				c.keepLoaded(e, &env, r)
 			} else if text != "" {
@@ -186,8 +190,8 @@ func (c *core) loadMany(ctx context.Context, reads []*reading, leases []string) 
 	}
 	if len(cmds) > 0 {
 		for i, reply := range c.rt.do(cmds...) {
-			n, _ := reply.Int()
-			filled[i](n == 1)
+			n, err := reply.Int()
+			filled[i](n == 1, err)
 		}
 	}
 	if err == nil {

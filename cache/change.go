@@ -37,7 +37,10 @@ const messageKeys = 500
 // crash at any point no old value is left: the fences expire, and reads meanwhile
 // ask the source.
 //
-// It returns what change returns. [ErrUnfenced] says that change was not called.
+// It returns what change returns, also where Redis does not take the drop: the change
+// is made then, and an error would have callers make it twice. The drop is retried until
+// it is done, this node reads its targets from their source until then, and
+// [Hooks.Queued] is told. [ErrUnfenced] says that change was not called.
 // An error that is the end of a context leaves open whether anything was
 // committed, now or in a moment: the fences then stand until they expire. The same
 // holds when change panics.
@@ -82,7 +85,7 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 		value, life = after(ctx)
 	case late != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		if fault != nil {
-			_ = rt.later(ctx, keys)
+			rt.later(ctx, keys)
 		}
 		return false, err
 	}
@@ -201,7 +204,7 @@ func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *f
 		unanswered = append(unanswered, lost...)
 	}
 	if len(unanswered) > 0 {
-		_ = rt.later(ctx, unanswered)
+		rt.later(ctx, unanswered)
 	}
 	return stored
 }
@@ -220,7 +223,8 @@ func (rt *Runtime) Drop(ctx context.Context, targets ...Target) error {
 		keys[i] = t.key
 	}
 	if err := rt.Redo(keys); err != nil {
-		return errors.Join(fmt.Errorf("%w: %w", ErrQueued, err), rt.later(ctx, keys))
+		rt.later(ctx, keys)
+		return fmt.Errorf("%w: %w", ErrQueued, err)
 	}
 	return nil
 }
@@ -233,7 +237,7 @@ func (c *core) mutate(ctx context.Context, k any, change func(ctx context.Contex
 	r := c.read(k, c.key(k), bus.Now())
 	stored, err := c.rt.change(ctx, change, []Target{c.target(k)}, func(ctx context.Context) (string, time.Duration) {
 		// Read under our own fence, after our own commit.
-		r.generation, r.era = c.rt.generationOf(r.key.String()), c.rt.bus.Era()
+		r.generation, r.era = c.rt.generationOf(r.key.String()), c.era()
 		tagErr := resolveTags(c.rt, &r)
 		began := bus.Now()
 		loading, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
@@ -261,7 +265,7 @@ func (c *core) mutate(ctx context.Context, k any, change func(ctx context.Contex
 // set is [Cache.Set].
 func (c *core) set(ctx context.Context, k any, e *localCopy) error {
 	r := c.read(k, c.key(k), bus.Now())
-	r.era = c.rt.bus.Era()
+	r.era = c.era()
 	text, life := "", time.Duration(0)
 	if resolveTags(c.rt, &r) == nil && r.era != 0 {
 		env, l, err := c.seal(e, 0, &r)
@@ -276,7 +280,8 @@ func (c *core) set(ctx context.Context, k any, e *localCopy) error {
 	}
 	if err != nil {
 		c.rt.forget([]keyspace.Key{r.key}) // for this node, the change has happened
-		return errors.Join(fmt.Errorf("%w: %w", ErrQueued, err), c.rt.later(ctx, []keyspace.Key{r.key}))
+		c.rt.later(ctx, []keyspace.Key{r.key})
+		return fmt.Errorf("%w: %w", ErrQueued, err)
 	}
 	return nil
 }

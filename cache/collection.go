@@ -30,6 +30,9 @@ type CollectionPolicy struct {
 	// often does not expire; 0 means 0.01, a negative number none. Meanwhile the old
 	// one answers, unless it has more than 500 members.
 	Renew float64
+	// LeaseWait is how long a reader waits for the load of another node; see
+	// [Policy.LeaseWait].
+	LeaseWait time.Duration
 	// LoadTimeout bounds a load; 0 means 5 s.
 	LoadTimeout time.Duration
 	// ChangeTimeout bounds what Mutate and [Runtime.Change] call; 0 means 10 s.
@@ -76,7 +79,8 @@ type collection struct {
 
 	mu         sync.Mutex
 	loads      map[loadKey]*sharedLoad
-	refreshing map[string]bool // by logical key
+	refreshing map[string]bool       // by logical key
+	overdue    map[string]bus.Moment // when a load of another node was waited for in vain, likewise
 }
 
 // held are members with their values as they came from the source: all of a
@@ -93,8 +97,9 @@ func newCollection(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.K
 		panic(fmt.Sprintf("cache: %s has no source", fam.Pattern))
 	}
 	p = p.withDefaults()
-	c := &collection{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, unfenced: p.Unfenced},
-		shape: shapes[fam.Type], policy: p, loads: map[loadKey]*sharedLoad{}, refreshing: map[string]bool{}}
+	rt.checkStale(fam, p.MaxStale)
+	c := &collection{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
+		shape: shapes[fam.Type], policy: p, loads: map[loadKey]*sharedLoad{}, refreshing: map[string]bool{}, overdue: map[string]bus.Moment{}}
 	rt.register(c)
 	return c
 }
@@ -203,6 +208,7 @@ func (c *collection) mark(era uint64) string {
 
 // era is the servers' era, or 0 when Redis must not be used.
 func (c *collection) era() (uint64, error) {
+	c.rt.sayIdle()
 	if bus.Now()-c.rt.bus.Seen() >= bus.Moment(c.policy.MaxStale) {
 		switch c.policy.CutOff {
 		case Fail:
@@ -212,7 +218,7 @@ func (c *collection) era() (uint64, error) {
 			return 0, nil
 		}
 	}
-	return c.rt.bus.Era(), nil
+	return c.family.era(), nil
 }
 
 // A sharedLoad is a single flight. One that is whole returns all members even when
@@ -315,13 +321,13 @@ func (c *collection) fill(ctx context.Context, k any, key keyspace.Key, era uint
 	}
 	switch {
 	case err != nil:
-		c.rt.one(c.shape.release(key, l, era))
+		c.release(key, l, era)
 	case life == 0:
 		l.left = 0
-		c.rt.one(c.shape.release(key, l, era))
+		c.release(key, l, era)
 	case !c.store(key, era, l, h, life):
 		c.stats.refused.add(1)
-		c.rt.one(c.shape.release(key, l, era)) // and the parts that are stored
+		c.release(key, l, era) // and the parts that are stored
 	}
 	return h, err
 }
@@ -336,17 +342,14 @@ type grant struct {
 // acquire takes the lease on a collection, unless that is loaded. Without a lease it
 // has to be loaded and must not be stored.
 func (c *collection) acquire(ctx context.Context, key keyspace.Key, era uint64, replace bool) (l grant, there bool) {
-	patience := c.policy.LoadTimeout / 2
-	if c.pick != nil {
-		patience /= 5
-	}
-	began := bus.Now()
+	patience := bus.Now() + bus.Moment(c.leaseWait())
 	for pause := firstPoll; ; pause = min(2*pause, longestPoll) {
-		l = grant{token: token(), since: bus.Now()}
+		l = grant{token: c.rt.leases.token(), since: bus.Now()}
 		n, err := c.rt.one(c.shape.acquire(key, l.token, era, c.leaseLife(), replace)).Int()
 		switch {
 		case err != nil:
 			c.stats.failed.add(1)
+			c.rt.leases.disown(l.token, c.shape.release(key, l, era), c.leaseLife(), err)
 			return grant{}, false
 		case n >= 0:
 			l.left = n
@@ -356,11 +359,14 @@ func (c *collection) acquire(ctx context.Context, key keyspace.Key, era uint64, 
 		case n == isFenced:
 			c.stats.fenced.add(1)
 			return grant{}, false
-		case time.Duration(bus.Now()-began) >= patience: // the holder may have died
+		case c.breakOverdue(key):
+			continue
+		case bus.Now() >= patience: // the holder may have died
+			c.noteOverdue(key)
 			return grant{}, false
 		}
 		c.stats.waited.add(1)
-		wait := time.NewTimer(pause)
+		wait := time.NewTimer(min(pause, time.Duration(patience-bus.Now())))
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
@@ -370,7 +376,42 @@ func (c *collection) acquire(ctx context.Context, key keyspace.Key, era uint64, 
 	}
 }
 
-func (c *collection) leaseLife() time.Duration { return c.policy.LoadTimeout + c.rt.cfg.Budget }
+// noteOverdue remembers that another node's load was waited for in vain.
+func (c *collection) noteOverdue(key keyspace.Key) {
+	now := bus.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, since := range c.overdue {
+		if time.Duration(now-since) > c.leaseLife() {
+			delete(c.overdue, name)
+		}
+	}
+	if _, known := c.overdue[key.String()]; !known {
+		c.overdue[key.String()] = now
+	}
+}
+
+// breakOverdue drops what another node has begun to load and had the time for twice,
+// and reports whether it did.
+func (c *collection) breakOverdue(key keyspace.Key) bool {
+	now, name := bus.Now(), key.String()
+	c.mu.Lock()
+	since, known := c.overdue[name]
+	due := known && time.Duration(now-since) >= 2*c.stats.loadTime()
+	if due {
+		delete(c.overdue, name)
+	}
+	c.mu.Unlock()
+	return due && time.Duration(now-since) <= c.leaseLife() && c.rt.one(c.shape.drop(key)).Err == nil
+}
+
+// release gives a lease up, with what was stored under it.
+func (c *collection) release(key keyspace.Key, l grant, era uint64) {
+	cmd := c.shape.release(key, l, era)
+	if err := c.rt.one(cmd).Err; err != nil {
+		c.rt.leases.disown(l.token, cmd, c.leaseLife(), nil)
+	}
+}
 
 // fromSource calls the source when [Config.Loads] allows it. [ErrNotFound] is an
 // empty collection.
@@ -447,8 +488,12 @@ func (c *collection) refresh(ctx context.Context, k any, key keyspace.Key, era u
 		}
 		ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 		defer cancel()
-		l := grant{token: token(), since: bus.Now()}
+		l := grant{token: c.rt.leases.token(), since: bus.Now()}
 		if l.left, err = c.rt.one(c.shape.acquire(key, l.token, era, c.leaseLife(), true)).Int(); err != nil || l.left < 0 {
+			if err != nil {
+				l.left = 0
+				c.rt.leases.disown(l.token, c.shape.release(key, l, era), c.leaseLife(), err)
+			}
 			return
 		}
 		c.stats.refreshed.add(1)

@@ -922,8 +922,8 @@ func TestCutOffNodesDoNotTrustCollections(t *testing.T) {
 	s.befriend(1, "bob", friend{})
 	db := redistest.OpenConfig(t, redis.Config{})
 	for policy, want := range map[cache.CutOff]error{cache.Bypass: nil, cache.Fail: cache.ErrCutOff, cache.ServeStale: nil} {
-		never := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "silent"}) // runs
-		h := cache.NewHash(cache.NewRuntime(db, never, cache.Config{}), friends, cache.CollectionPolicy{CutOff: policy, MaxStale: time.Nanosecond}, cache.HashSource[keyspace.Int, string, friend]{
+		never := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "silent", Beat: time.Nanosecond}) // runs
+		h := cache.NewHash(cache.NewRuntime(db, never, cache.Config{}), friends, cache.CollectionPolicy{CutOff: policy, MaxStale: 2 * time.Nanosecond}, cache.HashSource[keyspace.Int, string, friend]{
 			Load: func(context.Context, keyspace.Int) (map[string]friend, error) { return s.friends[1], nil }})
 		if ok, err := h.Has(t.Context(), id(1), "bob"); !errors.Is(err, want) || ok != (want == nil) {
 			t.Errorf("%v: %v, %v", policy, ok, err)

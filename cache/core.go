@@ -97,7 +97,8 @@ func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p 
 		panic(fmt.Sprintf("cache: values of %s would never expire", fam.Pattern))
 	}
 	p = p.withDefaults()
-	c := &core{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, unfenced: p.Unfenced},
+	rt.checkStale(fam, p.MaxStale)
+	c := &core{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
 		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, refreshing: map[string]bool{}}
 	if p.Entries > 0 {
 		c.local = newTable[*localCopy](p.Entries)
@@ -280,6 +281,7 @@ type reading struct {
 	best     *localCopy // what was found: the answer, or the fallback when a load fails
 	tier     Tier       // of best
 	replaces string     // version in Redis that a load is to replace
+	overdue  string     // a lease of another process that was waited for in vain
 	err      error
 }
 
@@ -306,6 +308,7 @@ func (r *reading) found() Entry[*localCopy] {
 // on when everything else fails.
 func (r *reading) begin() error {
 	c := r.c
+	c.rt.sayIdle()
 	if !c.trusted(r.began) {
 		if c.policy.CutOff == Fail {
 			return ErrCutOff
@@ -319,7 +322,7 @@ func (r *reading) begin() error {
 		}
 	}
 	if !c.rt.undropped.has(r.key) {
-		r.era = c.rt.bus.Era()
+		r.era = c.era()
 	}
 	return nil
 }
@@ -422,7 +425,7 @@ func (c *core) refresh(ctx context.Context, k any, key keyspace.Key, replaces st
 		}()
 		r := c.read(k, key, bus.Now())
 		if r.replaces = replaces; !c.rt.undropped.has(key) {
-			r.era = c.rt.bus.Era()
+			r.era = c.era()
 		}
 		if resolveTags(c.rt, &r) == nil {
 			_, _ = r.load(ctx, func(Entry[*localCopy], error) {}) // load counts a failure, and the value is still fresh

@@ -13,6 +13,8 @@ type family struct {
 	fam           *keyspace.Family
 	key           func(k any) keyspace.Key
 	changeTimeout time.Duration
+	loadTimeout   time.Duration
+	wait          time.Duration // LeaseWait as it was set
 	unfenced      Unfenced
 	stats         counters
 	copies        func() int // local ones; nil: there are none
@@ -37,6 +39,19 @@ func (f *family) len() int {
 		return 0
 	}
 	return f.copies()
+}
+
+// era is the servers' era as values of the family carry it, 0 while it is unknown.
+func (f *family) era() uint64 { return EraOf(f.fam, f.rt.bus.Era()) }
+
+// EraOf is what stored values of a family carry in an era of [bus.Bus.Era]: it is another
+// one for each Doc.Version, so that a program does not read what it or another one has
+// stored in another layout. It is for tools.
+func EraOf(f *keyspace.Family, era uint64) uint64 {
+	if era == 0 || f.Doc.Version <= 1 {
+		return era
+	}
+	return era ^ uint64(f.Doc.Version-1)*0x9E3779B97F4A7C15<<1 // never 0: eras are odd
 }
 
 func (f *family) target(k any) Target {

@@ -59,7 +59,7 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 	took := time.Duration(bus.Now() - began)
 	if err != nil && !e.missing {
 		if lease != "" {
-			c.rt.do(fillScript.Cmd([]keyspace.Key{r.key}, lease, "", "0"))
+			r.release(lease)
 		}
 		if r.best == nil {
 			return Entry[*localCopy]{}, err
@@ -70,14 +70,21 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 		return c.serveStale(r.best, r.tier), nil
 	}
 	entry := Entry[*localCopy]{Value: e, Missing: e.missing, Tier: Origin}
+	if r.overdue != "" {
+		c.rt.leases.suspect(r.overdue, c.rt.clock())
+	}
 	if lease == "" {
 		return entry, nil
 	}
 	env, life, err := c.seal(e, took, r)
 	if err != nil {
+		r.release(lease)
 		return entry, err
 	}
-	stored, _ := c.rt.one(fillScript.Cmd([]keyspace.Key{r.key}, lease, env.textOr(life), millis(life))).Int()
+	stored, err := c.rt.one(fillScript.Cmd([]keyspace.Key{r.key}, lease, env.textOr(life), millis(life))).Int()
+	if err != nil {
+		c.rt.leases.disown(lease, releaseCmd(r.key, lease), c.leaseLife(), nil)
+	}
 	if stored == 1 && life > 0 {
 		c.keepLoaded(e, &env, r)
 		entry.Version = env.id
@@ -87,19 +94,28 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 	return entry, nil
 }
 
+// release gives a lease up.
+func (r *reading) release(lease string) {
+	cmd := releaseCmd(r.key, lease)
+	if err := r.c.rt.one(cmd).Err; err != nil {
+		r.c.rt.leases.disown(lease, cmd, r.c.leaseLife(), nil)
+	}
+}
+
 // acquire takes the lease on the slot, or waits for the result of its holder, at
-// most until the lease expires. found says that there is an answer without a load;
+// most for [Policy.LeaseWait]. found says that there is an answer without a load;
 // with neither a lease nor an answer the value has to be loaded and must not be
 // stored.
 func (r *reading) acquire(ctx context.Context) (lease string, found bool) {
 	c := r.c
-	patience := bus.Now() + bus.Moment(2*c.leaseLife())
-	for poll := firstPoll; bus.Now() < patience; poll = min(2*poll, longestPoll) {
-		mine := token()
+	patience := bus.Now() + bus.Moment(c.leaseWait())
+	for poll := firstPoll; ; poll = min(2*poll, longestPoll) {
+		mine := c.rt.leases.token()
 		slot, held, err := c.rt.one(r.acquireCmd(mine)).Text()
 		switch {
 		case err != nil:
 			c.stats.failed.add(1)
+			c.rt.leases.disown(mine, releaseCmd(r.key, mine), c.leaseLife(), err)
 			return "", false
 		case !held:
 			return mine, false
@@ -115,18 +131,19 @@ func (r *reading) acquire(ctx context.Context) (lease string, found bool) {
 				return "", false
 			}
 			continue
+		case r.breakAbandoned(slot):
+			continue
 		case r.best != nil: // another node holds the lease; serve stale
 			c.stats.stale.add(1)
 			return "", true
+		case bus.Now() >= patience:
+			r.overdue, _, _ = leaseIn(slot)
+			return "", false
 		}
 		c.stats.waited.add(1)
-		time.Sleep(poll)
+		time.Sleep(min(poll, time.Duration(patience-bus.Now())))
 	}
-	return "", false
 }
-
-// leaseLife is how long a load may take, and storing its result after it.
-func (c *core) leaseLife() time.Duration { return c.policy.LoadTimeout + c.rt.cfg.Budget }
 
 // acquireCmd asks for the lease on the slot.
 func (r *reading) acquireCmd(mine string) keyspace.Cmd {

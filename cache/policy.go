@@ -20,7 +20,7 @@ var (
 	// missed changes.
 	ErrCutOff = errors.New("cache: this node may have missed changes")
 	// ErrQueued says that Redis did not take a drop, which now waits in the
-	// [RetryQueue].
+	// [RetryQueue] or in memory.
 	ErrQueued = errors.New("cache: Redis did not take a drop, it will be tried again")
 )
 
@@ -51,7 +51,7 @@ type Policy struct {
 	Entries int
 	// MaxStale bounds how long after an acknowledged change an old value may be
 	// read, on any node, whatever happens to the network; 0 means 500 ms. It has
-	// to be a few of the bus' beats.
+	// to be a few of the bus' beats; New panics when it is less than two.
 	MaxStale time.Duration
 	// Beta is how eagerly a value is loaded again before it expires, by chance, so
 	// that not all nodes and callers find it expired at once; 0 means 1, a
@@ -64,6 +64,11 @@ type Policy struct {
 	// Wait is how long a caller waits for a load when there is a value past its
 	// life to answer with; 0 means 100 ms.
 	Wait time.Duration
+	// LeaseWait is how long a reader waits for the load of another node, which may
+	// have died, before it loads the value itself, which is then not stored; 0 means
+	// four times what loads took of late, at least 200 ms and at most LoadTimeout, a
+	// negative number not at all.
+	LeaseWait time.Duration
 	// LoadTimeout bounds a load; 0 means 5 s.
 	LoadTimeout time.Duration
 	// ChangeTimeout bounds what [Cache.Mutate] and [Runtime.Change] call; 0 means
@@ -95,10 +100,11 @@ const (
 	// Refuse returns [ErrUnfenced] and changes nothing. With it the promise of
 	// MaxStale holds whatever happens.
 	Refuse Unfenced = iota
-	// Proceed changes all the same and retries the drop until Redis has done it.
-	// If no node can reach Redis, this is harmless. If this node alone cannot reach
-	// it, other nodes may read old values until it can, or until those expire; this one
-	// asks the source until then.
+	// Proceed changes all the same and retries the drop until Redis has done it. Until
+	// then this node reads the key from its source, and sees its change. Another node
+	// may read the old value: for MaxStale, if it cannot reach Redis either; if it can,
+	// until this node has dropped the value or, should this process die before that,
+	// until the value expires. [FenceFailed] tells a change to record its drop itself.
 	Proceed
 )
 

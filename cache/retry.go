@@ -15,12 +15,23 @@ type RetryQueue interface {
 	Add(ctx context.Context, keys []keyspace.Key) error
 }
 
-// later adds drops to the queue. Until they are done this process reads the keys from
-// their source; a copy that a read has made of the old value meanwhile is forgotten.
-func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) error {
-	rt.undropped.add(keys)
+// later adds drops to the queue, and keeps in memory what that does not take. Until they
+// are done this process reads the keys from their source; a copy that a read has made of
+// the old value meanwhile is forgotten.
+func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) {
+	kept := rt.undropped.add(keys)
 	rt.forget(keys)
-	return rt.retries.Add(context.WithoutCancel(ctx), keys)
+	if rt.cfg.Hooks.Queued != nil {
+		rt.cfg.Hooks.Queued(len(keys))
+	}
+	if rt.cfg.Retries != nil {
+		err := rt.cfg.Retries.Add(context.WithoutCancel(ctx), keys)
+		if err == nil {
+			return
+		}
+		rt.cfg.Log.Warn("drops wait in this process alone", "keys", len(keys), "err", err)
+	}
+	rt.memory.add(kept)
 }
 
 // Redo retries drops of a [RetryQueue]: it removes the keys from Redis and then from
@@ -35,42 +46,37 @@ func (rt *Runtime) Redo(keys []keyspace.Key) error {
 		}
 	}
 	before := rt.undropped.before()
-	err := keyspace.FirstErr(rt.do(cmds...))
+	err := errors.Join(keyspace.FirstErr(rt.do(cmds...)), rt.tell(keys))
 	if err == nil {
 		rt.undropped.done(keys, before)
 	}
-	return errors.Join(err, rt.tell(keys))
+	return err
 }
 
-// errFull says that drops were discarded.
-var errFull = errors.New("cache: too many drops wait for Redis")
-
+// memoryKeys bounds the keys whose drops wait in memory. Where there are more, all of
+// their family is dropped once Redis is back.
 const memoryKeys = 10_000
 
-// memoryQueue is the queue of a program that configures none.
+// memoryQueue is the queue of a program that configures none. It has no bound of its own:
+// its keys are some of those in [undropped].
 type memoryQueue struct {
 	mu   sync.Mutex
 	keys map[string]keyspace.Key
 }
 
-// Add implements [RetryQueue].
-func (q *memoryQueue) Add(_ context.Context, keys []keyspace.Key) error {
+func (q *memoryQueue) add(keys []keyspace.Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.keys == nil {
 		q.keys = map[string]keyspace.Key{}
 	}
 	for _, k := range keys {
-		if len(q.keys) >= memoryKeys {
-			return errFull
-		}
 		q.keys[k.String()] = k
 	}
-	return nil
 }
 
 // run retries the drops that wait, as far as Redis takes them.
-func (q *memoryQueue) run(ctx context.Context, rt *Runtime) {
+func (q *memoryQueue) run(rt *Runtime) {
 	q.mu.Lock()
 	var keys []keyspace.Key
 	for name, k := range q.keys {
@@ -82,6 +88,6 @@ func (q *memoryQueue) run(ctx context.Context, rt *Runtime) {
 	}
 	q.mu.Unlock()
 	if len(keys) > 0 && rt.Redo(keys) != nil {
-		_ = q.Add(ctx, keys)
+		q.add(keys)
 	}
 }

@@ -28,8 +28,9 @@ type Config struct {
 	// Loads bounds how many loads run at once, so that a cold cache or an outage of
 	// Redis cannot overload the source; 0 means 64. Further loads wait.
 	Loads int
-	// Retries keeps the drops that Redis did not take; nil keeps them in memory,
-	// at most 10,000 keys.
+	// Retries keeps the drops that Redis did not take; nil keeps them in memory. None is
+	// given up: where more than 10,000 keys wait, all that is cached of a family is
+	// dropped once Redis is back.
 	Retries RetryQueue
 	// Hooks are called with what happens.
 	Hooks Hooks
@@ -48,6 +49,8 @@ type Hooks struct {
 	Answered func(cache string, from Tier, age time.Duration)
 	// Dropped is called when keys were dropped by a change here.
 	Dropped func(keys int)
+	// Queued is called with how many keys Redis did not drop: they wait for that.
+	Queued func(keys int)
 	// Redis is called with each error of Redis for which a cache did without it.
 	Redis func(err error)
 }
@@ -64,8 +67,11 @@ type Runtime struct {
 	loads         chan struct{}
 	deadlines     redis.Deadlines
 	breakers      [16]breaker
-	retries       RetryQueue
+	memory        memoryQueue
+	began         bus.Moment
+	idle          atomic.Bool // that the bus does not run was said
 	undropped     undropped
+	leases        leases
 	tags          table[*tagVersion] // by hash of the name
 
 	mu     sync.Mutex
@@ -114,12 +120,10 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	rt := &Runtime{db: db, bus: b, cfg: cfg, seed: maphash.MakeSeed(), loads: make(chan struct{}, cfg.Loads),
+	rt := &Runtime{db: db, bus: b, cfg: cfg, began: bus.Now(), seed: maphash.MakeSeed(), loads: make(chan struct{}, cfg.Loads),
 		tags:   newTable[*tagVersion](tagsKnown),
 		caches: map[string]registered{}, events: map[string]*declared{}}
-	if rt.retries = cfg.Retries; rt.retries == nil {
-		rt.retries = &memoryQueue{}
-	}
+	rt.leases.start()
 	b.Handle(topic, bus.Handler{
 		Event: func(e bus.Event) {
 			if e.Name == forgotten {
@@ -135,8 +139,27 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 	return rt
 }
 
+// idleAfter is how long a program may take until its bus runs.
+const idleAfter = 10 * time.Second
+
+// sayIdle logs once that the bus does not run, or has never reached Redis, so that nothing
+// is stored.
+func (rt *Runtime) sayIdle() {
+	if rt.bus.Seen() == 0 && time.Duration(bus.Now()-rt.began) > idleAfter && rt.idle.CompareAndSwap(false, true) {
+		rt.cfg.Log.Warn("nothing is cached: the bus has not read its log yet; does bus.Run run?")
+	}
+}
+
+// checkStale panics when a node would mistrust its copies between two beats of the bus.
+func (rt *Runtime) checkStale(f *keyspace.Family, maxStale time.Duration) {
+	if beat := rt.bus.Beat(); maxStale < 2*beat {
+		panic(fmt.Sprintf("cache: MaxStale of %s is %s, less than two beats of the bus, which are %s each", f.Pattern, maxStale, beat))
+	}
+}
+
 // Run does the periodic work until ctx ends: it retries drops that Redis did not
-// take, and removes expired copies from this process.
+// take, gives back leases whose acquisition Redis did not answer, and removes expired
+// copies from this process.
 func (rt *Runtime) Run(ctx context.Context, ready func()) error {
 	ready()
 	clean := time.NewTicker(time.Minute)
@@ -149,9 +172,11 @@ func (rt *Runtime) Run(ctx context.Context, ready func()) error {
 			rt.work.Wait()
 			return nil
 		case <-retry.C:
-			if q, ours := rt.retries.(*memoryQueue); ours {
-				q.run(ctx, rt)
-			}
+			rt.memory.run(rt)
+			rt.forgetFull(ctx)
+			rt.leases.giveBack(rt)
+		case <-rt.leases.wake:
+			rt.leases.giveBack(rt)
 		case <-clean.C:
 			for _, c := range rt.registered() {
 				c.cleanUp()

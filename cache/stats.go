@@ -56,12 +56,23 @@ type counters struct {
 	hits                                                                                      counter
 	redisHits, loads, keys, notFound, errors, nanos, stale, bypassed, failed, fenced, refused plain
 	waited, refreshed, renewed, applied                                                       plain
+	recent                                                                                    atomic.Int64 // ns that a load took of late, in the mean
 }
+
+// loadTime is how long a load takes that finds an answer; 0 before the first.
+func (c *counters) loadTime() time.Duration { return time.Duration(c.recent.Load()) }
 
 func (c *counters) loaded(keys int, took time.Duration, err error) {
 	c.loads.add(1)
 	c.keys.add(uint64(keys))
 	c.nanos.add(uint64(took))
+	if err == nil || errors.Is(err, ErrNotFound) {
+		before := c.recent.Load() // a lost race loses one load
+		if before == 0 {
+			before = int64(took)
+		}
+		c.recent.Store(before + (int64(took)-before)/8)
+	}
 	switch {
 	case errors.Is(err, ErrNotFound):
 		c.notFound.add(1)

@@ -36,7 +36,7 @@ type Slot struct {
 	Soft    time.Time     // when it should be loaded again
 	Hard    time.Time     // from when on it must not be used
 	Took    time.Duration // to load
-	Era     uint64        // it counts only while this is [bus.Bus.Era]
+	Era     uint64        // it counts only while this is [EraOf] its family and [bus.Bus.Era]
 	Version uint64        // of the load; of a tag, the tag's
 	Tags    []uint64      // versions of its tags when it was loaded
 	Payload string        // JSON
@@ -118,11 +118,12 @@ func (rt *Runtime) forgetAll() {
 type Health struct {
 	Behind time.Duration // how long this node may have missed changes for; normally one beat of the bus
 	Open   int           // open circuit breakers; there is one in all, or 16 for a cluster
+	Queued int           // keys and whole families whose drop Redis has not taken yet: this node reads them from their source
 }
 
 // Health returns the present state of the runtime's connection with Redis.
 func (rt *Runtime) Health() Health {
-	h := Health{Behind: time.Duration(bus.Now() - rt.bus.Seen())}
+	h := Health{Behind: time.Duration(bus.Now() - rt.bus.Seen()), Queued: int(rt.undropped.n.Load())}
 	for i := range rt.breakers {
 		if rt.breakers[i].until.Load() != 0 {
 			h.Open++

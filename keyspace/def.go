@@ -89,3 +89,24 @@ func (f F3[A, B, C, H]) At(a A, b B, c C) H {
 	buf = f.next(c.AppendSegment(buf), len(buf), 2)
 	return f.bind(f.key(buf))
 }
+
+// Try is At for what a user or a file says: an argument that is not of its type's [Form] is
+// an error that is [ErrArgument].
+func (f F1[A, H]) Try(a A) (h H, err error) {
+	defer caught(&err)
+	return f.At(a), nil
+}
+
+// Try is At for what a user or a file says: an argument that is not of its type's [Form] is
+// an error that is [ErrArgument].
+func (f F2[A, B, H]) Try(a A, b B) (h H, err error) {
+	defer caught(&err)
+	return f.At(a, b), nil
+}
+
+// Try is At for what a user or a file says: an argument that is not of its type's [Form] is
+// an error that is [ErrArgument].
+func (f F3[A, B, C, H]) Try(a A, b B, c C) (h H, err error) {
+	defer caught(&err)
+	return f.At(a, b, c), nil
+}

@@ -43,6 +43,10 @@ At returns a handle with the commands of the family's type:
 
 	cart, ok, err := cartKey.At(uid).Get(ctx, db)
 
+Each kind has the commands that its type is used with; those that write give the key its
+declared life in the same step. Whoever sends a [Cmd] of their own gives it themselves;
+a command that writes another type than the key's is refused ([ErrType]).
+
 db is an [Executor], for example package redis's DB, which puts the
 deployment's prefix before each key; see [ValidPrefix].
 

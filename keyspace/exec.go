@@ -2,6 +2,8 @@ package keyspace
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,6 +15,19 @@ type Cmd struct {
 	Key  Key   // first key
 	More []Key // further keys, for commands that take several
 	Args []string
+	Err  error // why there is no command: it is not sent, and the reply is this
+}
+
+// ScriptMark begins the Name of a [Cmd] that runs a Lua script; its SHA-1 in hexadecimal
+// digits, a space and its text follow. So a Cmd needs no field for it, and scripts are
+// registered nowhere.
+const ScriptMark = "EVALSHA "
+
+// ScriptName returns the Name of commands that run the script. Package redis has a type
+// for them.
+func ScriptName(src string) string {
+	sum := sha1.Sum([]byte(src))
+	return ScriptMark + hex.EncodeToString(sum[:]) + " " + src
 }
 
 // An Executor sends commands to Redis. Package redis provides it; a test may

@@ -18,7 +18,7 @@ type Doc struct {
 	Purpose       string   // one line
 	InvalidatedBy []string // the changes after which its keys are dropped
 	MaxBytes      int      // the largest value expected, for the audit; 0 means 64 KiB
-	Version       int      // of the layout of keys and values; 0 counts as 1. Raise it with a change of layout, see [Lock]
+	Version       int      // of the layout of keys and values; 0 counts as 1. Raise it with a change of layout, see [Lock]; package cache takes what was stored under another one for missing
 	Together      string   // names a set of families used in one command or script; all must share a hash tag
 }
 
@@ -180,10 +180,30 @@ func (f *Family) longest() (n int, bounded bool) {
 // behind it; it panics when the argument is not of its form.
 func (f *Family) next(b []byte, from, i int) []byte {
 	if !f.Args[i].match(view(b[from:])) {
-		panic(fmt.Sprintf("keyspace: argument %d of %s, %d bytes long, is not of the form its type declares: %s",
-			i+1, f.Pattern, len(b)-from, f.Args[i]))
+		panic(argumentFault(fmt.Sprintf("keyspace: argument %d of %s, %d bytes long, is not of the form its type declares: %s",
+			i+1, f.Pattern, len(b)-from, f.Args[i])))
 	}
 	return append(b, f.parts[i+1]...)
+}
+
+// ErrArgument is what Try returns for an argument that is not of its type's [Form].
+var ErrArgument = errors.New("keyspace: an argument is not of its form")
+
+// argumentFault is what At panics with.
+type argumentFault string
+
+func (e argumentFault) Error() string        { return string(e) }
+func (e argumentFault) Is(target error) bool { return target == ErrArgument }
+
+// caught makes an error of At's panic, and lets others go on.
+func caught(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case argumentFault:
+		*err = p
+	default:
+		panic(p)
+	}
 }
 
 // begin returns a buffer for a key, with the text before the first argument.

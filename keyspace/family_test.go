@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -182,3 +183,23 @@ func TestWordsAreAClosedList(t *testing.T) {
 	}
 	mustPanic(t, "is not one of keyspace.boards", func() { WordOf[boards]("weekly") })
 }
+
+func TestTryIsAnErrorWhereAtPanics(t *testing.T) {
+	s := New("test")
+	one := Def1[Hashed](s, "try:{a}", BytesOf("x"), hour, Doc{})
+	two := Def2[Hashed, Word[noWords]](s, "try:{a}:{b}", BytesOf("x"), hour, Doc{})
+	three := Def3[Hashed, Int, Word[noWords]](s, "try:{a}:{b}:{c}", BytesOf("x"), hour, Doc{})
+	if h, err := one.Try(Hashed{"x"}); err != nil || h.Key != one.At(Hashed{"x"}).Key {
+		t.Errorf("%v, %v", h, err)
+	}
+	if _, err := two.Try(Hashed{"x"}, Word[noWords]{}); !errors.Is(err, ErrArgument) {
+		t.Errorf("got %v, want %v", err, ErrArgument)
+	}
+	if _, err := three.Try(Hashed{"x"}, Int{1}, Word[noWords]{}); !errors.Is(err, ErrArgument) {
+		t.Errorf("got %v, want %v", err, ErrArgument)
+	}
+}
+
+type noWords struct{}
+
+func (noWords) Words() []string { return []string{"none"} }

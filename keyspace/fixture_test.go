@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func mustPanic(t *testing.T, want string, f func()) {
 	t.Helper()
 	defer func() {
 		t.Helper()
-		if got, _ := recover().(string); want == "" || !strings.Contains(got, want) {
+		if got := fmt.Sprint(recover()); want == "" || !strings.Contains(got, want) {
 			t.Errorf("panic %q, want one with %q", got, want)
 		}
 	}()

@@ -122,11 +122,6 @@ func BitmapOf(form literal) Kind[Bitmap] {
 	return Kind[Bitmap]{typ: "string", form: string(form), bind: func(k Key) Bitmap { return Bitmap{k} }}
 }
 
-// SetBitCmd sets bit n, for a pipeline; the reply is the bit's former value.
-func (h Bitmap) SetBitCmd(n int) Cmd {
-	return Cmd{Name: "SETBIT", Key: h.Key, Args: []string{strconv.Itoa(n), "1"}}
-}
-
 // GetCmd reads the whole string, for a pipeline.
 func (h Bitmap) GetCmd() Cmd { return Cmd{Name: "GET", Key: h.Key} }
 
@@ -179,11 +174,6 @@ func (h Hash) All(ctx context.Context, db Executor) (map[string]string, error) {
 		m[items[i].Str] = items[i+1].Str
 	}
 	return m, nil
-}
-
-// SetCmd writes one field, for a pipeline.
-func (h Hash) SetCmd(field, value string) Cmd {
-	return Cmd{Name: "HSET", Key: h.Key, Args: []string{field, value}}
 }
 
 // ZSet is a sorted set whose members are texts of the owner's choice.

@@ -90,7 +90,7 @@ func TestHandlesSendTheirCommands(t *testing.T) {
 	if m, err := hash.At().All(ctx, db); len(m) != 1 || m["a"] != "1" || err != nil {
 		t.Errorf("Hash.All = %v, %v", m, err)
 	}
-	db.DoMulti(ctx, []Cmd{bits.At().SetBitCmd(9), bits.At().GetCmd(), bits.At().RenewCmd(), kept.At().RenewCmd(), asBytes.At().SetCmd("z", 0)})
+	db.DoMulti(ctx, []Cmd{bits.At().SetBitBareCmd(9), bits.At().GetCmd(), bits.At().RenewCmd(), kept.At().RenewCmd(), asBytes.At().SetCmd("z", 0)})
 	want := []string{
 		"GET test:bytes", "GET test:bytes", "SET test:bytes w PX 3600000", "SET test:up_to w PX 60000", "UNLINK test:bytes",
 		"GET test:json", "GET test:json", `SET test:json {"X":3,"Y":4} PX 3600000`, "UNLINK test:json",

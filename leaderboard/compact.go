@@ -79,6 +79,9 @@ func (b *compact) Update(es []Entry) []keyspace.Cmd {
 	if len(es) == 0 {
 		return nil
 	}
+	if err := checkValues(es...); err != nil {
+		return []keyspace.Cmd{{Err: err}}
+	}
 	restarts := restarting(es)
 	return []keyspace.Cmd{b.push(len(es), func(i int) change {
 		c := changeOf(&es[i])

@@ -1,6 +1,7 @@
 package leaderboard
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -111,7 +112,7 @@ func (b *compact) load(ctx context.Context, now time.Time, everybody iter.Seq2[E
 	defer stop()
 	c := newCensus(b.sizes, now)
 	for e, err := range everybody {
-		if err != nil {
+		if err := cmp.Or(err, checkValues(e)); err != nil {
 			return err
 		}
 		if c.add(e.place()); c.n%renewEvery == 0 {

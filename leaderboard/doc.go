@@ -23,8 +23,9 @@
 // own documentation has them under "lexicographical scores".) Who reached the
 // same value in the same second is ordered by the bytes of the member, the
 // greater first. A sorted set's score is a double, which is exact up to 2⁵³:
-// values go from 0 to [MaxValue], times from 2020 to 2156; what lies outside is
-// cut to the nearest.
+// values go from 0 to [MaxValue], others are refused ([ErrValue]): larger figures, such as
+// points by the million, want a unit of their own, or a plain [keyspace.ZSet] without times.
+// Times go from 2020 to 2156; what lies outside is cut to the nearest.
 //
 // An entry stops to count at the moment it Dies: a streak dies at a midnight.
 // Reads never show nor count the dead, whether or not a sweeper has run.

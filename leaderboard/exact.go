@@ -1,6 +1,7 @@
 package leaderboard
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -61,6 +62,9 @@ func Exact(db *redis.DB, k Keys) Board { return &exact{db, k} }
 // Update writes entries by ZADD GT, and those of members that restart by a
 // script. Each command carries at most 250 members.
 func (b *exact) Update(es []Entry) []keyspace.Cmd {
+	if err := checkValues(es...); err != nil {
+		return []keyspace.Cmd{{Err: err}}
+	}
 	restarts := restarting(es)
 	rest := fold(es, restarts, true)
 	es = fold(es, restarts, false)
@@ -103,7 +107,7 @@ func (b *exact) load(ctx context.Context, everybody iter.Seq2[Entry, error]) err
 	}
 	chunk := make([]Entry, 0, mergeChunk)
 	for e, err := range everybody {
-		if err != nil {
+		if err := cmp.Or(err, checkValues(e)); err != nil {
 			return err
 		}
 		if chunk = append(chunk, e); len(chunk) == mergeChunk {

@@ -3,6 +3,7 @@ package leaderboard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"time"
@@ -23,6 +24,9 @@ var (
 	// has loaded it yet, or so many of a compact board's best have died that the
 	// next ones are not known. Call [Board.Load].
 	ErrNotLoaded = errors.New("the board is not loaded")
+	// ErrValue says that an entry's value is not from 0 to [MaxValue], and that nothing of
+	// its update was sent, or the load has ended.
+	ErrValue = errors.New("leaderboard: a value has no room on a board")
 	// ErrEmptied says that Redis was emptied, restarted or failed over while the
 	// board was being loaded: load it again.
 	ErrEmptied = errors.New("the board was emptied while it was being loaded")
@@ -34,7 +38,8 @@ type Board interface {
 	// Update returns the commands that move the members of es: a few, to be
 	// pipelined with whatever else the caller sends. They stand alone, in any
 	// order among other commands. After an error among their replies nobody knows
-	// what was applied: send the entries again, with Replay set.
+	// what was applied: send the entries again, with Replay set. Where a value is not
+	// from 0 to [MaxValue] nothing is sent at all: the only reply is [ErrValue].
 	Update(es []Entry) []keyspace.Cmd
 
 	// Read returns, in one round trip, the best n that are alive at now, best
@@ -91,7 +96,7 @@ type Board interface {
 // Entry is what one member reached.
 type Entry struct {
 	Member string
-	// Value ranks the entry; cut to 0…[MaxValue].
+	// Value ranks the entry, from 0 to [MaxValue]; see [ErrValue].
 	Value int64
 	// At is when the value was reached, not when it was last confirmed; earlier
 	// wins a tie. Kept in whole seconds from 2020 to 2156.
@@ -149,6 +154,16 @@ func seconds(t time.Time) int64 { return min(max(t.Unix()-epoch, 0), timeMax) }
 func cut(value int64) int64 { return min(max(value, 0), MaxValue) }
 
 func (e Entry) score() int64 { return cut(e.Value)<<32 | timeMax - seconds(e.At) }
+
+// checkValues returns an error that is [ErrValue] when a value has no room.
+func checkValues(es ...Entry) error {
+	for i := range es {
+		if v := es[i].Value; v < 0 || v > MaxValue {
+			return fmt.Errorf("%w: %d of %q, from 0 to %d are possible", ErrValue, v, es[i].Member, MaxValue)
+		}
+	}
+	return nil
+}
 
 func (e *Entry) restarts() bool { return e.Restart || e.Replay || e.Told != nil }
 

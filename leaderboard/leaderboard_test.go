@@ -154,7 +154,8 @@ func TestBoard(t *testing.T) {
 						{"a restart lowers a value unless the stored time is later", testRestart},
 						{"an update after a later restart is what the conditions exclude", testExcluded},
 						{"a batch holds several entries of one member", testFold},
-						{"values and times are exact up to their limits and cut beyond", testLimits},
+						{"values and times are exact up to their limits, and times are cut beyond", testLimits},
+						{"a value that has no room is refused", testNoRoom},
 						{"one read has the best and a member's rank", testRead},
 						{"around a member are its neighbours", testAround},
 						{"the dead are neither shown nor counted", testDead},
@@ -284,6 +285,23 @@ func testFold(t *testing.T, s suite) {
 	wantTop(t, b, noon.Add(25*time.Hour), "ada 3")
 }
 
+func testNoRoom(t *testing.T, s suite) {
+	b := s.ready(t)
+	good := leaderboard.Entry{Member: "good", Value: 1, At: noon}
+	for _, v := range []int64{-1, leaderboard.MaxValue + 1} {
+		bad := leaderboard.Entry{Member: "bad", Value: v, At: noon}
+		if err := keyspace.FirstErr(s.db.DoMulti(t.Context(), b.Update([]leaderboard.Entry{good, bad}))); !errors.Is(err, leaderboard.ErrValue) {
+			t.Errorf("Update of %d: %v, want %v", v, err, leaderboard.ErrValue)
+		}
+		if err := b.Load(t.Context(), noon, all(bad)); !errors.Is(err, leaderboard.ErrValue) {
+			t.Errorf("Load of %d: %v, want %v", v, err, leaderboard.ErrValue)
+		}
+	}
+	if top, err := b.Top(t.Context(), noon, 10); len(top) != 0 || err != nil {
+		t.Errorf("got %v, %v", top, err)
+	}
+}
+
 func testLimits(t *testing.T, s suite) {
 	b := s.ready(t)
 	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
@@ -293,8 +311,8 @@ func testLimits(t *testing.T, s suite) {
 	}{
 		{leaderboard.MaxValue, leaderboard.MaxValue, noon, noon},
 		{leaderboard.MaxValue, leaderboard.MaxValue, noon.Add(time.Second), noon.Add(time.Second)},
-		{leaderboard.MaxValue + 1, leaderboard.MaxValue, year(2020), year(2020)},
-		{-1, 0, year(2019), year(2020)},
+		{leaderboard.MaxValue, leaderboard.MaxValue, year(2020), year(2020)},
+		{0, 0, year(2019), year(2020)},
 		{1, 1, year(2200), year(2020).Add((1<<32 - 1) * time.Second)},
 	} {
 		member := strconv.Itoa(i)

@@ -51,7 +51,7 @@ type Result struct {
 	Allowed   bool
 	Limit     int           // the limit's Max
 	Remaining int           // calls left in this window
-	Reset     time.Duration // until the window ends
+	Reset     time.Duration // until the window ends; of a refusal at least a millisecond
 }
 
 // Ask is one of the limits that [Limiter.AllowAll] checks.
@@ -113,7 +113,7 @@ func (l *Limiter) AllowAll(ctx context.Context, asks []Ask) (Result, error) {
 	}
 	began := time.Now()
 	places, err := l.take(ctx, asks)
-	res := tightest(places)
+	res := refused(tightest(places))
 	if !res.Allowed { // nor is a place that failed
 		l.giveBack(ctx, places, time.Since(began))
 	}
@@ -220,6 +220,15 @@ func (l *Limiter) giveBack(ctx context.Context, places []place, ago time.Duratio
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
 	defer cancel()
 	l.db.RunMulti(ctx, calls) // one that fails errs on the strict side, and ends with the window
+}
+
+// refused gives a refusal a Reset: the window may end this very moment, and 0 would say
+// that another try is in place.
+func refused(r Result) Result {
+	if !r.Allowed {
+		r.Reset = max(r.Reset, time.Millisecond)
+	}
+	return r
 }
 
 func tightest(places []place) Result {

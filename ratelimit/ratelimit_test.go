@@ -274,7 +274,8 @@ func testGiveBack(t *testing.T, db *redis.DB, l *Limiter) {
 
 func testServerError(t *testing.T, db *redis.DB, l *Limiter) {
 	lim, good, bad := Limit{5, time.Minute}, fresh(), fresh()
-	must(t, db.Do(t.Context(), keyspace.Cmd{Name: "HSET", Key: bad.Key, Args: []string{"f", "v"}}).Err)
+	// A command of its own would be refused before it is sent.
+	must(t, redis.NewScript("return redis.call('HSET', KEYS[1], 'f', 'v')").Run(t.Context(), db, []keyspace.Key{bad.Key}).Err)
 	_, err := l.AllowAll(t.Context(), []Ask{{good, lim}, {bad, lim}})
 	var refusal redis.ServerError
 	if !errors.As(err, &refusal) {
@@ -413,4 +414,16 @@ func TestCallsWithoutRedisLeaveNothingRunning(t *testing.T) {
 			allow(t, l, Ask{key, Limit{1, time.Minute}})
 		}
 	})
+}
+
+// A key's last fraction of a millisecond is none to Redis.
+func TestWhoIsRefusedIsNeverToldToComeBackAtOnce(t *testing.T) {
+	for _, r := range []Result{{}, {Reset: time.Second}} {
+		if got := refused(r); got.Reset < time.Millisecond || got.Reset < r.Reset {
+			t.Errorf("%+v became %+v", r, got)
+		}
+	}
+	if got := refused(Result{Allowed: true}); got.Reset != 0 {
+		t.Errorf("got %+v", got)
+	}
 }

@@ -56,7 +56,7 @@ func BenchmarkDoMulti96(b *testing.B) {
 		var cmds []keyspace.Cmd
 		for i := range 32 {
 			h := bits.At(n(i))
-			cmds = append(cmds, h.SetBitCmd(800-i), h.RenewCmd(), h.GetCmd())
+			cmds = append(cmds, h.SetBitBareCmd(800-i), h.RenewCmd(), h.GetCmd())
 		}
 		b.SetParallelism(2)
 		b.ReportAllocs()

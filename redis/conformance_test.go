@@ -27,6 +27,14 @@ var (
 	fields  = keyspace.Def1[keyspace.Int](keys, "fields:{{n}}", keyspace.HashOf("a, b"), keyspace.Forever("the test removes it"), keyspace.Doc{})
 	scores  = keyspace.Def1[keyspace.Int](keys, "scores:{{n}}", keyspace.ZSetOf("member, score"), keyspace.Forever("the test removes it"), keyspace.Doc{})
 
+	hits    = keyspace.Def1[keyspace.Int](keys, "hits:{{n}}", keyspace.CounterKind(), keyspace.UpTo(time.Hour), keyspace.Doc{})
+	visits  = keyspace.Def1[keyspace.Int](keys, "visits:{{n}}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{})
+	cart    = keyspace.Def1[keyspace.Int](keys, "cart:{{n}}", keyspace.HashOf("item, count"), keyspace.Expire(time.Hour), keyspace.Doc{})
+	ranking = keyspace.Def1[keyspace.Int](keys, "ranking:{{n}}", keyspace.ZSetOf("member, score"), keyspace.Expire(time.Hour), keyspace.Doc{})
+	members = keyspace.Def1[keyspace.Int](keys, "members:{{n}}", keyspace.SetOf("name"), keyspace.Expire(time.Hour), keyspace.Doc{})
+	recent  = keyspace.Def1[keyspace.Int](keys, "recent:{{n}}", keyspace.ListOf("text"), keyspace.Expire(time.Hour), keyspace.Doc{})
+	feed    = keyspace.Def1[keyspace.Int](keys, "feed:{{n}}", keyspace.StreamOf("what"), keyspace.Expire(time.Hour), keyspace.Doc{})
+
 	news   = keyspace.DefChannel1[keyspace.Int](keys, "news:{{n}}", keyspace.RawMessages("text"), keyspace.Doc{})
 	prices = keyspace.DefChannel0(keys, "prices", keyspace.MessagesOf[map[string]int](), keyspace.Doc{})
 )
@@ -70,6 +78,8 @@ func TestEveryEngineBehavesAlike(t *testing.T) {
 				{"handles read what they wrote", testHandles},
 				{"commands keep their shapes", testShapes},
 				{"keys die in time", testExpiry},
+				{"what writes gives the declared life", testLives},
+				{"a command for another type is refused", testOtherType},
 				{"an error reply is a ServerError and no outage", testServerError},
 				{"keys of one command share a tag", testCrossSlot},
 				{"a pipeline answers in order and fails one by one", testPipeline},
@@ -116,12 +126,103 @@ func testHandles(t *testing.T, db *redis.DB) {
 	}
 }
 
+func testLives(t *testing.T, db *redis.DB) {
+	ctx := t.Context()
+	life := func(k keyspace.Key) int64 {
+		ms, err := db.Do(ctx, keyspace.Cmd{Name: "PTTL", Key: k}).Int()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ms
+	}
+	shorten := func(k keyspace.Key) {
+		must(t, db.Do(ctx, keyspace.Cmd{Name: "PEXPIRE", Key: k, Args: []string{"1800000"}}))
+	}
+	c, b, h, z, s, l, f := visits.At(n(1)), bits.At(n(5)), cart.At(n(1)), ranking.At(n(1)), members.At(n(1)), recent.At(n(1)), feed.At(n(1))
+	for _, k := range []struct {
+		key    keyspace.Key
+		writes []keyspace.Cmd
+	}{
+		{c.Key, []keyspace.Cmd{c.AddCmd(2)}},
+		{b.Key, []keyspace.Cmd{b.SetBitCmd(9)}},
+		{h.Key, []keyspace.Cmd{h.SetCmd("a", "1"), h.AddCmd("a", 2)}},
+		{z.Key, []keyspace.Cmd{z.SetCmd("a", 1.5), z.AddCmd("a", 2)}},
+		{s.Key, []keyspace.Cmd{s.AddCmd("a", "b")}},
+		{l.Key, []keyspace.Cmd{l.PushCmd("a", "b"), l.PushFrontCmd("c", "d")}},
+		{f.Key, []keyspace.Cmd{f.AddCmd(10, "what", "a"), f.AddCmd(0, "what", "b")}},
+	} {
+		for i, cmd := range k.writes {
+			if must(t, db.Do(ctx, cmd)); life(k.key) <= 1_800_000 {
+				t.Errorf("write %d of %s: it lives %d ms", i, k.key, life(k.key))
+			}
+			shorten(k.key)
+		}
+	}
+	window := hits.At(n(1)) // counted from the first
+	for want := range int64(3) {
+		if got, err := window.Add(ctx, db, 1); got != want+1 || err != nil {
+			t.Errorf("Add = %d, %v", got, err)
+		}
+		if left := life(window.Key); left <= 0 || (left <= 1_800_000) != (want > 0) {
+			t.Errorf("after %d: the window has %d ms", want+1, left)
+		}
+		shorten(window.Key)
+	}
+	forever := scores.At(n(5))
+	if must(t, db.Do(ctx, forever.SetCmd("a", 1))); life(forever.Key) != -1 {
+		t.Errorf("%s lives %d ms", forever, life(forever.Key))
+	}
+	for _, k := range []struct {
+		cmd  keyspace.Cmd
+		want string
+	}{
+		{h.GetCmd("a"), "3"}, {z.ScoreCmd("a"), "3.5"}, {z.LenCmd(), "1"}, {s.HasCmd("b"), "1"}, {s.LenCmd(), "2"}, {l.LenCmd(), "4"}, {f.LenCmd(), "2"},
+		{h.RemoveCmd("a", "x"), "1"}, {z.RemoveCmd("a", "x"), "1"}, {s.RemoveCmd("b", "x"), "1"},
+	} {
+		if got, _, err := db.Do(ctx, k.cmd).Text(); got != k.want || err != nil {
+			t.Errorf("%s of %s = %q, %v, want %q", k.cmd.Name, k.cmd.Key, got, err, k.want)
+		}
+	}
+	must(t, db.Do(ctx, forever.SetCmd("b", 2)))
+	for _, k := range []struct {
+		cmd  keyspace.Cmd
+		want []string
+	}{
+		{l.RangeCmd(0, -1), []string{"d", "c", "a", "b"}}, {l.TrimCmd(0, 2), nil}, {l.PopCmd(2), []string{"d", "c"}},
+		{s.AllCmd(), []string{"a"}}, {forever.TopCmd(1), []string{"b", "2"}}, {forever.TopCmd(0), nil},
+	} {
+		if k.want == nil {
+			must(t, db.Do(ctx, k.cmd))
+		} else if got := texts(t, db.Do(ctx, k.cmd)); !slices.Equal(got, k.want) {
+			t.Errorf("%s of %s = %q, want %q", k.cmd.Name, k.cmd.Key, got, k.want)
+		}
+	}
+	if items, err := db.Do(ctx, forever.TopCmd(0)).Items(); len(items) != 0 || err != nil {
+		t.Errorf("the best none are %v, %v", items, err)
+	}
+	if items, err := db.Do(ctx, f.RangeCmd("-", "+", 1)).Items(); len(items) != 1 || err != nil {
+		t.Errorf("the first entry is %v, %v", items, err)
+	}
+}
+
+func testOtherType(t *testing.T, db *redis.DB) {
+	c := visits.At(n(7))
+	push := keyspace.Cmd{Name: "LPUSH", Key: c.Key, Args: []string{"x"}}
+	replies := db.DoMulti(t.Context(), []keyspace.Cmd{push, c.AddCmd(1), {Name: "EXISTS", Key: c.Key}})
+	if lone := db.Do(t.Context(), push).Err; !errors.Is(lone, keyspace.ErrType) || !errors.Is(replies[0].Err, keyspace.ErrType) {
+		t.Errorf("got %v and %v, want %v", lone, replies[0].Err, keyspace.ErrType)
+	}
+	if got, err := c.Get(t.Context(), db); got != 1 || err != nil || replies[1].Err != nil {
+		t.Errorf("the command beside it: %d, %v, %v", got, err, replies[1].Err)
+	}
+}
+
 func testShapes(t *testing.T, db *redis.DB) {
 	ctx := t.Context()
 	b, h, z := bits.At(n(1)), fields.At(n(1)), scores.At(n(1))
 	v, o := value.At(n(2)), other.At(n(2))
 	replies := db.DoMulti(ctx, []keyspace.Cmd{
-		b.SetBitCmd(9), b.SetBitCmd(9), b.RenewCmd(), b.GetCmd(),
+		b.SetBitBareCmd(9), b.SetBitBareCmd(9), b.RenewCmd(), b.GetCmd(),
 		{Name: "HSET", Key: h.Key, Args: []string{"a", "1", "b", "2"}},
 		{Name: "ZADD", Key: z.Key, Args: []string{"GT", "CH", "4503599627370497", "x", "7", "y"}},
 		{Name: "ZADD", Key: z.Key, Args: []string{"GT", "CH", "3", "x"}},

@@ -53,8 +53,12 @@ func (db *DB) Physical(k keyspace.Key) string { return db.prefix + k.String() }
 // Do sends one command and returns its reply. It returns when ctx ends at the
 // latest, and at once while Redis is away. Nothing is sent twice: a command
 // whose connection broke fails with [ErrUnavailable] and may have been carried
-// out. Do not send blocking commands: they would block all other commands.
+// out. Do not send blocking commands: they would block all other commands. A command that
+// writes another type than that of its first key's family is refused: [keyspace.ErrType].
 func (db *DB) Do(ctx context.Context, cmd keyspace.Cmd) keyspace.Reply {
+	if err := cmd.Check(); err != nil {
+		return keyspace.Fail(err)
+	}
 	if len(cmd.More) > 0 && !sameTag(&cmd) {
 		return keyspace.Fail(ErrCrossSlot)
 	}
@@ -158,7 +162,7 @@ func (db *DB) DoMulti(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply
 		if replies[i].Kind != keyspace.ErrorReply {
 			continue
 		}
-		if replies[i].Err == ErrCrossSlot {
+		if replies[i].Err == ErrCrossSlot || cmds[i].Check() != nil {
 			sent--
 		} else if !db.stats.fault(replies[i].Err) {
 			timed = false
@@ -183,7 +187,10 @@ func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspa
 	b.fill(db, cmds)
 	for i := range cmds {
 		cmd := &cmds[i]
-		switch {
+		switch err := cmd.Check(); {
+		case err != nil:
+			replies[i] = keyspace.Fail(err)
+			b.skip(cmd)
 		case len(cmd.More) > 0 && !sameTag(cmd):
 			replies[i] = keyspace.Fail(ErrCrossSlot)
 			b.skip(cmd)
@@ -375,7 +382,9 @@ func (b *batch) take(k keyspace.Key) string {
 
 // skip passes over the keys of a command that is not sent.
 func (b *batch) skip(cmd *keyspace.Cmd) {
-	b.take(cmd.Key)
+	if !cmd.Key.IsZero() {
+		b.take(cmd.Key)
+	}
 	for _, k := range cmd.More {
 		b.take(k)
 	}

@@ -52,7 +52,7 @@
 // [Script] values; [Script.Cmd] makes one of those commands from a run of it:
 //
 //	replies := db.DoMulti(ctx, []keyspace.Cmd{
-//		days.SetBitCmd(41),
+//		days.SetBitBareCmd(41),
 //		days.GetCmd(),
 //		raise.Cmd([]keyspace.Key{best.Key}, "12"),
 //	})

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"crypto/sha1"
-	"encoding/hex"
 	"strings"
 
 	"github.com/stoa-dev/stoa/keyspace"
@@ -16,18 +15,13 @@ type Script struct {
 	name string // scriptMark, the hash, a space, the source
 }
 
-// A scripted command carries its script in its name, so that a keyspace.Cmd
-// needs no field for it and scripts are registered nowhere.
 const (
-	scriptMark = "EVALSHA "
+	scriptMark = keyspace.ScriptMark
 	shaLen     = 2 * sha1.Size
 )
 
 // NewScript prepares a script; it sends nothing.
-func NewScript(src string) *Script {
-	sum := sha1.Sum([]byte(src))
-	return &Script{scriptMark + hex.EncodeToString(sum[:]) + " " + src}
-}
+func NewScript(src string) *Script { return &Script{keyspace.ScriptName(src)} }
 
 // Source returns the script's text.
 func (s *Script) Source() string { return s.name[len(scriptMark)+shaLen+1:] }

@@ -2,6 +2,7 @@ package cachetest
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -106,6 +107,23 @@ func proceed(t *trial) {
 	t.now(key, 0)
 	t.proxy[0].Heal()
 	t.soon(key)
+}
+
+// proceedHistory: Redis stops for all, again and again, and changes go on. A node
+// always reads what it changed itself. The others may read what was before until Redis
+// has been told.
+func proceedHistory(t *trial) {
+	t.open(func(n *Node) { n.Proceed = true })
+	t.beside(0)
+	t.judge(play(t, t.node, afterReturn, historySize, func() {
+		for _, p := range t.proxy {
+			p.BlackHole()
+		}
+		time.Sleep(rand.N(4 * t.lib.MaxStale))
+		for _, p := range t.proxy {
+			p.Heal()
+		}
+	}))
 }
 
 // told fails the trial if Redis, with which nothing is wrong, did not take it.

@@ -194,6 +194,8 @@ type network interface {
 	Refuse()
 	Hold(Direction)
 	BlackHole()
+	Delay(time.Duration)
+	Jitter(most time.Duration)
 	LoseMessages()
 	Lost() int
 	Heal()

@@ -2,6 +2,7 @@ package cachetest
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -25,6 +26,7 @@ type Proxy struct {
 	closed bool
 	held   [2]bool // by direction
 	delay  time.Duration
+	jitter time.Duration
 	mute   bool
 	lost   int
 	work   sync.WaitGroup
@@ -133,7 +135,7 @@ func (p *Proxy) pump(l *link, from, to net.Conn, d Direction) {
 func (p *Proxy) pass(l *link, d Direction, _ []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if wait := p.delay; wait > 0 {
+	if wait := p.delay + rand.N(p.jitter+1); wait > 0 {
 		p.mu.Unlock()
 		time.Sleep(wait)
 		p.mu.Lock()
@@ -218,6 +220,13 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
+// Jitter makes every piece of data late by a random time up to most.
+func (p *Proxy) Jitter(most time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.jitter = most
+}
+
 // LoseMessages drops what servers say unasked: messages of channels, and
 // invalidations of client-side caching.
 func (p *Proxy) LoseMessages() {
@@ -236,7 +245,7 @@ func (p *Proxy) Lost() int {
 // Heal ends all faults.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
-	p.held, p.delay, p.mute = [2]bool{}, 0, false
+	p.held, p.delay, p.jitter, p.mute = [2]bool{}, 0, 0, false
 	refusing := p.listen == nil && !p.closed
 	p.change.Broadcast()
 	p.mu.Unlock()

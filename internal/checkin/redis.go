@@ -85,7 +85,7 @@ func (f *fast) mark(ctx context.Context, reqs []request, boards []keyspace.Cmd) 
 	cmds, days := boards, len(boards)
 	for _, r := range reqs {
 		key := recordKey(r.user, r.day.Year())
-		cmds = append(cmds, key.SetBitCmd(streak.BitOf(r.day, r.kind)), key.GetRenewCmd())
+		cmds = append(cmds, key.SetBitBareCmd(streak.BitOf(r.day, r.kind)), key.GetRenewCmd())
 	}
 	replies := f.send(ctx, cmds)
 	if err := keyspace.FirstErr(replies); err != nil {

@@ -232,7 +232,7 @@ func (cmd *cacheLookupCmd) Run(ctx context.Context, c *console) error {
 		if err != nil {
 			return err
 		}
-		v := viewSlot(key, cache.Inspect(text), b.nodes.Time(), b.nodes.Era())
+		v := viewSlot(key, cache.Inspect(text), b.nodes.Time(), cache.EraOf(key.Family(), b.nodes.Era()))
 		v.TTL = max(ttl, 0)
 		return c.result(v, v.write)
 	})

@@ -248,7 +248,7 @@ func TestWhatCannotBeMovedIsRefused(t *testing.T) {
 	if _, err := m.Write(ctx, user(1), more, nil); !errors.Is(err, move.ErrCommand) {
 		t.Errorf("a second key: %v", err)
 	}
-	ok(t, db.Do(ctx, keyspace.Cmd{Name: "RPUSH", Key: newKey.At(user(1)).Key, Args: []string{"x"}}).Err)
+	ok(t, redis.NewScript("return redis.call('RPUSH', KEYS[1], 'x')").Run(ctx, db, []keyspace.Key{newKey.At(user(1)).Key}).Err)
 	if _, err := visit(ctx, m, user(1)); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("a new key of another type: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -130,6 +131,7 @@ type Wire struct {
 	refuse bool
 	held   [2]bool // by direction
 	delay  time.Duration
+	jitter time.Duration
 	mute   bool
 	lost   int
 }
@@ -206,6 +208,13 @@ func (w *Wire) Delay(d time.Duration) {
 	w.delay = d
 }
 
+// Jitter makes what is sent from now on late by a random time up to most.
+func (w *Wire) Jitter(most time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.jitter = most
+}
+
 // LoseMessages drops the messages of channels.
 func (w *Wire) LoseMessages() {
 	w.mu.Lock()
@@ -224,7 +233,7 @@ func (w *Wire) Lost() int {
 func (w *Wire) Heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.refuse, w.held, w.delay, w.mute = false, [2]bool{}, 0, false
+	w.refuse, w.held, w.delay, w.jitter, w.mute = false, [2]bool{}, 0, 0, false
 	w.change.Broadcast()
 }
 
@@ -299,7 +308,7 @@ func (l *lane) write(b []byte) (int, error) {
 		w.lost++
 		return len(b), nil
 	}
-	l.pieces = append(l.pieces, piece{bytes.Clone(b), time.Now().Add(w.delay)})
+	l.pieces = append(l.pieces, piece{bytes.Clone(b), time.Now().Add(w.delay + mathrand.N(w.jitter+1))})
 	w.change.Broadcast()
 	return len(b), nil
 }

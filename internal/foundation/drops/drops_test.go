@@ -82,7 +82,7 @@ func (n *node) waiting(t *testing.T) (wait, dead []queue.Entry) {
 
 func TestADropThatRedisRefusesIsTriedFiveTimesAndThenADeadLetter(t *testing.T) {
 	n, key := newNode(t, "embedded"), oneThing
-	if err := n.redis.Do(t.Context(), keyspace.Cmd{Name: "RPUSH", Key: key, Args: []string{"not a value"}}).Err; err != nil {
+	if err := redis.NewScript("return redis.call('RPUSH', KEYS[1], 'not a value')").Run(t.Context(), n.redis, []keyspace.Key{key}).Err; err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
