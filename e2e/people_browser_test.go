@@ -15,7 +15,7 @@ import (
 
 func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	t.Parallel()
-	url := serve(t)
+	url := serve(t, "--social-cooldown-refused", "0s", "--social-cooldown-withdrawn", "0s")
 	ada := browse(t, url+"/")
 	ada.signUp("ada@example.com", "Ada", "correct horse")
 

@@ -90,7 +90,7 @@ func TestPeopleAreRightWhateverIsKilled(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	redis := redistest.Server(t)
-	args := []string{"--redis", redis.URL}
+	args := []string{"--redis", redis.URL, "--social-cooldown-refused", "0s", "--social-cooldown-withdrawn", "0s"}
 	w := &people{world: newWorld(t, sqldb.Config{URL: maria.URL}, 2*pairs, args, args)}
 	w.noteDrops()
 	w.meet()

@@ -7,15 +7,13 @@
 package pages
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/base64"
 	"io/fs"
 	"net/http"
 	"path"
 	"strings"
-	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/static"
 )
 
 //go:embed dist
@@ -36,11 +34,6 @@ var types = map[string]string{
 	".woff2": "font/woff2",
 }
 
-type file struct {
-	data []byte
-	head http.Header
-}
-
 // Patterns are the routes of the page, as http.ServeMux has them.
 var Patterns = []string{"GET /{$}", "GET /assets/"}
 
@@ -56,22 +49,14 @@ func Handler() http.Handler {
 			http.NotFound(w, r)
 			return
 		}
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
-			return
-		}
-		for name, values := range f.head {
-			w.Header()[name] = values
-		}
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.data))
+		f.ServeHTTP(w, r)
 	})
 }
 
 // load reads dist into memory by URL path. The files are part of the program:
 // one that cannot be read, or has no type above, is a fault of the build.
-func load() map[string]file {
-	files := make(map[string]file)
+func load() map[string]*static.File {
+	files := make(map[string]*static.File)
 	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -91,9 +76,7 @@ func load() map[string]file {
 		url := strings.TrimPrefix(name, "dist")
 		if url == "/index.html" {
 			url = "/"
-			sum := sha256.Sum256(data)
 			head.Set("Cache-Control", "no-cache")
-			head.Set("ETag", `"`+base64.RawURLEncoding.EncodeToString(sum[:12])+`"`)
 			head.Set("Content-Security-Policy", policy)
 			head.Set("Referrer-Policy", "no-referrer")
 			head.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -101,7 +84,7 @@ func load() map[string]file {
 		} else {
 			head.Set("Cache-Control", "public, max-age=31536000, immutable")
 		}
-		files[url] = file{data, head}
+		files[url] = static.New(data, head)
 		return nil
 	})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // Doc.Version before you change that.
 type Card struct {
 	User    ID        `json:"user"`
-	Token   string    `json:"token"` // 128 bits of chance
+	Name    string    `json:"name"` // 128 bits of chance; see mint.cardToken
 	Expires time.Time `json:"expires"`
 }
 
@@ -51,12 +51,12 @@ func newCards(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) cards {
 		byUser: cache.New(rt, cardKey, p, cache.Source[ID, Card]{Life: life, Load: func(ctx context.Context, user ID) (Card, error) {
 			return found(selectCard(ctx, db, user))
 		}}),
-		byToken: cache.New(rt, cardTokenKey, p, cache.Source[keyspace.Hashed, Card]{Life: life, Load: func(ctx context.Context, token keyspace.Hashed) (Card, error) {
-			return found(selectCardByToken(ctx, db, token.S))
+		byToken: cache.New(rt, cardTokenKey, p, cache.Source[keyspace.Hashed, Card]{Life: life, Load: func(ctx context.Context, name keyspace.Hashed) (Card, error) {
+			return found(selectCardByName(ctx, db, name.S))
 		}}),
 	}
 	cache.DropsBy(rt, CardChanged, func(c Card) ID { return c.User }, c.byUser)
-	cache.DropsBy(rt, CardChanged, func(c Card) keyspace.Hashed { return keyspace.Hashed{S: c.Token} }, c.byToken)
+	cache.DropsBy(rt, CardChanged, func(c Card) keyspace.Hashed { return keyspace.Hashed{S: c.Name} }, c.byToken)
 	return c
 }
 
@@ -71,7 +71,7 @@ func (s *Service) Card(ctx context.Context, user ID) (_ Card, err error) {
 	case err != nil && !errors.Is(err, cache.ErrNotFound):
 		return Card{}, loadError(ctx, err)
 	}
-	drawn := Card{User: user, Token: newNonce()}
+	drawn := Card{User: user, Name: newNonce()}
 	err = s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := lockLiving(ctx, tx, user); err != nil { // one at a time for each user
 			return err
@@ -88,6 +88,9 @@ func (s *Service) Card(ctx context.Context, user ID) (_ Card, err error) {
 	}, CardChanged.Of(s.caches, drawn)...)
 	return drawn, err
 }
+
+// CardToken returns what the card says, for [Service.CardOwner].
+func (s *Service) CardToken(c Card) string { return s.mint.cardToken(c.Name) }
 
 // WithdrawCard makes the user's card worthless, if there is one.
 func (s *Service) WithdrawCard(ctx context.Context, user ID) (err error) {
@@ -109,7 +112,7 @@ func (s *Service) CardOwner(ctx context.Context, token string) (_ ID, err error)
 		return ID{}, ErrNoCard
 	}
 	now := s.db.Now()
-	c, err := s.cards.byToken.Get(ctx, keyspace.Hashed{S: token})
+	c, err := s.cards.byToken.Get(ctx, keyspace.Hashed{S: s.mint.cardName(token)})
 	if errors.Is(err, cache.ErrNotFound) || err == nil && !c.Expires.After(now) {
 		return ID{}, ErrNoCard
 	} else if err != nil {

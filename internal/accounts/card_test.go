@@ -121,7 +121,7 @@ func TestACardIsTheSameForTwoDaysOnEveryNode(t *testing.T) {
 		card := func(n *world) Card {
 			t.Helper()
 			c, err := n.Card(t.Context(), id)
-			if err != nil || c.User != id || !isNonce(c.Token) {
+			if err != nil || c.User != id || !isNonce(w.CardToken(c)) {
 				t.Fatalf("got %+v, %v", c, err)
 			}
 			return c
@@ -140,35 +140,35 @@ func TestACardIsTheSameForTwoDaysOnEveryNode(t *testing.T) {
 		}
 		w.pass(47 * time.Hour)
 		for _, n := range []*world{w, other, other} {
-			if c := card(n); c.Token != first.Token || c.Expires.UnixMilli() != first.Expires.UnixMilli() {
+			if c := card(n); w.CardToken(c) != w.CardToken(first) || c.Expires.UnixMilli() != first.Expires.UnixMilli() {
 				t.Errorf("an hour before its end: got %+v, want %+v", c, first)
 			}
-			owner(n, first.Token, nil)
+			owner(n, w.CardToken(first), nil)
 		}
 		w.pass(time.Hour)
-		owner(w, first.Token, ErrNoCard)
-		owner(other, first.Token, ErrNoCard)
+		owner(w, w.CardToken(first), ErrNoCard)
+		owner(other, w.CardToken(first), ErrNoCard)
 		second := card(other)
-		if second.Token == first.Token || card(w).Token != second.Token {
+		if w.CardToken(second) == w.CardToken(first) || w.CardToken(card(w)) != w.CardToken(second) {
 			t.Errorf("after its end: got %+v and %+v, before %+v", second, card(w), first)
 		}
-		owner(w, second.Token, nil)
-		owner(other, second.Token, nil)
-		owner(w, first.Token, ErrNoCard)
+		owner(w, w.CardToken(second), nil)
+		owner(other, w.CardToken(second), nil)
+		owner(w, w.CardToken(first), ErrNoCard)
 
 		if err := w.WithdrawCard(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		owner(w, second.Token, ErrNoCard) // at once
+		owner(w, w.CardToken(second), ErrNoCard) // at once
 		eventually.True(t, "another node to take the card no longer", func() bool {
-			_, err := other.CardOwner(t.Context(), second.Token)
+			_, err := other.CardOwner(t.Context(), w.CardToken(second))
 			return errors.Is(err, ErrNoCard)
 		})
 		third := card(w)
 		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return deleteCard(ctx, tx, second) }); err != nil || w.count("cards") != 1 {
 			t.Errorf("a late withdrawal of the card before took this one, %v", err)
 		}
-		if third.Token == second.Token {
+		if w.CardToken(third) == w.CardToken(second) {
 			t.Error("a withdrawn card came back")
 		}
 		for what, set := range map[string]string{"banned": "banned_until", "deleted": "erased"} {
@@ -176,7 +176,7 @@ func TestACardIsTheSameForTwoDaysOnEveryNode(t *testing.T) {
 			if err := w.caches.Drop(t.Context(), AccountBanned.Of(w.caches, id)...); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := w.CardOwner(t.Context(), third.Token); !errors.Is(err, ErrNoCard) {
+			if got, err := w.CardOwner(t.Context(), w.CardToken(third)); !errors.Is(err, ErrNoCard) {
 				t.Errorf("%s: got %s, %v", what, got, err)
 			}
 			w.exec("UPDATE users SET "+set+" = 0 WHERE id = ?", id)
@@ -198,15 +198,15 @@ func TestACopyOfACardLivesNoLongerThanTheCard(t *testing.T) {
 	w.pass(47 * time.Hour)
 	look := func() {
 		t.Helper()
-		if c, err := w.Card(t.Context(), id); err != nil || c.Token != first.Token {
+		if c, err := w.Card(t.Context(), id); err != nil || w.CardToken(c) != w.CardToken(first) {
 			t.Fatalf("got %+v, %v", c, err)
 		}
-		if _, err := w.CardOwner(t.Context(), first.Token); err != nil {
+		if _, err := w.CardOwner(t.Context(), w.CardToken(first)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	look()
-	for _, k := range []keyspace.Key{cardKey.At(id).Key, cardTokenKey.At(keyspace.Hashed{S: first.Token}).Key} {
+	for _, k := range []keyspace.Key{cardKey.At(id).Key, cardTokenKey.At(keyspace.Hashed{S: first.Name}).Key} {
 		left, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: k}).Int()
 		if err != nil || left <= 0 || left > time.Hour.Milliseconds() {
 			t.Errorf("%s lives for another %d ms, %v, want at most an hour", k, left, err)
@@ -220,10 +220,10 @@ func TestACopyOfACardLivesNoLongerThanTheCard(t *testing.T) {
 	if err := w.WithdrawCard(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.CardOwner(t.Context(), first.Token); !errors.Is(err, ErrNoCard) {
+	if _, err := w.CardOwner(t.Context(), w.CardToken(first)); !errors.Is(err, ErrNoCard) {
 		t.Errorf("withdrawn without Redis: got %v", err)
 	}
-	if c, err := w.Card(t.Context(), id); err != nil || c.Token == first.Token {
+	if c, err := w.Card(t.Context(), id); err != nil || w.CardToken(c) == w.CardToken(first) {
 		t.Errorf("drawn without Redis: got %+v, %v", c, err)
 	}
 }
@@ -244,7 +244,7 @@ func TestWhoeverAsksAtOnceGetsOneCard(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				tokens[c.Token] = true
+				tokens[c.Name] = true
 			})
 		}
 		all.Wait()
@@ -395,6 +395,35 @@ func FuzzQR(f *testing.F) {
 			if got := scan(t, paint(t, c.svg())); got != text {
 				t.Fatalf("as SVG %q says %q", text, got)
 			}
+		}
+	})
+}
+
+// Who has read SQL and Redis cannot show anybody's card.
+func TestACardsTokenIsStoredNowhere(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		id := w.join("ann@example.org", "").User.ID
+		c, err := w.Card(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := w.CardToken(c)
+		if owner, err := w.CardOwner(t.Context(), token); owner != id || err != nil {
+			t.Errorf("the token is %s's, %v", owner, err)
+		}
+		copies, _, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: cardKey.At(id).Key}).Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rows := w.dump("SELECT * FROM cards"); strings.Contains(rows+copies, token) || !strings.Contains(rows, c.Name) {
+			t.Errorf("stored: %s, %s", rows, copies)
+		}
+		if _, err := w.CardOwner(t.Context(), c.Name); !errors.Is(err, ErrNoCard) {
+			t.Errorf("what is stored, as a token: got %v, want ErrNoCard", err)
+		}
+		if other := mint("another secret of thirty-two byte").cardToken(c.Name); other == token || len(other) != len(token) {
+			t.Errorf("another server's token is %q", other)
 		}
 	})
 }

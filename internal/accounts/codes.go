@@ -64,7 +64,7 @@ func (p proof) segment(household string) keyspace.Hashed {
 }
 
 // RequestCode mails a code for that purpose to that address and returns how
-// long it lives. household is from where it is asked for, see [web.Household]. The answer does not tell whether the address has an account;
+// long it lives. household is from where it is asked for, see [household.From]. The answer does not tell whether the address has an account;
 // the mail does. ErrEmail, ErrPurpose, ErrTooManyCode.
 func (s *Service) RequestCode(ctx context.Context, email, purpose, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestCode")

@@ -8,8 +8,8 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
 // ErrPasswordWrong is not Unauthenticated: the caller is known, and need not log
@@ -31,7 +31,7 @@ func (s *Service) confirm(ctx context.Context, user ID, device DeviceID, passwor
 	if password == "" {
 		return credential{}, ErrPasswordWrong.On(where, "is needed")
 	}
-	return c, s.counted(ctx, s.confirmAttempt(user, device, web.Household(ctx)), func() error {
+	return c, s.counted(ctx, s.confirmAttempt(user, device, household.From(ctx)), func() error {
 		ok, err := s.matches(ctx, user.String(), password, c.passwordHash)
 		if err == nil && !ok {
 			err = ErrPasswordWrong.On(where, "is not the password in force")
@@ -90,7 +90,7 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 		if err := unchanged(ctx, tx, seen, device); err != nil {
 			return err
 		}
-		return errors.Join(setPassword(ctx, tx, seen.User, hash), s.write(ctx, tx, user, device, trail.PasswordSet, web.Household(ctx)))
+		return errors.Join(setPassword(ctx, tx, seen.User, hash), s.write(ctx, tx, user, device, trail.PasswordSet, household.From(ctx)))
 	}, PasswordChanged.Of(s.caches, user)...)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ type Reset struct {
 	Code     string // proves the address
 	Password string // the new one
 
-	Household string // from where it is asked for, see [web.Household]
+	Household string // from where it is asked for, see [household.From]
 }
 
 // ResetPassword sets the password of the account whose address the code proves, logs
@@ -202,7 +202,7 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 		return User{}, err
 	}
 	proven := proof{e, ForChangeEmail, user}
-	household := web.Household(ctx)
+	household := household.From(ctx)
 	code, err := s.checkCode(ctx, proven, c.Code, household)
 	if err != nil {
 		return User{}, err

@@ -8,6 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
@@ -52,7 +53,7 @@ func (s *Service) Routes(a *web.API) {
 }
 
 func (s *Service) postCodes(ctx context.Context, in *body[api.CodeRequest]) (*body[api.CodeReply], error) {
-	life, err := s.RequestCode(ctx, in.Body.Email, in.Body.Purpose, web.Household(ctx))
+	life, err := s.RequestCode(ctx, in.Body.Email, in.Body.Purpose, household.From(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -33,18 +33,19 @@ func (s *Service) cardRoutes(a *web.API) {
 // myCard returns the caller's card and what its picture says: a link to this
 // server's page as the caller reaches it, so that the camera of any telephone opens
 // it. It is not stored, hence right after a move to another name as well.
-func (s *Service) myCard(ctx context.Context, owner ID) (c Card, url string, err error) {
+func (s *Service) myCard(ctx context.Context, owner ID) (c Card, token, url string, err error) {
 	c, err = s.Card(ctx, owner)
-	return c, web.Origin(ctx) + "/#/card/" + c.Token, err
+	token = s.CardToken(c)
+	return c, token, web.Origin(ctx) + "/#/card/" + token, err
 }
 
 func (s *Service) getMyCard(ctx context.Context, caller Caller, _ *empty) (*body[api.Card], error) {
-	c, url, err := s.myCard(ctx, caller.User)
+	c, token, url, err := s.myCard(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
 	left := int(c.Expires.Sub(s.db.Now()).Seconds())
-	return &body[api.Card]{api.Card{Token: c.Token, URL: url, ExpiresIn: left}}, nil
+	return &body[api.Card]{api.Card{Token: token, URL: url, ExpiresIn: left}}, nil
 }
 
 // drawnReply is a picture for the caller alone.
@@ -60,7 +61,7 @@ func drawn(media string, image []byte) *drawnReply {
 }
 
 func (s *Service) myCode(ctx context.Context, owner ID) (qrCode, error) {
-	_, url, err := s.myCard(ctx, owner)
+	_, _, url, err := s.myCard(ctx, owner)
 	if err != nil {
 		return qrCode{}, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
@@ -32,7 +33,7 @@ func (s *Service) CredentialRoutes(a *web.API) {
 }
 
 func (s *Service) postPassword(ctx context.Context, in *body[api.PasswordReset]) (*empty, error) {
-	return &empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, Household: web.Household(ctx)})
+	return &empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, Household: household.From(ctx)})
 }
 
 func (s *Service) putPassword(ctx context.Context, caller Caller, in *body[api.PasswordChange]) (*empty, error) {
@@ -40,7 +41,7 @@ func (s *Service) putPassword(ctx context.Context, caller Caller, in *body[api.P
 }
 
 func (s *Service) postEmailCodes(ctx context.Context, caller Caller, in *body[api.EmailCodeRequest]) (*body[api.CodeReply], error) {
-	life, err := s.RequestEmailCode(ctx, caller.User, in.Body.Email, web.Household(ctx))
+	life, err := s.RequestEmailCode(ctx, caller.User, in.Body.Email, household.From(ctx))
 	if err != nil {
 		return nil, err
 	}

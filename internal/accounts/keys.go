@@ -91,9 +91,9 @@ var (
 
 	cardKey = keyspace.Def1[ID](Keys, "user:qrcode:user:{uid}", keyspace.CachedOf[Card](),
 		keyspace.UpTo(cardLife),
-		keyspace.Doc{Purpose: "a user's card, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256})
+		keyspace.Doc{Purpose: "a user's card, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256, Version: 2})
 
 	cardTokenKey = keyspace.Def1[keyspace.Hashed](Keys, "user:qrcode:token:{token}", keyspace.CachedOf[Card](),
 		keyspace.UpTo(cardLife),
-		keyspace.Doc{Purpose: "whose card it is, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256})
+		keyspace.Doc{Purpose: "whose card it is, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256, Version: 2})
 )

@@ -11,8 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
 // An account that is deleted can be brought back until it is erased:
@@ -68,7 +68,7 @@ func (s *Service) Delete(ctx context.Context, user ID, device DeviceID, password
 			return err
 		}
 		erased = tx.Now().Add(s.cfg.Grace)
-		return errors.Join(deleteUser(ctx, tx, seen.User, erased), s.write(ctx, tx, user, device, trail.Deleted, web.Household(ctx)))
+		return errors.Join(deleteUser(ctx, tx, seen.User, erased), s.write(ctx, tx, user, device, trail.Deleted, household.From(ctx)))
 	}, AccountDeleted.Of(s.caches, user)...)
 	if err != nil {
 		return time.Time{}, err
@@ -90,7 +90,7 @@ func (s *Service) openSessionAs(ctx context.Context, user ID, l Login, identify 
 	restored := false
 	t, err = s.openSession(ctx, user, l.from(), func(ctx context.Context, tx *sqldb.Tx) (u User, err error) {
 		if u, err = identify(ctx, tx); err == nil {
-			u, restored, err = s.allowLogin(ctx, tx, u, web.HouseholdOf(l.IP))
+			u, restored, err = s.allowLogin(ctx, tx, u, household.Parse(l.IP))
 		}
 		return u, err
 	}, trail.LoggedIn)

@@ -251,7 +251,7 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 		if err := w.db.NewRaw("SELECT COUNT(*) FROM outbox WHERE topic = ?", TopicErased).Scan(t.Context(), &messages); err != nil || messages != 1 {
 			t.Errorf("%d messages, %v, want one", messages, err)
 		}
-		if _, err := w.CardOwner(t.Context(), card.Token); !errors.Is(err, ErrNoCard) {
+		if _, err := w.CardOwner(t.Context(), w.CardToken(card)); !errors.Is(err, ErrNoCard) {
 			t.Errorf("its card: got %v, want ErrNoCard", err)
 		}
 		name := "Late"

@@ -1,6 +1,8 @@
 package accounts
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -105,6 +107,24 @@ func (m mint) codeHash(p proof, code string) string {
 func (m mint) code(p proof, seed string) string {
 	n := binary.BigEndian.Uint64(m.mac("digits", append(p.parts(), seed)...))
 	return fmt.Sprintf("%06d", n%1_000_000) // 2⁶⁴ is so many millions that the last, broken one does not show
+}
+
+// cardToken is the token on the card of that name. SQL and Redis hold the name, and
+// nobody makes the token of it without the server's secret. One block of AES is a
+// permutation of 128 bits, so that a token leads back to its name.
+func (m mint) cardToken(name string) string { return m.permute(name, cipher.Block.Encrypt) }
+
+// cardName is the name of the card with that token, which [isNonce] takes.
+func (m mint) cardName(token string) string { return m.permute(token, cipher.Block.Decrypt) }
+
+func (m mint) permute(s string, by func(b cipher.Block, dst, src []byte)) string {
+	bits, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	block, fault := aes.NewCipher(m.mac("card")[:16])
+	if err != nil || fault != nil || len(bits) != aes.BlockSize {
+		return ""
+	}
+	by(block, bits, bits)
+	return base64.RawURLEncoding.EncodeToString(bits)
 }
 
 // newNonce draws 128 bits.

@@ -20,11 +20,11 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -228,7 +228,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 			return Tokens{}, err
 		}
 	}
-	proven, household := proof{email: e, purpose: ForRegister}, web.HouseholdOf(r.IP)
+	proven, household := proof{email: e, purpose: ForRegister}, household.Parse(r.IP)
 	code, err := s.checkCode(ctx, proven, r.Code, household)
 	if err != nil {
 		return Tokens{}, err
@@ -287,7 +287,7 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	if err != nil {
 		return Tokens{}, asKind(err)
 	}
-	a, err := s.loginAttempt(ctx, e, c, web.HouseholdOf(l.IP))
+	a, err := s.loginAttempt(ctx, e, c, household.Parse(l.IP))
 	if err != nil {
 		return Tokens{}, err
 	}
@@ -309,7 +309,7 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 }
 
 func (s *Service) loginByPassword(ctx context.Context, l Login, c credential) (t Tokens, err error) {
-	if ok, err := s.matches(ctx, web.HouseholdOf(l.IP), l.Password, c.passwordHash); err != nil {
+	if ok, err := s.matches(ctx, household.Parse(l.IP), l.Password, c.passwordHash); err != nil {
 		return Tokens{}, err
 	} else if !ok {
 		return Tokens{}, ErrCredentials
@@ -319,7 +319,7 @@ func (s *Service) loginByPassword(ctx context.Context, l Login, c credential) (t
 
 func (s *Service) loginByCode(ctx context.Context, e Email, l Login, c credential) (t Tokens, err error) {
 	proven := proof{email: e, purpose: ForLogin}
-	code, err := s.checkCode(ctx, proven, l.Code, web.HouseholdOf(l.IP))
+	code, err := s.checkCode(ctx, proven, l.Code, household.Parse(l.IP))
 	if err != nil {
 		return Tokens{}, err
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
@@ -145,7 +145,7 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 		}); err != nil {
 			return nil, err
 		}
-		if err := s.write(ctx, tx, u.ID, from.Device, kind, web.HouseholdOf(from.IP)); err != nil {
+		if err := s.write(ctx, tx, u.ID, from.Device, kind, household.Parse(from.IP)); err != nil {
 			return nil, err
 		}
 		surplus, err := selectSurplus(ctx, tx, u.ID, s.cfg.Devices)
@@ -219,7 +219,7 @@ func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token) (t 
 		case found && s.mint.issued(old):
 			ended = []DeviceID{old.device}
 			_, err = deleteSessions(ctx, tx, old.user, ended)
-			return t, ended, ErrReused, errors.Join(err, s.write(ctx, tx, old.user, old.device, trail.RefreshReused, web.Household(ctx)))
+			return t, ended, ErrReused, errors.Join(err, s.write(ctx, tx, old.user, old.device, trail.RefreshReused, household.From(ctx)))
 		case s.mint.issued(old):
 			refusal, err = whyEnded(ctx, tx, old.user)
 			return t, nil, refusal, err
@@ -257,7 +257,7 @@ func (s *Service) Revoke(ctx context.Context, user ID, device DeviceID) (err err
 		if err != nil {
 			return nil, err
 		}
-		return devices, s.write(ctx, tx, user, device, trail.LoggedOut, web.Household(ctx))
+		return devices, s.write(ctx, tx, user, device, trail.LoggedOut, household.From(ctx))
 	})
 }
 
@@ -266,7 +266,7 @@ func (s *Service) Revoke(ctx context.Context, user ID, device DeviceID) (err err
 func (s *Service) RevokeAll(ctx context.Context, user ID, except DeviceID) (err error) {
 	defer errs.Wrap(&err, "accounts.RevokeAll %s", user)
 	return s.endAll(ctx, user, except, func(ctx context.Context, tx *sqldb.Tx) error {
-		return s.write(ctx, tx, user, except, trail.LoggedOutAll, web.Household(ctx))
+		return s.write(ctx, tx, user, except, trail.LoggedOutAll, household.From(ctx))
 	})
 }
 

@@ -7,6 +7,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
+// The column token holds the names of cards.
+
 // upsertCard replaces the user's card.
 func upsertCard(ctx context.Context, tx *sqldb.Tx, c Card) error {
 	text := tx.Dialect().Compile(sqldb.Upsert{
@@ -15,7 +17,7 @@ func upsertCard(ctx context.Context, tx *sqldb.Tx, c Card) error {
 		Key:     []string{"user_id"},
 		Set:     []string{"token", "expires"},
 	}).For(1)
-	_, err := tx.ExecContext(ctx, text, c.User, c.Token, c.Expires.UnixMilli())
+	_, err := tx.ExecContext(ctx, text, c.User, c.Name, c.Expires.UnixMilli())
 	return err
 }
 
@@ -24,17 +26,17 @@ func selectCard(ctx context.Context, q sqldb.Querier, user ID) (Card, error) {
 	return scanCard(q.QueryRowContext(ctx, "SELECT user_id, token, expires FROM cards WHERE user_id = ?", user))
 }
 
-func selectCardByToken(ctx context.Context, q sqldb.Querier, token string) (Card, error) {
-	return scanCard(q.QueryRowContext(ctx, "SELECT user_id, token, expires FROM cards WHERE token = ?", token))
+func selectCardByName(ctx context.Context, q sqldb.Querier, name string) (Card, error) {
+	return scanCard(q.QueryRowContext(ctx, "SELECT user_id, token, expires FROM cards WHERE token = ?", name))
 }
 
 func scanCard(row *sql.Row) (c Card, err error) {
-	err = row.Scan(&c.User, &c.Token, (*millis)(&c.Expires))
+	err = row.Scan(&c.User, &c.Name, (*millis)(&c.Expires))
 	return c, sqldb.Missing(err, ErrNoCard)
 }
 
 // deleteCard removes this card, and not one drawn since.
 func deleteCard(ctx context.Context, tx *sqldb.Tx, c Card) error {
-	_, err := tx.ExecContext(ctx, "DELETE FROM cards WHERE user_id = ? AND token = ?", c.User, c.Token)
+	_, err := tx.ExecContext(ctx, "DELETE FROM cards WHERE user_id = ? AND token = ?", c.User, c.Name)
 	return err
 }

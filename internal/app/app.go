@@ -47,6 +47,8 @@ type App struct {
 	caches   *cache.Runtime
 	drops    *drops.Queue
 	api      *web.API
+	admin    *web.API     // for operators; nil without an address of its own
+	adminLn  net.Listener // of admin
 	accounts *accounts.Service
 	social   *social.Service
 	checkin  *checkin.Service
@@ -189,6 +191,10 @@ func (a *App) housekeeping(watch *obs.Redis) []worker.Job {
 	}
 }
 
+// Admin has Run serve operators on ln, which it closes. Call it before Run, where
+// Config.AdminAddr is set.
+func (a *App) Admin(ln net.Listener) { a.adminLn = ln }
+
 // Run serves on ln until ctx ends, then drains. It calls ready once everything
 // is up; Redis may still be away. It closes ln.
 func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
@@ -205,6 +211,12 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	)
 	for _, q := range a.queues {
 		a.group.Add(supervise.Part{Name: "queue." + q.Name(), Run: whole(q.Run)})
+	}
+	if a.adminLn != nil {
+		a.group.Add(supervise.Part{Name: "admin", Grace: 15 * time.Second, Run: func(ctx context.Context, up func()) error {
+			up()
+			return a.admin.Serve(ctx, a.adminLn)
+		}})
 	}
 	a.group.Add(
 		supervise.Part{Name: "jobs", Run: whole(a.jobs.Run)},

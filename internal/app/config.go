@@ -23,6 +23,8 @@ import (
 // Config is everything an operator can set.
 type Config struct {
 	Addr       string         `koanf:"addr" default:"127.0.0.1:8080" help:"address to listen on; :0 picks a port and prints it"`
+	AdminAddr  string         `koanf:"admin_addr" help:"address for operators alone: metrics, the catalogue of keys, detailed readiness; empty: they are on addr if that is loopback and no proxy is trusted, else nowhere"`
+	Docs       string         `koanf:"docs" default:"auto" enum:"auto,true,false" help:"serve the description of the API, /docs and /openapi.json, on addr; auto is true where addr serves operators, too; admin_addr always does"`
 	Data       string         `koanf:"data" default:"./stoa-data" help:"folder for the embedded database and generated secrets"`
 	Redis      string         `koanf:"redis" default:"embedded" secret:"url" help:"embedded, spawn, redis://…, rediss://…, redis-sentinel://h1,h2/name or redis-cluster://h1,h2"`
 	SQL        string         `koanf:"sql" default:"sqlite" secret:"url" help:"sqlite, sqlite:/path or mysql://user:pass@host/db"`
@@ -54,9 +56,11 @@ type Config struct {
 // Validate returns all faults that no component would find by itself.
 func (c Config) Validate() error {
 	_, _, badAddress := net.SplitHostPort(c.Addr)
+	_, _, badAdmin := net.SplitHostPort(c.AdminAddr)
 	badPrefix := keyspace.ValidPrefix(c.KeyPrefix)
 	return errors.Join(
 		config.Refuse(badAddress != nil, "addr", "an address is host:port, 127.0.0.1:8080 or :8080"),
+		config.Refuse(c.AdminAddr != "" && badAdmin != nil, "admin_addr", "an address is host:port, 127.0.0.1:9090 or :9090"),
 		c.checkQueue(), c.checkRoles(), c.checkMode(),
 		config.Refuse(badPrefix != nil, "key_prefix", "%v", badPrefix),
 		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"))
@@ -77,13 +81,25 @@ func (c Config) Development() bool {
 	if c.Dev != "auto" {
 		return c.Dev == "true"
 	}
+	return c.SMTP.Host == "" && c.embedded() && c.local()
+}
+
+// local reports whether only this machine's own programs reach the server: it listens on
+// loopback, and no proxy passes on what others ask.
+func (c Config) local() bool {
 	host, _, err := net.SplitHostPort(c.Addr)
-	if err != nil || c.SMTP.Host != "" || !c.embedded() || len(c.TrustProxy) > 0 {
+	if err != nil || len(c.TrustProxy) > 0 {
 		return false
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
+
+// OperatorsHere reports whether what is for operators is served on Addr.
+func (c Config) OperatorsHere() bool { return c.AdminAddr == "" && c.local() }
+
+// DocsHere reports whether the description of the API is served on Addr.
+func (c Config) DocsHere() bool { return c.Docs == "true" || c.Docs != "false" && c.OperatorsHere() }
 
 // embedded reports whether the server runs on SQLite and on the Redis inside it.
 func (c Config) embedded() bool {

@@ -74,7 +74,9 @@ func TestZeroIsTheDefaultOfEverySettingOrItsHelpSaysWhatElse(t *testing.T) {
 	}
 	var made Config
 	config.Defaults(&made)
-	made.Cache.Warm = loaded.Cache.Warm // 0: none
+	// 0: none.
+	made.Cache.Warm = loaded.Cache.Warm
+	made.Social.CooldownRefused, made.Social.CooldownWithdrawn = loaded.Social.CooldownRefused, loaded.Social.CooldownWithdrawn
 	for name, pair := range map[string][2]any{
 		"accounts": {made.Accounts, loaded.Accounts}, "social": {made.Social, loaded.Social},
 		"cache": {made.Cache, loaded.Cache}, "cluster": {made.Cluster, loaded.Cluster}, "smtp": {made.SMTP, loaded.SMTP},

@@ -10,6 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/static"
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -31,14 +32,26 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	cfg := web.Config{
 		Title: "Stoa", Version: obs.Build().Version, Auth: a.accounts, DB: a.db, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins,
+		NoDocs: !a.cfg.DocsHere(),
 	}
 	if a.cfg.Limits {
 		cfg.Limiter, cfg.Limit = limiter, web.DefaultLimit
 	}
 	a.api = web.New(cfg)
-	a.api.Raw("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }))
-	a.api.Raw("GET /readyz", http.HandlerFunc(a.readyz))
-	a.api.Raw("GET /metrics", a.reg.Handler(a.log))
+	a.api.Raw("GET /healthz", http.HandlerFunc(healthz))
+	a.api.Raw("GET /readyz", a.readyz(a.cfg.OperatorsHere()))
+	switch {
+	case a.cfg.OperatorsHere():
+		a.operatorRoutes(a.api)
+	case a.cfg.AdminAddr != "":
+		a.admin = web.New(web.Config{Title: cfg.Title, Version: cfg.Version, Log: a.log, NoDocs: true})
+		a.admin.Raw("GET /healthz", http.HandlerFunc(healthz))
+		a.admin.Raw("GET /readyz", a.readyz(true))
+		a.operatorRoutes(a.admin)
+		if a.cfg.does(roleAPI) {
+			a.api.DocsOn(a.admin)
+		}
+	}
 	if !a.cfg.does(roleAPI) {
 		return
 	}
@@ -56,17 +69,22 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	page := pages.Handler()
 	a.api.Raw("GET /{$}", page)
 	a.api.Raw("GET /assets/", page)
-	a.api.Raw("GET /docs/keys", keysPage())
 }
+
+// operatorRoutes adds what only operators should see.
+func (a *App) operatorRoutes(on *web.API) {
+	on.Raw("GET /metrics", a.reg.Handler(a.log))
+	on.Raw("GET /docs/keys", keysPage())
+}
+
+func healthz(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }
 
 // keysPage shows every key and channel that a node of this build may use.
 func keysPage() http.Handler {
 	text := []byte(keyspace.NewCatalogue(Keys()...).HTML("Redis keys of Stoa"))
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		h := w.Header()
-		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-		_, _ = w.Write(text) // the client is gone, if anything
+	return static.New(text, http.Header{
+		"Content-Type":            {"text/html; charset=utf-8"},
+		"Content-Security-Policy": {"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
 	})
 }
 
@@ -90,20 +108,38 @@ func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *struc
 	}
 }
 
-
 // readiness is the body of /readyz.
 type readiness struct {
 	Status string            `json:"status"` // ready, degraded or starting
-	Parts  []supervise.State `json:"parts"`
+	Parts  []supervise.State `json:"parts,omitempty"`
 }
 
 // readyz answers 200 while requests can be served, though perhaps degraded, and
-// 503 while they cannot.
-func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+// 503 while they cannot. Which part is how, it tells in detail only.
+func (a *App) readyz(detail bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := a.readiness(r.Context())
+		status := http.StatusOK
+		if out.Status == starting {
+			status = http.StatusServiceUnavailable
+		}
+		if !detail {
+			out.Parts = nil
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(out) // the client may be gone
+	})
+}
+
+// starting is the status of a node that cannot serve.
+const starting = "starting"
+
+func (a *App) readiness(ctx context.Context) readiness {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	out := readiness{Status: "ready", Parts: append([]supervise.State{{Name: "sql", Ready: true}, {Name: "redis", Ready: true}}, a.group.States()...)}
-	status := http.StatusOK
 	for i := range out.Parts {
 		p := &out.Parts[i]
 		switch p.Name {
@@ -117,13 +153,10 @@ func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
 			p.Degraded = a.checkin.Degraded()
 		}
 		if !p.Ready {
-			out.Status, status = "starting", http.StatusServiceUnavailable
+			out.Status = starting
 		} else if p.Degraded != "" && out.Status == "ready" {
 			out.Status = "degraded"
 		}
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(out) // the client may be gone
+	return out
 }

@@ -118,7 +118,7 @@ func caches(ctx context.Context, base string) (list cacheList, err error) {
 	text := expfmt.NewTextParser(model.UTF8Validation)
 	metrics, err := text.TextToMetricFamilies(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK || metrics["stoa_cache_entries"] == nil {
-		return list, fmt.Errorf("%s/metrics answers %s and tells of no caches: is it a Stoa server?", base, resp.Status)
+		return list, fmt.Errorf("%s/metrics answers %s and tells of no caches: is it a Stoa server, and its admin_addr if it has one?", base, resp.Status)
 	}
 	// value sums the metric's values with these labels, of which the first is the cache.
 	value := func(name string, labels ...string) (sum float64) {

@@ -49,14 +49,15 @@ var routesIntro = fmt.Sprintf("`GET /openapi.json` has all of this for machines,
 	"A write with a token also takes an `Idempotency-Key`.\n\n"+
 	"## Pages and probes\n\nThese take no token.\n\n| Route | What it is |\n|---|---|\n"+
 	"| `GET /` | the page: sign up, check in, the year, the boards |\n"+
-	"| `GET /docs/` | the operations below, to be read and tried; needs no network |\n"+
-	"| `GET /openapi.json` | the OpenAPI 3.1 document |\n"+
+	"| `GET /docs/` | the operations below, to be read and tried; needs no network; setting `docs` |\n"+
+	"| `GET /openapi.json` | the OpenAPI 3.1 document; setting `docs` |\n"+
 	"| `GET /healthz` | 200 while the process answers |\n"+
-	"| `GET /readyz` | 200 while requests can be served, perhaps degraded, else 503; says which part it is |\n"+
-	"| `GET /metrics` | [metrics](metrics.md) |\n"+
-	"| `GET /docs/keys` | [keys](keys.md), as a page |\n"+
+	"| `GET /readyz` | 200 while requests can be served, perhaps degraded, else 503; says to operators which part it is |\n"+
+	"| `GET /metrics` | [metrics](metrics.md); for operators |\n"+
+	"| `GET /docs/keys` | [keys](keys.md), as a page; for operators |\n"+
 	"| `GET /dev/mail` | mails that were not sent, development only |\n"+
-	"| `GET /dev/mail.json?to=ADDRESS` | the same for programs, newest first |\n",
+	"| `GET /dev/mail.json?to=ADDRESS` | the same for programs, newest first |\n\n"+
+	"What is for operators is served at `admin_addr`; without that at `addr`, if it is loopback and no proxy is trusted, else nowhere.\n",
 	web.DefaultLimit.Max, web.DefaultLimit.Window.Seconds())
 
 // document is what the reference takes from an OpenAPI document.

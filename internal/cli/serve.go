@@ -33,6 +33,12 @@ func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
 	if err != nil {
 		return err
 	}
+	var admin net.Listener
+	if cfg.AdminAddr != "" {
+		if admin, err = net.Listen("tcp", cfg.AdminAddr); err != nil {
+			return errors.Join(err, ln.Close())
+		}
+	}
 	defer func() {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			err = nil // asked to stop before it was up
@@ -40,16 +46,25 @@ func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
 	}()
 	a, err := app.New(ctx, cfg, log)
 	if err != nil {
+		if admin != nil {
+			err = errors.Join(err, admin.Close())
+		}
 		return errors.Join(err, ln.Close())
 	}
-	err = a.Run(ctx, ln, func() { c.welcome(cfg, rep, ln.Addr()) })
+	if admin != nil {
+		a.Admin(admin)
+	}
+	err = a.Run(ctx, ln, func() { c.welcome(cfg, rep, ln.Addr(), admin) })
 	return errors.Join(err, a.Close())
 }
 
 // welcome writes the line that scripts wait for and then, for people, what they
 // need to begin. That nobody reads it stops no server.
-func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr) {
-	url := "http://" + reachable(addr.String())
+func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr, admin net.Listener) {
+	url, adminURL := "http://"+reachable(addr.String()), ""
+	if admin != nil {
+		adminURL = "http://" + reachable(admin.Addr().String())
+	}
 	data, err := filepath.Abs(cfg.Data)
 	if err != nil {
 		data = cfg.Data
@@ -57,9 +72,13 @@ func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr) {
 	sql, _ := rep.Get("sql")
 	redis, _ := rep.Get("redis")
 	if c.json {
-		_ = json.NewEncoder(c.out).Encode(map[string]any{
+		line := map[string]any{
 			"ready": url, "data": data, "sql": sql.Value, "redis": redis.Value, "development": cfg.Development(), "roles": cfg.Roles,
-		})
+		}
+		if adminURL != "" {
+			line["admin"] = adminURL
+		}
+		_ = json.NewEncoder(c.out).Encode(line)
 		return
 	}
 	var b strings.Builder
@@ -69,9 +88,17 @@ func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr) {
 	b.WriteString("stoa ready on " + url + "\n\n")
 	if slices.Contains(cfg.Roles, "api") {
 		line("open", "%s/", url)
-		line("API", "%s/docs", url)
+		if cfg.DocsHere() {
+			line("API", "%s/docs", url)
+		}
 	} else {
 		line("roles", "%s, without the API; %s/readyz says how it is", strings.Join(cfg.Roles, " and "), url)
+	}
+	switch {
+	case adminURL != "":
+		line("operators", "%s/metrics, /readyz, /docs", adminURL)
+	case !cfg.OperatorsHere():
+		line("operators", "metrics are not served: set admin_addr")
 	}
 	line("data", "%s", data)
 	if sql.Value == "sqlite" && redis.Value == "embedded" {

@@ -77,7 +77,7 @@ func (w *world) card(user accounts.ID) string {
 	w.t.Helper()
 	c, err := w.accounts.Card(w.t.Context(), user)
 	w.must(err)
-	return c.Token
+	return w.accounts.CardToken(c)
 }
 
 // wait returns when the node hears the others.

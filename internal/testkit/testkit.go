@@ -33,6 +33,8 @@ type Server struct {
 	HTTP  *http.Client // the way to URL
 	Clock *Clock
 
+	AdminURL string // of the operators' address, where the settings name one
+
 	people atomic.Int64
 }
 
@@ -68,7 +70,7 @@ func Start(t testing.TB, change ...func(*app.Config)) *Server {
 func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *Server {
 	t.Helper()
 	s := &Server{HTTP: http.DefaultClient, Clock: &Clock{}}
-	cfg := app.Config{Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Now: s.Clock.Now}
+	cfg := app.Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Now: s.Clock.Now}
 	cfg.Accounts.Limits.CodesPerIP = 1_000_000
 	for _, c := range change {
 		c(&cfg)
@@ -82,6 +84,14 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 	a, err := app.New(ctx, cfg, log)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if cfg.AdminAddr != "" {
+		admin, err := net.Listen("tcp", cfg.AdminAddr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.AdminURL = "http://" + admin.Addr().String()
+		a.Admin(admin)
 	}
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- a.Run(ctx, ln, func() { close(ready) }) }()

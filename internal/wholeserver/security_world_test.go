@@ -75,6 +75,7 @@ func newWorld(t testing.TB, change ...func(*app.Config)) *world {
 	rdb.Prefix = "stoa"
 	w.redis = redistest.OpenConfig(t, rdb)
 	change = append([]func(*app.Config){func(cfg *app.Config) {
+		cfg.Docs = "true" // the operations are read from there
 		cfg.Data, cfg.Redis, cfg.DialRedis = dir, rdb.URL, rdb.Dial
 		cfg.Accounts.Limits.CodesPerMinute, cfg.Accounts.Limits.CodesPerDay = 1_000_000, 1_000_000
 	}}, change...)

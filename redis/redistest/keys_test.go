@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
@@ -37,7 +38,7 @@ func TestKeysDeclaredFindsWhatIsNotAsDeclared(t *testing.T) {
 		{"escaped text", "", stays.At(keyspace.Text{S: "a:{b}* é"}).SetCmd("x", 0)},
 		{"a shorter life", "", brief.At(keyspace.Int{N: 4}).SetCmd("x", time.Second)},
 		{"another schema's", "belongs to 0 families", alien.At().SetCmd("x", 0)},
-		{"another type", "is a string", keyspace.Cmd{Name: "SET", Key: fields.At().Key, Args: []string{"x"}}},
+		{"another type", "is a string", redis.NewScript("return redis.call('SET', KEYS[1], 'x')").Cmd([]keyspace.Key{fields.At().Key})},
 		{"no life", "lives 0s", brief.At(keyspace.Int{N: 1}).SetCmd("x", 0)},
 		{"too long a life", "1m0s at most", brief.At(keyspace.Int{N: 1}).SetCmd("x", time.Hour)},
 		{"a life that should not be", "lives for ever", stays.At(keyspace.Text{S: "a"}).SetCmd("x", time.Hour)},

@@ -30,7 +30,7 @@ var (
 func TestWhatCachesDoIsShown(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
-	nodes := bus.New(db, busKeys, bus.Config{Node: "a", Log: slog.New(slog.DiscardHandler)})
+	nodes := bus.New(db, busKeys, bus.Config{Node: "a", Beat: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
 	r := NewRegistry()
 	counts := NewCaches(r)
 	rt := cache.NewRuntime(db, nodes, cache.Config{Hooks: counts.Hooks(), Budget: 5 * time.Second})
@@ -47,7 +47,7 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 		return "thing", nil
 	}})
 	// One that trusts nothing which is a moment old.
-	fresh := cache.New(rt, news, cache.Policy{MaxStale: 1}, cache.Source[keyspace.Int, string]{Load: func(context.Context, keyspace.Int) (string, error) { return "new", nil }})
+	fresh := cache.New(rt, news, cache.Policy{MaxStale: 20 * time.Millisecond}, cache.Source[keyspace.Int, string]{Load: func(context.Context, keyspace.Int) (string, error) { return "new", nil }})
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -61,6 +61,9 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 		}
 	}
 	read(1, nil)
+	if _, err := fresh.Get(ctx, keyspace.Int{N: 1}); err != nil {
+		t.Fatal(err)
+	}
 	all.Go(func() { _ = nodes.Run(ctx, func() {}) })
 	if err := nodes.Wait(ctx); err != nil {
 		t.Fatal(err)
@@ -75,9 +78,6 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 	}
 	read(404, cache.ErrNotFound)
 	read(500, boom)
-	if _, err := fresh.Get(ctx, keyspace.Int{N: 1}); err != nil {
-		t.Fatal(err)
-	}
 	if err := c.Invalidate(ctx, keyspace.Int{N: 1}, keyspace.Int{N: 2}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 )
 
 // call is one request on its way through the server, and its ResponseWriter.
@@ -29,6 +31,23 @@ type call struct {
 }
 
 type callKey struct{}
+
+// callContext is a request's context with its call, and with what others ask of it.
+type callContext struct {
+	context.Context
+	call *call
+}
+
+// Value implements context.Context.
+func (c callContext) Value(key any) any {
+	switch key.(type) {
+	case callKey:
+		return c.call
+	case household.Key:
+		return func() string { return household.Of(c.call.clientIP()) }
+	}
+	return c.Context.Value(key)
+}
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 

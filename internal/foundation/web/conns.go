@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 )
 
 // How many connections a node holds at a time, and how many streams: of all callers, of one
@@ -85,7 +86,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		names := map[string]int{}
 		if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && !l.api.trusts(at.Addr().Unmap()) {
-			names[household(at.Addr().Unmap().WithZone(""))] = maxConnsHousehold
+			names[household.Of(at.Addr().Unmap())] = maxConnsHousehold
 		}
 		if l.open.add(maxConns, names) {
 			return &counted{Conn: conn, leave: sync.OnceFunc(func() { l.open.remove(names) })}, nil

@@ -3,10 +3,10 @@ package web
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
@@ -43,34 +43,6 @@ func (a *API) limitKey(c *call) keyspace.Counter {
 	if !c.route.public {
 		return userLimits.At(keyspace.Text{S: c.user()}, keyspace.Text{S: op.ID})
 	}
-	return addressLimits.At(keyspace.Hashed{S: household(c.clientIP()) + " " + op.ID},
+	return addressLimits.At(keyspace.Hashed{S: household.Of(c.clientIP()) + " " + op.ID},
 		keyspace.Int{N: int64(op.Limit.Window / time.Second)})
-}
-
-// Household returns what counts as one caller's address: the address itself, or with IPv6
-// the /64, all of which one subscriber has. It is empty when nobody knows, as on a unix
-// socket or where ctx is not that of a request.
-func Household(ctx context.Context) string {
-	if c, ok := ctx.Value(callKey{}).(*call); ok && c.clientIP().IsValid() {
-		return household(c.clientIP())
-	}
-	return ""
-}
-
-// HouseholdOf is [Household] for an address as [ClientIP] writes it.
-func HouseholdOf(ip string) string {
-	addr, err := netip.ParseAddr(ip)
-	if err != nil {
-		return ""
-	}
-	return household(addr)
-}
-
-func household(ip netip.Addr) string {
-	if ip.Is6() {
-		if p, err := ip.Prefix(64); err == nil {
-			return p.String()
-		}
-	}
-	return ip.String()
 }

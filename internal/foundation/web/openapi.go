@@ -165,8 +165,4 @@ func (a *API) writeSpec() []byte {
 	return b
 }
 
-func (a *API) serveSpec(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	// A failed write has nobody left to tell.
-	_, _ = w.Write(a.spec())
-}
+func (a *API) serveSpec(w http.ResponseWriter, r *http.Request) { a.specFile().ServeHTTP(w, r) }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 )
 
 const (
@@ -74,7 +75,7 @@ func (a *API) stream(ctx context.Context, c *call, fn func(context.Context, Send
 		return
 	default:
 	}
-	names := map[string]int{"user " + c.user(): maxStreamsUser, "from " + household(c.clientIP()): maxStreamsHousehold}
+	names := map[string]int{"user " + c.user(): maxStreamsUser, "from " + household.Of(c.clientIP()): maxStreamsHousehold}
 	if !a.streams.add(0, names) {
 		c.refuse(newProblem(http.StatusTooManyRequests, errStreams))
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/static"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
 
@@ -73,6 +74,9 @@ type Config struct {
 	// nobody's, and the caller's address is the connection's.
 	TrustProxy []netip.Prefix
 
+	// NoDocs leaves out the description of the API; see [API.DocsOn].
+	NoDocs bool
+
 	// Origins lists the web origins ("https://app.example.org") whose scripts
 	// may call the API. Empty: none but the server's own.
 	Origins []string
@@ -91,6 +95,8 @@ type API struct {
 	streams counts   // that are open
 	answers *answers // nil without Config.DB
 	spec    func() []byte
+
+	specFile func() *static.File
 
 	outages outages
 
@@ -113,7 +119,7 @@ const (
 	maxHeader = 16 << 10
 )
 
-// New returns an API that serves /openapi.json and /docs.
+// New returns an API that serves /openapi.json and /docs, unless cfg says otherwise.
 func New(cfg Config) *API {
 	if cfg.Title == "" {
 		cfg.Title = "Stoa"
@@ -140,9 +146,20 @@ func New(cfg Config) *API {
 	}
 	a.doc = describe(cfg.Title, cfg.Version)
 	a.spec = sync.OnceValue(a.writeSpec)
-	a.Raw("GET /openapi.json", http.HandlerFunc(a.serveSpec))
-	a.Raw("GET /docs/{file...}", docs(cfg.Title))
+	a.specFile = sync.OnceValue(func() *static.File {
+		return static.New(a.spec(), http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"no-cache"}})
+	})
+	if !cfg.NoDocs {
+		a.DocsOn(a)
+	}
 	return a
+}
+
+// DocsOn mounts the description of a, /openapi.json and /docs, on another API, or on a
+// itself.
+func (a *API) DocsOn(other *API) {
+	other.Raw("GET /openapi.json", http.HandlerFunc(a.serveSpec))
+	other.Raw("GET /docs/{file...}", docs(a.cfg.Title))
 }
 
 // SetAuth sets the authenticator. Call it before the first request is served.
@@ -254,7 +271,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 		c.WriteHeader(http.StatusNoContent)
 		return
 	}
-	a.mux.ServeHTTP(c, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
+	a.mux.ServeHTTP(c, r.WithContext(callContext{r.Context(), c}))
 }
 
 // finish catches a panic and counts the request.

@@ -1,0 +1,43 @@
+// Package household tells callers apart by where they call from, for limits: by their
+// IPv4 address, or by the IPv6 /64, all of which one subscriber has.
+package household
+
+import (
+	"context"
+	"net/netip"
+)
+
+// Key is the context's key of a function that returns the caller's household; the
+// transport provides it.
+type Key struct{}
+
+// From returns the household of the caller on whose behalf ctx runs. It is empty where
+// nobody knows, as on a unix socket or in a job.
+func From(ctx context.Context) string {
+	if of, ok := ctx.Value(Key{}).(func() string); ok {
+		return of()
+	}
+	return ""
+}
+
+// Of returns the household of an address; it is empty for the zero address.
+func Of(ip netip.Addr) string {
+	if !ip.IsValid() {
+		return ""
+	}
+	if ip.Is6() {
+		if p, err := ip.WithZone("").Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return ip.String()
+}
+
+// Parse is [Of] for an address in text; it is empty for text that is none.
+func Parse(ip string) string {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return ""
+	}
+	return Of(addr.Unmap())
+}

@@ -1,0 +1,68 @@
+package wholeserver
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/testkit"
+)
+
+func TestWhatIsForOperatorsIsNotForThePublic(t *testing.T) {
+	operators, description := []string{"/metrics", "/docs/keys"}, []string{"/docs/", "/openapi.json"}
+	for name, tt := range map[string]struct {
+		change          func(*app.Config)
+		here, described bool
+	}{
+		"loopback":                   {func(*app.Config) {}, true, true},
+		"loopback without docs":      {func(c *app.Config) { c.Docs = "false" }, true, false},
+		"behind a proxy":             {behind, false, false},
+		"beyond loopback":            {func(c *app.Config) { c.Addr = ":8080" }, false, false},
+		"beyond loopback with docs":  {func(c *app.Config) { c.Addr, c.Docs = ":8080", "true" }, false, true},
+		"with an address of its own": {func(c *app.Config) { c.AdminAddr = "127.0.0.1:0" }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testkit.Start(t, tt.change)
+			status := func(path string) int { code, _, _ := s.Call(t, nil, "GET", path, ""); return code }
+			for _, path := range operators {
+				if got := status(path); (got == http.StatusOK) != tt.here {
+					t.Errorf("%s: got %d", path, got)
+				}
+			}
+			for _, path := range description {
+				if got := status(path); (got == http.StatusOK) != tt.described {
+					t.Errorf("%s: got %d", path, got)
+				}
+			}
+			if code, _, body := s.Call(t, nil, "GET", "/readyz", ""); code != http.StatusOK || strings.Contains(body, "parts") != tt.here {
+				t.Errorf("/readyz: got %d %s", code, body)
+			}
+		})
+	}
+}
+
+func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
+	s := testkit.Start(t, func(c *app.Config) { c.AdminAddr = "127.0.0.1:0" })
+	get := func(path string) (int, string) {
+		resp, err := s.HTTP.Get(s.AdminURL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	for path, want := range map[string]string{"/metrics": "stoa_sql_connections", "/docs/keys": "user:info", "/docs/": "swagger", "/openapi.json": `"/v1/checkin"`, "/readyz": `"parts"`, "/healthz": "ok"} {
+		if got, text := get(path); got != http.StatusOK || !strings.Contains(text, want) {
+			t.Errorf("%s: got %d %.200s", path, got, text)
+		}
+	}
+	if got, _ := get("/v1/checkin"); got != http.StatusNotFound {
+		t.Errorf("an operation at the operators' address: got %d", got)
+	}
+}
