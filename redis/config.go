@@ -76,6 +76,13 @@ type target struct {
 	opt  rueidis.ClientOption
 }
 
+// CheckURL reports what is wrong with a [Config].URL, without connecting. No error has the
+// password.
+func CheckURL(raw string) error {
+	_, err := parse(raw)
+	return err
+}
+
 func parse(raw string) (target, error) {
 	if raw == "" {
 		raw = "embedded"

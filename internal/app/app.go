@@ -202,7 +202,11 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		return func(ctx context.Context, ready func()) error { ready(); return run(ctx) }
 	}
 	a.cluster.Listening(ln.Addr().String())
-	defer context.AfterFunc(ctx, func() { a.cluster.SetStatus(cluster.Draining) })()
+	defer context.AfterFunc(ctx, func() {
+		a.log.Info("stopping: requests that run may finish", "node", a.node)
+		a.cluster.SetStatus(cluster.Draining)
+	})()
+	defer func() { a.log.Info("stopped", "node", a.node) }()
 	a.group.Add(
 		supervise.Part{Name: "events", Run: a.bus.Run},
 		supervise.Part{Name: "cluster", Run: a.cluster.Run},
@@ -224,6 +228,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		supervise.Part{Name: "http", Grace: 15 * time.Second, Run: func(ctx context.Context, up func()) error {
 			up()
 			a.cluster.SetStatus(cluster.Serving)
+			a.log.Info("listening", "addr", ln.Addr().String(), "node", a.node, "version", obs.Build().Version, "sql", a.db.String(), "redis", a.redis.Mode())
 			ready()
 			return a.api.Serve(ctx, ln)
 		}},

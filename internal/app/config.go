@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +17,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
 )
 
 // Config is everything an operator can set.
@@ -55,15 +58,42 @@ type Config struct {
 
 // Validate returns all faults that no component would find by itself.
 func (c Config) Validate() error {
-	_, _, badAddress := net.SplitHostPort(c.Addr)
-	_, _, badAdmin := net.SplitHostPort(c.AdminAddr)
+	badSQL, badRedis := sqldb.CheckURL(c.SQL), redis.CheckURL(c.Redis)
 	badPrefix := keyspace.ValidPrefix(c.KeyPrefix)
 	return errors.Join(
-		config.Refuse(badAddress != nil, "addr", "an address is host:port, 127.0.0.1:8080 or :8080"),
-		config.Refuse(c.AdminAddr != "" && badAdmin != nil, "admin_addr", "an address is host:port, 127.0.0.1:9090 or :9090"),
+		config.Refuse(!isAddress(c.Addr), "addr", "an address is host:port, 127.0.0.1:8080 or :8080"),
+		config.Refuse(c.AdminAddr != "" && !isAddress(c.AdminAddr), "admin_addr", "an address is host:port, 127.0.0.1:9090 or :9090"),
+		config.Refuse(badSQL != nil, "sql", "%v", badSQL),
+		config.Refuse(badRedis != nil, "redis", "%v", badRedis),
+		c.checkOrigins(),
 		c.checkQueue(), c.checkRoles(), c.checkMode(),
 		config.Refuse(badPrefix != nil, "key_prefix", "%v", badPrefix),
 		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"))
+}
+
+// isAddress reports whether a server can listen on an address.
+func isAddress(s string) bool {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return false
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err == nil
+}
+
+// usualPort is what browsers leave out of an origin.
+var usualPort = map[string]string{"https": ":443", "http": ":80"}
+
+// checkOrigins refuses what no browser sends as an origin: it would never match.
+func (c Config) checkOrigins() error {
+	var faults []error
+	for _, origin := range c.Origins {
+		u, err := url.Parse(origin)
+		good := err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && origin == u.Scheme+"://"+strings.ToLower(u.Host) &&
+			!strings.HasSuffix(origin, usualPort[u.Scheme])
+		faults = append(faults, config.Refuse(!good, "origins", "an origin is scheme and host in lower case, with a port unless it is the usual one, and nothing behind: https://app.example.org"))
+	}
+	return errors.Join(faults...)
 }
 
 // ValidateServer returns what keeps a server, and no other command, from starting.

@@ -44,6 +44,33 @@ func TestMailsAreShownByThemselvesOnlyWhereNobodyElseIs(t *testing.T) {
 	}
 }
 
+func TestSettingsThatNothingCouldWorkWithAreRefused(t *testing.T) {
+	good := Config{Addr: "127.0.0.1:8080", SQL: "sqlite", Redis: "embedded", Queue: "sql", Roles: roles, KeyPrefix: "stoa", Dev: "auto"}
+	for name, change := range map[string]func(*Config){
+		"another database": func(c *Config) { c.SQL = "postgres://stoa:s3cret@db/stoa" },
+		"no database":      func(c *Config) { c.SQL = "mysql://stoa:s3cret@db" },
+		"a misspelt Redis": func(c *Config) { c.Redis = "reddis://:s3cret@cache" },
+		"a port too high":  func(c *Config) { c.Addr = "127.0.0.1:99999" },
+		"no port":          func(c *Config) { c.Addr = "127.0.0.1" },
+		"admin's port":     func(c *Config) { c.AdminAddr = ":99999" },
+		"a path":           func(c *Config) { c.Origins = []string{"https://app.example.org/"} },
+		"no scheme":        func(c *Config) { c.Origins = []string{"app.example.org"} },
+		"capitals":         func(c *Config) { c.Origins = []string{"https://App.example.org"} },
+		"the usual port":   func(c *Config) { c.Origins = []string{"https://app.example.org:443"} },
+		"all origins":      func(c *Config) { c.Origins = []string{"*"} },
+	} {
+		c := good
+		change(&c)
+		if err := c.Validate(); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	good.Origins = []string{"https://app.example.org", "http://localhost:5173", "https://app.example.org:8443"}
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 // The rule of package config: 0 is the default of a setting, or its help says what
 // else it is. What code makes is what an operator gets who sets nothing.
 func TestZeroIsTheDefaultOfEverySettingOrItsHelpSaysWhatElse(t *testing.T) {

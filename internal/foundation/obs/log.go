@@ -63,9 +63,19 @@ func NewLogger(w io.Writer, l Log) *slog.Logger {
 			NoColor: !Terminal(w) || os.Getenv("NO_COLOR") != "", // no-color.org
 		}))
 	case "json":
+		opts.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr { return inMilliseconds(Redact(groups, a)) }
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// inMilliseconds writes a duration as a number with its unit in the name: took_ms. JSON
+// has no durations, and slog would write nanoseconds.
+func inMilliseconds(a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindDuration {
+		return a
+	}
+	return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1000)
 }
 
 // Terminal reports whether w is a terminal.

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -160,5 +161,13 @@ func TestHandlerServesTheMetrics(t *testing.T) {
 func TestBuildKnowsGo(t *testing.T) {
 	if b := Build(); !strings.HasPrefix(b.Go, "go1.") || b.Version == "" || !strings.Contains(b.Platform, "/") {
 		t.Errorf("Build: got %+v, want version, Go and platform", b)
+	}
+}
+
+func TestJSONHasDurationsInMillisecondsAndSaysSo(t *testing.T) {
+	var out bytes.Buffer
+	NewLogger(&out, Log{Format: "json"}).Info("done", "took", 1500*time.Microsecond, slog.Group("a", "wait", time.Second))
+	if got := out.String(); !strings.Contains(got, `"took_ms":1.5`) || !strings.Contains(got, `"wait_ms":1000`) {
+		t.Errorf("got %s", got)
 	}
 }

@@ -93,19 +93,31 @@ func Open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	}
 	db := &DB{now: cfg.Now, log: cfg.Log, wakes: map[chan struct{}]struct{}{}}
 	scheme, rest, _ := strings.Cut(cfg.URL, ":")
-	switch scheme {
-	case "", "sqlite":
-		err = db.openSQLite(ctx, cfg, strings.TrimPrefix(rest, "//"))
-	case "mysql":
+	switch err = CheckURL(cfg.URL); {
+	case err != nil:
+	case scheme == "mysql":
 		err = db.openMySQL(ctx, cfg)
 	default:
-		// The text before the colon may be anything, even a secret.
-		err = errors.New("the URL begins neither with sqlite nor with mysql://")
+		err = db.openSQLite(ctx, cfg, strings.TrimPrefix(rest, "//"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sqldb.Open: %w", err)
 	}
 	return db, nil
+}
+
+// CheckURL reports what is wrong with a Config.URL, without connecting. No error has the
+// password.
+func CheckURL(url string) error {
+	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
+	case "", "sqlite":
+		return nil
+	case "mysql":
+		_, err := mysqlConfig(url)
+		return err
+	}
+	// The text before the colon may be anything, even a secret.
+	return errors.New("the URL begins neither with sqlite nor with mysql://")
 }
 
 // Close waits for running queries and closes all connections.
