@@ -45,7 +45,8 @@ var errNothing = errors.New("nothing found")
 
 // root is the grammar of the command line.
 type root struct {
-	JSON bool `name:"json" help:"Write JSON, for programs."`
+	JSON     bool        `name:"json" help:"Write JSON, for programs."`
+	ShowThis versionFlag `name:"version" help:"Say which build this is."`
 
 	Serve   serveCmd   `cmd:"" help:"Run the server."`
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date; serve does so as well."`
@@ -53,15 +54,16 @@ type root struct {
 		Print configPrintCmd `cmd:"" help:"Show every setting, its value and where that comes from."`
 		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings."`
 	} `cmd:"" help:"Look at the settings."`
-	Cache     cacheCmd     `cmd:"" help:"Look at what servers keep at hand, and have it forgotten or fetched."`
-	Checkin   checkinCmd   `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
-	Keys      keysCmd      `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
-	Mail      mailCmd      `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
-	Nodes     nodesCmd     `cmd:"" help:"List the nodes that share a Redis, those that live and those that were there a minute ago."`
-	Queue     queueCmd     `cmd:"" help:"Look after the messages between nodes."`
-	Users     usersCmd     `cmd:"" help:"Look after accounts: find, log out, ban, delete."`
-	Version   versionCmd   `cmd:"" help:"Say which build this is."`
-	Reference referenceCmd `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
+	Cache       cacheCmd       `cmd:"" help:"Look at what servers keep at hand, and have it forgotten or fetched."`
+	Checkin     checkinCmd     `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
+	Healthcheck healthcheckCmd `cmd:"" help:"Ask whether a server takes requests; the exit code tells, for containers."`
+	Keys        keysCmd        `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
+	Mail        mailCmd        `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
+	Nodes       nodesCmd       `cmd:"" help:"List the nodes that share a Redis, those that live and those that were there a minute ago."`
+	Queue       queueCmd       `cmd:"" help:"Look after the messages between nodes."`
+	Users       usersCmd       `cmd:"" help:"Look after accounts: find, log out, ban, delete."`
+	Version     versionCmd     `cmd:"" help:"Say which build this is."`
+	Reference   referenceCmd   `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
 }
 
 // console is where a command writes.
@@ -140,7 +142,7 @@ func parser(r *root, c *console) *kong.Kong {
 		s.shown = r.Migrate.shown
 	}
 	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
-	all := slices.Concat(queues, r.Users.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings})
+	all := slices.Concat(queues, r.Users.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings})
 	for _, s := range all {
 		s.declare()
 	}

@@ -4,10 +4,22 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 )
 
 type versionCmd struct{}
+
+// versionFlag is the command as a flag, which people try first.
+type versionFlag bool
+
+// BeforeReset runs before any command would.
+func (versionFlag) BeforeReset(c *console, k *kong.Kong) error {
+	err := versionCmd{}.Run(c)
+	k.Exit(exitCode(err))
+	return err
+}
 
 // Run says which build this is.
 func (versionCmd) Run(c *console) error {
