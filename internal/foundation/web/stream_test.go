@@ -299,9 +299,15 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 
 func TestConnectionsHaveCeilings(t *testing.T) {
 	c := counts{}
-	names := map[string]int{"from a": 2, "user b": 3}
-	if !c.add(0, names) || !c.add(0, names) || c.add(0, names) || !c.add(0, map[string]int{"user b": 3}) || c.add(0, map[string]int{"user b": 3}) || c.add(3, nil) {
-		t.Errorf("counted %+v", c.by)
+	names, user := map[string]int{"from a": 2, "user b": 3}, map[string]int{"user b": 3}
+	for i, tt := range []struct {
+		max   int
+		names map[string]int
+		want  bool
+	}{{0, names, true}, {0, names, true}, {0, names, false}, {0, user, true}, {0, user, false}, {3, nil, false}} {
+		if got := c.add(tt.max, tt.names); got != tt.want {
+			t.Errorf("%d: got %v, counted %+v", i, got, c.by)
+		}
 	}
 	c.remove(names)
 	if !c.add(3, names) || c.add(3, nil) || c.total != 3 {
