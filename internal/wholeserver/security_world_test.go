@@ -408,6 +408,17 @@ func (r rows) of(names ...string) rows {
 	return some
 }
 
+// changes returns what is gone and what has come, each with a sign in front.
+func (r rows) changes(after rows) (all []string) {
+	for _, row := range r.without(after) {
+		all = append(all, "- "+row)
+	}
+	for _, row := range after.without(r) {
+		all = append(all, "+ "+row)
+	}
+	return all
+}
+
 // without returns the rows that are in r and not in s, sorted.
 func (r rows) without(s rows) (only []string) {
 	for row := range r {
