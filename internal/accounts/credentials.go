@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
@@ -90,7 +89,10 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 		if err := unchanged(ctx, tx, seen, device); err != nil {
 			return err
 		}
-		return errors.Join(setPassword(ctx, tx, seen.User, hash), s.write(ctx, tx, user, device, trail.PasswordSet, household.From(ctx)))
+		if err := setPassword(ctx, tx, seen.User, hash); err != nil {
+			return err
+		}
+		return s.write(ctx, tx, user, device, trail.PasswordSet, household.From(ctx))
 	}, PasswordChanged.Of(s.caches, user)...)
 	if err != nil {
 		return err
@@ -147,7 +149,10 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 		if emailKey(now.Email) != e.Key { // the address was changed in this moment
 			return errCode
 		}
-		return errors.Join(setPassword(ctx, tx, now.User, hash), s.write(ctx, tx, c.ID, DeviceID{}, trail.PasswordReset, r.Household))
+		if err := setPassword(ctx, tx, now.User, hash); err != nil {
+			return err
+		}
+		return s.write(ctx, tx, c.ID, DeviceID{}, trail.PasswordReset, r.Household)
 	}, PasswordChanged.Of(s.caches, c.ID)...)
 	if err != nil {
 		return err
@@ -217,7 +222,10 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 		if err := updateEmail(ctx, tx, user, e); err != nil {
 			return err
 		}
-		if err := errors.Join(notify(ctx, tx, user, seen.Email, api.NoticeEmailChanged), s.write(ctx, tx, user, device, trail.EmailSet, household)); err != nil {
+		if err := notify(ctx, tx, user, seen.Email, api.NoticeEmailChanged); err != nil {
+			return err
+		}
+		if err := s.write(ctx, tx, user, device, trail.EmailSet, household); err != nil {
 			return err
 		}
 		u, err = selectUser(ctx, tx, user)

@@ -68,7 +68,10 @@ func (s *Service) Delete(ctx context.Context, user ID, device DeviceID, password
 			return err
 		}
 		erased = tx.Now().Add(s.cfg.Grace)
-		return errors.Join(deleteUser(ctx, tx, seen.User, erased), s.write(ctx, tx, user, device, trail.Deleted, household.From(ctx)))
+		if err := deleteUser(ctx, tx, seen.User, erased); err != nil {
+			return err
+		}
+		return s.write(ctx, tx, user, device, trail.Deleted, household.From(ctx))
 	}, AccountDeleted.Of(s.caches, user)...)
 	if err != nil {
 		return time.Time{}, err
@@ -115,7 +118,13 @@ func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User, househol
 	}
 	// Stale copies are dropped after the commit, and by another node should this one
 	// die before: no rule rests on them.
-	if err := errors.Join(restore(ctx, tx, u), change{User: u.ID}.enqueue(ctx, tx), s.write(ctx, tx, u.ID, DeviceID{}, trail.Restored, household)); err != nil {
+	if err := restore(ctx, tx, u); err != nil {
+		return u, false, err
+	}
+	if err := (change{User: u.ID}).enqueue(ctx, tx); err != nil {
+		return u, false, err
+	}
+	if err := s.write(ctx, tx, u.ID, DeviceID{}, trail.Restored, household); err != nil {
 		return u, false, err
 	}
 	u.Erased = time.Time{}
@@ -192,14 +201,20 @@ func ban(ctx context.Context, tx *sqldb.Tx, user ID, until time.Time, reason str
 	if _, err := lockAccount(ctx, tx, user); err != nil {
 		return err
 	}
-	return errors.Join(updateBan(ctx, tx, user, until, reason), writeOperators(ctx, tx, user, DeviceID{}, trail.Banned))
+	if err := updateBan(ctx, tx, user, until, reason); err != nil {
+		return err
+	}
+	return writeOperators(ctx, tx, user, DeviceID{}, trail.Banned)
 }
 
 func unban(ctx context.Context, tx *sqldb.Tx, user ID) error {
 	if _, err := lockAccount(ctx, tx, user); err != nil {
 		return err
 	}
-	return errors.Join(updateBan(ctx, tx, user, time.Time{}, ""), writeOperators(ctx, tx, user, DeviceID{}, trail.Unbanned))
+	if err := updateBan(ctx, tx, user, time.Time{}, ""); err != nil {
+		return err
+	}
+	return writeOperators(ctx, tx, user, DeviceID{}, trail.Unbanned)
 }
 
 // lockAccount is lockUser for an account that is not due: ErrNoUser.

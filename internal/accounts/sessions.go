@@ -218,8 +218,10 @@ func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token) (t 
 			t.Expires = last.accessExpires
 		case found && s.mint.issued(old):
 			ended = []DeviceID{old.device}
-			_, err = deleteSessions(ctx, tx, old.user, ended)
-			return t, ended, ErrReused, errors.Join(err, s.write(ctx, tx, old.user, old.device, trail.RefreshReused, household.From(ctx)))
+			if _, err = deleteSessions(ctx, tx, old.user, ended); err == nil {
+				err = s.write(ctx, tx, old.user, old.device, trail.RefreshReused, household.From(ctx))
+			}
+			return t, ended, ErrReused, err
 		case s.mint.issued(old):
 			refusal, err = whyEnded(ctx, tx, old.user)
 			return t, nil, refusal, err

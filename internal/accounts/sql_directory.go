@@ -3,7 +3,6 @@ package accounts
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 	"unicode/utf8"
 
@@ -152,8 +151,10 @@ func (d Directory) Delete(ctx context.Context, user ID, grace time.Duration) (er
 			return c, err
 		}
 		c.Notice = api.NoticeDeletion
-		c.Ended, err = endEvery(ctx, tx, user)
-		return c, errors.Join(err, writeOperators(ctx, tx, user, DeviceID{}, trail.OperatorDeleted))
+		if c.Ended, err = endEvery(ctx, tx, user); err != nil {
+			return c, err
+		}
+		return c, writeOperators(ctx, tx, user, DeviceID{}, trail.OperatorDeleted)
 	})
 	return erased, err
 }
@@ -165,7 +166,10 @@ func (d Directory) Restore(ctx context.Context, user ID) (err error) {
 		if !u.Deleted() {
 			return change{}, ErrNotDeleted
 		}
-		return change{Notice: api.NoticeRestored}, errors.Join(restore(ctx, tx, u), writeOperators(ctx, tx, user, DeviceID{}, trail.OperatorRestored))
+		if err := restore(ctx, tx, u); err != nil {
+			return change{}, err
+		}
+		return change{Notice: api.NoticeRestored}, writeOperators(ctx, tx, user, DeviceID{}, trail.OperatorRestored)
 	})
 }
 
