@@ -708,7 +708,7 @@ func TestProcessesOfOneNameHearEachOther(t *testing.T) {
 		a.caughtUp(t)
 		b.wants(t, "1", "2")
 		a.wants(t)
-		if s := b.Stats(); s.Events != 2 || s.FromLog != 1 {
+		if s := b.Stats(); s.Events != 2 || s.FromLog == 0 { // a beat may find the first one, too
 			t.Errorf("got %+v", s)
 		}
 	})

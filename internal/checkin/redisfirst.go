@@ -63,8 +63,9 @@ type streamLog struct {
 	projection *projection.Projection[change, state]
 	freezes    streak.Freezes
 	stream     *queue.Redis
-	replicas   int // which a check-in waits for
-	rate       int // claims a second that a snapshot compares
+	replicas   int           // which a check-in waits for
+	rate       int           // claims a second that a snapshot compares
+	budget     time.Duration // for the stream to take rows
 	log        *slog.Logger
 	now        func() time.Time
 
@@ -75,7 +76,7 @@ type streamLog struct {
 func newStreamLog(cfg Config, s *Service) *streamLog {
 	return &streamLog{
 		store: s.store, fast: s.fast, projection: s.projection, freezes: s.freezes, stream: queue.NewRedis(cfg.Redis),
-		replicas: cfg.Replicas, rate: cfg.ReconcileRate, log: s.log, now: s.now,
+		replicas: cfg.Replicas, rate: cfg.ReconcileRate, budget: cmp.Or(cfg.Pace.Budget, firstBudget), log: s.log, now: s.now,
 	}
 }
 
@@ -101,7 +102,7 @@ func (l *streamLog) publish(ctx context.Context, rows []request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, firstBudget)
+	ctx, cancel := context.WithTimeout(ctx, l.budget)
 	defer cancel()
 	return l.stream.PublishReplicated(ctx, l.replicas, queue.Message{Topic: TopicPersist, Payload: payload})
 }

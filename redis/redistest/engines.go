@@ -34,7 +34,7 @@ func (e Engine) Open(t testing.TB) *redis.DB {
 func Engines(t testing.TB) []Engine {
 	t.Helper()
 	url := func(start func(testing.TB) string) func(testing.TB) redis.Config {
-		return func(t testing.TB) redis.Config { return redis.Config{URL: start(t), Patience: 20 * time.Second} } // a machine may stall
+		return func(t testing.TB) redis.Config { return redis.Config{URL: start(t), Patience: patience} }
 	}
 	return []Engine{
 		{"embedded", url(func(testing.TB) string { return "embedded" })},
@@ -45,10 +45,16 @@ func Engines(t testing.TB) []Engine {
 	}
 }
 
+// patience outlasts the stalls of a machine.
+const patience = 20 * time.Second
+
 // Open connects, waits until the server answers, and closes when the test ends.
+//
+// A server counts as away only after it was silent for long: the machine of a test may
+// stand still for seconds. A test of silent servers sets its own [redis.Config.Patience].
 func Open(t testing.TB, url string) *redis.DB {
 	t.Helper()
-	return OpenConfig(t, redis.Config{URL: url})
+	return OpenConfig(t, redis.Config{URL: url, Patience: patience})
 }
 
 // OpenConfig is [Open] with all settings. An unset Log goes to the test's output.

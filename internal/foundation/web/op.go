@@ -149,22 +149,8 @@ func isWrite(method string) bool {
 
 // serveOp is what happens between the ServeMux and the handler.
 func (a *API) serveOp(rt *route, c *call, r *http.Request) {
-	c.route = rt
-	c.Header()["Cache-Control"] = noStore
 	ctx := r.Context()
-	if !rt.public {
-		who, err := a.authenticate(ctx, r)
-		if err != nil {
-			c.refuse(a.refusal(ctx, err))
-			return
-		}
-		c.who = who
-	}
-	if rt.op.Limit.Max > 0 && !a.allow(ctx, c) {
-		return
-	}
-	if !plainText(r.URL.Path) || !validQuery(r.URL.RawQuery) {
-		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On("url", "is badly escaped, not UTF-8 or has a NUL")))
+	if !a.admit(ctx, rt, c, r) {
 		return
 	}
 	var body []byte
@@ -175,7 +161,36 @@ func (a *API) serveOp(rt *route, c *call, r *http.Request) {
 			return
 		}
 	}
-	if isWrite(rt.op.Method) && !rt.public && len(r.Header["Idempotency-Key"]) > 0 {
+	a.perform(ctx, c, r, body)
+}
+
+// admit finds out who calls, counts the call, and refuses what has no token, comes too
+// often or has a URL that cannot be read.
+func (a *API) admit(ctx context.Context, rt *route, c *call, r *http.Request) bool {
+	c.route = rt
+	c.Header()["Cache-Control"] = noStore
+	if !rt.public {
+		who, err := a.authenticate(ctx, r)
+		if err != nil {
+			c.refuse(a.refusal(ctx, err))
+			return false
+		}
+		c.who = who
+	}
+	if rt.op.Limit.Max > 0 && !a.allow(ctx, c) {
+		return false
+	}
+	if !plainText(r.URL.Path) || !validQuery(r.URL.RawQuery) {
+		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On("url", "is badly escaped, not UTF-8 or has a NUL")))
+		return false
+	}
+	return true
+}
+
+// perform answers an admitted call whose body has been read, once for each
+// Idempotency-Key.
+func (a *API) perform(ctx context.Context, c *call, r *http.Request, body []byte) {
+	if isWrite(c.route.op.Method) && !c.route.public && len(r.Header["Idempotency-Key"]) > 0 {
 		a.once(ctx, c, r, body)
 		return
 	}
