@@ -78,7 +78,7 @@ func TestAPictureIsUploadedShownReplacedAndRemoved(t *testing.T) {
 		w.listen()
 		c := w.talk()
 		ann, bob := w.join("ann@example.org", ""), w.join("bob@example.org", "")
-		sub := w.bus.Subscribe(ann.User.ID.String())
+		sub := w.bus.Subscribe(t.Context(), ann.User.ID.String())
 		defer sub.Close()
 		avatarOf := func() string {
 			t.Helper()

@@ -126,7 +126,7 @@ func TestAChangedPasswordLogsTheOtherDevicesOut(t *testing.T) {
 		w.listen()
 		a, b := w.join("ann@example.org", "correct horse"), w.enter("ann@example.org", "correct horse")
 		w.check("before", b.Access, nil)
-		sub := w.bus.Subscribe(a.User.ID.String())
+		sub := w.bus.Subscribe(t.Context(), a.User.ID.String())
 		defer sub.Close()
 		if err := w.change(a, "correct horse", "battery staple"); err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func TestWhoHasNoPasswordSetsTheFirst(t *testing.T) {
 		if err := w.change(a, "made up", "battery staple"); !errors.Is(err, ErrPasswordWrong) {
 			t.Errorf("a current password where there is none: got %v, want ErrPasswordWrong", err)
 		}
-		sub := w.bus.Subscribe(a.User.ID.String())
+		sub := w.bus.Subscribe(t.Context(), a.User.ID.String())
 		defer sub.Close()
 		if err := w.change(a, "", "battery staple"); err != nil {
 			t.Fatal(err)
@@ -274,7 +274,7 @@ func TestAnAddressIsChangedAndTheOldOneIsTold(t *testing.T) {
 		if u, err := w.User(t.Context(), a.User.ID); err != nil || u.Email != "ann@example.org" {
 			t.Fatalf("got %+v, %v", u, err)
 		}
-		sub := w.bus.Subscribe(a.User.ID.String())
+		sub := w.bus.Subscribe(t.Context(), a.User.ID.String())
 		defer sub.Close()
 		code := w.emailCode(a.User.ID, "Bea@example.org")
 		if err := w.move(a, "bea@example.org", code, "correct horse"); err != nil {

@@ -39,7 +39,7 @@ func TestDevicesHearOfAChangeOnceItIsCommitted(t *testing.T) {
 		w.listen()
 		other := w.neighbour()
 		ann := w.join("ann@example.org", "").User.ID
-		sub := other.bus.Subscribe(ann.String())
+		sub := other.bus.Subscribe(t.Context(), ann.String())
 		defer sub.Close()
 		// At most once: the other node may not listen yet to the first.
 		names := []string{"Bea", "Eve", "Kim", "Zoe"}

@@ -95,7 +95,7 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		sub := w.bus.Subscribe(a.User.ID.String())
+		sub := w.bus.Subscribe(t.Context(), a.User.ID.String())
 		defer sub.Close()
 		began := w.db.Now()
 		if erased := w.leave(a, "correct horse"); erased.Before(began.Add(48*time.Hour)) || erased.After(w.db.Now().Add(48*time.Hour)) {
@@ -608,7 +608,7 @@ func TestAServerFollowsWhatAnOperatorDoes(t *testing.T) {
 		}
 		a := w.join("ann@example.org", "correct horse")
 		id := a.User.ID
-		sub := w.bus.Subscribe(id.String())
+		sub := w.bus.Subscribe(t.Context(), id.String())
 		defer sub.Close()
 		b, c := w.enter("ann@example.org", "correct horse"), w.enter("ann@example.org", "correct horse")
 		warm := func(all ...Tokens) {

@@ -135,7 +135,7 @@ func TestEveryEndOfASessionReachesEveryNode(t *testing.T) {
 		other := w.neighbour()
 		first := w.join("ann@example.org", "correct horse")
 		ann := first.User.ID
-		sub := other.bus.Subscribe(ann.String())
+		sub := other.bus.Subscribe(t.Context(), ann.String())
 		defer sub.Close()
 		for what, end := range map[string]func(t *testing.T, d Tokens){
 			"log-out": func(t *testing.T, d Tokens) {

@@ -91,7 +91,7 @@ func keysPage() http.Handler {
 // streamEvents ends with the session of the device that listens: the token is looked at
 // again before each event, and the end of the session is one.
 func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *struct{}, send web.Send) error {
-	sub := a.bus.Subscribe(caller.UserID())
+	sub := a.bus.Subscribe(ctx, caller.UserID())
 	defer sub.Close()
 	for {
 		select {

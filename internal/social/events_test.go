@@ -25,8 +25,16 @@ type heard struct {
 }
 
 func (w *world) listen(user accounts.ID) heard {
-	h := heard{w, w.bus.Subscribe(user.String())}
+	h := heard{w, w.bus.Subscribe(w.t.Context(), user.String())}
 	w.t.Cleanup(h.sub.Close)
+	from := events.New("from here", user.String(), time.Now(), []byte("1"))
+	w.bus.Publish([]events.Event{from}) // what was published before may be on its way still
+	for e := range h.sub.C {
+		if e.ID == from.ID {
+			return h
+		}
+	}
+	w.t.Fatal("the subscription was cut off")
 	return h
 }
 

@@ -772,7 +772,7 @@ func TestManyFriendsAreErasedInBatches(t *testing.T) {
 		for _, u := range more[sweepBatch+3:] {
 			w.must(w.Block(t.Context(), u, ann))
 		}
-		sub := w.bus.Subscribe(who[1].String())
+		sub := w.listen(who[1]).sub
 		defer sub.Close()
 		w.must(w.Erase(t.Context(), ann))
 		var n int

@@ -1,19 +1,13 @@
-// Package events tells other parts and other nodes what has happened, after it
-// was committed.
-//
-// [Bus.Nodes] is the deployment's event bus: a node that misses an event there is told
-// so. Events of users take a quicker way, because a check-in must not wait for them:
-// they are forwarded, not kept. Delivery is at most once: an event makes a device look
-// again, and what it then finds in SQL or Redis is the truth. A subscriber that falls
-// behind is cut off rather than waited for.
 package events
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stoa-dev/stoa/bus"
@@ -22,13 +16,20 @@ import (
 	"github.com/stoa-dev/stoa/redis"
 )
 
-// Event is one thing that happened to one user.
+// Event is one thing that happened to one user, or on another channel.
 type Event struct {
 	ID   string          `json:"id"`
 	Type string          `json:"type"` // "checkin.marked"
 	User string          `json:"user"`
 	Time int64           `json:"time"` // Unix milliseconds
 	Data json.RawMessage `json:"data"` // the domain's own document
+
+	// On is the channel that the event goes to; empty: the user's own.
+	On string `json:"-"`
+
+	// Fleeting is an event that is of use at once or not at all: it has no offset, and
+	// whoever resumes does not get it.
+	Fleeting bool `json:"-"`
 
 	// Channel, unless it is zero, has the event published there as well, as this
 	// very JSON, for programs beside the server that subscribe in Redis.
@@ -40,184 +41,98 @@ func New(typ, user string, at time.Time, data json.RawMessage) Event {
 	return Event{ID: ids.New[Event]().String(), Type: typ, User: user, Time: at.UnixMilli(), Data: data}
 }
 
-// queued is how many events a subscriber may be behind before it is cut off.
-const queued = 64
-
-const (
-	waiting = 256  // batches that may wait to be sent to other nodes, and that came from them
-	biggest = 1000 // events in one batch, give or take one
-)
-
-// Users' events are passed on in batches, under one topic and one name.
-const topic, batches = "users", "happened"
-
-// Bus carries events to subscribers on this node and on all others.
-type Bus struct {
-	nodes *bus.Bus
-	db    *redis.DB
-	log   *slog.Logger
-	out   chan []Event
-	in    chan string
-
-	mu   sync.RWMutex
-	subs map[string]map[*Subscription]struct{} // by user
-}
-
-// NewBus returns a bus for this node; node is never used by another process.
-func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
-	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), db: db, log: log,
-		out: make(chan []Event, waiting), in: make(chan string, waiting), subs: map[string]map[*Subscription]struct{}{}}
-	b.nodes.Handle(topic, bus.Handler{Event: func(e bus.Event) {
-		select { // what others publish must not wait until this is decoded
-		case b.in <- e.Data:
-		default:
-		}
-	}})
-	return b
-}
-
-// Nodes is the bus between nodes, for topics that must not miss an event. Topics
-// are handled from [Bus.Run] on; have them handled before.
-func (b *Bus) Nodes() *bus.Bus { return b.nodes }
-
-// Subscription is one listener's queue.
-type Subscription struct {
-	// C has the user's events. It is closed when the listener fell behind or
-	// closed the subscription.
-	C    chan Event
-	bus  *Bus
-	user string
-}
-
-// Subscribe listens to one user's events until Close.
-func (b *Bus) Subscribe(user string) *Subscription {
-	s := &Subscription{C: make(chan Event, queued), bus: b, user: user}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.subs[user] == nil {
-		b.subs[user] = map[*Subscription]struct{}{}
-	}
-	b.subs[user][s] = struct{}{}
-	return s
-}
-
-// Close ends the subscription. It may be called again.
-func (s *Subscription) Close() {
-	s.bus.mu.Lock()
-	defer s.bus.mu.Unlock()
-	s.bus.drop(s)
-}
-
-func (b *Bus) drop(s *Subscription) {
-	if _, on := b.subs[s.user][s]; !on {
-		return
-	}
-	close(s.C)
-	if delete(b.subs[s.user], s); len(b.subs[s.user]) == 0 {
-		delete(b.subs, s.user)
-	}
-}
-
-// Deliver hands committed events to the listeners on this node.
-func (b *Bus) Deliver(batch []Event) {
-	var late []*Subscription
-	b.mu.RLock()
-	if len(b.subs) > 0 {
-		for _, e := range batch {
-			for s := range b.subs[e.User] {
-				select {
-				case s.C <- e:
-				default:
-					late = append(late, s)
-				}
-			}
-		}
-	}
-	b.mu.RUnlock()
-	if len(late) == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, s := range late {
-		b.drop(s)
-	}
-}
-
-// Publish hands committed events to the listeners on this node, and sends them
-// to the other nodes without waiting: where Redis is away or slow they are lost,
-// and the listeners there look when they connect again.
-func (b *Bus) Publish(batch []Event) {
-	if len(batch) == 0 {
-		return
-	}
-	b.Deliver(batch)
-	select {
-	case b.out <- batch:
-	default:
-	}
-}
-
-// send publishes what waits, all in one message.
-func (b *Bus) send(ctx context.Context) {
-	for {
-		var batch []Event
-		select {
-		case batch = <-b.out:
-		case <-ctx.Done():
-			return
-		}
-		for more := true; more && len(batch) < biggest; {
-			select {
-			case next := <-b.out:
-				batch = append(batch, next...)
-			default:
-				more = false
-			}
-		}
-		if err := b.nodes.Pass(ctx, topic, batches, encode(batch)); err != nil && ctx.Err() == nil {
-			b.log.Debug("events did not reach other nodes", "events", len(batch), "err", err)
-		}
-		if cmds := b.onChannels(batch); len(cmds) > 0 {
-			if err := keyspace.FirstErr(b.db.DoMulti(ctx, cmds)); err != nil && ctx.Err() == nil {
-				b.log.Debug("events did not reach Redis channels", "events", len(cmds), "err", err)
-			}
-		}
-	}
-}
-
-// onChannels returns what publishes those of batch that have a channel.
-func (b *Bus) onChannels(batch []Event) (cmds []keyspace.Cmd) {
-	for _, e := range batch {
-		if !e.Channel.IsZero() {
-			cmds = append(cmds, b.db.PublishCmd(e.Channel.Channel, string(e.appendJSON(nil))))
-		}
-	}
-	return cmds
-}
-
-func encode(batch []Event) string {
-	payload := append(make([]byte, 0, 256*len(batch)), '[')
-	for i, e := range batch {
-		if i > 0 {
-			payload = append(payload, ',')
-		}
-		payload = e.appendJSON(payload)
-	}
-	return string(append(payload, ']'))
-}
+// channel is where e goes.
+func (e *Event) channel() string { return cmp.Or(e.On, e.User) }
 
 // appendJSON is json.Marshal for an event, whose texts need no escaping and
 // whose data is JSON already; it is on the way of every check-in.
-func (e Event) appendJSON(b []byte) []byte {
+func (e *Event) appendJSON(b []byte) []byte {
 	b = append(b, `{"id":"`+e.ID+`","type":"`+e.Type+`","user":"`+e.User+`","time":`...)
 	b = strconv.AppendInt(b, e.Time, 10)
 	b = append(b, `,"data":`...)
 	return append(append(b, e.Data...), '}')
 }
 
-// Run sends what is published here and delivers what other nodes publish, until
-// ctx ends.
+// AppendWire appends the event as clients get it, the JSON of an api.Event.
+func (e *Event) AppendWire(b []byte) []byte {
+	b = append(b, `{"id":"`+e.ID+`","type":"`+e.Type+`","time":"`...)
+	b = time.UnixMilli(e.Time).UTC().AppendFormat(b, time.RFC3339Nano)
+	b = append(b, `","data":`...)
+	return append(append(b, e.Data...), '}')
+}
+
+// Position is a place among the events of a channel. Offsets count from 1 within an
+// epoch; those of two epochs have nothing to do with each other.
+type Position struct {
+	Epoch  string
+	Offset uint64
+}
+
+// waiting is how many batches may wait to be sent.
+const waiting = 1024
+
+// Bus carries events to listeners on this node and on all others.
+type Bus struct {
+	nodes *bus.Bus
+	db    *redis.DB
+	node  string
+	log   *slog.Logger
+	live  func(context.Context) ([]string, error)
+	out   chan []Event
+	doubt chan struct{} // asks for a look at where channels stand
+	stale atomic.Bool   // that look is to begin new epochs
+	era   uint64        // of nodes, in which the last look was made; keepRight's alone
+
+	mu       sync.Mutex
+	channels map[string]*channel
+
+	unsent unsent
+	stats  stats
+}
+
+// NewBus returns a bus for this node; node is never used by another process.
+func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), db: db, node: node, log: log,
+		out: make(chan []Event, waiting), doubt: make(chan struct{}, 1), channels: map[string]*channel{}}
+	b.nodes.Handle(topic, bus.Handler{
+		Event: func(bus.Event) { b.resetAll() },
+		Lost:  b.look,
+	})
+	return b
+}
+
+// topic is what nodes tell each other about channels.
+const topic = "channels"
+
+// Nodes is the bus between nodes, for topics that must not miss an event. Topics
+// are handled from [Bus.Run] on; have them handled before.
+func (b *Bus) Nodes() *bus.Bus { return b.nodes }
+
+// SetLive has names of nodes that do not live taken off the channels to which this node
+// comes to listen. live returns those that do. Call it before [Bus.Run]. Without it they
+// stay until the keys' life has ended.
+func (b *Bus) SetLive(live func(context.Context) ([]string, error)) { b.live = live }
+
+// Publish sends committed events to whoever listens, on every node, and does not wait for
+// it. Events of one channel that are published one after the other on one node arrive in
+// that order.
+func (b *Bus) Publish(batch []Event) {
+	if len(batch) == 0 {
+		return
+	}
+	select {
+	case b.out <- batch:
+	default: // so far behind that its listeners had better look at the truth
+		for i := range batch {
+			b.unsent.add(batch[i].channel())
+		}
+	}
+}
+
+// Run sends and receives until ctx ends.
 func (b *Bus) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup
@@ -225,22 +140,28 @@ func (b *Bus) Run(ctx context.Context, ready func()) error {
 	defer cancel()
 	workers.Go(func() { b.send(ctx) })
 	workers.Go(func() { b.receive(ctx) })
+	workers.Go(func() { b.keepRight(ctx) })
 	return b.nodes.Run(ctx, ready)
 }
 
-// receive delivers what came from other nodes.
-func (b *Bus) receive(ctx context.Context) {
-	for {
-		select {
-		case payload := <-b.in:
-			var batch []Event
-			if err := json.Unmarshal([]byte(payload), &batch); err != nil {
-				b.log.Warn("events of another node cannot be decoded", "err", err)
-				continue
-			}
-			b.Deliver(batch)
-		case <-ctx.Done():
-			return
-		}
-	}
+// stats counts what [Bus.Stats] returns.
+type stats struct{ sent, local, caughtUp, lost, unsent atomic.Uint64 }
+
+// Stats is what a bus has done since it was made.
+type Stats struct {
+	Channels int    // to which this node listens
+	Sent     uint64 // events handed to Redis
+	Local    uint64 // events that only this node's listeners got, because Redis did not answer
+	CaughtUp uint64 // events read from a stream, because their message did not come
+	Lost     uint64 // times that the listeners of a channel were told Lost
+	Unsent   uint64 // channels that began a new epoch, because an event could not be sent
+}
+
+// Stats may be called at any time.
+func (b *Bus) Stats() Stats {
+	b.mu.Lock()
+	n := len(b.channels)
+	b.mu.Unlock()
+	s := &b.stats
+	return Stats{n, s.sent.Load(), s.local.Load(), s.caughtUp.Load(), s.lost.Load(), s.unsent.Load()}
 }

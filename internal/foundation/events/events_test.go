@@ -2,12 +2,17 @@ package events
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -21,74 +26,116 @@ func TestMain(m *testing.M) {
 }
 
 // run starts a bus on db and waits until it hears the others.
-func run(t *testing.T, db *redis.DB, node string) *Bus {
+func run(t testing.TB, db *redis.DB, node string) *Bus {
 	t.Helper()
 	b := NewBus(db, node, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = b.Run(ctx, func() {}) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	// A probe from a third party, repeated until it is heard.
-	probe, sub := NewBus(db, "probe", b.log), b.Subscribe("probe")
-	defer sub.Close()
-	for {
-		if err := probe.nodes.Pass(t.Context(), topic, batches, encode([]Event{New("probe", "probe", time.Now(), []byte("1"))})); err != nil {
-			t.Fatal(err)
-		}
+	if err := b.nodes.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.hears(t)
+	return b
+}
+
+// hears waits until the node gets what others send.
+func (b *Bus) hears(t testing.TB) {
+	t.Helper()
+	other := NewBus(b.db, "probe", b.log) // it does not run
+	probe := make(chan struct{}, 1)
+	_, leave := b.Listen(t.Context(), "probe", &Listener{Event: func(Event, Position) {
 		select {
-		case <-sub.C:
-			return b
-		case <-time.After(10 * time.Millisecond):
+		case probe <- struct{}{}:
+		default:
+		}
+	}, Lost: func() {}})
+	defer leave()
+	for {
+		other.sendAll(t.Context(), []Event{New("probe", "probe", time.Now(), []byte("1"))})
+		select {
+		case <-probe:
+			return
+		case <-time.After(20 * time.Millisecond):
 		case <-t.Context().Done():
 			t.Fatal("the bus hears nothing")
 		}
 	}
 }
 
-func next(t *testing.T, s *Subscription) Event {
-	t.Helper()
-	select {
-	case e, open := <-s.C:
-		if !open {
-			t.Fatal("the subscription was cut off")
-		}
-		return e
-	case <-time.After(5 * time.Second):
-		t.Fatal("no event within 5 s")
-	}
-	return Event{}
+// ear is a listener that keeps what it hears.
+type ear struct {
+	mu    sync.Mutex
+	heard []string // data of events; "lost"
+	at    []Position
+	begin Position
+	leave func()
 }
 
-func TestEventsReachBothNodesOnceAndOnlyTheirUser(t *testing.T) {
+func (b *Bus) ear(t testing.TB, channel string) *ear {
+	t.Helper()
+	e := &ear{}
+	e.begin, e.leave = b.Listen(t.Context(), channel, &Listener{
+		Event: func(ev Event, p Position) { e.note(string(ev.Data), p) },
+		Lost:  func() { e.note("lost", Position{}) },
+	})
+	t.Cleanup(e.leave)
+	return e
+}
+
+func (e *ear) note(what string, p Position) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard, e.at = append(e.heard, what), append(e.at, p)
+}
+
+func (e *ear) all() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.heard)
+}
+
+// wants waits until the ear has heard exactly that.
+func (e *ear) wants(t testing.TB, want ...string) {
+	t.Helper()
+	if want == nil {
+		want = []string{}
+	}
+	eventually.Equal(t, "what is heard", fmt.Sprintf("%q", want), func() string { return fmt.Sprintf("%q", e.all()) })
+}
+
+func tick(user string, n int) Event {
+	return New("tick", user, time.UnixMilli(int64(n)), fmt.Append(nil, n))
+}
+
+func TestEventsReachListenersOnEveryNodeInOrderAndNobodyElse(t *testing.T) {
 	for _, e := range redistest.Engines(t) {
 		if e.Name == "sentinel" || e.Name == "spawn" {
 			continue // the same client code as standalone
 		}
 		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
 			db := e.Open(t)
 			here, there := run(t, db, "here"), run(t, db, "there")
-			mine, far, other := here.Subscribe("ann"), there.Subscribe("ann"), there.Subscribe("bob")
-			first := New("checkin.marked", "ann", time.UnixMilli(5), []byte(`{"streak":1}`))
-			second := New("checkin.marked", "ann", time.UnixMilli(6), []byte(`{"streak":2}`))
-			here.Publish([]Event{first})
-			here.Publish([]Event{second})
-			for what, s := range map[string]*Subscription{"on the same node": mine, "on another node": far} {
-				for _, want := range []Event{first, second} {
-					if got := next(t, s); got.ID != want.ID || got.Time != want.Time || string(got.Data) != string(want.Data) {
-						t.Errorf("%s: got %+v, want %+v", what, got, want)
-					}
+			mine, far, other, room := here.ear(t, "ann"), there.ear(t, "ann"), there.ear(t, "bob"), there.ear(t, "room:\"1")
+			var want []string
+			for i := range 20 { // enough for who listens to be asked first
+				batch := []Event{tick("ann", i), tick("nobody", i), tick("cat", i), tick("dan", i), tick("eve", i)}
+				if i == 10 {
+					batch[1].On = "room:\"1"
 				}
-				select {
-				case e := <-s.C:
-					t.Errorf("%s: %+v came twice", what, e)
-				default:
-				}
+				here.Publish(batch)
+				want = append(want, fmt.Sprint(i))
 			}
-			select {
-			case e := <-other.C:
-				t.Errorf("another user got %+v", e)
-			default:
+			mine.wants(t, want...)
+			far.wants(t, want...)
+			room.wants(t, "10")
+			other.wants(t)
+			if last := far.at[19]; last.Offset != 20 || last.Epoch != far.begin.Epoch || far.begin != mine.begin {
+				t.Errorf("the 20th event is at %v, listeners began at %v and %v", last, far.begin, mine.begin)
 			}
+			redistest.KeysDeclared(t, db, Keys)
 		})
 	}
 }
@@ -132,12 +179,12 @@ func TestAnEventIsPublishedOnItsChannel(t *testing.T) {
 var probes = keyspace.DefChannel1[keyspace.Text](keyspace.New("probe"), "channel:probe:{uid}", keyspace.MessagesOf[Event](),
 	keyspace.Doc{Purpose: "of a test", MaxBytes: 1 << 10})
 
-func TestASlowListenerIsCutOffAndHoldsUpNobody(t *testing.T) {
-	b := NewBus(redistest.Open(t, "embedded"), "here", slog.New(slog.DiscardHandler))
-	slow, quick := b.Subscribe("ann"), b.Subscribe("ann")
+func TestASlowSubscriberIsCutOffAndHoldsUpNobody(t *testing.T) {
+	b := run(t, redistest.Open(t, "embedded"), "here")
+	slow, quick := b.Subscribe(t.Context(), "ann"), b.Subscribe(t.Context(), "ann")
 	for i := range queued + 1 {
-		b.Deliver([]Event{New("tick", "ann", time.UnixMilli(int64(i)), []byte("1"))})
-		next(t, quick)
+		b.Publish([]Event{tick("ann", i)})
+		<-quick.C
 	}
 	n := 0
 	for range slow.C {
@@ -146,9 +193,276 @@ func TestASlowListenerIsCutOffAndHoldsUpNobody(t *testing.T) {
 	if n != queued {
 		t.Errorf("the slow one got %d events before it was cut off, want %d", n, queued)
 	}
+	slow.Close()
 	slow.Close() // again: harmless
 	quick.Close()
-	if len(b.subs) != 0 {
-		t.Errorf("%d users are still listened to", len(b.subs))
+	if n := b.Stats().Channels; n != 0 {
+		t.Errorf("%d channels are still listened to", n)
+	}
+}
+
+func TestWhoResumesFindsWhatWasMissedOrAnotherEpoch(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		b := run(t, server.Open(t), "here")
+		first := b.ear(t, "ann")
+		b.Publish([]Event{tick("ann", 1)})
+		first.wants(t, "1")
+		first.leave()
+		fleeting := tick("ann", 99)
+		fleeting.Fleeting = true
+		b.Publish([]Event{tick("ann", 2), fleeting, tick("ann", 3)})
+		time.Sleep(resumeFor - time.Second)
+		again := b.ear(t, "ann")
+		kept, at, err := b.History(t.Context(), "ann", 1, 10)
+		if err != nil || len(kept) != 2 || string(kept[0].Data) != "2" || kept[1].Offset != 3 || at != again.begin || at.Epoch != first.begin.Epoch || at.Offset != 3 {
+			t.Errorf("got %v at %v, listening from %v: %v", kept, at, again.begin, err)
+		}
+		again.leave()
+		nodes, meta, _ := keysOf("ann")
+		for _, key := range []keyspace.Key{nodes, meta} {
+			if left, err := b.db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: key}).Int(); left <= 0 || left > resumeFor.Milliseconds() || err != nil {
+				t.Errorf("%s lives for %d ms after the last listener: %v", key, left, err)
+			}
+		}
+		server.FlushAll() // as if that time had passed
+		b.Publish([]Event{tick("ann", 4)})
+		time.Sleep(time.Second)
+		if late := b.ear(t, "ann"); late.begin.Epoch == at.Epoch || late.begin.Offset != 0 {
+			t.Errorf("after the time to resume: %v", late.begin)
+		}
+		if _, at, err := b.History(t.Context(), "nobody", 0, 1); at != (Position{}) || err != nil {
+			t.Errorf("a channel without listeners stands at %v: %v", at, err)
+		}
+	})
+}
+
+func TestALookGivesTheKeysTheirLifeAnew(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		b := run(t, redistest.InMemory(t).Open(t), "b")
+		ann := b.ear(t, "ann")
+		nodes, meta, _ := keysOf("ann")
+		for _, key := range []keyspace.Key{nodes, meta} {
+			if err := b.db.Do(t.Context(), keyspace.Cmd{Name: "PEXPIRE", Key: key, Args: []string{"60000"}}).Err; err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.look()
+		time.Sleep(2 * time.Minute)
+		b.Publish([]Event{tick("ann", 1)})
+		ann.wants(t, "1")
+	})
+}
+
+func TestANodeThatDiedIsTakenOffTheList(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		db := server.Open(t)
+		dead := NewBus(db, "dead", slog.New(slog.DiscardHandler))
+		dead.Listen(t.Context(), "ann", &Listener{})
+		b := run(t, db, "b")
+		b.SetLive(func(context.Context) ([]string, error) { return []string{"b", "c"}, nil })
+		b.ear(t, "ann")
+		nodes, _, _ := keysOf("ann")
+		if got, _, err := db.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: nodes}).Text(); got != "b" || err != nil {
+			t.Errorf("%q listen: %v", got, err)
+		}
+	})
+}
+
+func TestWhatPubSubLosesIsReadFromTheStream(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		a, b := run(t, server.Open(t), "a"), run(t, redistest.OpenConfig(t, wire.Config()), "b")
+		ann := b.ear(t, "ann")
+		wire.LoseMessages()
+		a.Publish([]Event{tick("ann", 1)})
+		a.Publish([]Event{tick("ann", 2)})
+		time.Sleep(time.Second)
+		ann.wants(t)
+		wire.Heal()
+		a.Publish([]Event{tick("ann", 3)}) // its offset shows the gap
+		ann.wants(t, "1", "2", "3")
+		wire.LoseMessages()
+		a.Publish([]Event{tick("ann", 4)})
+		time.Sleep(time.Second)
+		wire.Heal()
+		wire.ResetSubscriptions() // nothing follows; but the subscription was interrupted
+		ann.wants(t, "1", "2", "3", "4")
+		if s := b.Stats(); s.CaughtUp < 3 || s.Lost != 0 {
+			t.Errorf("got %+v", s)
+		}
+	})
+}
+
+func TestListenersAreToldWhatNobodyCanReadAnyMore(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		a, b := run(t, server.Open(t), "a"), run(t, redistest.OpenConfig(t, wire.Config()), "b")
+		ann, bob := b.ear(t, "ann"), a.ear(t, "bob")
+		server.FlushAll()
+		ann.wants(t, "lost")
+		bob.wants(t, "lost")
+		a.Publish([]Event{tick("ann", 1)})
+		ann.wants(t, "lost", "1")
+
+		wire.LoseMessages()
+		var batch []Event
+		for i := range keepForEach + 2 {
+			batch = append(batch, tick("ann", 100+i))
+		}
+		a.Publish(batch)
+		time.Sleep(time.Second)
+		wire.Heal()
+		a.Publish([]Event{tick("ann", 2)})
+		ann.wants(t, "lost", "1", "lost", "2")
+	})
+}
+
+func TestWhileRedisIsAwayTheSameNodeHearsAndAllAreToldAfterwards(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		a, b := run(t, redistest.OpenConfig(t, wire.Config()), "a"), run(t, server.Open(t), "b")
+		here, there := a.ear(t, "ann"), b.ear(t, "ann")
+		wire.Refuse() // a alone is cut off
+		a.Publish([]Event{tick("ann", 1)})
+		here.wants(t, "1")
+		late := a.ear(t, "bob")
+		a.Publish([]Event{tick("bob", 2)})
+		late.wants(t, "2")
+		there.wants(t)
+		wire.Heal()
+		there.wants(t, "lost")
+		eventually.True(t, "they are told at the node that was cut off", func() bool { return slices.Contains(here.all(), "lost") && slices.Contains(late.all(), "lost") })
+		b.Publish([]Event{tick("ann", 3), tick("bob", 4)})
+		there.wants(t, "lost", "3")
+		eventually.True(t, "the node hears again", func() bool { return slices.Contains(late.all(), "4") })
+	})
+}
+
+func TestALetterThatCannotBeSentBeginsNewEpochs(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		a, b := run(t, redistest.OpenConfig(t, wire.Config()), "a"), run(t, server.Open(t), "b")
+		ann, e, mail := b.ear(t, "ann"), tick("ann", 1), post{}
+		mail.add("b", &e, Position{ann.begin.Epoch, 1})
+		wire.Refuse()
+		a.deliver(t.Context(), mail)
+		wire.Heal()
+		ann.wants(t, "lost")
+	})
+}
+
+func TestMoreLostChannelsThanAreRememberedConcernEverybody(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		a, b := run(t, server.Open(t), "a"), run(t, server.Open(t), "b")
+		ann := b.ear(t, "ann")
+		for i := range mostUnsent + 1 {
+			a.unsent.add(fmt.Sprint("user", i))
+		}
+		ann.wants(t, "lost")
+	})
+}
+
+// TestRandomHistories lets three nodes publish and listen at random while messages, lines
+// and the server are harmed, and holds each listener against what was published: what it
+// heard has the right order and no doubles, and where something is missing it was told.
+func TestRandomHistories(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) { randomHistory(t, rand.New(rand.NewPCG(seed, 1))) })
+		})
+	}
+}
+
+func randomHistory(t *testing.T, r *rand.Rand) {
+	server := redistest.InMemory(t)
+	var wires []*redistest.Wire
+	var nodes []*Bus
+	for i := range 3 {
+		wires = append(wires, server.Wire())
+		wires[i].Jitter(3 * time.Millisecond)
+		nodes = append(nodes, run(t, redistest.OpenConfig(t, wires[i].Config()), fmt.Sprint("node", i)))
+	}
+	type listening struct {
+		*ear
+		channel string
+		from    int // events that had been published when it began
+	}
+	channels := []string{"ann", "bob"}
+	published := map[string][]string{}
+	var ears []listening
+	n := 0
+	for range 400 {
+		node, channel := nodes[r.IntN(3)], channels[r.IntN(2)]
+		switch r.IntN(20) {
+		case 0, 1:
+			e := node.ear(t, channel)
+			ears = append(ears, listening{e, channel, len(published[channel])})
+		case 2:
+			wires[r.IntN(3)].LoseMessages()
+		case 3:
+			wires[r.IntN(3)].ResetSubscriptions()
+		case 4:
+			wires[r.IntN(3)].Reset()
+		case 5:
+			if r.IntN(4) == 0 {
+				server.FlushAll()
+			}
+		case 6:
+			if r.IntN(3) == 0 {
+				wires[r.IntN(3)].Refuse()
+			}
+		case 7, 8, 9:
+			wires[r.IntN(3)].Heal()
+		case 10:
+			time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
+		default:
+			n++
+			node.Publish([]Event{tick(channel, n)})
+			published[channel] = append(published[channel], fmt.Sprint(n))
+			time.Sleep(time.Duration(r.IntN(8)) * time.Millisecond)
+		}
+	}
+	for _, w := range wires {
+		w.Heal()
+	}
+	time.Sleep(5 * time.Second)
+	for i, channel := range channels { // all is well again: everybody hears
+		nodes[i].Publish([]Event{tick(channel, 1_000_000)})
+	}
+	time.Sleep(time.Second)
+	for i, e := range ears {
+		heard := e.all()
+		if len(heard) == 0 || heard[len(heard)-1] != "1000000" {
+			t.Errorf("listener %d on %s does not hear the end: %q", i, e.channel, heard)
+		}
+		since := published[e.channel][e.from:]
+		lost := slices.Contains(heard, "lost")
+		seen := map[string]bool{}
+		for _, what := range heard {
+			switch {
+			case what == "lost":
+				clear(seen) // it looks at the truth, and begins anew
+			case seen[what]:
+				t.Errorf("listener %d on %s heard %s twice: %q", i, e.channel, what, heard)
+			}
+			seen[what] = true
+		}
+		for _, want := range since {
+			if !lost && !slices.Contains(heard, want) {
+				t.Errorf("listener %d on %s missed %s and was not told: %q", i, e.channel, want, heard)
+			}
+		}
+	}
+	for _, b := range nodes {
+		if b.Stats().Sent == 0 {
+			t.Error("a node sent nothing")
+		}
 	}
 }

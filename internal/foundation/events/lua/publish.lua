@@ -1,0 +1,28 @@
+-- publish: give an event the channel's next offset, keep it for those that resume, and
+-- tell which nodes listen. Nothing happens on a channel to which nobody listens and
+-- nobody can resume.
+--
+-- KEYS[1] nodes   string  the nodes that listen, with spaces between them
+-- KEYS[2] meta    hash    e: epoch, o: offset of the newest event
+-- KEYS[3] stream  stream  d: event; the entry's id begins with its offset
+-- ARGV[1] the event
+-- ARGV[2] how many events are kept; 0: this one is not kept and has no offset
+-- ARGV[3] milliseconds for which they are kept
+-- ARGV[4] the epoch of a channel that has none
+-- ARGV[5] the life of meta in milliseconds where it is new
+--
+-- Returns nothing, or nodes, epoch and offset.
+local nodes = redis.call('GET', KEYS[1])
+if not nodes then return false end
+if ARGV[2] == '0' then return {nodes, '', 0} end
+local epoch = redis.call('HGET', KEYS[2], 'e')
+if not epoch then
+  epoch = ARGV[4]
+  redis.call('HSET', KEYS[2], 'e', epoch)
+  redis.call('PEXPIRE', KEYS[2], ARGV[5])
+  redis.call('DEL', KEYS[3])
+end
+local offset = redis.call('HINCRBY', KEYS[2], 'o', 1)
+redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[2], string.format('%d-0', offset), 'd', ARGV[1])
+redis.call('PEXPIRE', KEYS[3], ARGV[3])
+return {nodes, epoch, offset}
