@@ -39,7 +39,7 @@ var floors = [][]string{
 	{"internal/foundation/sqldb"},
 	{"internal/foundation/sqldb/sqldbtest"},
 	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/runs", "internal/foundation/supervise", "internal/foundation/mail", "internal/foundation/picture"},
-	{"internal/foundation/drops"},
+	{"internal/foundation/drops", "internal/foundation/gateway"},
 	{"internal/accounts/password", "internal/accounts/trail"},
 	{"internal/accounts", "internal/cluster"},
 	{"internal/checkin/streak"},

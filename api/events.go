@@ -56,3 +56,15 @@ type SessionEnded struct {
 type UserRef struct {
 	User string `json:"user"`
 }
+
+// SocketSessionEnded is the code with which a socket is closed when its device was logged
+// out. Clients do not connect again after it.
+const SocketSessionEnded = 4500
+
+// SocketCall is the data of an RPC over the socket; its method is an operation id.
+type SocketCall struct {
+	Path  map[string]any `json:"path,omitempty" doc:"values of the path's parameters"`
+	Query map[string]any `json:"query,omitempty" doc:"values of the query's parameters"`
+	Body  any            `json:"body,omitempty" doc:"what the operation takes as its body"`
+	Key   string         `json:"key,omitempty" doc:"an Idempotency-Key"`
+}

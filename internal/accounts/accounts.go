@@ -71,9 +71,10 @@ type Tokens struct {
 
 // Caller is who presented a good access token.
 type Caller struct {
-	User   ID
-	Device DeviceID
-	Clock  civil.Clock
+	User    ID
+	Device  DeviceID
+	Clock   civil.Clock
+	Expires time.Time // of the token
 }
 
 // The domain's refusals.

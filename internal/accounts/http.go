@@ -21,8 +21,23 @@ func (s *Service) Authenticate(ctx context.Context, bearer string) (web.Caller, 
 	return c, nil
 }
 
+// StillHere implements gateway.Sessions by [Service.Continues].
+func (s *Service) StillHere(ctx context.Context, c web.Caller) (web.Caller, error) {
+	caller, err := s.Continues(ctx, c.(Caller))
+	if err != nil {
+		return nil, err
+	}
+	return caller, nil
+}
+
 // UserID implements web.Caller.
 func (c Caller) UserID() string { return c.User.String() }
+
+// DeviceID names the caller's session, for sockets.
+func (c Caller) DeviceID() string { return c.Device.String() }
+
+// ExpiresAt is when the caller's token expires, for sockets.
+func (c Caller) ExpiresAt() time.Time { return c.Expires }
 
 type body[T any] struct{ Body T }
 

@@ -94,7 +94,27 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 		return Caller{}, fmt.Errorf("accounts.Verify: %w", err)
 	}
 	s.uses.note(key, now)
-	return Caller{t.user, t.device, u.Clock}, nil
+	return Caller{t.user, t.device, u.Clock, time.UnixMilli(held.Expires)}, nil
+}
+
+// Continues returns who c is by now, or ErrToken when c's session has ended. A token
+// that a refresh has replaced does not end it. It costs no I/O with copies in this
+// process.
+func (s *Service) Continues(ctx context.Context, c Caller) (_ Caller, err error) {
+	defer errs.Wrap(&err, "accounts.Continues")
+	held, err := s.held(ctx, sessionKey{A: c.User, B: c.Device})
+	if errors.Is(err, cache.ErrNotFound) || errors.Is(err, ErrNoSession) {
+		return Caller{}, ErrToken
+	} else if err != nil {
+		return Caller{}, loadError(ctx, err)
+	}
+	u, err := s.users.get(ctx, c.User)
+	if errors.Is(err, ErrNoUser) {
+		return Caller{}, ErrToken
+	} else if err != nil {
+		return Caller{}, err
+	}
+	return Caller{c.User, c.Device, u.Clock, time.UnixMilli(held.Expires)}, nil
 }
 
 // held returns what a check needs of a session: from copies, or from SQL while drops

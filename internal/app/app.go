@@ -18,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/gateway"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
@@ -47,8 +48,9 @@ type App struct {
 	caches   *cache.Runtime
 	drops    *drops.Queue
 	api      *web.API
-	admin    *web.API     // for operators; nil without an address of its own
-	adminLn  net.Listener // of admin
+	gateway  *gateway.Gateway // nil without the role
+	admin    *web.API         // for operators; nil without an address of its own
+	adminLn  net.Listener     // of admin
 	accounts *accounts.Service
 	social   *social.Service
 	checkin  *checkin.Service
@@ -96,6 +98,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	a.reg.MustRegister(obs.NewBus(a.bus.Nodes()))
 	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus.Nodes(), Node: id, Version: obs.Build().Version,
 		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Settings: cfg.Cluster})
+	a.bus.SetLive(a.liveNodes)
 	counts := obs.NewCaches(a.reg)
 	a.drops = drops.New(a.db, Cached(), log)
 	a.caches = cache.NewRuntime(a.redis, a.bus.Nodes(), cache.Config{
@@ -117,6 +120,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	a.newAPI(limiter)
+	if err := a.newGateway(ctx); err != nil {
+		return nil, err
+	}
 	if err := a.newQueues(); err != nil {
 		return nil, err
 	}
@@ -135,9 +141,6 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	a.group = &supervise.Group{Log: log}
-	if slices.Contains(cfg.Roles, roleGateway) && !cfg.does(roleAPI) {
-		log.Warn("the role gateway does nothing yet; there is no socket so far")
-	}
 	return a, nil
 }
 
@@ -221,6 +224,9 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 			up()
 			return a.admin.Serve(ctx, a.adminLn)
 		}})
+	}
+	if a.gateway != nil {
+		a.group.Add(supervise.Part{Name: "gateway", Grace: 10 * time.Second, Run: a.gateway.Run})
 	}
 	a.group.Add(
 		supervise.Part{Name: "jobs", Run: whole(a.jobs.Run)},

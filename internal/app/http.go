@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/gateway"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/static"
@@ -69,6 +70,22 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	page := pages.Handler()
 	a.api.Raw("GET /{$}", page)
 	a.api.Raw("GET /assets/", page)
+}
+
+// newGateway makes the sockets of a node that has them. They call the API, so that a node
+// without it has none.
+func (a *App) newGateway(ctx context.Context) (err error) {
+	if !a.cfg.does(roleGateway) || !a.cfg.does(roleAPI) {
+		return nil
+	}
+	a.gateway, err = gateway.New(ctx, gateway.Config{
+		Settings: a.cfg.Gateway, API: a.api, Sessions: a.accounts, Bus: a.bus, Node: a.node, Version: obs.Build().Version,
+		Origins: a.cfg.Origins, MaxStale: a.cfg.Cache.MaxStale, Log: a.log, Metrics: a.reg.Registry,
+	})
+	if err == nil {
+		a.gateway.Routes(a.api)
+	}
+	return err
 }
 
 // operatorRoutes adds what only operators should see.

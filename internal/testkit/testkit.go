@@ -93,6 +93,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 		s.AdminURL = "http://" + admin.Addr().String()
 		a.Admin(admin)
 	}
+	virtual := bubble.In(t)
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- a.Run(ctx, ln, func() { close(ready) }) }()
 	t.Cleanup(func() {
@@ -108,6 +109,9 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 		}
 		if err := a.Close(); err != nil {
 			t.Errorf("the server closed with: %v", err)
+		}
+		if virtual {
+			time.Sleep(2 * time.Second) // the library of sockets waits that long for who comes back
 		}
 	})
 	select {

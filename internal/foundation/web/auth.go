@@ -10,6 +10,9 @@ import (
 const maxToken = 512
 
 func (a *API) authenticate(ctx context.Context, r *http.Request) (Caller, error) {
+	if c := callOf(ctx); c.caller != nil {
+		return c.caller(ctx)
+	}
 	token, err := bearer(r.Header)
 	if err != nil {
 		return nil, err
@@ -32,18 +35,30 @@ func bearer(h http.Header) (string, error) {
 		return "", ErrMalformedToken
 	}
 	scheme, token, _ := strings.Cut(lines[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") || len(token) > maxToken {
+	if !strings.EqualFold(scheme, "Bearer") || !wellFormed(token) {
 		return "", ErrMalformedToken
-	}
-	body := strings.TrimRight(token, "=")
-	if body == "" {
-		return "", ErrMalformedToken
-	}
-	for i := range len(body) {
-		c := body[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("-._~+/", c) < 0 {
-			return "", ErrMalformedToken
-		}
 	}
 	return token, nil
+}
+
+// wellFormed reports whether a token is one of RFC 6750's, and not too long.
+func wellFormed(token string) bool {
+	body := strings.TrimRight(token, "=")
+	return body != "" && len(token) <= maxToken && !strings.ContainsFunc(body, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._~+/", c)
+	})
+}
+
+// Identify returns who holds a bearer token, for a connection that is opened with it. It
+// refuses as an operation would.
+func (a *API) Identify(ctx context.Context, token string) (Caller, error) {
+	switch {
+	case token == "":
+		return nil, ErrNoToken
+	case !wellFormed(token):
+		return nil, ErrMalformedToken
+	case a.auth == nil:
+		return nil, ErrNoToken
+	}
+	return a.auth.Authenticate(ctx, token)
 }

@@ -1,8 +1,10 @@
 package web
 
 import (
+	"bufio"
 	"context"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -16,9 +18,10 @@ import (
 type call struct {
 	http.ResponseWriter
 	api      *API
-	r        *http.Request // as it came in
-	route    *route        // nil until the ServeMux found one
-	who      Caller        // nil in a public operation and until the token is checked
+	r        *http.Request                         // as it came in
+	route    *route                                // nil until the ServeMux found one
+	caller   func(context.Context) (Caller, error) // of an invocation
+	who      Caller                                // nil in a public operation and until the token is checked
 	id       uint64
 	trace    string
 	start    time.Time
@@ -75,6 +78,15 @@ func traceable(s string) bool {
 		}
 	}
 	return true
+}
+
+// Hijack implements http.Hijacker, for WebSockets.
+func (c *call) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(c.ResponseWriter).Hijack()
+	if err == nil {
+		c.wrote, c.status = true, http.StatusSwitchingProtocols
+	}
+	return conn, rw, err
 }
 
 // Unwrap is for http.ResponseController.

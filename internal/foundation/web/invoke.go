@@ -19,7 +19,10 @@ type Invocation struct {
 	Query map[string]string // values of the query, unescaped
 	Body  []byte            // JSON; empty: none
 	Key   string            // an Idempotency-Key; empty: none
-	Token string            // the caller's bearer token; empty: none
+
+	// Caller says who calls, or refuses as an [Authenticator] does. Nil: nobody, and only
+	// public operations can be called.
+	Caller func(context.Context) (Caller, error)
 
 	// Opened is the request that opened the connection. It says where the caller is and
 	// what the caller's program calls itself.
@@ -48,6 +51,7 @@ func (a *API) Invoke(ctx context.Context, in Invocation) Answer {
 	rt := a.routes[in.Op]
 	r := in.request(rt)
 	c := a.newCall(w, r)
+	c.caller = in.Caller
 	ctx = callContext{ctx, c}
 	a.invoke(ctx, rt, c, r.WithContext(ctx), in.Body)
 	if w.status == 0 { // the handler wrote nothing
@@ -97,9 +101,6 @@ func (in Invocation) request(rt *route) *http.Request {
 				r.Header[name] = lines
 			}
 		}
-	}
-	if in.Token != "" {
-		r.Header["Authorization"] = []string{"Bearer " + in.Token}
 	}
 	if in.Key != "" {
 		r.Header["Idempotency-Key"] = []string{in.Key}

@@ -93,6 +93,7 @@ type route struct {
 	in       *input
 	out      *output
 	run      func(ctx context.Context, caller Caller, in any) (out any, err error)
+	stays    bool                                                              // a pattern whose connections stay open
 	listen   func(ctx context.Context, caller Caller, in any, send Send) error // of a stream, which has no run and no out
 	duration prometheus.Observer
 }

@@ -22,7 +22,7 @@ func newStats(reg prometheus.Registerer) *stats {
 		}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "stoa_http_request_duration_seconds",
-			Help: "Time from the request's header to the answer's end, by operation; streams are not in it.",
+			Help: "Time from the request's header to the answer's end, by operation; streams and sockets are not in it.",
 			// An embedded hit takes well under a millisecond, a password hash 25.
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"route"}),
@@ -45,7 +45,7 @@ func (s *stats) count(c *call) {
 		status = http.StatusOK // what the server sends when a handler writes nothing
 	}
 	s.requests.WithLabelValues(rt.name(), knownMethod(c.r.Method), codeText(status)).Inc()
-	if rt != nil && rt.listen == nil {
+	if rt != nil && rt.listen == nil && !rt.stays {
 		rt.duration.Observe(time.Since(c.start).Seconds())
 	}
 }

@@ -100,8 +100,9 @@ type API struct {
 
 	outages outages
 
-	stop sync.Once
-	quit chan struct{} // closed when streams must end
+	onDrain []func()
+	stop    sync.Once
+	quit    chan struct{} // closed when streams must end
 }
 
 // How long what may take. There is no limit on writing an answer as a whole,
@@ -170,8 +171,14 @@ func (a *API) SetAuth(auth Authenticator) { a.auth = auth }
 // "GET /{$}" is the root page, while "/" would swallow the 404 of every unknown
 // path. Pages bring their own Content-Security-Policy; the one they
 // replace allows nothing.
-func (a *API) Raw(pattern string, h http.Handler) {
-	rt := &route{label: pattern, duration: a.stats.observer(pattern)}
+func (a *API) Raw(pattern string, h http.Handler) { a.raw(pattern, h, false) }
+
+// RawConnection is [API.Raw] for connections that stay open: sockets, and what stands in
+// for them. How long they stay is not in the metrics of requests.
+func (a *API) RawConnection(pattern string, h http.Handler) { a.raw(pattern, h, true) }
+
+func (a *API) raw(pattern string, h http.Handler, stays bool) {
+	rt := &route{label: pattern, stays: stays, duration: a.stats.observer(pattern)}
 	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		callOf(r.Context()).route = rt
 		h.ServeHTTP(w, r)
@@ -201,6 +208,9 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	srv.RegisterOnShutdown(a.EndStreams)
+	for _, f := range a.onDrain {
+		srv.RegisterOnShutdown(f)
+	}
 	// Requests that finish while the server drains still store their answers.
 	storing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var stored sync.WaitGroup
@@ -224,6 +234,10 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 	<-failed
 	return err
 }
+
+// OnDrain has f called, beside others, when [API.Serve] begins to drain: it sends away
+// whoever holds one of the connections of [API.RawConnection]. Call it before Serve.
+func (a *API) OnDrain(f func()) { a.onDrain = append(a.onDrain, f) }
 
 // Run writes the claims and answers of requests with an Idempotency-Key to Config.DB
 // until ctx ends; then it finishes what has been submitted and returns nil. Call it

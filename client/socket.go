@@ -1,0 +1,422 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/centrifugal/protocol"
+	"github.com/coder/websocket"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+// ErrClosed is what calls over a [Socket] get whose Run has ended.
+var ErrClosed = errors.New("the socket is closed")
+
+const (
+	helloTime   = 15 * time.Second // for the connection to stand
+	refreshPart = 10               // the part of a token's life before whose end it is renewed
+	tokenGone   = 109              // the code of an expired token, in the library's protocol
+)
+
+// SocketListener gets what a socket brings, one call at a time. A nil function ignores it.
+type SocketListener struct {
+	// Open is called when the connection stands, and again whenever it stands again after a
+	// break. With resumed, every event since the last one is brought, in order; without, some
+	// may have been missed: ask for the present state here.
+	Open func(resumed bool)
+
+	// Event gets each event of the caller's own channel, its Data as [Client.Listen] has it.
+	Event func(api.Event)
+
+	// Closed is called when an open connection has broken.
+	Closed func(error)
+}
+
+// Socket is a connection that is opened again whenever it breaks, and over which operations
+// can be called and events come. It speaks the JSON form of centrifuge's protocol.
+type Socket struct {
+	c *Client
+	l SocketListener
+
+	mu    sync.Mutex
+	link  *link         // nil while there is none
+	ready chan struct{} // closed while there is one
+	ended error
+
+	epoch  string // of the last event
+	offset uint64
+	known  bool // there was a connection
+	silent time.Duration
+}
+
+// Socket returns a socket; [Socket.Run] opens it.
+func (c *Client) Socket(l SocketListener) *Socket {
+	return &Socket{c: c, l: l, ready: make(chan struct{})}
+}
+
+// link is one connection.
+type link struct {
+	conn  *websocket.Conn
+	write chan struct{} // held while a frame is written
+	gone  chan struct{} // closed with the connection
+
+	mu    sync.Mutex
+	next  uint32
+	calls map[uint32]chan *protocol.Reply // that wait for an answer
+}
+
+// Run keeps the socket open until ctx ends or the server refuses for good, and returns why.
+func (s *Socket) Run(ctx context.Context) (err error) {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ended = fmt.Errorf("%w: %w", ErrClosed, err)
+		select {
+		case <-s.ready:
+		default:
+			close(s.ready)
+		}
+	}()
+	wait := s.c.reconnect
+	for {
+		stood, err := s.once(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if stood {
+			wait = s.c.reconnect
+			if s.l.Closed != nil {
+				s.l.Closed(err)
+			}
+		}
+		if !errors.Is(err, ErrUnreachable) {
+			return err
+		}
+		if err := sleep(ctx, wait/2+rand.N(wait/2)); err != nil {
+			return err
+		}
+		wait = min(2*wait, maxReconnect)
+	}
+}
+
+// once opens a connection and serves it to its end. An error that is no ErrUnreachable is
+// for good.
+func (s *Socket) once(ctx context.Context) (stood bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l, hello, err := s.open(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer l.conn.CloseNow()
+	failed := make(chan error, 1)
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	defer cancel()
+	if hello.Expires {
+		renewing.Go(func() {
+			if err := s.keepToken(ctx, l, time.Duration(hello.Ttl)*time.Second); err != nil {
+				failed <- err
+				cancel()
+			}
+		})
+	}
+	s.begin(l, hello)
+	err = s.read(ctx, l)
+	s.mu.Lock()
+	s.link, s.ready = nil, make(chan struct{})
+	s.mu.Unlock()
+	close(l.gone)
+	select {
+	case why := <-failed:
+		return true, why
+	default:
+	}
+	switch code := websocket.CloseStatus(err); {
+	case code == api.SocketSessionEnded:
+		s.c.setTokens(api.Tokens{})
+		return true, fmt.Errorf("the device was logged out: %w", err)
+	case code >= 3500 && code < 4000, code >= 4500 && code < 5000:
+		return true, err
+	}
+	return true, fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
+// open connects, and renews the token once if it has run out.
+func (s *Socket) open(ctx context.Context) (*link, *protocol.ConnectResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
+	for renewed := false; ; renewed = true {
+		token := s.c.Tokens().AccessToken
+		l, reply, err := s.dial(ctx, token)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case reply.Error == nil && reply.Connect != nil:
+			return l, reply.Connect, nil
+		}
+		l.conn.CloseNow()
+		switch {
+		case reply.Error == nil || reply.Error.Temporary:
+			return nil, nil, fmt.Errorf("%w: %v", ErrUnreachable, reply.Error)
+		case reply.Error.Code == tokenGone && !renewed:
+			ok, err := s.c.renew(ctx, token)
+			if err != nil {
+				return nil, nil, err
+			}
+			if ok {
+				continue
+			}
+		}
+		return nil, nil, &Error{Status: http.StatusUnauthorized, Code: "auth.token_invalid", Detail: reply.Error.Message}
+	}
+}
+
+func (s *Socket) dial(ctx context.Context, token string) (*link, *protocol.Reply, error) {
+	u := *s.c.base
+	u.Path = strings.TrimSuffix(u.Path, "/") + "/v1/socket"
+	conn, resp, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{HTTPClient: s.c.http})
+	if err != nil {
+		if resp != nil && resp.StatusCode >= 400 && resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
+			return nil, nil, refusal(resp, time.Now())
+		}
+		return nil, nil, unreachable(ctx, err)
+	}
+	conn.SetReadLimit(maxEvent)
+	l := &link{conn: conn, write: make(chan struct{}, 1), gone: make(chan struct{}), next: 1, calls: map[uint32]chan *protocol.Reply{}}
+	req := &protocol.ConnectRequest{Token: token, Name: "stoa-go"}
+	if s.known {
+		req.Subs = map[string]*protocol.SubscribeRequest{s.c.Tokens().User.ID: {Recover: true, Epoch: s.epoch, Offset: s.offset}}
+	}
+	if err = l.send(ctx, &protocol.Command{Id: 1, Connect: req}); err == nil {
+		var replies []*protocol.Reply
+		if replies, err = l.receive(ctx); err == nil && len(replies) > 0 {
+			return l, replies[0], nil
+		}
+	}
+	conn.CloseNow()
+	if err == nil {
+		err = errors.New("an empty frame")
+	}
+	return nil, nil, unreachable(ctx, err)
+}
+
+func (l *link) send(ctx context.Context, cmd *protocol.Command) error {
+	frame, err := json.Marshal(cmd)
+	if err != nil {
+		return err
+	}
+	return l.sendFrame(ctx, frame)
+}
+
+func (l *link) sendFrame(ctx context.Context, frame []byte) error {
+	select {
+	case l.write <- struct{}{}:
+		defer func() { <-l.write }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	// A context that ends in the middle of a frame would break the connection.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), helloTime)
+	defer cancel()
+	return l.conn.Write(ctx, websocket.MessageText, frame)
+}
+
+// receive reads one frame, which has one reply or several.
+func (l *link) receive(ctx context.Context) ([]*protocol.Reply, error) {
+	_, frame, err := l.conn.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var replies []*protocol.Reply
+	for d := json.NewDecoder(bytes.NewReader(frame)); d.More(); {
+		reply := &protocol.Reply{}
+		if err := d.Decode(reply); err != nil {
+			return nil, fmt.Errorf("a frame is not understood: %w", err)
+		}
+		replies = append(replies, reply)
+	}
+	return replies, nil
+}
+
+// begin makes the connection the socket's, and hands on what was missed.
+func (s *Socket) begin(l *link, hello *protocol.ConnectResult) {
+	resumed := s.known
+	for _, sub := range hello.Subs { // the personal channel is the only one
+		resumed = resumed && sub.Recovered
+		if s.l.Open != nil {
+			s.l.Open(resumed)
+		}
+		for _, pub := range sub.Publications {
+			s.hand(pub)
+		}
+		s.known, s.epoch, s.offset = sub.Recoverable, sub.Epoch, sub.Offset
+	}
+	s.silent = 0
+	if hello.Ping > 0 {
+		s.silent = time.Duration(hello.Ping)*time.Second + 10*time.Second
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link = l
+	close(s.ready)
+}
+
+func (s *Socket) hand(pub *protocol.Publication) {
+	if pub.Offset > 0 {
+		s.offset = pub.Offset
+	}
+	e, err := event(string(pub.Data))
+	if err == nil && s.l.Event != nil {
+		s.l.Event(e)
+	}
+}
+
+// read handles what comes until the connection ends.
+func (s *Socket) read(ctx context.Context, l *link) error {
+	for {
+		reading, cancel := ctx, context.CancelFunc(func() {})
+		if s.silent > 0 {
+			reading, cancel = context.WithTimeout(ctx, s.silent)
+		}
+		replies, err := l.receive(reading)
+		cancel()
+		if err != nil {
+			return err
+		}
+		for _, reply := range replies {
+			switch {
+			case reply.Id != 0:
+				l.answered(reply)
+			case reply.Push == nil: // a ping
+				if err := l.sendFrame(ctx, []byte("{}")); err != nil {
+					return err
+				}
+			case reply.Push.Pub != nil:
+				s.hand(reply.Push.Pub)
+			}
+		}
+	}
+}
+
+func (l *link) answered(reply *protocol.Reply) {
+	l.mu.Lock()
+	waiting := l.calls[reply.Id]
+	delete(l.calls, reply.Id)
+	l.mu.Unlock()
+	if waiting != nil {
+		waiting <- reply
+	}
+}
+
+// ask sends a command and waits for the reply.
+func (l *link) ask(ctx context.Context, cmd *protocol.Command) (*protocol.Reply, error) {
+	waiting := make(chan *protocol.Reply, 1)
+	l.mu.Lock()
+	l.next++
+	cmd.Id = l.next
+	l.calls[cmd.Id] = waiting
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.calls, cmd.Id)
+	}()
+	if err := l.send(ctx, cmd); err != nil {
+		return nil, unreachable(ctx, err)
+	}
+	select {
+	case reply := <-waiting:
+		return reply, nil
+	case <-l.gone:
+		return nil, fmt.Errorf("%w: the connection broke before the answer", ErrUnreachable)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// keepToken renews the token before it expires, as long as the connection stands.
+func (s *Socket) keepToken(ctx context.Context, l *link, life time.Duration) error {
+	for {
+		if sleep(ctx, life-life/refreshPart) != nil {
+			return nil
+		}
+		token := s.c.Tokens().AccessToken
+		if _, err := s.c.renew(ctx, token); err != nil {
+			if errors.Is(err, ErrUnreachable) {
+				life = max(life/refreshPart, time.Second)
+				continue
+			}
+			return err
+		}
+		reply, err := l.ask(ctx, &protocol.Command{Refresh: &protocol.RefreshRequest{Token: s.c.Tokens().AccessToken}})
+		if err != nil || reply.Error != nil || reply.Refresh == nil {
+			return fmt.Errorf("%w: the token was not taken", ErrUnreachable)
+		}
+		life = time.Duration(reply.Refresh.Ttl) * time.Second
+	}
+}
+
+// Call calls an operation by its id, as it stands in the API's description, and decodes
+// the answer's body into out unless that is nil. It waits for the connection to stand. After
+// [ErrUnreachable] nobody knows whether the operation was carried out: with the same Key it
+// is carried out once, however often it is called.
+func (s *Socket) Call(ctx context.Context, operation string, in api.SocketCall, out any) error {
+	data, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	l, err := s.connected(ctx)
+	if err != nil {
+		return err
+	}
+	reply, err := l.ask(ctx, &protocol.Command{Rpc: &protocol.RPCRequest{Method: operation, Data: data}})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", operation, err)
+	case reply.Error != nil:
+		return fmt.Errorf("%s: %w", operation, socketError(reply.Error))
+	case out == nil || reply.Rpc == nil:
+		return nil
+	}
+	if err := json.Unmarshal(reply.Rpc.Data, out); err != nil {
+		return fmt.Errorf("%s: the answer is not understood: %w", operation, err)
+	}
+	return nil
+}
+
+// connected waits until there is a connection.
+func (s *Socket) connected(ctx context.Context) (*link, error) {
+	for {
+		s.mu.Lock()
+		l, ready, ended := s.link, s.ready, s.ended
+		s.mu.Unlock()
+		switch {
+		case ended != nil:
+			return nil, ended
+		case l != nil:
+			return l, nil
+		}
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// socketError is a refusal as HTTP would have it: the code stands before the first colon of
+// the message.
+func socketError(e *protocol.Error) *Error {
+	code, detail, _ := strings.Cut(e.Message, ": ")
+	return &Error{Status: int(e.Code), Code: code, Detail: detail}
+}

@@ -1,0 +1,296 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/centrifugal/centrifuge"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+)
+
+// errUnauthenticated refuses a connection for its token; every client of the library asks
+// its app for another one then.
+var errUnauthenticated = centrifuge.ErrorTokenExpired
+
+// sessionEnded ends a connection for good: its device is logged out.
+var sessionEnded = centrifuge.Disconnect{Code: api.SocketSessionEnded, Reason: "session ended"}
+
+// errAway refuses a connection while nobody can tell whose token it is.
+var errAway = &centrifuge.Error{Code: http.StatusServiceUnavailable, Message: "unavailable", Temporary: true}
+
+// connection is one device's.
+type connection struct {
+	client *centrifuge.Client
+	opened *http.Request // slim
+	caller atomic.Pointer[Caller]
+	seen   atomic.Int64 // Unix ns at which its session was known to go on
+	ended  atomic.Bool
+	calls  chan struct{} // has room for as many as run at once
+}
+
+// connections are those of this node.
+type connections struct {
+	mu     sync.RWMutex
+	byUser map[string]map[string]*connection // by user and client id
+	ended  atomic.Int32                      // how many are ended, but not gone
+	losses atomic.Uint64                     // times that events were lost
+}
+
+func (cs *connections) add(user, id string, c *connection) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.byUser == nil {
+		cs.byUser = map[string]map[string]*connection{}
+	}
+	if cs.byUser[user] == nil {
+		cs.byUser[user] = map[string]*connection{}
+	}
+	cs.byUser[user][id] = c
+}
+
+func (cs *connections) remove(user, id string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c := cs.byUser[user][id]; c != nil && c.ended.Load() {
+		cs.ended.Add(-1)
+	}
+	if delete(cs.byUser[user], id); len(cs.byUser[user]) == 0 {
+		delete(cs.byUser, user)
+	}
+}
+
+func (cs *connections) get(user, id string) *connection {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	return cs.byUser[user][id]
+}
+
+func (cs *connections) of(user string) []*connection {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	all := make([]*connection, 0, len(cs.byUser[user]))
+	for _, c := range cs.byUser[user] {
+		all = append(all, c)
+	}
+	return all
+}
+
+// openedKey finds the slim request in a connection's context.
+type openedKey struct{}
+
+// admission is what stands before a handler of the library.
+type admission struct {
+	g    *Gateway
+	next http.Handler
+}
+
+func (g *Gateway) admit(next http.Handler) http.Handler { return &admission{g, next} }
+
+// ServeHTTP implements http.Handler. It counts the connections of a household, and keeps
+// of the request what calls need: a connection may last for days.
+func (a *admission) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	from := household.From(r.Context())
+	if !a.g.from.enter(from, a.g.cfg.MaxFrom) {
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "Too many connections are open from this address.", http.StatusTooManyRequests)
+		return
+	}
+	defer a.g.from.leave(from)
+	opened := &http.Request{RemoteAddr: r.RemoteAddr, Host: r.Host, TLS: r.TLS, Header: http.Header{}}
+	for _, name := range []string{"User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "Accept-Language"} {
+		if lines := r.Header[name]; len(lines) > 0 {
+			opened.Header[name] = slices.Clone(lines)
+		}
+	}
+	a.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), openedKey{}, opened)))
+}
+
+// households counts connections.
+type households struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (h *households) enter(from string, most int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.by[from] >= most {
+		return false
+	}
+	if h.by == nil {
+		h.by = map[string]int{}
+	}
+	h.by[from]++
+	return true
+}
+
+func (h *households) leave(from string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.by[from]--; h.by[from] == 0 {
+		delete(h.by, from)
+	}
+}
+
+// ours reports whether a WebSocket comes from a page of this server or of a listed origin,
+// or from a program that is no browser.
+func (g *Gateway) ours(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" || slices.Contains(g.cfg.Origins, origin) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, r.Host)
+}
+
+// hello is what a client is told as it connects.
+type hello struct {
+	User   string `json:"user"`
+	Device string `json:"device"`
+}
+
+// connecting decides who may connect.
+func (g *Gateway) connecting(ctx context.Context, e centrifuge.ConnectEvent) (centrifuge.ConnectReply, error) {
+	caller, err := g.identify(ctx, e.Token)
+	if err != nil {
+		return centrifuge.ConnectReply{}, err
+	}
+	user := caller.UserID()
+	data, err := json.Marshal(hello{user, caller.DeviceID()})
+	if err != nil {
+		return centrifuge.ConnectReply{}, err
+	}
+	opened, _ := ctx.Value(openedKey{}).(*http.Request)
+	return centrifuge.ConnectReply{
+		Credentials:       &centrifuge.Credentials{UserID: user, ExpireAt: caller.ExpiresAt().Unix()},
+		ClientSideRefresh: true,
+		Data:              data,
+		Subscriptions:     map[string]centrifuge.SubscribeOptions{user: {EnableRecovery: true}},
+		Storage:           map[string]any{"caller": caller, "opened": opened, "losses": g.conns.losses.Load()},
+	}, nil
+}
+
+// identify returns who holds a token, or an error for the client.
+func (g *Gateway) identify(ctx context.Context, token string) (Caller, error) {
+	who, err := g.cfg.API.Identify(ctx, token)
+	switch {
+	case errs.KindOf(err) == errs.Unauthenticated:
+		return nil, errUnauthenticated
+	case err != nil:
+		g.log.Warn("a connection is refused: its token cannot be looked up", "err", err)
+		return nil, errAway
+	}
+	caller, ok := who.(Caller)
+	if !ok {
+		return nil, errors.New("gateway: the API's callers have no session")
+	}
+	return caller, nil
+}
+
+// callsAtOnce is how many calls of one connection may run at the same time; the next one
+// is not read before one of them has ended.
+const callsAtOnce = 16
+
+// connected is called when a client has its channels.
+func (g *Gateway) connected(client *centrifuge.Client) {
+	c := &connection{client: client, calls: make(chan struct{}, callsAtOnce)}
+	storage, release := client.AcquireStorage()
+	caller, _ := storage["caller"].(Caller)
+	c.opened, _ = storage["opened"].(*http.Request)
+	losses, _ := storage["losses"].(uint64)
+	release(nil)
+	c.caller.Store(&caller)
+	g.conns.add(client.UserID(), client.ID(), c)
+	client.OnRPC(func(e centrifuge.RPCEvent, reply centrifuge.RPCCallback) { g.call(c, e, reply) })
+	client.OnRefresh(func(e centrifuge.RefreshEvent, reply centrifuge.RefreshCallback) { reply(g.refresh(c, e)) })
+	client.OnAlive(func() { g.check(client.Context(), c) })
+	client.OnDisconnect(func(centrifuge.DisconnectEvent) { g.conns.remove(client.UserID(), client.ID()) })
+	g.check(client.Context(), c) // it may have ended while nobody knew of this connection
+	if g.conns.losses.Load() != losses {
+		c.lookAgain()
+	}
+}
+
+// lost has a user's clients connect again, and look at the truth: they may have missed
+// something.
+func (g *Gateway) lost(user string) {
+	g.conns.losses.Add(1) // for those that are connecting
+	for _, c := range g.conns.of(user) {
+		c.lookAgain()
+	}
+}
+
+// lookAgain does not wait: a client that goes leaves channels, whose locks the caller may
+// hold.
+func (c *connection) lookAgain() { go c.client.Disconnect(centrifuge.DisconnectInsufficientState) }
+
+// refresh takes a new token of the same session.
+func (g *Gateway) refresh(c *connection, e centrifuge.RefreshEvent) (centrifuge.RefreshReply, error) {
+	caller, err := g.identify(c.client.Context(), e.Token)
+	if err != nil {
+		return centrifuge.RefreshReply{}, err
+	}
+	if old := *c.caller.Load(); caller.UserID() != old.UserID() || caller.DeviceID() != old.DeviceID() {
+		return centrifuge.RefreshReply{}, centrifuge.DisconnectInvalidToken
+	}
+	c.caller.Store(&caller)
+	return centrifuge.RefreshReply{ExpireAt: caller.ExpiresAt().Unix()}, nil
+}
+
+// check ends a connection whose session has ended. While nobody can tell, it goes on.
+func (g *Gateway) check(ctx context.Context, c *connection) {
+	if c.ended.Load() {
+		return
+	}
+	_, err := g.stillHere(ctx, c)
+	if errs.KindOf(err) != errs.Unauthenticated {
+		return
+	}
+	if c.ended.CompareAndSwap(false, true) {
+		g.conns.ended.Add(1)
+		go c.client.Disconnect(sessionEnded) // see lookAgain
+	}
+}
+
+// stillHere returns who holds a connection by now.
+func (g *Gateway) stillHere(ctx context.Context, c *connection) (web.Caller, error) {
+	now := time.Now()
+	who, err := g.cfg.Sessions.StillHere(ctx, *c.caller.Load())
+	if err == nil {
+		c.seen.Store(now.UnixNano())
+	}
+	return who, err
+}
+
+// before looks at the sessions of a user's connections before they get an event: all of
+// them when one has ended, else those that nobody looked at for MaxStale.
+func (g *Gateway) before(ctx context.Context, user string, e events.Event) {
+	now := time.Now().UnixNano()
+	for _, c := range g.conns.of(user) {
+		if e.Type == api.EventSessionEnded || now-c.seen.Load() > g.cfg.MaxStale.Nanoseconds() {
+			g.check(ctx, c)
+		}
+	}
+}
+
+// mayWrite keeps everything from a connection whose session has ended.
+func (g *Gateway) mayWrite(client *centrifuge.Client, _ centrifuge.TransportWriteEvent) bool {
+	if g.conns.ended.Load() == 0 {
+		return true
+	}
+	c := g.conns.get(client.UserID(), client.ID())
+	return c == nil || !c.ended.Load()
+}

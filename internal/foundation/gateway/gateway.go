@@ -1,0 +1,198 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/centrifugal/centrifuge"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+)
+
+// Caller is who holds a connection.
+type Caller interface {
+	web.Caller
+	DeviceID() string     // names the session
+	ExpiresAt() time.Time // of the token
+}
+
+// Sessions knows callers by their tokens. What a token belongs to is a [Caller].
+type Sessions interface {
+	web.Authenticator
+
+	// StillHere returns who a caller is by now. It refuses with an error of the kind
+	// errs.Unauthenticated when the session has ended; any other error is an accident.
+	StillHere(ctx context.Context, c web.Caller) (web.Caller, error)
+}
+
+// Settings are the operator's.
+type Settings struct {
+	Ping    time.Duration `koanf:"ping" default:"25s" help:"how often a silent connection is pinged; less than the shortest idle time of a proxy on the way"`
+	MaxUser int           `koanf:"max_user" default:"32" help:"connections of one user to one node"`
+	MaxFrom int           `koanf:"max_from" default:"1000" help:"connections from one household (IPv4 address or IPv6 /64) to one node"`
+}
+
+// Config has what a gateway needs.
+type Config struct {
+	Settings
+
+	API      *web.API // whose operations can be called
+	Sessions Sessions
+	Bus      *events.Bus
+	Node     string   // this process, among all that share Redis
+	Version  string   // of the server, told to clients
+	Origins  []string // whose scripts may connect, besides the server's own
+
+	// MaxStale is how long a session that has ended may be taken for one that goes on.
+	// Zero means half a second.
+	MaxStale time.Duration
+
+	Log     *slog.Logger
+	Metrics *prometheus.Registry // nil: none
+}
+
+const (
+	// maxFrame is the largest frame from a client, in bytes: the largest body of an
+	// operation, and something around it.
+	maxFrame = 64<<10 + 4096
+
+	// maxBehind is how many bytes may wait for a client before it is cut off as slow.
+	maxBehind = 1 << 20
+
+	// maxRecover is how many events a resuming client gets before it had better look
+	// itself; events are kept for as many.
+	maxRecover = 200
+
+	// drainTime is how long a stopping node takes to send its clients away, so that they
+	// do not come to the others all at once.
+	drainTime = 2 * time.Second
+)
+
+// Gateway is one node's sockets.
+type Gateway struct {
+	cfg   Config
+	base  context.Context //nolint:containedctx // for what the library calls without one
+	log   *slog.Logger
+	node  *centrifuge.Node
+	conns connections
+	from  households
+	calls sync.WaitGroup
+
+	draining atomic.Bool
+	drained  chan struct{} // closed when all clients were sent away
+}
+
+// New returns a gateway; [Gateway.Run] has it work. What the library does without a context has
+// the values of ctx.
+func New(ctx context.Context, cfg Config) (*Gateway, error) {
+	if cfg.MaxStale == 0 {
+		cfg.MaxStale = 500 * time.Millisecond
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	g := &Gateway{cfg: cfg, base: context.WithoutCancel(ctx), log: cfg.Log}
+	var metrics centrifuge.MetricsConfig
+	metrics.RegistererGatherer = prometheus.NewRegistry()
+	if cfg.Metrics != nil {
+		metrics.RegistererGatherer = cfg.Metrics
+	}
+	metrics.MetricsNamespace = "stoa_socket"
+	node, err := centrifuge.New(centrifuge.Config{
+		Name: cfg.Node, Version: cfg.Version, Metrics: metrics,
+		LogLevel: centrifuge.LogLevelWarn, LogHandler: g.logged,
+		ClientConnectIncludeServerTime: true,
+		ClientQueueMaxSize:             maxBehind,
+		UserConnectionLimit:            cfg.MaxUser,
+		RecoveryMaxPublicationLimit:    maxRecover,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.node, g.drained = node, make(chan struct{})
+	node.SetBroker(&broker{base: g.base, bus: cfg.Bus, held: map[string]func(){}, before: g.before, lost: g.lost})
+	node.SetController(&controller{base: g.base, nodes: cfg.Bus.Nodes(), log: cfg.Log})
+	node.OnConnecting(g.connecting)
+	node.OnConnect(g.connected)
+	node.OnTransportWrite(g.mayWrite)
+	return g, nil
+}
+
+// logged passes on what the library logs. Frames of clients are in some of its fields;
+// these stay out.
+func (g *Gateway) logged(e centrifuge.LogEntry) {
+	level := slog.LevelWarn
+	if e.Level == centrifuge.LogLevelError {
+		level = slog.LevelError
+	}
+	attrs := []slog.Attr{slog.String("said", e.Message)}
+	for _, name := range []string{"error", "client", "user", "transport", "node"} {
+		if v, ok := e.Fields[name]; ok {
+			attrs = append(attrs, slog.Any(name, v))
+		}
+	}
+	g.log.LogAttrs(g.base, level, "gateway", attrs...)
+}
+
+// Routes mounts the sockets on a.
+func (g *Gateway) Routes(a *web.API) {
+	ping := centrifuge.PingPongConfig{PingInterval: g.cfg.Ping, PongTimeout: g.cfg.Ping / 3}
+	socket := centrifuge.NewWebsocketHandler(g.node, centrifuge.WebsocketConfig{
+		CheckOrigin: g.ours, MessageSizeLimit: maxFrame, WriteTimeout: 5 * time.Second, UseWriteBufferPool: true,
+		ProcessCommandsOffReadLoop: true, PingPongConfig: ping,
+	})
+	a.RawConnection("GET /v1/socket", g.admit(socket))
+	// The token is in the body here. The library takes it in the URL as well, from
+	// which it gets into logs: GET is not served.
+	a.RawConnection("POST /v1/socket/http_stream", g.admit(centrifuge.NewHTTPStreamHandler(g.node, centrifuge.HTTPStreamConfig{MaxRequestBodySize: maxFrame, PingPongConfig: ping})))
+	a.RawConnection("POST /v1/socket/sse", g.admit(centrifuge.NewSSEHandler(g.node, centrifuge.SSEConfig{MaxRequestBodySize: maxFrame, PingPongConfig: ping})))
+	a.OnDrain(g.drain)
+	a.Raw("POST /v1/socket/emulation", centrifuge.NewEmulationHandler(g.node, centrifuge.EmulationConfig{MaxRequestBodySize: maxFrame}))
+}
+
+// Run works until ctx ends; then it sends all clients away to other nodes, and waits for
+// the calls that run.
+func (g *Gateway) Run(ctx context.Context, ready func()) error {
+	if err := g.node.Run(); err != nil {
+		return err
+	}
+	ready()
+	<-ctx.Done()
+	g.drain()
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err := g.node.Shutdown(stop)
+	g.calls.Wait()
+	return err
+}
+
+// drain sends all clients to other nodes, one after the other in random order, once.
+func (g *Gateway) drain() {
+	if !g.draining.CompareAndSwap(false, true) {
+		<-g.drained
+		return
+	}
+	defer close(g.drained)
+	all := make([]*centrifuge.Client, 0, 64)
+	for _, c := range g.node.Hub().Connections() {
+		all = append(all, c)
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	const steps = 20
+	for some := range slices.Chunk(all, max(1, (len(all)+steps-1)/steps)) {
+		for _, c := range some {
+			c.Disconnect(centrifuge.DisconnectShutdown)
+		}
+		time.Sleep(drainTime / steps)
+	}
+}
+
+// Connections is how many clients this node holds.
+func (g *Gateway) Connections() int { return g.node.Hub().NumClients() }

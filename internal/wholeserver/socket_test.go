@@ -1,0 +1,271 @@
+package wholeserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/testkit"
+)
+
+// device is one that holds a socket, and what it heard: types of events, and how the
+// connection fared.
+type device struct {
+	*client.Socket
+	c *client.Client
+
+	line  *line
+	ended chan error
+
+	mu    sync.Mutex
+	heard []string
+}
+
+// line is a device's way to the servers. It can be cut, and be laid to another node.
+type line struct {
+	mu    sync.Mutex
+	node  *testkit.Server
+	cut   bool
+	conns []net.Conn
+}
+
+func (l *line) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut {
+		return nil, errors.New("the line is cut")
+	}
+	conn, err := l.node.HTTP.Transport.(*http.Transport).DialContext(ctx, network, addr)
+	if err == nil {
+		l.conns = append(l.conns, conn)
+	}
+	return conn, err
+}
+
+// harm cuts the line, or breaks its connections and lays it to a node.
+func (l *line) harm(to *testkit.Server) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = to == nil
+	if to != nil {
+		l.node = to
+	}
+	for _, conn := range l.conns {
+		_ = conn.Close()
+	}
+	l.conns = nil
+}
+
+func (d *device) note(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.heard = append(d.heard, what)
+}
+
+func (d *device) all() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.heard)
+}
+
+// hears waits until exactly that was heard.
+func (d *device) hears(t *testing.T, want ...string) {
+	t.Helper()
+	eventually.Equal(t, "what a device hears", fmt.Sprint(want), func() string { return fmt.Sprint(d.all()) })
+}
+
+// socket opens a device's socket at a node, until the test ends.
+func (p *pair) socket(node int, tokens api.Tokens) *device {
+	p.t.Helper()
+	bubble.Sleep(time.Second) // what was published before has been handed on
+	d := &device{line: &line{node: p.nodes[node]}, ended: make(chan error, 1)}
+	h := &http.Client{Transport: &http.Transport{DialContext: d.line.dial}}
+	p.t.Cleanup(h.CloseIdleConnections)
+	d.c = p.client(node, client.WithTokens(tokens), client.WithHTTPClient(h))
+	d.Socket = d.c.Socket(client.SocketListener{
+		Open: func(resumed bool) { d.note(map[bool]string{true: "resumed", false: "opened"}[resumed]) },
+		Event: func(e api.Event) {
+			if data, ok := e.Data.(json.RawMessage); ok && e.Type == api.EventAccountUpdated {
+				var u struct{ Name string }
+				_ = json.Unmarshal(data, &u)
+				d.note(e.Type + " " + u.Name)
+				return
+			}
+			d.note(e.Type)
+		},
+		Closed: func(error) { d.note("closed") },
+	})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
+	go func() { d.ended <- d.Run(ctx) }()
+	p.t.Cleanup(func() {
+		cancel()
+		<-d.ended
+	})
+	eventually.True(p.t, "a socket to open", func() bool { return len(d.all()) > 0 })
+	return d
+}
+
+// rename changes the name of the user of d.
+func (d *device) rename(t *testing.T, name string) {
+	t.Helper()
+	if err := d.Call(t.Context(), "me.update", api.SocketCall{Body: map[string]string{"name": name}}, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASocketCallsAndHearsOnEveryNode(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		here, there := p.socket(0, p.enter(0)), p.socket(1, p.enter(1))
+		here.hears(t, "opened", "session.opened") // of the other device
+		there.hears(t, "opened")
+		var me api.User
+		if err := here.Call(t.Context(), "me.update", api.SocketCall{Body: map[string]string{"name": "Anna"}}, &me); err != nil || me.Name != "Anna" {
+			t.Fatalf("got %+v, %v", me, err)
+		}
+		here.hears(t, "opened", "session.opened", "account.updated Anna")
+		there.hears(t, "opened", "account.updated Anna")
+
+		err := there.Call(t.Context(), "me.update", api.SocketCall{Body: map[string]string{"name": ""}}, nil)
+		if e, ok := errors.AsType[*client.Error](err); !ok || e.Status != 422 || e.Code != "request.invalid" && e.Code != "account.name_invalid" {
+			t.Errorf("a bad name: %v", err)
+		}
+		if err := there.Call(t.Context(), "me.nothing", api.SocketCall{}, nil); client.CodeOf(err) != "operation.unknown" {
+			t.Errorf("an unknown operation: %v", err)
+		}
+		var profile api.Profile
+		if err := there.Call(t.Context(), "users.get", api.SocketCall{Path: map[string]any{"user": me.ID}}, &profile); err != nil || profile.Name != "Anna" {
+			t.Errorf("with a path: %+v, %v", profile, err)
+		}
+		first := api.SocketCall{Body: map[string]any{"words": 7}, Key: "one"}
+		for range 2 {
+			if err := here.Call(t.Context(), "checkin.mark", first, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		there.hears(t, "opened", "account.updated Anna", "checkin.marked")
+	})
+}
+
+func TestABrokenSocketResumesOnAnotherNodeOrTellsThatItCannot(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		stays, goes := p.socket(0, p.enter(0)), p.socket(1, p.enter(1))
+		bubble.Sleep(time.Second)
+		began := len(goes.all())
+		goes.line.harm(nil)
+		stays.rename(t, "One")
+		stays.rename(t, "Two")
+		bubble.Sleep(time.Minute)
+		goes.line.harm(p.nodes[0])
+		eventually.Equal(t, "what is heard after a break", "[closed resumed account.updated One account.updated Two]", func() string { return fmt.Sprint(goes.all()[began:]) })
+
+		began = len(goes.all())
+		goes.line.harm(nil)
+		stays.rename(t, "Three")
+		p.memory.FlushAll()
+		bubble.Sleep(time.Second)
+		goes.line.harm(p.nodes[1])
+		eventually.Equal(t, "what is heard after Redis was emptied", "[closed opened]", func() string { return fmt.Sprint(goes.all()[began:]) })
+		stays.rename(t, "Four")
+		eventually.Equal(t, "what is heard then", "[closed opened account.updated Four]", func() string { return fmt.Sprint(goes.all()[began:]) })
+	})
+}
+
+func TestASocketEndsWithItsSession(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		owner, lost := p.enter(0), p.enter(1)
+		stays, goes := p.socket(0, owner), p.socket(1, lost)
+		bubble.Sleep(time.Second)
+		began := len(goes.all())
+		if err := p.client(0, client.WithTokens(owner)).EndSession(t.Context(), lost.Device); err != nil {
+			t.Fatal(err)
+		}
+		stays.rename(t, "Secret")
+		err := <-goes.ended
+		goes.ended <- err
+		if err == nil || errors.Is(err, client.ErrUnreachable) {
+			t.Errorf("the socket ended with %v", err)
+		}
+		if got := goes.all()[began:]; !slices.Equal(got, []string{"closed"}) {
+			t.Errorf("after the end of its session the device heard %q", got)
+		}
+		if goes.c.Tokens().AccessToken != "" {
+			t.Error("the client keeps its tokens")
+		}
+		if err := goes.Call(t.Context(), "me.get", api.SocketCall{}, nil); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("a call afterwards: %v", err)
+		}
+	})
+}
+
+// A node that hears nothing of the others must not hand a logged-out device what happens.
+func TestASocketOnANodeThatIsCutOffHearsNothingAfterItsSession(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		owner, lost := p.enter(0), p.enter(1)
+		stays, goes := p.socket(1, owner), p.socket(1, lost)
+		bubble.Sleep(time.Second)
+		began := len(goes.all())
+		p.wires[1].Refuse()
+		if err := p.client(0, client.WithTokens(owner)).EndSession(t.Context(), lost.Device); err != nil {
+			t.Fatal(err)
+		}
+		bubble.Sleep(maxStale)
+		stays.rename(t, "Secret")
+		eventually.True(t, "the other device to hear of it", func() bool { return slices.Contains(stays.all(), "account.updated Secret") })
+		if got := goes.all()[began:]; slices.Contains(got, "account.updated Secret") {
+			t.Errorf("a logged-out device heard %q", got)
+		}
+	})
+}
+
+func TestASocketOutlivesItsToken(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		server := testkit.Start(t, func(c *app.Config) { c.Accounts.AccessLife = time.Minute })
+		c := server.SignUp(t, "UTC")
+		old := c.Tokens().AccessToken
+		var closed atomic.Bool
+		s := c.Socket(client.SocketListener{Closed: func(error) { closed.Store(true) }})
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = s.Run(ctx) }()
+		defer func() { cancel(); <-ended }()
+		for range 6 {
+			bubble.Sleep(30 * time.Second)
+			if err := s.Call(t.Context(), "me.get", api.SocketCall{}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.Tokens().AccessToken == old || closed.Load() {
+			t.Error("the token was not renewed, or the connection broke")
+		}
+	})
+}
+
+func TestWhoHasNoGoodTokenGetsNoSocket(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		for _, token := range []string{"", "hunter2", strings.Repeat("x", 600), "two words"} {
+			s := p.client(0, client.WithTokens(api.Tokens{AccessToken: token})).Socket(client.SocketListener{})
+			if err := s.Run(t.Context()); client.CodeOf(err) != "auth.token_invalid" {
+				t.Errorf("%.10q: %v", token, err)
+			}
+		}
+	})
+}
