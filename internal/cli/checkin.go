@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -23,6 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/migrations"
+	keycli "github.com/stoa-dev/stoa/keyspace/cli"
 )
 
 type checkinCmd struct {
@@ -42,10 +42,6 @@ func (r *checkinCmd) tables() []*settings {
 	return []*settings{&r.Show.settings, &r.Grant.settings, &r.Import.settings, &r.Export.settings, &r.Reconcile.settings, &r.Repairs.settings,
 		&r.Rebuild.settings, &r.Snapshot.settings, &r.Runs.settings}
 }
-
-// errDiffers reports that a command did its work and not all was as it should
-// be.
-var errDiffers = errors.New("differs")
 
 // errNotTaken reports a run that no server took.
 var errNotTaken = errors.New("no server took it within 10 s; is one running on this database?")
@@ -157,7 +153,7 @@ func (cmd *showCmd) Run(ctx context.Context, c *console) error {
 }
 
 func (v shownView) write(w io.Writer) error {
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tab := keycli.NewTable(w, 2)
 	signed := "not yet"
 	if v.Today {
 		signed = "checked in"
@@ -237,16 +233,16 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 			Format: format(cmd.Format, cmd.File), DryRun: cmd.DryRun, CreateAccounts: cmd.CreateAccounts, MaxFaults: max(cmd.MaxErrors, 1),
 			Fault: func(f transfer.Fault) {
 				if r.Faults = append(r.Faults, f); !c.json {
-					bar.end()
+					bar.End()
 					fmt.Fprintln(c.err, f.Error())
 				}
 			},
 			Progress: func(sum transfer.Imported) error {
-				bar.show(counting.n, size, fmt.Sprintf("%d rows", sum.Rows))
+				bar.Show(counting.n, size, fmt.Sprintf("%d rows", sum.Rows))
 				return nil
 			},
 		})
-		bar.end()
+		bar.End()
 		told := c.result(r, func(w io.Writer) error {
 			verb := "imported"
 			if cmd.DryRun {
@@ -317,9 +313,9 @@ func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 	}
 	return cmd.database(ctx, c, func(db *sqldb.DB) error {
 		bar := c.progress("export")
-		defer bar.end()
+		defer bar.End()
 		o.Progress = func(done, total int64) error {
-			bar.show(done, total, fmt.Sprintf("%d rows", done))
+			bar.Show(done, total, fmt.Sprintf("%d rows", done))
 			return nil
 		}
 		if cmd.File == "-" {
@@ -338,7 +334,7 @@ func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 		if err := os.Rename(part, cmd.File); err != nil {
 			return err
 		}
-		bar.end()
+		bar.End()
 		return c.result(map[string]any{"file": cmd.File, "rows": n}, func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "%d rows in %s.\n", n, cmd.File)
 			return err
@@ -440,7 +436,7 @@ func (s *settings) run(ctx context.Context, c *console, kind runs.Kind, o checki
 		}
 		bar := c.progress(string(kind))
 		r, err = follow(ctx, x, r, bar)
-		bar.end()
+		bar.End()
 		if ctx.Err() != nil {
 			fmt.Fprintln(c.err, "The server goes on with it.")
 		}
@@ -461,7 +457,7 @@ func (s *settings) run(ctx context.Context, c *console, kind runs.Kind, o checki
 }
 
 // follow returns the run when it has ended.
-func follow(ctx context.Context, x *checkin.Admin, r *checkin.Run, bar *progress) (*checkin.Run, error) {
+func follow(ctx context.Context, x *checkin.Admin, r *checkin.Run, bar *keycli.Progress) (*checkin.Run, error) {
 	id, patience, seen := r.ID, time.Now().Add(takenWithin), ""
 	for {
 		select {
@@ -482,7 +478,7 @@ func follow(ctx context.Context, x *checkin.Admin, r *checkin.Run, bar *progress
 			if r.Error != "" {
 				note = r.Error
 			}
-			bar.show(r.Done, r.Total, note)
+			bar.Show(r.Done, r.Total, note)
 			continue
 		}
 		first, err := x.Runs.Next(ctx, checkin.RunKinds...)
@@ -493,7 +489,7 @@ func follow(ctx context.Context, x *checkin.Admin, r *checkin.Run, bar *progress
 			if at := fmt.Sprint(first.ID, first.Beat()); at != seen {
 				seen, patience = at, time.Now().Add(takenWithin)
 			}
-			bar.show(0, 0, fmt.Sprintf("waiting for run %d, %s", first.ID, first.Kind))
+			bar.Show(0, 0, fmt.Sprintf("waiting for run %d, %s", first.ID, first.Kind))
 		}
 		if time.Now().After(patience) {
 			if withdrawn, err := x.Runs.Withdraw(ctx, id); err != nil || withdrawn {
@@ -533,7 +529,7 @@ func (cmd *repairsCmd) Run(ctx context.Context, c *console) error {
 				return err
 			}
 			buffered := bufio.NewWriter(w)
-			tab := tabwriter.NewWriter(buffered, 0, 0, 3, ' ', 0)
+			tab := keycli.NewTable(buffered, 3)
 			fmt.Fprintln(tab, "AT\tRUN\tUSER\tWHAT\tWAS\tBECOMES\tREPAIRED")
 			for _, l := range lines {
 				repaired := "yes"
@@ -583,7 +579,7 @@ func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
 				return err
 			}
 			buffered := bufio.NewWriter(w)
-			tab := tabwriter.NewWriter(buffered, 0, 0, 3, ' ', 0)
+			tab := keycli.NewTable(buffered, 3)
 			fmt.Fprintln(tab, "RUN\tWHAT\tSTATE\tASKED FOR\tTOOK\tRESULT")
 			for _, r := range all {
 				duration, result := "", r.Summary.String()

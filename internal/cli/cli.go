@@ -15,17 +15,17 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
-	"github.com/stoa-dev/stoa/redis"
+	keycli "github.com/stoa-dev/stoa/keyspace/cli"
 )
 
 // The exit codes.
 const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitUnreachable = 3
-	exitNothing     = 4
-	exitDiffers     = 5
+	exitOK          = keycli.ExitOK
+	exitFailed      = keycli.ExitFailed
+	exitUsage       = keycli.ExitUsage
+	exitUnreachable = keycli.ExitUnreachable
+	exitNothing     = keycli.ExitNothing
+	exitDiffers     = keycli.ExitFaults
 )
 
 var exitCodes = []struct {
@@ -40,8 +40,12 @@ var exitCodes = []struct {
 	{exitDiffers, "done, and something is not as it should be: rows were wrong, differences found and not repaired"},
 }
 
-// errNothing reports that what was asked for does not exist.
-var errNothing = errors.New("nothing found")
+// The errors of commands are those of the commands about keys.
+var (
+	errNothing  = keycli.ErrNothing  // what was asked for does not exist
+	errDiffers  = keycli.ErrFaults   // a command did its work, and not all was as it should be
+	errDeclined = keycli.ErrDeclined // a person was asked and did not agree
+)
 
 // root is the grammar of the command line.
 type root struct {
@@ -75,13 +79,11 @@ type console struct {
 
 // result writes v as JSON, or calls human.
 func (c *console) result(v any, human func(w io.Writer) error) error {
-	if !c.json {
-		return human(c.out)
-	}
-	enc := json.NewEncoder(c.out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	return c.keys().Result(v, human)
 }
+
+// progress begins to show how far what is.
+func (c *console) progress(what string) *keycli.Progress { return c.keys().Progress(what) }
 
 // leave is how kong's wish to exit comes through its own code.
 type leave int
@@ -110,6 +112,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	c.json = r.JSON || err != nil && slices.Contains(args, "--json") // also when the rest makes no sense
 	if err == nil {
 		parsed.BindTo(ctx, (*context.Context)(nil))
+		parsed.Bind(c.keys())
 		err = parsed.Run()
 	}
 	code = exitCode(err)
@@ -160,21 +163,16 @@ func parser(r *root, c *console) *kong.Kong {
 }
 
 func exitCode(err error) int {
-	_, misspelt := errors.AsType[*kong.ParseError](err)
 	_, misused := errors.AsType[usage](err)
 	switch {
-	case err == nil:
-		return exitOK
-	case misspelt || misused || len(config.Faults(err)) > 0:
+	case misused || len(config.Faults(err)) > 0:
 		return exitUsage
-	case errors.Is(err, client.ErrUnreachable), errors.Is(err, errNotTaken), errors.Is(err, redis.ErrUnavailable):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, errNotTaken):
 		return exitUnreachable
-	case errors.Is(err, errDiffers):
-		return exitDiffers
-	case errors.Is(err, errNothing), errors.Is(err, queue.ErrNotFound):
+	case errors.Is(err, queue.ErrNotFound):
 		return exitNothing
 	}
-	return exitFailed
+	return keycli.ExitCode(err)
 }
 
 // complain tells what went wrong: a line for each fault, or one JSON object.
@@ -190,7 +188,7 @@ func (c *console) complain(err error, code int) {
 	for _, f := range faults {
 		fmt.Fprintf(c.err, "stoa: %v\n", f)
 	}
-	if _, ok := errors.AsType[*kong.ParseError](err); ok {
-		fmt.Fprintln(c.err, `Try "stoa --help".`)
+	if try := keycli.Try(err); try != "" {
+		fmt.Fprintln(c.err, try)
 	}
 }
