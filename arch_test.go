@@ -39,6 +39,7 @@ var floors = [][]string{
 	{"internal/migrations"},
 	{"internal/foundation/sqldb"},
 	{"internal/foundation/sqldb/sqldbtest"},
+	{"internal/foundation/sqlcopy"},
 	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/runs", "internal/foundation/supervise", "internal/foundation/mail", "internal/foundation/picture"},
 	{"internal/foundation/drops"},
 	{"internal/accounts/password", "internal/accounts/trail"},

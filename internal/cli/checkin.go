@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +19,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/migrations"
@@ -53,22 +53,15 @@ func (s *settings) admin(ctx context.Context, c *console, fn func(*checkin.Admin
 
 // database opens the database, of this program's schema, and calls fn with it.
 func (s *settings) database(ctx context.Context, c *console, fn func(*sqldb.DB) error) (err error) {
-	cfg, _, err := s.load()
-	if err != nil {
-		return err
-	}
-	db, err := sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, Log: obs.NewLogger(c.err, cfg.Log)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	// Another program's schema is not changed behind its back.
-	if have, _, err := db.Version(ctx); err != nil {
-		return err
-	} else if want := newestMigration(); have != want {
-		return fmt.Errorf("%s has schema %04d and this program is made for %04d: run the same stoa as the server, or stoa migrate", db, have, want)
-	}
-	return fn(db)
+	return s.open(ctx, c, func(db *sqldb.DB) error {
+		// Another program's schema is not changed behind its back.
+		if have, _, err := db.Version(ctx); err != nil {
+			return err
+		} else if want := newestMigration(); have != want {
+			return fmt.Errorf("%s has schema %04d and this program is made for %04d: run the same stoa as the server, or stoa migrate", db, have, want)
+		}
+		return fn(db)
+	})
 }
 
 func newestMigration() (n int) {
@@ -203,7 +196,7 @@ type importCmd struct {
 	Format         string `enum:"csv,jsonl," default:"" placeholder:"FORMAT" help:"csv or jsonl; else as the file is named, or csv."`
 	DryRun         bool   `help:"Check every row and write nothing."`
 	CreateAccounts bool   `help:"Open accounts for addresses that have none, with the name and zone of their first row."`
-	MaxErrors      int    `default:"100" help:"Wrong rows after which the import ends."`
+	MaxErrors      int    `default:"100" help:"Faults after which the import ends; rows of one wrong account count once."`
 }
 
 // Run imports; wrong rows go to standard error.
@@ -213,7 +206,7 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 		if cmd.File != "-" {
 			f, err := os.Open(cmd.File)
 			if err != nil {
-				return err
+				return usage{err}
 			}
 			defer f.Close()
 			if stat, err := f.Stat(); err == nil && stat.Mode().IsRegular() {
@@ -237,6 +230,14 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 					fmt.Fprintln(c.err, f.Error())
 				}
 			},
+			Repeated: func(f transfer.Fault) {
+				i := slices.IndexFunc(r.Faults, func(g transfer.Fault) bool { return g.Line == f.Line })
+				r.Faults[i] = f
+				if !c.json {
+					bar.End()
+					fmt.Fprintf(c.err, "%v: the same in %s more, up to line %d\n", f, keycli.Count(f.Rows-1, "line"), f.Last)
+				}
+			},
 			Progress: func(sum transfer.Imported) error {
 				bar.Show(counting.n, size, fmt.Sprintf("%d rows", sum.Rows))
 				return nil
@@ -252,8 +253,11 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 			return err
 		})
 		if errors.Is(err, transfer.ErrTooManyBad) {
-			fmt.Fprintf(c.err, "Ended after %d wrong rows; see --max-errors. What was imported stays, and importing it again changes nothing.\n", r.Bad)
+			fmt.Fprintf(c.err, "Ended after %d wrong rows, see --max-errors. What was imported stays, and importing it again changes nothing.\n", r.Bad)
 			err = nil
+		}
+		if _, file := errors.AsType[*errs.Error](err); file && errors.Is(err, transfer.ErrFormat) {
+			err = usage{plain(err)}
 		}
 		if err = errors.Join(plain(err), told); err == nil && r.Bad > 0 {
 			err = errDiffers

@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	keycli "github.com/stoa-dev/stoa/keyspace/cli"
@@ -41,8 +40,7 @@ func (s *settings) openQueue(ctx context.Context, c *console) (stores queue.Stor
 			return nil, nil, fmt.Errorf("%w: there is no database in %s", errNothing, cfg.Data)
 		}
 	}
-	log := obs.NewLogger(c.err, cfg.Log)
-	db, err := sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, Log: log})
+	db, err := c.sql(ctx, cfg.SQL, cfg)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -81,7 +81,7 @@ func (s *settings) load() (cfg app.Config, rep *config.Report, err error) {
 		}
 	}
 	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); name != "STOA_CONFIG" && name != "STOA_SERVER" { // the command line's own
+		if name, _, _ := strings.Cut(kv, "="); name != "STOA_CONFIG" && name != "STOA_SERVER" && name != "STOA_COPY_TO" { // the command line's own
 			src.Env = append(src.Env, kv)
 		}
 	}

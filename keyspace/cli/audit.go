@@ -95,6 +95,9 @@ func (cmd *Audit) Run(ctx context.Context, c *Console, s *Server) (err error) {
 
 func (cmd *Audit) audit(ctx context.Context, c *Console, s *Server, opt audit.Options) (r *audit.Report, err error) {
 	if cmd.RDB != "" {
+		if _, err := os.Stat(cmd.RDB); err != nil {
+			return nil, usage{err}
+		}
 		opt.Prefix = s.Prefix
 		return audit.RunRDB(ctx, cmd.RDB, c.Schemas, opt)
 	}

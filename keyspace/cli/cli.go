@@ -175,8 +175,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, schemas .
 		_ = json.NewEncoder(stderr).Encode(map[string]any{"error": err.Error(), "exit": code})
 	default:
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		if try := Try(err); try != "" {
-			fmt.Fprintln(stderr, try)
+		if code == ExitUsage {
+			fmt.Fprintln(stderr, Try(parsed, err))
 		}
 	}
 	return code
@@ -201,15 +201,14 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// Try returns the line that points at the help of the command that was not
-// understood, or "" where err is another one.
-func Try(err error) string {
-	e, ok := errors.AsType[*kong.ParseError](err)
-	if !ok || e.Context == nil {
-		return ""
+// Try returns the line that points at the help of the command that was not understood:
+// that of err, or else the parsed one.
+func Try(parsed *kong.Context, err error) string {
+	if e, ok := errors.AsType[*kong.ParseError](err); ok {
+		parsed = e.Context
 	}
-	words := []string{e.Context.Model.Name}
-	for _, p := range e.Context.Path {
+	words := []string{parsed.Model.Name}
+	for _, p := range parsed.Path {
 		if p.Command != nil {
 			words = append(words, p.Command.Name)
 		}

@@ -107,7 +107,7 @@ func (cmd *Diff) Run(c *Console) error {
 		fault := keyspace.Change{Kind: "file", Pattern: cmd.File, Fault: err.Error()}
 		return errors.Join(c.diff([]keyspace.Change{fault}, false), ErrFaults)
 	} else if err != nil {
-		return fmt.Errorf("%s: %w", cmd.File, err)
+		return usage{fmt.Errorf("%s: %w", cmd.File, err)}
 	}
 	changes := append([]keyspace.Change{}, was.Diff(now)...)
 	sound := len(keyspace.Faults(changes)) == 0
@@ -163,7 +163,7 @@ func (cmd *ACL) Write(c *Console, prefix string, users ...keyspace.ACL) error {
 	if cmd.Into != "" {
 		text, err := os.ReadFile(cmd.Into)
 		if err != nil {
-			return err
+			return usage{err}
 		}
 		file = strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	}
