@@ -30,6 +30,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -43,6 +44,7 @@ const enough = time.Minute
 //	serving args…              starts stoa serve on a free port, sets $SERVER
 //	stopping                   ends it with SIGTERM; it must drain and exit 0
 //	code ADDRESS               has $SERVER mail a code
+//	mariadb                    makes an empty database on a MariaDB server, sets $MARIADB
 //	redis                      starts a Redis server, sets $REDIS and its folder $REDIS_DIR
 //	send COMMAND args…         sends that server a command
 //	letters sql|redis N        leaves N dead letters of the topic story, which no server handles
@@ -66,6 +68,7 @@ func TestStories(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "serving": serving, "stopping": stopping, "code": mailCode, "letters": letters,
+			"mariadb": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("MARIADB", sqldbtest.Server(t).URL) },
 			"redis": func(ts *testscript.TestScript, _ bool, _ []string) {
 				i := redistest.Server(t)
 				ts.Value(serverKey{}).(*server).redis = i
@@ -398,5 +401,19 @@ func TestTheReferenceNamesEveryCommandAndSetting(t *testing.T) {
 		if strings.Contains(string(text), "## stoa reference") {
 			t.Errorf("%s shows a hidden command", file)
 		}
+	}
+}
+
+// A server whose process is stopped takes connections, and says nothing.
+func TestACommandGivesADatabaseUpThatIsSilent(t *testing.T) {
+	t.Chdir(t.TempDir())
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	code, _, said := run(t, "users", "list", "--sql", "mysql://a:b@"+silent.Addr().String()+"/c")
+	if code != exitUnreachable || !strings.Contains(said, "stoa: the database does not answer") {
+		t.Errorf("got code %d and %q, want %d and that it does not answer", code, said, exitUnreachable)
 	}
 }
