@@ -256,7 +256,7 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 			fmt.Fprintf(c.err, "Ended after %d wrong rows, see --max-errors. What was imported stays, and importing it again changes nothing.\n", r.Bad)
 			err = nil
 		}
-		if _, file := errors.AsType[*errs.Error](err); file && errors.Is(err, transfer.ErrFormat) {
+		if errors.Is(err, transfer.ErrFormat) {
 			err = usage{plain(err)}
 		}
 		if err = errors.Join(plain(err), told); err == nil && r.Bad > 0 {

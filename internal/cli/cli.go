@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	keycli "github.com/stoa-dev/stoa/keyspace/cli"
 )
@@ -171,7 +172,7 @@ func parser(r *root, c *console) *kong.Kong {
 func exitCode(err error) int {
 	_, misused := errors.AsType[usage](err)
 	switch {
-	case misused || len(config.Faults(err)) > 0:
+	case misused || len(config.Faults(err)) > 0 || errs.KindOf(err) == errs.Invalid:
 		return exitUsage
 	case errors.Is(err, client.ErrUnreachable), errors.Is(err, errNotTaken), errors.Is(err, errSQLAway):
 		return exitUnreachable

@@ -68,6 +68,9 @@ func (cmd *mailCmd) Run(ctx context.Context, c *console) error {
 // base returns the server named, or the one at the address in the settings.
 func (s *settings) base(server string) (string, error) {
 	if server != "" {
+		if _, err := client.New(server); err != nil {
+			return "", usage{fmt.Errorf("--server: %w", err)}
+		}
 		return strings.TrimSuffix(server, "/"), nil
 	}
 	cfg, _, err := s.load()
