@@ -65,6 +65,17 @@ func TestTheDocumentedBackupOfADatabaseServerBringsEverythingBack(t *testing.T) 
 	if err := run("mysql-backup", "no_such_database"); err == nil {
 		t.Error("a backup of nothing is said to have worked")
 	}
+	// A dump whose end is missing, though its program said that all was well.
+	fake := t.TempDir()
+	if err := os.WriteFile(filepath.Join(fake, "mariadb-dump"), []byte("#!/bin/sh\necho 'CREATE TABLE users (id INT);'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", fake+string(os.PathListSeparator)+path)
+	if err := run("mysql-backup", name); err == nil {
+		t.Error("a part of a backup is said to be one")
+	}
+	t.Setenv("PATH", path)
 	if _, err := os.Stat(filepath.Join(home, "stoa.sql")); err == nil {
 		t.Error("a backup that failed left a file under the name of one")
 	}

@@ -19,7 +19,7 @@ type userID struct{ keyspace.Int }
 
 var shop = keyspace.New("shop")
 
-var cart = keyspace.Def1[userID](shop, "cart:items:{{uid}}", keyspace.JSONOf[map[string]int](),
+var _ = keyspace.Def1[userID](shop, "cart:items:{{uid}}", keyspace.JSONOf[map[string]int](),
 	keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a test's"})
 
 // run runs the program "shop" with its two schemas.
