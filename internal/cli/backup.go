@@ -13,6 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/migrations"
 )
 
 type backupCmd struct {
@@ -144,7 +145,7 @@ func sound(ctx context.Context, file string) (version int, err error) {
 	if version, err = db.Version(ctx); err != nil {
 		return 0, fmt.Errorf("it is no database of Stoa: %w", err)
 	}
-	if newest := newestMigration(); version > newest {
+	if newest := migrations.Newest(); version > newest {
 		return 0, fmt.Errorf("it has schema %04d and this program knows %04d: a newer stoa wrote it", version, newest)
 	}
 	return version, nil

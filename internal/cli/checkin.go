@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -57,21 +56,11 @@ func (s *settings) database(ctx context.Context, c *console, fn func(*sqldb.DB) 
 		// Another program's schema is not changed behind its back.
 		if have, _, err := db.Version(ctx); err != nil {
 			return err
-		} else if want := newestMigration(); have != want {
+		} else if want := migrations.Newest(); have != want {
 			return fmt.Errorf("%s has schema %04d and this program is made for %04d: run the same stoa as the server, or stoa migrate", db, have, want)
 		}
 		return fn(db)
 	})
-}
-
-func newestMigration() (n int) {
-	files, _ := fs.Glob(migrations.FS, "*.up.sql") // the pattern is sound
-	for _, f := range files {
-		if i, err := strconv.Atoi(f[:4]); err == nil {
-			n = max(n, i)
-		}
-	}
-	return n
 }
 
 // format returns the format that was asked for, or the one of the file's name.

@@ -386,7 +386,7 @@ func TestTheReferenceNamesEveryCommandAndSetting(t *testing.T) {
 		t.Fatalf("got code %d and %q", code, said)
 	}
 	for file, wants := range map[string][]string{
-		"cli.md":    {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered, or took what it was asked for; or there is no Redis |"},
+		"cli.md":    {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered, or took what it was asked for; or there is no Redis, or no database |"},
 		"config.md": {"| `smtp.port` | `--smtp-port` | `STOA_SMTP_PORT` |", "`STOA_SECRET_FILE`"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
@@ -415,5 +415,25 @@ func TestACommandGivesADatabaseUpThatIsSilent(t *testing.T) {
 	code, _, said := run(t, "users", "list", "--sql", "mysql://a:b@"+silent.Addr().String()+"/c")
 	if code != exitUnreachable || !strings.Contains(said, "stoa: the database does not answer") {
 		t.Errorf("got code %d and %q, want %d and that it does not answer", code, said, exitUnreachable)
+	}
+}
+
+func TestNoServerStartsWhereACopyIsNotFinished(t *testing.T) {
+	t.Chdir(t.TempDir())
+	db := sqldbtest.Default(t).Config(t)
+	to, err := sqldb.Open(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	if _, err := to.ExecContext(t.Context(), "CREATE TABLE stoa_copy (name VARCHAR(64))"); err != nil {
+		t.Fatal(err)
+	}
+	code, _, said := run(t, "serve", "--addr", "127.0.0.1:0", "--dev", "--sql", db.URL)
+	if code != exitFailed || !strings.Contains(said, "a copy to this database is not finished") {
+		t.Errorf("got code %d and %q, want %d and what is not finished", code, said, exitFailed)
+	}
+	if version, _, err := to.Version(t.Context()); err != nil || version != 0 {
+		t.Errorf("the schema is %d (%v): the server has changed what it refused", version, err)
 	}
 }

@@ -151,10 +151,7 @@ func tablesOf(ctx context.Context, db *sqldb.DB) (names []string, err error) {
 
 // begin looks at both sides, and writes down in the target that a copy has begun.
 func (c *copying) begin(ctx context.Context) error {
-	want, err := newest()
-	if err != nil {
-		return err
-	}
+	want := migrations.Newest()
 	if have, err := c.from.Version(ctx); err != nil {
 		return err
 	} else if have != want {
@@ -196,18 +193,6 @@ func (c *copying) begin(ctx context.Context) error {
 		}
 	}
 	return c.agree(ctx)
-}
-
-// newest is the schema of this program.
-func newest() (n int, err error) {
-	files, err := migrations.FS.ReadDir(".")
-	for _, f := range files {
-		var i int
-		if _, err := fmt.Sscanf(f.Name(), "%04d_", &i); err == nil {
-			n = max(n, i)
-		}
-	}
-	return n, err
 }
 
 // agree makes sure that the copy under way is of this source, and reads how far it is. The
