@@ -30,6 +30,7 @@ type Entry struct {
 	InvalidatedBy []string   `json:"invalidated_by"`
 	Together      string     `json:"together,omitempty"`
 	Version       int        `json:"version"`
+	Migration     string     `json:"migration,omitempty"`
 	MaxKeyBytes   int        `json:"max_key_bytes"`   // without the prefix; 0: unbounded
 	MaxValueBytes int        `json:"max_value_bytes"` // expected
 }
@@ -78,7 +79,7 @@ func describe(f *Family) Entry {
 			StaleMillis: f.TTL.Stale.Milliseconds(),
 			Lease:       f.TTL.IsLease, Variable: f.TTL.Variable, Reason: f.TTL.Reason,
 		},
-		Purpose: f.Doc.Purpose, Together: f.Doc.Together, Version: cmp.Or(f.Doc.Version, 1),
+		Purpose: f.Doc.Purpose, Together: f.Doc.Together, Version: cmp.Or(f.Doc.Version, 1), Migration: f.Doc.Migration,
 		MaxValueBytes: cmp.Or(f.Doc.MaxBytes, DefaultMaxBytes),
 	}
 	for _, l := range f.levels {

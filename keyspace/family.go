@@ -19,6 +19,7 @@ type Doc struct {
 	InvalidatedBy []string // the changes after which its keys are dropped
 	MaxBytes      int      // the largest value expected, for the audit; 0 means 64 KiB
 	Version       int      // of the layout of keys and values; 0 counts as 1. Raise it with a change of layout, see [Lock]; package cache takes what was stored under another one for missing
+	Migration     string   // what is done about the keys of the version before, for example the name of a move; see [Lock.Diff] for when one is wanted
 	Together      string   // names a set of families used in one command or script; all must share a hash tag
 }
 
@@ -54,6 +55,7 @@ type level struct {
 type Schema struct {
 	owner    string
 	families []*Family
+	retired  []*Family
 }
 
 // New returns an empty schema; owner is the package that declares it.
@@ -61,6 +63,23 @@ func New(owner literal) *Schema { return &Schema{owner: string(owner)} }
 
 // Families returns what was declared, in order.
 func (s *Schema) Families() []*Family { return slices.Clone(s.families) }
+
+// Retire says that a pattern of keys is no longer used, and what becomes of those that are
+// there: the name of a move, or who sweeps them. [Lock.Diff] takes the removal of what
+// lives for ever for a fault without it, and [Lint] keeps the pattern from being declared
+// anew. It panics on a malformed pattern, and without a reason. Take it out when no Redis
+// can have such a key any longer.
+func Retire(s *Schema, pattern, migration literal) {
+	f, err := Locked{Pattern: string(pattern), Type: retiredType}.family()
+	if err == nil && strings.TrimSpace(string(migration)) == "" {
+		err = errors.New("is retired, and nothing says what becomes of its keys")
+	}
+	if err != nil {
+		panic(fmt.Sprintf("keyspace: %q %v", pattern, err))
+	}
+	f.Doc = Doc{Owner: s.owner, Migration: string(migration)}
+	s.retired = append(s.retired, f)
+}
 
 func (s *Schema) add(pattern literal, typ, form string, ttl TTL, doc Doc, args ...Form) *Family {
 	if doc.Owner == "" {

@@ -17,7 +17,8 @@ import (
 //   - no physical key is longer than [MaxKey] bytes, whatever its arguments;
 //   - owner, purpose and value form are stated;
 //   - families used together share a hash tag;
-//   - no key and no channel belongs to two families, see [Disjoint].
+//   - no key and no channel belongs to two families, see [Disjoint];
+//   - no key is of a pattern that is retired, see [Retire].
 func Lint(schemas ...*Schema) error {
 	var faults []error
 	together := map[string]*Family{}
@@ -26,7 +27,24 @@ func Lint(schemas ...*Schema) error {
 			faults = append(faults, f.lintNames(), f.lintLength(), f.lintDoc(), f.lintTogether(together))
 		}
 	}
-	return errors.Join(append(faults, Disjoint(schemas...))...)
+	return errors.Join(append(faults, Disjoint(schemas...), lintRetired(schemas))...)
+}
+
+// lintRetired finds families whose keys may be what a retired pattern left behind.
+func lintRetired(schemas []*Schema) error {
+	var faults []error
+	for _, s := range schemas {
+		for _, old := range s.retired {
+			for _, t := range schemas {
+				for _, f := range t.families {
+					if name, meet := f.meet(old); meet && !f.IsChannel() {
+						faults = append(faults, f.fault("can meet %q, which %s has retired: both can be %q", old.Pattern, s.owner, name))
+					}
+				}
+			}
+		}
+	}
+	return errors.Join(faults...)
 }
 
 var (

@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -23,15 +24,25 @@ type Locked struct {
 	Life    string // or a channel's delivery
 	Owner   string
 	Version int
+
+	// Migration is [Doc].Migration. Of a retired pattern, whose Type is "retired" and
+	// which has nothing else but an owner, it is what [Retire] was told.
+	Migration string
 }
 
-// NewLock returns the lock of the families of schemas.
+// NewLock returns the lock of the families of schemas, and of what they have retired.
 func NewLock(schemas ...*Schema) Lock {
 	var l Lock
+	for _, s := range schemas {
+		for _, r := range s.retired {
+			l.Families = append(l.Families, Locked{Pattern: r.Pattern, Type: retiredType, Owner: s.owner, Migration: oneLine(r.Doc.Migration)})
+		}
+	}
 	for _, e := range NewCatalogue(schemas...).Families {
 		e.Life.Reason = ""
 		l.Families = append(l.Families, Locked{
 			Pattern: e.Pattern, Type: e.Type, Form: oneLine(e.Form), Args: e.Arguments, Life: e.Lives(), Owner: e.Owner, Version: e.Version,
+			Migration: oneLine(e.Migration),
 		})
 	}
 	slices.SortFunc(l.Families, func(a, b Locked) int {
@@ -46,6 +57,13 @@ const lockHeader = `# The keys and channels of this program, as they were last a
 # tool; a change of layout needs a higher version of its family, or another pattern.
 `
 
+// lockEnd is the last line, by which a file that was cut off is known.
+const lockEnd = "end"
+
+// ErrTruncated reports a lock file that does not end as one does: [Lock.Diff] against
+// it would take the families that were cut off for new ones.
+var ErrTruncated = errors.New("the lock file is cut off: get it back from version control; the last line of a whole one is \"" + lockEnd + "\"")
+
 // String returns the text of the lock file.
 func (l Lock) String() string {
 	var b strings.Builder
@@ -54,21 +72,32 @@ func (l Lock) String() string {
 		fmt.Fprintf(&b, "\n%s\n", f.Pattern)
 		line := func(name, value string) { fmt.Fprintf(&b, "\t%-8s %s\n", name, value) }
 		line("type", f.Type)
-		line("form", f.Form)
-		for _, a := range f.Args {
-			line("{"+a.Name+"}", a.Form)
+		if f.Type != retiredType {
+			line("form", f.Form)
+			for _, a := range f.Args {
+				line("{"+a.Name+"}", a.Form)
+			}
+			line("life", f.Life)
 		}
-		line("life", f.Life)
 		line("owner", f.Owner)
-		line("version", strconv.Itoa(f.Version))
+		if f.Type != retiredType {
+			line("version", strconv.Itoa(f.Version))
+		}
+		if f.Migration != "" {
+			line("migration", f.Migration)
+		}
 	}
+	b.WriteString("\n" + lockEnd + "\n")
 	return b.String()
 }
 
-// ParseLock reads the text of a lock file.
+// ParseLock reads the text of a lock file. One that is not whole is [ErrTruncated].
 func ParseLock(text string) (Lock, error) {
 	var l Lock
-	n := 0
+	n, began, whole := 0, 0, false
+	fault := func(n int, err error) (Lock, error) {
+		return Lock{}, fmt.Errorf("keyspace: line %d of the lock file: %w", n, err)
+	}
 	for line := range strings.Lines(text) {
 		n++
 		line = strings.TrimRight(line, "\r\n")
@@ -76,19 +105,45 @@ func ParseLock(text string) (Lock, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if !indented {
-			l.Families = append(l.Families, Locked{Pattern: line})
+		switch {
+		case whole:
+			return fault(n, errors.New("there is something after the end"))
+		case !indented:
+			if err := l.complete(); err != nil {
+				return fault(began, err)
+			}
+			if began, whole = n, line == lockEnd; !whole {
+				l.Families = append(l.Families, Locked{Pattern: line})
+			}
 			continue
 		}
 		name, value, ok := strings.Cut(field, " ")
 		if !ok || len(l.Families) == 0 {
-			return Lock{}, fmt.Errorf("keyspace: line %d of the lock file is neither a pattern nor a name and a value", n)
+			return fault(n, errors.New("neither a pattern nor a name and a value"))
 		}
 		if err := l.Families[len(l.Families)-1].set(name, strings.TrimSpace(value)); err != nil {
-			return Lock{}, fmt.Errorf("keyspace: line %d of the lock file: %w", n, err)
+			return fault(n, err)
 		}
 	}
+	if !whole {
+		return Lock{}, fmt.Errorf("keyspace: line %d: %w", n, ErrTruncated)
+	}
 	return l, nil
+}
+
+// complete reports what the last family lacks.
+func (l Lock) complete() error {
+	if len(l.Families) == 0 {
+		return nil
+	}
+	f := l.Families[len(l.Families)-1]
+	if f.Type == "" || f.Owner == "" || f.Type != retiredType && (f.Form == "" || f.Life == "" || f.Version == 0) {
+		return fmt.Errorf("%s lacks a line: type, form, life, owner and version are wanted", f.Pattern)
+	}
+	if _, err := f.family(); err != nil {
+		return fmt.Errorf("%s %w", f.Pattern, err)
+	}
+	return nil
 }
 
 func (f *Locked) set(name, value string) (err error) {
@@ -103,6 +158,8 @@ func (f *Locked) set(name, value string) (err error) {
 		f.Owner = value
 	case "version":
 		f.Version, err = strconv.Atoi(value)
+	case "migration":
+		f.Migration = value
 	default:
 		inner, ok := strings.CutPrefix(name, "{")
 		inner, closed := strings.CutSuffix(inner, "}")
@@ -121,10 +178,13 @@ type ChangeKind string
 const (
 	LayoutChanged ChangeKind = "layout"  // keys or values are written differently
 	Removed       ChangeKind = "removed" // what lives for ever stays in Redis
+	Retired       ChangeKind = "retired" // removed, and [Retire] says what becomes of its keys
 	Added         ChangeKind = "added"
-	Widened       ChangeKind = "widened" // an argument may be more than before
-	LifeChanged   ChangeKind = "life"    // keys keep the one they were written with
-	VersionRaised ChangeKind = "version" // without a change that the lock can see
+	Widened       ChangeKind = "widened"   // an argument may be more than before
+	Overlaps      ChangeKind = "overlaps"  // keys that another pattern left behind are of this one
+	LifeChanged   ChangeKind = "life"      // keys keep the one they were written with
+	VersionRaised ChangeKind = "version"   // without a change that the lock can see
+	Migrates      ChangeKind = "migration" // another one is named, and nothing else differs
 	OwnerChanged  ChangeKind = "owner"
 	Renamed       ChangeKind = "renamed" // a placeholder, which no key shows
 )
@@ -161,35 +221,109 @@ func Faults(changes []Change) []Change {
 // Diff returns what is different in next, by pattern. A family is found again by
 // its pattern, or else by the words in it: one that only moved its arguments is
 // the same family in another layout, one with a new word is another family.
+//
+// These are faults, since the next program would lose or misread what this one wrote:
+//
+//   - a layout that changed without a higher [Doc].Version, and a version that fell;
+//   - another type, another pattern of what lives for ever, a life that is new or shorter,
+//     unless [Doc].Migration names what is done about the keys that are there;
+//   - a family that lived for ever and is gone, unless [Retire] names that;
+//   - a pattern whose keys may be those that another one has left behind, unless its
+//     [Doc].Migration says why that does no harm.
 func (l Lock) Diff(next Lock) []Change {
 	was, is := slices.Clone(l.Families), slices.Clone(next.Families)
 	var changes []Change
+	var left, fresh []Locked // what keys were left behind by, and what takes keys that nothing took before
 	for _, same := range []func(a, b Locked) bool{
-		func(a, b Locked) bool { return a.Pattern == b.Pattern && a.isChannel() == b.isChannel() },
-		func(a, b Locked) bool { return a.words() == b.words() && a.isChannel() == b.isChannel() },
+		func(a, b Locked) bool { return a.Pattern == b.Pattern && a.class() == b.class() },
+		func(a, b Locked) bool {
+			return a.words() == b.words() && a.class() == b.class() && a.class() != retiredType
+		},
 	} {
 		is = slices.DeleteFunc(is, func(b Locked) bool {
 			i := slices.IndexFunc(was, func(a Locked) bool { return same(a, b) })
 			if i < 0 {
 				return false
 			}
-			changes = append(changes, was[i].changes(b)...)
+			a := was[i]
+			if changes = append(changes, a.changes(b)...); a.blank() != b.blank() {
+				left = append(left, a)
+			}
+			if a.blank() != b.blank() || !slices.EqualFunc(a.Args, b.Args, func(x, y Argument) bool { return x.Form == y.Form }) {
+				fresh = append(fresh, b)
+			}
 			was = slices.Delete(was, i, i+1)
 			return true
 		})
 	}
 	for _, f := range was {
 		c := Change{Kind: Removed, Pattern: f.Pattern}
-		if f.Life == forever && !f.isChannel() {
-			c.Was = "its keys live for ever; sweep or move what is there"
+		i := slices.IndexFunc(is, func(b Locked) bool { return b.Type == retiredType && b.blank() == f.blank() })
+		switch {
+		case i >= 0 && f.class() == "":
+			c.Kind, c.Is = Retired, is[i].Migration
+			is = slices.Delete(is, i, i+1)
+		case f.Life == forever && f.class() == "":
+			c.Was = "its keys live for ever"
+			c.Fault = "move or sweep them, and say so with keyspace.Retire"
 		}
-		changes = append(changes, c)
+		left, changes = append(left, f), append(changes, c)
 	}
 	for _, f := range is {
-		changes = append(changes, Change{Kind: Added, Pattern: f.Pattern})
+		if f.Type == retiredType {
+			changes = append(changes, Change{Kind: Retired, Pattern: f.Pattern, Is: f.Migration})
+			continue
+		}
+		fresh, changes = append(fresh, f), append(changes, Change{Kind: Added, Pattern: f.Pattern})
+	}
+	for _, f := range fresh {
+		for _, old := range left {
+			if name, meet := f.meets(old); meet && f.Migration == "" {
+				changes = append(changes, Change{Kind: Overlaps, Pattern: f.Pattern, Was: old.Pattern,
+					Fault: fmt.Sprintf("%q may be there from before; put a new word in the pattern, or name a Doc.Migration", name)})
+			}
+		}
 	}
 	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Pattern, b.Pattern) })
 	return changes
+}
+
+// retiredType stands in a lock in place of a type for a pattern that is no longer used.
+const retiredType = "retired"
+
+// class parts what is never the same family.
+func (f Locked) class() string {
+	if f.Type == channelType || f.Type == retiredType {
+		return f.Type
+	}
+	return ""
+}
+
+// family compiles what the lock has of a family. A form that this version does not
+// know counts as any text, which meets more and never less.
+func (f Locked) family() (*Family, error) {
+	g := &Family{Pattern: f.Pattern, Type: "string", TTL: Forever("locked"), tag: -1}
+	if f.Type == retiredType {
+		g.Args = make([]Form, len(placeholders.FindAllString(f.Pattern, -1)))
+	}
+	for _, a := range f.Args {
+		form, _ := parseForm(a.Form)
+		g.Args = append(g.Args, form)
+	}
+	return g, g.compile()
+}
+
+// meets returns a key that both families can have.
+func (f Locked) meets(old Locked) (string, bool) {
+	if f.Pattern == old.Pattern && f.class() == old.class() || f.isChannel() || old.isChannel() {
+		return "", false
+	}
+	a, err := f.family()
+	b, err2 := old.family()
+	if err != nil || err2 != nil {
+		return "", false // ParseLock and NewLock make none of these
+	}
+	return a.meet(b)
 }
 
 func (f Locked) isChannel() bool { return f.Type == channelType }
@@ -216,13 +350,23 @@ func (f Locked) changes(next Locked) (all []Change) {
 		}
 		all = append(all, c)
 	}
+	// unless asks for a migration that the lock does not know yet.
+	unless := func(why string) {
+		if c := &all[len(all)-1]; c.Fault == "" && (next.Migration == "" || next.Migration == f.Migration) {
+			c.Fault = why + ": name in Doc.Migration what is done about the keys that are there"
+		}
+	}
 	if f.blank() != next.blank() {
 		note(LayoutChanged, f.Pattern, next.Pattern)
+		if f.Life == forever {
+			unless("keys that live for ever get another name")
+		}
 	} else if f.Pattern != next.Pattern {
 		note(Renamed, f.Pattern, next.Pattern)
 	}
 	if f.Type != next.Type {
 		note(LayoutChanged, f.Type, next.Type)
+		unless("commands fail on keys of the other type")
 	}
 	if f.Form != next.Form {
 		note(LayoutChanged, f.Form, next.Form)
@@ -239,6 +383,13 @@ func (f Locked) changes(next Locked) (all []Change) {
 	}
 	if f.Life != next.Life {
 		note(LifeChanged, f.Life, next.Life)
+		switch was, is := longestLife(f.Life), longestLife(next.Life); {
+		case f.isChannel():
+		case was == 0 && is > 0:
+			unless("keys that were to live for ever will expire, and those that are there will not")
+		case is > 0 && is < was:
+			unless("keys that are there live longer")
+		}
 	}
 	if f.Owner != next.Owner {
 		note(OwnerChanged, f.Owner, next.Owner)
@@ -246,7 +397,29 @@ func (f Locked) changes(next Locked) (all []Change) {
 	if f.Version != next.Version && len(all) == 0 {
 		note(VersionRaised, strconv.Itoa(f.Version), strconv.Itoa(next.Version))
 	}
+	if f.Migration != next.Migration && len(all) == 0 {
+		note(Migrates, f.Migration, next.Migration)
+	}
 	return all
+}
+
+var spans = regexp.MustCompile(`(\d+) (d|h|min|s|ms)\b`)
+
+// longestLife returns in milliseconds how long a key lives at most whose life
+// [Life.String] wrote so; 0 is for ever. The life of an empty value is no longer than
+// the other.
+func longestLife(life string) (ms int64) {
+	units := map[string]int64{"d": 24 * 3600_000, "h": 3600_000, "min": 60_000, "s": 1000, "ms": 1}
+	for part := range strings.SplitSeq(life, ", ") {
+		if strings.HasPrefix(part, "empty ") {
+			continue
+		}
+		for _, m := range spans.FindAllStringSubmatch(part, -1) {
+			n, _ := strconv.ParseInt(m[1], 10, 64)
+			ms += n * units[m[2]]
+		}
+	}
+	return ms
 }
 
 // wider reports whether everything of one form is of the other as well.

@@ -114,6 +114,21 @@
 // second after it has read the truth, so that what it has read cannot be on its
 // way to Redis any more: give up sending a change after less than that.
 //
+// # What it leaves out
+//
+// There is no increment. Every update may be applied again, in any order and on any
+// node, which is what makes a board repairable; an increment that is applied again counts
+// twice. Add up where the truth is, and send the sum. For a figure whose only home is Redis, ZINCRBY
+// on a [keyspace.ZSet] is the right tool, and no board.
+//
+// There is no score of 53 bits either. 21 bits of value leave 32 for the time of each, and
+// by that ties are broken and restarts told from repetitions: a board without times would be another
+// kind with other rules, not an option of this one. A [keyspace.ZSet] has whole doubles.
+//
+// Pages are cut from the best [MaxTop]: read them once with Top, and cut. Ranks move between two
+// requests, so a page that began at a rank would show members twice or not at all. Whoever is further
+// down is found by Around on an exact board; a compact one does not know them by name.
+//
 // # Costs
 //
 // Time on the server, Redis 7.0, two cores that had much other work, so ratios are

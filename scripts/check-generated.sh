@@ -15,7 +15,8 @@ if ! diff -ru docs/reference "$tmp/reference"; then
 	failed=1
 fi
 
-if ! go run ./cmd/stoa keys diff; then
+cp keyspace.lock "$tmp/keyspace.lock"
+if ! go run ./cmd/stoa keys diff --write "$tmp/keyspace.lock" || ! diff -u keyspace.lock "$tmp/keyspace.lock"; then
 	echo "keyspace.lock is not what the program declares: run make generate, see docs/decisions/0011-keyspace-lock.md" >&2
 	failed=1
 fi

@@ -23,6 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqlcopy"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
@@ -76,6 +77,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	if a.db, err = sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, MaxConns: cfg.SQLConns, Now: cfg.Now, Log: log}); err != nil {
+		return nil, err
+	}
+	if err := sqlcopy.Unfinished(ctx, a.db); err != nil {
 		return nil, err
 	}
 	if err := a.db.Migrate(ctx, migrations.FS); err != nil {

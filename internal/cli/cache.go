@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -29,6 +28,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/keyspace"
+	keycli "github.com/stoa-dev/stoa/keyspace/cli"
 	"github.com/stoa-dev/stoa/redis"
 )
 
@@ -83,7 +83,7 @@ func (cmd *cacheListCmd) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	return c.result(list, func(w io.Writer) error {
-		tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+		tab := keycli.NewTable(w, 3)
 		fmt.Fprintln(tab, "CACHE\tLIFE\tENTRIES\tHITS\tPROCESS\tREDIS\tLOADS\tSTALE\tWITHOUT REDIS")
 		for _, l := range list.Caches {
 			rate := "–"
@@ -163,7 +163,11 @@ const patience = 3 * time.Second
 
 // beside calls fn with one, once it has heard from Redis.
 func (s *settings) beside(ctx context.Context, c *console, fn func(*beside) error) (err error) {
-	db, _, err := s.live(ctx, c)
+	cfg, _, err := s.load()
+	if err != nil {
+		return err
+	}
+	db, err := c.redisOf(cfg).Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -292,7 +296,7 @@ func viewSlot(key keyspace.Key, s cache.Slot, now time.Time, era uint64) *slotVi
 }
 
 func (v *slotView) write(w io.Writer) error {
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tab := keycli.NewTable(w, 2)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(tab, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
@@ -301,7 +305,7 @@ func (v *slotView) write(w io.Writer) error {
 	line("holds", "%s", v.Holds)
 	line("state", "%s", v.State)
 	if v.TTL > 0 {
-		line("expires", "in %s", millis(v.TTL).Round(time.Second/10))
+		line("expires", "in %s", (time.Duration(v.TTL) * time.Millisecond).Round(time.Second/10))
 	}
 	if v.Until != nil {
 		line("lease", "until %s", v.Until.Local().Format(time.DateTime))
@@ -310,7 +314,7 @@ func (v *slotView) write(w io.Writer) error {
 		line("changes", "%d", v.Changes)
 	}
 	if v.Stored != nil {
-		line("stored", "%s, %s ago, loaded in %s", v.Stored.Local().Format(time.DateTime), millis(v.AgeMS), time.Duration(v.TookUS)*time.Microsecond)
+		line("stored", "%s, %s ago, loaded in %s", v.Stored.Local().Format(time.DateTime), time.Duration(v.AgeMS)*time.Millisecond, time.Duration(v.TookUS)*time.Microsecond)
 		line("soft life", "until %s", v.Soft.Local().Format(time.DateTime))
 		line("hard life", "until %s", v.Hard.Local().Format(time.DateTime))
 	}
@@ -410,25 +414,25 @@ func (cmd *cacheDropCmd) drop(ctx context.Context, c *console, b *beside, m drop
 		bar := c.progress("count")
 		err = app.Cached().Each(ctx, b.redis, f, func(keys []keyspace.Key) error {
 			total += len(keys)
-			bar.show(0, 0, count(int64(total), "key"))
+			bar.Show(0, 0, keycli.Count(int64(total), "key"))
 			return nil
 		})
-		bar.end()
+		bar.End()
 		if err != nil {
 			return err
 		}
 	}
-	if err := cmd.agreed(c, fmt.Sprintf(" (%s in Redis)", count(int64(total), "key"))); err != nil {
+	if err := cmd.agreed(c, fmt.Sprintf(" (%s in Redis)", keycli.Count(int64(total), "key"))); err != nil {
 		return err
 	}
 	bar := c.progress("drop")
-	n, err := app.Cached().Do(ctx, b.redis, b.caches, m, func(done int) { bar.show(int64(done), int64(total), count(int64(done), "key")) })
-	bar.end()
+	n, err := app.Cached().Do(ctx, b.redis, b.caches, m, func(done int) { bar.Show(int64(done), int64(total), keycli.Count(int64(done), "key")) })
+	bar.End()
 	if err != nil {
-		return fmt.Errorf("%s dropped, then: %w", count(int64(n), "key"), err)
+		return fmt.Errorf("%s dropped, then: %w", keycli.Count(int64(n), "key"), err)
 	}
 	return c.result(map[string]int{"dropped": n}, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s dropped.\n", count(int64(n), "key"))
+		_, err := fmt.Fprintf(w, "%s dropped.\n", keycli.Count(int64(n), "key"))
 		return err
 	})
 }
@@ -460,13 +464,13 @@ func (cmd *cacheWarmCmd) Run(ctx context.Context, c *console) error {
 		return cmd.database(ctx, c, func(db *sqldb.DB) error {
 			users := accounts.NewUsers(db, b.caches, cache.Policy{Entries: -1})
 			bar := c.progress("warm")
-			n, err := users.Warm(ctx, cmd.Users, func(done, total int) { bar.show(int64(done), int64(total), count(int64(done), "user")) })
-			bar.end()
+			n, err := users.Warm(ctx, cmd.Users, func(done, total int) { bar.Show(int64(done), int64(total), keycli.Count(int64(done), "user")) })
+			bar.End()
 			if err != nil {
 				return err
 			}
 			return c.result(map[string]int{"users": n}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s at hand in Redis.\n", count(int64(n), "user"))
+				_, err := fmt.Fprintf(w, "%s at hand in Redis.\n", keycli.Count(int64(n), "user"))
 				return err
 			})
 		})

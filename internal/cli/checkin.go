@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -19,10 +18,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/migrations"
+	keycli "github.com/stoa-dev/stoa/keyspace/cli"
 )
 
 type checkinCmd struct {
@@ -43,10 +42,6 @@ func (r *checkinCmd) tables() []*settings {
 		&r.Rebuild.settings, &r.Snapshot.settings, &r.Runs.settings}
 }
 
-// errDiffers reports that a command did its work and not all was as it should
-// be.
-var errDiffers = errors.New("differs")
-
 // errNotTaken reports a run that no server took.
 var errNotTaken = errors.New("no server took it within 10 s; is one running on this database?")
 
@@ -57,32 +52,15 @@ func (s *settings) admin(ctx context.Context, c *console, fn func(*checkin.Admin
 
 // database opens the database, of this program's schema, and calls fn with it.
 func (s *settings) database(ctx context.Context, c *console, fn func(*sqldb.DB) error) (err error) {
-	cfg, _, err := s.load()
-	if err != nil {
-		return err
-	}
-	db, err := sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, Log: obs.NewLogger(c.err, cfg.Log)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	// Another program's schema is not changed behind its back.
-	if have, _, err := db.Version(ctx); err != nil {
-		return err
-	} else if want := newestMigration(); have != want {
-		return fmt.Errorf("%s has schema %04d and this program is made for %04d: run the same stoa as the server, or stoa migrate", db, have, want)
-	}
-	return fn(db)
-}
-
-func newestMigration() (n int) {
-	files, _ := fs.Glob(migrations.FS, "*.up.sql") // the pattern is sound
-	for _, f := range files {
-		if i, err := strconv.Atoi(f[:4]); err == nil {
-			n = max(n, i)
+	return s.open(ctx, c, func(db *sqldb.DB) error {
+		// Another program's schema is not changed behind its back.
+		if have, _, err := db.Version(ctx); err != nil {
+			return err
+		} else if want := migrations.Newest(); have != want {
+			return fmt.Errorf("%s has schema %04d and this program is made for %04d: run the same stoa as the server, or stoa migrate", db, have, want)
 		}
-	}
-	return n
+		return fn(db)
+	})
 }
 
 // format returns the format that was asked for, or the one of the file's name.
@@ -157,7 +135,7 @@ func (cmd *showCmd) Run(ctx context.Context, c *console) error {
 }
 
 func (v shownView) write(w io.Writer) error {
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tab := keycli.NewTable(w, 2)
 	signed := "not yet"
 	if v.Today {
 		signed = "checked in"
@@ -207,7 +185,7 @@ type importCmd struct {
 	Format         string `enum:"csv,jsonl," default:"" placeholder:"FORMAT" help:"csv or jsonl; else as the file is named, or csv."`
 	DryRun         bool   `help:"Check every row and write nothing."`
 	CreateAccounts bool   `help:"Open accounts for addresses that have none, with the name and zone of their first row."`
-	MaxErrors      int    `default:"100" help:"Wrong rows after which the import ends."`
+	MaxErrors      int    `default:"100" help:"Faults after which the import ends; rows of one wrong account count once."`
 }
 
 // Run imports; wrong rows go to standard error.
@@ -217,7 +195,7 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 		if cmd.File != "-" {
 			f, err := os.Open(cmd.File)
 			if err != nil {
-				return err
+				return usage{err}
 			}
 			defer f.Close()
 			if stat, err := f.Stat(); err == nil && stat.Mode().IsRegular() {
@@ -237,16 +215,24 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 			Format: format(cmd.Format, cmd.File), DryRun: cmd.DryRun, CreateAccounts: cmd.CreateAccounts, MaxFaults: max(cmd.MaxErrors, 1),
 			Fault: func(f transfer.Fault) {
 				if r.Faults = append(r.Faults, f); !c.json {
-					bar.end()
+					bar.End()
 					fmt.Fprintln(c.err, f.Error())
 				}
 			},
+			Repeated: func(f transfer.Fault) {
+				i := slices.IndexFunc(r.Faults, func(g transfer.Fault) bool { return g.Line == f.Line })
+				r.Faults[i] = f
+				if !c.json {
+					bar.End()
+					fmt.Fprintf(c.err, "%v: the same in %s more, up to line %d\n", f, keycli.Count(f.Rows-1, "line"), f.Last)
+				}
+			},
 			Progress: func(sum transfer.Imported) error {
-				bar.show(counting.n, size, fmt.Sprintf("%d rows", sum.Rows))
+				bar.Show(counting.n, size, fmt.Sprintf("%d rows", sum.Rows))
 				return nil
 			},
 		})
-		bar.end()
+		bar.End()
 		told := c.result(r, func(w io.Writer) error {
 			verb := "imported"
 			if cmd.DryRun {
@@ -256,8 +242,11 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 			return err
 		})
 		if errors.Is(err, transfer.ErrTooManyBad) {
-			fmt.Fprintf(c.err, "Ended after %d wrong rows; see --max-errors. What was imported stays, and importing it again changes nothing.\n", r.Bad)
+			fmt.Fprintf(c.err, "Ended after %d wrong rows, see --max-errors. What was imported stays, and importing it again changes nothing.\n", r.Bad)
 			err = nil
+		}
+		if errors.Is(err, transfer.ErrFormat) {
+			err = usage{plain(err)}
 		}
 		if err = errors.Join(plain(err), told); err == nil && r.Bad > 0 {
 			err = errDiffers
@@ -317,9 +306,9 @@ func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 	}
 	return cmd.database(ctx, c, func(db *sqldb.DB) error {
 		bar := c.progress("export")
-		defer bar.end()
+		defer bar.End()
 		o.Progress = func(done, total int64) error {
-			bar.show(done, total, fmt.Sprintf("%d rows", done))
+			bar.Show(done, total, fmt.Sprintf("%d rows", done))
 			return nil
 		}
 		if cmd.File == "-" {
@@ -338,7 +327,7 @@ func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 		if err := os.Rename(part, cmd.File); err != nil {
 			return err
 		}
-		bar.end()
+		bar.End()
 		return c.result(map[string]any{"file": cmd.File, "rows": n}, func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "%d rows in %s.\n", n, cmd.File)
 			return err
@@ -440,7 +429,7 @@ func (s *settings) run(ctx context.Context, c *console, kind runs.Kind, o checki
 		}
 		bar := c.progress(string(kind))
 		r, err = follow(ctx, x, r, bar)
-		bar.end()
+		bar.End()
 		if ctx.Err() != nil {
 			fmt.Fprintln(c.err, "The server goes on with it.")
 		}
@@ -461,7 +450,7 @@ func (s *settings) run(ctx context.Context, c *console, kind runs.Kind, o checki
 }
 
 // follow returns the run when it has ended.
-func follow(ctx context.Context, x *checkin.Admin, r *checkin.Run, bar *progress) (*checkin.Run, error) {
+func follow(ctx context.Context, x *checkin.Admin, r *checkin.Run, bar *keycli.Progress) (*checkin.Run, error) {
 	id, patience, seen := r.ID, time.Now().Add(takenWithin), ""
 	for {
 		select {
@@ -482,7 +471,7 @@ func follow(ctx context.Context, x *checkin.Admin, r *checkin.Run, bar *progress
 			if r.Error != "" {
 				note = r.Error
 			}
-			bar.show(r.Done, r.Total, note)
+			bar.Show(r.Done, r.Total, note)
 			continue
 		}
 		first, err := x.Runs.Next(ctx, checkin.RunKinds...)
@@ -493,7 +482,7 @@ func follow(ctx context.Context, x *checkin.Admin, r *checkin.Run, bar *progress
 			if at := fmt.Sprint(first.ID, first.Beat()); at != seen {
 				seen, patience = at, time.Now().Add(takenWithin)
 			}
-			bar.show(0, 0, fmt.Sprintf("waiting for run %d, %s", first.ID, first.Kind))
+			bar.Show(0, 0, fmt.Sprintf("waiting for run %d, %s", first.ID, first.Kind))
 		}
 		if time.Now().After(patience) {
 			if withdrawn, err := x.Runs.Withdraw(ctx, id); err != nil || withdrawn {
@@ -533,7 +522,7 @@ func (cmd *repairsCmd) Run(ctx context.Context, c *console) error {
 				return err
 			}
 			buffered := bufio.NewWriter(w)
-			tab := tabwriter.NewWriter(buffered, 0, 0, 3, ' ', 0)
+			tab := keycli.NewTable(buffered, 3)
 			fmt.Fprintln(tab, "AT\tRUN\tUSER\tWHAT\tWAS\tBECOMES\tREPAIRED")
 			for _, l := range lines {
 				repaired := "yes"
@@ -583,7 +572,7 @@ func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
 				return err
 			}
 			buffered := bufio.NewWriter(w)
-			tab := tabwriter.NewWriter(buffered, 0, 0, 3, ' ', 0)
+			tab := keycli.NewTable(buffered, 3)
 			fmt.Fprintln(tab, "RUN\tWHAT\tSTATE\tASKED FOR\tTOOK\tRESULT")
 			for _, r := range all {
 				duration, result := "", r.Summary.String()

@@ -14,18 +14,19 @@ import (
 
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
-	"github.com/stoa-dev/stoa/redis"
+	keycli "github.com/stoa-dev/stoa/keyspace/cli"
 )
 
 // The exit codes.
 const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitUnreachable = 3
-	exitNothing     = 4
-	exitDiffers     = 5
+	exitOK          = keycli.ExitOK
+	exitFailed      = keycli.ExitFailed
+	exitUsage       = keycli.ExitUsage
+	exitUnreachable = keycli.ExitUnreachable
+	exitNothing     = keycli.ExitNothing
+	exitDiffers     = keycli.ExitFaults
 )
 
 var exitCodes = []struct {
@@ -34,14 +35,18 @@ var exitCodes = []struct {
 }{
 	{exitOK, "done; of serve also: drained after SIGTERM or Ctrl-C"},
 	{exitFailed, "failed"},
-	{exitUsage, "wrong command line or settings"},
-	{exitUnreachable, "no server answered, or took what it was asked for; or there is no Redis"},
+	{exitUsage, "wrong command line, settings or input, such as a file that is not there or cannot be understood"},
+	{exitUnreachable, "no server answered, or took what it was asked for; or there is no Redis, or no database"},
 	{exitNothing, "there is no such thing (yet)"},
 	{exitDiffers, "done, and something is not as it should be: rows were wrong, differences found and not repaired"},
 }
 
-// errNothing reports that what was asked for does not exist.
-var errNothing = errors.New("nothing found")
+// The errors of commands are those of the commands about keys.
+var (
+	errNothing  = keycli.ErrNothing  // what was asked for does not exist
+	errDiffers  = keycli.ErrFaults   // a command did its work, and not all was as it should be
+	errDeclined = keycli.ErrDeclined // a person was asked and did not agree
+)
 
 // root is the grammar of the command line.
 type root struct {
@@ -54,13 +59,17 @@ type root struct {
 		Print configPrintCmd `cmd:"" help:"Show every setting, its value and where that comes from."`
 		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings."`
 	} `cmd:"" help:"Look at the settings."`
+	Backup      backupCmd      `cmd:"" help:"Write a copy of the SQLite database to a file, while servers go on."`
 	Cache       cacheCmd       `cmd:"" help:"Look at what servers keep at hand, and have it forgotten or fetched."`
 	Checkin     checkinCmd     `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
+	Completion  completion     `cmd:"" help:"Say how a shell is made to complete commands and flags: bash, zsh or fish."`
+	Copy        copyCmd        `cmd:"" help:"Copy a SQLite database to MySQL or MariaDB, to go on there."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask whether a server takes requests; the exit code tells, for containers."`
 	Keys        keysCmd        `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
 	Mail        mailCmd        `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
 	Nodes       nodesCmd       `cmd:"" help:"List the nodes that share a Redis, those that live and those that were there a minute ago."`
 	Queue       queueCmd       `cmd:"" help:"Look after the messages between nodes."`
+	Restore     restoreCmd     `cmd:"" help:"Put what stoa backup wrote in the place of the SQLite database."`
 	Users       usersCmd       `cmd:"" help:"Look after accounts: find, log out, ban, delete."`
 	Version     versionCmd     `cmd:"" help:"Say which build this is."`
 	Reference   referenceCmd   `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
@@ -75,13 +84,11 @@ type console struct {
 
 // result writes v as JSON, or calls human.
 func (c *console) result(v any, human func(w io.Writer) error) error {
-	if !c.json {
-		return human(c.out)
-	}
-	enc := json.NewEncoder(c.out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	return c.keys().Result(v, human)
 }
+
+// progress begins to show how far what is.
+func (c *console) progress(what string) *keycli.Progress { return c.keys().Progress(what) }
 
 // leave is how kong's wish to exit comes through its own code.
 type leave int
@@ -106,21 +113,24 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	var r root
 	c := &console{out: stdout, err: stderr}
 	k := parser(&r, c)
+	completion{}.answer(k)
 	parsed, err := k.Parse(args)
 	c.json = r.JSON || err != nil && slices.Contains(args, "--json") // also when the rest makes no sense
 	if err == nil {
 		parsed.BindTo(ctx, (*context.Context)(nil))
+		parsed.Bind(c.keys())
 		err = parsed.Run()
 	}
 	code = exitCode(err)
 	if err != nil && code != exitDiffers { // then the result says it
-		c.complain(err, code)
+		c.complain(err, code, parsed)
 	}
 	return code
 }
 
 func parser(r *root, c *console) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
+	r.Backup.shown, r.Restore.shown = r.Migrate.shown, r.Migrate.shown
 	r.Mail.shown = []string{"addr"}
 	r.Nodes.shown = []string{"redis", "key_prefix", "log"}
 	q := &r.Queue
@@ -142,7 +152,7 @@ func parser(r *root, c *console) *kong.Kong {
 		s.shown = r.Migrate.shown
 	}
 	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
-	all := slices.Concat(queues, r.Users.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings})
+	all := slices.Concat(queues, r.Users.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings})
 	for _, s := range all {
 		s.declare()
 	}
@@ -160,25 +170,20 @@ func parser(r *root, c *console) *kong.Kong {
 }
 
 func exitCode(err error) int {
-	_, misspelt := errors.AsType[*kong.ParseError](err)
 	_, misused := errors.AsType[usage](err)
 	switch {
-	case err == nil:
-		return exitOK
-	case misspelt || misused || len(config.Faults(err)) > 0:
+	case misused || len(config.Faults(err)) > 0 || errs.KindOf(err) == errs.Invalid:
 		return exitUsage
-	case errors.Is(err, client.ErrUnreachable), errors.Is(err, errNotTaken), errors.Is(err, redis.ErrUnavailable):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, errNotTaken), errors.Is(err, errSQLAway):
 		return exitUnreachable
-	case errors.Is(err, errDiffers):
-		return exitDiffers
-	case errors.Is(err, errNothing), errors.Is(err, queue.ErrNotFound):
+	case errors.Is(err, queue.ErrNotFound):
 		return exitNothing
 	}
-	return exitFailed
+	return keycli.ExitCode(err)
 }
 
 // complain tells what went wrong: a line for each fault, or one JSON object.
-func (c *console) complain(err error, code int) {
+func (c *console) complain(err error, code int, parsed *kong.Context) {
 	faults := config.Faults(err)
 	if c.json {
 		_ = json.NewEncoder(c.err).Encode(map[string]any{"error": err.Error(), "exit": code, "faults": faults})
@@ -190,7 +195,7 @@ func (c *console) complain(err error, code int) {
 	for _, f := range faults {
 		fmt.Fprintf(c.err, "stoa: %v\n", f)
 	}
-	if _, ok := errors.AsType[*kong.ParseError](err); ok {
-		fmt.Fprintln(c.err, `Try "stoa --help".`)
+	if code == exitUsage && len(faults) == 0 {
+		fmt.Fprintln(c.err, keycli.Try(parsed, err))
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -43,6 +44,7 @@ const enough = time.Minute
 //	serving args…              starts stoa serve on a free port, sets $SERVER
 //	stopping                   ends it with SIGTERM; it must drain and exit 0
 //	code ADDRESS               has $SERVER mail a code
+//	mariadb                    makes an empty database on a MariaDB server, sets $MARIADB
 //	redis                      starts a Redis server, sets $REDIS and its folder $REDIS_DIR
 //	send COMMAND args…         sends that server a command
 //	letters sql|redis N        leaves N dead letters of the topic story, which no server handles
@@ -66,6 +68,7 @@ func TestStories(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "serving": serving, "stopping": stopping, "code": mailCode, "letters": letters,
+			"mariadb": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("MARIADB", sqldbtest.Server(t).URL) },
 			"redis": func(ts *testscript.TestScript, _ bool, _ []string) {
 				i := redistest.Server(t)
 				ts.Value(serverKey{}).(*server).redis = i
@@ -383,7 +386,7 @@ func TestTheReferenceNamesEveryCommandAndSetting(t *testing.T) {
 		t.Fatalf("got code %d and %q", code, said)
 	}
 	for file, wants := range map[string][]string{
-		"cli.md":    {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered, or took what it was asked for; or there is no Redis |"},
+		"cli.md":    {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered, or took what it was asked for; or there is no Redis, or no database |"},
 		"config.md": {"| `smtp.port` | `--smtp-port` | `STOA_SMTP_PORT` |", "`STOA_SECRET_FILE`"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
@@ -401,15 +404,36 @@ func TestTheReferenceNamesEveryCommandAndSetting(t *testing.T) {
 	}
 }
 
-func TestASweepIsConfirmedByThePrefix(t *testing.T) {
-	for typed, agrees := range map[string]bool{"old\n": true, " old \n": true, "old": true, "yes\n": false, "\n": false, "": false, "older\n": false} {
-		var asked bytes.Buffer
-		err := confirm(strings.NewReader(typed), &asked, "old", 12)
-		if agrees != (err == nil) {
-			t.Errorf("%q: got %v", typed, err)
-		}
-		if want := "This removes 12 keys with the prefix old for good."; !strings.HasPrefix(asked.String(), want) {
-			t.Errorf("asked %q, want %q", &asked, want)
-		}
+// A server whose process is stopped takes connections, and says nothing.
+func TestACommandGivesADatabaseUpThatIsSilent(t *testing.T) {
+	t.Chdir(t.TempDir())
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	code, _, said := run(t, "users", "list", "--sql", "mysql://a:b@"+silent.Addr().String()+"/c")
+	if code != exitUnreachable || !strings.Contains(said, "stoa: the database does not answer") {
+		t.Errorf("got code %d and %q, want %d and that it does not answer", code, said, exitUnreachable)
+	}
+}
+
+func TestNoServerStartsWhereACopyIsNotFinished(t *testing.T) {
+	t.Chdir(t.TempDir())
+	db := sqldbtest.Default(t).Config(t)
+	to, err := sqldb.Open(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	if _, err := to.ExecContext(t.Context(), "CREATE TABLE stoa_copy (name VARCHAR(64))"); err != nil {
+		t.Fatal(err)
+	}
+	code, _, said := run(t, "serve", "--addr", "127.0.0.1:0", "--dev", "--sql", db.URL)
+	if code != exitFailed || !strings.Contains(said, "a copy to this database is not finished") {
+		t.Errorf("got code %d and %q, want %d and what is not finished", code, said, exitFailed)
+	}
+	if version, _, err := to.Version(t.Context()); err != nil || version != 0 {
+		t.Errorf("the schema is %d (%v): the server has changed what it refused", version, err)
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/stoa-dev/stoa/client"
+	keycli "github.com/stoa-dev/stoa/keyspace/cli"
 )
 
 // pollEvery is how often a mail is looked for that is awaited.
@@ -56,7 +56,7 @@ func (cmd *mailCmd) Run(ctx context.Context, c *console) error {
 			_, err := fmt.Fprintln(w, "No mail.")
 			return err
 		}
-		tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+		tab := keycli.NewTable(w, 3)
 		fmt.Fprintln(tab, "AT\tTO\tSUBJECT\tCODE")
 		for _, m := range mails {
 			fmt.Fprintf(tab, "%s\t%s\t%s\t%s\n", m.At.Local().Format(time.DateTime), m.To, m.Subject, m.Code)
@@ -68,6 +68,9 @@ func (cmd *mailCmd) Run(ctx context.Context, c *console) error {
 // base returns the server named, or the one at the address in the settings.
 func (s *settings) base(server string) (string, error) {
 	if server != "" {
+		if _, err := client.New(server); err != nil {
+			return "", usage{fmt.Errorf("--server: %w", err)}
+		}
 		return strings.TrimSuffix(server, "/"), nil
 	}
 	cfg, _, err := s.load()

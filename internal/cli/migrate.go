@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/migrations"
 )
 
@@ -19,7 +17,7 @@ func (cmd *migrateCmd) Run(ctx context.Context, c *console) (err error) {
 	if err != nil {
 		return err
 	}
-	db, err := sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, Log: obs.NewLogger(c.err, cfg.Log)})
+	db, err := c.sql(ctx, cfg.SQL, cfg)
 	if err != nil {
 		return err
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/cluster"
+	keycli "github.com/stoa-dev/stoa/keyspace/cli"
 )
 
 type nodesCmd struct{ settings }
@@ -30,7 +30,7 @@ func (cmd *nodesCmd) Run(ctx context.Context, c *console) (err error) {
 	if !strings.Contains(cfg.Redis, "://") {
 		return fmt.Errorf("%w: with the %s Redis there is one node, and nobody else sees it; ask its /readyz", errNothing, cfg.Redis)
 	}
-	db, err := c.openRedis(ctx, cfg)
+	db, err := c.redisOf(cfg).Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (cmd *nodesCmd) Run(ctx context.Context, c *console) (err error) {
 			_, err := fmt.Fprintln(w, "No nodes.")
 			return err
 		}
-		tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+		tab := keycli.NewTable(w, 3)
 		fmt.Fprintln(tab, "NODE\tADDRESS\tROLES\tVERSION\tSTARTED\tSTATUS\tHEARTBEAT\tLEASE")
 		for _, e := range entries {
 			lease := "dead"

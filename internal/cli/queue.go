@@ -9,13 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	keycli "github.com/stoa-dev/stoa/keyspace/cli"
 )
 
 type queueCmd struct {
@@ -41,8 +40,7 @@ func (s *settings) openQueue(ctx context.Context, c *console) (stores queue.Stor
 			return nil, nil, fmt.Errorf("%w: there is no database in %s", errNothing, cfg.Data)
 		}
 	}
-	log := obs.NewLogger(c.err, cfg.Log)
-	db, err := sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, Log: log})
+	db, err := c.sql(ctx, cfg.SQL, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,7 +58,7 @@ func (s *settings) openQueue(ctx context.Context, c *console) (stores queue.Stor
 	if !cfg.UsesStreams() {
 		return queue.Stores{outbox}, db.Close, nil
 	}
-	r, err := c.openRedis(ctx, cfg)
+	r, err := c.redisOf(cfg).Open(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,7 +108,7 @@ func (cmd *queueListCmd) Run(ctx context.Context, c *console) (err error) {
 			_, err := fmt.Fprintln(w, "No messages.")
 			return err
 		}
-		tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+		tab := keycli.NewTable(w, 3)
 		fmt.Fprintln(tab, "ID\tTOPIC\tSTATE\tTRIES\tCREATED\tDUE\tERROR")
 		for _, e := range es {
 			fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.ID, e.Topic, e.State, e.Attempts,
@@ -159,7 +157,7 @@ func (cmd *queueShowCmd) Run(ctx context.Context, c *console) (err error) {
 		return err
 	}
 	return c.result(e, func(w io.Writer) error {
-		tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+		tab := keycli.NewTable(w, 3)
 		payload := string(e.Payload)
 		if !utf8.ValidString(payload) {
 			payload = fmt.Sprintf("%x", payload)

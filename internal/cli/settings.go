@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,14 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/redis"
 )
 
 // defaultFile is read when it is there and no other file is named.
@@ -85,7 +81,7 @@ func (s *settings) load() (cfg app.Config, rep *config.Report, err error) {
 		}
 	}
 	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); name != "STOA_CONFIG" && name != "STOA_SERVER" { // the command line's own
+		if name, _, _ := strings.Cut(kv, "="); name != "STOA_CONFIG" && name != "STOA_SERVER" && name != "STOA_COPY_TO" { // the command line's own
 			src.Env = append(src.Env, kv)
 		}
 	}
@@ -135,26 +131,4 @@ func (cmd *configCheckCmd) Run(c *console) error {
 		return err
 	}
 	return c.result(map[string]any{"ok": true, "faults": []any{}, "warnings": rep.Warnings}, nil)
-}
-
-// answersWithin is how long a command waits for Redis; the client of a cluster or of
-// sentinels needs a moment to find its servers.
-const answersWithin = 3 * time.Second
-
-// openRedis connects and waits until Redis answers.
-func (c *console) openRedis(ctx context.Context, cfg app.Config) (*redis.DB, error) {
-	db, err := redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: obs.NewLogger(c.err, cfg.Log)})
-	if err != nil {
-		return nil, err
-	}
-	waiting, cancel := context.WithTimeout(ctx, answersWithin)
-	defer cancel()
-	for err := db.Ping(waiting); err != nil; err = db.Ping(waiting) {
-		select {
-		case <-waiting.Done():
-			return nil, errors.Join(err, db.Close())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	return db, nil
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -19,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/social"
+	keycli "github.com/stoa-dev/stoa/keyspace/cli"
 )
 
 type usersCmd struct {
@@ -237,7 +237,7 @@ func (p *usersPage) show(c *console, list []accounts.Account) error {
 			_, err := fmt.Fprintln(w, "No accounts.")
 			return err
 		}
-		tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+		tab := keycli.NewTable(w, 3)
 		fmt.Fprintln(tab, "ID\tADDRESS\tNAME\tDEVICES\tCREATED\tSTATE")
 		for _, v := range views {
 			fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\n", v.ID, cmp.Or(v.Email, "–"), cmp.Or(v.Name, "–"), v.Sessions, v.Created.Local().Format(time.DateOnly), v.about())
@@ -320,7 +320,7 @@ func (cmd *usersShowCmd) Run(ctx context.Context, c *console) error {
 		}
 		v := userPage{viewUser(a, time.Now()), n.Friends, n.RequestsIn, n.RequestsOut, n.Blocks}
 		return c.result(v, func(w io.Writer) error {
-			tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+			tab := keycli.NewTable(w, 2)
 			line := func(name, text string) {
 				if text != "" {
 					fmt.Fprintf(tab, "%s\t%s\n", name, text)
@@ -397,7 +397,7 @@ func (cmd *usersSessionsCmd) Run(ctx context.Context, c *console) error {
 				_, err := fmt.Fprintln(w, "No device is logged in.")
 				return err
 			}
-			tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+			tab := keycli.NewTable(w, 3)
 			fmt.Fprintln(tab, "DEVICE\tNAME\tADDRESS\tLOGGED IN\tUSED\tPROGRAM")
 			for _, s := range views {
 				fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Device, cmp.Or(s.Name, "–"), cmp.Or(s.IP, "–"),
@@ -447,7 +447,7 @@ func (cmd *usersEventsCmd) Run(ctx context.Context, c *console) error {
 				_, err := fmt.Fprintln(w, "Nothing happened within 90 days.")
 				return err
 			}
-			tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+			tab := keycli.NewTable(w, 3)
 			fmt.Fprintln(tab, "TIME\tEVENT\tFROM\tDEVICE")
 			for _, v := range views {
 				fmt.Fprintf(tab, "%s\t%s\t%s\t%s\n", v.Time.Local().Format(time.DateTime), v.Kind, cmp.Or(v.From, "–"), cmp.Or(v.Device, "–"))
@@ -493,7 +493,7 @@ func (cmd *usersKickCmd) Run(ctx context.Context, c *console) error {
 		} else if err != nil {
 			return err
 		}
-		return cmd.followed(ctx, c, d, a.ID, map[string]any{"ended": n}, count(int64(n), "device")+" logged out.")
+		return cmd.followed(ctx, c, d, a.ID, map[string]any{"ended": n}, keycli.Count(int64(n), "device")+" logged out.")
 	})
 }
 

@@ -35,9 +35,24 @@
 // somewhere (key, rank, rows, groups, window, year_month…) are avoided.
 package migrations
 
-import "embed"
+import (
+	"embed"
+	"io/fs"
+	"strconv"
+)
 
 // FS holds the files.
 //
 //go:embed *.sql
 var FS embed.FS
+
+// Newest returns the number of the newest migration.
+func Newest() (n int) {
+	files, _ := fs.Glob(FS, "*.up.sql") // the pattern is sound
+	for _, f := range files {
+		if i, err := strconv.Atoi(f[:4]); err == nil {
+			n = max(n, i)
+		}
+	}
+	return n
+}

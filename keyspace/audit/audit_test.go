@@ -233,6 +233,38 @@ func TestKeysOfOthersAreNobodysFault(t *testing.T) {
 	}
 }
 
+func TestPrefixesThatAreIdentifiersAreOneLine(t *testing.T) {
+	db := redistest.Open(t, redistest.Server(t).URL)
+	sound(t, db)
+	var cmds []string
+	for i := range 300 {
+		cmds = append(cmds, fmt.Sprintf("SET sess_%d:data 1", i), fmt.Sprintf("SET PHPREDIS_SESSION%032x 1", i*7919), fmt.Sprintf("SET bull%d:wait:%d 1", i%10, i))
+	}
+	send(t, db, cmds...)
+	r := mustRun(t, db, audit.Options{All: true})
+	if !r.Clean() || r.ForeignKeys != 900 {
+		t.Errorf("got %d faults, %d foreign keys; want 0 and 900", r.Faults, r.ForeignKeys)
+	}
+	got := map[string]int64{}
+	for _, f := range r.Foreign {
+		got[f.Prefix] = f.Keys
+	}
+	want := map[string]int64{"sess_{n}": 300}
+	for i := range 10 {
+		want[fmt.Sprintf("bull%d", i)] = 30 // few enough to be told apart
+	}
+	folded := int64(0)
+	for shape, n := range got {
+		if shape == "{id}" || shape == "{text}" {
+			folded += n
+			delete(got, shape)
+		}
+	}
+	if !maps.Equal(got, want) || folded != 300 {
+		t.Errorf("got %v and %d sessions of another program in one or two lines; want %v and 300", got, folded, want)
+	}
+}
+
 func TestWhatTheSampleSaysOfTheWhole(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
 	const n = 5000

@@ -11,8 +11,8 @@ type Options struct {
 	// Full looks at every key and not at a sample. It takes several times as long.
 	Full bool
 
-	// All counts the keys of other prefixes, too, by their first level. They are
-	// never judged.
+	// All counts the keys of other prefixes, too, by their first level or, where that
+	// is an identifier, by its shape. They are never judged.
 	All bool
 
 	// Ignore are patterns of logical keys, with '*' and '?', that are never

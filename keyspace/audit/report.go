@@ -86,7 +86,8 @@ type Group struct {
 	Examples   []string         `json:"examples,omitempty"` // of unknown keys
 }
 
-// Foreign is a prefix of another program's keys.
+// Foreign is a prefix of other programs' keys, the first level of their names. More than
+// ten that differ in numbers or identifiers alone are one shape, as of unknown keys.
 type Foreign struct {
 	Prefix string `json:"prefix"`
 	Keys   int64  `json:"keys"`

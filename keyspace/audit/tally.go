@@ -33,7 +33,7 @@ type tally struct {
 	families map[*keyspace.Family]*group
 	shapes   map[string]*group
 	buf      []byte
-	foreign  map[string]int64
+	foreign  map[string]*strangers
 	slots    []slot
 	owners   []Owner
 	hot      []Hot
@@ -69,7 +69,7 @@ type sampled struct {
 func newTally(mode, prefix string, schemas []*keyspace.Schema, opt *Options) *tally {
 	return &tally{
 		opt: opt, mode: mode, began: time.Now(), prefix: prefix, parser: keyspace.NewParser(schemas...),
-		families: map[*keyspace.Family]*group{}, shapes: map[string]*group{}, foreign: map[string]int64{},
+		families: map[*keyspace.Family]*group{}, shapes: map[string]*group{}, foreign: map[string]*strangers{},
 		slots: make([]slot, keyspace.Slots),
 	}
 }
@@ -149,14 +149,36 @@ func (t *tally) shape(logical string) *group {
 	return g
 }
 
+// fewPrefixes is how many prefixes of one shape are still told apart; more of them are
+// no deployments but another program's keys, whose first level is an identifier.
+const fewPrefixes = 10
+
+// strangers are the prefixes of one shape.
+type strangers struct {
+	keys     int64
+	prefixes map[string]int64 // nil once there are too many
+}
+
 // stranger counts a key of another prefix.
 func (t *tally) stranger(physical string) {
 	t.r.ForeignKeys++
 	first, _, _ := strings.Cut(physical, ":")
-	if _, known := t.foreign[first]; !known && len(t.foreign) >= maxShapes {
-		first = "…"
+	shape := string(appendShape(nil, first))
+	if _, known := t.foreign[shape]; !known && len(t.foreign) >= maxShapes {
+		shape, first = "…", "…"
 	}
-	t.foreign[first]++
+	s := t.foreign[shape]
+	if s == nil {
+		s = &strangers{prefixes: map[string]int64{}}
+		t.foreign[shape] = s
+	}
+	s.keys++
+	if s.prefixes == nil {
+		return
+	}
+	if s.prefixes[first]++; len(s.prefixes) > fewPrefixes {
+		s.prefixes = nil
+	}
 }
 
 // fault counts one. The caller holds mu.
@@ -315,8 +337,13 @@ func (t *tally) report(ping Ping) *Report {
 	slices.SortFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(slices.Index(Faults, a.Fault), slices.Index(Faults, b.Fault)), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Family, b.Family))
 	})
-	for first, n := range t.foreign {
-		r.Foreign = append(r.Foreign, Foreign{printable(first), n})
+	for shape, s := range t.foreign {
+		if s.prefixes == nil {
+			r.Foreign = append(r.Foreign, Foreign{printable(shape), s.keys})
+		}
+		for first, n := range s.prefixes {
+			r.Foreign = append(r.Foreign, Foreign{printable(first), n})
+		}
 	}
 	slices.SortFunc(r.Foreign, func(a, b Foreign) int {
 		return cmp.Or(cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.Prefix, b.Prefix))

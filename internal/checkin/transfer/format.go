@@ -63,6 +63,13 @@ type Fault struct {
 	Line   int    `json:"line"`
 	Column string `json:"column,omitempty"` // empty: the line as a whole
 	Text   string `json:"text"`
+
+	// Of is the account that is wrong, as the file names it; empty where it is the row.
+	Of string `json:"of,omitempty"`
+	// Rows is how many rows have this very fault, of which Line is the first and Last the
+	// last. Only [ImportOptions].Repeated is told these, for more than one row.
+	Rows int64 `json:"rows,omitempty"`
+	Last int   `json:"last,omitempty"`
 }
 
 func (f Fault) Error() string {

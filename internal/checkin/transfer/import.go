@@ -28,9 +28,10 @@ type ImportOptions struct {
 	Format         Format
 	DryRun         bool // check everything, write nothing
 	CreateAccounts bool // for addresses that have none
-	MaxFaults      int  // wrong rows after which the import ends
+	MaxFaults      int  // faults after which the import ends; that of one account counts once
 
-	Fault    func(Fault)          // is told each wrong row
+	Fault    func(Fault)          // is told each fault; that of one account once
+	Repeated func(Fault)          // if set, is told at the end which of these were in several rows
 	Progress func(Imported) error // after each chunk
 }
 
@@ -54,7 +55,8 @@ func Import(ctx context.Context, db *sqldb.DB, r io.Reader, o ImportOptions) (su
 	if err != nil {
 		return sum, err
 	}
-	im := &importer{db: db, accounts: accounts.NewDirectory(db), o: o, now: db.Now(), clocks: map[accounts.ID]civil.Clock{}, emails: map[string]accounts.ID{}}
+	im := &importer{db: db, accounts: accounts.NewDirectory(db), o: o, now: db.Now(), clocks: map[accounts.ID]civil.Clock{}, emails: map[string]accounts.ID{}, faults: map[Fault]*Fault{}}
+	defer im.repeat()
 	chunk := make([]line, 0, chunkRows)
 	for ended := false; !ended; {
 		l, err := next()
@@ -97,6 +99,9 @@ type importer struct {
 	// The last few thousand users who were looked up.
 	clocks map[accounts.ID]civil.Clock
 	emails map[string]accounts.ID
+
+	faults map[Fault]*Fault // of accounts, by what they say without a line
+	told   int              // all, each once
 }
 
 // remembered bounds what an import remembers of accounts.
@@ -104,11 +109,33 @@ const remembered = 20_000
 
 func (im *importer) fault(f Fault) error {
 	im.sum.Bad++
+	if f.Of != "" {
+		same := f
+		same.Line = 0
+		if first := im.faults[same]; first != nil {
+			first.Rows, first.Last = first.Rows+1, f.Line
+			return nil
+		}
+		first := f
+		first.Rows, first.Last = 1, f.Line
+		im.faults[same] = &first
+	}
 	im.o.Fault(f)
-	if im.sum.Bad >= int64(im.o.MaxFaults) {
+	if im.told++; im.told >= im.o.MaxFaults {
 		return ErrTooManyBad
 	}
 	return nil
+}
+
+// repeat tells of faults that were in more rows than the first, in their order.
+func (im *importer) repeat() {
+	all := slices.Collect(maps.Values(im.faults))
+	slices.SortFunc(all, func(a, b *Fault) int { return cmp.Compare(a.Line, b.Line) })
+	for _, f := range all {
+		if f.Rows > 1 && im.o.Repeated != nil {
+			im.o.Repeated(*f)
+		}
+	}
 }
 
 // openTries is how often a chunk is looked up again because another process opened one
@@ -238,11 +265,12 @@ func (b batch) touched() (t Touched) {
 func (im *importer) rows(chunk []line) (b batch, faults []Fault) {
 	for _, l := range chunk {
 		user, clock, err := im.owner(l)
+		of := cmp.Or(strings.TrimSpace(l.Email), l.User)
 		if err == nil {
-			err = im.row(&b, l, user, clock)
+			of, err = "", im.row(&b, l, user, clock)
 		}
 		if f, bad := errors.AsType[Fault](err); bad {
-			f.Line = l.number
+			f.Line, f.Of = l.number, of
 			faults = append(faults, f)
 		}
 	}

@@ -350,3 +350,29 @@ func BenchmarkTransfer(b *testing.B) {
 		})
 	}
 }
+
+func TestAWrongAccountIsToldOnceHoweverManyRowsItHas(t *testing.T) {
+	db := sqldbtest.SQLite(t)
+	var text strings.Builder
+	text.WriteString("email,name,day\n")
+	for i := range 150 { // more than one chunk would not matter; more than MaxFaults does
+		fmt.Fprintf(&text, "eve@example.org,\u3164,2026-01-%02d\n", i%28+1)
+		if i%50 == 10 {
+			fmt.Fprintf(&text, "no address %d,Bob,2026-01-01\nbob@example.org,Bob,2026-02-%02d\n", i, i/50+1)
+		}
+	}
+	var repeated []Fault
+	sum, faults, err := imports(t, db, text.String(), ImportOptions{Format: CSV, CreateAccounts: true, MaxFaults: 5,
+		Repeated: func(f Fault) { repeated = append(repeated, f) }})
+	want := []string{"line 2, name: is not 1 to 40 printable characters", "line 13, email: is not an e-mail address",
+		"line 65, email: is not an e-mail address", "line 117, email: is not an e-mail address"}
+	if err != nil || !slices.Equal(faults, want) {
+		t.Errorf("got %q, %v; want %q", faults, err, want)
+	}
+	if sum.Bad != 153 || sum.New != 3 || sum.Rows != 156 {
+		t.Errorf("got %+v, want 156 rows, 3 new and 153 bad", sum)
+	}
+	if len(repeated) != 1 || repeated[0].Rows != 150 || repeated[0].Line != 2 || repeated[0].Last != 157 || repeated[0].Of != "eve@example.org" {
+		t.Errorf("got %+v, want one fault of 150 rows, from line 2 to 157", repeated)
+	}
+}

@@ -8,20 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis"
 )
 
-// lookFor is how long a Redis has to answer before explain goes without it.
-const lookFor = 3 * time.Second
-
-type keysExplainCmd struct {
-	settings
+// Explain says what a name is.
+type Explain struct {
 	Name string `arg:"" name:"key" help:"A key or channel, with the deployment's prefix or without."`
 }
 
@@ -50,32 +43,27 @@ type present struct {
 }
 
 // Run explains the name, and ends with "nothing" when no family has it.
-func (cmd *keysExplainCmd) Run(ctx context.Context, c *console) error {
-	cfg, _, err := cmd.load()
-	if err != nil {
-		return err
-	}
-	e, found, err := explain(cmd.Name, cfg.KeyPrefix)
+func (cmd *Explain) Run(ctx context.Context, c *Console, s *Server) error {
+	e, found, err := explain(cmd.Name, s.Prefix, c.Schemas)
 	if err != nil {
 		return err
 	}
 	switch {
 	case found.Family.IsChannel():
-	case cfg.Redis == "embedded" || cfg.Redis == "spawn":
+	case s.inside():
 		e.Note = "not looked up: this Redis is inside the server"
 	default:
-		err := e.look(ctx, c, redis.Config{URL: cfg.Redis, Prefix: e.Prefix, Log: obs.NewLogger(c.err, cfg.Log)}, found)
+		err := e.look(ctx, &Server{URL: s.URL, Prefix: e.Prefix, Log: s.Log}, found)
 		if err != nil {
 			e.Note = "not looked up: " + err.Error()
 		}
 	}
-	return c.result(e, e.write)
+	return c.Result(e, e.write)
 }
 
 // explain finds the family of a name that may have the configured prefix, none,
 // or another deployment's.
-func explain(name, prefix string) (*explanation, keyspace.Parsed, error) {
-	schemas := app.Keys()
+func explain(name, prefix string, schemas []*keyspace.Schema) (*explanation, keyspace.Parsed, error) {
 	p := keyspace.NewParser(schemas...)
 	type reading struct{ prefix, logical string }
 	readings := []reading{{prefix, name}}
@@ -93,7 +81,7 @@ func explain(name, prefix string) (*explanation, keyspace.Parsed, error) {
 			return newExplanation(r.prefix, r.logical, found, schemas), found, nil
 		}
 	}
-	err := fmt.Errorf("%w: no family has %q", errNothing, name)
+	err := fmt.Errorf("%w: no family has %q", ErrNothing, name)
 	if near := nearest(readings[0].logical, schemas); len(near) > 0 {
 		err = fmt.Errorf("%w; those that begin alike: %s", err, strings.Join(near, ", "))
 	}
@@ -149,21 +137,14 @@ func nearest(name string, schemas []*keyspace.Schema) (patterns []string) {
 var counts = map[string]string{"string": "STRLEN", "hash": "HLEN", "set": "SCARD", "zset": "ZCARD", "list": "LLEN", "stream": "XLEN"}
 
 // look asks Redis for what is there.
-func (e *explanation) look(ctx context.Context, c *console, cfg redis.Config, found keyspace.Parsed) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookFor)
-	defer cancel()
-	db, err := redis.Open(ctx, cfg)
+func (e *explanation) look(ctx context.Context, s *Server, found keyspace.Parsed) (err error) {
+	db, err := s.Open(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	for err := db.Ping(ctx); err != nil; err = db.Ping(ctx) {
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(lookFor / 30):
-		}
-	}
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
 	key := found.Key()
 	kind := db.Do(ctx, keyspace.Cmd{Name: "TYPE", Key: key})
 	if kind.Err != nil {
@@ -222,7 +203,7 @@ func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecon
 
 // write tells people.
 func (e *explanation) write(w io.Writer) error {
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tab := NewTable(w, 2)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(tab, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// progress shows how far a command is: a bar on a terminal, elsewhere a line
+// A Progress shows how far a command is: a bar on a terminal, elsewhere a line
 // every ten seconds.
-type progress struct {
+type Progress struct {
 	w       io.Writer
 	what    string
 	live    bool
@@ -22,9 +22,10 @@ type progress struct {
 	written bool
 }
 
-func (c *console) progress(what string) *progress {
-	p := &progress{w: c.err, what: what, every: 10 * time.Second, began: time.Now()}
-	if f, ok := c.err.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+// Progress begins to show how far what is.
+func (c *Console) Progress(what string) *Progress {
+	p := &Progress{w: c.Err, what: what, every: 10 * time.Second, began: time.Now()}
+	if f, ok := c.Err.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		p.live, p.every = true, 200*time.Millisecond
 	} else {
 		p.shown = p.began // short ones say nothing
@@ -34,8 +35,8 @@ func (c *console) progress(what string) *progress {
 
 const barWidth = 30
 
-// show tells that done of total is done; a total of 0 is unknown.
-func (p *progress) show(done, total int64, note string) {
+// Show tells that done of total is done; a total of 0 is unknown.
+func (p *Progress) Show(done, total int64, note string) {
 	if time.Since(p.shown) < p.every {
 		return
 	}
@@ -57,8 +58,8 @@ func (p *progress) show(done, total int64, note string) {
 	}
 }
 
-// end leaves the line to what comes.
-func (p *progress) end() {
+// End leaves the line to what comes.
+func (p *Progress) End() {
 	if p.live && p.written {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}

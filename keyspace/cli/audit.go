@@ -12,25 +12,14 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/mattn/go-isatty"
 
-	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/keyspace/audit"
 	"github.com/stoa-dev/stoa/redis"
 )
-
-// liveKeys are the subcommands of "stoa keys" that look after what a Redis holds.
-type liveKeys struct {
-	Audit keysAuditCmd `cmd:"" help:"Hold what a Redis contains against the declared families; exit code 5 when something is wrong."`
-	Sweep keysSweepCmd `cmd:"" help:"Remove all keys of one prefix, such as those of a deployment that is gone."`
-}
-
-// settingsOf are the settings of the subcommands.
-func (r *liveKeys) settingsOf() []*settings { return []*settings{&r.Audit.settings, &r.Sweep.settings} }
 
 // gentle is how a command that goes through all keys spares the server.
 type gentle struct {
@@ -46,21 +35,8 @@ func (g gentle) check() error {
 	return nil
 }
 
-// live connects to the Redis of the settings and waits until it answers.
-func (s *settings) live(ctx context.Context, c *console) (*redis.DB, string, error) {
-	cfg, _, err := s.load()
-	if err != nil {
-		return nil, "", err
-	}
-	if cfg.Redis == "embedded" || cfg.Redis == "spawn" {
-		return nil, "", usage{fmt.Errorf("--redis: %s is a Redis inside the server, which no other program reaches; name the one that is meant", cfg.Redis)}
-	}
-	db, err := c.openRedis(ctx, cfg)
-	return db, cfg.KeyPrefix, err
-}
-
-type keysAuditCmd struct {
-	settings
+// Audit holds a Redis, or a dump of one, against the declarations.
+type Audit struct {
 	gentle
 	Full    bool     `help:"Look at every key and not at a sample of each family."`
 	RDB     string   `name:"rdb" placeholder:"FILE" help:"Read a dump file, as SAVE writes it, and no server."`
@@ -73,7 +49,7 @@ type keysAuditCmd struct {
 }
 
 // Run audits and shows the report; faults are exit code 5.
-func (cmd *keysAuditCmd) Run(ctx context.Context, c *console) (err error) {
+func (cmd *Audit) Run(ctx context.Context, c *Console, s *Server) (err error) {
 	switch {
 	case cmd.Samples < 1 || cmd.Top < 1 || cmd.DB < 0:
 		return usage{errors.New("--samples and --top are positive, --db not negative")}
@@ -97,44 +73,43 @@ func (cmd *keysAuditCmd) Run(ctx context.Context, c *console) (err error) {
 		opt.Found = func(f audit.Fault) error { return lines.Encode(f) }
 		defer func() { err = errors.Join(err, done()) }()
 	}
-	bar := c.progress("audit")
+	bar := c.Progress("audit")
 	opt.Progress = func(p audit.Progress) {
-		bar.show(int64(1000*p.Part), 1000, count(p.Keys, "key")+", "+count(p.Faults, "fault"))
+		bar.Show(int64(1000*p.Part), 1000, Count(p.Keys, "key")+", "+Count(p.Faults, "fault"))
 	}
-	r, err := cmd.audit(ctx, c, opt)
-	bar.end()
+	r, err := cmd.audit(ctx, c, s, opt)
+	bar.End()
 	if err != nil {
 		return err
 	}
 	if cmd.Faults != "-" { // then the report would be in the way
-		if err := c.result(r, func(w io.Writer) error { return showReport(w, r, cmd.Top) }); err != nil {
+		if err := c.Result(r, func(w io.Writer) error { return showReport(w, r, cmd.Top) }); err != nil {
 			return err
 		}
 	}
 	if !r.Clean() {
-		return errDiffers
+		return ErrFaults
 	}
 	return nil
 }
 
-func (cmd *keysAuditCmd) audit(ctx context.Context, c *console, opt audit.Options) (r *audit.Report, err error) {
+func (cmd *Audit) audit(ctx context.Context, c *Console, s *Server, opt audit.Options) (r *audit.Report, err error) {
 	if cmd.RDB != "" {
-		cfg, _, err := cmd.load()
-		if err != nil {
-			return nil, err
+		if _, err := os.Stat(cmd.RDB); err != nil {
+			return nil, usage{err}
 		}
-		opt.Prefix = cfg.KeyPrefix
-		return audit.RunRDB(ctx, cmd.RDB, app.Keys(), opt)
+		opt.Prefix = s.Prefix
+		return audit.RunRDB(ctx, cmd.RDB, c.Schemas, opt)
 	}
-	db, _, err := cmd.live(ctx, c)
+	db, err := s.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if r, err = audit.Run(ctx, db, app.Keys(), opt); err != nil {
-		return nil, err
+	if r, err = audit.Run(ctx, db, c.Schemas, opt); err != nil || s.Hot == nil {
+		return r, err
 	}
-	hot, err := app.HotKeys(ctx, db)
+	hot, err := s.Hot(ctx, db)
 	if _, refused := errors.AsType[redis.ServerError](err); refused {
 		err = nil // whoever may not see them does without
 	}
@@ -143,9 +118,9 @@ func (cmd *keysAuditCmd) audit(ctx context.Context, c *console, opt audit.Option
 }
 
 // lines writes JSON, a line for each value, to a file or to standard output.
-func (c *console) lines(name string) (*json.Encoder, func() error, error) {
+func (c *Console) lines(name string) (*json.Encoder, func() error, error) {
 	if name == "-" {
-		w := bufio.NewWriter(c.out)
+		w := bufio.NewWriter(c.Out)
 		return json.NewEncoder(w), w.Flush, nil
 	}
 	f, err := os.Create(name)
@@ -161,7 +136,7 @@ func showReport(w io.Writer, r *audit.Report, top int) error {
 	buffered := bufio.NewWriter(w)
 	head := map[string]string{"names": "every name read, %s looked at", "full": "%s looked at", "rdb": "%s of the dump looked at"}[r.Mode]
 	fmt.Fprintf(buffered, "%s in %s under %s: "+head+", in %s.\n",
-		count(r.Faults, "fault"), count(r.Keys, "key"), r.Prefix, count(r.Looked, "key"), seconds(r.Seconds))
+		Count(r.Faults, "fault"), Count(r.Keys, "key"), r.Prefix, Count(r.Looked, "key"), seconds(r.Seconds))
 	for _, n := range []struct {
 		n    int64
 		what string
@@ -173,7 +148,7 @@ func showReport(w io.Writer, r *audit.Report, top int) error {
 			fmt.Fprintf(buffered, "%d %s.\n", n.n, n.what)
 		}
 	}
-	t := table{tabwriter.NewWriter(buffered, 0, 0, 3, ' ', 0), top}
+	t := table{NewTable(buffered, 3), top}
 	t.faults(r)
 	t.unknown(r)
 	t.families(r)
@@ -183,8 +158,8 @@ func showReport(w io.Writer, r *audit.Report, top int) error {
 	return errors.Join(t.Flush(), buffered.Flush())
 }
 
-// count writes how many there are of something.
-func count(n int64, what string) string {
+// Count writes how many there are of something.
+func Count(n int64, what string) string {
 	switch n {
 	case 0:
 		return "no " + what + "s"
@@ -196,7 +171,7 @@ func count(n int64, what string) string {
 
 // table writes the parts of a report, each cut to its first lines.
 type table struct {
-	*tabwriter.Writer
+	*Table
 	top int
 }
 
@@ -309,8 +284,8 @@ func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(10 * time.Millisecond)
 }
 
-type keysSweepCmd struct {
-	settings
+// Sweep removes all keys of a prefix.
+type Sweep struct {
 	gentle
 	Prefix string `required:"" placeholder:"PREFIX" help:"Whose keys to remove."`
 	DryRun bool   `help:"Count them and remove nothing."`
@@ -319,7 +294,7 @@ type keysSweepCmd struct {
 }
 
 // Run counts, asks and removes.
-func (cmd *keysSweepCmd) Run(ctx context.Context, c *console) (err error) {
+func (cmd *Sweep) Run(ctx context.Context, c *Console, s *Server) (err error) {
 	if err := keyspace.ValidPrefix(cmd.Prefix); err != nil {
 		return usage{err}
 	}
@@ -327,15 +302,15 @@ func (cmd *keysSweepCmd) Run(ctx context.Context, c *console) (err error) {
 		return err
 	}
 	asks := !cmd.DryRun && !cmd.Yes
-	if asks && (c.json || !isatty.IsTerminal(os.Stdin.Fd())) {
+	if asks && (c.JSON || !isatty.IsTerminal(os.Stdin.Fd())) {
 		return usage{errors.New("nobody can be asked here: --dry-run counts the keys, --yes removes them unasked")}
 	}
-	db, own, err := cmd.live(ctx, c)
+	db, err := s.Open(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if cmd.Prefix == own && !cmd.Force && !cmd.DryRun {
+	if own := s.Prefix; cmd.Prefix == own && !cmd.Force && !cmd.DryRun {
 		return usage{fmt.Errorf("%q is the prefix of the deployment that is configured here; --force removes its keys all the same", own)}
 	}
 	opt := audit.SweepOptions{DryRun: true, Own: cmd.Force, Rate: cmd.Rate, MaxPing: cmd.MaxPing}
@@ -346,7 +321,7 @@ func (cmd *keysSweepCmd) Run(ctx context.Context, c *console) (err error) {
 		}
 	}
 	if asks && swept.Found > 0 {
-		if err := confirm(os.Stdin, c.err, cmd.Prefix, swept.Found); err != nil {
+		if err := confirm(os.Stdin, c.Err, cmd.Prefix, swept.Found); err != nil {
 			return err
 		}
 	}
@@ -356,29 +331,26 @@ func (cmd *keysSweepCmd) Run(ctx context.Context, c *console) (err error) {
 			return err
 		}
 	}
-	return c.result(swept, func(w io.Writer) error {
+	return c.Result(swept, func(w io.Writer) error {
 		if cmd.DryRun || swept.Found == 0 {
-			_, err := fmt.Fprintf(w, "%s with the prefix %s found.\n", count(swept.Found, "key"), swept.Prefix)
+			_, err := fmt.Fprintf(w, "%s with the prefix %s found.\n", Count(swept.Found, "key"), swept.Prefix)
 			return err
 		}
-		_, err := fmt.Fprintf(w, "%s with the prefix %s removed in %s.\n", count(swept.Removed, "key"), swept.Prefix, seconds(swept.Seconds))
+		_, err := fmt.Fprintf(w, "%s with the prefix %s removed in %s.\n", Count(swept.Removed, "key"), swept.Prefix, seconds(swept.Seconds))
 		return err
 	})
 }
 
-func sweep(ctx context.Context, c *console, db *redis.DB, what, prefix string, opt audit.SweepOptions) (audit.Swept, error) {
-	bar := c.progress(what)
-	defer bar.end()
-	opt.Progress = func(p audit.Progress) { bar.show(int64(1000*p.Part), 1000, count(p.Keys, "key")) }
+func sweep(ctx context.Context, c *Console, db *redis.DB, what, prefix string, opt audit.SweepOptions) (audit.Swept, error) {
+	bar := c.Progress(what)
+	defer bar.End()
+	opt.Progress = func(p audit.Progress) { bar.Show(int64(1000*p.Part), 1000, Count(p.Keys, "key")) }
 	return audit.Sweep(ctx, db, prefix, opt)
 }
 
-// errDeclined reports that somebody was asked and did not agree.
-var errDeclined = errors.New("nothing was changed")
-
 // confirm asks for the prefix, which nobody types by mistake.
 func confirm(in io.Reader, out io.Writer, prefix string, n int64) error {
-	fmt.Fprintf(out, "This removes %s with the prefix %s for good. Type the prefix to go on: ", count(n, "key"), prefix)
+	fmt.Fprintf(out, "This removes %s with the prefix %s for good. Type the prefix to go on: ", Count(n, "key"), prefix)
 	line, err := bufio.NewReader(in).ReadString('\n')
 	if strings.TrimSpace(line) == prefix {
 		return nil
@@ -386,5 +358,5 @@ func confirm(in io.Reader, out io.Writer, prefix string, n int64) error {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return cmp.Or(err, errDeclined)
+	return cmp.Or(err, ErrDeclined)
 }

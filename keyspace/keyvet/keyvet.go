@@ -1,4 +1,4 @@
-package main
+package keyvet
 
 import (
 	"errors"
@@ -18,11 +18,17 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
-var analyzer = &analysis.Analyzer{
+// Analyzer is for drivers of package analysis other than [Main]. One that keeps results
+// has to make keyspace.lock a part of what they depend on.
+var Analyzer = &analysis.Analyzer{
 	Name: "keyvet",
 	Doc:  "find Redis keys and channels that are spelled outside keys.go",
+	URL:  "https://pkg.go.dev/github.com/stoa-dev/stoa/keyspace/keyvet",
 	Run:  run,
 }
+
+// lockName is the file that says which keys there are.
+const lockName = "keyspace.lock"
 
 const (
 	module     = "github.com/stoa-dev/stoa"
@@ -254,7 +260,7 @@ func (h heads) puts(s string) bool {
 // the looks of a text tell a key.
 func headsFor(dir string) (heads, error) {
 	for {
-		text, err := os.ReadFile(filepath.Join(dir, "keyspace.lock"))
+		text, err := os.ReadFile(filepath.Join(dir, lockName))
 		if err == nil {
 			return headsOf(string(text))
 		}

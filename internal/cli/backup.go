@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/migrations"
+)
+
+type backupCmd struct {
+	settings
+	File string `arg:"" type:"path" help:"The file to write, which must not be there yet."`
+}
+
+// errMySQLBackup points at what a server of its own is backed up with.
+var errMySQLBackup = usage{errors.New("this is for SQLite; MySQL and MariaDB have tools of their own, see docs/operate.md")}
+
+// sqliteFile returns the configured SQLite file.
+func sqliteFile(cfg app.Config) (string, error) {
+	path, ok := sqldb.SQLitePath(sqldb.Config{URL: cfg.SQL, Dir: cfg.Data})
+	if !ok {
+		return "", errMySQLBackup
+	}
+	return path, nil
+}
+
+// Run writes a copy of the database, beside servers that go on.
+func (cmd *backupCmd) Run(ctx context.Context, c *console) error {
+	cfg, _, err := cmd.load()
+	if err != nil {
+		return err
+	}
+	from, err := sqliteFile(cfg)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) { // opening would make one
+		return fmt.Errorf("%w: there is no database at %s", errNothing, from)
+	}
+	return cmd.open(ctx, c, func(db *sqldb.DB) error {
+		version, _, err := db.Version(ctx)
+		if err != nil {
+			return err
+		}
+		if err := db.Backup(ctx, cmd.File); errors.Is(err, fs.ErrExist) {
+			return usage{fmt.Errorf("%s is there already", cmd.File)}
+		} else if err != nil {
+			return err
+		}
+		size := int64(0)
+		if info, err := os.Stat(cmd.File); err == nil {
+			size = info.Size()
+		}
+		if secret := filepath.Join(cfg.Data, "secret"); cfg.Secret == "" && !c.json {
+			if _, err := os.Stat(secret); err == nil {
+				fmt.Fprintf(c.err, "Keep %s as well: no server starts on the database without the same secret.\n", secret)
+			}
+		}
+		return c.result(map[string]any{"file": cmd.File, "bytes": size, "schema": version}, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s: %d bytes, schema %04d.\n", cmd.File, size, version)
+			return err
+		})
+	})
+}
+
+type restoreCmd struct {
+	settings
+	File    string `arg:"" type:"path" help:"The file that stoa backup wrote."`
+	Replace bool   `help:"There may be a database; it is put aside, not removed."`
+}
+
+// Run puts a copy of the file in the place of the database. A server that has this open
+// is found out, and nothing is changed.
+func (cmd *restoreCmd) Run(ctx context.Context, c *console) (err error) {
+	cfg, _, err := cmd.load()
+	if err != nil {
+		return err
+	}
+	to, err := sqliteFile(cfg)
+	if err != nil {
+		return err
+	}
+	part := to + ".part"
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	if err := copyFile(cmd.File, part); errors.Is(err, fs.ErrNotExist) {
+		return usage{err}
+	} else if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(part) }() // when it is not the database by now
+	version, err := sound(ctx, part)
+	if err != nil {
+		return usage{fmt.Errorf("%s cannot be restored: %w", cmd.File, err)}
+	}
+	aside := ""
+	old, err := sqldb.OpenAlone(ctx, to)
+	switch {
+	case err == nil:
+		defer func() { err = errors.Join(err, old.Close()) }()
+		if !cmd.Replace {
+			return usage{fmt.Errorf("there is a database at %s: --replace puts it aside", to)}
+		}
+		aside = to + ".before-" + time.Now().UTC().Format("20060102T150405.000Z")
+		if err := os.Rename(to, aside); err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := os.Rename(part, to); err != nil {
+		return err
+	}
+	return c.result(map[string]any{"database": to, "schema": version, "aside": aside}, func(w io.Writer) error {
+		text := fmt.Sprintf("%s is restored, schema %04d.", to, version)
+		if aside != "" {
+			text += " What was there is " + aside + "."
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
+}
+
+// sound checks that a file is a database of Stoa that this program can serve, and returns
+// its schema.
+func sound(ctx context.Context, file string) (version int, err error) {
+	db, err := sqldb.OpenAlone(ctx, file)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.Check(ctx); err != nil {
+		return 0, err
+	}
+	if version, err = db.Version(ctx); err != nil {
+		return 0, fmt.Errorf("it is no database of Stoa: %w", err)
+	}
+	if newest := migrations.Newest(); version > newest {
+		return 0, fmt.Errorf("it has schema %04d and this program knows %04d: a newer stoa wrote it", version, newest)
+	}
+	return version, nil
+}
+
+// copyFile copies a file to another one, down to the disk.
+func copyFile(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
+}
+
+// answersWithin is how long a command waits for a database that is away. A server waits
+// longer, for what is started beside it.
+const answersWithin = 3 * time.Second
+
+// open opens the database of the settings and calls fn with it.
+func (s *settings) open(ctx context.Context, c *console, fn func(*sqldb.DB) error) error {
+	cfg, _, err := s.load()
+	if err != nil {
+		return err
+	}
+	db, err := c.sql(ctx, cfg.SQL, cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(db), db.Close())
+}
+
+// errSQLAway reports a database that does not answer.
+var errSQLAway = errors.New("the database does not answer")
+
+// sql opens a database.
+func (c *console) sql(ctx context.Context, url string, cfg app.Config) (*sqldb.DB, error) {
+	db, err := sqldb.Open(ctx, sqldb.Config{URL: url, Dir: cfg.Data, Patience: answersWithin, Log: obs.NewLogger(c.err, cfg.Log)})
+	if err != nil && (sqldb.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded)) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errSQLAway, err)
+	}
+	return db, err
+}
