@@ -55,6 +55,8 @@ type App struct {
 	queues   []*queue.Consumer
 	jobs     *worker.Pool
 	group    *supervise.Group
+
+	redisHealth health
 }
 
 // New opens SQL, migrates it, and builds every part on it. Redis may be away.
@@ -208,6 +210,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	})()
 	defer func() { a.log.Info("stopped", "node", a.node) }()
 	a.group.Add(
+		supervise.Part{Name: "sql", Run: whole(a.db.Watch)},
 		supervise.Part{Name: "events", Run: a.bus.Run},
 		supervise.Part{Name: "cluster", Run: a.cluster.Run},
 		supervise.Part{Name: "caches", Run: a.runCaches},

@@ -38,6 +38,7 @@ type Config struct {
 	Secret     string         `koanf:"secret" secret:"true" help:"at least 32 characters, the same on all nodes; generated and kept in the data folder when empty"`
 	Dev        string         `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails to this machine at /dev/mail instead of sending them; auto is true on loopback with SQLite, the embedded Redis, no mail server and no trusted proxy"`
 	Log        obs.Log        `koanf:"log" default:"info" help:"level and format: debug, info, warn or error; pretty, text or json"`
+	AccessLog  bool           `koanf:"access_log" default:"false" help:"log a line at level info for each request: method, route, path, status, time, bytes, household, user and request id; never a query, a header or a body"`
 	Limits     bool           `koanf:"limits" default:"true" help:"limit requests for each user and operation"`
 	Origins    []string       `koanf:"origins" help:"web origins whose scripts may call the API"`
 	TrustProxy []netip.Prefix `koanf:"trust_proxy" help:"networks whose X-Forwarded-For is believed"`
