@@ -13,10 +13,10 @@ var Keys = keyspace.New("accounts")
 // AppendSegment implements keyspace.Segment.
 func (p Purpose) AppendSegment(b []byte) []byte { return append(b, '0'+byte(p)) }
 
-// SegmentForm implements keyspace.Formed: one of four words, so that a code's
+// SegmentForm implements keyspace.Formed: one of six words, so that a code's
 // key can never be one of a limit.
 func (Purpose) SegmentForm() keyspace.Form {
-	return keyspace.Form{Words: []string{"1", "2", "3", "4"}}
+	return keyspace.Form{Words: []string{"1", "2", "3", "4", "5", "6"}}
 }
 
 var (

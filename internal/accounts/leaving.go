@@ -273,6 +273,9 @@ func (s *Service) erase(ctx context.Context, user ID) error {
 		for _, p := range []Purpose{ForRegister, ForLogin, ForResetPassword} {
 			codes = append(codes, s.codeRow(proof{email: Email{Key: emailKey(u.Email)}, purpose: p}, ""))
 		}
+		for _, p := range []Purpose{ForSetPassword, ForLeaveEmail} {
+			codes = append(codes, s.codeRow(u.proves(p), ""))
+		}
 		if err := deleteRest(ctx, tx, user, codes); err != nil {
 			return err
 		}

@@ -71,6 +71,7 @@ type Config struct {
 	Bus     *events.Bus    // gets the events of an account, after the commit
 	Cache   cache.Policy   // of each cache; Unfenced is this domain's to choose
 	Mail    mail.Sender
+	Page    string // where people reach the page, "https://stoa.example.org", for links in mails; empty: nobody has said
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil: nothing is collected
 
@@ -142,6 +143,7 @@ type Service struct {
 	cfg    Settings
 	mint   mint
 	mail   mail.Sender
+	page   string
 	hasher *password.Hasher
 	studio *picture.Studio
 	budget time.Duration
@@ -177,6 +179,7 @@ func New(cfg Config) (*Service, error) {
 		cfg:    cfg.Settings,
 		mint:   mint(slices.Clone(cfg.Secret)),
 		mail:   cfg.Mail,
+		page:   cfg.Page,
 		hasher: password.NewHasher(cfg.Hashers, cmp.Or(cfg.PasswordCost, password.OWASP)),
 		studio: picture.New(0),
 		budget: afterBudget,

@@ -80,7 +80,7 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 		budget = unhurried
 	}
 	caches := cache.NewRuntime(rdb, w.bus.Nodes(), cache.Config{Budget: budget})
-	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: w.bus, Mail: w.box, Log: log, Secret: []byte("a secret of exactly thirty-two b"), PasswordCost: cheap, Settings: settings})
+	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: w.bus, Mail: w.box, Page: "https://stoa.example.org", Log: log, Secret: []byte("a secret of exactly thirty-two b"), PasswordCost: cheap, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -184,8 +184,12 @@ func sweepExpired(ctx context.Context, db *sqldb.DB) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	undos, err := sweepUndos(ctx, db)
+	if err != nil {
+		return false, err
+	}
 	events, err := trail.Sweep(ctx, db, sweepChunk)
-	return max(codes, sessions, events) == sweepChunk, err
+	return max(codes, sessions, undos, events) == sweepChunk, err
 }
 
 // sweepChunk keeps each deletion, and the locks it holds, short.

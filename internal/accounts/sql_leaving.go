@@ -113,6 +113,7 @@ func deleteRest(ctx context.Context, tx *sqldb.Tx, id ID, codes []codeRow) error
 		args []any
 	}{
 		{"DELETE FROM avatars WHERE user_id = ?", []any{id}},
+		{"DELETE FROM email_undos WHERE user_id = ?", []any{id}},
 		{"DELETE FROM codes WHERE email_hash IN (?)", []any{bun.List(hashes)}},
 		{"DELETE FROM outbox WHERE topic = ? AND msg_key IN (?)", []any{TopicCode, bun.List(keys)}},
 		{"DELETE FROM outbox WHERE topic = ? AND msg_key = ?", []any{TopicNotice, id}},

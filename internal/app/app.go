@@ -105,7 +105,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	})
 	counts.Watch(a.caches)
 	if a.accounts, err = accounts.New(accounts.Config{
-		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Secret: key, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
+		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
 	}); err != nil {
 		return nil, err
 	}
