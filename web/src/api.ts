@@ -76,7 +76,16 @@ export interface PasswordReset {
 
 export interface PasswordChange {
   current?: string;
+  code?: string;
   password: string;
+}
+
+export interface OwnCodeRequest {
+  purpose: "set_password" | "leave_email";
+}
+
+export interface EmailUndo {
+  token: string;
 }
 
 export interface EmailCodeRequest {
@@ -87,6 +96,7 @@ export interface EmailChange {
   email: string;
   code: string;
   password?: string;
+  old_code?: string;
 }
 
 export interface AccountDeletion {

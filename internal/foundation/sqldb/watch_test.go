@@ -2,9 +2,10 @@ package sqldb_test
 
 import (
 	"context"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -15,7 +16,7 @@ import (
 // A server that is gone and one that is there and silent are both away, with one line, and
 // one more when they are back.
 func TestOneLineSaysThatSQLIsAwayAndOneThatItIsBack(t *testing.T) {
-	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	var log logtest.Buffer
 	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL, Log: log.Logger()})
 	ctx, stop := context.WithCancel(t.Context())
@@ -34,8 +35,8 @@ func TestOneLineSaysThatSQLIsAwayAndOneThatItIsBack(t *testing.T) {
 		if since := db.Away(); since.Before(began) || since.After(db.Now()) {
 			t.Errorf("away since %s, which is not between %s and now", since, began)
 		}
-		if i == 0 { // a refused connection is an answer at once: the watcher asks a few times more
-			time.Sleep(3 * time.Second)
+		if i == 0 {
+			askedAgain(t, server.Addr())
 		}
 		harm.back(t)
 		eventually.True(t, "the database to be back", func() bool { return db.Away().IsZero() })
@@ -43,4 +44,26 @@ func TestOneLineSaysThatSQLIsAwayAndOneThatItIsBack(t *testing.T) {
 			t.Errorf("after harm %d the log has\n%s", i, log.String())
 		}
 	}
+}
+
+// askedAgain returns when a server that is gone was asked a few times more.
+func askedAgain(t *testing.T, addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", addr)
+	must(t, err)
+	var asked atomic.Int64
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			asked.Add(1)
+			_ = conn.Close()
+		}
+	})
+	eventually.True(t, "the database to be asked again", func() bool { return asked.Load() >= 5 })
+	must(t, ln.Close())
+	listening.Wait()
 }
