@@ -68,6 +68,7 @@ type User struct {
 	FindByID    bool      `json:"find_by_id" doc:"others may find the account by its id"`
 	FindByEmail bool      `json:"find_by_email" doc:"others may find the account by its address"`
 	Requests    bool      `json:"requests" doc:"others may ask for friendship"`
+	OnBoards    bool      `json:"on_boards" doc:"others see the name on boards; else a place without a name"`
 	HasPassword bool      `json:"has_password" doc:"a password is set; else log-in is by code only"`
 	Created     time.Time `json:"created"`
 }
@@ -80,6 +81,7 @@ type UserUpdate struct {
 	FindByID    *bool   `json:"find_by_id,omitempty"`
 	FindByEmail *bool   `json:"find_by_email,omitempty"`
 	Requests    *bool   `json:"requests,omitempty"`
+	OnBoards    *bool   `json:"on_boards,omitempty"`
 }
 
 // PasswordReset sets a password by a mailed code and logs every device out:

@@ -423,6 +423,10 @@ func TestALoginThatReadTheOldPasswordIsNotLetIn(t *testing.T) {
 		if err := unchanged(seen, b.Device); err != nil {
 			t.Error(err)
 		}
+		w.exec("UPDATE users SET email = 'eve@example.org', email_key = 'eve@example.org' WHERE id = ?", a.User.ID)
+		if err := unchanged(seen, b.Device); !errors.Is(err, ErrPasswordWrong) {
+			t.Errorf("a change that was under way when the address changed: got %v, want ErrPasswordWrong", err)
+		}
 	})
 }
 

@@ -39,7 +39,7 @@ var (
 			InvalidatedBy: []string{AvatarChanged.Name(), InfoChanged.Name(), EmailChanged.Name(),
 				PasswordChanged.Name(), AccountDeleted.Name(), AccountBanned.Name()},
 			MaxBytes: 4096,
-			Version:  2,
+			Version:  3,
 		})
 
 	notifications = keyspace.DefChannel1[ID](Keys, "channel:system_notification:{uid}", keyspace.MessagesOf[events.Event](),

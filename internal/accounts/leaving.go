@@ -177,7 +177,7 @@ func banned(ctx context.Context, tx *sqldb.Tx, u User) (refusal, err error) {
 }
 
 // Ban keeps a user from logging in until then, and logs all devices out. Others
-// see the account as before, but cannot find it. The reason is shown to the user.
+// see what they see of a deleted one, and cannot find it. The reason is shown to the user.
 // ErrBan, ErrNoUser.
 func (s *Service) Ban(ctx context.Context, user ID, until time.Time, reason string) (err error) {
 	defer errs.Wrap(&err, "accounts.Ban %s", user)

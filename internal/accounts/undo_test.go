@@ -144,13 +144,15 @@ func TestAChangeOfAddressIsTakenBackByTheOldOne(t *testing.T) {
 			}
 		}
 		w.pass(undoLife - time.Second)
+		thief := w.enter("eve@example.org", "battery staple")
+		w.check("the thief before", thief.Access, nil)
 		if err := w.undo(link); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.emailOf(a.User.ID); got != "Ann@example.org" {
 			t.Errorf("the address is %s, want the old one as it was written", got)
 		}
-		for _, old := range []Tokens{a, b} {
+		for _, old := range []Tokens{a, b, thief} {
 			w.check("after", old.Access, ErrToken)
 		}
 		for _, password := range []string{"correct horse", "battery staple"} {

@@ -55,6 +55,7 @@ export interface User {
   find_by_id: boolean;
   find_by_email: boolean;
   requests: boolean;
+  on_boards: boolean;
   has_password: boolean;
   created: string;
 }
@@ -66,6 +67,7 @@ export interface UserUpdate {
   find_by_id?: boolean;
   find_by_email?: boolean;
   requests?: boolean;
+  on_boards?: boolean;
 }
 
 export interface PasswordReset {
@@ -298,8 +300,8 @@ export type BoardName = "streak" | "total_days" | "week" | "month";
 
 export interface BoardRow {
   rank: number;
-  user: string;
-  name: string;
+  user?: string;
+  name?: string;
   value: number;
 }
 
