@@ -67,8 +67,8 @@ func scanUser(row *sql.Row) (u User, err error) {
 
 // insertUser answers ErrEmailTaken for an address that has an account already.
 func insertUser(ctx context.Context, tx *sqldb.Tx, u User, emailKey, passwordHash string) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, bio, password_hash, zone, zone_next, zone_from, find_by_id, find_by_email, requests, created) VALUES (?, ?, ?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?)",
-		u.ID, u.Email, emailKey, u.Name, u.Bio, passwordHash, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.Created.UnixMilli())
+	_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, bio, password_hash, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, created) VALUES (?, ?, ?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?)",
+		u.ID, u.Email, emailKey, u.Name, u.Bio, passwordHash, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.OnBoards, u.Created.UnixMilli())
 	if sqldb.IsDuplicate(err) {
 		return ErrEmailTaken // the id has 71 bits of chance; it is the address
 	}
