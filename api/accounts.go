@@ -8,6 +8,8 @@ const (
 	PurposeLogin         = "login"
 	PurposeResetPassword = "reset_password"
 	PurposeChangeEmail   = "change_email"
+	PurposeSetPassword   = "set_password" // this and the next for who is logged in, at their own address
+	PurposeLeaveEmail    = "leave_email"
 )
 
 // CodeRequest asks for a verification code by mail: POST /v1/auth/codes.
@@ -66,6 +68,7 @@ type User struct {
 	FindByID    bool      `json:"find_by_id" doc:"others may find the account by its id"`
 	FindByEmail bool      `json:"find_by_email" doc:"others may find the account by its address"`
 	Requests    bool      `json:"requests" doc:"others may ask for friendship"`
+	OnBoards    bool      `json:"on_boards" doc:"others see the name on boards; else a place without a name"`
 	HasPassword bool      `json:"has_password" doc:"a password is set; else log-in is by code only"`
 	Created     time.Time `json:"created"`
 }
@@ -78,6 +81,7 @@ type UserUpdate struct {
 	FindByID    *bool   `json:"find_by_id,omitempty"`
 	FindByEmail *bool   `json:"find_by_email,omitempty"`
 	Requests    *bool   `json:"requests,omitempty"`
+	OnBoards    *bool   `json:"on_boards,omitempty"`
 }
 
 // PasswordReset sets a password by a mailed code and logs every device out:
@@ -92,7 +96,18 @@ type PasswordReset struct {
 // PUT /v1/me/password.
 type PasswordChange struct {
 	Current  string `json:"current,omitempty" maxLength:"128" doc:"the password in force; leave out when none is set"`
+	Code     string `json:"code,omitempty" pattern:"^[0-9]{6}$" doc:"where no password is set: six digits from the mail with purpose set_password, see /v1/me/codes"`
 	Password string `json:"password" minLength:"8" maxLength:"128"`
+}
+
+// OwnCodeRequest asks for a code at the address that the caller has: POST /v1/me/codes.
+type OwnCodeRequest struct {
+	Purpose string `json:"purpose" enum:"set_password,leave_email" doc:"to set the first password, or to change the address of an account that has none"`
+}
+
+// EmailUndo takes a change of address back: POST /v1/auth/email/undo.
+type EmailUndo struct {
+	Token string `json:"token" maxLength:"100" doc:"the end of the link that the old address was mailed"`
 }
 
 // EmailCodeRequest asks for a code at the address that is to be the caller's:
@@ -107,6 +122,7 @@ type EmailChange struct {
 	Email    string `json:"email" format:"email" maxLength:"254"`
 	Code     string `json:"code" pattern:"^[0-9]{6}$" doc:"six digits from the mail to the new address"`
 	Password string `json:"password,omitempty" maxLength:"128" doc:"the password in force; leave out when none is set"`
+	OldCode  string `json:"old_code,omitempty" pattern:"^[0-9]{6}$" doc:"where no password is set: six digits from the mail to the old address with purpose leave_email, see /v1/me/codes"`
 }
 
 // AccountDeletion asks for the end of the caller's account: POST /v1/me/deletion.

@@ -93,7 +93,7 @@ type Board struct {
 // others with the same value.
 type BoardRow struct {
 	Rank  int    `json:"rank" doc:"1 is the top"`
-	User  string `json:"user" doc:"the user's id"`
-	Name  string `json:"name"`
+	User  string `json:"user,omitempty" doc:"the user's id; absent for a user who is not shown to the caller by name"`
+	Name  string `json:"name,omitempty" doc:"absent together with the id"`
 	Value int    `json:"value" doc:"days"`
 }

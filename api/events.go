@@ -39,6 +39,7 @@ const (
 	NoticeEmailChanged    = "email_changed"
 	NoticeDeletion        = "deletion" // the account was deleted; it can still be brought back
 	NoticeRestored        = "restored"
+	NoticeEmailUndone     = "email_undone" // by mail only: no device is logged in after it
 )
 
 // Notice tells all devices of a user what was done to the account.

@@ -171,6 +171,12 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 		{"POST /v1/me/email/codes", `{"email":"a@b"}`, false, api.CodeReply{ExpiresIn: 300}, func(ctx context.Context, c *Client) (any, error) {
 			return c.RequestEmailCode(ctx, api.EmailCodeRequest{Email: "a@b"})
 		}},
+		{"POST /v1/me/codes", `{"purpose":"leave_email"}`, false, api.CodeReply{ExpiresIn: 300}, func(ctx context.Context, c *Client) (any, error) {
+			return c.RequestOwnCode(ctx, api.OwnCodeRequest{Purpose: api.PurposeLeaveEmail})
+		}},
+		{"POST /v1/auth/email/undo", `{"token":"su_x"}`, true, nil, func(ctx context.Context, c *Client) (any, error) {
+			return nil, c.UndoEmail(ctx, api.EmailUndo{Token: "su_x"})
+		}},
 		{"PUT /v1/me/email", `{"email":"a@b","code":"123456","password":"pw"}`, false, api.User{Email: "a@b"}, func(ctx context.Context, c *Client) (any, error) {
 			return c.ChangeEmail(ctx, api.EmailChange{Email: "a@b", Code: "123456", Password: "pw"})
 		}},

@@ -222,7 +222,7 @@ func (n *node) populate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.accounts.ChangePassword(ctx, first.User.ID, first.Device, password, password); err != nil {
+	if err := n.accounts.ChangePassword(ctx, first.User.ID, first.Device, accounts.PasswordChange{Current: password, Password: password}); err != nil {
 		return err
 	}
 	if err := n.db.NewRaw("SELECT password_hash FROM users WHERE id = ?", n.people[0]).Scan(ctx, &n.hash); err != nil {

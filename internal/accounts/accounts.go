@@ -33,7 +33,8 @@ type User struct {
 	Clock       civil.Clock `json:"clock"`
 	FindByID    bool        `json:"find_by_id"`
 	FindByEmail bool        `json:"find_by_email"`
-	Requests    bool        `json:"requests"` // others may ask for friendship
+	Requests    bool        `json:"requests"`  // others may ask for friendship
+	OnBoards    bool        `json:"on_boards"` // others see the name on boards
 	HasPassword bool        `json:"has_password"`
 	Created     time.Time   `json:"created"`
 
@@ -44,6 +45,9 @@ type User struct {
 	// Banned is the end of a ban; zero: the account is not banned.
 	Banned time.Time `json:"banned,omitzero"`
 }
+
+// BannedAt reports whether the user is banned at that time.
+func (u User) BannedAt(now time.Time) bool { return now.Before(u.Banned) }
 
 // Deleted reports whether others see a deleted user.
 func (u User) Deleted() bool { return !u.Erased.IsZero() }

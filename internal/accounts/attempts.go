@@ -79,8 +79,12 @@ func (s *Service) counted(ctx context.Context, a attempt, try func() error) erro
 	if err := s.db.Ping(ctx); err != nil {
 		return asKind(err)
 	}
+	var taken []meter
 	for _, meters := range [][]meter{a.first, a.then} {
 		allowed, left, err := s.fast.mayTry(ctx, meters, s.db.Now())
+		if err != nil || !allowed { // nothing was looked at
+			s.after(ctx, "take counted tries back", func(ctx context.Context) error { return s.fast.untry(ctx, taken) })
+		}
 		if err != nil {
 			return err
 		}
@@ -88,6 +92,7 @@ func (s *Service) counted(ctx context.Context, a attempt, try func() error) erro
 			s.note(a, trail.LoginLocked)
 			return ErrLocked.Retry(left)
 		}
+		taken = append(taken, meters...)
 	}
 	err := try()
 	if isWrong(err) {
@@ -96,9 +101,9 @@ func (s *Service) counted(ctx context.Context, a attempt, try func() error) erro
 	}
 	s.after(ctx, "take counted tries back", func(ctx context.Context) error {
 		if err != nil { // it was not looked at, or it was right and something else refused
-			return s.fast.untry(ctx, append(a.first, a.then...))
+			return s.fast.untry(ctx, taken)
 		}
-		return errors.Join(s.fast.forgetMeters(ctx, a.clear), s.fast.untry(ctx, append(a.first[len(a.clear):], a.then...)))
+		return errors.Join(s.fast.forgetMeters(ctx, a.clear), s.fast.untry(ctx, taken[len(a.clear):]))
 	})
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/keyspace"
 )
 
 // from tries to log in from a household.
@@ -304,4 +305,49 @@ func TestFailuresOfNobodyAreCountedAndNotKept(t *testing.T) {
 			t.Errorf("kept: %s", rows)
 		}
 	})
+}
+
+// A try that the count of all unknown households refuses was not looked at: it counts
+// neither for the address from that household nor for the household.
+func TestATryThatTheCountOfStrangersRefusesCountsNowhere(t *testing.T) {
+	eachEngine(t, Settings{Limits: Limits{LoginLock: time.Hour}}, func(t *testing.T, w *world) {
+		w.join("ann@example.org", "correct horse")
+		w.join("bob@example.org", "correct horse")
+		for i := range 10 { // use up the tries of all unknown households
+			w.guess(fmt.Sprintf("2001:db8:%x::1", i), "ann@example.org")
+		}
+		counts := func() (all []string) {
+			e, from := keyspace.Hashed{S: "ann@example.org " + w.passwordOf("ann@example.org")}, keyspace.Hashed{S: "203.0.113.9"}
+			for _, key := range []keyspace.Key{loginFailFromKey.At(e, from).Key, householdFailKey.At(from).Key} {
+				text, _, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: key}).Text()
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, text)
+			}
+			return all
+		}
+		if err := w.from("203.0.113.9", "bob@example.org", "wrong horse"); !errors.Is(err, ErrCredentials) {
+			t.Fatal(err)
+		}
+		want := []string{"", "1"}
+		for range 20 {
+			if err := w.from("203.0.113.9", "ann@example.org", "correct horse"); !errors.Is(err, ErrLocked) {
+				t.Fatalf("from an unknown household: got %v, want ErrLocked", err)
+			}
+			if got := counts(); !slices.Equal(got, want) {
+				t.Fatalf("counted %q, want %q", got, want)
+			}
+		}
+	})
+}
+
+// passwordOf returns the hash that the counters of an address belong to.
+func (w *world) passwordOf(email string) string {
+	w.t.Helper()
+	c, err := selectCredential(w.t.Context(), w.db, email)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c.passwordHash
 }

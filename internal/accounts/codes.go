@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,8 @@ const (
 	ForLogin
 	ForResetPassword
 	ForChangeEmail // asked for by [Service.RequestEmailCode]
+	ForSetPassword // this and the next are asked for by [Service.RequestOwnCode]
+	ForLeaveEmail
 )
 
 // ParsePurpose returns the purpose with that name on the wire, or ErrPurpose. A
@@ -38,6 +41,17 @@ func ParsePurpose(s string) (Purpose, error) {
 	return 0, ErrPurpose.On("body.purpose", "is not one of register, login, reset_password")
 }
 
+// parseOwnPurpose returns the purpose of a code to the caller's own address, or ErrPurpose.
+func parseOwnPurpose(s string) (Purpose, error) {
+	switch s {
+	case api.PurposeSetPassword:
+		return ForSetPassword, nil
+	case api.PurposeLeaveEmail:
+		return ForLeaveEmail, nil
+	}
+	return 0, ErrPurpose.On("body.purpose", "is neither set_password nor leave_email")
+}
+
 // codeTries is how many wrong guesses a code outlives, less one: five of a
 // million, ten times a day for each purpose by the limits on sending. A code that was
 // asked for from a household that the account knows outlives as many again from
@@ -45,12 +59,12 @@ func ParsePurpose(s string) (Purpose, error) {
 const codeTries = 5
 
 // A proof is what a code proves: that its holder reads the mail of an address, and
-// for which purpose. A code for a change of address is bound to the user who asked for
-// it: another user can neither use that code nor void it.
+// for which purpose. A code that a logged-in user asks for is bound to that user: another
+// one can neither use that code nor void it.
 type proof struct {
 	email   Email
 	purpose Purpose
-	user    ID // the user who asked; zero but for ForChangeEmail
+	user    ID // the user who asked; zero where nobody is logged in
 }
 
 // parts are what a secret that belongs to the proof is made of.
@@ -89,6 +103,27 @@ func (s *Service) RequestEmailCode(ctx context.Context, user ID, email, househol
 		return 0, err
 	}
 	return s.cfg.CodeLife, s.sendCode(ctx, proof{e, ForChangeEmail, user}, household)
+}
+
+// RequestOwnCode mails a code to the address that the user has, to set a first password
+// or to leave that address, and returns how long it lives. ErrPurpose, ErrTooManyCode,
+// ErrNoUser.
+func (s *Service) RequestOwnCode(ctx context.Context, user ID, purpose, household string) (life time.Duration, err error) {
+	defer errs.Wrap(&err, "accounts.RequestOwnCode %s", user)
+	p, err := parseOwnPurpose(purpose)
+	if err != nil {
+		return 0, err
+	}
+	u, err := selectUser(ctx, s.db, user)
+	if err != nil {
+		return 0, asKind(err)
+	}
+	return s.cfg.CodeLife, s.sendCode(ctx, u.proves(p), household)
+}
+
+// proves is what a code to the user's own address proves.
+func (u User) proves(p Purpose) proof {
+	return proof{Email{Given: u.Email, Key: emailKey(u.Email)}, p, u.ID}
 }
 
 // sendCode makes a code, in the place of one that was asked for before, and has it
@@ -160,6 +195,19 @@ func (s *Service) checkCode(ctx context.Context, p proof, code, household string
 		return codeRow{}, s.wrongCode(ctx)
 	}
 	return c, nil
+}
+
+// checkOwnCode is checkCode for a code to the user's own address; where names it in the
+// request.
+func (s *Service) checkOwnCode(ctx context.Context, u User, p Purpose, code, household, where string) (codeRow, error) {
+	if code == "" {
+		return codeRow{}, ErrCode.On(where, "is needed: ask for it at the address of the account")
+	}
+	row, err := s.checkCode(ctx, u.proves(p), code, household)
+	if errors.Is(err, ErrCode) {
+		err = ErrCode.On(where, "is wrong, used or expired")
+	}
+	return row, err
 }
 
 // wrongCode counts a wrong guess of a code that there is, and returns errCode. Beyond Limits.WrongCodes an hour this

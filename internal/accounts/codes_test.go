@@ -143,7 +143,7 @@ func TestAnotherUserCanNeitherUseNorVoidACode(t *testing.T) {
 		code := w.emailCode(a.User.ID, "new@example.org")
 		bobs := w.emailCode(b.User.ID, "new@example.org") // a row of its own
 		change := func(x Tokens, code string) error {
-			_, err := w.ChangeEmail(t.Context(), x.User.ID, x.Device, EmailChange{Email: "new@example.org", Code: code})
+			err := w.move(x, "new@example.org", code, "")
 			return err
 		}
 		for range 6 {

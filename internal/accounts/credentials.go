@@ -40,14 +40,14 @@ func (s *Service) confirm(ctx context.Context, user ID, device DeviceID, passwor
 }
 
 // unchanged locks the account and makes sure that what confirm saw still holds:
-// that the password is the same, and that the device is logged in, which a
+// that password and address are the same, and that the device is logged in, which a
 // check of its token may not know for a moment. ErrPasswordWrong, ErrToken.
 func unchanged(ctx context.Context, tx *sqldb.Tx, seen credential, device DeviceID) error {
 	now, err := lockCredential(ctx, tx, seen.ID)
 	if err != nil {
 		return err
 	}
-	if now.passwordHash != seen.passwordHash {
+	if now.passwordHash != seen.passwordHash || now.Email != seen.Email {
 		return ErrPasswordWrong
 	}
 	in, err := loggedIn(ctx, tx, seen.ID, device)
@@ -68,18 +68,32 @@ func (c credential) admit(ctx context.Context, tx *sqldb.Tx) (User, error) {
 	return now.User, err
 }
 
+// A PasswordChange sets a password.
+type PasswordChange struct {
+	Current  string // the one in force
+	Code     string // where there is none: proves the account's address, see [Service.RequestOwnCode]
+	Password string // the new one
+}
+
 // ChangePassword sets a user's password, logs out all devices but the one that
-// asks, and mails a notice. current is the password in force, empty when there
-// is none. ErrPassword, ErrPasswordCommon, ErrPasswordWrong, ErrLocked, ErrBusy, ErrToken,
-// ErrNoUser.
-func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, current, password string) (err error) {
+// asks, and mails a notice. A user without a password proves the address by a code, so
+// that a stolen token is not enough. ErrPassword, ErrPasswordCommon, ErrPasswordWrong,
+// ErrCode, ErrLocked, ErrBusy, ErrTooManyWrong, ErrToken, ErrNoUser.
+func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, c PasswordChange) (err error) {
 	defer errs.Wrap(&err, "accounts.ChangePassword %s", user)
-	seen, err := s.confirm(ctx, user, device, current, "body.current")
+	seen, err := s.confirm(ctx, user, device, c.Current, "body.current")
 	if err != nil {
 		return err
 	}
-	if password, err = newPassword(password, seen.Email, seen.Name); err != nil {
+	password, err := newPassword(c.Password, seen.Email, seen.Name)
+	if err != nil {
 		return err
+	}
+	var code codeRow
+	if seen.passwordHash == "" {
+		if code, err = s.checkOwnCode(ctx, seen.User, ForSetPassword, c.Code, household.From(ctx), "body.code"); err != nil {
+			return err
+		}
 	}
 	hash, err := s.hash(ctx, user.String(), password)
 	if err != nil {
@@ -88,6 +102,11 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 	err = s.endAll(ctx, user, device, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := unchanged(ctx, tx, seen, device); err != nil {
 			return err
+		}
+		if seen.passwordHash == "" {
+			if err := consumeCode(ctx, tx, code); err != nil {
+				return err
+			}
 		}
 		if err := setPassword(ctx, tx, seen.User, hash); err != nil {
 			return err
@@ -189,11 +208,12 @@ func (s *Service) noticed(user ID, at time.Time, kind string, by DeviceID) {
 type EmailChange struct {
 	Email    string // the new one
 	Code     string // proves it
-	Password string // the one in force; empty when there is none
+	Password string // the one in force
+	OldCode  string // where there is none: proves the old address, see [Service.RequestOwnCode]
 }
 
-// ChangeEmail changes a user's address and mails a notice to the old one. All
-// devices stay logged in. Only a caller who has proved the new address learns that
+// ChangeEmail changes a user's address and mails a notice to the old one, with a link
+// that takes the change back, see [Service.UndoEmail]. All devices stay logged in. Only a caller who has proved the new address learns that
 // it has an account meanwhile: ErrEmailTaken. ErrEmail, ErrPasswordWrong, ErrLocked,
 // ErrCode, ErrToken, ErrNoUser.
 func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c EmailChange) (u User, err error) {
@@ -208,6 +228,12 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 	}
 	proven := proof{e, ForChangeEmail, user}
 	household := household.From(ctx)
+	var old codeRow
+	if seen.passwordHash == "" {
+		if old, err = s.checkOwnCode(ctx, seen.User, ForLeaveEmail, c.OldCode, household, "body.old_code"); err != nil {
+			return User{}, err
+		}
+	}
 	code, err := s.checkCode(ctx, proven, c.Code, household)
 	if err != nil {
 		return User{}, err
@@ -219,10 +245,15 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 		if err := unchanged(ctx, tx, seen, device); err != nil {
 			return err
 		}
+		if seen.passwordHash == "" {
+			if err := consumeCode(ctx, tx, old); err != nil {
+				return err
+			}
+		}
 		if err := updateEmail(ctx, tx, user, e); err != nil {
 			return err
 		}
-		if err := notify(ctx, tx, user, seen.Email, api.NoticeEmailChanged); err != nil {
+		if err := s.offerUndo(ctx, tx, seen.User); err != nil {
 			return err
 		}
 		if err := s.write(ctx, tx, user, device, trail.EmailSet, household); err != nil {

@@ -60,6 +60,8 @@ var credentialRoutes = []struct{ method, path, body string }{
 	{"POST", "/v1/auth/password", `{"email":"ann@example.org","code":"123456","password":"correct horse"}`},
 	{"PUT", "/v1/me/password", `{"current":"wrong horse","password":"correct horse"}`},
 	{"POST", "/v1/me/email/codes", `{"email":"bea@example.org"}`},
+	{"POST", "/v1/me/codes", `{"purpose":"leave_email"}`},
+	{"POST", "/v1/auth/email/undo", `{"token":"su_x"}`},
 	{"PUT", "/v1/me/email", `{"email":"bea@example.org","code":"123456","password":"correct horse"}`},
 }
 

@@ -21,14 +21,20 @@ func (s *Service) CredentialRoutes(a *web.API) {
 		Description: "Logs all devices out, and lets log-ins be tried again that wrong ones had locked. The address gets a mail.",
 		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrEmail, ErrPassword, ErrPasswordCommon, ErrBusy, ErrCode, ErrTooManyWrong}}, s.postPassword)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/password", ID: "me.change_password", Summary: "Change the password, or set the first one", Tags: tags,
-		Description: "Logs all other devices out. The caller's address gets a mail.",
-		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordCommon, ErrPasswordWrong, ErrLocked, ErrBusy}}, s.putPassword)
+		Description: "Logs all other devices out. The caller's address gets a mail. The first password needs a code to the caller's address with the purpose set_password.",
+		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordCommon, ErrPasswordWrong, ErrCode, ErrTooManyWrong, ErrLocked, ErrBusy}}, s.putPassword)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/codes", ID: "me.codes", Summary: "Ask for a code at the caller's own address", Tags: tags,
+		Description: "For who has no password: to set the first one, or to change the address.",
+		Limit:       ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{ErrPurpose, ErrTooManyCode}}, s.postOwnCodes)
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/email/undo", ID: "auth.undo_email", Summary: "Take a change of address back", Tags: tags,
+		Description: "By the token of the link that the old address was mailed, for 72 hours. The account has that address again, all devices are logged out, and the password is removed: log in by code.",
+		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrUndo, ErrEmailTaken}}, s.postUndo)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/email/codes", ID: "me.email_codes", Summary: "Ask for a code at the caller's address to be", Tags: tags,
 		Description: "The answer is the same whether the address has an account or not; the mail tells. Only the caller can use the code.",
 		// Mails to whomever the caller names.
 		Limit: ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{ErrEmail, ErrTooManyCode}}, s.postEmailCodes)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/email", ID: "me.change_email", Summary: "Change the address", Tags: tags,
-		Description: "All devices stay logged in. The old address gets a mail.",
+		Description: "All devices stay logged in. Needs the password, or where there is none a code to the old address with the purpose leave_email. The old address gets a mail with a link that takes the change back for 72 hours.",
 		NoReplay:    true, Errors: []*errs.Error{ErrEmail, ErrPasswordWrong, ErrLocked, ErrBusy, ErrCode, ErrTooManyWrong, ErrEmailTaken}}, s.putEmail)
 }
 
@@ -37,7 +43,19 @@ func (s *Service) postPassword(ctx context.Context, in *body[api.PasswordReset])
 }
 
 func (s *Service) putPassword(ctx context.Context, caller Caller, in *body[api.PasswordChange]) (*empty, error) {
-	return &empty{}, s.ChangePassword(ctx, caller.User, caller.Device, in.Body.Current, in.Body.Password)
+	return &empty{}, s.ChangePassword(ctx, caller.User, caller.Device, PasswordChange{Current: in.Body.Current, Code: in.Body.Code, Password: in.Body.Password})
+}
+
+func (s *Service) postOwnCodes(ctx context.Context, caller Caller, in *body[api.OwnCodeRequest]) (*body[api.CodeReply], error) {
+	life, err := s.RequestOwnCode(ctx, caller.User, in.Body.Purpose, household.From(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.CodeReply]{api.CodeReply{ExpiresIn: int(life.Seconds())}}, nil
+}
+
+func (s *Service) postUndo(ctx context.Context, in *body[api.EmailUndo]) (*empty, error) {
+	return &empty{}, s.UndoEmail(ctx, in.Body.Token, household.From(ctx))
 }
 
 func (s *Service) postEmailCodes(ctx context.Context, caller Caller, in *body[api.EmailCodeRequest]) (*body[api.CodeReply], error) {
@@ -49,5 +67,5 @@ func (s *Service) postEmailCodes(ctx context.Context, caller Caller, in *body[ap
 }
 
 func (s *Service) putEmail(ctx context.Context, caller Caller, in *body[api.EmailChange]) (*body[api.User], error) {
-	return s.user(s.ChangeEmail(ctx, caller.User, caller.Device, EmailChange{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password}))
+	return s.user(s.ChangeEmail(ctx, caller.User, caller.Device, EmailChange{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, OldCode: in.Body.OldCode}))
 }

@@ -13,10 +13,10 @@ var Keys = keyspace.New("accounts")
 // AppendSegment implements keyspace.Segment.
 func (p Purpose) AppendSegment(b []byte) []byte { return append(b, '0'+byte(p)) }
 
-// SegmentForm implements keyspace.Formed: one of four words, so that a code's
+// SegmentForm implements keyspace.Formed: one of six words, so that a code's
 // key can never be one of a limit.
 func (Purpose) SegmentForm() keyspace.Form {
-	return keyspace.Form{Words: []string{"1", "2", "3", "4"}}
+	return keyspace.Form{Words: []string{"1", "2", "3", "4", "5", "6"}}
 }
 
 var (
@@ -39,7 +39,7 @@ var (
 			InvalidatedBy: []string{AvatarChanged.Name(), InfoChanged.Name(), EmailChanged.Name(),
 				PasswordChanged.Name(), AccountDeleted.Name(), AccountBanned.Name()},
 			MaxBytes: 4096,
-			Version:  2,
+			Version:  3,
 		})
 
 	notifications = keyspace.DefChannel1[ID](Keys, "channel:system_notification:{uid}", keyspace.MessagesOf[events.Event](),

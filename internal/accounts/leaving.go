@@ -177,7 +177,7 @@ func banned(ctx context.Context, tx *sqldb.Tx, u User) (refusal, err error) {
 }
 
 // Ban keeps a user from logging in until then, and logs all devices out. Others
-// see the account as before, but cannot find it. The reason is shown to the user.
+// see what they see of a deleted one, and cannot find it. The reason is shown to the user.
 // ErrBan, ErrNoUser.
 func (s *Service) Ban(ctx context.Context, user ID, until time.Time, reason string) (err error) {
 	defer errs.Wrap(&err, "accounts.Ban %s", user)
@@ -272,6 +272,9 @@ func (s *Service) erase(ctx context.Context, user ID) error {
 		var codes []codeRow
 		for _, p := range []Purpose{ForRegister, ForLogin, ForResetPassword} {
 			codes = append(codes, s.codeRow(proof{email: Email{Key: emailKey(u.Email)}, purpose: p}, ""))
+		}
+		for _, p := range []Purpose{ForSetPassword, ForLeaveEmail} {
+			codes = append(codes, s.codeRow(u.proves(p), ""))
 		}
 		if err := deleteRest(ctx, tx, user, codes); err != nil {
 			return err

@@ -115,7 +115,7 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 		if u, err := w.User(t.Context(), a.User.ID); err != nil || !u.Deleted() {
 			t.Errorf("others see %+v, %v, want a deleted user", u, err)
 		}
-		if names, err := w.Names(t.Context(), []ID{a.User.ID}); err != nil || names[a.User.ID] != "" {
+		if names, err := w.Names(t.Context(), ID{}, []ID{a.User.ID}); err != nil || names[a.User.ID] != "" {
 			t.Errorf("the name is still told: %q, %v", names, err)
 		}
 		name := "Late"

@@ -18,7 +18,7 @@ import (
 type codeNotice struct {
 	To      string  `json:"to"`
 	Purpose Purpose `json:"purpose"`
-	User    ID      `json:"user,omitzero"` // the user who asked, for a change of address
+	User    ID      `json:"user,omitzero"` // the user who asked, where one was logged in
 	Known   bool    `json:"known"`         // the address has an account, and not that of the user who asked
 	Seed    string  `json:"seed"`
 	Expires int64   `json:"expires"` // Unix milliseconds
@@ -67,6 +67,10 @@ func codeMail(p Purpose, known bool, code string, life time.Duration) mail.Messa
 				"It has an account of its own, and an address can have one only.")
 		}
 		subject, what = "Your code to change your address", "to use this address for your account"
+	case ForSetPassword:
+		subject, what = "Your code to set a password", "to set a password for your account. All other devices will be logged out"
+	case ForLeaveEmail:
+		subject, what = "Your code to leave this address", "to have another address for your account in place of this one"
 	}
 	return mail.Message{Subject: subject,
 		Text: fmt.Sprintf("%s is your code %s. It can be used once, within %d minutes.\n\n"+
@@ -85,7 +89,12 @@ type notice struct {
 	Kind string `json:"kind"` // see api.Notice
 	At   int64  `json:"at"`   // Unix milliseconds
 
-	Until int64 `json:"until,omitempty"` // of a deletion: when the account is erased
+	// Until is when it can no longer be taken back, in Unix milliseconds; 0: it cannot be.
+	Until int64 `json:"until,omitempty"`
+
+	// User and Seed make the token that takes a change of address back.
+	User ID     `json:"user,omitzero"`
+	Seed string `json:"seed,omitempty"`
 }
 
 // notify has a notice mailed once tx is committed. It goes to where the user is
@@ -108,7 +117,10 @@ func (s *Service) mailNotice(ctx context.Context, n notice) (err error) {
 		return fmt.Errorf("%w: there is no notice %q", mail.ErrRefused, n.Kind)
 	}
 	m.To, m.Text = n.To, fmt.Sprintf(m.Text, moment(n.At))
-	if n.Until != 0 {
+	switch {
+	case n.Until != 0 && n.Seed != "":
+		m.Text += fmt.Sprintf(undoText, moment(n.Until), s.pageLink("#/undo/"+s.mint.undoToken(n.User, n.Seed)))
+	case n.Until != 0:
 		m.Text += fmt.Sprintf(takeBack, moment(n.Until))
 	}
 	return s.mail.Send(ctx, m)
@@ -119,14 +131,30 @@ func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2 January
 // takeBack is added where there is something to take back.
 const takeBack = "\nUntil %s you can take that back: log in. Then everything is erased for good.\n"
 
+// undoText is added for the old address after a change.
+const undoText = "\nIf it was not you, you can take that back until %s:\n\n%s\n\n" +
+	"Then this is the address of your account again, all devices are logged out, and there is no password any more: " +
+	"log in by a code that is mailed to this address. Show this link to nobody.\n"
+
+// pageLink is a link to the page. Where nobody has said where the page is, it is the part
+// behind its address; a request's Host is no help, for anybody can write that.
+func (s *Service) pageLink(fragment string) string {
+	if s.page == "" {
+		return "(the address of this service)/" + fragment
+	}
+	return s.page + "/" + fragment
+}
+
 // noticeMails have the moment as a verb in their text.
 var noticeMails = map[string]mail.Message{
 	api.NoticePasswordChanged: {Subject: "Your password was changed",
 		Text: "The password of your account was changed on %s, and your other devices were logged out.\n\n" +
 			"If it was not you, ask for a code for a new password at once: it logs everybody else out.\n"},
 	api.NoticeEmailChanged: {Subject: "Your address was changed",
-		Text: "Your account got another address on %s. This one cannot be used to log in any more.\n\n" +
-			"If it was not you, write to those who run this service.\n"},
+		Text: "Your account got another address on %s. This one cannot be used to log in any more.\n"},
+	api.NoticeEmailUndone: {Subject: "A change of address was taken back",
+		Text: "On %s an account got back the address that it had before, by the link that was mailed to that address. " +
+			"All its devices were logged out, and it has no password any more: log in by a code that is mailed to the address it has again.\n"},
 	api.NoticeDeletion: {Subject: "Your account was deleted",
 		Text: "Your account was deleted on %s, and all its devices were logged out.\n"},
 	api.NoticeRestored: {Subject: "Your account is back",

@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -23,9 +24,10 @@ type Profile struct {
 	Deleted bool
 }
 
-// Profile returns what others see of u. Of a deleted account only its id is left.
-func (u User) Profile() Profile {
-	if u.Deleted() {
+// profile returns what others see of u at that time. Of a deleted account, and of a banned
+// one, only its id is left.
+func (u User) profile(now time.Time) Profile {
+	if u.Deleted() || u.BannedAt(now) {
 		return Profile{ID: u.ID, Deleted: true}
 	}
 	return Profile{ID: u.ID, Name: u.Name, Bio: u.Bio, Avatar: u.Avatar}
@@ -37,29 +39,30 @@ func (p Profile) Wire() api.Profile {
 }
 
 // Profiles returns the profiles of those users that exist or existed, as of a
-// moment ago (see User): one round trip to Redis for each 500.
+// moment ago (see User); a banned one looks like a deleted one. It is one round trip to Redis for each 500.
 func (s *Service) Profiles(ctx context.Context, ids []ID) (_ map[ID]Profile, err error) {
 	defer errs.Wrap(&err, "accounts.Profiles")
 	users, err := s.users.many(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	m := make(map[ID]Profile, len(users))
+	m, now := make(map[ID]Profile, len(users)), s.db.Now()
 	for id, u := range users {
-		m[id] = u.Profile()
+		m[id] = u.profile(now)
 	}
 	return m, nil
 }
 
 // Profile returns what others see of a user, as of a moment ago (see User).
-// ErrUserNotFound.
+// ErrUserNotFound, also for a banned one.
 func (s *Service) Profile(ctx context.Context, id ID) (_ Profile, err error) {
 	defer errs.Wrap(&err, "accounts.Profile %s", id)
 	u, err := s.users.get(ctx, id)
-	if errors.Is(err, ErrNoUser) {
-		err = ErrUserNotFound
+	now := s.db.Now()
+	if errors.Is(err, ErrNoUser) || err == nil && u.BannedAt(now) {
+		return Profile{}, ErrUserNotFound
 	}
-	return u.Profile(), err
+	return u.profile(now), err
 }
 
 // FindByID returns the profile of the user with that id, if the user can be found by
@@ -86,8 +89,9 @@ func (s *Service) found(u User, allowed bool, err error) (Profile, error) {
 	if err != nil && !errors.Is(err, ErrNoUser) {
 		return Profile{}, asKind(err)
 	}
-	if err != nil || !allowed || u.Deleted() || u.Banned.After(s.db.Now()) {
+	now := s.db.Now()
+	if err != nil || !allowed || u.Deleted() || u.BannedAt(now) {
 		return Profile{}, ErrUserNotFound
 	}
-	return u.Profile(), nil
+	return u.profile(now), nil
 }

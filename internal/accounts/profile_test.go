@@ -112,11 +112,11 @@ func TestAWishToBeFoundHoldsAtOnce(t *testing.T) {
 
 func TestOfADeletedUserOnlyTheIDIsLeft(t *testing.T) {
 	u := User{ID: ids.New[User](), Email: "a@b", Name: "Ann", Bio: "bio", Avatar: "a"}
-	if got, want := u.Profile(), (Profile{ID: u.ID, Name: "Ann", Bio: "bio", Avatar: "a"}); got != want {
+	if got, want := u.profile(time.Now()), (Profile{ID: u.ID, Name: "Ann", Bio: "bio", Avatar: "a"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	u.Erased = time.Now()
-	if got, want := u.Profile().Wire(), (api.Profile{ID: u.ID.String(), Deleted: true}); got != want {
+	if got, want := u.profile(time.Now()).Wire(), (api.Profile{ID: u.ID.String(), Deleted: true}); got != want {
 		t.Errorf("deleted: got %+v, want %+v", got, want)
 	}
 }
@@ -171,6 +171,52 @@ func TestSearchingIsLimitedForEachUser(t *testing.T) {
 		}
 		if got := search(bob.Access); got != http.StatusNotFound {
 			t.Errorf("another user: got %d", got)
+		}
+	})
+}
+
+// Of a banned user others see neither profile nor name, until the ban is over, and on
+// boards they see no name of a user who does not want it. The user does.
+func TestABannedUserAndOneWhoDoesNotWantItAreNotShown(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		a, b := w.join("ann@example.org", "").User.ID, w.join("bob@example.org", "").User.ID
+		shown := func(viewer ID) string {
+			names, err := w.Names(t.Context(), viewer, []ID{a, b})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, ann := names[a]
+			_, bob := names[b]
+			return fmt.Sprint(ann, bob)
+		}
+		if got := shown(b); got != "true true" {
+			t.Errorf("at first: %s", got)
+		}
+		no := false
+		if u, err := w.Update(t.Context(), a, Change{OnBoards: &no}); err != nil || u.OnBoards {
+			t.Fatalf("got %+v, %v", u, err)
+		}
+		if got := shown(b) + ", " + shown(a); got != "false true, true true" {
+			t.Errorf("for Bob and for Ann herself, who does not want it: %s", got)
+		}
+		if p, err := w.Profile(t.Context(), a); err != nil || p.Name != "Ann" {
+			t.Errorf("the profile of who is not on boards: %+v, %v", p, err)
+		}
+		if err := w.Ban(t.Context(), b, w.db.Now().Add(time.Hour), ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := shown(a); got != "true false" {
+			t.Errorf("while Bob is banned: %s", got)
+		}
+		if p, err := w.Profile(t.Context(), b); !errors.Is(err, ErrUserNotFound) || p != (Profile{}) {
+			t.Errorf("a banned user's profile: %+v, %v", p, err)
+		}
+		if all, err := w.Profiles(t.Context(), []ID{b}); err != nil || all[b] != (Profile{ID: b, Deleted: true}) {
+			t.Errorf("in a list: %+v, %v", all, err)
+		}
+		w.pass(time.Hour)
+		if p, err := w.Profile(t.Context(), b); err != nil || p.Name == "" || shown(a) != "true true" {
+			t.Errorf("after the ban: %+v, %v", p, err)
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 const (
 	accessPrefix  = "sa_"
 	refreshPrefix = "sr_"
+	undoPrefix    = "su_"
 )
 
 const (
@@ -107,6 +108,11 @@ func (m mint) codeHash(p proof, code string) string {
 func (m mint) code(p proof, seed string) string {
 	n := binary.BigEndian.Uint64(m.mac("digits", append(p.parts(), seed)...))
 	return fmt.Sprintf("%06d", n%1_000_000) // 2⁶⁴ is so many millions that the last, broken one does not show
+}
+
+// undoToken is the token of a link that takes a change of address back.
+func (m mint) undoToken(user ID, seed string) string {
+	return undoPrefix + base64.RawURLEncoding.EncodeToString(m.mac("undo", user.String(), seed))
 }
 
 // cardToken is the token on the card of that name. SQL and Redis hold the name, and

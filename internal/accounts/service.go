@@ -71,6 +71,7 @@ type Config struct {
 	Bus     *events.Bus    // gets the events of an account, after the commit
 	Cache   cache.Policy   // of each cache; Unfenced is this domain's to choose
 	Mail    mail.Sender
+	Page    string // where people reach the page, "https://stoa.example.org", for links in mails; empty: nobody has said
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil: nothing is collected
 
@@ -142,6 +143,7 @@ type Service struct {
 	cfg    Settings
 	mint   mint
 	mail   mail.Sender
+	page   string
 	hasher *password.Hasher
 	studio *picture.Studio
 	budget time.Duration
@@ -177,6 +179,7 @@ func New(cfg Config) (*Service, error) {
 		cfg:    cfg.Settings,
 		mint:   mint(slices.Clone(cfg.Secret)),
 		mail:   cfg.Mail,
+		page:   cfg.Page,
 		hasher: password.NewHasher(cfg.Hashers, cmp.Or(cfg.PasswordCost, password.OWASP)),
 		studio: picture.New(0),
 		budget: afterBudget,
@@ -210,7 +213,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 	if err != nil {
 		return Tokens{}, err
 	}
-	u := User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: r.Zone}, FindByID: true, Requests: true, HasPassword: r.Password != ""}
+	u := User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: r.Zone}, FindByID: true, Requests: true, OnBoards: true, HasPassword: r.Password != ""}
 	if u.Name, err = cleanName(r.Name); err != nil {
 		return Tokens{}, err
 	}
@@ -357,6 +360,7 @@ type Change struct {
 	FindByID    *bool
 	FindByEmail *bool
 	Requests    *bool
+	OnBoards    *bool
 }
 
 // Update changes an account and returns it as it is then. ErrName, ErrBio,
@@ -405,6 +409,7 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 	set(&u.FindByID, c.FindByID)
 	set(&u.FindByEmail, c.FindByEmail)
 	set(&u.Requests, c.Requests)
+	set(&u.OnBoards, c.OnBoards)
 	if c.Zone != nil {
 		if u.Clock, err = u.Clock.Change(*c.Zone, tx.Now()); err != nil {
 			return User{}, err
@@ -453,20 +458,20 @@ func (s *Service) enqueueZoneChange(ctx context.Context, tx *sqldb.Tx, user ID, 
 	return nil
 }
 
-// Names returns the names of those users that exist, as of a moment ago: see User.
-// A deleted user's is empty.
-func (s *Service) Names(ctx context.Context, ids []ID) (_ map[ID]string, err error) {
+// Names returns the names of those users whom viewer sees by name on a board, as of a
+// moment ago: see User. The deleted, the banned and those who do not want it are left out,
+// but for viewer.
+func (s *Service) Names(ctx context.Context, viewer ID, ids []ID) (_ map[ID]string, err error) {
 	defer errs.Wrap(&err, "accounts.Names")
 	users, err := s.users.many(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	m := make(map[ID]string, len(users))
+	m, now := make(map[ID]string, len(users)), s.db.Now()
 	for id, u := range users {
-		if u.Deleted() {
-			u.Name = ""
+		if id == viewer || !u.Deleted() && !u.BannedAt(now) && u.OnBoards {
+			m[id] = u.Name
 		}
-		m[id] = u.Name
 	}
 	return m, nil
 }

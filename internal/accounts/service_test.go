@@ -80,7 +80,7 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 		budget = unhurried
 	}
 	caches := cache.NewRuntime(rdb, w.bus.Nodes(), cache.Config{Budget: budget})
-	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: w.bus, Mail: w.box, Log: log, Secret: []byte("a secret of exactly thirty-two b"), PasswordCost: cheap, Settings: settings})
+	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: w.bus, Mail: w.box, Page: "https://stoa.example.org", Log: log, Secret: []byte("a secret of exactly thirty-two b"), PasswordCost: cheap, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -703,7 +703,7 @@ func TestAChangedZoneCountsFromTheNextMidnightAndIsTold(t *testing.T) {
 		if err != nil || len(clocks) != 1 || clocks[a.User.ID] != u.Clock {
 			t.Errorf("Clocks: got %v, %v, want %+v", clocks, err, u.Clock)
 		}
-		names, err := w.Names(t.Context(), []ID{ids.New[User](), a.User.ID})
+		names, err := w.Names(t.Context(), ID{}, []ID{ids.New[User](), a.User.ID})
 		if err != nil || len(names) != 1 || names[a.User.ID] != "Anna" {
 			t.Errorf("Names: got %v, %v, want Anna", names, err)
 		}
@@ -808,7 +808,7 @@ func namesAndClocks(t *testing.T, w *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, err := w.Names(t.Context(), all)
+	names, err := w.Names(t.Context(), ID{}, all)
 	if err != nil || len(names) != len(all) || names[all[1202]] != "user 1202" {
 		t.Errorf("got %d names, %v, want %d", len(names), err, len(all))
 	}
@@ -833,7 +833,7 @@ func namesAndClocks(t *testing.T, w *world) {
 			t.Errorf("%s: got %d clocks, %v, want %d", name, len(got), err, len(mine))
 		}
 	}
-	if names, err := w.Names(t.Context(), nil); len(names) != 0 || err != nil {
+	if names, err := w.Names(t.Context(), ID{}, nil); len(names) != 0 || err != nil {
 		t.Errorf("no users: got %v, %v", names, err)
 	}
 }

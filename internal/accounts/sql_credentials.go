@@ -24,8 +24,9 @@ func scanCredential(row *sql.Row) (c credential, err error) {
 	return c, sqldb.Missing(err, ErrNoUser)
 }
 
+// updatePassword sets the password; an empty hash removes it.
 func updatePassword(ctx context.Context, tx *sqldb.Tx, id ID, hash string) error {
-	_, err := tx.ExecContext(ctx, "UPDATE users SET password_hash = ? WHERE id = ?", hash, id)
+	_, err := tx.ExecContext(ctx, "UPDATE users SET password_hash = NULLIF(?, '') WHERE id = ?", hash, id)
 	return err
 }
 

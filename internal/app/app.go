@@ -58,6 +58,8 @@ type App struct {
 	queues   []*queue.Consumer
 	jobs     *worker.Pool
 	group    *supervise.Group
+
+	redisHealth health
 }
 
 // New opens SQL, migrates it, and builds every part on it. Redis may be away.
@@ -110,7 +112,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	})
 	counts.Watch(a.caches)
 	if a.accounts, err = accounts.New(accounts.Config{
-		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Secret: key, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
+		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
 	}); err != nil {
 		return nil, err
 	}
@@ -119,7 +121,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}); err != nil {
 		return nil, err
 	}
-	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
+	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Apart: a.social, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
 	}
@@ -215,6 +217,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	})()
 	defer func() { a.log.Info("stopped", "node", a.node) }()
 	a.group.Add(
+		supervise.Part{Name: "sql", Run: whole(a.db.Watch)},
 		supervise.Part{Name: "events", Run: a.bus.Run},
 		supervise.Part{Name: "cluster", Run: a.cluster.Run},
 		supervise.Part{Name: "caches", Run: a.runCaches},

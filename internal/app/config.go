@@ -27,6 +27,7 @@ import (
 // Config is everything an operator can set.
 type Config struct {
 	Addr       string         `koanf:"addr" default:"127.0.0.1:8080" help:"address to listen on; :0 picks a port and prints it"`
+	PublicURL  string         `koanf:"public_url" help:"where people reach the page, https://stoa.example.org, for links in mails; empty: addr where that is loopback, else mails have the end of the link only"`
 	AdminAddr  string         `koanf:"admin_addr" help:"address for operators alone: metrics, the catalogue of keys, detailed readiness; empty: they are on addr if that is loopback and no proxy is trusted, else nowhere"`
 	Docs       string         `koanf:"docs" default:"auto" enum:"auto,true,false" help:"serve the description of the API, /docs and /openapi.json, on addr; auto is true where addr serves operators, too; admin_addr always does"`
 	Data       string         `koanf:"data" default:"./stoa-data" help:"folder for the embedded database and generated secrets"`
@@ -39,6 +40,7 @@ type Config struct {
 	Secret     string         `koanf:"secret" secret:"true" help:"at least 32 characters, the same on all nodes; generated and kept in the data folder when empty"`
 	Dev        string         `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails to this machine at /dev/mail instead of sending them; auto is true on loopback with SQLite, the embedded Redis, no mail server and no trusted proxy"`
 	Log        obs.Log        `koanf:"log" default:"info" help:"level and format: debug, info, warn or error; pretty, text or json"`
+	AccessLog  bool           `koanf:"access_log" default:"false" help:"log a line at level info for each request: method, route, path, status, time, bytes, household, user and request id; never a query, a header or a body"`
 	Limits     bool           `koanf:"limits" default:"true" help:"limit requests for each user and operation"`
 	Origins    []string       `koanf:"origins" help:"web origins whose scripts may call the API"`
 	TrustProxy []netip.Prefix `koanf:"trust_proxy" help:"networks whose X-Forwarded-For is believed"`
@@ -67,10 +69,19 @@ func (c Config) Validate() error {
 		config.Refuse(c.AdminAddr != "" && !isAddress(c.AdminAddr), "admin_addr", "an address is host:port, 127.0.0.1:9090 or :9090"),
 		config.Refuse(badSQL != nil, "sql", "%v", badSQL),
 		config.Refuse(badRedis != nil, "redis", "%v", badRedis),
+		config.Refuse(c.PublicURL != "" && !isOrigin(c.PublicURL), "public_url", "scheme and host in lower case, and nothing behind: https://stoa.example.org"),
 		c.checkOrigins(),
 		c.checkQueue(), c.checkRoles(), c.checkMode(),
 		config.Refuse(badPrefix != nil, "key_prefix", "%v", badPrefix),
 		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"))
+}
+
+// page is where people reach the page; empty: nobody has said.
+func (c Config) page() string {
+	if _, port, err := net.SplitHostPort(c.Addr); c.PublicURL == "" && c.local() && err == nil && port != "0" {
+		return "http://" + c.Addr
+	}
+	return c.PublicURL
 }
 
 // isAddress reports whether a server can listen on an address.
@@ -90,12 +101,16 @@ var usualPort = map[string]string{"https": ":443", "http": ":80"}
 func (c Config) checkOrigins() error {
 	var faults []error
 	for _, origin := range c.Origins {
-		u, err := url.Parse(origin)
-		good := err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && origin == u.Scheme+"://"+strings.ToLower(u.Host) &&
-			!strings.HasSuffix(origin, usualPort[u.Scheme])
-		faults = append(faults, config.Refuse(!good, "origins", "an origin is scheme and host in lower case, with a port unless it is the usual one, and nothing behind: https://app.example.org"))
+		faults = append(faults, config.Refuse(!isOrigin(origin), "origins", "an origin is scheme and host in lower case, with a port unless it is the usual one, and nothing behind: https://app.example.org"))
 	}
 	return errors.Join(faults...)
+}
+
+// isOrigin reports whether a text is an origin as browsers write it.
+func isOrigin(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && s == u.Scheme+"://"+strings.ToLower(u.Host) &&
+		!strings.HasSuffix(s, usualPort[u.Scheme])
 }
 
 // ValidateServer returns what keeps a server, and no other command, from starting.

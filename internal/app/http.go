@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/gateway"
@@ -33,7 +35,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	cfg := web.Config{
 		Title: "Stoa", Version: obs.Build().Version, Auth: a.accounts, DB: a.db, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins,
-		NoDocs: !a.cfg.DocsHere(),
+		NoDocs: !a.cfg.DocsHere(), AccessLog: a.cfg.AccessLog,
 	}
 	if a.cfg.Limits {
 		cfg.Limiter, cfg.Limit = limiter, web.DefaultLimit
@@ -45,7 +47,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	case a.cfg.OperatorsHere():
 		a.operatorRoutes(a.api)
 	case a.cfg.AdminAddr != "":
-		a.admin = web.New(web.Config{Title: cfg.Title, Version: cfg.Version, Log: a.log, NoDocs: true})
+		a.admin = web.New(web.Config{Title: cfg.Title, Version: cfg.Version, Log: a.log, NoDocs: true, AccessLog: a.cfg.AccessLog})
 		a.admin.Raw("GET /healthz", http.HandlerFunc(healthz))
 		a.admin.Raw("GET /readyz", a.readyz(true))
 		a.operatorRoutes(a.admin)
@@ -127,17 +129,18 @@ func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *struc
 
 // readiness is the body of /readyz.
 type readiness struct {
-	Status string            `json:"status"` // ready, degraded or starting
+	Status string            `json:"status"` // ready, degraded, starting or unavailable
 	Parts  []supervise.State `json:"parts,omitempty"`
 }
 
 // readyz answers 200 while requests can be served, though perhaps degraded, and
-// 503 while they cannot. Which part is how, it tells in detail only.
+// 503 while they cannot. Which part is how, it tells in detail only. It asks Redis once
+// in healthLife at most, and SQL not at all, however often it is called.
 func (a *App) readyz(detail bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := a.readiness(r.Context())
 		status := http.StatusOK
-		if out.Status == starting {
+		if out.Status == starting || out.Status == unavailable {
 			status = http.StatusServiceUnavailable
 		}
 		if !detail {
@@ -150,30 +153,72 @@ func (a *App) readyz(detail bool) http.Handler {
 	})
 }
 
-// starting is the status of a node that cannot serve.
-const starting = "starting"
+// The statuses of a node that cannot serve.
+const (
+	starting    = "starting"    // or stopping: a part does not run
+	unavailable = "unavailable" // all parts run, and SQL is away
+)
 
 func (a *App) readiness(ctx context.Context) readiness {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	out := readiness{Status: "ready", Parts: append([]supervise.State{{Name: "sql", Ready: true}, {Name: "redis", Ready: true}}, a.group.States()...)}
-	for i := range out.Parts {
-		p := &out.Parts[i]
+	out := readiness{Status: "ready"}
+	for _, p := range a.group.States() {
+		running := p.Ready
 		switch p.Name {
 		case "sql":
-			p.Ready = a.db.Ping(ctx) == nil
-		case "redis":
-			if a.redis.Ping(ctx) != nil {
-				p.Degraded = "away; answering from sql"
+			if since := a.db.Away(); !since.IsZero() {
+				p.Ready, p.Degraded = false, "away since "+since.Format(time.RFC3339)
 			}
 		case "checkin":
 			p.Degraded = a.checkin.Degraded()
 		}
-		if !p.Ready {
+		switch {
+		case !running:
 			out.Status = starting
-		} else if p.Degraded != "" && out.Status == "ready" {
+		case !p.Ready && out.Status != starting:
+			out.Status = unavailable
+		case p.Degraded != "" && out.Status == "ready":
 			out.Status = "degraded"
+		}
+		out.Parts = append(out.Parts, p)
+		if p.Name == "sql" { // Redis has no part of its own
+			redis := supervise.State{Name: "redis", Ready: true}
+			if a.redisHealth.of(ctx, a.redis.Ping) != nil {
+				redis.Degraded = "away; answering from sql"
+				if out.Status == "ready" {
+					out.Status = "degraded"
+				}
+			}
+			out.Parts = append(out.Parts, redis)
 		}
 	}
 	return out
+}
+
+const (
+	// healthLife is how long an answer of a part stands for others.
+	healthLife = 500 * time.Millisecond
+	// healthPatience is how long a part may take to answer.
+	healthPatience = 2 * time.Second
+)
+
+// health is what a part answered last. The zero health knows nothing.
+type health struct {
+	flight singleflight.Group // at and the answer belong to who flies
+	at     time.Time
+	err    error
+}
+
+// of asks the part unless it was asked a moment ago: many who ask at once wait for one
+// answer, which does not end with the context of any of them.
+func (h *health) of(ctx context.Context, ask func(context.Context) error) error {
+	_, err, _ := h.flight.Do("", func() (any, error) {
+		if h.at.IsZero() || time.Since(h.at) >= healthLife {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthPatience)
+			defer cancel()
+			h.err = ask(ctx)
+			h.at = time.Now()
+		}
+		return nil, h.err
+	})
+	return err
 }

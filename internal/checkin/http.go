@@ -2,6 +2,7 @@ package checkin
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -38,7 +39,7 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Figures over all time, with words learned and minutes studied"}, s.handleStats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
 		Summary:     "The top of a board and the caller's own place",
-		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Who reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours.",
+		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Who reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours. A place without user and name is that of a user who does not want to be shown, is banned or deleted, or blocks the caller or is blocked.",
 		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason}}, s.handleBoard)
 }
 
@@ -163,12 +164,16 @@ func (s *Service) handleBoard(ctx context.Context, caller accounts.Caller, in *b
 	if found.Me != nil {
 		rows = append(rows, *found.Me)
 	}
-	names, err := s.users.Names(ctx, mapped(rows, func(p ranking.Row) accounts.ID { return p.User }))
+	names, err := s.shown(ctx, caller.User, mapped(rows, func(p ranking.Row) accounts.ID { return p.User }))
 	if err != nil {
 		return nil, err
 	}
 	wire := func(p ranking.Row) api.BoardRow {
-		return api.BoardRow{Rank: p.Rank, User: p.User.String(), Name: names[p.User], Value: p.Value}
+		row := api.BoardRow{Rank: p.Rank, Value: p.Value}
+		if name, ok := names[p.User]; ok { // the id would lead to the name
+			row.User, row.Name = p.User.String(), name
+		}
+		return row
 	}
 	out := api.Board{Board: in.Board, Season: board.Season(), Entries: mapped(found.Top, wire)}
 	if in.Around > 0 {
@@ -179,4 +184,21 @@ func (s *Service) handleBoard(ctx context.Context, caller accounts.Caller, in *b
 		out.Me = &me
 	}
 	return &body[api.Board]{out}, nil
+}
+
+// apartBudget is how long a board waits to know who is hidden from the caller.
+const apartBudget = 250 * time.Millisecond
+
+// shown returns the names of those users whom viewer sees by name. While nobody can say who
+// blocks whom, that is viewer alone.
+func (s *Service) shown(ctx context.Context, viewer accounts.ID, users []accounts.ID) (map[accounts.ID]string, error) {
+	names, err := s.users.Names(ctx, viewer, users)
+	if err != nil || s.apart == nil {
+		return names, err
+	}
+	asking, cancel := context.WithTimeout(ctx, apartBudget)
+	defer cancel()
+	apart, err := s.apart.Apart(asking, viewer, users)
+	maps.DeleteFunc(names, func(user accounts.ID, _ string) bool { return user != viewer && (err != nil || apart[user]) })
+	return names, nil
 }

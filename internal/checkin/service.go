@@ -28,6 +28,7 @@ type Config struct {
 	DB      *sqldb.DB
 	Redis   *redis.DB
 	Users   *accounts.Service
+	Apart   Apart // nil: nobody is
 	Bus     *events.Bus
 	Node    string // this process; see projection.Config
 	Metrics prometheus.Registerer
@@ -36,6 +37,12 @@ type Config struct {
 	Pace    Pace
 
 	Settings
+}
+
+// Apart says who is hidden from a user, and is wired in package app.
+type Apart interface {
+	// Apart returns those of others who block the user, or whom the user blocks.
+	Apart(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
 }
 
 // Pace is how long the domain waits for what; a zero is what production has.
@@ -51,6 +58,7 @@ type Service struct {
 	Boards *ranking.Boards // who is on top, and where a user stands
 
 	users      *accounts.Service
+	apart      Apart
 	bus        *events.Bus
 	store      *store
 	fast       *fast
@@ -79,7 +87,7 @@ func New(cfg Config) *Service {
 		cfg.Now = time.Now
 	}
 	s := &Service{
-		users: cfg.Users, bus: cfg.Bus, log: cfg.Log,
+		users: cfg.Users, apart: cfg.Apart, bus: cfg.Bus, log: cfg.Log,
 		rules: cfg.Settings, node: cfg.Node, freezes: streak.Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
 		now:   func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
 		store: newStore(cfg.DB),

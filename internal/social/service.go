@@ -150,6 +150,21 @@ func (s *Service) Blocked(ctx context.Context, by accounts.ID, whom []accounts.I
 	return found, asKind(ctx, err)
 }
 
+// Apart returns those of others who block the user, or whom the user blocks. It is one
+// statement of SQL: whom a copy in Redis does not know yet would be shown.
+func (s *Service) Apart(ctx context.Context, user accounts.ID, others []accounts.ID) (_ map[accounts.ID]bool, err error) {
+	defer errs.Wrap(&err, "social.Apart %s", user)
+	if len(others) == 0 {
+		return nil, nil
+	}
+	found, err := selectApart(ctx, s.db, user, others)
+	apart := make(map[accounts.ID]bool, len(found))
+	for _, other := range found {
+		apart[other] = true
+	}
+	return apart, asKind(ctx, err)
+}
+
 // MaxRelations is for how many users [Service.Relations] answers at once.
 const MaxRelations = 100
 

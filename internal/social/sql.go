@@ -429,6 +429,12 @@ func someBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, others [
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ? AND blocked_id IN (?)", user, bun.List(others)))
 }
 
+// selectApart returns those of others who block the user, or whom the user blocks.
+func selectApart(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, `SELECT blocked_id FROM blocks WHERE user_id = ? AND blocked_id IN (?)
+		UNION ALL SELECT user_id FROM blocks WHERE blocked_id = ? AND user_id IN (?)`, user, bun.List(others), user, bun.List(others)))
+}
+
 func countBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID) (n int, err error) {
 	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM blocks WHERE user_id = ?", user).Scan(&n)
 	return n, err

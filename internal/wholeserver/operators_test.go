@@ -1,12 +1,16 @@
 package wholeserver
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
 )
 
@@ -65,4 +69,32 @@ func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
 	if got, _ := get("/v1/checkin"); got != http.StatusNotFound {
 		t.Errorf("an operation at the operators' address: got %d", got)
 	}
+}
+
+// Whoever looks at a node that cannot serve reads what is away, since when, and not that
+// it starts.
+func TestReadinessNamesTheDatabaseThatIsAway(t *testing.T) {
+	maria := sqldbtest.OwnServer(t, sqldbtest.Options{})
+	var log logtest.Buffer
+	s := testkit.StartLogged(t, log.Logger(), func(c *app.Config) { c.SQL = maria.URL })
+	readyz := func() string {
+		code, _, body := s.Call(t, nil, "GET", "/readyz", "")
+		return fmt.Sprint(code, " ", body)
+	}
+	if got := readyz(); !strings.HasPrefix(got, `200 {"status":"ready"`) {
+		t.Errorf("at first: %s", got)
+	}
+	maria.Kill9(t)
+	eventually.True(t, "the database to be away", func() bool {
+		got := readyz()
+		return strings.HasPrefix(got, `503 {"status":"unavailable"`) && strings.Contains(got, `{"name":"sql","ready":false,"degraded":"away since 20`)
+	})
+	maria.Restart(t)
+	eventually.True(t, "the database to be back", func() bool { return strings.HasPrefix(readyz(), `200 {"status":"ready"`) })
+	for _, line := range []string{`msg="sql is away"`, `msg="sql is back"`, `msg=listening`} {
+		if n := log.Count(line); n != 1 {
+			t.Errorf("%d lines have %s, want one", n, line)
+		}
+	}
+	t.Log(log.String())
 }

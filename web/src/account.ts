@@ -1,7 +1,7 @@
 // Password, e-mail address, and the end of the account.
 
 import type { AccountDeleted, AccountDeletion, CodeReply, EmailChange, EmailCodeRequest, PasswordChange, User } from "./api";
-import { askCode, codeField, codeLead, type Sent } from "./codes";
+import { askCode, askOwnCode, codeField, codeLead, type Sent } from "./codes";
 import { dateOf } from "./days";
 import { h, put, type Child } from "./dom";
 import { field, form, type Field } from "./form";
@@ -13,32 +13,55 @@ const current = (name: string, label: string): Field =>
 const section = (id: string, title: string, ...children: Child[]) =>
   h("section", { class: "card", "aria-labelledby": `${id}-title`, "data-part": id }, h("h2", { id: `${id}-title` }, title), ...children);
 
-/** Setting the first password, or changing it. */
+/** Setting the first password, by a code to the address, or changing it. */
 export function passwordCard(me: User, changed: () => void) {
   const body = h("div");
   const said = h("p", { class: "saved", role: "status" });
 
-  function show(): void {
-    const old = me.has_password ? current("current", "Current password") : null;
-    const secret = field("New password", { name: "password", type: "password", required: true, minlength: 8, maxlength: 128, autocomplete: "new-password" }, "At least 8 characters.");
+  function start(): void {
     put(
       body,
       form(
         { class: "stack" },
-        old ? [old, secret] : [secret],
+        [],
+        async () => {
+          said.textContent = "";
+          set(await askOwnCode(me.email, "set_password"));
+        },
+        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Send me a code")),
+      ),
+    );
+  }
+
+  function show(): void {
+    if (me.has_password) set(null);
+    else start();
+  }
+
+  // set asks for the old password, or for the code that was sent.
+  function set(sent: Sent | null): void {
+    const old = sent ? codeField(me.email, sent.seen, () => secret.input.focus()) : current("current", "Current password");
+    const secret = field("New password", { name: "password", type: "password", required: true, minlength: 8, maxlength: 128, autocomplete: "new-password" }, "At least 8 characters.");
+    put(
+      body,
+      sent && codeLead(me.email, sent),
+      form(
+        { class: "stack" },
+        [old, secret],
         async () => {
           said.textContent = "";
           const change: PasswordChange = { password: secret.input.value };
-          if (old) change.current = old.input.value;
+          change[sent ? "code" : "current"] = old.input.value;
           await authed("/v1/me/password", { method: "PUT", body: change, once: true });
           me = { ...me, has_password: true };
           show();
           said.textContent = "Your password is set. All other devices have been logged out.";
           changed();
         },
-        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, me.has_password ? "Change password" : "Set password")),
+        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, sent ? "Set password" : "Change password"), sent && h("button", { type: "button", class: "link", onclick: start }, "Cancel")),
       ),
     );
+    if (sent) old.input.focus();
   }
 
   show();
@@ -52,7 +75,7 @@ export function passwordCard(me: User, changed: () => void) {
   };
 }
 
-/** Changing the address: a code goes to the new one. */
+/** Changing the address: a code goes to the new one, and to the old one where there is no password. */
 export function emailCard(me: User, changed: (u: User) => void) {
   const address = h("strong", {}, me.email);
   const body = h("div", { class: "stack" });
@@ -69,7 +92,8 @@ export function emailCard(me: User, changed: (u: User) => void) {
         async () => {
           said.textContent = "";
           email = mail.input.value.trim();
-          prove(await askCode(email, () => json<CodeReply>("/v1/me/email/codes", { method: "POST", body: { email } satisfies EmailCodeRequest })));
+          const old = me.has_password ? null : await askOwnCode(me.email, "leave_email");
+          prove(old, await askCode(email, () => json<CodeReply>("/v1/me/email/codes", { method: "POST", body: { email } satisfies EmailCodeRequest })));
         },
         h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Send me a code")),
       ),
@@ -77,22 +101,22 @@ export function emailCard(me: User, changed: (u: User) => void) {
     if (focus) mail.input.focus();
   }
 
-  function prove(sent: Sent): void {
-    const secret = me.has_password ? current("password", "Your password") : null;
-    const digits = codeField(email, sent.seen, () => (secret ?? digits).input.focus());
+  function prove(old: Sent | null, sent: Sent): void {
+    const mine = old ? codeField(me.email, old.seen, () => mine.input.focus(), "Code from the old address", "old_code") : current("password", "Your password");
+    const digits = codeField(email, sent.seen, () => mine.input.focus(), old ? "Code from the new address" : "Code");
     put(
       body,
-      codeLead(email, sent),
+      codeLead(email, sent, ...(old ? ["Six more are on their way to ", h("strong", {}, me.email), ", to prove that the account is yours."] : [])),
       form(
         { class: "stack" },
-        secret ? [digits, secret] : [digits],
+        [digits, mine],
         async () => {
           const change: EmailChange = { email, code: digits.input.value };
-          if (secret) change.password = secret.input.value;
+          change[old ? "old_code" : "password"] = mine.input.value;
           changed(await json<User>("/v1/me/email", { method: "PUT", body: change, once: true }));
           email = "";
           start(true);
-          said.textContent = "Your address is changed. The old one got a note.";
+          said.textContent = "Your address is changed. The old one got a link that takes this back for three days.";
         },
         h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Change address"), h("button", { type: "button", class: "link", onclick: () => start(true) }, "Cancel")),
       ),

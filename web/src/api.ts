@@ -55,6 +55,7 @@ export interface User {
   find_by_id: boolean;
   find_by_email: boolean;
   requests: boolean;
+  on_boards: boolean;
   has_password: boolean;
   created: string;
 }
@@ -66,6 +67,7 @@ export interface UserUpdate {
   find_by_id?: boolean;
   find_by_email?: boolean;
   requests?: boolean;
+  on_boards?: boolean;
 }
 
 export interface PasswordReset {
@@ -76,7 +78,16 @@ export interface PasswordReset {
 
 export interface PasswordChange {
   current?: string;
+  code?: string;
   password: string;
+}
+
+export interface OwnCodeRequest {
+  purpose: "set_password" | "leave_email";
+}
+
+export interface EmailUndo {
+  token: string;
 }
 
 export interface EmailCodeRequest {
@@ -87,6 +98,7 @@ export interface EmailChange {
   email: string;
   code: string;
   password?: string;
+  old_code?: string;
 }
 
 export interface AccountDeletion {
@@ -288,8 +300,8 @@ export type BoardName = "streak" | "total_days" | "week" | "month";
 
 export interface BoardRow {
   rank: number;
-  user: string;
-  name: string;
+  user?: string;
+  name?: string;
   value: number;
 }
 

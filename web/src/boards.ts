@@ -122,7 +122,7 @@ function row(r: BoardRow, mine: boolean, top: number): HTMLLIElement {
     { class: mine ? "mine" : "", value: r.rank, "data-user": r.user, "aria-current": mine ? "true" : null },
     bar,
     h("span", { class: `rank ${medal}` }, String(r.rank)),
-    h("span", { class: "who" }, r.name, mine && h("span", { class: "you" }, "you")),
+    h("span", { class: "who" }, r.name ?? h("span", { class: "muted" }, "Somebody"), mine && h("span", { class: "you" }, "you")),
     h("span", { class: "value" }, count(r.value, "day")),
   );
 }

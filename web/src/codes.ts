@@ -1,8 +1,9 @@
 // Codes by mail, and where the development server keeps them.
 
-import { outbox, send, type CodeReply, type CodeRequest, type Mail } from "./api";
+import { outbox, send, type CodeReply, type CodeRequest, type Mail, type OwnCodeRequest } from "./api";
 import { h, put, type Child } from "./dom";
 import { field, type Field } from "./form";
+import { json } from "./session";
 
 /** Whether the server keeps its mails in a development outbox. */
 export const development = outbox("nobody@example.com").then((mails) => mails !== null);
@@ -23,10 +24,14 @@ export async function askCode(email: string, ask: () => Promise<CodeReply>): Pro
 export const askCodeFor = (email: string, purpose: CodeRequest["purpose"]): Promise<Sent> =>
   askCode(email, async () => (await (await send("/v1/auth/codes", { method: "POST", body: { email, purpose } satisfies CodeRequest })).json()) as CodeReply);
 
+/** askCode, for a code to the address that the user has. */
+export const askOwnCode = (email: string, purpose: OwnCodeRequest["purpose"]): Promise<Sent> =>
+  askCode(email, () => json<CodeReply>("/v1/me/codes", { method: "POST", body: { purpose } satisfies OwnCodeRequest }));
+
 /** Where the six digits are typed. On a development server a button beside it fetches them. */
-export function codeField(email: string, seen: string, filled: () => void): Field {
-  const digits = field("Code", {
-    name: "code",
+export function codeField(email: string, seen: string, filled: () => void, label = "Code", name = "code"): Field {
+  const digits = field(label, {
+    name,
     required: true,
     inputmode: "numeric",
     pattern: "[0-9]{6}",

@@ -102,8 +102,8 @@ function happened(e: Event): void {
   if (e.type === "session.ended" && (e.data as SessionEnded).device === device()) end(LOGGED_OUT);
 }
 
-type Page = "home" | "friends" | "card" | "profile";
-const titles: Record<Page, string> = { home: "Today", friends: "Friends", card: "A card", profile: "Profile" };
+type Page = "home" | "friends" | "card" | "profile" | "undo";
+const titles: Record<Page, string> = { home: "Today", friends: "Friends", card: "A card", profile: "Profile", undo: "A change of address" };
 let title = "";
 
 const unread = h("span", { class: "badge", "data-unread": "", hidden: true });
@@ -124,14 +124,21 @@ function show(): void {
   announce("");
   const me = user();
   const token = /^#\/card\/([\w-]+)$/.exec(location.hash)?.[1];
-  const page: Page = token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
+  const undo = /^#\/undo\/([\w-]+)$/.exec(location.hash)?.[1];
+  const page: Page = undo ? "undo" : token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
   title = me ? `${titles[page]} · Stoa` : "Stoa";
   guest = !me;
   document.body.classList.toggle("guest", guest);
   const mine = ++drawn;
+  const lost = () => mine === drawn && announce("This part of the page could not be loaded. Load the page anew.");
   if (!me) {
     dot.hidden = true;
     put(nav);
+    if (undo) {
+      put(main);
+      import("./undo").then((m) => mine === drawn && put(main, m.undoView(undo).el), lost);
+      return showUnread();
+    }
     const entered = (news: string) => {
       navigate(token ? location.hash : "#/");
       announce(news);
@@ -158,12 +165,14 @@ function show(): void {
   if (page === "home") return place(home(me, announce));
   // The other views are fetched when somebody wants them: the first one is there sooner.
   put(main);
-  const late: Promise<View> = token
+  const late: Promise<View> = undo
+    ? import("./undo").then((m) => m.undoView(undo))
+    : token
     ? import("./card").then((m) => m.cardView(me, token, people, announce))
     : page === "friends"
       ? import("./friends").then((m) => m.friends(me, people, announce))
       : import("./profile").then((m) => m.profile(me, { fail: announce, left }));
-  late.then(place, () => mine === drawn && announce("This part of the page could not be loaded. Load the page anew."));
+  late.then(place, lost);
 }
 
 function navigate(hash: string): void {

@@ -43,7 +43,7 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
 
   // A switch is kept the moment it is turned, and turns back when that fails.
   const kept = h("span", { class: "saved", role: "status" });
-  const toggle = (key: "find_by_id" | "find_by_email" | "requests", text: string) => {
+  const toggle = (key: "find_by_id" | "find_by_email" | "requests" | "on_boards", text: string) => {
     const box = h("input", {
       type: "checkbox",
       name: key,
@@ -68,6 +68,7 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
     toggle("find_by_id", "Others may find me by my id"),
     toggle("find_by_email", "Others may find me by my e-mail address"),
     toggle("requests", "Others may ask me for friendship"),
+    toggle("on_boards", "Others see my name on boards"),
   ];
 
   const picture = pictureCard(me, (avatar) => take({ ...me, avatar }));

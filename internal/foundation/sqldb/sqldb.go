@@ -53,6 +53,7 @@ type DB struct {
 	place   string
 	now     func() time.Time
 	log     *slog.Logger
+	outage  outage
 
 	mu    sync.Mutex
 	wakes map[chan struct{}]struct{}

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -14,6 +15,16 @@ import (
 // DefaultLimit is what Config.Limit should be: ten requests a second to one
 // operation are more than a person makes and less than a runaway script does.
 var DefaultLimit = ratelimit.Limit{Max: 600, Window: time.Minute}
+
+// rawLimit is for what [API.Raw] serves, all of it together, and one household. A page is
+// about five requests, so that an office behind one address can open it 600 times a minute.
+var rawLimit = ratelimit.Limit{Max: 3000, Window: time.Minute}
+
+// isNear reports whether a caller is on this machine or in its network, as probes,
+// Prometheus and proxies are; on a unix socket there is no address.
+func isNear(ip netip.Addr) bool {
+	return !ip.IsValid() || ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast()
+}
 
 // allow counts the request, sets the headers and refuses what is too much. A user who
 // calls often costs fewer Redis commands than requests; see package ratelimit.

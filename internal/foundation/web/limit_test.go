@@ -2,11 +2,13 @@ package web
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -85,4 +87,44 @@ func TestWithRedisAwayRequestsAreStillLimited(t *testing.T) {
 	if fmt.Sprint(got) != "[200 200 429]" {
 		t.Errorf("got %v, want [200 200 429]", got)
 	}
+}
+
+// Pages and probes are a household's together, and who is in the server's own network, as
+// a probe is, is never refused.
+func TestPagesHaveOneLimitForAHousehold(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		s := newSite(t, func(c *Config) {
+			c.Limiter = ratelimit.New(redistest.Open(t, "embedded"))
+			c.TrustProxy = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+		})
+		page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("page")) })
+		s.Raw("GET /{$}", page)
+		s.Raw("GET /probe", page)
+		ask := func(path, from string) int {
+			return s.ask(t, "GET", path, "", "X-Forwarded-For", from, "Authorization", "").Code
+		}
+		for i := range rawLimit.Max {
+			if got := ask([]string{"/", "/probe"}[i%2], fmt.Sprintf("2001:db8::%x", i)); got != 200 {
+				t.Fatalf("request %d: got %d", i, got)
+			}
+		}
+		w := s.ask(t, "GET", "/probe", "", "X-Forwarded-For", "2001:db8::1", "Authorization", "")
+		if w.Code != 429 || code(w) != "limit.exceeded" || w.Header().Get("Retry-After") != "60" {
+			t.Errorf("one more: got %d %s %v", w.Code, w.Body, w.Header())
+		}
+		if got := ask("/", "2001:db8:0:1::1"); got != 200 {
+			t.Errorf("another household: got %d", got)
+		}
+		for _, near := range []string{"127.0.0.1", "::1", "10.0.0.1", "192.168.1.1", "fd00::1"} {
+			for range rawLimit.Max + 1 {
+				if got := ask("/probe", near); got != 200 {
+					t.Fatalf("%s: got %d", near, got)
+				}
+			}
+		}
+		time.Sleep(rawLimit.Window)
+		if got := ask("/", "2001:db8::1"); got != 200 {
+			t.Errorf("in the next window: got %d", got)
+		}
+	})
 }

@@ -105,6 +105,18 @@ func (rt *route) name() string {
 	return rt.label
 }
 
+// pattern is the path as it was declared, without what a client put into it.
+func (rt *route) pattern() string {
+	switch {
+	case rt == nil:
+		return ""
+	case rt.op.Path != "":
+		return rt.op.Path
+	}
+	_, path, _ := strings.Cut(rt.label, " ")
+	return path
+}
+
 // add checks op, describes it and serves it by rt, whose functions take in and
 // return out, both pointers to structs. A stream has no out.
 func (a *API) add(op Op, in, out reflect.Type, rt *route) {

@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/static"
 	"github.com/stoa-dev/stoa/ratelimit"
@@ -63,8 +64,11 @@ type Config struct {
 	Live func(context.Context) ([]string, error)
 
 	// Log gets failures (Error, Warn) and, at Debug, a line for each request
-	// with ids only. Nil discards.
+	// without anything that a client wrote but the request's id. Nil discards.
 	Log *slog.Logger
+
+	// AccessLog has the line for each request logged at Info.
+	AccessLog bool
 
 	// Metrics gets stoa_http_requests_total and
 	// stoa_http_request_duration_seconds. Nil: they are not collected.
@@ -166,8 +170,9 @@ func (a *API) DocsOn(other *API) {
 // SetAuth sets the authenticator. Call it before the first request is served.
 func (a *API) SetAuth(auth Authenticator) { a.auth = auth }
 
-// Raw mounts h for pages, metrics and the like: no token, no limit, but the
-// headers, log lines and metrics of every request. The pattern is the ServeMux's;
+// Raw mounts h for pages, metrics and the like: no token, but the headers, log lines
+// and metrics of every request. All of them have one limit for each household, see
+// rawLimit. The pattern is the ServeMux's;
 // "GET /{$}" is the root page, while "/" would swallow the 404 of every unknown
 // path. Pages bring their own Content-Security-Policy; the one they
 // replace allows nothing.
@@ -178,9 +183,13 @@ func (a *API) Raw(pattern string, h http.Handler) { a.raw(pattern, h, false) }
 func (a *API) RawConnection(pattern string, h http.Handler) { a.raw(pattern, h, true) }
 
 func (a *API) raw(pattern string, h http.Handler, stays bool) {
-	rt := &route{label: pattern, stays: stays, duration: a.stats.observer(pattern)}
+	rt := &route{label: pattern, op: Op{ID: "pages", Limit: rawLimit}, public: true, stays: stays, duration: a.stats.observer(pattern)}
 	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		callOf(r.Context()).route = rt
+		c := callOf(r.Context())
+		c.route = rt
+		if a.cfg.Limiter != nil && !isNear(c.clientIP()) && !a.allow(r.Context(), c) {
+			return
+		}
 		h.ServeHTTP(w, r)
 	})
 }
@@ -302,15 +311,26 @@ func (a *API) finish(c *call) {
 		}
 	}
 	a.stats.count(c)
-	if a.log.Enabled(c.r.Context(), slog.LevelDebug) {
-		a.log.LogAttrs(c.r.Context(), slog.LevelDebug, "request",
-			slog.String("route", c.route.name()), slog.String("method", c.r.Method), slog.Int("status", c.status),
-			slog.Duration("took", time.Since(c.start)), slog.Int64("bytes", c.bytes),
-			slog.String("request", c.trace), slog.String("user", c.user()))
-	}
+	a.logAccess(c)
 	if p != nil {
 		panic(p)
 	}
+}
+
+// logAccess writes the line of a request. It has the route's pattern and not the path,
+// which may have a card's token in it.
+func (a *API) logAccess(c *call) {
+	level := slog.LevelDebug
+	if a.cfg.AccessLog {
+		level = slog.LevelInfo
+	}
+	if !a.log.Enabled(c.r.Context(), level) {
+		return
+	}
+	a.log.LogAttrs(c.r.Context(), level, "request",
+		slog.String("method", knownMethod(c.r.Method)), slog.String("route", c.route.name()), slog.String("path", c.route.pattern()), slog.Int("status", c.status),
+		slog.Duration("took", time.Since(c.start)), slog.Int64("bytes", c.bytes), slog.String("household", household.Of(c.clientIP())),
+		slog.String("request", c.trace), slog.String("user", c.user()))
 }
 
 // cors sets the headers for a listed origin and reports whether r is a

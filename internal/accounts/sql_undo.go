@@ -1,0 +1,40 @@
+package accounts
+
+import (
+	"context"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+func insertUndo(ctx context.Context, tx *sqldb.Tx, u undo, expires int64) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO email_undos (token_hash, user_id, email, at, expires) VALUES (?, ?, ?, ?, ?)", u.tokenHash, u.user, u.email, u.at, expires)
+	return err
+}
+
+// selectUndo answers ErrUndo for a token that takes nothing back.
+func selectUndo(ctx context.Context, q sqldb.Querier, tokenHash string) (u undo, err error) {
+	u.tokenHash = tokenHash
+	err = q.QueryRowContext(ctx, "SELECT user_id, email, at FROM email_undos WHERE token_hash = ? AND expires > ?", tokenHash, q.Now().UnixMilli()).
+		Scan(&u.user, &u.email, &u.at)
+	return u, sqldb.Missing(err, ErrUndo)
+}
+
+// consumeUndo removes what takes that change back, and what takes later ones back; all but
+// one of many callers get ErrUndo.
+func consumeUndo(ctx context.Context, tx *sqldb.Tx, u undo) error {
+	ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM email_undos WHERE token_hash = ? AND expires > ?", u.tokenHash, tx.Now().UnixMilli()))
+	if err == nil && !ok {
+		err = ErrUndo
+	}
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "DELETE FROM email_undos WHERE user_id = ? AND at >= ?", u.user, u.at)
+	return err
+}
+
+// sweepUndos removes up to sweepChunk expired ones.
+func sweepUndos(ctx context.Context, db *sqldb.DB) (int64, error) {
+	return sqldb.Affected(db.ExecContext(ctx, "DELETE FROM email_undos WHERE token_hash IN (SELECT token_hash FROM (SELECT token_hash FROM email_undos WHERE expires <= ? LIMIT ?) old)",
+		db.Now().UnixMilli(), sweepChunk))
+}

@@ -1,0 +1,83 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// A thief who has taken an account over changes its address. The old address is told, with
+// a link that takes the change back, and every change after it:
+//
+//	offerUndo  in the transaction of the change: a row with the hash of the link's token
+//	mailNotice makes the token of its seed and mails it to the old address
+//	UndoEmail  puts the old address back, and trusts nothing else that was set since
+
+// undoLife is how long a change of address can be taken back.
+const undoLife = 72 * time.Hour
+
+// ErrUndo reports a link that takes nothing back.
+var ErrUndo = errs.New(errs.Invalid, "auth.undo_invalid", "The link is wrong, used or older than three days.")
+
+// An undo is what takes a change of address back, as it is stored.
+type undo struct {
+	tokenHash string
+	user      ID
+	email     string // the old one
+	at        int64  // of the change, Unix milliseconds
+}
+
+// offerUndo keeps that u had this address and enqueues the mail to it. The message has a
+// seed of which the server's secret makes the token, as with codes.
+func (s *Service) offerUndo(ctx context.Context, tx *sqldb.Tx, u User) error {
+	n := notice{To: u.Email, Kind: api.NoticeEmailChanged, Until: tx.Now().Add(undoLife).UnixMilli(), User: u.ID, Seed: newNonce()}
+	row := undo{hash(s.mint.undoToken(u.ID, n.Seed)), u.ID, u.Email, tx.Now().UnixMilli()}
+	if err := insertUndo(ctx, tx, row, n.Until); err != nil {
+		return err
+	}
+	return n.enqueue(ctx, tx, u.ID)
+}
+
+// UndoEmail puts the address back to which the link with that token was mailed. It ends
+// all sessions and removes the password, which whoever changed the address may have set:
+// log-in is by a code to the address then. Links of changes after this one are worth
+// nothing any more; a link of an earlier one still takes more back. A deleted account
+// stays deleted until its owner logs in. ErrUndo; ErrEmailTaken where the address has
+// another account by now, and then the link stays good.
+func (s *Service) UndoEmail(ctx context.Context, token, household string) (err error) {
+	defer errs.Wrap(&err, "accounts.UndoEmail")
+	back, err := selectUndo(ctx, s.db, hash(token))
+	if err != nil {
+		return asKind(err)
+	}
+	err = s.endAll(ctx, back.user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
+		now, err := lockAccount(ctx, tx, back.user)
+		if err != nil {
+			return err
+		}
+		if err := consumeUndo(ctx, tx, back); err != nil {
+			return err
+		}
+		if err := updateEmail(ctx, tx, back.user, Email{Given: back.email, Key: emailKey(back.email)}); err != nil {
+			return err
+		}
+		if err := updatePassword(ctx, tx, back.user, ""); err != nil {
+			return err
+		}
+		for _, to := range []string{back.email, now.Email} {
+			if err := notify(ctx, tx, back.user, to, api.NoticeEmailUndone); err != nil {
+				return err
+			}
+		}
+		return s.write(ctx, tx, back.user, DeviceID{}, trail.EmailUndone, household)
+	}, append(EmailChanged.Of(s.caches, back.user), PasswordChanged.Of(s.caches, back.user)...)...)
+	if errors.Is(err, ErrNoUser) { // erased meanwhile
+		err = ErrUndo
+	}
+	return err
+}

@@ -1,0 +1,51 @@
+package checkin
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// blocks answers as social does, with an error where SQL is away.
+type blocks struct {
+	who map[accounts.ID]bool
+	err error
+}
+
+func (b blocks) Apart(context.Context, accounts.ID, []accounts.ID) (map[accounts.ID]bool, error) {
+	return b.who, b.err
+}
+
+// While nobody can say who blocks whom, the caller sees no other by name.
+func TestWithoutKnowingTheBlocksNobodyElseIsShown(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		var people []accounts.User
+		for _, email := range []string{"ann@example.org", "bob@example.org"} {
+			u, err := accounts.NewUser(email, email[:3], "UTC")
+			if err != nil {
+				t.Fatal(err)
+			}
+			people = append(people, u)
+		}
+		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, people) }); err != nil {
+			t.Fatal(err)
+		}
+		ann, bob := people[0].ID, people[1].ID
+		for _, tt := range []struct {
+			blocks
+			want int
+		}{{blocks{}, 2}, {blocks{who: map[accounts.ID]bool{bob: true}}, 1}, {blocks{err: ErrStore}, 1}} {
+			w.apart = tt.blocks
+			names, err := w.shown(t.Context(), ann, []accounts.ID{ann, bob})
+			if err != nil || len(names) != tt.want || names[ann] != "ann" {
+				t.Errorf("with %+v: got %v, %v, want %d", tt.blocks, names, err, tt.want)
+			}
+		}
+	})
+}

@@ -1,0 +1,1 @@
+DROP INDEX email_undos_user{{on email_undos}}

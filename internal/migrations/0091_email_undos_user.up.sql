@@ -1,0 +1,1 @@
+CREATE INDEX email_undos_user ON email_undos (user_id, at)

@@ -1,0 +1,1 @@
+DROP INDEX email_undos_expires{{on email_undos}}

@@ -1,0 +1,1 @@
+CREATE INDEX email_undos_expires ON email_undos (expires)
