@@ -28,6 +28,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
+	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/lease"
@@ -54,6 +55,7 @@ type App struct {
 	adminLn  net.Listener     // of admin
 	accounts *accounts.Service
 	social   *social.Service
+	messages *messaging.Service
 	checkin  *checkin.Service
 	queues   []*queue.Consumer
 	jobs     *worker.Pool
@@ -121,6 +123,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}); err != nil {
 		return nil, err
 	}
+	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Bus: a.bus, People: a.accounts, Relations: a.social, Log: log, Settings: cfg.Chats})
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Apart: a.social, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
@@ -222,6 +225,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		supervise.Part{Name: "cluster", Run: a.cluster.Run},
 		supervise.Part{Name: "caches", Run: a.runCaches},
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
+		supervise.Part{Name: "messages", Run: a.messages.Run},
 	)
 	for _, q := range a.queues {
 		a.group.Add(supervise.Part{Name: "queue." + q.Name(), Run: whole(q.Run)})

@@ -19,6 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
@@ -52,6 +53,8 @@ type Config struct {
 	Cache    CacheSettings     `koanf:"cache"`
 	Cluster  cluster.Settings  `koanf:"cluster"`
 	Gateway  gateway.Settings  `koanf:"gateway"`
+
+	Chats messaging.Settings `koanf:"chats"`
 
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time

@@ -60,6 +60,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	}
 	a.accounts.Routes(a.api)
 	a.social.Routes(a.api)
+	a.messages.Routes(a.api)
 	a.checkin.Routes(a.api)
 	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"},
 		Summary:     "The caller's own events as they happen, from every node",

@@ -1,0 +1,202 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// What a message can be.
+const (
+	MessageText     = "text"
+	MessageImage    = "image"
+	MessageVoice    = "voice"
+	MessageFile     = "file"
+	MessageLocation = "location"
+	MessageCard     = "card"
+	MessageCustom   = "custom"
+)
+
+// Types of events of messaging, with what their data is.
+const (
+	EventMessageNew     = "message.new"     // Message, to all devices of both
+	EventMessageChanged = "message.changed" // Message as it is now: edited, recalled or with other reactions
+	EventMessageHidden  = "message.hidden"  // MessageRef, to the devices of who deleted it for themselves
+	EventChatMarked     = "chat.marked"     // ChatMark: somebody read, or got, messages
+	EventChatUpdated    = "chat.updated"    // Chat, to the devices of who changed its settings
+	EventChatTyping     = "chat.typing"     // Typing; not kept for who resumes
+)
+
+// Content is what a message says. Of the parts, one kind has its own: media goes with
+// image, voice and file, location, card and custom with theirs. text is the text itself, or
+// a caption.
+type Content struct {
+	Kind     string    `json:"kind" enum:"text,image,voice,file,location,card,custom"`
+	Text     string    `json:"text,omitempty" maxLength:"4000"`
+	Media    *Media    `json:"media,omitempty"`
+	Location *Location `json:"location,omitempty"`
+	Card     *CardRef  `json:"card,omitempty"`
+	Custom   *Custom   `json:"custom,omitempty"`
+	Mentions []string  `json:"mentions,omitempty" maxItems:"50" doc:"ids of users"`
+}
+
+// Media is a picture, a recording or a file, wherever it lies.
+type Media struct {
+	URL      string `json:"url" maxLength:"2048" doc:"https://…, or a path of this server"`
+	Type     string `json:"type,omitempty" maxLength:"100" doc:"media type"`
+	Name     string `json:"name,omitempty" maxLength:"200"`
+	Size     int64  `json:"size,omitempty" minimum:"0" doc:"bytes"`
+	Width    int    `json:"width,omitempty" minimum:"0" maximum:"100000"`
+	Height   int    `json:"height,omitempty" minimum:"0" maximum:"100000"`
+	Duration int    `json:"duration_ms,omitempty" minimum:"0" maximum:"86400000"`
+	Alt      string `json:"alt,omitempty" maxLength:"500" doc:"what can be seen or heard, for who cannot"`
+}
+
+// Location is a place on earth.
+type Location struct {
+	Latitude  float64 `json:"lat" minimum:"-90" maximum:"90"`
+	Longitude float64 `json:"lon" minimum:"-180" maximum:"180"`
+	Name      string  `json:"name,omitempty" maxLength:"200"`
+	Address   string  `json:"address,omitempty" maxLength:"500"`
+}
+
+// CardRef recommends a user to another.
+type CardRef struct {
+	User string `json:"user" maxLength:"64"`
+}
+
+// Custom is of the app's own making.
+type Custom struct {
+	Type string          `json:"type" minLength:"1" maxLength:"64"`
+	Data json.RawMessage `json:"data,omitempty" doc:"any JSON of up to 8 KiB, ten levels deep"`
+}
+
+// Send is a message on its way.
+type Send struct {
+	ClientID string `json:"client_id" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9._-]+$" doc:"chosen by the client, once for each message: sent again, it is the same message"`
+	Content
+	ReplyTo int64       `json:"reply_to,omitempty" minimum:"1" doc:"the sequence number of a message in this chat"`
+	Forward *MessageRef `json:"forward,omitempty" doc:"a message that the caller can read, to be sent on; then kind alone is given, and it is ignored"`
+}
+
+// Sent says that a message is stored for good.
+type Sent struct {
+	ID   string    `json:"id"`
+	Chat string    `json:"chat"`
+	Seq  int64     `json:"seq" doc:"its place in the chat: 1, 2, 3 and so on, without gaps"`
+	At   time.Time `json:"at"`
+}
+
+// MessageRef names a message.
+type MessageRef struct {
+	Chat string `json:"chat" maxLength:"64"`
+	Seq  int64  `json:"seq" minimum:"1"`
+}
+
+// Message is one in a chat, as one of its members sees it.
+type Message struct {
+	ID       string `json:"id"`
+	Chat     string `json:"chat"`
+	Seq      int64  `json:"seq"`
+	Rev      int64  `json:"rev,omitempty" doc:"the number of its last change in the chat; none if it was never changed"`
+	From     string `json:"from" doc:"the user who sent it"`
+	ClientID string `json:"client_id,omitempty" doc:"as the sender chose it; only for the sender"`
+	Content
+	ReplyTo   int64      `json:"reply_to,omitempty"`
+	Forwarded *Forwarded `json:"forwarded,omitempty"`
+	At        time.Time  `json:"at"`
+	Edited    *time.Time `json:"edited,omitempty"`
+	Recalled  *time.Time `json:"recalled,omitempty" doc:"its content is gone"`
+	Reactions []Reaction `json:"reactions,omitempty"`
+}
+
+// Forwarded says where a message came from first.
+type Forwarded struct {
+	From string    `json:"from"`
+	At   time.Time `json:"at"`
+}
+
+// Reaction is one emoji, and who reacted with it.
+type Reaction struct {
+	Emoji string   `json:"emoji"`
+	Users []string `json:"users"`
+}
+
+// Messages is a part of a chat's messages, in order of seq.
+type Messages struct {
+	Messages []Message `json:"messages"`
+	More     bool      `json:"more" doc:"there are further ones in the direction that was asked for"`
+	Seq      int64     `json:"seq" doc:"of the newest message of the chat"`
+	Rev      int64     `json:"rev" doc:"the chat's newest change"`
+}
+
+// MessageChanges is what has changed of messages that were there.
+type MessageChanges struct {
+	Changed []Message `json:"changed" doc:"as they are now, in the order of their last change"`
+	Hidden  []int64   `json:"hidden,omitempty" doc:"deleted by the caller for themselves"`
+	More    bool      `json:"more" doc:"ask again since rev"`
+	Rev     int64     `json:"rev" doc:"up to which change this goes"`
+}
+
+// Chat is one of the caller's chats.
+type Chat struct {
+	Chat      string     `json:"chat" doc:"u: and the other's id"`
+	Peer      string     `json:"peer,omitempty"`
+	Seq       int64      `json:"seq" doc:"of the newest message"`
+	Rev       int64      `json:"rev" doc:"of the newest change of what was there"`
+	Cleared   int64      `json:"cleared,omitempty" doc:"messages up to here are deleted for the caller"`
+	Read      int64      `json:"read" doc:"up to which message the caller has read"`
+	Unread    int64      `json:"unread"`
+	PeerRead  int64      `json:"peer_read,omitempty" doc:"up to which message the other has read, where both show it"`
+	PeerGot   int64      `json:"peer_got,omitempty" doc:"up to which message the other's devices have got"`
+	Pinned    bool       `json:"pinned,omitempty"`
+	Muted     *time.Time `json:"muted,omitempty" doc:"until when"`
+	Draft     string     `json:"draft,omitempty"`
+	At        time.Time  `json:"at" doc:"when the newest message was sent"`
+	Last      *Message   `json:"last,omitempty" doc:"the newest message"`
+	PeerGone  bool       `json:"peer_gone,omitempty" doc:"the other's account is deleted"`
+	PeerName  string     `json:"peer_name,omitempty"`
+	PeerPhoto string     `json:"peer_avatar,omitempty"`
+}
+
+// Chats is a part of the caller's chats: pinned ones first, then by their newest message.
+type Chats struct {
+	Chats  []Chat `json:"chats"`
+	Next   string `json:"next,omitempty" doc:"cursor of the next page"`
+	Sync   string `json:"sync" doc:"ask since here what has changed; of the first page"`
+	Unread int64  `json:"unread" doc:"messages that wait in all chats that are not muted"`
+}
+
+// ChatChange changes what the caller has set for a chat; what is not there stays.
+type ChatChange struct {
+	Pinned *bool      `json:"pinned,omitempty"`
+	Muted  *time.Time `json:"muted,omitempty" doc:"until when; a time that has passed: not at all"`
+	Draft  *string    `json:"draft,omitempty" maxLength:"4000"`
+}
+
+// ChatMark says how far somebody is in a chat.
+type ChatMark struct {
+	Chat      string `json:"chat"`
+	User      string `json:"user"`
+	Read      int64  `json:"read,omitempty"`
+	Delivered int64  `json:"delivered,omitempty"`
+}
+
+// MarkRequest moves the caller's marks in a chat forward; what is behind them changes
+// nothing.
+type MarkRequest struct {
+	Read      int64 `json:"read,omitempty" minimum:"0"`
+	Delivered int64 `json:"delivered,omitempty" minimum:"0"`
+}
+
+// Typing says that somebody is writing, or has stopped.
+type Typing struct {
+	Chat   string `json:"chat"`
+	User   string `json:"user,omitempty"`
+	Typing bool   `json:"typing"`
+}
+
+// ChatSettings is how a user wants to be reached.
+type ChatSettings struct {
+	MessagesFrom string `json:"messages_from" enum:"friends,everybody,nobody"`
+	Receipts     bool   `json:"receipts" doc:"show others how far one has read, and see how far they have"`
+}

@@ -1,0 +1,176 @@
+package messaging
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// change has fn change a message under the lock of its conversation, whose next rev the
+// message then has. fn returns false where there is nothing to do. Everybody in the chat is told.
+func (s *Service) change(ctx context.Context, user, peer accounts.ID, seq int64, fn func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error)) (_ api.Message, err error) {
+	var m message
+	changed := false
+	err = s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		v, err := s.locked(ctx, tx, user, peer)
+		if err != nil {
+			return err
+		}
+		if m, err = s.store.one(ctx, tx, v, seq); err != nil {
+			return err
+		}
+		rev := v.rev + 1
+		if changed, err = fn(ctx, tx, &m, rev); err != nil || !changed {
+			return err
+		}
+		m.rev, err = s.store.bump(ctx, tx, v.conversation)
+		if err != nil {
+			return err
+		}
+		return s.store.setMessage(ctx, tx, m)
+	})
+	if err != nil {
+		return api.Message{}, asKind(ctx, err)
+	}
+	if changed {
+		s.tellChanged(user, peer, m)
+	}
+	return m.wire(user, chatWith(peer)), nil
+}
+
+// locked returns a chat whose conversation is locked until tx ends.
+func (s *Service) locked(ctx context.Context, tx *sqldb.Tx, user, peer accounts.ID) (view, error) {
+	v, err := s.store.view(ctx, s.store.db, user, peer) // its conversation never becomes another one
+	if err != nil {
+		return v, err
+	}
+	if _, err := s.store.lock(ctx, tx, []ConversationID{v.id}); err != nil {
+		return v, err
+	}
+	return s.store.view(ctx, tx, user, peer)
+}
+
+// own refuses what only the sender may do, and not for ever.
+func own(m *message, user accounts.ID, now time.Time, within time.Duration) error {
+	switch {
+	case m.from != user:
+		return ErrNotYours
+	case m.recalled != 0:
+		return ErrRecalled
+	case now.Sub(moment(m.at)) > within:
+		return ErrTooLate
+	}
+	return nil
+}
+
+// Edit gives a message another text; what it said before is kept. ErrChat, ErrMessage,
+// ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrStore.
+func (s *Service) Edit(ctx context.Context, user, peer accounts.ID, seq int64, text string) (_ api.Message, err error) {
+	defer errs.Wrap(&err, "messaging.Edit %s", user)
+	return s.change(ctx, user, peer, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error) {
+		if err := own(m, user, tx.Now(), s.cfg.EditFor); err != nil {
+			return false, err
+		}
+		if m.said.Forwarded != nil {
+			return false, ErrNotYours
+		}
+		next := m.said
+		next.Text = text
+		var err error
+		if next.Content, err = checkContent(next.Content); err != nil || next.Text == m.said.Text {
+			return false, err
+		}
+		if err := s.store.keepEdit(ctx, tx, *m, rev); err != nil {
+			return false, err
+		}
+		m.said, m.edited = next, tx.Now().UnixMilli()
+		return true, nil
+	})
+}
+
+// Recall takes a message back: its content, its reactions and what it said before are
+// gone for everybody. Recalling again changes nothing. ErrChat, ErrMessage, ErrNotYours,
+// ErrTooLate, ErrStore.
+func (s *Service) Recall(ctx context.Context, user, peer accounts.ID, seq int64) (_ api.Message, err error) {
+	defer errs.Wrap(&err, "messaging.Recall %s", user)
+	return s.change(ctx, user, peer, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, _ int64) (bool, error) {
+		if m.from == user && m.recalled != 0 {
+			return false, nil
+		}
+		if err := own(m, user, tx.Now(), s.cfg.RecallFor); err != nil {
+			return false, err
+		}
+		m.said, m.reply, m.recalled, m.reactions = said{Content: api.Content{Kind: m.said.Kind}}, 0, tx.Now().UnixMilli(), nil
+		return true, s.store.forget(ctx, tx, *m)
+	})
+}
+
+// React adds the user's reaction to a message, or takes it back. ErrChat, ErrMessage,
+// ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrStore.
+func (s *Service) React(ctx context.Context, user, peer accounts.ID, seq int64, emoji string, on bool) (_ api.Message, err error) {
+	defer errs.Wrap(&err, "messaging.React %s", user)
+	if !isEmoji(emoji) {
+		return api.Message{}, ErrEmoji
+	}
+	if on {
+		if err := s.mayWrite(ctx, user, peer); err != nil {
+			return api.Message{}, asKind(ctx, err)
+		}
+	}
+	return s.change(ctx, user, peer, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, _ int64) (bool, error) {
+		r := reaction{emoji, user}
+		at := slices.Index(m.reactions, r)
+		switch {
+		case m.recalled != 0:
+			return false, ErrRecalled
+		case on == (at >= 0):
+			return false, nil
+		case !on:
+			m.reactions = slices.Delete(m.reactions, at, at+1)
+			return true, s.store.removeReaction(ctx, tx, *m, r)
+		}
+		different := map[string]bool{emoji: true}
+		last := len(m.reactions)
+		for i, old := range m.reactions {
+			different[old.emoji] = true
+			if old.emoji == emoji {
+				last = i + 1
+			}
+		}
+		if len(different) > maxReactions {
+			return false, ErrReactions
+		}
+		m.reactions = slices.Insert(m.reactions, last, r)
+		return true, s.store.addReaction(ctx, tx, *m, r)
+	})
+}
+
+// Hide deletes a message for the user alone. ErrChat, ErrMessage, ErrStore.
+func (s *Service) Hide(ctx context.Context, user, peer accounts.ID, seq int64) (err error) {
+	defer errs.Wrap(&err, "messaging.Hide %s", user)
+	err = s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		v, err := s.locked(ctx, tx, user, peer)
+		if err != nil {
+			return err
+		}
+		m, err := s.store.one(ctx, tx, v, seq)
+		if err != nil {
+			return err
+		}
+		rev, err := s.store.bump(ctx, tx, v.conversation)
+		if err != nil {
+			return err
+		}
+		return s.store.hide(ctx, tx, user, m, rev)
+	})
+	if err != nil {
+		return asKind(ctx, err)
+	}
+	s.tell(user, api.EventMessageHidden, api.MessageRef{Chat: chatWith(peer), Seq: seq})
+	return nil
+}

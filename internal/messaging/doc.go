@@ -1,0 +1,34 @@
+// Package messaging carries messages between users.
+//
+// # Truth
+//
+// SQL: conversations, direct_chats (which conversation two users have), chat_members (a
+// member's marks and settings), messages, message_edits, reactions and hidden_messages.
+//
+//   - The messages of a conversation are numbered 1, 2, 3 and so on without gaps: seq. It is
+//     given in the transaction that stores the message, under the lock of the
+//     conversation's row, and (conversation, seq) is the primary key.
+//   - What changes of messages that are there (an edit, a recall, a reaction, a message
+//     that somebody deletes for themselves) takes the conversation's next rev, and leaves it in
+//     the message's row. A client that knows seq and rev up to which it has a conversation
+//     asks for what came after, and has it whole.
+//   - A message is identified by conversation, sender and the id that the client chose:
+//     sent again, with the same content, it is the same message.
+//   - Marks (read, delivered) only go forward. Sending moves one's own read mark, so that one's own
+//     messages are never unread; unread is seq less the mark.
+//   - A message is acknowledged after its commit. Commits are shared: see commit.go.
+//
+// # Who may write
+//
+// Between two users of whom one blocks the other no message goes, and a user says who may
+// write: friends, everybody or nobody. The rules are asked for when a message comes, from
+// copies that may be half a second old. A refusal does not tell a block from a setting.
+//
+// # Events
+//
+// What was committed goes as an event to the personal channels of both users (package
+// events). An event is a hint: a gap in seq or rev tells a client to ask.
+//
+// A user who deletes a message for themselves, or clears a chat, changes nothing for the
+// other. A recalled message keeps its place and loses its content.
+package messaging

@@ -1,0 +1,304 @@
+package messaging
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+// The domain's refusals.
+var (
+	ErrChat      = errs.New(errs.NotFound, "chat.unknown", "There is no such chat.")
+	ErrSelf      = errs.New(errs.Invalid, "chat.self", "Nobody chats with themselves.")
+	ErrMessage   = errs.New(errs.NotFound, "message.unknown", "There is no such message.")
+	ErrContent   = errs.New(errs.Invalid, "message.content", "This is not what a message of its kind says.")
+	ErrClientID  = errs.New(errs.Invalid, "message.client_id", "A client_id is 1 to 64 letters, digits, dots, dashes and underscores.")
+	ErrReply     = errs.New(errs.Invalid, "message.reply", "The message that is replied to is not in this chat.")
+	ErrReused    = errs.New(errs.Conflict, "message.client_id_used", "This client_id was used for another message.")
+	ErrRefused   = errs.New(errs.Forbidden, "message.refused", "This user takes no messages from you.")
+	ErrYouBlock  = errs.New(errs.Forbidden, "message.you_block", "You block this user.")
+	ErrNotYours  = errs.New(errs.Forbidden, "message.not_yours", "Only who sent a message can change it.")
+	ErrTooLate   = errs.New(errs.Conflict, "message.too_late", "The message is too old to be changed.")
+	ErrRecalled  = errs.New(errs.Conflict, "message.recalled", "The message was recalled.")
+	ErrEmoji     = errs.New(errs.Invalid, "message.emoji", "A reaction is one emoji.")
+	ErrReactions = errs.New(errs.Conflict, "message.reactions_full", "There are enough different reactions to this message.")
+	ErrFuture    = errs.New(errs.Invalid, "chat.future", "The chat has no message of this number yet.")
+	ErrCursor    = errs.New(errs.Invalid, "chat.cursor", "This cursor was not given by this list.")
+	ErrStore     = errs.New(errs.Unavailable, "chat.store_away", "Chats cannot be reached right now. Please try again.").Retry(2 * time.Second)
+)
+
+// Settings are the operator's.
+type Settings struct {
+	EditFor      time.Duration `koanf:"edit_for" default:"24h" help:"how long after it was sent a message can be edited"`
+	RecallFor    time.Duration `koanf:"recall_for" default:"48h" help:"how long after it was sent a message can be recalled"`
+	MessagesFrom string        `koanf:"messages_from" default:"friends" enum:"friends,everybody,nobody" help:"who may write to a user who has chosen nothing"`
+}
+
+// ConversationID names what two users, or a group, say to each other.
+type ConversationID = ids.ID[conversation]
+
+// MessageID names a message.
+type MessageID = ids.ID[message]
+
+// Policy is from whom a user takes messages. Its number is part of a row.
+type Policy int
+
+// The policies.
+const (
+	Unset Policy = iota
+	Friends
+	Everybody
+	Nobody
+)
+
+var policies = [...]string{"", "friends", "everybody", "nobody"}
+
+// String is the policy's name on the wire.
+func (p Policy) String() string { return policies[p] }
+
+func parsePolicy(s string) Policy {
+	for p, name := range policies {
+		if name == s {
+			return Policy(p)
+		}
+	}
+	return Unset
+}
+
+// conversation is a row: where a conversation stands.
+type conversation struct {
+	id      ConversationID
+	seq     int64 // of the newest message
+	rev     int64 // of the newest change
+	lastAt  int64 // Unix ms of the newest message
+	changed int64 // Unix ms of anything that is new
+}
+
+// member is a user's row in a conversation.
+type member struct {
+	user, peer accounts.ID
+	conv       ConversationID
+	read       int64
+	delivered  int64
+	cleared    int64
+	pinned     int64 // Unix ms since when; 0: not
+	muted      int64 // Unix ms until when
+	draft      string
+	changed    int64
+}
+
+// message is a row.
+type message struct {
+	conv     ConversationID
+	seq, rev int64
+	id       MessageID
+	from     accounts.ID
+	to       accounts.ID // of a new one
+	clientID string
+	hash     string
+	said     said
+	reply    int64
+	at       int64 // Unix ms, as are the next two; 0: never
+	edited   int64
+	recalled int64
+
+	reactions []reaction
+}
+
+// said is what a message's row has as its body.
+type said struct {
+	api.Content
+	Forwarded *api.Forwarded `json:"forwarded,omitempty"`
+}
+
+type reaction struct {
+	emoji string
+	user  accounts.ID
+}
+
+const (
+	maxCustom      = 8 << 10 // bytes
+	maxCustomDepth = 10
+	maxReactions   = 20 // different emoji for one message
+	maxEmoji       = 32 // bytes
+)
+
+var clientIDs = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// checkContent returns c as it is stored: trimmed, with the parts of its kind alone.
+func checkContent(c api.Content) (api.Content, error) {
+	c.Text = strings.TrimSpace(c.Text)
+	if utf8.RuneCountInString(c.Text) > 4000 {
+		return c, ErrContent.On("body.text", "has more than 4,000 characters")
+	}
+	if strings.ContainsFunc(c.Text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+		return c, ErrContent.On("body.text", "has control characters")
+	}
+	parts := map[string]bool{"media": c.Media != nil, "location": c.Location != nil, "card": c.Card != nil, "custom": c.Custom != nil}
+	own := map[string]string{api.MessageImage: "media", api.MessageVoice: "media", api.MessageFile: "media",
+		api.MessageLocation: "location", api.MessageCard: "card", api.MessageCustom: "custom"}[c.Kind]
+	for part, there := range parts {
+		if there != (part == own) {
+			if there {
+				return c, ErrContent.On("body."+part, "does not go with this kind")
+			}
+			return c, ErrContent.On("body."+part, "is what a message of this kind is about")
+		}
+	}
+	switch {
+	case c.Kind == api.MessageText && c.Text == "":
+		return c, ErrContent.On("body.text", "is empty")
+	case c.Media != nil && !isAddress(c.Media.URL):
+		return c, ErrContent.On("body.media.url", "is no https address and no path of this server")
+	case c.Card != nil:
+		if _, err := ids.Parse[accounts.User](c.Card.User); err != nil {
+			return c, ErrContent.On("body.card.user", "is nobody's id")
+		}
+	case c.Custom != nil:
+		if len(c.Custom.Data) > maxCustom || depth(c.Custom.Data) > maxCustomDepth {
+			return c, ErrContent.On("body.custom.data", "is larger than 8 KiB, or deeper than ten levels")
+		}
+	}
+	for _, m := range c.Mentions {
+		if _, err := ids.Parse[accounts.User](m); err != nil {
+			return c, ErrContent.On("body.mentions", "has what is nobody's id")
+		}
+	}
+	return c, nil
+}
+
+func isAddress(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "https" && u.Host != "" || u.Scheme == "" && u.Host == "" && strings.HasPrefix(s, "/v1/"))
+}
+
+// depth is how deep objects and lists of valid JSON lie in each other.
+func depth(data []byte) (deepest int) {
+	at, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			quoted = !quoted
+		case c == '\\':
+			i++
+		case !quoted && (c == '{' || c == '['):
+			at++
+			deepest = max(deepest, at)
+		case !quoted && (c == '}' || c == ']'):
+			at--
+		}
+	}
+	return deepest
+}
+
+// isEmoji reports whether s can be a reaction: one sign that is a symbol, with what goes with it.
+func isEmoji(s string) bool {
+	if s == "" || len(s) > maxEmoji || !utf8.ValidString(s) {
+		return false
+	}
+	symbols := 0
+	for _, r := range s {
+		switch {
+		case unicode.Is(unicode.So, r) || unicode.Is(unicode.Sk, r) || r >= 0x1F1E6 && r <= 0x1F1FF || r == 0x203C || r == 0x2049:
+			symbols++
+		case r == 0x200D || r == 0xFE0F || r == 0x20E3 || r >= 0xE0020 && r <= 0xE007F: // joiners, variants, keycaps, tags
+		case r >= '0' && r <= '9' || r == '#' || r == '*':
+			if !strings.ContainsRune(s, 0x20E3) {
+				return false
+			}
+			symbols++
+		default:
+			return false
+		}
+	}
+	return symbols >= 1 && symbols <= 8
+}
+
+// hashOf tells requests with one client_id apart.
+func hashOf(in api.Send) (string, error) {
+	text, err := json.Marshal(in)
+	if err != nil {
+		return "", err
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(compact.Bytes())
+	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+}
+
+// pair is two users in the order of their ids.
+type pair struct{ low, high accounts.ID }
+
+func pairOf(a, b accounts.ID) pair {
+	if a.Compare(b) > 0 {
+		a, b = b, a
+	}
+	return pair{a, b}
+}
+
+func (p pair) compare(q pair) int {
+	return cmp.Or(p.low.Compare(q.low), p.high.Compare(q.high))
+}
+
+// directPrefix begins the name of a chat with one other user.
+const directPrefix = "u:"
+
+func chatWith(peer accounts.ID) string { return directPrefix + peer.String() }
+
+// parseChat returns the other user of a chat.
+func parseChat(name string) (accounts.ID, error) {
+	id, err := ids.Parse[accounts.User](strings.TrimPrefix(name, directPrefix))
+	if err != nil || !strings.HasPrefix(name, directPrefix) {
+		return id, ErrChat
+	}
+	return id, nil
+}
+
+// unread is how many messages wait for a member.
+func (m member) unread(c conversation) int64 { return max(0, c.seq-max(m.read, m.cleared)) }
+
+func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+func momentOrNil(ms int64) *time.Time {
+	if ms == 0 {
+		return nil
+	}
+	t := moment(ms)
+	return &t
+}
+
+// wire is a message as a member of the chat sees it.
+func (m message) wire(to accounts.ID, chat string) api.Message {
+	w := api.Message{ID: m.id.String(), Chat: chat, Seq: m.seq, Rev: m.rev, From: m.from.String(), Content: m.said.Content, ReplyTo: m.reply,
+		Forwarded: m.said.Forwarded, At: moment(m.at), Edited: momentOrNil(m.edited), Recalled: momentOrNil(m.recalled)}
+	if m.from == to {
+		w.ClientID = m.clientID
+	}
+	if m.recalled != 0 {
+		w.Content, w.ReplyTo, w.Forwarded = api.Content{Kind: m.said.Kind}, 0, nil
+	}
+	for _, r := range m.reactions {
+		n := len(w.Reactions)
+		if n == 0 || w.Reactions[n-1].Emoji != r.emoji {
+			w.Reactions = append(w.Reactions, api.Reaction{Emoji: r.emoji})
+			n++
+		}
+		w.Reactions[n-1].Users = append(w.Reactions[n-1].Users, r.user.String())
+	}
+	return w
+}

@@ -1,0 +1,691 @@
+package messaging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// One MariaDB serves all tests and ends with the process.
+		goleak.IgnoreAnyFunction("github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest.(*server).start.func1"))
+}
+
+// world is one node's messaging, and what it stands on.
+type world struct {
+	*Service
+	t        testing.TB
+	accounts *accounts.Service
+	social   *social.Service
+	redis    *redis.DB
+}
+
+func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *world {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	bus := events.NewBus(rdb, ids.New[world]().String(), log)
+	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: 10 * time.Second})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	friends, err := social.New(social.Config{DB: db, Caches: caches, Bus: bus, People: people, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(t.Context(), Config{DB: db, Bus: bus, People: people, Relations: friends, Log: log, Settings: settings})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { _ = bus.Run(ctx, func() {}) })
+	all.Go(func() { _ = caches.Run(ctx, func() {}) })
+	all.Go(func() { _ = s.Run(ctx, func() {}) })
+	t.Cleanup(func() { cancel(); all.Wait() })
+	return &world{s, t, people, friends, rdb}
+}
+
+// eachEngine runs test on both engines of SQL.
+func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newWorld(t, e.Open(t), redistest.Open(t, "embedded"), settings))
+		})
+	}
+}
+
+// join makes users.
+func (w *world) join(n int) []accounts.ID {
+	w.t.Helper()
+	var users []accounts.User
+	var list []accounts.ID
+	for i := range n {
+		u, err := accounts.NewUser(fmt.Sprintf("%x@example.org", ids.New[world]().String()), fmt.Sprint("user ", i), "UTC")
+		w.must(err)
+		users, list = append(users, u), append(list, u.ID)
+	}
+	w.must(w.store.transact(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, users) }))
+	return list
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func text(id, s string) api.Send {
+	return api.Send{ClientID: id, Content: api.Content{Kind: api.MessageText, Text: s}}
+}
+
+// says sends a text that must be taken.
+func (w *world) says(from, to accounts.ID, s string) api.Sent {
+	w.t.Helper()
+	got, _, err := w.Send(w.t.Context(), from, to, text(ids.New[message]().String(), s))
+	w.must(err)
+	return got
+}
+
+// reads returns the texts that a user sees in a chat, "-" for a recalled one.
+func (w *world) reads(user, peer accounts.ID) (texts []string) {
+	w.t.Helper()
+	list, err := w.List(w.t.Context(), user, peer, Range{Limit: 200})
+	w.must(err)
+	for _, m := range list.Messages {
+		s := m.Text
+		if m.Recalled != nil {
+			s = "-"
+		}
+		for _, r := range m.Reactions {
+			s += fmt.Sprintf(" %s%d", r.Emoji, len(r.Users))
+		}
+		texts = append(texts, s)
+	}
+	return texts
+}
+
+func (w *world) wantReads(user, peer accounts.ID, want ...string) {
+	w.t.Helper()
+	if got := w.reads(user, peer); !slices.Equal(got, want) {
+		w.t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func (w *world) chat(user, peer accounts.ID) api.Chat {
+	w.t.Helper()
+	c, err := w.Chat(w.t.Context(), user, peer)
+	w.must(err)
+	return c
+}
+
+func wants(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) || (want == nil) != (err == nil) {
+		t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+func TestTwoPeopleTalk(t *testing.T) {
+	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(3)
+		ann, bob := who[0], who[1]
+		_, err := w.Chat(ctx, ann, bob)
+		wants(t, "a chat without a message", err, ErrChat)
+		if got := w.says(ann, bob, "Hi"); got.Seq != 1 || got.Chat != chatWith(bob) {
+			t.Errorf("got %+v", got)
+		}
+		w.says(bob, ann, "Hello")
+		w.says(ann, bob, "你好")
+		for _, side := range [][2]accounts.ID{{ann, bob}, {bob, ann}} {
+			w.wantReads(side[0], side[1], "Hi", "Hello", "你好")
+		}
+		if c := w.chat(bob, ann); c.Unread != 1 || c.Read != 2 || c.Seq != 3 || c.Last.Text != "你好" || c.PeerRead != 3 {
+			t.Errorf("Bob's chat: %+v", c)
+		}
+		if c := w.chat(ann, bob); c.Unread != 0 || c.PeerRead != 2 {
+			t.Errorf("Ann's chat: %+v", c)
+		}
+		w.must(w.Mark(ctx, bob, ann, 3, 0))
+		w.must(w.Mark(ctx, bob, ann, 1, 0)) // marks do not go back
+		wants(t, "a mark in the future", w.Mark(ctx, bob, ann, 4, 0), ErrFuture)
+		if c := w.chat(ann, bob); c.PeerRead != 3 || c.PeerGot != 3 {
+			t.Errorf("after Bob has read: %+v", c)
+		}
+
+		_, err = w.Edit(ctx, ann, bob, 1, "Hi there")
+		w.must(err)
+		_, err = w.Edit(ctx, bob, ann, 1, "Hm")
+		wants(t, "an edit by the other", err, ErrNotYours)
+		_, err = w.React(ctx, bob, ann, 1, "👍", true)
+		w.must(err)
+		_, err = w.React(ctx, ann, bob, 1, "👍", true)
+		w.must(err)
+		_, err = w.React(ctx, ann, bob, 1, "❤️", true)
+		w.must(err)
+		w.wantReads(bob, ann, "Hi there 👍2 ❤️1", "Hello", "你好")
+		_, err = w.Recall(ctx, bob, ann, 2)
+		w.must(err)
+		w.wantReads(ann, bob, "Hi there 👍2 ❤️1", "-", "你好")
+		w.must(w.Hide(ctx, ann, bob, 3))
+		w.wantReads(ann, bob, "Hi there 👍2 ❤️1", "-")
+		w.wantReads(bob, ann, "Hi there 👍2 ❤️1", "-", "你好")
+		for what, try := range map[string]func() error{
+			"hide again":          func() error { return w.Hide(ctx, ann, bob, 3) },
+			"recall a hidden one": func() error { _, err := w.Recall(ctx, ann, bob, 3); return err },
+			"edit nothing":        func() error { _, err := w.Edit(ctx, ann, bob, 9, "x"); return err },
+		} {
+			wants(t, what, try(), ErrMessage)
+		}
+		changes, err := w.Changes(ctx, ann, bob, 0)
+		w.must(err)
+		if len(changes.Changed) != 2 || changes.Changed[1].Seq != 2 || !slices.Equal(changes.Hidden, []int64{3}) || changes.Rev != 6 || changes.More {
+			t.Errorf("got %+v", changes)
+		}
+		w.must(w.Clear(ctx, ann, bob))
+		w.wantReads(ann, bob)
+		if all, err := w.Chats(ctx, ann, "", "", 10); err != nil || len(all.Chats) != 0 {
+			t.Errorf("a cleared chat is in the list: %+v, %v", all, err)
+		}
+		w.says(bob, ann, "Still there?")
+		w.wantReads(ann, bob, "Still there?")
+		if all, err := w.Chats(ctx, ann, "", "", 10); err != nil || len(all.Chats) != 1 || all.Unread != 1 {
+			t.Errorf("got %+v, %v", all, err)
+		}
+		_, err = w.Chat(ctx, who[2], ann)
+		wants(t, "a stranger's look", err, ErrChat)
+	})
+}
+
+func TestAMessageThatIsSentTwiceIsOne(t *testing.T) {
+	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
+		who := w.join(2)
+		other := newWorld(t, w.store.db, w.redis, Settings{MessagesFrom: "everybody"})
+		var all sync.WaitGroup
+		answers := make([]api.Sent, 24)
+		for i := range answers {
+			all.Go(func() {
+				node := w
+				if i%2 == 1 {
+					node = other
+				}
+				got, _, err := node.Send(t.Context(), who[0], who[1], text(fmt.Sprint("m", i/8), "Hi"))
+				if err != nil {
+					t.Error(err)
+				}
+				answers[i] = got
+			})
+		}
+		all.Wait()
+		for i, a := range answers {
+			if a != answers[i/8*8] || a.Seq < 1 || a.Seq > 3 {
+				t.Errorf("try %d: got %+v, another try %+v", i, a, answers[i/8*8])
+			}
+		}
+		w.wantReads(who[1], who[0], "Hi", "Hi", "Hi")
+		_, _, err := w.Send(t.Context(), who[0], who[1], text("m1", "Ho"))
+		wants(t, "another text under the same id", err, ErrReused)
+		_, again, err := w.Send(t.Context(), who[1], who[0], text("m1", "Ho"))
+		wants(t, "the other's own id", err, nil)
+		if again {
+			t.Error("the other's message is taken for the first one's")
+		}
+	})
+}
+
+func TestNumbersHaveNoGapsWhoeverWrites(t *testing.T) {
+	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
+		nodes := []*world{w, newWorld(t, w.store.db, w.redis, Settings{MessagesFrom: "everybody"})}
+		who := w.join(4)
+		const each = 20
+		var all sync.WaitGroup
+		for writer := range 8 {
+			all.Go(func() {
+				for i := range each {
+					from, to := who[writer%2], who[1-writer%2]
+					if writer >= 4 {
+						from, to = who[2+writer%2], who[3-writer%2]
+					}
+					if _, _, err := nodes[(writer+i)%2].Send(t.Context(), from, to, text(fmt.Sprintf("%d-%d", writer, i), fmt.Sprint(i))); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		for _, side := range [][2]accounts.ID{{who[0], who[1]}, {who[3], who[2]}} {
+			list, err := w.List(t.Context(), side[0], side[1], Range{After: 0, Limit: 200})
+			w.must(err)
+			if len(list.Messages) != 4*each {
+				t.Fatalf("%d messages, want %d", len(list.Messages), 4*each)
+			}
+			for i, m := range list.Messages {
+				if m.Seq != int64(i+1) || i > 0 && m.At.Before(list.Messages[i-1].At) {
+					t.Errorf("message %d has the number %d and the time %v", i, m.Seq, m.At)
+				}
+			}
+		}
+	})
+}
+
+func TestWhoMayWrite(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(3)
+		ann, bob, eve := who[0], who[1], who[2]
+		send := func(from, to accounts.ID) error {
+			_, _, err := w.Send(ctx, from, to, text(ids.New[message]().String(), "Hi"))
+			return err
+		}
+		befriend := func(a, b accounts.ID) {
+			t.Helper()
+			r, _, err := w.social.Ask(ctx, a, social.Asking{User: b})
+			w.must(err)
+			if _, err = w.social.Accept(ctx, b, r.ID, "", ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wants(t, "a stranger", send(ann, bob), ErrRefused)
+		wants(t, "oneself", send(ann, ann), ErrSelf)
+		wants(t, "nobody", send(ann, ids.New[accounts.User]()), accounts.ErrNoUser)
+		befriend(ann, bob)
+		wants(t, "a friend", send(ann, bob), nil)
+		w.must(w.SetSettings(ctx, bob, api.ChatSettings{MessagesFrom: "nobody", Receipts: true}))
+		wants(t, "a friend of who takes none", send(ann, bob), ErrRefused)
+		_, err := w.React(ctx, ann, bob, 1, "👍", true)
+		wants(t, "a reaction to who takes none", err, ErrRefused)
+		w.must(w.SetSettings(ctx, bob, api.ChatSettings{MessagesFrom: "everybody", Receipts: false}))
+		wants(t, "a stranger to who takes all", send(eve, bob), nil)
+		w.must(w.Mark(ctx, bob, ann, 1, 1))
+		if c := w.chat(ann, bob); c.PeerRead != 0 || c.PeerGot != 1 {
+			t.Errorf("receipts are shown of who hides them: %+v", c)
+		}
+		w.must(w.social.Block(ctx, bob, eve))
+		wants(t, "who is blocked", send(eve, bob), ErrRefused)
+		wants(t, "who blocks", send(bob, eve), ErrYouBlock)
+	})
+}
+
+func TestWhatIsNoMessageIsRefusedAndChangesNothing(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	who := w.join(2)
+	deep := strings.Repeat("[", 11) + strings.Repeat("]", 11)
+	media := func(url string) *api.Media { return &api.Media{URL: url} }
+	for name, c := range map[string]api.Content{
+		"no text":               {Kind: api.MessageText},
+		"spaces":                {Kind: api.MessageText, Text: " \n "},
+		"too long":              {Kind: api.MessageText, Text: strings.Repeat("あ", 4001)},
+		"control character":     {Kind: api.MessageText, Text: "a\x1bb"},
+		"picture without media": {Kind: api.MessageImage},
+		"text with media":       {Kind: api.MessageText, Text: "x", Media: media("https://example.org/x.png")},
+		"javascript":            {Kind: api.MessageImage, Media: media("javascript:alert(1)")},
+		"data":                  {Kind: api.MessageImage, Media: media("data:text/html,x")},
+		"no host":               {Kind: api.MessageImage, Media: media("https:///x")},
+		"other host":            {Kind: api.MessageImage, Media: media("//example.org/v1/x")},
+		"nobody's card":         {Kind: api.MessageCard, Card: &api.CardRef{User: "x"}},
+		"deep":                  {Kind: api.MessageCustom, Custom: &api.Custom{Type: "x", Data: []byte(deep)}},
+		"large":                 {Kind: api.MessageCustom, Custom: &api.Custom{Type: "x", Data: []byte(`"` + strings.Repeat("x", 8<<10) + `"`)}},
+		"nobody mentioned":      {Kind: api.MessageText, Text: "x", Mentions: []string{"x"}},
+	} {
+		_, _, err := w.Send(t.Context(), who[0], who[1], api.Send{ClientID: "x", Content: c})
+		if !errors.Is(err, ErrContent) && errs.KindOf(err) != errs.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	in := text("two words", "x")
+	_, _, err := w.Send(t.Context(), who[0], who[1], in)
+	wants(t, "client id", err, ErrClientID)
+	in = text("x", "x")
+	in.ReplyTo = 1
+	_, _, err = w.Send(t.Context(), who[0], who[1], in)
+	wants(t, "a reply to nothing", err, ErrReply)
+	w.says(who[0], who[1], "first")
+	for _, emoji := range []string{"", "x", "12", "👍👍👍👍👍👍👍👍👍", "\xff", "a👍", strings.Repeat("👨‍👩‍👧", 4)} {
+		_, err = w.React(t.Context(), who[0], who[1], 1, emoji, true)
+		wants(t, fmt.Sprintf("reaction %q", emoji), err, ErrEmoji)
+	}
+	for _, emoji := range []string{"👍", "👍🏽", "❤️", "👨‍👩‍👧", "🇨🇳", "1️⃣"} {
+		if !isEmoji(emoji) {
+			t.Errorf("%s is none", emoji)
+		}
+	}
+	if c := w.chat(who[1], who[0]); c.Seq != 1 || c.Rev != 0 {
+		t.Errorf("something has changed: %+v", c)
+	}
+}
+
+func TestMessagesAreRefusedWhenTheyAreTooOldToChange(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody", EditFor: time.Nanosecond, RecallFor: time.Nanosecond})
+	who := w.join(2)
+	w.says(who[0], who[1], "Hi")
+	if _, err := w.store.db.ExecContext(t.Context(), "UPDATE messages SET at = at - 1000"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.Edit(t.Context(), who[0], who[1], 1, "Ho")
+	wants(t, "an edit", err, ErrTooLate)
+	_, err = w.Recall(t.Context(), who[0], who[1], 1)
+	wants(t, "a recall", err, ErrTooLate)
+}
+
+// replica is a client that keeps one chat by asking for what is new after seq and rev.
+type replica struct {
+	seq, rev int64
+	messages map[int64]api.Message
+}
+
+func (r *replica) sync(w *world, user, peer accounts.ID) {
+	w.t.Helper()
+	if r.messages == nil {
+		r.messages = map[int64]api.Message{}
+	}
+	c, err := w.Chat(w.t.Context(), user, peer)
+	if errors.Is(err, ErrChat) {
+		return
+	}
+	w.must(err)
+	rev := c.Rev // before the messages are read: what changes meanwhile is read again
+	for more := true; more; {
+		list, err := w.List(w.t.Context(), user, peer, Range{After: max(r.seq, 1), Limit: 7})
+		if r.seq == 0 {
+			list, err = w.List(w.t.Context(), user, peer, Range{Before: 8, Limit: 7})
+		}
+		w.must(err)
+		for _, m := range list.Messages {
+			r.messages[m.Seq] = m
+		}
+		more = list.More && r.seq > 0 || r.seq == 0 && list.Seq > 7
+		switch n := len(list.Messages); {
+		case r.seq == 0:
+			r.seq = min(7, list.Seq)
+		case n > 0:
+			r.seq = list.Messages[n-1].Seq
+		}
+		if !more {
+			r.seq = max(r.seq, list.Seq)
+		}
+	}
+	for more := r.rev < rev; more; {
+		changes, err := w.Changes(w.t.Context(), user, peer, r.rev)
+		w.must(err)
+		for _, m := range changes.Changed {
+			r.messages[m.Seq] = m
+		}
+		for _, seq := range changes.Hidden {
+			delete(r.messages, seq)
+		}
+		r.rev, more = changes.Rev, changes.More
+	}
+	for seq := range r.messages {
+		if seq <= c.Cleared {
+			delete(r.messages, seq)
+		}
+	}
+}
+
+// TestClientsThatSyncHaveWhatThereIs lets two users do everything at random, while clients
+// that ask now and then for what is new are held against a fresh read, and a fresh read
+// against a plain model.
+func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
+	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
+		steps := 400
+		for seed := range uint64(3) {
+			r := rand.New(rand.NewPCG(seed, 3))
+			who := w.join(2)
+			var clients [2]replica
+			model := newModel(who)
+			for range steps {
+				side := r.IntN(2)
+				user, peer := who[side], who[1-side]
+				seq := int64(1 + r.IntN(max(1, len(model.said)+1)))
+				switch r.IntN(12) {
+				case 0, 1, 2, 3, 4:
+					s := fmt.Sprint("text ", r.IntN(1000))
+					w.says(user, peer, s)
+					model.send(side, s)
+				case 5:
+					s := fmt.Sprint("edited ", r.IntN(1000))
+					_, err := w.Edit(t.Context(), user, peer, seq, s)
+					model.wants(t, "edit", err, model.edit(side, seq, s))
+				case 6:
+					_, err := w.Recall(t.Context(), user, peer, seq)
+					model.wants(t, "recall", err, model.recall(side, seq))
+				case 7, 8:
+					emoji, on := []string{"👍", "❤️", "😀"}[r.IntN(3)], r.IntN(3) > 0
+					_, err := w.React(t.Context(), user, peer, seq, emoji, on)
+					model.wants(t, "react", err, model.react(side, seq, emoji, on))
+				case 9:
+					err := w.Hide(t.Context(), user, peer, seq)
+					model.wants(t, "hide", err, model.hide(side, seq))
+				case 10:
+					err := w.Mark(t.Context(), user, peer, seq, seq)
+					model.wants(t, "mark", err, model.mark(side, seq))
+				case 11:
+					if r.IntN(20) == 0 {
+						model.wants(t, "clear", w.Clear(t.Context(), user, peer), model.clear(side))
+					}
+					clients[side].sync(w, user, peer)
+				}
+			}
+			for side := range clients {
+				user, peer := who[side], who[1-side]
+				clients[side].sync(w, user, peer)
+				list, err := w.List(t.Context(), user, peer, Range{Limit: 1000})
+				w.must(err)
+				fresh := map[int64]api.Message{}
+				var texts []string
+				for _, m := range list.Messages {
+					fresh[m.Seq] = m
+					texts = append(texts, describe(m))
+				}
+				if !reflect.DeepEqual(clients[side].messages, fresh) {
+					for seq, m := range fresh {
+						if got := clients[side].messages[seq]; !reflect.DeepEqual(got, m) {
+							t.Errorf("seed %d: a client has %+v, and there is %+v", seed, got, m)
+						}
+					}
+					t.Errorf("seed %d: a client has %d messages, and there are %d", seed, len(clients[side].messages), len(fresh))
+				}
+				if want := model.sees(side); !slices.Equal(texts, want) {
+					t.Errorf("seed %d: there is %q, want %q", seed, texts, want)
+				}
+				if got, want := w.chat(user, peer).Unread, model.unread(side); got != want {
+					t.Errorf("seed %d: %d unread, want %d", seed, got, want)
+				}
+			}
+		}
+	})
+}
+
+func describe(m api.Message) string {
+	s := m.Text
+	if m.Recalled != nil {
+		s = "-"
+	}
+	var more []string
+	for _, r := range m.Reactions {
+		for _, u := range r.Users {
+			more = append(more, r.Emoji+u)
+		}
+	}
+	slices.Sort(more)
+	return fmt.Sprint(m.Seq, " ", s, more)
+}
+
+// model is what messaging should do, in plain words.
+type model struct {
+	who  []accounts.ID
+	said []*modelMessage
+	read [2]int64
+	gone [2]int64
+}
+
+type modelMessage struct {
+	side     int
+	text     string
+	recalled bool
+	hidden   [2]bool
+	reacted  map[string]bool
+}
+
+func newModel(who []accounts.ID) *model { return &model{who: who} }
+
+func (m *model) wants(t testing.TB, what string, err, want error) {
+	t.Helper()
+	wants(t, what, err, want)
+}
+
+func (m *model) send(side int, text string) {
+	m.said = append(m.said, &modelMessage{side: side, text: text, reacted: map[string]bool{}})
+	m.read[side] = int64(len(m.said))
+}
+
+// at returns a message that a side sees.
+func (m *model) at(side int, seq int64) (*modelMessage, error) {
+	switch {
+	case len(m.said) == 0:
+		return nil, ErrChat
+	case seq > int64(len(m.said)) || seq <= m.gone[side] || m.said[seq-1].hidden[side]:
+		return nil, ErrMessage
+	}
+	return m.said[seq-1], nil
+}
+
+func (m *model) edit(side int, seq int64, text string) error {
+	s, err := m.at(side, seq)
+	switch {
+	case err != nil:
+		return err
+	case s.side != side:
+		return ErrNotYours
+	case s.recalled:
+		return ErrRecalled
+	}
+	s.text = text
+	return nil
+}
+
+func (m *model) recall(side int, seq int64) error {
+	s, err := m.at(side, seq)
+	switch {
+	case err != nil:
+		return err
+	case s.side != side:
+		return ErrNotYours
+	}
+	s.recalled, s.reacted = true, map[string]bool{}
+	return nil
+}
+
+func (m *model) react(side int, seq int64, emoji string, on bool) error {
+	s, err := m.at(side, seq)
+	switch {
+	case err != nil:
+		return err
+	case s.recalled:
+		return ErrRecalled
+	case on:
+		s.reacted[emoji+m.who[side].String()] = true
+	default:
+		delete(s.reacted, emoji+m.who[side].String())
+	}
+	return nil
+}
+
+func (m *model) hide(side int, seq int64) error {
+	s, err := m.at(side, seq)
+	if err == nil {
+		s.hidden[side] = true
+	}
+	return err
+}
+
+func (m *model) mark(side int, seq int64) error {
+	switch {
+	case len(m.said) == 0:
+		return ErrChat
+	case seq > int64(len(m.said)):
+		return ErrFuture
+	}
+	m.read[side] = max(m.read[side], seq)
+	return nil
+}
+
+func (m *model) clear(side int) error {
+	if len(m.said) == 0 {
+		return ErrChat
+	}
+	m.gone[side], m.read[side] = int64(len(m.said)), int64(len(m.said))
+	return nil
+}
+
+func (m *model) unread(side int) int64 { return int64(len(m.said)) - max(m.read[side], m.gone[side]) }
+
+func (m *model) sees(side int) (out []string) {
+	for i, s := range m.said {
+		if int64(i+1) <= m.gone[side] || s.hidden[side] {
+			continue
+		}
+		text := s.text
+		if s.recalled {
+			text = "-"
+		}
+		var more []string
+		for r := range s.reacted {
+			more = append(more, r)
+		}
+		slices.Sort(more)
+		out = append(out, fmt.Sprint(i+1, " ", text, more))
+	}
+	return out
+}
+
+func TestAnErasedUserLeavesPlacesAndNoWords(t *testing.T) {
+	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		w.says(ann, bob, "secret")
+		w.says(bob, ann, "kept")
+		_, err := w.Edit(ctx, ann, bob, 1, "secret two")
+		w.must(err)
+		_, err = w.React(ctx, ann, bob, 2, "👍", true)
+		w.must(err)
+		w.must(w.SetSettings(ctx, ann, api.ChatSettings{MessagesFrom: "everybody"}))
+		for range 2 {
+			w.must(w.Erase(ctx, ann))
+		}
+		w.wantReads(bob, ann, "-", "kept")
+		for table, condition := range map[string]string{"messages": "body LIKE '%secret%'", "message_edits": "1 = 1", "reactions": "1 = 1",
+			"chat_members": "user_id = '" + ann.String() + "'", "chat_settings": "1 = 1"} {
+			var n int
+			w.must(w.store.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+table+" WHERE "+condition).Scan(&n))
+			if n != 0 {
+				t.Errorf("%d rows are left in %s", n, table)
+			}
+		}
+	})
+}

@@ -1,0 +1,465 @@
+package messaging
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// asKind gives errors of the engine the kind that callers act on.
+func asKind(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return errors.Join(ErrStore, err)
+	}
+	return sqldb.AsKind(err, ErrStore)
+}
+
+// store has every statement.
+type store struct {
+	db *sqldb.DB
+
+	newPairs, newConversations, newMembers, moved, marks *sqldb.Statement
+}
+
+var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed"}
+
+func newStore(db *sqldb.DB) *store {
+	compile := func(u sqldb.Upsert) *sqldb.Statement { return db.Dialect().Compile(u) }
+	conversations := []string{"id", "kind", "seq", "rev", "last_at", "changed"}
+	members := sqldb.Upsert{Table: "chat_members", Columns: memberColumns, Key: []string{"user_id", "conversation"}}
+	s := &store{
+		db:               db,
+		newPairs:         compile(sqldb.Upsert{Table: "direct_chats", Columns: []string{"low", "high", "conversation"}, Key: []string{"low", "high"}}),
+		newConversations: compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}}),
+		moved:            compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}, Set: []string{"seq", "last_at", "changed"}}),
+		newMembers:       compile(members),
+	}
+	members.Set = []string{"read_seq = {greatest}(read_seq, {new.read_seq})", "delivered_seq = {greatest}(delivered_seq, {new.delivered_seq})", "changed = {greatest}(changed, {new.changed})"}
+	s.marks = compile(members)
+	return s
+}
+
+// transact runs fn in one transaction.
+func (s *store) transact(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return s.db.Tx(ctx, fn)
+}
+
+// direct is the conversation kind of two users.
+const direct = 1
+
+// findPairs returns the conversations that pairs have.
+func (s *store) findPairs(ctx context.Context, q sqldb.Querier, pairs []pair, lock string) (map[pair]ConversationID, error) {
+	args := make([]any, 0, 2*len(pairs))
+	for _, p := range pairs {
+		args = append(args, p.low, p.high)
+	}
+	found := make(map[pair]ConversationID, len(pairs))
+	rows, err := q.QueryContext(ctx, "SELECT low, high, conversation FROM direct_chats WHERE "+sqldb.AnyOf("(low = ? AND high = ?)", len(pairs))+lock, args...)
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var p pair
+		var id ConversationID
+		err := rows.Scan(&p.low, &p.high, &id)
+		found[p] = id
+		return err
+	})
+}
+
+// createPairs makes conversations for pairs that have none, and returns those of all.
+func (s *store) createPairs(ctx context.Context, pairs []pair) (found map[pair]ConversationID, err error) {
+	slices.SortFunc(pairs, pair.compare)
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		var args []any
+		for _, p := range pairs {
+			args = append(args, p.low, p.high, ids.New[conversation]())
+		}
+		if _, err := tx.ExecContext(ctx, s.newPairs.For(len(pairs)), args...); err != nil {
+			return err
+		}
+		if found, err = s.findPairs(ctx, tx, pairs, tx.Dialect().ForUpdate()); err != nil {
+			return err
+		}
+		var conversations, members []any
+		for _, p := range pairs {
+			id := found[p]
+			conversations = append(conversations, id, direct, 0, 0, 0, 0)
+			for _, m := range []member{{user: p.low, peer: p.high, conv: id}, {user: p.high, peer: p.low, conv: id}} {
+				members = append(members, m.row()...)
+			}
+		}
+		if _, err := tx.ExecContext(ctx, s.newConversations.For(len(pairs)), conversations...); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, s.newMembers.For(2*len(pairs)), members...)
+		return err
+	})
+	return found, err
+}
+
+func (m member) row() []any {
+	return []any{m.user, m.conv, m.peer, m.read, m.delivered, m.cleared, m.pinned, m.muted, m.draft, m.changed}
+}
+
+const conversationColumns = "id, seq, rev, last_at, changed"
+
+func scanConversation(rows *sql.Rows) (c conversation, err error) {
+	err = rows.Scan(&c.id, &c.seq, &c.rev, &c.lastAt, &c.changed)
+	return c, err
+}
+
+// lock locks conversations until tx ends, in the order of their ids.
+func (s *store) lock(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (map[ConversationID]conversation, error) {
+	found := make(map[ConversationID]conversation, len(list))
+	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations WHERE id IN (?) ORDER BY id"+tx.Dialect().ForUpdate(), bun.List(list))
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		c, err := scanConversation(rows)
+		found[c.id] = c
+		return err
+	})
+}
+
+const messageColumns = "conversation, seq, id, sender, client_id, hash, body, reply, at, edited, recalled, rev"
+
+func scanMessage(rows *sql.Rows) (m message, err error) {
+	var body []byte
+	if err = rows.Scan(&m.conv, &m.seq, &m.id, &m.from, &m.clientID, &m.hash, &body, &m.reply, &m.at, &m.edited, &m.recalled, &m.rev); err != nil {
+		return m, err
+	}
+	return m, json.Unmarshal(body, &m.said)
+}
+
+// sentBefore returns which of messages that come are there already.
+func (s *store) sentBefore(ctx context.Context, q sqldb.Querier, batch []sending) (map[sendingKey]message, error) {
+	args := make([]any, 0, 3*len(batch))
+	for _, in := range batch {
+		args = append(args, in.conv, in.from, in.clientID)
+	}
+	found := map[sendingKey]message{}
+	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE "+sqldb.AnyOf("(conversation = ? AND sender = ? AND client_id = ?)", len(batch)), args...)
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		m, err := scanMessage(rows)
+		found[sendingKey{m.conv, m.from, m.clientID}] = m
+		return err
+	})
+}
+
+func (s *store) insert(ctx context.Context, tx *sqldb.Tx, messages []message) error {
+	args := make([]any, 0, 12*len(messages))
+	for i := range messages {
+		m := &messages[i]
+		body, err := json.Marshal(m.said)
+		if err != nil {
+			return err
+		}
+		args = append(args, m.conv, m.seq, m.id, m.from, m.clientID, m.hash, string(body), m.reply, m.at, 0, 0, 0)
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO messages ("+messageColumns+") VALUES "+sqldb.Tuples(12, len(messages)), args...)
+	return err
+}
+
+// move writes where conversations stand after new messages.
+func (s *store) move(ctx context.Context, tx *sqldb.Tx, list []conversation) error {
+	args := make([]any, 0, 6*len(list))
+	for _, c := range list {
+		args = append(args, c.id, direct, c.seq, c.rev, c.lastAt, c.changed)
+	}
+	_, err := tx.ExecContext(ctx, s.moved.For(len(list)), args...)
+	return err
+}
+
+// mark moves members' marks forward.
+func (s *store) mark(ctx context.Context, q interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}, list []member) error {
+	var args []any
+	for _, m := range list {
+		args = append(args, m.row()...)
+	}
+	_, err := q.ExecContext(ctx, s.marks.For(len(list)), args...)
+	return err
+}
+
+// view is a conversation as one of its members has it.
+type view struct {
+	conversation
+	me                member
+	peerRead, peerGot int64
+	peerChanged       int64
+}
+
+const viewColumns = `c.id, c.seq, c.rev, c.last_at, c.changed, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed,
+	COALESCE(o.read_seq, 0), COALESCE(o.delivered_seq, 0), COALESCE(o.changed, 0)`
+
+const viewTables = ` FROM chat_members m JOIN conversations c ON c.id = m.conversation LEFT JOIN chat_members o ON o.conversation = m.conversation AND o.user_id = m.peer `
+
+func scanView(rows *sql.Rows) (v view, err error) {
+	err = rows.Scan(&v.id, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.me.user, &v.me.peer, &v.me.read, &v.me.delivered, &v.me.cleared,
+		&v.me.pinned, &v.me.muted, &v.me.draft, &v.me.changed, &v.peerRead, &v.peerGot, &v.peerChanged)
+	v.me.conv = v.id
+	return v, err
+}
+
+// view returns the user's chat with another; ErrChat where there is none.
+func (s *store) view(ctx context.Context, q sqldb.Querier, user, peer accounts.ID) (view, error) {
+	p := pairOf(user, peer)
+	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ? AND m.conversation = (SELECT d.conversation FROM direct_chats d WHERE d.low = ? AND d.high = ?)", user, p.low, p.high)
+	found, err := sqldb.Collect(rows, err, scanView)
+	if err == nil && len(found) == 0 {
+		err = ErrChat
+	}
+	if err != nil {
+		return view{}, err
+	}
+	return found[0], nil
+}
+
+// views returns all chats of a user that have something to show, or have changed since a
+// moment.
+func (s *store) views(ctx context.Context, q sqldb.Querier, user accounts.ID, since int64) ([]view, error) {
+	text, args := "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ?", []any{user}
+	if since > 0 {
+		text += " AND (c.changed > ? OR m.changed > ? OR o.changed > ?)"
+		args = append(args, since, since, since)
+	}
+	rows, err := q.QueryContext(ctx, text, args...)
+	return sqldb.Collect(rows, err, scanView)
+}
+
+// shown excludes messages that a user has deleted for themselves.
+const shown = " NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = messages.conversation AND h.seq = messages.seq)"
+
+// messages returns messages of a conversation between two numbers, without those that
+// the user has deleted for themselves, in the order of seq or backwards.
+func (s *store) messages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, after, before int64, backwards bool, n int) ([]message, error) {
+	order := ""
+	if backwards {
+		order = " DESC"
+	}
+	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND seq > ? AND seq < ? AND"+shown+" ORDER BY seq"+order+" LIMIT ?", conv, after, before, user, n)
+	found, err := sqldb.Collect(rows, err, scanMessage)
+	if err != nil {
+		return nil, err
+	}
+	return found, s.addReactions(ctx, q, found)
+}
+
+// changedMessages returns messages that have changed after a rev, in the order of their
+// last change, without those that the user has deleted for themselves.
+func (s *store) changedMessages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, cleared, rev int64, n int) ([]message, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND rev > ? AND seq > ? AND"+shown+" ORDER BY rev LIMIT ?", conv, rev, cleared, user, n)
+	found, err := sqldb.Collect(rows, err, scanMessage)
+	if err != nil {
+		return nil, err
+	}
+	return found, s.addReactions(ctx, q, found)
+}
+
+type hidden struct{ seq, rev int64 }
+
+func (s *store) hiddenSince(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, rev int64, n int) ([]hidden, error) {
+	rows, err := q.QueryContext(ctx, "SELECT seq, rev FROM hidden_messages WHERE user_id = ? AND conversation = ? AND rev > ? ORDER BY rev LIMIT ?", user, conv, rev, n)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (h hidden, err error) {
+		err = rows.Scan(&h.seq, &h.rev)
+		return h, err
+	})
+}
+
+// hiddenAt returns which of the messages at some places the user has deleted for themselves.
+func (s *store) hiddenAt(ctx context.Context, q sqldb.Querier, user accounts.ID, places []place) (map[place]bool, error) {
+	found := map[place]bool{}
+	if len(places) == 0 {
+		return found, nil
+	}
+	args := []any{user}
+	for _, p := range places {
+		args = append(args, p.conv, p.seq)
+	}
+	rows, err := q.QueryContext(ctx, "SELECT conversation, seq FROM hidden_messages WHERE user_id = ? AND "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(places)), args...)
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var p place
+		err := rows.Scan(&p.conv, &p.seq)
+		found[p] = true
+		return err
+	})
+}
+
+// place is a message's.
+type place struct {
+	conv ConversationID
+	seq  int64
+}
+
+// at returns the messages at some places.
+func (s *store) at(ctx context.Context, q sqldb.Querier, places []place) (map[place]message, error) {
+	found := make(map[place]message, len(places))
+	if len(places) == 0 {
+		return found, nil
+	}
+	args := make([]any, 0, 2*len(places))
+	for _, p := range places {
+		args = append(args, p.conv, p.seq)
+	}
+	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(places)), args...)
+	list, err := sqldb.Collect(rows, err, scanMessage)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.addReactions(ctx, q, list); err != nil {
+		return nil, err
+	}
+	for _, m := range list {
+		found[place{m.conv, m.seq}] = m
+	}
+	return found, nil
+}
+
+// one returns a message that the member can see, or ErrMessage.
+func (s *store) one(ctx context.Context, q sqldb.Querier, v view, seq int64) (message, error) {
+	if seq <= v.me.cleared || seq > v.seq {
+		return message{}, ErrMessage
+	}
+	found, err := s.messages(ctx, q, v.me.user, v.id, seq-1, seq+1, false, 1)
+	if err == nil && len(found) == 0 {
+		err = ErrMessage
+	}
+	if err != nil {
+		return message{}, err
+	}
+	return found[0], nil
+}
+
+// addReactions fills in the reactions of messages.
+func (s *store) addReactions(ctx context.Context, q sqldb.Querier, list []message) error {
+	changed := map[place]*message{} // a reaction is a change
+	var args []any
+	for i := range list {
+		if m := &list[i]; m.rev > 0 && m.recalled == 0 {
+			changed[place{m.conv, m.seq}] = m
+			args = append(args, m.conv, m.seq)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	rows, err := q.QueryContext(ctx, "SELECT conversation, seq, emoji, user_id FROM reactions WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(changed))+" ORDER BY at, user_id", args...)
+	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var p place
+		var r reaction
+		err := rows.Scan(&p.conv, &p.seq, &r.emoji, &r.user)
+		if m := changed[p]; m != nil {
+			m.reactions = append(m.reactions, r)
+		}
+		return err
+	})
+	for _, m := range changed { // those of one emoji together, by when it came first
+		first := map[string]int{}
+		for i, r := range m.reactions {
+			if _, there := first[r.emoji]; !there {
+				first[r.emoji] = i
+			}
+		}
+		slices.SortStableFunc(m.reactions, func(a, b reaction) int { return first[a.emoji] - first[b.emoji] })
+	}
+	return err
+}
+
+// bump gives a locked conversation its next rev.
+func (s *store) bump(ctx context.Context, tx *sqldb.Tx, c conversation) (int64, error) {
+	_, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = ?, changed = ? WHERE id = ?", c.rev+1, max(c.changed, tx.Now().UnixMilli()), c.id)
+	return c.rev + 1, err
+}
+
+// setMessage writes what an edit or a recall leaves of a message.
+func (s *store) setMessage(ctx context.Context, tx *sqldb.Tx, m message) error {
+	body, err := json.Marshal(m.said)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "UPDATE messages SET body = ?, reply = ?, edited = ?, recalled = ?, rev = ? WHERE conversation = ? AND seq = ?",
+			string(body), m.reply, m.edited, m.recalled, m.rev, m.conv, m.seq)
+	}
+	return err
+}
+
+// keepEdit keeps what a message said before.
+func (s *store) keepEdit(ctx context.Context, tx *sqldb.Tx, m message, rev int64) error {
+	body, err := json.Marshal(m.said)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "INSERT INTO message_edits (conversation, seq, rev, body, until) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq, rev, string(body), tx.Now().UnixMilli())
+	}
+	return err
+}
+
+// forget removes reactions to a message that was recalled, and what it said before.
+func (s *store) forget(ctx context.Context, tx *sqldb.Tx, m message) error {
+	for _, table := range []string{"reactions", "message_edits"} {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE conversation = ? AND seq = ?", m.conv, m.seq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *store) addReaction(ctx context.Context, tx *sqldb.Tx, m message, r reaction) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO reactions (conversation, seq, user_id, emoji, at) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq, r.user, r.emoji, tx.Now().UnixMilli())
+	return err
+}
+
+func (s *store) removeReaction(ctx context.Context, tx *sqldb.Tx, m message, r reaction) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM reactions WHERE conversation = ? AND seq = ? AND user_id = ? AND emoji = ?", m.conv, m.seq, r.user, r.emoji)
+	return err
+}
+
+func (s *store) setRev(ctx context.Context, tx *sqldb.Tx, m message) error {
+	_, err := tx.ExecContext(ctx, "UPDATE messages SET rev = ? WHERE conversation = ? AND seq = ?", m.rev, m.conv, m.seq)
+	return err
+}
+
+func (s *store) hide(ctx context.Context, tx *sqldb.Tx, user accounts.ID, m message, rev int64) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO hidden_messages (user_id, conversation, seq, rev) VALUES (?, ?, ?, ?)", user, m.conv, m.seq, rev)
+	return err
+}
+
+// setMember writes a member's settings, and up to where the chat is cleared.
+func (s *store) setMember(ctx context.Context, tx *sqldb.Tx, m member) error {
+	_, err := tx.ExecContext(ctx, "UPDATE chat_members SET pinned = ?, muted = ?, draft = ?, cleared_seq = ?, read_seq = "+tx.Dialect().Greatest()+"(read_seq, ?), changed = ? WHERE user_id = ? AND conversation = ?",
+		m.pinned, m.muted, m.draft, m.cleared, m.read, m.changed, m.user, m.conv)
+	return err
+}
+
+// settings is how a user wants to be reached.
+type settings struct {
+	from     Policy
+	receipts bool
+}
+
+func (s *store) settings(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[accounts.ID]settings, error) {
+	found := make(map[accounts.ID]settings, len(users))
+	for _, u := range users {
+		found[u] = settings{Unset, true}
+	}
+	rows, err := q.QueryContext(ctx, "SELECT user_id, messages_from, receipts FROM chat_settings WHERE user_id IN (?)", bun.List(users))
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var u accounts.ID
+		var from Policy
+		var receipts int
+		err := rows.Scan(&u, &from, &receipts)
+		found[u] = settings{from, receipts != 0}
+		return err
+	})
+}
+
+func (s *store) setSettings(ctx context.Context, user accounts.ID, to settings) error {
+	receipts := 0
+	if to.receipts {
+		receipts = 1
+	}
+	text := s.db.Dialect().Compile(sqldb.Upsert{Table: "chat_settings", Columns: []string{"user_id", "messages_from", "receipts"}, Key: []string{"user_id"}, Set: []string{"messages_from", "receipts"}})
+	_, err := s.db.ExecContext(ctx, text.For(1), user, int(to.from), receipts)
+	return err
+}

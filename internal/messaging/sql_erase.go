@@ -1,0 +1,83 @@
+package messaging
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// eraseSome erases the user from up to n chats, and at the end the user's settings. It
+// returns how many chats there were.
+func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int) (erased int, err error) {
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		rows, err := tx.QueryContext(ctx, "SELECT conversation FROM chat_members WHERE user_id = ? ORDER BY conversation LIMIT ?", user, n)
+		list, err := sqldb.Column[ConversationID](rows, err)
+		if err != nil {
+			return err
+		}
+		if erased = len(list); erased == 0 {
+			_, err := tx.ExecContext(ctx, "DELETE FROM chat_settings WHERE user_id = ?", user)
+			return err
+		}
+		locked, err := s.lock(ctx, tx, list)
+		if err != nil {
+			return err
+		}
+		now := tx.Now().UnixMilli()
+		for _, id := range list {
+			c := locked[id]
+			rows, err := tx.QueryContext(ctx, "SELECT seq FROM messages WHERE conversation = ? AND sender = ? AND recalled = 0 ORDER BY seq", id, user)
+			own, err := sqldb.Column[int64](rows, err)
+			if err != nil {
+				return err
+			}
+			rows, err = tx.QueryContext(ctx, "SELECT DISTINCT seq FROM reactions WHERE conversation = ? AND user_id = ?", id, user)
+			reacted, err := sqldb.Column[int64](rows, err)
+			if err != nil {
+				return err
+			}
+			if err := s.eraseFrom(ctx, tx, user, id, own, reacted, c.rev+1, now); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + 1, changed = ? WHERE id = ?", now, id); err != nil {
+				return err
+			}
+		}
+		_, err = tx.ExecContext(ctx, "DELETE FROM chat_members WHERE user_id = ? AND conversation IN (?)", user, bun.List(list))
+		return err
+	})
+	return erased, err
+}
+
+// eraseFrom takes the user's words and reactions out of a locked conversation.
+func (s *store) eraseFrom(ctx context.Context, tx *sqldb.Tx, user accounts.ID, id ConversationID, own, reacted []int64, rev, now int64) error {
+	exec := func(text string, args ...any) error {
+		_, err := tx.ExecContext(ctx, text, args...)
+		return err
+	}
+	if len(own) > 0 {
+		const gone = `{"kind":"` + api.MessageText + `"}`
+		if err := exec("DELETE FROM message_edits WHERE conversation = ? AND seq IN (SELECT m.seq FROM messages m WHERE m.conversation = ? AND m.sender = ?)", id, id, user); err != nil {
+			return err
+		}
+		if err := exec("DELETE FROM reactions WHERE conversation = ? AND seq IN (SELECT m.seq FROM messages m WHERE m.conversation = ? AND m.sender = ?)", id, id, user); err != nil {
+			return err
+		}
+		if err := exec("UPDATE messages SET body = ?, reply = 0, hash = '', recalled = ?, rev = ? WHERE conversation = ? AND sender = ? AND recalled = 0", gone, now, rev, id, user); err != nil {
+			return err
+		}
+	}
+	if len(reacted) > 0 {
+		if err := exec("UPDATE messages SET rev = ? WHERE conversation = ? AND seq IN (?)", rev, id, bun.List(reacted)); err != nil {
+			return err
+		}
+		if err := exec("DELETE FROM reactions WHERE conversation = ? AND user_id = ?", id, user); err != nil {
+			return err
+		}
+	}
+	return exec("DELETE FROM hidden_messages WHERE conversation = ? AND user_id = ?", id, user)
+}

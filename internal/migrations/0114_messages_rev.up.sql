@@ -1,0 +1,1 @@
+CREATE INDEX messages_rev ON messages (conversation, rev)
