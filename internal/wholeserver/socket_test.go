@@ -105,7 +105,7 @@ func (p *pair) socket(node int, tokens api.Tokens) *device {
 				d.note(e.Type + " " + u.Name)
 				return
 			}
-			d.note(e.Type)
+			d.note(describeEvent(e))
 		},
 		Closed: func(error) { d.note("closed") },
 	})

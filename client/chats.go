@@ -1,0 +1,129 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+// ChatWith is the name of the caller's chat with another user.
+func ChatWith(user string) string { return "u:" + user }
+
+func chatPath(chat, rest string) string { return "/v1/chats/" + url.PathEscape(chat) + rest }
+
+func messagePath(chat string, seq int64, rest string) string {
+	return chatPath(chat, "/messages/"+strconv.FormatInt(seq, 10)+rest)
+}
+
+// Chats returns a page of the caller's chats from behind cursor on; with since, the Sync
+// of an earlier answer, those that have changed. A zero limit leaves it to the server.
+func (c *Client) Chats(ctx context.Context, since, cursor string, limit int) (out api.Chats, err error) {
+	query := pageOf(cursor, limit)
+	if since != "" {
+		query.Set("since", since)
+	}
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/chats", query: query, out: &out})
+	return out, err
+}
+
+// Chat returns one of the caller's chats.
+func (c *Client) Chat(ctx context.Context, chat string) (out api.Chat, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: chatPath(chat, ""), out: &out})
+	return out, err
+}
+
+// SetChat pins or mutes a chat, or keeps a draft for it.
+func (c *Client) SetChat(ctx context.Context, chat string, in api.ChatChange) (out api.Chat, err error) {
+	err = c.do(ctx, call{method: http.MethodPatch, path: chatPath(chat, ""), in: in, out: &out})
+	return out, err
+}
+
+// ClearChat deletes all messages of a chat for the caller alone.
+func (c *Client) ClearChat(ctx context.Context, chat string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: chatPath(chat, "")})
+}
+
+// Send sends a message. Once it returns without an error the message is stored for good;
+// called again with the same ClientID and content, it is the same message.
+func (c *Client) Send(ctx context.Context, chat string, in api.Send) (out api.Sent, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: chatPath(chat, "/messages"), in: in, out: &out})
+	return out, err
+}
+
+// MessageRange says which messages are wanted: after, before or around a number, or,
+// with none of them, the newest. A zero Limit leaves it to the server.
+type MessageRange struct {
+	After, Before, Around int64
+	Limit                 int
+}
+
+// Messages returns a part of a chat's messages in the order of their numbers.
+func (c *Client) Messages(ctx context.Context, chat string, r MessageRange) (out api.Messages, err error) {
+	query := url.Values{}
+	for name, n := range map[string]int64{"after": r.After, "before": r.Before, "around": r.Around, "limit": int64(r.Limit)} {
+		if n > 0 {
+			query.Set(name, strconv.FormatInt(n, 10))
+		}
+	}
+	err = c.do(ctx, call{method: http.MethodGet, path: chatPath(chat, "/messages"), query: query, out: &out})
+	return out, err
+}
+
+// MessageChanges returns what has changed of a chat's messages since a rev.
+func (c *Client) MessageChanges(ctx context.Context, chat string, since int64) (out api.MessageChanges, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: chatPath(chat, "/changes"), query: url.Values{"since": {strconv.FormatInt(since, 10)}}, out: &out})
+	return out, err
+}
+
+// EditMessage gives a message of the caller another text.
+func (c *Client) EditMessage(ctx context.Context, chat string, seq int64, text string) (out api.Message, err error) {
+	err = c.do(ctx, call{method: http.MethodPatch, path: messagePath(chat, seq, ""), in: map[string]string{"text": text}, out: &out})
+	return out, err
+}
+
+// RecallMessage takes a message of the caller back, for everybody.
+func (c *Client) RecallMessage(ctx context.Context, chat string, seq int64) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: messagePath(chat, seq, ""), query: url.Values{"for": {"everybody"}}})
+}
+
+// DeleteMessage deletes a message for the caller alone.
+func (c *Client) DeleteMessage(ctx context.Context, chat string, seq int64) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: messagePath(chat, seq, "")})
+}
+
+// React reacts to a message with an emoji; Unreact takes the reaction back.
+func (c *Client) React(ctx context.Context, chat string, seq int64, emoji string) (out api.Message, err error) {
+	err = c.do(ctx, call{method: http.MethodPut, path: messagePath(chat, seq, "/reactions/"+url.PathEscape(emoji)), out: &out})
+	return out, err
+}
+
+// Unreact takes a reaction back.
+func (c *Client) Unreact(ctx context.Context, chat string, seq int64, emoji string) (out api.Message, err error) {
+	err = c.do(ctx, call{method: http.MethodDelete, path: messagePath(chat, seq, "/reactions/"+url.PathEscape(emoji)), out: &out})
+	return out, err
+}
+
+// Mark says up to which message of a chat the caller has read, and has got.
+func (c *Client) Mark(ctx context.Context, chat string, in api.MarkRequest) error {
+	return c.do(ctx, call{method: http.MethodPost, path: chatPath(chat, "/marks"), in: in})
+}
+
+// Typing tells the other that the caller is writing, or has stopped.
+func (c *Client) Typing(ctx context.Context, chat string, typing bool) error {
+	return c.do(ctx, call{method: http.MethodPost, path: chatPath(chat, "/typing"), in: map[string]bool{"typing": typing}})
+}
+
+// ChatSettings returns from whom the caller takes messages, and whether receipts are shown.
+func (c *Client) ChatSettings(ctx context.Context) (out api.ChatSettings, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/chats/settings", out: &out})
+	return out, err
+}
+
+// SetChatSettings changes them.
+func (c *Client) SetChatSettings(ctx context.Context, in api.ChatSettings) (out api.ChatSettings, err error) {
+	err = c.do(ctx, call{method: http.MethodPut, path: "/v1/chats/settings", in: in, out: &out})
+	return out, err
+}

@@ -1,0 +1,171 @@
+package wholeserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/eventually"
+)
+
+// talker is somebody with a socket who keeps what chats bring: "seq text", in the order in
+// which it came, and other events by their type.
+type talker struct {
+	*device
+	id string
+}
+
+// join registers somebody and opens a socket at a node.
+func (p *pair) join(node int, name string) *talker {
+	p.t.Helper()
+	c := p.client(node)
+	email := strings.ToLower(name) + "@example.org"
+	if _, err := c.RequestCode(p.t.Context(), api.CodeRequest{Email: email, Purpose: api.PurposeRegister}); err != nil {
+		p.t.Fatal(err)
+	}
+	tokens, err := c.Register(p.t.Context(), api.RegisterRequest{Email: email, Code: p.nodes[node].Code(p.t, email), Name: name, Password: "correct horse"})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return &talker{p.socket(node, tokens), tokens.User.ID}
+}
+
+// befriend makes two people friends.
+func (p *pair) befriend(a, b *talker) {
+	p.t.Helper()
+	r, err := a.c.AskFriend(p.t.Context(), api.FriendRequestNew{User: b.id})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := b.c.AcceptFriend(p.t.Context(), r.Request.ID, api.FriendRequestAccept{}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (d *talker) says(t *testing.T, to *talker, id, text string) api.Sent {
+	t.Helper()
+	var sent api.Sent
+	in := api.Send{ClientID: id, Content: api.Content{Kind: api.MessageText, Text: text}}
+	if err := d.Call(t.Context(), "chats.send", api.SocketCall{Path: map[string]any{"chat": client.ChatWith(to.id)}, Body: in}, &sent); err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}
+
+// chats returns what was heard of chats.
+func (d *talker) chats() (out []string) {
+	for _, what := range d.all() {
+		if strings.HasPrefix(what, "message.") || strings.HasPrefix(what, "chat.") {
+			out = append(out, what)
+		}
+	}
+	return out
+}
+
+func (d *talker) hearsOfChats(t *testing.T, want ...string) {
+	t.Helper()
+	eventually.Equal(t, "what is heard of chats", fmt.Sprintf("%q", want), func() string { return fmt.Sprintf("%q", d.chats()) })
+}
+
+func describeEvent(e api.Event) string {
+	data, _ := e.Data.(json.RawMessage)
+	switch e.Type {
+	case api.EventMessageNew, api.EventMessageChanged:
+		var m api.Message
+		_ = json.Unmarshal(data, &m)
+		s := fmt.Sprintf("%s %d %s", e.Type, m.Seq, m.Text)
+		for _, r := range m.Reactions {
+			s += fmt.Sprint(" ", r.Emoji, len(r.Users))
+		}
+		return s
+	case api.EventChatMarked:
+		var m api.ChatMark
+		_ = json.Unmarshal(data, &m)
+		return fmt.Sprintf("%s %d", e.Type, m.Read)
+	}
+	return e.Type
+}
+
+func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
+		err := bob.Call(t.Context(), "chats.send", api.SocketCall{Path: map[string]any{"chat": client.ChatWith(eve.id)},
+			Body: api.Send{ClientID: "x", Content: api.Content{Kind: api.MessageText, Text: "Hi"}}}, nil)
+		if client.CodeOf(err) != "message.refused" {
+			t.Errorf("a stranger's message: %v", err)
+		}
+		p.befriend(bob, eve)
+		if sent := bob.says(t, eve, "1", "Hi"); sent.Seq != 1 {
+			t.Errorf("got %+v", sent)
+		}
+		if again := bob.says(t, eve, "1", "Hi"); again.Seq != 1 {
+			t.Errorf("sent again: %+v", again)
+		}
+		eve.says(t, bob, "1", "Hello")
+		bob.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello")
+		eve.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello")
+		if err := eve.c.Typing(t.Context(), client.ChatWith(bob.id), true); err != nil {
+			t.Fatal(err)
+		}
+		if err := bob.c.Mark(t.Context(), client.ChatWith(eve.id), api.MarkRequest{Read: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := eve.c.React(t.Context(), client.ChatWith(bob.id), 1, "👍"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bob.c.EditMessage(t.Context(), client.ChatWith(eve.id), 1, "Hi there"); err != nil {
+			t.Fatal(err)
+		}
+		bob.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.typing", "chat.marked 2", "message.changed 1 Hi 👍1", "message.changed 1 Hi there 👍1")
+		eve.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.marked 2", "message.changed 1 Hi 👍1", "message.changed 1 Hi there 👍1")
+
+		eve.line.harm(nil)
+		bob.says(t, eve, "2", "Are you there?")
+		bob.says(t, eve, "3", "Eve?")
+		began := len(eve.chats())
+		bubble.Sleep(time.Second)
+		eve.line.harm(p.nodes[0])
+		eventually.Equal(t, "what Eve gets when she is back", `["message.new 3 Are you there?" "message.new 4 Eve?"]`, func() string { return fmt.Sprintf("%q", eve.chats()[began:]) })
+		if chats, err := eve.c.Chats(t.Context(), "", "", 0); err != nil || chats.Unread != 2 || chats.Chats[0].Last.Text != "Eve?" || chats.Chats[0].PeerName != "Bob" {
+			t.Errorf("got %+v, %v", chats, err)
+		}
+	})
+}
+
+// A block that was made on one node holds for messages on the other within maxStale, and
+// what is typed reaches nobody.
+func TestWhoIsBlockedReachesNobody(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
+		p.befriend(bob, eve)
+		bob.says(t, eve, "1", "Hi")
+		eve.hearsOfChats(t, "message.new 1 Hi")
+		if err := eve.c.Block(t.Context(), bob.id); err != nil {
+			t.Fatal(err)
+		}
+		bubble.Sleep(maxStale)
+		chat := client.ChatWith(eve.id)
+		_, err := bob.c.Send(t.Context(), chat, api.Send{ClientID: "2", Content: api.Content{Kind: api.MessageText, Text: "Ho"}})
+		if client.CodeOf(err) != "message.refused" {
+			t.Errorf("a message: %v", err)
+		}
+		if _, err := bob.c.React(t.Context(), chat, 1, "👍"); client.CodeOf(err) != "message.refused" {
+			t.Errorf("a reaction: %v", err)
+		}
+		if err := bob.c.Typing(t.Context(), chat, true); err != nil {
+			t.Errorf("typing tells of a block: %v", err)
+		}
+		bubble.Sleep(time.Second)
+		if got := eve.chats(); !slices.Equal(got, []string{"message.new 1 Hi"}) {
+			t.Errorf("she who blocks heard %q", got)
+		}
+	})
+}
