@@ -24,6 +24,7 @@ const (
 	EventChatMarked     = "chat.marked"     // ChatMark: somebody read, or got, messages
 	EventChatUpdated    = "chat.updated"    // Chat, to the devices of who changed its settings
 	EventChatTyping     = "chat.typing"     // Typing; not kept for who resumes
+	EventChatStands     = "chat.stands"     // ChatStands: events may have been lost with a node; ask for what is missing
 )
 
 // Content is what a message says. Of the parts, one kind has its own: media goes with
@@ -179,6 +180,13 @@ type ChatMark struct {
 	User      string `json:"user"`
 	Read      int64  `json:"read,omitempty"`
 	Delivered int64  `json:"delivered,omitempty"`
+}
+
+// ChatStands says how far a chat has come.
+type ChatStands struct {
+	Chat string `json:"chat"`
+	Seq  int64  `json:"seq" doc:"of the newest message"`
+	Rev  int64  `json:"rev" doc:"the newest change"`
 }
 
 // MarkRequest moves the caller's marks in a chat forward; what is behind them changes

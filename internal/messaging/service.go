@@ -38,6 +38,9 @@ type Config struct {
 	Relations Relations
 	Log       *slog.Logger
 
+	// Live returns the nodes that live, this one among them. Nil: there is no other.
+	Live func(context.Context) ([]string, error)
+
 	Settings
 }
 
@@ -52,13 +55,15 @@ type Service struct {
 	messages  *groupcommit.Committer[sending, sent]
 	marks     *groupcommit.Committer[marking, struct{}]
 	pairs     pairs
+	live      func(context.Context) ([]string, error)
+	watch     watch
 	base      context.Context //nolint:containedctx // for what follows a commit
 }
 
 // New returns the domain on those parts. What follows a commit has the values of ctx.
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
-	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, people: cfg.People, relations: cfg.Relations, cfg: cfg.Settings, log: cfg.Log}
+	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, people: cfg.People, relations: cfg.Relations, cfg: cfg.Settings, log: cfg.Log, live: cfg.Live}
 	s.messages, s.marks = newCommitter(s), newMarker(s)
 	return s
 }

@@ -290,6 +290,33 @@ func (s *store) hiddenAt(ctx context.Context, q sqldb.Querier, user accounts.ID,
 	})
 }
 
+// standing is where a member's chat stands.
+type standing struct {
+	conversation
+	user, peer accounts.ID
+}
+
+// changedAfter returns the members of up to n conversations in which something is new, in
+// the order of that, behind the moment and the id of one; and the last of these conversations.
+func (s *store) changedAfter(ctx context.Context, after conversation, n int) (list []standing, last conversation, err error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations WHERE changed > ? OR (changed = ? AND id > ?) ORDER BY changed, id LIMIT ?", after.changed, after.changed, after.id, n)
+	found, err := sqldb.Collect(rows, err, scanConversation)
+	if err != nil || len(found) == 0 {
+		return nil, after, err
+	}
+	by, ids := map[ConversationID]conversation{}, make([]ConversationID, len(found))
+	for i, c := range found {
+		by[c.id], ids[i] = c, c.id
+	}
+	rows, err = s.db.QueryContext(ctx, "SELECT conversation, user_id, peer FROM chat_members WHERE conversation IN (?)", bun.List(ids))
+	list, err = sqldb.Collect(rows, err, func(rows *sql.Rows) (m standing, err error) {
+		err = rows.Scan(&m.id, &m.user, &m.peer)
+		m.conversation = by[m.id]
+		return m, err
+	})
+	return list, found[len(found)-1], err
+}
+
 // place is a message's.
 type place struct {
 	conv ConversationID

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/centrifugal/centrifuge"
@@ -22,22 +23,36 @@ const (
 // frames of a client whose stream is held by one node and whose requests reach another. It
 // needs no more than what [bus.Bus.Pass] promises: a frame that is lost is one that the network lost.
 type controller struct {
-	base  context.Context //nolint:containedctx // the library gives none
-	nodes *bus.Bus
-	log   *slog.Logger
+	base    context.Context //nolint:containedctx // the library gives none
+	nodes   *bus.Bus
+	log     *slog.Logger
+	handler atomic.Pointer[centrifuge.ControlEventHandler] // nil until the library runs
+}
+
+// newController has nodes' words handled; the bus must not run yet.
+func newController(base context.Context, nodes *bus.Bus, log *slog.Logger) *controller {
+	c := &controller{base: base, nodes: nodes, log: log}
+	nodes.Handle(topic, bus.Handler{Event: c.heard})
+	return c
+}
+
+func (c *controller) heard(e bus.Event) {
+	handler := c.handler.Load()
+	if handler == nil {
+		return
+	}
+	data, err := base64.StdEncoding.DecodeString(e.Data)
+	if err == nil {
+		err = (*handler).HandleControl(data)
+	}
+	if err != nil {
+		c.log.Warn("another node's words to this gateway cannot be handled", "err", err)
+	}
 }
 
 // RegisterControlEventHandler implements centrifuge.Controller.
 func (c *controller) RegisterControlEventHandler(h centrifuge.ControlEventHandler) error {
-	c.nodes.Handle(topic, bus.Handler{Event: func(e bus.Event) {
-		data, err := base64.StdEncoding.DecodeString(e.Data)
-		if err == nil {
-			err = h.HandleControl(data)
-		}
-		if err != nil {
-			c.log.Warn("another node's words to this gateway cannot be handled", "err", err)
-		}
-	}})
+	c.handler.Store(&h)
 	return nil
 }
 

@@ -118,7 +118,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	}
 	g.node, g.drained = node, make(chan struct{})
 	node.SetBroker(&broker{base: g.base, bus: cfg.Bus, held: map[string]func(){}, before: g.before, lost: g.lost})
-	node.SetController(&controller{base: g.base, nodes: cfg.Bus.Nodes(), log: cfg.Log})
+	node.SetController(newController(g.base, cfg.Bus.Nodes(), cfg.Log))
 	node.OnConnecting(g.connecting)
 	node.OnConnect(g.connected)
 	node.OnTransportWrite(g.mayWrite)

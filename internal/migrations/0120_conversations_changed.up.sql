@@ -1,0 +1,1 @@
+CREATE INDEX conversations_changed ON conversations (changed)

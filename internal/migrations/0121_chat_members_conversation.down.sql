@@ -1,0 +1,1 @@
+DROP INDEX chat_members_conversation{{on chat_members}}

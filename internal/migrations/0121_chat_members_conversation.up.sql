@@ -1,0 +1,1 @@
+CREATE INDEX chat_members_conversation ON chat_members (conversation)
