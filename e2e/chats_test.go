@@ -174,6 +174,7 @@ func TestChatsAreWholeWhateverIsKilled(t *testing.T) {
 	var answers atomic.Int64
 	devices := map[string][]*device{}
 	stop := make(chan struct{})
+	var calm sync.RWMutex // held by a writer for each message
 	for i := range couples {
 		couple := fmt.Sprint(i)
 		for side := range 2 {
@@ -190,6 +191,7 @@ func TestChatsAreWholeWhateverIsKilled(t *testing.T) {
 						return
 					default:
 					}
+					calm.RLock()
 					key, text := fmt.Sprintf("%s-%d", me.id, n), fmt.Sprint("text ", n)
 					call := api.SocketCall{Path: map[string]any{"chat": client.ChatWith(peer.id)},
 						Body: api.Send{ClientID: key, Content: api.Content{Kind: api.MessageText, Text: text}}}
@@ -200,6 +202,7 @@ func TestChatsAreWholeWhateverIsKilled(t *testing.T) {
 						}
 						if e, refused := errors.AsType[*client.Error](err); refused && e.Status < 500 && e.Status != 499 && e.Status != 429 {
 							t.Errorf("a message was refused: %v", err)
+							calm.RUnlock()
 							return
 						}
 						time.Sleep(20 * time.Millisecond)
@@ -208,6 +211,7 @@ func TestChatsAreWholeWhateverIsKilled(t *testing.T) {
 					told[couple] = append(told[couple], acked{key, text})
 					mu.Unlock()
 					answers.Add(1)
+					calm.RUnlock()
 				}
 			})
 		}
@@ -244,39 +248,62 @@ func TestChatsAreWholeWhateverIsKilled(t *testing.T) {
 		}
 	}
 	more(30)
-	close(stop)
-	writers.Wait()
-	for i := range couples {
-		couple := fmt.Sprint(i)
-		mu.Lock()
-		want := map[string]bool{}
-		for _, a := range told[couple] {
-			want[a.text+a.key] = true
-		}
-		mu.Unlock()
-		var whole []string
-		for n, d := range devices[couple] {
-			eventually.True(t, fmt.Sprintf("device %d of couple %d to have all %d messages", n, i, len(want)), func() bool { return len(d.all()) >= len(want) })
-			got := d.all()
-			if len(got) != len(want) {
-				t.Errorf("device %d of couple %d has %d messages, and %d were acknowledged", n, i, len(got), len(want))
+	whole := func() { // while nobody writes
+		t.Helper()
+		for i := range couples {
+			couple := fmt.Sprint(i)
+			mu.Lock()
+			want := map[string]bool{}
+			for _, a := range told[couple] {
+				want[a.text+a.key] = true
 			}
-			for at, text := range got {
-				if n == 0 {
-					whole = append(whole, bare(text))
-				} else if at < len(whole) && bare(text) != whole[at] {
-					t.Errorf("message %d of couple %d is %q on one device and %q on another", at+1, i, whole[at], bare(text))
+			mu.Unlock()
+			var whole []string
+			for n, d := range devices[couple] {
+				eventually.True(t, fmt.Sprintf("device %d of couple %d to have all %d messages", n, i, len(want)), func() bool { return len(d.all()) >= len(want) })
+				got := d.all()
+				if len(got) != len(want) {
+					t.Errorf("device %d of couple %d has %d messages, and %d were acknowledged", n, i, len(got), len(want))
+				}
+				for at, text := range got {
+					if n == 0 {
+						whole = append(whole, bare(text))
+					} else if at < len(whole) && bare(text) != whole[at] {
+						t.Errorf("message %d of couple %d is %q on one device and %q on another", at+1, i, whole[at], bare(text))
+					}
 				}
 			}
-		}
-		seen := map[string]bool{}
-		for _, text := range whole {
-			if seen[text] {
-				t.Errorf("%q is there twice", text)
+			seen := map[string]bool{}
+			for _, text := range whole {
+				if seen[text] {
+					t.Errorf("%q is there twice", text)
+				}
+				seen[text] = true
 			}
-			seen[text] = true
 		}
 	}
+	// Nothing follows that would show a client that it is behind.
+	for _, h := range []struct {
+		what string
+		harm func()
+	}{
+		{"a node is back at Redis, and nobody writes any more", func() { proxy.cut.Store(false) }},
+		{"a node that could not tell what it stored is killed, and nobody writes any more", func() {
+			nodes[0].Kill()
+			proxy.cut.Store(false)
+			nodes[0].Start()
+		}},
+	} {
+		t.Log(h.what)
+		proxy.cut.Store(true)
+		more(40)
+		calm.Lock()
+		h.harm()
+		whole()
+		calm.Unlock()
+	}
+	close(stop)
+	writers.Wait()
 	t.Logf("seed %d: %d messages were acknowledged", seed, answers.Load())
 }
 

@@ -88,6 +88,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending) (
 	now := tx.Now().UnixMilli()
 	for i, in := range batch {
 		if m, ok := there[in.key()]; ok {
+			m.to = in.to
 			out[i] = sent{message: m, again: true}
 			if m.hash != in.hash {
 				out[i].refusal = ErrReused

@@ -35,12 +35,13 @@ func (s *Service) tellFleeting(user accounts.ID, typ string, data any) {
 	}
 }
 
-// tellSent tells both sides of the messages of a batch.
+// tellSent tells both sides of the messages of a batch, also of those that were there
+// already: the node that stored one may have died before it told anybody.
 func (s *Service) tellSent(results []sent) {
 	batch := make([]events.Event, 0, 2*len(results))
 	for i := range results {
 		m := &results[i].message
-		if results[i].again || results[i].refusal != nil {
+		if results[i].refusal != nil {
 			continue
 		}
 		for _, side := range [][2]accounts.ID{{m.to, m.from}, {m.from, m.to}} {
