@@ -1,6 +1,8 @@
 // The wire types and the calls. The types mirror the Go package api
 // (api/*.go): change them together.
 
+import { t } from "./texts";
+
 export interface Problem {
   type: string;
   title: string;
@@ -178,6 +180,7 @@ export interface Friend {
   remark?: string;
   tag?: string;
   source?: string;
+  streak?: number; // absent where the server cannot tell just now
   order: number;
   since: string;
   updated: string;
@@ -281,7 +284,7 @@ export interface Makeups {
   limit: number; // 0: switched off
   days: string[]; // missed, and recent enough to be made up
   history: Makeup[]; // the newest first
-  cursor?: string;
+  next?: string;
 }
 
 export type BoardName = "streak" | "total_days" | "week" | "month";
@@ -290,6 +293,7 @@ export interface BoardRow {
   rank: number;
   user: string;
   name: string;
+  avatar?: string;
   value: number;
 }
 
@@ -302,7 +306,6 @@ export interface Board {
 }
 
 export interface Event {
-  id: string;
   type: string;
   time: string;
   data: unknown;
@@ -339,7 +342,7 @@ export class Refused extends Error {
 /** The server could not be reached, or what answered was not it. */
 export class Unreachable extends Error {
   constructor() {
-    super("The server cannot be reached.");
+    super(t.frame.unreachable);
   }
 }
 
@@ -375,7 +378,7 @@ const again = [400, 1600];
  */
 export async function send(path: string, call: Call = {}): Promise<Response> {
   const method = call.method ?? "GET";
-  const headers: Record<string, string> = { Accept: call.accept ?? "application/json" };
+  const headers: Record<string, string> = { Accept: call.accept ?? "application/json", "Accept-Language": t.locale };
   const raw = call.body instanceof Blob ? call.body : undefined;
   if (call.body !== undefined) headers["Content-Type"] = raw ? raw.type || "application/octet-stream" : "application/json";
   if (call.token) headers["Authorization"] = `Bearer ${call.token}`;

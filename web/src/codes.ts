@@ -3,6 +3,7 @@
 import { outbox, send, type CodeReply, type CodeRequest, type Mail } from "./api";
 import { h, put, type Child } from "./dom";
 import { field, type Field } from "./form";
+import { t } from "./texts";
 
 /** Whether the server keeps its mails in a development outbox. */
 export const development = outbox("nobody@example.com").then((mails) => mails !== null);
@@ -25,13 +26,13 @@ export const askCodeFor = (email: string, purpose: CodeRequest["purpose"]): Prom
 
 /** Where the six digits are typed. On a development server a button beside it fetches them. */
 export function codeField(email: string, seen: string, filled: () => void): Field {
-  const digits = field("Code", {
+  const digits = field(t.codes.code, {
     name: "code",
     required: true,
     inputmode: "numeric",
     pattern: "[0-9]{6}",
     maxlength: 6,
-    title: "six digits",
+    title: t.codes.sixDigits,
     autocomplete: "one-time-code",
     placeholder: "······",
     class: "digits",
@@ -57,13 +58,13 @@ export function codeField(email: string, seen: string, filled: () => void): Fiel
             digits.fault("");
             filled();
           } else {
-            said.textContent = found ? `The outbox says: ${found.subject}.` : "No mail has arrived yet.";
+            said.textContent = found ? t.codes.outboxSays(found.subject) : t.codes.noMail;
           }
         },
       },
-      "Use the code from the development outbox",
+      t.codes.useFromOutbox,
     );
-    put(helper, h("p", {}, "No mail leaves a development server. ", h("a", { href: "/dev/mail", target: "_blank" }, "Open its outbox")), use, said);
+    put(helper, h("p", {}, t.codes.noMailLeaves, h("a", { href: "/dev/mail", target: "_blank" }, t.codes.openOutbox)), use, said);
     helper.hidden = false;
   });
   return digits;
@@ -71,14 +72,8 @@ export function codeField(email: string, seen: string, filled: () => void): Fiel
 
 /** "Six digits are on their way to ada@example.com. They last 10 minutes." */
 export function codeLead(email: string, sent: Sent | null, ...rest: Child[]): HTMLElement {
-  return h(
-    "p",
-    { class: "lead" },
-    sent ? "Six digits are on their way to " : "Enter the six digits sent to ",
-    h("strong", {}, email),
-    sent ? `. They last ${sent.minutes} minutes. ` : ". ",
-    ...rest,
-  );
+  const to = h("strong", {}, email);
+  return h("p", { class: "lead" }, ...(sent ? t.codes.sent(to, sent.minutes) : t.codes.enter(to)), ...rest);
 }
 
 // arrived waits for a mail that was not there before the code was asked for: an

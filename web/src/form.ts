@@ -3,6 +3,7 @@
 import { Refused } from "./api";
 import { h, type Child } from "./dom";
 import { Ended } from "./session";
+import { t } from "./texts";
 
 export interface Field {
   el: HTMLElement;
@@ -20,7 +21,7 @@ export function field(
   control?: HTMLSelectElement | HTMLTextAreaElement,
 ): Field {
   const id = `f${++fields}`;
-  const subject = label.replace(/ \(.*/, "");
+  const subject = label.replace(/[ ]?[(（].*/, "");
   const input = control ?? h("input", props);
   input.id = id;
   input.name = props.name;
@@ -32,7 +33,7 @@ export function field(
     el: h("div", { class: "field" }, h("label", { for: id }, label), input, fault, note),
     input,
     fault: (text) => {
-      fault.textContent = text && `${subject} ${text}`;
+      fault.textContent = text && t.form.fault(subject, text);
       if (text) input.setAttribute("aria-invalid", "true");
       else input.removeAttribute("aria-invalid");
     },
@@ -96,7 +97,7 @@ export function say(err: unknown): string {
   if (err instanceof Refused) {
     const wait = err.retryAfter;
     if (!wait) return err.message;
-    return `${err.message} Try again in ${wait < 100 ? `${wait} seconds` : `${Math.ceil(wait / 60)} minutes`}.`;
+    return err.message + t.form.again(wait);
   }
   return err instanceof Error ? err.message : String(err);
 }
