@@ -35,8 +35,8 @@ type CheckinReply struct {
 type Calendar struct {
 	Year    int      `json:"year"`
 	Month   int      `json:"month,omitempty" doc:"1 to 12; absent for a whole year"`
-	Days    []string `json:"days" doc:"dates with a check-in, in order"`
-	Covered []string `json:"covered" doc:"dates without one that do not break the streak"`
+	Days    []string `json:"days" example:"2026-11-20,2026-11-22" doc:"dates with a check-in, in order"`
+	Covered []string `json:"covered" example:"2026-11-21" doc:"dates without one that do not break the streak"`
 }
 
 // CheckinStats are a user's figures over all time: GET /v1/checkin/stats.
@@ -74,15 +74,15 @@ type Makeup struct {
 type Makeups struct {
 	Left    int      `json:"left" doc:"days that can still be made up this month"`
 	Limit   int      `json:"limit" doc:"days that can be made up in one month"`
-	Days    []string `json:"days" doc:"missed days that are recent enough to be made up, in order"`
+	Days    []string `json:"days" example:"2026-11-20,2026-11-22" doc:"missed days that are recent enough to be made up, in order"`
 	History []Makeup `json:"history" doc:"days that were made up, the newest first"`
-	Cursor  string   `json:"cursor,omitempty" doc:"where the history goes on; absent at its end"`
+	Next    string   `json:"next,omitempty" doc:"cursor of the page after; absent at the end of the history"`
 }
 
 // Board is a ranking: GET /v1/checkin/boards/{board}, where board is streak,
 // total_days, week or month.
 type Board struct {
-	Board   string     `json:"board"`
+	Board   string     `json:"board" example:"streak"`
 	Season  string     `json:"season,omitempty" doc:"2026-W47 or 2026-11; absent for a board for all time"`
 	Entries []BoardRow `json:"entries"`
 	Me      *BoardRow  `json:"me,omitempty" doc:"the caller's own row; absent when not on the board"`
@@ -93,7 +93,7 @@ type Board struct {
 // others with the same value.
 type BoardRow struct {
 	Rank  int    `json:"rank" doc:"1 is the top"`
-	User  string `json:"user" doc:"the user's id"`
-	Name  string `json:"name"`
+	User  string `json:"user" example:"V1StGXR8_Z5j" doc:"the user's id"`
+	Name  string `json:"name" example:"Ada"`
 	Value int    `json:"value" doc:"days"`
 }

@@ -100,7 +100,7 @@ func (s *Service) handleMakeups(ctx context.Context, caller accounts.Caller, in 
 	}
 	return &body[api.Makeups]{api.Makeups{
 		Left: m.Left, Limit: m.Limit, Days: mapped(m.Days, civil.Day.String),
-		History: mapped(m.History, wireMakeup), Cursor: m.Cursor,
+		History: mapped(m.History, wireMakeup), Next: m.Cursor,
 	}}, nil
 }
 

@@ -40,8 +40,9 @@ type Op struct {
 	// Limit is per user, per address when public. Zero means Config.Limit.
 	Limit ratelimit.Limit
 
-	// Errors are the refusals that the handler may return, for the
-	// documentation; those of this package are added.
+	// Errors are the refusals that the handler may return; those of this package
+	// and of Config.AuthErrors are added. The description of the API lists them: one
+	// that is missing here is a fault, which is logged.
 	Errors []*errs.Error
 
 	// MaxBody is the largest request body in bytes. Zero means 64 KiB.
@@ -49,6 +50,10 @@ type Op struct {
 
 	// BodyTime is how long a request body may take to arrive. Zero means 10 s.
 	BodyTime time.Duration
+
+	// Events are what a stream sends, by the name of the event: a value of the type of
+	// its data, for the documentation.
+	Events map[string]any
 
 	// Answer is the media type of an output's Body that is no JSON but []byte, for
 	// the documentation; the output sets its Content-Type.
@@ -95,6 +100,7 @@ type route struct {
 	run      func(ctx context.Context, caller Caller, in any) (out any, err error)
 	listen   func(ctx context.Context, caller Caller, in any, send Send) error // of a stream, which has no run and no out
 	duration prometheus.Observer
+	codes    map[string]bool // of the refusals that the description lists
 }
 
 func (rt *route) name() string {

@@ -128,6 +128,9 @@ func (a *API) refusal(ctx context.Context, err error) *problem {
 	e, ok := errors.AsType[*errs.Error](err)
 	switch {
 	case ok && e.Kind != errs.Internal && int(e.Kind) < len(statusOf):
+		if c.route != nil && c.route.codes != nil && !c.route.codes[e.Code] {
+			a.complain(ctx, slog.LevelError, "the description of the API lacks a refusal", err)
+		}
 		p := newProblem(statusOf[e.Kind], e)
 		if e.Kind == errs.Unauthenticated && c.user() == "" && !c.route.public && !errors.Is(err, ErrNoToken) {
 			p.challenge = `, error="invalid_token"`
@@ -188,8 +191,9 @@ func (a *API) outage(ctx context.Context, code, msg string, err error) {
 // maxFields bounds how much a refusal says about one request.
 const maxFields = 10
 
-// huma keeps this in a package variable: "Words" would pass for "words".
-func init() { huma.ValidateStrictCasing = true }
+// huma keeps these in package variables: "Words" would pass for "words", and every
+// array would be described as one or null, which no operation takes or answers.
+func init() { huma.ValidateStrictCasing, huma.DefaultArrayNullable = true, false }
 
 // faulty is the refusal of a request that cannot be read, 400, or is not what the
 // operation takes, 422. It repeats no value of the request, as huma's own would.
