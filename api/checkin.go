@@ -6,8 +6,8 @@ import "time"
 // minutes are what the user did since the last check-in; an empty object is fine.
 type CheckinRequest struct {
 	Day     string `json:"day,omitempty" format:"date" doc:"the day that is meant, by the server's clock in the user's zone: today, or yesterday for a few minutes after midnight; today when absent"`
-	Words   int    `json:"words,omitempty" minimum:"0" maximum:"100000" doc:"words learned"`
-	Minutes int    `json:"minutes,omitempty" minimum:"0" maximum:"1440" doc:"minutes studied"`
+	Words   int    `json:"words,omitempty" minimum:"0" maximum:"100000" doc:"words learned, or what the server's setting says"`
+	Minutes int    `json:"minutes,omitempty" minimum:"0" maximum:"1440" doc:"minutes studied, or what the server's setting says"`
 }
 
 // CheckinStatus is where a user stands today: GET /v1/checkin.
@@ -49,6 +49,14 @@ type CheckinStats struct {
 
 	Freezes     int `json:"freezes" doc:"streak freezes left"`
 	FreezesUsed int `json:"freezes_used" doc:"streak freezes spent ever"`
+
+	Names ActivityNames `json:"names" doc:"what words and minutes count here, by the settings of the server"`
+}
+
+// ActivityNames say what the two numbers of a check-in count on this server.
+type ActivityNames struct {
+	Words   string `json:"words" example:"words"`
+	Minutes string `json:"minutes" example:"minutes"`
 }
 
 // MakeupRequest checks the caller in for a missed day: POST /v1/checkin/makeup.
@@ -92,8 +100,9 @@ type Board struct {
 // BoardRow is one place on a board. Who reached a value first stands before
 // others with the same value.
 type BoardRow struct {
-	Rank  int    `json:"rank" doc:"1 is the top"`
-	User  string `json:"user" example:"V1StGXR8_Z5j" doc:"the user's id"`
-	Name  string `json:"name" example:"Ada"`
-	Value int    `json:"value" doc:"days"`
+	Rank   int    `json:"rank" doc:"1 is the top"`
+	User   string `json:"user" example:"V1StGXR8_Z5j" doc:"the user's id"`
+	Name   string `json:"name" example:"Ada"`
+	Avatar string `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty"`
+	Value  int    `json:"value" doc:"days"`
 }

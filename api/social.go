@@ -64,6 +64,7 @@ type Friend struct {
 	Remark  string    `json:"remark,omitempty" doc:"what the caller calls them"`
 	Tag     string    `json:"tag,omitempty" doc:"the caller's group for them"`
 	Source  string    `json:"source,omitempty" doc:"where the two met"`
+	Streak  *int      `json:"streak,omitempty" doc:"the friend's current streak; absent in events and where the server cannot tell just now"`
 	Order   int       `json:"order" doc:"lists have lower ones first; equal ones, the newest friend first"`
 	Since   time.Time `json:"since"`
 	Updated time.Time `json:"updated" doc:"last change of remark, tag or order"`

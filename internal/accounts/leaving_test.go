@@ -115,8 +115,8 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 		if u, err := w.User(t.Context(), a.User.ID); err != nil || !u.Deleted() {
 			t.Errorf("others see %+v, %v, want a deleted user", u, err)
 		}
-		if names, err := w.Names(t.Context(), []ID{a.User.ID}); err != nil || names[a.User.ID] != "" {
-			t.Errorf("the name is still told: %q, %v", names, err)
+		if names, err := w.Profiles(t.Context(), []ID{a.User.ID}); err != nil || names[a.User.ID].Name != "" {
+			t.Errorf("the name is still told: %v, %v", names, err)
 		}
 		name := "Late"
 		if _, err := w.Update(t.Context(), a.User.ID, Change{Name: &name}); !errors.Is(err, ErrNoUser) {

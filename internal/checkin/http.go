@@ -1,6 +1,7 @@
 package checkin
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -38,8 +39,8 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Figures over all time, with words learned and minutes studied"}, s.handleStats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
 		Summary:     "The top of a board and the caller's own place",
-		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Who reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours.",
-		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason}}, s.handleBoard)
+		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Who reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours. With `scope=friends` it is the board of the caller and the caller's friends, on which equal values share a rank.",
+		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason, ErrStore}}, s.handleBoard)
 }
 
 type body[T any] struct{ Body T }
@@ -140,12 +141,13 @@ func (s *Service) handleStats(ctx context.Context, caller accounts.Caller, _ *st
 		return nil, err
 	}
 	return &body[api.CheckinStats]{api.CheckinStats{Streak: st.Streak, Longest: st.Longest, Total: st.Total, Words: st.Words, Minutes: st.Minutes,
-		Freezes: st.Freezes, FreezesUsed: st.Used}}, nil
+		Freezes: st.Freezes, FreezesUsed: st.Used, Names: api.ActivityNames{Words: cmp.Or(s.rules.WordsName, "words"), Minutes: cmp.Or(s.rules.MinutesName, "minutes")}}}, nil
 }
 
 type boardInput struct {
 	Board  string `path:"board" doc:"streak, total_days, week or month"`
 	Season string `query:"season" maxLength:"8" doc:"2026-W47 or 2026-11; the present one when absent"`
+	Scope  string `query:"scope" enum:"all,friends" default:"all" doc:"all: everybody; friends: the caller's friends and the caller"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"how many places"`
 	Around int    `query:"around" minimum:"0" maximum:"50" default:"0" doc:"how many neighbours on either side"`
 }
@@ -155,20 +157,19 @@ func (s *Service) handleBoard(ctx context.Context, caller accounts.Caller, in *b
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Boards.Read(ctx, board, caller.User, caller.Clock, in.Limit, in.Around)
+	var found ranking.Ranking
+	var people map[accounts.ID]accounts.User
+	if in.Scope == "friends" {
+		found, people, err = s.FriendsBoard(ctx, board, caller.User, in.Limit, in.Around)
+	} else {
+		found, people, err = s.board(ctx, board, caller, in.Limit, in.Around)
+	}
 	if err != nil {
 		return nil, err
 	}
-	rows := slices.Concat(found.Top, found.Around)
-	if found.Me != nil {
-		rows = append(rows, *found.Me)
-	}
-	names, err := s.users.Names(ctx, mapped(rows, func(p ranking.Row) accounts.ID { return p.User }))
-	if err != nil {
-		return nil, err
-	}
-	wire := func(p ranking.Row) api.BoardRow {
-		return api.BoardRow{Rank: p.Rank, User: p.User.String(), Name: names[p.User], Value: p.Value}
+	wire := func(r ranking.Row) api.BoardRow {
+		p := people[r.User].Profile()
+		return api.BoardRow{Rank: r.Rank, User: r.User.String(), Name: p.Name, Avatar: p.Avatar, Value: r.Value}
 	}
 	out := api.Board{Board: in.Board, Season: board.Season(), Entries: mapped(found.Top, wire)}
 	if in.Around > 0 {
@@ -179,4 +180,18 @@ func (s *Service) handleBoard(ctx context.Context, caller accounts.Caller, in *b
 		out.Me = &me
 	}
 	return &body[api.Board]{out}, nil
+}
+
+// board is a board of everybody, with those who stand on it.
+func (s *Service) board(ctx context.Context, b ranking.Board, caller accounts.Caller, n, near int) (ranking.Ranking, map[accounts.ID]accounts.User, error) {
+	found, err := s.Boards.Read(ctx, b, caller.User, caller.Clock, n, near)
+	if err != nil {
+		return found, nil, err
+	}
+	rows := slices.Concat(found.Top, found.Around)
+	if found.Me != nil {
+		rows = append(rows, *found.Me)
+	}
+	people, err := s.users.UsersOf(ctx, mapped(rows, func(r ranking.Row) accounts.ID { return r.User }))
+	return found, people, err
 }

@@ -71,10 +71,10 @@ func TestMakeUpAndFreezesByHTTP(t *testing.T) {
 		day(11)
 		expect(t, s, c, "POST", "/v1/checkin", `{}`, `{"new":true,"at":"…","day":"2026-11-11","today":true,"yesterday":true,"streak":2,"longest":2,"total":2,"freezes":1,"freezes_used":0}`)
 		day(13) // the 12th was missed
-		expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2026-11-13","today":false,"yesterday":false,"streak":2,"longest":2,"total":2,"freezes":0,"freezes_used":1}`)
+		expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2026-11-13","today":false,"yesterday":false,"streak":2,"longest":2,"total":2,"freezes":0,"freezes_used":1,"names":{"words":"words","minutes":"minutes"}}`)
 		expect(t, s, c, "GET", "/v1/checkin/calendar/2026/11", "", `{"year":2026,"month":11,"days":["2026-11-10","2026-11-11"],"covered":["2026-11-12"]}`)
 		day(14) // and so was the 13th
-		expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2026-11-14","today":false,"yesterday":false,"streak":0,"longest":2,"total":2,"freezes":0,"freezes_used":1}`)
+		expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2026-11-14","today":false,"yesterday":false,"streak":0,"longest":2,"total":2,"freezes":0,"freezes_used":1,"names":{"words":"words","minutes":"minutes"}}`)
 		expect(t, s, c, "GET", "/v1/checkin/makeup", "", `{"left":1,"limit":1,"days":["2026-11-13"],"history":[]}`)
 		for _, refused := range []struct {
 			day    string
@@ -89,7 +89,7 @@ func TestMakeUpAndFreezesByHTTP(t *testing.T) {
 		expect(t, s, c, "POST", "/v1/checkin/makeup", `{"day":"2026-11-13"}`, `{"made_up":{"day":"2026-11-13","at":"…"},"left":0,"status":{"day":"2026-11-14","today":false,"yesterday":true,"streak":3,"longest":3,"total":3,"freezes":0,"freezes_used":1}}`)
 		expect(t, s, c, "GET", "/v1/checkin/makeup", "", `{"left":0,"limit":1,"days":[],"history":[{"day":"2026-11-13","at":"…"}]}`)
 		expect(t, s, c, "GET", "/v1/checkin/calendar/2026/11", "", `{"year":2026,"month":11,"days":["2026-11-10","2026-11-11","2026-11-13"],"covered":["2026-11-12"]}`)
-		expect(t, s, c, "GET", "/v1/checkin/stats", "", `{"streak":3,"longest":3,"total":3,"words":0,"minutes":0,"freezes":0,"freezes_used":1}`)
+		expect(t, s, c, "GET", "/v1/checkin/stats", "", `{"streak":3,"longest":3,"total":3,"words":0,"minutes":0,"freezes":0,"freezes_used":1,"names":{"words":"words","minutes":"minutes"}}`)
 		day(20)
 		if status, _, body := s.Call(t, c, "POST", "/v1/checkin/makeup", `{"day":"2026-11-19"}`); status != 409 || !strings.Contains(body, "checkin.makeup_limit") {
 			t.Errorf("a second one: got %d %s", status, body)

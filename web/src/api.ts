@@ -262,6 +262,7 @@ export interface CheckinStats {
   minutes: number;
   freezes: number;
   freezes_used: number;
+  names?: { words: string; minutes: string };
 }
 
 export interface MakeupRequest {

@@ -7,6 +7,7 @@ import { t } from "./texts";
 
 export interface Field {
   el: HTMLElement;
+  label: HTMLLabelElement;
   input: HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
   fault: (text: string) => void; // goes on where the label ends: "is too long"; "" takes it away
 }
@@ -25,12 +26,14 @@ export function field(
   const input = control ?? h("input", props);
   input.id = id;
   input.name = props.name;
+  const text = h("label", { for: id }, label);
   const fault = h("span", { class: "fault", id: `${id}-fault` });
   const note = hint ? h("span", { class: "hint", id: `${id}-hint` }, hint) : null;
   const described = [fault.id, note?.id].filter(Boolean).join(" ");
   input.setAttribute("aria-describedby", described);
   return {
-    el: h("div", { class: "field" }, h("label", { for: id }, label), input, fault, note),
+    el: h("div", { class: "field" }, text, input, fault, note),
+    label: text,
     input,
     fault: (text) => {
       fault.textContent = text && t.form.fault(subject, text);
@@ -46,7 +49,7 @@ export function field(
  */
 export function form(
   props: Record<string, string>,
-  fs: Field[],
+  fs: Omit<Field, "label">[],
   submit: () => Promise<void>,
   ...children: Child[]
 ): HTMLFormElement {
@@ -80,7 +83,7 @@ export function form(
 }
 
 // place gives each field its fault and returns what to say for the whole form.
-function place(err: unknown, fs: Field[]): string {
+function place(err: unknown, fs: Omit<Field, "label">[]): string {
   if (!(err instanceof Refused)) return say(err);
   const rest: string[] = [];
   for (const { location, message } of err.problem.errors ?? []) {

@@ -42,7 +42,8 @@ export function home(me: User, fail: (text: string) => void): View {
   const activity = h("div", { class: "activity" }, h("p", { class: "hint" }, t.home.addActivity), h("div", { class: "pair" }, words.el, minutes.el));
   const figure = (text: string, key: string) => {
     const value = h("dd", { "data-figure": key }, "–");
-    return { value, el: h("div", { class: "card figure" }, h("dt", {}, text), value) };
+    const title = h("dt", {}, text);
+    return { title, value, el: h("div", { class: "card figure" }, title, value) };
   };
   const longest = figure(t.home.longest, "longest");
   const total = figure(t.home.total, "total");
@@ -155,7 +156,12 @@ export function home(me: User, fail: (text: string) => void): View {
     try {
       const [stats] = await Promise.all([json<CheckinStats>("/v1/checkin/stats", { signal: closed.signal }), boards.refresh(me.id)]);
       learned.value.textContent = t.words.number(stats.words);
-      studied.value.textContent = t.words.time(stats.minutes);
+      studied.value.textContent = t.words.number(stats.minutes);
+      // An operator may have other things counted; what those are called has one language.
+      const { words: first = "words", minutes: second = "minutes" } = stats.names ?? {};
+      if (first !== "words") words.label.textContent = learned.title.textContent = first;
+      if (second !== "minutes") minutes.label.textContent = studied.title.textContent = second;
+      else studied.value.textContent = t.words.time(stats.minutes);
     } catch (err) {
       failed(err);
     }

@@ -77,7 +77,7 @@ export function makeups(page: Around) {
     const name = short(day, page.today());
     const fault = h("p", { class: "fault" });
     // The server may find a fault with the day itself.
-    const field: Field = { el: fault, input: h("input", { type: "hidden", name: "day", value: day }), fault: (text) => (fault.textContent = text && t.makeups.fault(name, text)) };
+    const field: Omit<Field, "label"> = { el: fault, input: h("input", { type: "hidden", name: "day", value: day }), fault: (text) => (fault.textContent = text && t.makeups.fault(name, text)) };
     dialog(
       t.makeups.sure(name),
       (close) => [
