@@ -32,7 +32,7 @@ var floors = [][]string{
 	{"internal/tools/keyvet"},
 	{"cache"},
 	{"cache/cachetest"},
-	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static"},
+	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts"},
 	{"internal/foundation/ids", "internal/foundation/civil", "internal/foundation/config", "internal/foundation/obs"},
 	{"internal/foundation/events", "internal/foundation/projection"},
 	{"internal/migrations"},

@@ -194,7 +194,7 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 		}},
 		{"GET /v1/checkin/stats", "", false, api.CheckinStats{Words: 7}, func(ctx context.Context, c *Client) (any, error) { return c.CheckinStats(ctx) }},
 		{"GET /v1/checkin/boards/month?around=3&limit=5&season=2026-11", "", false, api.Board{Board: "month", Season: "2026-11"}, func(ctx context.Context, c *Client) (any, error) {
-			return c.Board(ctx, "month", BoardQuery{"2026-11", 5, 3})
+			return c.Board(ctx, "month", BoardQuery{Season: "2026-11", Limit: 5, Around: 3})
 		}},
 		{"GET /v1/checkin/boards/streak", "", false, api.Board{Board: "streak"}, func(ctx context.Context, c *Client) (any, error) { return c.Board(ctx, "streak", BoardQuery{}) }},
 		{"POST /v1/friends/requests", `{"user":"bob","message":"Hi"}`, false, api.FriendRequestReply{New: true}, func(ctx context.Context, c *Client) (any, error) {

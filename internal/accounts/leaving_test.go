@@ -125,7 +125,7 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 		if _, err := w.Delete(t.Context(), a.User.ID, b.Device, "correct horse"); !errors.Is(err, ErrToken) {
 			t.Errorf("deleting again: got %v, want ErrToken", err)
 		}
-		if m := w.mails("ann@example.org")[0]; m.Subject != "Your account was deleted" || !strings.Contains(m.Text, began.Add(48*time.Hour).Format("2 January 2006")) {
+		if m := w.mails("ann@example.org")[0]; m.Subject != "Your account was deleted" || !strings.Contains(m.Text, began.Add(48*time.Hour).Format("2006-01-02")) {
 			t.Errorf("the mail: %+v", m)
 		}
 		if m := w.mails("ann@example.org"); w.code("ann@example.org", "register") != "" || len(m) == 0 {

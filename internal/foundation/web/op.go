@@ -195,7 +195,7 @@ func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *htt
 	in, p := rt.in.bind(a.schemas(), func(p *param) string { return p.from(r) }, body)
 	switch {
 	case p != nil:
-		p.write(w)
+		p.write(c, w)
 		return
 	case rt.listen != nil:
 		a.stream(ctx, c, func(ctx context.Context, send Send) error { return rt.listen(ctx, c.who, in, send) })
@@ -206,7 +206,7 @@ func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *htt
 		err = rt.out.write(w, out)
 	}
 	if err != nil {
-		a.refusal(ctx, err).write(w)
+		a.refusal(ctx, err).write(c, w)
 	}
 }
 

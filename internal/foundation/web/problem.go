@@ -18,6 +18,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/texts"
 )
 
 // The refusals of this package itself.
@@ -77,7 +78,10 @@ func newProblem(status int, e *errs.Error) *problem {
 	return p
 }
 
-func (p *problem) setHeaders(h http.Header) {
+func (p *problem) setHeaders(c *call, h http.Header) {
+	p.say(c.language())
+	h.Set("Content-Language", string(c.language()))
+	h.Add("Vary", "Accept-Language")
 	h.Set("Content-Type", "application/problem+json")
 	h.Del("Content-Length")
 	h["Cache-Control"] = noStore
@@ -97,7 +101,7 @@ func (c *call) refuse(p *problem) {
 	if c.wrote {
 		return
 	}
-	p.setHeaders(c.Header())
+	p.setHeaders(c, c.Header())
 	c.wrote, c.status = true, p.Status
 	c.ResponseWriter.WriteHeader(p.Status)
 	// A failed write has nobody left to tell.
@@ -106,11 +110,19 @@ func (c *call) refuse(p *problem) {
 }
 
 // write is refuse for an answer that may be held back.
-func (p *problem) write(w http.ResponseWriter) {
-	p.setHeaders(w.Header())
+func (p *problem) write(c *call, w http.ResponseWriter) {
+	p.setHeaders(c, w.Header())
 	w.WriteHeader(p.Status)
 	// A failed write has nobody left to tell.
 	_, _ = w.Write(p.encode())
+}
+
+// say has people read it in their language. Code and type stay.
+func (p *problem) say(l texts.Language) {
+	p.Title, p.Detail = l.Say(p.Title), l.Say(p.Detail)
+	for i := range p.Errors {
+		p.Errors[i].Message = l.Say(p.Errors[i].Message)
+	}
 }
 
 func (p *problem) encode() []byte {
