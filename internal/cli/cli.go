@@ -56,6 +56,7 @@ type root struct {
 	} `cmd:"" help:"Look at the settings."`
 	Cache       cacheCmd       `cmd:"" help:"Look at what servers keep at hand, and have it forgotten or fetched."`
 	Checkin     checkinCmd     `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
+	Demo        demoCmd        `cmd:"" help:"Fill an empty database with some dozen people and a year of their days, to look around."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask whether a server takes requests; the exit code tells, for containers."`
 	Keys        keysCmd        `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
 	Mail        mailCmd        `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
@@ -121,6 +122,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 
 func parser(r *root, c *console) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
+	r.Demo.shown = r.Migrate.shown
 	r.Mail.shown = []string{"addr"}
 	r.Nodes.shown = []string{"redis", "key_prefix", "log"}
 	q := &r.Queue
@@ -142,7 +144,7 @@ func parser(r *root, c *console) *kong.Kong {
 		s.shown = r.Migrate.shown
 	}
 	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
-	all := slices.Concat(queues, r.Users.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings})
+	all := slices.Concat(queues, r.Users.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Demo.settings})
 	for _, s := range all {
 		s.declare()
 	}
