@@ -119,8 +119,8 @@ func TestTheDocsNeedNothingFromElsewhere(t *testing.T) {
 		t.Errorf("/docs: got %d %v", w.Code, w.Header())
 	}
 	links := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(page.Body.String(), -1)
-	if len(links) != 4 {
-		t.Errorf("got the links %v, want 4", links)
+	if len(links) != 5 {
+		t.Errorf("got the links %v, want 5", links)
 	}
 	for _, link := range links {
 		for _, accept := range []string{"gzip", ""} {
