@@ -574,7 +574,7 @@ func TestEventsComeAcrossBreaksAndRenewals(t *testing.T) {
 	check(api.Event{Type: "checkin.marked", Time: noon, Data: api.CheckinStatus{Day: "2026-03-01", Streak: 3}})
 
 	p.write <- ""
-	header = <-p.seen
+	<-p.seen
 	<-opened
 	p.write <- "id: e2\r\ndata: {\"id\":\"e2\",\"type\":\"new\",\"time\":\"2026-03-01T12:00:00Z\",\"data\":[1]}\r\n\r\n"
 	check(api.Event{Type: "new", Time: noon, Data: json.RawMessage("[1]")})
