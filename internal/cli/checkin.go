@@ -55,8 +55,8 @@ func (s *settings) admin(ctx context.Context, c *console, fn func(*checkin.Admin
 	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(checkin.NewAdmin(db)) })
 }
 
-// database opens the database, of this program's schema, and calls fn with it.
-func (s *settings) database(ctx context.Context, c *console, fn func(*sqldb.DB) error) (err error) {
+// open opens the database, whatever its schema, and calls fn with it.
+func (s *settings) open(ctx context.Context, c *console, fn func(*sqldb.DB) error) (err error) {
 	cfg, _, err := s.load()
 	if err != nil {
 		return err
@@ -66,13 +66,20 @@ func (s *settings) database(ctx context.Context, c *console, fn func(*sqldb.DB) 
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	// Another program's schema is not changed behind its back.
-	if have, _, err := db.Version(ctx); err != nil {
-		return err
-	} else if want := newestMigration(); have != want {
-		return fmt.Errorf("%s has schema %04d and this program is made for %04d: run the same stoa as the server, or stoa migrate", db, have, want)
-	}
 	return fn(db)
+}
+
+// database is open for a database with the schema of this program. Another program's is
+// not changed behind its back.
+func (s *settings) database(ctx context.Context, c *console, fn func(*sqldb.DB) error) error {
+	return s.open(ctx, c, func(db *sqldb.DB) error {
+		if have, _, err := db.Version(ctx); err != nil {
+			return err
+		} else if want := newestMigration(); have != want {
+			return fmt.Errorf("%s has schema %04d and this program is made for %04d: run the same stoa as the server, or stoa migrate", db, have, want)
+		}
+		return fn(db)
+	})
 }
 
 func newestMigration() (n int) {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/internal/social"
@@ -43,16 +42,11 @@ func address(i int) string {
 }
 
 // Run fills a database without accounts. Others it does not touch.
-func (cmd *demoCmd) Run(ctx context.Context, c *console) (err error) {
-	cfg, _, err := cmd.load()
-	if err != nil {
-		return err
-	}
-	db, err := sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, Log: obs.NewLogger(c.err, cfg.Log)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+func (cmd *demoCmd) Run(ctx context.Context, c *console) error {
+	return cmd.open(ctx, c, func(db *sqldb.DB) error { return demo(ctx, c, db) })
+}
+
+func demo(ctx context.Context, c *console, db *sqldb.DB) error {
 	if err := db.Migrate(ctx, migrations.FS); err != nil {
 		return err
 	}
