@@ -69,7 +69,7 @@ func Start(t testing.TB, change ...func(*app.Config)) *Server {
 // StartLogged is [Start] with a logger of the test's own.
 func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *Server {
 	t.Helper()
-	s := &Server{HTTP: http.DefaultClient, Clock: &Clock{}}
+	s := &Server{HTTP: &http.Client{Transport: http.DefaultTransport}, Clock: &Clock{}}
 	cfg := app.Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Now: s.Clock.Now}
 	cfg.Accounts.Limits.CodesPerIP = 1_000_000
 	for _, c := range change {
@@ -85,6 +85,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.HTTP.Transport = newDeclared(t, s.HTTP.Transport, ln.Addr().String(), a.OpenAPI())
 	if cfg.AdminAddr != "" {
 		admin, err := net.Listen("tcp", cfg.AdminAddr)
 		if err != nil {
