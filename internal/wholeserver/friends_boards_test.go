@@ -3,6 +3,7 @@ package wholeserver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 		}
 	}
 	mark(bob, stranger)
-	s.Clock.Set(time.Date(2026, 11, 19, 12, 0, 0, 0, time.UTC))
+	s.Clock.Set(time.Date(2026, 11, 19, 11, 0, 0, 0, time.UTC)) // while the access tokens are good
 	mark(ann, ada, bob, stranger)
 	name := func(c *client.Client) string { return c.Tokens().User.Name }
 
@@ -78,6 +79,24 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 	if status, _, body := s.Call(t, ann, "GET", "/v1/checkin/boards/streak?scope=enemies", ""); status != 422 {
 		t.Errorf("another scope: got %d %s", status, body)
 	}
+
+	// Who does not want to be shown is hidden from friends too. Ann would stand before Ada
+	// by her name.
+	shown := func(yes bool) {
+		t.Helper()
+		if _, err := ann.UpdateMe(t.Context(), api.UserUpdate{OnBoards: &yes}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown(false)
+	if b, err := ada.Board(t.Context(), "streak", client.BoardQuery{Scope: "friends", Around: 1}); err != nil || len(b.Entries) != 2 ||
+		b.Entries[0].Name != name(ada) || b.Entries[1] != (api.BoardRow{Rank: 1, Value: 1}) || !slices.Equal(b.Around, b.Entries) {
+		t.Errorf("with a friend who is hidden: %+v, %v", b, err)
+	}
+	if b, err := ann.Board(t.Context(), "streak", client.BoardQuery{Scope: "friends"}); err != nil || b.Me == nil || b.Me.Name != name(ann) {
+		t.Errorf("who is hidden sees %+v, %v", b, err)
+	}
+	shown(true)
 
 	// The streaks of all stand in the list, and they cost what one costs.
 	streaks := func(friends []api.Friend) map[string]int {
