@@ -17,7 +17,7 @@ import (
 // shrinks, and goes when it is empty.
 var byRealTime = []string{
 	"cache/cachetest/stoa_test.go",
-	"e2e/failures_test.go",
+	"e2e/chats_test.go", "e2e/failures_test.go",
 	"e2e/newcomers_test.go",
 	"e2e/people_test.go",
 	"e2e/profiles_test.go",

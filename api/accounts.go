@@ -26,44 +26,44 @@ type CodeReply struct {
 // RegisterRequest opens an account: POST /v1/auth/register.
 type RegisterRequest struct {
 	Email    string `json:"email" format:"email" maxLength:"254"`
-	Code     string `json:"code" pattern:"^[0-9]{6}$" doc:"six digits from the mail"`
+	Code     string `json:"code" example:"123456" pattern:"^[0-9]{6}$" doc:"six digits from the mail"`
 	Password string `json:"password,omitempty" minLength:"8" maxLength:"128" doc:"leave out to log in by code only"`
-	Name     string `json:"name" minLength:"1" maxLength:"40" doc:"shown to others"`
-	Zone     string `json:"zone,omitempty" maxLength:"64" doc:"IANA time zone such as Asia/Shanghai; UTC when left out"`
+	Name     string `json:"name" example:"Ada" minLength:"1" maxLength:"40" doc:"shown to others"`
+	Zone     string `json:"zone,omitempty" example:"Europe/Athens" maxLength:"64" doc:"IANA time zone such as Asia/Shanghai; UTC when left out"`
 	Device   string `json:"device,omitempty" maxLength:"60" doc:"what the user calls this device"`
 }
 
 // LoginRequest logs a device in by password or by code: POST /v1/auth/login.
 type LoginRequest struct {
 	Email    string `json:"email" format:"email" maxLength:"254"`
-	Password string `json:"password,omitempty" maxLength:"128" doc:"either this"`
+	Password string `json:"password,omitempty" example:"correct horse battery" maxLength:"128" doc:"either this"`
 	Code     string `json:"code,omitempty" doc:"or six digits from a mail with purpose login"`
 	Device   string `json:"device,omitempty" maxLength:"60" doc:"what the user calls this device"`
 }
 
 // RefreshRequest trades a refresh token for a new pair: POST /v1/auth/refresh.
 type RefreshRequest struct {
-	RefreshToken string `json:"refresh_token" maxLength:"200"`
+	RefreshToken string `json:"refresh_token" example:"sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c" maxLength:"200"`
 }
 
 // Tokens is a fresh pair for one device.
 type Tokens struct {
-	AccessToken  string `json:"access_token" doc:"send as Authorization: Bearer …"`
-	RefreshToken string `json:"refresh_token" doc:"good for one refresh; keep it secret"`
+	AccessToken  string `json:"access_token" example:"sa_V1StGXR8_Z5j.Kx7mQ2pLw9Za.8d1f4h6j2l" doc:"send as Authorization: Bearer …"`
+	RefreshToken string `json:"refresh_token" example:"sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c" doc:"good for one refresh; keep it secret"`
 	ExpiresIn    int    `json:"expires_in" doc:"seconds the access token lasts"`
 	User         User   `json:"user"`
-	Device       string `json:"device" doc:"the device's id"`
+	Device       string `json:"device" example:"Kx7mQ2pLw9Za" doc:"the device's id"`
 	Restored     bool   `json:"restored,omitempty" doc:"this log-in took the account's deletion back"`
 }
 
 // User is an account as its owner sees it: GET /v1/me.
 type User struct {
-	ID          string    `json:"id"`
-	Email       string    `json:"email"`
-	Name        string    `json:"name"`
+	ID          string    `json:"id" example:"V1StGXR8_Z5j"`
+	Email       string    `json:"email" format:"email"`
+	Name        string    `json:"name" example:"Ada"`
 	Bio         string    `json:"bio,omitempty" doc:"what the user says of themselves"`
 	Avatar      string    `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty"`
-	Zone        string    `json:"zone" doc:"the time zone in force now"`
+	Zone        string    `json:"zone" example:"Europe/Athens" doc:"the time zone in force now"`
 	NextZone    string    `json:"next_zone,omitempty" doc:"a changed zone counts from the next midnight in the old one"`
 	FindByID    bool      `json:"find_by_id" doc:"others may find the account by its id"`
 	FindByEmail bool      `json:"find_by_email" doc:"others may find the account by its address"`
@@ -88,16 +88,16 @@ type UserUpdate struct {
 // POST /v1/auth/password.
 type PasswordReset struct {
 	Email    string `json:"email" format:"email" maxLength:"254"`
-	Code     string `json:"code" pattern:"^[0-9]{6}$" doc:"six digits from a mail with purpose reset_password"`
-	Password string `json:"password" minLength:"8" maxLength:"128"`
+	Code     string `json:"code" example:"123456" pattern:"^[0-9]{6}$" doc:"six digits from a mail with purpose reset_password"`
+	Password string `json:"password" example:"correct horse battery" minLength:"8" maxLength:"128"`
 }
 
 // PasswordChange sets a password and logs every other device out:
 // PUT /v1/me/password.
 type PasswordChange struct {
 	Current  string `json:"current,omitempty" maxLength:"128" doc:"the password in force; leave out when none is set"`
-	Code     string `json:"code,omitempty" pattern:"^[0-9]{6}$" doc:"where no password is set: six digits from the mail with purpose set_password, see /v1/me/codes"`
-	Password string `json:"password" minLength:"8" maxLength:"128"`
+	Code     string `json:"code,omitempty" example:"123456" pattern:"^[0-9]{6}$" doc:"where no password is set: six digits from the mail with purpose set_password, see /v1/me/codes"`
+	Password string `json:"password" example:"correct horse battery" minLength:"8" maxLength:"128"`
 }
 
 // OwnCodeRequest asks for a code at the address that the caller has: POST /v1/me/codes.
@@ -107,7 +107,7 @@ type OwnCodeRequest struct {
 
 // EmailUndo takes a change of address back: POST /v1/auth/email/undo.
 type EmailUndo struct {
-	Token string `json:"token" maxLength:"100" doc:"the end of the link that the old address was mailed"`
+	Token string `json:"token" example:"su_Xq3vT8mZr1Lw5yKp9NbHc2" maxLength:"100" doc:"the end of the link that the old address was mailed"`
 }
 
 // EmailCodeRequest asks for a code at the address that is to be the caller's:
@@ -120,9 +120,9 @@ type EmailCodeRequest struct {
 // told.
 type EmailChange struct {
 	Email    string `json:"email" format:"email" maxLength:"254"`
-	Code     string `json:"code" pattern:"^[0-9]{6}$" doc:"six digits from the mail to the new address"`
+	Code     string `json:"code" example:"123456" pattern:"^[0-9]{6}$" doc:"six digits from the mail to the new address"`
 	Password string `json:"password,omitempty" maxLength:"128" doc:"the password in force; leave out when none is set"`
-	OldCode  string `json:"old_code,omitempty" pattern:"^[0-9]{6}$" doc:"where no password is set: six digits from the mail to the old address with purpose leave_email, see /v1/me/codes"`
+	OldCode  string `json:"old_code,omitempty" example:"654321" pattern:"^[0-9]{6}$" doc:"where no password is set: six digits from the mail to the old address with purpose leave_email, see /v1/me/codes"`
 }
 
 // AccountDeletion asks for the end of the caller's account: POST /v1/me/deletion.
@@ -138,13 +138,13 @@ type AccountDeleted struct {
 
 // Avatar names a picture: PUT /v1/me/avatar.
 type Avatar struct {
-	Avatar string `json:"avatar" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}"`
+	Avatar string `json:"avatar" example:"Pz4Lr8Yt1Qw6" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}"`
 }
 
 // Profile is an account as others see it: GET /v1/users/{user}.
 type Profile struct {
-	ID      string `json:"id"`
-	Name    string `json:"name" doc:"empty when the account is deleted"`
+	ID      string `json:"id" example:"V1StGXR8_Z5j"`
+	Name    string `json:"name" example:"Ada" doc:"empty when the account is deleted"`
 	Bio     string `json:"bio,omitempty"`
 	Avatar  string `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty"`
 	Deleted bool   `json:"deleted,omitempty" doc:"the account is gone; show it as a deleted user"`
@@ -158,8 +158,8 @@ type Profiles struct {
 // Card is what others scan to find the caller: GET /v1/me/card. Its picture is at
 // /v1/me/card.png and /v1/me/card.svg.
 type Card struct {
-	Token     string `json:"token" doc:"GET /v1/cards/{token} tells whose card it is"`
-	URL       string `json:"url" doc:"what the picture says"`
+	Token     string `json:"token" example:"aFf9GGdJ2P1xnbdV7Q" doc:"GET /v1/cards/{token} tells whose card it is"`
+	URL       string `json:"url" example:"https://stoa.example.org/#/card/aFf9GGdJ2P1xnbdV7Q" doc:"what the picture says"`
 	ExpiresIn int    `json:"expires_in" doc:"seconds until the card is worthless; asking again before brings the same one"`
 }
 
@@ -179,10 +179,10 @@ type SecurityEvents struct {
 
 // Session is one logged-in device: GET /v1/sessions.
 type Session struct {
-	Device  string    `json:"device" doc:"the device's id; DELETE /v1/sessions/{device} logs it out"`
-	Name    string    `json:"name" doc:"what the user calls it"`
+	Device  string    `json:"device" example:"Kx7mQ2pLw9Za" doc:"the device's id; DELETE /v1/sessions/{device} logs it out"`
+	Name    string    `json:"name" example:"Phone" doc:"what the user calls it"`
 	Agent   string    `json:"agent,omitempty" doc:"the program that logged in, as it calls itself"`
-	IP      string    `json:"ip" doc:"the address it logged in from"`
+	IP      string    `json:"ip" example:"203.0.113.7" doc:"the address it logged in from"`
 	Created time.Time `json:"created" doc:"log-in"`
 	Used    time.Time `json:"used" doc:"last use, to the minute"`
 	Current bool      `json:"current" doc:"the device that asks"`

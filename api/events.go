@@ -5,10 +5,9 @@ import "time"
 // Event is one line of GET /v1/events, a stream of server-sent events for the
 // caller's own account; the SSE event name repeats Type.
 type Event struct {
-	ID   string    `json:"id"`
-	Type string    `json:"type" doc:"checkin.marked"`
+	Type string    `json:"type"`
 	Time time.Time `json:"time"`
-	Data any       `json:"data" doc:"for checkin.marked: CheckinStatus"`
+	Data any       `json:"data" doc:"of the type that EventData has for Type"`
 }
 
 // Types of events, with what their data is. Each goes to all devices of the user
@@ -33,6 +32,23 @@ const (
 	EventBlockRemoved        = "block.removed"         // UserRef
 )
 
+// EventData has for each type of event a value of its data's type.
+var EventData = map[string]any{
+	EventCheckinMarked:       CheckinStatus{},
+	EventAccountUpdated:      User{},
+	EventAccountNotice:       Notice{},
+	EventSessionOpened:       Session{},
+	EventSessionEnded:        SessionEnded{},
+	EventFriendRequested:     FriendRequest{},
+	EventFriendRequestClosed: FriendRequest{},
+	EventFriendUnread:        Unread{},
+	EventFriendAdded:         Friend{},
+	EventFriendUpdated:       Friend{},
+	EventFriendRemoved:       UserRef{},
+	EventBlockAdded:          UserRef{},
+	EventBlockRemoved:        UserRef{},
+}
+
 // Notices, what an account.notice is about.
 const (
 	NoticePasswordChanged = "password_changed"
@@ -50,12 +66,12 @@ type Notice struct {
 
 // SessionEnded tells that a device is logged out.
 type SessionEnded struct {
-	Device string `json:"device"`
+	Device string `json:"device" example:"Kx7mQ2pLw9Za"`
 }
 
 // UserRef names a user.
 type UserRef struct {
-	User string `json:"user"`
+	User string `json:"user" example:"V1StGXR8_Z5j"`
 }
 
 // SocketSessionEnded is the code with which a socket is closed when its device was logged

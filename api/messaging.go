@@ -31,8 +31,8 @@ const (
 // image, voice and file, location, card and custom with theirs. text is the text itself, or
 // a caption.
 type Content struct {
-	Kind     string    `json:"kind" enum:"text,image,voice,file,location,card,custom"`
-	Text     string    `json:"text,omitempty" maxLength:"4000"`
+	Kind     string    `json:"kind" example:"text" enum:"text,image,voice,file,location,card,custom"`
+	Text     string    `json:"text,omitempty" example:"See you at eight" maxLength:"4000"`
 	Media    *Media    `json:"media,omitempty"`
 	Location *Location `json:"location,omitempty"`
 	Card     *CardRef  `json:"card,omitempty"`
@@ -62,7 +62,7 @@ type Location struct {
 
 // CardRef recommends a user to another.
 type CardRef struct {
-	User string `json:"user" maxLength:"64"`
+	User string `json:"user" example:"V1StGXR8_Z5j" maxLength:"64"`
 }
 
 // Custom is of the app's own making.
@@ -73,7 +73,7 @@ type Custom struct {
 
 // Send is a message on its way.
 type Send struct {
-	ClientID string `json:"client_id" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9._-]+$" doc:"chosen by the client, once for each message: sent again, it is the same message"`
+	ClientID string `json:"client_id" example:"8d1f-1" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9._-]+$" doc:"chosen by the client, once for each message: sent again, it is the same message"`
 	Content
 	ReplyTo int64       `json:"reply_to,omitempty" minimum:"1" doc:"the sequence number of a message in this chat"`
 	Forward *MessageRef `json:"forward,omitempty" doc:"a message that the caller can read, to be sent on; then kind alone is given, and it is ignored"`
@@ -81,26 +81,26 @@ type Send struct {
 
 // Sent says that a message is stored for good.
 type Sent struct {
-	ID   string    `json:"id"`
-	Chat string    `json:"chat"`
+	ID   string    `json:"id" example:"hT3kQ9_xLm2A"`
+	Chat string    `json:"chat" example:"u:V1StGXR8_Z5j"`
 	Seq  int64     `json:"seq" doc:"its place in the chat: 1, 2, 3 and so on, without gaps"`
 	At   time.Time `json:"at"`
 }
 
 // MessageRef names a message.
 type MessageRef struct {
-	Chat string `json:"chat" maxLength:"64"`
+	Chat string `json:"chat" example:"u:V1StGXR8_Z5j" maxLength:"64"`
 	Seq  int64  `json:"seq" minimum:"1"`
 }
 
 // Message is one in a chat, as one of its members sees it.
 type Message struct {
-	ID       string `json:"id"`
-	Chat     string `json:"chat"`
+	ID       string `json:"id" example:"hT3kQ9_xLm2A"`
+	Chat     string `json:"chat" example:"u:V1StGXR8_Z5j"`
 	Seq      int64  `json:"seq"`
 	Rev      int64  `json:"rev,omitempty" doc:"the number of its last change in the chat; none if it was never changed"`
-	From     string `json:"from" doc:"the user who sent it"`
-	ClientID string `json:"client_id,omitempty" doc:"as the sender chose it; only for the sender"`
+	From     string `json:"from" example:"V1StGXR8_Z5j" doc:"the user who sent it"`
+	ClientID string `json:"client_id,omitempty" example:"8d1f-1" doc:"as the sender chose it; only for the sender"`
 	Content
 	ReplyTo   int64      `json:"reply_to,omitempty"`
 	Forwarded *Forwarded `json:"forwarded,omitempty"`
@@ -112,14 +112,14 @@ type Message struct {
 
 // Forwarded says where a message came from first.
 type Forwarded struct {
-	From string    `json:"from"`
+	From string    `json:"from" example:"V1StGXR8_Z5j"`
 	At   time.Time `json:"at"`
 }
 
 // Reaction is one emoji, and who reacted with it.
 type Reaction struct {
-	Emoji string   `json:"emoji"`
-	Users []string `json:"users"`
+	Emoji string   `json:"emoji" example:"👍"`
+	Users []string `json:"users" example:"V1StGXR8_Z5j"`
 }
 
 // Messages is a part of a chat's messages, in order of seq.
@@ -140,8 +140,8 @@ type MessageChanges struct {
 
 // Chat is one of the caller's chats.
 type Chat struct {
-	Chat      string     `json:"chat" doc:"u: and the other's id"`
-	Peer      string     `json:"peer,omitempty"`
+	Chat      string     `json:"chat" example:"u:V1StGXR8_Z5j" doc:"u: and the other's id"`
+	Peer      string     `json:"peer,omitempty" example:"V1StGXR8_Z5j"`
 	Seq       int64      `json:"seq" doc:"of the newest message"`
 	Rev       int64      `json:"rev" doc:"of the newest change of what was there"`
 	Cleared   int64      `json:"cleared,omitempty" doc:"messages up to here are deleted for the caller"`
@@ -163,7 +163,7 @@ type Chat struct {
 type Chats struct {
 	Chats  []Chat `json:"chats"`
 	Next   string `json:"next,omitempty" doc:"cursor of the next page"`
-	Sync   string `json:"sync" doc:"ask since here what has changed; of the first page"`
+	Sync   string `json:"sync" example:"1795430400000" doc:"ask since here what has changed; of the first page"`
 	Unread int64  `json:"unread" doc:"messages that wait in all chats that are not muted"`
 }
 
@@ -176,15 +176,15 @@ type ChatChange struct {
 
 // ChatMark says how far somebody is in a chat.
 type ChatMark struct {
-	Chat      string `json:"chat"`
-	User      string `json:"user"`
+	Chat      string `json:"chat" example:"u:V1StGXR8_Z5j"`
+	User      string `json:"user" example:"V1StGXR8_Z5j"`
 	Read      int64  `json:"read,omitempty"`
 	Delivered int64  `json:"delivered,omitempty"`
 }
 
 // ChatStands says how far a chat has come.
 type ChatStands struct {
-	Chat string `json:"chat"`
+	Chat string `json:"chat" example:"u:V1StGXR8_Z5j"`
 	Seq  int64  `json:"seq" doc:"of the newest message"`
 	Rev  int64  `json:"rev" doc:"the newest change"`
 }
@@ -198,13 +198,13 @@ type MarkRequest struct {
 
 // Typing says that somebody is writing, or has stopped.
 type Typing struct {
-	Chat   string `json:"chat"`
-	User   string `json:"user,omitempty"`
+	Chat   string `json:"chat" example:"u:V1StGXR8_Z5j"`
+	User   string `json:"user,omitempty" example:"V1StGXR8_Z5j"`
 	Typing bool   `json:"typing"`
 }
 
 // ChatSettings is how a user wants to be reached.
 type ChatSettings struct {
-	MessagesFrom string `json:"messages_from" enum:"friends,everybody,nobody"`
+	MessagesFrom string `json:"messages_from" example:"friends" enum:"friends,everybody,nobody"`
 	Receipts     bool   `json:"receipts" doc:"show others how far one has read, and see how far they have"`
 }

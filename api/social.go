@@ -13,7 +13,7 @@ const (
 
 // FriendRequestNew asks somebody for friendship: POST /v1/friends/requests.
 type FriendRequestNew struct {
-	User    string `json:"user,omitempty" doc:"the id of who is asked; either this"`
+	User    string `json:"user,omitempty" example:"V1StGXR8_Z5j" doc:"the id of who is asked; either this"`
 	Card    string `json:"card,omitempty" doc:"or the token of their card"`
 	Message string `json:"message,omitempty" maxLength:"200" doc:"shown to who is asked"`
 	Source  string `json:"source,omitempty" maxLength:"20" pattern:"^[a-z0-9_]*$" doc:"where the two met, such as search, room or group; card when a card was scanned"`
@@ -23,7 +23,7 @@ type FriendRequestNew struct {
 
 // FriendRequest is one request, as either side sees it.
 type FriendRequest struct {
-	ID      string    `json:"id"`
+	ID      string    `json:"id" example:"V1StGXR8_Z5j"`
 	From    Profile   `json:"from"`
 	To      Profile   `json:"to"`
 	Message string    `json:"message,omitempty"`
@@ -64,6 +64,7 @@ type Friend struct {
 	Remark  string    `json:"remark,omitempty" doc:"what the caller calls them"`
 	Tag     string    `json:"tag,omitempty" doc:"the caller's group for them"`
 	Source  string    `json:"source,omitempty" doc:"where the two met"`
+	Streak  *int      `json:"streak,omitempty" doc:"the friend's current streak; absent in events and where the server cannot tell just now"`
 	Order   int       `json:"order" doc:"lists have lower ones first; equal ones, the newest friend first"`
 	Since   time.Time `json:"since"`
 	Updated time.Time `json:"updated" doc:"last change of remark, tag or order"`
@@ -80,7 +81,7 @@ type Friends struct {
 // GET /v1/friends/changes. Apply pages until more is false, then keep version.
 type FriendChanges struct {
 	Changed []Friend `json:"changed"`
-	Removed []string `json:"removed" doc:"ids of users"`
+	Removed []string `json:"removed" example:"V1StGXR8_Z5j" doc:"ids of users"`
 	Version int64    `json:"version" doc:"up to where this page goes"`
 	More    bool     `json:"more"`
 	Reset   bool     `json:"reset" doc:"the version is too old: forget the list and read it whole"`
@@ -96,7 +97,7 @@ type FriendUpdate struct {
 
 // Relation is how the caller stands to a user.
 type Relation struct {
-	User    string `json:"user"`
+	User    string `json:"user" example:"V1StGXR8_Z5j"`
 	Friend  bool   `json:"friend"`
 	Blocked bool   `json:"blocked" doc:"by the caller"`
 }

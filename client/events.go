@@ -81,7 +81,6 @@ func (c *Client) Listen(ctx context.Context, l Listener) error {
 type stream struct {
 	c     *Client
 	l     Listener
-	last  string        // id of the last event
 	first time.Duration // wait after a break; the server may set it
 	stood bool          // since the last wait
 }
@@ -115,9 +114,6 @@ func (s *stream) open(ctx, conn context.Context) (*http.Response, error) {
 		}
 		req.Header.Set("Accept", "text/event-stream")
 		req.Header.Set("Cache-Control", "no-store")
-		if s.last != "" {
-			req.Header.Set("Last-Event-ID", s.last)
-		}
 		resp, err := s.c.http.Do(req)
 		if err != nil {
 			return nil, unreachable(ctx, err)
@@ -174,8 +170,6 @@ func (s *stream) read(ctx context.Context, body io.Reader, silence *time.Timer) 
 				return fmt.Errorf("an event of more than %d bytes", maxEvent)
 			}
 			data.WriteString(value)
-		case "id":
-			s.last = value
 		case "retry":
 			if ms, err := strconv.ParseUint(value, 10, 31); err == nil && ms > 0 {
 				s.first = min(time.Duration(ms)*time.Millisecond, maxReconnect)

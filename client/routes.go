@@ -121,12 +121,16 @@ type BoardQuery struct {
 	Season string // of week "2026-W47", of month "2026-11"; the present one when empty
 	Limit  int    // places from the top
 	Around int    // neighbours of the caller on either side
+	Scope  string // "friends" is the board of the caller and the caller's friends; everybody's when empty
 }
 
 // Board returns the top of a ranking, streak, total_days, week or month, and the
 // caller's own place.
 func (c *Client) Board(ctx context.Context, board string, q BoardQuery) (out api.Board, err error) {
 	query := url.Values{}
+	if q.Scope != "" {
+		query.Set("scope", q.Scope)
+	}
 	if q.Season != "" {
 		query.Set("season", q.Season)
 	}

@@ -447,7 +447,7 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 	for _, board := range []string{"streak", "total_days"} {
 		p.click(fmt.Sprintf("[data-tab=%s]", board))
 		p.until("Ada's neighbours", fmt.Sprintf(ranks, board))
-		p.says(fmt.Sprintf("[data-board=%s] li.mine", board), "16User "+ada.id)
+		p.says(fmt.Sprintf("[data-board=%s] li.mine", board), "16UUser "+ada.id)
 	}
 	p.do(chromedp.KeyEvent(kb.ArrowRight))
 	p.says("[data-board=week] li.mine", "User "+ada.id)

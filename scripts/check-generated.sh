@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compares what is generated and kept in the tree with what would be generated
-# now: docs/reference, keyspace.lock, and the page in web/dist where there is a Node that can
-# build it. The Go side has no need of Node, so its absence fails nothing here.
+# now: docs/reference, keyspace.lock, and where there is a Node that can, the page in web/dist.
+# The OpenAPI document is linted there, and a client generated from it is compiled. The Go
+# side has no need of Node, so its absence fails nothing here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,16 +22,27 @@ if ! go run ./cmd/stoa keys diff --write "$tmp/keyspace.lock" || ! diff -u keysp
 	failed=1
 fi
 
+# packages NAME installs what NAME/package-lock.json lists, unless that is there.
+packages() { [ "$1/node_modules/.package-lock.json" -nt "$1/package-lock.json" ] || npm --prefix "$1" ci --no-audit --no-fund; }
+
 if ! command -v npm >/dev/null; then
-	echo "web/dist was not checked: there is no npm"
+	echo "web/dist and the OpenAPI document were not checked: there is no npm"
 elif ! node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a === 20 && b >= 19 || a === 22 && b >= 12 || a > 22 ? 0 : 1)'; then
-	echo "web/dist was not checked: node $(node --version) is too old, see web/package.json"
+	echo "web/dist and the OpenAPI document were not checked: node $(node --version) is too old, see web/package.json"
 else
-	[ web/node_modules/.package-lock.json -nt web/package-lock.json ] || npm --prefix web ci --no-audit --no-fund
+	packages web
 	npm --prefix web run --silent build -- --outDir "$tmp/dist" --emptyOutDir --logLevel warn
 	if ! diff -rq web/dist "$tmp/dist"; then
 		echo "web/dist is not what web/src builds: run npm run build in web" >&2
 		failed=1
 	fi
+	packages scripts/openapi
+	for check in lint client; do
+		if ! npm --prefix scripts/openapi run --silent $check >"$tmp/said" 2>&1; then
+			cat "$tmp/said"
+			echo "docs/reference/openapi.json is not fit for generators: npm run $check in scripts/openapi" >&2
+			failed=1
+		fi
+	done
 fi
 exit "$failed"

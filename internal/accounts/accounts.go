@@ -49,6 +49,12 @@ type User struct {
 // BannedAt reports whether the user is banned at that time.
 func (u User) BannedAt(now time.Time) bool { return now.Before(u.Banned) }
 
+// ShownTo reports whether viewer sees the user by name on a board. Others do not see a user
+// who is deleted, banned or does not want it.
+func (u User) ShownTo(viewer ID, now time.Time) bool {
+	return u.ID == viewer || !u.Deleted() && !u.BannedAt(now) && u.OnBoards
+}
+
 // Deleted reports whether others see a deleted user.
 func (u User) Deleted() bool { return !u.Erased.IsZero() }
 

@@ -141,8 +141,8 @@ func TestManyUsersAreOneMGETAndNoSQL(t *testing.T) {
 	cold := w.neighbour()
 	all := w.people(150)
 	before := w.calls()
-	names, err := w.Names(t.Context(), ID{}, append(all, ids.New[User]()))
-	if err != nil || len(names) != 150 || names[all[149]] != "user 149" {
+	names, err := w.Profiles(t.Context(), append(all, ids.New[User]()))
+	if err != nil || len(names) != 150 || names[all[149]].Name != "user 149" {
 		t.Fatalf("got %d names, %v", len(names), err)
 	}
 	after := w.calls()
@@ -153,7 +153,7 @@ func TestManyUsersAreOneMGETAndNoSQL(t *testing.T) {
 		t.Errorf("%d loads of %d keys, want one of 151", s.Loads, s.Loaded)
 	}
 	before = w.calls()
-	if names, err := cold.Names(t.Context(), ID{}, all); err != nil || len(names) != 150 {
+	if names, err := cold.Profiles(t.Context(), all); err != nil || len(names) != 150 {
 		t.Fatalf("got %d names, %v", len(names), err)
 	}
 	after = w.calls()
@@ -162,7 +162,7 @@ func TestManyUsersAreOneMGETAndNoSQL(t *testing.T) {
 	}
 	cold.caches.Wait() // some lives are extended by chance
 	before = w.calls()
-	if names, err := cold.Names(t.Context(), ID{}, all); err != nil || len(names) != 150 {
+	if names, err := cold.Profiles(t.Context(), all); err != nil || len(names) != 150 {
 		t.Fatalf("got %d names, %v", len(names), err)
 	}
 	if after := w.calls(); after["mget"] != before["mget"] || after["get"] != before["get"] {

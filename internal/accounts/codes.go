@@ -9,6 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/texts"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
@@ -141,7 +142,7 @@ func (s *Service) sendCode(ctx context.Context, p proof, household string) error
 		s.metrics.codes.WithLabelValues("refused").Inc()
 		return ErrTooManyCode.Retry(r.Reset)
 	}
-	notice := codeNotice{To: p.email.Given, Purpose: p.purpose, User: p.user, Seed: newNonce()}
+	notice := codeNotice{To: p.email.Given, Purpose: p.purpose, User: p.user, Seed: newNonce(), Lang: texts.From(ctx)}
 	row := s.codeRow(p, s.mint.code(p, notice.Seed))
 	if known {
 		row.household = household

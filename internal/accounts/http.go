@@ -43,6 +43,10 @@ type body[T any] struct{ Body T }
 
 type empty struct{}
 
+// AuthErrors are the refusals of [Service.Authenticate]. Every operation with a token
+// lists them.
+var AuthErrors = []*errs.Error{ErrToken, ErrStore}
+
 // Routes adds the domain's operations to a.
 func (s *Service) Routes(a *web.API) {
 	s.CredentialRoutes(a)
@@ -50,12 +54,12 @@ func (s *Service) Routes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Ask for a verification code by mail", Tags: tags,
 		Description: "The answer is the same whether the address has an account or not; the mail tells.",
-		Errors:      []*errs.Error{ErrEmail, ErrPurpose, ErrTooManyCode}}, s.postCodes)
+		Errors:      []*errs.Error{ErrEmail, ErrPurpose, ErrTooManyCode, ErrStore}}, s.postCodes)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/register", ID: "auth.register", Summary: "Open an account", Tags: tags,
 		Status: http.StatusCreated,
-		Errors: []*errs.Error{ErrEmail, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, ErrCode, ErrTooManyWrong, ErrEmailTaken}}, s.postRegister)
+		Errors: []*errs.Error{ErrEmail, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, ErrCode, ErrTooManyWrong, ErrEmailTaken, ErrStore}}, s.postRegister)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
-		Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, ErrTooManyWrong, ErrBanned}}, s.postLogin)
+		Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, ErrTooManyWrong, ErrBanned, ErrStore}}, s.postLogin)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, who may find and ask the caller, or who sees the name on boards", Tags: tags,
 		Description: "A new zone counts from the next midnight in the old one.",

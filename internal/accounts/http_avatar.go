@@ -37,7 +37,7 @@ func (s *Service) avatarRoutes(a *web.API) {
 		Status: http.StatusNoContent}, s.deleteAvatar)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/avatars/{avatar}/{size}", ID: "avatars.get", Summary: "One size of a picture", Tags: tags,
 		Description: "What an id stands for never changes: keep it for as long as you like. With If-None-Match the answer may be 304. JPEG, or PNG when something shows through.",
-		Limit:       pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrNoAvatar}}, s.getAvatar)
+		Limit:       pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrNoAvatar, ErrStore}}, s.getAvatar)
 }
 
 func (s *Service) putAvatar(ctx context.Context, caller Caller, in *struct {

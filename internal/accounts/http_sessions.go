@@ -15,7 +15,7 @@ func (s *Service) SessionsRoutes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/refresh", ID: "auth.refresh", Summary: "Trade a refresh token for a new pair", Tags: tags,
 		Description: "The same token again within ten seconds brings the same pair; later it logs the device out.",
-		Errors:      []*errs.Error{ErrRefresh, ErrReused, ErrBanned}}, s.postRefresh)
+		Errors:      []*errs.Error{ErrRefresh, ErrReused, ErrBanned, ErrStore}}, s.postRefresh)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/logout", ID: "auth.logout", Summary: "Log this device out", Tags: tags,
 		Status: http.StatusNoContent}, s.postLogout)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/sessions", ID: "sessions.list", Summary: "Logged-in devices, the last used first", Tags: tags}, s.getSessions)

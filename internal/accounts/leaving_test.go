@@ -115,8 +115,8 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 		if u, err := w.User(t.Context(), a.User.ID); err != nil || !u.Deleted() {
 			t.Errorf("others see %+v, %v, want a deleted user", u, err)
 		}
-		if names, err := w.Names(t.Context(), ID{}, []ID{a.User.ID}); err != nil || names[a.User.ID] != "" {
-			t.Errorf("the name is still told: %q, %v", names, err)
+		if names, err := w.Profiles(t.Context(), []ID{a.User.ID}); err != nil || names[a.User.ID].Name != "" {
+			t.Errorf("the name is still told: %v, %v", names, err)
 		}
 		name := "Late"
 		if _, err := w.Update(t.Context(), a.User.ID, Change{Name: &name}); !errors.Is(err, ErrNoUser) {
@@ -125,7 +125,7 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 		if _, err := w.Delete(t.Context(), a.User.ID, b.Device, "correct horse"); !errors.Is(err, ErrToken) {
 			t.Errorf("deleting again: got %v, want ErrToken", err)
 		}
-		if m := w.mails("ann@example.org")[0]; m.Subject != "Your account was deleted" || !strings.Contains(m.Text, began.Add(48*time.Hour).Format("2 January 2006")) {
+		if m := w.mails("ann@example.org")[0]; m.Subject != "Your account was deleted" || !strings.Contains(m.Text, began.Add(48*time.Hour).Format("2006-01-02")) {
 			t.Errorf("the mail: %+v", m)
 		}
 		if m := w.mails("ann@example.org"); w.code("ann@example.org", "register") != "" || len(m) == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/texts"
 )
 
 // codeNotice is the payload of [TopicCode]. It has the code's seed and not the
@@ -22,6 +23,8 @@ type codeNotice struct {
 	Known   bool    `json:"known"`         // the address has an account, and not that of the user who asked
 	Seed    string  `json:"seed"`
 	Expires int64   `json:"expires"` // Unix milliseconds
+
+	Lang texts.Language `json:"lang,omitempty"` // of who asked
 }
 
 // mailCode handles [TopicCode]. A code that has expired meanwhile is not worth a
@@ -35,7 +38,7 @@ func (s *Service) mailCode(ctx context.Context, n codeNotice) (err error) {
 	if s.db.Now().UnixMilli() >= n.Expires {
 		return nil
 	}
-	m := codeMail(n.Purpose, n.Known, s.mint.code(proof{e, n.Purpose, n.User}, n.Seed), s.cfg.CodeLife)
+	m := codeMail(n.Lang, n.Purpose, n.Known, s.mint.code(proof{e, n.Purpose, n.User}, n.Seed), s.cfg.CodeLife)
 	m.To = e.Given
 	return s.mail.Send(ctx, m)
 }
@@ -43,28 +46,27 @@ func (s *Service) mailCode(ctx context.Context, n codeNotice) (err error) {
 // codeMail returns the mail for a request of a code. The answer to the request is the
 // same for known and unknown addresses; only the mail tells whether the address has an
 // account.
-func codeMail(p Purpose, known bool, code string, life time.Duration) mail.Message {
+func codeMail(l texts.Language, p Purpose, known bool, code string, life time.Duration) mail.Message {
 	var subject, what string
 	switch p {
 	case ForRegister:
 		if known {
-			return noCode("You already have an account", "asked to register this address. It has an account already: log in instead.")
+			return noCode(l, "You already have an account", "asked to register this address. It has an account already: log in instead.")
 		}
 		subject, what = "Your code to register", "to finish your registration"
 	case ForLogin:
 		if !known {
-			return noCode(noAccount, "asked to log in with this address. It has no account yet: register first.")
+			return noCode(l, noAccount, "asked to log in with this address. It has no account yet: register first.")
 		}
 		subject, what = "Your code to log in", "to log in"
 	case ForResetPassword:
 		if !known {
-			return noCode(noAccount, "asked for a new password for this address. It has no account yet: register first.")
+			return noCode(l, noAccount, "asked for a new password for this address. It has no account yet: register first.")
 		}
 		subject, what = "Your code for a new password", "to set a new password. All devices will be logged out"
 	case ForChangeEmail:
 		if known {
-			return noCode("This address has an account already", "asked to use this address for another account. "+
-				"It has an account of its own, and an address can have one only.")
+			return noCode(l, "This address has an account already", "asked to use this address for another account. It has an account of its own, and an address can have one only.")
 		}
 		subject, what = "Your code to change your address", "to use this address for your account"
 	case ForSetPassword:
@@ -72,15 +74,18 @@ func codeMail(p Purpose, known bool, code string, life time.Duration) mail.Messa
 	case ForLeaveEmail:
 		subject, what = "Your code to leave this address", "to have another address for your account in place of this one"
 	}
-	return mail.Message{Subject: subject,
-		Text: fmt.Sprintf("%s is your code %s. It can be used once, within %d minutes.\n\n"+
-			"Never tell it to anybody. If you did not ask for it, there is nothing to do.\n", code, what, int(life.Minutes()))}
+	return mail.Message{Subject: l.Say(subject), Text: l.Sprintf(codeText, code, l.Say(what), int(life.Minutes()))}
 }
 
-const noAccount = "There is no account with this address"
+const (
+	codeText = "%s is your code %s. It can be used once, within %d minutes.\n\n" +
+		"Never tell it to anybody. If you did not ask for it, there is nothing to do.\n"
+	noAccount  = "There is no account with this address"
+	noCodeText = "Somebody, probably you, %s\n\nIf it was not you, there is nothing to do.\n"
+)
 
-func noCode(subject, what string) mail.Message {
-	return mail.Message{Subject: subject, Text: "Somebody, probably you, " + what + "\n\nIf it was not you, there is nothing to do.\n"}
+func noCode(l texts.Language, subject, what string) mail.Message {
+	return mail.Message{Subject: l.Say(subject), Text: l.Sprintf(noCodeText, l.Say(what))}
 }
 
 // notice is the payload of [TopicNotice].
@@ -95,6 +100,8 @@ type notice struct {
 	// User and Seed make the token that takes a change of address back.
 	User ID     `json:"user,omitzero"`
 	Seed string `json:"seed,omitempty"`
+
+	Lang texts.Language `json:"lang,omitempty"` // of who did it
 }
 
 // notify has a notice mailed once tx is committed. It goes to where the user is
@@ -104,7 +111,7 @@ func notify(ctx context.Context, tx *sqldb.Tx, user ID, to, kind string) error {
 }
 
 func (n notice) enqueue(ctx context.Context, tx *sqldb.Tx, user ID) error {
-	n.At = tx.Now().UnixMilli()
+	n.At, n.Lang = tx.Now().UnixMilli(), texts.From(ctx)
 	return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicNotice, Key: user.String(), NoDedup: true}, n)
 }
 
@@ -116,17 +123,17 @@ func (s *Service) mailNotice(ctx context.Context, n notice) (err error) {
 	if !ok {
 		return fmt.Errorf("%w: there is no notice %q", mail.ErrRefused, n.Kind)
 	}
-	m.To, m.Text = n.To, fmt.Sprintf(m.Text, moment(n.At))
+	m.To, m.Subject, m.Text = n.To, n.Lang.Say(m.Subject), n.Lang.Sprintf(m.Text, moment(n.At))
 	switch {
 	case n.Until != 0 && n.Seed != "":
-		m.Text += fmt.Sprintf(undoText, moment(n.Until), s.pageLink("#/undo/"+s.mint.undoToken(n.User, n.Seed)))
+		m.Text += n.Lang.Sprintf(undoText, moment(n.Until), s.pageLink(n.Lang, "#/undo/"+s.mint.undoToken(n.User, n.Seed)))
 	case n.Until != 0:
-		m.Text += fmt.Sprintf(takeBack, moment(n.Until))
+		m.Text += n.Lang.Sprintf(takeBack, moment(n.Until))
 	}
 	return s.mail.Send(ctx, m)
 }
 
-func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2 January 2006, 15:04 MST") }
+func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04 MST") }
 
 // takeBack is added where there is something to take back.
 const takeBack = "\nUntil %s you can take that back: log in. Then everything is erased for good.\n"
@@ -138,9 +145,9 @@ const undoText = "\nIf it was not you, you can take that back until %s:\n\n%s\n\
 
 // pageLink is a link to the page. Where nobody has said where the page is, it is the part
 // behind its address; a request's Host is no help, for anybody can write that.
-func (s *Service) pageLink(fragment string) string {
+func (s *Service) pageLink(l texts.Language, fragment string) string {
 	if s.page == "" {
-		return "(the address of this service)/" + fragment
+		return l.Say("(the address of this service)") + "/" + fragment
 	}
 	return s.page + "/" + fragment
 }

@@ -181,13 +181,11 @@ func TestABannedUserAndOneWhoDoesNotWantItAreNotShown(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a, b := w.join("ann@example.org", "").User.ID, w.join("bob@example.org", "").User.ID
 		shown := func(viewer ID) string {
-			names, err := w.Names(t.Context(), viewer, []ID{a, b})
+			users, err := w.UsersOf(t.Context(), []ID{a, b})
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, ann := names[a]
-			_, bob := names[b]
-			return fmt.Sprint(ann, bob)
+			return fmt.Sprint(users[a].ShownTo(viewer, w.db.Now()), users[b].ShownTo(viewer, w.db.Now()))
 		}
 		if got := shown(b); got != "true true" {
 			t.Errorf("at first: %s", got)

@@ -703,9 +703,9 @@ func TestAChangedZoneCountsFromTheNextMidnightAndIsTold(t *testing.T) {
 		if err != nil || len(clocks) != 1 || clocks[a.User.ID] != u.Clock {
 			t.Errorf("Clocks: got %v, %v, want %+v", clocks, err, u.Clock)
 		}
-		names, err := w.Names(t.Context(), ID{}, []ID{ids.New[User](), a.User.ID})
-		if err != nil || len(names) != 1 || names[a.User.ID] != "Anna" {
-			t.Errorf("Names: got %v, %v, want Anna", names, err)
+		names, err := w.Profiles(t.Context(), []ID{ids.New[User](), a.User.ID})
+		if err != nil || len(names) != 1 || names[a.User.ID].Name != "Anna" {
+			t.Errorf("Profiles: got %v, %v, want Anna", names, err)
 		}
 	})
 }
@@ -808,8 +808,8 @@ func namesAndClocks(t *testing.T, w *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, err := w.Names(t.Context(), ID{}, all)
-	if err != nil || len(names) != len(all) || names[all[1202]] != "user 1202" {
+	names, err := w.Profiles(t.Context(), all)
+	if err != nil || len(names) != len(all) || names[all[1202]].Name != "user 1202" {
 		t.Errorf("got %d names, %v, want %d", len(names), err, len(all))
 	}
 	inOrder := slices.SortedFunc(slices.Values(all), ID.Compare)
@@ -833,7 +833,7 @@ func namesAndClocks(t *testing.T, w *world) {
 			t.Errorf("%s: got %d clocks, %v, want %d", name, len(got), err, len(mine))
 		}
 	}
-	if names, err := w.Names(t.Context(), ID{}, nil); len(names) != 0 || err != nil {
+	if names, err := w.Profiles(t.Context(), nil); len(names) != 0 || err != nil {
 		t.Errorf("no users: got %v, %v", names, err)
 	}
 }

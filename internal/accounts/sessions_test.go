@@ -254,7 +254,7 @@ func TestADeviceThatLogsInMeanwhileIsNotMissed(t *testing.T) {
 	a := w.join("ann@example.org", "correct horse")
 	var left []string
 	w.enqueueDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
-		left = append(left, texts(keys)...)
+		left = append(left, namesOf(keys)...)
 		return nil
 	}
 	var late Tokens
@@ -275,12 +275,12 @@ func TestADeviceThatLogsInMeanwhileIsNotMissed(t *testing.T) {
 	}
 	other.refused("the one that was known", a.Access)
 	other.refused("the late one", late.Access)
-	if want := texts(keysOf(w.targets(a.User.ID, []DeviceID{late.Device}))); !slices.Equal(left, want) {
+	if want := namesOf(keysOf(w.targets(a.User.ID, []DeviceID{late.Device}))); !slices.Equal(left, want) {
 		t.Errorf("left a message for %v, want %v: this node may die before its drop", left, want)
 	}
 }
 
-func texts(keys []keyspace.Key) (all []string) {
+func namesOf(keys []keyspace.Key) (all []string) {
 	for _, k := range keys {
 		all = append(all, k.String())
 	}
@@ -294,7 +294,7 @@ func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
 	b := w.enter("ann@example.org", "correct horse")
 	var left []string
 	w.enqueueDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
-		left = append(left, texts(keys)...)
+		left = append(left, namesOf(keys)...)
 		return nil
 	}
 	if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
@@ -307,7 +307,7 @@ func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
 	if err := w.Revoke(t.Context(), b.User.ID, b.Device); err != nil {
 		t.Fatal(err)
 	}
-	if want := texts(keysOf(w.targets(b.User.ID, []DeviceID{b.Device}))); !slices.Equal(left, want) {
+	if want := namesOf(keysOf(w.targets(b.User.ID, []DeviceID{b.Device}))); !slices.Equal(left, want) {
 		t.Errorf("left a message for %v, want %v", left, want)
 	}
 	w.enqueueDrop = func(context.Context, *sqldb.Tx, []keyspace.Key) error { return errors.New("the outbox is full") }

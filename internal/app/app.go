@@ -120,11 +120,14 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	if a.social, err = social.New(social.Config{
 		DB: a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Settings: cfg.Social, Log: log,
+		Streaks: func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error) {
+			return a.checkin.Streaks(ctx, users)
+		}, // which is made below
 	}); err != nil {
 		return nil, err
 	}
 	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Bus: a.bus, People: a.accounts, Relations: a.social, Live: a.liveNodes, Log: log, Settings: cfg.Chats})
-	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Apart: a.social, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
+	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
 	}

@@ -34,3 +34,6 @@ func Describe(ctx context.Context) (d Description, err error) {
 	d.Metrics, err = obs.Describe(a.reg)
 	return d, err
 }
+
+// OpenAPI returns the description of the API, as JSON. Do not change the slice.
+func (a *App) OpenAPI() []byte { return a.api.OpenAPI() }

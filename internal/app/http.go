@@ -33,7 +33,7 @@ func (a *App) liveNodes(ctx context.Context) (names []string, err error) {
 // newAPI adds the routes of the node's roles; every node tells how it is.
 func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	cfg := web.Config{
-		Title: "Stoa", Version: obs.Build().Version, Auth: a.accounts, DB: a.db, Node: a.node, Live: a.liveNodes,
+		Title: "Stoa", Version: obs.Build().Version, Auth: a.accounts, AuthErrors: accounts.AuthErrors, Tags: tags, DB: a.db, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins,
 		NoDocs: !a.cfg.DocsHere(), AccessLog: a.cfg.AccessLog,
 	}
@@ -62,7 +62,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	a.social.Routes(a.api)
 	a.messages.Routes(a.api)
 	a.checkin.Routes(a.api)
-	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"},
+	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"}, Events: api.EventData,
 		Summary:     "The caller's own events as they happen, from every node",
 		Description: "Server-sent events; each carries an Event. Delivery is at most once: on (re)connection read the present state first."}, a.streamEvents)
 	if a.cfg.Development() {
@@ -89,6 +89,17 @@ func (a *App) newGateway(ctx context.Context) (err error) {
 		a.gateway.Routes(a.api)
 	}
 	return err
+}
+
+// tags are the groups of operations in the description of the API.
+var tags = []web.Tag{
+	{Name: "accounts", Description: "Registration, log-in, devices, the caller's own account"},
+	{Name: "people", Description: "Accounts as others see them, pictures and cards"},
+	{Name: "friends", Description: "Requests, the list of friends and its changes"},
+	{Name: "blocks", Description: "Whom the caller blocks"},
+	{Name: "chats", Description: "Messages between users: sending, history, changes, marks, settings"},
+	{Name: "check-in", Description: "Days, streaks, freezes, make-ups and boards"},
+	{Name: "events", Description: "What happens to the caller's account, as it happens"},
 }
 
 // operatorRoutes adds what only operators should see.
@@ -121,7 +132,7 @@ func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *struc
 			if !open {
 				return nil // fell behind: the client connects again and looks
 			}
-			if err := send(e.Type, e.ID, api.Event{ID: e.ID, Type: e.Type, Time: time.UnixMilli(e.Time).UTC(), Data: e.Data}); err != nil {
+			if err := send(e.Type, api.Event{Type: e.Type, Time: time.UnixMilli(e.Time).UTC(), Data: e.Data}); err != nil {
 				return nil // the client is gone, or was logged out
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
@@ -36,6 +37,9 @@ type Settings struct {
 	Boards      string        `koanf:"boards" default:"compact" help:"compact, or exact: everybody's rank without ties and neighbours on every place, for a hundred times the memory"`
 	Grace       time.Duration `koanf:"grace" default:"10m" help:"how long after midnight yesterday can still be signed, less than a day" zero:"not at all"`
 
+	WordsName   string `koanf:"words_name" default:"words" help:"what the number words of a check-in counts, for people: steps, say; 1 to 40 characters"`
+	MinutesName string `koanf:"minutes_name" default:"minutes" help:"what the number minutes of a check-in counts, for people; 1 to 40 characters"`
+
 	ReconcileEvery time.Duration `koanf:"reconcile_every" default:"168h" help:"how often Redis is compared with SQL and repaired" zero:"never"`
 	ReconcileRate  int           `koanf:"reconcile_rate" default:"2000" help:"users compared per second at the most, so that traffic is not hurt" zero:"no limit"`
 }
@@ -59,6 +63,11 @@ func (c Settings) Validate() error {
 	within("freeze_every", c.FreezeEvery, 10_000)
 	within("freeze_max", c.FreezeMax, 100)
 	within("replicas", c.Replicas, 5)
+	for key, name := range map[string]string{"words_name": c.WordsName, "minutes_name": c.MinutesName} {
+		if len(name) > 0 && !streak.ValidReason(name) || utf8.RuneCountInString(name) > 40 {
+			faults = append(faults, &config.Fault{Key: key, Text: "a name has 1 to 40 printable characters"})
+		}
+	}
 	if c.Mode != DurableFirst && c.Mode != RedisFirst && c.Mode != "" {
 		faults = append(faults, &config.Fault{Key: "mode", Text: fmt.Sprintf("%q is neither durable nor redis", c.Mode)})
 	}

@@ -1,6 +1,7 @@
 package checkin
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -39,8 +40,8 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Figures over all time, with words learned and minutes studied"}, s.handleStats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
 		Summary:     "The top of a board and the caller's own place",
-		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Who reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours. A place without user and name is that of a user who does not want to be shown, is banned or deleted, or blocks the caller or is blocked.",
-		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason}}, s.handleBoard)
+		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Who reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours. With `scope=friends` it is the board of the caller and the caller's friends, on which equal values share a rank. A place without user, name and avatar is that of a user who does not want to be shown, is banned or deleted, or blocks the caller or is blocked.",
+		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason, ErrStore}}, s.handleBoard)
 }
 
 type body[T any] struct{ Body T }
@@ -101,7 +102,7 @@ func (s *Service) handleMakeups(ctx context.Context, caller accounts.Caller, in 
 	}
 	return &body[api.Makeups]{api.Makeups{
 		Left: m.Left, Limit: m.Limit, Days: mapped(m.Days, civil.Day.String),
-		History: mapped(m.History, wireMakeup), Cursor: m.Cursor,
+		History: mapped(m.History, wireMakeup), Next: m.Cursor,
 	}}, nil
 }
 
@@ -141,12 +142,13 @@ func (s *Service) handleStats(ctx context.Context, caller accounts.Caller, _ *st
 		return nil, err
 	}
 	return &body[api.CheckinStats]{api.CheckinStats{Streak: st.Streak, Longest: st.Longest, Total: st.Total, Words: st.Words, Minutes: st.Minutes,
-		Freezes: st.Freezes, FreezesUsed: st.Used}}, nil
+		Freezes: st.Freezes, FreezesUsed: st.Used, Names: api.ActivityNames{Words: cmp.Or(s.rules.WordsName, "words"), Minutes: cmp.Or(s.rules.MinutesName, "minutes")}}}, nil
 }
 
 type boardInput struct {
 	Board  string `path:"board" doc:"streak, total_days, week or month"`
 	Season string `query:"season" maxLength:"8" doc:"2026-W47 or 2026-11; the present one when absent"`
+	Scope  string `query:"scope" enum:"all,friends" default:"all" doc:"all: everybody; friends: the caller's friends and the caller"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"how many places"`
 	Around int    `query:"around" minimum:"0" maximum:"50" default:"0" doc:"how many neighbours on either side"`
 }
@@ -156,22 +158,21 @@ func (s *Service) handleBoard(ctx context.Context, caller accounts.Caller, in *b
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Boards.Read(ctx, board, caller.User, caller.Clock, in.Limit, in.Around)
+	var found ranking.Ranking
+	var people map[accounts.ID]accounts.User
+	if in.Scope == "friends" {
+		found, people, err = s.FriendsBoard(ctx, board, caller.User, in.Limit, in.Around)
+	} else {
+		found, people, err = s.board(ctx, board, caller, in.Limit, in.Around)
+	}
 	if err != nil {
 		return nil, err
 	}
-	rows := slices.Concat(found.Top, found.Around)
-	if found.Me != nil {
-		rows = append(rows, *found.Me)
-	}
-	names, err := s.shown(ctx, caller.User, mapped(rows, func(p ranking.Row) accounts.ID { return p.User }))
-	if err != nil {
-		return nil, err
-	}
-	wire := func(p ranking.Row) api.BoardRow {
-		row := api.BoardRow{Rank: p.Rank, Value: p.Value}
-		if name, ok := names[p.User]; ok { // the id would lead to the name
-			row.User, row.Name = p.User.String(), name
+	shown := s.shown(ctx, caller.User, found, people)
+	wire := func(r ranking.Row) api.BoardRow {
+		row := api.BoardRow{Rank: r.Rank, Value: r.Value}
+		if u, ok := shown[r.User]; ok { // the id would lead to the name, and so would the picture
+			row.User, row.Name, row.Avatar = u.ID.String(), u.Name, u.Avatar
 		}
 		return row
 	}
@@ -189,16 +190,41 @@ func (s *Service) handleBoard(ctx context.Context, caller accounts.Caller, in *b
 // apartBudget is how long a board waits to know who is hidden from the caller.
 const apartBudget = 250 * time.Millisecond
 
-// shown returns the names of those users whom viewer sees by name. While nobody can say who
-// blocks whom, that is viewer alone.
-func (s *Service) shown(ctx context.Context, viewer accounts.ID, users []accounts.ID) (map[accounts.ID]string, error) {
-	names, err := s.users.Names(ctx, viewer, users)
-	if err != nil || s.apart == nil {
-		return names, err
+// shown returns those of a ranking whom viewer sees by name. While nobody can say who blocks
+// whom, that is viewer alone.
+func (s *Service) shown(ctx context.Context, viewer accounts.ID, found ranking.Ranking, people map[accounts.ID]accounts.User) map[accounts.ID]accounts.User {
+	now, users := s.now(), standing(found)
+	shown := make(map[accounts.ID]accounts.User, len(users))
+	for _, id := range users {
+		if u, ok := people[id]; ok && u.ShownTo(viewer, now) {
+			shown[id] = u
+		}
+	}
+	if s.apart == nil {
+		return shown
 	}
 	asking, cancel := context.WithTimeout(ctx, apartBudget)
 	defer cancel()
 	apart, err := s.apart.Apart(asking, viewer, users)
-	maps.DeleteFunc(names, func(user accounts.ID, _ string) bool { return user != viewer && (err != nil || apart[user]) })
-	return names, nil
+	maps.DeleteFunc(shown, func(user accounts.ID, _ accounts.User) bool { return user != viewer && (err != nil || apart[user]) })
+	return shown
+}
+
+// board is a board of everybody, with those who stand on it.
+func (s *Service) board(ctx context.Context, b ranking.Board, caller accounts.Caller, n, near int) (ranking.Ranking, map[accounts.ID]accounts.User, error) {
+	found, err := s.Boards.Read(ctx, b, caller.User, caller.Clock, n, near)
+	if err != nil {
+		return found, nil, err
+	}
+	people, err := s.users.UsersOf(ctx, standing(found))
+	return found, people, err
+}
+
+// standing are the users of a ranking, some of them twice.
+func standing(r ranking.Ranking) []accounts.ID {
+	rows := slices.Concat(r.Top, r.Around)
+	if r.Me != nil {
+		rows = append(rows, *r.Me)
+	}
+	return mapped(rows, func(r ranking.Row) accounts.ID { return r.User })
 }

@@ -28,7 +28,8 @@ type Config struct {
 	DB      *sqldb.DB
 	Redis   *redis.DB
 	Users   *accounts.Service
-	Apart   Apart // nil: nobody is
+	Friends func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) // whom a user has in their list
+	Apart   Apart                                                              // nil: nobody is
 	Bus     *events.Bus
 	Node    string // this process; see projection.Config
 	Metrics prometheus.Registerer
@@ -58,6 +59,7 @@ type Service struct {
 	Boards *ranking.Boards // who is on top, and where a user stands
 
 	users      *accounts.Service
+	friends    func(context.Context, accounts.ID) ([]accounts.ID, error)
 	apart      Apart
 	bus        *events.Bus
 	store      *store
@@ -87,7 +89,7 @@ func New(cfg Config) *Service {
 		cfg.Now = time.Now
 	}
 	s := &Service{
-		users: cfg.Users, apart: cfg.Apart, bus: cfg.Bus, log: cfg.Log,
+		users: cfg.Users, friends: cfg.Friends, apart: cfg.Apart, bus: cfg.Bus, log: cfg.Log,
 		rules: cfg.Settings, node: cfg.Node, freezes: streak.Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
 		now:   func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
 		store: newStore(cfg.DB),
@@ -115,9 +117,12 @@ func New(cfg Config) *Service {
 	s.committer = s.newCommitter()
 	// Users who are read first thing after New Year's midnight all miss at once:
 	// their SELECTs are gathered, and two at a time is the bound.
-	s.loader = groupcommit.New(s.loadBatch, groupcommit.Options[yearKey, *streak.Record]{Committers: 2, MaxBatch: 500})
+	s.loader = groupcommit.New(s.loadBatch, groupcommit.Options[yearKey, *streak.Record]{Committers: 2, MaxBatch: maxLoad})
 	return s
 }
+
+// maxLoad is how many records one SELECT computes at the most.
+const maxLoad = 500
 
 // Run commits and keeps Redis complete until ctx ends; then it finishes what
 // was submitted. It calls ready when check-ins can be made.

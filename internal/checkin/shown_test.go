@@ -6,6 +6,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -37,14 +38,19 @@ func TestWithoutKnowingTheBlocksNobodyElseIsShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		ann, bob := people[0].ID, people[1].ID
+		board := ranking.Ranking{Top: []ranking.Row{{User: ann}, {User: bob}}}
+		known, err := w.users.UsersOf(t.Context(), standing(board))
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, tt := range []struct {
 			blocks
 			want int
 		}{{blocks{}, 2}, {blocks{who: map[accounts.ID]bool{bob: true}}, 1}, {blocks{err: ErrStore}, 1}} {
 			w.apart = tt.blocks
-			names, err := w.shown(t.Context(), ann, []accounts.ID{ann, bob})
-			if err != nil || len(names) != tt.want || names[ann] != "ann" {
-				t.Errorf("with %+v: got %v, %v, want %d", tt.blocks, names, err, tt.want)
+			shown := w.shown(t.Context(), ann, board, known)
+			if len(shown) != tt.want || shown[ann].Name != "ann" {
+				t.Errorf("with %+v: got %v, want %d", tt.blocks, shown, tt.want)
 			}
 		}
 	})

@@ -64,6 +64,7 @@ type root struct {
 	Checkin     checkinCmd     `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
 	Completion  completion     `cmd:"" help:"Say how a shell is made to complete commands and flags: bash, zsh or fish."`
 	Copy        copyCmd        `cmd:"" help:"Copy a SQLite database to MySQL or MariaDB, to go on there."`
+	Demo        demoCmd        `cmd:"" help:"Fill an empty database with some dozen people and a year of their days, to look around."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask whether a server takes requests; the exit code tells, for containers."`
 	Keys        keysCmd        `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
 	Mail        mailCmd        `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
@@ -130,7 +131,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 
 func parser(r *root, c *console) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
-	r.Backup.shown, r.Restore.shown = r.Migrate.shown, r.Migrate.shown
+	r.Backup.shown, r.Restore.shown, r.Demo.shown = r.Migrate.shown, r.Migrate.shown, r.Migrate.shown
 	r.Mail.shown = []string{"addr"}
 	r.Nodes.shown = []string{"redis", "key_prefix", "log"}
 	q := &r.Queue
@@ -152,7 +153,7 @@ func parser(r *root, c *console) *kong.Kong {
 		s.shown = r.Migrate.shown
 	}
 	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
-	all := slices.Concat(queues, r.Users.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings})
+	all := slices.Concat(queues, r.Users.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings, &r.Demo.settings})
 	for _, s := range all {
 		s.declare()
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/obs"
 )
 
 type referenceCmd struct {
@@ -35,6 +37,7 @@ var pages = []struct {
 	{"routes.md", "HTTP routes", routesIntro, routes},
 	{"keys.md", "Redis keys", keysIntro, keyFamilies},
 	{"metrics.md", "Metrics", metricsIntro, metrics},
+	{"openapi.json", "", "", openAPI},
 }
 
 // Run writes every page.
@@ -45,7 +48,9 @@ func (cmd *referenceCmd) Run(ctx context.Context, c *console) error {
 	var files []string
 	for _, p := range pages {
 		var b bytes.Buffer
-		b.WriteString("# " + p.title + "\n\n" + generated + p.intro)
+		if p.title != "" {
+			b.WriteString("# " + p.title + "\n\n" + generated + p.intro)
+		}
 		if err := p.write(ctx, &b, c.model); err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
 		}
@@ -59,6 +64,25 @@ func (cmd *referenceCmd) Run(ctx context.Context, c *console) error {
 		_, err := fmt.Fprintln(w, strings.Join(files, "\n"))
 		return err
 	})
+}
+
+// openAPI writes the description of the API, of no particular build.
+func openAPI(ctx context.Context, w io.Writer, _ *kong.Application) error {
+	d, err := app.Describe(ctx)
+	if err != nil {
+		return err
+	}
+	version, err := json.Marshal(obs.Build().Version)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, bytes.Replace(d.OpenAPI, append([]byte(`"version":`), version...), []byte(`"version":"current"`), 1), "", " "); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	_, err = b.WriteTo(w)
+	return err
 }
 
 // commands writes the commands with those of their flags that are no settings.

@@ -175,7 +175,7 @@ func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *st
 func (s *Service) patchMessage(ctx context.Context, caller accounts.Caller, in *struct {
 	MessagePath
 	Body struct {
-		Text string `json:"text" maxLength:"4000"`
+		Text string `json:"text" example:"See you at nine" maxLength:"4000"`
 	}
 }) (*body[api.Message], error) {
 	peer, err := parseChat(in.Chat)
@@ -232,7 +232,7 @@ func (s *Service) postMarks(ctx context.Context, caller accounts.Caller, in *str
 func (s *Service) postTyping(ctx context.Context, caller accounts.Caller, in *struct {
 	ChatPath
 	Body struct {
-		Typing bool `json:"typing"`
+		Typing bool `json:"typing" example:"true"`
 	}
 }) (*struct{}, error) {
 	peer, err := parseChat(in.Chat)

@@ -193,11 +193,11 @@ func (s *Service) getFriends(ctx context.Context, caller accounts.Caller, in *fr
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, mapped(found, func(f Friend) accounts.ID { return f.User }))
+	friends, err := s.wire(ctx, found)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Friends]{api.Friends{Friends: mapped(found, who.friend), Next: next, Version: version}}, nil
+	return &body[api.Friends]{api.Friends{Friends: friends, Next: next, Version: version}}, nil
 }
 
 type changesInput struct {
@@ -210,11 +210,11 @@ func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *ch
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, mapped(c.Changed, func(f Friend) accounts.ID { return f.User }))
+	changed, err := s.wire(ctx, c.Changed)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.FriendChanges]{api.FriendChanges{Changed: mapped(c.Changed, who.friend), Removed: mapped(c.Removed, accounts.ID.String),
+	return &body[api.FriendChanges]{api.FriendChanges{Changed: changed, Removed: mapped(c.Removed, accounts.ID.String),
 		Version: c.Version, More: c.More, Reset: c.Reset}}, nil
 }
 
@@ -227,11 +227,11 @@ func (s *Service) getFriend(ctx context.Context, caller accounts.Caller, in *Use
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, []accounts.ID{other})
+	friends, err := s.wire(ctx, []Friend{f})
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Friend]{who.friend(f)}, nil
+	return &body[api.Friend]{friends[0]}, nil
 }
 
 func (s *Service) patchFriend(ctx context.Context, caller accounts.Caller, in *struct {
@@ -307,6 +307,30 @@ func (s *Service) deleteBlock(ctx context.Context, caller accounts.Caller, in *U
 		return nil, err
 	}
 	return &empty{}, s.Unblock(ctx, caller.User, other)
+}
+
+// wire adds to friends how they look to others and their streaks, each in one round trip
+// for all. Streaks that cannot be had are left out.
+func (s *Service) wire(ctx context.Context, found []Friend) ([]api.Friend, error) {
+	users := mapped(found, func(f Friend) accounts.ID { return f.User })
+	who, err := s.profiles(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	out := mapped(found, who.friend)
+	if s.streaks == nil || len(users) == 0 {
+		return out, nil
+	}
+	streaks, err := s.streaks(ctx, users)
+	if err != nil {
+		s.log.Warn("social: a list of friends goes out without streaks", "err", err)
+	}
+	for i, u := range users {
+		if n, ok := streaks[u]; ok {
+			out[i].Streak = &n
+		}
+	}
+	return out, nil
 }
 
 // done returns the profiles for the answer to what has been done already: that is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,7 +31,10 @@ type Config struct {
 	Cache  cache.Policy // of relations; Unfenced is this domain's to choose
 	Bus    *events.Bus  // gets the events, after the commit
 	People People
-	Log    *slog.Logger
+	// Streaks returns users' current streaks, for lists of friends; those of deleted users
+	// are left out. Nil: lists have none.
+	Streaks func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error)
+	Log     *slog.Logger
 
 	Settings
 }
@@ -38,13 +42,14 @@ type Config struct {
 // Service is the social domain as the rest of the program sees it. It is safe for
 // concurrent use.
 type Service struct {
-	db     *sqldb.DB
-	caches *cache.Runtime
-	rel    relations
-	bus    *events.Bus
-	people People
-	cfg    Settings
-	log    *slog.Logger
+	db      *sqldb.DB
+	caches  *cache.Runtime
+	rel     relations
+	bus     *events.Bus
+	people  People
+	streaks func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error)
+	cfg     Settings
+	log     *slog.Logger
 }
 
 // New returns the domain on those parts. The error has all faults of the settings.
@@ -54,13 +59,14 @@ func New(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("social: %w", err)
 	}
 	return &Service{
-		db:     cfg.DB,
-		caches: cfg.Caches,
-		rel:    newRelations(cfg.DB, cfg.Caches, cfg.Cache),
-		bus:    cfg.Bus,
-		people: cfg.People,
-		cfg:    cfg.Settings,
-		log:    cfg.Log,
+		db:      cfg.DB,
+		caches:  cfg.Caches,
+		rel:     newRelations(cfg.DB, cfg.Caches, cfg.Cache),
+		bus:     cfg.Bus,
+		streaks: cfg.Streaks,
+		people:  cfg.People,
+		cfg:     cfg.Settings,
+		log:     cfg.Log,
 	}, nil
 }
 
@@ -127,6 +133,13 @@ func (s *Service) IsFriend(ctx context.Context, user, other accounts.ID) (_ bool
 	defer errs.Wrap(&err, "social.IsFriend %s", user)
 	ok, err := s.rel.friends.Has(ctx, user, other)
 	return ok, asKind(ctx, err)
+}
+
+// FriendIDs returns all that are in user's list.
+func (s *Service) FriendIDs(ctx context.Context, user accounts.ID) (_ []accounts.ID, err error) {
+	defer errs.Wrap(&err, "social.FriendIDs %s", user)
+	all, err := s.rel.friends.All(ctx, user)
+	return slices.Collect(maps.Keys(all)), asKind(ctx, err)
 }
 
 // AreFriends returns which of others are in user's list.

@@ -30,8 +30,11 @@ import (
 // Server is one running node.
 type Server struct {
 	URL   string
-	HTTP  *http.Client // the way to URL
+	HTTP  *http.Client // the way to URL; holds answers against the description of the API
 	Clock *Clock
+
+	// Dial connects to the server, for a transport of the test's own.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	AdminURL string // of the operators' address, where the settings name one
 
@@ -69,7 +72,7 @@ func Start(t testing.TB, change ...func(*app.Config)) *Server {
 // StartLogged is [Start] with a logger of the test's own.
 func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *Server {
 	t.Helper()
-	s := &Server{HTTP: http.DefaultClient, Clock: &Clock{}}
+	s := &Server{HTTP: &http.Client{Transport: http.DefaultTransport}, Dial: new(net.Dialer).DialContext, Clock: &Clock{}}
 	cfg := app.Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Now: s.Clock.Now}
 	cfg.Accounts.Limits.CodesPerIP = 1_000_000
 	for _, c := range change {
@@ -85,6 +88,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.HTTP.Transport = newDeclared(t, s.HTTP.Transport, ln.Addr().String(), a.OpenAPI())
 	if cfg.AdminAddr != "" {
 		admin, err := net.Listen("tcp", cfg.AdminAddr)
 		if err != nil {
@@ -129,7 +133,7 @@ func (s *Server) listen(t testing.TB) (net.Listener, error) {
 		return net.Listen("tcp", "127.0.0.1:0")
 	}
 	n := bubble.NewNetwork()
-	s.HTTP = n.Client()
+	s.HTTP, s.Dial = n.Client(), n.Dial
 	return n, nil
 }
 

@@ -29,7 +29,7 @@ func TestTheStraightPathByHTTP(t *testing.T) {
 			{"GET", "/v1/checkin", "", `{"day":"2026-12-31","today":false,"yesterday":false,"streak":0,"longest":0,"total":0,"freezes":0,"freezes_used":0}`},
 			{"POST", "/v1/checkin", `{"words":12,"minutes":30}`, `{"new":true,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`},
 			{"POST", "/v1/checkin", `{"words":99}`, `{"new":false,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`},
-			{"GET", "/v1/checkin/stats", "", `{"streak":1,"longest":1,"total":1,"words":12,"minutes":30,"freezes":0,"freezes_used":0}`},
+			{"GET", "/v1/checkin/stats", "", `{"streak":1,"longest":1,"total":1,"words":12,"minutes":30,"freezes":0,"freezes_used":0,"names":{"words":"words","minutes":"minutes"}}`},
 			{"GET", "/v1/checkin/calendar/2026", "", `{"year":2026,"days":["2026-12-31"],"covered":[]}`},
 			{"GET", "/v1/checkin/calendar/2026/12", "", `{"year":2026,"month":12,"days":["2026-12-31"],"covered":[]}`},
 			{"GET", "/v1/checkin/calendar/2026/11", "", `{"year":2026,"month":11,"days":[],"covered":[]}`},
@@ -89,7 +89,7 @@ func TestMakeUpAndFreezesByHTTP(t *testing.T) {
 		expect(t, s, c, "POST", "/v1/checkin/makeup", `{"day":"2026-11-13"}`, `{"made_up":{"day":"2026-11-13","at":"…"},"left":0,"status":{"day":"2026-11-14","today":false,"yesterday":true,"streak":3,"longest":3,"total":3,"freezes":0,"freezes_used":1}}`)
 		expect(t, s, c, "GET", "/v1/checkin/makeup", "", `{"left":0,"limit":1,"days":[],"history":[{"day":"2026-11-13","at":"…"}]}`)
 		expect(t, s, c, "GET", "/v1/checkin/calendar/2026/11", "", `{"year":2026,"month":11,"days":["2026-11-10","2026-11-11","2026-11-13"],"covered":["2026-11-12"]}`)
-		expect(t, s, c, "GET", "/v1/checkin/stats", "", `{"streak":3,"longest":3,"total":3,"words":0,"minutes":0,"freezes":0,"freezes_used":1}`)
+		expect(t, s, c, "GET", "/v1/checkin/stats", "", `{"streak":3,"longest":3,"total":3,"words":0,"minutes":0,"freezes":0,"freezes_used":1,"names":{"words":"words","minutes":"minutes"}}`)
 		day(20)
 		if status, _, body := s.Call(t, c, "POST", "/v1/checkin/makeup", `{"day":"2026-11-19"}`); status != 409 || !strings.Contains(body, "checkin.makeup_limit") {
 			t.Errorf("a second one: got %d %s", status, body)

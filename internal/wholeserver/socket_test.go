@@ -49,7 +49,7 @@ func (l *line) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	if l.cut {
 		return nil, errors.New("the line is cut")
 	}
-	conn, err := l.node.HTTP.Transport.(*http.Transport).DialContext(ctx, network, addr)
+	conn, err := l.node.Dial(ctx, network, addr)
 	if err == nil {
 		l.conns = append(l.conns, conn)
 	}

@@ -6,6 +6,7 @@ import { dateOf } from "./days";
 import { h, put, type Child } from "./dom";
 import { field, form, type Field } from "./form";
 import { authed, json } from "./session";
+import { t } from "./texts";
 
 const current = (name: string, label: string): Field =>
   field(label, { name, type: "password", required: true, maxlength: 128, autocomplete: "current-password" });
@@ -28,7 +29,7 @@ export function passwordCard(me: User, changed: () => void) {
           said.textContent = "";
           set(await askOwnCode(me.email, "set_password"));
         },
-        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Send me a code")),
+        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.welcome.sendCode)),
       ),
     );
   }
@@ -40,8 +41,8 @@ export function passwordCard(me: User, changed: () => void) {
 
   // set asks for the old password, or for the code that was sent.
   function set(sent: Sent | null): void {
-    const old = sent ? codeField(me.email, sent.seen, () => secret.input.focus()) : current("current", "Current password");
-    const secret = field("New password", { name: "password", type: "password", required: true, minlength: 8, maxlength: 128, autocomplete: "new-password" }, "At least 8 characters.");
+    const old = sent ? codeField(me.email, sent.seen, () => secret.input.focus()) : current("current", t.account.current);
+    const secret = field(t.welcome.newPassword, { name: "password", type: "password", required: true, minlength: 8, maxlength: 128, autocomplete: "new-password" }, t.welcome.passwordHint);
     put(
       body,
       sent && codeLead(me.email, sent),
@@ -55,10 +56,10 @@ export function passwordCard(me: User, changed: () => void) {
           await authed("/v1/me/password", { method: "PUT", body: change, once: true });
           me = { ...me, has_password: true };
           show();
-          said.textContent = "Your password is set. All other devices have been logged out.";
+          said.textContent = t.account.passwordSet;
           changed();
         },
-        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, sent ? "Set password" : "Change password"), sent && h("button", { type: "button", class: "link", onclick: start }, "Cancel")),
+        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, sent ? t.account.setPassword : t.account.changePassword), sent && h("button", { type: "button", class: "link", onclick: start }, t.words.cancel)),
       ),
     );
     if (sent) old.input.focus();
@@ -66,7 +67,7 @@ export function passwordCard(me: User, changed: () => void) {
 
   show();
   return {
-    el: section("password", "Password", h("p", { class: "muted" }, "Changing it logs out all other devices."), body, said),
+    el: section("password", t.account.passwordTitle, h("p", { class: "muted" }, t.account.passwordText), body, said),
     take: (u: User) => {
       const same = u.has_password === me.has_password;
       me = u;
@@ -83,7 +84,7 @@ export function emailCard(me: User, changed: (u: User) => void) {
   let email = "";
 
   function start(focus: boolean): void {
-    const mail = field("New address", { name: "email", type: "email", required: true, maxlength: 254, autocomplete: "email", value: email });
+    const mail = field(t.account.newAddress, { name: "email", type: "email", required: true, maxlength: 254, autocomplete: "email", value: email });
     put(
       body,
       form(
@@ -95,18 +96,18 @@ export function emailCard(me: User, changed: (u: User) => void) {
           const old = me.has_password ? null : await askOwnCode(me.email, "leave_email");
           prove(old, await askCode(email, () => json<CodeReply>("/v1/me/email/codes", { method: "POST", body: { email } satisfies EmailCodeRequest })));
         },
-        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Send me a code")),
+        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.welcome.sendCode)),
       ),
     );
     if (focus) mail.input.focus();
   }
 
   function prove(old: Sent | null, sent: Sent): void {
-    const mine = old ? codeField(me.email, old.seen, () => mine.input.focus(), "Code from the old address", "old_code") : current("password", "Your password");
-    const digits = codeField(email, sent.seen, () => mine.input.focus(), old ? "Code from the new address" : "Code");
+    const mine = old ? codeField(me.email, old.seen, () => mine.input.focus(), t.account.codeOfOld, "old_code") : current("password", t.account.yours);
+    const digits = codeField(email, sent.seen, () => mine.input.focus(), old ? t.account.codeOfNew : t.codes.code);
     put(
       body,
-      codeLead(email, sent, ...(old ? ["Six more are on their way to ", h("strong", {}, me.email), ", to prove that the account is yours."] : [])),
+      codeLead(email, sent, ...(old ? t.account.alsoToOld(h("strong", {}, me.email)) : [])),
       form(
         { class: "stack" },
         [digits, mine],
@@ -116,9 +117,9 @@ export function emailCard(me: User, changed: (u: User) => void) {
           changed(await json<User>("/v1/me/email", { method: "PUT", body: change, once: true }));
           email = "";
           start(true);
-          said.textContent = "Your address is changed. The old one got a link that takes this back for three days.";
+          said.textContent = t.account.addressChanged;
         },
-        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Change address"), h("button", { type: "button", class: "link", onclick: () => start(true) }, "Cancel")),
+        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.account.changeAddress), h("button", { type: "button", class: "link", onclick: () => start(true) }, t.words.cancel)),
       ),
     );
     digits.input.focus();
@@ -126,7 +127,7 @@ export function emailCard(me: User, changed: (u: User) => void) {
 
   start(false);
   return {
-    el: section("email", "E-mail address", h("p", { class: "muted" }, "Now ", address, "."), body, said),
+    el: section("email", t.account.addressTitle, h("p", { class: "muted" }, ...t.account.addressNow(address)), body, said),
     take: (u: User) => {
       me = u;
       address.textContent = u.email;
@@ -139,14 +140,14 @@ export function deletionCard(me: User, left: (text: string) => void) {
   const body = h("div");
 
   function offer(focus: boolean): void {
-    const button = h("button", { type: "button", class: "secondary", onclick: ask }, "Delete my account");
+    const button = h("button", { type: "button", class: "secondary", onclick: ask }, t.account.delete);
     put(body, button);
     if (focus) button.focus();
   }
 
   function ask(): void {
-    const secret = me.has_password ? current("password", "Your password") : null;
-    const no = h("button", { type: "button", class: "link", onclick: () => offer(true) }, "Cancel");
+    const secret = me.has_password ? current("password", t.account.yours) : null;
+    const no = h("button", { type: "button", class: "link", onclick: () => offer(true) }, t.words.cancel);
     put(
       body,
       form(
@@ -156,9 +157,9 @@ export function deletionCard(me: User, left: (text: string) => void) {
           const request: AccountDeletion = {};
           if (secret) request.password = secret.input.value;
           const { erased } = await json<AccountDeleted>("/v1/me/deletion", { method: "POST", body: request, once: true });
-          left(`Your account is deleted. Until ${dateOf(erased)} logging in brings it back.`);
+          left(t.account.deleted(dateOf(erased)));
         },
-        h("div", { class: "row" }, h("button", { type: "submit", class: "danger" }, "Yes, delete my account"), no),
+        h("div", { class: "row" }, h("button", { type: "submit", class: "danger" }, t.account.deleteSure), no),
       ),
     );
     (secret?.input ?? no).focus();
@@ -168,8 +169,8 @@ export function deletionCard(me: User, left: (text: string) => void) {
   return {
     el: section(
       "deletion",
-      "Delete this account",
-      h("p", { class: "muted" }, "You are logged out everywhere, and others see a deleted user. For some days logging in brings everything back; then it is erased."),
+      t.account.deleteTitle,
+      h("p", { class: "muted" }, t.account.deleteText),
       body,
     ),
     take: (u: User) => void (me = u),

@@ -1,5 +1,7 @@
 // What a program that logged in calls itself, in words.
 
+import { t } from "./texts";
+
 const browsers: [RegExp, string][] = [[/Edg\w*\//, "Edge"], [/OPR\//, "Opera"], [/Firefox\//, "Firefox"], [/Chrom(e|ium)\//, "Chrome"], [/Safari\//, "Safari"]];
 const systems: [RegExp, string][] = [[/iPhone/, "iPhone"], [/iPad/, "iPad"], [/Android/, "Android"], [/Windows/, "Windows"], [/Mac OS/, "Mac"], [/Linux/, "Linux"]];
 
@@ -9,5 +11,5 @@ export function agentWords(agent: string): string {
   const browser = first(browsers);
   if (!browser) return (agent.split(" ")[0] ?? "").replace("/", " ");
   const system = first(systems);
-  return system ? `${browser} on ${system}` : browser;
+  return system ? t.devices.agent(browser, system) : browser;
 }

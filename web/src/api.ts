@@ -1,6 +1,8 @@
 // The wire types and the calls. The types mirror the Go package api
 // (api/*.go): change them together.
 
+import { t } from "./texts";
+
 export interface Problem {
   type: string;
   title: string;
@@ -190,6 +192,7 @@ export interface Friend {
   remark?: string;
   tag?: string;
   source?: string;
+  streak?: number; // absent where the server cannot tell just now
   order: number;
   since: string;
   updated: string;
@@ -271,6 +274,7 @@ export interface CheckinStats {
   minutes: number;
   freezes: number;
   freezes_used: number;
+  names?: { words: string; minutes: string };
 }
 
 export interface MakeupRequest {
@@ -293,7 +297,7 @@ export interface Makeups {
   limit: number; // 0: switched off
   days: string[]; // missed, and recent enough to be made up
   history: Makeup[]; // the newest first
-  cursor?: string;
+  next?: string;
 }
 
 export type BoardName = "streak" | "total_days" | "week" | "month";
@@ -302,6 +306,7 @@ export interface BoardRow {
   rank: number;
   user?: string;
   name?: string;
+  avatar?: string;
   value: number;
 }
 
@@ -314,7 +319,6 @@ export interface Board {
 }
 
 export interface Event {
-  id: string;
   type: string;
   time: string;
   data: unknown;
@@ -351,7 +355,7 @@ export class Refused extends Error {
 /** The server could not be reached, or what answered was not it. */
 export class Unreachable extends Error {
   constructor() {
-    super("The server cannot be reached.");
+    super(t.frame.unreachable);
   }
 }
 
@@ -387,7 +391,7 @@ const again = [400, 1600];
  */
 export async function send(path: string, call: Call = {}): Promise<Response> {
   const method = call.method ?? "GET";
-  const headers: Record<string, string> = { Accept: call.accept ?? "application/json" };
+  const headers: Record<string, string> = { Accept: call.accept ?? "application/json", "Accept-Language": t.locale };
   const raw = call.body instanceof Blob ? call.body : undefined;
   if (call.body !== undefined) headers["Content-Type"] = raw ? raw.type || "application/octet-stream" : "application/json";
   if (call.token) headers["Authorization"] = `Bearer ${call.token}`;

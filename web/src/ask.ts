@@ -6,6 +6,7 @@ import { h, put, type Child } from "./dom";
 import { field, form } from "./form";
 import type { People } from "./people";
 import { face, nameOf } from "./person";
+import { t } from "./texts";
 
 interface Around {
   me: string; // the user's id
@@ -44,39 +45,39 @@ export function personPanel(p: Profile, how: { card: string } | { source: string
   }
 
   function draw(now: string): Child[] {
-    const text = (t: string) => h("p", { class: "muted" }, t);
+    const text = (says: string) => h("p", { class: "muted" }, says);
     const asks = people.requests.in.find((r) => r.from.id === p.id);
     const asked = people.requests.out.find((r) => r.to.id === p.id);
     switch (now) {
       case "wait":
-        return [text("One moment …")];
+        return [text(t.words.moment)];
       case "self":
-        return [text("This is you.")];
+        return [text(t.people.self)];
       case "deleted":
-        return [text("This account is deleted.")];
+        return [text(t.people.accountDeleted)];
       case "blocked":
         return [
-          text("You have blocked them."),
-          h("div", { class: "row" }, act("Unblock", "secondary", () => people.unblock(p.id).then(() => ((blocked = false), show())), on.failed)),
+          text(t.people.youBlocked),
+          h("div", { class: "row" }, act(t.people.unblock, "secondary", () => people.unblock(p.id).then(() => ((blocked = false), show())), on.failed)),
         ];
       case "friend":
-        return [h("p", {}, "You are friends. ", h("a", { href: "#/friends" }, "To your friends"))];
+        return [h("p", {}, t.people.areFriends, h("a", { href: "#/friends" }, t.people.toFriends))];
       case "asks":
         return [
-          text("They ask for your friendship."),
+          text(t.people.theyAsk),
           asks?.message ? h("p", { class: "quote" }, asks.message) : null,
-          h("div", { class: "row" }, act("Accept", "primary", () => people.accept(asks!.id), on.failed), act("Refuse", "secondary", () => people.refuse(asks!.id), on.failed)),
+          h("div", { class: "row" }, act(t.people.accept, "primary", () => people.accept(asks!.id), on.failed), act(t.people.refuse, "secondary", () => people.refuse(asks!.id), on.failed)),
         ];
       case "asked":
-        return [text("You have asked for their friendship. They have not answered yet."), h("div", { class: "row" }, act("Withdraw", "secondary", () => people.withdraw(asked!.id), on.failed))];
+        return [text(t.people.youAsked), h("div", { class: "row" }, act(t.people.withdraw, "secondary", () => people.withdraw(asked!.id), on.failed))];
       default:
         return [askForm()];
     }
   }
 
   function askForm(): HTMLElement {
-    const message = field("Message (optional)", { name: "message", maxlength: 200, placeholder: "Who you are, or where you met" });
-    const remark = field("What you will call them (optional)", { name: "remark", maxlength: 40, autocomplete: "off" });
+    const message = field(t.people.message, { name: "message", maxlength: 200, placeholder: t.people.messageExample });
+    const remark = field(t.people.remarkOptional, { name: "remark", maxlength: 40, autocomplete: "off" });
     return form(
       { class: "stack" },
       [message, remark],
@@ -85,9 +86,9 @@ export function personPanel(p: Profile, how: { card: string } | { source: string
         if (message.input.value) body.message = message.input.value;
         if (remark.input.value) body.remark = remark.input.value;
         const { request } = await people.ask(body);
-        said.textContent = request.state === "accepted" ? "They had asked you already: you are friends now." : "Your request is sent.";
+        said.textContent = request.state === "accepted" ? t.people.friendsNow : t.people.requestSent;
       },
-      h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Ask for friendship")),
+      h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.people.ask)),
     );
   }
 

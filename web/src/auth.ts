@@ -3,10 +3,11 @@
 import { send, type CodeRequest, type LoginRequest, type PasswordReset, type RegisterRequest, type Tokens } from "./api";
 import { agentWords } from "./agent";
 import { askCodeFor, codeField, codeLead, type Sent } from "./codes";
-import { deviceZone, zones } from "./days";
 import { h, put, s, type Child } from "./dom";
 import { field, form, type Field } from "./form";
 import { begin } from "./session";
+import { t } from "./texts";
+import { deviceZone, zoneField } from "./zones";
 
 type Purpose = CodeRequest["purpose"];
 
@@ -25,8 +26,8 @@ export function welcome(done: (news: string) => void, why = ""): HTMLElement {
   const card = h(
     "section",
     { class: "card auth", "aria-labelledby": "auth-title" },
-    h("h2", { id: "auth-title", class: "sr" }, "Sign up or log in"),
-    h("fieldset", { class: "segmented" }, h("legend", { class: "sr" }, "What would you like to do?"), choice("register", "Sign up"), choice("login", "Log in")),
+    h("h2", { id: "auth-title", class: "sr" }, t.welcome.signUpOrLogIn),
+    h("fieldset", { class: "segmented" }, h("legend", { class: "sr" }, t.welcome.what), choice("register", t.welcome.signUp), choice("login", t.welcome.logIn)),
     panel,
   );
 
@@ -38,7 +39,7 @@ export function welcome(done: (news: string) => void, why = ""): HTMLElement {
   const link = (text: string, onclick: () => void) => h("button", { type: "button", class: "link", onclick }, text);
   const value = (f: Field) => f.input.value;
   const address = () =>
-    field("E-mail", { name: "email", type: "email", required: true, maxlength: 254, autocomplete: "email", placeholder: "you@example.com", value: email });
+    field(t.welcome.email, { name: "email", type: "email", required: true, maxlength: 254, autocomplete: "email", placeholder: t.welcome.emailExample, value: email });
   const newPassword = (label: string, required: boolean, hint: string) =>
     field(label, { name: "password", type: "password", required, minlength: 8, maxlength: 128, autocomplete: "new-password" }, hint);
 
@@ -46,13 +47,7 @@ export function welcome(done: (news: string) => void, why = ""): HTMLElement {
     const res = await send(path, { method: "POST", body });
     const tokens = (await res.json()) as Tokens;
     begin(tokens);
-    done(tokens.restored ? "Welcome back. Your account is restored: it will not be deleted." : news);
-  };
-
-  const leads: Record<Purpose, string> = {
-    register: "Tell us where to send six digits. That is all it takes.",
-    login: "Welcome back. A code by mail, or your password.",
-    reset_password: "A code by mail lets you set a new password. It logs you out on all devices.",
+    done(tokens.restored ? t.welcome.restored : news);
   };
 
   // First step: an address.
@@ -65,7 +60,7 @@ export function welcome(done: (news: string) => void, why = ""): HTMLElement {
     show(
       1,
       focus ? mail : null,
-      h("p", { class: "lead" }, leads[purpose]),
+      h("p", { class: "lead" }, t.welcome.leads[purpose]),
       form(
         { class: "stack" },
         [mail],
@@ -73,13 +68,13 @@ export function welcome(done: (news: string) => void, why = ""): HTMLElement {
           email = value(mail).trim();
           code(purpose, await askCodeFor(email, purpose));
         },
-        h("button", { type: "submit", class: "primary" }, "Send me a code"),
+        h("button", { type: "submit", class: "primary" }, t.welcome.sendCode),
         h(
           "p",
           { class: "links" },
-          link("I have a code already", () => check() && code(purpose, null)),
-          purpose === "login" && link("Use my password", () => password()),
-          purpose === "reset_password" && link("Back", () => password()),
+          link(t.welcome.haveCode, () => check() && code(purpose, null)),
+          purpose === "login" && link(t.welcome.usePassword, () => password()),
+          purpose === "reset_password" && link(t.words.back, () => password()),
         ),
       ),
     );
@@ -91,39 +86,38 @@ export function welcome(done: (news: string) => void, why = ""): HTMLElement {
     const fs = [digits];
     let submit = () => enter("/v1/auth/login", { email, code: value(digits), device: agentWords(navigator.userAgent) });
     if (purpose === "register") {
-      const name = field("Name", { name: "name", required: true, maxlength: 40, autocomplete: "nickname", placeholder: "What others see" });
-      const zone = field("Time zone", { name: "zone" }, "Your day begins and ends at midnight there.", zoneSelect(deviceZone()));
-      const secret = newPassword("Password (optional)", false, "At least 8 characters. Without one you log in by code.");
+      const name = field(t.welcome.name, { name: "name", required: true, maxlength: 40, autocomplete: "nickname", placeholder: t.welcome.nameExample });
+      const zone = zoneField(deviceZone());
+      const secret = newPassword(t.welcome.passwordOptional, false, t.welcome.passwordOptionalHint);
       fs.push(name, zone, secret);
       submit = () => {
-        const body: RegisterRequest = { email, code: value(digits), name: value(name), zone: value(zone), device: agentWords(navigator.userAgent) };
+        const body: RegisterRequest = { email, code: value(digits), name: value(name), zone: zone.zone(), device: agentWords(navigator.userAgent) };
         if (value(secret)) body.password = value(secret);
         return enter("/v1/auth/register", body);
       };
     }
     if (purpose === "reset_password") {
-      const secret = newPassword("New password", true, "At least 8 characters.");
+      const secret = newPassword(t.welcome.newPassword, true, t.welcome.passwordHint);
       fs.push(secret);
       let set = ""; // a code is good for one use: what failed after it is not done again
       submit = async () => {
         const body: PasswordReset = { email, code: value(digits), password: value(secret) };
         if (set !== body.password) await send("/v1/auth/password", { method: "POST", body });
         set = body.password;
-        await enter("/v1/auth/login", { email, password: body.password, device: agentWords(navigator.userAgent) }, "Your password is changed. All other devices have been logged out.");
+        await enter("/v1/auth/login", { email, password: body.password, device: agentWords(navigator.userAgent) }, t.welcome.passwordChanged);
       };
     }
-    const texts: Record<Purpose, string> = { register: "Create my account", login: "Log in", reset_password: "Set it and log in" };
     show(
       2,
       digits,
-      codeLead(email, sent, link("Change", () => start(purpose))),
-      form({ class: "stack" }, fs, submit, h("button", { type: "submit", class: "primary" }, texts[purpose])),
+      codeLead(email, sent, link(t.words.change, () => start(purpose))),
+      form({ class: "stack" }, fs, submit, h("button", { type: "submit", class: "primary" }, t.welcome.submit[purpose])),
     );
   };
 
   const password = () => {
     const mail = address();
-    const secret = field("Password", { name: "password", type: "password", required: true, maxlength: 128, autocomplete: "current-password" });
+    const secret = field(t.welcome.password, { name: "password", type: "password", required: true, maxlength: 128, autocomplete: "current-password" });
     const keep = (then: () => void) => () => {
       email = value(mail).trim();
       then();
@@ -131,7 +125,7 @@ export function welcome(done: (news: string) => void, why = ""): HTMLElement {
     show(
       2,
       mail,
-      h("p", { class: "lead" }, "Welcome back."),
+      h("p", { class: "lead" }, t.welcome.enterPassword),
       form(
         { class: "stack" },
         [mail, secret],
@@ -139,8 +133,8 @@ export function welcome(done: (news: string) => void, why = ""): HTMLElement {
           email = value(mail).trim();
           return enter("/v1/auth/login", { email, password: value(secret), device: agentWords(navigator.userAgent) });
         },
-        h("button", { type: "submit", class: "primary" }, "Log in"),
-        h("p", { class: "links" }, link("Use a code instead", keep(() => start("login"))), link("Forgot your password?", keep(() => start("reset_password")))),
+        h("button", { type: "submit", class: "primary" }, t.welcome.logIn),
+        h("p", { class: "links" }, link(t.welcome.useCode, keep(() => start("login"))), link(t.welcome.forgot, keep(() => start("reset_password")))),
       ),
     );
   };
@@ -152,25 +146,19 @@ export function welcome(done: (news: string) => void, why = ""): HTMLElement {
       "section",
       { class: "pitch" },
       colonnade(),
-      h("h1", {}, "Show up.", h("br"), "Every day."),
+      h("h1", {}, t.welcome.title[0]!, h("br"), t.welcome.title[1]!),
       why && h("p", { class: "note" }, why),
       h(
         "p",
         {},
-        "One tap a day builds a streak that is kept by your own midnight, on all your devices at once. " +
-          "It runs on Stoa, an open-source social and real-time backend in one Go binary. ",
-        h("a", { href: "/docs" }, "Read its API"),
+        t.welcome.pitch,
+        h("a", { href: "/docs" }, t.welcome.readAPI),
       ),
     ),
     card,
   );
   start("register", false);
   return page;
-}
-
-/** A choice of time zones. */
-export function zoneSelect(chosen: string): HTMLSelectElement {
-  return h("select", {}, ...zones(chosen).map((z) => h("option", { value: z, selected: z === chosen }, z.replaceAll("_", " "))));
 }
 
 // colonnade draws a stoa out of the days of a year.

@@ -1,16 +1,14 @@
 // The boards, one of them shown at a time.
 
 import { Refused, type Board, type BoardName, type BoardRow } from "./api";
-import { count, nextTo, seasonName } from "./days";
+import { nextTo, seasonName } from "./days";
 import { h, icon, put } from "./dom";
 import { say } from "./form";
+import { face } from "./person";
+import { t } from "./texts";
 
-const tabs: { name: BoardName; title: string; none: string; past?: string }[] = [
-  { name: "streak", title: "Streak", none: "Nobody has a streak yet. Be the first." },
-  { name: "total_days", title: "Total", none: "Nobody has checked in yet. Be the first." },
-  { name: "week", title: "This week", none: "Nobody has checked in this week yet. Be the first.", past: "Nobody checked in that week." },
-  { name: "month", title: "This month", none: "Nobody has checked in this month yet. Be the first.", past: "Nobody checked in that month." },
-];
+type Tab = BoardName;
+const tabs: Tab[] = ["streak", "total_days", "week", "month"];
 
 /** The card with the boards. ask fetches one; refresh brings what is shown up to date, with me marked. */
 export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: unknown) => void) {
@@ -22,17 +20,25 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
 
   const turn = (by: -1 | 1, label: string, name: "left" | "right") =>
     h("button", { type: "button", class: "round", "aria-label": label, title: label, onclick: () => to(nextTo(season || present, by)) }, icon(name));
-  const back = turn(-1, "The season before", "left");
-  const forth = turn(1, "The season after", "right");
+  const back = turn(-1, t.boards.before, "left");
+  const forth = turn(1, t.boards.after, "right");
   const seasonTitle = h("p", { role: "status" });
   const seasons = h("div", { class: "seasons" }, back, seasonTitle, forth);
   const body = h("div", { class: "board-body" });
   const panel = h("div", { id: "board", role: "tabpanel" }, seasons, body);
-  const buttons = tabs.map((t) =>
-    h("button", { type: "button", role: "tab", id: `tab-${t.name}`, "data-tab": t.name, "aria-controls": "board", onclick: () => select(t) }, t.title),
+  const buttons = tabs.map((name) =>
+    h("button", { type: "button", role: "tab", id: `tab-${name}`, "data-tab": name, "aria-controls": "board", onclick: () => select(name) }, t.boards.tabs[name]),
   );
-  const list = h("div", { class: "tabs", role: "tablist", "aria-label": "Boards", onkeydown: turnTab }, ...buttons);
-  const el = h("section", { class: "card boards", "aria-labelledby": "boards-title" }, h("header", {}, h("h2", { id: "boards-title" }, "Boards"), list), panel);
+  const list = h("div", { class: "tabs", role: "tablist", "aria-label": t.boards.title, onkeydown: turnTab }, ...buttons);
+  // A switch of two: everybody, or the user's friends and the user.
+  const whose = (scope: "all" | "friends", text: string) => {
+    const input = h("input", { type: "radio", name: "scope", value: scope, checked: scope === "all", onchange: () => to(season) });
+    return { input, el: h("label", {}, input, h("span", {}, text)) };
+  };
+  const all = whose("all", t.boards.everybody);
+  const { input: friends, el: friendsEl } = whose("friends", t.boards.friends);
+  const scope = h("fieldset", { class: "segmented scope" }, h("legend", { class: "sr" }, t.boards.who), all.el, friendsEl);
+  const el = h("section", { class: "card boards", "aria-labelledby": "boards-title" }, h("header", {}, h("h2", { id: "boards-title" }, t.boards.title), scope, list), panel);
 
   function turnTab(e: KeyboardEvent): void {
     const at = tabs.indexOf(shown);
@@ -45,15 +51,15 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
   }
 
   function mark(): void {
-    panel.dataset["board"] = shown.name;
-    panel.setAttribute("aria-labelledby", `tab-${shown.name}`);
+    panel.dataset["board"] = shown;
+    panel.setAttribute("aria-labelledby", `tab-${shown}`);
     buttons.forEach((b, i) => {
       b.setAttribute("aria-selected", String(tabs[i] === shown));
       b.tabIndex = tabs[i] === shown ? 0 : -1;
     });
   }
 
-  function select(tab: (typeof tabs)[number]): void {
+  function select(tab: Tab): void {
     if (tab === shown) return;
     shown = tab;
     present = "";
@@ -67,7 +73,7 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
     refresh(me).catch(failed);
   }
 
-  const path = () => `/v1/checkin/boards/${shown.name}?limit=10&around=3${season && `&season=${season}`}`;
+  const path = () => `/v1/checkin/boards/${shown}?limit=10&around=3${season && `&season=${season}`}${friends.checked ? "&scope=friends" : ""}`;
 
   async function refresh(id: string): Promise<void> {
     me = id;
@@ -82,6 +88,11 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
     }
   }
 
+  function none(): string {
+    if (friends.checked) return t.boards.noFriends;
+    return season && (shown === "week" || shown === "month") ? t.boards.past[shown] : t.boards.none[shown];
+  }
+
   function draw(b: Board | undefined): void {
     if (b?.season && !season) present = b.season;
     const at = b?.season ?? season;
@@ -89,13 +100,15 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
     if (at) seasonTitle.textContent = seasonName(at);
     forth.disabled = !season;
     back.disabled = !!b && !!season && b.entries.length === 0; // nothing before the beginning
-    if (!b) return put(body, h("p", { class: "muted" }, "One moment …"));
-    if (b.entries.length === 0) return put(body, h("p", { class: "muted" }, (season && shown.past) || shown.none));
+    if (!b) return put(body, h("p", { class: "muted" }, t.words.moment));
+    if (b.entries.length === 0) return put(body, h("p", { class: "empty" }, none()));
     const top = b.entries[0]!.value;
     // Who is not in the top sees the neighbours too, or where only the own place is known, that.
+    // Rows without a user are told apart by their rank.
     const there = new Set(b.entries.map((r) => r.user));
-    const below = there.has(me) ? [] : (b.around?.length ? b.around : b.me ? [b.me] : []).filter((r) => !there.has(r.user));
-    const gap = below[0] && below[0].rank > b.entries.at(-1)!.rank + 1;
+    const last = b.entries.at(-1)!.rank;
+    const below = there.has(me) ? [] : (b.around?.length ? b.around : b.me ? [b.me] : []).filter((r) => (r.user ? !there.has(r.user) : r.rank > last));
+    const gap = below[0] && below[0].rank > last + 1;
     put(
       body,
       h(
@@ -122,7 +135,8 @@ function row(r: BoardRow, mine: boolean, top: number): HTMLLIElement {
     { class: mine ? "mine" : "", value: r.rank, "data-user": r.user, "aria-current": mine ? "true" : null },
     bar,
     h("span", { class: `rank ${medal}` }, String(r.rank)),
-    h("span", { class: "who" }, r.name ?? h("span", { class: "muted" }, "Somebody"), mine && h("span", { class: "you" }, "you")),
-    h("span", { class: "value" }, count(r.value, "day")),
+    r.user ? face({ id: r.user, name: r.name ?? "", ...(r.avatar && { avatar: r.avatar }) }) : h("span", { class: "face gone", "aria-hidden": "true" }, "–"),
+    h("span", { class: "who" }, r.name ?? h("span", { class: "muted" }, t.boards.somebody), mine && h("span", { class: "you" }, t.words.you)),
+    h("span", { class: "value" }, t.words.days(r.value)),
   );
 }

@@ -1,6 +1,7 @@
 // Buttons that do something at once, or after asking.
 
 import { h, put } from "./dom";
+import { t } from "./texts";
 
 /** A button that runs once at a time. It is not disabled meanwhile, as that would take the focus from it. */
 export function act(text: string, kind: "primary" | "secondary" | "link", run: () => Promise<unknown>, failed: (err: unknown) => void, label?: string): HTMLButtonElement {
@@ -63,7 +64,7 @@ export function twice(text: string, sure: string, act: () => Promise<void>, fail
       if (el.isConnected) calm(el.contains(document.activeElement));
     };
     const yes = h("button", { type: "button", class: "danger", onclick: confirm }, sure);
-    const no = h("button", { type: "button", class: "link", onclick: () => calm(true) }, "Cancel");
+    const no = h("button", { type: "button", class: "link", onclick: () => calm(true) }, t.words.cancel);
     put(el, note && h("p", { class: "hint" }, note), yes, no);
     no.focus();
   };

@@ -3,19 +3,19 @@
 import { type Card, type User } from "./api";
 import { personPanel } from "./ask";
 import { act, twice } from "./buttons";
-import { count } from "./days";
 import { h, put, s } from "./dom";
 import { say } from "./form";
 import type { People } from "./people";
 import { authed, Ended, json } from "./session";
+import { t } from "./texts";
 import type { View } from "./view";
 
 /** The user's own card, as a picture and as a link. */
 export function myCard(on: { signal: AbortSignal; failed: (err: unknown) => void }): HTMLElement {
   const picture = h("div", { class: "qr" });
-  const link = h("input", { type: "text", readonly: true, "aria-label": "The link of my card", class: "link-text", onfocus: () => link.select() });
+  const link = h("input", { type: "text", readonly: true, "aria-label": t.card.link, class: "link-text", onfocus: () => link.select() });
   const said = h("span", { class: "saved", role: "status" });
-  const lasts = h("p", { class: "hint" }, "One moment …");
+  const lasts = h("p", { class: "hint" }, t.words.moment);
   let expiry: ReturnType<typeof setTimeout> | undefined;
   on.signal.addEventListener("abort", () => clearTimeout(expiry));
 
@@ -26,38 +26,38 @@ export function myCard(on: { signal: AbortSignal; failed: (err: unknown) => void
     ]);
     put(picture, drawn(svg));
     link.value = card.url;
-    lasts.textContent = `Whoever scans it finds you. It is good for ${card.expires_in >= 7200 ? count(Math.floor(card.expires_in / 3600), "hour") : count(Math.ceil(card.expires_in / 60), "minute")} more.`;
+    lasts.textContent = t.card.lasts(card.expires_in);
     clearTimeout(expiry);
     expiry = setTimeout(() => void load().catch(on.failed), (card.expires_in + 1) * 1000);
   }
 
   void load().catch(on.failed);
   const copy = act(
-    "Copy the link",
+    t.card.copy,
     "secondary",
     async () => {
       link.select();
       await navigator.clipboard.writeText(link.value);
-      said.textContent = "Copied.";
+      said.textContent = t.card.copied;
     },
     on.failed,
   );
   copy.hidden = !navigator.clipboard; // there is none outside secure contexts: the text can be selected
   const renew = twice(
-    "Renew",
-    "Yes, renew it",
+    t.card.renew,
+    t.card.renewSure,
     async () => {
       await authed("/v1/me/card", { method: "DELETE" });
       await load();
-      said.textContent = "This is a new card. The old one is worthless.";
+      said.textContent = t.card.renewed;
     },
     on.failed,
-    "The old one becomes worthless.",
+    t.card.renewNote,
   );
   return h(
     "section",
     { class: "card", "aria-labelledby": "card-title", "data-part": "card" },
-    h("h2", { id: "card-title" }, "My card"),
+    h("h2", { id: "card-title" }, t.card.mine),
     picture,
     lasts,
     link,
@@ -71,7 +71,7 @@ export function myCard(on: { signal: AbortSignal; failed: (err: unknown) => void
 function drawn(svg: string): SVGSVGElement {
   const value = (text: string, name: string) => new RegExp(`\\s${name}="([\\w#. -]+)"`).exec(text)?.[1];
   const paths = (svg.match(/<path[^>]+>/g) ?? []).map((p) => s("path", { d: value(p, "d"), fill: value(p, "fill") }));
-  return s("svg", { viewBox: value(svg, "viewBox"), role: "img", "aria-label": "My card as a QR code", "shape-rendering": "crispEdges" }, ...paths);
+  return s("svg", { viewBox: value(svg, "viewBox"), role: "img", "aria-label": t.card.picture, "shape-rendering": "crispEdges" }, ...paths);
 }
 
 /** Whom a scanned card belongs to. */
@@ -80,14 +80,14 @@ export function cardView(me: User, token: string, people: People, fail: (text: s
   const failed = (err: unknown) => {
     if (!(err instanceof Ended) && !closed.signal.aborted) fail(say(err));
   };
-  const body = h("section", { class: "card", "aria-label": "Whose card this is" }, h("p", { class: "muted" }, "One moment …"));
+  const body = h("section", { class: "card", "aria-label": t.card.whose }, h("p", { class: "muted" }, t.words.moment));
   people.cardOwner(token).then((p) => {
     put(
       body,
       p
         ? personPanel(p, { card: token }, { me: me.id, people, signal: closed.signal, failed })
-        : h("p", { class: "none" }, "This card is worth nothing any more. Ask whoever showed it for a new one."),
+        : h("p", { class: "none" }, t.card.worthless),
     );
   }, failed);
-  return { el: h("div", { class: "narrow" }, h("h1", {}, "A card"), body), close: () => closed.abort() };
+  return { el: h("div", { class: "narrow" }, h("h1", {}, t.card.title), body), close: () => closed.abort() };
 }

@@ -4,6 +4,7 @@ import { outbox, send, type CodeReply, type CodeRequest, type Mail, type OwnCode
 import { h, put, type Child } from "./dom";
 import { field, type Field } from "./form";
 import { json } from "./session";
+import { t } from "./texts";
 
 /** Whether the server keeps its mails in a development outbox. */
 export const development = outbox("nobody@example.com").then((mails) => mails !== null);
@@ -29,14 +30,14 @@ export const askOwnCode = (email: string, purpose: OwnCodeRequest["purpose"]): P
   askCode(email, () => json<CodeReply>("/v1/me/codes", { method: "POST", body: { purpose } satisfies OwnCodeRequest }));
 
 /** Where the six digits are typed. On a development server a button beside it fetches them. */
-export function codeField(email: string, seen: string, filled: () => void, label = "Code", name = "code"): Field {
+export function codeField(email: string, seen: string, filled: () => void, label = t.codes.code, name = "code"): Field {
   const digits = field(label, {
     name,
     required: true,
     inputmode: "numeric",
     pattern: "[0-9]{6}",
     maxlength: 6,
-    title: "six digits",
+    title: t.codes.sixDigits,
     autocomplete: "one-time-code",
     placeholder: "······",
     class: "digits",
@@ -62,13 +63,13 @@ export function codeField(email: string, seen: string, filled: () => void, label
             digits.fault("");
             filled();
           } else {
-            said.textContent = found ? `The outbox says: ${found.subject}.` : "No mail has arrived yet.";
+            said.textContent = found ? t.codes.outboxSays(found.subject) : t.codes.noMail;
           }
         },
       },
-      "Use the code from the development outbox",
+      t.codes.useFromOutbox,
     );
-    put(helper, h("p", {}, "No mail leaves a development server. ", h("a", { href: "/dev/mail", target: "_blank" }, "Open its outbox")), use, said);
+    put(helper, h("p", {}, t.codes.noMailLeaves, h("a", { href: "/dev/mail", target: "_blank" }, t.codes.openOutbox)), use, said);
     helper.hidden = false;
   });
   return digits;
@@ -76,14 +77,8 @@ export function codeField(email: string, seen: string, filled: () => void, label
 
 /** "Six digits are on their way to ada@example.com. They last 10 minutes." */
 export function codeLead(email: string, sent: Sent | null, ...rest: Child[]): HTMLElement {
-  return h(
-    "p",
-    { class: "lead" },
-    sent ? "Six digits are on their way to " : "Enter the six digits sent to ",
-    h("strong", {}, email),
-    sent ? `. They last ${sent.minutes} minutes. ` : ". ",
-    ...rest,
-  );
+  const to = h("strong", {}, email);
+  return h("p", { class: "lead" }, ...(sent ? t.codes.sent(to, sent.minutes) : t.codes.enter(to)), ...rest);
 }
 
 // arrived waits for a mail that was not there before the code was asked for: an

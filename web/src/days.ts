@@ -1,6 +1,8 @@
 // Days and zones. A day is a string, "2006-01-02": it is compared and counted as
 // such, and never by adding 86,400 seconds to an instant in some zone.
 
+import { t } from "./texts";
+
 const utc = (day: string) => new Date(`${day}T00:00:00Z`);
 
 /** The day n days after day. */
@@ -78,55 +80,36 @@ export function endOf(day: string, zone: string, at: number): number {
   return after;
 }
 
-/** This device's zone; UTC where the browser does not tell. */
-export function deviceZone(): string {
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  return zone && zone !== "Etc/Unknown" ? zone : "UTC";
-}
-
-/** The zones to choose from, with `also` among them. */
-export function zones(...also: string[]): string[] {
-  const known = typeof Intl.supportedValuesOf === "function" ? Intl.supportedValuesOf("timeZone") : [];
-  return [...new Set([...known, "UTC", ...also])].sort();
-}
-
-const long = new Intl.DateTimeFormat("en-GB", { dateStyle: "full", timeZone: "UTC" });
+const long = new Intl.DateTimeFormat(t.locale, { dateStyle: "full", timeZone: "UTC" });
 
 /** "Monday, 5 January 2026" */
 export const spoken = (day: string) => long.format(utc(day));
 
-const dated = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
-const monthly = new Intl.DateTimeFormat("en-GB", { month: "long", year: "numeric", timeZone: "UTC" });
+const dated = new Intl.DateTimeFormat(t.locale, { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
+const yearless = new Intl.DateTimeFormat(t.locale, { day: "numeric", month: "long", timeZone: "UTC" });
+const monthly = new Intl.DateTimeFormat(t.locale, { month: "long", year: "numeric", timeZone: "UTC" });
 
 /** "5 January", with the year where it is not that of today. */
-export const short = (day: string, today: string) => dated.format(utc(day)).replace(yearOf(day) === yearOf(today) ? / \d+$/ : "", "");
+export const short = (day: string, today: string) => (yearOf(day) === yearOf(today) ? yearless : dated).format(utc(day));
 
 /** "Week 47, 16–22 November 2026" or "November 2026" */
 export function seasonName(season: string): string {
   const [first, last] = daysIn(season);
-  return season.includes("W") ? `Week ${Number(season.slice(6))}, ${dated.formatRange(utc(first), utc(last))}` : monthly.format(utc(first));
+  return season.includes("W") ? t.words.week(Number(season.slice(6)), dated.formatRange(utc(first), utc(last))) : monthly.format(utc(first));
 }
 
-const calendar = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium" });
+const calendar = new Intl.DateTimeFormat(t.locale, { dateStyle: "medium" });
 
 /** "5 Jan 2026", where this device is. */
 export const dateOf = (at: string) => calendar.format(Date.parse(at));
 
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const relative = new Intl.RelativeTimeFormat(t.locale, { numeric: "auto" });
 
 /** "5 minutes ago", for an instant in the past. */
 export function ago(then: string, now: number): string {
   const s = Math.max(0, (now - Date.parse(then)) / 1000);
-  if (s < 60) return "just now";
+  if (s < 60) return t.words.justNow;
   if (s < 3600) return relative.format(-Math.floor(s / 60), "minute");
   if (s < 86_400) return relative.format(-Math.floor(s / 3600), "hour");
   return relative.format(-Math.floor(s / 86_400), "day");
 }
-
-const whole = new Intl.NumberFormat("en-GB");
-
-/** 12,345 */
-export const number = (n: number) => whole.format(n);
-
-/** "1 day", "2 days" */
-export const count = (n: number, one: string, many = one + "s") => `${number(n)} ${n === 1 ? one : many}`;

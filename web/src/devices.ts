@@ -7,6 +7,7 @@ import { ago, dateOf } from "./days";
 import { h } from "./dom";
 import { rows } from "./rows";
 import { authed, json } from "./session";
+import { t } from "./texts";
 
 interface Around {
   signal: AbortSignal;
@@ -15,25 +16,25 @@ interface Around {
 }
 
 export function devicesCard(on: Around) {
-  const title = h("h2", { id: "devices-title", tabindex: -1 }, "Logged-in devices");
-  const list = h("ul", { class: "devices" }, h("li", { class: "muted" }, "One moment …"));
+  const title = h("h2", { id: "devices-title", tabindex: -1 }, t.devices.title);
+  const list = h("ul", { class: "devices" }, h("li", { class: "muted" }, t.words.moment));
   const said = h("span", { class: "saved", role: "status" });
   const others = twice(
-    "Log out all other devices",
-    "Yes, log out the others",
+    t.devices.outOthers,
+    t.devices.outOthersSure,
     async () => {
       await authed("/v1/sessions?others=true", { method: "DELETE" });
       await load();
-      said.textContent = "All other devices are logged out.";
+      said.textContent = t.devices.othersOut;
     },
     on.failed,
   );
   const all = twice(
-    "Log out everywhere",
-    "Yes, log out all of them",
+    t.devices.outAll,
+    t.devices.outAllSure,
     async () => {
       await authed("/v1/sessions", { method: "DELETE" });
-      on.left("You have logged out on all devices.");
+      on.left(t.devices.allOut);
     },
     on.failed,
   );
@@ -54,17 +55,17 @@ export function devicesCard(on: Around) {
 
   function device(d: Session): HTMLLIElement {
     const words = agentWords(d.agent ?? "");
-    const name = d.name || words || "Unnamed device";
+    const name = d.name || words || t.devices.unnamed;
     return h(
       "li",
       { "data-device": d.device },
       h(
         "div",
         {},
-        h("p", { class: "device-name" }, name, d.current && h("span", { class: "you" }, "this device")),
-        h("p", { class: "muted", title: d.agent }, [words !== name && words, d.ip || "unknown address", `used ${ago(d.used, now())}`, `since ${dateOf(d.created)}`].filter(Boolean).join(" · ")),
+        h("p", { class: "device-name" }, name, d.current && h("span", { class: "you" }, t.devices.this)),
+        h("p", { class: "muted", title: d.agent }, [words !== name && words, d.ip || t.devices.unknownAddress, t.devices.used(ago(d.used, now())), t.devices.since(dateOf(d.created))].filter(Boolean).join(" · ")),
       ),
-      act("Log out", "secondary", () => out(d), on.failed, `Log out ${name}${d.current ? ", this device" : ""}`),
+      act(t.devices.out, "secondary", () => out(d), on.failed, t.devices.outName(name, d.current)),
     );
   }
 
@@ -73,7 +74,7 @@ export function devicesCard(on: Around) {
       // Gone already is what was wanted.
       if (!(err instanceof Refused && err.problem.status === 404)) throw err;
     });
-    if (d.current) return on.left("You have logged out.");
+    if (d.current) return on.left(t.frame.out);
     await load();
   }
 

@@ -3,9 +3,11 @@
 import { Refused } from "./api";
 import { h, type Child } from "./dom";
 import { Ended } from "./session";
+import { t } from "./texts";
 
 export interface Field {
   el: HTMLElement;
+  label: HTMLLabelElement;
   input: HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
   fault: (text: string) => void; // goes on where the label ends: "is too long"; "" takes it away
 }
@@ -20,19 +22,21 @@ export function field(
   control?: HTMLSelectElement | HTMLTextAreaElement,
 ): Field {
   const id = `f${++fields}`;
-  const subject = label.replace(/ \(.*/, "");
+  const subject = label.replace(/[ ]?[(（].*/, "");
   const input = control ?? h("input", props);
   input.id = id;
   input.name = props.name;
+  const text = h("label", { for: id }, label);
   const fault = h("span", { class: "fault", id: `${id}-fault` });
   const note = hint ? h("span", { class: "hint", id: `${id}-hint` }, hint) : null;
   const described = [fault.id, note?.id].filter(Boolean).join(" ");
   input.setAttribute("aria-describedby", described);
   return {
-    el: h("div", { class: "field" }, h("label", { for: id }, label), input, fault, note),
+    el: h("div", { class: "field" }, text, input, fault, note),
+    label: text,
     input,
     fault: (text) => {
-      fault.textContent = text && `${subject} ${text}`;
+      fault.textContent = text && t.form.fault(subject, text);
       if (text) input.setAttribute("aria-invalid", "true");
       else input.removeAttribute("aria-invalid");
     },
@@ -45,7 +49,7 @@ export function field(
  */
 export function form(
   props: Record<string, string>,
-  fs: Field[],
+  fs: Omit<Field, "label">[],
   submit: () => Promise<void>,
   ...children: Child[]
 ): HTMLFormElement {
@@ -79,7 +83,7 @@ export function form(
 }
 
 // place gives each field its fault and returns what to say for the whole form.
-function place(err: unknown, fs: Field[]): string {
+function place(err: unknown, fs: Omit<Field, "label">[]): string {
   if (!(err instanceof Refused)) return say(err);
   const rest: string[] = [];
   for (const { location, message } of err.problem.errors ?? []) {
@@ -96,7 +100,7 @@ export function say(err: unknown): string {
   if (err instanceof Refused) {
     const wait = err.retryAfter;
     if (!wait) return err.message;
-    return `${err.message} Try again in ${wait < 100 ? `${wait} seconds` : `${Math.ceil(wait / 60)} minutes`}.`;
+    return err.message + t.form.again(wait);
   }
   return err instanceof Error ? err.message : String(err);
 }

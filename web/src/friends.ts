@@ -4,7 +4,7 @@ import { now, type Block, type Friend, type FriendRequest, type FriendUpdate, ty
 import { personPanel } from "./ask";
 import { act, twice } from "./buttons";
 import { myCard } from "./card";
-import { ago, count, dateOf } from "./days";
+import { ago, dateOf } from "./days";
 import { dialog } from "./dialog";
 import { h, put } from "./dom";
 import { field, form, say } from "./form";
@@ -12,20 +12,21 @@ import type { Box, People } from "./people";
 import { calledBy, nameOf, personRow } from "./person";
 import { rows } from "./rows";
 import { Ended } from "./session";
+import { t } from "./texts";
 import type { View } from "./view";
 
-const met = (source: string | undefined) => source && `met through ${source === "card" ? "a card" : source.replaceAll("_", " ")}`;
+const met = (source: string | undefined) => source && t.people.met(source);
 
 export function friends(me: User, people: People, fail: (text: string) => void): View {
   const closed = new AbortController();
   const failed = (err: unknown) => {
     if (!(err instanceof Ended) && !closed.signal.aborted) fail(say(err));
   };
-  const older = (what: Box | "blocks") => act("Show more", "link", () => people.older(what), failed);
+  const older = (what: Box | "blocks") => act(t.words.showMore, "link", () => people.older(what), failed);
   const heading = (id: string, text: string) => h("h2", { id, tabindex: -1 }, text);
 
   // ---- finding somebody ----
-  const who = field("Their id or e-mail address", { name: "who", required: true, maxlength: 254, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
+  const who = field(t.people.who, { name: "who", required: true, maxlength: 254, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
   const result = h("div");
   const nobody = h("p", { class: "none", role: "status" });
   const search = form(
@@ -35,17 +36,17 @@ export function friends(me: User, people: People, fail: (text: string) => void):
       put(result);
       nobody.textContent = "";
       const p = await people.find(who.input.value.trim());
-      if (!p) return void (nobody.textContent = "Nobody can be found by that.");
+      if (!p) return void (nobody.textContent = t.people.nobody);
       const panel = personPanel(p, { source: "search" }, { me: me.id, people, signal: closed.signal, failed });
       put(result, panel);
       panel.querySelector("h2")!.focus();
     },
-    h("button", { type: "submit", class: "primary" }, "Find"),
+    h("button", { type: "submit", class: "primary" }, t.people.find),
     nobody,
   );
 
   // ---- requests ----
-  const inTitle = heading("in-title", "Friend requests");
+  const inTitle = heading("in-title", t.people.requests);
   const inList = h("ul", { class: "persons", "data-box": "in" });
   const inMore = older("in");
   const showIn = rows<FriendRequest>(
@@ -56,14 +57,14 @@ export function friends(me: User, people: People, fail: (text: string) => void):
         r.from,
         [nameOf(r.from)],
         [r.message && h("span", { class: "quote" }, r.message), [met(r.source), ago(r.created, now())].filter(Boolean).join(" · ")],
-        act("Accept", "primary", () => people.accept(r.id), failed, `Accept ${nameOf(r.from)}`),
-        act("Refuse", "secondary", () => people.refuse(r.id), failed, `Refuse ${nameOf(r.from)}`),
+        act(t.people.accept, "primary", () => people.accept(r.id), failed, t.people.acceptName(nameOf(r.from))),
+        act(t.people.refuse, "secondary", () => people.refuse(r.id), failed, t.people.refuseName(nameOf(r.from))),
       ),
     inTitle,
   );
   const inCard = h("section", { class: "card", "aria-labelledby": "in-title", hidden: true }, inTitle, inList, inMore);
 
-  const outTitle = heading("out-title", "You have asked");
+  const outTitle = heading("out-title", t.people.asked);
   const outList = h("ul", { class: "persons", "data-box": "out" });
   const outMore = older("out");
   const showOut = rows<FriendRequest>(
@@ -73,18 +74,18 @@ export function friends(me: User, people: People, fail: (text: string) => void):
       personRow(
         r.to,
         [nameOf(r.to)],
-        [r.message && h("span", { class: "quote" }, r.message), `${ago(r.created, now())} · good until ${dateOf(r.expires)}`],
-        act("Withdraw", "secondary", () => people.withdraw(r.id), failed, `Withdraw the request to ${nameOf(r.to)}`),
+        [r.message && h("span", { class: "quote" }, r.message), `${ago(r.created, now())} · ${t.people.goodUntil(dateOf(r.expires))}`],
+        act(t.people.withdraw, "secondary", () => people.withdraw(r.id), failed, t.people.withdrawName(nameOf(r.to))),
       ),
     outTitle,
   );
   const outCard = h("section", { class: "card", "aria-labelledby": "out-title", hidden: true }, outTitle, outList, outMore);
 
   // ---- the list ----
-  const listTitle = heading("list-title", "Friends");
-  const tags = h("div", { class: "chips", role: "group", "aria-label": "Show friends with a tag" });
+  const listTitle = heading("list-title", t.people.friends);
+  const tags = h("div", { class: "chips", role: "group", "aria-label": t.people.withTag });
   const list = h("ul", { class: "persons", "data-list": "friends" });
-  const none = h("p", { class: "muted" }, "One moment …");
+  const none = h("div", { class: "empty" });
   let tag = ""; // shown; "" is all
   const showList = rows<Friend>(
     list,
@@ -93,8 +94,11 @@ export function friends(me: User, people: People, fail: (text: string) => void):
       personRow(
         f.user,
         [calledBy(f), f.tag && h("span", { class: "tag" }, f.tag)],
-        [f.remark && nameOf(f.user), [met(f.source), `friends since ${dateOf(f.since)}`].filter(Boolean).join(" · ")],
-        h("button", { type: "button", class: "secondary", "aria-haspopup": "dialog", "aria-label": `Edit ${calledBy(f)}`, onclick: () => edit(f) }, "Edit"),
+        [
+          f.remark && nameOf(f.user),
+          [f.streak !== undefined && t.people.streak(f.streak), met(f.source), t.people.since(dateOf(f.since))].filter(Boolean).join(" · "),
+        ],
+        h("button", { type: "button", class: "secondary", "aria-haspopup": "dialog", "aria-label": t.people.editName(calledBy(f)), onclick: () => edit(f) }, t.people.edit),
       ),
     listTitle,
   );
@@ -105,13 +109,15 @@ export function friends(me: User, people: People, fail: (text: string) => void):
     if (!known.includes(tag)) tag = "";
     const chip = (value: string, text: string) => h("button", { type: "button", class: "chip", "aria-pressed": String(value === tag), onclick: () => choose(value) }, text);
     const focused = tags.contains(document.activeElement);
-    put(tags, ...(known.length > 0 ? [chip("", "All"), ...known.map((t) => chip(t, t))] : []));
+    put(tags, ...(known.length > 0 ? [chip("", t.people.all), ...known.map((name) => chip(name, name))] : []));
     tags.hidden = known.length === 0;
     if (focused) (tags.querySelector("[aria-pressed=true]") as HTMLElement | null)?.focus();
     showList(tag ? all.filter((f) => f.tag === tag) : all);
-    listTitle.textContent = all.length > 0 ? count(all.length, "friend") : "Friends";
+    listTitle.textContent = t.people.friendCount(all.length);
     none.hidden = all.length > 0;
-    none.textContent = people.ready ? "Nobody yet. Show somebody your card, or find them by their id or address." : "One moment …";
+    if (people.ready) put(none, h("p", {}, t.people.none));
+    else if (people.fault) put(none, h("p", {}, `${t.people.notRead} ${say(people.fault)}`), act(t.words.tryAgain, "secondary", () => people.want(), failed));
+    else put(none, h("p", {}, t.words.moment));
   }
 
   function choose(value: string): void {
@@ -120,9 +126,9 @@ export function friends(me: User, people: People, fail: (text: string) => void):
   }
 
   function edit(f: Friend): void {
-    const remark = field("What you call them", { name: "remark", maxlength: 40, autocomplete: "off", placeholder: nameOf(f.user), value: f.remark ?? "" });
-    const group = field("Tag", { name: "tag", maxlength: 20, autocomplete: "off", value: f.tag ?? "" }, "Such as family or work. Only you see it.");
-    const order = field("Place", { name: "order", type: "number", required: true, min: -1000000, max: 1000000, step: 1, value: f.order }, "Lower numbers stand first. Everybody begins with 0.");
+    const remark = field(t.people.remark, { name: "remark", maxlength: 40, autocomplete: "off", placeholder: nameOf(f.user), value: f.remark ?? "" });
+    const group = field(t.people.tag, { name: "tag", maxlength: 20, autocomplete: "off", value: f.tag ?? "" }, t.people.tagHint);
+    const order = field(t.people.place, { name: "order", type: "number", required: true, min: -1000000, max: 1000000, step: 1, value: f.order }, t.people.placeHint);
     dialog(
       calledBy(f),
       (close) => {
@@ -141,13 +147,13 @@ export function friends(me: User, people: People, fail: (text: string) => void):
               if (Object.keys(body).length > 0) await people.change(f.user.id, body);
               close();
             },
-            h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Save"), h("button", { type: "button", class: "link", onclick: close }, "Cancel")),
+            h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.words.save), h("button", { type: "button", class: "link", onclick: close }, t.words.cancel)),
           ),
           h(
             "div",
             { class: "stack tight leave" },
-            twice("Remove from friends", "Yes, remove them", then(() => people.remove(f.user.id)), wrong, "You go from their list too."),
-            !f.user.deleted && twice("Block", "Yes, block them", then(() => people.block(f.user.id)), wrong, "It ends the friendship, and they cannot ask you again. They are not told."),
+            twice(t.people.remove, t.people.removeSure, then(() => people.remove(f.user.id)), wrong, t.people.removeNote),
+            !f.user.deleted && twice(t.people.block, t.people.blockSure, then(() => people.block(f.user.id)), wrong, t.people.blockNote),
             fault,
           ),
         ];
@@ -158,13 +164,13 @@ export function friends(me: User, people: People, fail: (text: string) => void):
   }
 
   // ---- who is blocked ----
-  const blockTitle = heading("block-title", "Blocked");
+  const blockTitle = heading("block-title", t.people.blocked);
   const blockList = h("ul", { class: "persons", "data-list": "blocks" });
   const blockMore = older("blocks");
   const showBlocks = rows<Block>(
     blockList,
     (b) => b.user.id,
-    (b) => personRow(b.user, [nameOf(b.user)], [`since ${dateOf(b.since)}`], act("Unblock", "secondary", () => people.unblock(b.user.id), failed, `Unblock ${nameOf(b.user)}`)),
+    (b) => personRow(b.user, [nameOf(b.user)], [t.people.blockedSince(dateOf(b.since))], act(t.people.unblock, "secondary", () => people.unblock(b.user.id), failed, t.people.unblockName(nameOf(b.user)))),
     blockTitle,
   );
   const blockCard = h("section", { class: "card", "aria-labelledby": "block-title", hidden: true }, blockTitle, blockList, blockMore);
@@ -202,7 +208,7 @@ export function friends(me: User, people: People, fail: (text: string) => void):
     el: h(
       "div",
       { class: "people" },
-      h("h1", {}, "Friends"),
+      h("h1", {}, t.people.friends),
       h(
         "div",
         { class: "column" },
@@ -213,7 +219,7 @@ export function friends(me: User, people: People, fail: (text: string) => void):
       h(
         "div",
         { class: "column" },
-        h("section", { class: "card", "aria-labelledby": "find-title" }, h("h2", { id: "find-title" }, "Find somebody"), search, result),
+        h("section", { class: "card", "aria-labelledby": "find-title" }, h("h2", { id: "find-title" }, t.people.findSomebody), search, result),
         myCard({ signal: closed.signal, failed }),
         blockCard,
       ),

@@ -1,16 +1,14 @@
 // The heat map of a year.
 
-import { count, daysOf, plus, spoken, weekday } from "./days";
+import { daysOf, plus, spoken, weekday } from "./days";
 import { h, icon, put } from "./dom";
+import { t } from "./texts";
 
 export interface Days {
   signed: ReadonlySet<string>;
   covered: ReadonlySet<string>;
   open: ReadonlySet<string>; // missed, and can be made up
 }
-
-const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-const rows = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 // The longer a run, the deeper its colour: a day is a yes or a no, and what is
 // worth seeing is how many stand together. Levels begin on days 1, 3, 7 and 14.
@@ -26,8 +24,8 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
   const sum = h("p", { class: "muted", role: "status" });
   const turn = (by: number, label: string, name: "left" | "right") =>
     h("button", { type: "button", class: "round", "aria-label": label, title: label, onclick: () => ask(year + by) }, icon(name));
-  const back = turn(-1, "Previous year", "left");
-  const forth = turn(1, "Next year", "right");
+  const back = turn(-1, t.heat.previous, "left");
+  const forth = turn(1, t.heat.next, "right");
   const scroll = h("div", { class: "heat-scroll" });
   const key = legend();
   const tip = h("div", { class: "tip", role: "presentation", hidden: true });
@@ -100,7 +98,7 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
     const all = daysOf(year);
     const lead = weekday(all[0]!);
     const weeks = Math.ceil((lead + all.length) / 7);
-    const cells: HTMLTableCellElement[][] = rows.map(() => []);
+    const cells: HTMLTableCellElement[][] = t.heat.weekdays.map(() => []);
     let run = 0;
     let total = 0;
     const entry = focused && all.includes(focused) ? focused : all.includes(today) ? today : all[0]!;
@@ -112,21 +110,21 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
         continue;
       }
       let level = "";
-      let state = day > today ? "to come" : day === today ? "not yet" : "missed";
+      let state = day > today ? t.heat.toCome : day === today ? t.heat.notYet : t.heat.missed;
       if (days.signed.has(day)) {
         run++;
         total++;
         level = `l${levels.filter((from) => run >= from).length}`;
-        state = run > 1 ? `checked in, day ${run} of a run` : "checked in";
+        state = run > 1 ? t.heat.checkedInRun(run) : t.heat.checkedIn;
       } else if (days.covered.has(day)) {
         level = "covered";
-        state = "covered, the streak goes on";
+        state = t.heat.covered;
       } else {
         run = 0;
         if (day > today) level = "future";
         if (days.open.has(day)) {
           level = "open";
-          state = "missed, can be made up";
+          state = t.heat.open;
         }
       }
       row.push(
@@ -140,14 +138,14 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
         }),
       );
     }
-    sum.textContent = `${count(total, "day")} checked in`;
+    sum.textContent = t.heat.sum(total);
     key.open.hidden = days.open.size === 0;
 
     const heads: HTMLTableCellElement[] = [];
     let at = 0; // the column from which the current month's label runs
     for (let m = 0; m < 12; m++) {
       const next = m === 11 ? weeks : column(`${all[0]!.slice(0, 4)}-${String(m + 2).padStart(2, "0")}-01`, all[0]!, lead);
-      heads.push(h("th", { scope: "col", colspan: next - at }, months[m]!));
+      heads.push(h("th", { scope: "col", colspan: next - at }, t.heat.months[m]!));
       at = next;
     }
     put(
@@ -156,7 +154,7 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
         "table",
         { role: "grid", "aria-labelledby": "heat-title" },
         h("thead", {}, h("tr", {}, h("td"), ...heads)),
-        h("tbody", {}, ...rows.map((name, i) => h("tr", {}, h("th", { scope: "row", class: i % 2 ? "quiet" : "" }, name), ...cells[i]!))),
+        h("tbody", {}, ...t.heat.weekdays.map((name, i) => h("tr", {}, h("th", { scope: "row", class: i % 2 ? "quiet" : "" }, name), ...cells[i]!))),
       ),
     );
     if (focused) scroll.querySelector<HTMLElement>(`td[data-day="${entry}"]`)?.focus();
@@ -176,12 +174,12 @@ function column(day: string, first: string, lead: number): number {
 
 function legend(): { el: HTMLElement; open: HTMLElement } {
   const swatch = (kind: string, text: string) => h("span", {}, h("i", { class: `swatch ${kind}` }), text);
-  const open = swatch("open", "Can be made up");
+  const open = swatch("open", t.heat.legendOpen);
   const el = h(
     "p",
     { class: "legend muted", "aria-hidden": "true" },
-    h("span", {}, "Days in a row", ...["l1", "l2", "l3", "l4"].map((l) => h("i", { class: `swatch ${l}` }))),
-    swatch("covered", "Covered by a freeze"),
+    h("span", {}, t.heat.legendRun, ...["l1", "l2", "l3", "l4"].map((l) => h("i", { class: `swatch ${l}` }))),
+    swatch("covered", t.heat.legendCovered),
     open,
   );
   return { el, open };

@@ -2,13 +2,16 @@
 
 import { now, type Board, type Calendar, type CheckinReply, type CheckinRequest, type CheckinStats, type CheckinStatus, type User } from "./api";
 import { boardsCard } from "./boards";
-import { count, dayIn, endOf, number, plus, spoken, weekday, yearOf } from "./days";
+import { act } from "./buttons";
+import { dayIn, endOf, plus, spoken, weekday, yearOf } from "./days";
 import { h, icon, put, s, snowflake } from "./dom";
 import { field, form, say } from "./form";
 import { heatMap } from "./heat";
 import { makeups } from "./makeup";
 import { Ended, json, setUser } from "./session";
+import { t } from "./texts";
 import type { View } from "./view";
+import { place } from "./zones";
 
 export function home(me: User, fail: (text: string) => void): View {
   let status: CheckinStatus | null = null;
@@ -18,15 +21,15 @@ export function home(me: User, fail: (text: string) => void): View {
   const closed = new AbortController();
 
   // ---- the pieces ----
-  const greeting = h("h1", {}, "Welcome");
+  const greeting = h("h1", {}, t.home.welcome);
   const sentence = h("p", { class: "sentence", role: "status" }, " ");
   const streak = h("span", { class: "streak-count", "data-streak": "" }, "–");
-  const unit = h("span", { class: "streak-unit" }, "days in a row");
-  const week = h("ol", { class: "week", "aria-label": "The last seven days" });
-  const words = field("Words learned", { name: "words", type: "number", min: 0, max: 100000, inputmode: "numeric", placeholder: "0" });
-  const minutes = field("Minutes studied", { name: "minutes", type: "number", min: 0, max: 1440, inputmode: "numeric", placeholder: "0" });
+  const unit = h("span", { class: "streak-unit" }, t.home.inARow(0));
+  const week = h("ol", { class: "week", "aria-label": t.home.lastSeven });
+  const words = field(t.home.activity.words, { name: "words", type: "number", min: 0, max: 100000, inputmode: "numeric", placeholder: "0" });
+  const minutes = field(t.home.activity.minutes, { name: "minutes", type: "number", min: 0, max: 1440, inputmode: "numeric", placeholder: "0" });
   const done = s("circle", { class: "ring-done", cx: 60, cy: 60, r: 56, pathLength: 1 });
-  const label = h("span", { class: "tap-label" }, "Check in");
+  const label = h("span", { class: "tap-label" }, t.home.loading);
   const tap = h(
     "button",
     { type: "submit", class: "tap", id: "checkin", disabled: true },
@@ -35,16 +38,17 @@ export function home(me: User, fail: (text: string) => void): View {
     flame(),
     label,
   );
-  const left = h("p", { class: "left muted" }, " ");
-  const activity = h("div", { class: "activity" }, h("p", { class: "hint" }, "Learned something? Add it if you like."), h("div", { class: "pair" }, words.el, minutes.el));
+  const left = h("div", { class: "left muted" }, " ");
+  const activity = h("div", { class: "activity" }, h("p", { class: "hint" }, t.home.addActivity), h("div", { class: "pair" }, words.el, minutes.el));
   const figure = (text: string, key: string) => {
     const value = h("dd", { "data-figure": key }, "–");
-    return { value, el: h("div", { class: "card figure" }, h("dt", {}, text), value) };
+    const title = h("dt", {}, text);
+    return { title, value, el: h("div", { class: "card figure" }, title, value) };
   };
-  const longest = figure("Longest streak", "longest");
-  const total = figure("Days in total", "total");
-  const learned = figure("Words learned", "words");
-  const studied = figure("Time studied", "minutes");
+  const longest = figure(t.home.longest, "longest");
+  const total = figure(t.home.total, "total");
+  const learned = figure(t.home.activity.words, "words");
+  const studied = figure(t.home.studied, "minutes");
   const freezes = freezer();
   const heat = heatMap((year) => void turnTo(year).catch(failed), (day) => makeup.ask(day));
   const makeup = makeups({
@@ -87,7 +91,7 @@ export function home(me: User, fail: (text: string) => void): View {
       el.classList.add("celebrate");
       setTimeout(() => el.classList.remove("celebrate"), 1200);
     } else {
-      sentence.textContent = "You have checked in today already. Nothing has changed.";
+      sentence.textContent = t.home.already;
     }
     void rest();
   }
@@ -99,14 +103,14 @@ export function home(me: User, fail: (text: string) => void): View {
     status = st;
     if (st.today) signed.add(st.day);
     if (st.yesterday) signed.add(plus(st.day, -1));
-    streak.textContent = number(st.streak);
-    unit.textContent = `${st.streak === 1 ? "day" : "days"} in a row`;
-    longest.value.textContent = number(st.longest);
-    total.value.textContent = number(st.total);
+    streak.textContent = t.words.number(st.streak);
+    unit.textContent = t.home.inARow(st.streak);
+    longest.value.textContent = t.words.number(st.longest);
+    total.value.textContent = t.words.number(st.total);
     freezes.show(st.freezes ?? 0, st.freezes_used ?? 0);
     el.classList.toggle("done", st.today);
     tap.disabled = false;
-    label.textContent = st.today ? "Done today" : "Check in";
+    label.textContent = st.today ? t.home.doneToday : t.home.checkIn;
     if (fresh) sentence.textContent = tell(st);
     drawDays();
     clock();
@@ -120,14 +124,14 @@ export function home(me: User, fail: (text: string) => void): View {
       week,
       ...Array.from({ length: 7 }, (_, i) => {
         const d = plus(day, i - 6);
-        const state = signed.has(d) ? "checked in" : covered.has(d) ? "covered" : d === day ? "not yet" : "missed";
-        const name = i === 6 ? "Today" : i === 5 ? "Yesterday" : (["M", "T", "W", "T", "F", "S", "S"][weekday(d)] ?? "");
+        const state = signed.has(d) ? "done" : covered.has(d) ? "covered" : d === day ? "open" : "missed";
+        const name = i === 6 ? t.home.today : i === 5 ? t.home.yesterday : (t.home.letters[weekday(d)] ?? "");
         return h(
           "li",
-          { class: state.replace(" ", "-"), title: `${spoken(d)}: ${state}` },
-          h("i", { "aria-hidden": "true" }, state === "checked in" && icon("check")),
+          { class: state, title: `${spoken(d)}: ${t.home.states[state]}` },
+          h("i", { "aria-hidden": "true" }, state === "done" && icon("check")),
           h("span", { "aria-hidden": "true" }, name),
-          h("span", { class: "sr" }, `${i > 4 ? name + ", " : ""}${spoken(d)}: ${state}`),
+          h("span", { class: "sr" }, `${i > 4 ? name + ", " : ""}${spoken(d)}: ${t.home.states[state]}`),
         );
       }),
     );
@@ -151,8 +155,13 @@ export function home(me: User, fail: (text: string) => void): View {
   async function rest(): Promise<void> {
     try {
       const [stats] = await Promise.all([json<CheckinStats>("/v1/checkin/stats", { signal: closed.signal }), boards.refresh(me.id)]);
-      learned.value.textContent = number(stats.words);
-      studied.value.textContent = stats.minutes < 60 ? `${stats.minutes} min` : `${number(Math.floor(stats.minutes / 60))} h ${stats.minutes % 60} min`;
+      learned.value.textContent = t.words.number(stats.words);
+      studied.value.textContent = t.words.number(stats.minutes);
+      // An operator may have other things counted; what those are called has one language.
+      const { words: first = "words", minutes: second = "minutes" } = stats.names ?? {};
+      if (first !== "words") words.label.textContent = learned.title.textContent = first;
+      if (second !== "minutes") minutes.label.textContent = studied.title.textContent = second;
+      else studied.value.textContent = t.words.time(stats.minutes);
     } catch (err) {
       failed(err);
     }
@@ -184,6 +193,10 @@ export function home(me: User, fail: (text: string) => void): View {
         await reload();
       } catch (err) {
         failed(err);
+        if (!status && !closed.signal.aborted && !(err instanceof Ended)) {
+          label.textContent = t.home.away;
+          put(left, h("p", {}, say(err)), act(t.words.tryAgain, "secondary", load, failed));
+        }
       } finally {
         loading = undefined;
       }
@@ -197,18 +210,17 @@ export function home(me: User, fail: (text: string) => void): View {
     const at = now();
     if (dayIn(me.zone, at) > status.day) {
       // The server decides what day it is; ask until it agrees.
-      left.textContent = "A new day.";
+      left.textContent = t.home.newDay;
       midnight = 0;
       void load();
       return;
     }
     if (!midnight || midnight < at) midnight = endOf(status.day, me.zone, at);
     const min = Math.ceil((midnight - at) / 60_000);
-    const time = min >= 60 ? `${Math.floor(min / 60)} h ${min % 60} min` : `${min} min`;
-    put(left, h("strong", {}, time), ` to midnight in ${place(me.zone)}`);
+    put(left, ...t.home.toMidnight(h("strong", {}, t.words.time(min)), place(me.zone)));
     done.setAttribute("stroke-dasharray", `${Math.min(1, Math.max(0, 1 - (midnight - at) / 86_400_000))} 1`);
     const hour = Number(new Intl.DateTimeFormat("en-GB", { hour: "2-digit", hourCycle: "h23", timeZone: zoneOr(me.zone) }).format(at));
-    greeting.textContent = `Good ${hour < 5 ? "night" : hour < 12 ? "morning" : hour < 18 ? "afternoon" : "evening"}, ${me.name}`;
+    greeting.textContent = t.home.greeting(hour, me.name);
   }
 
   void load();
@@ -239,14 +251,12 @@ export function home(me: User, fail: (text: string) => void): View {
 
 function tell(st: CheckinStatus): string {
   if (st.today) {
-    if (st.streak === 1) return st.total === 1 ? "Your first day. See you tomorrow." : "A new streak begins. See you tomorrow.";
-    return st.streak === st.longest ? `Day ${number(st.streak)}, your longest streak yet. See you tomorrow.` : `Day ${number(st.streak)} is yours. See you tomorrow.`;
+    if (st.streak === 1) return st.total === 1 ? t.home.firstDay : t.home.newStreak;
+    return st.streak === st.longest ? t.home.longestYet(st.streak) : t.home.dayIsYours(st.streak);
   }
-  if (st.streak > 0) return st.yesterday ? `You were here yesterday. Day ${number(st.streak + 1)} is waiting for you.` : `Day ${number(st.streak + 1)} is waiting for you.`;
-  return st.total > 0 ? "A fresh start: today can be day one." : "One tap, and your first day counts.";
+  if (st.streak > 0) return t.home.waiting(st.streak + 1);
+  return st.total > 0 ? t.home.fresh : t.home.firstTap;
 }
-
-const place = (zone: string) => (zone.split("/").pop() ?? zone).replaceAll("_", " ");
 
 function zoneOr(zone: string): string {
   try {
@@ -262,7 +272,7 @@ function zoneOr(zone: string): string {
 function freezer() {
   const left = h("span", { "data-freezes": "" });
   const text = h("span", { class: "bubble", role: "tooltip", id: "freezes-text" });
-  const button = h("button", { type: "button", class: "freezes", "aria-describedby": "freezes-text" }, snowflake(), left, h("span", { class: "sr" }, " streak freezes"));
+  const button = h("button", { type: "button", class: "freezes", "aria-describedby": "freezes-text" }, snowflake(), left, h("span", { class: "sr" }, t.home.freezes));
   const el = h(
     "span",
     {
@@ -277,8 +287,8 @@ function freezer() {
   );
   const show = (n: number, used: number) => {
     el.hidden = n === 0 && used === 0;
-    left.textContent = number(n);
-    text.textContent = `${n === 0 ? "No streak freezes" : count(n, "streak freeze")} left, ${number(used)} used. A missed day uses one by itself, and the streak goes on.`;
+    left.textContent = t.words.number(n);
+    text.textContent = t.home.freezesText(n, used);
   };
   return { el, show };
 }

@@ -1,12 +1,8 @@
-// The stream of server-sent events. EventSource cannot send a bearer token, so
-// this reads the body of an ordinary fetch.
+// The stream of server-sent events, for as long as the page is looked at.
 
 import type { Event } from "./api";
+import { events } from "./events";
 import { authed, Ended } from "./session";
-
-// The server sends a comment every 15 s; after two that did not come, the
-// connection is gone though nobody said so.
-const silence = 40_000;
 
 export type LiveState = "connecting" | "live" | "waiting";
 
@@ -58,7 +54,7 @@ function follow(on: Listener): { stop: () => void; wake: () => void } {
         failures = 0;
         on.state("live");
         on.catchUp();
-        await read(res, on.event);
+        for await (const e of events<Event>(res)) on.event(e);
       } catch (err) {
         if (stopped.signal.aborted || err instanceof Ended) return;
       }
@@ -77,25 +73,3 @@ function follow(on: Listener): { stop: () => void; wake: () => void } {
   return { stop: () => stopped.abort(), wake: () => wake() };
 }
 
-/** Reads events until the server ends the stream. */
-async function read(res: Response, event: (e: Event) => void): Promise<void> {
-  if (!res.body) return;
-  const reader = res.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const dead = setTimeout(() => void reader.cancel(), silence);
-    const { done, value } = await reader.read().finally(() => clearTimeout(dead));
-    if (done) return;
-    // A line may end in \r\n, \n or \r; this server ends them in \n.
-    const blocks = (rest + value).split("\n\n");
-    rest = blocks.pop() ?? "";
-    for (const block of blocks) {
-      const data = block
-        .split("\n")
-        .filter((line) => line.startsWith("data:"))
-        .map((line) => line.slice(5).trimStart())
-        .join("\n");
-      if (data) event(JSON.parse(data) as Event);
-    }
-  }
-}

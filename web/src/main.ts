@@ -8,7 +8,8 @@ import { say } from "./form";
 import { home } from "./home";
 import { listen, type LiveState } from "./live";
 import { People } from "./people";
-import { authed, device, end, Ended, forget, LOGGED_OUT, setUser, user, whenEnded } from "./session";
+import { authed, device, end, Ended, forget, setUser, user, whenEnded } from "./session";
+import { otherLanguage, t } from "./texts";
 import type { View } from "./view";
 
 const bannerText = h("p", {});
@@ -16,23 +17,23 @@ const banner = h(
   "div",
   { class: "banner", role: "alert", hidden: true },
   bannerText,
-  h("button", { type: "button", class: "round", "aria-label": "Close this message", onclick: () => announce("") }, icon("close")),
+  h("button", { type: "button", class: "round", "aria-label": t.frame.close, onclick: () => announce("") }, icon("close")),
 );
-const offline = h("p", { class: "offline", role: "status", hidden: true }, "You are offline. What you see may be old; it catches up by itself.");
+const offline = h("p", { class: "offline", role: "status", hidden: true }, t.frame.offline);
 const dot = h("span", { class: "live", role: "status", hidden: true });
-const nav = h("nav", { "aria-label": "Main" });
+const nav = h("nav", { "aria-label": t.frame.main });
 const main = h("main", { id: "main", tabindex: -1 });
-const mails = h("a", { href: "/dev/mail", hidden: true }, "Development outbox");
+const mails = h("a", { href: "/dev/mail", hidden: true }, t.frame.mails);
 
 put(
   document.getElementById("app")!,
   // A link to #main would be taken for a page by the listener below.
-  h("button", { type: "button", class: "skip", onclick: () => main.focus() }, "Skip to the content"),
-  h("header", { class: "top" }, h("a", { href: "#/", class: "brand", "aria-label": "Stoa, to the start" }, icon("temple"), h("span", {}, "Stoa")), dot, nav),
+  h("button", { type: "button", class: "skip", onclick: () => main.focus() }, t.frame.skip),
+  h("header", { class: "top" }, h("a", { href: "#/", class: "brand", "aria-label": t.frame.brand }, icon("temple"), h("span", {}, "Stoa")), dot, nav),
   offline,
   banner,
   main,
-  h("footer", {}, h("a", { href: "/docs" }, "API reference"), h("a", { href: "/openapi.json" }, "OpenAPI"), mails),
+  h("footer", {}, h("a", { href: "/docs" }, t.frame.reference), h("a", { href: "/openapi.json" }, "OpenAPI"), mails, h("button", { type: "button", class: "link language", onclick: otherLanguage }, t.frame.otherLanguage)),
 );
 void development.then((there) => (mails.hidden = !there));
 
@@ -41,11 +42,10 @@ function announce(text: string): void {
   banner.hidden = !text;
 }
 
-const words: Record<LiveState, string> = { connecting: "Connecting", live: "Live", waiting: "Reconnecting" };
 function showState(state: LiveState): void {
   dot.hidden = false;
-  dot.className = `live ${state}`;
-  dot.textContent = words[state];
+  dot.dataset["state"] = state;
+  dot.textContent = t.frame.live[state];
 }
 
 // What runs for as long as a device is logged in, whichever view is shown.
@@ -86,31 +86,23 @@ function begin(): Login {
   };
 }
 
-const notices: Record<Notice["kind"], string> = {
-  password_changed: "Your password was changed on another device.",
-  email_changed: "Your e-mail address was changed on another device.",
-  deletion: "Your account was deleted. Logging in brings it back for some days.",
-  restored: "Your account is restored: it will not be deleted.",
-};
-
 function happened(e: Event): void {
   if (e.type === "account.updated") setUser(e.data as User);
   if (e.type === "account.notice") {
     const notice = e.data as Notice;
-    if (notice.device !== device()) announce(notices[notice.kind]);
+    if (notice.device !== device()) announce(t.frame.notices[notice.kind]);
   }
-  if (e.type === "session.ended" && (e.data as SessionEnded).device === device()) end(LOGGED_OUT);
+  if (e.type === "session.ended" && (e.data as SessionEnded).device === device()) end(t.frame.outHere);
 }
 
 type Page = "home" | "friends" | "card" | "profile" | "undo";
-const titles: Record<Page, string> = { home: "Today", friends: "Friends", card: "A card", profile: "Profile", undo: "A change of address" };
 let title = "";
 
 const unread = h("span", { class: "badge", "data-unread": "", hidden: true });
 function showUnread(): void {
   const n = login?.people.unread ?? 0;
   unread.hidden = n === 0;
-  put(unread, n > 99 ? "99+" : String(n), h("span", { class: "sr" }, n === 1 ? " new request" : " new requests"));
+  put(unread, n > 99 ? "99+" : String(n), h("span", { class: "sr" }, t.frame.newRequests(n)));
   document.title = n > 0 ? `(${n}) ${title}` : title;
 }
 
@@ -126,16 +118,19 @@ function show(): void {
   const token = /^#\/card\/([\w-]+)$/.exec(location.hash)?.[1];
   const undo = /^#\/undo\/([\w-]+)$/.exec(location.hash)?.[1];
   const page: Page = undo ? "undo" : token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
-  title = me ? `${titles[page]} · Stoa` : "Stoa";
+  title = me ? `${t.frame.titles[page]} · Stoa` : "Stoa";
   guest = !me;
   document.body.classList.toggle("guest", guest);
   const mine = ++drawn;
-  const lost = () => mine === drawn && announce("This part of the page could not be loaded. Load the page anew.");
+  const lost = () => {
+    if (mine !== drawn) return;
+    put(main, h("section", { class: "card empty", role: "alert" }, h("p", {}, t.frame.notLoaded), h("button", { type: "button", class: "secondary", onclick: show }, t.words.tryAgain)));
+  };
   if (!me) {
     dot.hidden = true;
     put(nav);
     if (undo) {
-      put(main);
+      put(main, h("p", { class: "muted" }, t.words.moment));
       import("./undo").then((m) => mine === drawn && put(main, m.undoView(undo).el), lost);
       return showUnread();
     }
@@ -143,7 +138,7 @@ function show(): void {
       navigate(token ? location.hash : "#/");
       announce(news);
     };
-    put(main, welcome(entered, token && "Somebody has shown you their card. Sign up or log in to see whose it is."));
+    put(main, welcome(entered, token && t.frame.shownCard));
     return showUnread();
   }
   login ??= begin();
@@ -151,10 +146,10 @@ function show(): void {
   const link = (at: Page, href: string, ...text: (string | Node)[]) => h("a", { href, "aria-current": page === at ? "page" : null }, ...text);
   put(
     nav,
-    link("home", "#/", "Today"),
-    link("friends", "#/friends", "Friends", unread),
-    link("profile", "#/profile", "Profile"),
-    h("button", { type: "button", class: "link", onclick: logOut }, "Log out"),
+    link("home", "#/", t.frame.titles.home),
+    link("friends", "#/friends", t.frame.titles.friends, unread),
+    link("profile", "#/profile", t.frame.titles.profile),
+    h("button", { type: "button", class: "link", onclick: logOut }, t.frame.logOut),
   );
   showUnread();
   const place = (v: View) => {
@@ -162,9 +157,13 @@ function show(): void {
     view = v;
     put(main, v.el);
   };
-  if (page === "home") return place(home(me, announce));
-  // The other views are fetched when somebody wants them: the first one is there sooner.
-  put(main);
+  if (page === "home") {
+    place(home(me, announce));
+    return void setTimeout(() => void Promise.all([import("./friends"), import("./profile")]).catch(() => {}), 2000);
+  }
+  // The other views are fetched later: the first one is there sooner. When the server
+  // is away by then they are there.
+  put(main, h("p", { class: "muted" }, t.words.moment));
   const late: Promise<View> = undo
     ? import("./undo").then((m) => m.undoView(undo))
     : token
@@ -186,9 +185,9 @@ async function logOut(): Promise<void> {
   } catch (err) {
     // The user wants to be gone from this device whatever the server says; but
     // they should know that the server could not be told.
-    if (!(err instanceof Ended)) return left(`You have logged out here, but the server was not told: ${say(err)}`);
+    if (!(err instanceof Ended)) return left(t.frame.outButNotTold(say(err)));
   }
-  left("You have logged out.");
+  left(t.frame.out);
 }
 
 function left(text: string): void {

@@ -1,11 +1,12 @@
 // Making up missed days: how many are left, which, and which were.
 
 import { Refused, type Makeup, type MakeupReply, type MakeupRequest, type Makeups } from "./api";
-import { ago, count, short, spoken } from "./days";
+import { ago, short, spoken } from "./days";
 import { dialog } from "./dialog";
 import { h, put } from "./dom";
 import { form, type Field } from "./form";
 import { json } from "./session";
+import { t } from "./texts";
 
 const PATH = "/v1/checkin/makeup";
 
@@ -29,8 +30,8 @@ export function makeups(page: Around) {
   const line = h("p", { role: "status", tabindex: -1 });
   const newest = h("div", { class: "chips" });
   const history = h("ul");
-  const further = h("button", { type: "button", class: "link", onclick: () => void older().catch(page.failed) }, "Show more");
-  const past = h("details", {}, h("summary", {}, "Days made up"), history, further);
+  const further = h("button", { type: "button", class: "link", onclick: () => void older().catch(page.failed) }, t.words.showMore);
+  const past = h("details", {}, h("summary", {}, t.makeups.daysMadeUp), history, further);
   const el = h("div", { class: "makeups", hidden: true }, h("div", { class: "row" }, line, newest), past);
 
   /** Asks the server anew. */
@@ -50,15 +51,15 @@ export function makeups(page: Around) {
     open.clear();
     if (left > 0) for (const d of m.days) open.add(d);
     line.textContent = tell(m);
-    const chip = (d: string) => h("button", { type: "button", class: "chip", "aria-haspopup": "dialog", "aria-label": `Make up ${spoken(d)}`, onclick: () => ask(d) }, short(d, page.today()));
-    put(newest, ...[...open].slice(-3).reverse().map(chip), open.size > 3 && h("span", { class: "muted" }, `and ${open.size - 3} more, ringed above`));
+    const chip = (d: string) => h("button", { type: "button", class: "chip", "aria-haspopup": "dialog", "aria-label": t.makeups.makeUp(spoken(d)), onclick: () => ask(d) }, short(d, page.today()));
+    put(newest, ...[...open].slice(-3).reverse().map(chip), open.size > 3 && h("span", { class: "muted" }, t.makeups.more(open.size - 3)));
     newest.hidden = open.size === 0;
     put(history, ...m.history.map(made));
     past.hidden = m.history.length === 0;
-    turnTo(m.cursor);
+    turnTo(m.next);
   }
 
-  const made = (m: Makeup) => h("li", {}, spoken(m.day), h("span", { class: "muted" }, `made up ${ago(m.at, page.now())}`));
+  const made = (m: Makeup) => h("li", {}, spoken(m.day), h("span", { class: "muted" }, t.makeups.madeUp(ago(m.at, page.now()))));
 
   function turnTo(cursor: string | undefined): void {
     more = cursor;
@@ -69,18 +70,18 @@ export function makeups(page: Around) {
     if (!more) return;
     const m = await json<Makeups>(`${PATH}?cursor=${encodeURIComponent(more)}`, { signal: page.signal });
     history.append(...m.history.map(made));
-    turnTo(m.cursor);
+    turnTo(m.next);
   }
 
   function ask(day: string): void {
     const name = short(day, page.today());
     const fault = h("p", { class: "fault" });
     // The server may find a fault with the day itself.
-    const field: Field = { el: fault, input: h("input", { type: "hidden", name: "day", value: day }), fault: (text) => (fault.textContent = text && `${name} ${text}.`) };
+    const field: Omit<Field, "label"> = { el: fault, input: h("input", { type: "hidden", name: "day", value: day }), fault: (text) => (fault.textContent = text && t.makeups.fault(name, text)) };
     dialog(
-      `Make up ${name}?`,
+      t.makeups.sure(name),
       (close) => [
-        h("p", {}, `It will count as checked in. ${left} left this month.`),
+        h("p", {}, t.makeups.willCount(left)),
         form(
           { class: "stack" },
           [field],
@@ -94,9 +95,9 @@ export function makeups(page: Around) {
             }
             await page.reload();
             close();
-            line.textContent = `${name} is made up. ${line.textContent}`;
+            line.textContent = `${t.makeups.isMadeUp(name)} ${line.textContent}`;
           },
-          h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Make it up"), h("button", { type: "button", class: "secondary", onclick: close }, "Cancel")),
+          h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.makeups.submit), h("button", { type: "button", class: "secondary", onclick: close }, t.words.cancel)),
         ),
       ],
       () => page.back(day) || line.focus(),
@@ -107,6 +108,6 @@ export function makeups(page: Around) {
 }
 
 function tell(m: Makeups): string {
-  if (m.left === 0) return "No make-ups left this month.";
-  return `${count(m.left, "make-up")} left this month.${m.days.length === 0 ? " No day is missed." : ""}`;
+  if (m.left === 0) return t.makeups.noneLeft;
+  return t.makeups.left(m.left) + (m.days.length === 0 ? t.makeups.noDay : "");
 }

@@ -33,6 +33,7 @@ export class People {
   more: Record<Box | "blocks", string | undefined> = { in: undefined, out: undefined, blocks: undefined }; // cursors
   unread = 0;
   ready = false; // all of the above has been read; before that only unread is kept
+  fault: unknown; // why it could not be read the last time
 
   #version = 0;
   #list = new Map<string, Friend>();
@@ -88,10 +89,14 @@ export class People {
         if (whole) all.push(this.#readFriends(), this.#readRequests("in"), this.#readRequests("out"), this.#readBlocks());
         await Promise.all(all);
         this.ready = whole;
+        this.fault = undefined;
         this.#tell();
       } while (this.#again);
     } catch (err) {
-      if (!this.signal.aborted) this.failed(err);
+      if (this.signal.aborted) return;
+      this.fault = err;
+      this.failed(err);
+      this.#tell();
     } finally {
       this.#work = undefined;
     }

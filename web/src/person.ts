@@ -2,9 +2,10 @@
 
 import type { Friend, Profile } from "./api";
 import { h, type Child } from "./dom";
+import { t } from "./texts";
 
 /** What somebody is called; a deleted account has no name any more. */
-export const nameOf = (p: Profile) => (p.deleted ? "Deleted user" : p.name);
+export const nameOf = (p: Profile) => (p.deleted ? t.people.deleted : p.name);
 
 /** What the user calls a friend. */
 export const calledBy = (f: Friend) => f.remark || nameOf(f.user);

@@ -6,6 +6,7 @@ import { h, put } from "./dom";
 import { say } from "./form";
 import { face } from "./person";
 import { authed, Ended, json } from "./session";
+import { t } from "./texts";
 
 const MOST = 5 << 20; // bytes; the server takes no more
 
@@ -16,7 +17,7 @@ export function pictureCard(me: User, changed: (avatar: string) => void) {
   const fault = h("p", { class: "fault form-fault", role: "alert" });
   const said = h("span", { class: "saved", role: "status" });
   const input = h("input", { type: "file", id: "picture", class: "sr", accept: "image/png,image/jpeg,image/gif,image/webp", onchange: () => void look() });
-  const choose = h("label", { for: "picture", class: "secondary" }, "Choose a picture");
+  const choose = h("label", { for: "picture", class: "secondary" }, t.picture.choose);
 
   const failed = (err: unknown) => {
     if (!(err instanceof Ended)) fault.textContent = say(err);
@@ -30,14 +31,14 @@ export function pictureCard(me: User, changed: (avatar: string) => void) {
       choose,
       me.avatar &&
         act(
-          "Remove",
+          t.picture.remove,
           "link",
           async () => {
             await authed("/v1/me/avatar", { method: "DELETE" });
-            done("", "Your picture is removed.");
+            done("", t.picture.removed);
           },
           failed,
-          "Remove my picture",
+          t.picture.removeMine,
         ),
     );
     input.value = "";
@@ -54,35 +55,35 @@ export function pictureCard(me: User, changed: (avatar: string) => void) {
     const file = input.files?.[0];
     fault.textContent = said.textContent = "";
     if (!file) return;
-    if (file.size > MOST) return void (fault.textContent = "A picture has at most 5 MB.");
+    if (file.size > MOST) return void (fault.textContent = t.picture.tooLarge);
     let image: ImageBitmap;
     try {
       image = await createImageBitmap(file);
     } catch {
-      return void (fault.textContent = "This file is not a picture that can be shown here. Take a PNG, JPEG, GIF or WebP.");
+      return void (fault.textContent = t.picture.notShown);
     }
     const side = Math.min(image.width, image.height);
-    const canvas = h("canvas", { class: "face large", width: 256, height: 256, role: "img", "aria-label": "The chosen picture" });
+    const canvas = h("canvas", { class: "face large", width: 256, height: 256, role: "img", "aria-label": t.picture.chosen });
     canvas.getContext("2d")!.drawImage(image, (image.width - side) / 2, (image.height - side) / 2, side, side, 0, 0, 256, 256);
     image.close();
     put(shown, canvas);
     const use = act(
-      "Use this picture",
+      t.picture.use,
       "primary",
       async () => {
         fault.textContent = "";
         const { avatar } = await json<Avatar>("/v1/me/avatar", { method: "PUT", body: file });
-        done(avatar, "Your picture is changed.");
+        done(avatar, t.picture.changed);
       },
       failed,
     );
-    put(buttons, use, h("button", { type: "button", class: "link", onclick: () => (show(), input.focus()) }, "Cancel"));
+    put(buttons, use, h("button", { type: "button", class: "link", onclick: () => (show(), input.focus()) }, t.words.cancel));
     use.focus();
   }
 
   show();
   return {
-    el: h("div", { class: "picture-row" }, shown, h("div", { class: "stack tight" }, h("p", { class: "hint" }, "PNG, JPEG, GIF or WebP, at most 5 MB."), buttons, said, fault)),
+    el: h("div", { class: "picture-row" }, shown, h("div", { class: "stack tight" }, h("p", { class: "hint" }, t.picture.hint), buttons, said, fault)),
     take: (u: User) => {
       const same = u.avatar === me.avatar && u.name === me.name;
       me = u;

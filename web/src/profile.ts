@@ -2,13 +2,14 @@
 
 import { type User, type UserUpdate } from "./api";
 import { deletionCard, emailCard, passwordCard } from "./account";
-import { zoneSelect } from "./auth";
 import { devicesCard } from "./devices";
 import { h, put } from "./dom";
 import { field, form, say } from "./form";
 import { pictureCard } from "./picture";
 import { Ended, json, setUser } from "./session";
+import { t } from "./texts";
 import type { View } from "./view";
+import { place, zoneField } from "./zones";
 
 export function profile(me: User, on: { fail: (text: string) => void; left: (text: string) => void }): View {
   const closed = new AbortController();
@@ -16,10 +17,10 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
     if (!(err instanceof Ended) && !closed.signal.aborted) on.fail(say(err));
   };
 
-  const name = field("Name", { name: "name", required: true, maxlength: 40, autocomplete: "nickname", value: me.name }, "What others see.");
+  const name = field(t.profile.name, { name: "name", required: true, maxlength: 40, autocomplete: "nickname", value: me.name }, t.profile.nameHint);
   const about = h("textarea", { rows: 3, maxlength: 200 });
-  const bio = field("About you", { name: "bio" }, "At most 200 characters, for everybody to read.", about);
-  const zone = field("Time zone", { name: "zone" }, "Your day begins and ends at midnight there.", zoneSelect(me.next_zone ?? me.zone));
+  const bio = field(t.profile.bio, { name: "bio" }, t.profile.bioHint, about);
+  const zone = zoneField(me.next_zone ?? me.zone);
   const pending = h("p", { class: "note", hidden: true });
   const saved = h("span", { class: "saved", role: "status" });
   about.value = me.bio ?? "";
@@ -32,12 +33,12 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
       const body: UserUpdate = {};
       if (name.input.value !== me.name) body.name = name.input.value;
       if (about.value !== (me.bio ?? "")) body.bio = about.value;
-      if (zone.input.value !== (me.next_zone ?? me.zone)) body.zone = zone.input.value;
+      if (zone.zone() !== (me.next_zone ?? me.zone)) body.zone = zone.zone();
       if (Object.keys(body).length > 0) take(await json<User>("/v1/me", { method: "PATCH", body }));
-      saved.textContent = "Saved.";
+      saved.textContent = t.words.saved;
     },
     pending,
-    h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Save"), saved),
+    h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.words.save), saved),
   );
   account.addEventListener("input", () => (saved.textContent = ""));
 
@@ -52,7 +53,7 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
         box.disabled = true;
         try {
           take(await json<User>("/v1/me", { method: "PATCH", body: { [key]: box.checked } satisfies UserUpdate }));
-          kept.textContent = "Saved.";
+          kept.textContent = t.words.saved;
         } catch (err) {
           failed(err);
         } finally {
@@ -65,10 +66,10 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
     return { el: h("label", { class: "switch" }, box, h("span", {}, text)), take: () => (box.checked = me[key]) };
   };
   const toggles = [
-    toggle("find_by_id", "Others may find me by my id"),
-    toggle("find_by_email", "Others may find me by my e-mail address"),
-    toggle("requests", "Others may ask me for friendship"),
-    toggle("on_boards", "Others see my name on boards"),
+    toggle("find_by_id", t.profile.findByID),
+    toggle("find_by_email", t.profile.findByEmail),
+    toggle("requests", t.profile.requests),
+    toggle("on_boards", t.profile.onBoards),
   ];
 
   const picture = pictureCard(me, (avatar) => take({ ...me, avatar }));
@@ -82,11 +83,11 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
     const same = (f: { value: string }, old: string) => f.value === old;
     if (same(name.input, me.name)) name.input.value = u.name;
     if (same(about, me.bio ?? "")) about.value = u.bio ?? "";
-    if (same(zone.input, me.next_zone ?? me.zone)) zone.input.value = u.next_zone ?? u.zone;
+    if (zone.zone() === (me.next_zone ?? me.zone)) zone.choose(u.next_zone ?? u.zone);
     me = u;
     setUser(u);
     pending.hidden = !me.next_zone;
-    put(pending, "Today still ends in ", h("strong", {}, me.zone.replaceAll("_", " ")), "; ", h("strong", {}, (me.next_zone ?? "").replaceAll("_", " ")), " counts from the next midnight.");
+    put(pending, ...t.profile.pending(h("strong", {}, place(me.zone)), h("strong", {}, place(me.next_zone ?? ""))));
     for (const part of [...toggles, picture, password, email, deletion]) part.take(u);
   }
 
@@ -101,13 +102,13 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
     el: h(
       "div",
       { class: "narrow" },
-      h("h1", {}, "Profile"),
-      h("section", { class: "card", "aria-labelledby": "account-title" }, h("h2", { id: "account-title" }, "Account"), picture.el, account),
+      h("h1", {}, t.profile.title),
+      h("section", { class: "card", "aria-labelledby": "account-title" }, h("h2", { id: "account-title" }, t.profile.account), picture.el, account),
       h(
         "section",
         { class: "card", "aria-labelledby": "others-title" },
-        h("h2", { id: "others-title" }, "Who may find you"),
-        h("p", { class: "muted" }, "Your id is ", h("code", {}, me.id), ". Whoever has your card finds you in any case."),
+        h("h2", { id: "others-title" }, t.profile.whoFinds),
+        h("p", { class: "muted" }, ...t.profile.yourID(h("code", {}, me.id))),
         h("div", { class: "stack tight" }, ...toggles.map((t) => t.el), kept),
       ),
       password.el,

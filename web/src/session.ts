@@ -2,9 +2,9 @@
 // tabs share one session; a refresh is done by one tab for all of them.
 
 import { Refused, send, type Call, type Tokens, type User } from "./api";
+import { t } from "./texts";
 
 const STORE = "stoa.session";
-export const LOGGED_OUT = "You have been logged out on this device.";
 
 interface Stored {
   access: string;
@@ -23,7 +23,7 @@ export function whenEnded(fn: (reason: string) => void): void {
     if (e.key !== STORE && e.key !== null) return;
     const before = parse(e.oldValue);
     const after = parse(localStorage.getItem(STORE));
-    if (before?.device !== after?.device) fn(after ? "" : "You have logged out in another tab.");
+    if (before?.device !== after?.device) fn(after ? "" : t.frame.outInOtherTab);
   });
 }
 
@@ -74,7 +74,7 @@ export async function authed(path: string, call: Call = {}): Promise<Response> {
   try {
     return await send(path, { ...call, token: fresh.access });
   } catch (err) {
-    if (err instanceof Refused && err.problem.code === "auth.token_invalid") return ended(LOGGED_OUT);
+    if (err instanceof Refused && err.problem.code === "auth.token_invalid") return ended(t.frame.outHere);
     throw err;
   }
 }
@@ -100,7 +100,7 @@ function refresh(refused: string): Promise<Stored> {
     } catch (err) {
       // Only a refusal ends the session; an absent server may know it still.
       if (!(err instanceof Refused)) throw err;
-      if (err.problem.status === 401) return ended(LOGGED_OUT);
+      if (err.problem.status === 401) return ended(t.frame.outHere);
       if (err.problem.status === 403) return ended(err.message); // banned: the server says until when
       throw err;
     }

@@ -4,30 +4,29 @@
 import { send, type EmailUndo } from "./api";
 import { h, put } from "./dom";
 import { form } from "./form";
+import { t } from "./texts";
 import type { View } from "./view";
 
 /** Takes a change of address back. */
 export function undoView(token: string): View {
-  const body = h("section", { class: "card", "aria-label": "A change of address" });
+  const body = h("section", { class: "card", "aria-label": t.undo.title });
   put(
     body,
-    h("p", {}, "The address of your account was changed. If it was not you, take that back:"),
+    h("p", {}, t.undo.lead),
     h(
       "ul",
       {},
-      h("li", {}, "the account has its old address again,"),
-      h("li", {}, "all its devices are logged out, this one too,"),
-      h("li", {}, "its password is removed: log in by a code that is mailed to the old address, and set another one."),
+      ...t.undo.effects.map((what) => h("li", {}, what)),
     ),
     form(
       { class: "stack" },
       [],
       async () => {
         await send("/v1/auth/email/undo", { method: "POST", body: { token } satisfies EmailUndo });
-        put(body, h("p", { role: "status" }, "Your account has its old address again. Log in by a code. "), h("a", { href: "#/" }, "To the start"));
+        put(body, h("p", { role: "status" }, t.undo.done), h("a", { href: "#/" }, t.undo.toStart));
       },
-      h("div", { class: "row" }, h("button", { type: "submit", class: "danger" }, "Take the change back"), h("a", { href: "#/" }, "Leave it")),
+      h("div", { class: "row" }, h("button", { type: "submit", class: "danger" }, t.undo.take), h("a", { href: "#/" }, t.undo.leave)),
     ),
   );
-  return { el: h("div", { class: "narrow" }, h("h1", {}, "A change of address"), body), close: () => {} };
+  return { el: h("div", { class: "narrow" }, h("h1", {}, t.undo.title), body), close: () => {} };
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/household"
+	"github.com/stoa-dev/stoa/internal/foundation/texts"
 )
 
 // call is one request on its way through the server, and its ResponseWriter.
@@ -46,6 +47,8 @@ func (c callContext) Value(key any) any {
 	switch key.(type) {
 	case callKey:
 		return c.call
+	case texts.Key:
+		return c.call.language
 	case household.Key:
 		return func() string { return household.Of(c.call.clientIP()) }
 	}
@@ -142,6 +145,9 @@ func (c *call) extend() {
 	// A recorder in a test has no deadlines.
 	_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(now.Add(answerTimeout))
 }
+
+// language is the one that people read the answer in.
+func (c *call) language() texts.Language { return texts.Accepted(c.r.Header.Get("Accept-Language")) }
 
 // user is the caller's id, "" while nobody is known.
 func (c *call) user() string {

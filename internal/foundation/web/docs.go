@@ -23,6 +23,7 @@ var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
 <title>{{.}}: API</title>
 <link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
 <link rel="stylesheet" href="/docs/swagger-ui.css">
+<link rel="stylesheet" href="/docs/look.css">
 <div id="ui"></div>
 <script src="/docs/swagger-ui-bundle.js"></script>
 <script src="/docs/start.js"></script>
@@ -32,6 +33,16 @@ var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
 // validatorUrl null keeps Swagger UI from showing our document to an online
 // validator.
 const docsScript = `SwaggerUIBundle({url: "/openapi.json", dom_id: "#ui", deepLinking: true, validatorUrl: null, persistAuthorization: false});
+`
+
+// docsStyle gives Swagger UI, which is light only, the colours and letters of the page
+// (web/src/style.css).
+const docsStyle = `body { background: #f6f1e8; color: #231d16; }
+.swagger-ui, .swagger-ui .info p, .swagger-ui .opblock-tag { font-family: "Inter", system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; color: #231d16; }
+.swagger-ui .info .title, .swagger-ui .opblock-tag { font-family: "Fraunces", "Iowan Old Style", Palatino, Georgia, serif; color: #231d16; }
+.swagger-ui .scheme-container { background: #fffdf9; box-shadow: none; border-block: 1px solid #e4dac9; }
+.swagger-ui .info a, .swagger-ui .btn.authorize { color: #b0401f; border-color: #b0401f; }
+.swagger-ui .btn.authorize svg { fill: #b0401f; }
 `
 
 // docs serves the description for people. Its files are part of the binary,
@@ -45,6 +56,9 @@ func docs(title string) http.Handler {
 		case "":
 			h.Set("Content-Type", "text/html; charset=utf-8")
 			_ = docsPage.Execute(w, title) // the client is gone, if anything
+		case "look.css":
+			h.Set("Content-Type", "text/css; charset=utf-8")
+			_, _ = io.WriteString(w, docsStyle)
 		case "start.js":
 			h.Set("Content-Type", "text/javascript; charset=utf-8")
 			_, _ = io.WriteString(w, docsScript)

@@ -23,7 +23,13 @@ func TestTheDescriptionIsCompleteAndStable(t *testing.T) {
 	var doc struct {
 		OpenAPI    string
 		Components struct {
-			Schemas         map[string]json.RawMessage
+			Schemas map[string]struct {
+				AdditionalProperties *bool
+				Properties           map[string]struct {
+					Type any
+					Enum []string
+				}
+			}
 			SecuritySchemes map[string]struct{ Type, Scheme string }
 		}
 		Paths map[string]map[string]struct {
@@ -32,6 +38,8 @@ func TestTheDescriptionIsCompleteAndStable(t *testing.T) {
 			Parameters  []struct{ Name string }
 			Responses   map[string]struct {
 				Description string
+				Headers     map[string]any
+				Codes       []string `json:"x-codes"`
 				Content     map[string]struct {
 					Schema struct {
 						Ref string `json:"$ref"`
@@ -43,7 +51,7 @@ func TestTheDescriptionIsCompleteAndStable(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.OpenAPI != "3.1.0" || doc.Components.SecuritySchemes["bearer"].Scheme != "bearer" || doc.Components.Schemas["Problem"] == nil {
+	if doc.OpenAPI != "3.1.0" || doc.Components.SecuritySchemes["bearer"].Scheme != "bearer" || doc.Components.Schemas["Problem"].Properties == nil {
 		t.Errorf("got %s %v", doc.OpenAPI, doc.Components.SecuritySchemes)
 	}
 	for name := range doc.Components.Schemas {
@@ -56,6 +64,19 @@ func TestTheDescriptionIsCompleteAndStable(t *testing.T) {
 			var statuses []string
 			for status, res := range op.Responses {
 				statuses = append(statuses, status)
+				if len(res.Headers) == 0 {
+					t.Errorf("%s %s: %s has no headers", method, path, status)
+				}
+				if status >= "400" {
+					for _, code := range res.Codes {
+						if !slices.Contains(doc.Components.Schemas["Problem"].Properties["code"].Enum, code) {
+							t.Errorf("%s is no code of a problem", code)
+						}
+					}
+					if len(res.Codes) == 0 || !strings.Contains(res.Description, "`"+res.Codes[0]+"`") {
+						t.Errorf("%s %s: %s lists the codes %q and says %q", method, path, status, res.Codes, res.Description)
+					}
+				}
 				if status >= "400" && res.Content["application/problem+json"].Schema.Ref != "#/components/schemas/Problem" {
 					t.Errorf("%s %s: %s is not a problem document", method, path, status)
 				}
@@ -98,8 +119,8 @@ func TestTheDocsNeedNothingFromElsewhere(t *testing.T) {
 		t.Errorf("/docs: got %d %v", w.Code, w.Header())
 	}
 	links := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(page.Body.String(), -1)
-	if len(links) != 4 {
-		t.Errorf("got the links %v, want 4", links)
+	if len(links) != 5 {
+		t.Errorf("got the links %v, want 5", links)
 	}
 	for _, link := range links {
 		for _, accept := range []string{"gzip", ""} {

@@ -40,8 +40,9 @@ type Op struct {
 	// Limit is per user, per address when public. Zero means Config.Limit.
 	Limit ratelimit.Limit
 
-	// Errors are the refusals that the handler may return, for the
-	// documentation; those of this package are added.
+	// Errors are the refusals that the handler may return; those of this package
+	// and of Config.AuthErrors are added. The description of the API lists them: one
+	// that is missing here is a fault, which is logged.
 	Errors []*errs.Error
 
 	// MaxBody is the largest request body in bytes. Zero means 64 KiB.
@@ -49,6 +50,10 @@ type Op struct {
 
 	// BodyTime is how long a request body may take to arrive. Zero means 10 s.
 	BodyTime time.Duration
+
+	// Events are what a stream sends, by the name of the event: a value of the type of
+	// its data, for the documentation.
+	Events map[string]any
 
 	// Answer is the media type of an output's Body that is no JSON but []byte, for
 	// the documentation; the output sets its Content-Type.
@@ -96,6 +101,7 @@ type route struct {
 	stays    bool                                                              // a pattern whose connections stay open
 	listen   func(ctx context.Context, caller Caller, in any, send Send) error // of a stream, which has no run and no out
 	duration prometheus.Observer
+	codes    map[string]bool // of the refusals that the description lists
 }
 
 func (rt *route) name() string {
@@ -217,7 +223,7 @@ func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *htt
 	in, p := rt.in.bind(a.schemas(), func(p *param) string { return p.from(r) }, body)
 	switch {
 	case p != nil:
-		p.write(w)
+		p.write(c, w)
 		return
 	case rt.listen != nil:
 		a.stream(ctx, c, func(ctx context.Context, send Send) error { return rt.listen(ctx, c.who, in, send) })
@@ -228,7 +234,7 @@ func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *htt
 		err = rt.out.write(w, out)
 	}
 	if err != nil {
-		a.refusal(ctx, err).write(w)
+		a.refusal(ctx, err).write(c, w)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/texts"
 )
 
 // The refusals of this package itself.
@@ -77,7 +78,10 @@ func newProblem(status int, e *errs.Error) *problem {
 	return p
 }
 
-func (p *problem) setHeaders(h http.Header) {
+func (p *problem) setHeaders(c *call, h http.Header) {
+	p.say(c.language())
+	h.Set("Content-Language", string(c.language()))
+	h.Add("Vary", "Accept-Language")
 	h.Set("Content-Type", "application/problem+json")
 	h.Del("Content-Length")
 	h["Cache-Control"] = noStore
@@ -97,7 +101,7 @@ func (c *call) refuse(p *problem) {
 	if c.wrote {
 		return
 	}
-	p.setHeaders(c.Header())
+	p.setHeaders(c, c.Header())
 	c.wrote, c.status = true, p.Status
 	c.ResponseWriter.WriteHeader(p.Status)
 	// A failed write has nobody left to tell.
@@ -106,11 +110,19 @@ func (c *call) refuse(p *problem) {
 }
 
 // write is refuse for an answer that may be held back.
-func (p *problem) write(w http.ResponseWriter) {
-	p.setHeaders(w.Header())
+func (p *problem) write(c *call, w http.ResponseWriter) {
+	p.setHeaders(c, w.Header())
 	w.WriteHeader(p.Status)
 	// A failed write has nobody left to tell.
 	_, _ = w.Write(p.encode())
+}
+
+// say has people read it in their language. Code and type stay.
+func (p *problem) say(l texts.Language) {
+	p.Title, p.Detail = l.Say(p.Title), l.Say(p.Detail)
+	for i := range p.Errors {
+		p.Errors[i].Message = l.Say(p.Errors[i].Message)
+	}
 }
 
 func (p *problem) encode() []byte {
@@ -128,6 +140,9 @@ func (a *API) refusal(ctx context.Context, err error) *problem {
 	e, ok := errors.AsType[*errs.Error](err)
 	switch {
 	case ok && e.Kind != errs.Internal && int(e.Kind) < len(statusOf):
+		if c.route != nil && c.route.codes != nil && !c.route.codes[e.Code] {
+			a.complain(ctx, slog.LevelError, "the description of the API lacks a refusal", err)
+		}
 		p := newProblem(statusOf[e.Kind], e)
 		if e.Kind == errs.Unauthenticated && c.user() == "" && !c.route.public && !errors.Is(err, ErrNoToken) {
 			p.challenge = `, error="invalid_token"`
@@ -188,8 +203,9 @@ func (a *API) outage(ctx context.Context, code, msg string, err error) {
 // maxFields bounds how much a refusal says about one request.
 const maxFields = 10
 
-// huma keeps this in a package variable: "Words" would pass for "words".
-func init() { huma.ValidateStrictCasing = true }
+// huma keeps these in package variables: "Words" would pass for "words", and every
+// array would be described as one or null, which no operation takes or answers.
+func init() { huma.ValidateStrictCasing, huma.DefaultArrayNullable = true, false }
 
 // faulty is the refusal of a request that cannot be read, 400, or is not what the
 // operation takes, 422. It repeats no value of the request, as huma's own would.

@@ -35,14 +35,14 @@ var errStreamEnded = errors.New("web: the stream has ended")
 var errDraining = errs.New(errs.Unavailable, "unavailable", "The server is going down. Try again.")
 
 // Send writes one event of a stream, with v as JSON.
-type Send = func(event, id string, v any) error
+type Send = func(event string, v any) error
 
 // HandleStream adds a GET operation that answers with server-sent events. fn
 // sends until it returns or ctx ends: when the client leaves, the server drains,
 // or the token is no longer good, which is looked at before each event and with each
 // heartbeat, every 15 s: a device that was logged out gets no event any more. A user may
 // have 32 streams open on a node, a household 1,000. send writes one event with v as JSON in a single line and flushes
-// it; an empty event or id leaves that field out; it may be called from
+// it; an empty event leaves that field out; it may be called from
 // several goroutines, but not after fn has returned. It fails when the stream has ended or the client does not
 // read for 10 s.
 //
@@ -99,12 +99,12 @@ func (a *API) stream(ctx context.Context, c *call, fn func(context.Context, Send
 		cancel()
 		<-beats
 	}()
-	err := fn(ctx, func(event, id string, v any) error {
+	err := fn(ctx, func(event string, v any) error {
 		if a.ended(ctx, c) {
 			cancel()
 			return errStreamEnded
 		}
-		return s.send(event, id, v)
+		return s.send(event, v)
 	})
 	ended := ctx.Err() != nil
 	s.mu.Lock()
@@ -151,9 +151,9 @@ func (s *stream) beat(ctx context.Context) {
 	}
 }
 
-func (s *stream) send(event, id string, v any) error {
-	if strings.ContainsAny(event+id, "\r\n\x00") {
-		return fmt.Errorf("web: event %q with id %q would break the stream", event, id)
+func (s *stream) send(event string, v any) error {
+	if strings.ContainsAny(event, "\r\n\x00") {
+		return fmt.Errorf("web: event %q would break the stream", event)
 	}
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -162,9 +162,6 @@ func (s *stream) send(event, id string, v any) error {
 	var b bytes.Buffer
 	if event != "" {
 		b.WriteString("event: " + event + "\n")
-	}
-	if id != "" {
-		b.WriteString("id: " + id + "\n")
 	}
 	b.WriteString("data: ")
 	b.Write(data)

@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/static"
@@ -44,6 +45,13 @@ type Config struct {
 	// Auth resolves bearer tokens; [API.SetAuth] may set it later. Nil refuses
 	// every operation that is not public.
 	Auth Authenticator
+
+	// AuthErrors are the refusals that Auth returns. Every operation that takes a
+	// token lists them.
+	AuthErrors []*errs.Error
+
+	// Tags describe the groups of operations, by the names in Op.Tags.
+	Tags []Tag
 
 	// Limiter counts requests. Nil: nothing is limited, Op.Limit neither.
 	Limiter *ratelimit.Limiter
@@ -85,6 +93,9 @@ type Config struct {
 	// may call the API. Empty: none but the server's own.
 	Origins []string
 }
+
+// Tag is a group of operations.
+type Tag struct{ Name, Description string }
 
 // API is the HTTP interface of the server. Operations are added first, then
 // it serves.
@@ -149,7 +160,7 @@ func New(cfg Config) *API {
 	if cfg.DB != nil {
 		a.answers = newAnswers(cfg.DB, cfg.Node, cfg.Live)
 	}
-	a.doc = describe(cfg.Title, cfg.Version)
+	a.doc = describe(cfg)
 	a.spec = sync.OnceValue(a.writeSpec)
 	a.specFile = sync.OnceValue(func() *static.File {
 		return static.New(a.spec(), http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"no-cache"}})
@@ -347,7 +358,7 @@ func (a *API) cors(h http.Header, r *http.Request) (preflight bool) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-Request-ID, Last-Event-ID")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-Request-ID")
 	h.Set("Access-Control-Max-Age", "600")
 	return true
 }

@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// fits fails where the page is wider than the window, on a phone and on a desk.
+func (p *tab) fits(view string) {
+	p.t.Helper()
+	for _, width := range []int64{390, 1280} {
+		p.do(chromedp.EmulateViewport(width, 900))
+		p.until(fmt.Sprintf("%s in %d pixels", view, width), "document.documentElement.scrollWidth <= innerWidth")
+	}
+}
+
+func TestThePageSpeaksChinese(t *testing.T) {
+	t.Parallel()
+	url := serve(t)
+	p := browse(t, url+"/")
+	p.says(".pitch h1", "A social backend")
+	p.fits("the start in English")
+	p.tabTo("中文")
+	p.key(kb.Enter)
+	p.says(".pitch h1", "社交后端")
+	p.until("the language of the document", `document.documentElement.lang === "zh-CN"`)
+	p.fits("the start")
+
+	// What the server says is Chinese too.
+	p.typ("[name=email]", "ada@example.com")
+	p.click("form .primary")
+	p.useCode()
+	code, err := chromedp.Run(p.ctx, chromedp.Value(chromedp.CSS("[name=code]")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.fill("[name=code]", code[:5]+string('0'+(code[5]-'0'+1)%10))
+	p.typ("[name=name]", "小爱")
+	p.click("form .primary")
+	p.says(".form-fault", "验证码错误、已使用或已过期")
+	p.says(".fault", "验证码：错误")
+	p.fill("[name=code]", code)
+
+	// A zone is typed, by its city alone.
+	p.fill("[name=zone]", "nowhere")
+	p.until("a zone that is none", `!document.querySelector("[name=zone]").dispatchEvent(new Event("input")) || !document.querySelector("[name=zone]").checkValidity()`)
+	p.fill("[name=zone]", "kolkata")
+	p.until("its offset", `document.querySelector("[name=zone]").dispatchEvent(new Event("input")) && document.querySelector("[name=zone]").checkValidity() &&
+		document.querySelector("[name=zone]").closest(".field").textContent.includes("+05:30")`)
+	p.do(chromedp.Focus(chromedp.CSS("[name=zone]")))
+	p.until("present names", `[...document.querySelectorAll("#zones option")].some((o) => o.value === "Asia/Kolkata" && o.textContent.includes("印度")) &&
+		![...document.querySelectorAll("#zones option")].some((o) => o.value === "Asia/Calcutta")`)
+	p.click("form .primary")
+
+	p.says("nav", "退出")
+	p.says(".home h1", "小爱")
+	p.says(".left", "Kolkata")
+	p.says("#checkin", "签到")
+	p.click("#checkin")
+	p.says("#checkin", "今天已签到")
+	p.says(".sentence", "第一天已计入")
+	p.says("[data-board=streak] li.mine", "1 天")
+	p.says(".heat", "已签到 1 天")
+	p.fits("the home")
+	for hash, text := range map[string]string{"#/friends": "还没有好友", "#/profile": "已登录的设备"} {
+		p.visit(hash)
+		p.says("main", text)
+		p.fits(hash)
+	}
+	p.visit("#/")
+
+	// And the way back.
+	p.tabTo("English")
+	p.key(kb.Enter)
+	p.says("nav", "Log out")
+}
+
+// Whoever opens the page while the server is away is told so, and can ask again.
+func TestAServerThatIsAwayIsSeenAndAskedAgain(t *testing.T) {
+	t.Parallel()
+	url := serve(t)
+	p := browse(t, url+"/")
+	p.signUp("ada@example.com", "Ada", "correct horse")
+	p.says(".live", "Live")
+	green, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`getComputedStyle(document.querySelector(".live"), "::before").backgroundColor`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		window.reach = fetch;
+		window.fetch = () => Promise.reject(new TypeError("away"));
+		window.dispatchEvent(new HashChangeEvent("hashchange"));
+	})()`))
+	p.says("#checkin", "No answer")
+	p.says(".left", "cannot be reached")
+	p.visit("#/friends")
+	p.says("[aria-labelledby=list-title]", "Your friends could not be read")
+	p.do(chromedp.Evaluate[chromedp.Void]("void (window.fetch = window.reach)"))
+	p.button("Try again")
+	p.says("[aria-labelledby=list-title]", "Nobody yet")
+
+	// The dot is green only while the stream stands.
+	p.do(chromedp.Evaluate[chromedp.Void](`void (document.querySelector(".live").dataset.state = "connecting")`))
+	p.until("another colour", fmt.Sprintf(`getComputedStyle(document.querySelector(".live"), "::before").backgroundColor !== %q`, green))
+}
+
+func TestADemoIsAliveAtFirstSight(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	if out, err := exec.Command(stoaBinary(t), "demo", "--data", data).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	url := serve(t, "--data", data)
+	p := browse(t, url+"/")
+	p.click("[name=purpose][value=login]")
+	p.typ("[name=email]", "ada@demo.example")
+	p.click("form .primary")
+	p.useCode()
+	p.click("form .primary")
+	p.says("[data-streak]", "11")
+	p.until("ten on the board", `document.querySelectorAll("[data-board=streak] li[data-user]").length >= 10`)
+	p.click("[name=scope][value=friends]")
+	p.until("Ada among her friends", `document.querySelector("[data-board=streak] li.mine") !== null && document.querySelectorAll("[data-board=streak] li").length > 5`)
+	p.visit("#/friends")
+	p.says("[data-list=friends]", "days in a row")
+}

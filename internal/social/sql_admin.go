@@ -1,0 +1,32 @@
+package social
+
+import (
+	"context"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Befriend makes each pair friends, in SQL alone: it is for accounts that nobody has used
+// yet, whose lists no server has at hand. No user may be in two equal pairs.
+func Befriend(ctx context.Context, db *sqldb.DB, pairs [][2]accounts.ID) (err error) {
+	defer errs.Wrap(&err, "social.Befriend")
+	for _, p := range pairs {
+		if err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			if _, err := lockLists(ctx, tx, p[0], p[1]); err != nil {
+				return err
+			}
+			if err := bumpVersions(ctx, tx, p[0], p[1]); err != nil {
+				return err
+			}
+			row := func(user, other accounts.ID) friendRow {
+				return friendRow{user, Friend{User: other, Since: tx.Now(), Updated: tx.Now()}, true}
+			}
+			return insertFriends(ctx, tx, row(p[0], p[1]), row(p[1], p[0]))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package testkit
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// declared holds every answer that a test gets against the description of the API: its
+// status is one of its operation's, and the code of a refusal one of those that the
+// operation lists with that status. No answer says null: arrays are there when they are
+// empty, and what is optional is left out.
+type declared struct {
+	http.RoundTripper
+	t    testing.TB
+	host string         // the server; other addresses have other descriptions
+	ops  *http.ServeMux // finds an operation, whose handler is a declaredOp
+}
+
+// declaredOp has the codes of an operation by status; an answer that is no refusal has none.
+type declaredOp map[int][]string
+
+func (declaredOp) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
+func newDeclared(t testing.TB, next http.RoundTripper, host string, document []byte) *declared {
+	t.Helper()
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Responses map[string]struct {
+				Codes []string `json:"x-codes"`
+			}
+		}
+	}
+	if err := json.Unmarshal(document, &doc); err != nil {
+		t.Fatal(err)
+	}
+	d := &declared{RoundTripper: next, t: t, host: host, ops: http.NewServeMux()}
+	for path, methods := range doc.Paths {
+		for method, described := range methods {
+			op := declaredOp{}
+			for status, r := range described.Responses {
+				n, err := strconv.Atoi(status)
+				if err != nil {
+					t.Fatalf("%s %s answers with %q", method, path, status)
+				}
+				op[n] = r.Codes
+			}
+			d.ops.Handle(strings.ToUpper(method)+" "+path, op)
+		}
+	}
+	return d
+}
+
+// CloseIdleConnections is what http.Client.CloseIdleConnections looks for.
+func (d *declared) CloseIdleConnections() {
+	if c, ok := d.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d *declared) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := d.RoundTripper.RoundTrip(r)
+	if err != nil || r.URL.Host != d.host {
+		return res, err
+	}
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if kind != "application/json" && kind != "application/problem+json" {
+		return res, nil
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return res, err
+	}
+	if err := res.Body.Close(); err != nil {
+		return res, err
+	}
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	if h, _ := d.ops.Handler(r); h != nil {
+		if op, ok := h.(declaredOp); ok {
+			d.check(r, op, res.StatusCode, kind, body)
+		}
+	}
+	return res, nil
+}
+
+func (d *declared) check(r *http.Request, op declaredOp, status int, kind string, body []byte) {
+	codes, known := op[status]
+	var said struct{ Code string }
+	var all any
+	if len(body) > 0 && json.Unmarshal(body, &all) != nil {
+		d.t.Errorf("%s %s answers with what is no JSON: %s", r.Method, r.URL.Path, body)
+	}
+	switch {
+	case !known:
+		d.t.Errorf("%s %s answers %d, which the description of the API lacks: %s", r.Method, r.URL.Path, status, body)
+	case kind == "application/json":
+		if where := null(all); where != "" {
+			d.t.Errorf("%s %s answers with null at %s", r.Method, r.URL.Path, where)
+		}
+	case json.Unmarshal(body, &said) == nil && !slices.Contains(codes, said.Code):
+		d.t.Errorf("%s %s answers %d %s, and the description of the API lists %q", r.Method, r.URL.Path, status, said.Code, codes)
+	}
+}
+
+// null returns where a JSON value says null, or "".
+func null(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "."
+	case []any:
+		for i, e := range v {
+			if where := null(e); where != "" {
+				return "[" + strconv.Itoa(i) + "]" + where
+			}
+		}
+	case map[string]any:
+		for name, e := range v {
+			if where := null(e); where != "" {
+				return "." + name + where
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,30 @@
+// The language of the page. texts/en.ts has every text; each other language is a
+// file of the same keys, which is fetched only where it is spoken.
+
+import { en, type Texts } from "./texts/en";
+
+const STORE = "stoa.language";
+const languages = ["en", "zh"] as const;
+type Language = (typeof languages)[number];
+
+/** The first of the reader's languages that the page speaks; what they chose here comes first. */
+function chosen(): Language {
+  for (const tag of [localStorage.getItem(STORE) ?? "", ...navigator.languages]) {
+    const found = languages.find((l) => l === tag.toLowerCase().split("-")[0]);
+    if (found) return found;
+  }
+  return "en";
+}
+
+const language = chosen();
+
+/** What the page says. */
+export const t: Texts = language === "zh" ? (await import("./texts/zh")).zh : en;
+
+document.documentElement.lang = t.locale;
+
+/** Shows the page in the other language. */
+export function otherLanguage(): void {
+  localStorage.setItem(STORE, language === "zh" ? "en" : "zh");
+  location.reload();
+}
