@@ -35,7 +35,6 @@ type device struct {
 
 	mu    sync.Mutex
 	texts []string // by seq; handed to the app in this order, each once
-	rev   int64
 }
 
 // newDevice opens a device that asks the nodes by turns, beginning with one of them.

@@ -442,11 +442,6 @@ func (s *store) removeReaction(ctx context.Context, tx *sqldb.Tx, m message, r r
 	return err
 }
 
-func (s *store) setRev(ctx context.Context, tx *sqldb.Tx, m message) error {
-	_, err := tx.ExecContext(ctx, "UPDATE messages SET rev = ? WHERE conversation = ? AND seq = ?", m.rev, m.conv, m.seq)
-	return err
-}
-
 func (s *store) hide(ctx context.Context, tx *sqldb.Tx, user accounts.ID, m message, rev int64) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO hidden_messages (user_id, conversation, seq, rev) VALUES (?, ?, ?, ?)", user, m.conv, m.seq, rev)
 	return err
