@@ -47,6 +47,14 @@ var EventData = map[string]any{
 	EventFriendRemoved:       UserRef{},
 	EventBlockAdded:          UserRef{},
 	EventBlockRemoved:        UserRef{},
+
+	EventMessageNew:     Message{},
+	EventMessageChanged: Message{},
+	EventMessageHidden:  MessageRef{},
+	EventChatMarked:     ChatMark{},
+	EventChatUpdated:    Chat{},
+	EventChatTyping:     Typing{},
+	EventChatStands:     ChatStands{},
 }
 
 // Notices, what an account.notice is about.
