@@ -8,7 +8,8 @@ import (
 )
 
 // wire is a TCP proxy that can swallow everything, so that what a node sends to
-// Redis never arrives.
+// Redis never arrives. A connection of which it swallowed something is closed when more
+// comes afterwards: no network loses a part of a stream and passes on the rest.
 type wire struct {
 	ln     net.Listener
 	to     string
@@ -47,14 +48,18 @@ func (w *wire) accept() {
 func (w *wire) copy(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
-	buf := make([]byte, 32<<10)
+	buf, swallowed := make([]byte, 32<<10), false
 	for {
 		n, err := from.Read(buf)
 		if err != nil {
 			return
 		}
 		if w.cut.Load() {
-			continue // swallowed
+			swallowed = true
+			continue
+		}
+		if swallowed {
+			return
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return

@@ -137,8 +137,14 @@ func (l *Leases) acquire(ctx context.Context, keys Keys, owner string, life time
 	if err != nil {
 		return nil, 0, err
 	}
+	if len(answer) != 1 && len(answer) != 3 {
+		return nil, 0, keyspace.ErrReply
+	}
 	token := answer[0].N
-	if token == 0 {
+	switch {
+	case token == 0 && len(answer) == 1:
+		return nil, 0, keyspace.ErrReply
+	case token == 0:
 		h := holder(answer[1].Str, answer[2].N)
 		return nil, h.Left, fmt.Errorf("%w: %s for %s", ErrHeld, h.Owner, h.Left)
 	}
