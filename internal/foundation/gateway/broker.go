@@ -40,11 +40,19 @@ func (b *broker) RegisterBrokerEventHandler(h centrifuge.BrokerEventHandler) err
 // events finds out what was missed.
 func (b *broker) ReliableDelivery() bool { return true }
 
-// Subscribe implements centrifuge.Broker: this node's first client came to each channel.
+// Subscribe implements centrifuge.Broker: this node's first client came to each channel. The
+// library says so again, and never that the last one has left, where another client comes
+// before it has done with that one.
 func (b *broker) Subscribe(channels ...string) error {
 	ctx, cancel := b.context()
 	defer cancel()
 	for _, name := range channels {
+		b.mu.Lock()
+		held := b.held[name] != nil
+		b.mu.Unlock()
+		if held {
+			continue
+		}
 		_, leave := b.bus.Listen(ctx, name, &events.Listener{
 			Event: func(e events.Event, at events.Position) { b.handOn(name, e, at) },
 			Lost:  func() { b.lost(name) },
