@@ -3,13 +3,11 @@ package messaging
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -149,9 +147,6 @@ func (s *Service) Mark(ctx context.Context, user, peer accounts.ID, read, delive
 		return nil
 	}
 	_, err = s.marks.Do(ctx, marking{member{user: user, conv: v.id, peer: peer, read: max(read, v.me.read), delivered: max(delivered, v.me.delivered), changed: s.store.db.Now().UnixMilli()}})
-	if errors.Is(err, groupcommit.ErrClosed) {
-		err = errors.Join(ErrStore, err)
-	}
 	return asKind(ctx, err)
 }
 

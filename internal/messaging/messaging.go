@@ -1,7 +1,6 @@
 package messaging
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
@@ -233,11 +232,7 @@ func hashOf(in api.Send) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, text); err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(compact.Bytes())
+	sum := sha256.Sum256(text)
 	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 

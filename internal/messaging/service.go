@@ -1,8 +1,8 @@
 package messaging
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -150,9 +150,6 @@ func (s *Service) Send(ctx context.Context, from, to accounts.ID, in api.Send) (
 		return api.Sent{}, false, asKind(ctx, err)
 	}
 	got, err := s.messages.Do(ctx, sending{conv: conv, from: from, to: to, clientID: in.ClientID, hash: hash, said: what, reply: in.ReplyTo})
-	if errors.Is(err, groupcommit.ErrClosed) {
-		err = errors.Join(ErrStore, err)
-	}
 	if err = asKind(ctx, err); err == nil {
 		err = got.refusal
 	}
@@ -199,10 +196,10 @@ func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID) error {
 		return ErrRefused
 	}
 	if mine, err := s.relations.IsBlocked(ctx, from, to); err != nil || mine {
-		return cmpErr(err, ErrYouBlock)
+		return cmp.Or(err, error(ErrYouBlock))
 	}
 	if theirs, err := s.relations.IsBlocked(ctx, to, from); err != nil || theirs {
-		return cmpErr(err, ErrRefused)
+		return cmp.Or(err, error(ErrRefused))
 	}
 	set, err := s.store.settings(ctx, s.store.db, to)
 	if err != nil {
@@ -223,14 +220,6 @@ func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID) error {
 		return err
 	}
 	return ErrRefused
-}
-
-// cmpErr is err, or otherwise where it is nil.
-func cmpErr(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
 }
 
 // Range says which messages of a chat are wanted: those after a number, those before one,

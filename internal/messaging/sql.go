@@ -9,14 +9,16 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind gives errors of the engine, and of a committer that has stopped, the kind that
+// callers act on.
 func asKind(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil || errors.Is(err, groupcommit.ErrClosed) {
 		return errors.Join(ErrStore, err)
 	}
 	return sqldb.AsKind(err, ErrStore)

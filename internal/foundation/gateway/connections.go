@@ -91,31 +91,19 @@ func (cs *connections) of(user string) []*connection {
 // openedKey finds the slim request in a connection's context.
 type openedKey struct{}
 
-// admission is what stands before a handler of the library.
-type admission struct {
-	g    *Gateway
-	next http.Handler
-}
-
-func (g *Gateway) admit(next http.Handler) http.Handler { return &admission{g, next} }
-
-// ServeHTTP implements http.Handler. It counts the connections of a household, and keeps
-// of the request what calls need: a connection may last for days.
-func (a *admission) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	from := household.From(r.Context())
-	if !a.g.from.enter(from, a.g.cfg.MaxFrom) {
-		w.Header().Set("Retry-After", "10")
-		http.Error(w, "Too many connections are open from this address.", http.StatusTooManyRequests)
-		return
-	}
-	defer a.g.from.leave(from)
-	opened := &http.Request{RemoteAddr: r.RemoteAddr, Host: r.Host, TLS: r.TLS, Header: http.Header{}}
-	for _, name := range []string{"User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "Accept-Language"} {
-		if lines := r.Header[name]; len(lines) > 0 {
-			opened.Header[name] = slices.Clone(lines)
+// admit stands before a handler of the library. It counts the connections of a household,
+// and keeps of the request what calls need: a connection may last for days.
+func (g *Gateway) admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from := household.From(r.Context())
+		if !g.from.enter(from, g.cfg.MaxFrom) {
+			w.Header().Set("Retry-After", "10")
+			http.Error(w, "Too many connections are open from this address.", http.StatusTooManyRequests)
+			return
 		}
-	}
-	a.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), openedKey{}, opened)))
+		defer g.from.leave(from)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), openedKey{}, web.Opening(r))))
+	})
 }
 
 // households counts connections.

@@ -193,6 +193,3 @@ func (g *Gateway) drain() {
 		time.Sleep(drainTime / steps)
 	}
 }
-
-// Connections is how many clients this node holds.
-func (g *Gateway) Connections() int { return g.node.Hub().NumClients() }

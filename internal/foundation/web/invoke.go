@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -91,16 +92,24 @@ func (a *API) invoke(ctx context.Context, rt *route, c *call, r *http.Request, b
 	}
 }
 
+// Opening returns what invocations need of the request that opened a connection: where the
+// caller is, what the caller's program calls itself, and its languages.
+func Opening(r *http.Request) *http.Request {
+	slim := &http.Request{RemoteAddr: r.RemoteAddr, Host: r.Host, TLS: r.TLS, Header: http.Header{}}
+	for _, name := range []string{"User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "Accept-Language"} {
+		if lines := r.Header[name]; len(lines) > 0 {
+			slim.Header[name] = slices.Clone(lines)
+		}
+	}
+	return slim
+}
+
 // request is the request of HTTP that would say the same.
 func (in Invocation) request(rt *route) *http.Request {
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/"}, Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody}
-	if from := in.Opened; from != nil {
-		r.RemoteAddr, r.Host, r.TLS = from.RemoteAddr, from.Host, from.TLS
-		for _, name := range []string{"User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "Accept-Language"} {
-			if lines := from.Header[name]; len(lines) > 0 {
-				r.Header[name] = lines
-			}
-		}
+	if in.Opened != nil {
+		from := Opening(in.Opened)
+		r.RemoteAddr, r.Host, r.TLS, r.Header = from.RemoteAddr, from.Host, from.TLS, from.Header
 	}
 	if in.Key != "" {
 		r.Header["Idempotency-Key"] = []string{in.Key}
