@@ -5,7 +5,7 @@
 TEST_FLAGS ?= -p 2 -parallel 4
 PACKAGES ?= ./...
 
-.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-people bench-start bench-http hazards hazards-checkin deps
+.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-start bench-http hazards hazards-checkin deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,15 +65,24 @@ bench-audit: ## Measure the audit of a million keys, and what others feel of it
 bench-cache: ## Measure package cache against what it is made of and against others, on a real Redis
 	cd bench && go run ./cache
 
+bench-files: ## Measure transfers of files against a copy between two sockets; BENCH_FLAGS=-short takes seconds
+	cd bench && go run ./files $(BENCH_FLAGS)
+
 bench-people: ## Measure friends, users, sessions and log-ins; BENCH_FLAGS=-short takes seconds
 	cd bench && go run ./people $(BENCH_FLAGS)
+
+bench-presence: ## Count what presence costs Redis: 100,000 users on ten nodes
+	cd bench && go run ./presence $(BENCH_FLAGS)
+
+bench-realtime: ## Measure sockets: memory, messages, and clients that come back; BENCH_FLAGS=-short takes seconds
+	cd bench && go run ./realtime $(BENCH_FLAGS)
 
 bench-start: ## Measure a start, and the memory it takes
 	cd bench && go run ./start
 
 soak: deps ## Inflict every failure of the tests six times, and play all histories; takes half an hour
 	go test ./internal/checkin -run 'FollowsAPlainListOfDays|FollowAPlainListOfDays'
-	go test -v ./e2e -run 'Killed|Emptied|Away|StandsStill|Promote|Loses' -soak 6 -timeout 60m
+	go test -v ./e2e -run 'Killed|Emptied|Away|StandsStill|Promote|Loses|Whole' -soak 6 -timeout 60m
 
 hazards: ## Hold the cache, and others, against all hazards at full size; takes half an hour
 	STOA_HAZARDS=full go test -v ./cache/cachetest

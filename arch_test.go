@@ -35,19 +35,19 @@ var floors = [][]string{
 	{"cache/cachetest"},
 	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts"},
 	{"internal/foundation/ids", "internal/foundation/civil", "internal/foundation/config", "internal/foundation/obs"},
-	{"internal/foundation/events", "internal/foundation/projection"},
+	{"internal/foundation/events"},
 	{"internal/migrations"},
 	{"internal/foundation/sqldb"},
 	{"internal/foundation/sqldb/sqldbtest"},
 	{"internal/foundation/sqlcopy"},
-	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/runs", "internal/foundation/supervise", "internal/foundation/mail", "internal/foundation/picture"},
+	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/projection", "internal/foundation/runs", "internal/foundation/supervise", "internal/foundation/mail", "internal/foundation/picture"},
 	{"internal/foundation/drops", "internal/foundation/gateway"},
 	{"internal/accounts/password", "internal/accounts/trail"},
 	{"internal/accounts", "internal/cluster"},
 	{"internal/checkin/streak"},
 	{"internal/checkin/ranking", "internal/checkin/transfer"},
 	{"internal/social", "internal/checkin"},
-	{"internal/messaging"},
+	{"internal/groups", "internal/messaging", "internal/presence", "internal/activity", "internal/transfers"},
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit"},
@@ -59,7 +59,7 @@ var floors = [][]string{
 var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "cluster", "social", "messaging", "checkin", "checkin/ranking", "checkin/transfer"}
+var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "checkin", "checkin/ranking", "checkin/transfer"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{

@@ -69,9 +69,16 @@ type User struct {
 	FindByEmail bool      `json:"find_by_email" doc:"others may find the account by its address"`
 	Requests    bool      `json:"requests" doc:"others may ask for friendship"`
 	OnBoards    bool      `json:"on_boards" doc:"others see the name on boards; else a place without a name"`
+	Presence    string    `json:"presence" enum:"friends,nobody" doc:"who sees whether the user is on line"`
 	HasPassword bool      `json:"has_password" doc:"a password is set; else log-in is by code only"`
 	Created     time.Time `json:"created"`
 }
+
+// Who sees whether a user is on line.
+const (
+	PresenceFriends = "friends"
+	PresenceNobody  = "nobody"
+)
 
 // UserUpdate changes what is present and leaves the rest: PATCH /v1/me.
 type UserUpdate struct {
@@ -82,6 +89,7 @@ type UserUpdate struct {
 	FindByEmail *bool   `json:"find_by_email,omitempty"`
 	Requests    *bool   `json:"requests,omitempty"`
 	OnBoards    *bool   `json:"on_boards,omitempty"`
+	Presence    *string `json:"presence,omitempty" enum:"friends,nobody" doc:"nobody: the user looks off line to others, whatever is set by PUT /v1/me/presence"`
 }
 
 // PasswordReset sets a password by a mailed code and logs every device out:

@@ -13,7 +13,8 @@ type Event struct {
 // Types of events, with what their data is. Each goes to all devices of the user
 // it happened to; account and session events also to the Redis channel
 // channel:system_notification:{user}, friend and block events to
-// channel:friend_request:{user}.
+// channel:friend_request:{user}, group events to channel:group:{user}. Presence events of users whom their friends see go to
+// channel:user_status, once each.
 const (
 	EventCheckinMarked = "checkin.marked" // CheckinStatus
 
@@ -30,6 +31,14 @@ const (
 	EventFriendRemoved       = "friend.removed"        // UserRef
 	EventBlockAdded          = "block.added"           // UserRef, to who blocks only
 	EventBlockRemoved        = "block.removed"         // UserRef
+
+	EventGroupMine          = "group.mine"           // GroupMembership: the user has joined, or changed something of their own
+	EventGroupChanged       = "group.changed"        // GroupChange
+	EventGroupLeft          = "group.left"           // GroupGone, to who is not in the group any more
+	EventGroupRequested     = "group.requested"      // GroupRequest, to who asks and to the group's admins
+	EventGroupRequestClosed = "group.request_closed" // GroupRequest, in a state other than pending
+
+	EventPresenceChanged = "presence.changed" // Presence of the user or of a friend
 )
 
 // EventData has for each type of event a value of its data's type.
@@ -48,13 +57,24 @@ var EventData = map[string]any{
 	EventBlockAdded:          UserRef{},
 	EventBlockRemoved:        UserRef{},
 
+	EventGroupMine:          GroupMembership{},
+	EventGroupChanged:       GroupChange{},
+	EventGroupLeft:          GroupGone{},
+	EventGroupRequested:     GroupRequest{},
+	EventGroupRequestClosed: GroupRequest{},
+
+	EventPresenceChanged: Presence{},
+
 	EventMessageNew:     Message{},
 	EventMessageChanged: Message{},
-	EventMessageHidden:  MessageRef{},
+	EventMessageHidden:  MessageHidden{},
 	EventChatMarked:     ChatMark{},
 	EventChatUpdated:    Chat{},
 	EventChatTyping:     Typing{},
 	EventChatStands:     ChatStands{},
+
+	EventTransferUpdated:  Transfer{},
+	EventTransferProgress: TransferProgress{},
 }
 
 // Notices, what an account.notice is about.
@@ -89,7 +109,7 @@ const SocketSessionEnded = 4500
 // SocketCall is the data of an RPC over the socket; its method is an operation id.
 type SocketCall struct {
 	Path  map[string]any `json:"path,omitempty" doc:"values of the path's parameters"`
-	Query map[string]any `json:"query,omitempty" doc:"values of the query's parameters"`
+	Query map[string]any `json:"query,omitempty" doc:"values of the query's parameters; a list where one is taken"`
 	Body  any            `json:"body,omitempty" doc:"what the operation takes as its body"`
 	Key   string         `json:"key,omitempty" doc:"an Idempotency-Key"`
 }

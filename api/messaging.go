@@ -20,7 +20,7 @@ const (
 const (
 	EventMessageNew     = "message.new"     // Message, to all devices of both
 	EventMessageChanged = "message.changed" // Message as it is now: edited, recalled or with other reactions
-	EventMessageHidden  = "message.hidden"  // MessageRef, to the devices of who deleted it for themselves
+	EventMessageHidden  = "message.hidden"  // MessageHidden, to the devices of who deleted it for themselves
 	EventChatMarked     = "chat.marked"     // ChatMark: somebody read, or got, messages
 	EventChatUpdated    = "chat.updated"    // Chat, to the devices of who changed its settings
 	EventChatTyping     = "chat.typing"     // Typing; not kept for who resumes
@@ -93,6 +93,13 @@ type MessageRef struct {
 	Seq  int64  `json:"seq" minimum:"1"`
 }
 
+// MessageHidden says that the user has deleted a message for themselves.
+type MessageHidden struct {
+	Chat string `json:"chat" example:"u:V1StGXR8_Z5j"`
+	Seq  int64  `json:"seq"`
+	Rev  int64  `json:"rev" doc:"the number of this change in the chat"`
+}
+
 // Message is one in a chat, as one of its members sees it.
 type Message struct {
 	ID       string `json:"id" example:"hT3kQ9_xLm2A"`
@@ -149,7 +156,7 @@ type Chat struct {
 	Unread    int64      `json:"unread"`
 	PeerRead  int64      `json:"peer_read,omitempty" doc:"up to which message the other has read, where both show it"`
 	PeerGot   int64      `json:"peer_got,omitempty" doc:"up to which message the other's devices have got"`
-	Pinned    bool       `json:"pinned,omitempty"`
+	Pinned    *time.Time `json:"pinned,omitempty" doc:"since when; the chat that was pinned last comes first"`
 	Muted     *time.Time `json:"muted,omitempty" doc:"until when"`
 	Draft     string     `json:"draft,omitempty"`
 	At        time.Time  `json:"at" doc:"when the newest message was sent"`
@@ -157,6 +164,32 @@ type Chat struct {
 	PeerGone  bool       `json:"peer_gone,omitempty" doc:"the other's account is deleted"`
 	PeerName  string     `json:"peer_name,omitempty"`
 	PeerPhoto string     `json:"peer_avatar,omitempty"`
+}
+
+// FoundMessages are messages that say what was searched for.
+type FoundMessages struct {
+	Messages []Message `json:"messages" doc:"newest first"`
+	Next     string    `json:"next,omitempty" example:"1795430400000" doc:"cursor of what is older; also an answer without messages may have one"`
+}
+
+// ChatExport is a part of everything that is stored of the caller's chats.
+type ChatExport struct {
+	Settings *ChatSettings     `json:"settings,omitempty" doc:"in the first part"`
+	Chats    []Chat            `json:"chats" doc:"those that begin in this part"`
+	Messages []ExportedMessage `json:"messages" doc:"in the order of chats and of seq"`
+	Next     string            `json:"next,omitempty" example:"hT3kQ9_xLm2A.117" doc:"cursor of the next part; none in the last one"`
+}
+
+// ExportedMessage is a message, and what it said before.
+type ExportedMessage struct {
+	Message
+	Earlier []EarlierContent `json:"earlier,omitempty" doc:"of the caller's own messages, the first one first"`
+}
+
+// EarlierContent is what a message said until it was edited.
+type EarlierContent struct {
+	Content
+	Until time.Time `json:"until"`
 }
 
 // Chats is a part of the caller's chats: pinned ones first, then by their newest message.

@@ -144,6 +144,7 @@ const (
 	answered   verdict = iota
 	absent             // the collection is not loaded
 	unreadable         // it is loaded, by another version of the program
+	failed             // Redis did not answer
 )
 
 // read has Redis answer q, or returns at least the members that q is about.
@@ -153,30 +154,19 @@ func (c *collection) read(ctx context.Context, k any, q query) (held, error) {
 	}
 	key := c.key(k)
 	for {
-		era, err := c.era()
+		era, err := c.usable(key)
 		if err != nil {
 			return nil, err
 		}
-		if c.rt.undropped.has(key) {
-			era = 0
-		}
 		replace := false
 		if era != 0 {
-			reply := c.rt.one(q.cmd(key, c.mark(era)))
-			if reply.Err != nil {
-				c.stats.failed.add(1)
+			switch c.took(ctx, k, key, era, q, c.rt.one(q.cmd(key, c.mark(era)))) {
+			case answered:
+				return nil, nil
+			case unreadable:
+				replace = true
+			case failed:
 				era = 0
-			} else {
-				switch q.take(reply) {
-				case answered:
-					c.stats.redisHits.add(1)
-					if c.policy.Renew > 0 && rand.Float64() < c.policy.Renew {
-						c.refresh(ctx, k, key, era)
-					}
-					return nil, nil
-				case unreadable:
-					replace = true
-				}
 			}
 		}
 		whole := q.about() == nil || c.pick == nil
@@ -194,6 +184,31 @@ func (c *collection) read(ctx context.Context, k any, q query) (held, error) {
 		}
 		return c.fromSource(ctx, func(ctx context.Context) (held, error) { return c.pick(ctx, k, q.about()) })
 	}
+}
+
+// usable is the servers' era, or 0 when Redis must not be asked for key.
+func (c *collection) usable(key keyspace.Key) (uint64, error) {
+	era, err := c.era()
+	if c.rt.undropped.has(key) {
+		era = 0
+	}
+	return era, err
+}
+
+// took has q take a reply of Redis, and renews what is loaded now and then.
+func (c *collection) took(ctx context.Context, k any, key keyspace.Key, era uint64, q query, r keyspace.Reply) verdict {
+	if r.Err != nil {
+		c.stats.failed.add(1)
+		return failed
+	}
+	v := q.take(r)
+	if v == answered {
+		c.stats.redisHits.add(1)
+		if c.policy.Renew > 0 && rand.Float64() < c.policy.Renew {
+			c.refresh(ctx, k, key, era)
+		}
+	}
+	return v
 }
 
 // mark is the marker member that a loaded collection has.

@@ -499,6 +499,57 @@ func TestAQuestionIsOneCommand(t *testing.T) {
 	}
 }
 
+func TestSeveralQuestionsAreOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	s := newTables()
+	s.befriend(1, "bob", friend{"b", 1})
+	s.blocked[2] = []int64{5}
+	n := relate(t, redistest.Open(t, server.URL), s, cache.CollectionPolicy{MaxStale: time.Minute, Renew: -1})
+	ctx := t.Context()
+	ask := func(want ...bool) {
+		t.Helper()
+		questions := []*cache.Question{n.friends.Ask(id(1), "bob"), n.friends.Ask(id(1), "eve"), n.friends.Ask(id(3), "bob"), n.blocked.Ask(id(2), 5), n.blocked.Ask(id(1), 5)}
+		if err := n.rt.Ask(ctx, questions...); err != nil {
+			t.Fatal(err)
+		}
+		for i, q := range questions {
+			if q.Yes() != want[i] {
+				t.Errorf("answer %d is %v", i, q.Yes())
+			}
+		}
+	}
+	ask(true, false, false, true, false) // nothing is loaded yet
+	before, loads := calls(t, server), s.loads.Load()
+	ask(true, false, false, true, false)
+	after := calls(t, server)
+	for name, want := range map[string]int{"hmget": 3, "smismember": 2, "evalsha": 0} {
+		if got := after[name] - before[name]; got != want {
+			t.Errorf("%d %s, want %d", got, name, want)
+		}
+	}
+	if got := s.loads.Load() - loads; got != 0 {
+		t.Errorf("%d loads of what is there", got)
+	}
+	must(t, n.friends.Mutate(ctx, id(1), s.do(func() { s.befriend(1, "eve", friend{}) }), func(e *cache.HashEdit[string, friend]) { e.Set("eve", friend{}) }))
+	must(t, n.blocked.Mutate(ctx, id(2), s.do(func() { s.blocked[2] = nil }), func(e *cache.SetEdit[int64]) { e.Remove(5) }))
+	ask(true, true, false, false, false)
+	if err := n.rt.Ask(ctx); err != nil {
+		t.Errorf("no question: %v", err)
+	}
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := n.rt.Ask(over, n.friends.Ask(id(1), "bob")); !errors.Is(err, context.Canceled) {
+		t.Errorf("without time: %v", err)
+	}
+	s.mu.Lock()
+	s.err = errors.New("the source is away")
+	s.mu.Unlock()
+	if err := n.rt.Ask(ctx, n.friends.Ask(id(1), "bob"), n.friends.Ask(id(9), "bob")); err == nil {
+		t.Error("what cannot be loaded has an answer")
+	}
+}
+
 func TestAHerdLoadsOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
@@ -750,6 +801,10 @@ func TestWithoutRedisTheSourceIsAsked(t *testing.T) {
 		if ok, err := strict.blocked.Has(ctx, id(1), 5); !ok || err != nil {
 			t.Errorf("without a Pick: %v, %v", ok, err)
 		}
+		bob, eve, five := strict.friends.Ask(id(1), "bob"), strict.friends.Ask(id(1), "eve"), strict.blocked.Ask(id(1), 5)
+		if err := strict.rt.Ask(ctx, bob, eve, five); err != nil || !bob.Yes() || eve.Yes() || !five.Yes() {
+			t.Errorf("asked at once: %v", err)
+		}
 		if ms, next, err := strict.blocked.Members(ctx, id(1), "", 0); !slices.Equal(ms, []int64{5}) || next != "" || err != nil {
 			t.Errorf("Members = %v, %q, %v", ms, next, err)
 		}
@@ -761,8 +816,15 @@ func TestWithoutRedisTheSourceIsAsked(t *testing.T) {
 		if ok, err := loose.friends.Has(ctx, id(1), "bob"); ok || err != nil {
 			t.Errorf("after the change: %v, %v", ok, err)
 		}
+		if q := loose.friends.Ask(id(1), "bob"); loose.rt.Ask(ctx, q) != nil || q.Yes() {
+			t.Error("after the change he is a friend when asked beside others")
+		}
 		for _, w := range wires {
 			w.Heal()
+		}
+		// The node that made the change does not read its own old value, though Redis has it.
+		if q := loose.friends.Ask(id(1), "bob"); loose.rt.Ask(ctx, q) != nil || q.Yes() {
+			t.Error("before the drop has come through he is a friend when asked beside others")
 		}
 		// The drop waits in the queue; then the collection is loaded anew.
 		eventually.True(t, "the drop to come through", func() bool {

@@ -53,22 +53,50 @@ func (c *Client) Send(ctx context.Context, chat string, in api.Send) (out api.Se
 	return out, err
 }
 
-// MessageRange says which messages are wanted: after, before or around a number, or,
-// with none of them, the newest. A zero Limit leaves it to the server.
+// MessageRange says which messages are wanted: after a number, 0 among them, before or around
+// one, or, with none of them, the newest. A zero Limit leaves it to the server.
 type MessageRange struct {
-	After, Before, Around int64
-	Limit                 int
+	After          *int64
+	Before, Around int64
+	Limit          int
 }
 
 // Messages returns a part of a chat's messages in the order of their numbers.
 func (c *Client) Messages(ctx context.Context, chat string, r MessageRange) (out api.Messages, err error) {
 	query := url.Values{}
-	for name, n := range map[string]int64{"after": r.After, "before": r.Before, "around": r.Around, "limit": int64(r.Limit)} {
+	if r.After != nil {
+		query.Set("after", strconv.FormatInt(*r.After, 10))
+	}
+	for name, n := range map[string]int64{"before": r.Before, "around": r.Around, "limit": int64(r.Limit)} {
 		if n > 0 {
 			query.Set(name, strconv.FormatInt(n, 10))
 		}
 	}
 	err = c.do(ctx, call{method: http.MethodGet, path: chatPath(chat, "/messages"), query: query, out: &out})
+	return out, err
+}
+
+// SearchMessages returns messages that have each word of q: of all chats of the caller or,
+// if chat is not empty, of that one. cursor is the Next of the answer before.
+func (c *Client) SearchMessages(ctx context.Context, q, chat, cursor string) (out api.FoundMessages, err error) {
+	query := url.Values{"q": {q}}
+	for name, value := range map[string]string{"chat": chat, "cursor": cursor} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/chats/search", query: query, out: &out})
+	return out, err
+}
+
+// ExportChats returns a part of everything that is stored of the caller's chats; cursor is
+// the Next of the part before.
+func (c *Client) ExportChats(ctx context.Context, cursor string) (out api.ChatExport, err error) {
+	query := url.Values{}
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/chats/export", query: query, out: &out})
 	return out, err
 }
 

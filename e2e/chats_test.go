@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,18 +119,14 @@ func (d *device) catchUp(ctx context.Context) {
 		d.mu.Lock()
 		have := int64(len(d.texts))
 		d.mu.Unlock()
-		r := client.MessageRange{After: have, Limit: 200}
-		if have == 0 {
-			r = client.MessageRange{Before: 200, Limit: 200}
-		}
-		list, err := d.c.Messages(ctx, d.chat, r)
+		list, err := d.c.Messages(ctx, d.chat, client.MessageRange{After: &have, Limit: 200})
 		for _, m := range list.Messages {
 			d.take(m)
 		}
 		if client.CodeOf(err) == "chat.unknown" {
 			continue // nothing was said yet
 		}
-		if err != nil || list.More && have > 0 {
+		if err != nil || list.More {
 			d.ask()
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -142,168 +139,274 @@ func (d *device) all() []string {
 	return d.texts[:len(d.texts):len(d.texts)]
 }
 
+// talk is pairs of people who talk over sockets, each on two devices.
+type talk struct {
+	t       *testing.T
+	rng     *rand.Rand
+	nodes   []*node
+	people  []*person
+	devices [][]*device  // of both, by couple
+	calm    sync.RWMutex // held by a writer for each message
+	answers atomic.Int64
+
+	mu   sync.Mutex
+	told []map[string]bool // by couple: what was acknowledged
+}
+
+// startTalk has couples write to each other until the test ends.
+func startTalk(t *testing.T, db *sqldb.DB, seed uint64, nodes []*node, couples int) *talk {
+	t.Helper()
+	w := &talk{t: t, rng: rand.New(rand.NewPCG(seed, 14)), nodes: nodes}
+	w.people = enrol(t, db, w.rng, 2*couples)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+		t.Logf("seed %d: %d messages were acknowledged", seed, w.answers.Load())
+	})
+	for i := range couples {
+		w.told = append(w.told, map[string]bool{})
+		w.devices = append(w.devices, nil)
+		for side := range 2 {
+			me, peer := w.people[2*i+side], w.people[2*i+1-side]
+			var mine []*device
+			for n := range 2 {
+				mine = append(mine, newDevice(t, ctx, &all, nodes, n+i, me, peer.id))
+			}
+			w.devices[i] = append(w.devices[i], mine...)
+			all.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					w.write(ctx, i, me, peer, mine[n%2], n)
+				}
+			})
+		}
+	}
+	return w
+}
+
+// write sends a person's n-th message until it is acknowledged.
+func (w *talk) write(ctx context.Context, couple int, me, peer *person, d *device, n int) {
+	w.calm.RLock()
+	defer w.calm.RUnlock()
+	key, text := fmt.Sprintf("%s-%d", me.id, n), fmt.Sprint("text ", n)
+	call := api.SocketCall{Path: map[string]any{"chat": client.ChatWith(peer.id)},
+		Body: api.Send{ClientID: key, Content: api.Content{Kind: api.MessageText, Text: text}}}
+	var sent api.Sent
+	for { // the same message however often it is sent
+		err := d.socket.Call(ctx, "chats.send", call, &sent)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if e, refused := errors.AsType[*client.Error](err); refused && e.Status < 500 && e.Status != 499 && e.Status != 429 {
+			w.t.Errorf("a message was refused: %v", err)
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	w.mu.Lock()
+	w.told[couple][text+key] = true
+	w.mu.Unlock()
+	w.answers.Add(1)
+	if chat := client.ChatWith(peer.id); n%3 == 0 { // whether they are taken or not
+		_ = d.c.Mark(ctx, chat, api.MarkRequest{Read: max(1, sent.Seq-2)})
+		_, _ = d.c.React(ctx, chat, max(1, sent.Seq-1), "👍")
+	}
+}
+
+// more waits for answers, so that a harm meets messages under way.
+func (w *talk) more(n int64) {
+	w.t.Helper()
+	from := w.answers.Load()
+	eventually.True(w.t, "messages to be acknowledged", func() bool { return w.answers.Load() >= from+n })
+}
+
+func (w *talk) pause(d time.Duration) {
+	time.Sleep(d + time.Duration(w.rng.Int64N(int64(200*time.Millisecond))))
+}
+
+// harm is something that happens to a deployment.
+type harm struct {
+	what string
+	do   func()
+}
+
+// suffer inflicts harms while people write, and then those after which nobody writes any more:
+// nothing follows that would show a client that it is behind. before is called when messages
+// are still to come that the harm is about.
+func (w *talk) suffer(harms, last []harm, before, forget func()) {
+	w.t.Helper()
+	for range *soakFlag {
+		for _, h := range harms {
+			w.more(30)
+			w.t.Log(h.what)
+			h.do()
+		}
+	}
+	w.more(30)
+	for _, h := range last {
+		w.t.Log(h.what + ", and nobody writes any more")
+		before()
+		w.more(40)
+		w.inCalm(func() {
+			h.do()
+			w.whole()
+			sameAsFresh(w.t, w.nodes, w.people, forget)
+		})
+	}
+}
+
+// inCalm calls fn while nobody writes.
+func (w *talk) inCalm(fn func()) {
+	w.calm.Lock()
+	defer w.calm.Unlock()
+	fn()
+}
+
+// whole checks while nobody writes that each device has what was acknowledged, once, and in the same
+// order as the others.
+func (w *talk) whole() {
+	w.t.Helper()
+	for i, devices := range w.devices {
+		w.mu.Lock()
+		want := len(w.told[i])
+		w.mu.Unlock()
+		var whole []string
+		for n, d := range devices {
+			eventually.True(w.t, fmt.Sprintf("device %d of couple %d to have all %d messages", n, i, want), func() bool { return len(d.all()) >= want })
+			got := d.all()
+			if len(got) != want {
+				w.t.Errorf("device %d of couple %d has %d messages, and %d were acknowledged", n, i, len(got), want)
+			}
+			for at, text := range got {
+				if n == 0 {
+					whole = append(whole, bare(text))
+				} else if at < len(whole) && bare(text) != whole[at] {
+					w.t.Errorf("message %d of couple %d is %q on one device and %q on another", at+1, i, whole[at], bare(text))
+				}
+			}
+		}
+		seen := map[string]bool{}
+		for _, text := range whole {
+			if seen[text] {
+				w.t.Errorf("%q is there twice", text)
+			}
+			seen[text] = true
+		}
+	}
+}
+
+func chatsSeed() uint64 {
+	if *seedFlag != 0 {
+		return *seedFlag
+	}
+	return rand.Uint64() >> 1
+}
+
+// chatNodes starts nodes of one deployment, by their addresses of Redis.
+func chatNodes(t *testing.T, sql string, redis ...string) (nodes []*node) {
+	env := []string{"STOA_SECRET=" + crand.Text() + crand.Text()}
+	for _, url := range redis {
+		nodes = append(nodes, newNode(t, env, "--sql", sql, "--redis", url, "--limits=false", "--dev=true", "--chats-messages-from=everybody"))
+	}
+	return nodes
+}
+
 // TestChatsAreWholeWhateverIsKilled has pairs of people talk over sockets while nodes, Redis
-// and MariaDB are killed, emptied, stopped and cut off. Afterwards every message that was
-// acknowledged is on every device of both, once and in order, and nothing else is.
+// and MariaDB are killed, stopped, emptied and cut off: at the end every message that was
+// acknowledged is on every device of both, once and in order, and nothing else is; lists,
+// unread and marks are what they are once computed anew.
 func TestChatsAreWholeWhateverIsKilled(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
 	proxy := newWire(t, strings.TrimPrefix(server.URL, "redis://"))
-	db := sqldbtest.Open(t, sqldb.Config{URL: maria.URL})
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64() >> 1
-	}
-	rng := rand.New(rand.NewPCG(seed, 14))
-	env := []string{"STOA_SECRET=" + crand.Text() + crand.Text()}
-	var nodes []*node
-	for _, redis := range []string{"redis://" + proxy.ln.Addr().String(), server.URL} {
-		nodes = append(nodes, newNode(t, env, "--sql", maria.URL, "--redis", redis, "--limits=false", "--dev=true", "--chats-messages-from=everybody"))
-	}
-	const couples = 4
-	people := enrol(t, db, rng, 2*couples)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var all, writers sync.WaitGroup
-	defer all.Wait()
-	defer cancel()
-	type acked struct{ key, text string }
-	var mu sync.Mutex
-	told := map[string][]acked{} // by couple
-	var answers atomic.Int64
-	devices := map[string][]*device{}
-	stop := make(chan struct{})
-	var calm sync.RWMutex // held by a writer for each message
-	for i := range couples {
-		couple := fmt.Sprint(i)
-		for side := range 2 {
-			me, peer := people[2*i+side], people[2*i+1-side]
-			var mine []*device
-			for n := range 2 {
-				mine = append(mine, newDevice(t, ctx, &all, nodes, n+i, me, peer.id))
-			}
-			devices[couple] = append(devices[couple], mine...)
-			writers.Go(func() {
-				for n := 0; ; n++ {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					calm.RLock()
-					key, text := fmt.Sprintf("%s-%d", me.id, n), fmt.Sprint("text ", n)
-					call := api.SocketCall{Path: map[string]any{"chat": client.ChatWith(peer.id)},
-						Body: api.Send{ClientID: key, Content: api.Content{Kind: api.MessageText, Text: text}}}
-					for { // until it is acknowledged: the same message however often it is sent
-						err := mine[n%2].socket.Call(ctx, "chats.send", call, nil)
-						if err == nil {
-							break
-						}
-						if e, refused := errors.AsType[*client.Error](err); refused && e.Status < 500 && e.Status != 499 && e.Status != 429 {
-							t.Errorf("a message was refused: %v", err)
-							calm.RUnlock()
-							return
-						}
-						time.Sleep(20 * time.Millisecond)
-					}
-					mu.Lock()
-					told[couple] = append(told[couple], acked{key, text})
-					mu.Unlock()
-					answers.Add(1)
-					calm.RUnlock()
-				}
-			})
-		}
-	}
-	more := func(n int64) { // answers, so that a harm meets messages under way
-		t.Helper()
-		from := answers.Load()
-		eventually.True(t, "messages to be acknowledged", func() bool { return answers.Load() >= from+n })
-	}
-	pause := func(d time.Duration) { time.Sleep(d + time.Duration(rng.Int64N(int64(200*time.Millisecond)))) }
-	harms := []struct {
-		what string
-		harm func()
-	}{
-		{"a node is killed", func() { nodes[1].Kill(); pause(300 * time.Millisecond); nodes[1].Start() }},
+	nodes := chatNodes(t, maria.URL, "redis://"+proxy.ln.Addr().String(), server.URL)
+	w := startTalk(t, sqldbtest.Open(t, sqldb.Config{URL: maria.URL}), chatsSeed(), nodes, 4)
+	cut, join := func() { proxy.cut.Store(true) }, func() { proxy.cut.Store(false) }
+	w.suffer([]harm{
+		{"a node is killed", func() { nodes[1].Kill(); w.pause(300 * time.Millisecond); nodes[1].Start() }},
 		{"Redis is emptied", server.FlushAll},
-		{"a node is cut off from Redis", func() { proxy.cut.Store(true); pause(2 * time.Second); proxy.cut.Store(false) }},
-		{"a node is killed between SQL and Redis", func() {
-			proxy.cut.Store(true)
-			pause(100 * time.Millisecond)
-			nodes[0].Kill()
-			proxy.cut.Store(false)
-			nodes[0].Start()
-		}},
-		{"Redis is killed", func() { server.Kill(); pause(300 * time.Millisecond); server.Restart() }},
-		{"Redis stands still", func() { server.Pause(); pause(3 * time.Second); server.Resume() }},
-		{"MariaDB is killed", func() { maria.Kill9(t); pause(300 * time.Millisecond); maria.Restart(t) }},
+		{"a node is cut off from Redis", func() { cut(); w.pause(2 * time.Second); join() }},
+		{"a node is killed between SQL and Redis", func() { cut(); w.pause(100 * time.Millisecond); nodes[0].Kill(); join(); nodes[0].Start() }},
+		{"Redis is killed", func() { server.Kill(); w.pause(300 * time.Millisecond); server.Restart() }},
+		{"Redis stands still", func() { server.Pause(); w.pause(3 * time.Second); server.Resume() }},
+		{"MariaDB is killed", func() { maria.Kill9(t); w.pause(300 * time.Millisecond); maria.Restart(t) }},
+	}, []harm{
+		{"a node is back at Redis", join},
+		{"a node that could not tell what it stored is killed", func() { nodes[0].Kill(); join(); nodes[0].Start() }},
+	}, cut, server.FlushAll)
+}
+
+// TestChatsAreWholeOnACluster does so with three nodes on a Redis Cluster: eleven processes, for which
+// make soak has the machine.
+func TestChatsAreWholeOnACluster(t *testing.T) {
+	if *soakFlag < 2 {
+		t.Skip("-soak 2 runs it")
 	}
-	for range *soakFlag {
-		for _, h := range harms {
-			more(30)
-			t.Log(h.what)
-			h.harm()
+	t.Parallel()
+	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
+	cluster := redistest.Cluster(t, 3, 1)
+	nodes := chatNodes(t, maria.URL, cluster.URL, cluster.URL, cluster.URL)
+	w := startTalk(t, sqldbtest.Open(t, sqldb.Config{URL: maria.URL}), chatsSeed(), nodes, 4)
+	dead := cluster.Masters[0]
+	forget := func() {
+		for _, i := range append(slices.Clone(cluster.Masters[1:]), cluster.Replicas[0]) {
+			i.FlushAll()
 		}
 	}
-	more(30)
-	whole := func() { // while nobody writes
-		t.Helper()
-		for i := range couples {
-			couple := fmt.Sprint(i)
-			mu.Lock()
-			want := map[string]bool{}
-			for _, a := range told[couple] {
-				want[a.text+a.key] = true
-			}
-			mu.Unlock()
-			var whole []string
-			for n, d := range devices[couple] {
-				eventually.True(t, fmt.Sprintf("device %d of couple %d to have all %d messages", n, i, len(want)), func() bool { return len(d.all()) >= len(want) })
-				got := d.all()
-				if len(got) != len(want) {
-					t.Errorf("device %d of couple %d has %d messages, and %d were acknowledged", n, i, len(got), len(want))
+	w.suffer([]harm{
+		{"a node is killed", func() { nodes[2].Kill(); w.pause(300 * time.Millisecond); nodes[2].Start() }},
+		{"an owner dies for good", func() { dead.Kill(); waitMissed(t, cluster, dead) }},
+		{"an owner stands still", func() { cluster.Masters[1].Pause(); w.pause(500 * time.Millisecond); cluster.Masters[1].Resume() }},
+		{"all owners are emptied", forget},
+	}, []harm{
+		{"two nodes are killed", func() { nodes[0].Kill(); nodes[1].Kill(); nodes[0].Start(); nodes[1].Start() }},
+	}, func() {}, forget)
+}
+
+// sameAsFresh compares what both nodes say of everybody's chats with what they say once Redis
+// has lost everything.
+func sameAsFresh(t *testing.T, nodes []*node, people []*person, forget func()) {
+	t.Helper()
+	hc := &http.Client{}
+	defer hc.CloseIdleConnections()
+	say := func() (said []string) {
+		for _, n := range nodes {
+			waitReady(t, hc, n)
+			for _, p := range people {
+				c, err := client.New(n.URL(), client.WithHTTPClient(hc), client.WithTokens(api.Tokens{AccessToken: p.token, User: api.User{ID: p.id}}))
+				if err != nil {
+					t.Fatal(err)
 				}
-				for at, text := range got {
-					if n == 0 {
-						whole = append(whole, bare(text))
-					} else if at < len(whole) && bare(text) != whole[at] {
-						t.Errorf("message %d of couple %d is %q on one device and %q on another", at+1, i, whole[at], bare(text))
-					}
+				list, err := c.Chats(t.Context(), "", "", 100)
+				if err != nil || len(list.Chats) == 0 {
+					t.Fatalf("%d chats, %v", len(list.Chats), err)
 				}
-			}
-			seen := map[string]bool{}
-			for _, text := range whole {
-				if seen[text] {
-					t.Errorf("%q is there twice", text)
+				list.Sync = ""
+				newest, err := c.Messages(t.Context(), list.Chats[0].Chat, client.MessageRange{Limit: 50})
+				if err != nil {
+					t.Fatal(err)
 				}
-				seen[text] = true
+				text, err := json.Marshal([]any{list, newest})
+				if err != nil {
+					t.Fatal(err)
+				}
+				said = append(said, string(text))
 			}
 		}
+		return said
 	}
-	// Nothing follows that would show a client that it is behind.
-	for _, h := range []struct {
-		what string
-		harm func()
-	}{
-		{"a node is back at Redis, and nobody writes any more", func() { proxy.cut.Store(false) }},
-		{"a node that could not tell what it stored is killed, and nobody writes any more", func() {
-			nodes[0].Kill()
-			proxy.cut.Store(false)
-			nodes[0].Start()
-		}},
-	} {
-		t.Log(h.what)
-		proxy.cut.Store(true)
-		more(40)
-		calm.Lock()
-		h.harm()
-		whole()
-		calm.Unlock()
+	before := say()
+	forget()
+	for i, fresh := range say() {
+		if fresh != before[i] {
+			t.Errorf("the chats were\n%s\nand computed anew they are\n%s", before[i], fresh)
+		}
 	}
-	close(stop)
-	writers.Wait()
-	t.Logf("seed %d: %d messages were acknowledged", seed, answers.Load())
 }
 
 // bare is a message without the client id, which only its sender sees: who and what.

@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -108,6 +111,8 @@ func TestAServerThatIsAwayIsSeenAndAskedAgain(t *testing.T) {
 	p.until("another colour", fmt.Sprintf(`getComputedStyle(document.querySelector(".live"), "::before").backgroundColor !== %q`, green))
 }
 
+var pictures = flag.String("pictures", "", "write what the README shows into this folder, which needs fonts for Chinese and emoji")
+
 func TestADemoIsAliveAtFirstSight(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -127,4 +132,42 @@ func TestADemoIsAliveAtFirstSight(t *testing.T) {
 	p.until("Ada among her friends", `document.querySelector("[data-board=streak] li.mine") !== null && document.querySelectorAll("[data-board=streak] li").length > 5`)
 	p.visit("#/friends")
 	p.says("[data-list=friends]", "days in a row")
+
+	// Some have written, in two languages; what they have written is as if it had been sent.
+	p.says("[data-unread-chats]", "3")
+	p.visit("#/chats")
+	p.until("the chats, the pinned one first", `document.querySelectorAll(".chat-list .chat-row").length === 5 && document.querySelector(".chat-row .chat-name").textContent === "明远"`)
+	p.says(".chat-scroll", "Will you come?")
+	p.click(".chat-scroll li:nth-child(2) a")
+	p.says(".newline + .message", "along the canal")
+	p.says(`[data-seq="4"] .quoted`, "Thirty is not far")
+	p.says(`[data-seq="2"] .reaction`, "🎉")
+	p.until("the ticks", `document.querySelector('[data-seq="4"]').dataset.tick === "read"`)
+	p.write("I will")
+	p.until("the answer", `document.querySelector('[data-seq="7"]')?.dataset.tick === "sent"`)
+	p.visit("#/chats")
+	p.typ("[name=search]", "画家")
+	p.says(".search-found", "1 message found")
+	if *pictures != "" {
+		p.do(chromedp.EmulateViewport(1100, 760))
+		p.visit("#/")
+		p.until("ten on the board", `document.querySelectorAll("[data-board=streak] li[data-user]").length >= 10`)
+		p.picture("home")
+		p.visit("#/chats")
+		p.click(".chat-scroll li:nth-child(2) a")
+		p.says(".stream", "along the canal")
+		p.picture("chats")
+	}
+}
+
+// picture writes what the window shows.
+func (p *tab) picture(name string) {
+	p.t.Helper()
+	png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
 }

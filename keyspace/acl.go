@@ -40,7 +40,7 @@ var (
 		"channel": {"subscribe", "unsubscribe", "ssubscribe", "sunsubscribe"},
 	}
 	writes = map[string][]string{
-		"string":  {"set", "getex", "getdel", "getset", "append", "setrange", "mset", "incr", "incrby", "incrbyfloat", "decr", "decrby", "setbit", "bitfield", "bitop"},
+		"string":  {"set", "getex", "getdel", "getset", "append", "setrange", "mset", "incr", "incrby", "incrbyfloat", "decr", "decrby", "setbit", "bitfield", "bitop", "pfadd", "pfcount"},
 		"hash":    {"hset", "hsetnx", "hdel", "hincrby", "hincrbyfloat"},
 		"set":     {"sadd", "srem", "spop", "smove", "sinterstore", "sunionstore", "sdiffstore"},
 		"zset":    {"zadd", "zrem", "zincrby", "zpopmin", "zpopmax", "zremrangebyrank", "zremrangebyscore", "zremrangebylex", "zrangestore", "zunionstore", "zinterstore", "zdiffstore"},

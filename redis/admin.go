@@ -165,8 +165,12 @@ func (db *DB) owners(ctx context.Context, c rueidis.Client) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return slotOwners(slots)
+}
+
+// slotOwners reads the reply to CLUSTER SLOTS.
+func slotOwners(slots []keyspace.Reply) (addrs []string, err error) {
 	seen := make(map[string]bool)
-	var addrs []string
 	for _, s := range slots {
 		if len(s.List) < 3 || len(s.List[2].List) < 2 {
 			return nil, fmt.Errorf("%w: CLUSTER SLOTS", keyspace.ErrReply)

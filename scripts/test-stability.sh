@@ -30,13 +30,18 @@ trap 'exit 130' INT TERM HUP
 
 busy() { while :; do :; done; }
 
-# stall stops and continues a group of processes until it is killed.
+# stall stops and continues the processes of a session until it is killed, but for servers that
+# a test has stopped itself, which would be continued too early.
 stall() {
+	local running
 	while :; do
 		sleep "$((1 + RANDOM % 4)).$((RANDOM % 10))"
-		kill -STOP -- "-$1"
+		running=$(ps -s "$1" -o pid=,stat= | awk '$2 !~ /^[TZ]/ { print $1 }')
+		# shellcheck disable=SC2086 # a list
+		kill -STOP $running
 		sleep 0.3
-		kill -CONT -- "-$1"
+		# shellcheck disable=SC2086
+		kill -CONT $running
 	done
 } 2>/dev/null
 

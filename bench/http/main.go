@@ -8,7 +8,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -22,7 +21,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/stoa-dev/stoa/bench/servers"
@@ -52,55 +50,10 @@ func main() {
 	}
 }
 
-// server is a child that answers HTTP.
-type server struct {
-	cmd  *exec.Cmd
-	addr string
-}
-
-// start runs a command whose first line ends with its URL.
-func start(cmd *exec.Cmd) (*server, error) {
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		return nil, errors.Join(fmt.Errorf("%s said nothing", cmd.Path), cmd.Wait())
-	}
-	s := &server{cmd: cmd, addr: lines.Text()[strings.LastIndex(lines.Text(), "/")+1:]}
-	go func() {
-		for lines.Scan() { // what it says later must not fill the pipe
-		}
-	}()
-	return s, nil
-}
-
-func (s *server) stop() error {
-	return errors.Join(s.cmd.Process.Signal(syscall.SIGTERM), s.cmd.Wait())
-}
-
-// processor is the processor time of the child so far.
-func (s *server) processor() (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	user, err1 := strconv.Atoi(f[11])
-	system, err2 := strconv.Atoi(f[12])
-	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux
-	return time.Duration(user+system) * tick, errors.Join(err1, err2)
-}
-
 // side is one row of the table.
 type side struct {
 	name    string
-	server  *server
+	server  *servers.Program
 	ratioTo *side // the bare row with the same method
 	status  int
 	request func(n int) []byte
@@ -130,23 +83,23 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	plain, err := start(exec.Command(self, "-bare"))
+	plain, err := servers.Start(exec.Command(self, "-bare"))
 	if err != nil {
 		return err
 	}
-	defer plain.stop()
-	var both [2]*server
+	defer plain.Stop()
+	var both [2]*servers.Program
 	var tokens [2][]string
 	for i, limits := range []string{"--no-limits", "--limits"} {
 		data := filepath.Join(dir, limits)
 		if tokens[i], err = people(ctx, data); err != nil {
 			return err
 		}
-		both[i], err = start(exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--data", data, "--sql", "sqlite:"+filepath.Join(data, "stoa.db"), "--redis", redisURL, "--key-prefix", strings.Trim(limits, "-"), "--log", "error", "--dev", limits))
+		both[i], err = servers.Start(exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--data", data, "--sql", "sqlite:"+filepath.Join(data, "stoa.db"), "--redis", redisURL, "--key-prefix", strings.Trim(limits, "-"), "--log", "error", "--dev", limits))
 		if err != nil {
 			return err
 		}
-		defer both[i].stop()
+		defer both[i].Stop()
 	}
 
 	bareGet := &side{name: "bare net/http, GET", server: plain, status: 200, request: get(tokens[0], "/v1/checkin")}
@@ -184,16 +137,16 @@ func run() error {
 
 // measure is one turn; the first of each side only warms up.
 func (s *side) measure(ctx context.Context, redisURL string, warm bool) error {
-	before, err1 := s.server.processor()
+	before, err1 := s.server.Processor()
 	redisBefore, err2 := redisProcessor(ctx, redisURL)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	n, took, err := load(s.server.addr, *turn, s.status, s.request)
+	n, took, err := load(s.server.Addr, *turn, s.status, s.request)
 	if err != nil {
 		return err
 	}
-	after, err1 := s.server.processor()
+	after, err1 := s.server.Processor()
 	redisAfter, err2 := redisProcessor(ctx, redisURL)
 	if err := errors.Join(err1, err2); err != nil {
 		return err

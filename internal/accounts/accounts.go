@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -35,6 +36,7 @@ type User struct {
 	FindByEmail bool        `json:"find_by_email"`
 	Requests    bool        `json:"requests"`  // others may ask for friendship
 	OnBoards    bool        `json:"on_boards"` // others see the name on boards
+	Presence    Audience    `json:"presence"`
 	HasPassword bool        `json:"has_password"`
 	Created     time.Time   `json:"created"`
 
@@ -44,6 +46,36 @@ type User struct {
 
 	// Banned is the end of a ban; zero: the account is not banned.
 	Banned time.Time `json:"banned,omitzero"`
+}
+
+// Audience is who sees whether a user is on line. Its number is part of a row: it never
+// changes. The zero Audience is the one that shows nothing.
+type Audience int
+
+// The audiences.
+const (
+	ToNobody Audience = iota
+	ToFriends
+)
+
+// String is the audience's name on the wire.
+func (a Audience) String() string {
+	if a == ToFriends {
+		return api.PresenceFriends
+	}
+	return api.PresenceNobody
+}
+
+// audience returns the one of that name, which the schema has checked; nil for none.
+func audience(name *string) *Audience {
+	if name == nil {
+		return nil
+	}
+	a := ToNobody
+	if *name == api.PresenceFriends {
+		a = ToFriends
+	}
+	return &a
 }
 
 // BannedAt reports whether the user is banned at that time.
@@ -95,7 +127,7 @@ var (
 	ErrDeviceName     = errs.New(errs.Invalid, "auth.device_invalid", "A device's name is at most 60 printable characters.")
 	ErrPassword       = errs.New(errs.Invalid, "auth.password_invalid", "A password is 8 to 128 characters.")
 	ErrPasswordCommon = errs.New(errs.Invalid, "auth.password_common", "This password is among the first that are guessed. Choose another one.")
-	ErrPurpose        = errs.New(errs.Invalid, "auth.purpose_unknown", "A code is for register, login or reset_password.")
+	ErrPurpose        = errs.New(errs.Invalid, "auth.purpose_unknown", "This operation mails no code for that purpose.")
 	ErrEither         = errs.New(errs.Invalid, "auth.either", "Send either a password or a code.")
 	ErrCode           = errs.New(errs.Invalid, "auth.code_wrong", "The code is wrong, used or expired. Ask for a new one.")
 	ErrCredentials    = errs.New(errs.Unauthenticated, "auth.bad_credentials", "The address, the password or the code is wrong.")

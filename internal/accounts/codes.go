@@ -50,7 +50,7 @@ func parseOwnPurpose(s string) (Purpose, error) {
 	case api.PurposeLeaveEmail:
 		return ForLeaveEmail, nil
 	}
-	return 0, ErrPurpose.On("body.purpose", "is neither set_password nor leave_email")
+	return 0, ErrPurpose.On("body.purpose", "is not one of set_password, leave_email")
 }
 
 // codeTries is how many wrong guesses a code outlives, less one: five of a

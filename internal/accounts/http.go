@@ -43,9 +43,9 @@ type body[T any] struct{ Body T }
 
 type empty struct{}
 
-// AuthErrors are the refusals of [Service.Authenticate]. Every operation with a token
-// lists them.
-var AuthErrors = []*errs.Error{ErrToken, ErrStore}
+// AuthErrors are the refusals of [Service.Authenticate], and that of an operation that
+// finds the caller's account deleted since. Every operation with a token lists them.
+var AuthErrors = []*errs.Error{ErrToken, ErrStore, ErrNoUser}
 
 // Routes adds the domain's operations to a.
 func (s *Service) Routes(a *web.API) {
@@ -61,7 +61,7 @@ func (s *Service) Routes(a *web.API) {
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
 		Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, ErrTooManyWrong, ErrBanned, ErrStore}}, s.postLogin)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
-	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, who may find and ask the caller, or who sees the name on boards", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, who may find and ask the caller, who sees the name on boards, or who sees the caller on line", Tags: tags,
 		Description: "A new zone counts from the next midnight in the old one.",
 		Errors:      []*errs.Error{ErrName, ErrBio, civil.ErrZone}}, s.patchMe)
 	s.SessionsRoutes(a)
@@ -97,7 +97,7 @@ func (s *Service) getMe(ctx context.Context, caller Caller, _ *empty) (*body[api
 
 func (s *Service) patchMe(ctx context.Context, caller Caller, in *body[api.UserUpdate]) (*body[api.User], error) {
 	return s.user(s.Update(ctx, caller.User, Change{Name: in.Body.Name, Bio: in.Body.Bio, Zone: in.Body.Zone,
-		FindByID: in.Body.FindByID, FindByEmail: in.Body.FindByEmail, Requests: in.Body.Requests, OnBoards: in.Body.OnBoards}))
+		FindByID: in.Body.FindByID, FindByEmail: in.Body.FindByEmail, Requests: in.Body.Requests, OnBoards: in.Body.OnBoards, Presence: audience(in.Body.Presence)}))
 }
 
 func (s *Service) tokens(t Tokens, err error) (*body[api.Tokens], error) {
@@ -120,7 +120,7 @@ func (s *Service) user(u User, err error) (*body[api.User], error) {
 
 func wireUser(u User, now time.Time) api.User {
 	w := api.User{ID: u.ID.String(), Email: u.Email, Name: u.Name, Bio: u.Bio, Avatar: u.Avatar, Zone: u.Clock.In(now),
-		FindByID: u.FindByID, FindByEmail: u.FindByEmail, Requests: u.Requests, OnBoards: u.OnBoards, HasPassword: u.HasPassword, Created: u.Created}
+		FindByID: u.FindByID, FindByEmail: u.FindByEmail, Requests: u.Requests, OnBoards: u.OnBoards, Presence: u.Presence.String(), HasPassword: u.HasPassword, Created: u.Created}
 	if u.Clock.Next != w.Zone {
 		w.NextZone = u.Clock.Next
 	}

@@ -35,11 +35,11 @@ var (
 	userKey = keyspace.Def1[ID](Keys, "user:info:{uid}", keyspace.CachedOf[User](),
 		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(5*time.Minute).StaleIfError(time.Hour),
 		keyspace.Doc{
-			Purpose: "who a user is: name, address, calendar, picture, who may find them",
+			Purpose: "who a user is: name, address, calendar, picture, who may find and see them",
 			InvalidatedBy: []string{AvatarChanged.Name(), InfoChanged.Name(), EmailChanged.Name(),
 				PasswordChanged.Name(), AccountDeleted.Name(), AccountBanned.Name()},
 			MaxBytes: 4096,
-			Version:  3,
+			Version:  4,
 		})
 
 	notifications = keyspace.DefChannel1[ID](Keys, "channel:system_notification:{uid}", keyspace.MessagesOf[events.Event](),

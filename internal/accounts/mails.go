@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,7 +102,7 @@ type notice struct {
 	User ID     `json:"user,omitzero"`
 	Seed string `json:"seed,omitempty"`
 
-	Lang texts.Language `json:"lang,omitempty"` // of who did it
+	Lang texts.Language `json:"lang,omitempty"` // of the account
 }
 
 // notify has a notice mailed once tx is committed. It goes to where the user is
@@ -110,8 +111,14 @@ func notify(ctx context.Context, tx *sqldb.Tx, user ID, to, kind string) error {
 	return notice{To: to, Kind: kind}.enqueue(ctx, tx, user)
 }
 
+// enqueue has n mailed in the language of the account, for whoever acts may be somebody else:
+// a thief, an operator. An account that has none yet gets that of who acts.
 func (n notice) enqueue(ctx context.Context, tx *sqldb.Tx, user ID) error {
-	n.At, n.Lang = tx.Now().UnixMilli(), texts.From(ctx)
+	lang, err := languageOf(ctx, tx, user)
+	if err != nil {
+		return err
+	}
+	n.At, n.Lang = tx.Now().UnixMilli(), cmp.Or(lang, texts.From(ctx))
 	return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicNotice, Key: user.String(), NoDedup: true}, n)
 }
 

@@ -40,7 +40,15 @@ const (
 	// TopicZone tells that a user's zone will change; the payload is a
 	// [ZoneChanged].
 	TopicZone = "accounts.zone"
+	// TopicAudience tells that a user has changed who sees them on line; the payload is
+	// an [AudienceChanged].
+	TopicAudience = "accounts.audience"
 )
+
+// AudienceChanged is the payload of [TopicAudience].
+type AudienceChanged struct {
+	User ID `json:"user"`
+}
 
 // ZoneChanged is the payload of [TopicZone].
 type ZoneChanged struct {
@@ -213,7 +221,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 	if err != nil {
 		return Tokens{}, err
 	}
-	u := User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: r.Zone}, FindByID: true, Requests: true, OnBoards: true, HasPassword: r.Password != ""}
+	u := User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: r.Zone}, FindByID: true, Requests: true, OnBoards: true, Presence: ToFriends, HasPassword: r.Password != ""}
 	if u.Name, err = cleanName(r.Name); err != nil {
 		return Tokens{}, err
 	}
@@ -361,6 +369,7 @@ type Change struct {
 	FindByEmail *bool
 	Requests    *bool
 	OnBoards    *bool
+	Presence    *Audience
 }
 
 // Update changes an account and returns it as it is then. ErrName, ErrBio,
@@ -403,6 +412,9 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 	if u, err = lockLiving(ctx, tx, id); err != nil {
 		return User{}, err
 	}
+	if err := keepLanguage(ctx, tx, id); err != nil {
+		return User{}, err
+	}
 	before := u
 	set(&u.Name, c.Name)
 	set(&u.Bio, c.Bio)
@@ -410,6 +422,7 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 	set(&u.FindByEmail, c.FindByEmail)
 	set(&u.Requests, c.Requests)
 	set(&u.OnBoards, c.OnBoards)
+	set(&u.Presence, c.Presence)
 	if c.Zone != nil {
 		if u.Clock, err = u.Clock.Change(*c.Zone, tx.Now()); err != nil {
 			return User{}, err
@@ -418,8 +431,16 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 	if u == before {
 		return u, nil
 	}
-	if err := updateUser(ctx, tx, u); err != nil || u.Clock == before.Clock {
+	if err := updateUser(ctx, tx, u); err != nil {
 		return u, err
+	}
+	if u.Presence != before.Presence {
+		if err := tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicAudience, Key: id.String(), NoDedup: true}, AudienceChanged{id}); err != nil {
+			return u, err
+		}
+	}
+	if u.Clock == before.Clock {
+		return u, nil
 	}
 	return u, s.enqueueZoneChange(ctx, tx, id, before.Clock, u.Clock)
 }
@@ -463,6 +484,23 @@ func (s *Service) enqueueZoneChange(ctx context.Context, tx *sqldb.Tx, user ID, 
 func (s *Service) UsersOf(ctx context.Context, ids []ID) (_ map[ID]User, err error) {
 	defer errs.Wrap(&err, "accounts.UsersOf")
 	return s.users.many(ctx, ids)
+}
+
+// Audiences returns who sees whether users are on line, as of a moment ago: see User. Of
+// the deleted, the banned and those who do not exist it is nobody.
+func (s *Service) Audiences(ctx context.Context, ids []ID) (_ map[ID]Audience, err error) {
+	defer errs.Wrap(&err, "accounts.Audiences")
+	users, err := s.users.many(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	m, now := make(map[ID]Audience, len(users)), s.db.Now()
+	for id, u := range users {
+		if !u.Deleted() && !u.BannedAt(now) {
+			m[id] = u.Presence
+		}
+	}
+	return m, nil
 }
 
 // Clocks returns the calendars of those users that exist.

@@ -796,7 +796,7 @@ func namesAndClocks(t *testing.T, w *world) {
 	want := map[ID]civil.Clock{}
 	err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		for i := range 1203 {
-			u := User{ID: ids.New[User](), Name: fmt.Sprint("user ", i), Clock: civil.Clock{Zone: "UTC", From: int64(i)}, Created: tx.Now()}
+			u := User{ID: ids.New[User](), Name: fmt.Sprint("user ", i), Clock: civil.Clock{Zone: "UTC", From: int64(i)}, OnBoards: true, Created: tx.Now()}
 			all = append(all, u.ID)
 			want[u.ID] = u.Clock
 			if err := insertUser(ctx, tx, u, fmt.Sprint(i), ""); err != nil {

@@ -155,6 +155,9 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 		if err != nil {
 			return nil, err
 		}
+		if err := keepLanguage(ctx, tx, u.ID); err != nil {
+			return nil, err
+		}
 		from.Device, from.Created, from.Used = ids.New[Session](), tx.Now(), tx.Now()
 		access, refresh := s.mint.pair(u.ID, from.Device, newNonce(), newNonce())
 		t = Tokens{Access: access, Refresh: refresh, Expires: tx.Now().Add(s.cfg.AccessLife), User: u, Device: from.Device}

@@ -23,10 +23,10 @@ type credential struct {
 	passwordHash string // empty: none was set
 }
 
-const userColumns = "id, email, name, bio, avatar, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, password_hash IS NOT NULL, created, erased, banned_until"
+const userColumns = "id, email, name, bio, avatar, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, presence, password_hash IS NOT NULL, created, erased, banned_until"
 
 func (u *User) columns() []any {
-	return []any{&u.ID, &u.Email, &u.Name, &u.Bio, &u.Avatar, &u.Clock.Zone, &u.Clock.Next, &u.Clock.From, &u.FindByID, &u.FindByEmail, &u.Requests, &u.OnBoards,
+	return []any{&u.ID, &u.Email, &u.Name, &u.Bio, &u.Avatar, &u.Clock.Zone, &u.Clock.Next, &u.Clock.From, &u.FindByID, &u.FindByEmail, &u.Requests, &u.OnBoards, &u.Presence,
 		&u.HasPassword, (*millis)(&u.Created), (*erasure)(&u.Erased), (*millis)(&u.Banned)}
 }
 
@@ -67,8 +67,8 @@ func scanUser(row *sql.Row) (u User, err error) {
 
 // insertUser answers ErrEmailTaken for an address that has an account already.
 func insertUser(ctx context.Context, tx *sqldb.Tx, u User, emailKey, passwordHash string) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, bio, password_hash, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, created) VALUES (?, ?, ?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?)",
-		u.ID, u.Email, emailKey, u.Name, u.Bio, passwordHash, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.OnBoards, u.Created.UnixMilli())
+	_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, bio, password_hash, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, presence, created) VALUES (?, ?, ?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		u.ID, u.Email, emailKey, u.Name, u.Bio, passwordHash, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.OnBoards, u.Presence, u.Created.UnixMilli())
 	if sqldb.IsDuplicate(err) {
 		return ErrEmailTaken // the id has 71 bits of chance; it is the address
 	}
@@ -77,8 +77,8 @@ func insertUser(ctx context.Context, tx *sqldb.Tx, u User, emailKey, passwordHas
 
 // updateUser writes what its owner may change, see [Change].
 func updateUser(ctx context.Context, tx *sqldb.Tx, u User) error {
-	_, err := tx.ExecContext(ctx, "UPDATE users SET name = ?, bio = ?, zone = ?, zone_next = ?, zone_from = ?, find_by_id = ?, find_by_email = ?, requests = ?, on_boards = ? WHERE id = ?",
-		u.Name, u.Bio, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.OnBoards, u.ID)
+	_, err := tx.ExecContext(ctx, "UPDATE users SET name = ?, bio = ?, zone = ?, zone_next = ?, zone_from = ?, find_by_id = ?, find_by_email = ?, requests = ?, on_boards = ?, presence = ? WHERE id = ?",
+		u.Name, u.Bio, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.OnBoards, u.Presence, u.ID)
 	return err
 }
 
@@ -260,7 +260,7 @@ func NewUser(email, name, zone string) (u User, err error) {
 	if err != nil {
 		return User{}, err
 	}
-	u = User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: cmp.Or(zone, "UTC")}, FindByID: true, Requests: true, OnBoards: true}
+	u = User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: cmp.Or(zone, "UTC")}, FindByID: true, Requests: true, OnBoards: true, Presence: ToFriends}
 	if u.Name, err = cleanName(name); err != nil {
 		return User{}, err
 	}

@@ -11,16 +11,18 @@ import (
 type Standing struct {
 	Deleted  bool // others see a deleted user
 	Requests bool // others may ask for friendship
+	Banned   bool
+	Presence Audience
 }
 
 // Standings returns how those of up to 500 users stand that exist or existed. It
 // asks SQL, in the caller's transaction: rules may rest on it.
 func Standings(ctx context.Context, q sqldb.Querier, users ...ID) (map[ID]Standing, error) {
 	all := make(map[ID]Standing, len(users))
-	return all, eachUser(ctx, q, "id, erased, requests", users, func(rows *sql.Rows) error {
+	return all, eachUser(ctx, q, "id, erased, requests, banned_until, presence", users, func(rows *sql.Rows) error {
 		var u User
-		err := rows.Scan(&u.ID, (*millis)(&u.Erased), &u.Requests)
-		all[u.ID] = Standing{Deleted: u.Deleted(), Requests: u.Requests}
+		err := rows.Scan(&u.ID, (*millis)(&u.Erased), &u.Requests, (*millis)(&u.Banned), &u.Presence)
+		all[u.ID] = Standing{Deleted: u.Deleted(), Requests: u.Requests, Banned: u.BannedAt(q.Now()), Presence: u.Presence}
 		return err
 	})
 }

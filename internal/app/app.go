@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/activity"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/cluster"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
@@ -28,9 +29,12 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
+	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/internal/presence"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/lease"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -43,23 +47,27 @@ type App struct {
 	reg  *obs.Registry
 	node string
 
-	db       *sqldb.DB
-	redis    *redis.DB
-	bus      *events.Bus
-	cluster  *cluster.Service
-	caches   *cache.Runtime
-	drops    *drops.Queue
-	api      *web.API
-	gateway  *gateway.Gateway // nil without the role
-	admin    *web.API         // for operators; nil without an address of its own
-	adminLn  net.Listener     // of admin
-	accounts *accounts.Service
-	social   *social.Service
-	messages *messaging.Service
-	checkin  *checkin.Service
-	queues   []*queue.Consumer
-	jobs     *worker.Pool
-	group    *supervise.Group
+	db        *sqldb.DB
+	redis     *redis.DB
+	bus       *events.Bus
+	cluster   *cluster.Service
+	caches    *cache.Runtime
+	drops     *drops.Queue
+	api       *web.API
+	gateway   *gateway.Gateway // nil without the role
+	admin     *web.API         // for operators; nil without an address of its own
+	adminLn   net.Listener     // of admin
+	accounts  *accounts.Service
+	social    *social.Service
+	groups    *groups.Service
+	messages  *messaging.Service
+	presence  *presence.Service
+	activity  *activity.Service
+	transfers *transfers.Service
+	checkin   *checkin.Service
+	queues    []*queue.Consumer
+	jobs      *worker.Pool
+	group     *supervise.Group
 
 	redisHealth health
 }
@@ -103,7 +111,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	limiter := ratelimit.New(a.redis)
 	a.bus = events.NewBus(a.redis, a.node, log)
-	a.reg.MustRegister(obs.NewBus(a.bus.Nodes()))
+	a.reg.MustRegister(obs.NewBus(a.bus.Nodes()), a.bus.Metrics())
 	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus.Nodes(), Node: id, Version: obs.Build().Version,
 		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Settings: cfg.Cluster})
 	a.bus.SetLive(a.liveNodes)
@@ -126,7 +134,17 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}); err != nil {
 		return nil, err
 	}
-	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Bus: a.bus, People: a.accounts, Relations: a.social, Live: a.liveNodes, Log: log, Settings: cfg.Chats})
+	if a.groups, err = groups.New(groups.Config{
+		DB: a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Friends: a.social, Settings: cfg.Groups, Log: log,
+	}); err != nil {
+		return nil, err
+	}
+	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node, Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Log: log, Settings: cfg.Chats})
+	a.presence = presence.New(presence.Config{DB: a.db, Redis: a.redis, Bus: a.bus, Node: id, Nodes: a.cluster, People: a.accounts, Friends: a.social, Metrics: a.reg, Log: log})
+	a.activity = activity.New(activity.Config{DB: a.db, Redis: a.redis, Bus: a.bus.Nodes(), Metrics: a.reg, Log: log, Settings: cfg.Activity})
+	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Data: cfg.Data, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
+		return nil, err
+	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
@@ -145,7 +163,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		return leases.Run(ctx, jobKeys(name), a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
-	jobs := slices.Concat(a.accounts.Jobs(), a.social.Jobs(), a.messages.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
+	jobs := slices.Concat(a.accounts.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
 	if !cfg.does(roleWorker) { // a process keeps itself in order whatever its role
 		jobs = slices.DeleteFunc(jobs, func(j worker.Job) bool { return j.Singleton })
 	}
@@ -166,6 +184,9 @@ func (a *App) newQueues() error {
 	maps.Copy(handlers, a.checkin.Handlers())
 	handlers[accounts.TopicZone] = queue.JSON(func(ctx context.Context, changed accounts.ZoneChanged, _ queue.Delivery) error {
 		return a.checkin.ZoneChanged(ctx, changed)
+	})
+	handlers[accounts.TopicAudience] = queue.JSON(func(ctx context.Context, changed accounts.AudienceChanged, _ queue.Delivery) error {
+		return a.presence.AudienceChanged(ctx, changed.User)
 	})
 	handlers[accounts.TopicErased] = queue.JSON(a.erased)
 	handlers[drops.Topic] = a.drops.Handler(a.redis, a.caches)
@@ -227,6 +248,8 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		supervise.Part{Name: "events", Run: a.bus.Run},
 		supervise.Part{Name: "cluster", Run: a.cluster.Run},
 		supervise.Part{Name: "caches", Run: a.runCaches},
+		supervise.Part{Name: "presence", Run: a.presence.Run},
+		supervise.Part{Name: "activity", Run: a.activity.Run},
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
 		supervise.Part{Name: "messages", Run: a.messages.Run},
 	)
@@ -259,6 +282,9 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 // Close closes what New opened.
 func (a *App) Close() error {
 	var faults []error
+	if a.transfers != nil {
+		faults = append(faults, a.transfers.Close())
+	}
 	if a.redis != nil {
 		faults = append(faults, a.redis.Close())
 	}

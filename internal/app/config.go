@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/activity"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/cluster"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
@@ -19,8 +20,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -49,12 +52,15 @@ type Config struct {
 	SMTP     mail.Config       `koanf:"smtp"`
 	Accounts accounts.Settings `koanf:"accounts"`
 	Social   social.Settings   `koanf:"social"`
+	Groups   groups.Settings   `koanf:"groups"`
 	Checkin  checkin.Settings  `koanf:"checkin"`
 	Cache    CacheSettings     `koanf:"cache"`
 	Cluster  cluster.Settings  `koanf:"cluster"`
 	Gateway  gateway.Settings  `koanf:"gateway"`
 
-	Chats messaging.Settings `koanf:"chats"`
+	Chats    messaging.Settings `koanf:"chats"`
+	Activity activity.Settings  `koanf:"activity"`
+	Files    transfers.Settings `koanf:"files"`
 
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time
@@ -75,6 +81,7 @@ func (c Config) Validate() error {
 		config.Refuse(c.PublicURL != "" && !isOrigin(c.PublicURL), "public_url", "scheme and host in lower case, and nothing behind: https://stoa.example.org"),
 		c.checkOrigins(),
 		c.checkQueue(), c.checkRoles(), c.checkMode(),
+		config.Refuse(c.Activity.Approximate() && c.Redis == "embedded", "activity.count", "the embedded Redis counts exactly; name a Redis server in redis, or use exact"),
 		config.Refuse(badPrefix != nil, "key_prefix", "%v", badPrefix),
 		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"))
 }

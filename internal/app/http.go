@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/static"
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/presence"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 	pages "github.com/stoa-dev/stoa/web"
@@ -33,7 +35,7 @@ func (a *App) liveNodes(ctx context.Context) (names []string, err error) {
 // newAPI adds the routes of the node's roles; every node tells how it is.
 func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	cfg := web.Config{
-		Title: "Stoa", Version: obs.Build().Version, Auth: a.accounts, AuthErrors: accounts.AuthErrors, Tags: tags, DB: a.db, Node: a.node, Live: a.liveNodes,
+		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: accounts.AuthErrors, Tags: tags, DB: a.db, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins,
 		NoDocs: !a.cfg.DocsHere(), AccessLog: a.cfg.AccessLog,
 	}
@@ -60,7 +62,10 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	}
 	a.accounts.Routes(a.api)
 	a.social.Routes(a.api)
+	a.groups.Routes(a.api)
 	a.messages.Routes(a.api)
+	a.presence.Routes(a.api)
+	a.transfers.Routes(a.api)
 	a.checkin.Routes(a.api)
 	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"}, Events: api.EventData,
 		Summary:     "The caller's own events as they happen, from every node",
@@ -82,13 +87,38 @@ func (a *App) newGateway(ctx context.Context) (err error) {
 		return nil
 	}
 	a.gateway, err = gateway.New(ctx, gateway.Config{
-		Settings: a.cfg.Gateway, API: a.api, Sessions: a.accounts, Bus: a.bus, Node: a.node, Version: obs.Build().Version,
-		Origins: a.cfg.Origins, MaxStale: a.cfg.Cache.MaxStale, Log: a.log, Metrics: a.reg.Registry,
+		Settings: a.cfg.Gateway, API: a.api, Sessions: a.callers(), Bus: a.bus, Watch: a.presence.Watch(presence.Socket), Node: a.node, Version: obs.Build().Version,
+		Origins: a.cfg.Origins, MaxStale: a.cfg.Cache.MaxStale, Log: a.log, Metrics: a.reg, Library: a.reg.Registry,
 	})
 	if err == nil {
 		a.gateway.Routes(a.api)
 	}
 	return err
+}
+
+// callers knows who calls, and has it noted that the user is active.
+type callers struct {
+	gateway.Sessions
+	seen func(accounts.ID)
+}
+
+func (a *App) callers() callers { return callers{a.accounts, a.activity.Seen} }
+
+// Authenticate implements [web.Authenticator].
+func (c callers) Authenticate(ctx context.Context, bearer string) (web.Caller, error) {
+	return c.noted(c.Sessions.Authenticate(ctx, bearer))
+}
+
+// StillHere implements [gateway.Sessions].
+func (c callers) StillHere(ctx context.Context, who web.Caller) (web.Caller, error) {
+	return c.noted(c.Sessions.StillHere(ctx, who))
+}
+
+func (c callers) noted(who web.Caller, err error) (web.Caller, error) {
+	if caller, ok := who.(accounts.Caller); ok && err == nil {
+		c.seen(caller.User)
+	}
+	return who, err
 }
 
 // tags are the groups of operations in the description of the API.
@@ -97,7 +127,10 @@ var tags = []web.Tag{
 	{Name: "people", Description: "Accounts as others see them, pictures and cards"},
 	{Name: "friends", Description: "Requests, the list of friends and its changes"},
 	{Name: "blocks", Description: "Whom the caller blocks"},
+	{Name: "groups", Description: "Groups of users: who is in them, and what each may do there"},
+	{Name: "presence", Description: "Who is on line, and what the caller shows"},
 	{Name: "chats", Description: "Messages between users: sending, history, changes, marks, settings"},
+	{Name: "transfers", Description: "Files from a user to another: offers, uploads that resume, downloads"},
 	{Name: "check-in", Description: "Days, streaks, freezes, make-ups and boards"},
 	{Name: "events", Description: "What happens to the caller's account, as it happens"},
 }
@@ -124,6 +157,9 @@ func keysPage() http.Handler {
 func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *struct{}, send web.Send) error {
 	sub := a.bus.Subscribe(ctx, caller.UserID())
 	defer sub.Close()
+	watch, name := a.presence.Watch(presence.Stream), rand.Text()
+	watch.Opened(caller.UserID(), caller.DeviceID(), name)
+	defer watch.Closed(name)
 	for {
 		select {
 		case <-ctx.Done():
@@ -182,6 +218,8 @@ func (a *App) readiness(ctx context.Context) readiness {
 			}
 		case "checkin":
 			p.Degraded = a.checkin.Degraded()
+		case "messages":
+			p.Degraded = a.messages.Degraded()
 		}
 		switch {
 		case !running:

@@ -583,10 +583,12 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 	t.Parallel()
 	risks := func(url string) string {
 		t.Helper()
-		all, err := newFast(redistest.Open(t, url), Pace{}, "").risks(t.Context())
-		if err != nil {
-			t.Errorf("%s: %v", url, err)
-		}
+		f := newFast(redistest.Open(t, url), Pace{}, "")
+		var all []string
+		eventually.NoError(t, url, func() (err error) {
+			all, err = f.risks(t.Context())
+			return err
+		})
 		return strings.Join(all, "; ")
 	}
 	for _, c := range []struct {

@@ -100,7 +100,7 @@ func New(cfg Config) *Service {
 	}
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
 	s.projection = projection.New(projection.Config[change, state]{
-		Redis: cfg.Redis, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
+		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
 		Changed: s.changed, State: s.state, Write: s.writeStates, Metrics: cfg.Metrics, Name: "checkin",
 	})
 	if cfg.Mode == RedisFirst {

@@ -57,20 +57,21 @@ type root struct {
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date; serve does so as well."`
 	Config  struct {
 		Print configPrintCmd `cmd:"" help:"Show every setting, its value and where that comes from."`
-		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings."`
+		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings and, when asked, with what they name."`
 	} `cmd:"" help:"Look at the settings."`
 	Backup      backupCmd      `cmd:"" help:"Write a copy of the SQLite database to a file, while servers go on."`
 	Cache       cacheCmd       `cmd:"" help:"Look at what servers keep at hand, and have it forgotten or fetched."`
 	Checkin     checkinCmd     `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
 	Completion  completion     `cmd:"" help:"Say how a shell is made to complete commands and flags: bash, zsh or fish."`
 	Copy        copyCmd        `cmd:"" help:"Copy a SQLite database to MySQL or MariaDB, to go on there."`
-	Demo        demoCmd        `cmd:"" help:"Fill an empty database with some dozen people and a year of their days, to look around."`
+	Demo        demoCmd        `cmd:"" help:"Fill an empty database with some dozen people, a year of their days and some chats, to look around."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask whether a server takes requests; the exit code tells, for containers."`
 	Keys        keysCmd        `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
 	Mail        mailCmd        `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
 	Nodes       nodesCmd       `cmd:"" help:"List the nodes that share a Redis, those that live and those that were there a minute ago."`
 	Queue       queueCmd       `cmd:"" help:"Look after the messages between nodes."`
 	Restore     restoreCmd     `cmd:"" help:"Put what stoa backup wrote in the place of the SQLite database."`
+	Stats       statsCmd       `cmd:"" help:"Show how many users are active, by day, week and month, and how many come back."`
 	Users       usersCmd       `cmd:"" help:"Look after accounts: find, log out, ban, delete."`
 	Version     versionCmd     `cmd:"" help:"Say which build this is."`
 	Reference   referenceCmd   `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
@@ -149,11 +150,12 @@ func parser(r *root, c *console) *kong.Kong {
 	r.Cache.Lookup.shown = r.Nodes.shown
 	r.Cache.Drop.shown = []string{"data", "sql", "redis", "key_prefix", "log"}
 	r.Cache.Warm.shown = r.Cache.Drop.shown
-	for _, s := range r.Users.settingsOf() {
+	for _, s := range slices.Concat(r.Users.settingsOf(), r.Stats.settingsOf()) {
 		s.shown = r.Migrate.shown
 	}
+	r.Stats.Range.shown = []string{"data", "sql", "redis", "key_prefix", "log", "activity.zone"}
 	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
-	all := slices.Concat(queues, r.Users.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings, &r.Demo.settings})
+	all := slices.Concat(queues, r.Users.settingsOf(), r.Stats.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings, &r.Demo.settings})
 	for _, s := range all {
 		s.declare()
 	}
@@ -175,7 +177,7 @@ func exitCode(err error) int {
 	switch {
 	case misused || len(config.Faults(err)) > 0 || errs.KindOf(err) == errs.Invalid:
 		return exitUsage
-	case errors.Is(err, client.ErrUnreachable), errors.Is(err, errNotTaken), errors.Is(err, errSQLAway):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, errNotTaken), errors.Is(err, errSQLAway), errors.Is(err, errAway):
 		return exitUnreachable
 	case errors.Is(err, queue.ErrNotFound):
 		return exitNothing

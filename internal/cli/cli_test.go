@@ -27,10 +27,12 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -51,6 +53,9 @@ const enough = time.Minute
 //	member ADDRESS             signs up at $SERVER, sets $MEMBER to the user's id
 //	freezes N                  waits until that user has N freezes
 //	erased ID                  waits until that account is erased in the database here
+//	counted FOLDER [estimates] leaves some numbers of active users in a database there
+//	today                      sets $TODAY and $YESTERDAY
+//	waits TEXT program args…   runs a program until it says that text
 //	answers CODE               that user's calls must come to that, 200 or a problem's code
 func TestStories(t *testing.T) {
 	bin := t.TempDir()
@@ -80,6 +85,7 @@ func TestStories(t *testing.T) {
 				ts.Check(err)
 			},
 			"member": member, "freezes": freezes, "answers": answers, "erased": erased, "asks": asks, "blocks": blocks,
+			"counted": counted, "today": today, "waits": waits,
 		},
 	})
 }
@@ -257,6 +263,55 @@ func erased(ts *testscript.TestScript, _ bool, args []string) {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// counted leaves days of which one is partial and one an estimate, or estimates alone.
+func counted(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
+	defer cancel()
+	db, err := sqldb.Open(ctx, sqldb.Config{Dir: ts.MkAbs(args[0])})
+	ts.Check(err)
+	defer db.Close()
+	ts.Check(db.Migrate(ctx, migrations.FS))
+	days := func(date string) civil.Day {
+		d, err := civil.ParseDay(date)
+		ts.Check(err)
+		return d
+	}
+	insert := func(query string, args ...any) {
+		_, err := db.ExecContext(ctx, query, args...)
+		ts.Check(err)
+	}
+	insert("INSERT INTO activity_days (day, actives, exact, partial, closed, updated) VALUES (?, 1000, 0, 0, 1, 1)", days("2026-11-01"))
+	if len(args) > 1 {
+		return
+	}
+	insert("INSERT INTO activity_days (day, actives, exact, partial, closed, updated) VALUES (?, 5, 1, 1, 1, 1), (?, 7, 1, 0, 0, ?)", days("2026-11-02"), days("2026-11-03"), int64(days("2026-11-03"))*86400000)
+	insert("INSERT INTO activity_ranges (period, first_day, last_day, through_day, actives, exact, partial, updated) VALUES ('week', ?, ?, ?, 9, 1, 0, 1), ('week', ?, ?, ?, 12, 1, 0, 1), ('month', ?, ?, ?, 3000, 0, 1, 1)",
+		days("2026-11-02"), days("2026-11-08"), days("2026-11-03"), days("2020-12-28"), days("2021-01-03"), days("2021-01-03"), days("2026-10-01"), days("2026-10-31"), days("2026-10-31"))
+	insert("INSERT INTO activity_retention (cohort, days_after, size, active, updated) VALUES (?, 1, 4, 2, 1), (?, 2, 4, 1, 1)", days("2026-11-01"), days("2026-11-01"))
+}
+
+func today(ts *testscript.TestScript, _ bool, _ []string) {
+	now := time.Now().UTC()
+	ts.Setenv("TODAY", now.Format(time.DateOnly))
+	ts.Setenv("YESTERDAY", now.AddDate(0, 0, -1).Format(time.DateOnly))
+}
+
+func waits(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(enough); ; {
+		path, err := exec.LookPath(args[1])
+		ts.Check(err)
+		cmd := exec.Command(path, args[2:]...)
+		cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "STOA_REDIS="+ts.Getenv("STOA_REDIS"))
+		out, err := cmd.CombinedOutput()
+		if err == nil && strings.TrimSpace(string(out)) == args[0] {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("it says %q (%v), want %q", out, err, args[0])
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/internal/social"
 )
@@ -69,11 +70,12 @@ func demo(ctx context.Context, c *console, db *sqldb.DB) error {
 	if err := errors.Join(err, wrong); err != nil {
 		return err
 	}
-	if err := befriendCast(ctx, db, directory); err != nil {
+	chats, err := meetCast(ctx, db, directory)
+	if err != nil {
 		return err
 	}
-	return c.result(map[string]any{"people": sum.Accounts, "days": sum.New, "log_in": address(0)}, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%d people and %d days of theirs are there now. Log in as %s by a code, which a server under development shows at /dev/mail.\n", sum.Accounts, sum.New, address(0))
+	return c.result(map[string]any{"people": sum.Accounts, "days": sum.New, "chats": chats, "log_in": address(0)}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%d people, %d days of theirs and %d chats are there now. Log in as %s by a code, which a server under development shows at /dev/mail.\n", sum.Accounts, sum.New, chats, address(0))
 		return err
 	})
 }
@@ -114,25 +116,33 @@ func demoDays(now time.Time) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// befriendCast makes Ada the friend of a third, and the others friends of their neighbours.
-func befriendCast(ctx context.Context, db *sqldb.DB, directory accounts.Directory) error {
+// meetCast makes Ada the friend of a third and of those with whom she chats, and the others friends of their
+// neighbours. It returns how many chats Ada has.
+func meetCast(ctx context.Context, db *sqldb.DB, directory accounts.Directory) (chats int, err error) {
 	emails := make([]string, len(cast))
 	for i := range cast {
 		emails[i] = address(i)
 	}
 	users, err := directory.ByEmail(ctx, emails)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	chatting := map[int]bool{}
+	for _, chat := range demoChats {
+		chatting[chat.with] = true
 	}
 	var pairs [][2]accounts.ID
 	id := func(i int) accounts.ID { return users[strings.ToLower(emails[i])].ID }
 	for i := 1; i < len(cast); i++ {
-		if i%3 == 1 {
+		if i%3 == 1 || chatting[i] {
 			pairs = append(pairs, [2]accounts.ID{id(0), id(i)})
 		}
 		if i+1 < len(cast) {
 			pairs = append(pairs, [2]accounts.ID{id(i), id(i + 1)})
 		}
 	}
-	return social.Befriend(ctx, db, pairs)
+	if err := social.Befriend(ctx, db, pairs); err != nil {
+		return 0, err
+	}
+	return len(demoChats), messaging.Tell(ctx, db, pasts(db.Now(), id))
 }

@@ -12,9 +12,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
 type referenceCmd struct {
@@ -38,6 +40,7 @@ var pages = []struct {
 	{"keys.md", "Redis keys", keysIntro, keyFamilies},
 	{"metrics.md", "Metrics", metricsIntro, metrics},
 	{"openapi.json", "", "", openAPI},
+	{"asyncapi.json", "", "", asyncAPI},
 }
 
 // Run writes every page.
@@ -76,12 +79,26 @@ func openAPI(ctx context.Context, w io.Writer, _ *kong.Application) error {
 	if err != nil {
 		return err
 	}
+	document := bytes.Replace(d.OpenAPI, append([]byte(`"version":`), version...), []byte(`"version":"current"`), 1)
+	return indented(w, document)
+}
+
+// asyncAPI writes the description of the events, of no particular build.
+func asyncAPI(_ context.Context, w io.Writer, _ *kong.Application) error {
+	document, err := web.AsyncAPI("Stoa", "current", api.EventData)
+	if err != nil {
+		return err
+	}
+	return indented(w, document)
+}
+
+func indented(w io.Writer, document []byte) error {
 	var b bytes.Buffer
-	if err := json.Indent(&b, bytes.Replace(d.OpenAPI, append([]byte(`"version":`), version...), []byte(`"version":"current"`), 1), "", " "); err != nil {
+	if err := json.Indent(&b, document, "", " "); err != nil {
 		return err
 	}
 	b.WriteByte('\n')
-	_, err = b.WriteTo(w)
+	_, err := b.WriteTo(w)
 	return err
 }
 

@@ -207,7 +207,7 @@ func routes(ctx context.Context, w io.Writer, _ *kong.Application) error {
 func writeRefusals(b *strings.Builder, tags map[refusal][]string, common bool) {
 	b.WriteString("| Status | Code | What it says |\n|---|---|---|\n")
 	for _, r := range slices.SortedFunc(maps.Keys(tags), func(a, b refusal) int {
-		return cmp.Or(cmp.Compare(a.status, b.status), cmp.Compare(a.code, b.code))
+		return cmp.Or(cmp.Compare(a.status, b.status), cmp.Compare(a.code, b.code), cmp.Compare(a.text, b.text))
 	}) {
 		if len(tags[r]) > 1 == common {
 			fmt.Fprintf(b, "| %s | `%s` | %s |\n", r.status, r.code, cell(r.text))

@@ -1,19 +1,24 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	keycli "github.com/stoa-dev/stoa/keyspace/cli"
 )
 
 // defaultFile is read when it is there and no other file is named.
@@ -106,11 +111,24 @@ func (cmd *configPrintCmd) Run(c *console) error {
 	return errors.Join(rep.Print(c.out, c.json), err)
 }
 
-type configCheckCmd struct{ settings }
+type configCheckCmd struct {
+	settings
+	Connect bool          `help:"Try also what the settings name: SQL, Redis, the mail server, the data folder, the addresses to listen on. Changes nothing."`
+	Within  time.Duration `default:"5s" placeholder:"TIME" help:"With --connect: how long each of them has to answer."`
+}
+
+// checkLine is a check in the command's JSON.
+type checkLine struct {
+	app.Check
+	MS float64 `json:"ms"`
+}
 
 // Run lists the faults as its result, so that a program finds them in one place.
-func (cmd *configCheckCmd) Run(c *console) error {
-	_, rep, err := cmd.loadServer()
+func (cmd *configCheckCmd) Run(ctx context.Context, c *console) error {
+	if cmd.Within <= 0 {
+		return usage{errors.New("--within: want a time above zero")}
+	}
+	cfg, rep, err := cmd.loadServer()
 	if err != nil {
 		if c.json {
 			return errors.Join(c.result(map[string]any{"ok": false, "faults": config.Faults(err), "warnings": rep.Warnings}, nil), err)
@@ -127,8 +145,56 @@ func (cmd *configCheckCmd) Run(c *console) error {
 		for _, w := range rep.Warnings {
 			fmt.Fprintln(c.err, "stoa: warning: "+w)
 		}
-		_, err = fmt.Fprintf(c.out, "The settings are sound: %d set, %d at their defaults.\n", set, len(rep.Values)-set)
-		return err
+		if _, err = fmt.Fprintf(c.out, "The settings are sound: %d set, %d at their defaults.\n", set, len(rep.Values)-set); err != nil {
+			return err
+		}
 	}
-	return c.result(map[string]any{"ok": true, "faults": []any{}, "warnings": rep.Warnings}, nil)
+	result := map[string]any{"ok": true, "faults": []any{}, "warnings": rep.Warnings}
+	if !cmd.Connect {
+		return c.result(result, func(io.Writer) error { return nil })
+	}
+	checks := cfg.Connect(ctx, cmd.Within)
+	err = failedChecks(checks)
+	lines := make([]checkLine, len(checks))
+	for i, check := range checks {
+		lines[i] = checkLine{check, float64(check.Took.Microseconds()) / 1000}
+	}
+	result["ok"], result["checks"] = err == nil, lines
+	return errors.Join(c.result(result, func(w io.Writer) error { return showChecks(w, checks) }), err)
+}
+
+// errAway reports that what failed may be there later.
+var errAway = errors.New("no answer")
+
+// failedChecks says how many checks failed; nil means none.
+func failedChecks(checks []app.Check) error {
+	failed, away := 0, 0
+	for _, check := range checks {
+		if !check.OK {
+			failed++
+		}
+		if check.Away {
+			away++
+		}
+	}
+	switch {
+	case failed == 0:
+		return nil
+	case failed == away:
+		return fmt.Errorf("%w: %d of %d checks failed", errAway, failed, len(checks))
+	}
+	return fmt.Errorf("%d of %d checks failed", failed, len(checks))
+}
+
+// showChecks writes a line for each check, and one with what to do for each that failed.
+func showChecks(w io.Writer, checks []app.Check) error {
+	tab := keycli.NewTable(w, 2)
+	for _, check := range checks {
+		verdict, text := "ok", check.Found
+		if !check.OK {
+			verdict, text = "FAILED", check.Fault+"; "+check.Do
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", verdict, check.Setting, cmp.Or(check.At, "-"), check.Took.Round(100*time.Microsecond), strings.Join(strings.Fields(text), " "))
+	}
+	return tab.Flush()
 }

@@ -16,23 +16,25 @@ import (
 func (s *Service) change(ctx context.Context, user, peer accounts.ID, seq int64, fn func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error)) (_ api.Message, err error) {
 	var m message
 	changed := false
-	err = s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	var conv ConversationID
+	err = s.transact(ctx, &conv, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
 		v, err := s.locked(ctx, tx, user, peer)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		conv = v.id
 		if m, err = s.store.one(ctx, tx, v, seq); err != nil {
-			return err
+			return nil, err
 		}
 		rev := v.rev + 1
 		if changed, err = fn(ctx, tx, &m, rev); err != nil || !changed {
-			return err
+			return nil, err
 		}
 		m.rev, err = s.store.bump(ctx, tx, v.conversation)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return s.store.setMessage(ctx, tx, m)
+		return &step{message: &m, rev: m.rev}, s.store.setMessage(ctx, tx, m)
 	})
 	if err != nil {
 		return api.Message{}, asKind(ctx, err)
@@ -131,46 +133,42 @@ func (s *Service) React(ctx context.Context, user, peer accounts.ID, seq int64, 
 		case on == (at >= 0):
 			return false, nil
 		case !on:
-			m.reactions = slices.Delete(m.reactions, at, at+1)
-			return true, s.store.removeReaction(ctx, tx, *m, r)
+			return true, s.store.removeReaction(ctx, tx, m, r)
 		}
 		different := map[string]bool{emoji: true}
-		last := len(m.reactions)
-		for i, old := range m.reactions {
+		for _, old := range m.reactions {
 			different[old.emoji] = true
-			if old.emoji == emoji {
-				last = i + 1
-			}
 		}
 		if len(different) > maxReactions {
 			return false, ErrReactions
 		}
-		m.reactions = slices.Insert(m.reactions, last, r)
-		return true, s.store.addReaction(ctx, tx, *m, r)
+		return true, s.store.addReaction(ctx, tx, m, r)
 	})
 }
 
 // Hide deletes a message for the user alone. ErrChat, ErrMessage, ErrStore.
 func (s *Service) Hide(ctx context.Context, user, peer accounts.ID, seq int64) (err error) {
 	defer errs.Wrap(&err, "messaging.Hide %s", user)
-	err = s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	hidden := api.MessageHidden{Chat: chatWith(peer), Seq: seq}
+	var conv ConversationID
+	err = s.transact(ctx, &conv, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
 		v, err := s.locked(ctx, tx, user, peer)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		conv = v.id
 		m, err := s.store.one(ctx, tx, v, seq)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		rev, err := s.store.bump(ctx, tx, v.conversation)
-		if err != nil {
-			return err
+		if hidden.Rev, err = s.store.bump(ctx, tx, v.conversation); err != nil {
+			return nil, err
 		}
-		return s.store.hide(ctx, tx, user, m, rev)
+		return &step{rev: hidden.Rev}, s.store.hide(ctx, tx, user, m, hidden.Rev)
 	})
 	if err != nil {
 		return asKind(ctx, err)
 	}
-	s.tell(user, api.EventMessageHidden, api.MessageRef{Chat: chatWith(peer), Seq: seq})
+	s.tell(user, api.EventMessageHidden, hidden)
 	return nil
 }

@@ -3,8 +3,11 @@ package messaging
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
@@ -18,8 +21,8 @@ import (
 const overlap = 10 * time.Second
 
 // Chats returns a page of the user's chats, pinned ones first, then by their newest message.
-// With since, the sync cursor of an earlier answer, it returns all that have changed, among them
-// such as are cleared by now. ErrCursor, ErrStore.
+// With since, the sync cursor of an earlier answer, it returns all that have changed, the last
+// one first, among them such as are cleared by now. ErrCursor, ErrStore.
 func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor string, limit int) (_ api.Chats, err error) {
 	defer errs.Wrap(&err, "messaging.Chats %s", user)
 	now := s.store.db.Now()
@@ -31,34 +34,48 @@ func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor str
 	if err != nil {
 		return api.Chats{}, err
 	}
-	all, err := s.store.views(ctx, s.store.db, user, 0)
+	list, unread, err := s.list(ctx, user, from, int(min(skip, math.MaxInt32)), limit+1)
 	if err != nil {
 		return api.Chats{}, asKind(ctx, err)
 	}
-	out := api.Chats{Chats: []api.Chat{}, Sync: strconv.FormatInt(max(1, now.Add(-overlap).UnixMilli()), 10)}
-	for _, v := range all {
-		if v.me.muted <= now.UnixMilli() {
-			out.Unread += v.me.unread(v.conversation)
+	out := api.Chats{Sync: strconv.FormatInt(max(1, now.Add(-overlap).UnixMilli()), 10), Unread: unread}
+	if len(list) > limit {
+		list, out.Next = list[:limit], strconv.FormatInt(skip+int64(limit), 10)
+	}
+	out.Chats, err = s.wire(ctx, user, list)
+	return out, asKind(ctx, err)
+}
+
+// list returns some of a user's chats, and how many messages wait in all of them: from Redis
+// where that has them all, else from SQL, in the same order.
+func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip, n int) (list []state, unread int64, err error) {
+	now := s.store.db.Now().UnixMilli()
+	if s.projection.Up() {
+		kept, sum, err := s.fast.list(ctx, user, since, skip, n, now)
+		if err == nil && s.projection.Up() { // still
+			return kept, sum, nil
+		}
+		s.doubt(ctx, err)
+	}
+	all, err := s.load(ctx, user)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, st := range all {
+		if st.me.muted <= now {
+			unread += st.me.unread(st.conversation)
 		}
 	}
-	if from > 0 {
-		all = slices.DeleteFunc(all, func(v view) bool { return max(v.changed, v.me.changed, v.peerChanged) <= from })
-	} else {
-		all = slices.DeleteFunc(all, func(v view) bool { return v.seq <= v.me.cleared && v.me.draft == "" && v.me.pinned == 0 })
+	order := view.place
+	if since > 0 {
+		order = view.lastChange
 	}
-	slices.SortFunc(all, func(a, b view) int {
-		return cmp.Or(cmp.Compare(b.me.pinned, a.me.pinned), cmp.Compare(b.lastAt, a.lastAt), a.id.Compare(b.id))
+	all = slices.DeleteFunc(all, func(st state) bool { return order(st.view) <= since })
+	slices.SortFunc(all, func(a, b state) int {
+		return cmp.Or(cmp.Compare(order(b.view), order(a.view)), strings.Compare(b.name(), a.name()))
 	})
-	all = all[min(int(skip), len(all)):]
-	if len(all) > limit {
-		all, out.Next = all[:limit], strconv.Itoa(int(skip)+limit)
-	}
-	chats, err := s.wire(ctx, user, all)
-	if err != nil {
-		return api.Chats{}, asKind(ctx, err)
-	}
-	out.Chats = append(out.Chats, chats...)
-	return out, nil
+	all = all[min(skip, len(all)):]
+	return all[:min(n, len(all))], unread, nil
 }
 
 func parseNumber(s string) (int64, error) {
@@ -75,35 +92,24 @@ func parseNumber(s string) (int64, error) {
 // Chat returns one of the user's chats. ErrChat, ErrStore.
 func (s *Service) Chat(ctx context.Context, user, peer accounts.ID) (_ api.Chat, err error) {
 	defer errs.Wrap(&err, "messaging.Chat %s", user)
-	v, err := s.view(ctx, user, peer)
+	st, err := s.stateOf(ctx, user, peer)
 	if err != nil {
 		return api.Chat{}, err
 	}
-	chats, err := s.wire(ctx, user, []view{v})
+	chats, err := s.wire(ctx, user, []state{st})
 	if err != nil {
 		return api.Chat{}, asKind(ctx, err)
 	}
 	return chats[0], nil
 }
 
-// wire returns chats with their newest messages and the others' names.
-func (s *Service) wire(ctx context.Context, user accounts.ID, list []view) ([]api.Chat, error) {
-	places, users := make([]place, 0, len(list)), []accounts.ID{user}
-	for _, v := range list {
-		users = append(users, v.me.peer)
-		if v.seq > v.me.cleared {
-			places = append(places, place{v.id, v.seq})
-		}
+// wire returns a user's chats as the API has them, with the others' names.
+func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]api.Chat, error) {
+	users := []accounts.ID{user}
+	for _, st := range list {
+		users = append(users, st.me.peer)
 	}
-	newest, err := s.store.at(ctx, s.store.db, places)
-	if err != nil {
-		return nil, err
-	}
-	hiddenOnes, err := s.store.hiddenAt(ctx, s.store.db, user, places)
-	if err != nil {
-		return nil, err
-	}
-	set, err := s.store.settings(ctx, s.store.db, users...)
+	set, err := s.settings.GetMany(ctx, users)
 	if err != nil {
 		return nil, err
 	}
@@ -115,16 +121,16 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []view) ([]ap
 	for i, v := range list {
 		p := who[v.me.peer]
 		c := api.Chat{Chat: chatWith(v.me.peer), Peer: v.me.peer.String(), Seq: v.seq, Rev: v.rev, Cleared: v.me.cleared, Read: max(v.me.read, v.me.cleared),
-			Unread: v.me.unread(v.conversation), Pinned: v.me.pinned != 0, Draft: v.me.draft, At: moment(v.lastAt), PeerGot: v.peerGot,
+			Unread: v.me.unread(v.conversation), Pinned: momentOrNil(v.me.pinned), Draft: v.me.draft, At: moment(v.lastAt), PeerGot: v.peerGot,
 			PeerGone: p.Deleted, PeerName: p.Name, PeerPhoto: p.Avatar}
 		if v.me.muted > s.store.db.Now().UnixMilli() {
 			c.Muted = momentOrNil(v.me.muted)
 		}
-		if set[user].receipts && set[v.me.peer].receipts {
+		if set[user].Receipts && set[v.me.peer].Receipts {
 			c.PeerRead = v.peerRead
 		}
-		if m, there := newest[place{v.id, v.seq}]; there && !hiddenOnes[place{v.id, v.seq}] {
-			w := m.wire(user, c.Chat)
+		if v.last != nil {
+			w := v.last.wire(user, c.Chat)
 			c.Last = &w
 		}
 		out[i] = c
@@ -135,18 +141,21 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []view) ([]ap
 // Mark moves the user's marks in a chat forward. ErrChat, ErrFuture, ErrStore.
 func (s *Service) Mark(ctx context.Context, user, peer accounts.ID, read, delivered int64) (err error) {
 	defer errs.Wrap(&err, "messaging.Mark %s", user)
-	v, err := s.view(ctx, user, peer)
+	st, err := s.stateOf(ctx, user, peer)
 	if err != nil {
 		return err
 	}
 	delivered = max(delivered, read) // what is read has arrived
-	if err := v.bounded(delivered); err != nil {
-		return err
+	if delivered > st.seq {
+		return fmt.Errorf("%d of %d: %w", delivered, st.seq, ErrFuture)
 	}
-	if read <= v.me.read && delivered <= v.me.delivered {
+	if read <= st.me.read && delivered <= st.me.delivered {
 		return nil
 	}
-	_, err = s.marks.Do(ctx, marking{member{user: user, conv: v.id, peer: peer, read: max(read, v.me.read), delivered: max(delivered, v.me.delivered), changed: s.store.db.Now().UnixMilli()}})
+	now := s.store.db.Now()
+	s.projection.Begin(now)
+	_, err = s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: peer, read: max(read, st.me.read), delivered: max(delivered, st.me.delivered), changed: now.UnixMilli()}, now})
+	s.notTaken(now, err)
 	return asKind(ctx, err)
 }
 
@@ -181,15 +190,17 @@ func (s *Service) Clear(ctx context.Context, user, peer accounts.ID) (err error)
 }
 
 func (s *Service) set(ctx context.Context, user, peer accounts.ID, fn func(v *view, now int64)) (api.Chat, error) {
-	err := s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	var conv ConversationID
+	err := s.transact(ctx, &conv, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
 		v, err := s.locked(ctx, tx, user, peer)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		conv = v.id
 		now := tx.Now().UnixMilli()
 		fn(&v, now)
 		v.me.changed = now
-		return s.store.setMember(ctx, tx, v.me)
+		return &step{}, s.store.setMember(ctx, tx, v.me)
 	})
 	if err != nil {
 		return api.Chat{}, asKind(ctx, err)
@@ -221,16 +232,17 @@ func (s *Service) Typing(ctx context.Context, user, peer accounts.ID, typing boo
 // Settings returns how the user wants to be reached.
 func (s *Service) Settings(ctx context.Context, user accounts.ID) (_ api.ChatSettings, err error) {
 	defer errs.Wrap(&err, "messaging.Settings %s", user)
-	set, err := s.store.settings(ctx, s.store.db, user)
+	set, err := s.settings.Get(ctx, user)
 	if err != nil {
 		return api.ChatSettings{}, asKind(ctx, err)
 	}
-	out := api.ChatSettings{MessagesFrom: cmp.Or(set[user].from.String(), s.cfg.MessagesFrom), Receipts: set[user].receipts}
-	return out, nil
+	return api.ChatSettings{MessagesFrom: cmp.Or(set.From.String(), s.cfg.MessagesFrom), Receipts: set.Receipts}, nil
 }
 
 // SetSettings changes how the user wants to be reached.
 func (s *Service) SetSettings(ctx context.Context, user accounts.ID, to api.ChatSettings) (err error) {
 	defer errs.Wrap(&err, "messaging.SetSettings %s", user)
-	return asKind(ctx, s.store.setSettings(ctx, user, settings{parsePolicy(to.MessagesFrom), to.Receipts}))
+	return asKind(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
+		return s.store.setSettings(ctx, user, settings{parsePolicy(to.MessagesFrom), to.Receipts})
+	}, SettingsChanged.Of(s.caches, user)...))
 }

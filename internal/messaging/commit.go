@@ -25,6 +25,7 @@ type sending struct {
 	hash     string
 	said     said
 	reply    int64
+	since    time.Time // when it arrived
 }
 
 // sendingKey identifies a message before it has a number.
@@ -39,7 +40,8 @@ func (s sending) key() sendingKey { return sendingKey{s.conv, s.from, s.clientID
 // sent is what became of it.
 type sent struct {
 	message
-	again   bool // it was there already
+	chatRev int64 // of the conversation, at the commit of a new one
+	again   bool  // it was there already
 	refusal error
 }
 
@@ -54,21 +56,67 @@ func newCommitter(s *Service) *groupcommit.Committer[sending, sent] {
 		MaxBatch: atMost,
 		Retry:    func(err error) bool { return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsRetryable(err) },
 		Split:    sqldb.IsRowError,
-		After:    func(_ context.Context, _ []sending, results []sent) { s.tellSent(results) },
+		After:    s.afterSend,
+		Failed:   func(req sending, err error) { s.failed(req.since, req.conv, err) },
 	})
+}
+
+// afterSend brings to Redis what a batch has committed, and tells of it.
+func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent) {
+	var at []time.Time
+	var changes []change
+	for i := range results {
+		r := &results[i]
+		if r.refusal != nil {
+			s.projection.Done(batch[i].since)
+			continue
+		}
+		c := change{conv: batch[i].conv}
+		if !r.again { // else the node that stored it may have died before
+			c.steps = []step{{message: &r.message, chatRev: r.chatRev}}
+		}
+		at, changes = append(at, batch[i].since), append(changes, c)
+	}
+	if len(changes) > 0 {
+		s.bring(ctx, at, changes...)
+	}
+	s.tellSent(results)
+}
+
+// failed settles what was announced to the projection and given up.
+func (s *Service) failed(at time.Time, conv ConversationID, err error) {
+	if errors.Is(err, sqldb.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
+		s.projection.Unsure(at, change{conv: conv})
+	} else {
+		s.projection.Done(at)
+	}
+}
+
+// notTaken settles what no committer has taken.
+func (s *Service) notTaken(at time.Time, err error) {
+	if errors.Is(err, groupcommit.ErrClosed) || errors.Is(err, groupcommit.ErrNotTaken) {
+		s.projection.Done(at)
+	}
 }
 
 func (s *Service) commit(ctx context.Context, batch []sending) (out []sent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	err = s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		out, err = s.commitIn(ctx, tx, batch)
-		return err
-	})
+	commit := func(look bool) error {
+		return s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			out, err = s.commitIn(ctx, tx, batch, look)
+			return err
+		})
+	}
+	// Hardly any message is sent twice: the unique key tells of those that are.
+	if err = commit(false); sqldb.IsDuplicate(err) {
+		err = commit(true)
+	}
 	return out, err
 }
 
-func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending) ([]sent, error) {
+// commitIn writes a batch; look says whether some of its messages may be there already.
+func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, look bool) ([]sent, error) {
 	var list []ConversationID
 	for _, in := range batch {
 		list = append(list, in.conv)
@@ -78,9 +126,11 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending) (
 	if err != nil {
 		return nil, err
 	}
-	there, err := s.store.sentBefore(ctx, tx, batch)
-	if err != nil {
-		return nil, err
+	there := map[sendingKey]message{}
+	if look {
+		if there, err = s.store.sentBefore(ctx, tx, batch); err != nil {
+			return nil, err
+		}
 	}
 	out := make([]sent, len(batch))
 	var fresh []message
@@ -109,7 +159,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending) (
 		c.changed = max(c.changed, c.lastAt)
 		conversations[in.conv] = c
 		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash, said: in.said, reply: in.reply, at: c.lastAt}
-		out[i].message, there[in.key()] = m, m
+		out[i].message, out[i].chatRev, there[in.key()] = m, c.rev, m
 		fresh = append(fresh, m)
 		read[sendingKey{conv: in.conv, from: in.from}] = member{user: in.from, conv: in.conv, peer: in.to, read: m.seq, delivered: m.seq, changed: now}
 	}
@@ -143,14 +193,25 @@ func sorted[K comparable, V any](m map[K]V, compare func(a, b V) int) []V {
 }
 
 // marking moves a member's marks.
-type marking struct{ member }
+type marking struct {
+	member
+	since time.Time // when it arrived
+}
 
 func newMarker(s *Service) *groupcommit.Committer[marking, struct{}] {
 	return groupcommit.New(s.commitMarks, groupcommit.Options[marking, struct{}]{
 		MaxBatch: atMost,
 		Retry:    func(err error) bool { return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsRetryable(err) },
 		Split:    sqldb.IsRowError,
-		After:    func(_ context.Context, batch []marking, _ []struct{}) { s.tellMarks(batch) },
+		After: func(ctx context.Context, batch []marking, _ []struct{}) {
+			at, changes := make([]time.Time, len(batch)), make([]change, len(batch))
+			for i, in := range batch {
+				at[i], changes[i] = in.since, change{conv: in.conv}
+			}
+			s.bring(ctx, at, changes...)
+			s.tellMarks(batch)
+		},
+		Failed: func(in marking, err error) { s.failed(in.since, in.conv, err) },
 	})
 }
 

@@ -18,6 +18,19 @@
 //     messages are never unread; unread is seq less the mark.
 //   - A message is acknowledged after its commit. Commits are shared: see commit.go.
 //
+// # Redis
+//
+// What users look at most is read from Redis, in one round trip and without SQL: the list of
+// chats with what waits in each and in all, and the latest messages of a chat. All of it is
+// derived, and package projection keeps it complete; without Redis SQL answers the same.
+//
+//   - The state of a user's chat is read from SQL after each commit that concerns it, and written
+//     unless Redis has a newer one: its version is a sum of numbers that only grow. So it makes
+//     no difference in what order nodes write. A user of whom Redis does not have all chats, which a
+//     field says, is read from SQL and stored.
+//   - The latest messages of a chat lie beside the seq and rev of which they are. They follow
+//     commits step by step, and a reader who finds others than the user's chat says takes SQL's.
+//
 // # Who may write
 //
 // Between two users of whom one blocks the other no message goes, and a user says who may

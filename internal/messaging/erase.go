@@ -2,6 +2,7 @@ package messaging
 
 import (
 	"context"
+	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -16,8 +17,29 @@ const eraseAtOnce = 50
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "messaging.Erase %s", user)
 	for {
-		n, err := s.store.eraseSome(ctx, user, eraseAtOnce)
-		if err != nil || n == 0 {
+		at := s.store.db.Now()
+		s.projection.Begin(at)
+		list, err := s.store.eraseSome(ctx, user, eraseAtOnce)
+		if err != nil || len(list) == 0 {
+			s.projection.Done(at)
+			if err == nil {
+				err = s.fast.forget(ctx, user, nil)
+			}
+			return asKind(ctx, err)
+		}
+		var since []time.Time
+		var changes []change
+		for i, conv := range list {
+			if i > 0 {
+				s.projection.Begin(at)
+			}
+			since, changes = append(since, at), append(changes, change{conv: conv})
+		}
+		s.bring(ctx, since, changes...)
+		if err := s.tellStands(ctx, list); err != nil {
+			return asKind(ctx, err)
+		}
+		if err := s.fast.forget(ctx, user, list); err != nil {
 			return asKind(ctx, err)
 		}
 	}

@@ -72,7 +72,7 @@ func (s *Service) tellMarks(batch []marking) {
 	for _, in := range batch {
 		users = append(users, in.user, in.peer)
 	}
-	set, err := s.store.settings(ctx, s.store.db, users...)
+	set, err := s.settings.GetMany(ctx, users)
 	if err != nil {
 		s.log.Warn("messaging: marks are told to nobody else", "err", err)
 	}
@@ -86,7 +86,7 @@ func (s *Service) tellMarks(batch []marking) {
 		mark := api.ChatMark{Chat: chatWith(in.peer), User: in.user.String(), Read: in.read, Delivered: in.delivered}
 		add(in.user, mark)
 		mark.Chat = chatWith(in.user)
-		if !set[in.user].receipts || !set[in.peer].receipts {
+		if !set[in.user].Receipts || !set[in.peer].Receipts {
 			mark.Read = 0
 		}
 		if err == nil {

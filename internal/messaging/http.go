@@ -17,6 +17,9 @@ import (
 var (
 	sendLimit = ratelimit.Limit{Max: 300, Window: time.Minute}
 	markLimit = ratelimit.Limit{Max: 1200, Window: time.Minute}
+
+	// A search costs some thousand rows.
+	searchLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
 )
 
 // Routes adds the domain's operations to a.
@@ -30,39 +33,47 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "From whom the caller takes messages, and whether receipts are shown", Errors: []*errs.Error{ErrStore}}, s.getSettings)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/settings", ID: "chats.set_settings", Tags: tags,
 		Summary: "Choose from whom to take messages, and whether to show receipts", Errors: []*errs.Error{ErrStore}}, s.putSettings)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/search", ID: "chats.search", Tags: tags, Limit: searchLimit,
+		Summary:     "Search the caller's chats",
+		Description: "It finds messages that have each word of q somewhere, whole or in part, in whatever case and width; Chinese needs no spaces. A call looks at some thousand messages at most: an answer may have few messages, or none, and yet a next.",
+		Errors:      []*errs.Error{ErrQuery, ErrChat, ErrCursor, ErrStore}}, s.getSearch)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/export", ID: "chats.export", Tags: tags, Limit: searchLimit,
+		Summary:     "Everything that is stored of the caller's chats, in parts",
+		Description: "Chats with their settings and marks, all messages that the caller can see, and what the caller's own ones said before they were edited. Ask with the next of each part until there is none.",
+		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getExport)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}", ID: "chats.get", Tags: tags,
-		Summary: "One of the caller's chats", Errors: []*errs.Error{ErrChat, ErrStore}}, s.getChat)
+		Summary: "One of the caller's chats", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChat))
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/chats/{chat}", ID: "chats.update", Tags: tags,
-		Summary: "Pin or mute a chat, or keep a draft for it", Errors: []*errs.Error{ErrChat, ErrStore}}, s.patchChat)
+		Summary: "Pin or mute a chat, or keep a draft for it", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.patchChat))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}", ID: "chats.clear", Tags: tags,
-		Summary: "Delete all messages of a chat for the caller alone", Errors: []*errs.Error{ErrChat, ErrStore}}, s.deleteChat)
+		Summary: "Delete all messages of a chat for the caller alone", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.deleteChat))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages", ID: "chats.send", Tags: tags, Limit: sendLimit, Status: http.StatusCreated,
 		Summary:     "Send a message",
 		Description: "The answer means that the message is stored for good. Sent again with the same client_id and content, it is the same message and gets the same answer. The chat of two users begins with the first message. A refusal does not tell whether it is a block or a setting.",
 		Errors: []*errs.Error{ErrChat, ErrSelf, ErrClientID, ErrContent, ErrReply, ErrMessage, ErrRecalled, ErrReused, ErrRefused, ErrYouBlock,
-			accounts.ErrNoUser, ErrStore}}, s.postMessage)
+			accounts.ErrNoUser, ErrStore}}, inChat(s.postMessage))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages", ID: "chats.messages", Tags: tags,
 		Summary:     "Messages of a chat: the newest, or those before, after or around a number",
 		Description: "They come in the order of their numbers. What the caller has deleted for themselves is not among them.",
-		Errors:      []*errs.Error{ErrChat, ErrStore}}, s.getMessages)
+		Errors:      []*errs.Error{ErrChat, ErrStore}}, inChat(s.getMessages))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/changes", ID: "chats.changes", Tags: tags,
-		Summary: "What has changed of messages that were there, since a rev", Errors: []*errs.Error{ErrChat, ErrStore}}, s.getChanges)
+		Summary: "What has changed of messages that were there, since a rev", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChanges))
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.edit", Tags: tags,
-		Summary: "Give a message of the caller another text", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrStore}}, s.patchMessage)
+		Summary: "Give a message of the caller another text", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrStore}}, inChat(s.patchMessage))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.delete", Tags: tags,
 		Summary:     "Delete a message for the caller, or recall one of the caller's for everybody",
 		Description: "A message that was recalled keeps its number and loses its content.",
-		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrRecalled, ErrTooLate, ErrStore}}, s.deleteMessage)
+		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrRecalled, ErrTooLate, ErrStore}}, inChat(s.deleteMessage))
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.react", Tags: tags,
-		Summary: "React to a message with an emoji", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock, accounts.ErrNoUser, ErrStore}}, s.putReaction)
+		Summary: "React to a message with an emoji", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock, accounts.ErrNoUser, ErrStore}}, inChat(s.putReaction))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.unreact", Tags: tags,
-		Summary: "Take a reaction back", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrStore}}, s.deleteReaction)
+		Summary: "Take a reaction back", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrStore}}, inChat(s.deleteReaction))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/marks", ID: "chats.mark", Tags: tags, Limit: markLimit, Status: http.StatusNoContent,
-		Summary: "Say up to which message the caller has read, and has got", Errors: []*errs.Error{ErrChat, ErrFuture, ErrStore}}, s.postMarks)
+		Summary: "Say up to which message the caller has read, and has got", Errors: []*errs.Error{ErrChat, ErrFuture, ErrStore}}, inChat(s.postMarks))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/typing", ID: "chats.typing", Tags: tags, Limit: sendLimit, Status: http.StatusNoContent,
 		Summary:     "Tell the other that the caller is writing, or has stopped",
 		Description: "A client shows it for some seconds, or until a message comes.",
-		Errors:      []*errs.Error{ErrChat, ErrSelf, accounts.ErrNoUser, ErrStore}}, s.postTyping)
+		Errors:      []*errs.Error{ErrChat, ErrSelf, accounts.ErrNoUser, ErrStore}}, inChat(s.postTyping))
 }
 
 type body[T any] struct{ Body T }
@@ -70,6 +81,20 @@ type body[T any] struct{ Body T }
 // ChatPath names a chat; what is no name is no chat.
 type ChatPath struct {
 	Chat string `path:"chat" maxLength:"64" doc:"u: and the other's id"`
+}
+
+func (p ChatPath) name() string { return p.Chat }
+
+// inChat is the handler of an operation in a chat, which fn gets by the other user.
+func inChat[I interface{ name() string }, O any](fn func(ctx context.Context, user, peer accounts.ID, in *I) (O, error)) func(context.Context, accounts.Caller, *I) (O, error) {
+	return func(ctx context.Context, caller accounts.Caller, in *I) (O, error) {
+		peer, err := parseChat((*in).name())
+		if err != nil {
+			var none O
+			return none, err
+		}
+		return fn(ctx, caller.User, peer, in)
+	}
 }
 
 // MessagePath names a message.
@@ -95,6 +120,30 @@ func (s *Service) getChats(ctx context.Context, caller accounts.Caller, in *chat
 	return &body[api.Chats]{out}, err
 }
 
+func (s *Service) getSearch(ctx context.Context, caller accounts.Caller, in *struct {
+	Q      string `query:"q" required:"true" minLength:"1" maxLength:"100" example:"eight" doc:"what to look for"`
+	Chat   string `query:"chat" maxLength:"64" doc:"look in this chat alone: u: and the other's id"`
+	Cursor string `query:"cursor" maxLength:"60" doc:"the next of the answer before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"how many"`
+}) (*body[api.FoundMessages], error) {
+	var peer accounts.ID
+	var err error
+	if in.Chat != "" {
+		if peer, err = parseChat(in.Chat); err != nil {
+			return nil, err
+		}
+	}
+	out, err := s.Search(ctx, caller.User, peer, in.Q, in.Cursor, in.Limit)
+	return &body[api.FoundMessages]{out}, err
+}
+
+func (s *Service) getExport(ctx context.Context, caller accounts.Caller, in *struct {
+	Cursor string `query:"cursor" maxLength:"40" doc:"the next of the part before"`
+}) (*body[api.ChatExport], error) {
+	out, err := s.Export(ctx, caller.User, in.Cursor)
+	return &body[api.ChatExport]{out}, err
+}
+
 func (s *Service) getSettings(ctx context.Context, caller accounts.Caller, _ *struct{}) (*body[api.ChatSettings], error) {
 	out, err := s.Settings(ctx, caller.User)
 	return &body[api.ChatSettings]{out}, err
@@ -104,140 +153,96 @@ func (s *Service) putSettings(ctx context.Context, caller accounts.Caller, in *b
 	return in, s.SetSettings(ctx, caller.User, in.Body)
 }
 
-func (s *Service) getChat(ctx context.Context, caller accounts.Caller, in *ChatPath) (*body[api.Chat], error) {
-	peer, err := parseChat(in.Chat)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.Chat(ctx, caller.User, peer)
+func (s *Service) getChat(ctx context.Context, user, peer accounts.ID, in *ChatPath) (*body[api.Chat], error) {
+	out, err := s.Chat(ctx, user, peer)
 	return &body[api.Chat]{out}, err
 }
 
-func (s *Service) patchChat(ctx context.Context, caller accounts.Caller, in *struct {
+func (s *Service) patchChat(ctx context.Context, user, peer accounts.ID, in *struct {
 	ChatPath
 	Body api.ChatChange
 }) (*body[api.Chat], error) {
-	peer, err := parseChat(in.Chat)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.Set(ctx, caller.User, peer, in.Body)
+	out, err := s.Set(ctx, user, peer, in.Body)
 	return &body[api.Chat]{out}, err
 }
 
-func (s *Service) deleteChat(ctx context.Context, caller accounts.Caller, in *ChatPath) (*struct{}, error) {
-	peer, err := parseChat(in.Chat)
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.Clear(ctx, caller.User, peer)
+func (s *Service) deleteChat(ctx context.Context, user, peer accounts.ID, in *ChatPath) (*struct{}, error) {
+	return nil, s.Clear(ctx, user, peer)
 }
 
-func (s *Service) postMessage(ctx context.Context, caller accounts.Caller, in *struct {
+func (s *Service) postMessage(ctx context.Context, user, peer accounts.ID, in *struct {
 	ChatPath
 	Body api.Send
 }) (*body[api.Sent], error) {
-	peer, err := parseChat(in.Chat)
-	if err != nil {
-		return nil, err
-	}
-	out, _, err := s.Send(ctx, caller.User, peer, in.Body)
+	out, _, err := s.Send(ctx, user, peer, in.Body)
 	return &body[api.Sent]{out}, err
 }
 
-func (s *Service) getMessages(ctx context.Context, caller accounts.Caller, in *struct {
+func (s *Service) getMessages(ctx context.Context, user, peer accounts.ID, in *struct {
 	ChatPath
-	After  int64 `query:"after" minimum:"0" doc:"messages with higher numbers"`
-	Before int64 `query:"before" minimum:"0" doc:"messages with lower numbers"`
-	Around int64 `query:"around" minimum:"0" doc:"messages on both sides of a number"`
-	Limit  int   `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"how many"`
+	After  *int64 `query:"after" minimum:"0" doc:"messages with higher numbers, from 0 on all"`
+	Before int64  `query:"before" minimum:"0" doc:"messages with lower numbers"`
+	Around int64  `query:"around" minimum:"0" doc:"messages on both sides of a number"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"how many"`
 }) (*body[api.Messages], error) {
-	peer, err := parseChat(in.Chat)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.List(ctx, caller.User, peer, Range{After: in.After, Before: in.Before, Around: in.Around, Limit: in.Limit})
+	out, err := s.List(ctx, user, peer, Range{After: in.After, Before: in.Before, Around: in.Around, Limit: in.Limit})
 	return &body[api.Messages]{out}, err
 }
 
-func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *struct {
+func (s *Service) getChanges(ctx context.Context, user, peer accounts.ID, in *struct {
 	ChatPath
 	Since int64 `query:"since" minimum:"0" doc:"the rev up to which the caller has everything"`
 }) (*body[api.MessageChanges], error) {
-	peer, err := parseChat(in.Chat)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.Changes(ctx, caller.User, peer, in.Since)
+	out, err := s.Changes(ctx, user, peer, in.Since)
 	return &body[api.MessageChanges]{out}, err
 }
 
-func (s *Service) patchMessage(ctx context.Context, caller accounts.Caller, in *struct {
+func (s *Service) patchMessage(ctx context.Context, user, peer accounts.ID, in *struct {
 	MessagePath
 	Body struct {
 		Text string `json:"text" example:"See you at nine" maxLength:"4000"`
 	}
 }) (*body[api.Message], error) {
-	peer, err := parseChat(in.Chat)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.Edit(ctx, caller.User, peer, in.Seq, in.Body.Text)
+	out, err := s.Edit(ctx, user, peer, in.Seq, in.Body.Text)
 	return &body[api.Message]{out}, err
 }
 
-func (s *Service) deleteMessage(ctx context.Context, caller accounts.Caller, in *struct {
+func (s *Service) deleteMessage(ctx context.Context, user, peer accounts.ID, in *struct {
 	MessagePath
 	For string `query:"for" enum:"me,everybody" default:"me" doc:"me: the caller alone does not see it any more; everybody: it is recalled"`
 }) (*struct{}, error) {
-	peer, err := parseChat(in.Chat)
-	if err != nil {
-		return nil, err
-	}
 	if in.For == "everybody" {
-		_, err = s.Recall(ctx, caller.User, peer, in.Seq)
+		_, err := s.Recall(ctx, user, peer, in.Seq)
 		return nil, err
 	}
-	return nil, s.Hide(ctx, caller.User, peer, in.Seq)
+	return nil, s.Hide(ctx, user, peer, in.Seq)
 }
 
-func (s *Service) putReaction(ctx context.Context, caller accounts.Caller, in *ReactionPath) (*body[api.Message], error) {
-	return s.react(ctx, caller, in, true)
+func (s *Service) putReaction(ctx context.Context, user, peer accounts.ID, in *ReactionPath) (*body[api.Message], error) {
+	return s.react(ctx, user, peer, in, true)
 }
 
-func (s *Service) deleteReaction(ctx context.Context, caller accounts.Caller, in *ReactionPath) (*body[api.Message], error) {
-	return s.react(ctx, caller, in, false)
+func (s *Service) deleteReaction(ctx context.Context, user, peer accounts.ID, in *ReactionPath) (*body[api.Message], error) {
+	return s.react(ctx, user, peer, in, false)
 }
 
-func (s *Service) react(ctx context.Context, caller accounts.Caller, in *ReactionPath, on bool) (*body[api.Message], error) {
-	peer, err := parseChat(in.Chat)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.React(ctx, caller.User, peer, in.Seq, in.Emoji, on)
+func (s *Service) react(ctx context.Context, user, peer accounts.ID, in *ReactionPath, on bool) (*body[api.Message], error) {
+	out, err := s.React(ctx, user, peer, in.Seq, in.Emoji, on)
 	return &body[api.Message]{out}, err
 }
 
-func (s *Service) postMarks(ctx context.Context, caller accounts.Caller, in *struct {
+func (s *Service) postMarks(ctx context.Context, user, peer accounts.ID, in *struct {
 	ChatPath
 	Body api.MarkRequest
 }) (*struct{}, error) {
-	peer, err := parseChat(in.Chat)
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.Mark(ctx, caller.User, peer, in.Body.Read, in.Body.Delivered)
+	return nil, s.Mark(ctx, user, peer, in.Body.Read, in.Body.Delivered)
 }
 
-func (s *Service) postTyping(ctx context.Context, caller accounts.Caller, in *struct {
+func (s *Service) postTyping(ctx context.Context, user, peer accounts.ID, in *struct {
 	ChatPath
 	Body struct {
 		Typing bool `json:"typing" example:"true"`
 	}
 }) (*struct{}, error) {
-	peer, err := parseChat(in.Chat)
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.Typing(ctx, caller.User, peer, in.Body.Typing)
+	return nil, s.Typing(ctx, user, peer, in.Body.Typing)
 }

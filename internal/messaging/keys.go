@@ -1,6 +1,8 @@
 package messaging
 
 import (
+	"time"
+
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -9,5 +11,59 @@ import (
 // Keys are the families of this domain.
 var Keys = keyspace.New("messaging")
 
-var messagesChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:message:{uid}", keyspace.MessagesOf[events.Event](),
-	keyspace.Doc{Purpose: "what happens in a user's chats, see api/messaging.go", MaxBytes: 64 << 10})
+const (
+	// chatsLife is how long the chats of a user who is away stay in Redis.
+	chatsLife = 45 * 24 * time.Hour
+
+	// latestLife is how long the messages of a chat in which nothing happens stay there.
+	latestLife = 24 * time.Hour
+)
+
+// together are the families of which one script reads or writes those of one user.
+const together = "a user's chats"
+
+var (
+	recentKeys = keyspace.Def1[accounts.ID](Keys, "user:recent_chats:{{uid}}",
+		keyspace.ZSetOf("chat → Unix ms of its newest message; pinned ones above, in the order of their pinning; 0: it is not listed"),
+		keyspace.Expire(chatsLife),
+		keyspace.Doc{Purpose: "the order of a user's chats", MaxBytes: 1 << 20, Together: together})
+
+	unreadKeys = keyspace.Def1[accounts.ID](Keys, "user:unread:{{uid}}",
+		keyspace.HashOf("chat → unread messages, and until when it is muted, Unix ms"),
+		keyspace.Expire(chatsLife),
+		keyspace.Doc{Purpose: "how many messages wait for a user: the newest one's number less the read mark", MaxBytes: 1 << 20, Together: together})
+
+	chatsKeys = keyspace.Def1[accounts.ID](Keys, "user:chats:{{uid}}",
+		keyspace.HashOf("chat → version, place, change, unread, muted, and marks, settings and newest message as JSON; the empty field: all chats are here"),
+		keyspace.Expire(chatsLife),
+		keyspace.Doc{Purpose: "a user's chats, as their list shows them", MaxBytes: 16 << 20, Together: together})
+
+	changesKeys = keyspace.Def1[accounts.ID](Keys, "user:chat_changes:{{uid}}",
+		keyspace.ZSetOf("chat → Unix ms of its last change"),
+		keyspace.Expire(chatsLife),
+		keyspace.Doc{Purpose: "which of a user's chats have changed since a client last asked", MaxBytes: 1 << 20, Together: together})
+
+	latestKeys = keyspace.Def2[keyspace.Word[conversationKinds], ConversationID](Keys, "chat:messages:{type}:{{chat}}",
+		keyspace.ListOf("seq and rev of the chat, then its latest messages as JSON"),
+		keyspace.Expire(latestLife),
+		keyspace.Doc{Purpose: "the latest messages of a chat; readers compare seq and rev with those of the user's chat", MaxBytes: 2 << 20})
+
+	appliedKey = keyspace.Def0(Keys, "chats:applied", keyspace.HashOf("node → Unix ms"),
+		keyspace.Forever("one field for each live node; another node removes a dead one's"),
+		keyspace.Doc{Purpose: "the time up to which what each node has committed of chats is in Redis"})
+
+	settingsKeys = keyspace.Def1[accounts.ID](Keys, "user:chat_settings:{uid}", keyspace.CachedOf[settings](),
+		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour),
+		keyspace.Doc{Purpose: "from whom a user takes messages, and whether receipts are shown", InvalidatedBy: []string{SettingsChanged.Name()}, MaxBytes: 256})
+
+	messagesChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:message:{uid}", keyspace.MessagesOf[events.Event](),
+		keyspace.Doc{Purpose: "what happens in a user's chats, see api/messaging.go", MaxBytes: 64 << 10})
+)
+
+type conversationKinds struct{}
+
+// Words implements [keyspace.Words].
+func (conversationKinds) Words() []string { return []string{"u"} }
+
+// directKind is the kind of a chat of two users, in keys.
+var directKind = keyspace.WordOf[conversationKinds]("u")

@@ -36,6 +36,7 @@ var (
 	ErrReactions = errs.New(errs.Conflict, "message.reactions_full", "There are enough different reactions to this message.")
 	ErrFuture    = errs.New(errs.Invalid, "chat.future", "The chat has no message of this number yet.")
 	ErrCursor    = errs.New(errs.Invalid, "chat.cursor", "This cursor was not given by this list.")
+	ErrQuery     = errs.New(errs.Invalid, "chat.query", "There is nothing in this to search for.")
 	ErrStore     = errs.New(errs.Unavailable, "chat.store_away", "Chats cannot be reached right now. Please try again.").Retry(2 * time.Second)
 )
 
@@ -97,6 +98,7 @@ type member struct {
 	muted      int64 // Unix ms until when
 	draft      string
 	changed    int64
+	version    int64 // grows with each change of the row
 }
 
 // message is a row.

@@ -3,20 +3,26 @@ package messaging
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
-	"math"
-	"slices"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/projection"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/redis"
 )
+
+// SettingsChanged is the change of a user's settings.
+var SettingsChanged = cache.NewEvent[accounts.ID]("chat settings changed")
 
 // People is what this domain asks accounts for; *accounts.Service is one.
 type People interface {
@@ -26,55 +32,86 @@ type People interface {
 
 // Relations is what this domain asks social for; *social.Service is one.
 type Relations interface {
-	IsFriend(ctx context.Context, user, other accounts.ID) (bool, error)
-	IsBlocked(ctx context.Context, by, who accounts.ID) (bool, error)
+	Between(ctx context.Context, a, b accounts.ID) (ofA, ofB social.Relation, err error)
 }
 
 // Config has what the domain stands on.
 type Config struct {
 	DB        *sqldb.DB
+	Redis     *redis.DB
+	Caches    *cache.Runtime
+	Cache     cache.Policy
+	Node      string // this process; see projection.Config
+	Metrics   prometheus.Registerer
 	Bus       *events.Bus // gets the events, after the commit
 	People    People
 	Relations Relations
 	Log       *slog.Logger
-
-	// Live returns the nodes that live, this one among them. Nil: there is no other.
-	Live func(context.Context) ([]string, error)
 
 	Settings
 }
 
 // Service is messaging as the rest of the program sees it. It is safe for concurrent use.
 type Service struct {
-	store     *store
-	bus       *events.Bus
-	people    People
-	relations Relations
-	cfg       Settings
-	log       *slog.Logger
-	messages  *groupcommit.Committer[sending, sent]
-	marks     *groupcommit.Committer[marking, struct{}]
-	pairs     pairs
-	live      func(context.Context) ([]string, error)
-	watch     watch
-	base      context.Context //nolint:containedctx // for what follows a commit
+	store      *store
+	fast       *fast
+	projection *projection.Projection[change, agreed]
+	caches     *cache.Runtime
+	settings   *cache.Cache[accounts.ID, settings]
+	bus        *events.Bus
+	people     People
+	relations  Relations
+	cfg        Settings
+	log        *slog.Logger
+	messages   *groupcommit.Committer[sending, sent]
+	marks      *groupcommit.Committer[marking, struct{}]
+	pairs      pairs
+	base       context.Context //nolint:containedctx // for what follows a commit
 }
 
 // New returns the domain on those parts. What follows a commit has the values of ctx.
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
-	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, people: cfg.People, relations: cfg.Relations, cfg: cfg.Settings, log: cfg.Log, live: cfg.Live}
+	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, people: cfg.People, relations: cfg.Relations, cfg: cfg.Settings, log: cfg.Log}
+	s.fast, s.caches = newFast(cfg.Redis), cfg.Caches
+	s.projection = projection.New(projection.Config[change, agreed]{
+		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
+		Changed: s.changed, State: s.compute, Write: s.write, Metrics: cfg.Metrics, Name: "chats",
+	})
+	s.settings = cache.New(cfg.Caches, settingsKeys, cfg.Cache, cache.Source[accounts.ID, settings]{
+		Load: func(ctx context.Context, user accounts.ID) (settings, error) {
+			found, err := s.store.settings(ctx, []accounts.ID{user})
+			return found[user], err
+		},
+		LoadMany: s.store.settings,
+	})
+	cache.Drops(cfg.Caches, SettingsChanged, s.settings)
 	s.messages, s.marks = newCommitter(s), newMarker(s)
 	return s
 }
 
-// Run commits messages and marks until ctx ends; then it finishes what has been submitted.
+// Run commits messages and marks and keeps Redis complete until ctx ends; then it finishes
+// what has been submitted.
 func (s *Service) Run(ctx context.Context, ready func()) error {
-	var both sync.WaitGroup
-	both.Go(func() { _ = s.marks.Run(ctx) })
-	defer both.Wait()
-	ready()
-	return s.messages.Run(ctx)
+	// The projection outlives the committers, to settle their last batches.
+	settle, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var settling, committing sync.WaitGroup
+	settling.Go(func() { _ = s.projection.Run(settle, ready) })
+	committing.Go(func() { _ = s.marks.Run(ctx) })
+	committing.Go(func() { _ = s.messages.Run(ctx) })
+	committing.Wait()
+	stop()
+	settling.Wait()
+	return nil
+}
+
+// Degraded says why answers come from SQL; it is empty when Redis is complete.
+func (s *Service) Degraded() string {
+	if s.projection.Up() {
+		return ""
+	}
+	return "redis is away or being brought up to date; answering from sql"
 }
 
 // maxPairs bounds the conversations that are remembered by their users.
@@ -142,21 +179,48 @@ func (s *Service) Send(ctx context.Context, from, to accounts.ID, in api.Send) (
 	} else if what.Content, err = checkContent(in.Content); err != nil {
 		return api.Sent{}, false, err
 	}
-	if err := s.mayWrite(ctx, from, to); err != nil {
+	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: what, reply: in.ReplyTo, since: s.store.db.Now()}
+	if refused := s.mayWrite(ctx, from, to); refused != nil {
+		sent, err := s.before(ctx, req, refused)
+		return sent, err == nil, asKind(ctx, err)
+	}
+	if req.conv, err = s.between(ctx, from, to); err != nil {
 		return api.Sent{}, false, asKind(ctx, err)
 	}
-	conv, err := s.between(ctx, from, to)
-	if err != nil {
-		return api.Sent{}, false, asKind(ctx, err)
-	}
-	got, err := s.messages.Do(ctx, sending{conv: conv, from: from, to: to, clientID: in.ClientID, hash: hash, said: what, reply: in.ReplyTo})
+	s.projection.Begin(req.since)
+	got, err := s.messages.Do(ctx, req)
+	s.notTaken(req.since, err)
 	if err = asKind(ctx, err); err == nil {
 		err = got.refusal
 	}
 	if err != nil {
 		return api.Sent{}, false, err
 	}
-	return api.Sent{ID: got.id.String(), Chat: chatWith(to), Seq: got.seq, At: moment(got.at)}, got.again, nil
+	return got.answer(to), got.again, nil
+}
+
+// before answers for a message that is refused by now, if it was sent before.
+func (s *Service) before(ctx context.Context, req sending, refused error) (api.Sent, error) {
+	if errs.KindOf(refused) != errs.Forbidden {
+		return api.Sent{}, refused
+	}
+	key := pairOf(req.from, req.to)
+	found, err := s.store.findPairs(ctx, s.store.db, []pair{key}, "")
+	if err != nil || len(found) == 0 {
+		return api.Sent{}, cmp.Or(err, refused)
+	}
+	req.conv = found[key]
+	there, err := s.store.sentBefore(ctx, s.store.db, []sending{req})
+	m, ok := there[req.key()]
+	if err != nil || !ok || m.hash != req.hash {
+		return api.Sent{}, cmp.Or(err, refused)
+	}
+	return m.answer(req.to), nil
+}
+
+// answer is what the sender of a message gets.
+func (m message) answer(to accounts.ID) api.Sent {
+	return api.Sent{ID: m.id.String(), Chat: chatWith(to), Seq: m.seq, At: moment(m.at)}
 }
 
 // forwarded returns what a message says that the user can read, and where it came from.
@@ -195,81 +259,24 @@ func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID) error {
 	case p.Deleted:
 		return ErrRefused
 	}
-	if mine, err := s.relations.IsBlocked(ctx, from, to); err != nil || mine {
-		return cmp.Or(err, error(ErrYouBlock))
-	}
-	if theirs, err := s.relations.IsBlocked(ctx, to, from); err != nil || theirs {
-		return cmp.Or(err, error(ErrRefused))
-	}
-	set, err := s.store.settings(ctx, s.store.db, to)
+	set, err := s.settings.Get(ctx, to)
 	if err != nil {
 		return err
 	}
-	policy := set[to].from
+	policy := set.From
 	if policy == Unset {
 		policy = parsePolicy(s.cfg.MessagesFrom)
 	}
-	switch policy {
-	case Everybody:
-		return nil
-	case Nobody:
+	mine, theirs, err := s.relations.Between(ctx, from, to)
+	switch {
+	case err != nil:
+		return err
+	case mine.Blocked:
+		return ErrYouBlock
+	case theirs.Blocked, policy == Nobody, policy == Friends && !theirs.Friend:
 		return ErrRefused
 	}
-	friends, err := s.relations.IsFriend(ctx, to, from)
-	if err != nil || friends {
-		return err
-	}
-	return ErrRefused
-}
-
-// Range says which messages of a chat are wanted: those after a number, those before one,
-// or those around one; without any the newest.
-type Range struct {
-	After, Before, Around int64
-	Limit                 int
-}
-
-// List returns a part of a chat's messages. ErrChat, ErrStore.
-func (s *Service) List(ctx context.Context, user, peer accounts.ID, r Range) (_ api.Messages, err error) {
-	defer errs.Wrap(&err, "messaging.List %s", user)
-	v, err := s.view(ctx, user, peer)
-	if err != nil {
-		return api.Messages{}, err
-	}
-	from := func(after, before int64, backwards bool, n int) ([]message, bool, error) {
-		found, err := s.store.messages(ctx, s.store.db, user, v.id, max(after, v.me.cleared), before, backwards, n+1)
-		more := len(found) > n
-		found = found[:min(len(found), n)]
-		if backwards {
-			slices.Reverse(found)
-		}
-		return found, more, err
-	}
-	var found []message
-	var more bool
-	switch {
-	case r.Around > 0:
-		half := max(1, r.Limit/2)
-		var later []message
-		if found, more, err = from(0, r.Around+1, true, half); err == nil {
-			later, _, err = from(r.Around, math.MaxInt64, false, r.Limit-half)
-			found = append(found, later...)
-		}
-	case r.After > 0:
-		found, more, err = from(r.After, math.MaxInt64, false, r.Limit)
-	case r.Before > 0:
-		found, more, err = from(0, r.Before, true, r.Limit)
-	default:
-		found, more, err = from(0, math.MaxInt64, true, r.Limit)
-	}
-	if err != nil {
-		return api.Messages{}, asKind(ctx, err)
-	}
-	out := api.Messages{Messages: make([]api.Message, len(found)), More: more, Seq: v.seq, Rev: v.rev}
-	for i, m := range found {
-		out.Messages[i] = m.wire(user, chatWith(peer))
-	}
-	return out, nil
+	return nil
 }
 
 // changesAtOnce bounds one answer of [Service.Changes].
@@ -278,7 +285,7 @@ const changesAtOnce = 100
 // Changes returns what has changed of a chat's messages since a rev. ErrChat, ErrStore.
 func (s *Service) Changes(ctx context.Context, user, peer accounts.ID, since int64) (_ api.MessageChanges, err error) {
 	defer errs.Wrap(&err, "messaging.Changes %s", user)
-	v, err := s.view(ctx, user, peer)
+	v, err := s.stateOf(ctx, user, peer)
 	if err != nil {
 		return api.MessageChanges{}, err
 	}
@@ -308,17 +315,4 @@ func (s *Service) Changes(ctx context.Context, user, peer accounts.ID, since int
 		}
 	}
 	return out, nil
-}
-
-func (s *Service) view(ctx context.Context, user, peer accounts.ID) (view, error) {
-	v, err := s.store.view(ctx, s.store.db, user, peer)
-	return v, asKind(ctx, err)
-}
-
-// bounded returns an error for a mark ahead of the chat.
-func (v view) bounded(seq int64) error {
-	if seq > v.seq {
-		return fmt.Errorf("%d of %d: %w", seq, v.seq, ErrFuture)
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package messaging
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -29,7 +30,11 @@ import (
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
+// histories is how many random ones a test plays: a long one, and short ones.
+var histories = flag.Int("histories", 6, "random histories")
+
 func TestMain(m *testing.M) {
+	flag.Parse()
 	goleak.VerifyTestMain(m,
 		// One MariaDB serves all tests and ends with the process.
 		goleak.IgnoreAnyFunction("github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest.(*server).start.func1"))
@@ -57,13 +62,16 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *wor
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(t.Context(), Config{DB: db, Bus: bus, People: people, Relations: friends, Log: log, Settings: settings})
+	s := New(t.Context(), Config{DB: db, Redis: rdb, Caches: caches, Node: ids.New[world]().String(), Bus: bus, People: people, Relations: friends, Log: log, Settings: settings})
+	s.fast.budget = 10 * time.Second // no machine decides a test by being slow
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup
 	all.Go(func() { _ = bus.Run(ctx, func() {}) })
 	all.Go(func() { _ = caches.Run(ctx, func() {}) })
-	all.Go(func() { _ = s.Run(ctx, func() {}) })
+	ready := make(chan struct{})
+	all.Go(func() { _ = s.Run(ctx, func() { close(ready) }) })
 	t.Cleanup(func() { cancel(); all.Wait() })
+	<-ready
 	return &world{s, t, people, friends, rdb}
 }
 
@@ -278,7 +286,7 @@ func TestNumbersHaveNoGapsWhoeverWrites(t *testing.T) {
 		}
 		all.Wait()
 		for _, side := range [][2]accounts.ID{{who[0], who[1]}, {who[3], who[2]}} {
-			list, err := w.List(t.Context(), side[0], side[1], Range{After: 0, Limit: 200})
+			list, err := w.List(t.Context(), side[0], side[1], Range{After: new(int64(0)), Limit: 200})
 			w.must(err)
 			if len(list.Messages) != 4*each {
 				t.Fatalf("%d messages, want %d", len(list.Messages), 4*each)
@@ -409,22 +417,12 @@ func (r *replica) sync(w *world, user, peer accounts.ID) {
 	w.must(err)
 	rev := c.Rev // before the messages are read: what changes meanwhile is read again
 	for more := true; more; {
-		list, err := w.List(w.t.Context(), user, peer, Range{After: max(r.seq, 1), Limit: 7})
-		if r.seq == 0 {
-			list, err = w.List(w.t.Context(), user, peer, Range{Before: 8, Limit: 7})
-		}
+		list, err := w.List(w.t.Context(), user, peer, Range{After: &r.seq, Limit: 7})
 		w.must(err)
 		for _, m := range list.Messages {
-			r.messages[m.Seq] = m
+			r.messages[m.Seq], r.seq = m, m.Seq
 		}
-		more = list.More && r.seq > 0 || r.seq == 0 && list.Seq > 7
-		switch n := len(list.Messages); {
-		case r.seq == 0:
-			r.seq = min(7, list.Seq)
-		case n > 0:
-			r.seq = list.Messages[n-1].Seq
-		}
-		if !more {
+		if more = list.More; !more {
 			r.seq = max(r.seq, list.Seq)
 		}
 	}
@@ -451,9 +449,12 @@ func (r *replica) sync(w *world, user, peer accounts.ID) {
 // against a plain model.
 func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
-		steps := 400
-		for seed := range uint64(3) {
+		for seed := range uint64(*histories) {
 			r := rand.New(rand.NewPCG(seed, 3))
+			steps := 400
+			if seed >= 1 {
+				steps = 5 + r.IntN(40)
+			}
 			who := w.join(2)
 			var clients [2]replica
 			model := newModel(who)
@@ -461,11 +462,11 @@ func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 				side := r.IntN(2)
 				user, peer := who[side], who[1-side]
 				seq := int64(1 + r.IntN(max(1, len(model.said)+1)))
-				switch r.IntN(12) {
+				switch r.IntN(13) {
 				case 0, 1, 2, 3, 4:
 					s := fmt.Sprint("text ", r.IntN(1000))
-					w.says(user, peer, s)
-					model.send(side, s)
+					_, _, err := w.Send(t.Context(), user, peer, text(fmt.Sprint(seed, "-", len(model.said), "-", r.Uint64()), s))
+					model.wants(t, "send", err, model.send(side, s))
 				case 5:
 					s := fmt.Sprint("edited ", r.IntN(1000))
 					_, err := w.Edit(t.Context(), user, peer, seq, s)
@@ -484,6 +485,15 @@ func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 					err := w.Mark(t.Context(), user, peer, seq, seq)
 					model.wants(t, "mark", err, model.mark(side, seq))
 				case 11:
+					block := r.IntN(3) == 0
+					switch {
+					case block && !model.blocks[side]:
+						w.must(w.social.Block(t.Context(), user, peer))
+					case !block && model.blocks[side]:
+						w.must(w.social.Unblock(t.Context(), user, peer))
+					}
+					model.blocks[side] = block
+				case 12:
 					if r.IntN(20) == 0 {
 						model.wants(t, "clear", w.Clear(t.Context(), user, peer), model.clear(side))
 					}
@@ -491,6 +501,9 @@ func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 				}
 			}
 			for side := range clients {
+				if len(model.said) == 0 {
+					break // there is no chat
+				}
 				user, peer := who[side], who[1-side]
 				clients[side].sync(w, user, peer)
 				list, err := w.List(t.Context(), user, peer, Range{Limit: 1000})
@@ -520,6 +533,34 @@ func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 	})
 }
 
+func TestReactionsHaveOneOrder(t *testing.T) {
+	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		_, _, err := w.Send(t.Context(), ann, bob, text("1", "Hello"))
+		w.must(err)
+		for _, r := range []struct {
+			user, peer accounts.ID
+			emoji      string
+			on         bool
+		}{{ann, bob, "❤️", true}, {ann, bob, "😀", true}, {bob, ann, "❤️", true}, {ann, bob, "❤️", false}, {ann, bob, "👍", true}, {bob, ann, "👍", true}} {
+			bubble.Sleep(2 * time.Millisecond)
+			got, err := w.React(t.Context(), r.user, r.peer, 1, r.emoji, r.on)
+			w.must(err)
+			list, err := w.List(t.Context(), r.user, r.peer, Range{Limit: 10})
+			w.must(err)
+			conv, err := w.between(t.Context(), ann, bob)
+			w.must(err)
+			inSQL, err := w.store.latest(t.Context(), conversation{id: conv, seq: 1}, 10)
+			w.must(err)
+			want := fmt.Sprint(inSQL[0].wire(r.user, chatWith(r.peer)).Reactions)
+			if now, listed := fmt.Sprint(got.Reactions), fmt.Sprint(list.Messages[0].Reactions); now != want || listed != want {
+				t.Errorf("after %s %v: answered %s, listed %s, want %s", r.emoji, r.on, now, listed, want)
+			}
+		}
+	})
+}
+
 func describe(m api.Message) string {
 	s := m.Text
 	if m.Recalled != nil {
@@ -541,6 +582,8 @@ type model struct {
 	said []*modelMessage
 	read [2]int64
 	gone [2]int64
+
+	blocks [2]bool
 }
 
 type modelMessage struct {
@@ -558,9 +601,24 @@ func (m *model) wants(t testing.TB, what string, err, want error) {
 	wants(t, what, err, want)
 }
 
-func (m *model) send(side int, text string) {
+// mayWrite is why a side may not write to the other.
+func (m *model) mayWrite(side int) error {
+	switch {
+	case m.blocks[side]:
+		return ErrYouBlock
+	case m.blocks[1-side]:
+		return ErrRefused
+	}
+	return nil
+}
+
+func (m *model) send(side int, text string) error {
+	if err := m.mayWrite(side); err != nil {
+		return err
+	}
 	m.said = append(m.said, &modelMessage{side: side, text: text, reacted: map[string]bool{}})
 	m.read[side] = int64(len(m.said))
+	return nil
 }
 
 // at returns a message that a side sees.
@@ -601,6 +659,9 @@ func (m *model) recall(side int, seq int64) error {
 }
 
 func (m *model) react(side int, seq int64, emoji string, on bool) error {
+	if err := m.mayWrite(side); err != nil && on {
+		return err
+	}
 	s, err := m.at(side, seq)
 	switch {
 	case err != nil:
@@ -661,6 +722,27 @@ func (m *model) sees(side int) (out []string) {
 		out = append(out, fmt.Sprint(i+1, " ", text, more))
 	}
 	return out
+}
+
+// TestWhatWasTakenIsAcknowledgedAgain: an answer may have been lost before a block.
+func TestWhatWasTakenIsAcknowledgedAgain(t *testing.T) {
+	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		first, _, err := w.Send(ctx, ann, bob, text("1", "taken"))
+		w.must(err)
+		w.must(w.social.Block(ctx, bob, ann))
+		again, was, err := w.Send(ctx, ann, bob, text("1", "taken"))
+		if err != nil || !was || again != first {
+			t.Errorf("sent again it is %+v, %v, %v; want %+v", again, was, err, first)
+		}
+		for _, other := range []api.Send{text("1", "another"), text("2", "taken")} {
+			_, _, err = w.Send(ctx, ann, bob, other)
+			wants(t, other.ClientID+other.Text, err, ErrRefused)
+		}
+		w.wantReads(bob, ann, "taken")
+	})
 }
 
 func TestAnErasedUserLeavesPlacesAndNoWords(t *testing.T) {

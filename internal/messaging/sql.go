@@ -1,14 +1,18 @@
 package messaging
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -31,7 +35,7 @@ type store struct {
 	newPairs, newConversations, newMembers, moved, marks *sqldb.Statement
 }
 
-var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed"}
+var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "version"}
 
 func newStore(db *sqldb.DB) *store {
 	compile := func(u sqldb.Upsert) *sqldb.Statement { return db.Dialect().Compile(u) }
@@ -44,7 +48,7 @@ func newStore(db *sqldb.DB) *store {
 		moved:            compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}, Set: []string{"seq", "last_at", "changed"}}),
 		newMembers:       compile(members),
 	}
-	members.Set = []string{"read_seq = {greatest}(read_seq, {new.read_seq})", "delivered_seq = {greatest}(delivered_seq, {new.delivered_seq})", "changed = {greatest}(changed, {new.changed})"}
+	members.Set = []string{"read_seq = {greatest}(read_seq, {new.read_seq})", "delivered_seq = {greatest}(delivered_seq, {new.delivered_seq})", "changed = {greatest}(changed, {new.changed})", "version = chat_members.version + 1"}
 	s.marks = compile(members)
 	return s
 }
@@ -106,7 +110,7 @@ func (s *store) createPairs(ctx context.Context, pairs []pair) (found map[pair]C
 }
 
 func (m member) row() []any {
-	return []any{m.user, m.conv, m.peer, m.read, m.delivered, m.cleared, m.pinned, m.muted, m.draft, m.changed}
+	return []any{m.user, m.conv, m.peer, m.read, m.delivered, m.cleared, m.pinned, m.muted, m.draft, m.changed, m.version}
 }
 
 const conversationColumns = "id, seq, rev, last_at, changed"
@@ -194,24 +198,25 @@ type view struct {
 	me                member
 	peerRead, peerGot int64
 	peerChanged       int64
+	peerVersion       int64
 }
 
-const viewColumns = `c.id, c.seq, c.rev, c.last_at, c.changed, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed,
-	COALESCE(o.read_seq, 0), COALESCE(o.delivered_seq, 0), COALESCE(o.changed, 0)`
+const viewColumns = `c.id, c.seq, c.rev, c.last_at, c.changed, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed, m.version,
+	COALESCE(o.read_seq, 0), COALESCE(o.delivered_seq, 0), COALESCE(o.changed, 0), COALESCE(o.version, 0)`
 
 const viewTables = ` FROM chat_members m JOIN conversations c ON c.id = m.conversation LEFT JOIN chat_members o ON o.conversation = m.conversation AND o.user_id = m.peer `
 
 func scanView(rows *sql.Rows) (v view, err error) {
 	err = rows.Scan(&v.id, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.me.user, &v.me.peer, &v.me.read, &v.me.delivered, &v.me.cleared,
-		&v.me.pinned, &v.me.muted, &v.me.draft, &v.me.changed, &v.peerRead, &v.peerGot, &v.peerChanged)
+		&v.me.pinned, &v.me.muted, &v.me.draft, &v.me.changed, &v.me.version, &v.peerRead, &v.peerGot, &v.peerChanged, &v.peerVersion)
 	v.me.conv = v.id
 	return v, err
 }
 
-// view returns the user's chat with another; ErrChat where there is none.
+// view returns the user's chat with another; ErrChat where nothing was said yet.
 func (s *store) view(ctx context.Context, q sqldb.Querier, user, peer accounts.ID) (view, error) {
 	p := pairOf(user, peer)
-	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ? AND m.conversation = (SELECT d.conversation FROM direct_chats d WHERE d.low = ? AND d.high = ?)", user, p.low, p.high)
+	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ? AND c.seq > 0 AND m.conversation = (SELECT d.conversation FROM direct_chats d WHERE d.low = ? AND d.high = ?)", user, p.low, p.high)
 	found, err := sqldb.Collect(rows, err, scanView)
 	if err == nil && len(found) == 0 {
 		err = ErrChat
@@ -222,15 +227,15 @@ func (s *store) view(ctx context.Context, q sqldb.Querier, user, peer accounts.I
 	return found[0], nil
 }
 
-// views returns all chats of a user that have something to show, or have changed since a
-// moment.
-func (s *store) views(ctx context.Context, q sqldb.Querier, user accounts.ID, since int64) ([]view, error) {
-	text, args := "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ?", []any{user}
-	if since > 0 {
-		text += " AND (c.changed > ? OR m.changed > ? OR o.changed > ?)"
-		args = append(args, since, since, since)
-	}
-	rows, err := q.QueryContext(ctx, text, args...)
+// views returns all chats of a user.
+func (s *store) views(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]view, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ? AND c.seq > 0", user)
+	return sqldb.Collect(rows, err, scanView)
+}
+
+// viewsOf returns conversations as each of their members has them.
+func (s *store) viewsOf(ctx context.Context, list []ConversationID) ([]view, error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.conversation IN (?) AND c.seq > 0", bun.List(list))
 	return sqldb.Collect(rows, err, scanView)
 }
 
@@ -250,6 +255,28 @@ func (s *store) messages(ctx context.Context, q sqldb.Querier, user accounts.ID,
 		return nil, err
 	}
 	return found, s.addReactions(ctx, q, found)
+}
+
+// slices returns the next messages of chats in a search, up to n of each, backwards,
+// without those that the user has deleted for themselves.
+func (s *store) slices(ctx context.Context, chats []*searched, n int) (map[ConversationID][]message, error) {
+	var text strings.Builder
+	var args []any
+	for i, c := range chats {
+		if i > 0 {
+			text.WriteString(" UNION ALL ")
+		}
+		text.WriteString("SELECT * FROM (SELECT " + messageColumns + " FROM messages WHERE conversation = ? AND seq > ? AND seq < ? AND at <= ? AND" + shown + " ORDER BY seq DESC LIMIT ?) s" + strconv.Itoa(i))
+		args = append(args, c.id, c.me.cleared, c.seq, c.at, c.me.user, n)
+	}
+	rows, err := s.db.QueryContext(ctx, text.String(), args...)
+	list, err := sqldb.Collect(rows, err, scanMessage)
+	slices.SortFunc(list, func(a, b message) int { return cmp.Compare(b.seq, a.seq) })
+	found := map[ConversationID][]message{}
+	for _, m := range list {
+		found[m.conv] = append(found[m.conv], m)
+	}
+	return found, err
 }
 
 // changedMessages returns messages that have changed after a rev, in the order of their
@@ -273,56 +300,86 @@ func (s *store) hiddenSince(ctx context.Context, q sqldb.Querier, user accounts.
 	})
 }
 
-// hiddenAt returns which of the messages at some places the user has deleted for themselves.
-func (s *store) hiddenAt(ctx context.Context, q sqldb.Querier, user accounts.ID, places []place) (map[place]bool, error) {
-	found := map[place]bool{}
-	if len(places) == 0 {
+// memberKey names a member's row.
+type memberKey struct {
+	user accounts.ID
+	conv ConversationID
+}
+
+// hiddenLately returns which of the latest messages of chats their members have deleted for
+// themselves.
+func (s *store) hiddenLately(ctx context.Context, views []view) (map[memberKey][]int64, error) {
+	args := make([]any, 0, 3*len(views))
+	for _, v := range views {
+		args = append(args, v.me.user, v.id, v.seq-latestKept)
+	}
+	found := map[memberKey][]int64{}
+	if len(views) == 0 {
 		return found, nil
 	}
-	args := []any{user}
-	for _, p := range places {
-		args = append(args, p.conv, p.seq)
-	}
-	rows, err := q.QueryContext(ctx, "SELECT conversation, seq FROM hidden_messages WHERE user_id = ? AND "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(places)), args...)
+	rows, err := s.db.QueryContext(ctx, "SELECT user_id, conversation, seq FROM hidden_messages WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ? AND seq > ?)", len(views))+" ORDER BY seq", args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		var p place
-		err := rows.Scan(&p.conv, &p.seq)
-		found[p] = true
+		var k memberKey
+		var seq int64
+		err := rows.Scan(&k.user, &k.conv, &seq)
+		found[k] = append(found[k], seq)
 		return err
 	})
 }
 
-// standing is where a member's chat stands.
-type standing struct {
-	conversation
-	user, peer accounts.ID
+// latest returns the latest messages of a conversation up to a number, whoever has deleted
+// them for themselves.
+func (s *store) latest(ctx context.Context, c conversation, n int) ([]message, error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND seq > ? AND seq <= ? ORDER BY seq", c.id, c.seq-int64(n), c.seq)
+	found, err := sqldb.Collect(rows, err, scanMessage)
+	if err != nil {
+		return nil, err
+	}
+	return found, s.addReactions(ctx, s.db, found)
 }
 
-// changedAfter returns the members of up to n conversations in which something is new, in
-// the order of that, behind the moment and the id of one; and the last of these conversations.
-func (s *store) changedAfter(ctx context.Context, after conversation, n int) (list []standing, last conversation, err error) {
-	rows, err := s.db.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations WHERE changed > ? OR (changed = ? AND id > ?) ORDER BY changed, id LIMIT ?", after.changed, after.changed, after.id, n)
-	found, err := sqldb.Collect(rows, err, scanConversation)
-	if err != nil || len(found) == 0 {
-		return nil, after, err
+// changedAtOnce is how many rows [store.changedSince] reads with one statement.
+const changedAtOnce = 1000
+
+// changedSince calls fn with the conversations in which something has changed since a
+// moment, members' marks and settings among it. One may come more than once.
+func (s *store) changedSince(ctx context.Context, since int64, fn func([]ConversationID) error) error {
+	for _, table := range [][2]string{{"conversations", "id"}, {"chat_members", "conversation"}} {
+		id := table[1]
+		text := "SELECT changed, " + id + " FROM " + table[0] + " WHERE changed > ? OR (changed = ? AND " + id + " > ?) ORDER BY changed, " + id + " LIMIT ?"
+		for last := (conversation{changed: since - 1}); ; {
+			rows, err := s.db.QueryContext(ctx, text, last.changed, last.changed, last.id, changedAtOnce)
+			found, err := sqldb.Collect(rows, err, func(rows *sql.Rows) (c conversation, err error) {
+				err = rows.Scan(&c.changed, &c.id)
+				return c, err
+			})
+			if err != nil {
+				return err
+			}
+			if len(found) == 0 {
+				break
+			}
+			list := make([]ConversationID, len(found))
+			for i, c := range found {
+				list[i] = c.id
+			}
+			if err := fn(list); err != nil {
+				return err
+			}
+			last = found[len(found)-1]
+		}
 	}
-	by, ids := map[ConversationID]conversation{}, make([]ConversationID, len(found))
-	for i, c := range found {
-		by[c.id], ids[i] = c, c.id
-	}
-	rows, err = s.db.QueryContext(ctx, "SELECT conversation, user_id, peer FROM chat_members WHERE conversation IN (?)", bun.List(ids))
-	list, err = sqldb.Collect(rows, err, func(rows *sql.Rows) (m standing, err error) {
-		err = rows.Scan(&m.id, &m.user, &m.peer)
-		m.conversation = by[m.id]
-		return m, err
-	})
-	return list, found[len(found)-1], err
+	return nil
 }
 
 // place is a message's.
 type place struct {
 	conv ConversationID
 	seq  int64
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(p.conv.Compare(q.conv), cmp.Compare(p.seq, q.seq))
 }
 
 // at returns the messages at some places.
@@ -424,6 +481,34 @@ func (s *store) keepEdit(ctx context.Context, tx *sqldb.Tx, m message, rev int64
 	return err
 }
 
+// edits returns what messages said before they were edited.
+func (s *store) edits(ctx context.Context, places []place) (map[place][]api.EarlierContent, error) {
+	found := map[place][]api.EarlierContent{}
+	for some := range slices.Chunk(places, atMost) {
+		var args []any
+		for _, p := range some {
+			args = append(args, p.conv, p.seq)
+		}
+		rows, err := s.db.QueryContext(ctx, "SELECT conversation, seq, body, until FROM message_edits WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(some))+" ORDER BY rev", args...)
+		err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+			var p place
+			var body []byte
+			var until int64
+			if err := rows.Scan(&p.conv, &p.seq, &body, &until); err != nil {
+				return err
+			}
+			var was said
+			err := json.Unmarshal(body, &was)
+			found[p] = append(found[p], api.EarlierContent{Content: was.Content, Until: moment(until)})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
 // forget removes reactions to a message that was recalled, and what it said before.
 func (s *store) forget(ctx context.Context, tx *sqldb.Tx, m message) error {
 	for _, table := range []string{"reactions", "message_edits"} {
@@ -434,13 +519,27 @@ func (s *store) forget(ctx context.Context, tx *sqldb.Tx, m message) error {
 	return nil
 }
 
-func (s *store) addReaction(ctx context.Context, tx *sqldb.Tx, m message, r reaction) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO reactions (conversation, seq, user_id, emoji, at) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq, r.user, r.emoji, tx.Now().UnixMilli())
-	return err
+// addReaction adds a reaction, and reads those that the message then has: SQL alone says their order.
+func (s *store) addReaction(ctx context.Context, tx *sqldb.Tx, m *message, r reaction) error {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO reactions (conversation, seq, user_id, emoji, at) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq, r.user, r.emoji, tx.Now().UnixMilli()); err != nil {
+		return err
+	}
+	return s.readReactions(ctx, tx, m)
 }
 
-func (s *store) removeReaction(ctx context.Context, tx *sqldb.Tx, m message, r reaction) error {
-	_, err := tx.ExecContext(ctx, "DELETE FROM reactions WHERE conversation = ? AND seq = ? AND user_id = ? AND emoji = ?", m.conv, m.seq, r.user, r.emoji)
+// removeReaction is the like of addReaction.
+func (s *store) removeReaction(ctx context.Context, tx *sqldb.Tx, m *message, r reaction) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM reactions WHERE conversation = ? AND seq = ? AND user_id = ? AND emoji = ?", m.conv, m.seq, r.user, r.emoji); err != nil {
+		return err
+	}
+	return s.readReactions(ctx, tx, m)
+}
+
+// readReactions reads the reactions to a message that is being changed.
+func (s *store) readReactions(ctx context.Context, tx *sqldb.Tx, m *message) error {
+	one := []message{{conv: m.conv, seq: m.seq, rev: m.rev + 1}}
+	err := s.addReactions(ctx, tx, one)
+	m.reactions = one[0].reactions
 	return err
 }
 
@@ -451,23 +550,23 @@ func (s *store) hide(ctx context.Context, tx *sqldb.Tx, user accounts.ID, m mess
 
 // setMember writes a member's settings, and up to where the chat is cleared.
 func (s *store) setMember(ctx context.Context, tx *sqldb.Tx, m member) error {
-	_, err := tx.ExecContext(ctx, "UPDATE chat_members SET pinned = ?, muted = ?, draft = ?, cleared_seq = ?, read_seq = "+tx.Dialect().Greatest()+"(read_seq, ?), changed = ? WHERE user_id = ? AND conversation = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE chat_members SET pinned = ?, muted = ?, draft = ?, cleared_seq = ?, read_seq = "+tx.Dialect().Greatest()+"(read_seq, ?), changed = ?, version = version + 1 WHERE user_id = ? AND conversation = ?",
 		m.pinned, m.muted, m.draft, m.cleared, m.read, m.changed, m.user, m.conv)
 	return err
 }
 
 // settings is how a user wants to be reached.
 type settings struct {
-	from     Policy
-	receipts bool
+	From     Policy `json:"from"`
+	Receipts bool   `json:"receipts"`
 }
 
-func (s *store) settings(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[accounts.ID]settings, error) {
+func (s *store) settings(ctx context.Context, users []accounts.ID) (map[accounts.ID]settings, error) {
 	found := make(map[accounts.ID]settings, len(users))
 	for _, u := range users {
 		found[u] = settings{Unset, true}
 	}
-	rows, err := q.QueryContext(ctx, "SELECT user_id, messages_from, receipts FROM chat_settings WHERE user_id IN (?)", bun.List(users))
+	rows, err := s.db.QueryContext(ctx, "SELECT user_id, messages_from, receipts FROM chat_settings WHERE user_id IN (?)", bun.List(users))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		var from Policy
@@ -480,10 +579,10 @@ func (s *store) settings(ctx context.Context, q sqldb.Querier, users ...accounts
 
 func (s *store) setSettings(ctx context.Context, user accounts.ID, to settings) error {
 	receipts := 0
-	if to.receipts {
+	if to.Receipts {
 		receipts = 1
 	}
 	text := s.db.Dialect().Compile(sqldb.Upsert{Table: "chat_settings", Columns: []string{"user_id", "messages_from", "receipts"}, Key: []string{"user_id"}, Set: []string{"messages_from", "receipts"}})
-	_, err := s.db.ExecContext(ctx, text.For(1), user, int(to.from), receipts)
+	_, err := s.db.ExecContext(ctx, text.For(1), user, int(to.From), receipts)
 	return err
 }

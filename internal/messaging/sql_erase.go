@@ -11,15 +11,14 @@ import (
 )
 
 // eraseSome erases the user from up to n chats, and at the end the user's settings. It
-// returns how many chats there were.
-func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int) (erased int, err error) {
+// returns which chats there were.
+func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int) (list []ConversationID, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		rows, err := tx.QueryContext(ctx, "SELECT conversation FROM chat_members WHERE user_id = ? ORDER BY conversation LIMIT ?", user, n)
-		list, err := sqldb.Column[ConversationID](rows, err)
-		if err != nil {
+		if list, err = sqldb.Column[ConversationID](rows, err); err != nil {
 			return err
 		}
-		if erased = len(list); erased == 0 {
+		if len(list) == 0 {
 			_, err := tx.ExecContext(ctx, "DELETE FROM chat_settings WHERE user_id = ?", user)
 			return err
 		}
@@ -43,14 +42,15 @@ func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int) (erased 
 			if err := s.eraseFrom(ctx, tx, user, id, own, reacted, c.rev+1, now); err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + 1, changed = ? WHERE id = ?", now, id); err != nil {
+			// The rev makes up for the version of the row that goes; see [view.version].
+			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + 1 + (SELECT m.version FROM chat_members m WHERE m.conversation = ? AND m.user_id = ?), changed = ? WHERE id = ?", id, user, now, id); err != nil {
 				return err
 			}
 		}
 		_, err = tx.ExecContext(ctx, "DELETE FROM chat_members WHERE user_id = ? AND conversation IN (?)", user, bun.List(list))
 		return err
 	})
-	return erased, err
+	return list, err
 }
 
 // eraseFrom takes the user's words and reactions out of a locked conversation.

@@ -135,18 +135,18 @@ func (s *Service) IsFriend(ctx context.Context, user, other accounts.ID) (_ bool
 	return ok, asKind(ctx, err)
 }
 
-// FriendIDs returns all that are in user's list.
-func (s *Service) FriendIDs(ctx context.Context, user accounts.ID) (_ []accounts.ID, err error) {
-	defer errs.Wrap(&err, "social.FriendIDs %s", user)
-	all, err := s.rel.friends.All(ctx, user)
-	return slices.Collect(maps.Keys(all)), asKind(ctx, err)
-}
-
 // AreFriends returns which of others are in user's list.
 func (s *Service) AreFriends(ctx context.Context, user accounts.ID, others []accounts.ID) (_ map[accounts.ID]bool, err error) {
 	defer errs.Wrap(&err, "social.AreFriends %s", user)
 	found, err := s.rel.friends.HasMany(ctx, user, others)
 	return found, asKind(ctx, err)
+}
+
+// FriendIDs returns all friends in a user's list, as of a moment ago, in no order.
+func (s *Service) FriendIDs(ctx context.Context, user accounts.ID) (_ []accounts.ID, err error) {
+	defer errs.Wrap(&err, "social.FriendIDs %s", user)
+	all, err := s.rel.friends.All(ctx, user)
+	return slices.Collect(maps.Keys(all)), asKind(ctx, err)
 }
 
 // IsBlocked reports whether the user by blocks the user who.
@@ -206,6 +206,17 @@ func (s *Service) Relations(ctx context.Context, user accounts.ID, others []acco
 		out[i] = Relation{friends[o], blocked[o]}
 	}
 	return out, nil
+}
+
+// Between returns how each of two users stands to the other, in one round trip to Redis.
+func (s *Service) Between(ctx context.Context, a, b accounts.ID) (ofA, ofB Relation, err error) {
+	defer errs.Wrap(&err, "social.Between %s", a)
+	friendA, friendB := s.rel.friends.Ask(a, b), s.rel.friends.Ask(b, a)
+	blockedA, blockedB := s.rel.blocks.Ask(a, b), s.rel.blocks.Ask(b, a)
+	if err := s.caches.Ask(ctx, friendA, friendB, blockedA, blockedB); err != nil {
+		return ofA, ofB, asKind(ctx, err)
+	}
+	return Relation{friendA.Yes(), blockedA.Yes()}, Relation{friendB.Yes(), blockedB.Yes()}, nil
 }
 
 // behind returns the place that a cursor names, or where a list begins.

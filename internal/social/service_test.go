@@ -292,6 +292,13 @@ func (w *world) agrees(users []accounts.ID) error {
 			if want := slices.Contains(blocks, o); blocked[o] != want {
 				return fmt.Errorf("does %s block %s: %v, want %v", u, o, blocked[o], want)
 			}
+			mine, _, err := w.Between(ctx, u, o)
+			w.must(err)
+			_, again, err := w.Between(ctx, o, u)
+			w.must(err)
+			if want := (Relation{are[o], blocked[o]}); mine != want || again != want {
+				return fmt.Errorf("between %s and %s: %+v and %+v, want %+v", u, o, mine, again, want)
+			}
 		}
 		waits, err := allPending(ctx, w.db, u)
 		w.must(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -246,6 +247,62 @@ func TestRedisIsEmptiedOrAwayAndNobodyIsLoggedOut(t *testing.T) {
 				}
 			}
 			before = after
+		}
+	})
+}
+
+// A node is cut off from Redis, goes on storing, and is gone before it could tell. What it has stored
+// is in Redis all the same, and whoever asks the other node gets it.
+func TestWhatANodeStoredWhileItWasCutOffIsThereAfterItsEnd(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		ann, bob := p.client(0, client.WithTokens(p.enter(0))), p.nodes[1].SignUp(t, "UTC")
+		if _, err := bob.SetChatSettings(t.Context(), api.ChatSettings{MessagesFrom: "everybody", Receipts: true}); err != nil {
+			t.Fatal(err)
+		}
+		says := func() {
+			t.Helper()
+			if _, err := ann.Send(t.Context(), client.ChatWith(bob.Tokens().User.ID), api.Send{ClientID: ids.New[api.Send]().String(), Content: api.Content{Kind: api.MessageText, Text: "Hi"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		unread := func() int64 {
+			t.Helper()
+			got, err := bob.Chats(t.Context(), "", "", 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Unread
+		}
+		days := func() int {
+			t.Helper()
+			got, err := p.client(1, client.WithTokens(ann.Tokens())).CheckinStatus(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Total
+		}
+		says()
+		eventually.Equal(t, "what waits for Bob", 1, unread) // and it is in Redis from here on
+		if got := days(); got != 0 {
+			t.Fatalf("%d days before the first", got)
+		}
+		bubble.Sleep(time.Minute)
+		p.wires[0].Refuse()
+		for range 20 {
+			bubble.Sleep(4 * time.Second)
+			says()
+		}
+		if _, err := ann.Checkin(t.Context(), api.CheckinRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		p.nodes[0].Stop()
+		bubble.Sleep(30 * time.Second)
+		if got := unread(); got != 21 {
+			t.Errorf("%d messages wait for Bob, want 21", got)
+		}
+		if got := days(); got != 1 {
+			t.Errorf("%d days are counted, want 1", got)
 		}
 	})
 }

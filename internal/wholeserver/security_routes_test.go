@@ -26,6 +26,7 @@ import (
 // public are the operations that take no token. A new one is a decision.
 var public = []string{
 	"GET /v1/avatars/{avatar}/{size}", "POST /v1/auth/codes", "POST /v1/auth/email/undo", "POST /v1/auth/login", "POST /v1/auth/password", "POST /v1/auth/refresh", "POST /v1/auth/register",
+	"GET /v1/files/{link}",
 }
 
 func TestEveryOperationButTheListedNeedsAToken(t *testing.T) {
@@ -166,7 +167,7 @@ func TestNobodyReachesWhatIsSomebodyElses(t *testing.T) {
 		after := w.rows().of(w.owned()...)
 		for _, row := range append(before.without(after), after.without(before)...) {
 			table, _, _ := strings.Cut(row, ":")
-			own := !before[row] && (table == "users" || table == "idempotency_keys") // what mal said of themselves
+			own := !before[row] && slices.Contains([]string{"users", "idempotency_keys", "chat_groups"}, table) // what mal said of themselves
 			if !own && !slices.Contains(known[o.String()], table) {
 				t.Errorf("%s by somebody else changed what is ann's: %s", o, row)
 			}
@@ -418,7 +419,9 @@ func TestABodyThatIsNotWhatItShouldBeIsRefused(t *testing.T) {
 			}
 		}
 		for _, chunked := range []bool{false, true} {
-			w.tooLarge(o, chunked)
+			if o.media != "application/offset+octet-stream" { // a file is as large as its offer said
+				w.tooLarge(o, chunked)
+			}
 		}
 		if changed := before.without(w.rows()); len(changed) > 0 {
 			t.Errorf("%s: what was refused changed\n%s", o, strings.Join(changed, "\n"))
@@ -474,6 +477,9 @@ func (w *world) tooLarge(o op, chunked bool) {
 	}
 }
 
+// asksWhatIsServed are paths that answer OPTIONS: of the protocol tus.
+var asksWhatIsServed = map[string]bool{"/v1/uploads": true, "/v1/transfers/{transfer}/upload": true}
+
 // TestMethodsThatARouteDoesNotHaveAreRefused tries every method on every path,
 // and ways to smuggle one in.
 func TestMethodsThatARouteDoesNotHaveAreRefused(t *testing.T) {
@@ -489,7 +495,7 @@ func TestMethodsThatARouteDoesNotHaveAreRefused(t *testing.T) {
 	for _, o := range w.ops {
 		path := o.request(t, nil).path
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FOO", "get", "PROPFIND"} {
-			if slices.Contains(has[o.path], method) {
+			if slices.Contains(has[o.path], method) || method == "OPTIONS" && asksWhatIsServed[o.path] {
 				continue
 			}
 			a := w.send(request{method: method, path: path, token: w.mal.AccessToken, media: "application/json", body: strings.NewReader("{}")})

@@ -313,6 +313,16 @@ func (w *world) populate() {
 	w.must("PUT", "/v1/blocks/"+blocked.User.ID, token, nil)
 	a := w.send(request{method: "PUT", path: "/v1/me/avatar", media: "image/png", token: token, body: bytes.NewReader(square(w.t, 70))})
 	w.belongs["avatar"] = parse[api.Avatar](w.t, a).Avatar
+	made := parse[api.GroupMembership](w.t, w.must("POST", "/v1/groups", token, api.GroupNew{Name: "the hidden group", Members: []string{friend.User.ID}}))
+	w.belongs["group"] = made.Group.ID
+	group := "/v1/groups/" + made.Group.ID
+	w.must("PATCH", group, token, `{"joins":"asking","announcement":"the hidden announcement"}`)
+	joining := w.must("POST", group+"/requests", asker.AccessToken, api.GroupRequestNew{Answer: "the hidden answer to a group"})
+	w.belongs["group request"] = parse[api.GroupRequestReply](w.t, joining).Request.ID
+	w.must("PATCH", group, token, `{"joins":"invited"}`)
+	w.must("PUT", group+"/bans/"+blocked.User.ID, token, nil)
+	offered := w.must("POST", "/v1/transfers", token, api.TransferOffer{To: friend.User.ID, Name: "the hidden file", Size: 4242})
+	w.belongs["transfer"] = parse[api.Transfer](w.t, offered).ID
 	w.belongs["token"] = parse[api.Card](w.t, w.must("GET", "/v1/me/card", token, nil)).Token
 }
 
@@ -458,6 +468,7 @@ type schema struct {
 	Enum       []any              `json:"enum"`
 	Default    any                `json:"default"`
 	MinLength  int                `json:"minLength"`
+	MinItems   int                `json:"minItems"`
 	Minimum    *float64           `json:"minimum"`
 	Properties map[string]*schema `json:"properties"`
 	Required   []string           `json:"required"`
@@ -587,6 +598,9 @@ func (p place) fits() any {
 	case s.is("boolean"):
 		return true
 	case s.is("array"):
+		if s.MinItems > 0 {
+			return []any{strings.Repeat("n", 12)}
+		}
 		return []any{}
 	case s.is("object"):
 		return map[string]any{}

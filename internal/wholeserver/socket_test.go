@@ -105,6 +105,12 @@ func (p *pair) socket(node int, tokens api.Tokens) *device {
 				d.note(e.Type + " " + u.Name)
 				return
 			}
+			if data, ok := e.Data.(json.RawMessage); ok && e.Type == api.EventPresenceChanged {
+				var of api.Presence
+				_ = json.Unmarshal(data, &of)
+				d.note(of.User + " " + of.Status)
+				return
+			}
 			d.note(describeEvent(e))
 		},
 		Closed: func(error) { d.note("closed") },
@@ -150,6 +156,10 @@ func TestASocketCallsAndHearsOnEveryNode(t *testing.T) {
 		var profile api.Profile
 		if err := there.Call(t.Context(), "users.get", api.SocketCall{Path: map[string]any{"user": me.ID}}, &profile); err != nil || profile.Name != "Anna" {
 			t.Errorf("with a path: %+v, %v", profile, err)
+		}
+		var seen api.Presences
+		if err := there.Call(t.Context(), "presence.get", api.SocketCall{Query: map[string]any{"users": []string{me.ID, "nobody-at-al"}, "last_seen": true}}, &seen); err != nil || len(seen.Users) != 2 || seen.Users[0].User != me.ID {
+			t.Errorf("with a list in the query: %+v, %v", seen, err)
 		}
 		first := api.SocketCall{Body: map[string]any{"words": 7}, Key: "one"}
 		for range 2 {

@@ -58,6 +58,7 @@ export interface User {
   find_by_email: boolean;
   requests: boolean;
   on_boards: boolean;
+  presence?: "friends" | "nobody"; // who sees whether the user is on line
   has_password: boolean;
   created: string;
 }

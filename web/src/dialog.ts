@@ -17,8 +17,10 @@ export function dialog(title: string, build: (close: () => void) => Child[], bac
     "aria-labelledby": id,
     onclose: () => {
       el.remove();
-      if (opener instanceof HTMLElement && opener.isConnected && opener !== document.body) opener.focus();
-      else back?.();
+      if (!(opener instanceof HTMLElement) || !opener.isConnected || opener === document.body) return back?.();
+      // Chromium gives it back too early: a field that has the focus from then on takes no letters.
+      opener.blur();
+      opener.focus();
     },
   });
   // The heading has the focus, not a button: the key that opened the dialog, held

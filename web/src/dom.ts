@@ -39,12 +39,15 @@ const shapes = {
   check: "M9.6 16.6 5 12l-1.6 1.6 6.2 6.2L21 8.4l-1.6-1.6z",
   left: "M15.4 5.4 14 4l-8 8 8 8 1.4-1.4L8.8 12z",
   right: "m8.6 18.6 1.4 1.4 8-8-8-8-1.4 1.4 6.6 6.6z",
+  out: "M4 3h9v2H6v14h7v2H4zm12.500 4.500L21 12l-4.500 4.500-1.400-1.400 2.100-2.100H9v-2h8.200l-2.100-2.100z",
   close: "M18.4 7 17 5.6l-5 5-5-5L5.6 7l5 5-5 5L7 18.4l5-5 5 5 1.4-1.4-5-5z",
 };
 
 /** A small picture beside words that say the same; hidden from screen readers. */
-export const icon = (name: keyof typeof shapes) =>
-  s("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, s("path", { d: shapes[name] }));
+export const icon = (name: keyof typeof shapes) => drawing(shapes[name]);
+
+/** A picture of 24 by 24 from the data of a path. */
+export const drawing = (d: string) => s("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, s("path", { d }));
 
 /** The picture for streak freezes; hidden from screen readers. */
 export const snowflake = () =>

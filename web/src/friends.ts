@@ -98,6 +98,7 @@ export function friends(me: User, people: People, fail: (text: string) => void):
           f.remark && nameOf(f.user),
           [f.streak !== undefined && t.people.streak(f.streak), met(f.source), t.people.since(dateOf(f.since))].filter(Boolean).join(" · "),
         ],
+        !f.user.deleted && h("a", { class: "secondary", href: `#/chats/${f.user.id}`, "aria-label": t.people.writeTo(calledBy(f)) }, t.people.write),
         h("button", { type: "button", class: "secondary", "aria-haspopup": "dialog", "aria-label": t.people.editName(calledBy(f)), onclick: () => edit(f) }, t.people.edit),
       ),
     listTitle,

@@ -1,75 +1,59 @@
-// The stream of server-sent events, for as long as the page is looked at.
+// The one connection of this tab: events come over it, chats are read and sent over it.
 
+import { Chats, SESSION_ENDED, StoaClient, type State } from "@stoa-dev/client";
 import type { Event } from "./api";
-import { events } from "./events";
-import { authed, Ended } from "./session";
+import { Presences } from "./chat/presence";
+import { end, token } from "./session";
+import { t } from "./texts";
 
 export type LiveState = "connecting" | "live" | "waiting";
 
 export interface Listener {
   state: (s: LiveState) => void;
-  catchUp: () => void; // something may have been missed: after every connection, and when the page is looked at again
+  missed: () => void; // something may have been missed
   event: (e: Event) => void;
 }
 
-/** Listens for as long as the page is looked at, until the answer is called. */
-export function listen(on: Listener): () => void {
-  const stopped = new AbortController();
-  let live: ReturnType<typeof follow> | undefined = follow(on);
-  // A browser allows six connections to a server, for all its tabs together: one
-  // that has been hidden for a minute gives its stream back.
-  let hidden: ReturnType<typeof setTimeout> | undefined;
-  const awake = () => {
-    clearTimeout(hidden);
-    if (document.visibilityState !== "visible") {
-      hidden = setTimeout(() => {
-        live?.stop();
-        live = undefined;
-      }, 60_000);
-      return;
-    }
-    if (live) live.wake();
-    else live = follow(on);
-    on.catchUp();
-  };
-  document.addEventListener("visibilitychange", awake, { signal: stopped.signal });
-  addEventListener("online", awake, { signal: stopped.signal });
-  return () => {
-    stopped.abort();
-    live?.stop();
-    clearTimeout(hidden);
-  };
+/** What stands on the connection. */
+export interface Line {
+  client: StoaClient;
+  chats: Chats;
+  presences: Presences;
+  stop: () => void;
 }
 
-// follow reads GET /v1/events until stop is called.
-function follow(on: Listener): { stop: () => void; wake: () => void } {
-  const stopped = new AbortController();
-  let wake = () => {};
+// A server takes so many connections of a user; whoever has more tabs open waits for one to close.
+const TOO_MANY = 3504;
+const AGAIN = 30_000; // ms
 
-  const run = async () => {
-    for (let failures = 0; !stopped.signal.aborted; ) {
-      on.state("connecting");
-      try {
-        const res = await authed("/v1/events", { accept: "text/event-stream", signal: stopped.signal });
-        failures = 0;
-        on.state("live");
-        on.catchUp();
-        for await (const e of events<Event>(res)) on.event(e);
-      } catch (err) {
-        if (stopped.signal.aborted || err instanceof Ended) return;
-      }
-      on.state("waiting");
-      // From half a second to half a minute, spread so that a server that comes
-      // back is not met by everybody at once.
-      const pause = Math.min(30_000, 500 * 2 ** failures++) * (0.5 + Math.random() / 2);
-      await new Promise<void>((done) => {
-        wake = done;
-        setTimeout(done, pause);
-        stopped.signal.addEventListener("abort", () => done(), { once: true });
-      });
-    }
+const shown: Record<State, LiveState> = { connecting: "connecting", online: "live", offline: "waiting", ended: "waiting" };
+
+/** Connects as a user until stop is called. */
+export async function connect(user: string, on: Listener): Promise<Line> {
+  const client = new StoaClient({ url: location.origin, getToken: token });
+  const chats = new Chats(client, { user });
+  const presences = new Presences(client);
+  let again: ReturnType<typeof setTimeout> | undefined;
+  client.on("state", ({ state, code }) => {
+    on.state(shown[state]);
+    if (code === SESSION_ENDED) end(t.frame.outHere);
+    if (code === TOO_MANY) again = setTimeout(() => client.connect(), AGAIN);
+  });
+  client.on("open", ({ resumed }) => {
+    if (!resumed) on.missed();
+  });
+  client.on("event", (e) => on.event(e));
+  on.state("connecting");
+  await chats.start();
+  client.connect();
+  return {
+    client,
+    chats,
+    presences,
+    stop: () => {
+      clearTimeout(again);
+      chats.stop();
+      client.disconnect();
+    },
   };
-  void run();
-  return { stop: () => stopped.abort(), wake: () => wake() };
 }
-

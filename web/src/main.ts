@@ -6,7 +6,7 @@ import { development } from "./codes";
 import { h, icon, put } from "./dom";
 import { say } from "./form";
 import { home } from "./home";
-import { listen, type LiveState } from "./live";
+import type { Line, LiveState } from "./live";
 import { People } from "./people";
 import { authed, device, end, Ended, forget, setUser, user, whenEnded } from "./session";
 import { otherLanguage, t } from "./texts";
@@ -52,6 +52,8 @@ function showState(state: LiveState): void {
 interface Login {
   device: string;
   people: People;
+  line: Promise<Line>;
+  unread: () => number; // messages
   stop: () => void;
 }
 let login: Login | undefined;
@@ -63,27 +65,58 @@ function begin(): Login {
   const people = new People((err) => !(err instanceof Ended) && announce(say(err)));
   const gone = new AbortController();
   people.watch(showUnread, gone.signal);
-  const stop = listen({
-    state: showState,
-    catchUp: () => {
-      void people.catchUp();
-      view?.catchUp?.();
+  const missed = () => {
+    void people.catchUp();
+    view?.catchUp?.();
+  };
+  // A page that was not looked at may have been asleep.
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && missed(), { signal: gone.signal });
+  let there: Line | undefined;
+  showState("connecting");
+  const line = late(
+    async () => {
+      const { connect } = await import("./live");
+      return connect(user()!.id, {
+        state: showState,
+        missed,
+        event: (e) => {
+          happened(e);
+          people.event(e);
+          view?.event?.(e);
+        },
+      });
     },
-    event: (e) => {
-      happened(e);
-      people.event(e);
-      view?.event?.(e);
-    },
+    gone.signal,
+  );
+  void line.then((got) => {
+    there = got;
+    if (gone.signal.aborted) return got.stop();
+    for (const name of ["chat", "synced"] as const) got.chats.on(name, showUnread);
   });
   return {
     device: device(),
     people,
+    line,
+    unread: () => there?.chats.unread ?? 0,
     stop: () => {
-      stop();
+      there?.stop();
       people.stop();
       gone.abort();
     },
   };
+}
+
+// late tries something again and again that fails while the server is away.
+async function late<T>(run: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  for (;;) {
+    try {
+      return await run();
+    } catch (err) {
+      if (signal.aborted) throw err;
+      showState("waiting");
+      await new Promise((done) => setTimeout(done, 3000));
+    }
+  }
 }
 
 function happened(e: Event): void {
@@ -95,14 +128,18 @@ function happened(e: Event): void {
   if (e.type === "session.ended" && (e.data as SessionEnded).device === device()) end(t.frame.outHere);
 }
 
-type Page = "home" | "friends" | "card" | "profile" | "undo";
+type Page = "home" | "chats" | "friends" | "card" | "profile" | "undo";
 let title = "";
 
-const unread = h("span", { class: "badge", "data-unread": "", hidden: true });
+const requests = h("span", { class: "badge", "data-unread": "", hidden: true });
+const messages = h("span", { class: "badge", "data-unread-chats": "", hidden: true });
 function showUnread(): void {
-  const n = login?.people.unread ?? 0;
-  unread.hidden = n === 0;
-  put(unread, n > 99 ? "99+" : String(n), h("span", { class: "sr" }, t.frame.newRequests(n)));
+  const count = (badge: HTMLElement, n: number, what: (n: number) => string) => {
+    badge.hidden = n === 0;
+    put(badge, n > 99 ? "99+" : String(n), h("span", { class: "sr" }, what(n)));
+    return n;
+  };
+  const n = count(requests, login?.people.unread ?? 0, t.frame.newRequests) + count(messages, login?.unread() ?? 0, t.frame.newMessages);
   document.title = n > 0 ? `(${n}) ${title}` : title;
 }
 
@@ -117,7 +154,8 @@ function show(): void {
   const me = user();
   const token = /^#\/card\/([\w-]+)$/.exec(location.hash)?.[1];
   const undo = /^#\/undo\/([\w-]+)$/.exec(location.hash)?.[1];
-  const page: Page = undo ? "undo" : token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
+  const chat = /^#\/chats(\/|$)/.test(location.hash);
+  const page: Page = undo ? "undo" : chat ? "chats" : token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
   title = me ? `${t.frame.titles[page]} · Stoa` : "Stoa";
   guest = !me;
   document.body.classList.toggle("guest", guest);
@@ -147,31 +185,36 @@ function show(): void {
   put(
     nav,
     link("home", "#/", t.frame.titles.home),
-    link("friends", "#/friends", t.frame.titles.friends, unread),
+    link("chats", "#/chats", t.frame.titles.chats, messages),
+    link("friends", "#/friends", t.frame.titles.friends, requests),
     link("profile", "#/profile", t.frame.titles.profile),
-    h("button", { type: "button", class: "link", onclick: logOut }, t.frame.logOut),
+    h("button", { type: "button", class: "link", onclick: logOut }, icon("out"), h("span", {}, t.frame.logOut)),
   );
   showUnread();
   const place = (v: View) => {
     if (mine !== drawn) return v.close();
     view = v;
     put(main, v.el);
+    v.follow?.();
   };
   if (page === "home") {
     place(home(me, announce));
-    return void setTimeout(() => void Promise.all([import("./friends"), import("./profile")]).catch(() => {}), 2000);
+    return void setTimeout(() => void Promise.all([import("./chat/view"), import("./friends"), import("./profile")]).catch(() => {}), 2000);
   }
   // The other views are fetched later: the first one is there sooner. When the server
   // is away by then they are there.
   put(main, h("p", { class: "muted" }, t.words.moment));
-  const late: Promise<View> = undo
+  const { line } = login;
+  const coming: Promise<View> = undo
     ? import("./undo").then((m) => m.undoView(undo))
     : token
     ? import("./card").then((m) => m.cardView(me, token, people, announce))
+    : page === "chats"
+      ? Promise.all([import("./chat/view"), line]).then(([m, line]) => m.chatsView(me, line, people, announce))
     : page === "friends"
       ? import("./friends").then((m) => m.friends(me, people, announce))
       : import("./profile").then((m) => m.profile(me, { fail: announce, left }));
-  late.then(place, lost);
+  coming.then(place, lost);
 }
 
 function navigate(hash: string): void {
@@ -204,6 +247,7 @@ whenEnded((reason) => {
   announce(reason);
 });
 addEventListener("hashchange", () => {
+  if (login?.device === device() && view?.follow?.()) return; // it has the focus where it belongs
   show();
   main.focus({ preventScroll: true });
 });

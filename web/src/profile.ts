@@ -2,6 +2,7 @@
 
 import { type User, type UserUpdate } from "./api";
 import { deletionCard, emailCard, passwordCard } from "./account";
+import { chatSettings } from "./chat/settings";
 import { devicesCard } from "./devices";
 import { h, put } from "./dom";
 import { field, form, say } from "./form";
@@ -72,6 +73,7 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
     toggle("on_boards", t.profile.onBoards),
   ];
 
+  const chats = chatSettings(me, { signal: closed.signal, failed, changed: (u) => take(u) });
   const picture = pictureCard(me, (avatar) => take({ ...me, avatar }));
   const devices = devicesCard({ signal: closed.signal, failed, left: on.left });
   const password = passwordCard(me, devices.load);
@@ -88,12 +90,13 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
     setUser(u);
     pending.hidden = !me.next_zone;
     put(pending, ...t.profile.pending(h("strong", {}, place(me.zone)), h("strong", {}, place(me.next_zone ?? ""))));
-    for (const part of [...toggles, picture, password, email, deletion]) part.take(u);
+    for (const part of [...toggles, chats, picture, password, email, deletion]) part.take(u);
   }
 
   const load = () => {
     json<User>("/v1/me", { signal: closed.signal }).then(take, failed);
     devices.load();
+    chats.load();
   };
   take(me);
   load();
@@ -111,6 +114,7 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
         h("p", { class: "muted" }, ...t.profile.yourID(h("code", {}, me.id))),
         h("div", { class: "stack tight" }, ...toggles.map((t) => t.el), kept),
       ),
+      chats.el,
       password.el,
       email.el,
       devices.el,

@@ -1,8 +1,12 @@
 // Who is logged in on this device. The tokens live in localStorage, so that all
 // tabs share one session; a refresh is done by one tab for all of them.
 
-import { Refused, send, type Call, type Tokens, type User } from "./api";
+import { Ended, Refused as NotRenewed, refreshing, Unreachable as NoAnswer } from "@stoa-dev/client";
+import { Refused, send, Unreachable, type Call, type Tokens, type User } from "./api";
 import { t } from "./texts";
+
+/** Thrown to whoever asked for something when the session ended; the page has changed by then. */
+export { Ended };
 
 const STORE = "stoa.session";
 
@@ -13,7 +17,6 @@ interface Stored {
   device: string;
 }
 
-let refreshing: Promise<Stored> | undefined;
 let onEnd: (reason: string) => void = () => {};
 
 /** Calls fn when the session ends other than by log out on this tab. */
@@ -62,17 +65,17 @@ export const forget = () => localStorage.removeItem(STORE);
 
 /** A request as the logged-in user; an expired token is refreshed on the way. */
 export async function authed(path: string, call: Call = {}): Promise<Response> {
-  const s = load();
-  if (!s) return ended("");
+  const access = load()?.access;
+  if (!access) return ended("");
   try {
-    return await send(path, { ...call, token: s.access });
+    return await send(path, { ...call, token: access });
   } catch (err) {
     // A wrong password is 401 as well, and no fault of the token.
     if (!(err instanceof Refused) || err.problem.code !== "auth.token_invalid") throw err;
   }
-  const fresh = await refresh(s.access);
+  const fresh = await token(access);
   try {
-    return await send(path, { ...call, token: fresh.access });
+    return await send(path, { ...call, token: fresh });
   } catch (err) {
     if (err instanceof Refused && err.problem.code === "auth.token_invalid") return ended(t.frame.outHere);
     throw err;
@@ -84,37 +87,32 @@ export async function json<T>(path: string, call: Call = {}): Promise<T> {
   return (await (await authed(path, call)).json()) as T;
 }
 
-// refresh replaces the access token that was just refused. Within this tab the
-// callers share one promise, between tabs a lock; whoever comes second finds the
-// new token in the store.
-function refresh(refused: string): Promise<Stored> {
-  refreshing ??= locked(async () => {
+const renewed = refreshing({
+  url: location.origin,
+  load: () => {
     const s = load();
-    if (!s) return ended("");
-    if (s.access !== refused) return s;
-    try {
-      const res = await send("/v1/auth/refresh", { method: "POST", body: { refresh_token: s.refresh }, once: true });
-      const t = (await res.json()) as Tokens;
-      begin(t);
-      return load()!;
-    } catch (err) {
-      // Only a refusal ends the session; an absent server may know it still.
-      if (!(err instanceof Refused)) throw err;
-      if (err.problem.status === 401) return ended(t.frame.outHere);
-      if (err.problem.status === 403) return ended(err.message); // banned: the server says until when
-      throw err;
-    }
-  }).finally(() => (refreshing = undefined));
-  return refreshing;
-}
+    return s && { access_token: s.access, refresh_token: s.refresh };
+  },
+  save: (got) => begin(got as Tokens),
+  fetch: (url, init) => fetch(url, { ...init, headers: { ...init?.headers, "Accept-Language": t.locale } }),
+});
 
-function locked<T>(fn: () => Promise<T>): Promise<T> {
-  return navigator.locks ? navigator.locks.request("stoa.refresh", fn) : fn();
+/** An access token other than one that was refused. It is renewed by one tab for all. */
+export async function token(refused?: string): Promise<string> {
+  try {
+    return await renewed(refused);
+  } catch (err) {
+    // Only a refusal ends the session; an absent server may know it still. Of a ban the server says until when.
+    if (err instanceof Ended) return ended(err.code === "" ? "" : err.code === "account.banned" ? err.message : t.frame.outHere);
+    if (err instanceof NoAnswer) throw new Unreachable();
+    if (err instanceof NotRenewed) throw new Refused({ type: "about:blank", title: err.detail, status: err.status, code: err.code }, err.retryAfter);
+    throw err;
+  }
 }
 
 function ended(reason: string): never {
   end(reason);
-  throw new Ended();
+  throw new Ended("The session has ended.");
 }
 
 /** Forgets the tokens, and has the page say why. */
@@ -122,6 +120,3 @@ export function end(reason: string): void {
   forget();
   onEnd(reason);
 }
-
-/** Thrown to whoever asked for something when the session ended; the page has changed by then. */
-export class Ended extends Error {}

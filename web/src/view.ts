@@ -6,4 +6,5 @@ export interface View {
   close: () => void;
   event?: (e: Event) => void;
   catchUp?: () => void; // events may have been missed
+  follow?: () => boolean; // the address is another one; true when it is a place in this view
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/stoa-dev/stoa/internal/bubble"
@@ -308,6 +310,24 @@ func TestListenersAreToldWhatNobodyCanReadAnyMore(t *testing.T) {
 		bob.wants(t, "lost")
 		a.Publish([]Event{tick("ann", 1)})
 		ann.wants(t, "lost", "1")
+		metrics := prometheus.NewRegistry()
+		metrics.MustRegister(b.Metrics())
+		families, err := metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := map[string]float64{}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				shown[f.GetName()] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+		s := b.Stats()
+		want := map[string]float64{"stoa_events_channels": 1, "stoa_events_lost_total": float64(s.Lost), "stoa_events_sent_total": float64(s.Sent + s.Local),
+			"stoa_events_caught_up_total": float64(s.CaughtUp), "stoa_events_unsent_total": float64(s.Unsent)}
+		if !maps.Equal(shown, want) || s.Lost == 0 {
+			t.Errorf("the metrics show %v, want %v", shown, want)
+		}
 
 		wire.LoseMessages()
 		var batch []Event

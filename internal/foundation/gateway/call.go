@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/centrifugal/centrifuge"
@@ -19,6 +21,7 @@ func (g *Gateway) call(c *connection, e centrifuge.RPCEvent, reply centrifuge.RP
 	ctx := c.client.Context()
 	in, err := parseCall(e.Method, e.Data)
 	if err != nil {
+		g.metrics.calls.WithLabelValues(strconv.Itoa(http.StatusBadRequest)).Inc()
 		reply(centrifuge.RPCReply{}, err)
 		return
 	}
@@ -32,7 +35,9 @@ func (g *Gateway) call(c *connection, e centrifuge.RPCEvent, reply centrifuge.RP
 	}
 	g.calls.Go(func() {
 		defer func() { <-c.calls }()
-		reply(answer(g.cfg.API.Invoke(ctx, in)))
+		got := g.cfg.API.Invoke(ctx, in)
+		g.metrics.calls.WithLabelValues(strconv.Itoa(got.Status)).Inc()
+		reply(answer(got))
 	})
 }
 
@@ -53,13 +58,16 @@ func parseCall(method string, data []byte) (in web.Invocation, err error) {
 	}
 	var call struct {
 		Path  map[string]scalar `json:"path"`
-		Query map[string]scalar `json:"query"`
+		Query map[string]listed `json:"query"`
 		Body  json.RawMessage   `json:"body"`
 		Key   string            `json:"key"`
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if d.Decode(&call) != nil || d.More() {
+	if d.Decode(&call) != nil {
+		return in, errCall
+	}
+	if _, err := d.Token(); err != io.EOF { // a bracket too many is nothing to More
 		return in, errCall
 	}
 	in.Path, in.Query, in.Key = texts(call.Path), texts(call.Query), call.Key
@@ -84,7 +92,29 @@ func (s *scalar) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func texts(m map[string]scalar) map[string]string {
+// listed is a scalar, or a list of scalars, as the text that it would be in a URL: with commas
+// between.
+type listed string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *listed) UnmarshalJSON(b []byte) error {
+	if b[0] != '[' {
+		return (*scalar)(l).UnmarshalJSON(b)
+	}
+	var all []scalar
+	if err := json.Unmarshal(b, &all); err != nil {
+		return err
+	}
+	for i, s := range all {
+		if i > 0 {
+			*l += ","
+		}
+		*l += listed(s)
+	}
+	return nil
+}
+
+func texts[S ~string](m map[string]S) map[string]string {
 	if len(m) == 0 {
 		return nil
 	}

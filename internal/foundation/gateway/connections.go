@@ -1,12 +1,15 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -91,19 +94,72 @@ func (cs *connections) of(user string) []*connection {
 // openedKey finds the slim request in a connection's context.
 type openedKey struct{}
 
-// admit stands before a handler of the library. It counts the connections of a household,
-// and keeps of the request what calls need: a connection may last for days.
+// admit stands before a handler of the library. It counts the connections of a household
+// until they are closed, and keeps of the request what calls need: a connection may last for
+// days, and its request holds on to the buffers of HTTP.
 func (g *Gateway) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := household.From(r.Context())
 		if !g.from.enter(from, g.cfg.MaxFrom) {
+			g.metrics.refused.WithLabelValues(refusedHousehold).Inc()
 			w.Header().Set("Retry-After", "10")
 			http.Error(w, "Too many connections are open from this address.", http.StatusTooManyRequests)
 			return
 		}
-		defer g.from.leave(from)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), openedKey{}, web.Opening(r))))
+		leave := sync.OnceFunc(func() { g.from.leave(from) })
+		opened := web.Opening(r)
+		if r.ProtoMajor != 1 || r.Method != http.MethodGet { // the connection ends with the request
+			defer leave()
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), openedKey{}, opened)))
+			return
+		}
+		// The library takes the connection over, and goes on when the request has ended.
+		takes := &taking{ResponseWriter: w, leave: leave}
+		next.ServeHTTP(takes, handshake(r).WithContext(context.WithValue(g.base, openedKey{}, opened)))
+		if !takes.taken {
+			leave()
+		}
 	})
+}
+
+// handshake returns what the library reads of the request for a WebSocket.
+func handshake(r *http.Request) *http.Request {
+	slim := &http.Request{Method: r.Method, URL: r.URL, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor, Host: r.Host, RemoteAddr: r.RemoteAddr, Header: http.Header{}}
+	for name, lines := range r.Header {
+		if name == "Connection" || name == "Upgrade" || name == "Origin" || strings.HasPrefix(name, "Sec-Websocket-") {
+			slim.Header[name] = lines
+		}
+	}
+	return slim
+}
+
+// taking is the answer to a request whose connection is taken over.
+type taking struct {
+	http.ResponseWriter
+	leave func()
+	taken bool
+}
+
+// Hijack implements http.Hijacker.
+func (t *taking) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	t.taken = true
+	return &takenOver{conn, t.leave}, rw, nil
+}
+
+// takenOver is a connection that was taken over from HTTP.
+type takenOver struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *takenOver) Close() error {
+	c.leave()
+	return c.Conn.Close()
 }
 
 // households counts connections.
@@ -153,6 +209,12 @@ type hello struct {
 // connecting decides who may connect.
 func (g *Gateway) connecting(ctx context.Context, e centrifuge.ConnectEvent) (centrifuge.ConnectReply, error) {
 	caller, err := g.identify(ctx, e.Token)
+	switch {
+	case errors.Is(err, errUnauthenticated):
+		g.metrics.refused.WithLabelValues(refusedToken).Inc()
+	case err != nil:
+		g.metrics.refused.WithLabelValues(refusedAway).Inc()
+	}
 	if err != nil {
 		return centrifuge.ConnectReply{}, err
 	}
@@ -205,7 +267,16 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 	client.OnRPC(func(e centrifuge.RPCEvent, reply centrifuge.RPCCallback) { g.call(c, e, reply) })
 	client.OnRefresh(func(e centrifuge.RefreshEvent, reply centrifuge.RefreshCallback) { reply(g.refresh(c, e)) })
 	client.OnAlive(func() { g.check(client.Context(), c) })
-	client.OnDisconnect(func(centrifuge.DisconnectEvent) { g.conns.remove(client.UserID(), client.ID()) })
+	client.OnDisconnect(func(e centrifuge.DisconnectEvent) {
+		g.metrics.closed.WithLabelValues(strconv.FormatUint(uint64(e.Code), 10)).Inc()
+		g.conns.remove(client.UserID(), client.ID())
+		if g.cfg.Watch != nil {
+			g.cfg.Watch.Closed(client.ID())
+		}
+	})
+	if g.cfg.Watch != nil {
+		g.cfg.Watch.Opened(client.UserID(), caller.DeviceID(), client.ID())
+	}
 	g.check(client.Context(), c) // it may have ended while nobody knew of this connection
 	if g.conns.losses.Load() != losses {
 		c.lookAgain()

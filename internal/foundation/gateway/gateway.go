@@ -32,6 +32,13 @@ type Sessions interface {
 	StillHere(ctx context.Context, c web.Caller) (web.Caller, error)
 }
 
+// Watch is told of connections, each by a name that no other one to this node has. Its
+// methods must not wait for anything.
+type Watch interface {
+	Opened(user, device, connection string)
+	Closed(connection string)
+}
+
 // Settings are the operator's.
 type Settings struct {
 	Ping    time.Duration `koanf:"ping" default:"25s" help:"how often a silent connection is pinged; less than the shortest idle time of a proxy on the way"`
@@ -46,6 +53,7 @@ type Config struct {
 	API      *web.API // whose operations can be called
 	Sessions Sessions
 	Bus      *events.Bus
+	Watch    Watch    // nil: nobody is told
 	Node     string   // this process, among all that share Redis
 	Version  string   // of the server, told to clients
 	Origins  []string // whose scripts may connect, besides the server's own
@@ -54,14 +62,22 @@ type Config struct {
 	// Zero means half a second.
 	MaxStale time.Duration
 
-	Log     *slog.Logger
-	Metrics *prometheus.Registry // nil: none
+	Log *slog.Logger
+
+	Metrics prometheus.Registerer // nil: none
+
+	// Library gets what the library of sockets counts, stoa_socket_*, much of which is for
+	// parts of it that are not used here. Nil: nobody gets it.
+	Library *prometheus.Registry
 }
 
 const (
 	// maxFrame is the largest frame from a client, in bytes: the largest body of an
 	// operation, and something around it.
 	maxFrame = 64<<10 + 4096
+
+	// readBuffer is what each connection reads through, in bytes. Most frames are smaller.
+	readBuffer = 512
 
 	// maxBehind is how many bytes may wait for a client before it is cut off as slow.
 	maxBehind = 1 << 20
@@ -85,6 +101,8 @@ type Gateway struct {
 	from  households
 	calls sync.WaitGroup
 
+	metrics *metrics
+
 	draining atomic.Bool
 	drained  chan struct{} // closed when all clients were sent away
 }
@@ -99,14 +117,14 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	g := &Gateway{cfg: cfg, base: context.WithoutCancel(ctx), log: cfg.Log}
-	var metrics centrifuge.MetricsConfig
-	metrics.RegistererGatherer = prometheus.NewRegistry()
-	if cfg.Metrics != nil {
-		metrics.RegistererGatherer = cfg.Metrics
+	var library centrifuge.MetricsConfig
+	library.RegistererGatherer = prometheus.NewRegistry()
+	if cfg.Library != nil {
+		library.RegistererGatherer = cfg.Library
 	}
-	metrics.MetricsNamespace = "stoa_socket"
+	library.MetricsNamespace = "stoa_socket"
 	node, err := centrifuge.New(centrifuge.Config{
-		Name: cfg.Node, Version: cfg.Version, Metrics: metrics,
+		Name: cfg.Node, Version: cfg.Version, Metrics: library,
 		LogLevel: centrifuge.LogLevelWarn, LogHandler: g.logged,
 		ClientConnectIncludeServerTime: true,
 		ClientQueueMaxSize:             maxBehind,
@@ -117,6 +135,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.node, g.drained = node, make(chan struct{})
+	g.metrics = newMetrics(cfg.Metrics, func() float64 { return float64(node.Hub().NumClients()) })
 	node.SetBroker(&broker{base: g.base, bus: cfg.Bus, held: map[string]func(){}, before: g.before, lost: g.lost})
 	node.SetController(newController(g.base, cfg.Bus.Nodes(), cfg.Log))
 	node.OnConnecting(g.connecting)
@@ -145,7 +164,7 @@ func (g *Gateway) logged(e centrifuge.LogEntry) {
 func (g *Gateway) Routes(a *web.API) {
 	ping := centrifuge.PingPongConfig{PingInterval: g.cfg.Ping, PongTimeout: g.cfg.Ping / 3}
 	socket := centrifuge.NewWebsocketHandler(g.node, centrifuge.WebsocketConfig{
-		CheckOrigin: g.ours, MessageSizeLimit: maxFrame, WriteTimeout: 5 * time.Second, UseWriteBufferPool: true,
+		CheckOrigin: g.ours, MessageSizeLimit: maxFrame, WriteTimeout: 5 * time.Second, UseWriteBufferPool: true, ReadBufferSize: readBuffer,
 		ProcessCommandsOffReadLoop: true, PingPongConfig: ping,
 	})
 	a.RawConnection("GET /v1/socket", g.admit(socket))

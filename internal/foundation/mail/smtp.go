@@ -10,8 +10,10 @@ import (
 	"net"
 	netmail "net/mail"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
@@ -137,20 +139,76 @@ func (s *SMTP) Send(ctx context.Context, m Message) error {
 func (s *SMTP) deliver(ctx context.Context, msg *gomail.Msg) error {
 	ctx, done := context.WithCancel(ctx)
 	defer done() // also closes the connection, which the library leaves open when the log-in fails
+	client, err := s.dial(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(client.Send(msg), client.Close())
+}
+
+// Check connects, encrypts and logs in as for a mail, sends none, and returns the server's
+// greeting. It ends with ctx, or within two time-outs.
+func (s *SMTP) Check(ctx context.Context) (greeting string, err error) {
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	heard := new(greeted)
+	client, err := s.dial(ctx, heard)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+		return "", fmt.Errorf("mail.Check: %w", err)
+	}
+	_ = client.Close() // a server that ends before it says goodbye does all the same
+	line, _, _ := strings.Cut(string(heard.text), "\n")
+	line = strings.ToValidUTF8(strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(line, "220"), "-")), "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, line), nil
+}
+
+// At returns the server's host:port.
+func (s *SMTP) At() string { return net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Port)) }
+
+// greeted is a connection that keeps the first of what the server says.
+type greeted struct {
+	net.Conn
+	text []byte
+}
+
+func (g *greeted) Read(b []byte) (int, error) {
+	n, err := g.Conn.Read(b)
+	if len(g.text) == 0 {
+		g.text = append(g.text, b[:n]...)
+	}
+	return n, err
+}
+
+// dial connects and logs in. The connection is closed when ctx ends; heard, if there is one,
+// is given what it says first.
+func (s *SMTP) dial(ctx context.Context, heard *greeted) (*gomail.Client, error) {
 	opts := []gomail.Option{
 		gomail.WithPort(s.cfg.Port), gomail.WithTimeout(s.cfg.Timeout), gomail.WithTLSConfig(s.tls),
 		gomail.WithTLSPolicy(policies[s.cfg.TLS].starttls),
 		gomail.WithoutNoop(), // the connection is fresh
-		gomail.WithDialContextFunc(func(dialing context.Context, network, addr string) (conn net.Conn, err error) {
+		gomail.WithDialContextFunc(func(dialing context.Context, network, addr string) (net.Conn, error) {
+			dial := new(net.Dialer).DialContext
 			if s.cfg.TLS == "tls" {
-				conn, err = (&tls.Dialer{Config: s.tls}).DialContext(dialing, network, addr)
-			} else {
-				conn, err = (&net.Dialer{}).DialContext(dialing, network, addr)
+				dial = (&tls.Dialer{Config: s.tls}).DialContext
 			}
-			if err == nil {
-				context.AfterFunc(ctx, func() { conn.Close() })
+			conn, err := dial(dialing, network, addr)
+			if err != nil {
+				return nil, err
 			}
-			return conn, err
+			context.AfterFunc(ctx, func() { conn.Close() })
+			if heard != nil {
+				heard.Conn = conn
+				return heard, nil
+			}
+			return conn, nil
 		}),
 	}
 	if s.cfg.User != "" {
@@ -158,12 +216,9 @@ func (s *SMTP) deliver(ctx context.Context, msg *gomail.Msg) error {
 	}
 	client, err := gomail.NewClient(s.cfg.Host, opts...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := client.DialWithContext(ctx); err != nil {
-		return err
-	}
-	return errors.Join(client.Send(msg), client.Close())
+	return client, client.DialWithContext(ctx)
 }
 
 // login picks the best way to log in that the server offers. PLAIN and LOGIN

@@ -439,3 +439,43 @@ func TestConfigIsCheckedAndPortsFollowTheEncryption(t *testing.T) {
 		t.Errorf("loaded without a sender: got %v, want smtp.from at fault", err)
 	}
 }
+
+func TestACheckGoesAsFarAsAMailAndSendsNone(t *testing.T) {
+	cert, pool := certificate(t)
+	auth := func(c *Config) { c.User, c.Password = "stoa", "hunter2" }
+	for _, c := range []struct {
+		name   string
+		server *server
+		change func(*Config)
+		want   string // in the error; empty: it passes
+	}{
+		{"plain", &server{}, nil, ""},
+		{"STARTTLS and a log-in", &server{cert: cert}, func(c *Config) { auth(c); c.TLS, c.TLSConfig = "starttls", &tls.Config{RootCAs: pool} }, ""},
+		{"a wrong password", &server{}, func(c *Config) { c.User, c.Password = "stoa", "hunter3" }, "535"},
+		{"no STARTTLS", &server{}, func(c *Config) { c.TLS = "starttls" }, "STARTTLS"},
+		{"a certificate of nobody's", &server{cert: cert}, func(c *Config) { c.TLS = "starttls" }, "certificate"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := serve(t, c.server)
+			greeting, err := sender(t, s, c.change).Check(t.Context())
+			if c.want == "" && (err != nil || greeting != "mail.test ESMTP") {
+				t.Errorf("%q, %v", greeting, err)
+			}
+			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter3")) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+			if s.heard("MAIL") || s.heard("RCPT") || s.heard("DATA") {
+				t.Error("the check began a mail")
+			}
+			if logged := s.heard("AUTH"); c.want == "" && logged != (c.change != nil) {
+				t.Errorf("logged in: %v", logged)
+			}
+		})
+	}
+	s := serve(t, &server{mute: "220"})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-s.hung; cancel() }()
+	if _, err := sender(t, s, nil).Check(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a check whose context ended gives %v", err)
+	}
+}

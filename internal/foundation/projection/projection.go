@@ -21,6 +21,10 @@
 // its log from the oldest mark, less a margin for late commits and unequal
 // clocks. A node whose mark stands still is dead, and any other replays for it.
 //
+// A node that cannot reach Redis keeps its mark in SQL meanwhile, beside what it goes on
+// committing: the others take it for dead by its mark in Redis, replay for it once, and
+// again when the mark in SQL stands still, too.
+//
 // Until that is done [Projection.Up] is false and the domain answers from SQL. After Redis
 // was away that includes that the marks of all other nodes that live have moved: each
 // applies what it missed before it moves its mark.
@@ -43,6 +47,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -54,6 +59,9 @@ const (
 	margin = time.Minute
 	// dead is how long a node's mark stands still before others replay for it.
 	dead = 10 * time.Second
+	// noteEvery is how often a node that is cut off from Redis writes its mark to SQL, and how
+	// long it is cut off before it begins. Within dead the others do not replay for it.
+	noteEvery = dead / 4
 	// remembered is how many missed rows are kept; beyond it the log is read.
 	remembered = 1 << 16
 	// atOnce is how many changes are brought to Redis together: one SELECT, one pipeline.
@@ -81,18 +89,21 @@ type Config[Change, State any] struct {
 	// same change, so Write must be idempotent and never harm what is newer.
 	State func(ctx context.Context, changes []Change) ([]State, error)
 	Write func(ctx context.Context, states []State) error
+	// DB has table projection_marks.
+	DB *sqldb.DB
 	// Every is the pace of the mark, zero means a second. While Redis is away it
 	// is tried ten times as often.
 	Every time.Duration
 	Log   *slog.Logger
 	// Metrics gets stoa_projection_*, labelled with Name. Nil keeps none.
 	Metrics prometheus.Registerer
-	Name    string
+	Name    string // another one for each domain, up to 32 letters
 }
 
 // Projection is one domain's derived state. Make one with [New].
 type Projection[Change, State any] struct {
 	cfg      Config[Change, State]
+	store    *store
 	up       atomic.Bool
 	writable atomic.Bool
 	wake     chan struct{}
@@ -113,6 +124,9 @@ type Projection[Change, State any] struct {
 	// awaited: they may miss rows until their marks are not what they were then any more.
 	others, awaited map[string]string
 	awaitedSince    time.Time
+	reached, noted  time.Time // when Redis was last reached, and a mark written to SQL
+	note            string    // the mark in SQL; empty: there is none
+	looked          time.Time // when the marks in SQL were last read
 }
 
 // backlog is what is still to be applied: the rows, or if there are too many
@@ -141,7 +155,7 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 	if cfg.Every == 0 {
 		cfg.Every = time.Second
 	}
-	p := &Projection[Change, State]{cfg: cfg, wake: make(chan struct{}, 1), pending: map[int64]int{}}
+	p := &Projection[Change, State]{cfg: cfg, store: newStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, reached: time.Now()}
 	p.applied.Store(time.Now().UnixMilli())
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(newCollector(p, cfg.Name))
@@ -277,6 +291,7 @@ func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error
 		ended := p.cfg.Redis.Ended()
 		err := p.round(ctx, ended)
 		p.sound = err == nil
+		p.keepNote(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil && failed == nil:
 			p.cfg.Log.Warn("redis is away or behind; answering from sql", "marks", p.cfg.Applied.String(), "err", err)
@@ -394,7 +409,11 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	if harmed && p.mark != "" {
 		own = markTime(p.mark)
 	}
+	noted := p.deadNotes(ctx)
 	since, stale := oldest(marks, harmed, p.cfg.Node)
+	for _, mark := range noted {
+		since = min(since, markTime(mark))
+	}
 	if harmed && p.mark != "" {
 		since = min(since, own)
 	}
@@ -423,8 +442,55 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 			return err
 		}
 	}
+	for node, mark := range noted {
+		if err := p.store.remove(ctx, node, mark); err != nil {
+			return fmt.Errorf("remove a mark from sql: %w", err)
+		}
+	}
 	p.identity = identity
 	return nil
+}
+
+// keepNote writes this node's mark to SQL while Redis cannot be reached, and removes it
+// when it can. What fails is tried again in the next round.
+func (p *Projection[Change, State]) keepNote(ctx context.Context) {
+	now := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if p.sound {
+		if p.reached = now; p.note != "" && p.store.remove(ctx, p.cfg.Node, p.note) == nil {
+			p.note = ""
+		}
+		return
+	}
+	if now.Sub(p.reached) < noteEvery || now.Sub(p.noted) < noteEvery {
+		return
+	}
+	note := newMark(p.applied.Load())
+	if err := p.store.write(ctx, p.cfg.Node, note); err != nil {
+		p.cfg.Log.Debug("the mark cannot be written to sql", "marks", p.cfg.Applied.String(), "err", err) // nor is a row
+		return
+	}
+	p.note, p.noted = note, now
+}
+
+// deadNotes returns the marks in SQL of other nodes that are dead. It looks now and then, as a
+// node there is dead after a while only.
+func (p *Projection[Change, State]) deadNotes(ctx context.Context) map[string]string {
+	now := time.Now()
+	if now.Sub(p.looked) < dead/2 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	notes, err := p.store.all(ctx)
+	if err != nil {
+		p.cfg.Log.Debug("marks cannot be read from sql", "marks", p.cfg.Applied.String(), "err", err)
+		return nil
+	}
+	p.looked = now
+	maps.DeleteFunc(notes, func(node, mark string) bool { return node == p.cfg.Node || !isDead(mark) })
+	return notes
 }
 
 // await tells which nodes have not said since Redis was away that it has what they had

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -27,7 +30,8 @@ var (
 // domain is the smallest there is: a log of numbers, and a hash that has them.
 type domain struct {
 	*Projection[int, int]
-	db *redis.DB
+	db  *redis.DB
+	sql *sqldb.DB
 
 	mu       sync.Mutex
 	log      map[int]time.Time
@@ -37,9 +41,14 @@ type domain struct {
 
 func newDomain(t *testing.T, db *redis.DB, node string) *domain {
 	t.Helper()
-	d := &domain{db: db, log: map[int]time.Time{}}
+	return newDomainOn(t, db, sqldbtest.Engines(t)[0].Open(t), node)
+}
+
+func newDomainOn(t *testing.T, db *redis.DB, sql *sqldb.DB, node string) *domain {
+	t.Helper()
+	d := &domain{db: db, sql: sql, log: map[int]time.Time{}}
 	d.Projection = New(Config[int, int]{
-		Redis: db, Applied: applied.At(), Node: node, Every: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Redis: db, DB: sql, Name: "numbers", Applied: applied.At(), Node: node, Every: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 		Changed: d.changed, State: d.state, Write: d.write,
 	})
 	return d
@@ -378,6 +387,105 @@ func TestANodeThatDiedInAnOutageIsReplayedFor(t *testing.T) {
 		}
 		d.has(t, 2)
 	})
+}
+
+// n1 is cut off from Redis for longer than a node lives without a word, goes on committing, and
+// dies. n2 replays for it when the others first take it for dead, and once more.
+func TestANodeThatDiesLongAfterItWasCutOffIsReplayedFor(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server, sql := redistest.InMemory(t), sqldbtest.Engines(t)[0].Open(t)
+		wire := server.Wire()
+		n1, n2 := newDomainOn(t, redistest.OpenConfig(t, wire.Config()), sql, "n1"), newDomainOn(t, redistest.OpenConfig(t, server.Wire().Config()), sql, "n2")
+		n1.cfg.Every, n2.cfg.Every = time.Second, time.Second
+		kill := n1.run(t)
+		n2.run(t)
+		replays := func() int { return len(n2.replays()) - 1 } // one as it starts
+		notes := func() map[string]string {
+			t.Helper()
+			all, err := n2.store.all(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		commit := func(row int) {
+			at := time.Now()
+			n1.Begin(at)
+			n1.commit(row, at)
+			n2.commit(row, at) // they have one log
+			n1.Missed(at, row)
+		}
+		bubble.Sleep(30 * time.Second)
+		wire.BlackHole()
+		for row := range 30 {
+			commit(row)
+			bubble.Sleep(3 * time.Second)
+		}
+		if notes()["n1"] == "" {
+			t.Fatal("nothing says that n1 goes on without Redis")
+		}
+		if replays() != 1 {
+			t.Errorf("n2 has replayed %d times for a node that lives", replays())
+		}
+
+		// It comes back: nobody need replay for it.
+		wire.Heal()
+		eventually.True(t, "n1 to be complete", n1.Up)
+		bubble.Sleep(30 * time.Second)
+		n2.has(t, 0, 5, 17, 29)
+		if left := notes(); len(left) != 0 || replays() != 1 {
+			t.Errorf("n1 is back: %d replays, marks in SQL: %v", replays(), left)
+		}
+
+		wire.BlackHole()
+		for row := range 30 {
+			commit(100 + row)
+			bubble.Sleep(3 * time.Second)
+		}
+		kill()
+		bubble.Sleep(30 * time.Second)
+		n2.has(t, 100, 103, 105, 107, 110, 129)
+		if left := notes(); len(left) != 0 {
+			t.Errorf("marks in SQL of what is replayed: %v", left)
+		}
+		if got := replays(); got != 3 {
+			t.Errorf("%d replays, want one for each time that n1 fell silent, and one for its end", got)
+		}
+	})
+}
+
+func TestMarksInSQLAreThoseOfOneProjection(t *testing.T) {
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			db, ctx := e.Open(t), t.Context()
+			numbers, others := newStore(db, "numbers"), newStore(db, "others")
+			for _, put := range []struct {
+				s          *store
+				node, mark string
+			}{{numbers, "n1", "1 1"}, {numbers, "n1", "1 2"}, {numbers, "n2", "3 3"}, {others, "n1", "4 4"}} {
+				if err := put.s.write(ctx, put.node, put.mark); err != nil {
+					t.Fatal(err)
+				}
+			}
+			is := func(s *store, want map[string]string) {
+				t.Helper()
+				if got, err := s.all(ctx); err != nil || !maps.Equal(got, want) {
+					t.Errorf("got %v, %v, want %v", got, err, want)
+				}
+			}
+			is(numbers, map[string]string{"n1": "1 2", "n2": "3 3"})
+			for _, mark := range []string{"1 1", "1 2"} { // the first is not it any more
+				if err := numbers.remove(ctx, "n1", mark); err != nil {
+					t.Fatal(err)
+				}
+				if mark == "1 1" {
+					is(numbers, map[string]string{"n1": "1 2", "n2": "3 3"})
+				}
+			}
+			is(numbers, map[string]string{"n2": "3 3"})
+			is(others, map[string]string{"n1": "4 4"})
+		})
+	}
 }
 
 // A mark that moves says that nothing is missed any more.

@@ -139,6 +139,20 @@ func (db *DB) Ping(ctx context.Context) error {
 	return nil
 }
 
+// Server asks the engine for its name and version, such as "MariaDB 10.11.6".
+func (db *DB) Server(ctx context.Context) (string, error) {
+	name, query := map[Dialect]string{SQLite: "SQLite", MariaDB: "MariaDB", MySQL: "MySQL"}[db.dialect], "SELECT VERSION()"
+	if db.dialect == SQLite {
+		query = "SELECT sqlite_version()"
+	}
+	var version string
+	if err := db.r.DB.QueryRowContext(ctx, query).Scan(&version); err != nil {
+		return "", fmt.Errorf("sqldb.Server %s: %w", db.place, err)
+	}
+	version, _, _ = strings.Cut(version, "-MariaDB")
+	return name + " " + version, nil
+}
+
 // String names engine and place, never credentials.
 func (db *DB) String() string { return db.dialect.String() + " at " + db.place }
 

@@ -35,28 +35,37 @@ const longest = 200
 
 // Accepted returns the language that serves an Accept-Language header best: English where
 // it is empty, malformed or asks for none of them.
-func Accepted(header string) Language {
+func Accepted(header string) Language { return cmp.Or(named(header), English) }
+
+// named is Accepted where a header that asks for none of the languages has none.
+func named(header string) Language {
 	if header == "" || len(header) > longest {
-		return English
+		return ""
 	}
 	tags, _, err := language.ParseAcceptLanguage(header)
 	if err != nil || len(tags) == 0 {
-		return English
+		return ""
 	}
-	_, i, _ := matcher.Match(tags...)
+	_, i, sure := matcher.Match(tags...)
+	if sure == language.No {
+		return ""
+	}
 	return spoken[i]
 }
 
-// Key is the context's key of a function that returns the caller's language; the transport
-// provides it.
+// Key is the context's key of a function that returns the caller's Accept-Language header; the
+// transport provides it.
 type Key struct{}
 
 // From returns the language of the caller on whose behalf ctx runs; English in a job.
-func From(ctx context.Context) Language {
-	if of, ok := ctx.Value(Key{}).(func() Language); ok {
-		return of()
+func From(ctx context.Context) Language { return cmp.Or(Named(ctx), English) }
+
+// Named is From where a caller who asks for none of the languages, and a job, have none.
+func Named(ctx context.Context) Language {
+	if header, ok := ctx.Value(Key{}).(func() string); ok {
+		return named(header())
 	}
-	return English
+	return ""
 }
 
 // Say returns an English text in the language. The text may have been made of a format:

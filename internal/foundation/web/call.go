@@ -48,7 +48,7 @@ func (c callContext) Value(key any) any {
 	case callKey:
 		return c.call
 	case texts.Key:
-		return c.call.language
+		return c.call.acceptLanguage
 	case household.Key:
 		return func() string { return household.Of(c.call.clientIP()) }
 	}
@@ -105,13 +105,16 @@ func (c *call) WriteHeader(status int) {
 		return
 	}
 	if c.route == nil && !c.swallow {
+		refused := !c.api.allowAway(c.r.Context(), c, unmatched)
 		switch status {
 		case http.StatusNotFound:
 			c.refuse(newProblem(status, errNoRoute))
-			c.swallow = true
-			return
+			refused = true
 		case http.StatusMethodNotAllowed: // Allow is set
 			c.refuse(newProblem(status, errMethod))
+			refused = true
+		}
+		if refused {
 			c.swallow = true
 			return
 		}
@@ -147,7 +150,9 @@ func (c *call) extend() {
 }
 
 // language is the one that people read the answer in.
-func (c *call) language() texts.Language { return texts.Accepted(c.r.Header.Get("Accept-Language")) }
+func (c *call) language() texts.Language { return texts.Accepted(c.acceptLanguage()) }
+
+func (c *call) acceptLanguage() string { return c.r.Header.Get("Accept-Language") }
 
 // user is the caller's id, "" while nobody is known.
 func (c *call) user() string {
@@ -176,6 +181,10 @@ func ClientIP(ctx context.Context) string {
 	}
 	return ""
 }
+
+// Header has the headers of the answer, also of a refusal, for a protocol that wants some
+// there. What an operation always sends is part of its output instead.
+func Header(ctx context.Context) http.Header { return callOf(ctx).Header() }
 
 // UserAgent returns what the caller's program calls itself, as it came in.
 func UserAgent(ctx context.Context) string { return callOf(ctx).r.UserAgent() }

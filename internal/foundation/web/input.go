@@ -23,7 +23,8 @@ type input struct {
 
 	body     []int // index of the field Body or RawBody; nil when the operation reads none
 	required bool
-	media    string       // media type of a RawBody; empty for JSON
+	media    string       // media type of a RawBody or Stream; empty for JSON
+	stream   bool         // body is a Stream
 	schema   *huma.Schema // of a JSON body
 }
 
@@ -51,6 +52,11 @@ func newInput(reg huma.Registry, t reflect.Type, id string) *input {
 			if in.media == "" || f.Type != reflect.TypeFor[[]byte]() {
 				panic("web: the RawBody of " + id + " must be []byte with a contentType tag")
 			}
+		case f.Name == "Stream":
+			in.body, in.stream, in.media = f.Index, true, f.Tag.Get("contentType")
+			if in.media == "" || f.Type != reflect.TypeFor[*Stream]() {
+				panic("web: the Stream of " + id + " must be a *web.Stream with a contentType tag")
+			}
 		default:
 			in.params = append(in.params, newParam(reg, f, id))
 		}
@@ -58,7 +64,12 @@ func newInput(reg huma.Registry, t reflect.Type, id string) *input {
 	return in
 }
 
+// newParam takes a field; where that is a pointer, nil means that the request has nothing.
 func newParam(reg huma.Registry, f reflect.StructField, id string) param {
+	pointer := f.Type.Kind() == reflect.Pointer
+	if pointer {
+		f.Type = f.Type.Elem()
+	}
 	p := param{index: f.Index, fallback: f.Tag.Get("default"), required: f.Tag.Get("required") == "true", schema: huma.SchemaFromField(reg, f, "")}
 	for _, p.in = range []string{"path", "query", "header"} {
 		if p.name = f.Tag.Get(p.in); p.name != "" {
@@ -81,6 +92,13 @@ func newParam(reg huma.Registry, f reflect.StructField, id string) param {
 			panic("web: " + id + ": " + p.in + "." + p.name + " cannot be a " + f.Type.String())
 		}
 		p.parse = parseList
+	}
+	if pointer {
+		parse := p.parse
+		p.parse = func(field reflect.Value, text string) (any, error) {
+			field.Set(reflect.New(f.Type))
+			return parse(field.Elem(), text)
+		}
 	}
 	return p
 }
@@ -168,7 +186,7 @@ func (in *input) bind(reg huma.Registry, value func(*param) string, body []byte)
 	}
 	status := http.StatusUnprocessableEntity
 	switch {
-	case in.body == nil:
+	case in.body == nil || in.stream:
 	case len(body) == 0 && in.required:
 		if len(c.found.Errors) == 0 {
 			c.found.Add(c.at("body", ""), nil, "request body is required")
@@ -244,6 +262,7 @@ type output struct {
 	code    []int // index of the field Status; nil when there is none
 	body    []int // index of the field Body; nil when there is none
 	raw     bool  // Body is []byte
+	serve   []int // index of the field Serve; nil when there is none
 }
 
 // header is a string field that is sent unless it is empty.
@@ -263,6 +282,8 @@ func newOutput(t reflect.Type, status int) *output {
 			out.code = f.Index
 		case f.Name == "Body":
 			out.body, out.raw = f.Index, f.Type == reflect.TypeFor[[]byte]()
+		case f.Type == reflect.TypeFor[http.HandlerFunc]():
+			out.serve = f.Index
 		case f.Type.Kind() != reflect.String || f.Tag.Get("header") == "":
 			panic("web: " + t.String() + "." + f.Name + " must be a string with a header tag")
 		default:
@@ -271,7 +292,7 @@ func newOutput(t reflect.Type, status int) *output {
 	}
 	switch {
 	case status != 0:
-	case out.body != nil:
+	case out.body != nil || out.serve != nil:
 		out.status = http.StatusOK
 	default:
 		out.status = http.StatusNoContent
@@ -284,9 +305,9 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // maxPooled keeps one large answer from holding its memory for ever.
 const maxPooled = 64 << 10
 
-// write sends what a handler returned, a pointer to the operation's struct. It fails
+// write sends what a handler returned for r, a pointer to the operation's struct. It fails
 // when a body cannot be encoded; then nothing has been sent.
-func (out *output) write(w http.ResponseWriter, answer any) error {
+func (out *output) write(w http.ResponseWriter, r *http.Request, answer any) error {
 	v := reflect.ValueOf(answer)
 	if v.IsNil() {
 		w.WriteHeader(out.status)
@@ -317,6 +338,10 @@ func (out *output) write(w http.ResponseWriter, answer any) error {
 		if text := v.FieldByIndex(f.index).String(); text != "" {
 			h[f.name] = []string{text}
 		}
+	}
+	if out.serve != nil {
+		v.FieldByIndex(out.serve).Interface().(http.HandlerFunc)(w, r)
+		return nil
 	}
 	status := out.status
 	if out.code != nil {

@@ -50,7 +50,7 @@ var (
 func (a *API) Invoke(ctx context.Context, in Invocation) Answer {
 	w := &memory{header: http.Header{}}
 	rt := a.routes[in.Op]
-	r := in.request(rt)
+	r := in.request(rt).WithContext(ctx)
 	c := a.newCall(w, r)
 	c.caller = in.Caller
 	ctx = callContext{ctx, c}
@@ -72,7 +72,9 @@ func (a *API) invoke(ctx context.Context, rt *route, c *call, r *http.Request, b
 	defer a.finish(c)
 	switch {
 	case rt == nil:
-		c.refuse(newProblem(http.StatusNotFound, errNoOperation))
+		if a.allowAway(ctx, c, unmatched) {
+			c.refuse(newProblem(http.StatusNotFound, errNoOperation))
+		}
 		return
 	case rt.listen != nil || rt.in.media != "" || rt.op.Answer != "":
 		c.route = rt

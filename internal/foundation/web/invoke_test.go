@@ -132,3 +132,31 @@ func TestAKeyAndALimitHoldOnBothWaysTogether(t *testing.T) {
 		t.Errorf("the fifth: got %d %v", over.Status, over.Header)
 	}
 }
+
+func TestTryingOperationsHasTheLimitOfTryingPaths(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.Limiter = ratelimit.New(redistest.Open(t, "embedded")) })
+	opened := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+	opened.RemoteAddr = "203.0.113.9:1"
+	for i := range unmatched.op.Limit.Max {
+		if got := s.Invoke(t.Context(), Invocation{Op: "no.such", Opened: opened}); got.Status != 404 {
+			t.Fatalf("try %d: got %d", i, got.Status)
+		}
+	}
+	if over := s.Invoke(t.Context(), Invocation{Op: "no.such", Opened: opened}); over.Status != 429 || over.Header.Get("Retry-After") == "" {
+		t.Errorf("one more: got %d %v", over.Status, over.Header)
+	}
+}
+
+func TestACallerThatHasGoneIsNoFault(t *testing.T) {
+	s := newSite(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	in := invocation("thing.get", "", Invocation{Path: map[string]string{"name": "a"}})
+	in.Caller = func(ctx context.Context) (Caller, error) { return nil, ctx.Err() }
+	if got := s.Invoke(ctx, in); got.Status != statusGone {
+		t.Errorf("status %d, want %d: %s", got.Status, statusGone, got.Body)
+	}
+	if log := s.log.String(); strings.Contains(log, "request failed") {
+		t.Errorf("the log has a fault: %s", log)
+	}
+}

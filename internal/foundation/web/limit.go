@@ -20,17 +20,27 @@ var DefaultLimit = ratelimit.Limit{Max: 600, Window: time.Minute}
 // about five requests, so that an office behind one address can open it 600 times a minute.
 var rawLimit = ratelimit.Limit{Max: 3000, Window: time.Minute}
 
+// unmatched is what the ServeMux answers by itself, for every path and method that it has no
+// route for: one limit for a household, so that trying paths ends soon. It is apart
+// from that of pages, which an app that calls a path of yesterday does not use up.
+var unmatched = &route{op: Op{ID: "unmatched", Limit: ratelimit.Limit{Max: 600, Window: time.Minute}}, public: true}
+
 // isNear reports whether a caller is on this machine or in its network, as probes,
 // Prometheus and proxies are; on a unix socket there is no address.
 func isNear(ip netip.Addr) bool {
 	return !ip.IsValid() || ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast()
 }
 
-// allow counts the request, sets the headers and refuses what is too much. A user who
+// allowAway is allow for what needs no token: callers who are near are not counted, and
+// without a limiter nobody is.
+func (a *API) allowAway(ctx context.Context, c *call, rt *route) bool {
+	return a.cfg.Limiter == nil || isNear(c.clientIP()) || a.allow(ctx, c, rt)
+}
+
+// allow counts the request for a route, sets the headers and refuses what is too much. A user who
 // calls often costs fewer Redis commands than requests; see package ratelimit.
-func (a *API) allow(ctx context.Context, c *call) bool {
-	lim := c.route.op.Limit
-	res, err := a.cfg.Limiter.Allow(ctx, a.limitKey(c), lim)
+func (a *API) allow(ctx context.Context, c *call, rt *route) bool {
+	res, err := a.cfg.Limiter.Allow(ctx, a.limitKey(c, rt), rt.op.Limit)
 	if err != nil {
 		// Redis being away is no error. Whatever it is, an API that answers
 		// without counting is better than none.
@@ -49,9 +59,9 @@ func (a *API) allow(ctx context.Context, c *call) bool {
 	return res.Allowed
 }
 
-func (a *API) limitKey(c *call) keyspace.Counter {
-	op := &c.route.op
-	if !c.route.public {
+func (a *API) limitKey(c *call, rt *route) keyspace.Counter {
+	op := &rt.op
+	if !rt.public {
 		return userLimits.At(keyspace.Text{S: c.user()}, keyspace.Text{S: op.ID})
 	}
 	return addressLimits.At(keyspace.Hashed{S: household.Of(c.clientIP()) + " " + op.ID},

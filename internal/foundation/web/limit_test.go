@@ -128,3 +128,51 @@ func TestPagesHaveOneLimitForAHousehold(t *testing.T) {
 		}
 	})
 }
+
+// Whoever tries paths is counted whatever the ServeMux says: 404, 405 or a redirect.
+func TestTryingPathsHasALimitForAHousehold(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		db := redistest.Open(t, "embedded")
+		s := newSite(t, func(c *Config) {
+			c.Limiter = ratelimit.New(db)
+			c.TrustProxy = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+		})
+		s.Raw("GET /probe", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		ask := func(method, path, from string) *httptest.ResponseRecorder {
+			return s.ask(t, method, path, "", "X-Forwarded-For", from, "Authorization", "")
+		}
+		tries := []struct {
+			method, path string
+			status       int
+		}{{"GET", "/wp-login.php", 404}, {"GET", "/.env", 404}, {"POST", "/probe", 405}, {"DELETE", "/v1/things", 405}, {"GET", "/a/../probe", 307}}
+		for i := range unmatched.op.Limit.Max {
+			try := tries[i%len(tries)]
+			w := ask(try.method, try.path, fmt.Sprintf("2001:db8::%x", i))
+			if left := fmt.Sprint(unmatched.op.Limit.Max - 1 - i); w.Code != try.status || w.Header().Get("RateLimit-Remaining") != left {
+				t.Fatalf("try %d, %s %s: got %d with %q left, want %d with %s", i, try.method, try.path, w.Code, w.Header().Get("RateLimit-Remaining"), try.status, left)
+			}
+		}
+		for _, try := range tries {
+			w := ask(try.method, try.path, "2001:db8::1")
+			if w.Code != 429 || code(w) != "limit.exceeded" || w.Header().Get("Retry-After") != "60" || w.Header().Get("RateLimit-Limit") != fmt.Sprint(unmatched.op.Limit.Max) || w.Header().Get("Location")+w.Header().Get("Allow") != "" {
+				t.Errorf("one more %s %s: got %d %s %v", try.method, try.path, w.Code, w.Body, w.Header())
+			}
+		}
+		if w := ask("GET", "/probe", "2001:db8::1"); w.Code != 200 {
+			t.Errorf("what is there is still served: got %d", w.Code)
+		}
+		if w := ask("GET", "/.env", "2001:db8:0:1::1"); w.Code != 404 {
+			t.Errorf("another household: got %d", w.Code)
+		}
+		for range unmatched.op.Limit.Max + 1 {
+			if w := ask("GET", "/.env", "10.0.0.1"); w.Code != 404 {
+				t.Fatalf("the server's own network: got %d", w.Code)
+			}
+		}
+		time.Sleep(unmatched.op.Limit.Window)
+		if w := ask("GET", "/.env", "2001:db8::1"); w.Code != 404 {
+			t.Errorf("in the next window: got %d", w.Code)
+		}
+		redistest.KeysDeclared(t, db, Keys)
+	})
+}

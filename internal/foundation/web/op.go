@@ -45,6 +45,10 @@ type Op struct {
 	// that is missing here is a fault, which is logged.
 	Errors []*errs.Error
 
+	// Statuses are those of refusals, by their code, for which a protocol wants another
+	// status than that of their kind.
+	Statuses map[string]int
+
 	// MaxBody is the largest request body in bytes. Zero means 64 KiB.
 	MaxBody int64
 
@@ -66,8 +70,9 @@ const defaultMaxBody = 64 << 10
 // authenticator's callers. I and O are pointers to structs after huma's fashion:
 // fields tagged path:"…", query:"…" and header:"…", and a Body, which is optional
 // when it is a pointer. A RawBody []byte in its place takes bytes as they come, of
-// the media type in its contentType tag, or of any in a range such as "image/*". What
-// does not fit I's tags is refused before fn is called.
+// the media type in its contentType tag, or of any in a range such as "image/*"; a Stream
+// *[Stream] is read by fn itself. What does not fit I's tags is refused before fn is called.
+// O's headers and Body are sent; an http.HandlerFunc in place of the Body writes it.
 // fn's error becomes a problem document: an [errs.Error] is shown, anything
 // else is logged and hidden.
 //
@@ -158,6 +163,10 @@ func (a *API) add(op Op, in, out reflect.Type, rt *route) {
 	})
 }
 
+// replays reports whether an Idempotency-Key has a call happen once. A stream is not read
+// before it happens, so that nobody can tell whether it is the same one.
+func (rt *route) replays() bool { return isWrite(rt.op.Method) && !rt.public && !rt.in.stream }
+
 func isWrite(method string) bool {
 	switch method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
@@ -173,7 +182,7 @@ func (a *API) serveOp(rt *route, c *call, r *http.Request) {
 		return
 	}
 	var body []byte
-	if rt.in.body != nil {
+	if rt.in.body != nil && !rt.in.stream {
 		var p *problem
 		if body, p = readBody(c, r, rt); p != nil {
 			c.refuse(p)
@@ -196,7 +205,7 @@ func (a *API) admit(ctx context.Context, rt *route, c *call, r *http.Request) bo
 		}
 		c.who = who
 	}
-	if rt.op.Limit.Max > 0 && !a.allow(ctx, c) {
+	if rt.op.Limit.Max > 0 && !a.allow(ctx, c, c.route) {
 		return false
 	}
 	if !plainText(r.URL.Path) || !validQuery(r.URL.RawQuery) {
@@ -209,7 +218,7 @@ func (a *API) admit(ctx context.Context, rt *route, c *call, r *http.Request) bo
 // perform answers an admitted call whose body has been read, once for each
 // Idempotency-Key.
 func (a *API) perform(ctx context.Context, c *call, r *http.Request, body []byte) {
-	if isWrite(c.route.op.Method) && !c.route.public && len(r.Header["Idempotency-Key"]) > 0 {
+	if c.route.replays() && len(r.Header["Idempotency-Key"]) > 0 {
 		a.once(ctx, c, r, body)
 		return
 	}
@@ -229,9 +238,17 @@ func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *htt
 		a.stream(ctx, c, func(ctx context.Context, send Send) error { return rt.listen(ctx, c.who, in, send) })
 		return
 	}
+	if rt.in.stream {
+		s, p := openStream(c, r, rt)
+		if p != nil {
+			p.write(c, w)
+			return
+		}
+		reflect.ValueOf(in).Elem().FieldByIndex(rt.in.body).Set(reflect.ValueOf(s))
+	}
 	out, err := rt.run(ctx, c.who, in)
 	if err == nil {
-		err = rt.out.write(w, out)
+		err = rt.out.write(w, r, out)
 	}
 	if err != nil {
 		a.refusal(ctx, err).write(c, w)

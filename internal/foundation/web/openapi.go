@@ -109,11 +109,13 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 		refusals[http.StatusTooManyRequests] = append(refusals[http.StatusTooManyRequests], errStreams)
 	}
 	if rt.in.body != nil {
-		refusals[http.StatusRequestTimeout] = []*errs.Error{errTimeout}
-		refusals[http.StatusRequestEntityTooLarge] = []*errs.Error{errTooLarge}
+		if !rt.in.stream {
+			refusals[http.StatusRequestTimeout] = []*errs.Error{errTimeout}
+			refusals[http.StatusRequestEntityTooLarge] = []*errs.Error{errTooLarge}
+		}
 		refusals[http.StatusUnsupportedMediaType] = []*errs.Error{rt.errMediaType()}
 	}
-	if isWrite(op.Method) && !rt.public {
+	if rt.replays() {
 		refusals[http.StatusBadRequest] = append(refusals[http.StatusBadRequest], errKey)
 		h.Parameters = append(h.Parameters, &huma.Param{
 			Name: "Idempotency-Key", In: "header",
@@ -125,7 +127,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 		}
 	}
 	for _, e := range op.Errors {
-		refusals[statusOf[e.Kind]] = append(refusals[statusOf[e.Kind]], e)
+		refusals[rt.statusOf(e)] = append(refusals[rt.statusOf(e)], e)
 	}
 	a.describeInput(h, rt.in)
 	a.describeAnswer(h, rt, out)
@@ -183,7 +185,7 @@ func (a *API) describeAnswer(h *huma.Operation, rt *route, out reflect.Type) {
 	if rt.op.Limit.Max > 0 {
 		names = append(names, "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 	}
-	if isWrite(rt.op.Method) && !rt.public && !rt.op.NoReplay {
+	if rt.replays() && !rt.op.NoReplay {
 		names = append(names, "Idempotency-Replayed")
 	}
 	if rt.listen != nil {
@@ -197,6 +199,9 @@ func (a *API) describeAnswer(h *huma.Operation, rt *route, out reflect.Type) {
 	status := strconv.Itoa(rt.out.status)
 	r := &huma.Response{Description: http.StatusText(rt.out.status), Headers: refer(names...)}
 	h.Responses[status] = r
+	if rt.out.serve != nil {
+		r.Content = map[string]*huma.MediaType{rt.op.Answer: {Schema: octets()}}
+	}
 	if rt.out.body != nil {
 		f := out.Elem().FieldByIndex(rt.out.body)
 		schema := huma.SchemaFromField(a.schemas(), f, hint(out.Elem(), f, rt.op.ID+"Response"))

@@ -57,6 +57,14 @@ var statusOf = [...]int{
 // but the metrics.
 const statusGone = 499
 
+// statusOf is the status with which a route answers a refusal.
+func (rt *route) statusOf(e *errs.Error) int {
+	if rt != nil && rt.op.Statuses[e.Code] != 0 {
+		return rt.op.Statuses[e.Code]
+	}
+	return statusOf[e.Kind]
+}
+
 // problem is a refusal on its way to the client.
 type problem struct {
 	api.Problem
@@ -66,8 +74,11 @@ type problem struct {
 
 func newProblem(status int, e *errs.Error) *problem {
 	title := http.StatusText(status)
-	if status == statusGone {
+	switch status {
+	case statusGone:
 		title = "Client Closed Request"
+	case 460: // of tus
+		title = "Checksum Mismatch"
 	}
 	p := &problem{Problem: api.Problem{
 		Type: "about:blank#" + e.Code, Title: title, Status: status, Detail: e.Text, Code: e.Code,
@@ -84,6 +95,10 @@ func (p *problem) setHeaders(c *call, h http.Header) {
 	h.Add("Vary", "Accept-Language")
 	h.Set("Content-Type", "application/problem+json")
 	h.Del("Content-Length")
+	h.Del("Location") // the ServeMux set these two before the limit refused
+	if p.Status != http.StatusMethodNotAllowed {
+		h.Del("Allow")
+	}
 	h["Cache-Control"] = noStore
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable || p.after > 0 {
 		h.Set("Retry-After", strconv.FormatInt(ceilSeconds(p.after), 10))
@@ -143,7 +158,7 @@ func (a *API) refusal(ctx context.Context, err error) *problem {
 		if c.route != nil && c.route.codes != nil && !c.route.codes[e.Code] {
 			a.complain(ctx, slog.LevelError, "the description of the API lacks a refusal", err)
 		}
-		p := newProblem(statusOf[e.Kind], e)
+		p := newProblem(c.route.statusOf(e), e)
 		if e.Kind == errs.Unauthenticated && c.user() == "" && !c.route.public && !errors.Is(err, ErrNoToken) {
 			p.challenge = `, error="invalid_token"`
 		}

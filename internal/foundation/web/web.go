@@ -198,7 +198,7 @@ func (a *API) raw(pattern string, h http.Handler, stays bool) {
 	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
 		c.route = rt
-		if a.cfg.Limiter != nil && !isNear(c.clientIP()) && !a.allow(r.Context(), c) {
+		if !a.allowAway(r.Context(), c, rt) {
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -353,12 +353,13 @@ func (a *API) cors(h http.Header, r *http.Request) (preflight bool) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "X-Request-ID, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Idempotency-Replayed")
+	h.Set("Access-Control-Expose-Headers", "X-Request-ID, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Idempotency-Replayed, "+
+		"Location, ETag, Content-Disposition, Content-Range, Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Upload-Offset, Upload-Length, Upload-Expires")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-Request-ID")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-Request-ID, Range, If-Range, Tus-Resumable, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Checksum")
 	h.Set("Access-Control-Max-Age", "600")
 	return true
 }

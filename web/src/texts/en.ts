@@ -6,7 +6,7 @@ import type { Child } from "../dom";
 
 const whole = new Intl.NumberFormat("en-GB");
 const number = (n: number) => whole.format(n);
-const count = (n: number, one: string, many = one + "s") => `${number(n)} ${n === 1 ? one : many}`;
+export const count = (n: number, one: string, many = one + "s") => `${number(n)} ${n === 1 ? one : many}`;
 
 export const en = {
   /** BCP 47, for dates and numbers, the document, and the server's answers. */
@@ -47,7 +47,8 @@ export const en = {
       deletion: "Your account was deleted. Logging in brings it back for some days.",
       restored: "Your account is restored: it will not be deleted.",
     },
-    titles: { home: "Today", friends: "Friends", card: "A card", profile: "Profile", undo: "A change of address" },
+    titles: { home: "Today", chats: "Chats", friends: "Friends", card: "A card", profile: "Profile", undo: "A change of address" },
+    newMessages: (n: number): string => (n === 1 ? " unread message" : " unread messages"),
     newRequests: (n: number): string => (n === 1 ? " new request" : " new requests"),
     shownCard: "Somebody has shown you their card. Sign up or log in to see whose it is.",
     notLoaded: "This part of the page could not be loaded. Load the page anew.",
@@ -255,6 +256,8 @@ export const en = {
     friendsNow: "They had asked you already: you are friends now.",
     requestSent: "Your request is sent.",
     ask: "Ask for friendship",
+    write: "Message",
+    writeTo: (name: string) => `Message ${name}`,
   },
 
   card: {

@@ -43,7 +43,8 @@ export const zh: Texts = {
       deletion: "你的账号已被删除。几天之内重新登录即可恢复。",
       restored: "你的账号已恢复，不会被删除。",
     },
-    titles: { home: "今天", friends: "好友", card: "名片", profile: "资料", undo: "邮箱变更" },
+    titles: { home: "今天", chats: "聊天", friends: "好友", card: "名片", profile: "资料", undo: "邮箱变更" },
+    newMessages: () => " 条未读消息",
     newRequests: () => " 个新请求",
     shownCard: "有人向你出示了名片。注册或登录后即可查看是谁。",
     notLoaded: "页面的这一部分无法加载，请刷新页面。",
@@ -246,6 +247,8 @@ export const zh: Texts = {
     friendsNow: "对方此前已向你发出请求：你们现在是好友了。",
     requestSent: "请求已发出。",
     ask: "请求加为好友",
+    write: "发消息",
+    writeTo: (name) => `给 ${name} 发消息`,
   },
 
   card: {

@@ -1,0 +1,150 @@
+// Command realtime measures sockets: a stoa in a process of its own, with a real redis-server
+// and a real MariaDB, against a bare echo server on the library of sockets that stoa stands on,
+// in a process of its own as well. The clients are in this process.
+//
+//	1  memory for each idle connection that is logged in and has its channel, and connections in a second
+//	2  messages from 64 senders, each with one in flight: by socket, by HTTP, and paced
+//	3  clients that come back after a restart with messages missed: until all are whole
+//
+//	go run ./realtime [-figure 1,2] [-short]      (in the folder bench)
+//
+// Linux only: it reads /proc.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/stoa-dev/stoa/bench/servers"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+var (
+	figures = flag.String("figure", "1,2,3", "which ones")
+	short   = flag.Bool("short", false, "take seconds, only to see that everything runs")
+	idle    = flag.Int("idle", 10_000, "connections of figure 1")
+	// A Go program that rests collects what connecting has left behind every two minutes, and
+	// then gives it back.
+	settle = flag.Duration("settle", 150*time.Second, "how long a server of figure 1 rests before its memory is looked at, without connections and with them")
+	turn   = flag.Duration("turn", 10*time.Second, "how long a turn of figure 2 lasts")
+	rounds = flag.Int("rounds", 3, "how many turns by socket and by HTTP figure 2 has")
+	pace   = flag.Int("pace", 500, "messages in a second of the paced turn")
+	back   = flag.Int("back", 5_000, "clients of figure 3")
+	missed = flag.Int("missed", 20, "messages that each of them has missed")
+	bare   = flag.String("bare", "", "serve the bare echo in this form: library, small or gws; the program starts itself so")
+)
+
+func main() {
+	flag.Parse()
+	if *short {
+		*idle, *settle, *turn, *rounds, *pace, *back, *missed = 200, time.Second, 500*time.Millisecond, 1, 100, 100, 3
+	}
+	do := run
+	if *bare != "" {
+		do = serveBare
+	}
+	if err := do(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// bench is what all figures stand on.
+type bench struct {
+	dir, binary   string
+	redis, sqlURL string
+	db            *sqldb.DB
+	people        []person
+}
+
+func run() (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	need := uint64(max(*idle, *back) + 500)
+	if err := files(need); err != nil {
+		return err
+	}
+	b := &bench{}
+	if b.dir, err = os.MkdirTemp("", "stoa-bench-realtime-*"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	b.binary = filepath.Join(b.dir, "stoa")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", b.binary, "./cmd/stoa").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	redisURL, stopRedis, err := servers.Redis(ctx, b.dir, "--maxclients", "1000")
+	if err != nil {
+		return err
+	}
+	defer stopRedis()
+	sqlURL, stopSQL, err := servers.MariaDB(ctx, b.dir)
+	if err != nil {
+		return err
+	}
+	defer stopSQL()
+	b.redis, b.sqlURL = redisURL, sqlURL
+	if b.db, err = sqldb.Open(ctx, sqldb.Config{URL: sqlURL}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.db.Close()) }()
+	if err := b.populate(ctx, max(*idle, *back+senders, 2*senders)); err != nil {
+		return err
+	}
+	all := map[string]func(context.Context) error{"1": b.idle, "2": b.messages, "3": b.comeBack}
+	for number := range strings.SplitSeq(*figures, ",") {
+		if all[number] == nil {
+			return fmt.Errorf("there is no figure %q", number)
+		}
+		if err := all[number](ctx); err != nil {
+			return fmt.Errorf("figure %s: %w", number, err)
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+// files lets this process, and its children, have so many files open.
+func files(need uint64) error {
+	var have syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil {
+		return err
+	}
+	have.Max = max(have.Max, need)
+	have.Cur = have.Max
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &have); err != nil {
+		return fmt.Errorf("%d open files are needed, and ulimit -n cannot be raised: %w", need, err)
+	}
+	return nil
+}
+
+// stoa starts the server. All clients are on this machine: with a trusted proxy they are not
+// taken for one household, which may have fewer connections.
+func (b *bench) stoa() (*servers.Program, error) {
+	return servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", b.sqlURL, "--redis", b.redis, "--log", "error", "--dev", "--no-limits",
+		"--trust-proxy", "127.0.0.0/8", "--gateway-max-from", "1000000"))
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}
+
+// at returns a quantile, in milliseconds as text.
+func at(times []time.Duration, q float64) string {
+	if len(times) == 0 {
+		return "–"
+	}
+	slices.Sort(times)
+	return fmt.Sprintf("%.1f ms", float64(times[min(len(times)-1, int(q*float64(len(times))))].Microseconds())/1000)
+}

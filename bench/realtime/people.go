@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/migrations"
+)
+
+// person is somebody with a session.
+type person struct {
+	id    string
+	token string
+}
+
+// senders is how many people write at a time.
+const senders = 64
+
+// populate writes people with a session each, as the server itself would. The first ones are
+// friends of all that they write to in figures 2 and 3.
+func (b *bench) populate(ctx context.Context, n int) error {
+	if err := b.db.Migrate(ctx, migrations.FS); err != nil {
+		return err
+	}
+	users := make([]accounts.User, n)
+	var err error
+	for i := range users {
+		if users[i], err = accounts.NewUser(fmt.Sprintf("person%d@example.org", i), "Person", "UTC"); err != nil {
+			return err
+		}
+	}
+	if err := b.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, users) }); err != nil {
+		return err
+	}
+	now := b.db.Now()
+	sessions := &rows{db: b.db, into: "sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce)", each: 13}
+	for _, u := range users {
+		device := ids.New[accounts.Session]().String()
+		var secret [32]byte
+		_, _ = rand.Read(secret[:]) // never fails: see crypto/rand
+		token := "sa_" + u.ID.String() + "." + device + "." + base64.RawURLEncoding.EncodeToString(secret[:])
+		sum := sha256.Sum256([]byte(token))
+		hash := base64.RawURLEncoding.EncodeToString(sum[:])
+		end := now.Add(24 * time.Hour).UnixMilli()
+		if err := sessions.add(ctx, u.ID, device, "bench", "127.0.0.1", now.UnixMilli(), now.UnixMilli(), hash, end, hash, end, "", 0, ""); err != nil {
+			return err
+		}
+		b.people = append(b.people, person{u.ID.String(), token})
+	}
+	if err := sessions.flush(ctx); err != nil {
+		return err
+	}
+	friends := &rows{db: b.db, into: "friends (user_id, friend_id, remark, tag, source, sort, since, updated, version, gone)", each: 10}
+	lists := &rows{db: b.db, into: "friend_lists (user_id, version, pruned, asked, seen)", each: 5}
+	version := map[string]int{}
+	befriend := func(a, c person) error {
+		for _, pair := range [][2]person{{a, c}, {c, a}} {
+			version[pair[0].id]++
+			if err := friends.add(ctx, pair[0].id, pair[1].id, "", "", "id", 0, now.UnixMilli(), now.UnixMilli(), version[pair[0].id], 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i, p := range b.people[senders:] {
+		if err := befriend(b.people[i%senders], p); err != nil {
+			return err
+		}
+	}
+	for id, v := range version {
+		if err := lists.add(ctx, id, v, 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	if err := friends.flush(ctx); err != nil {
+		return err
+	}
+	return lists.flush(ctx)
+}
+
+// rows inserts many.
+type rows struct {
+	db   *sqldb.DB
+	into string
+	each int
+	args []any
+}
+
+func (r *rows) add(ctx context.Context, args ...any) error {
+	r.args = append(r.args, args...)
+	if len(r.args) < 500*r.each {
+		return nil
+	}
+	return r.flush(ctx)
+}
+
+func (r *rows) flush(ctx context.Context) error {
+	if len(r.args) == 0 {
+		return nil
+	}
+	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", r.each), ", ") + ")"
+	_, err := r.db.ExecContext(ctx, "INSERT INTO "+r.into+" VALUES "+strings.TrimSuffix(strings.Repeat(row+", ", len(r.args)/r.each), ", "), r.args...)
+	r.args = r.args[:0]
+	return err
+}

@@ -1,0 +1,79 @@
+package servers
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Program is a child that is measured. Linux only: it is looked at in /proc.
+type Program struct {
+	Addr  string // that it listens on
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it has said its last
+}
+
+// Start runs a command whose first line ends with its URL.
+func Start(cmd *exec.Cmd) (*Program, error) {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		return nil, errors.Join(fmt.Errorf("%s said nothing", cmd.Path), cmd.Wait())
+	}
+	p := &Program{Addr: lines.Text()[strings.LastIndex(lines.Text(), "/")+1:], cmd: cmd, ended: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		for lines.Scan() { // what it says later must not fill the pipe
+		}
+	}()
+	return p, nil
+}
+
+// Stop asks the child to end, and waits until it has.
+func (p *Program) Stop() error {
+	err := p.cmd.Process.Signal(syscall.SIGTERM)
+	<-p.ended
+	return errors.Join(err, p.cmd.Wait())
+}
+
+// Processor is the processor time of the child so far.
+func (p *Program) Processor() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	user, err1 := strconv.Atoi(f[11])
+	system, err2 := strconv.Atoi(f[12])
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux
+	return time.Duration(user+system) * tick, errors.Join(err1, err2)
+}
+
+// Resident is how many bytes of memory the child has.
+func (p *Program) Resident() (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kb * 1024, err
+		}
+	}
+	return 0, errors.New("/proc tells no VmRSS")
+}

@@ -1,0 +1,176 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+// inGroup is the path of something in a group.
+func inGroup(group string, parts ...string) string {
+	path := "/v1/groups/" + url.PathEscape(group)
+	for _, p := range parts {
+		path += "/" + url.PathEscape(p)
+	}
+	return path
+}
+
+// CreateGroup makes a group of the caller and friends of theirs.
+func (c *Client) CreateGroup(ctx context.Context, in api.GroupNew) (out api.GroupMembership, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/groups", in: in, out: &out})
+	return out, err
+}
+
+// Groups returns all groups of the caller.
+func (c *Client) Groups(ctx context.Context) (out api.Groups, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/groups", out: &out})
+	return out, err
+}
+
+// Group returns a group, and the caller's place in it.
+func (c *Client) Group(ctx context.Context, group string) (out api.GroupMembership, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group), out: &out})
+	return out, err
+}
+
+// UpdateGroup changes a group.
+func (c *Client) UpdateGroup(ctx context.Context, group string, in api.GroupUpdate) (out api.GroupMembership, err error) {
+	err = c.do(ctx, call{method: http.MethodPatch, path: inGroup(group), in: in, out: &out})
+	return out, err
+}
+
+// DissolveGroup ends a group, for all.
+func (c *Client) DissolveGroup(ctx context.Context, group string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group)})
+}
+
+// TransferGroup hands a group over to another member.
+func (c *Client) TransferGroup(ctx context.Context, group, user string) (out api.GroupMembership, err error) {
+	err = c.do(ctx, call{method: http.MethodPut, path: inGroup(group, "owner"), in: api.GroupOwner{User: user}, out: &out})
+	return out, err
+}
+
+// SetGroupSelf changes the caller's own place in a group.
+func (c *Client) SetGroupSelf(ctx context.Context, group string, in api.GroupSelfUpdate) (out api.GroupMembership, err error) {
+	err = c.do(ctx, call{method: http.MethodPatch, path: inGroup(group, "me"), in: in, out: &out})
+	return out, err
+}
+
+// LeaveGroup takes the caller out of a group.
+func (c *Client) LeaveGroup(ctx context.Context, group string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "me")})
+}
+
+// GroupSeen returns how many members have seen the newest announcement.
+func (c *Client) GroupSeen(ctx context.Context, group string) (out api.GroupSeen, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "seen"), out: &out})
+	return out, err
+}
+
+// GroupMembers returns a page of a group's members, from behind cursor on. A zero limit leaves it
+// to the server.
+func (c *Client) GroupMembers(ctx context.Context, group, cursor string, limit int) (out api.GroupMembers, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "members"), query: pageOf(cursor, limit), out: &out})
+	return out, err
+}
+
+// GroupChanges returns what changed in a group since a version. A zero limit leaves it to the
+// server.
+func (c *Client) GroupChanges(ctx context.Context, group string, since int64, limit int) (out api.GroupChanges, err error) {
+	query := pageOf("", limit)
+	query.Set("since", strconv.FormatInt(since, 10))
+	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "changes"), query: query, out: &out})
+	return out, err
+}
+
+// InviteToGroup makes friends of the caller members.
+func (c *Client) InviteToGroup(ctx context.Context, group string, users ...string) (out api.GroupAdded, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "members"), in: api.GroupInvite{Users: users}, out: &out})
+	return out, err
+}
+
+// UpdateGroupMember changes another member's role, or mutes them.
+func (c *Client) UpdateGroupMember(ctx context.Context, group, user string, in api.GroupMemberUpdate) (out api.GroupMember, err error) {
+	err = c.do(ctx, call{method: http.MethodPatch, path: inGroup(group, "members", user), in: in, out: &out})
+	return out, err
+}
+
+// RemoveFromGroup takes a member out.
+func (c *Client) RemoveFromGroup(ctx context.Context, group, user string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "members", user)})
+}
+
+// GroupBans returns a page of who is banned from a group, from behind cursor on. A zero limit leaves
+// it to the server.
+func (c *Client) GroupBans(ctx context.Context, group, cursor string, limit int) (out api.GroupBans, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "bans"), query: pageOf(cursor, limit), out: &out})
+	return out, err
+}
+
+// BanFromGroup keeps a user out of a group.
+func (c *Client) BanFromGroup(ctx context.Context, group, user string) error {
+	return c.do(ctx, call{method: http.MethodPut, path: inGroup(group, "bans", user)})
+}
+
+// UnbanFromGroup lifts a ban.
+func (c *Client) UnbanFromGroup(ctx context.Context, group, user string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "bans", user)})
+}
+
+// NewGroupLink makes a link that lets users into a group.
+func (c *Client) NewGroupLink(ctx context.Context, group string, in api.GroupLinkNew) (out api.GroupLink, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "links"), in: in, out: &out})
+	return out, err
+}
+
+// GroupLinks returns the links that let users into a group, as far as the caller may see them.
+func (c *Client) GroupLinks(ctx context.Context, group string) (out api.GroupLinks, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "links"), out: &out})
+	return out, err
+}
+
+// RevokeGroupLink has a link let nobody in any more.
+func (c *Client) RevokeGroupLink(ctx context.Context, group, link string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "links", link)})
+}
+
+// LookAtGroupLink returns the group into which a link leads.
+func (c *Client) LookAtGroupLink(ctx context.Context, link string) (out api.GroupMembership, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/group-links/" + url.PathEscape(link), out: &out})
+	return out, err
+}
+
+// JoinByGroupLink joins the group into which a link leads.
+func (c *Client) JoinByGroupLink(ctx context.Context, link string) (out api.GroupMembership, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/group-links/" + url.PathEscape(link), out: &out})
+	return out, err
+}
+
+// AskToJoinGroup asks to join a group; an open one lets the caller in at once.
+func (c *Client) AskToJoinGroup(ctx context.Context, group, answer string) (out api.GroupRequestReply, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "requests"), in: api.GroupRequestNew{Answer: answer}, out: &out})
+	return out, err
+}
+
+// GroupRequests returns the requests to join a group that wait.
+func (c *Client) GroupRequests(ctx context.Context, group string) (out api.GroupRequests, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "requests"), out: &out})
+	return out, err
+}
+
+// WithdrawGroupRequest withdraws the caller's request to join a group.
+func (c *Client) WithdrawGroupRequest(ctx context.Context, group string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "requests", "mine")})
+}
+
+// AnswerGroupRequest accepts a request to join a group, or refuses it.
+func (c *Client) AnswerGroupRequest(ctx context.Context, group, request string, accept bool) error {
+	verb := "refuse"
+	if accept {
+		verb = "accept"
+	}
+	return c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "requests", request, verb)})
+}

@@ -1,0 +1,169 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+// OfferFile offers a file to another user. Once that one has accepted, [Client.Upload] sends it.
+func (c *Client) OfferFile(ctx context.Context, in api.TransferOffer) (out api.Transfer, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/transfers", in: in, out: &out})
+	return out, err
+}
+
+// Transfers returns the caller's transfers, newest first, a page at a time; cursor is the
+// Next of the page before.
+func (c *Client) Transfers(ctx context.Context, cursor string) (out api.Transfers, err error) {
+	query := url.Values{}
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/transfers", query: query, out: &out})
+	return out, err
+}
+
+func transferPath(id, rest string) string { return "/v1/transfers/" + url.PathEscape(id) + rest }
+
+// Transfer returns one of the caller's transfers, and how far it has come.
+func (c *Client) Transfer(ctx context.Context, id string) (out api.Transfer, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: transferPath(id, ""), out: &out})
+	return out, err
+}
+
+// AcceptTransfer accepts a file that is offered to the caller.
+func (c *Client) AcceptTransfer(ctx context.Context, id string) (out api.Transfer, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: transferPath(id, "/accept"), out: &out})
+	return out, err
+}
+
+// RejectTransfer rejects a file that is offered to the caller.
+func (c *Client) RejectTransfer(ctx context.Context, id string) (out api.Transfer, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: transferPath(id, "/reject"), out: &out})
+	return out, err
+}
+
+// CancelTransfer ends a transfer, or removes the file of one that is done.
+func (c *Client) CancelTransfer(ctx context.Context, id string) (out api.Transfer, err error) {
+	err = c.do(ctx, call{method: http.MethodDelete, path: transferPath(id, ""), out: &out})
+	return out, err
+}
+
+// FileLink returns where the file of a done transfer can be fetched for some minutes.
+func (c *Client) FileLink(ctx context.Context, id string) (out api.FileLink, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: transferPath(id, "/link"), out: &out})
+	return out, err
+}
+
+// Upload sends the file of a transfer that was accepted, from where it stands. When the line
+// breaks, or the server is away, it asks where it stands and goes on, until six tries in a row bring nothing. It
+// returns when all of the file is stored; a scanner may still look at it.
+func (c *Client) Upload(ctx context.Context, id string, file io.ReaderAt, size int64) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("upload of %s: %w", id, err)
+		}
+	}()
+	last, wait := int64(-1), c.wait
+	for n := 1; ; n++ {
+		var at int64
+		at, err = c.tus(ctx, http.MethodHead, id, 0, nil, 0)
+		if err == nil && at > last {
+			last, n, wait = at, 1, c.wait
+		}
+		if err == nil && at < size {
+			at, err = c.tus(ctx, http.MethodPatch, id, at, io.NewSectionReader(file, at, size-at), size-at)
+		}
+		if err == nil && at == size {
+			return nil
+		}
+		e, refused := errors.AsType[*Error](err)
+		again := err == nil || errors.Is(err, ErrUnreachable) || refused && (e.Status >= 500 || e.Status == http.StatusConflict && e.Code == "transfer.offset")
+		if !again || n == maxTries {
+			return err
+		}
+		pause := wait/2 + rand.N(wait/2)
+		if refused {
+			pause = max(pause, e.RetryAfter)
+		}
+		if sleep(ctx, pause) != nil {
+			return err
+		}
+		wait *= 2
+	}
+}
+
+// tus makes a request of the tus protocol, and returns where the upload stands.
+func (c *Client) tus(ctx context.Context, method, id string, at int64, body io.Reader, length int64) (int64, error) {
+	for renewed := false; ; renewed = true {
+		call := call{method: method, path: transferPath(id, "/upload")}
+		req, err := c.request(ctx, &call, nil)
+		if err != nil {
+			return 0, err
+		}
+		req.Header.Set("Tus-Resumable", "1.0.0")
+		if body != nil {
+			req.Body, req.ContentLength = io.NopCloser(body), length
+			req.Header.Set("Content-Type", "application/offset+octet-stream")
+			req.Header.Set("Upload-Offset", strconv.FormatInt(at, 10))
+		}
+		resp, err := c.http.Do(req)
+		if err != nil {
+			return 0, unreachable(ctx, err)
+		}
+		if resp.StatusCode < 300 {
+			stands, err := strconv.ParseInt(resp.Header.Get("Upload-Offset"), 10, 64)
+			return stands, errors.Join(err, resp.Body.Close())
+		}
+		err = refusal(resp, time.Now())
+		_ = resp.Body.Close() // the refusal has been read
+		if resp.StatusCode != http.StatusUnauthorized || renewed || body != nil {
+			return 0, err
+		}
+		if ok, rerr := c.renew(ctx, call.bearer); rerr != nil || !ok {
+			return 0, errors.Join(err, rerr)
+		}
+	}
+}
+
+// Download writes the file of a done transfer to w, from a byte on, and returns how many
+// bytes it has written: after an error, call it again from there.
+func (c *Client) Download(ctx context.Context, id string, from int64, w io.Writer) (n int64, err error) {
+	link, err := c.FileLink(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	call := call{method: http.MethodGet, path: strings.TrimSuffix(link.URL, "/"), open: true, out: new(raw)}
+	req, err := c.request(ctx, &call, nil)
+	if err != nil {
+		return 0, err
+	}
+	if from > 0 {
+		req.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, unreachable(ctx, err)
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode >= 300:
+		return 0, refusal(resp, time.Now())
+	case from > 0 && resp.StatusCode != http.StatusPartialContent:
+		return 0, errors.New("the server does not go on from there")
+	}
+	n, err = io.Copy(w, resp.Body)
+	if err != nil {
+		err = unreachable(ctx, err)
+	}
+	return n, err
+}

@@ -1,0 +1,758 @@
+import type { StoaClient } from "./client.js";
+import { Emitter } from "./emitter.js";
+import { isTemporary, Refused } from "./errors.js";
+import { Outbox, type Outgoing } from "./outbox.js";
+import type { Chat, ChatChange, ChatMark, ChatSettings, ChatStands, EventCatalogue, FoundMessages, Message, MessageHidden, MessageRef, Send, Typing } from "./wire.js";
+
+/** What a message says. */
+export type Said = Omit<Send, "client_id" | "reply_to" | "forward">;
+
+/** A chat as an app shows it. */
+export interface ChatState extends Chat {
+  /** Whether the other is writing. */
+  typing: boolean;
+}
+
+/** What {@link Chats} tells. */
+export interface ChatsEvents {
+  /** Everything is there: after the start, and again after each break that could not be resumed. */
+  synced: undefined;
+  /** A message that came after the start: each once, and those of a chat in the order of seq. */
+  message: Message;
+  /** A message as it is now: edited, recalled, or with other reactions. */
+  changed: Message;
+  /** A message that the user has deleted for themselves, on any device. */
+  hidden: MessageRef;
+  /** A chat as it is now: its newest message, marks, settings, who is writing. */
+  chat: ChatState;
+  /** A message of the user on its way. */
+  outgoing: Outgoing;
+}
+
+export interface ChatsOptions {
+  /** The id of the user who is logged in. What another user left in the outbox is not touched. */
+  user: string;
+}
+
+const page = 50; // messages that are shown at once
+const range = 200; // messages of a gap, asked for at once
+const typingEvery = 3_000; // ms between two notices to the other
+const typingFor = 6_000; // ms for which the other's writing is shown
+const marksAfter = 300; // ms in which marks are collected
+const echoAfter = 1_000; // ms until a message that was sent is asked for, if no event brought it
+const retryAfter = 1_000; // ms, at first
+const retryMost = 30_000;
+
+// Held is what is known of a chat. Two numbers say up to where it is whole: seq, to which
+// its messages, and rev, to which their changes were handed to the app. What an event brings
+// ahead of them waits until the server was asked for what lies between.
+interface Held {
+  chat: Chat;
+  seq: number;
+  rev: number;
+  want: number; // the newest seq that is known to be there
+  wantRev: number;
+  early: Map<number, Message>; // by seq, above seq
+  changes: Map<number, Message>; // by rev, above rev
+  gone: Set<number>; // deleted by the user for themselves
+  window: Message[] | undefined; // of an open chat, in the order of seq
+  more: boolean; // there are older ones than those of the window
+  later: boolean; // there are newer ones, which are not put into it
+  part: number; // counts the windows, so that what was loaded for another one is dropped
+  bare: boolean; // the server was not asked for the chat yet
+  running: boolean;
+  pause: number;
+  set: number; // when an event brought its settings, by the count of them
+  typing: ReturnType<typeof setTimeout> | undefined;
+}
+
+/**
+ * The user's chats: the list, the messages of those that are open, and what is on its way. It
+ * looks after what was missed, so that an app has only to show what it is told.
+ */
+export class Chats extends Emitter<ChatsEvents> {
+  readonly user: string;
+  private readonly held = new Map<string, Held>();
+  private readonly outbox: Outbox;
+  private readonly marks = new Map<string, { read: number; delivered: number }>();
+  private readonly told = new Map<string, number>(); // when the other was told of typing
+  private readonly timers = new Set<ReturnType<typeof setTimeout>>();
+  private readonly offs: (() => void)[] = [];
+  private backlog: (() => void)[] | undefined = []; // what events brought before the first list
+  private owed = false; // synced is to be told
+  private cursor = "";
+  private stale = true;
+  private syncing = false;
+  private pause = 0;
+  private settingsSeen = 0;
+  private marking = false;
+  private stopped = false;
+
+  constructor(
+    private readonly client: StoaClient,
+    options: ChatsOptions,
+  ) {
+    super();
+    this.user = options.user;
+    this.outbox = new Outbox(client, options.user, (out) => this.outgoing(out));
+  }
+
+  /** Reads the outbox and listens; the chats are there at the first `synced`. */
+  async start(): Promise<void> {
+    const on = <K extends keyof EventCatalogue>(name: K, fn: (data: EventCatalogue[K]) => void) =>
+      this.offs.push(this.client.on(name, (data) => (this.backlog ? this.backlog.push(() => fn(data as never)) : fn(data as never))));
+    this.offs.push(this.client.on("open", ({ resumed }) => this.opened(resumed)));
+    on("message.new", (m) => this.arrived(m));
+    on("message.changed", (m) => this.edited(m));
+    on("message.hidden", (ref) => this.hidden(ref));
+    on("chat.marked", (mark) => this.marked(mark));
+    on("chat.updated", (chat) => this.updated(chat));
+    on("chat.typing", (t) => this.writes(t));
+    on("chat.stands", (at) => this.stands(at));
+    await this.outbox.start();
+    if (this.client.state === "online") this.opened(false);
+  }
+
+  /** Stops listening and sending. What is on its way stays in the outbox. */
+  stop(): void {
+    this.stopped = true;
+    for (const off of this.offs.splice(0)) off();
+    for (const timer of this.timers) clearTimeout(timer);
+    for (const h of this.held.values()) clearTimeout(h.typing);
+    this.outbox.stop();
+  }
+
+  // --- what an app shows ---
+
+  /** The chats, pinned ones first, then by their newest message. */
+  list(): ChatState[] {
+    return [...this.held.values()]
+      .filter((h) => h.want > (h.chat.cleared ?? 0) || h.chat.pinned || h.chat.draft)
+      .map((h) => this.shown(h))
+      .sort((a, b) => since(b.pinned) - since(a.pinned) || Date.parse(b.at) - Date.parse(a.at) || (a.chat < b.chat ? -1 : 1));
+  }
+
+  /** A chat, if it is known. */
+  get(chat: string): ChatState | undefined {
+    const h = this.held.get(chat);
+    return h && this.shown(h);
+  }
+
+  /** Messages that wait in all chats that are not muted. */
+  get unread(): number {
+    return this.list().reduce((sum, c) => sum + (c.muted && Date.parse(c.muted) > Date.now() ? 0 : c.unread), 0);
+  }
+
+  /** The messages of an open chat, in the order of seq. */
+  messages(chat: string): readonly Message[] {
+    return this.held.get(chat)?.window ?? [];
+  }
+
+  /** Whether an open chat has messages older than those that {@link messages} returns. */
+  hasOlder(chat: string): boolean {
+    return this.held.get(chat)?.more ?? false;
+  }
+
+  /** Whether an open chat has messages newer than those that {@link messages} returns, as after {@link around}. */
+  hasNewer(chat: string): boolean {
+    return this.held.get(chat)?.later ?? false;
+  }
+
+  /** The user's messages of a chat that are on their way, in the order of writing. */
+  pending(chat: string): Outgoing[] {
+    const seq = this.held.get(chat)?.seq ?? 0;
+    return this.outbox.of(chat).filter(({ sent }) => !sent || sent.seq > seq);
+  }
+
+  // --- what a user does ---
+
+  /** Loads the newest messages of a chat and keeps them current until it is closed. It waits for the first list. */
+  async open(chat: string): Promise<readonly Message[]> {
+    if (this.backlog) await new Promise<void>((done) => this.backlog?.push(done));
+    const h = this.hold(chat);
+    if (h.window) return h.window;
+    h.part++;
+    [h.window, h.later] = [[], false];
+    try {
+      await this.load(h, {});
+    } catch (err) {
+      if (!(err instanceof Refused && err.code === "chat.unknown")) {
+        h.window = undefined;
+        throw err;
+      }
+    }
+    return h.window ?? [];
+  }
+
+  /** Loads older messages of an open chat. */
+  async older(chat: string): Promise<readonly Message[]> {
+    const h = this.held.get(chat);
+    if (!h?.window) return [];
+    const first = h.window[0];
+    if (h.more && first) await this.load(h, { before: first.seq });
+    return h.window ?? [];
+  }
+
+  /**
+   * Has an open chat show the messages around one, unless that one is there. What comes later is told by
+   * `message` as ever; it is among {@link messages} again when {@link newer} or {@link newest} have led to it.
+   */
+  async around(chat: string, seq: number): Promise<readonly Message[]> {
+    const h = this.held.get(chat);
+    if (!h?.window) return [];
+    if (!h.window.some((m) => m.seq === seq)) await this.load(h, { around: seq }, true);
+    return h.window ?? [];
+  }
+
+  /** Loads newer messages of an open chat, if {@link hasNewer}. */
+  async newer(chat: string): Promise<readonly Message[]> {
+    const h = this.held.get(chat);
+    if (!h?.window || !h.later) return h?.window ?? [];
+    const last = h.window.at(-1);
+    await (last ? this.load(h, { after: last.seq }) : this.load(h, {}, true));
+    return h.window ?? [];
+  }
+
+  /** Has an open chat show its newest messages again. */
+  async newest(chat: string): Promise<readonly Message[]> {
+    const h = this.held.get(chat);
+    if (!h?.window || !h.later) return h?.window ?? [];
+    await this.load(h, {}, true);
+    return this.newer(chat); // of what came while it was loaded
+  }
+
+  /** One message of a chat, such as one that another replies to; undefined when there is none, or the user has deleted it. */
+  async message(chat: string, seq: number): Promise<Message | undefined> {
+    const known = this.held.get(chat)?.window?.find((m) => m.seq === seq);
+    if (known) return known;
+    const answer = await this.client.call("chats.messages", { path: { chat }, query: { around: seq, limit: 2 } });
+    return answer.messages?.find((m) => m.seq === seq);
+  }
+
+  /** Forgets the messages of a chat. */
+  close(chat: string): void {
+    const h = this.held.get(chat);
+    if (!h) return;
+    h.part++;
+    [h.window, h.more, h.later] = [undefined, false, false];
+  }
+
+  /**
+   * Puts a message into the outbox. When the promise is fulfilled it survives the page; `outgoing`
+   * tells what becomes of it, and `message` when it has its place in the chat.
+   */
+  async send(chat: string, said: Said, more: Pick<Send, "reply_to" | "forward"> = {}): Promise<Outgoing> {
+    this.told.delete(chat); // a message ends the other's notice of writing
+    return this.outbox.add(chat, { ...said, ...more, client_id: newID() });
+  }
+
+  /** Sends a message that failed once more. */
+  async retry(client_id: string): Promise<void> {
+    return this.outbox.retry(client_id);
+  }
+
+  /** Forgets a message that failed. */
+  async discard(client_id: string): Promise<void> {
+    return this.outbox.discard(client_id);
+  }
+
+  /** Gives a message of the user another text. */
+  async edit(chat: string, seq: number, text: string): Promise<void> {
+    this.edited(await this.client.call("chats.edit", { path: { chat, seq }, body: { text } }));
+  }
+
+  /** Takes a message of the user back, for everybody. */
+  async recall(chat: string, seq: number): Promise<void> {
+    await this.client.call("chats.delete", { path: { chat, seq }, query: { for: "everybody" } });
+  }
+
+  /** Deletes a message for the user alone. */
+  async hide(chat: string, seq: number): Promise<void> {
+    await this.client.call("chats.delete", { path: { chat, seq }, query: { for: "me" } });
+    this.hidden({ chat, seq });
+  }
+
+  /** Adds a reaction of the user, one emoji, or takes it back. */
+  async react(chat: string, seq: number, emoji: string, on = true): Promise<void> {
+    this.edited(await this.client.call(on ? "chats.react" : "chats.unreact", { path: { chat, seq, emoji } }));
+  }
+
+  /** Says that the user has read the chat, up to a message or to the newest. */
+  read(chat: string, seq?: number): void {
+    const h = this.held.get(chat);
+    const to = Math.min(seq ?? Infinity, h?.seq ?? 0);
+    if (!h || to <= h.chat.read) return;
+    h.chat = { ...h.chat, read: to };
+    this.mark(chat, to, to);
+    this.show(h);
+  }
+
+  /** Tells the other that the user is writing, at most every three seconds, or has stopped. */
+  typing(chat: string, typing = true): void {
+    const last = this.told.get(chat);
+    if (typing ? last !== undefined && Date.now() - last < typingEvery : last === undefined) return;
+    if (typing) this.told.set(chat, Date.now());
+    else this.told.delete(chat);
+    if (this.client.state !== "online") return;
+    this.client.call("chats.typing", { path: { chat }, body: { typing } }).catch(() => {}); // it is not worth a second try
+  }
+
+  /** Pins or mutes a chat, or keeps a draft for it. */
+  async update(chat: string, change: ChatChange): Promise<void> {
+    this.updated(await this.client.call("chats.update", { path: { chat }, body: change }));
+  }
+
+  /** Deletes all messages of a chat for the user alone. */
+  async clear(chat: string): Promise<void> {
+    await this.client.call("chats.clear", { path: { chat } });
+    this.updated(await this.client.call("chats.get", { path: { chat } }));
+  }
+
+  /** Finds messages that have each word of q, newest first: in all chats, or in one. */
+  async search(q: string, options: { chat?: string; cursor?: string; limit?: number } = {}): Promise<FoundMessages> {
+    return this.client.call("chats.search", { query: { q, ...options } });
+  }
+
+  /** From whom the user takes messages, and whether receipts are shown. */
+  async settings(): Promise<ChatSettings> {
+    return this.client.call("chats.settings");
+  }
+
+  async setSettings(to: ChatSettings): Promise<ChatSettings> {
+    return this.client.call("chats.set_settings", { body: to });
+  }
+
+  // --- events ---
+
+  private opened(resumed: boolean): void {
+    if (this.client.user !== this.user) return; // somebody else has logged in
+    if (!resumed) this.stale = true;
+    void this.sync();
+    for (const h of this.held.values()) void this.run(h); // what a break has interrupted
+    this.outbox.kick(true);
+    this.mark();
+  }
+
+  private arrived(m: Message): void {
+    const h = this.hold(m.chat);
+    if (m.seq <= h.seq) return;
+    newer(h.early, m.seq, m);
+    h.want = Math.max(h.want, m.seq);
+    void this.run(h);
+  }
+
+  private edited(m: Message): void {
+    const h = this.held.get(m.chat);
+    const rev = m.rev ?? 0;
+    if (!h || rev <= h.rev) return;
+    h.changes.set(rev, m);
+    h.wantRev = Math.max(h.wantRev, rev);
+    void this.run(h);
+  }
+
+  private hidden({ chat, seq, rev = 0 }: MessageRef & Partial<MessageHidden>): void {
+    const h = this.held.get(chat);
+    if (h && rev > h.rev) {
+      h.wantRev = Math.max(h.wantRev, rev);
+      if (rev === h.rev + 1) h.rev = rev; // this is the whole change
+      void this.run(h);
+    }
+    if (!h || h.gone.has(seq)) return;
+    h.gone.add(seq);
+    h.early.delete(seq);
+    if (h.window) h.window = h.window.filter((m) => m.seq !== seq);
+    if (h.chat.last?.seq === seq) {
+      const { last: _, ...chat } = h.chat;
+      h.chat = chat;
+    }
+    this.emit("hidden", { chat, seq });
+    this.show(h);
+    if (seq > h.seq) void this.run(h);
+  }
+
+  private marked({ chat, user, read = 0, delivered = 0 }: ChatMark): void {
+    const h = this.held.get(chat);
+    if (!h) return;
+    if (user === this.user) h.chat = { ...h.chat, read: Math.max(h.chat.read, read) };
+    else h.chat = { ...h.chat, peer_read: Math.max(h.chat.peer_read ?? 0, read), peer_got: Math.max(h.chat.peer_got ?? 0, delivered) };
+    this.show(h);
+  }
+
+  private updated(chat: Chat): void {
+    const h = this.merge(chat, this.settingsSeen);
+    h.set = ++this.settingsSeen;
+    void this.run(h);
+  }
+
+  // What was told of a chat may have been lost with a node, or somebody's words were erased.
+  private stands({ chat, seq, rev }: ChatStands): void {
+    const h = this.hold(chat);
+    h.want = Math.max(h.want, seq);
+    h.wantRev = Math.max(h.wantRev, rev);
+    void this.run(h);
+  }
+
+  private writes({ chat, typing }: Typing): void {
+    const h = this.held.get(chat);
+    if (!h) return;
+    clearTimeout(h.typing);
+    h.typing = undefined;
+    if (typing) {
+      h.typing = setTimeout(() => {
+        h.typing = undefined;
+        this.show(h);
+      }, typingFor);
+    }
+    this.show(h);
+  }
+
+  private outgoing(out: Outgoing): void {
+    this.emit("outgoing", out);
+    const { sent } = out;
+    if (!sent) return;
+    // An event brings it, as it brings those of others. An event is a hint: who gets none asks.
+    this.later(echoAfter, () => {
+      const h = this.hold(out.chat);
+      h.want = Math.max(h.want, sent.seq);
+      void this.run(h);
+      if (sent.seq <= h.seq) this.outbox.placed(out.body.client_id);
+    });
+  }
+
+  // --- being whole ---
+
+  // sync brings what changed since the last list, until there was no break meanwhile.
+  private async sync(): Promise<void> {
+    if (this.syncing || this.stopped) return;
+    this.syncing = true;
+    try {
+      while (this.stale && this.client.state === "online") {
+        this.stale = false;
+        try {
+          await this.lists();
+          this.pause = 0;
+          this.owed = true;
+          for (const h of this.held.values()) void this.run(h);
+        } catch (err) {
+          this.stale = true;
+          this.report(err);
+          this.pause = pauseAfter(this.pause, err);
+          this.later(this.pause, () => void this.sync());
+          return;
+        }
+      }
+    } finally {
+      this.syncing = false;
+      this.settle();
+    }
+  }
+
+  // settle tells that everything is there, when it is.
+  private settle(): void {
+    if (!this.owed || this.stale || this.syncing || this.stopped) return;
+    for (const h of this.held.values()) if (h.seq < h.want || h.rev < h.wantRev) return;
+    this.owed = false;
+    this.emit("synced", undefined);
+  }
+
+  private async lists(): Promise<void> {
+    // Pages are cut by place: a chat that moves to the front while they are read is on none
+    // of those that follow. Lists of what changed since then are read until one fits on a page
+    // or brings nothing new.
+    for (let since = this.cursor, again = true; again; ) {
+      const { sync, pages, news } = await this.pages(since);
+      since = sync;
+      again = pages > 1 && news;
+      if (!again) this.cursor = sync;
+    }
+    const waiting = this.backlog ?? [];
+    this.backlog = undefined;
+    for (const fn of waiting) fn();
+  }
+
+  private async pages(since: string): Promise<{ sync: string; pages: number; news: boolean }> {
+    let sync = "";
+    let news = false;
+    for (let cursor = "", pages = 1; ; pages++) {
+      const asked = this.settingsSeen;
+      const query = { limit: 100, ...(since && { since }), ...(cursor && { cursor }) };
+      const answer = await this.client.call("chats.list", { query });
+      sync ||= answer.sync;
+      for (const chat of answer.chats ?? []) {
+        const old = this.held.get(chat.chat);
+        const before = old && [old.want, old.wantRev].join();
+        const h = this.merge(chat, asked);
+        news ||= before !== [h.want, h.wantRev].join();
+        if (chat.unread > 0 && chat.last && !old) this.mark(h.chat.chat, 0, chat.seq);
+      }
+      cursor = answer.next ?? "";
+      if (!cursor) return { sync, pages, news };
+    }
+  }
+
+  // hold returns what is known of a chat, which may be nothing yet.
+  private hold(chat: string): Held {
+    let h = this.held.get(chat);
+    if (!h) {
+      h = {
+        chat: { chat, peer: chat.replace(/^u:/, ""), seq: 0, rev: 0, read: 0, unread: 0, at: new Date(0).toISOString() },
+        ...{ seq: 0, rev: 0, want: 0, wantRev: 0, early: new Map(), changes: new Map(), gone: new Set<number>() },
+        ...{ window: undefined, more: false, later: false, part: 0, bare: true, running: false, pause: 0, set: 0, typing: undefined },
+      };
+      this.held.set(chat, h);
+    }
+    return h;
+  }
+
+  // merge takes in a chat as the server had it when settings were counted to asked. Numbers
+  // only go forward: an answer may be older than an event that came before it.
+  private merge(chat: Chat, asked: number): Held {
+    const h = this.hold(chat.chat);
+    const old = h.chat;
+    const last = old.last && old.last.seq > chat.seq ? old.last : chat.last && better(old.last, chat.last);
+    h.chat = {
+      ...(h.set > asked ? { ...chat, ...settingsOf(old) } : chat),
+      seq: Math.max(old.seq, chat.seq),
+      rev: Math.max(old.rev, chat.rev),
+      read: Math.max(old.read, chat.read),
+      cleared: Math.max(old.cleared ?? 0, chat.cleared ?? 0),
+      peer_read: Math.max(old.peer_read ?? 0, chat.peer_read ?? 0),
+      peer_got: Math.max(old.peer_got ?? 0, chat.peer_got ?? 0),
+      at: Date.parse(chat.at) < Date.parse(old.at) ? old.at : chat.at,
+    };
+    delete h.chat.last;
+    const cleared = h.chat.cleared ?? 0;
+    if (last && last.seq > cleared && !h.gone.has(last.seq)) h.chat.last = last;
+    h.want = Math.max(h.want, chat.seq);
+    h.wantRev = Math.max(h.wantRev, chat.rev);
+    // What is in the first list was there before the app. A chat that comes later was cleared
+    // or did not exist then.
+    if (h.bare && this.backlog) [h.seq, h.rev] = [chat.seq, chat.rev];
+    h.bare = false;
+    h.seq = Math.max(h.seq, cleared);
+    if (h.window?.[0] && h.window[0].seq <= cleared) [h.window, h.more] = [h.window.filter((m) => m.seq > cleared), false];
+    this.show(h);
+    return h;
+  }
+
+  // run hands on what is there in order, and asks for what is missing, until the chat is whole.
+  private async run(h: Held): Promise<void> {
+    if (h.running || this.backlog || this.stopped) return;
+    h.running = true;
+    const path = { chat: h.chat.chat };
+    try {
+      for (;;) {
+        if (h.bare && h.want > 0) {
+          const asked = this.settingsSeen;
+          this.merge(await this.client.call("chats.get", { path }), asked);
+        }
+        this.handOn(h);
+        if (h.seq < h.want) await this.fill(h);
+        else if (h.rev < h.wantRev) await this.changes(h);
+        else break;
+      }
+      h.pause = 0;
+    } catch (err) {
+      if (err instanceof Refused && err.code === "chat.unknown") {
+        [h.want, h.wantRev] = [h.seq, h.rev]; // the chat is gone
+      } else {
+        this.report(err);
+        h.pause = pauseAfter(h.pause, err);
+        this.later(h.pause, () => void this.run(h)); // or at the next connection
+      }
+    } finally {
+      h.running = false;
+      this.settle();
+    }
+  }
+
+  private handOn(h: Held): void {
+    for (;;) {
+      const next = h.early.get(h.seq + 1);
+      if (next || h.gone.has(h.seq + 1)) {
+        h.early.delete(h.seq + 1);
+        h.seq++;
+        if (next) this.deliver(h, next);
+        continue;
+      }
+      const change = h.changes.get(h.rev + 1);
+      if (!change) return;
+      h.changes.delete(++h.rev);
+      this.apply(h, change);
+    }
+  }
+
+  // fill asks for the messages that follow seq.
+  private async fill(h: Held): Promise<void> {
+    const path = { chat: h.chat.chat };
+    const answer = await this.client.call("chats.messages", { path, query: { after: h.seq, limit: range } });
+    const list = answer.messages ?? [];
+    const upTo = answer.more ? 0 : answer.seq;
+    if (h.seq === 0) h.rev = Math.max(h.rev, answer.rev); // no message was handed on that could have changed
+    const from = h.seq;
+    for (const m of list) {
+      if (m.seq <= h.seq) continue;
+      h.seq = m.seq;
+      this.deliver(h, better(h.early.get(m.seq), m)!);
+    }
+    h.seq = Math.max(h.seq, upTo);
+    forget(h.early, h.seq);
+    forget(h.changes, h.rev);
+    if (h.seq === from) throw new Refused(503, "chat.store_away", "A message is not there that an event told of.");
+  }
+
+  // changes asks for what has changed after rev.
+  private async changes(h: Held): Promise<void> {
+    const from = h.rev;
+    const answer = await this.client.call("chats.changes", { path: { chat: h.chat.chat }, query: { since: from } });
+    for (const seq of answer.hidden ?? []) this.hidden({ chat: h.chat.chat, seq });
+    for (const m of answer.changed ?? []) if ((m.rev ?? 0) > h.rev) this.apply(h, m);
+    h.rev = Math.max(h.rev, answer.rev);
+    forget(h.changes, h.rev);
+    if (h.rev === from) throw new Refused(503, "chat.store_away", "A change is not there that an event told of.");
+  }
+
+  private deliver(h: Held, m: Message): void {
+    if (h.gone.has(m.seq) || m.seq <= (h.chat.cleared ?? 0)) return;
+    const own = m.from === this.user;
+    h.chat = { ...h.chat, seq: Math.max(h.chat.seq, m.seq), at: m.at, last: m };
+    if (own) h.chat.read = Math.max(h.chat.read, m.seq);
+    else {
+      clearTimeout(h.typing);
+      h.typing = undefined;
+      // Who answers has got, and read, what stands before. Whether they show that they have read, only
+      // the server knows: where they never did, its word is waited for.
+      h.chat.peer_got = Math.max(h.chat.peer_got ?? 0, m.seq);
+      if (h.chat.peer_read) h.chat.peer_read = Math.max(h.chat.peer_read, m.seq);
+      this.mark(m.chat, 0, m.seq);
+    }
+    if (h.window && !h.later) h.window = put(h.window, m);
+    this.outbox.arrived(m);
+    this.emit("message", m);
+    this.show(h);
+  }
+
+  private apply(h: Held, m: Message): void {
+    if (h.gone.has(m.seq) || m.seq <= (h.chat.cleared ?? 0)) return;
+    if (m.seq > h.seq) {
+      newer(h.early, m.seq, m); // it is handed on as it is now
+      h.want = Math.max(h.want, m.seq);
+      return;
+    }
+    const old = h.window?.find(({ seq }) => seq === m.seq);
+    if (old && (old.rev ?? 0) >= (m.rev ?? 0)) return; // it was loaded as it is now
+    if (old && h.window) h.window = put(h.window, m);
+    if (h.chat.last?.seq === m.seq) h.chat = { ...h.chat, last: better(h.chat.last, m)! };
+    this.emit("changed", m);
+    this.show(h);
+  }
+
+  // load brings a part of an open chat's messages, in place of the others if anew.
+  private async load(h: Held, query: { before?: number; after?: number; around?: number }, anew = false): Promise<void> {
+    const part = anew ? ++h.part : h.part;
+    const answer = await this.client.call("chats.messages", { path: { chat: h.chat.chat }, query: { limit: page, ...query } });
+    if (!h.window || h.part !== part) return; // it was closed meanwhile, or shows others
+    const list = answer.messages ?? [];
+    if (anew) h.window = [];
+    // What was handed on after the server answered is not put in: it was not known to follow.
+    if (anew || query.after !== undefined) h.later = answer.seq < h.seq || (query.after !== undefined ? answer.more : (list.at(-1)?.seq ?? Infinity) < answer.seq);
+    for (const m of list) {
+      if (h.gone.has(m.seq) || m.seq <= (h.chat.cleared ?? 0)) continue;
+      this.outbox.arrived(m);
+      if (m.seq > h.seq) newer(h.early, m.seq, m);
+      else h.window = put(h.window, m);
+    }
+    if (query.after === undefined) {
+      const lowest = Math.min(list[0]?.seq ?? Infinity, h.window[0]?.seq ?? Infinity);
+      h.more = answer.more && lowest > (h.chat.cleared ?? 0) + 1;
+    }
+    h.want = Math.max(h.want, answer.seq);
+    h.wantRev = Math.max(h.wantRev, answer.rev);
+    await this.run(h);
+  }
+
+  // mark collects marks, and sends those of each chat in one call.
+  private mark(chat?: string, read = 0, delivered = 0): void {
+    if (chat) {
+      const old = this.marks.get(chat);
+      this.marks.set(chat, { read: Math.max(old?.read ?? 0, read), delivered: Math.max(old?.delivered ?? 0, delivered) });
+    }
+    if (this.marking || this.marks.size === 0) return;
+    this.marking = true;
+    this.later(marksAfter, async () => {
+      this.marking = false;
+      for (const [chat, mark] of [...this.marks]) {
+        if (this.client.state !== "online") return; // opened goes on
+        this.marks.delete(chat);
+        try {
+          await this.client.call("chats.mark", { path: { chat }, body: mark });
+        } catch (err) {
+          if (!isTemporary(err)) continue; // the chat is gone
+          this.later(pauseAfter(0, err), () => this.mark(chat, mark.read, mark.delivered));
+        }
+      }
+    });
+  }
+
+  private shown(h: Held): ChatState {
+    return { ...h.chat, unread: Math.max(0, h.want - Math.max(h.chat.read, h.chat.cleared ?? 0)), typing: h.typing !== undefined };
+  }
+
+  private show(h: Held): void {
+    if (!h.bare) this.emit("chat", this.shown(h));
+  }
+
+  private later(ms: number, fn: () => void): void {
+    if (this.stopped) return;
+    const timer = setTimeout(() => {
+      this.timers.delete(timer);
+      fn();
+    }, ms);
+    this.timers.add(timer);
+  }
+
+  // report tells of a refusal that no call of the app has caused.
+  private report(err: unknown): void {
+    if (err instanceof Refused && !err.temporary) console.warn("stoa: chats are not current:", err);
+  }
+}
+
+function since(time: string | undefined): number {
+  return time ? Date.parse(time) : 0;
+}
+
+function newID(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+function settingsOf({ pinned, muted, draft }: Chat): Partial<Chat> {
+  return { pinned, muted, draft } as Partial<Chat>;
+}
+
+function pauseAfter(last: number, err: unknown): number {
+  const wanted = err instanceof Refused ? err.retryAfter * 1000 : 0;
+  return Math.max(wanted, Math.min(retryMost, Math.max(retryAfter, 2 * last)) * (0.5 + Math.random() / 2));
+}
+
+/** Of two states of one message the later one. */
+function better(a: Message | undefined, b: Message | undefined): Message | undefined {
+  if (!a || !b || a.seq !== b.seq) return b ?? a;
+  return (a.rev ?? 0) > (b.rev ?? 0) ? a : b;
+}
+
+function forget(from: Map<number, Message>, upTo: number): void {
+  for (const at of from.keys()) if (at <= upTo) from.delete(at);
+}
+
+function newer(into: Map<number, Message>, at: number, m: Message): void {
+  into.set(at, better(into.get(at), m)!);
+}
+
+/** A list with m in its place, as a new list. */
+function put(list: Message[], m: Message): Message[] {
+  let at = list.length;
+  while (at > 0 && list[at - 1]!.seq > m.seq) at--;
+  const old = list[at - 1];
+  if (old?.seq === m.seq) return [...list.slice(0, at - 1), better(old, m)!, ...list.slice(at)];
+  return [...list.slice(0, at), m, ...list.slice(at)];
+}

@@ -1,0 +1,158 @@
+import { Centrifuge, UnauthorizedError, type Options, type TransportEndpoint } from "centrifuge";
+import { Emitter } from "./emitter.js";
+import { Ended, fromWire } from "./errors.js";
+import { openStorage, type Storage } from "./storage.js";
+import type { TokenSource } from "./tokens.js";
+import type { EventCatalogue, operations } from "./wire.js";
+
+/** The code with which the server closes a connection whose session has ended. */
+export const SESSION_ENDED = 4500;
+
+/**
+ * - offline: there is no connection; unless disconnect was called, one is tried again and again
+ * - connecting: the first try runs
+ * - online: calls go out and events come in
+ * - ended: the session is over, or the server does not want this client; nothing is tried any more
+ */
+export type State = "offline" | "connecting" | "online" | "ended";
+
+/** An event as it comes. */
+export interface StoaEvent<T = unknown> {
+  type: string;
+  time: string;
+  data: T;
+}
+
+/** What a client tells besides the server's events. */
+export interface ClientEvents {
+  state: { state: State; code: number; reason: string };
+  /**
+   * The connection stands. With `resumed`, every event since the last one follows, in order;
+   * without, some may have been missed: now is the time to ask for the present state.
+   */
+  open: { resumed: boolean };
+  /** Every event, whatever its type. */
+  event: StoaEvent;
+}
+
+export interface StoaOptions {
+  /** The server's address, such as `https://stoa.example.org`. */
+  url: string;
+  /** See {@link TokenSource}; `refreshing` makes one. */
+  getToken: TokenSource;
+  /** Keeps the outbox; IndexedDB where there is one. */
+  storage?: Storage;
+  /** In the order of trying. */
+  transports?: ("websocket" | "http_stream")[];
+  /** Options of the library centrifuge, such as `websocket` where there is no global one. */
+  wire?: Partial<Omit<Options, "token" | "getToken" | "emulationEndpoint">>;
+}
+
+type Part<T, K extends string> = T extends { [P in K]: infer V } ? { [P in K]: V } : T extends { [P in K]?: infer V } ? ([NonNullable<V>] extends [never] ? unknown : { [P in K]?: V }) : unknown;
+type Body<T> = T extends { requestBody: { content: { "application/json": infer B } } } ? { body: B } : unknown;
+
+/** What an operation takes. */
+export type Input<O extends keyof operations> = Part<operations[O]["parameters"], "path"> &
+  Part<operations[O]["parameters"], "query"> &
+  Body<operations[O]> & {
+    /** An Idempotency-Key: a write that has one is carried out once in 24 hours, however often it is called. */
+    key?: string;
+  };
+
+type Responses<O extends keyof operations> = operations[O]["responses"];
+
+/** What an operation answers. */
+export type Answer<O extends keyof operations> = Responses<O>[keyof Responses<O>] extends infer R ? (R extends { content: { "application/json": infer A } } ? A : never) : never;
+
+/** A connection to a Stoa server that is opened again whenever it breaks. */
+export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
+  /** The id of the user who is connected; "" before the first connection. */
+  user = "";
+  /** The id of the device's session; "" before the first connection. */
+  device = "";
+  readonly storage: Promise<Storage>;
+
+  private current: State = "offline";
+  private token: string | undefined;
+  private readonly wire: Centrifuge;
+
+  constructor(options: StoaOptions) {
+    super();
+    this.storage = options.storage ? Promise.resolve(options.storage) : openStorage();
+    const at = (path: string, scheme: string) => {
+      const url = new URL(path, options.url);
+      if (scheme === "ws") url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+      return url.href;
+    };
+    const endpoints = { websocket: at("/v1/socket", "ws"), http_stream: at("/v1/socket/http_stream", "http") };
+    const transports: TransportEndpoint[] = (options.transports ?? ["websocket", "http_stream"]).map((transport) => ({ transport, endpoint: endpoints[transport] }));
+    this.wire = new Centrifuge(transports, {
+      name: "stoa-js",
+      ...options.wire,
+      emulationEndpoint: at("/v1/socket/emulation", "http"),
+      getToken: async () => {
+        try {
+          return (this.token = await options.getToken(this.token));
+        } catch (err) {
+          throw err instanceof Ended ? new UnauthorizedError(err.message) : err;
+        }
+      },
+    });
+    this.listen();
+  }
+
+  get state(): State {
+    return this.current;
+  }
+
+  /** Opens the connection, and keeps it open until disconnect. */
+  connect(): void {
+    this.wire.connect();
+  }
+
+  /** Closes the connection. */
+  disconnect(): void {
+    this.wire.disconnect();
+  }
+
+  /**
+   * Calls an operation of the API by its id. It waits some seconds for a connection. It throws
+   * Refused, Unreachable or Ended.
+   */
+  async call<O extends keyof operations>(operation: O, input?: Input<O>): Promise<Answer<O>> {
+    if (this.current === "ended") throw new Ended("The session has ended.");
+    try {
+      return (await this.wire.rpc(operation, input ?? {})).data as Answer<O>;
+    } catch (err) {
+      throw fromWire(err as { code?: number; message?: string });
+    }
+  }
+
+  private become(state: State, code: number, reason: string): void {
+    if (this.current === state) return;
+    this.current = state;
+    this.emit("state", { state, code, reason });
+  }
+
+  private listen(): void {
+    this.wire.on("connecting", ({ code, reason }) => this.become(code === 0 ? "connecting" : "offline", code, reason));
+    this.wire.on("error", ({ error }) => {
+      if (this.current === "connecting") this.become("offline", error.code, error.message);
+    });
+    this.wire.on("disconnected", ({ code, reason }) => this.become(code === 0 ? "offline" : "ended", code, reason));
+    this.wire.on("connected", ({ data }) => {
+      ({ user: this.user, device: this.device } = data as { user: string; device: string });
+    });
+    this.wire.on("subscribed", ({ channel, wasRecovering, recovered }) => {
+      if (channel !== this.user) return;
+      this.become("online", 0, "");
+      this.emit("open", { resumed: wasRecovering && recovered });
+    });
+    this.wire.on("publication", ({ channel, data }) => {
+      if (channel !== this.user) return;
+      const event = data as StoaEvent;
+      this.emit("event", event);
+      this.emit(event.type as keyof EventCatalogue, event.data as never);
+    });
+  }
+}

@@ -1,0 +1,18 @@
+const tails = new Map<string, Promise<unknown>>();
+
+/**
+ * Runs fn while nobody else runs one under the same name: in any tab of a browser that has Web
+ * Locks, otherwise in this process.
+ */
+export function exclusive<T>(name: string, fn: () => Promise<T>): Promise<T> {
+  const locks = (globalThis.navigator as Navigator | undefined)?.locks;
+  if (locks) return locks.request(name, fn) as Promise<T>;
+  const turn = (tails.get(name) ?? Promise.resolve()).then(fn, fn);
+  const tail = turn.then(
+    () => {},
+    () => {},
+  );
+  tails.set(name, tail);
+  void tail.then(() => tails.get(name) === tail && tails.delete(name));
+  return turn;
+}

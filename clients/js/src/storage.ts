@@ -1,0 +1,118 @@
+/** Keeps what has to outlive a page: JSON values by their keys. */
+export interface Storage {
+  /** Those whose keys begin with prefix, in the order of the keys. */
+  entries(prefix: string): Promise<[string, unknown][]>;
+  set(key: string, value: unknown): Promise<void>;
+  delete(key: string): Promise<void>;
+}
+
+/** Keeps things as long as the program runs. */
+export class MemoryStorage implements Storage {
+  private readonly values = new Map<string, string>();
+
+  async entries(prefix: string): Promise<[string, unknown][]> {
+    return [...this.values]
+      .filter(([key]) => key.startsWith(prefix))
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, text]) => [key, JSON.parse(text)]);
+  }
+
+  async set(key: string, value: unknown): Promise<void> {
+    this.values.set(key, JSON.stringify(value));
+  }
+
+  async delete(key: string): Promise<void> {
+    this.values.delete(key);
+  }
+}
+
+/** Keeps things in the browser's localStorage, or something like it. */
+export class WebStorage implements Storage {
+  constructor(
+    private readonly area: globalThis.Storage = localStorage,
+    private readonly name = "stoa",
+  ) {}
+
+  async entries(prefix: string): Promise<[string, unknown][]> {
+    const begin = `${this.name}:${prefix}`;
+    const keys: string[] = [];
+    for (let i = 0; i < this.area.length; i++) {
+      const key = this.area.key(i);
+      if (key?.startsWith(begin)) keys.push(key);
+    }
+    return keys.sort().map((key) => [key.slice(this.name.length + 1), JSON.parse(this.area.getItem(key) ?? "null")]);
+  }
+
+  async set(key: string, value: unknown): Promise<void> {
+    this.area.setItem(`${this.name}:${key}`, JSON.stringify(value));
+  }
+
+  async delete(key: string): Promise<void> {
+    this.area.removeItem(`${this.name}:${key}`);
+  }
+}
+
+const table = "values";
+
+/** Keeps things in IndexedDB. */
+export class IndexedStorage implements Storage {
+  private constructor(private readonly db: IDBDatabase) {}
+
+  /** Opens the database of a name; it fails where the browser allows none. */
+  static async open(name = "stoa", factory: IDBFactory = indexedDB): Promise<IndexedStorage> {
+    const asked = factory.open(name, 1);
+    asked.onupgradeneeded = () => asked.result.createObjectStore(table);
+    const db = await done(asked);
+    db.onversionchange = () => db.close();
+    return new IndexedStorage(db);
+  }
+
+  async entries(prefix: string): Promise<[string, unknown][]> {
+    const values = this.db.transaction(table).objectStore(table);
+    const range = IDBKeyRange.bound(prefix, prefix + "\uffff");
+    const [keys, list] = await Promise.all([done(values.getAllKeys(range)), done(values.getAll(range))]);
+    return keys.map((key, i) => [String(key), list[i]]);
+  }
+
+  set(key: string, value: unknown): Promise<void> {
+    return this.change((values) => values.put(value, key));
+  }
+
+  delete(key: string): Promise<void> {
+    return this.change((values) => values.delete(key));
+  }
+
+  // A change is kept when its transaction is complete, not when the request is done.
+  private change(fn: (values: IDBObjectStore) => void): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const tx = this.db.transaction(table, "readwrite", { durability: "strict" });
+      tx.oncomplete = () => resolve();
+      tx.onabort = tx.onerror = () => reject(tx.error ?? new Error("IndexedDB did not keep a value."));
+      fn(tx.objectStore(table));
+    });
+  }
+}
+
+function done<T>(request: IDBRequest<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error ?? new Error("IndexedDB refused."));
+  });
+}
+
+/** The best that there is: IndexedDB, localStorage, or memory, which does not outlive the page. */
+export async function openStorage(name = "stoa"): Promise<Storage> {
+  try {
+    return await IndexedStorage.open(name);
+  } catch {
+    // Some browsers have it and refuse it, in private windows for example.
+  }
+  try {
+    const probe = `${name}:probe`;
+    localStorage.setItem(probe, "");
+    localStorage.removeItem(probe);
+    return new WebStorage(localStorage, name);
+  } catch {
+    return new MemoryStorage();
+  }
+}

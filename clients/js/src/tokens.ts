@@ -1,0 +1,60 @@
+import { Ended, Refused, Unreachable } from "./errors.js";
+import { exclusive } from "./locks.js";
+import type { Tokens } from "./wire.js";
+
+/**
+ * Returns an access token other than `refused`, which is one that has expired or is about to.
+ * It throws {@link Ended} when nobody is logged in any more; after any other error the client
+ * asks again later.
+ */
+export type TokenSource = (refused?: string) => Promise<string>;
+
+/** The part of the answer to a log-in that an app keeps. */
+export type KeptTokens = Pick<Tokens, "access_token" | "refresh_token">;
+
+export interface RefreshOptions {
+  /** The server's address. */
+  url: string;
+  /** What is kept; null when nobody is logged in. It is called anew each time: another tab may have changed it. */
+  load: () => KeptTokens | null | Promise<KeptTokens | null>;
+  /** Keeps what the server gave, before it is used. A refresh token can be used once. */
+  save: (tokens: Tokens) => void | Promise<void>;
+  /** Another way than globalThis.fetch. */
+  fetch?: typeof fetch;
+}
+
+/** Returns a source of tokens that renews them by `POST /v1/auth/refresh`, in one tab for all. */
+export function refreshing(options: RefreshOptions): TokenSource {
+  const { load, save } = options;
+  return async (refused) => {
+    const kept = await load();
+    if (!kept) throw new Ended("Nobody is logged in.");
+    if (kept.access_token !== refused) return kept.access_token;
+    return exclusive("stoa.refresh", async () => {
+      const kept = await load();
+      if (!kept) throw new Ended("Nobody is logged in.");
+      if (kept.access_token !== refused) return kept.access_token; // somebody else was quicker
+      const tokens = await renew(options, kept.refresh_token);
+      await save(tokens);
+      return tokens.access_token;
+    });
+  };
+}
+
+async function renew(options: RefreshOptions, refresh_token: string): Promise<Tokens> {
+  let answer: Response;
+  try {
+    answer = await (options.fetch ?? fetch)(new URL("/v1/auth/refresh", options.url), {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ refresh_token }),
+    });
+    if (answer.ok) return (await answer.json()) as Tokens;
+  } catch (err) {
+    throw new Unreachable(String(err));
+  }
+  const problem = (await answer.json().catch(() => ({}))) as { code?: string; detail?: string };
+  // 403: the account is banned, and detail says until when.
+  if ((answer.status === 401 || answer.status === 403) && problem.code) throw new Ended(problem.detail ?? problem.code, problem.code);
+  throw new Refused(answer.status, problem.code ?? "", problem.detail ?? answer.statusText);
+}

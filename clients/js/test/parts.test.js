@@ -1,0 +1,146 @@
+// The parts that need no server of their own, and the types, which need one.
+
+import "fake-indexeddb/auto";
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+import { reference, typesOf } from "../scripts/types.js";
+import WebSocket from "ws";
+import { Chats, Ended, IndexedStorage, MemoryStorage, openStorage, refreshing, StoaClient, WebStorage } from "../dist/index.js";
+import { Device, Server, until } from "./world.js";
+
+// What localStorage is, of a map.
+class Area {
+  values = new Map();
+  get length() {
+    return this.values.size;
+  }
+  key = (i) => [...this.values.keys()][i] ?? null;
+  getItem = (key) => this.values.get(key) ?? null;
+  setItem = (key, text) => void this.values.set(key, String(text));
+  removeItem = (key) => void this.values.delete(key);
+}
+
+const storages = {
+  memory: () => new MemoryStorage(),
+  localStorage: () => new WebStorage(new Area()),
+  IndexedDB: () => IndexedStorage.open("test"),
+};
+
+for (const [name, make] of Object.entries(storages)) {
+  test(`${name} keeps values in the order of their keys`, async () => {
+    const s = await make();
+    await s.set("b/2", { two: [2] });
+    await s.set("b/1", 1);
+    await s.set("a/1", "other");
+    await s.set("b/10", null);
+    assert.deepEqual(await s.entries("b/"), [["b/1", 1], ["b/10", null], ["b/2", { two: [2] }]]);
+    await s.set("b/1", "again");
+    await s.delete("b/10");
+    await s.delete("b/none");
+    assert.deepEqual(await s.entries("b/"), [["b/1", "again"], ["b/2", { two: [2] }]]);
+    assert.deepEqual((await s.entries("")).map(([key]) => key), ["a/1", "b/1", "b/2"]);
+  });
+}
+
+test("what IndexedDB kept is there when it is opened again", async () => {
+  await (await IndexedStorage.open("again")).set("k", { v: 1 });
+  assert.deepEqual(await (await IndexedStorage.open("again")).entries(""), [["k", { v: 1 }]]);
+});
+
+test("where IndexedDB and localStorage are refused, memory is taken", async () => {
+  const there = globalThis.indexedDB;
+  try {
+    globalThis.indexedDB = undefined;
+    assert.ok((await openStorage()) instanceof MemoryStorage);
+    globalThis.localStorage = new Area();
+    assert.ok((await openStorage()) instanceof WebStorage);
+  } finally {
+    globalThis.indexedDB = there;
+    delete globalThis.localStorage;
+  }
+  assert.ok((await openStorage()) instanceof IndexedStorage);
+});
+
+test("the outbox lives in IndexedDB", async (t) => {
+  const server = await Server.start();
+  t.after(() => server.end());
+  const [a, b] = await server.friends();
+  t.after(() => [a, b].forEach((d) => d.close()));
+  const chat = b.person.chat;
+  await b.chats.send(a.person.chat, { kind: "text", text: "first" });
+  await until("a chat", () => a.chats.get(chat));
+  await until("typing to be shown", () => (b.chats.typing(a.person.chat), a.chats.get(chat).typing)); // it is told once, and may be lost
+  const d = new Device(a.person, { storage: await IndexedStorage.open("outbox") });
+  await d.line.open();
+  await d.start();
+  d.line.cut();
+  await until("a device to notice", () => d.client.state === "offline");
+  await d.chats.send(chat, { kind: "text", text: "kept" });
+  d.close();
+  const again = new Device(a.person, { storage: await IndexedStorage.open("outbox") });
+  await again.line.open();
+  t.after(() => again.close());
+  await again.start();
+  await until("the message", () => b.texts(a.person.chat).includes("kept"));
+  await until("the outbox to be empty", async () => (await again.storage.entries("")).length === 0);
+
+  await t.test("and is of one user", async () => {
+    await again.storage.set(`outbox/${b.person.id}/1`, { chat: a.person.chat, body: { client_id: "foreign", kind: "text", text: "not a's" }, at: 1, state: "sending" });
+    await again.chats.send(chat, { kind: "text", text: "second" });
+    await until("the message", () => b.texts(a.person.chat).includes("second"));
+    assert.deepEqual((await again.storage.entries("")).map(([, out]) => out.body.text), ["not a's"]);
+  });
+
+  await t.test("the types are those of the reference", async () => {
+    assert.equal(await readFile(new URL("../src/wire.ts", import.meta.url), "utf8"), await typesOf(await reference("openapi.json")), 'Run "npm run types".');
+  });
+
+  await t.test("the example of the README runs", async () => {
+    const [, code] = /```js\n([^]*?)```/.exec(await readFile(new URL("../README.md", import.meta.url), "utf8"));
+    const kept = new Area();
+    kept.setItem("tokens", JSON.stringify(a.person.tokens));
+    const said = [];
+    globalThis.WebSocket ??= WebSocket;
+    const run = Object.getPrototypeOf(async () => {}).constructor;
+    const body = code.replace(/^import .*$/m, "").replace(/"http:[^"]*"/, JSON.stringify(server.url)) + "return { client, chats };";
+    const names = { Chats, refreshing, StoaClient, localStorage: kept, friend: b.person.id, console: { log: (...args) => said.push(args.join(" ")) } };
+    const { client, chats } = await new run(...Object.keys(names), body)(...Object.values(names));
+    await until("the message", () => b.texts(a.person.chat).includes("Hello"));
+    await until(() => "all that the example tells: " + said, () => said.some((s) => /^u:\S+ \d+ Hello$/.test(s)) && said.includes("Hello sent") && said.includes("online"));
+    chats.stop();
+    client.disconnect();
+  });
+
+  await t.test("typing ends by itself", async () => {
+    await until("typing to end", () => !a.chats.get(chat).typing);
+  });
+
+  await t.test("tokens are renewed once for all who ask", async () => {
+    let refreshes = 0;
+    let tokens = a.person.tokens;
+    const source = refreshing({ url: server.url, load: () => tokens, save: (got) => void ((tokens = got), refreshes++) });
+    const old = tokens.access_token;
+    assert.equal(await source(), old);
+    const got = await Promise.all([source(old), source(old), source(old)]);
+    assert.equal(refreshes, 1);
+    assert.deepEqual(new Set(got), new Set([tokens.access_token]));
+    tokens = { ...tokens, refresh_token: "no such" };
+    await assert.rejects(source(tokens.access_token), Ended);
+    tokens = null;
+    await assert.rejects(source(), Ended);
+    const away = refreshing({ url: "http://127.0.0.1:1", load: () => ({ access_token: "a", refresh_token: "r" }), save: () => {} });
+    await assert.rejects(away("a"), { name: "Unreachable" });
+  });
+});
+
+// A token lasts for a minute at least.
+test("a token that expires on an open connection is replaced", { skip: !process.env.STOA_TEST_SLOW && "STOA_TEST_SLOW is not set" }, async (t) => {
+  const server = await Server.start("--accounts-access-life=1m");
+  t.after(() => server.end());
+  const d = await (await server.person("Anna")).device();
+  t.after(() => d.close());
+  await until("two refreshes", () => d.refreshes >= 1);
+  await d.client.call("me.get");
+  assert.deepEqual(d.states, ["connecting", "online", "new"]);
+});

@@ -1,0 +1,420 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// A line is the way from a browser to a server. It can be cut.
+type line struct {
+	to    string
+	ln    net.Listener
+	mu    sync.Mutex
+	down  bool
+	conns map[net.Conn]bool
+}
+
+// lineTo returns a line to the server at url; its own URL is that of the browser.
+func lineTo(t *testing.T, url string) *line {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &line{to: strings.TrimPrefix(url, "http://"), ln: ln, conns: map[net.Conn]bool{}}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			near, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { l.pass(near) })
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		l.cut()
+		serving.Wait()
+	})
+	return l
+}
+
+func (l *line) url() string { return "http://" + l.ln.Addr().String() }
+
+// hold keeps a connection to be cut; it reports false, and closes it, while the line is down.
+func (l *line) hold(c net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down {
+		c.Close()
+		return false
+	}
+	l.conns[c] = true
+	return true
+}
+
+func (l *line) release(c net.Conn) {
+	c.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+}
+
+func (l *line) pass(near net.Conn) {
+	if !l.hold(near) {
+		return
+	}
+	defer l.release(near)
+	far, err := net.Dial("tcp", l.to)
+	if err != nil || !l.hold(far) {
+		return
+	}
+	defer l.release(far)
+	var there sync.WaitGroup
+	there.Go(func() {
+		_, _ = io.Copy(far, near)
+		far.Close()
+	})
+	_, _ = io.Copy(near, far)
+	near.Close()
+	there.Wait()
+}
+
+// cut ends what goes over the line, and lets nothing new through until mend.
+func (l *line) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = true
+	for c := range l.conns {
+		c.Close()
+	}
+}
+
+func (l *line) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = false
+}
+
+// ask calls the server as who is logged in on the page.
+func (p *tab) ask(method, path, body string) {
+	p.t.Helper()
+	status, err := chromedp.Run(p.ctx, chromedp.Evaluate[int](fmt.Sprintf(`fetch(%q, {
+		method: %q, body: %q || undefined,
+		headers: { "Content-Type": "application/json", Authorization: "Bearer " + JSON.parse(localStorage.getItem("stoa.session")).access },
+	}).then((res) => res.status)`, path, method, body), chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if status >= 300 {
+		p.t.Fatalf("%s %s: status %d", method, path, status)
+	}
+}
+
+// id is the user's who is logged in on the page.
+func (p *tab) id() string {
+	p.t.Helper()
+	id, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`JSON.parse(localStorage.getItem("stoa.session")).user.id`))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return id
+}
+
+// befriends makes two people friends: each asks the other.
+func (p *tab) befriends(other *tab) {
+	p.t.Helper()
+	p.ask("POST", "/v1/friends/requests", fmt.Sprintf(`{"user":%q}`, other.id()))
+	other.ask("POST", "/v1/friends/requests", fmt.Sprintf(`{"user":%q}`, p.id()))
+}
+
+// twoFriends are Ada and Bob, who have an open chat with each other. Bob's browser reaches the server by a line.
+func twoFriends(t *testing.T) (ada, bob *tab, l *line) {
+	t.Helper()
+	url := serve(t)
+	l = lineTo(t, url)
+	ada = browse(t, url+"/")
+	ada.signUp("ada@example.com", "Ada", "correct horse")
+	bob = ada.stranger(l.url() + "/")
+	bob.signUp("bob@example.com", "Bob", "battery staple")
+	ada.befriends(bob)
+	ada.visit("#/chats/" + bob.id())
+	bob.visit("#/chats/" + ada.id())
+	ada.says(".room-who h2", "Bob")
+	bob.says(".room-who h2", "Ada")
+	return ada, bob, l
+}
+
+// write sends a message by the field and the Enter key.
+func (p *tab) write(text string) {
+	p.t.Helper()
+	p.typ("[name=message]", text)
+	p.enter()
+}
+
+// enter presses the Enter key as a keyboard does: what refuses the press gets no new line. p.key sends that by itself.
+func (p *tab) enter() {
+	p.t.Helper()
+	press := input.DispatchKeyEventParams{Type: kb.KeyDown, Key: "Enter", Code: "Enter", WindowsVirtualKeyCode: 13, Text: "\r"}
+	for _, press.Type = range []input.DispatchKeyEventType{kb.KeyDown, kb.KeyUp} {
+		if _, err := chromedp.Call(p.ctx, input.DispatchKeyEvent, press); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// said is in JavaScript what the messages of the open chat say.
+const said = `[...document.querySelectorAll(".message")].map((m) => m.querySelector(".said")?.textContent ?? "")`
+
+// hears waits until the messages of the open chat are these, in this order, and no others.
+func (p *tab) hears(texts ...string) {
+	p.t.Helper()
+	want := "[]"
+	if len(texts) > 0 {
+		want = fmt.Sprintf("[%q]", texts[0])
+		for _, s := range texts[1:] {
+			want = strings.TrimSuffix(want, "]") + fmt.Sprintf(", %q]", s)
+		}
+	}
+	p.until("the messages "+want, fmt.Sprintf("JSON.stringify(%s) === JSON.stringify(%s)", said, want))
+}
+
+// ticks waits for how far the message with a number has come.
+func (p *tab) ticks(seq int, want string) {
+	p.t.Helper()
+	p.until(want, fmt.Sprintf(`document.querySelector('[data-seq="%d"]')?.dataset.tick === %q`, seq, want))
+}
+
+// does opens the menu of a message and presses what is called so.
+func (p *tab) does(seq int, names ...string) {
+	p.t.Helper()
+	p.until("the message", fmt.Sprintf(`document.querySelector('[data-seq="%d"] .more') !== null`, seq))
+	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelector('[data-seq="%d"] .more').click()`, seq)))
+	for _, name := range names {
+		p.button(name)
+	}
+}
+
+func TestTwoFriendsChatInTheBrowser(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t)
+	ada.says(".room .empty", "Nothing has been written yet")
+	bob.visit("#/")
+	bob.says("nav", "Chats")
+	ada.write("Hello Bob")
+	ada.hears("Hello Bob")
+	ada.ticks(1, "delivered")
+
+	// It is told wherever Bob is, and read where he looks at it.
+	bob.says("[data-unread-chats]", "1")
+	bob.until("the title", `document.title.startsWith("(1) ")`)
+	bob.visit("#/chats")
+	bob.says(".chat-line", "Hello Bob")
+	bob.says("[data-unread-chat]", "1")
+	bob.click(".chat-row")
+	bob.hears("Hello Bob")
+	bob.says(".newline", "New messages")
+	bob.says(".day", "Today")
+	bob.on("Write a message")
+	ada.ticks(1, "read")
+	bob.lacks("[data-unread-chats]")
+	bob.until("the title without a number", `!document.title.startsWith("(")`)
+
+	// Presence and typing.
+	ada.says(".room-who .muted", "on line")
+	ada.visit("#/chats")
+	ada.lacks(".room-who")
+	ada.visit("#/chats/" + bob.id())
+	ada.says(".room-who .muted", "on line")
+	bob.typ("[name=message]", "Hi")
+	ada.says(".room-who .typing", "is writing")
+	ada.says(".chat-row.typing .chat-line", "is writing")
+	bob.enter()
+	ada.hears("Hello Bob", "Hi")
+	ada.lacks(".typing")
+	bob.ticks(2, "read")
+
+	// A reply leads to what it answers.
+	ada.does(2, "Reply")
+	ada.on("Write a message")
+	ada.says(".answering", "Reply to Bob")
+	ada.write("How are you?")
+	bob.hears("Hello Bob", "Hi", "How are you?")
+	bob.says(`[data-seq="3"] .quoted`, "Hi")
+	bob.click(`[data-seq="3"] .quoted`)
+	bob.until("the quoted message", `document.activeElement.dataset.seq === "2"`)
+
+	// An edit, which Escape takes back first; reactions; a recall.
+	ada.does(3, "Edit")
+	ada.until("the text to edit", `document.querySelector("[name=message]").value === "How are you?"`)
+	ada.key(kb.Escape)
+	ada.until("an empty field", `document.querySelector("[name=message]").value === ""`)
+	ada.does(3, "Edit")
+	ada.fill("[name=message]", "How are you today?")
+	ada.do(chromedp.Focus(chromedp.CSS("[name=message]")))
+	ada.enter()
+	bob.hears("Hello Bob", "Hi", "How are you today?")
+	bob.says(`[data-seq="3"] .meta`, "edited")
+	bob.does(3, "React with 👍")
+	ada.says(`[data-seq="3"] .reaction`, "👍")
+	ada.click(`[data-seq="3"] .reaction`)
+	bob.says(`[data-seq="3"] .reaction`, "👍2")
+	bob.does(3, "Take 👍 back")
+	ada.until("one reaction", `document.querySelector('[data-seq="3"] .reaction').textContent === "👍"`)
+	ada.does(1, "Recall for everybody", "Yes, recall it")
+	bob.hears("This message was recalled.", "Hi", "How are you today?")
+	bob.does(2, "Delete for me", "Yes, delete it for me")
+	bob.hears("This message was recalled.", "How are you today?")
+	bob.says(`[data-seq="3"] .quoted`, "not there any more")
+	ada.hears("This message was recalled.", "Hi", "How are you today?")
+
+	// What is written is a text, whatever it looks like.
+	const markup = `<img src=x onerror="document.title='owned'"><b>bold</b> https://example.com/?q=<i>`
+	bob.write(markup)
+	ada.hears("This message was recalled.", "Hi", "How are you today?", markup)
+	ada.until("a link and no markup", `document.querySelector('.messages :is(img, b, i)') === null && document.querySelector('[data-seq="4"] a').href === "https://example.com/?q="`)
+	ada.says(".chat-line", "<img src=x")
+	ada.until("no markup in the list", `document.querySelector('.chat-list :is(b, i)') === null`)
+
+	// A picture of this server is shown; one of another server is asked for by nobody but the reader.
+	bob.button("Send a picture")
+	bob.typ("[name=url]", "https://pictures.example.com/harbour.jpg")
+	bob.typ("[name=alt]", "The harbour at dusk")
+	bob.enter()
+	ada.says(`[data-seq="5"] .attached`, "The harbour at dusk")
+	ada.says(`[data-seq="5"] .attached`, "pictures.example.com")
+	ada.until("a link that tells nothing", `(({ rel, target }) => rel === "noopener noreferrer" && target === "_blank")(document.querySelector('[data-seq="5"] a'))`)
+
+	// Settings: pinned, muted; a draft is there on the other device.
+	ada.button("Options of this chat")
+	ada.button("Pin")
+	ada.says(".chat-row", "pinned")
+	ada.button("Options of this chat")
+	ada.button("Mute")
+	ada.says(".chat-row", "muted")
+	ada.visit("#/")
+	bob.write("Are you there?")
+	phone := ada.open(strings.SplitN(ada.location(), "#", 2)[0] + "#/chats")
+	phone.says("[data-unread-chat]", "1")
+	phone.lacks("[data-unread-chats]") // it is muted
+	phone.click(".chat-row")
+	phone.says(".newline", "New messages")
+	phone.typ("[name=message]", "Half a thou")
+	phone.visit("#/chats")
+	phone.says(".chat-row .draft", "Draft")
+	ada.visit("#/chats")
+	ada.says(".chat-row", "Half a thou")
+
+	// Whoever takes no messages any more gets none, and the sender is told.
+	ada.visit("#/profile")
+	ada.until("the settings", `document.querySelector("[name=messages_from]")?.disabled === false`)
+	ada.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		const from = document.querySelector("[name=messages_from]");
+		from.value = "nobody";
+		from.dispatchEvent(new Event("change"));
+	})()`))
+	ada.says("[data-part=chats] .saved", "Saved")
+
+	// So is what she is while she is connected.
+	ada.until("the status", `document.querySelector("[name=wish]")?.disabled === false`)
+	ada.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		const wish = document.querySelector("[name=wish]");
+		wish.value = "busy";
+		wish.dispatchEvent(new Event("change"));
+	})()`))
+	bob.says(".room-who .muted", "busy")
+	bob.write("Hello?")
+	bob.says(".failure", "They take no messages from you.")
+	bob.button("Discard")
+	bob.lacks(".failure")
+	ada.visit("#/chats/" + bob.id())
+	ada.button("Options of this chat")
+	ada.button("Clear the chat")
+	ada.button("Yes, delete all of it for me")
+	ada.hears()
+}
+
+// location is the address of the page.
+func (p *tab) location() string {
+	p.t.Helper()
+	at, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("location.href"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return at
+}
+
+// While a line is cut both go on writing. When it is back both have all of it once, in one order.
+func TestAChatIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
+	t.Parallel()
+	ada, bob, l := twoFriends(t)
+	second := bob.open(bob.location()) // another tab of Bob's
+	ada.write("one")
+	for _, p := range []*tab{ada, bob, second} {
+		p.hears("one")
+	}
+	for range 2 {
+		l.cut()
+		bob.says(".room-note", "There is no connection")
+		second.says(".room-note", "There is no connection")
+		n := len(bob.messages())
+		for i := range 3 {
+			ada.write(fmt.Sprintf("from Ada %d.%d", n, i))
+			bob.write(fmt.Sprintf("from Bob %d.%d", n, i))
+		}
+		second.write(fmt.Sprintf("from the second %d", n))
+		bob.until("what waits", `document.querySelectorAll(".message.sending").length === 4`)
+		second.until("what waits", `document.querySelectorAll(".message.sending").length === 4`)
+		ada.until("what was sent", fmt.Sprintf(`document.querySelectorAll(".message").length === %d`, n+3))
+		l.mend()
+		ada.until("all of it", fmt.Sprintf(`document.querySelectorAll(".message").length === %d`, n+7))
+		all := ada.messages()
+		for _, p := range []*tab{bob, second} {
+			p.lacks(".room-note")
+			p.hears(all...)
+			p.lacks(".message.sending")
+		}
+		for _, who := range []string{"from Ada", "from Bob"} {
+			var own []string
+			for _, s := range all {
+				if strings.HasPrefix(s, fmt.Sprintf("%s %d", who, n)) {
+					own = append(own, s)
+				}
+			}
+			if got, want := strings.Join(own, ", "), fmt.Sprintf("%[1]s %[2]d.0, %[1]s %[2]d.1, %[1]s %[2]d.2", who, n); got != want {
+				t.Errorf("the messages %s are %q, want %q", who, got, want)
+			}
+		}
+	}
+
+	// What waits survives the page.
+	l.cut()
+	bob.says(".room-note", "There is no connection")
+	bob.write("from a page that was closed")
+	bob.until("what waits", `document.querySelectorAll(".message.sending").length === 1`)
+	bob.do(chromedp.Navigate("about:blank"))
+	second.do(chromedp.Navigate("about:blank"))
+	l.mend()
+	bob.do(chromedp.Navigate(l.url() + "/#/chats/" + ada.id()))
+	ada.until("the message", `document.querySelector(".message:last-of-type .said").textContent === "from a page that was closed"`)
+	bob.hears(ada.messages()...)
+}
+
+// messages are what those of the open chat say.
+func (p *tab) messages() []string {
+	p.t.Helper()
+	all, err := chromedp.Run(p.ctx, chromedp.Evaluate[[]string](said))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return all
+}

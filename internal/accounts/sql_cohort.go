@@ -1,0 +1,30 @@
+package accounts
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Registered is a user with the moment of registration, in Unix milliseconds.
+type Registered struct {
+	User    ID
+	Created int64
+}
+
+// RegisteredBetween returns up to n users who registered from one moment on and before
+// another, in the order of registration, from behind after on. Those whose accounts are
+// deleted or erased are among them.
+func RegisteredBetween(ctx context.Context, q sqldb.Querier, from, until time.Time, after Registered, n int) ([]Registered, error) {
+	if after.User.IsZero() {
+		after.Created = from.UnixMilli() // and every id is behind none
+	}
+	rows, err := q.QueryContext(ctx, "SELECT id, created FROM users WHERE (created > ? OR created = ? AND id > ?) AND created >= ? AND created < ? ORDER BY created, id LIMIT ?",
+		after.Created, after.Created, after.User, after.Created, until.UnixMilli(), n)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (r Registered, err error) {
+		err = rows.Scan(&r.User, &r.Created)
+		return r, err
+	})
+}

@@ -1,0 +1,156 @@
+package activity
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+// member is a user's id in as many bytes as it has: a million of them are 20 MB of memory that
+// the garbage collector need not look into.
+type member [ids.Len]byte
+
+const (
+	// most is how many users of a day a node remembers.
+	most = 1_000_000
+	// shards keep requests from waiting for each other.
+	shards = 16
+	// remember is how long after a day's end its users can be sent once more. The day is
+	// closed by then.
+	remember = time.Hour
+)
+
+// noted are the users whom this node noted on a day.
+type noted struct {
+	date        civil.Day
+	from, until time.Time // of the day
+	shards      [shards]shard
+}
+
+type shard struct {
+	mu      sync.Mutex
+	users   map[member]struct{}
+	waiting []member // those among them that Redis may not have
+}
+
+var shardSeed = maphash.MakeSeed()
+
+func newNoted(date civil.Day, clock civil.Clock) *noted {
+	return &noted{date: date, from: clock.Start(date), until: clock.Start(date + 1)}
+}
+
+func (n *noted) has(t time.Time) bool { return n != nil && !t.Before(n.from) && t.Before(n.until) }
+
+// add notes a user. It reports false for one for whom there is no room: too many are
+// waiting.
+func (n *noted) add(u member, room int) bool {
+	sh := &n.shards[maphash.Comparable(shardSeed, u)%shards]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if _, known := sh.users[u]; known {
+		return true
+	}
+	if len(sh.users) >= room/shards {
+		if len(sh.waiting) > 0 {
+			return false
+		}
+		clear(sh.users) // all are sent; who comes back is sent once more
+	}
+	if sh.users == nil {
+		sh.users = map[member]struct{}{}
+	}
+	sh.users[u] = struct{}{}
+	sh.waiting = append(sh.waiting, u)
+	return true
+}
+
+// take returns up to max users who are waiting, and do not wait any longer.
+func (n *noted) take(max int) (all []member) {
+	for i := range n.shards {
+		sh := &n.shards[i]
+		sh.mu.Lock()
+		some := min(max-len(all), len(sh.waiting))
+		all = append(all, sh.waiting[:some]...)
+		if sh.waiting = sh.waiting[some:]; len(sh.waiting) == 0 {
+			sh.waiting = nil
+		}
+		sh.mu.Unlock()
+	}
+	return all
+}
+
+// again has users wait once more.
+func (n *noted) again(users []member) {
+	for _, u := range users {
+		sh := &n.shards[maphash.Comparable(shardSeed, u)%shards]
+		sh.mu.Lock()
+		sh.waiting = append(sh.waiting, u)
+		sh.mu.Unlock()
+	}
+}
+
+// putBack has all users wait once more, and returns how many those are. It must not run
+// beside a take whose users may come back by again.
+func (n *noted) putBack() (total int) {
+	for i := range n.shards {
+		sh := &n.shards[i]
+		sh.mu.Lock()
+		sh.waiting = make([]member, 0, len(sh.users))
+		for u := range sh.users {
+			sh.waiting = append(sh.waiting, u)
+		}
+		total += len(sh.users)
+		sh.mu.Unlock()
+	}
+	return total
+}
+
+// count returns how many users are noted, and how many of them are waiting.
+func (n *noted) count() (users, waiting int) {
+	for i := range n.shards {
+		sh := &n.shards[i]
+		sh.mu.Lock()
+		users, waiting = users+len(sh.users), waiting+len(sh.waiting)
+		sh.mu.Unlock()
+	}
+	return users, waiting
+}
+
+// days are today and the day before, which may be nil. It is replaced as a whole.
+type days struct{ today, before *noted }
+
+// of returns what is noted on the day of a moment; nil when that is neither of them.
+func (d *days) of(t time.Time) *noted {
+	switch {
+	case d == nil:
+	case d.today.has(t):
+		return d.today
+	case d.before.has(t):
+		return d.before
+	}
+	return nil
+}
+
+// turn returns the days with that of a moment as today. What waits of the day before yesterday
+// is given up.
+func (d *days) turn(t time.Time, clock civil.Clock) *days {
+	next := &days{today: newNoted(clock.Today(t), clock)}
+	if d != nil {
+		next.before = d.today
+	}
+	return next
+}
+
+// all lists the days, the older one first.
+func (d *days) all() []*noted {
+	switch {
+	case d == nil:
+		return nil
+	case d.before == nil:
+		return []*noted{d.today}
+	}
+	return []*noted{d.before, d.today}
+}

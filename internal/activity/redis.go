@@ -1,0 +1,226 @@
+package activity
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"strconv"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+var (
+	//go:embed lua/estimate.lua
+	estimateSource string
+	//go:embed lua/erase.lua
+	eraseSource string
+
+	estimateScript = redis.NewScript(estimateSource)
+	eraseScript    = redis.NewScript(eraseSource)
+)
+
+// store has every Redis call of the package.
+type store struct{ db *redis.DB }
+
+// away reports that Redis cannot be reached.
+func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
+
+// atOnce is how many users one command has: some 20 KB, which hold a server up for less
+// than a millisecond.
+const atOnce = 1000
+
+// batch are users who were active on a day, up to atOnce.
+type batch struct {
+	day   civil.Day
+	users []member
+	err   error // they may or may not have been noted
+}
+
+// add notes users, in one round trip. estimates has them noted in a HyperLogLog.
+func (s *store) add(ctx context.Context, batches []*batch, estimates bool) {
+	cmds := make([]keyspace.Cmd, len(batches))
+	for i, b := range batches {
+		users := make([]string, 0, len(b.users)+1)
+		if estimates {
+			users = append(users, strconv.FormatInt(keyLife.Milliseconds(), 10))
+		}
+		for _, u := range b.users {
+			users = append(users, string(u[:]))
+		}
+		if estimates {
+			cmds[i] = estimateScript.Cmd([]keyspace.Key{estimateKey(b.day)}, users...)
+		} else {
+			cmds[i] = setKey(b.day).AddCmd(users...)
+		}
+	}
+	for i, r := range s.db.DoMulti(ctx, cmds) {
+		batches[i].err = r.Err
+	}
+}
+
+// found is what Redis has of a day: the one, the other, or both on a day on which the
+// setting was changed.
+type found struct{ set, estimate int64 }
+
+func (f found) count() Count {
+	// Users who are in both cannot be told from others: there were at least so many.
+	return Count{Actives: max(f.set, f.estimate), Exact: f.estimate == 0, Partial: f.set > 0 && f.estimate > 0}
+}
+
+// look returns what Redis has of days, in one round trip.
+func (s *store) look(ctx context.Context, days []civil.Day) ([]found, error) {
+	cmds := make([]keyspace.Cmd, 0, 2*len(days))
+	for _, d := range days {
+		cmds = append(cmds, setKey(d).LenCmd(), keyspace.Cmd{Name: "PFCOUNT", Key: estimateKey(d)})
+	}
+	replies := s.db.DoMulti(ctx, cmds)
+	all := make([]found, len(days))
+	for i := range all {
+		set, err := replies[2*i].Int()
+		if err != nil {
+			return nil, err
+		}
+		estimate, err := replies[2*i+1].Int()
+		if err != nil {
+			return nil, err
+		}
+		all[i] = found{set, estimate}
+	}
+	return all, nil
+}
+
+// missing returns those of up to atOnce users who are not in the set of a day, in the
+// place of the others.
+func (s *store) missing(ctx context.Context, d civil.Day, users []string) ([]string, error) {
+	answers, err := s.db.Do(ctx, keyspace.Cmd{Name: "SMISMEMBER", Key: setKey(d).Key, Args: users}).Items()
+	if err == nil && len(answers) != len(users) {
+		err = keyspace.ErrReply
+	}
+	if err != nil {
+		return nil, err
+	}
+	rest := users[:0]
+	for i, a := range answers {
+		if a.N == 0 {
+			rest = append(rest, users[i])
+		}
+	}
+	return rest, nil
+}
+
+// union counts the users who were active on any of some days, which are in their order.
+// A user is counted on the last of them: whoever is in the set of a later one is left out.
+// So this process holds a page of users at a time, and each command has one key. What
+// changes meanwhile, on a day that has not ended, may be counted or not.
+func (s *store) union(ctx context.Context, days []civil.Day) (Count, error) {
+	looked, err := s.look(ctx, days)
+	if err != nil {
+		return Count{}, err
+	}
+	var sets []civil.Day
+	var estimates []keyspace.Key
+	for i, f := range looked {
+		if f.set > 0 {
+			sets = append(sets, days[i])
+		}
+		if f.estimate > 0 {
+			estimates = append(estimates, estimateKey(days[i]))
+		}
+	}
+	var f found
+	for i := range sets {
+		n, err := s.only(ctx, sets[i], sets[i+1:])
+		if err != nil {
+			return Count{}, err
+		}
+		f.set += n
+	}
+	if len(estimates) > 0 {
+		if f.estimate, err = s.db.Do(ctx, keyspace.Cmd{Name: "PFCOUNT", Key: estimates[0], More: estimates[1:]}).Int(); err != nil {
+			return Count{}, err
+		}
+	}
+	return f.count(), nil
+}
+
+// only counts the users of a day who are in none of the sets of later ones.
+func (s *store) only(ctx context.Context, d civil.Day, later []civil.Day) (n int64, err error) {
+	if len(later) == 0 {
+		return s.db.Do(ctx, setKey(d).LenCmd()).Int()
+	}
+	for cursor := "0"; ; {
+		page, err := s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: setKey(d).Key, Args: []string{cursor, "COUNT", strconv.Itoa(atOnce)}}).Items()
+		if err == nil && len(page) != 2 {
+			err = keyspace.ErrReply
+		}
+		if err != nil {
+			return 0, err
+		}
+		users := make([]string, len(page[1].List))
+		for i, u := range page[1].List {
+			users[i] = u.Str
+		}
+		for _, l := range later {
+			if len(users) == 0 {
+				break
+			}
+			if users, err = s.missing(ctx, l, users); err != nil {
+				return 0, err
+			}
+		}
+		n += int64(len(users))
+		if cursor = page[0].Str; cursor == "0" {
+			return n, nil
+		}
+	}
+}
+
+// erase has a random id take the place of a user in the sets of days, the same in all.
+func (s *store) erase(ctx context.Context, user accounts.ID, days []civil.Day) error {
+	instead := ids.New[accounts.User]().String()
+	cmds := make([]keyspace.Cmd, len(days))
+	for i, d := range days {
+		cmds[i] = eraseScript.Cmd([]keyspace.Key{setKey(d).Key}, user.String(), instead)
+	}
+	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
+}
+
+// within counts the users of a span of days, of which rows are kept.
+func (s *store) within(ctx context.Context, span Span, rows []Day) (Count, error) {
+	days := span.days()
+	looked, err := s.look(ctx, days)
+	if err != nil {
+		return Count{}, err
+	}
+	c, err := s.union(ctx, days)
+	if err != nil {
+		return Count{}, err
+	}
+	for _, d := range rows {
+		c.Partial = c.Partial || d.Partial || looked[d.Date-span.First].count().falls(d.Count)
+		if d.Actives > c.Actives { // and others, perhaps
+			c.Actives, c.Exact = d.Actives, d.Exact
+		}
+	}
+	return c, nil
+}
+
+// Between counts the users who were active on any day of a span, today with what is noted
+// until now. ErrRange for a span that is not within the days whose sets are whole.
+func (k Kept) Between(ctx context.Context, fast *redis.DB, settings Settings, span Span) (_ Count, err error) {
+	defer errs.Wrap(&err, "activity.Between %s and %s", span.First, span.Last)
+	today := settings.clock().Today(k.db.Now())
+	if span.First > span.Last || span.First < today-kept || span.Last > today {
+		return Count{}, ErrRange
+	}
+	rows, err := selectDays(ctx, k.db, span, int(span.Last-span.First)+1)
+	if err != nil {
+		return Count{}, err
+	}
+	return (&store{fast}).within(ctx, span, rows)
+}

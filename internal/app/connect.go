@@ -1,0 +1,238 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// A Check is what came of trying something that a server with these settings needs.
+type Check struct {
+	Setting string `json:"setting"`      // whose value was tried, such as "sql"
+	At      string `json:"at,omitempty"` // address or path, without credentials
+	OK      bool   `json:"ok"`
+	Found   string `json:"found,omitempty"` // what is there
+	Fault   string `json:"fault,omitempty"` // why it does not do
+	Do      string `json:"do,omitempty"`    // what to do about that
+
+	// Away reports a fault that may pass by itself: nothing answers.
+	Away bool `json:"away,omitempty"`
+
+	Took time.Duration `json:"-"`
+}
+
+// Connect tries everything outside of the process that a server with these settings needs, all
+// at once: SQL, Redis, the mail server, the data folder and the addresses to listen on. Each has
+// that long. Nothing is changed: no schema is migrated, no key written, no mail sent, no folder made. No
+// Check contains a password.
+func (c Config) Connect(ctx context.Context, within time.Duration) []Check {
+	tries := []func(context.Context) []Check{c.connectSQL, c.connectRedis, c.connectSMTP, c.checkData,
+		func(ctx context.Context) []Check { return checkListen(ctx, "addr", c.Addr) }}
+	if c.AdminAddr != "" {
+		tries = append(tries, func(ctx context.Context) []Check { return checkListen(ctx, "admin_addr", c.AdminAddr) })
+	}
+	found := make([][]Check, len(tries))
+	var all sync.WaitGroup
+	for i, try := range tries {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, within)
+			defer cancel()
+			began := time.Now()
+			found[i] = try(ctx)
+			for j := range found[i] {
+				check := &found[i][j]
+				check.Took, check.OK = cmp.Or(check.Took, time.Since(began)), check.Fault == ""
+			}
+		})
+	}
+	all.Wait()
+	var checks []Check
+	for _, f := range found {
+		checks = append(checks, f...)
+	}
+	return checks
+}
+
+func (c Config) connectSQL(ctx context.Context) []Check {
+	check := Check{Setting: "sql"}
+	path, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data})
+	if isFile {
+		check.At = path
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) { // opening would make one
+			check.Found = "no database yet: the server makes one"
+			return []Check{check}
+		}
+	}
+	deadline, _ := ctx.Deadline()
+	fault := func(err error) []Check {
+		check.Fault = err.Error()
+		check.Away = sqldb.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded)
+		switch {
+		case isFile:
+			check.Do = "look at the file and its owner; stoa restore puts a backup in its place"
+		case check.Away:
+			check.Do = "start the database, or correct host and port; look whether a firewall lies between"
+		default:
+			check.Do = "correct user, password and database of the URL, or create them on the server"
+		}
+		return []Check{check}
+	}
+	db, err := sqldb.Open(ctx, sqldb.Config{URL: c.SQL, Dir: c.Data, MaxConns: 1, Patience: time.Until(deadline)})
+	if err != nil {
+		return fault(err)
+	}
+	defer db.Close()
+	_, check.At, _ = strings.Cut(db.String(), " at ")
+	server, err := db.Server(ctx)
+	if err != nil {
+		return fault(err)
+	}
+	have, dirty, err := db.Version(ctx)
+	if err != nil {
+		return fault(err)
+	}
+	newest := migrations.Newest()
+	check.Found = fmt.Sprintf("%s, schema %04d", server, have)
+	switch {
+	case dirty:
+		check.Fault = fmt.Sprintf("migration %04d stopped half-way", have)
+		check.Do = "run stoa migrate, which says what to look at"
+	case have > newest:
+		check.Fault = fmt.Sprintf("the schema is newer than this program, which knows %04d", newest)
+		check.Do = "run the newer program, or restore the backup from before the upgrade"
+	case have == newest:
+		check.Found += ", the newest"
+	default:
+		check.Found += fmt.Sprintf("; stoa migrate, or the server as it starts, brings it to %04d", newest)
+	}
+	return []Check{check}
+}
+
+func (c Config) connectRedis(ctx context.Context) []Check {
+	servers, err := redis.Probe(ctx, redis.Config{URL: c.Redis, Prefix: c.KeyPrefix, Dial: c.DialRedis}, Keys()...)
+	if err != nil {
+		return []Check{{Setting: "redis", Fault: err.Error(), Do: "correct the URL"}}
+	}
+	var checks []Check
+	for _, s := range servers {
+		check := Check{Setting: "redis", At: s.Addr, Took: s.Took, Found: s.Mode}
+		if s.Version != "" {
+			check.Found += ", Redis " + s.Version
+		}
+		if s.Role != "" {
+			check.Found += ", " + s.Role
+		}
+		if s.Master != "" {
+			check.Found += ", whose master is " + s.Master
+		}
+		if s.Err != nil {
+			reply, said := errors.AsType[redis.ServerError](s.Err)
+			check.Fault = s.Err.Error()
+			check.Away = errors.Is(s.Err, redis.ErrUnavailable)
+			switch {
+			case errors.Is(s.Err, redis.ErrForbidden):
+				check.Do = "give the user what stoa keys acl prints"
+			case said && (reply.Code() == "WRONGPASS" || reply.Code() == "NOAUTH"):
+				check.Away = false
+				check.Do = "correct user and password of the URL"
+			case check.Away:
+				check.Do = "start Redis, or correct host and port; look whether a firewall lies between"
+			default:
+				check.Do = "correct the URL"
+			}
+		} else if s.Role != "" && s.Mode != "embedded" && s.Mode != "spawn" {
+			check.Found += ", the user may do all that is needed"
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}
+
+func (c Config) connectSMTP(ctx context.Context) []Check {
+	check := Check{Setting: "smtp.host"}
+	if c.Development() {
+		check.Found = "development mode: mails are shown on this machine, none is sent"
+		return []Check{check}
+	}
+	server, err := mail.NewSMTP(c.SMTP)
+	if err != nil {
+		check.Fault, check.Do = err.Error(), "name a mail server, or set dev = true"
+		return []Check{check}
+	}
+	check.At = server.At()
+	greeting, err := server.Check(ctx)
+	if err != nil {
+		_, network := errors.AsType[*net.OpError](err)
+		check.Fault, check.Away = err.Error(), network || errors.Is(err, context.DeadlineExceeded)
+		check.Do = "correct smtp.user, smtp.password and smtp.tls to what the server wants"
+		if check.Away {
+			check.Do = "correct smtp.host and smtp.port, and smtp.tls, which must be how that port is spoken to; look whether a firewall lies between"
+		}
+		return []Check{check}
+	}
+	how := []string{"encryption: " + c.SMTP.TLS, "no log-in"}
+	if c.SMTP.User != "" {
+		how[1] = "logged in"
+	}
+	check.Found = fmt.Sprintf("%q, %s", greeting, strings.Join(how, ", "))
+	return []Check{check}
+}
+
+// checkData tries whether the data folder, or the one in which it would be made, takes files.
+func (c Config) checkData(context.Context) []Check {
+	check := Check{Setting: "data", At: c.Data, Found: "writable"}
+	if _, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data}); !isFile && c.Secret != "" {
+		check.Found = "not used: there is a database server, and a secret in the settings"
+		return []Check{check}
+	}
+	dir, err := filepath.Abs(c.Data)
+	if err == nil {
+		for info, statErr := os.Stat(dir); ; info, statErr = os.Stat(dir) {
+			if errors.Is(statErr, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+				dir = filepath.Dir(dir)
+				check.Found = "not there yet: the server makes it"
+				continue
+			}
+			if err = statErr; err == nil && !info.IsDir() {
+				err = fmt.Errorf("%s is no folder", dir)
+			}
+			break
+		}
+	}
+	if err == nil {
+		var f *os.File
+		if f, err = os.CreateTemp(dir, ".stoa-check-*"); err == nil {
+			err = errors.Join(f.Close(), os.Remove(f.Name()))
+		}
+	}
+	if err != nil {
+		check.Fault, check.Do = err.Error(), "give the folder to the user that runs the server, or name another one"
+	}
+	return []Check{check}
+}
+
+// checkListen tries whether a server could listen on addr.
+func checkListen(ctx context.Context, setting, addr string) []Check {
+	check := Check{Setting: setting, At: addr, Found: "free"}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err == nil {
+		err = ln.Close()
+	}
+	if err != nil {
+		check.Fault, check.Do = err.Error(), "stop what listens there (a running stoa serve does), or name an address of this machine with another port"
+	}
+	return []Check{check}
+}

@@ -1,0 +1,178 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// talker accepts connections and has each given to talk; without one it says nothing, ever.
+func talker(t *testing.T, talk func(net.Conn)) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				if talk != nil {
+					talk(conn)
+				}
+				_, _ = io.Copy(io.Discard, conn)
+			}()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// dead is an address where nothing listens.
+func dead(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(t)) }
+
+func TestConnectTriesEverythingAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Server(t)
+	maria := sqldbtest.Server(t).URL
+	hole, closed := talker(t, nil), dead(t)
+	wrong := func(raw string) string { // the same with a password that is wrong
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword(u.User.Username(), "hunter2")
+		return u.String()
+	}
+	locked := redistest.Server(t, "requirepass secret")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: redis.URL, SQL: maria, KeyPrefix: "stoa", Dev: "true"}
+	for _, c := range []struct {
+		name    string
+		change  func(*Config)
+		setting string
+		want    string // within the fault, or within what was found
+		fails   bool
+		away    bool
+	}{
+		{"all is well", func(*Config) {}, "sql", "schema 0000; stoa migrate", false, false},
+		{"Redis is there", func(*Config) {}, "redis", "standalone, Redis", false, false},
+		{"MySQL's port is dead", func(c *Config) { c.SQL = "mysql://stoa:hunter2@" + closed + "/stoa" }, "sql", "refused", true, true},
+		{"MySQL says nothing", func(c *Config) { c.SQL = "mysql://stoa:hunter2@" + hole + "/stoa" }, "sql", hole, true, true},
+		{"MySQL's password is wrong", func(c *Config) { c.SQL = wrong(maria) }, "sql", "denied", true, false},
+		{"a file that is no database", func(c *Config) { c.SQL = "sqlite:" + file }, "sql", "not a database", true, false},
+		{"no SQLite file yet", func(c *Config) { c.SQL = "sqlite" }, "sql", "no database yet", false, false},
+		{"Redis' port is dead", func(c *Config) { c.Redis = "redis://:hunter2@" + closed }, "redis", "refused", true, true},
+		{"Redis says nothing", func(c *Config) { c.Redis = "redis://:hunter2@" + hole }, "redis", "no answer in time", true, true},
+		{"Redis' password is wrong", func(c *Config) { c.Redis = "redis://:hunter2@" + locked.Addr }, "redis", "WRONGPASS", true, false},
+		{"Redis wants a password", func(c *Config) { c.Redis = locked.URL }, "redis", "NOAUTH", true, false},
+		{"the mail server's port is dead", smtp(closed), "smtp.host", "refused", true, true},
+		{"the mail server says nothing", smtp(hole), "smtp.host", "deadline", true, true},
+		{"the mail server is none", smtp(talker(t, func(c net.Conn) { fmt.Fprint(c, "554 go away\r\n") })), "smtp.host", "554", true, false},
+		{"the folder is a file", func(c *Config) { c.Data = file; c.SQL = "sqlite:" + filepath.Join(t.TempDir(), "x.db") }, "data", "no folder", true, false},
+		{"the folder comes later", func(c *Config) { c.Data = filepath.Join(c.Data, "later", "still") }, "data", "not there yet", false, false},
+		{"no folder is needed", func(c *Config) { c.Data, c.Secret = file, strings.Repeat("s", 32) }, "data", "not used", false, false},
+		{"the port is taken", func(c *Config) { c.Addr = hole }, "addr", "in use", true, false},
+		{"the operators' port is taken", func(c *Config) { c.AdminAddr = hole }, "admin_addr", "in use", true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			cfg := good
+			cfg.SMTP.Timeout = time.Minute
+			c.change(&cfg)
+			config.Defaults(&cfg)
+			within := time.Minute // decides nothing, where something answers
+			if strings.HasSuffix(c.name, "says nothing") {
+				within = 300 * time.Millisecond
+			}
+			met := false
+			for _, check := range cfg.Connect(t.Context(), within) {
+				if all := fmt.Sprintf("%+v", check); strings.Contains(all, "hunter2") {
+					t.Errorf("a password is shown: %s", all)
+				}
+				if check.Setting != c.setting {
+					continue
+				}
+				met = true
+				if text := check.Found; !c.fails && (!check.OK || !strings.Contains(text, c.want)) {
+					t.Errorf("%+v, want %q found", check, c.want)
+				}
+				if c.fails && (check.OK || check.Do == "" || !strings.Contains(check.Fault, c.want) || check.Away != c.away) {
+					t.Errorf("%+v, want the fault %q, away %v", check, c.want, c.away)
+				}
+			}
+			if !met {
+				t.Errorf("nothing was said of %s", c.setting)
+			}
+		})
+	}
+	t.Cleanup(func() { // once they all have run
+		if n, err := redis.Do("DBSIZE"); err != nil || n[0] != "0" {
+			t.Errorf("%v keys, %v", n, err)
+		}
+		left, err := os.ReadDir(good.Data)
+		if err != nil || len(left) > 0 {
+			t.Errorf("the data folder holds %v, %v", left, err)
+		}
+	})
+}
+
+// smtp has mails sent through a server.
+func smtp(addr string) func(*Config) {
+	return func(c *Config) {
+		host, port, _ := net.SplitHostPort(addr)
+		c.Dev = "false"
+		c.SMTP = mail.Config{Host: host, User: "stoa", Password: "hunter2", From: "stoa@example.org", TLS: "none", Timeout: time.Minute}
+		_, _ = fmt.Sscan(port, &c.SMTP.Port)
+	}
+}
+
+func TestConnectTellsTheSchemasStanding(t *testing.T) {
+	t.Parallel()
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			at := e.Config(t)
+			db := sqldbtest.Open(t, at)
+			cfg := Config{Addr: "127.0.0.1:0", Data: at.Dir, Redis: "embedded", SQL: at.URL, KeyPrefix: "stoa", Dev: "true"}
+			look := func() Check { return cfg.Connect(t.Context(), time.Minute)[0] }
+			if err := db.Migrate(t.Context(), migrations.FS); err != nil {
+				t.Fatal(err)
+			}
+			if c := look(); !c.OK || !strings.Contains(c.Found, "the newest") {
+				t.Errorf("migrated: %+v", c)
+			}
+			for _, s := range []struct{ set, want string }{
+				{"version = 1", "stoa migrate, or the server as it starts"},
+				{"version = 9999", "newer than this program"},
+				{fmt.Sprintf("version = %d, dirty = 1", migrations.Newest()), "stopped half-way"},
+			} {
+				if _, err := db.ExecContext(t.Context(), "UPDATE schema_migrations SET "+s.set); err != nil {
+					t.Fatal(err)
+				}
+				if c := look(); !strings.Contains(c.Found+c.Fault, s.want) {
+					t.Errorf("%s: %+v", s.set, c)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,38 @@
+package events
+
+import "github.com/prometheus/client_golang/prometheus"
+
+var (
+	channelsDesc = prometheus.NewDesc("stoa_events_channels", "Channels to which this node listens: users with a connection to it.", nil, nil)
+	sentDesc     = prometheus.NewDesc("stoa_events_sent_total", "Events published by this node, by how far they went: redis (all nodes), or here (this node's listeners alone, for Redis did not answer).", []string{"to"}, nil)
+	caughtDesc   = prometheus.NewDesc("stoa_events_caught_up_total", "Events read from a channel's stream, because their message was late or lost.", nil, nil)
+	lostDesc     = prometheus.NewDesc("stoa_events_lost_total", "Times that the listeners of a channel were told that they may have missed events, and look at the truth.", nil, nil)
+	unsentDesc   = prometheus.NewDesc("stoa_events_unsent_total", "Channels that began a new epoch, because an event could not be sent; their listeners are told so.", nil, nil)
+)
+
+type collector struct{ b *Bus }
+
+// Metrics is a collector of stoa_events_*: how events reach who listens, and how often
+// they may not have.
+func (b *Bus) Metrics() prometheus.Collector { return collector{b} }
+
+// Describe implements [prometheus.Collector].
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{channelsDesc, sentDesc, caughtDesc, lostDesc, unsentDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	s := c.b.Stats()
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	ch <- prometheus.MustNewConstMetric(channelsDesc, prometheus.GaugeValue, float64(s.Channels))
+	count(sentDesc, s.Sent, "redis")
+	count(sentDesc, s.Local, "here")
+	count(caughtDesc, s.CaughtUp)
+	count(lostDesc, s.Lost)
+	count(unsentDesc, s.Unsent)
+}

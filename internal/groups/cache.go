@@ -1,0 +1,67 @@
+package groups
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// MembersChanged says that a copy of a group's members is dropped as a whole; a change of some is applied
+// to the copy that is loaded.
+var MembersChanged = cache.NewEvent[ID]("group members changed")
+
+// copies are what Redis has of groups. A change goes on while Redis is away ([cache.Proceed]):
+// no rule of this domain rests on the copies.
+type copies struct {
+	members *cache.Hash[ID, accounts.ID, kept]
+}
+
+func newCopies(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) copies {
+	byUser := func(list iter.Seq[Membership]) map[accounts.ID]kept {
+		all := map[accounts.ID]kept{}
+		for m := range list {
+			all[m.User] = m.kept()
+		}
+		return all
+	}
+	c := copies{cache.NewHash(rt, membersKey, cache.CollectionPolicy{MaxStale: p.MaxStale, Unfenced: cache.Proceed}, cache.HashSource[ID, accounts.ID, kept]{
+		Load: func(ctx context.Context, id ID) (map[accounts.ID]kept, error) {
+			list, err := allMembers(ctx, db, id)
+			return byUser(slices.Values(list)), err
+		},
+		Pick: func(ctx context.Context, id ID, users []accounts.ID) (map[accounts.ID]kept, error) {
+			found, err := selectMembers(ctx, db, id, users)
+			return byUser(maps.Values(found)), err
+		},
+	})}
+	cache.Drops(rt, MembersChanged, c.members)
+	return c
+}
+
+// targets are the copies of a group, with what d then does to those that are loaded.
+func (c copies) targets(id ID, d *changeSet) []cache.Target {
+	return []cache.Target{c.members.Edit(id, func(e *cache.HashEdit[accounts.ID, kept]) {
+		for _, l := range d.left {
+			e.Delete(l.user)
+		}
+		for _, m := range d.joined {
+			e.Set(m.User, m.kept())
+		}
+		for _, m := range d.changed {
+			e.Set(m.User, m.kept())
+		}
+	})}
+}
+
+// MemberIDs returns all members of a group, as of a moment ago, in no order.
+func (s *Service) MemberIDs(ctx context.Context, id ID) (_ []accounts.ID, err error) {
+	defer errs.Wrap(&err, "groups.MemberIDs %s", id)
+	all, err := s.copies.members.All(ctx, id)
+	return slices.Collect(maps.Keys(all)), asKind(ctx, err)
+}

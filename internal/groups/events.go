@@ -1,0 +1,175 @@
+package groups
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+)
+
+// small is up to how many members a group has whose changes are told to all of them.
+const small = 200
+
+// publish sends the events of what was committed to all devices of each user concerned.
+func (s *Service) publish(ctx context.Context, d *changeSet) {
+	ctx = context.WithoutCancel(ctx)
+	list := slices.Concat(d.joined, d.changed)
+	var users []accounts.ID
+	for _, m := range list {
+		users = append(users, m.User)
+	}
+	for _, r := range d.requests() {
+		users = append(users, r.User)
+	}
+	who := s.done(ctx, users...)
+	var batch []events.Event
+	add := func(typ string, user accounts.ID, data any) {
+		text, err := json.Marshal(data)
+		if err != nil {
+			s.log.Error("groups: an event has no JSON", "type", typ, "err", err)
+			return
+		}
+		e := events.New(typ, user.String(), d.at, text)
+		e.Channel = groupsChannel.At(user)
+		batch = append(batch, e)
+	}
+	for _, l := range d.left {
+		add(api.EventGroupLeft, l.user, api.GroupGone{Group: d.group.ID.String(), Why: l.why})
+	}
+	mine := d.joined
+	if d.own != nil {
+		mine = append(slices.Clone(mine), *d.own)
+	}
+	for _, m := range mine {
+		add(api.EventGroupMine, m.User, membership(d.group, &m))
+	}
+	staff := s.staff(ctx, d)
+	for i, r := range d.requests() {
+		typ := api.EventGroupRequestClosed
+		if d.opened != nil && i == 0 {
+			typ = api.EventGroupRequested
+		}
+		for _, to := range append(slices.Clone(staff), r.User) {
+			add(typ, to, who.request(r))
+		}
+	}
+	if d.group.Dissolved == 0 && d.touched() {
+		change := api.GroupChange{Group: d.group.wire(), Changed: mapped(list, who.member), Removed: mapped(d.left, func(l leaver) string { return l.user.String() })}
+		for _, to := range s.audience(ctx, d, staff) {
+			add(api.EventGroupChanged, to, change)
+		}
+	}
+	s.bus.Publish(batch)
+}
+
+// touched reports whether there is something for all members.
+func (d *changeSet) touched() bool { return d.group.Version != d.before }
+
+// requests are those that were opened and closed.
+func (d *changeSet) requests() []Request {
+	if d.opened == nil {
+		return d.closed
+	}
+	return append([]Request{*d.opened}, d.closed...)
+}
+
+// staff returns the admins and the owner of a group, where somebody has to know.
+func (s *Service) staff(ctx context.Context, d *changeSet) []accounts.ID {
+	if len(d.requests()) == 0 && (!d.touched() || d.group.Members <= small) || d.group.Dissolved != 0 {
+		return nil
+	}
+	found, err := selectStaff(ctx, s.db, d.group.ID)
+	if err != nil { // it happened all the same: whoever asks is told
+		s.log.Warn("groups: admins are not told of a change", "group", d.group.ID, "err", err)
+	}
+	return found
+}
+
+// audience returns who is told of a change: see the package.
+func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.ID) []accounts.ID {
+	if d.group.Members <= small {
+		all, err := s.MemberIDs(ctx, d.group.ID)
+		if err == nil {
+			return all
+		}
+		s.log.Warn("groups: members are not told of a change", "group", d.group.ID, "err", err)
+	}
+	for _, m := range slices.Concat(d.joined, d.changed) {
+		staff = append(staff, m.User)
+	}
+	slices.SortFunc(staff, accounts.ID.Compare)
+	return slices.Compact(staff)
+}
+
+// profiled are the profiles of some users.
+type profiled map[accounts.ID]accounts.Profile
+
+// profiles returns the profiles of users. Where there is none, one has the id alone.
+func (s *Service) profiles(ctx context.Context, users []accounts.ID) (profiled, error) {
+	if len(users) == 0 {
+		return profiled{}, nil
+	}
+	return s.people.Profiles(ctx, users)
+}
+
+// done returns the profiles for what has been done already: that is not called a failure because a
+// name is not at hand.
+func (s *Service) done(ctx context.Context, users ...accounts.ID) profiled {
+	who, err := s.profiles(ctx, users)
+	if err != nil {
+		s.log.Warn("groups: an answer goes out without names", "err", err)
+	}
+	return who
+}
+
+func (p profiled) of(user accounts.ID) api.Profile {
+	if found, ok := p[user]; ok {
+		return found.Wire()
+	}
+	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless the profiles could not be read
+}
+
+func (p profiled) member(m Membership) api.GroupMember {
+	return api.GroupMember{User: p.of(m.User), Role: m.Role.String(), Nickname: m.Nickname, MutedUntil: momentOrNil(m.Muted), Joined: moment(m.Joined), InvitedBy: orNone(m.Inviter)}
+}
+
+func (p profiled) request(r Request) api.GroupRequest {
+	return api.GroupRequest{ID: r.ID.String(), Group: r.Group.String(), User: p.of(r.User), Answer: r.Answer, State: r.State.String(), Created: moment(r.Created), Expires: moment(r.Expires)}
+}
+
+func orNone(user accounts.ID) string {
+	if user.IsZero() {
+		return ""
+	}
+	return user.String()
+}
+
+func (g Group) wire() api.Group {
+	w := api.Group{ID: g.ID.String(), Name: g.Name, Announcement: g.Announcement, Announced: g.Announced, Joins: g.Joins.String(), Question: g.Question,
+		Inviters: Member.String(), MutedUntil: momentOrNil(g.Muted), Members: g.Members, Version: g.Version, Created: moment(g.Created)}
+	if g.AdminsInvite {
+		w.Inviters = Admin.String()
+	}
+	return w
+}
+
+// membership is a group with a user's place in it; nil: the user is not in it.
+func membership(g Group, me *Membership) api.GroupMembership {
+	w := api.GroupMembership{Group: g.wire()}
+	if me != nil {
+		w.Me = &api.GroupSelf{Role: me.Role.String(), Nickname: me.Nickname, Remark: me.Remark, Notify: me.Notify.String(), Seen: me.Seen, MutedUntil: momentOrNil(me.Muted), Joined: moment(me.Joined)}
+	}
+	return w
+}
+
+// mapped returns what f makes of each of list; never nil, which JSON would show.
+func mapped[T, U any](list []T, f func(T) U) []U {
+	out := make([]U, len(list))
+	for i, v := range list {
+		out[i] = f(v)
+	}
+	return out
+}

@@ -1,0 +1,261 @@
+package groups
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+// ID names a group.
+type ID = ids.ID[Group]
+
+// LinkID names a link into a group, and is what the link has of a secret: 72 random bits.
+type LinkID = ids.ID[Link]
+
+// RequestID names a request to join.
+type RequestID = ids.ID[Request]
+
+// Joins is how users who are not invited come into a group. Its number is part of a row.
+type Joins int
+
+// The ways.
+const (
+	Invited Joins = iota // not at all
+	Asking               // an admin decides
+	Open                 // at once
+)
+
+var joins = [...]string{api.JoinInvited, api.JoinAsking, api.JoinOpen}
+
+// String is the way's name on the wire.
+func (j Joins) String() string { return joins[j] }
+
+// Notify is of which messages a member wants to be notified. Its number is part of a row.
+type Notify int
+
+// The settings.
+const (
+	All Notify = iota
+	Mentions
+	Silent
+)
+
+var notifies = [...]string{api.NotifyAll, api.NotifyMentions, api.NotifyNone}
+
+// String is the setting's name on the wire.
+func (n Notify) String() string { return notifies[n] }
+
+// Group is a group of users.
+type Group struct {
+	ID           ID
+	Name         string
+	Announcement string
+	Announced    int64 // counts announcements
+	Joins        Joins
+	Question     string // what a user who asks to join is to answer
+	AdminsInvite bool   // else every member may invite
+	Muted        int64  // Unix ms until when members may not write; 0: they may
+	Members      int
+	Version      int64 // of the newest change
+	Created      int64 // Unix ms
+	Dissolved    int64 // Unix ms; 0: it is not
+
+	pruned int64 // members who left up to this version are forgotten
+}
+
+// Membership is a user's place in a group.
+type Membership struct {
+	User     accounts.ID
+	Role     Role
+	Nickname string // in this group, for all
+	Muted    int64  // Unix ms until when the member may not write
+	Joined   int64  // Unix ms
+	Inviter  accounts.ID
+
+	own
+	version int64
+	gone    int64 // Unix ms since when the user is no member; 0: is one
+}
+
+// own is what only the member sees.
+type own struct {
+	Remark string // what the member calls the group
+	Notify Notify
+	Seen   int64 // announcements up to this one
+}
+
+// kept is a Membership as the cache holds it; see Doc.Version before you change it.
+type kept struct {
+	Role     Role        `json:"role,omitempty"`
+	Nickname string      `json:"nickname,omitempty"`
+	Muted    int64       `json:"muted,omitempty"`
+	Joined   int64       `json:"joined"`
+	Inviter  accounts.ID `json:"inviter,omitzero"`
+}
+
+func (m Membership) kept() kept { return kept{m.Role, m.Nickname, m.Muted, m.Joined, m.Inviter} }
+
+// Link lets users into a group.
+type Link struct {
+	ID      LinkID
+	Group   ID
+	By      accounts.ID
+	Created int64 // Unix ms
+	Expires int64 // Unix ms
+	Uses    int   // so far
+	Most    int   // 0: as many as come
+}
+
+// open reports whether the link lets another user in.
+func (l Link) open(now time.Time) bool {
+	return now.UnixMilli() < l.Expires && (l.Most == 0 || l.Uses < l.Most)
+}
+
+// State is what became of a request. Its number is part of a row.
+type State int
+
+// The states.
+const (
+	Pending State = iota
+	Approved
+	Refused
+	Withdrawn // by the user; or the user joined in another way, was banned or erased, or the group was dissolved
+	Expired
+)
+
+// String is the state's name on the wire.
+func (s State) String() string {
+	return [...]string{api.RequestPending, api.RequestAccepted, api.RequestRefused, api.RequestWithdrawn, api.RequestExpired}[s]
+}
+
+// Request is a user's wish to join a group.
+type Request struct {
+	ID      RequestID
+	Group   ID
+	User    accounts.ID
+	Answer  string
+	State   State
+	Created int64 // Unix ms
+	Expires int64 // Unix ms
+}
+
+// Ban keeps a user out of a group.
+type Ban struct {
+	User accounts.ID
+	By   accounts.ID
+	At   int64 // Unix ms
+}
+
+// The domain's refusals. A group that a user cannot see does not exist.
+var (
+	ErrGroup      = errs.New(errs.NotFound, "group.unknown", "There is no such group.")
+	ErrMember     = errs.New(errs.NotFound, "group.member_unknown", "This user is not in the group.")
+	ErrMay        = errs.New(errs.Forbidden, "group.not_allowed", "Your role in the group does not allow this.")
+	ErrRank       = errs.New(errs.Forbidden, "group.rank", "This can be done to members of a lower role only.")
+	ErrOwner      = errs.New(errs.Conflict, "group.owner", "The owner hands the group over before leaving it, or dissolves it.")
+	ErrFull       = errs.New(errs.Conflict, "group.full", "The group has as many members as a group can have.")
+	ErrAdmins     = errs.New(errs.Conflict, "group.admins_full", "The group has as many admins as a group can have.")
+	ErrGroups     = errs.New(errs.Conflict, "group.too_many", "You are in as many groups as a user can be.")
+	ErrText       = errs.New(errs.Invalid, "group.text_invalid", "A name is 1 to 60, a nickname or remark at most 40, a question or answer at most 200, an announcement at most 2,000 printable characters.")
+	ErrNotFriend  = errs.New(errs.Forbidden, "group.not_friends", "Invite your friends only; others can be sent a link.")
+	ErrBanned     = errs.New(errs.Forbidden, "group.banned", "You cannot join this group.")
+	ErrTheyBanned = errs.New(errs.Conflict, "group.they_are_banned", "A user whom you invite is banned from the group.")
+	ErrAlready    = errs.New(errs.Conflict, "group.already", "You are in this group already.")
+	ErrLink       = errs.New(errs.NotFound, "group.link_unknown", "There is no such link, or it does not let anybody in any more.")
+	ErrLinks      = errs.New(errs.Conflict, "group.links_full", "The group has as many links as a group can have. Revoke some first.")
+	ErrNoRequest  = errs.New(errs.NotFound, "group.request_unknown", "There is no such request, or it was answered already.")
+	ErrNoBan      = errs.New(errs.NotFound, "group.ban_unknown", "This user is not banned from the group.")
+	ErrSelf       = errs.New(errs.Invalid, "group.self", "That is yourself.")
+	ErrUntil      = errs.New(errs.Invalid, "group.until_invalid", "A time until when somebody is muted lies within the next ten years.")
+	ErrCursor     = errs.New(errs.Invalid, "group.cursor", "That cursor does not come from this list.")
+)
+
+// Settings are what an operator may choose; 0 is the default of each.
+type Settings struct {
+	Members     int           `koanf:"members" default:"500" help:"members that a group may have, at most 5000"`
+	Admins      int           `koanf:"admins" default:"20" help:"admins that a group may have beside its owner, at most 200"`
+	Groups      int           `koanf:"groups" default:"500" help:"groups that a user may be in, at most 1000"`
+	RequestLife time.Duration `koanf:"request_life" default:"720h" help:"how long a request to join can be answered, between an hour and a year"`
+}
+
+// Validate returns all faults, joined.
+func (c Settings) Validate() error {
+	config.Defaults(&c)
+	return errors.Join(
+		config.Refuse(c.Members < 2 || c.Members > 5000, "members", "%d is not between 2 and 5000", c.Members),
+		config.Refuse(c.Admins < 1 || c.Admins > 200, "admins", "%d is not between 1 and 200", c.Admins),
+		config.Refuse(c.Groups < 1 || c.Groups > 1000, "groups", "%d is not between 1 and 1000", c.Groups),
+		config.Refuse(c.RequestLife < time.Hour || c.RequestLife > 366*24*time.Hour, "request_life", "%s is not between an hour and a year", c.RequestLife))
+}
+
+// line returns a user's line of text, trimmed.
+func line(where, s string, least, most int) (string, error) {
+	s, ok := accounts.Line(s, most)
+	if !ok || len(s) < least {
+		return "", ErrText.On(where, fmt.Sprintf("is not %d to %d printable characters", least, most))
+	}
+	return s, nil
+}
+
+// until checks a moment up to which somebody is muted; 0 for one that has passed. ErrUntil.
+func until(t, now time.Time) (int64, error) {
+	if !t.After(now) {
+		return 0, nil
+	}
+	if t.After(now.AddDate(10, 0, 0)) {
+		return 0, ErrUntil
+	}
+	return t.UnixMilli(), nil
+}
+
+func momentOrNil(ms int64) *time.Time {
+	if ms == 0 {
+		return nil
+	}
+	t := moment(ms)
+	return &t
+}
+
+func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// place is where a page of members ends: higher roles first, then who joined first.
+type place struct {
+	role   Role
+	joined int64
+	user   string
+}
+
+var firstPlace = place{role: Owner + 1}
+
+func (p place) cursor() string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%s", p.role, p.joined, p.user))
+}
+
+// parsePlace returns the place of a cursor. ErrCursor.
+func parsePlace(cursor string) (place, error) {
+	if cursor == "" {
+		return firstPlace, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	parts := strings.SplitN(string(text), ".", 3)
+	if err != nil || len(parts) != 3 {
+		return place{}, ErrCursor
+	}
+	role, roleErr := strconv.Atoi(parts[0])
+	joined, joinedErr := strconv.ParseInt(parts[1], 10, 64)
+	user, userErr := ids.Parse[accounts.User](parts[2])
+	p := place{Role(role), joined, user.String()}
+	if errors.Join(roleErr, joinedErr, userErr) != nil || p.cursor() != cursor {
+		return place{}, ErrCursor
+	}
+	return p, nil
+}

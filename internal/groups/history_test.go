@@ -1,0 +1,186 @@
+package groups
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// follower keeps a group's members by what has changed, as a client does.
+type follower struct {
+	user    accounts.ID
+	members map[accounts.ID]kept
+	version int64
+}
+
+func (f *follower) sync(w *world, id ID, limit int) error {
+	for {
+		c, err := w.Changes(w.t.Context(), f.user, id, f.version, limit)
+		if err != nil {
+			return err
+		}
+		if c.Reset {
+			return errors.New("nothing was forgotten, and the list is to be read anew")
+		}
+		for _, m := range c.Changed {
+			f.members[m.User] = m.kept()
+		}
+		for _, u := range c.Removed {
+			delete(f.members, u)
+		}
+		f.version = c.Version
+		if !c.More {
+			return nil
+		}
+	}
+}
+
+// Random steps on two nodes: refusals change nothing, what SQL has is sound, and whoever follows the
+// changes knows the members, as the pages of the list and the copies on both nodes do.
+func TestRandomHistoriesOfAGroup(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{Members: 6, Admins: 2})
+				nodes := []*world{w, w.neighbour()}
+				roll := rand.New(rand.NewPCG(seed, 7))
+				who := w.join(8)
+				id := w.create(who[0], who[1], who[2])
+				f := &follower{user: who[0], members: map[accounts.ID]kept{}}
+				var links []LinkID
+				for step := range 80 {
+					n := nodes[roll.IntN(2)]
+					me, other := who[roll.IntN(len(who))], who[roll.IntN(len(who))]
+					before := w.dump()
+					what, err := n.step(roll, id, me, other, &links)
+					if err != nil && errs.KindOf(err) == errs.Internal {
+						t.Fatalf("step %d, %s: %v", step, what, err)
+					}
+					if err != nil && w.dump() != before {
+						t.Fatalf("step %d, %s was refused, %v, and has changed something", step, what, err)
+					}
+					if len(w.roles(id)) == 0 { // dissolved
+						w.sound()
+						return
+					}
+					if roll.IntN(3) > 0 {
+						continue
+					}
+					w.sound()
+					if _, in := w.roles(id)[f.user]; !in {
+						f = &follower{user: slices.Collect(maps.Keys(w.roles(id)))[0], members: map[accounts.ID]kept{}}
+					}
+					w.must(f.sync(n, id, 1+roll.IntN(4)))
+					w.agrees(f, id, nodes, what)
+				}
+			})
+		})
+	}
+}
+
+// step does something to a group, as somebody.
+func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]LinkID) (what string, err error) {
+	ctx := w.t.Context()
+	until := w.db.Now().Add(time.Duration(roll.IntN(7)-3) * time.Hour)
+	switch roll.IntN(17) {
+	case 0, 1:
+		_, err = w.Invite(ctx, me, id, []accounts.ID{other})
+		return "invite", err
+	case 2:
+		return "remove", w.Remove(ctx, me, id, other)
+	case 3:
+		return "ban", w.Ban(ctx, me, id, other)
+	case 4:
+		return "unban", w.Unban(ctx, me, id, other)
+	case 5:
+		return "leave", w.Leave(ctx, me, id)
+	case 6:
+		_, _, err = w.Transfer(ctx, me, id, other)
+		return "transfer", err
+	case 7, 8:
+		_, err = w.SetMember(ctx, me, id, other, MemberUpdate{Role: to(Role(roll.IntN(2)))})
+		return "appoint", err
+	case 9:
+		_, err = w.SetMember(ctx, me, id, other, MemberUpdate{MutedUntil: &until})
+		return "mute", err
+	case 10:
+		_, _, err = w.SetOwn(ctx, me, id, OwnUpdate{Nickname: to(fmt.Sprint(roll.IntN(3))), Seen: to(int64(roll.IntN(3)))})
+		return "nickname", err
+	case 11:
+		_, _, err = w.Change(ctx, me, id, Update{Name: to(fmt.Sprint("group ", roll.IntN(3))), Announcement: to(fmt.Sprint(roll.IntN(3)))})
+		return "rename", err
+	case 12:
+		_, _, err = w.Change(ctx, me, id, Update{Joins: to(Joins(roll.IntN(3))), AdminsInvite: to(roll.IntN(2) == 0)})
+		return "configure", err
+	case 13:
+		l, err := w.NewLink(ctx, me, id, time.Hour, roll.IntN(3))
+		if err == nil {
+			*links = append(*links, l.ID)
+		}
+		return "link", err
+	case 14:
+		if len(*links) > 0 {
+			_, _, err = w.Join(ctx, me, (*links)[roll.IntN(len(*links))])
+		}
+		return "join", err
+	case 15:
+		_, err = w.Ask(ctx, me, id, "")
+		return "ask", err
+	}
+	list, err := w.Requests(ctx, me, id)
+	if err != nil || len(list) == 0 {
+		return "requests", err
+	}
+	return "answer", w.Answer(ctx, me, id, list[roll.IntN(len(list))].ID, roll.IntN(3) > 0)
+}
+
+// agrees holds what a follower knows, the pages of the list and the copies against SQL.
+func (w *world) agrees(f *follower, id ID, nodes []*world, what string) {
+	w.t.Helper()
+	list, err := allMembers(w.t.Context(), w.db, id)
+	w.must(err)
+	want := map[accounts.ID]kept{}
+	for _, m := range list {
+		want[m.User] = m.kept()
+	}
+	if !maps.Equal(f.members, want) {
+		w.t.Fatalf("after %s: whoever follows knows %v, want %v", what, f.members, want)
+	}
+	paged := map[accounts.ID]kept{}
+	last := Owner
+	for cursor := ""; ; {
+		page, next, _, err := w.Members(w.t.Context(), f.user, id, cursor, 2)
+		w.must(err)
+		for _, m := range page {
+			if m.Role > last {
+				w.t.Fatalf("after %s: a page is out of order", what)
+			}
+			last, paged[m.User] = m.Role, m.kept()
+		}
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	if !maps.Equal(paged, want) {
+		w.t.Fatalf("after %s: the pages have %v, want %v", what, paged, want)
+	}
+	bubble.Sleep(time.Second)
+	for i, n := range nodes {
+		got, err := n.copies.members.All(w.t.Context(), id)
+		w.must(err)
+		if !maps.Equal(got, want) {
+			w.t.Fatalf("after %s: node %d has the copy %v, want %v", what, i, got, want)
+		}
+	}
+}

@@ -1,0 +1,499 @@
+package groups
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// Limits for each user.
+var (
+	createLimit = ratelimit.Limit{Max: 30, Window: time.Hour}
+	inviteLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
+	joinLimit   = ratelimit.Limit{Max: 30, Window: time.Minute} // makes trying out links hopeless
+)
+
+// Routes adds the domain's operations to a.
+func (s *Service) Routes(a *web.API) {
+	tags := []string{"groups"}
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups", ID: "groups.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated,
+		Summary: "Make a group of the caller and friends of theirs", Errors: []*errs.Error{ErrText, ids.ErrMalformed, ErrNotFriend, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postGroup)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups", ID: "groups.list", Tags: tags,
+		Summary: "All groups of the caller, the one joined last first", Errors: []*errs.Error{ErrStore}}, s.getGroups)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}", ID: "groups.get", Tags: tags,
+		Summary:     "A group, and the caller's place in it",
+		Description: "A user who is not in the group sees it if it lets users in who are not invited, without its announcement.",
+		Errors:      []*errs.Error{ErrGroup, ErrStore}}, s.getGroup)
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}", ID: "groups.update", Tags: tags,
+		Summary: "Change a group: its name, its announcement, who may join and invite, or mute all", Errors: []*errs.Error{ErrGroup, ErrMay, ErrText, ErrUntil, ErrStore}}, s.patchGroup)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}", ID: "groups.dissolve", Tags: tags, Status: http.StatusNoContent,
+		Summary: "End a group, for all", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.deleteGroup)
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/groups/{group}/owner", ID: "groups.transfer", Tags: tags,
+		Summary: "Hand a group over to another member; the caller becomes an admin", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrSelf, ErrStore}}, s.putOwner)
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}/me", ID: "groups.set_me", Tags: tags,
+		Summary: "Change the caller's nickname, remark or notifications in a group, or say that an announcement was seen", Errors: []*errs.Error{ErrGroup, ErrText, ErrStore}}, s.patchMe)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/me", ID: "groups.leave", Tags: tags, Status: http.StatusNoContent,
+		Summary:     "Leave a group",
+		Description: "The owner hands the group over first. When the last member leaves, the group is dissolved.",
+		Errors:      []*errs.Error{ErrGroup, ErrOwner, ErrStore}}, s.deleteMe)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/seen", ID: "groups.seen", Tags: tags,
+		Summary: "How many members have seen the newest announcement", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.getSeen)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/members", ID: "groups.members", Tags: tags,
+		Summary:     "The members of a group, the higher roles first, then who joined first",
+		Description: "A client that keeps the list reads all pages, keeps the version of the first, and asks for changes since then.",
+		Errors:      []*errs.Error{ErrGroup, ErrCursor, ErrStore}}, s.getMembers)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/changes", ID: "groups.changes", Tags: tags,
+		Summary:     "What changed in a group since a version",
+		Description: "Members who left are known for 90 days; when older changes are asked for, `reset` says so.",
+		Errors:      []*errs.Error{ErrGroup, ErrStore}}, s.getChanges)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/members", ID: "groups.invite", Tags: tags, Limit: inviteLimit,
+		Summary: "Make friends of the caller members", Errors: []*errs.Error{ErrGroup, ErrMay, ids.ErrMalformed, ErrNotFriend, ErrTheyBanned, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postMembers)
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}/members/{user}", ID: "groups.set_member", Tags: tags,
+		Summary: "Make a member an admin, or no admin any more; mute a member, or let them write again", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrRank, ErrAdmins, ErrUntil, ErrStore}}, s.patchMember)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/members/{user}", ID: "groups.remove", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Take a member out", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrRank, ErrStore}}, s.deleteMember)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/bans", ID: "groups.bans", Tags: tags,
+		Summary: "Who is banned from a group, the last one first", Errors: []*errs.Error{ErrGroup, ErrMay, ErrCursor, ErrStore}}, s.getBans)
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/groups/{group}/bans/{user}", ID: "groups.ban", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Keep a user out of a group; a member is taken out", Errors: []*errs.Error{ErrGroup, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}}, s.putBan)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/bans/{user}", ID: "groups.unban", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Lift a ban", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoBan, ErrStore}}, s.deleteBan)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/links", ID: "groups.new_link", Tags: tags, Limit: inviteLimit, Status: http.StatusCreated,
+		Summary: "Make a link that lets users into a group", Errors: []*errs.Error{ErrGroup, ErrMay, ErrLinks, ErrStore}}, s.postLink)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/links", ID: "groups.links", Tags: tags,
+		Summary: "The links that let users in: all to admins, a member's own to a member", Errors: []*errs.Error{ErrGroup, ErrStore}}, s.getLinks)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/links/{link}", ID: "groups.revoke_link", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Have a link let nobody in any more", Errors: []*errs.Error{ErrGroup, ErrLink, ErrMay, ErrStore}}, s.deleteLink)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/group-links/{link}", ID: "groups.look", Tags: tags, Limit: joinLimit,
+		Summary: "The group into which a link leads", Errors: []*errs.Error{ErrLink, ErrStore}}, s.getLink)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/group-links/{link}", ID: "groups.join", Tags: tags, Limit: joinLimit,
+		Summary: "Join the group into which a link leads", Errors: []*errs.Error{ErrLink, ErrAlready, ErrBanned, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postJoin)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests", ID: "groups.ask", Tags: tags, Limit: joinLimit,
+		Summary:     "Ask to join a group",
+		Description: "An open group lets the caller in at once. Asking again changes nothing.",
+		Errors:      []*errs.Error{ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postRequest)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/requests", ID: "groups.requests", Tags: tags,
+		Summary: "The first hundred requests that wait for an answer, the oldest first", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.getRequests)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/requests/mine", ID: "groups.withdraw", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Withdraw the caller's request", Errors: []*errs.Error{ErrNoRequest, ErrStore}}, s.deleteRequest)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests/{request}/accept", ID: "groups.accept", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Accept a request: its user is a member", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postAccept)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests/{request}/refuse", ID: "groups.refuse", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Refuse a request", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrStore}}, s.postRefuse)
+}
+
+type body[T any] struct{ Body T }
+
+type empty struct{}
+
+// GroupPath names a group; what is no identifier names none.
+type GroupPath struct {
+	Group string `path:"group" maxLength:"64" doc:"the group's id"`
+}
+
+func (p GroupPath) parse() (ID, error) {
+	id, err := ids.Parse[Group](p.Group)
+	if err != nil {
+		return id, ErrGroup
+	}
+	return id, nil
+}
+
+// MemberPath names a user in a group.
+type MemberPath struct {
+	GroupPath
+	User string `path:"user" maxLength:"64" doc:"the user's id"`
+}
+
+// both returns the two that the path names; a user who is none is nobody.
+func (p MemberPath) both(nobody error) (ID, accounts.ID, error) {
+	id, err := p.parse()
+	if err != nil {
+		return id, accounts.ID{}, err
+	}
+	user, err := ids.Parse[accounts.User](p.User)
+	if err != nil {
+		return id, user, nobody
+	}
+	return id, user, nil
+}
+
+// LinkPath names a link.
+type LinkPath struct {
+	Link string `path:"link" maxLength:"64" doc:"the link's id"`
+}
+
+func (p LinkPath) link() (LinkID, error) {
+	id, err := ids.Parse[Link](p.Link)
+	if err != nil {
+		return id, ErrLink
+	}
+	return id, nil
+}
+
+// PageQuery says which page of a list is wanted.
+type PageQuery struct {
+	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"how many"`
+}
+
+func parseUsers(texts []string) ([]accounts.ID, error) {
+	users := make([]accounts.ID, len(texts))
+	for i, text := range texts {
+		var err error
+		if users[i], err = ids.Parse[accounts.User](text); err != nil {
+			return nil, err
+		}
+	}
+	return users, nil
+}
+
+// parsed is the value that a name on the wire stands for; the API's schema refuses others.
+func parsed[T ~int](name *string, names []string) *T {
+	if name == nil {
+		return nil
+	}
+	v := T(slices.Index(names, *name))
+	return &v
+}
+
+func (s *Service) postGroup(ctx context.Context, caller accounts.Caller, in *body[api.GroupNew]) (*body[api.GroupMembership], error) {
+	members, err := parseUsers(in.Body.Members)
+	if err != nil {
+		return nil, err
+	}
+	g, me, err := s.Create(ctx, caller.User, in.Body.Name, members)
+	return &body[api.GroupMembership]{membership(g, &me)}, err
+}
+
+func (s *Service) getGroups(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.Groups], error) {
+	list, mine, err := s.Groups(ctx, caller.User)
+	out := api.Groups{Groups: make([]api.GroupMembership, len(list))}
+	for i, g := range list {
+		out.Groups[i] = membership(g, &mine[i])
+	}
+	return &body[api.Groups]{out}, err
+}
+
+func (s *Service) getGroup(ctx context.Context, caller accounts.Caller, in *GroupPath) (*body[api.GroupMembership], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	g, me, err := s.Group(ctx, caller.User, id)
+	return &body[api.GroupMembership]{membership(g, me)}, err
+}
+
+func (s *Service) patchGroup(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	Body api.GroupUpdate
+}) (*body[api.GroupMembership], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	u := Update{Name: in.Body.Name, Announcement: in.Body.Announcement, Joins: parsed[Joins](in.Body.Joins, joins[:]), Question: in.Body.Question, MutedUntil: in.Body.MutedUntil}
+	if in.Body.Inviters != nil {
+		admins := *in.Body.Inviters == api.RoleAdmin
+		u.AdminsInvite = &admins
+	}
+	g, me, err := s.Change(ctx, caller.User, id, u)
+	return &body[api.GroupMembership]{membership(g, &me)}, err
+}
+
+func (s *Service) deleteGroup(ctx context.Context, caller accounts.Caller, in *GroupPath) (*empty, error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Dissolve(ctx, caller.User, id)
+}
+
+func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	Body api.GroupOwner
+}) (*body[api.GroupMembership], error) {
+	id, to, err := MemberPath{in.GroupPath, in.Body.User}.both(ErrMember)
+	if err != nil {
+		return nil, err
+	}
+	g, me, err := s.Transfer(ctx, caller.User, id, to)
+	return &body[api.GroupMembership]{membership(g, &me)}, err
+}
+
+func (s *Service) patchMe(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	Body api.GroupSelfUpdate
+}) (*body[api.GroupMembership], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	g, me, err := s.SetOwn(ctx, caller.User, id, OwnUpdate{Nickname: in.Body.Nickname, Remark: in.Body.Remark, Notify: parsed[Notify](in.Body.Notify, notifies[:]), Seen: in.Body.Seen})
+	return &body[api.GroupMembership]{membership(g, &me)}, err
+}
+
+func (s *Service) deleteMe(ctx context.Context, caller accounts.Caller, in *GroupPath) (*empty, error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Leave(ctx, caller.User, id)
+}
+
+func (s *Service) getSeen(ctx context.Context, caller accounts.Caller, in *GroupPath) (*body[api.GroupSeen], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	g, n, err := s.Seen(ctx, caller.User, id)
+	return &body[api.GroupSeen]{api.GroupSeen{Announced: g.Announced, Seen: n, Members: g.Members}}, err
+}
+
+func (s *Service) getMembers(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	PageQuery
+}) (*body[api.GroupMembers], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	list, next, g, err := s.Members(ctx, caller.User, id, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.profiles(ctx, usersOf(list))
+	return &body[api.GroupMembers]{api.GroupMembers{Members: mapped(list, who.member), Next: next, Version: g.Version}}, err
+}
+
+func usersOf(list []Membership) []accounts.ID {
+	return mapped(list, func(m Membership) accounts.ID { return m.User })
+}
+
+func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	Since int64 `query:"since" minimum:"0" default:"0" doc:"the version that the caller has; 0 is the empty list of the beginning"`
+	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"how many"`
+}) (*body[api.GroupChanges], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.Changes(ctx, caller.User, id, in.Since, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.profiles(ctx, usersOf(c.Changed))
+	return &body[api.GroupChanges]{api.GroupChanges{Group: c.Group.wire(), Changed: mapped(c.Changed, who.member), Removed: mapped(c.Removed, accounts.ID.String),
+		Version: c.Version, More: c.More, Reset: c.Reset}}, err
+}
+
+func (s *Service) postMembers(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	Body api.GroupInvite
+}) (*body[api.GroupAdded], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	users, err := parseUsers(in.Body.Users)
+	if err != nil {
+		return nil, err
+	}
+	added, err := s.Invite(ctx, caller.User, id, users)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.GroupAdded]{api.GroupAdded{Added: mapped(added, s.done(ctx, usersOf(added)...).member)}}, nil
+}
+
+func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *struct {
+	MemberPath
+	Body api.GroupMemberUpdate
+}) (*body[api.GroupMember], error) {
+	id, other, err := in.both(ErrMember)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.SetMember(ctx, caller.User, id, other, MemberUpdate{Role: parsed[Role](in.Body.Role, roles[:]), MutedUntil: in.Body.MutedUntil})
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.GroupMember]{s.done(ctx, other).member(m)}, nil
+}
+
+func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+	id, other, err := in.both(ErrMember)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Remove(ctx, caller.User, id, other)
+}
+
+func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	PageQuery
+}) (*body[api.GroupBans], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.Bans(ctx, caller.User, id, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.profiles(ctx, mapped(list, func(b Ban) accounts.ID { return b.User }))
+	wire := func(b Ban) api.GroupBan {
+		return api.GroupBan{User: who.of(b.User), By: b.By.String(), At: moment(b.At)}
+	}
+	return &body[api.GroupBans]{api.GroupBans{Bans: mapped(list, wire), Next: next}}, err
+}
+
+func (s *Service) putBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+	id, other, err := in.both(accounts.ErrNoUser)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Ban(ctx, caller.User, id, other)
+}
+
+func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+	id, other, err := in.both(ErrNoBan)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Unban(ctx, caller.User, id, other)
+}
+
+func (l Link) wire() api.GroupLink {
+	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: moment(l.Created), Expires: moment(l.Expires), Uses: l.Uses, Most: l.Most}
+}
+
+func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	Body api.GroupLinkNew
+}) (*body[api.GroupLink], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.NewLink(ctx, caller.User, id, time.Duration(cmp.Or(in.Body.Hours, 168))*time.Hour, in.Body.Uses)
+	return &body[api.GroupLink]{l.wire()}, err
+}
+
+func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *GroupPath) (*body[api.GroupLinks], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Links(ctx, caller.User, id)
+	return &body[api.GroupLinks]{api.GroupLinks{Links: mapped(list, Link.wire)}}, err
+}
+
+func (s *Service) deleteLink(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	LinkPath
+}) (*empty, error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	link, err := in.link()
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Revoke(ctx, caller.User, id, link)
+}
+
+func (s *Service) getLink(ctx context.Context, caller accounts.Caller, in *LinkPath) (*body[api.GroupMembership], error) {
+	link, err := in.link()
+	if err != nil {
+		return nil, err
+	}
+	g, me, err := s.Look(ctx, caller.User, link)
+	return &body[api.GroupMembership]{membership(g, me)}, err
+}
+
+func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *LinkPath) (*body[api.GroupMembership], error) {
+	link, err := in.link()
+	if err != nil {
+		return nil, err
+	}
+	g, me, err := s.Join(ctx, caller.User, link)
+	return &body[api.GroupMembership]{membership(g, &me)}, err
+}
+
+func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	Body api.GroupRequestNew
+}) (*body[api.GroupRequestReply], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Ask(ctx, caller.User, id, in.Body.Answer)
+	switch {
+	case err != nil:
+		return nil, err
+	case r == nil:
+		return &body[api.GroupRequestReply]{api.GroupRequestReply{Joined: true}}, nil
+	}
+	wire := s.done(ctx, caller.User).request(*r)
+	return &body[api.GroupRequestReply]{api.GroupRequestReply{Request: &wire}}, nil
+}
+
+func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *GroupPath) (*body[api.GroupRequests], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Requests(ctx, caller.User, id)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.profiles(ctx, mapped(list, func(r Request) accounts.ID { return r.User }))
+	return &body[api.GroupRequests]{api.GroupRequests{Requests: mapped(list, who.request)}}, err
+}
+
+func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *GroupPath) (*empty, error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, ErrNoRequest
+	}
+	return &empty{}, s.Withdraw(ctx, caller.User, id)
+}
+
+// RequestPath names a request in a group.
+type RequestPath struct {
+	GroupPath
+	Request string `path:"request" maxLength:"64" doc:"the request's id"`
+}
+
+func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *RequestPath) (*empty, error) {
+	return s.answered(ctx, caller, in, true)
+}
+
+func (s *Service) postRefuse(ctx context.Context, caller accounts.Caller, in *RequestPath) (*empty, error) {
+	return s.answered(ctx, caller, in, false)
+}
+
+func (s *Service) answered(ctx context.Context, caller accounts.Caller, in *RequestPath, yes bool) (*empty, error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	request, err := ids.Parse[Request](in.Request)
+	if err != nil {
+		return nil, ErrNoRequest
+	}
+	return &empty{}, s.Answer(ctx, caller.User, id, request, yes)
+}

@@ -1,0 +1,25 @@
+package groups
+
+import (
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// Keys are the families of this domain.
+var Keys = keyspace.New("groups")
+
+var (
+	membersKey = keyspace.Def1[ID](Keys, "group:members:{gid}", keyspace.CachedHashOf[accounts.ID, kept](),
+		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(5*time.Minute),
+		keyspace.Doc{
+			Purpose:       "a group's members with role (0 member, 1 admin, 2 owner), nickname and mute",
+			InvalidatedBy: []string{MembersChanged.Name()},
+			MaxBytes:      1 << 20, // 5,000 members with long nicknames
+		})
+
+	groupsChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:group:{uid}", keyspace.MessagesOf[events.Event](),
+		keyspace.Doc{Purpose: "what happens to a user's groups, see api/events.go", MaxBytes: 64 << 10})
+)

@@ -1,0 +1,136 @@
+package groups
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// maxLinks is how many links of a group may let users in at a time.
+const maxLinks = 50
+
+// NewLink makes a link that lets users in for some time; most is how many, 0 as many as come. ErrGroup, ErrMay, ErrLinks.
+func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, life time.Duration, most int) (l Link, err error) {
+	defer errs.Wrap(&err, "groups.NewLink %s", id)
+	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
+		there, err := linksOf(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if len(useful(there, d.at)) >= maxLinks {
+			return ErrLinks
+		}
+		l = Link{ID: ids.New[Link](), Group: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), Most: most}
+		return insertLink(ctx, tx, l)
+	})
+	return l, err
+}
+
+func useful(links []Link, now time.Time) []Link {
+	return slices.DeleteFunc(links, func(l Link) bool { return !l.open(now) })
+}
+
+// Links returns the links that let users in: all of them to admins, a member's own to a member. ErrGroup.
+func (s *Service) Links(ctx context.Context, user accounts.ID, id ID) (_ []Link, err error) {
+	defer errs.Wrap(&err, "groups.Links %s", id)
+	_, me, err := s.inGroup(ctx, user, id)
+	if err != nil {
+		return nil, err
+	}
+	all, err := linksOf(ctx, s.db, id)
+	if err != nil {
+		return nil, asKind(ctx, err)
+	}
+	return slices.DeleteFunc(useful(all, s.db.Now()), func(l Link) bool { return me.Role < Admin && l.By != user }), nil
+}
+
+// Revoke has a link let nobody in any more; a member can revoke their own, an admin all. ErrGroup, ErrLink, ErrMay.
+func (s *Service) Revoke(ctx context.Context, user accounts.ID, id ID, link LinkID) (err error) {
+	defer errs.Wrap(&err, "groups.Revoke %s", id)
+	_, err = s.change(ctx, id, user, nil, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, me Membership) error {
+		l, err := selectLink(ctx, tx, link)
+		switch {
+		case err != nil:
+			return err
+		case l.Group != id:
+			return ErrLink
+		case l.By != user && me.Role < Admin:
+			return ErrMay
+		}
+		return deleteLink(ctx, tx, link)
+	})
+	return err
+}
+
+// Look returns the group of a link, as someone sees it who may join, and the user's place in it; nil: they are not in it. ErrLink.
+func (s *Service) Look(ctx context.Context, user accounts.ID, link LinkID) (_ Group, me *Membership, err error) {
+	defer errs.Wrap(&err, "groups.Look")
+	l, err := selectLink(ctx, s.db, link)
+	if err != nil {
+		return Group{}, nil, asKind(ctx, err)
+	}
+	g, err := selectGroup(ctx, s.db, l.Group, "")
+	switch {
+	case errors.Is(err, ErrGroup), err == nil && !l.open(s.db.Now()):
+		return Group{}, nil, ErrLink
+	case err != nil:
+		return Group{}, nil, asKind(ctx, err)
+	}
+	m, err := selectMember(ctx, s.db, l.Group, user)
+	if errors.Is(err, ErrMember) {
+		g.Announcement, g.Announced = "", 0
+		return g, nil, nil
+	}
+	return g, &m, asKind(ctx, err)
+}
+
+// Join lets the user in by a link. ErrLink, ErrAlready, ErrBanned, ErrFull, ErrGroups.
+func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID) (_ Group, me Membership, err error) {
+	defer errs.Wrap(&err, "groups.Join")
+	l, err := selectLink(ctx, s.db, link)
+	if err != nil {
+		return Group{}, Membership{}, asKind(ctx, err)
+	}
+	g, err := s.enter(ctx, l.Group, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+		l, err := selectLink(ctx, tx, link) // under the lock of its group
+		if err == nil && !l.open(d.at) {
+			err = ErrLink
+		}
+		if err == nil {
+			err = s.welcome(ctx, tx, d, user)
+		}
+		if err == nil {
+			err = s.admit(ctx, tx, d, l.By, Member, user)
+		}
+		if err != nil {
+			return err
+		}
+		me = d.joined[0]
+		return useLink(ctx, tx, link)
+	})
+	if errors.Is(err, ErrGroup) {
+		err = ErrLink
+	}
+	return g, me, err
+}
+
+// welcome refuses a user who is in a group that is locked, or banned from it. ErrAlready, ErrBanned.
+func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *changeSet, user accounts.ID) error {
+	switch _, err := selectMember(ctx, tx, d.group.ID, user); {
+	case err == nil:
+		return ErrAlready
+	case !errors.Is(err, ErrMember):
+		return err
+	}
+	banned, err := selectBanned(ctx, tx, d.group.ID, []accounts.ID{user})
+	if err == nil && len(banned) > 0 {
+		err = ErrBanned
+	}
+	return err
+}

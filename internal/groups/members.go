@@ -1,0 +1,313 @@
+package groups
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Invite makes friends of the user's members, at once, and returns those who were none. ErrGroup, ErrMay,
+// ErrNotFriend, ErrTheyBanned, ErrFull, ErrGroups, accounts.ErrNoUser.
+func (s *Service) Invite(ctx context.Context, user accounts.ID, id ID, users []accounts.ID) (added []Membership, err error) {
+	defer errs.Wrap(&err, "groups.Invite %s", id)
+	users = others(user, users)
+	if err := s.may(ctx, user, id, invite); err != nil {
+		return nil, err
+	}
+	if err := s.areFriends(ctx, user, users); err != nil {
+		return nil, asKind(ctx, err)
+	}
+	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
+		if len(users) == 0 {
+			return nil
+		}
+		there, err := selectMembers(ctx, tx, id, users)
+		if err != nil {
+			return err
+		}
+		fresh := slices.DeleteFunc(slices.Clone(users), func(u accounts.ID) bool { return there[u].User == u })
+		banned, err := selectBanned(ctx, tx, id, users)
+		if err == nil && len(banned) > 0 {
+			err = ErrTheyBanned
+		}
+		if err == nil {
+			err = s.admit(ctx, tx, d, user, Member, fresh...)
+		}
+		added = d.joined
+		return err
+	})
+	return added, err
+}
+
+// MemberUpdate is what changes of a member; nil changes nothing.
+type MemberUpdate struct {
+	Role       *Role // Member or Admin
+	MutedUntil *time.Time
+}
+
+// SetMember changes another member and returns them. ErrGroup, ErrMember, ErrMay, ErrRank, ErrAdmins, ErrUntil.
+func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other accounts.ID, u MemberUpdate) (m Membership, err error) {
+	defer errs.Wrap(&err, "groups.SetMember %s", id)
+	var verbs []verb
+	if u.Role != nil {
+		verbs = append(verbs, appoint)
+	}
+	if u.MutedUntil != nil {
+		verbs = append(verbs, mute)
+	}
+	_, err = s.over(ctx, user, id, other, verbs, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, before Membership) error {
+		m = before
+		if u.MutedUntil != nil {
+			var err error
+			if m.Muted, err = until(*u.MutedUntil, d.at); err != nil {
+				return err
+			}
+		}
+		if set(&m.Role, u.Role); m.Role == Admin && before.Role == Member {
+			switch n, err := countAdmins(ctx, tx, id); {
+			case err != nil:
+				return err
+			case n >= s.cfg.Admins:
+				return ErrAdmins
+			}
+		}
+		if m == before {
+			return nil
+		}
+		return d.set(ctx, tx, m)
+	})
+	return m, err
+}
+
+// over is [Service.change] for what is done to another member, whose role has to be a lower one. ErrMember, ErrRank.
+func (s *Service) over(ctx context.Context, user accounts.ID, id ID, other accounts.ID, verbs []verb, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Membership) error) (Group, error) {
+	return s.change(ctx, id, user, verbs, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error {
+		m, err := selectMember(ctx, tx, id, other)
+		if err == nil {
+			err = me.Role.over(m.Role)
+		}
+		if err != nil {
+			return err
+		}
+		return fn(ctx, tx, d, m)
+	})
+}
+
+// Remove takes another member out. ErrGroup, ErrMember, ErrMay, ErrRank.
+func (s *Service) Remove(ctx context.Context, user accounts.ID, id ID, other accounts.ID) (err error) {
+	defer errs.Wrap(&err, "groups.Remove %s", id)
+	_, err = s.over(ctx, user, id, other, []verb{remove}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Membership) error {
+		return d.take(ctx, tx, m, api.GroupRemoved)
+	})
+	return err
+}
+
+// Ban keeps a user out of a group until the ban is lifted, and takes out a member. Banning again
+// changes nothing. ErrGroup, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser.
+func (s *Service) Ban(ctx context.Context, user accounts.ID, id ID, other accounts.ID) (err error) {
+	defer errs.Wrap(&err, "groups.Ban %s", id)
+	if user == other {
+		return ErrSelf
+	}
+	_, err = s.change(ctx, id, user, []verb{ban}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error {
+		switch banned, err := selectBanned(ctx, tx, id, []accounts.ID{other}); {
+		case err != nil || len(banned) > 0:
+			return err
+		}
+		switch m, err := selectMember(ctx, tx, id, other); {
+		case errors.Is(err, ErrMember):
+			switch who, err := accounts.Standings(ctx, tx, other); {
+			case err != nil:
+				return err
+			case len(who) == 0:
+				return accounts.ErrNoUser
+			}
+		case err != nil:
+			return err
+		case me.Role.over(m.Role) != nil:
+			return ErrRank
+		default:
+			if err := d.take(ctx, tx, m, api.GroupBanned); err != nil {
+				return err
+			}
+		}
+		switch r, err := waitingOf(ctx, tx, id, other); {
+		case err == nil:
+			if err := d.close(ctx, tx, r, Refused); err != nil {
+				return err
+			}
+		case !errors.Is(err, ErrNoRequest):
+			return err
+		}
+		return insertBan(ctx, tx, id, Ban{User: other, By: user, At: d.at.UnixMilli()})
+	})
+	return err
+}
+
+// Unban lifts a ban. ErrGroup, ErrMay, ErrNoBan.
+func (s *Service) Unban(ctx context.Context, user accounts.ID, id ID, other accounts.ID) (err error) {
+	defer errs.Wrap(&err, "groups.Unban %s", id)
+	_, err = s.change(ctx, id, user, []verb{ban}, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, _ Membership) error {
+		there, err := deleteBan(ctx, tx, id, other)
+		if err == nil && !there {
+			err = ErrNoBan
+		}
+		return err
+	})
+	return err
+}
+
+// Bans returns at most limit bans, the last one first, from behind the cursor on. ErrGroup, ErrMay, ErrCursor.
+func (s *Service) Bans(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Ban, next string, err error) {
+	defer errs.Wrap(&err, "groups.Bans %s", id)
+	after := place{joined: math.MaxInt64}
+	if cursor != "" {
+		if after, err = parsePlace(cursor); err != nil {
+			return nil, "", err
+		}
+	}
+	if err := s.may(ctx, user, id, ban); err != nil {
+		return nil, "", err
+	}
+	list, err := pageBans(ctx, s.db, id, after, limit+1)
+	if err != nil {
+		return nil, "", asKind(ctx, err)
+	}
+	if len(list) > limit {
+		list = list[:limit]
+		last := list[limit-1]
+		next = place{joined: last.At, user: last.User.String()}.cursor()
+	}
+	return list, next, nil
+}
+
+// may refuses what a user's role does not allow. ErrGroup, ErrMay.
+func (s *Service) may(ctx context.Context, user accounts.ID, id ID, v verb) error {
+	g, me, err := s.inGroup(ctx, user, id)
+	if err != nil {
+		return err
+	}
+	return me.Role.may(v, g)
+}
+
+// Leave takes the user out of a group. The owner cannot leave other members behind; when nobody is left
+// the group is dissolved. ErrGroup, ErrOwner.
+func (s *Service) Leave(ctx context.Context, user accounts.ID, id ID) (err error) {
+	defer errs.Wrap(&err, "groups.Leave %s", id)
+	_, err = s.change(ctx, id, user, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error {
+		if d.group.Members == 1 {
+			return s.end(ctx, tx, d)
+		}
+		if err := me.Role.may(leave, d.group); err != nil {
+			return err
+		}
+		return d.take(ctx, tx, me, api.GroupLeft)
+	})
+	return err
+}
+
+// Transfer makes another member the owner; the one of now becomes an admin, whether or not there are enough. ErrGroup,
+// ErrMember, ErrMay, ErrSelf.
+func (s *Service) Transfer(ctx context.Context, user accounts.ID, id ID, to accounts.ID) (_ Group, me Membership, err error) {
+	defer errs.Wrap(&err, "groups.Transfer %s", id)
+	if user == to {
+		return Group{}, Membership{}, ErrSelf
+	}
+	g, err := s.change(ctx, id, user, []verb{transfer}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Membership) error {
+		next, err := selectMember(ctx, tx, id, to)
+		if err != nil {
+			return err
+		}
+		me = m
+		me.Role, next.Role, next.Muted = Admin, Owner, 0
+		if err := d.set(ctx, tx, me); err != nil {
+			return err
+		}
+		return d.set(ctx, tx, next)
+	})
+	return g, me, err
+}
+
+// Dissolve ends a group, for all. ErrGroup, ErrMay.
+func (s *Service) Dissolve(ctx context.Context, user accounts.ID, id ID) (err error) {
+	defer errs.Wrap(&err, "groups.Dissolve %s", id)
+	_, err = s.change(ctx, id, user, []verb{dissolve}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
+		return s.end(ctx, tx, d)
+	})
+	return err
+}
+
+// end dissolves a group that is locked.
+func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	list, err := allMembers(ctx, tx, d.group.ID)
+	if err != nil {
+		return err
+	}
+	for _, m := range list {
+		d.left = append(d.left, leaver{m.User, api.GroupDissolved})
+	}
+	d.group.Members, d.group.Dissolved = 0, d.at.UnixMilli()
+	if err := deleteMembers(ctx, tx, d.group.ID); err != nil {
+		return err
+	}
+	return deleteAround(ctx, tx, d.group.ID)
+}
+
+// OwnUpdate is what changes of a member by themselves; nil changes nothing.
+type OwnUpdate struct {
+	Nickname *string // which all members see
+	Remark   *string
+	Notify   *Notify
+	Seen     *int64 // only goes forward, and not beyond the newest announcement
+}
+
+// SetOwn changes the user's own place in a group. ErrGroup, ErrText.
+func (s *Service) SetOwn(ctx context.Context, user accounts.ID, id ID, u OwnUpdate) (_ Group, me Membership, err error) {
+	defer errs.Wrap(&err, "groups.SetOwn %s", id)
+	for name, text := range map[string]*string{"nickname": u.Nickname, "remark": u.Remark} {
+		if text != nil {
+			if *text, err = line("body."+name, *text, 0, 40); err != nil {
+				return Group{}, Membership{}, err
+			}
+		}
+	}
+	g, err := s.change(ctx, id, user, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Membership) error {
+		me = m
+		set(&me.Nickname, u.Nickname)
+		set(&me.Remark, u.Remark)
+		set(&me.Notify, u.Notify)
+		if u.Seen != nil {
+			me.Seen = max(me.Seen, min(*u.Seen, d.group.Announced))
+		}
+		if me == m {
+			return nil
+		}
+		d.own = &me
+		if me.Nickname == m.Nickname {
+			return updateOwn(ctx, tx, id, me)
+		}
+		return d.set(ctx, tx, me)
+	})
+	return g, me, err
+}
+
+// Seen returns how many members have seen the newest announcement. ErrGroup, ErrMay.
+func (s *Service) Seen(ctx context.Context, user accounts.ID, id ID) (_ Group, n int, err error) {
+	defer errs.Wrap(&err, "groups.Seen %s", id)
+	g, me, err := s.inGroup(ctx, user, id)
+	if err == nil {
+		err = me.Role.may(announce, g)
+	}
+	if err != nil {
+		return Group{}, 0, err
+	}
+	n, err = countSeen(ctx, s.db, g)
+	return g, n, asKind(ctx, err)
+}

@@ -1,0 +1,101 @@
+package groups
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Ask asks to join a group: an open one lets the user in at once, and the request is nil. Asking again
+// changes nothing. ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups.
+func (s *Service) Ask(ctx context.Context, user accounts.ID, id ID, answer string) (r *Request, err error) {
+	defer errs.Wrap(&err, "groups.Ask %s", id)
+	if answer, err = line("body.answer", answer, 0, 200); err != nil {
+		return nil, err
+	}
+	_, err = s.enter(ctx, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+		r = nil
+		err := s.welcome(ctx, tx, d, user)
+		switch {
+		case errors.Is(err, ErrAlready):
+			return err
+		case d.group.Joins == Invited: // it does not exist for others
+			return ErrGroup
+		case err != nil:
+			return err
+		case d.group.Joins == Open:
+			return s.admit(ctx, tx, d, accounts.ID{}, Member, user)
+		}
+		switch before, err := waitingOf(ctx, tx, id, user); {
+		case errors.Is(err, ErrNoRequest):
+		case err != nil:
+			return err
+		case d.at.UnixMilli() < before.Expires:
+			r = &before
+			return nil
+		default:
+			if err := d.close(ctx, tx, before, Expired); err != nil {
+				return err
+			}
+		}
+		r = &Request{ID: ids.New[Request](), Group: id, User: user, Answer: answer, Created: d.at.UnixMilli(), Expires: d.at.Add(s.cfg.RequestLife).UnixMilli()}
+		d.opened = r
+		return insertRequest(ctx, tx, *r)
+	})
+	return r, err
+}
+
+// MaxRequests is how many [Service.Requests] returns.
+const MaxRequests = 100
+
+// Requests returns the requests that wait for an answer, the oldest first. ErrGroup, ErrMay.
+func (s *Service) Requests(ctx context.Context, user accounts.ID, id ID) (_ []Request, err error) {
+	defer errs.Wrap(&err, "groups.Requests %s", id)
+	if err := s.may(ctx, user, id, answer); err != nil {
+		return nil, err
+	}
+	list, err := waitingIn(ctx, s.db, id, MaxRequests)
+	return list, asKind(ctx, err)
+}
+
+// Answer approves a request, so that its user is a member, or refuses it. ErrGroup, ErrMay, ErrNoRequest,
+// ErrFull, ErrGroups, accounts.ErrNoUser.
+func (s *Service) Answer(ctx context.Context, user accounts.ID, id ID, request RequestID, yes bool) (err error) {
+	defer errs.Wrap(&err, "groups.Answer %s", id)
+	_, err = s.change(ctx, id, user, []verb{answer}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
+		r, err := selectRequest(ctx, tx, request)
+		switch {
+		case err != nil:
+			return err
+		case r.Group != id || r.State != Pending || d.at.UnixMilli() >= r.Expires:
+			return ErrNoRequest
+		case !yes:
+			return d.close(ctx, tx, r, Refused)
+		}
+		if err := d.close(ctx, tx, r, Approved); err != nil {
+			return err
+		}
+		return s.admit(ctx, tx, d, user, Member, r.User)
+	})
+	return err
+}
+
+// Withdraw takes the user's own request back. ErrNoRequest.
+func (s *Service) Withdraw(ctx context.Context, user accounts.ID, id ID) (err error) {
+	defer errs.Wrap(&err, "groups.Withdraw %s", id)
+	_, err = s.enter(ctx, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+		r, err := waitingOf(ctx, tx, id, user)
+		if err != nil {
+			return err
+		}
+		return d.close(ctx, tx, r, Withdrawn)
+	})
+	if errors.Is(err, ErrGroup) {
+		err = ErrNoRequest
+	}
+	return err
+}

@@ -1,0 +1,753 @@
+package groups
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// patience ends a test that would otherwise hang.
+const patience = time.Minute
+
+// unhurried stands in for the budget of production: a machine that stalls must not be
+// taken for a Redis that is away.
+const unhurried = 10 * time.Second
+
+// A world is one node's groups, and what is beneath them, on its engines.
+type world struct {
+	*Service
+	t        testing.TB
+	accounts *accounts.Service
+	redis    *redis.DB
+	ahead    *atomic.Int64 // nanoseconds that the clock is ahead
+}
+
+func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, settings Settings) *world {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	bus := events.NewBus(rdb, ids.New[world]().String(), log)
+	budget := unhurried
+	if bubble.In(t) {
+		budget = 0 // production's own
+	}
+	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: budget})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	friends, err := social.New(social.Config{DB: db, Caches: caches, Bus: bus, People: people, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{DB: db, Caches: caches, Bus: bus, People: people, Friends: friends, Log: log, Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{s, t, people, rdb, ahead}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { _ = bus.Run(ctx, func() {}) })
+	all.Go(func() { _ = caches.Run(ctx, func() {}) })
+	t.Cleanup(func() { cancel(); all.Wait() })
+	if err := bus.Nodes().Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a real
+// MariaDB.
+func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
+	for _, e := range sqldbtest.Engines(t) {
+		run := func(t *testing.T, cfg redis.Config) {
+			ahead := new(atomic.Int64)
+			db := e.Open(t, func(c *sqldb.Config) {
+				c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+			})
+			w := newWorld(t, db, redistest.OpenConfig(t, cfg), ahead, settings)
+			test(t, w)
+			w.sound()
+			redistest.KeysDeclared(t, w.redis, Keys, social.Keys, accounts.Keys, events.Keys, cache.Keys)
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			if e.Name == "sqlite" {
+				bubble.Test(t, func(t *testing.T) { run(t, redis.Config{URL: "embedded"}) })
+			} else {
+				run(t, redistest.Shared(t))
+			}
+		})
+	}
+}
+
+// neighbour is another node on the same engines.
+func (w *world) neighbour() *world {
+	w.t.Helper()
+	return newWorld(w.t, w.db, w.redis, w.ahead, w.cfg)
+}
+
+func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
+
+// join opens n accounts, all of which are friends of the first one.
+func (w *world) join(n int) (all []accounts.ID) {
+	w.t.Helper()
+	var users []accounts.User
+	var pairs [][2]accounts.ID
+	for i := range n {
+		u, err := accounts.NewUser(fmt.Sprintf("%x@example.org", ids.New[world]().String()), fmt.Sprint("user ", i), "UTC")
+		w.must(err)
+		users, all = append(users, u), append(all, u.ID)
+		if i > 0 {
+			pairs = append(pairs, [2]accounts.ID{all[0], u.ID})
+		}
+	}
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, users) }))
+	if len(pairs) > 0 {
+		w.must(social.Befriend(w.t.Context(), w.db, pairs))
+	}
+	return all
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// fails expects an error.
+func (w *world) fails(what string, err, want error) {
+	w.t.Helper()
+	if !errors.Is(err, want) {
+		w.t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+// create makes a group.
+func (w *world) create(owner accounts.ID, members ...accounts.ID) ID {
+	w.t.Helper()
+	g, _, err := w.Create(w.t.Context(), owner, "Rowing", members)
+	w.must(err)
+	return g.ID
+}
+
+func (w *world) appoint(id ID, owner accounts.ID, users ...accounts.ID) {
+	w.t.Helper()
+	admin := Admin
+	for _, u := range users {
+		_, err := w.SetMember(w.t.Context(), owner, id, u, MemberUpdate{Role: &admin})
+		w.must(err)
+	}
+}
+
+// roles are the members of a group with their roles, as SQL has them.
+func (w *world) roles(id ID) map[accounts.ID]Role {
+	w.t.Helper()
+	list, err := allMembers(w.t.Context(), w.db, id)
+	w.must(err)
+	all := map[accounts.ID]Role{}
+	for _, m := range list {
+		all[m.User] = m.Role
+	}
+	return all
+}
+
+// sound holds SQL against what the package promises, and the copies of members against SQL.
+func (w *world) sound() {
+	w.t.Helper()
+	for what, query := range map[string]string{
+		"groups without one owner": `SELECT COUNT(*) FROM chat_groups g WHERE g.dissolved = 0 AND 1 <>
+			(SELECT COUNT(*) FROM group_members m WHERE m.group_id = g.id AND m.gone = 0 AND m.role = 2)`,
+		"groups that count others than their members": `SELECT COUNT(*) FROM chat_groups g WHERE g.members <>
+			(SELECT COUNT(*) FROM group_members m WHERE m.group_id = g.id AND m.gone = 0)`,
+		"rows newer than their group": `SELECT COUNT(*) FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE m.version > g.version`,
+		"members who are banned":      `SELECT COUNT(*) FROM group_members m JOIN group_bans b ON b.group_id = m.group_id AND b.user_id = m.user_id WHERE m.gone = 0`,
+		"links that let in too many":  `SELECT COUNT(*) FROM group_links WHERE most > 0 AND uses > most`,
+		"members who ask to join": `SELECT COUNT(*) FROM group_members m JOIN group_requests r ON r.group_id = m.group_id AND r.user_id = m.user_id
+			WHERE m.gone = 0 AND r.state = 0`,
+		"requests that wait when they must not": `SELECT COUNT(*) FROM group_requests WHERE (state = 0) <> (waiting IS NOT NULL)`,
+		"what is left of groups": `SELECT (SELECT COUNT(*) FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE g.dissolved > 0)
+			+ (SELECT COUNT(*) FROM group_links m JOIN chat_groups g ON g.id = m.group_id WHERE g.dissolved > 0)
+			+ (SELECT COUNT(*) FROM group_requests m JOIN chat_groups g ON g.id = m.group_id WHERE g.dissolved > 0)
+			+ (SELECT COUNT(*) FROM group_bans m JOIN chat_groups g ON g.id = m.group_id WHERE g.dissolved > 0)`,
+	} {
+		var n int
+		w.must(w.db.QueryRowContext(w.t.Context(), query).Scan(&n))
+		if n != 0 {
+			w.t.Errorf("%d %s, want none", n, what)
+		}
+	}
+	list, err := sqldb.Column[ID](w.db.QueryContext(w.t.Context(), "SELECT id FROM chat_groups"))
+	w.must(err)
+	for _, id := range list {
+		got, err := w.copies.members.All(w.t.Context(), id)
+		w.must(err)
+		want := map[accounts.ID]Role{}
+		for u, k := range got {
+			want[u] = k.Role
+		}
+		if roles := w.roles(id); !maps.Equal(want, roles) {
+			w.t.Errorf("Redis has the members %v, SQL %v", want, roles)
+		}
+	}
+}
+
+func at(t time.Time) *time.Time { return &t }
+
+func to[T any](v T) *T { return &v }
+
+// Everything that a member may want to do to a group, with who may: by the roles stranger, member,
+// admin and owner; the other one is a member unless it is said.
+func TestWhoMayDoWhatInAGroup(t *testing.T) {
+	type try func(ctx context.Context, w *world, id ID, me, other accounts.ID) error
+	setMember := func(u MemberUpdate) try {
+		return func(ctx context.Context, w *world, id ID, me, other accounts.ID) error {
+			_, err := w.SetMember(ctx, me, id, other, u)
+			return err
+		}
+	}
+	update := func(u func(w *world) Update) try {
+		return func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, _, err := w.Change(ctx, me, id, u(w))
+			return err
+		}
+	}
+	ok := error(nil)
+	until := func(w *world) *time.Time { return at(w.db.Now().Add(time.Hour)) }
+	for what, c := range map[string]struct {
+		try   try
+		other Role
+		want  [4]error
+	}{
+		"rename":           {update(func(*world) Update { return Update{Name: to("Sailing")} }), Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"announce":         {update(func(*world) Update { return Update{Announcement: to("Tomorrow")} }), Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"mute all":         {update(func(w *world) Update { return Update{MutedUntil: until(w)} }), Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"open it":          {update(func(*world) Update { return Update{Joins: to(Open)} }), Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
+		"set the question": {update(func(*world) Update { return Update{Question: to("Who?")} }), Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
+		"restrict inviting": {update(func(*world) Update { return Update{AdminsInvite: to(true)} }), Member,
+			[4]error{ErrGroup, ErrMay, ErrMay, ok}},
+		"rename and open it": {update(func(*world) Update { return Update{Name: to("Sailing"), Joins: to(Open)} }), Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
+		"make a link": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, err := w.NewLink(ctx, me, id, time.Hour, 0)
+			return err
+		}, Member, [4]error{ErrGroup, ok, ok, ok}},
+		"see the members": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, _, _, err := w.Members(ctx, me, id, "", 10)
+			return err
+		}, Member, [4]error{ErrGroup, ok, ok, ok}},
+		"see the changes": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, err := w.Changes(ctx, me, id, 0, 10)
+			return err
+		}, Member, [4]error{ErrGroup, ok, ok, ok}},
+		"see the links": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, err := w.Links(ctx, me, id)
+			return err
+		}, Member, [4]error{ErrGroup, ok, ok, ok}},
+		"see the requests": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, err := w.Requests(ctx, me, id)
+			return err
+		}, Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"see the bans": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, _, err := w.Bans(ctx, me, id, "", 10)
+			return err
+		}, Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"see who has seen": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, _, err := w.Seen(ctx, me, id)
+			return err
+		}, Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"change oneself": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, _, err := w.SetOwn(ctx, me, id, OwnUpdate{Nickname: to("X"), Remark: to("Y")})
+			return err
+		}, Member, [4]error{ErrGroup, ok, ok, ok}},
+		"appoint":       {setMember(MemberUpdate{Role: to(Admin)}), Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
+		"depose":        {setMember(MemberUpdate{Role: to(Member)}), Admin, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
+		"mute a member": {setMember(MemberUpdate{MutedUntil: at(time.Now().Add(time.Hour))}), Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"mute an admin": {setMember(MemberUpdate{MutedUntil: at(time.Now().Add(time.Hour))}), Admin, [4]error{ErrGroup, ErrMay, ErrRank, ok}},
+		"remove a member": {func(ctx context.Context, w *world, id ID, me, other accounts.ID) error {
+			return w.Remove(ctx, me, id, other)
+		}, Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"remove an admin": {func(ctx context.Context, w *world, id ID, me, other accounts.ID) error {
+			return w.Remove(ctx, me, id, other)
+		}, Admin, [4]error{ErrGroup, ErrMay, ErrRank, ok}},
+		"ban a member": {func(ctx context.Context, w *world, id ID, me, other accounts.ID) error {
+			return w.Ban(ctx, me, id, other)
+		}, Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"ban an admin": {func(ctx context.Context, w *world, id ID, me, other accounts.ID) error {
+			return w.Ban(ctx, me, id, other)
+		}, Admin, [4]error{ErrGroup, ErrMay, ErrRank, ok}},
+		"lift a ban": {func(ctx context.Context, w *world, id ID, me, other accounts.ID) error {
+			return w.Unban(ctx, me, id, other)
+		}, Member, [4]error{ErrGroup, ErrMay, ErrNoBan, ErrNoBan}},
+		"answer a request": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			return w.Answer(ctx, me, id, ids.New[Request](), true)
+		}, Member, [4]error{ErrGroup, ErrMay, ErrNoRequest, ErrNoRequest}},
+		"hand it over": {func(ctx context.Context, w *world, id ID, me, other accounts.ID) error {
+			_, _, err := w.Transfer(ctx, me, id, other)
+			return err
+		}, Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
+		"leave":    {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error { return w.Leave(ctx, me, id) }, Member, [4]error{ErrGroup, ok, ok, ErrOwner}},
+		"dissolve": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error { return w.Dissolve(ctx, me, id) }, Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{})
+				who := w.join(5)
+				for role, want := range c.want {
+					id := w.create(who[0], who[1:4]...)
+					w.appoint(id, who[0], who[2])
+					if c.other == Admin {
+						w.appoint(id, who[0], who[3])
+					}
+					me := []accounts.ID{who[4], who[1], who[2], who[0]}[role]
+					before := w.dump()
+					err := c.try(t.Context(), w, id, me, who[3])
+					if !errors.Is(err, want) || want == nil && err != nil {
+						t.Errorf("role %d: got %v, want %v", role, err, want)
+					}
+					if after := w.dump(); want != nil && before != after {
+						t.Errorf("role %d: what was refused has changed\n%s\nto\n%s", role, before, after)
+					}
+				}
+				w.sound()
+			})
+		})
+	}
+}
+
+// dump is all that SQL has of groups.
+func (w *world) dump() string {
+	w.t.Helper()
+	var text strings.Builder
+	for _, table := range []string{"chat_groups", "group_members", "group_bans", "group_links", "group_requests"} {
+		rows, err := w.db.QueryContext(w.t.Context(), "SELECT * FROM "+table+" ORDER BY 1, 2")
+		w.must(err)
+		columns, err := rows.Columns()
+		w.must(err)
+		for rows.Next() {
+			row, into := make([]any, len(columns)), make([]any, len(columns))
+			for i := range row {
+				into[i] = &row[i]
+			}
+			w.must(rows.Scan(into...))
+			fmt.Fprintln(&text, table, row)
+		}
+		w.must(rows.Err())
+	}
+	return text.String()
+}
+
+func TestWhoComesIntoAGroup(t *testing.T) {
+	eachEngine(t, Settings{Members: 4}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(6)
+		ann, bob, eve, dan, fay := who[0], who[1], who[2], who[3], who[4]
+		_, _, err := w.Create(ctx, bob, "Rowing", []accounts.ID{ann, eve})
+		w.fails("a group with a stranger", err, ErrNotFriend)
+		_, _, err = w.Create(ctx, ann, " \n", nil)
+		w.fails("a group without a name", err, ErrText)
+		_, _, err = w.Create(ctx, ann, "Rowing", who[1:])
+		w.fails("a group of too many", err, ErrFull)
+		if text := w.dump(); text != "" {
+			t.Errorf("what was refused has left\n%s", text)
+		}
+		id := w.create(ann, bob, bob, ann)
+		if got, want := w.roles(id), map[accounts.ID]Role{ann: Owner, bob: Member}; !maps.Equal(got, want) {
+			t.Errorf("members %v, want %v", got, want)
+		}
+		_, err = w.Invite(ctx, bob, id, []accounts.ID{eve})
+		w.fails("a stranger is invited", err, ErrNotFriend)
+		added, err := w.Invite(ctx, ann, id, []accounts.ID{bob, eve, eve})
+		w.must(err)
+		if len(added) != 1 || added[0].User != eve || added[0].Inviter != ann {
+			t.Errorf("added %+v", added)
+		}
+		w.must(w.Ban(ctx, ann, id, dan))
+		w.must(w.Ban(ctx, ann, id, dan))
+		w.fails("oneself", w.Ban(ctx, ann, id, ann), ErrSelf)
+		w.fails("nobody", w.Ban(ctx, ann, id, ids.New[accounts.User]()), accounts.ErrNoUser)
+		_, err = w.Invite(ctx, ann, id, []accounts.ID{fay, dan})
+		w.fails("a banned user is invited", err, ErrTheyBanned)
+		w.must(w.Unban(ctx, ann, id, dan))
+		_, err = w.Invite(ctx, ann, id, []accounts.ID{fay, dan})
+		w.fails("too many are invited", err, ErrFull)
+		_, err = w.Invite(ctx, ann, id, []accounts.ID{dan})
+		w.must(err)
+		w.must(w.Remove(ctx, ann, id, dan))
+		_, _, err = w.Change(ctx, ann, id, Update{AdminsInvite: to(true)})
+		w.must(err)
+		_, err = w.NewLink(ctx, bob, id, time.Hour, 0)
+		w.fails("a member makes a link where admins invite", err, ErrMay)
+		_, err = w.Invite(ctx, bob, id, nil)
+		w.fails("a member invites where admins invite", err, ErrMay)
+
+		// Who asks: not where members are invited, then with an admin's leave, then at once.
+		_, err = w.Ask(ctx, dan, id, "me")
+		w.fails("asking", err, ErrGroup)
+		_, _, err = w.Group(ctx, dan, id)
+		w.fails("looking", err, ErrGroup)
+		_, _, err = w.Change(ctx, ann, id, Update{Joins: to(Asking), Question: to("Who are you?"), Announcement: to("A secret")})
+		w.must(err)
+		g, me, err := w.Group(ctx, dan, id)
+		if err != nil || me != nil || g.Question != "Who are you?" || g.Announcement != "" || g.Announced != 0 {
+			t.Errorf("a stranger sees %+v, %v, %v", g, me, err)
+		}
+		r, err := w.Ask(ctx, dan, id, "Dan")
+		w.must(err)
+		if again, err := w.Ask(ctx, dan, id, "Dan again"); err != nil || again.ID != r.ID || again.Answer != "Dan" {
+			t.Errorf("asked again: %+v, %v", again, err)
+		}
+		if list, err := w.Requests(ctx, ann, id); err != nil || len(list) != 1 || list[0].Answer != "Dan" {
+			t.Errorf("requests %+v, %v", list, err)
+		}
+		w.must(w.Withdraw(ctx, dan, id))
+		w.fails("withdrawing twice", w.Withdraw(ctx, dan, id), ErrNoRequest)
+		w.fails("accepting what was withdrawn", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
+		r, err = w.Ask(ctx, dan, id, "")
+		w.must(err)
+		w.must(w.Answer(ctx, ann, id, r.ID, false))
+		r, err = w.Ask(ctx, dan, id, "")
+		w.must(err)
+		w.pass(w.cfg.RequestLife + time.Second)
+		w.fails("accepting what has expired", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
+		second, err := w.Ask(ctx, dan, id, "")
+		w.must(err)
+		if second.ID == r.ID {
+			t.Error("what has expired waits again")
+		}
+		w.must(w.Answer(ctx, ann, id, second.ID, true))
+		_, err = w.Ask(ctx, dan, id, "")
+		w.fails("a member asks", err, ErrAlready)
+		w.must(w.Leave(ctx, dan, id))
+		r, err = w.Ask(ctx, fay, id, "")
+		w.must(err)
+		w.must(w.Ban(ctx, ann, id, fay))
+		_, err = w.Ask(ctx, fay, id, "")
+		w.fails("a banned user asks", err, ErrBanned)
+		w.fails("accepting a banned user", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
+		_, _, err = w.Change(ctx, ann, id, Update{Joins: to(Open)})
+		w.must(err)
+		if r, err := w.Ask(ctx, dan, id, ""); err != nil || r != nil {
+			t.Errorf("an open group: %v, %v", r, err)
+		}
+		_, err = w.Ask(ctx, who[5], id, "")
+		w.fails("a full open group", err, ErrFull)
+	})
+}
+
+func TestALinkLetsInAsManyAsItSays(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		nodes := []*world{w, w.neighbour()}
+		who := w.join(12)
+		id := w.create(who[0], who[1])
+		l, err := w.NewLink(ctx, who[1], id, time.Hour, 3)
+		w.must(err)
+		g, me, err := w.Look(ctx, who[5], l.ID)
+		if err != nil || me != nil || g.ID != id {
+			t.Errorf("looking: %+v, %v, %v", g, me, err)
+		}
+		var in atomic.Int64
+		var all sync.WaitGroup
+		for i, u := range who[2:] {
+			all.Go(func() {
+				switch _, _, err := nodes[i%2].Join(ctx, u, l.ID); {
+				case err == nil:
+					in.Add(1)
+				case !errors.Is(err, ErrLink):
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := len(w.roles(id)); in.Load() != 3 || n != 5 {
+			t.Errorf("%d came in, and %d are there", in.Load(), n)
+		}
+		_, _, err = w.Look(ctx, who[5], l.ID)
+		w.fails("a link that is used up", err, ErrLink)
+		if list, err := w.Links(ctx, who[0], id); err != nil || len(list) != 0 {
+			t.Errorf("links %+v, %v", list, err)
+		}
+		in.Store(0)
+		outside := slices.DeleteFunc(slices.Clone(who), func(u accounts.ID) bool { _, there := w.roles(id)[u]; return there })
+		l, err = w.NewLink(ctx, who[1], id, time.Hour, 0)
+		w.must(err)
+		own, err := w.NewLink(ctx, who[0], id, time.Hour, 0)
+		w.must(err)
+		w.fails("a member revokes another's", w.Revoke(ctx, who[1], id, own.ID), ErrMay)
+		if list, err := w.Links(ctx, who[1], id); err != nil || len(list) != 1 || list[0].ID != l.ID {
+			t.Errorf("a member's links %+v, %v", list, err)
+		}
+		_, _, err = w.Join(ctx, who[1], l.ID)
+		w.fails("a member", err, ErrAlready)
+		w.must(w.Ban(ctx, who[0], id, outside[0]))
+		_, _, err = w.Join(ctx, outside[0], l.ID)
+		w.fails("a banned user", err, ErrBanned)
+		other := w.create(who[0])
+		w.fails("another group's link", w.Revoke(ctx, who[0], other, l.ID), ErrLink)
+		w.must(w.Remove(ctx, who[0], id, who[1]))
+		_, _, err = w.Join(ctx, outside[1], l.ID)
+		w.fails("the link of who was removed", err, ErrLink)
+		_, me2, err := w.Join(ctx, outside[1], own.ID)
+		if err != nil || me2.Inviter != who[0] || me2.Role != Member {
+			t.Errorf("joined as %+v, %v", me2, err)
+		}
+		w.pass(2 * time.Hour)
+		_, _, err = w.Join(ctx, outside[2], own.ID)
+		w.fails("a link that has expired", err, ErrLink)
+		l, err = w.NewLink(ctx, who[0], id, time.Hour, 0)
+		w.must(err)
+		w.must(w.Dissolve(ctx, who[0], id))
+		_, _, err = w.Join(ctx, outside[2], l.ID)
+		w.fails("the link of a group that is no more", err, ErrLink)
+	})
+}
+
+func TestAGroupHasOneOwnerWhoeverHandsItOver(t *testing.T) {
+	eachEngine(t, Settings{Admins: 2}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(5)
+		id := w.create(who[0], who[1:]...)
+		w.appoint(id, who[0], who[1], who[2])
+		_, err := w.SetMember(ctx, who[0], id, who[3], MemberUpdate{Role: to(Admin)})
+		w.fails("too many admins", err, ErrAdmins)
+		_, _, err = w.Transfer(ctx, who[0], id, who[0])
+		w.fails("to oneself", err, ErrSelf)
+		other := w.neighbour()
+		for range 5 {
+			var owner accounts.ID
+			for u, r := range w.roles(id) {
+				if r == Owner {
+					owner = u
+				}
+			}
+			var all sync.WaitGroup
+			var done atomic.Int64
+			for i, u := range who {
+				if u == owner {
+					continue
+				}
+				all.Go(func() {
+					if _, _, err := []*world{w, other}[i%2].Transfer(ctx, owner, id, u); err == nil {
+						done.Add(1)
+					} else if !errors.Is(err, ErrMay) {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if done.Load() != 1 {
+				t.Errorf("handed over %d times", done.Load())
+			}
+		}
+	})
+}
+
+func TestWhatAMemberSetsForThemselves(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(3)
+		ann, bob := who[0], who[1]
+		id := w.create(ann, bob)
+		_, me, err := w.SetOwn(ctx, bob, id, OwnUpdate{Nickname: to(" Bobby "), Remark: to("Boats"), Notify: to(Mentions), Seen: to(int64(7))})
+		w.must(err)
+		if me.Nickname != "Bobby" || me.Remark != "Boats" || me.Notify != Mentions || me.Seen != 0 {
+			t.Errorf("set %+v", me)
+		}
+		_, _, err = w.SetOwn(ctx, bob, id, OwnUpdate{Nickname: to(strings.Repeat("x", 41))})
+		w.fails("a long nickname", err, ErrText)
+		for range 2 {
+			g, me, err := w.Change(ctx, ann, id, Update{Announcement: to(fmt.Sprint("Tomorrow ", w.dump()[:9], len(w.dump())))})
+			if err != nil || me.Seen != g.Announced {
+				t.Errorf("who announces has seen %d of %d, %v", me.Seen, g.Announced, err)
+			}
+		}
+		if g, n, err := w.Seen(ctx, ann, id); err != nil || n != 1 || g.Announced != 2 {
+			t.Errorf("%d have seen %d, %v", n, g.Announced, err)
+		}
+		_, me, err = w.SetOwn(ctx, bob, id, OwnUpdate{Seen: to(int64(9))})
+		if err != nil || me.Seen != 2 {
+			t.Errorf("seen %d, %v", me.Seen, err)
+		}
+		if _, n, err := w.Seen(ctx, ann, id); err != nil || n != 2 {
+			t.Errorf("%d have seen it, %v", n, err)
+		}
+		list, mine, err := w.Groups(ctx, bob)
+		if err != nil || len(list) != 1 || mine[0].Remark != "Boats" || mine[0].Nickname != "Bobby" {
+			t.Errorf("groups %+v %+v, %v", list, mine, err)
+		}
+		if _, err := w.SetMember(ctx, ann, id, bob, MemberUpdate{MutedUntil: at(w.db.Now().AddDate(11, 0, 0))}); !errors.Is(err, ErrUntil) {
+			t.Errorf("eleven years: %v", err)
+		}
+		for _, c := range []struct {
+			until time.Duration
+			want  bool
+		}{{time.Hour, true}, {-time.Hour, false}} {
+			m, err := w.SetMember(ctx, ann, id, bob, MemberUpdate{MutedUntil: at(w.db.Now().Add(c.until))})
+			if err != nil || (m.Muted != 0) != c.want {
+				t.Errorf("muted until %d, %v", m.Muted, err)
+			}
+		}
+		w.must(w.Leave(ctx, bob, id))
+		w.must(w.Leave(ctx, ann, id))
+		if _, _, err := w.Group(ctx, ann, id); !errors.Is(err, ErrGroup) {
+			t.Errorf("a group that the last one has left: %v", err)
+		}
+	})
+}
+
+func TestAnErasedUserLeavesAllGroups(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(4)
+		ann := who[0]
+		first, alone, foreign := w.create(ann, who[1:]...), w.create(ann), w.create(who[1], ann)
+		w.appoint(first, ann, who[2])
+		left := w.create(who[1], ann)
+		w.must(w.Leave(ctx, ann, left))
+		_, err := w.NewLink(ctx, ann, foreign, time.Hour, 0)
+		w.must(err)
+		_, _, err = w.Change(ctx, who[1], left, Update{Joins: to(Asking)})
+		w.must(err)
+		_, err = w.Ask(ctx, ann, left, "")
+		w.must(err)
+		for range 2 {
+			w.must(w.Erase(ctx, ann))
+		}
+		if got := w.roles(first); got[who[2]] != Owner || len(got) != 3 {
+			t.Errorf("the group went to %v", got)
+		}
+		if len(w.roles(alone)) != 0 || len(w.roles(foreign)) != 1 {
+			t.Error("the user is there still")
+		}
+		var n int
+		w.must(w.db.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM group_links WHERE by_id = ?) + (SELECT COUNT(*) FROM group_requests WHERE user_id = ?)
+			+ (SELECT COUNT(*) FROM group_members WHERE user_id = ? AND gone = 0)`, ann, ann, ann).Scan(&n))
+		if n != 0 {
+			t.Errorf("%d rows are left", n)
+		}
+		w.pass(remembered + time.Hour)
+		w.must(w.prune(ctx))
+		w.must(w.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_members WHERE user_id = ?", ann).Scan(&n))
+		if n != 0 {
+			t.Errorf("%d rows are remembered", n)
+		}
+		if c, err := w.Changes(ctx, who[1], first, 1, 10); err != nil || !c.Reset {
+			t.Errorf("changes since what is forgotten: %+v, %v", c, err)
+		}
+	})
+}
+
+// heard collects what a user's devices are told, in short.
+type heard struct {
+	*world
+	user accounts.ID
+	sub  *events.Subscription
+}
+
+func (w *world) listen(user accounts.ID) heard {
+	w.t.Helper()
+	h := heard{w, user, w.bus.Subscribe(w.t.Context(), user.String())}
+	w.t.Cleanup(h.sub.Close)
+	h.all()
+	return h
+}
+
+// all returns what was told so far.
+func (h heard) all() (got []string) {
+	h.t.Helper()
+	end := events.New("from here", h.user.String(), time.Now(), []byte("1"))
+	h.bus.Publish([]events.Event{end})
+	timeout := time.After(patience)
+	for {
+		select {
+		case e := <-h.sub.C:
+			if e.ID == end.ID {
+				slices.Sort(got)
+				return got
+			}
+			var data struct {
+				Group      json.RawMessage
+				Why, State string
+				Changed    []api.GroupMember
+				Removed    []string
+				Me         *api.GroupSelf
+			}
+			h.must(json.Unmarshal(e.Data, &data))
+			what := strings.TrimPrefix(e.Type, "group.") + data.Why + data.State
+			if data.Me != nil {
+				what += " " + data.Me.Role
+			}
+			if e.Type == api.EventGroupChanged {
+				what += fmt.Sprintf(" %d+ %d-", len(data.Changed), len(data.Removed))
+			}
+			got = append(got, what)
+		case <-timeout:
+			h.t.Fatal("the subscription is silent")
+		}
+	}
+}
+
+func TestWhoIsToldOfAGroup(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(5)
+		ann, bob, eve, dan := w.listen(who[0]), w.listen(who[1]), w.listen(who[2]), w.listen(who[3])
+		told := func(what string, want ...string) {
+			t.Helper()
+			for i, h := range []heard{ann, bob, eve, dan} {
+				if got := fmt.Sprint(h.all()); got != want[i] {
+					t.Errorf("%s: user %d was told %s, want %s", what, i, got, want[i])
+				}
+			}
+		}
+		id := w.create(who[0], who[1])
+		told("created", "[changed 2+ 0- mine owner]", "[changed 2+ 0- mine member]", "[]", "[]")
+		_, err := w.Invite(ctx, who[0], id, []accounts.ID{who[2]})
+		w.must(err)
+		told("invited", "[changed 1+ 0-]", "[changed 1+ 0-]", "[changed 1+ 0- mine member]", "[]")
+		w.appoint(id, who[0], who[1])
+		told("appointed", "[changed 1+ 0-]", "[changed 1+ 0-]", "[changed 1+ 0-]", "[]")
+		_, _, err = w.SetOwn(ctx, who[2], id, OwnUpdate{Remark: to("x")})
+		w.must(err)
+		told("remark", "[]", "[]", "[mine member]", "[]")
+		_, _, err = w.Change(ctx, who[0], id, Update{Joins: to(Asking)})
+		w.must(err)
+		told("changed", "[changed 0+ 0-]", "[changed 0+ 0-]", "[changed 0+ 0-]", "[]")
+		_, _, err = w.Change(ctx, who[0], id, Update{Joins: to(Asking)})
+		w.must(err)
+		told("not changed", "[]", "[]", "[]", "[]")
+		r, err := w.Ask(ctx, who[3], id, "")
+		w.must(err)
+		told("asked", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
+		w.must(w.Answer(ctx, who[1], id, r.ID, true))
+		told("accepted", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0-]", "[changed 1+ 0- mine member request_closedaccepted]")
+		w.must(w.Remove(ctx, who[1], id, who[3]))
+		told("removed", "[changed 0+ 1-]", "[changed 0+ 1-]", "[changed 0+ 1-]", "[leftremoved]")
+		w.must(w.Ban(ctx, who[1], id, who[2]))
+		told("banned", "[changed 0+ 1-]", "[changed 0+ 1-]", "[leftbanned]", "[]")
+		w.must(w.Dissolve(ctx, who[0], id))
+		told("dissolved", "[leftdissolved]", "[leftdissolved]", "[]", "[]")
+	})
+}

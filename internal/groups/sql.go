@@ -1,0 +1,380 @@
+package groups
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// ErrStore reports that SQL is away.
+var ErrStore = errs.New(errs.Unavailable, "group.store_away", "Groups cannot be reached right now. Please try again.").Retry(2 * time.Second)
+
+// asKind gives errors of the engine the kind that callers act on.
+func asKind(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return errors.Join(ErrStore, err)
+	}
+	return sqldb.AsKind(err, ErrStore)
+}
+
+// transact runs fn in one transaction. A commit whose outcome is unknown is undecided for package
+// cache: the fences of what may have changed stand.
+func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return sqldb.Undecided(db.Tx(ctx, fn))
+}
+
+const groupColumns = "g.id, g.name, g.announcement, g.announced, g.joins, g.question, g.admins_invite, g.muted, g.members, g.version, g.pruned, g.created, g.dissolved"
+
+func (g *Group) fields() []any {
+	return []any{&g.ID, &g.Name, &g.Announcement, &g.Announced, &g.Joins, &g.Question, &g.AdminsInvite, &g.Muted, &g.Members, &g.Version, &g.pruned, &g.Created, &g.Dissolved}
+}
+
+// selectGroup returns a group, or ErrGroup; lock is "" or a clause.
+func selectGroup(ctx context.Context, q sqldb.Querier, id ID, lock string) (g Group, err error) {
+	err = q.QueryRowContext(ctx, "SELECT "+groupColumns+" FROM chat_groups g WHERE g.id = ? AND g.dissolved = 0"+lock, id).Scan(g.fields()...)
+	return g, sqldb.Missing(err, ErrGroup)
+}
+
+func insertGroup(ctx context.Context, tx *sqldb.Tx, g Group) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO chat_groups (id, name, announcement, announced, joins, question, admins_invite, muted, members, version, pruned, created, dissolved) VALUES "+sqldb.Tuples(13, 1),
+		g.ID, g.Name, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.Muted, g.Members, g.Version, g.pruned, g.Created, g.Dissolved)
+	return err
+}
+
+func updateGroup(ctx context.Context, tx *sqldb.Tx, g Group) error {
+	_, err := tx.ExecContext(ctx, "UPDATE chat_groups SET name = ?, announcement = ?, announced = ?, joins = ?, question = ?, admins_invite = ?, muted = ?, members = ?, version = ?, dissolved = ? WHERE id = ?",
+		g.Name, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.Muted, g.Members, g.Version, g.Dissolved, g.ID)
+	return err
+}
+
+const memberColumns = "m.user_id, m.role, m.nickname, m.muted, m.joined, m.inviter, m.remark, m.notify, m.seen, m.version, m.gone"
+
+func (m *Membership) fields() []any {
+	return []any{&m.User, &m.Role, &m.Nickname, &m.Muted, &m.Joined, &m.Inviter, &m.Remark, &m.Notify, &m.Seen, &m.version, &m.gone}
+}
+
+func scanMember(rows *sql.Rows) (m Membership, err error) {
+	err = rows.Scan(m.fields()...)
+	return m, err
+}
+
+// selectMembers returns those of at most 500 users who are members.
+func selectMembers(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) (map[accounts.ID]Membership, error) {
+	found := make(map[accounts.ID]Membership, len(users))
+	if len(users) == 0 {
+		return found, nil
+	}
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.user_id IN (?) AND m.gone = 0", id, bun.List(users))
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		m, err := scanMember(rows)
+		found[m.User] = m
+		return err
+	})
+}
+
+// selectMember returns a member, or ErrMember.
+func selectMember(ctx context.Context, q sqldb.Querier, id ID, user accounts.ID) (Membership, error) {
+	found, err := selectMembers(ctx, q, id, []accounts.ID{user})
+	m, there := found[user]
+	if err == nil && !there {
+		err = ErrMember
+	}
+	return m, err
+}
+
+func allMembers(ctx context.Context, q sqldb.Querier, id ID) ([]Membership, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.gone = 0", id)
+	return sqldb.Collect(rows, err, scanMember)
+}
+
+// selectStaff returns the admins and the owner of a group.
+func selectStaff(ctx context.Context, q sqldb.Querier, id ID) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM group_members WHERE group_id = ? AND gone = 0 AND role >= ?", id, Admin))
+}
+
+// pageMembers returns up to n members behind a place.
+func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Membership, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+` FROM group_members m WHERE m.group_id = ? AND m.gone = 0 AND m.role <= ?
+		AND (m.role < ? OR m.joined > ? OR (m.joined = ? AND m.user_id > ?)) ORDER BY m.role DESC, m.joined, m.user_id LIMIT ?`,
+		id, after.role, after.role, after.joined, after.joined, after.user, n)
+	return sqldb.Collect(rows, err, scanMember)
+}
+
+// changedMembers returns up to n rows that have changed after a version, in the order of
+// versions; of those who left, too.
+func changedMembers(ctx context.Context, q sqldb.Querier, id ID, since int64, n int) ([]Membership, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.version > ? ORDER BY m.version LIMIT ?", id, since, n)
+	return sqldb.Collect(rows, err, scanMember)
+}
+
+// groupsOf returns a user's groups, the one joined last first.
+func groupsOf(ctx context.Context, q sqldb.Querier, user accounts.ID) (groups []Group, mine []Membership, err error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+groupColumns+", "+memberColumns+" FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE m.user_id = ? AND m.gone = 0 ORDER BY m.joined DESC, g.id", user)
+	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var g Group
+		var m Membership
+		err := rows.Scan(append(g.fields(), m.fields()...)...)
+		groups, mine = append(groups, g), append(mine, m)
+		return err
+	})
+	return groups, mine, err
+}
+
+// countGroups returns in how many groups users are.
+func countGroups(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]int, error) {
+	all := make(map[accounts.ID]int, len(users))
+	rows, err := q.QueryContext(ctx, "SELECT user_id, COUNT(*) FROM group_members WHERE user_id IN (?) AND gone = 0 GROUP BY user_id", bun.List(users))
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var u accounts.ID
+		var n int
+		err := rows.Scan(&u, &n)
+		all[u] = n
+		return err
+	})
+}
+
+func countAdmins(ctx context.Context, q sqldb.Querier, id ID) (n int, err error) {
+	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_members WHERE group_id = ? AND role = ? AND gone = 0", id, Admin).Scan(&n)
+	return n, err
+}
+
+// countSeen returns how many members have seen the newest announcement.
+func countSeen(ctx context.Context, q sqldb.Querier, g Group) (n int, err error) {
+	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_members WHERE group_id = ? AND gone = 0 AND seen >= ?", g.ID, g.Announced).Scan(&n)
+	return n, err
+}
+
+// insertMembers writes new members. Rows of former memberships give way.
+func insertMembers(ctx context.Context, tx *sqldb.Tx, id ID, list []Membership) error {
+	users := make([]accounts.ID, len(list))
+	var args []any
+	for i, m := range list {
+		users[i] = m.User
+		args = append(args, id, m.User, m.Role, m.Nickname, m.Muted, m.Joined, m.Inviter, m.Remark, m.Notify, m.Seen, m.version, 0)
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?)", id, bun.List(users)); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, version, gone) VALUES "+sqldb.Tuples(12, len(list)), args...)
+	return err
+}
+
+func updateMember(ctx context.Context, tx *sqldb.Tx, id ID, m Membership) error {
+	_, err := tx.ExecContext(ctx, "UPDATE group_members SET role = ?, nickname = ?, muted = ?, remark = ?, notify = ?, seen = ?, version = ?, gone = ? WHERE group_id = ? AND user_id = ?",
+		m.Role, m.Nickname, m.Muted, m.Remark, m.Notify, m.Seen, m.version, m.gone, id, m.User)
+	return err
+}
+
+// updateOwn writes what only the member sees, which takes no version.
+func updateOwn(ctx context.Context, tx *sqldb.Tx, id ID, m Membership) error {
+	_, err := tx.ExecContext(ctx, "UPDATE group_members SET remark = ?, notify = ?, seen = ? WHERE group_id = ? AND user_id = ? AND gone = 0", m.Remark, m.Notify, m.Seen, id, m.User)
+	return err
+}
+
+// deleteMembers forgets all members of a group.
+func deleteMembers(ctx context.Context, tx *sqldb.Tx, id ID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ?", id)
+	return err
+}
+
+// successor returns who gets a group whose owner is gone: the admin, else the member, who joined
+// first. ErrMember: nobody is left.
+func successor(ctx context.Context, q sqldb.Querier, id ID, owner accounts.ID) (Membership, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.gone = 0 AND m.user_id <> ? ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner)
+	found, err := sqldb.Collect(rows, err, scanMember)
+	if err == nil && len(found) == 0 {
+		err = ErrMember
+	}
+	if err != nil {
+		return Membership{}, err
+	}
+	return found[0], nil
+}
+
+// selectBanned returns which of users are banned from a group.
+func selectBanned(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM group_bans WHERE group_id = ? AND user_id IN (?)", id, bun.List(users)))
+}
+
+func insertBan(ctx context.Context, tx *sqldb.Tx, id ID, b Ban) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO group_bans (group_id, user_id, by_id, at) VALUES (?, ?, ?, ?)", id, b.User, b.By, b.At)
+	return err
+}
+
+// deleteBan reports whether there was one.
+func deleteBan(ctx context.Context, tx *sqldb.Tx, id ID, user accounts.ID) (bool, error) {
+	return sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM group_bans WHERE group_id = ? AND user_id = ?", id, user))
+}
+
+// pageBans returns up to n bans behind a place, the last one first.
+func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Ban, error) {
+	rows, err := q.QueryContext(ctx, "SELECT user_id, by_id, at FROM group_bans WHERE group_id = ? AND at <= ? AND (at < ? OR user_id > ?) ORDER BY at DESC, user_id LIMIT ?",
+		id, after.joined, after.joined, after.user, n)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (b Ban, err error) {
+		err = rows.Scan(&b.User, &b.By, &b.At)
+		return b, err
+	})
+}
+
+const linkColumns = "id, group_id, by_id, created, expires, uses, most"
+
+func scanLink(rows *sql.Rows) (l Link, err error) {
+	err = rows.Scan(&l.ID, &l.Group, &l.By, &l.Created, &l.Expires, &l.Uses, &l.Most)
+	return l, err
+}
+
+// selectLink returns a link, or ErrLink.
+func selectLink(ctx context.Context, q sqldb.Querier, id LinkID) (Link, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM group_links WHERE id = ?", id)
+	found, err := sqldb.Collect(rows, err, scanLink)
+	if err == nil && len(found) == 0 {
+		err = ErrLink
+	}
+	if err != nil {
+		return Link{}, err
+	}
+	return found[0], nil
+}
+
+// linksOf returns the links of a group that have not expired.
+func linksOf(ctx context.Context, q sqldb.Querier, id ID) ([]Link, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM group_links WHERE group_id = ? AND expires > ? ORDER BY created, id", id, q.Now().UnixMilli())
+	return sqldb.Collect(rows, err, scanLink)
+}
+
+func insertLink(ctx context.Context, tx *sqldb.Tx, l Link) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO group_links ("+linkColumns+") VALUES "+sqldb.Tuples(7, 1), l.ID, l.Group, l.By, l.Created, l.Expires, l.Uses, l.Most)
+	return err
+}
+
+func useLink(ctx context.Context, tx *sqldb.Tx, id LinkID) error {
+	_, err := tx.ExecContext(ctx, "UPDATE group_links SET uses = uses + 1 WHERE id = ?", id)
+	return err
+}
+
+func deleteLink(ctx context.Context, tx *sqldb.Tx, id LinkID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM group_links WHERE id = ?", id)
+	return err
+}
+
+// deleteLinksOf deletes the links that a user has made into a group.
+func deleteLinksOf(ctx context.Context, tx *sqldb.Tx, id ID, by accounts.ID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM group_links WHERE group_id = ? AND by_id = ?", id, by)
+	return err
+}
+
+const requestColumns = "id, group_id, user_id, answer, state, created, expires"
+
+func scanRequest(rows *sql.Rows) (r Request, err error) {
+	err = rows.Scan(&r.ID, &r.Group, &r.User, &r.Answer, &r.State, &r.Created, &r.Expires)
+	return r, err
+}
+
+// selectRequest returns a request, or ErrNoRequest.
+func selectRequest(ctx context.Context, q sqldb.Querier, id RequestID) (Request, error) {
+	return oneRequest(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE id = ?", id))
+}
+
+// waitingOf returns a user's request in a group that was not closed, or ErrNoRequest.
+func waitingOf(ctx context.Context, q sqldb.Querier, id ID, user accounts.ID) (Request, error) {
+	return oneRequest(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE waiting = ?", id.String()+user.String()))
+}
+
+func oneRequest(rows *sql.Rows, err error) (Request, error) {
+	found, err := sqldb.Collect(rows, err, scanRequest)
+	if err == nil && len(found) == 0 {
+		err = ErrNoRequest
+	}
+	if err != nil {
+		return Request{}, err
+	}
+	return found[0], nil
+}
+
+// waitingIn returns up to n requests of a group that wait for an answer, the oldest first.
+func waitingIn(ctx context.Context, q sqldb.Querier, id ID, n int) ([]Request, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE group_id = ? AND state = ? AND expires > ? ORDER BY created, id LIMIT ?", id, Pending, q.Now().UnixMilli(), n)
+	return sqldb.Collect(rows, err, scanRequest)
+}
+
+func insertRequest(ctx context.Context, tx *sqldb.Tx, r Request) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO group_requests ("+requestColumns+", waiting) VALUES "+sqldb.Tuples(8, 1), r.ID, r.Group, r.User, r.Answer, r.State, r.Created, r.Expires, r.Group.String()+r.User.String())
+	return err
+}
+
+func closeRequest(ctx context.Context, tx *sqldb.Tx, id RequestID, state State) error {
+	_, err := tx.ExecContext(ctx, "UPDATE group_requests SET state = ?, waiting = NULL WHERE id = ?", state, id)
+	return err
+}
+
+// deleteAround deletes what stands beside a group that is dissolved: bans, links and requests.
+func deleteAround(ctx context.Context, tx *sqldb.Tx, id ID) error {
+	for _, table := range []string{"group_bans", "group_links", "group_requests"} {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE group_id = ?", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// groupIDsOf returns up to n groups in which a user is.
+func groupIDsOf(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]ID, error) {
+	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT group_id FROM group_members WHERE user_id = ? AND gone = 0 LIMIT ?", user, n))
+}
+
+// deleteTraces removes what groups have of a user who is in none.
+func deleteTraces(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
+	for _, condition := range []string{"group_bans WHERE user_id = ?", "group_requests WHERE user_id = ?", "group_links WHERE by_id = ?"} {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM "+condition, user); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// longGone returns up to n members who left before a moment.
+func longGone(ctx context.Context, q sqldb.Querier, before time.Time, n int) (map[ID][]Membership, error) {
+	all := map[ID][]Membership{}
+	rows, err := q.QueryContext(ctx, "SELECT m.group_id, "+memberColumns+" FROM group_members m WHERE m.gone > 0 AND m.gone < ? ORDER BY m.gone LIMIT ?", before.UnixMilli(), n)
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var id ID
+		var m Membership
+		err := rows.Scan(append([]any{&id}, m.fields()...)...)
+		all[id] = append(all[id], m)
+		return err
+	})
+}
+
+// forget removes rows of members who left long ago, and notes up to which version.
+func forget(ctx context.Context, tx *sqldb.Tx, id ID, gone []Membership) error {
+	upTo := int64(0)
+	users := make([]accounts.ID, len(gone))
+	for i, m := range gone {
+		users[i], upTo = m.User, max(upTo, m.version)
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE chat_groups SET pruned = ? WHERE id = ? AND pruned < ?", upTo, id, upTo); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?) AND gone > 0", id, bun.List(users))
+	return err
+}
+
+// deleteOld deletes up to n requests and links whose time was over before a moment.
+func deleteOld(ctx context.Context, db *sqldb.DB, before time.Time, n int) error {
+	for _, table := range []string{"group_requests", "group_links"} {
+		for gone := int64(n); gone == int64(n); {
+			var err error
+			if gone, err = sqldb.Affected(db.ExecContext(ctx, "DELETE FROM "+table+" WHERE id IN (SELECT id FROM (SELECT id FROM "+table+" WHERE expires < ? LIMIT ?) old)", before.UnixMilli(), n)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

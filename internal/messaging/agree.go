@@ -1,0 +1,214 @@
+package messaging
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// How Redis is kept in agreement with SQL: see package projection. What a commit has
+// changed is named by its conversations. Their members' states are read from SQL after
+// the commit and written, each unless Redis has a newer one; in what order they arrive makes
+// no difference.
+
+// change names a conversation of which SQL has something that Redis may lack.
+type change struct {
+	conv  ConversationID
+	steps []step // what has happened, for the latest messages; none is known of a replay
+}
+
+// step is one thing that happened in a conversation: a new message, or with rev a change
+// of one or of none.
+type step struct {
+	message *message
+	rev     int64
+	chatRev int64 // of the conversation, when the message came
+}
+
+// agreed is what Redis should hold of a conversation.
+type agreed struct {
+	change
+	members []state
+}
+
+// compute is the projection's State.
+func (s *Service) compute(ctx context.Context, changes []change) ([]agreed, error) {
+	at := map[ConversationID]int{}
+	var out []agreed
+	var list []ConversationID
+	for _, c := range changes {
+		if i, there := at[c.conv]; there {
+			out[i].steps = append(out[i].steps, c.steps...)
+			continue
+		}
+		at[c.conv] = len(out)
+		out, list = append(out, agreed{change: c}), append(list, c.conv)
+	}
+	for i := range out {
+		slices.SortStableFunc(out[i].steps, step.compare)
+	}
+	views, err := s.store.viewsOf(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	states, err := s.store.states(ctx, views, newest(changes))
+	for _, st := range states {
+		i := at[st.id]
+		out[i].members = append(out[i].members, st)
+	}
+	return out, err
+}
+
+// newest returns the messages that have just come, by their place and the conversation's rev:
+// while it has this rev they are as they came.
+func newest(changes []change) map[placeAt]message {
+	known := map[placeAt]message{}
+	for _, c := range changes {
+		for _, s := range c.steps {
+			if s.message != nil && s.rev == 0 {
+				known[placeAt{place{c.conv, s.message.seq}, s.chatRev}] = *s.message
+			}
+		}
+	}
+	return known
+}
+
+// compare orders new messages by their numbers, and changes behind them.
+func (s step) compare(t step) int {
+	switch {
+	case s.rev != t.rev:
+		return int(s.rev - t.rev)
+	case s.message == nil || t.message == nil:
+		return 0
+	}
+	return int(s.message.seq - t.message.seq)
+}
+
+// write is the projection's Write.
+func (s *Service) write(ctx context.Context, list []agreed) error {
+	var cmds []keyspace.Cmd
+	for _, a := range list {
+		for _, st := range a.members {
+			put, err := putCmds(st.me.user, []state{st}, false)
+			if err != nil {
+				return err
+			}
+			cmds = append(cmds, put...)
+		}
+		if len(a.steps) > 0 {
+			cmd, err := followCmd(a.conv, a.steps)
+			if err != nil {
+				return err
+			}
+			cmds = append(cmds, cmd)
+		}
+	}
+	return keyspace.FirstErr(s.fast.db.DoMulti(ctx, cmds))
+}
+
+// changed is the projection's Changed. What Redis may have lacked, clients may not have been told
+// of either.
+func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change) error) error {
+	return s.store.changedSince(ctx, since.UnixMilli(), func(list []ConversationID) error {
+		changes := make([]change, len(list))
+		for i, id := range list {
+			changes[i].conv = id
+		}
+		if err := fn(changes); err != nil {
+			return err
+		}
+		return s.tellStands(ctx, list)
+	})
+}
+
+// bring tells Redis of changes that are committed, each of which was announced with
+// [projection.Projection.Begin] at the time beside it.
+func (s *Service) bring(ctx context.Context, at []time.Time, changes ...change) {
+	done := s.projection.Bring(ctx, 3*s.fast.budget, changes...)
+	for i, t := range at {
+		if done {
+			s.projection.Done(t)
+		} else {
+			s.projection.Missed(t, change{conv: changes[i].conv})
+		}
+	}
+}
+
+// transact runs fn in a transaction that changes a conversation, and brings what is
+// committed to Redis. fn says what has happened: a step, which is empty
+// where no message was concerned, or nil for nothing.
+func (s *Service) transact(ctx context.Context, conv *ConversationID, fn func(ctx context.Context, tx *sqldb.Tx) (*step, error)) error {
+	at := s.store.db.Now()
+	s.projection.Begin(at)
+	var what *step
+	err := s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		what, err = fn(ctx, tx)
+		return err
+	})
+	switch {
+	case errors.Is(err, sqldb.ErrOutcomeUnknown):
+		s.projection.Unsure(at, change{conv: *conv})
+	case err != nil || what == nil:
+		s.projection.Done(at)
+	default:
+		c := change{conv: *conv}
+		if what.rev != 0 {
+			c.steps = []step{*what}
+		}
+		s.bring(ctx, []time.Time{at}, c)
+	}
+	return err
+}
+
+// stateOf returns a user's chat with another, from Redis if that has it. ErrChat, ErrStore.
+func (s *Service) stateOf(ctx context.Context, user, peer accounts.ID) (state, error) {
+	if s.projection.Up() {
+		st, err := s.fast.one(ctx, user, peer)
+		switch {
+		case (err == nil || errors.Is(err, ErrChat)) && s.projection.Up(): // still
+			return st, err
+		case errors.Is(err, errNotWhole):
+			all, err := s.load(ctx, user)
+			if i := slices.IndexFunc(all, func(st state) bool { return st.me.peer == peer }); i >= 0 {
+				return all[i], nil
+			}
+			return state{}, asKind(ctx, cmp.Or(err, error(ErrChat)))
+		}
+		s.doubt(ctx, err)
+	}
+	v, err := s.store.view(ctx, s.store.db, user, peer)
+	if err != nil {
+		return state{}, asKind(ctx, err)
+	}
+	list, err := s.store.states(ctx, []view{v}, nil)
+	if err != nil {
+		return state{}, asKind(ctx, err)
+	}
+	return list[0], nil
+}
+
+// doubt stops trusting Redis after an error that is no answer of it.
+func (s *Service) doubt(ctx context.Context, err error) {
+	if err != nil && !errors.Is(err, errNotWhole) && !errors.Is(err, ErrChat) && ctx.Err() == nil {
+		s.projection.Suspect()
+	}
+}
+
+// load gives Redis all chats of a user, and returns them.
+func (s *Service) load(ctx context.Context, user accounts.ID) ([]state, error) {
+	views, err := s.store.views(ctx, s.store.db, user)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.store.states(ctx, views, nil)
+	if err == nil && s.projection.Writable() {
+		s.doubt(ctx, s.fast.putAll(ctx, user, all))
+	}
+	return all, err
+}

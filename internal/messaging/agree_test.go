@@ -1,0 +1,246 @@
+package messaging
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/projection"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// fromSQL is the same domain whose projection never comes up.
+func (w *world) fromSQL() *Service {
+	s := w.Service
+	return &Service{store: s.store, fast: s.fast, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, cfg: s.cfg, log: s.log, base: s.base,
+		projection: projection.New(projection.Config[change, agreed]{Redis: w.redis, DB: s.store.db, Applied: appliedKey.At(), Node: "none", Log: slog.New(slog.DiscardHandler)})}
+}
+
+// agrees compares what Redis and SQL say to a user.
+func (w *world) agrees(plain *Service, user accounts.ID, peers []accounts.ID, since time.Time, dice *rand.Rand) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	differ := func(what string, got, want any, err, wantErr error) {
+		w.t.Helper()
+		if !reflect.DeepEqual(got, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			w.t.Fatalf("%s: Redis says\n%+v, %v; SQL says\n%+v, %v", what, got, err, want, wantErr)
+		}
+	}
+	for _, from := range []string{"", fmt.Sprint(since.UnixMilli())} {
+		for cursor := ""; ; {
+			got, err := w.Chats(ctx, user, from, cursor, 2)
+			want, wantErr := plain.Chats(ctx, user, from, cursor, 2)
+			got.Sync, want.Sync = "", ""
+			differ("the list since "+from, got, want, err, wantErr)
+			if cursor = got.Next; cursor == "" {
+				break
+			}
+		}
+	}
+	for _, peer := range peers {
+		got, err := w.Chat(ctx, user, peer)
+		want, wantErr := plain.Chat(ctx, user, peer)
+		differ("a chat", got, want, err, wantErr)
+		at := dice.Int64N(150)
+		for _, r := range []Range{{}, {After: &at}, {Before: at + 1}, {Around: at + 1}} {
+			r.Limit = 1 + dice.IntN(60)
+			got, err := w.List(ctx, user, peer, r)
+			want, wantErr := plain.List(ctx, user, peer, r)
+			differ(fmt.Sprintf("messages of %+v", r), got, want, err, wantErr)
+		}
+	}
+}
+
+// TestRedisSaysWhatSQLSays plays random histories, in which Redis also loses what it has, all
+// of it or a key, and compares the answers.
+func TestRedisSaysWhatSQLSays(t *testing.T) {
+	for _, engine := range redistest.Engines(t) {
+		for i, sql := range sqldbtest.Engines(t) {
+			if i > 0 && engine.Name != "embedded" || engine.Name == "sentinel" || engine.Name == "spawn" {
+				continue // the scripts are the same
+			}
+			t.Run(engine.Name+"/"+sql.Name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, sql.Open(t), engine.Open(t), Settings{MessagesFrom: "everybody"})
+				dice := rand.New(rand.NewPCG(11, uint64(len(t.Name()))))
+				ctx, who, plain := t.Context(), w.join(4), w.fromSQL()
+				began := w.store.db.Now()
+				used := 0
+				for i := range 100 {
+					a, b := dice.IntN(4), dice.IntN(4)
+					if a == b {
+						continue
+					}
+					user, peer := who[a], who[b]
+					c, _ := plain.Chat(ctx, user, peer)
+					seq := 1 + dice.Int64N(max(1, c.Seq))
+					switch n := dice.IntN(100); {
+					case n < 50:
+						for range 1 + dice.IntN(20)*(n%2) {
+							w.says(user, peer, fmt.Sprint("text ", i))
+						}
+					case n < 58:
+						_, _ = w.Edit(ctx, user, peer, seq, fmt.Sprint("edited ", i))
+					case n < 64:
+						_, _ = w.React(ctx, user, peer, seq, "👍", dice.IntN(3) > 0)
+					case n < 68:
+						_, _ = w.Recall(ctx, user, peer, seq)
+					case n < 74:
+						_ = w.Hide(ctx, user, peer, seq)
+					case n < 84:
+						_ = w.Mark(ctx, user, peer, seq, 0)
+					case n < 90:
+						_, _ = w.Set(ctx, user, peer, api.ChatChange{Pinned: new(dice.IntN(2) == 0), Draft: new([]string{"", "draft"}[dice.IntN(2)])})
+					case n < 92:
+						_, _ = w.Set(ctx, user, peer, api.ChatChange{Muted: new(w.store.db.Now().Add(time.Duration(dice.IntN(3)-1) * time.Hour))})
+					case n < 94:
+						_ = w.Clear(ctx, user, peer)
+					case n < 95:
+						w.must(w.SetSettings(ctx, user, api.ChatSettings{MessagesFrom: "everybody", Receipts: dice.IntN(2) == 0}))
+					case n < 97: // by a node that does not come to tell Redis
+						if _, err := plain.React(ctx, user, peer, seq, "👍", dice.IntN(2) == 0); err == nil {
+							w.must(w.projection.Renew(ctx, change{conv: mustBetween(w, user, peer)}))
+						}
+					case n < 98:
+						lost := append(keysOf(user), latestKey(mustBetween(w, user, peer)))
+						w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: lost[dice.IntN(len(lost))]}).Err)
+					default:
+						for _, u := range who {
+							for _, key := range keysOf(u) {
+								w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: key}).Err)
+							}
+						}
+					}
+					w.agrees(plain, user, []accounts.ID{peer, who[dice.IntN(4)]}, began.Add(time.Duration(dice.IntN(2000))*time.Millisecond), dice)
+					w.agrees(plain, peer, []accounts.ID{user}, began, dice)
+					// Redis may have been away while that was read, so it is read again until it was there.
+					for try := 0; w.projection.Up(); try++ {
+						_, _, err := w.fast.list(ctx, user, 0, 0, 10, 0)
+						if err == nil {
+							used++
+							break
+						}
+						if errors.Is(err, errNotWhole) && try == 20 {
+							t.Fatalf("what was read is not in Redis: %v", err)
+						}
+						_, _ = w.Chats(ctx, user, "", "", 10)
+					}
+				}
+				if used < 10 {
+					t.Errorf("Redis was complete for %d comparisons only", used)
+				}
+				// With a user everything is gone that Redis had of them.
+				w.must(w.Erase(ctx, who[0]))
+				for _, u := range who[1:] {
+					w.agrees(plain, u, who, began, dice)
+				}
+				for _, key := range keysOf(who[0]) {
+					if n, err := w.redis.Do(ctx, keyspace.Cmd{Name: "EXISTS", Key: key}).Int(); err != nil || n != 0 {
+						t.Errorf("%s is there, %v", key, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func mustBetween(w *world, a, b accounts.ID) ConversationID {
+	id, err := w.between(w.t.Context(), a, b)
+	w.must(err)
+	return id
+}
+
+// TestWhatIsOlderDoesNotReplaceWhatIsNewer: nodes write what they have read from SQL in any order.
+func TestWhatIsOlderDoesNotReplaceWhatIsNewer(t *testing.T) {
+	w := newWorld(t, sqldbtest.Engines(t)[0].Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	ctx, who := t.Context(), w.join(2)
+	ann, bob := who[0], who[1]
+	w.says(ann, bob, "first")
+	conv := mustBetween(w, ann, bob)
+	for what, happen := range map[string]func(){
+		"a message":   func() { w.says(bob, ann, "second") },
+		"a mark":      func() { w.must(w.Mark(ctx, ann, bob, w.chat(ann, bob).Seq, 0)) },
+		"the other's": func() { w.must(w.Mark(ctx, bob, ann, w.chat(ann, bob).Seq, 0)) },
+		"a setting": func() {
+			_, err := w.Set(ctx, ann, bob, api.ChatChange{Draft: new(fmt.Sprint(time.Now()))})
+			w.must(err)
+		},
+		"a changed one":   func() { _, err := w.React(ctx, ann, bob, 1, "👍", true); w.must(err) },
+		"one less to see": func() { w.says(bob, ann, "third"); w.must(w.Hide(ctx, ann, bob, w.chat(ann, bob).Seq)) },
+	} {
+		old, err := w.compute(ctx, []change{{conv: conv}})
+		w.must(err)
+		happen()
+		want, err := w.Chats(ctx, ann, "", "", 10)
+		w.must(err)
+		w.must(w.write(ctx, old))
+		got, err := w.Chats(ctx, ann, "", "", 10)
+		if got.Sync, want.Sync = "", ""; err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: after an older state was written the list is %+v, %v; want %+v", what, got, err, want)
+		}
+		w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: latestKey(conv)}).Err)
+	}
+}
+
+// TestTheLatestMessagesFollowWhatFollows: of what happened in a chat each step is taken in its
+// turn, and nothing after one that is missing.
+func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
+	w := newWorld(t, sqldbtest.Engines(t)[0].Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	ctx, who := t.Context(), w.join(2)
+	conv := mustBetween(w, who[0], who[1])
+	m := func(seq int64, text string) *message {
+		return &message{conv: conv, seq: seq, id: ids.New[message](), from: who[0], said: said{Content: api.Content{Kind: api.MessageText, Text: text}}}
+	}
+	w.says(who[0], who[1], "one") // so that there is a chat to read
+	w.chat(who[0], who[1])
+	w.must(w.fast.keepLatest(ctx, conversation{id: conv, seq: 2, rev: 1}, []message{*m(1, "one"), *m(2, "two")}))
+	for _, follow := range []struct {
+		what  string
+		steps []step
+		want  string
+	}{
+		{"a message that leaves one out", []step{{message: m(4, "four")}}, "2 1 [one two]"},
+		{"one that is there", []step{{message: m(2, "twice")}}, "2 1 [one two]"},
+		{"a change that leaves one out", []step{{message: m(1, "edited"), rev: 3}}, "2 1 [one two]"},
+		{"a change that was there", []step{{message: m(1, "edited"), rev: 1}}, "2 1 [one two]"},
+		{"the next change", []step{{message: m(1, "edited"), rev: 2}}, "2 2 [edited two]"},
+		{"a change of a message that is not there yet", []step{{message: m(3, "edited"), rev: 3}}, "2 2 [edited two]"},
+		{"two messages and a change of one", []step{{message: m(3, "three")}, {message: m(4, "four")}, {message: m(4, "fourth"), rev: 3}}, "4 3 [edited two three fourth]"},
+		{"a change of no message", []step{{rev: 4}}, "4 4 [edited two three fourth]"},
+	} {
+		cmd, err := followCmd(conv, follow.steps)
+		w.must(err)
+		_, err = w.fast.do(ctx, []keyspace.Cmd{cmd})
+		w.must(err)
+		_, got, err := w.fast.read(ctx, who[0], who[1], &conv)
+		w.must(err)
+		var texts []string
+		for _, m := range got.messages {
+			texts = append(texts, m.said.Text)
+		}
+		if said := fmt.Sprint(got.seq, got.rev, " ", texts); said != follow.want {
+			t.Errorf("%s: %s, want %s", follow.what, said, follow.want)
+		}
+	}
+	// No more are kept than are read.
+	for seq := int64(5); seq < 2*latestKept; seq++ {
+		cmd, err := followCmd(conv, []step{{message: m(seq, "more")}})
+		w.must(err)
+		_, err = w.fast.do(ctx, []keyspace.Cmd{cmd})
+		w.must(err)
+	}
+	_, got, err := w.fast.read(ctx, who[0], who[1], &conv)
+	w.must(err)
+	if n := len(got.messages); n != latestKept || got.messages[0].seq != latestKept || got.messages[n-1].seq != 2*latestKept-1 || got.seq != 2*latestKept-1 {
+		t.Errorf("%d messages from %d to %d, of %d", n, got.messages[0].seq, got.messages[n-1].seq, got.seq)
+	}
+}

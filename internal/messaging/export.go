@@ -1,0 +1,96 @@
+package messaging
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+// exportAtOnce is how many messages one part of an export has.
+const exportAtOnce = 500
+
+// Export returns a part of everything that is stored of the user's chats: of the chats in the
+// order of their ids, and in each of the messages that the user sees. ErrCursor, ErrStore.
+func (s *Service) Export(ctx context.Context, user accounts.ID, cursor string) (_ api.ChatExport, err error) {
+	defer errs.Wrap(&err, "messaging.Export %s", user)
+	out := api.ChatExport{Chats: []api.Chat{}, Messages: []api.ExportedMessage{}}
+	var from place
+	if cursor == "" {
+		set, err := s.Settings(ctx, user)
+		if err != nil {
+			return out, err
+		}
+		out.Settings = &set
+	} else if from, err = parsePlace(cursor); err != nil {
+		return out, err
+	}
+	views, err := s.store.views(ctx, s.store.db, user)
+	if err != nil {
+		return out, asKind(ctx, err)
+	}
+	slices.SortFunc(views, func(a, b view) int { return a.id.Compare(b.id) })
+	for _, v := range views {
+		if v.id.Compare(from.conv) < 0 {
+			continue
+		}
+		after := v.me.cleared
+		if v.id == from.conv {
+			after = max(after, from.seq)
+		} else if err := s.exportChat(ctx, v, &out); err != nil {
+			return out, asKind(ctx, err)
+		}
+		if err := s.exportMessages(ctx, v, after, exportAtOnce-len(out.Messages), &out); err != nil {
+			return out, asKind(ctx, err)
+		}
+		if n := len(out.Messages); n == exportAtOnce {
+			out.Next = v.id.String() + "." + strconv.FormatInt(out.Messages[n-1].Seq, 10)
+			return out, nil
+		}
+	}
+	return out, nil
+}
+
+func parsePlace(s string) (p place, err error) {
+	conv, seq, _ := strings.Cut(s, ".")
+	if p.conv.UnmarshalText([]byte(conv)) != nil {
+		return p, ErrCursor
+	}
+	p.seq, err = parseNumber(seq)
+	return p, err
+}
+
+func (s *Service) exportChat(ctx context.Context, v view, out *api.ChatExport) error {
+	list, err := s.store.states(ctx, []view{v}, nil)
+	if err != nil {
+		return err
+	}
+	chats, err := s.wire(ctx, v.me.user, list)
+	out.Chats = append(out.Chats, chats...)
+	return err
+}
+
+func (s *Service) exportMessages(ctx context.Context, v view, after int64, n int, out *api.ChatExport) error {
+	found, err := s.store.messages(ctx, s.store.db, v.me.user, v.id, after, v.seq+1, false, n)
+	if err != nil {
+		return err
+	}
+	var edited []place
+	for _, m := range found {
+		if m.edited != 0 && m.recalled == 0 && m.from == v.me.user {
+			edited = append(edited, place{m.conv, m.seq})
+		}
+	}
+	earlier, err := s.store.edits(ctx, edited)
+	if err != nil {
+		return err
+	}
+	for _, m := range found {
+		out.Messages = append(out.Messages, api.ExportedMessage{Message: m.wire(v.me.user, v.name()), Earlier: earlier[place{m.conv, m.seq}]})
+	}
+	return nil
+}

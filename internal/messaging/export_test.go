@@ -1,0 +1,81 @@
+package messaging
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+func TestAnExportHasAllThatAUserSees(t *testing.T) {
+	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
+		ctx, who := t.Context(), w.join(4)
+		ann, bob, eve, none := who[0], who[1], who[2], who[3]
+		w.says(ann, bob, "to Bob")
+		w.says(eve, ann, "from Eve")
+		var writing sync.WaitGroup
+		for i := range 3*exportAtOnce/2 - 2 { // together they share commits
+			writing.Go(func() {
+				if i < exportAtOnce-1 {
+					w.says(ann, bob, fmt.Sprint(i))
+				} else {
+					w.says(eve, ann, fmt.Sprint(i))
+				}
+			})
+		}
+		writing.Wait()
+		w.says(eve, bob, "not for Ann")
+		_, err := w.Edit(ctx, ann, bob, 1, "twice")
+		w.must(err)
+		_, err = w.Edit(ctx, ann, bob, 1, "thrice")
+		w.must(err)
+		_, err = w.Edit(ctx, eve, ann, 1, "by Eve")
+		w.must(err)
+		w.must(w.Hide(ctx, ann, bob, 2))
+		_, err = w.Recall(ctx, ann, bob, 3)
+		w.must(err)
+
+		seen, chats, parts := map[string]api.ExportedMessage{}, 0, 0
+		for cursor := ""; ; parts++ {
+			part, err := w.Export(ctx, ann, cursor)
+			w.must(err)
+			if (part.Settings != nil) != (cursor == "") {
+				t.Errorf("part %d has settings %v", parts, part.Settings)
+			}
+			chats += len(part.Chats)
+			for _, m := range part.Messages {
+				key := fmt.Sprint(m.Chat, " ", m.Seq)
+				if _, twice := seen[key]; twice {
+					t.Errorf("%s is there twice", key)
+				}
+				seen[key] = m
+			}
+			if cursor = part.Next; cursor == "" {
+				break
+			}
+		}
+		if want := exportAtOnce + exportAtOnce/2 - 1; len(seen) != want || chats != 2 || parts != 1 {
+			t.Errorf("%d messages of %d chats in %d parts, want %d of 2 in 2", len(seen), chats, parts+1, want)
+		}
+		if m := seen[chatWith(bob)+" 1"]; m.Text != "thrice" || len(m.Earlier) != 2 || m.Earlier[0].Text != "to Bob" || m.Earlier[1].Text != "twice" {
+			t.Errorf("the edited message is %+v", m)
+		}
+		if m := seen[chatWith(eve)+" 1"]; m.Text != "by Eve" || m.Earlier != nil {
+			t.Errorf("what somebody else edited is %+v", m)
+		}
+		if m := seen[chatWith(bob)+" 3"]; m.Recalled == nil || m.Text != "" || m.Earlier != nil {
+			t.Errorf("what was recalled is %+v", m)
+		}
+		part, err := w.Export(ctx, none, "")
+		if err != nil || len(part.Chats) != 0 || len(part.Messages) != 0 || part.Next != "" {
+			t.Errorf("of nothing there is %+v, %v", part, err)
+		}
+		for _, bad := range []string{"x", "x.1", ids13, ids13 + ".-1"} {
+			_, err := w.Export(ctx, ann, bad)
+			wants(t, "the cursor "+bad, err, ErrCursor)
+		}
+	})
+}
+
+const ids13 = "abcdefghijklm"

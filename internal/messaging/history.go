@@ -1,0 +1,132 @@
+package messaging
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+// Range says which messages of a chat are wanted: those after a number, 0 among them, those
+// before one, or those around one; without any the newest.
+type Range struct {
+	After          *int64
+	Before, Around int64
+	Limit          int
+}
+
+// List returns a part of a chat's messages: from Redis if they are among the latest, else
+// from SQL. ErrChat, ErrStore.
+func (s *Service) List(ctx context.Context, user, peer accounts.ID, r Range) (_ api.Messages, err error) {
+	defer errs.Wrap(&err, "messaging.List %s", user)
+	st, got, err := s.lately(ctx, user, peer)
+	if err != nil {
+		return api.Messages{}, err
+	}
+	list, more, whole := st.window(got, r)
+	if !whole {
+		if list, more, err = s.window(ctx, st.view, r); err != nil {
+			return api.Messages{}, asKind(ctx, err)
+		}
+	}
+	out := api.Messages{Messages: make([]api.Message, len(list)), More: more, Seq: st.seq, Rev: st.rev}
+	for i, m := range list {
+		out.Messages[i] = m.wire(user, chatWith(peer))
+	}
+	return out, nil
+}
+
+// lately returns a user's chat, with its latest messages if Redis is in order. If Redis has
+// others than the chat's seq and rev tell, it is given them.
+func (s *Service) lately(ctx context.Context, user, peer accounts.ID) (state, []message, error) {
+	conv, known := s.pairs.get(pairOf(user, peer))
+	if !known || !s.projection.Up() {
+		st, err := s.stateOf(ctx, user, peer)
+		if err == nil {
+			s.pairs.add(pairOf(user, peer), st.id)
+		}
+		if err != nil || !s.projection.Up() {
+			return st, nil, err
+		}
+		conv = st.id
+	}
+	st, got, err := s.fast.read(ctx, user, peer, &conv)
+	if s.doubt(ctx, err); err != nil || !s.projection.Up() {
+		st, err = s.stateOf(ctx, user, peer)
+		return st, nil, err
+	}
+	if got.seq == st.seq && got.rev == st.rev {
+		return st, got.messages, nil
+	}
+	list, err := s.store.latest(ctx, st.conversation, latestKept)
+	if err != nil {
+		return st, nil, asKind(ctx, err)
+	}
+	s.doubt(ctx, s.fast.keepLatest(ctx, st.conversation, list))
+	return st, list, nil
+}
+
+// window returns the messages of a range out of the latest ones, whole where these are all
+// that it needs.
+func (st state) window(latest []message, r Range) (list []message, more, whole bool) {
+	if len(latest) == 0 {
+		return nil, false, false
+	}
+	low := latest[0].seq
+	bottom := low <= st.me.cleared+1 // nothing that the user sees lies before
+	visible := slices.DeleteFunc(slices.Clone(latest), func(m message) bool {
+		return m.seq <= st.me.cleared || slices.Contains(st.hidden, m.seq)
+	})
+	from := func(seq int64) int { // the first one with that number or a higher one
+		at, _ := slices.BinarySearchFunc(visible, seq, func(m message, seq int64) int { return cmp.Compare(m.seq, seq) })
+		return at
+	}
+	last := func(list []message, n int) ([]message, bool, bool) {
+		return list[max(0, len(list)-n):], len(list) > n, bottom || len(list) > n
+	}
+	switch {
+	case r.Around > 0:
+		at, half := from(r.Around+1), max(1, r.Limit/2)
+		before, more, whole := last(visible[:at], half)
+		after := visible[at:min(len(visible), at+r.Limit-half)]
+		return slices.Concat(before, after), more, whole && (bottom || r.Around >= low)
+	case r.After != nil:
+		after := visible[from(*r.After+1):]
+		return after[:min(len(after), r.Limit)], len(after) > r.Limit, bottom || *r.After >= low-1
+	case r.Before > 0:
+		return last(visible[:from(r.Before)], r.Limit)
+	}
+	return last(visible, r.Limit)
+}
+
+// window reads the messages of a range from SQL.
+func (s *Service) window(ctx context.Context, v view, r Range) (list []message, more bool, err error) {
+	from := func(after, before int64, backwards bool, n int) ([]message, bool, error) {
+		found, err := s.store.messages(ctx, s.store.db, v.me.user, v.id, max(after, v.me.cleared), before, backwards, n+1)
+		more := len(found) > n
+		found = found[:min(len(found), n)]
+		if backwards {
+			slices.Reverse(found)
+		}
+		return found, more, err
+	}
+	switch {
+	case r.Around > 0:
+		half := max(1, r.Limit/2)
+		list, more, err = from(0, r.Around+1, true, half)
+		if err != nil {
+			return nil, false, err
+		}
+		later, _, err := from(r.Around, math.MaxInt64, false, r.Limit-half)
+		return append(list, later...), more, err
+	case r.After != nil:
+		return from(*r.After, math.MaxInt64, false, r.Limit)
+	case r.Before > 0:
+		return from(0, r.Before, true, r.Limit)
+	}
+	return from(0, math.MaxInt64, true, r.Limit)
+}

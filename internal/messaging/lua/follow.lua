@@ -1,0 +1,37 @@
+-- follow: the latest messages of a chat, as far as they are here, with what has happened to it.
+--
+-- KEYS[1] latest  list  seq and rev of the chat, then its latest messages in their order
+-- ARGV[1] the key's life in milliseconds
+-- ARGV[2] how many messages to keep
+-- then three for each thing that happened:
+--   seq '' message       a new message
+--   seq rev message      a message was changed
+--   ''  rev ''           a change that leaves all messages as they are
+--
+-- What does not follow the last one is left out: the chat's seq and rev tell readers that
+-- something is missing. Returns 1, or 0 where nothing is here.
+local seq, rev = string.match(redis.call('LINDEX', KEYS[1], 0) or '', '^(%d+) (%d+)$')
+if not seq then return 0 end
+seq, rev = tonumber(seq), tonumber(rev)
+for i = 3, #ARGV, 3 do
+  local at, change = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
+  if not change then
+    if at == seq + 1 then
+      redis.call('RPUSH', KEYS[1], ARGV[i + 2])
+      seq = at
+    end
+  elseif change == rev + 1 then
+    if at then
+      local place = redis.call('LLEN', KEYS[1]) - 1 - (seq - at)
+      if at <= seq and place > 0 then redis.call('LSET', KEYS[1], place, ARGV[i + 2]) end
+      if at <= seq then rev = change end
+    else
+      rev = change
+    end
+  end
+end
+local surplus = redis.call('LLEN', KEYS[1]) - 1 - tonumber(ARGV[2])
+if surplus > 0 then redis.call('LTRIM', KEYS[1], surplus, -1) end
+redis.call('LSET', KEYS[1], 0, seq .. ' ' .. rev)
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return 1

@@ -1,0 +1,32 @@
+-- list: a part of a user's chats, and the messages that wait in all of them.
+--
+-- KEYS[1] recent   zset  chat → place in the list; 0: it is not shown
+-- KEYS[2] unread   hash  chat → unread messages, until when it is muted
+-- KEYS[3] chats    hash  chat → state; '' → all chats are here
+-- KEYS[4] changes  zset  chat → Unix ms of its last change
+-- ARGV[1] Unix ms: only chats that have changed since, the last one first; '' for the list
+-- ARGV[2] how many chats to leave out
+-- ARGV[3] how many to return
+-- ARGV[4] Unix ms, now
+--
+-- Returns the number of unread messages in chats that are not muted, and states; nothing
+-- where a part is missing.
+local n = redis.call('ZCARD', KEYS[1])
+if redis.call('HLEN', KEYS[3]) ~= n + 1 or redis.call('HLEN', KEYS[2]) ~= n
+  or redis.call('ZCARD', KEYS[4]) ~= n then
+  return false
+end
+local names
+if ARGV[1] == '' then
+  names = redis.call('ZREVRANGEBYSCORE', KEYS[1], '+inf', '(0', 'LIMIT', ARGV[2], ARGV[3])
+else
+  names = redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', '(' .. ARGV[1], 'LIMIT', ARGV[2], ARGV[3])
+end
+local unread = 0
+for _, held in ipairs(redis.call('HVALS', KEYS[2])) do
+  local count, muted = string.match(held, '^(%d+) (%d+)$')
+  if tonumber(muted) <= tonumber(ARGV[4]) then unread = unread + tonumber(count) end
+end
+local out = {unread}
+for _, name in ipairs(names) do out[#out + 1] = redis.call('HGET', KEYS[3], name) end
+return out

@@ -1,0 +1,214 @@
+package messaging
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+// A search reads the user's messages from the newest backwards and compares them here:
+// no index has to be kept up with each message, what was edited or erased is found or
+// gone at once, and every language is equal. The engines' full text is not: MariaDB
+// takes no Chinese apart, and the words of all users would lie in one index. What a
+// search may cost is bounded; a cursor goes on where it ended. See decision 17.
+
+// reach bounds a search.
+type reach struct {
+	messages int // that one call looks at
+	slice    int // messages that one statement reads
+	chats    int // from which one statement reads
+}
+
+var searchReach = reach{messages: 10_000, slice: 1_000, chats: 8}
+
+// words are what each message that is found has.
+type words []string
+
+// folded is a text in which cases, widths and compositions of letters make no difference.
+func folded(s string) string {
+	return cases.Fold().String(norm.NFKC.String(s))
+}
+
+func wordsOf(q string) words {
+	return strings.FieldsFunc(folded(q), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+}
+
+// in reports whether a message has all words.
+func (w words) in(m message) bool {
+	texts := []string{m.said.Text}
+	if d := m.said.Media; d != nil {
+		texts = append(texts, d.Name, d.Alt)
+	}
+	if l := m.said.Location; l != nil {
+		texts = append(texts, l.Name, l.Address)
+	}
+	text := folded(strings.Join(texts, "\n"))
+	return !slices.ContainsFunc(w, func(word string) bool { return !strings.Contains(text, word) })
+}
+
+// position is a message's in the order of a search: newest first. A search begins behind
+// the position that its cursor names.
+type position struct {
+	at   int64
+	conv ConversationID
+	seq  int64
+}
+
+func (p position) compare(q position) int {
+	return cmp.Or(cmp.Compare(q.at, p.at), p.conv.Compare(q.conv), cmp.Compare(q.seq, p.seq))
+}
+
+func (p position) cursor() string { return fmt.Sprintf("%d.%d.%s", p.at, p.seq, p.conv) }
+
+func parsePosition(s string) (p position, err error) {
+	if s == "" {
+		return position{at: math.MaxInt64}, nil
+	}
+	at, rest, _ := strings.Cut(s, ".")
+	seq, conv, _ := strings.Cut(rest, ".")
+	if p.at, err = parseNumber(at); err != nil {
+		return p, err
+	}
+	if p.seq, err = parseNumber(seq); err != nil {
+		return p, err
+	}
+	if err = p.conv.UnmarshalText([]byte(conv)); err != nil {
+		return p, ErrCursor
+	}
+	return p, nil
+}
+
+// searched is one chat in a search: what is not read yet lies below seq, and none of it is
+// newer than at.
+type searched struct {
+	view
+	at, seq int64
+}
+
+func (c *searched) position() position { return position{c.at, c.id, c.seq} }
+
+// searchedFrom is a chat in a search that goes on behind a position.
+func searchedFrom(v view, from position) *searched {
+	c := &searched{v, min(v.lastAt, from.at), v.seq + 1}
+	switch n := v.id.Compare(from.conv); {
+	case n < 0: // its messages of that time lie before
+		c.at = min(c.at, from.at-1)
+	case n == 0:
+		c.seq = min(c.seq, from.seq)
+	}
+	return c
+}
+
+func comparePositions[P interface{ position() position }](a, b P) int {
+	return a.position().compare(b.position())
+}
+
+// Search returns messages of the user's chats, or of the one with peer, that have each
+// word of q, newest first. ErrQuery, ErrChat, ErrCursor, ErrStore.
+func (s *Service) Search(ctx context.Context, user, peer accounts.ID, q, cursor string, limit int) (_ api.FoundMessages, err error) {
+	defer errs.Wrap(&err, "messaging.Search %s", user)
+	return s.searchWithin(ctx, searchReach, user, peer, q, cursor, limit)
+}
+
+func (s *Service) searchWithin(ctx context.Context, r reach, user, peer accounts.ID, q, cursor string, limit int) (api.FoundMessages, error) {
+	looking := wordsOf(q)
+	if len(looking) == 0 {
+		return api.FoundMessages{}, ErrQuery
+	}
+	from, err := parsePosition(cursor)
+	if err != nil {
+		return api.FoundMessages{}, err
+	}
+	var views []view
+	if peer.IsZero() {
+		views, err = s.store.views(ctx, s.store.db, user)
+	} else {
+		views = make([]view, 1)
+		views[0], err = s.store.view(ctx, s.store.db, user, peer)
+	}
+	if err != nil {
+		return api.FoundMessages{}, asKind(ctx, err)
+	}
+	found, next, err := s.search(ctx, r, views, looking, from, limit)
+	if err != nil {
+		return api.FoundMessages{}, asKind(ctx, err)
+	}
+	peers := map[ConversationID]accounts.ID{}
+	for _, v := range views {
+		peers[v.id] = v.me.peer
+	}
+	out := api.FoundMessages{Messages: make([]api.Message, len(found))}
+	for i, m := range found {
+		out.Messages[i] = m.wire(user, chatWith(peers[m.conv]))
+	}
+	if next != nil {
+		out.Next = next.cursor()
+	}
+	return out, nil
+}
+
+// search merges chats in the order of what is not read yet of each, so that it reads no
+// chat further than the order needs. next is where another search goes on, nil at the end.
+func (s *Service) search(ctx context.Context, r reach, views []view, looking words, from position, limit int) (found []message, next *position, err error) {
+	var open []*searched
+	for _, v := range views {
+		if c := searchedFrom(v, from); c.seq > v.me.cleared+1 {
+			open = append(open, c)
+		}
+	}
+	for looked := 0; ; {
+		slices.SortFunc(open, comparePositions)
+		slices.SortFunc(found, comparePositions)
+		sure := len(found) // are in their places, whatever is read yet
+		if len(open) > 0 {
+			first := open[0].position()
+			next = &first
+			if i := slices.IndexFunc(found, func(m message) bool { return m.position().compare(first) > 0 }); i >= 0 {
+				sure = i
+			}
+		} else {
+			next = nil
+		}
+		if len(open) == 0 || sure >= limit || looked >= r.messages {
+			found = found[:sure]
+			break
+		}
+		some := open[:min(len(open), r.chats)]
+		n := r.slice / len(some)
+		read, err := s.store.slices(ctx, some, n)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, c := range some {
+			for _, m := range read[c.id] {
+				looked++
+				c.at, c.seq = m.at, m.seq
+				if m.recalled == 0 && looking.in(m) {
+					found = append(found, m)
+				}
+			}
+			if len(read[c.id]) < n {
+				c.seq = 0 // there is no more
+			}
+		}
+		open = slices.DeleteFunc(open, func(c *searched) bool { return c.seq <= c.me.cleared+1 })
+	}
+	if len(found) > limit {
+		last := found[limit-1].position()
+		found, next = found[:limit], &last
+	}
+	return found, next, s.store.addReactions(ctx, s.store.db, found)
+}
+
+func (m message) position() position { return position{m.at, m.conv, m.seq} }

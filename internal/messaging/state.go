@@ -1,0 +1,178 @@
+package messaging
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+)
+
+// pinnedPlaces is above the times of all messages.
+const pinnedPlaces = 1 << 52
+
+// state is what the list of chats shows of a user's chat.
+type state struct {
+	view
+	hidden []int64  // of the latest messages, those that the user has deleted for themselves
+	last   *message // the newest message, if the user sees it
+}
+
+// version grows with each change of anything in a state: every part of it does, and what
+// SQL shows at one moment has all parts of that moment or later ones.
+func (v view) version() int64 { return v.seq + v.rev + v.me.version + v.peerVersion }
+
+// lastChange is when anything in the chat changed.
+func (v view) lastChange() int64 { return max(v.changed, v.me.changed, v.peerChanged) }
+
+// place says where the chat stands in the list: the higher the more to the front. At 0 it is
+// not listed.
+func (v view) place() int64 {
+	switch {
+	case v.me.pinned != 0:
+		return pinnedPlaces + v.me.pinned
+	case v.seq > v.me.cleared || v.me.draft != "":
+		return max(1, v.lastAt)
+	}
+	return 0
+}
+
+func (v view) name() string { return chatWith(v.me.peer) }
+
+// placeAt is a message's place, while the conversation has a rev.
+type placeAt struct {
+	place
+	rev int64
+}
+
+// states computes the states of views, which may be of different users. known are messages
+// that need not be read; what is read may be newer than the views.
+func (s *store) states(ctx context.Context, views []view, known map[placeAt]message) ([]state, error) {
+	out := make([]state, len(views))
+	for some := 0; some < len(views); some += atMost {
+		part := views[some:min(some+atMost, len(views))]
+		var places []place
+		var changed []view
+		for _, v := range part {
+			at := place{v.id, v.seq}
+			if _, there := known[placeAt{at, v.rev}]; v.seq > v.me.cleared && !there {
+				places = append(places, at)
+			}
+			if v.rev > 0 { // else nothing was ever deleted
+				changed = append(changed, v)
+			}
+		}
+		slices.SortFunc(places, place.compare)
+		newest, err := s.at(ctx, s.db, slices.Compact(places))
+		if err != nil {
+			return nil, err
+		}
+		hidden, err := s.hiddenLately(ctx, changed)
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range part {
+			st := state{view: v, hidden: hidden[memberKey{v.me.user, v.id}]}
+			m, there := known[placeAt{place{v.id, v.seq}, v.rev}]
+			if !there {
+				m, there = newest[place{v.id, v.seq}]
+			}
+			if there && v.seq > v.me.cleared && !slices.Contains(st.hidden, v.seq) {
+				st.last = &m
+			}
+			out[some+i] = st
+		}
+	}
+	return out, nil
+}
+
+// keptMessage is a message as Redis has it.
+type keptMessage struct {
+	Seq       int64       `json:"s"`
+	Rev       int64       `json:"v,omitempty"`
+	ID        MessageID   `json:"i"`
+	From      accounts.ID `json:"f"`
+	ClientID  string      `json:"c,omitempty"`
+	Said      said        `json:"b"`
+	Reply     int64       `json:"r,omitempty"`
+	At        int64       `json:"a"`
+	Edited    int64       `json:"e,omitempty"`
+	Recalled  int64       `json:"g,omitempty"`
+	Reactions [][2]string `json:"x,omitempty"` // emoji and user
+}
+
+func (m message) kept() keptMessage {
+	k := keptMessage{Seq: m.seq, Rev: m.rev, ID: m.id, From: m.from, ClientID: m.clientID, Said: m.said, Reply: m.reply, At: m.at, Edited: m.edited, Recalled: m.recalled}
+	for _, r := range m.reactions {
+		k.Reactions = append(k.Reactions, [2]string{r.emoji, r.user.String()})
+	}
+	return k
+}
+
+func (k keptMessage) message(conv ConversationID) (message, error) {
+	m := message{conv: conv, seq: k.Seq, rev: k.Rev, id: k.ID, from: k.From, clientID: k.ClientID, said: k.Said, reply: k.Reply, at: k.At, edited: k.Edited, recalled: k.Recalled}
+	for _, x := range k.Reactions {
+		r := reaction{emoji: x[0]}
+		if err := r.user.UnmarshalText([]byte(x[1])); err != nil {
+			return m, err
+		}
+		m.reactions = append(m.reactions, r)
+	}
+	return m, nil
+}
+
+// keptState is a state as Redis has it; the user is part of the key.
+type keptState struct {
+	Conv      ConversationID `json:"c"`
+	Peer      accounts.ID    `json:"p"`
+	Seq       int64          `json:"s"`
+	Rev       int64          `json:"v"`
+	LastAt    int64          `json:"a"`
+	Read      int64          `json:"r,omitempty"`
+	Delivered int64          `json:"d,omitempty"`
+	Cleared   int64          `json:"l,omitempty"`
+	Pinned    int64          `json:"n,omitempty"`
+	Muted     int64          `json:"m,omitempty"`
+	Draft     string         `json:"t,omitempty"`
+	PeerRead  int64          `json:"pr,omitempty"`
+	PeerGot   int64          `json:"pd,omitempty"`
+	Hidden    []int64        `json:"h,omitempty"`
+	Last      *keptMessage   `json:"o,omitempty"`
+}
+
+// text is a state as a field of Redis: what scripts look at, and JSON.
+func (st state) text() (string, error) {
+	k := keptState{Conv: st.id, Peer: st.me.peer, Seq: st.seq, Rev: st.rev, LastAt: st.lastAt, Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
+		Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, PeerRead: st.peerRead, PeerGot: st.peerGot, Hidden: st.hidden}
+	if st.last != nil {
+		last := st.last.kept()
+		k.Last = &last
+	}
+	body, err := json.Marshal(k)
+	return fmt.Sprintf("%d %d %d %d %d %s", st.version(), st.place(), st.lastChange(), st.me.unread(st.conversation), st.me.muted, body), err
+}
+
+// parseState reads what [state.text] has written of a user.
+func parseState(user accounts.ID, text string) (st state, err error) {
+	at := strings.IndexByte(text, '{')
+	if at < 0 {
+		return st, fmt.Errorf("a chat in Redis is no JSON: %.40q", text)
+	}
+	var k keptState
+	if err := json.Unmarshal([]byte(text[at:]), &k); err != nil {
+		return st, fmt.Errorf("a chat in Redis: %w", err)
+	}
+	st.conversation = conversation{id: k.Conv, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt}
+	st.me = member{user: user, peer: k.Peer, conv: k.Conv, read: k.Read, delivered: k.Delivered, cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft}
+	st.peerRead, st.peerGot, st.hidden = k.PeerRead, k.PeerGot, k.Hidden
+	if k.Last != nil {
+		last, err := k.Last.message(k.Conv)
+		if err != nil {
+			return st, fmt.Errorf("the newest message of a chat in Redis: %w", err)
+		}
+		st.last = &last
+	}
+	return st, nil
+}

@@ -1,0 +1,1 @@
+DROP INDEX chat_members_changed{{on chat_members}}

@@ -1,0 +1,1 @@
+CREATE INDEX chat_members_changed ON chat_members (changed)

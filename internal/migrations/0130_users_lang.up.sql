@@ -1,0 +1,1 @@
+ALTER TABLE users ADD COLUMN lang {{text 16}} NOT NULL DEFAULT ''

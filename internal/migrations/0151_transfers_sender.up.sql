@@ -1,0 +1,1 @@
+CREATE INDEX transfers_sender ON transfers (sender, created, id)

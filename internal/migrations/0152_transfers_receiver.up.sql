@@ -1,0 +1,1 @@
+CREATE INDEX transfers_receiver ON transfers (receiver, created, id)

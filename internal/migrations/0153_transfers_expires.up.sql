@@ -1,0 +1,1 @@
+CREATE INDEX transfers_expires ON transfers (expires)

@@ -1,0 +1,1 @@
+DROP INDEX transfers_status{{on transfers}}

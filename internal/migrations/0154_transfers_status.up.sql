@@ -1,0 +1,1 @@
+CREATE INDEX transfers_status ON transfers (status, expires)

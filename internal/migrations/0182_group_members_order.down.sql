@@ -1,0 +1,1 @@
+DROP INDEX group_members_order{{on group_members}}

@@ -1,0 +1,1 @@
+DROP INDEX group_members_user{{on group_members}}

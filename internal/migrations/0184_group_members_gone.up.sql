@@ -1,0 +1,1 @@
+CREATE INDEX group_members_gone ON group_members (gone)

@@ -1,0 +1,1 @@
+DROP INDEX group_bans_user{{on group_bans}}

@@ -1,0 +1,1 @@
+CREATE INDEX group_bans_user ON group_bans (user_id)

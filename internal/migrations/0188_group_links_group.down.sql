@@ -1,0 +1,1 @@
+DROP INDEX group_links_group{{on group_links}}

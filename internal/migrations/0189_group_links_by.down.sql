@@ -1,0 +1,1 @@
+DROP INDEX group_links_by{{on group_links}}

@@ -1,0 +1,1 @@
+DROP INDEX group_requests_group{{on group_requests}}

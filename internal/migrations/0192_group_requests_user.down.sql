@@ -1,0 +1,1 @@
+DROP INDEX group_requests_user{{on group_requests}}

@@ -1,0 +1,1 @@
+CREATE INDEX group_requests_user ON group_requests (user_id)

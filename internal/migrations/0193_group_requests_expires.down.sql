@@ -1,0 +1,1 @@
+DROP INDEX group_requests_expires{{on group_requests}}

@@ -1,0 +1,1 @@
+CREATE INDEX group_requests_expires ON group_requests (expires)

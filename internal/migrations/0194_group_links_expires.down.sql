@@ -1,0 +1,1 @@
+DROP INDEX group_links_expires{{on group_links}}

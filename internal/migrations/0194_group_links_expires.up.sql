@@ -1,0 +1,1 @@
+CREATE INDEX group_links_expires ON group_links (expires)

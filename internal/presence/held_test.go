@@ -1,0 +1,187 @@
+package presence
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+func TestWhoComesBackIsNotedBeforeTheOldConnectionGoes(t *testing.T) {
+	hs, user, now := newHeld(), ids.New[accounts.User](), time.Now()
+	hs.add("a", user, Connection{})
+	in, _ := hs.take(10)
+	hs.wasNoted(in[0], now.Add(time.Hour))
+	hs.remove("a", now)
+	hs.due(now.Add(linger - 1))
+	if in, out := hs.take(10); len(in)+len(out) > 0 {
+		t.Fatal("a connection that has just closed is taken out")
+	}
+	hs.add("b", user, Connection{})
+	in, out := hs.take(1)
+	if len(in) != 1 || len(out) != 0 || in[0].c.Number != 2 || !in[0].told {
+		t.Errorf("first comes %+v, %+v", in, out)
+	}
+	if in, out = hs.take(10); len(in) != 0 || len(out) != 1 || out[0].c.Number != 1 {
+		t.Errorf("then comes %+v, %+v", in, out)
+	}
+	hs.due(now.Add(linger))
+	if in, out = hs.take(10); len(in)+len(out) > 0 {
+		t.Error("a connection is taken out twice")
+	}
+	if left := hs.tookOut(out); len(left) != 0 || len(hs.of(user)) != 1 {
+		t.Errorf("left are %v", left)
+	}
+}
+
+func TestAConnectionThatRedisNeverHadIsForgotten(t *testing.T) {
+	hs, user := newHeld(), ids.New[accounts.User]()
+	hs.add("a", user, Connection{})
+	hs.add("a", user, Connection{}) // the same
+	hs.add("b", user, Connection{})
+	hs.remove("a", time.Now())
+	hs.remove("a", time.Now())
+	hs.remove("unknown", time.Now())
+	in, out := hs.take(10)
+	if len(in) != 1 || len(out) != 0 || len(hs.of(user)) != 1 || hs.count() != 1 {
+		t.Errorf("to be noted %d, to be taken out %d, open %d", len(in), len(out), hs.count())
+	}
+}
+
+func TestWhatWasLostIsWaitedForOnce(t *testing.T) {
+	hs, user, now := newHeld(), ids.New[accounts.User](), time.Now()
+	hs.add("a", user, Connection{})
+	in, _ := hs.take(10)
+	hs.wasNoted(in[0], now)
+	hs.remove("a", now)
+	hs.due(now.Add(linger))
+	_, out := hs.take(10)
+	if lost, again := hs.lingerAgain(out[0], now.Add(linger)); !lost || !again {
+		t.Fatal("a connection that Redis lost is given up at once")
+	}
+	if in, out = hs.take(10); len(in) != 1 || len(out) != 0 {
+		t.Error("it is not noted anew")
+	}
+	hs.due(now.Add(2 * linger))
+	if _, out = hs.take(10); len(out) != 1 {
+		t.Fatal("it is never taken out")
+	}
+	if _, again := hs.lingerAgain(out[0], now); again {
+		t.Error("it lingers for ever")
+	}
+}
+
+func TestTheLaterChangeIsTold(t *testing.T) {
+	user := ids.New[accounts.User]()
+	for name, tt := range map[string]struct {
+		said []change
+		want change
+	}{
+		"the later one":               {[]change{{status: Online}, {status: Offline}}, change{status: Offline}},
+		"hidden, and gone":            {[]change{{status: Online, hidden: true, own: true}, {status: Offline}}, change{status: Offline, hidden: true, own: true}},
+		"hidden, and shown again":     {[]change{{status: Online, hidden: true}, {status: Online, shown: true}}, change{status: Online, shown: true}},
+		"shown, and hidden again":     {[]change{{status: Online, shown: true}, {status: Online, hidden: true}}, change{status: Online, hidden: true}},
+		"a wish, and gone, and there": {[]change{{status: Busy, own: true}, {status: Offline}, {status: Busy}}, change{status: Busy, own: true}},
+	} {
+		ts := newTells()
+		for _, c := range tt.said {
+			ts.add(user, c)
+		}
+		if _, got := ts.take(10); len(got) != 1 || got[0] != tt.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
+func TestWhatIsNoLongerSoIsNotTold(t *testing.T) {
+	at := time.Now()
+	on, off := kept{told: true, wish: Wish{Away, 1}}, kept{}
+	for name, tt := range map[string]struct {
+		c    change
+		k    kept
+		want change
+	}{
+		"gone":              {change{status: Offline, at: at}, off, change{status: Offline, at: at}},
+		"gone, and back":    {change{status: Offline, at: at}, on, change{}},
+		"there":             {change{status: Online, at: at}, on, change{status: Away, at: at}},
+		"there, and gone":   {change{status: Online, at: at}, off, change{}},
+		"hidden":            {change{status: Online, at: at, hidden: true}, on, change{status: Away, at: at, hidden: true}},
+		"hidden, and gone":  {change{status: Online, at: at, hidden: true}, off, change{status: Offline, at: at, hidden: true}},
+		"gone while hidden": {change{status: Offline, at: at, hidden: true}, on, change{status: Away, at: at, hidden: true}},
+	} {
+		if got := tt.c.still(tt.k); got != tt.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
+func TestANodePutsBackWhatRedisHasLost(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		n, db := w.start(), w.memory.Open(t)
+		w.befriend(n, 0, 1)
+		w.listen(n)
+		w.enter(n, 1, "a")
+		bubble.Sleep(5 * time.Second)
+		unlink := func(keys ...keyspace.Key) {
+			w.must(db.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: keys[0], More: keys[1:]}).Err)
+		}
+		told := func(want ...string) {
+			t.Helper()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			var got []string
+			for _, what := range w.told[[2]accounts.ID{w.users[0], w.users[1]}] {
+				got = append(got, what.status)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("a friend was told %q, want %q", got, want)
+			}
+		}
+		// What lies beside the bus' log is gone, and nobody says so.
+		unlink(connectionKeys.At(w.users[1]).Key)
+		unlink(nodesKey.At().Key)
+		bubble.Sleep(2 * time.Second)
+		w.soon(n, 0, 1, Online)
+		told(api.StatusOnline)
+
+		// One of two connections is gone, and the other one closes.
+		w.enter(n, 1, "b")
+		bubble.Sleep(2 * time.Second)
+		n.store.close(t.Context(), []*closing{{user: w.users[1], prefix: n.held.of(w.users[1])[1].name()}})
+		n.Watch(Socket).Closed("a")
+		bubble.Sleep(5 * time.Second)
+		w.soon(n, 0, 1, Online)
+		told(api.StatusOnline, api.StatusOffline, api.StatusOnline)
+	})
+}
+
+func TestUsersOfANodeThatWasSweptAreToldOfAgain(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		n, other := w.start(), w.start()
+		w.befriend(other, 0, 1)
+		w.listen(other)
+		w.enter(n, 1, "a")
+		bubble.Sleep(5 * time.Second)
+		n.wire.Refuse()
+		bubble.Sleep(20 * time.Second)
+		n.wire.Heal()
+		bubble.Sleep(10 * time.Second)
+		w.soon(other, 0, 1, Online)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		var got []string
+		for _, what := range w.told[[2]accounts.ID{w.users[0], w.users[1]}] {
+			got = append(got, what.status)
+		}
+		if want := []string{api.StatusOnline, api.StatusOffline, api.StatusOnline}; !slices.Equal(got, want) {
+			t.Errorf("a friend was told %q, want %q", got, want)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package presence
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/social"
+)
+
+// Routes adds the domain's operations to a.
+func (s *Service) Routes(a *web.API) {
+	tags := []string{"presence"}
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/presence", ID: "presence.get", Tags: tags,
+		Summary:     "Whether up to 200 users are on line",
+		Description: "In the order asked for. The caller sees friends who let themselves be seen, and themselves; all others look off line, whether they exist or not.",
+		Errors:      []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore, social.ErrStore, accounts.ErrStore}}, s.getPresence)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/presence", ID: "presence.friends", Tags: tags,
+		Summary:     "The caller's friends who are on line",
+		Description: "Those who are not listed are off line. Changes come as presence.changed: open the socket or stream first, then ask.",
+		Errors:      []*errs.Error{ErrStore, social.ErrStore, accounts.ErrStore}}, s.getFriends)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/presence", ID: "presence.mine", Tags: tags,
+		Summary: "What the caller is, and wishes to be", Errors: []*errs.Error{ErrStore}}, s.getMine)
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/presence", ID: "presence.set", Tags: tags,
+		Summary:     "Be online, away or busy while connected",
+		Description: "The wish holds for all devices, until it is changed. To look off line to everybody, set `presence` to `nobody` with PATCH /v1/me.",
+		Errors:      []*errs.Error{ErrWish, ErrStore}}, s.putMine)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/connections", ID: "presence.connections", Tags: tags,
+		Summary:     "The caller's connections, of all devices to all nodes, the oldest first",
+		Description: "One that has just closed may be listed for some seconds.",
+		Errors:      []*errs.Error{ErrStore}}, s.getConnections)
+}
+
+type body[T any] struct{ Body T }
+
+type empty struct{}
+
+type presenceInput struct {
+	Users    []string `query:"users" required:"true" minItems:"1" maxItems:"200" doc:"ids, with commas between"`
+	LastSeen bool     `query:"last_seen" doc:"tell also when those who are off line were last on line"`
+}
+
+func (s *Service) getPresence(ctx context.Context, caller accounts.Caller, in *presenceInput) (*body[api.Presences], error) {
+	users := make([]accounts.ID, len(in.Users))
+	for i, text := range in.Users {
+		var err error
+		if users[i], err = ids.Parse[accounts.User](text); err != nil {
+			return nil, ids.ErrMalformed.On(fmt.Sprintf("query.users[%d]", i), "is not an identifier")
+		}
+	}
+	return wire(s.Of(ctx, caller.User, users, in.LastSeen))
+}
+
+func (s *Service) getFriends(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.Presences], error) {
+	return wire(s.FriendsOnline(ctx, caller.User))
+}
+
+func wire(found []Seen, partial bool, err error) (*body[api.Presences], error) {
+	if err != nil {
+		return nil, err
+	}
+	out := api.Presences{Users: make([]api.Presence, len(found)), Partial: partial}
+	for i, one := range found {
+		out.Users[i] = one.wire()
+	}
+	return &body[api.Presences]{out}, nil
+}
+
+func (s *Service) getMine(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.MyPresence], error) {
+	now, wish, partial, err := s.Mine(ctx, caller.User)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.MyPresence]{api.MyPresence{Status: now.String(), Wish: wish.String(), Partial: partial}}, nil
+}
+
+func (s *Service) putMine(ctx context.Context, caller accounts.Caller, in *body[api.PresenceUpdate]) (*body[api.MyPresence], error) {
+	to, err := parseWish(in.Body.Status)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.SetWish(ctx, caller.User, to); err != nil {
+		return nil, err
+	}
+	return s.getMine(ctx, caller, nil)
+}
+
+func (s *Service) getConnections(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.Connections], error) {
+	found, partial, err := s.Connections(ctx, caller.User)
+	if err != nil {
+		return nil, err
+	}
+	out := api.Connections{Connections: make([]api.Connection, len(found)), Partial: partial}
+	for i, c := range found {
+		out.Connections[i] = api.Connection{Device: c.Device.String(), Kind: c.Kind.String(), Node: c.Node.String(), Since: c.Since}
+	}
+	return &body[api.Connections]{out}, nil
+}

@@ -1,0 +1,109 @@
+package presence
+
+import (
+	"context"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/cluster"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
+)
+
+// forgetNodes is how long a node that was swept may come back and learn of it.
+const forgetNodes = time.Hour
+
+// Jobs are what this domain does by itself, beside [Service.Run].
+func (s *Service) Jobs() []worker.Job {
+	return []worker.Job{{Name: "presence.sweep", Every: time.Second, Singleton: true, Run: func(ctx context.Context) error {
+		if err := s.sweep(ctx); err != nil && !away(err) { // the connection's watcher logs that
+			return err
+		}
+		return nil
+	}}}
+}
+
+// sweep takes out what nodes hold that have had no lease for [linger], as this process has
+// seen it: its clock alone decides, and a node that is not in sight for a moment is none
+// that has died.
+func (s *Service) sweep(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "presence.sweep")
+	marks, err := s.store.marks(ctx)
+	if err != nil {
+		return err
+	}
+	live, err := s.cfg.Nodes.Live(ctx)
+	if err != nil {
+		clear(s.missing)
+		return err
+	}
+	now := time.Now()
+	for node := range s.missing {
+		if _, there := marks[node]; !there || !live[node].IsZero() {
+			delete(s.missing, node)
+		}
+	}
+	for node, m := range marks {
+		switch since, missed := s.missing[node]; {
+		case !live[node].IsZero():
+		case !m.swept.IsZero():
+			if s.db.Now().Sub(m.swept) > forgetNodes {
+				err = s.store.forgetNode(ctx, node)
+			}
+		case !missed:
+			s.missing[node] = now
+		case now.Sub(since) >= linger:
+			err = s.sweepNode(ctx, node)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepNode takes out what a dead node holds. Its mark is the last thing, so that a node
+// that was not dead puts back all of it.
+func (s *Service) sweepNode(ctx context.Context, node cluster.ID) error {
+	swept := 0
+	for {
+		users, err := s.store.heldBy(ctx, node, atOnce)
+		if err != nil {
+			return err
+		}
+		if len(users) == 0 {
+			break
+		}
+		batch := make([]*closing, len(users))
+		for i, u := range users {
+			batch[i] = &closing{user: u, prefix: node.String() + ":"}
+		}
+		s.store.close(ctx, batch)
+		var off, done []accounts.ID
+		for _, c := range batch {
+			if c.err != nil {
+				err = c.err
+				continue
+			}
+			done = append(done, c.user)
+			if c.found > 0 && c.last {
+				off = append(off, c.user)
+			}
+		}
+		s.wentOff(off)
+		if gone := s.store.letGo(ctx, node, done); gone != nil {
+			err = gone
+		}
+		if err != nil {
+			return err
+		}
+		swept += len(done)
+		if live, err := s.cfg.Nodes.Live(ctx); err != nil || !live[node].IsZero() {
+			break // it is back: the mark tells it what was done
+		}
+	}
+	delete(s.missing, node)
+	s.metrics.swept.Add(float64(swept))
+	s.log.Info("presence: a dead node's connections are taken out", "dead", node, "users", swept)
+	return s.store.setMark(ctx, node, s.db.Now())
+}

@@ -1,0 +1,34 @@
+package presence
+
+import (
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/cluster"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/keyspace"
+)
+
+// Keys are the families of this domain.
+var Keys = keyspace.New("presence")
+
+// keyLife is three times the longest time between two renewals.
+const keyLife = 24 * time.Hour
+
+var (
+	connectionKeys = keyspace.Def1[accounts.ID](Keys, "user:connection:{{uid}}", keyspace.BytesOf("node:kind and number:device:Unix seconds in base 36 of each connection, with spaces between them"),
+		keyspace.UpTo(keyLife), keyspace.Doc{Purpose: "a user's connections; each counts while its node lives", Together: "uid", MaxBytes: 32 << 10})
+
+	statusKeys = keyspace.Def1[accounts.ID](Keys, "user:status:{{uid}}", keyspace.BytesOf("wish (1 online, 2 away, 3 busy):version"),
+		keyspace.UpTo(keyLife), keyspace.Doc{Purpose: "what a user wishes to be while on line; SQL has it, too", Together: "uid", InvalidatedBy: []string{"a newer wish"}, MaxBytes: 32})
+
+	heldKeys = keyspace.Def1[cluster.ID](Keys, "presence:node:{node}", keyspace.SetOf("users"),
+		keyspace.UpTo(keyLife), keyspace.Doc{Purpose: "whose connections a node holds, for when it dies", MaxBytes: 64 << 20})
+
+	nodesKey = keyspace.Def0(Keys, "presence:nodes", keyspace.HashOf("node → 0, or the Unix ms at which a sweep has told of its death"),
+		keyspace.Forever("one small field for each node; those of dead ones go after an hour"),
+		keyspace.Doc{Purpose: "which nodes hold connections, or did"})
+
+	statusChannel = keyspace.DefChannel0(Keys, "channel:user_status", keyspace.MessagesOf[events.Event](),
+		keyspace.Doc{Purpose: "changes of users whom their friends see, see api/events.go", MaxBytes: 1 << 10})
+)

@@ -1,0 +1,151 @@
+package presence
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/cluster"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+// Status is what a user is. Its number is part of rows and keys: it never changes.
+type Status int
+
+// The states. A wish is one of the last three.
+const (
+	Offline Status = iota
+	Online
+	Away
+	Busy
+)
+
+// String is the status' name on the wire.
+func (s Status) String() string {
+	return [...]string{api.StatusOffline, api.StatusOnline, api.StatusAway, api.StatusBusy}[s]
+}
+
+// parseWish returns the wish of that name. ErrWish.
+func parseWish(name string) (Status, error) {
+	for _, s := range []Status{Online, Away, Busy} {
+		if s.String() == name {
+			return s, nil
+		}
+	}
+	return 0, ErrWish.On("body.status", "is not online, away or busy")
+}
+
+// The domain's refusals.
+var (
+	ErrWish    = errs.New(errs.Invalid, "presence.wish_invalid", "A user can be online, away or busy.")
+	ErrTooMany = errs.New(errs.Invalid, "presence.too_many_asked", "Ask for at most 200 users at once.")
+	ErrStore   = errs.New(errs.Unavailable, "presence.store_away", "Presence cannot be reached right now. Please try again.").Retry(2 * time.Second)
+)
+
+// Kind says what a connection is. It is a part of keys.
+type Kind byte
+
+// The kinds.
+const (
+	Socket Kind = 's'
+	Stream Kind = 'e' // of events
+)
+
+// String is the kind's name on the wire.
+func (k Kind) String() string {
+	if k == Stream {
+		return api.ConnectionEvents
+	}
+	return api.ConnectionSocket
+}
+
+// Connection is one of a device to a node.
+type Connection struct {
+	Node   cluster.ID
+	Number uint64 // among those that its node ever had
+	Kind   Kind
+	Device accounts.DeviceID
+	Since  time.Time // whole seconds
+}
+
+// name tells the connection from all others.
+func (c Connection) name() string {
+	return c.Node.String() + ":" + string(c.Kind) + strconv.FormatUint(c.Number, 36) + ":"
+}
+
+// String is the connection as an entry of user:connection.
+func (c Connection) String() string {
+	return c.name() + c.Device.String() + ":" + strconv.FormatInt(c.Since.Unix(), 36)
+}
+
+// parseConnections reads the value of user:connection. What another build has written
+// there, and this one cannot read, is left out.
+func parseConnections(value string) []Connection {
+	var all []Connection
+	for entry := range strings.FieldsSeq(value) {
+		if c, ok := parseConnection(entry); ok {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func parseConnection(entry string) (c Connection, ok bool) {
+	part := strings.Split(entry, ":")
+	if len(part) != 4 || len(part[1]) < 2 {
+		return c, false
+	}
+	c.Kind = Kind(part[1][0])
+	var faults [4]error
+	c.Node, faults[0] = ids.Parse[cluster.Node](part[0])
+	c.Number, faults[1] = strconv.ParseUint(part[1][1:], 36, 64)
+	c.Device, faults[2] = ids.Parse[accounts.Session](part[2])
+	since, err := strconv.ParseInt(part[3], 36, 64)
+	faults[3] = err
+	c.Since = time.Unix(since, 0).UTC()
+	return c, faults == [4]error{} && (c.Kind == Socket || c.Kind == Stream)
+}
+
+// Wish is what a user wishes to be while on line. The zero Wish is that of a user who
+// never set one.
+type Wish struct {
+	Status  Status
+	Version int64 // counts the user's changes
+}
+
+// status is what w comes to for a user who is on line.
+func (w Wish) status() Status {
+	if w.Status < Online || w.Status > Busy {
+		return Online
+	}
+	return w.Status
+}
+
+// parseWishValue reads the value of user:status.
+func parseWishValue(value string) (w Wish) {
+	status, version, _ := strings.Cut(value, ":")
+	n, err := strconv.Atoi(status)
+	v, verr := strconv.ParseInt(version, 10, 64)
+	if err != nil || verr != nil {
+		return Wish{}
+	}
+	return Wish{Status(n), v}
+}
+
+// Seen is a user as somebody may see them.
+type Seen struct {
+	User   accounts.ID
+	Status Status
+	Last   time.Time // when the user went off line; zero: on line, or not known
+}
+
+func (s Seen) wire() api.Presence {
+	w := api.Presence{User: s.User.String(), Status: s.Status.String()}
+	if s.Status == Offline && !s.Last.IsZero() {
+		w.LastSeen = &s.Last
+	}
+	return w
+}

@@ -1,0 +1,233 @@
+package presence
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/cluster"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+var (
+	//go:embed lua/open.lua
+	openSource string
+	//go:embed lua/close.lua
+	closeSource string
+	//go:embed lua/wish.lua
+	wishSource string
+
+	openScript  = redis.NewScript(openSource)
+	closeScript = redis.NewScript(closeSource)
+	wishScript  = redis.NewScript(wishSource)
+)
+
+// store has every Redis call of the package.
+type store struct{ db *redis.DB }
+
+// away reports that Redis cannot be reached.
+func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
+
+var life = strconv.FormatInt(keyLife.Milliseconds(), 10)
+
+// kept is what Redis has of a user.
+type kept struct {
+	connections []Connection
+	wish        Wish
+	told        bool // friends believe that the user is on line
+}
+
+// read returns what Redis has of users, in one round trip.
+func (s *store) read(ctx context.Context, users []accounts.ID) ([]kept, error) {
+	keys := make([]keyspace.Key, 0, 2*len(users))
+	for _, u := range users {
+		keys = append(keys, connectionKeys.At(u).Key, statusKeys.At(u).Key)
+	}
+	replies := s.db.MGet(ctx, keys)
+	if err := keyspace.FirstErr(replies); err != nil {
+		return nil, err
+	}
+	all := make([]kept, len(users))
+	for i := range all {
+		value := replies[2*i].Str
+		all[i] = kept{parseConnections(value), parseWishValue(replies[2*i+1].Str), value != ""}
+	}
+	return all, nil
+}
+
+// opening is one connection to be noted.
+type opening struct {
+	user accounts.ID
+	c    Connection
+	wish Wish
+	err  error // it may or may not have been noted
+
+	first bool // the user had none before
+}
+
+// open notes connections of users that are among a node's already, and their wishes.
+func (s *store) open(ctx context.Context, node cluster.ID, batch []*opening) {
+	held := keyspace.Cmd{Name: "SADD", Key: heldKeys.At(node).Key}
+	for _, o := range batch {
+		held.Args = append(held.Args, o.user.String())
+	}
+	err := keyspace.FirstErr(s.db.DoMulti(ctx, []keyspace.Cmd{held, {Name: "PEXPIRE", Key: held.Key, Args: []string{life}}}))
+	if err != nil {
+		for _, o := range batch {
+			o.err = err
+		}
+		return
+	}
+	var cmds []keyspace.Cmd
+	for _, o := range batch {
+		if o.wish.Version > 0 {
+			cmds = append(cmds, wishCmd(o.user, o.wish))
+		}
+		cmds = append(cmds, openScript.Cmd([]keyspace.Key{connectionKeys.At(o.user).Key}, o.c.String(), life))
+	}
+	replies := s.db.DoMulti(ctx, cmds)
+	for _, o := range batch {
+		if o.wish.Version > 0 {
+			o.err, replies = replies[0].Err, replies[1:]
+		}
+		before, _, err := replies[0].Text()
+		replies = replies[1:]
+		o.first = before == ""
+		if err != nil {
+			o.err = err
+		}
+	}
+}
+
+// closing is one connection, or all of a node, to be taken out.
+type closing struct {
+	user   accounts.ID
+	prefix string
+	err    error
+
+	found int
+	last  bool // none is left
+}
+
+// close takes connections out.
+func (s *store) close(ctx context.Context, batch []*closing) {
+	cmds := make([]keyspace.Cmd, len(batch))
+	for i, c := range batch {
+		cmds[i] = closeScript.Cmd([]keyspace.Key{connectionKeys.At(c.user).Key}, c.prefix)
+	}
+	for i, r := range s.db.DoMulti(ctx, cmds) {
+		c := batch[i]
+		list, err := r.Items()
+		if err == nil && len(list) != 2 {
+			err = keyspace.ErrReply
+		}
+		if c.err = err; err == nil {
+			c.found, c.last = int(list[0].N), list[1].Str == ""
+		}
+	}
+}
+
+// letGo takes users off those that a node holds.
+func (s *store) letGo(ctx context.Context, node cluster.ID, users []accounts.ID) error {
+	if len(users) == 0 {
+		return nil
+	}
+	cmd := keyspace.Cmd{Name: "SREM", Key: heldKeys.At(node).Key}
+	for _, u := range users {
+		cmd.Args = append(cmd.Args, u.String())
+	}
+	return s.db.Do(ctx, cmd).Err
+}
+
+// heldBy returns up to n of those whose connections a node holds.
+func (s *store) heldBy(ctx context.Context, node cluster.ID, n int) ([]accounts.ID, error) {
+	items, err := s.db.Do(ctx, keyspace.Cmd{Name: "SRANDMEMBER", Key: heldKeys.At(node).Key, Args: []string{strconv.Itoa(n)}}).Items()
+	if err != nil {
+		return nil, err
+	}
+	users := make([]accounts.ID, 0, len(items))
+	for _, item := range items {
+		u, err := ids.Parse[accounts.User](item.Str)
+		if err != nil {
+			return nil, err
+		}
+		users = append(users, u)
+	}
+	return users, nil
+}
+
+func wishCmd(user accounts.ID, w Wish) keyspace.Cmd {
+	return wishScript.Cmd([]keyspace.Key{statusKeys.At(user).Key}, strconv.Itoa(int(w.Status)), strconv.FormatInt(w.Version, 10), life)
+}
+
+// wish notes a user's wish, and returns what Redis has of the user then.
+func (s *store) wish(ctx context.Context, user accounts.ID, w Wish) (kept, error) {
+	replies := s.db.DoMulti(ctx, []keyspace.Cmd{wishCmd(user, w), {Name: "GET", Key: connectionKeys.At(user).Key}})
+	if err := keyspace.FirstErr(replies); err != nil {
+		return kept{}, err
+	}
+	value := replies[1].Str
+	return kept{parseConnections(value), w, value != ""}, nil
+}
+
+// forget removes what Redis has of a user.
+func (s *store) forget(ctx context.Context, user accounts.ID) error {
+	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: connectionKeys.At(user).Key, More: []keyspace.Key{statusKeys.At(user).Key}}).Err
+}
+
+// announce tells programs beside the server of a change.
+func (s *store) announce(ctx context.Context, e events.Event) error {
+	return statusChannel.At().Publish(ctx, s.db, e)
+}
+
+// mark is what presence:nodes says of a node.
+type mark struct {
+	there bool
+	swept time.Time // zero: it was not
+}
+
+func parseMark(value string, there bool) mark {
+	ms, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || ms == 0 {
+		return mark{there: there}
+	}
+	return mark{there, time.UnixMilli(ms)}
+}
+
+// marked returns what is said of a node.
+func (s *store) marked(ctx context.Context, node cluster.ID) (mark, error) {
+	value, ok, err := s.db.Do(ctx, keyspace.Cmd{Name: "HGET", Key: nodesKey.At().Key, Args: []string{node.String()}}).Text()
+	return parseMark(value, ok), err
+}
+
+// setMark says that a node holds connections, or, with a time, that it was swept then.
+func (s *store) setMark(ctx context.Context, node cluster.ID, swept time.Time) error {
+	value := "0"
+	if !swept.IsZero() {
+		value = strconv.FormatInt(swept.UnixMilli(), 10)
+	}
+	return s.db.Do(ctx, keyspace.Cmd{Name: "HSET", Key: nodesKey.At().Key, Args: []string{node.String(), value}}).Err
+}
+
+// marks returns what is said of all nodes.
+func (s *store) marks(ctx context.Context) (map[cluster.ID]mark, error) {
+	fields, err := nodesKey.At().All(ctx, s.db)
+	all := make(map[cluster.ID]mark, len(fields))
+	for field, value := range fields {
+		if id, err := ids.Parse[cluster.Node](field); err == nil {
+			all[id] = parseMark(value, true)
+		}
+	}
+	return all, err
+}
+
+// forgetNode removes what is said of a node.
+func (s *store) forgetNode(ctx context.Context, node cluster.ID) error {
+	return s.db.Do(ctx, keyspace.Cmd{Name: "HDEL", Key: nodesKey.At().Key, Args: []string{node.String()}}).Err
+}

@@ -1,0 +1,167 @@
+package presence
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/cluster"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+func eachRedis(t *testing.T, test func(t *testing.T, db *redis.DB)) {
+	for _, engine := range redistest.Engines(t) {
+		if engine.Name == "spawn" || engine.Name == "sentinel" {
+			continue // the same commands as standalone
+		}
+		t.Run(engine.Name, func(t *testing.T) {
+			db := engine.Open(t)
+			test(t, db)
+			redistest.KeysDeclared(t, db, Keys)
+		})
+	}
+}
+
+// twin is what the scripts do, in Go.
+type twin struct {
+	connections map[accounts.ID][]Connection
+	wishes      map[accounts.ID]Wish
+}
+
+func (w *twin) open(user accounts.ID, c Connection, wish Wish) (first bool) {
+	if wish.Version >= w.wishes[user].Version && wish.Version > 0 {
+		w.wishes[user] = wish
+	}
+	first = len(w.connections[user]) == 0
+	w.connections[user] = append(slices.DeleteFunc(w.connections[user], func(o Connection) bool { return o == c }), c)
+	return first
+}
+
+func (w *twin) close(user accounts.ID, prefix string) (found int, last bool) {
+	before := len(w.connections[user])
+	w.connections[user] = slices.DeleteFunc(w.connections[user], func(o Connection) bool { return strings.HasPrefix(o.String(), prefix) })
+	return before - len(w.connections[user]), len(w.connections[user]) == 0
+}
+
+func TestTheScriptsDoWhatTheirTwinDoes(t *testing.T) {
+	eachRedis(t, func(t *testing.T, db *redis.DB) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		r := rand.New(rand.NewPCG(seed, 1))
+		s, w := store{db}, &twin{map[accounts.ID][]Connection{}, map[accounts.ID]Wish{}}
+		nodes := []cluster.ID{ids.New[cluster.Node](), ids.New[cluster.Node](), ids.New[cluster.Node]()}
+		users := make([]accounts.ID, 7)
+		for i := range users {
+			users[i] = ids.New[accounts.User]()
+		}
+		pool := make([]Connection, 40)
+		for i := range pool {
+			pool[i] = connection(nodes[i%len(nodes)], uint64(i))
+		}
+		for step := range 400 {
+			u, c := users[r.IntN(len(users))], pool[r.IntN(len(pool))]
+			switch r.IntN(5) {
+			case 0, 1:
+				o := &opening{user: u, c: c, wish: Wish{Status(1 + r.IntN(3)), r.Int64N(20)}}
+				s.open(t.Context(), c.Node, []*opening{o})
+				if first := w.open(u, c, o.wish); o.err != nil || o.first != first {
+					t.Fatalf("step %d: open: first %v, %v; want %v", step, o.first, o.err, first)
+				}
+			case 2, 3:
+				prefix := c.name()
+				if r.IntN(3) == 0 {
+					prefix = c.Node.String() + ":"
+				}
+				o := &closing{user: u, prefix: prefix}
+				s.close(t.Context(), []*closing{o})
+				if found, last := w.close(u, prefix); o.err != nil || o.found != found || o.last != last {
+					t.Fatalf("step %d: close: %d, %v, %v; want %d, %v", step, o.found, o.last, o.err, found, last)
+				}
+			case 4:
+				wish := Wish{Status(1 + r.IntN(3)), 1 + r.Int64N(20)}
+				if wish.Version >= w.wishes[u].Version {
+					w.wishes[u] = wish
+				}
+				if k, err := s.wish(t.Context(), u, wish); err != nil || k.told != (len(w.connections[u]) > 0) {
+					t.Fatalf("step %d: wish: %+v, %v", step, k, err)
+				}
+			}
+			all, err := s.read(t.Context(), users)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, k := range all {
+				if want := w.connections[users[i]]; !slices.Equal(k.connections, want) || k.wish != w.wishes[users[i]] || k.told != (len(want) > 0) {
+					t.Fatalf("step %d: Redis has %+v, want %v and %v", step, k, want, w.wishes[users[i]])
+				}
+			}
+		}
+	})
+}
+
+func TestNodesAndTheirUsersAreListed(t *testing.T) {
+	eachRedis(t, func(t *testing.T, db *redis.DB) {
+		s, a, b := store{db}, ids.New[cluster.Node](), ids.New[cluster.Node]()
+		ctx, at := t.Context(), time.Now().Truncate(time.Millisecond)
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m, err := s.marked(ctx, a); err != nil || m.there {
+			t.Errorf("of an unknown node: %+v, %v", m, err)
+		}
+		must(s.setMark(ctx, a, time.Time{}))
+		must(s.setMark(ctx, b, at))
+		all, err := s.marks(ctx)
+		if err != nil || len(all) != 2 || all[a] != (mark{there: true}) || !all[b].there || !all[b].swept.Equal(at) {
+			t.Errorf("marks are %+v, %v", all, err)
+		}
+		must(s.forgetNode(ctx, b))
+		if m, err := s.marked(ctx, b); err != nil || m.there {
+			t.Errorf("of a forgotten node: %+v, %v", m, err)
+		}
+		users := []accounts.ID{ids.New[accounts.User](), ids.New[accounts.User]()}
+		for i, u := range users {
+			s.open(ctx, a, []*opening{{user: u, c: connection(a, uint64(i))}})
+		}
+		if got, err := s.heldBy(ctx, a, 10); err != nil || len(got) != 2 || !slices.Contains(got, users[0]) || !slices.Contains(got, users[1]) {
+			t.Errorf("held are %v, %v", got, err)
+		}
+		if got, err := s.heldBy(ctx, a, 1); err != nil || len(got) != 1 {
+			t.Errorf("one of those held: %v, %v", got, err)
+		}
+		must(s.letGo(ctx, a, users))
+		if got, err := s.heldBy(ctx, a, 10); err != nil || len(got) != 0 {
+			t.Errorf("after they were let go: %v, %v", got, err)
+		}
+		must(s.forget(ctx, users[0]))
+		if got, err := s.read(ctx, users); err != nil || got[0].told || !got[1].told {
+			t.Errorf("after one was forgotten: %+v, %v", got, err)
+		}
+	})
+}
+
+func TestTwoHundredFriendsAreOneQuestion(t *testing.T) {
+	server := redistest.Server(t)
+	s, users := store{redistest.Open(t, server.URL)}, make([]accounts.ID, MaxAsked)
+	for i := range users {
+		users[i] = ids.New[accounts.User]()
+	}
+	if _, err := server.Do("CONFIG", "RESETSTAT"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.read(t.Context(), users); err != nil || len(got) != len(users) {
+		t.Fatalf("got %d, %v", len(got), err)
+	}
+	lines, err := server.Do("INFO", "commandstats")
+	if text := strings.Join(lines, ""); err != nil || !strings.Contains(text, "cmdstat_mget:calls=1,") || strings.Contains(text, "cmdstat_get:") {
+		t.Errorf("Redis was asked %s, %v", text, err)
+	}
+}

@@ -1,0 +1,302 @@
+package presence
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/cluster"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// MaxAsked is for how many users [Service.Of] answers at once.
+const MaxAsked = 200
+
+// Nodes says which nodes live; *cluster.Service does.
+type Nodes interface {
+	Live(ctx context.Context) (map[cluster.ID]cluster.Boot, error)
+}
+
+// People says who may see a user; *accounts.Service does.
+type People interface {
+	// Audiences leaves out users that are deleted, banned or unknown.
+	Audiences(ctx context.Context, users []accounts.ID) (map[accounts.ID]accounts.Audience, error)
+}
+
+// Friends says who is whose friend; *social.Service does.
+type Friends interface {
+	AreFriends(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
+	FriendIDs(ctx context.Context, user accounts.ID) ([]accounts.ID, error)
+}
+
+// Config has what the domain stands on.
+type Config struct {
+	DB      *sqldb.DB
+	Redis   *redis.DB
+	Bus     *events.Bus
+	Node    cluster.ID // this one
+	Nodes   Nodes
+	People  People
+	Friends Friends
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+}
+
+// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+type Service struct {
+	cfg   Config
+	db    *sqldb.DB
+	store store
+	log   *slog.Logger
+
+	held    held
+	tells   tells
+	doubt   atomic.Bool // Redis may have lost what this node noted
+	marked  bool        // this node has its mark in Redis; Run's alone
+	renewed time.Time   // when keys were looked at last, whether to renew them; Run's alone
+
+	mu     sync.Mutex
+	seen   map[accounts.ID]time.Time // not in SQL yet
+	wishes map[accounts.ID]struct{}  // users whose wish Redis may not have
+
+	missing map[cluster.ID]time.Time // since when nodes have no lease; the sweep's alone
+	metrics *metrics
+}
+
+// New returns the domain on those parts. It handles a topic of the bus, and so comes before
+// the bus runs.
+func New(cfg Config) *Service {
+	s := &Service{cfg: cfg, db: cfg.DB, store: store{cfg.Redis}, log: cfg.Log,
+		held: newHeld(), tells: newTells(),
+		seen: map[accounts.ID]time.Time{}, wishes: map[accounts.ID]struct{}{}, missing: map[cluster.ID]time.Time{}}
+	s.metrics = newMetrics(cfg.Metrics, s)
+	cfg.Bus.Nodes().Handle("presence", bus.Handler{Lost: func() { s.doubt.Store(true) }})
+	return s
+}
+
+// Of returns users as viewer may see them, in the order asked for; with last, when those
+// that are off line were last seen, which costs a SELECT. partial reports that Redis cannot
+// be reached, so that only connections to this node are known. Presence itself is one round
+// trip to Redis; that of the viewer's friends and the users' settings goes beside it. ErrTooMany.
+func (s *Service) Of(ctx context.Context, viewer accounts.ID, users []accounts.ID, last bool) (_ []Seen, partial bool, err error) {
+	defer errs.Wrap(&err, "presence.Of")
+	if len(users) > MaxAsked {
+		return nil, false, ErrTooMany
+	}
+	var friends map[accounts.ID]bool
+	var audiences map[accounts.ID]accounts.Audience
+	var states []Status
+	g, beside := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { friends, err = s.cfg.Friends.AreFriends(beside, viewer, users); return err })
+	g.Go(func() (err error) { audiences, err = s.cfg.People.Audiences(beside, users); return err })
+	g.Go(func() (err error) { states, partial, err = s.states(beside, users); return err })
+	if err := g.Wait(); err != nil {
+		return nil, false, asKind(err)
+	}
+	out := make([]Seen, len(users))
+	var off []accounts.ID
+	for i, u := range users {
+		out[i].User = u
+		if u != viewer && (!friends[u] || audiences[u] != accounts.ToFriends) {
+			continue
+		}
+		if out[i].Status = states[i]; states[i] == Offline {
+			off = append(off, u)
+		}
+	}
+	if !last || len(off) == 0 {
+		return out, partial, nil
+	}
+	rows, err := selectRows(ctx, s.db, off)
+	if err != nil {
+		return nil, false, asKind(err)
+	}
+	visible := make(map[accounts.ID]time.Time, len(off))
+	for _, u := range off {
+		visible[u] = rows[u].seen
+	}
+	for i := range out {
+		out[i].Last = visible[out[i].User]
+	}
+	return out, partial, nil
+}
+
+// FriendsOnline returns those of user's friends whom the user sees on line, in no order.
+// partial is as in [Service.Of].
+func (s *Service) FriendsOnline(ctx context.Context, user accounts.ID) (_ []Seen, partial bool, err error) {
+	defer errs.Wrap(&err, "presence.FriendsOnline %s", user)
+	friends, err := s.cfg.Friends.FriendIDs(ctx, user)
+	if err != nil || len(friends) == 0 {
+		return nil, false, asKind(err)
+	}
+	var audiences map[accounts.ID]accounts.Audience
+	var states []Status
+	g, beside := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { audiences, err = s.cfg.People.Audiences(beside, friends); return err })
+	g.Go(func() (err error) { states, partial, err = s.states(beside, friends); return err })
+	if err := g.Wait(); err != nil {
+		return nil, false, asKind(err)
+	}
+	var out []Seen
+	for i, u := range friends {
+		if states[i] != Offline && audiences[u] == accounts.ToFriends {
+			out = append(out, Seen{User: u, Status: states[i]})
+		}
+	}
+	return out, partial, nil
+}
+
+// askTime is how long a read waits for Redis.
+const askTime = 500 * time.Millisecond
+
+// states returns what users are, whoever may see it.
+func (s *Service) states(ctx context.Context, users []accounts.ID) (_ []Status, partial bool, err error) {
+	all, alive, partial, err := s.known(ctx, users)
+	if err != nil {
+		return nil, partial, err
+	}
+	states := make([]Status, len(users))
+	for i, k := range all {
+		states[i] = k.status(alive)
+	}
+	return states, partial, nil
+}
+
+// status is what a user is.
+func (k kept) status(alive func(cluster.ID) bool) Status {
+	for _, c := range k.connections {
+		if alive(c.Node) {
+			return k.wish.status()
+		}
+	}
+	return Offline
+}
+
+// known returns what Redis has of users, and which nodes live; or, where Redis cannot be
+// reached, this node's connections alone.
+func (s *Service) known(ctx context.Context, users []accounts.ID) (all []kept, alive func(cluster.ID) bool, partial bool, err error) {
+	self := func(n cluster.ID) bool { return n == s.cfg.Node }
+	ask, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	live, err := s.cfg.Nodes.Live(ask)
+	if err == nil {
+		all, err = s.store.read(ask, users)
+	}
+	if err == nil {
+		return all, func(n cluster.ID) bool { return self(n) || !live[n].IsZero() }, false, nil
+	}
+	if ctx.Err() != nil {
+		return nil, nil, false, ctx.Err()
+	}
+	all = make([]kept, len(users))
+	var here []accounts.ID
+	for i, u := range users {
+		if all[i].connections = s.held.of(u); len(all[i].connections) > 0 {
+			here = append(here, u)
+		}
+	}
+	rows, err := selectRows(ctx, s.db, here)
+	for i, u := range users {
+		all[i].wish = rows[u].wish
+	}
+	return all, self, true, err
+}
+
+// Mine returns what a user is, and wishes to be, whoever may see it. partial is as in
+// [Service.Of].
+func (s *Service) Mine(ctx context.Context, user accounts.ID) (now, wish Status, partial bool, err error) {
+	defer errs.Wrap(&err, "presence.Mine %s", user)
+	states, partial, err := s.states(ctx, []accounts.ID{user})
+	if err != nil {
+		return 0, 0, false, asKind(err)
+	}
+	rows, err := selectRows(ctx, s.db, []accounts.ID{user})
+	return states[0], rows[user].wish.status(), partial, asKind(err)
+}
+
+// SetWish sets what a user is while on line, and tells the user's friends if it is another
+// one.
+func (s *Service) SetWish(ctx context.Context, user accounts.ID, to Status) (err error) {
+	defer errs.Wrap(&err, "presence.SetWish %s", user)
+	w, changed, err := updateWish(ctx, s.db, user, to)
+	if err != nil || !changed {
+		return asKind(err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+	defer cancel()
+	k, err := s.store.wish(ctx, user, w)
+	if err != nil {
+		s.wishLater(user) // it is committed; Redis gets it when it is back
+		return nil
+	}
+	if k.told {
+		s.tells.add(user, change{status: w.status(), at: s.db.Now(), own: true})
+	}
+	return nil
+}
+
+// mostLate bounds what waits for Redis or SQL to be back.
+const mostLate = 10_000
+
+// wishLater has Redis get a user's wish with the next beat.
+func (s *Service) wishLater(user accounts.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.wishes) < mostLate {
+		s.wishes[user] = struct{}{}
+	}
+}
+
+// Connections returns a user's connections, the oldest first. One that has just closed
+// is among them for [linger] where it was the last one to another node. partial is as in [Service.Of].
+func (s *Service) Connections(ctx context.Context, user accounts.ID) (_ []Connection, partial bool, err error) {
+	defer errs.Wrap(&err, "presence.Connections %s", user)
+	all, alive, partial, err := s.known(ctx, []accounts.ID{user})
+	if err != nil {
+		return nil, false, asKind(err)
+	}
+	open := make([]Connection, 0, len(all[0].connections))
+	for _, c := range all[0].connections {
+		if alive(c.Node) && (c.Node != s.cfg.Node || s.held.open(user, c.Number)) {
+			open = append(open, c)
+		}
+	}
+	return open, partial, nil
+}
+
+// AudienceChanged tells a user's friends after the user has changed who sees them on line:
+// they see the user come, or go.
+func (s *Service) AudienceChanged(ctx context.Context, user accounts.ID) (err error) {
+	defer errs.Wrap(&err, "presence.AudienceChanged %s", user)
+	standings, err := accounts.Standings(ctx, s.db, user)
+	if err != nil {
+		return asKind(err)
+	}
+	shown := standings[user].Presence == accounts.ToFriends
+	s.tells.add(user, change{status: Online, at: s.db.Now(), own: true, shown: shown, hidden: !shown})
+	return nil
+}
+
+// Erase removes all that there is of a user who has no account any more. It may be repeated.
+func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
+	defer errs.Wrap(&err, "presence.Erase %s", user)
+	if err := deleteRow(ctx, s.db, user); err != nil {
+		return asKind(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	if err := s.store.forget(ctx, user); err != nil { // a wish is gone within a day in any case
+		s.log.Info("presence: Redis keeps an erased user's wish until its life has ended", "user", user, "err", err)
+	}
+	return nil
+}

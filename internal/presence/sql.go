@@ -1,0 +1,87 @@
+package presence
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// asKind gives errors of the engine the kind that callers act on.
+func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
+
+// row is what SQL has of a user.
+type row struct {
+	wish Wish
+	seen time.Time // zero: never
+}
+
+// selectRows returns what SQL has of up to 500 users; those of whom it has nothing are
+// left out.
+func selectRows(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]row, error) {
+	all := map[accounts.ID]row{}
+	if len(users) == 0 {
+		return all, nil
+	}
+	rows, err := q.QueryContext(ctx, "SELECT user_id, wish, version, seen FROM presence WHERE user_id IN (?)", bun.List(users))
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var u accounts.ID
+		var r row
+		var seen int64
+		err := rows.Scan(&u, &r.wish.Status, &r.wish.Version, &seen)
+		if seen > 0 {
+			r.seen = time.UnixMilli(seen).UTC()
+		}
+		all[u] = r
+		return err
+	})
+}
+
+var (
+	columns = []string{"user_id", "wish", "version", "seen"}
+	wishes  = sqldb.Upsert{Table: "presence", Columns: columns, Key: columns[:1], Set: []string{"wish", "version = version + {new.version}"}}
+	seens   = sqldb.Upsert{Table: "presence", Columns: columns, Key: columns[:1], Set: []string{"seen = {greatest}(seen, {new.seen})"}}
+)
+
+// updateWish sets a user's wish, and returns it. changed is false where it was that
+// already.
+func updateWish(ctx context.Context, db *sqldb.DB, user accounts.ID, to Status) (w Wish, changed bool, err error) {
+	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		changed = false
+		before, err := selectRows(ctx, tx, []accounts.ID{user})
+		if err != nil {
+			return err
+		}
+		if w = before[user].wish; w.status() == to {
+			return nil
+		}
+		if _, err := tx.ExecContext(ctx, tx.Dialect().Compile(wishes).For(1), user, int(to), 1, 0); err != nil {
+			return err
+		}
+		after, err := selectRows(ctx, tx, []accounts.ID{user}) // under the lock of the row
+		w, changed = after[user].wish, true
+		return err
+	})
+	return w, changed, err
+}
+
+// upsertSeen notes when users were last seen.
+func upsertSeen(ctx context.Context, db *sqldb.DB, seen map[accounts.ID]time.Time) error {
+	args := make([]any, 0, 4*len(seen))
+	for _, u := range slices.SortedFunc(maps.Keys(seen), accounts.ID.Compare) { // one order of locks
+		args = append(args, u, 0, 0, seen[u].UnixMilli())
+	}
+	_, err := db.ExecContext(ctx, db.Dialect().Compile(seens).For(len(seen)), args...)
+	return err
+}
+
+func deleteRow(ctx context.Context, db *sqldb.DB, user accounts.ID) error {
+	_, err := db.ExecContext(ctx, "DELETE FROM presence WHERE user_id = ?", user)
+	return err
+}

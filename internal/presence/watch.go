@@ -1,0 +1,287 @@
+package presence
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+const (
+	// linger is how long a connection that has closed counts: who is back by then was
+	// never away. A dead node's are given as long.
+	linger = 5 * time.Second
+	// beatEvery is how often a node looks whether Redis still has what it noted, and how
+	// late a connection that lingers may be taken out.
+	beatEvery = time.Second
+	// atOnce is how many connections go to Redis in one round trip.
+	atOnce = 500
+	// writeTime is how long that may take.
+	writeTime = 2 * time.Second
+	// renewAfter is how long a connection is noted before its key's life begins anew,
+	// give or take a quarter of it less, so that not all are renewed at once.
+	renewAfter = 8 * time.Hour
+)
+
+// Watch is told of the connections of one kind to this node. It waits for nothing.
+type Watch struct {
+	s    *Service
+	kind Kind
+}
+
+// Watch returns what is to be told of the connections of a kind.
+func (s *Service) Watch(kind Kind) *Watch { return &Watch{s, kind} }
+
+// Opened notes that a user's device has opened a connection, whose name no other
+// connection to this node has.
+func (w *Watch) Opened(user, device, connection string) {
+	u, err := ids.Parse[accounts.User](user)
+	d, derr := ids.Parse[accounts.Session](device)
+	if err != nil || derr != nil {
+		w.s.log.Error("presence: a connection is nobody's", "user", user, "device", device)
+		return
+	}
+	w.s.held.add(w.name(connection), u, Connection{Node: w.s.cfg.Node, Kind: w.kind, Device: d, Since: w.s.db.Now()})
+}
+
+// Closed notes that a connection has closed.
+func (w *Watch) Closed(connection string) { w.s.held.remove(w.name(connection), time.Now()) }
+
+func (w *Watch) name(connection string) string { return string(w.kind) + connection }
+
+// Run keeps Redis agreeing with the connections of this node, and tells friends, until ctx
+// ends. What it has noted stays: the other nodes see that this one is gone.
+func (s *Service) Run(ctx context.Context, ready func()) error {
+	ready()
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.tell(ctx) }()
+	defer func() { <-ended }()
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-beat.C:
+			s.beat(ctx)
+		case <-s.held.wake:
+		}
+		for s.write(ctx) {
+		}
+	}
+}
+
+// beat looks whether Redis still has what this node noted, and does what time has made
+// due.
+func (s *Service) beat(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	now := time.Now()
+	s.held.due(now)
+	if now.Sub(s.renewed) > time.Minute {
+		s.renewed = now
+		s.held.renewDue(now)
+	}
+	s.writeSeen(ctx)
+	s.writeWishes(ctx)
+	if !s.marked {
+		s.doubt.Store(false) // nothing was noted that Redis may have lost
+		return
+	}
+	m, err := s.store.marked(ctx, s.cfg.Node)
+	if err != nil {
+		return // Redis is away: nobody knows
+	}
+	swept, doubt := !m.swept.IsZero(), s.doubt.Swap(false)
+	if m.there && !swept && !doubt {
+		return
+	}
+	s.marked = m.there && !swept
+	if n := s.held.putBack(swept); n > 0 {
+		s.metrics.putBack.Add(float64(n))
+		s.log.Info("presence: all connections are noted anew", "connections", n, "swept", swept, "lost", !m.there)
+	}
+}
+
+// write brings some connections to Redis, or takes them out, and reports whether it did
+// and there may be more.
+func (s *Service) write(ctx context.Context) bool {
+	in, out := s.held.take(atOnce)
+	if len(in)+len(out) == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	if !s.marked {
+		if err := s.store.setMark(ctx, s.cfg.Node, time.Time{}); err != nil {
+			s.held.again(in)
+			s.held.again(out)
+			return s.pause()
+		}
+		s.marked = true
+	}
+	whole := s.note(ctx, in)
+	whole = s.takeOut(ctx, out) && whole
+	return whole || s.pause()
+}
+
+// pause has what is left wait for the next beat.
+func (s *Service) pause() bool {
+	select {
+	case <-s.held.wake:
+	default:
+	}
+	return false
+}
+
+// note notes connections, and has the friends told of users who had none. It reports
+// whether Redis took all.
+func (s *Service) note(ctx context.Context, in []*holding) bool {
+	if len(in) == 0 {
+		return true
+	}
+	users := make([]accounts.ID, len(in))
+	for i, h := range in {
+		users[i] = h.user
+	}
+	ask, cancel := context.WithTimeout(ctx, askTime)
+	rows, err := selectRows(ask, s.db, users)
+	cancel()
+	if err != nil { // they are on line all the same
+		for _, u := range users {
+			s.wishLater(u)
+		}
+	}
+	batch := make([]*opening, len(in))
+	for i, h := range in {
+		batch[i] = &opening{user: h.user, c: h.c, wish: rows[h.user].wish}
+	}
+	s.store.open(ctx, s.cfg.Node, batch)
+	var failed []*holding
+	for i, o := range batch {
+		if o.err != nil {
+			failed = append(failed, in[i])
+			continue
+		}
+		renew := time.Now().Add(renewAfter - rand.N(renewAfter/4))
+		if told := s.held.wasNoted(in[i], renew); o.first && !told {
+			s.tells.add(o.user, change{status: o.wish.status(), at: s.db.Now()})
+		}
+	}
+	s.held.again(failed)
+	return len(failed) == 0
+}
+
+// takeOut takes connections out, and has the friends told of users who have none left. It
+// reports whether Redis answered for all.
+func (s *Service) takeOut(ctx context.Context, out []*holding) bool {
+	if len(out) == 0 {
+		return true
+	}
+	batch := make([]*closing, len(out))
+	for i, h := range out {
+		batch[i] = &closing{user: h.user, prefix: h.c.name()}
+	}
+	s.store.close(ctx, batch)
+	var failed, done []*holding
+	var off []accounts.ID
+	for i, c := range batch {
+		switch {
+		case c.err != nil:
+			failed = append(failed, out[i])
+		case c.found == 0 && s.lingers(out[i]):
+		default:
+			done = append(done, out[i])
+			if c.last {
+				off = append(off, c.user)
+			}
+		}
+	}
+	s.held.untold(off)
+	s.wentOff(off)
+	s.held.again(failed)
+	if err := s.store.letGo(ctx, s.cfg.Node, s.held.tookOut(done)); err != nil {
+		s.log.Debug("presence: a sweep may look at users in vain", "err", err)
+	}
+	return len(failed) == 0
+}
+
+// lingers has a connection that Redis did not have wait once more, see [held.lingerAgain].
+func (s *Service) lingers(h *holding) bool {
+	lost, again := s.held.lingerAgain(h, time.Now())
+	if lost {
+		s.doubt.Store(true)
+	}
+	return again
+}
+
+// wentOff has the friends of users told that they are off line, and notes when that was.
+func (s *Service) wentOff(users []accounts.ID) {
+	now := s.db.Now()
+	s.mu.Lock()
+	for _, u := range users {
+		if len(s.seen) < mostLate {
+			s.seen[u] = now
+		}
+	}
+	s.mu.Unlock()
+	for _, u := range users {
+		s.tells.add(u, change{status: Offline, at: now})
+	}
+}
+
+// writeSeen writes when users were last seen to SQL.
+func (s *Service) writeSeen(ctx context.Context) {
+	s.mu.Lock()
+	some := make(map[accounts.ID]time.Time, min(len(s.seen), atOnce))
+	for u, at := range s.seen {
+		if len(some) == atOnce {
+			break
+		}
+		some[u] = at
+	}
+	s.mu.Unlock()
+	if len(some) == 0 || upsertSeen(ctx, s.db, some) != nil { // next time
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for u, at := range some {
+		if s.seen[u].Equal(at) {
+			delete(s.seen, u)
+		}
+	}
+}
+
+// writeWishes brings wishes to Redis that it may not have.
+func (s *Service) writeWishes(ctx context.Context) {
+	s.mu.Lock()
+	some := make([]accounts.ID, 0, min(len(s.wishes), atOnce))
+	for u := range s.wishes {
+		if len(some) == atOnce {
+			break
+		}
+		some = append(some, u)
+	}
+	s.mu.Unlock()
+	rows, err := selectRows(ctx, s.db, some)
+	if err != nil {
+		return
+	}
+	for _, u := range some {
+		if w := rows[u].wish; w.Version > 0 {
+			k, err := s.store.wish(ctx, u, w)
+			if err != nil {
+				return
+			}
+			if k.told {
+				s.tells.add(u, change{status: w.status(), at: s.db.Now(), own: true})
+			}
+		}
+		s.mu.Lock()
+		delete(s.wishes, u)
+		s.mu.Unlock()
+	}
+}

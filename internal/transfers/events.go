@@ -1,0 +1,118 @@
+package transfers
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+)
+
+// told tells both sides what a transfer has become, and Redis. The transfer is committed.
+func (s *Service) told(ctx context.Context, t *Transfer) {
+	p := t.progress(t.Stored, s.chunk)
+	s.publish(t, api.EventTransferUpdated, t.wire(p), false)
+	if err := s.fast.note(context.WithoutCancel(ctx), t, p); err != nil {
+		s.log.Debug("transfers: Redis does not know of a change", "transfer", t.ID, "err", err)
+	}
+	if t.Status.final() {
+		s.tells.forget(t.ID)
+	}
+}
+
+// tellErased tells the other side of a transfer that it is gone with a user's account.
+func (s *Service) tellErased(t *Transfer, erased accounts.ID) {
+	p := t.progress(t.Stored, s.chunk)
+	text, err := json.Marshal(t.wire(p))
+	if err != nil {
+		s.log.Error("transfers: an event has no JSON", "type", api.EventTransferUpdated, "err", err)
+		return
+	}
+	other := t.To
+	if other == erased {
+		other = t.From
+	}
+	s.bus.Publish([]events.Event{events.New(api.EventTransferUpdated, other.String(), s.rows.db.Now(), text)})
+	s.tells.forget(t.ID)
+}
+
+func (s *Service) publish(t *Transfer, typ string, data any, fleeting bool) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		s.log.Error("transfers: an event has no JSON", "type", typ, "err", err)
+		return
+	}
+	to, from := events.New(typ, t.To.String(), s.rows.db.Now(), text), events.New(typ, t.From.String(), s.rows.db.Now(), text)
+	to.Fleeting, from.Fleeting = fleeting, fleeting
+	s.bus.Publish([]events.Event{to, from})
+}
+
+// tellEvery is the time between two events about the progress of a transfer.
+const tellEvery = 100 * time.Millisecond
+
+// watch tells both sides, ten times a second at most, how far an upload has come, until stop
+// is called, which returns when that has ended.
+func (s *Service) watch(ctx context.Context, t Transfer, u *upload) (stop func()) {
+	quit := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		tick := time.NewTicker(tellEvery)
+		defer tick.Stop()
+		for last := t.Stored; ; {
+			ended := false
+			select {
+			case <-tick.C:
+			case <-quit:
+				ended = true // a piece that was quicker than a tick has progress as well
+			}
+			if n := u.received.Load(); n != last && n < t.Size && s.tells.may(t.ID, time.Now()) {
+				last, t.Stored = n, u.stored.Load()
+				s.tellProgress(ctx, &t, n)
+			}
+			if ended {
+				return
+			}
+		}
+	})
+	return func() { close(quit); watching.Wait() }
+}
+
+func (s *Service) tellProgress(ctx context.Context, t *Transfer, received int64) {
+	p := t.progress(received, s.chunk)
+	s.publish(t, api.EventTransferProgress, api.TransferProgress{ID: t.ID.String(), Received: p.received, Size: t.Size, Percent: p.percent, Chunk: p.chunk, Chunks: p.chunks}, true)
+	if err := s.fast.note(ctx, t, p); err != nil {
+		s.log.Debug("transfers: Redis does not know of progress", "transfer", t.ID, "err", err)
+	}
+}
+
+// mostTells bounds the transfers of which is remembered when progress was told.
+const mostTells = 10_000
+
+// tells remembers when progress was told last.
+type tells struct {
+	mu sync.Mutex
+	at map[ID]time.Time
+}
+
+// may reports whether progress can be told now, and remembers it.
+func (t *tells) may(id ID, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Sub(t.at[id]) < tellEvery {
+		return false
+	}
+	if len(t.at) >= mostTells {
+		clear(t.at) // one event too many for each
+	}
+	t.at[id] = now
+	return true
+}
+
+func (t *tells) forget(id ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.at, id)
+}

@@ -1,0 +1,123 @@
+package transfers
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// folder keeps parts as files of a folder, in a folder for each transfer.
+type folder struct {
+	path string
+	root *os.Root
+}
+
+func newFolder(path string) (*folder, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(path)
+	return &folder{path, root}, err
+}
+
+func (f *folder) String() string { return "folder " + f.path }
+func (f *folder) InMemory() bool { return false }
+func (f *folder) Close() error   { return f.root.Close() }
+
+func (f *folder) Create(_ context.Context, name string) (Writing, error) {
+	for try := 1; ; try++ {
+		if err := f.root.Mkdir(path.Dir(name), 0o700); err == nil {
+			if err := f.sync("."); err != nil {
+				return nil, err
+			}
+		} else if !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		file, err := f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if errors.Is(err, fs.ErrNotExist) && try < 3 {
+			continue // the last part of the transfer went, and its folder with it
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &folderPart{File: file, in: f, name: name}, nil
+	}
+}
+
+// sync makes durable which names a folder has.
+func (f *folder) sync(dir string) error {
+	d, err := f.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (f *folder) Open(_ context.Context, name string, from, _ int64) (io.ReadCloser, error) {
+	file, err := f.root.Open(name)
+	if err == nil && from > 0 {
+		if _, err = file.Seek(from, io.SeekStart); err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+func (f *folder) Remove(_ context.Context, names ...string) error { return f.remove(names...) }
+
+func (f *folder) remove(names ...string) error {
+	var faults []error
+	for i, name := range names {
+		if err := f.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			faults = append(faults, err)
+		}
+		if i+1 == len(names) || path.Dir(names[i+1]) != path.Dir(name) {
+			_ = f.root.Remove(path.Dir(name)) // it may have other parts
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (f *folder) List(ctx context.Context, each func(name string) error) error {
+	return fs.WalkDir(f.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it went meanwhile
+			return nil
+		case err != nil || ctx.Err() != nil:
+			return errors.Join(err, ctx.Err())
+		case d.IsDir():
+			return nil
+		}
+		return each(filepath.ToSlash(name))
+	})
+}
+
+// folderPart is a file that is being written.
+type folderPart struct {
+	*os.File
+	in   *folder
+	name string
+}
+
+func (p *folderPart) Keep(context.Context) error {
+	err := errors.Join(p.Sync(), p.Close())
+	if err == nil {
+		err = p.in.sync(path.Dir(p.name))
+	}
+	if err != nil {
+		_ = p.in.remove(p.name)
+	}
+	return err
+}
+
+func (p *folderPart) Abort() {
+	_ = p.Close()
+	_ = p.in.remove(p.name)
+}

@@ -1,0 +1,175 @@
+package transfers
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// Limits. A client on a line that breaks often asks for a link for each try; one that uploads a
+// megabyte at a time over a fast line makes hundreds of requests a minute.
+var (
+	pieceLimit = ratelimit.Limit{Max: 3000, Window: time.Minute}
+	fetchLimit = ratelimit.Limit{Max: 1200, Window: time.Minute}
+)
+
+// Routes adds the domain's operations to a.
+func (s *Service) Routes(a *web.API) {
+	tags := []string{"transfers"}
+	between := []*errs.Error{ErrRefused, ErrYouBlock, social.ErrStore, accounts.ErrStore, ErrStore}
+	offer := append([]*errs.Error{ErrSelf, ErrName, ErrSize, ErrSum, ErrQuota, ErrOpen, ids.ErrMalformed, accounts.ErrNoUser}, between...)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers", ID: "transfers.offer", Tags: tags, Status: http.StatusCreated,
+		Summary:     "Offer a file to another user",
+		Description: "The other accepts or rejects it; then it is uploaded to /v1/transfers/{transfer}/upload, by any client of tus 1.0. A refusal does not tell a block from a setting.",
+		Errors:      offer}, s.postTransfer)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/transfers", ID: "transfers.list", Tags: tags,
+		Summary: "The caller's transfers, of both directions, newest first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getTransfers)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/transfers/{transfer}", ID: "transfers.get", Tags: tags,
+		Summary: "One of the caller's transfers, and how far it has come", Errors: []*errs.Error{ErrUnknown, ErrStore}}, s.getTransfer)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/transfers/{transfer}", ID: "transfers.cancel", Tags: tags,
+		Summary:     "Cancel a transfer, or remove the file of one that is done",
+		Description: "Both sides can. What was stored is removed; a transfer that was not done has failed.",
+		Errors:      []*errs.Error{ErrUnknown, ErrStore}}, s.deleteTransfer)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/accept", ID: "transfers.accept", Tags: tags, Status: http.StatusOK,
+		Summary: "Accept a file that is offered to the caller", Errors: append([]*errs.Error{ErrUnknown, ErrNotYours, ErrEnded}, between...)}, s.postAccept)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/reject", ID: "transfers.reject", Tags: tags, Status: http.StatusOK,
+		Summary: "Reject a file that is offered to the caller", Errors: []*errs.Error{ErrUnknown, ErrNotYours, ErrEnded, ErrStore}}, s.postReject)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/link", ID: "transfers.link", Tags: tags, NoReplay: true, Status: http.StatusOK,
+		Summary:     "A link to the file of a done transfer",
+		Description: "Good for some minutes, and for whoever has it. A download that was cut off goes on with another link and a Range.",
+		Errors:      []*errs.Error{ErrUnknown, ErrNotDone, ErrGone, ErrStore}}, s.postLink)
+	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/files/{link}", ID: "transfers.fetch", Tags: tags, Limit: fetchLimit, Answer: octets,
+		Summary:     "The file of a link, or ranges of it",
+		Description: "Always octets and an attachment, whatever the file is. The ETag is its SHA-256.",
+		Errors:      []*errs.Error{ErrLink, ErrGone, ErrStore}}, s.getFile)
+	s.tusRoutes(a, tags, offer, between)
+}
+
+type body[T any] struct{ Body T }
+
+type ofTransfer struct {
+	Transfer string `path:"transfer" doc:"the transfer's id"`
+}
+
+// id is the transfer of the path. ErrUnknown.
+func (in ofTransfer) id() (ID, error) {
+	id, err := ids.Parse[Transfer](in.Transfer)
+	if err != nil {
+		return id, ErrUnknown
+	}
+	return id, nil
+}
+
+func (s *Service) answer(t Transfer, err error) (*body[api.Transfer], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Transfer]{t.wire(t.progress(t.Stored, s.chunk))}, nil
+}
+
+func (s *Service) postTransfer(ctx context.Context, caller accounts.Caller, in *body[api.TransferOffer]) (*body[api.Transfer], error) {
+	to, err := ids.Parse[accounts.User](in.Body.To)
+	if err != nil {
+		return nil, ids.ErrMalformed.On("body.to", "is not an identifier")
+	}
+	return s.answer(s.Offer(ctx, caller.User, Offer{To: to, Name: in.Body.Name, Media: in.Body.Type, Size: in.Body.Size, SHA256: in.Body.SHA256}))
+}
+
+func (s *Service) getTransfers(ctx context.Context, caller accounts.Caller, in *struct {
+	Cursor string `query:"cursor" doc:"next of the page before"`
+}) (*body[api.Transfers], error) {
+	all, next, err := s.List(ctx, caller.User, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	out := api.Transfers{Transfers: make([]api.Transfer, len(all)), Next: next}
+	for i := range all {
+		out.Transfers[i] = all[i].wire(all[i].progress(all[i].Stored, s.chunk))
+	}
+	return &body[api.Transfers]{out}, nil
+}
+
+func (s *Service) getTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*body[api.Transfer], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	t, received, err := s.Get(ctx, caller.User, id)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Transfer]{t.wire(t.progress(received, s.chunk))}, nil
+}
+
+// inTransfer makes a handler of a verb on one of the caller's transfers.
+func (s *Service) inTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer, verb func(context.Context, accounts.ID, ID) (Transfer, error)) (*body[api.Transfer], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	return s.answer(verb(ctx, caller.User, id))
+}
+
+func (s *Service) deleteTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*body[api.Transfer], error) {
+	return s.inTransfer(ctx, caller, in, s.Cancel)
+}
+
+func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*body[api.Transfer], error) {
+	return s.inTransfer(ctx, caller, in, s.Accept)
+}
+
+func (s *Service) postReject(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*body[api.Transfer], error) {
+	return s.inTransfer(ctx, caller, in, s.Reject)
+}
+
+func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*body[api.FileLink], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	link, err := s.Link(ctx, caller.User, id)
+	return &body[api.FileLink]{link}, err
+}
+
+const octets = "application/octet-stream"
+
+// fileReply is a file. What a user has uploaded is never shown in the server's own origin:
+// it has one type, is kept instead of opened, and where a browser opens it all the same it can do nothing there.
+type fileReply struct {
+	Type        string `header:"Content-Type"`
+	Disposition string `header:"Content-Disposition"`
+	Policy      string `header:"Content-Security-Policy"`
+	Resource    string `header:"Cross-Origin-Resource-Policy"`
+	Cache       string `header:"Cache-Control"`
+	ETag        string `header:"ETag"`
+	Serve       http.HandlerFunc
+}
+
+func (s *Service) getFile(ctx context.Context, in *struct {
+	Link string `path:"link" doc:"what transfers.link gave"`
+}) (*fileReply, error) {
+	t, c, err := s.Fetch(ctx, in.Link)
+	if err != nil {
+		return nil, err
+	}
+	return &fileReply{
+		Type: octets, Disposition: disposition(t.Name), Policy: "default-src 'none'; frame-ancestors 'none'; sandbox", Resource: "same-origin",
+		Cache: "private, no-store", ETag: `"` + t.SHA256 + `"`,
+		Serve: func(w http.ResponseWriter, r *http.Request) {
+			defer c.Close()
+			http.ServeContent(w, r, "", t.Updated, c)
+			s.metrics.sent.Add(float64(c.read))
+			if c.fault != nil {
+				s.log.Warn("transfers: a download was cut off", "transfer", t.ID, "err", c.fault)
+			}
+		},
+	}, nil
+}

@@ -1,0 +1,203 @@
+package transfers
+
+import (
+	"context"
+	"crypto/md5"  //nolint:gosec // what clients choose
+	"crypto/sha1" //nolint:gosec // tus wants it
+	"crypto/sha256"
+	"encoding/base64"
+	"hash"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+)
+
+// What of tus 1.0 is served: https://tus.io/protocols/resumable-upload
+const (
+	tusVersion    = "1.0.0"
+	tusExtensions = "creation,checksum,expiration,termination"
+	tusChecksums  = "sha1,sha256,md5"
+)
+
+// tusStatuses are those of refusals that clients of tus know by them.
+var tusStatuses = map[string]int{"transfer.tus_version": http.StatusPreconditionFailed, "transfer.piece_checksum": 460}
+
+func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Error) {
+	const path = "/v1/transfers/{transfer}/upload"
+	options := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Tus-Resumable", tusVersion)
+		h.Set("Tus-Version", tusVersion)
+		h.Set("Tus-Extension", tusExtensions)
+		h.Set("Tus-Checksum-Algorithm", tusChecksums)
+		h.Set("Tus-Max-Size", strconv.FormatInt(s.cfg.MaxSize, 10))
+		w.WriteHeader(http.StatusNoContent)
+	})
+	a.Raw("OPTIONS "+path, options)
+	a.Raw("OPTIONS /v1/uploads", options)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/uploads", ID: "uploads.create", Tags: tags, Status: http.StatusCreated, Statuses: tusStatuses,
+		Summary:     "Offer a file as clients of tus begin an upload",
+		Description: "Upload-Metadata has `to`, `filename` and, as wanted, `filetype` and `sha256`, each in base64. The upload goes on at Location once the other has accepted; until then it is refused with 409, which clients of tus try again.",
+		Errors:      append([]*errs.Error{ErrTusOf, errVersion}, offer...)}, s.postUpload)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: path, ID: "uploads.get", Tags: tags,
+		Summary:     "Where an upload stands",
+		Description: "Clients of tus ask with HEAD. Bytes before Upload-Offset are stored for good.",
+		Errors:      []*errs.Error{ErrUnknown, ErrStore}}, s.getUpload)
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: path, ID: "uploads.append", Tags: tags, Status: http.StatusNoContent, Limit: pieceLimit, Statuses: tusStatuses,
+		Summary:     "Upload a piece of a file, or all of it",
+		Description: "Upload-Offset says where it begins, which has to be where the upload stands. What comes before a line is cut counts. With Upload-Checksum (sha1, sha256 or md5, and the sum in base64) the piece counts as a whole, or not at all: 460.",
+		Errors: append([]*errs.Error{ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrOffset, ErrTooLong, ErrSmall, ErrCut, ErrTusOf, errVersion, ErrPiece, ErrSumFails,
+			ErrStorage, ErrFull}, between...)}, s.patchUpload)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: path, ID: "uploads.remove", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Cancel a transfer, as clients of tus do", Errors: []*errs.Error{ErrUnknown, ErrStore}}, s.deleteUpload)
+}
+
+// tusReply is what clients of tus look at.
+type tusReply struct {
+	Resumable string `header:"Tus-Resumable"`
+	Offset    string `header:"Upload-Offset"`
+	Length    string `header:"Upload-Length"`
+	Expires   string `header:"Upload-Expires"`
+}
+
+func tusOf(t *Transfer) tusReply {
+	out := tusReply{Resumable: tusVersion, Offset: strconv.FormatInt(t.Stored, 10), Length: strconv.FormatInt(t.Size, 10)}
+	if !t.Status.final() {
+		out.Expires = t.Expires.Format(http.TimeFormat)
+	}
+	return out
+}
+
+// errVersion refuses a client that speaks another version of tus.
+var errVersion = errs.New(errs.Invalid, "transfer.tus_version", "This server speaks tus 1.0.0.")
+
+// tusHeaders has the answer say what clients of tus expect of every one.
+func tusHeaders(ctx context.Context, version string) error {
+	web.Header(ctx).Set("Tus-Resumable", tusVersion)
+	if version != "" && version != tusVersion {
+		web.Header(ctx).Set("Tus-Version", tusVersion)
+		return errVersion
+	}
+	return nil
+}
+
+func (s *Service) postUpload(ctx context.Context, caller accounts.Caller, in *struct {
+	Resumable string `header:"Tus-Resumable"`
+	Length    string `header:"Upload-Length"`
+	Metadata  string `header:"Upload-Metadata"`
+}) (*createReply, error) {
+	if err := tusHeaders(ctx, in.Resumable); err != nil {
+		return nil, err
+	}
+	size, err := strconv.ParseInt(in.Length, 10, 64)
+	if err != nil {
+		return nil, ErrTusOf.On("header.Upload-Length", "is not a number of bytes")
+	}
+	meta, ok := metadata(in.Metadata)
+	if !ok {
+		return nil, ErrTusOf.On("header.Upload-Metadata", "cannot be read")
+	}
+	to, err := ids.Parse[accounts.User](meta["to"])
+	if err != nil {
+		return nil, ErrTusOf.On("header.Upload-Metadata", "has no user in to")
+	}
+	t, err := s.Offer(ctx, caller.User, Offer{To: to, Name: meta["filename"], Media: meta["filetype"], Size: size, SHA256: meta["sha256"]})
+	if err != nil {
+		return nil, err
+	}
+	return &createReply{tusOf(&t), "/v1/transfers/" + t.ID.String() + "/upload", t.wire(t.progress(0, s.chunk))}, nil
+}
+
+// createReply is tusReply with where the upload goes on.
+type createReply struct {
+	tusReply
+	Location string `header:"Location"`
+	Body     api.Transfer
+}
+
+// metadata reads an Upload-Metadata: names, each with a value in base64 or none.
+func metadata(text string) (map[string]string, bool) {
+	all := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(pair), " ")
+		if name == "" {
+			continue
+		}
+		decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(value))
+		if _, twice := all[name]; err != nil || twice {
+			return nil, false
+		}
+		all[name] = string(decoded)
+	}
+	return all, true
+}
+
+// uploadReply is tusReply for a client that asks for more.
+type uploadReply struct {
+	tusReply
+	Body api.Transfer
+}
+
+func (s *Service) getUpload(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*uploadReply, error) {
+	_ = tusHeaders(ctx, "") // whatever it speaks
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	t, received, err := s.Get(ctx, caller.User, id)
+	if err != nil {
+		return nil, err
+	}
+	return &uploadReply{tusOf(&t), t.wire(t.progress(received, s.chunk))}, nil
+}
+
+func (s *Service) deleteUpload(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*struct{}, error) {
+	_ = tusHeaders(ctx, "")
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.Cancel(ctx, caller.User, id)
+	return nil, err
+}
+
+func (s *Service) patchUpload(ctx context.Context, caller accounts.Caller, in *struct {
+	ofTransfer
+	Resumable string      `header:"Tus-Resumable"`
+	Offset    string      `header:"Upload-Offset"`
+	Checksum  string      `header:"Upload-Checksum" doc:"sha1, sha256 or md5, a space, and the sum of this piece in base64"`
+	Stream    *web.Stream `contentType:"application/offset+octet-stream"`
+}) (*tusReply, error) {
+	if err := tusHeaders(ctx, in.Resumable); err != nil {
+		return nil, err
+	}
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	piece := Piece{Length: in.Stream.Length, Body: in.Stream}
+	if piece.Offset, err = strconv.ParseInt(in.Offset, 10, 64); err != nil {
+		piece.Offset = -1 // a transfer that is none of the caller's is unknown in any case
+	}
+	if in.Checksum != "" {
+		name, sum, _ := strings.Cut(in.Checksum, " ")
+		sums := map[string]func() hash.Hash{"sha1": sha1.New, "sha256": sha256.New, "md5": md5.New}
+		want, err := base64.StdEncoding.DecodeString(sum)
+		if err != nil || sums[name] == nil {
+			return nil, ErrTusOf.On("header.Upload-Checksum", "is none of "+tusChecksums)
+		}
+		piece.Sum, piece.Want = sums[name](), want
+	}
+	t, err := s.Upload(ctx, caller.User, id, piece)
+	if err != nil {
+		return nil, err
+	}
+	out := tusOf(&t)
+	return &out, nil
+}

@@ -1,0 +1,160 @@
+package transfers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
+)
+
+// Jobs are what this domain does by itself.
+func (s *Service) Jobs() []worker.Job {
+	jobs := []worker.Job{
+		{Name: "transfers.expire", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: s.expire},
+		{Name: "transfers.sweep", Every: 6 * time.Hour, Singleton: true, Run: func(ctx context.Context) error {
+			_, err := s.sweep(ctx)
+			return err
+		}},
+	}
+	if s.scanner != nil {
+		jobs = append(jobs, worker.Job{Name: "transfers.scan", Every: time.Second, Singleton: true, Run: s.scanWaiting})
+	}
+	return jobs
+}
+
+const dueAtOnce = 100
+
+// expire ends offers that nobody has answered and uploads that have stood still, removes
+// files whose time is over, and forgets transfers that have none any more.
+func (s *Service) expire(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "transfers.expire")
+	if err := s.rows.forgetQuotas(ctx, accounts.ID{}, dayOf(s.rows.db.Now())-1); err != nil {
+		return asKind(err)
+	}
+	for {
+		due, err := s.rows.due(ctx, s.rows.db.Now(), dueAtOnce)
+		if err != nil || len(due) == 0 {
+			return asKind(err)
+		}
+		for i := range due {
+			if err := s.expireOne(ctx, &due[i]); err != nil && !errors.Is(err, ErrUnknown) {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Service) expireOne(ctx context.Context, t *Transfer) error {
+	if t.Status.final() && !t.Content {
+		return s.forget(ctx, t)
+	}
+	_, err := s.change(ctx, t.From, t.ID, func(t *Transfer, now time.Time) error {
+		switch {
+		case t.Expires.After(now): // something has happened meanwhile
+			return errSame
+		case !t.Status.final():
+			t.end(Failed, reasonExpired, now, historyFor)
+		default:
+			t.Content, t.Expires = false, now.Add(historyFor)
+		}
+		return nil
+	})
+	return err
+}
+
+// forget removes all that there is of a transfer.
+func (s *Service) forget(ctx context.Context, t *Transfer) error {
+	gone, err := s.rows.forget(ctx, t.ID)
+	if err != nil {
+		return asKind(err)
+	}
+	s.remove(ctx, gone)
+	if err := s.fast.forget(ctx, t.ID); err != nil { // it is gone within the hour in any case
+		s.log.Debug("transfers: Redis keeps the progress of a forgotten transfer", "transfer", t.ID, "err", err)
+	}
+	return nil
+}
+
+// Erase removes all that there is of a user who has no account any more: transfers on both
+// sides, with their files. The others are told. It may be repeated.
+func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
+	defer errs.Wrap(&err, "transfers.Erase %s", user)
+	for {
+		some, err := s.rows.of(ctx, user, dueAtOnce)
+		if err != nil {
+			return asKind(err)
+		}
+		if len(some) == 0 {
+			return asKind(s.rows.forgetQuotas(ctx, user, 0))
+		}
+		for i := range some {
+			t := &some[i]
+			if err := s.forget(ctx, t); err != nil && !errors.Is(err, ErrUnknown) {
+				return err
+			}
+			if t.Content = false; !t.Status.final() {
+				t.Status, t.Reason = Failed, reasonErased
+			}
+			s.tellErased(t, user)
+		}
+	}
+}
+
+const (
+	// orphanAge is how long after its beginning a part without a row is removed. It exceeds
+	// partTime by more than clocks differ.
+	orphanAge = 2 * partTime
+
+	sweepAtOnce = 500
+)
+
+// sweep removes parts that belong to no transfer: those of a node that died while it wrote
+// them, or before it had removed them.
+func (s *Service) sweep(ctx context.Context) (removed int, err error) {
+	defer errs.Wrap(&err, "transfers.sweep")
+	var batch []string
+	var of []ID
+	settle := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		counted, err := s.rows.counted(ctx, of, batch)
+		if err != nil {
+			return asKind(err)
+		}
+		var orphans []string
+		for _, name := range batch {
+			if !counted[name] {
+				orphans = append(orphans, name)
+			}
+		}
+		batch, of = batch[:0], of[:0]
+		removed += len(orphans)
+		s.metrics.orphans.Add(float64(len(orphans)))
+		if len(orphans) == 0 {
+			return nil
+		}
+		return asStorage(s.storage.Remove(ctx, orphans...))
+	}
+	err = s.storage.List(ctx, func(name string) error {
+		id, made, ok := parsePart(name)
+		if !ok || s.rows.db.Now().Sub(made) < orphanAge {
+			return nil // another's, or one that may be on its way
+		}
+		batch, of = append(batch, name), append(of, id)
+		if len(batch) < sweepAtOnce {
+			return nil
+		}
+		return settle()
+	})
+	if err == nil {
+		err = settle()
+	}
+	if removed > 0 {
+		s.log.Info("transfers: parts of no transfer are removed", "parts", removed)
+	}
+	return removed, asStorage(err)
+}

@@ -1,0 +1,372 @@
+package transfers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// People says who there is; *accounts.Service does.
+type People interface {
+	// Profiles returns how those of ids look to others that exist or existed.
+	Profiles(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Profile, error)
+}
+
+// Relations says who is whose friend, and who blocks whom; *social.Service does.
+type Relations interface {
+	Between(ctx context.Context, a, b accounts.ID) (ofA, ofB social.Relation, err error)
+}
+
+// Config has what the domain stands on.
+type Config struct {
+	DB        *sqldb.DB
+	Redis     *redis.DB
+	Bus       *events.Bus // gets the events, after the commit
+	People    People
+	Relations Relations
+	Secret    []byte // the server's, which signs links
+	Data      string // the data folder
+	Metrics   prometheus.Registerer
+	Log       *slog.Logger
+
+	// Storage replaces that of the settings. Nil means that.
+	Storage Storage
+
+	Settings
+}
+
+// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+type Service struct {
+	rows      *rows
+	fast      fast
+	storage   Storage
+	chunk     int64 // [Chunk], but in tests
+	bus       *events.Bus
+	people    People
+	relations Relations
+	scanner   scanner // nil: files are not scanned
+	signer    signer
+	cfg       Settings
+	log       *slog.Logger
+	tells     tells
+	metrics   *metrics
+}
+
+// New returns the domain on those parts. Close it.
+func New(cfg Config) (_ *Service, err error) {
+	defer errs.Wrap(&err, "transfers.New")
+	config.Defaults(&cfg.Settings)
+	s := &Service{rows: &rows{cfg.DB}, fast: fast{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
+		signer: signer(cfg.Secret), cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, metrics: newMetrics(cfg.Metrics)}
+	s.scanner = newScanner(cfg.Scan)
+	if s.storage == nil {
+		path, u, err := parseStorage(cfg.Settings.Storage)
+		switch {
+		case err != nil:
+			return nil, err
+		case u != nil:
+			s.storage, err = newBucket(u)
+		case path == "":
+			s.storage, err = newFolder(filepath.Join(cfg.Data, "files"))
+		default:
+			s.storage, err = newFolder(path)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Close ends what New began.
+func (s *Service) Close() error { return s.storage.Close() }
+
+// Offer is a file that a user would like to send to another.
+type Offer struct {
+	To     accounts.ID
+	Name   string
+	Media  string
+	Size   int64
+	SHA256 string // "" where the sender does not know it
+}
+
+// Offer offers a file. ErrSelf, ErrName, ErrSize, ErrSum, ErrRefused, ErrYouBlock, ErrQuota,
+// ErrOpen, accounts.ErrNoUser.
+func (s *Service) Offer(ctx context.Context, from accounts.ID, o Offer) (_ Transfer, err error) {
+	defer errs.Wrap(&err, "transfers.Offer %s", from)
+	t := Transfer{ID: ids.New[Transfer](), From: from, To: o.To, Media: cleanMedia(o.Media), Size: o.Size, SHA256: o.SHA256}
+	if t.Name, err = cleanName(o.Name); err != nil {
+		return Transfer{}, err
+	}
+	switch {
+	case from == o.To:
+		return Transfer{}, ErrSelf
+	case o.Size < 1 || o.Size > s.cfg.MaxSize:
+		return Transfer{}, ErrSize
+	case o.SHA256 != "" && !validSum(o.SHA256):
+		return Transfer{}, ErrSum
+	}
+	if err := s.maySend(ctx, from, o.To); err != nil {
+		return Transfer{}, err
+	}
+	if err := s.rows.insert(ctx, &t, s.cfg); err != nil {
+		return Transfer{}, asKind(err)
+	}
+	s.told(ctx, &t)
+	return t, nil
+}
+
+// maySend refuses a file between two users. It does not tell a block from a setting.
+func (s *Service) maySend(ctx context.Context, from, to accounts.ID) error {
+	who, err := s.people.Profiles(ctx, []accounts.ID{to})
+	if err != nil {
+		return err
+	}
+	p, there := who[to]
+	switch {
+	case !there:
+		return accounts.ErrNoUser
+	case p.Deleted:
+		return ErrRefused
+	}
+	mine, theirs, err := s.relations.Between(ctx, from, to)
+	switch {
+	case err != nil:
+		return err
+	case mine.Blocked:
+		return ErrYouBlock
+	case theirs.Blocked, s.cfg.From != "everybody" && !theirs.Friend:
+		return ErrRefused
+	}
+	return nil
+}
+
+// Get returns a transfer of a user's, with the bytes that have come of it. ErrUnknown.
+func (s *Service) Get(ctx context.Context, user accounts.ID, id ID) (t Transfer, received int64, err error) {
+	defer errs.Wrap(&err, "transfers.Get %s", id)
+	if t, err = s.mine(ctx, user, id); err != nil {
+		return Transfer{}, 0, err
+	}
+	return t, s.fast.received(ctx, &t), nil
+}
+
+// mine returns a transfer of a user's. ErrUnknown, also for that of others.
+func (s *Service) mine(ctx context.Context, user accounts.ID, id ID) (Transfer, error) {
+	t, err := s.rows.get(ctx, id)
+	if err == nil && !t.has(user) {
+		err = ErrUnknown
+	}
+	return t, asKind(err)
+}
+
+// atOnce is how many transfers a page of a list has.
+const atOnce = 50
+
+// List returns a user's transfers, newest first, and the cursor of the next page. ErrCursor.
+func (s *Service) List(ctx context.Context, user accounts.ID, cursor string) (_ []Transfer, next string, err error) {
+	defer errs.Wrap(&err, "transfers.List %s", user)
+	at, id := int64(1)<<62, ""
+	if cursor != "" {
+		ms, rest, _ := strings.Cut(cursor, ".")
+		last, malformed := ids.Parse[Transfer](rest)
+		if at, err = strconv.ParseInt(ms, 36, 64); err != nil || malformed != nil {
+			return nil, "", ErrCursor
+		}
+		id = last.String()
+	}
+	all, err := s.rows.list(ctx, user, at, id, atOnce+1)
+	if err != nil {
+		return nil, "", asKind(err)
+	}
+	if len(all) > atOnce {
+		all = all[:atOnce]
+		last := all[atOnce-1]
+		next = strconv.FormatInt(last.Created.UnixMilli(), 36) + "." + last.ID.String()
+	}
+	return all, next, nil
+}
+
+// Accept has the sender upload an offered file; again it changes nothing. ErrUnknown,
+// ErrNotYours, ErrEnded, ErrRefused, ErrYouBlock.
+func (s *Service) Accept(ctx context.Context, user accounts.ID, id ID) (_ Transfer, err error) {
+	defer errs.Wrap(&err, "transfers.Accept %s", id)
+	t, err := s.mine(ctx, user, id)
+	if err != nil {
+		return Transfer{}, err
+	}
+	if err := s.apart(ctx, user, t.From); err != nil {
+		return Transfer{}, err
+	}
+	return s.change(ctx, user, id, func(t *Transfer, now time.Time) error {
+		switch {
+		case user != t.To:
+			return ErrNotYours
+		case t.Status == Transferring:
+			return errSame
+		case t.Status != Pending || !t.Expires.After(now):
+			return ErrEnded
+		}
+		t.Status, t.Expires = Transferring, now.Add(s.cfg.IdleFor)
+		return nil
+	})
+}
+
+// apart refuses what goes between a user and another of whom one blocks the other.
+func (s *Service) apart(ctx context.Context, user, other accounts.ID) error {
+	mine, theirs, err := s.relations.Between(ctx, user, other)
+	switch {
+	case err != nil:
+		return err
+	case mine.Blocked:
+		return ErrYouBlock
+	case theirs.Blocked:
+		return ErrRefused
+	}
+	return nil
+}
+
+// Reject refuses an offered file; again it changes nothing. ErrUnknown, ErrNotYours, ErrEnded.
+func (s *Service) Reject(ctx context.Context, user accounts.ID, id ID) (_ Transfer, err error) {
+	defer errs.Wrap(&err, "transfers.Reject %s", id)
+	return s.change(ctx, user, id, func(t *Transfer, now time.Time) error {
+		switch {
+		case user != t.To:
+			return ErrNotYours
+		case t.Status == Rejected:
+			return errSame
+		case t.Status != Pending:
+			return ErrEnded
+		}
+		t.end(Rejected, "", now, historyFor)
+		return nil
+	})
+}
+
+// Cancel ends a transfer that is not finished, and removes the file of one that is done. Both
+// sides can; again it changes nothing. ErrUnknown.
+func (s *Service) Cancel(ctx context.Context, user accounts.ID, id ID) (_ Transfer, err error) {
+	defer errs.Wrap(&err, "transfers.Cancel %s", id)
+	return s.change(ctx, user, id, func(t *Transfer, now time.Time) error {
+		switch {
+		case !t.Status.final():
+			t.end(Failed, reasonCancelled, now, historyFor)
+		case t.Content:
+			t.Content, t.Expires = false, now.Add(historyFor)
+		default:
+			return errSame
+		}
+		return nil
+	})
+}
+
+// errSame says that a transfer is already what it was to become.
+var errSame = errors.New("transfers: nothing changes")
+
+// change lets decide alter a transfer of a user's, tells both sides, and removes the content
+// that it has no more.
+func (s *Service) change(ctx context.Context, user accounts.ID, id ID, decide func(t *Transfer, now time.Time) error) (Transfer, error) {
+	t, gone, err := s.rows.change(ctx, id, func(t *Transfer, now time.Time) error {
+		if !t.has(user) {
+			return ErrUnknown
+		}
+		return decide(t, now)
+	})
+	if errors.Is(err, errSame) {
+		return t, nil
+	}
+	if err != nil {
+		return Transfer{}, asKind(err)
+	}
+	s.ended(ctx, &t, gone)
+	return t, nil
+}
+
+// ended tells of a committed change, and removes parts that count no more.
+func (s *Service) ended(ctx context.Context, t *Transfer, gone []string) {
+	s.told(ctx, t)
+	s.remove(ctx, gone)
+	if t.Status.final() {
+		s.metrics.ended.WithLabelValues(t.Status.String()).Inc()
+	}
+}
+
+// removeTime is for the parts of a large file.
+const removeTime = time.Minute
+
+// remove removes parts that have no rows. Those that it cannot, the sweep will.
+func (s *Service) remove(ctx context.Context, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+	defer cancel()
+	if err := s.storage.Remove(ctx, names...); err != nil {
+		s.log.Warn("transfers: parts are left to the sweep", "parts", len(names), "err", err)
+	}
+}
+
+// Link returns where a file can be fetched, and until when. ErrUnknown, ErrNotDone, ErrGone.
+func (s *Service) Link(ctx context.Context, user accounts.ID, id ID) (_ api.FileLink, err error) {
+	defer errs.Wrap(&err, "transfers.Link %s", id)
+	t, err := s.mine(ctx, user, id)
+	switch {
+	case err != nil:
+		return api.FileLink{}, err
+	case !t.Status.final():
+		return api.FileLink{}, ErrNotDone
+	case t.Status != Done || !t.Content:
+		return api.FileLink{}, ErrGone
+	}
+	until := s.rows.db.Now().Add(s.cfg.LinkFor)
+	if t.Expires.Before(until) {
+		until = t.Expires
+	}
+	until = until.Truncate(time.Second)
+	return api.FileLink{URL: "/v1/files/" + s.signer.link(id, user, until), Expires: until}, nil
+}
+
+// Fetch returns the file of a link, and its content, which is to be closed. ErrLink, ErrGone.
+func (s *Service) Fetch(ctx context.Context, link string) (_ Transfer, _ *content, err error) {
+	defer errs.Wrap(&err, "transfers.Fetch")
+	id, user, until, ok := s.signer.check(link)
+	if !ok || !until.After(s.rows.db.Now()) {
+		return Transfer{}, nil, ErrLink
+	}
+	t, err := s.mine(ctx, user, id)
+	switch {
+	case err != nil:
+		return Transfer{}, nil, sameAs(err, ErrUnknown, ErrGone)
+	case t.Status != Done || !t.Content || !t.Expires.After(s.rows.db.Now()):
+		return Transfer{}, nil, ErrGone
+	}
+	c, err := s.read(ctx, &t)
+	return t, c, err
+}
+
+// read returns the content of a transfer that is stored as a whole.
+func (s *Service) read(ctx context.Context, t *Transfer) (*content, error) {
+	parts, err := s.rows.parts(ctx, s.rows.db, t.ID)
+	if err != nil {
+		return nil, asKind(err)
+	}
+	if len(parts) == 0 {
+		return nil, ErrGone // it ended a moment ago
+	}
+	return newContent(ctx, s.storage, parts, t.Size)
+}

@@ -1,0 +1,249 @@
+package transfers
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// asKind gives errors of the engine the kind that callers act on.
+func asKind(err error) error { return sqldb.AsKind(sqldb.Undecided(err), ErrStore) }
+
+// rows has every statement of the package.
+type rows struct{ db *sqldb.DB }
+
+const columns = "id, sender, receiver, name, media, size, sha256, status, reason, stored, state, content, created, updated, expires"
+
+func scan(r interface{ Scan(dest ...any) error }) (t Transfer, err error) {
+	var content, created, updated, expires int64
+	err = r.Scan(&t.ID, &t.From, &t.To, &t.Name, &t.Media, &t.Size, &t.SHA256, &t.Status, &t.Reason, &t.Stored, &t.state, &content, &created, &updated, &expires)
+	t.Content, t.Created, t.Updated, t.Expires = content != 0, moment(created), moment(updated), moment(expires)
+	return t, err
+}
+
+func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func collect(found *sql.Rows, err error) ([]Transfer, error) {
+	return sqldb.Collect(found, err, func(r *sql.Rows) (Transfer, error) { return scan(r) })
+}
+
+// one returns a transfer. ErrUnknown.
+func (r *rows) one(ctx context.Context, q sqldb.Querier, id ID, lock string) (Transfer, error) {
+	t, err := scan(q.QueryRowContext(ctx, "SELECT "+columns+" FROM transfers WHERE id = ?"+lock, id))
+	return t, sqldb.Missing(err, ErrUnknown)
+}
+
+func (r *rows) get(ctx context.Context, id ID) (Transfer, error) { return r.one(ctx, r.db, id, "") }
+
+// parts returns the parts of a transfer, in order.
+func (r *rows) parts(ctx context.Context, q sqldb.Querier, id ID) ([]part, error) {
+	found, err := q.QueryContext(ctx, "SELECT start, size, name FROM transfer_parts WHERE transfer = ? ORDER BY start", id)
+	return sqldb.Collect(found, err, func(r *sql.Rows) (p part, err error) {
+		err = r.Scan(&p.start, &p.size, &p.name)
+		return p, err
+	})
+}
+
+// countParts returns how many parts a transfer has.
+func (r *rows) countParts(ctx context.Context, id ID) (n int64, err error) {
+	err = r.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM transfer_parts WHERE transfer = ?", id).Scan(&n)
+	return n, err
+}
+
+// insert adds an offer, unless its sender has offered as much as a day allows or has too
+// many unfinished ones. ErrQuota, ErrOpen.
+func (r *rows) insert(ctx context.Context, t *Transfer, cfg Settings) error {
+	put := r.db.Dialect().Compile(sqldb.Upsert{Table: "transfer_quotas", Columns: []string{"user_id", "day", "files", "bytes"}, Key: []string{"user_id", "day"},
+		Set: []string{"files = files + {new.files}", "bytes = bytes + {new.bytes}"}})
+	return r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		t.Created, t.Updated, t.Expires = tx.Now(), tx.Now(), tx.Now().Add(cfg.OfferFor)
+		// The row of the day is locked from here on: of two offers at once one sees the other.
+		if _, err := tx.ExecContext(ctx, put.For(1), t.From, dayOf(tx.Now()), 1, t.Size); err != nil {
+			return err
+		}
+		var files, bytes, open int64
+		if err := tx.QueryRowContext(ctx, "SELECT files, bytes FROM transfer_quotas WHERE user_id = ? AND day = ?", t.From, dayOf(tx.Now())).Scan(&files, &bytes); err != nil {
+			return err
+		}
+		if files > int64(cfg.DayFiles) || bytes > cfg.DayBytes {
+			return ErrQuota
+		}
+		if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM transfers WHERE sender = ? AND status IN (?, ?)", t.From, Pending, Transferring).Scan(&open); err != nil {
+			return err
+		}
+		if open >= int64(cfg.Open) {
+			return ErrOpen
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO transfers ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			t.ID, t.From, t.To, t.Name, t.Media, t.Size, t.SHA256, t.Status, t.Reason, 0, []byte{}, 0, t.Created.UnixMilli(), t.Updated.UnixMilli(), t.Expires.UnixMilli())
+		return err
+	})
+}
+
+// dayOf numbers the days (UTC) on which quotas count.
+func dayOf(at time.Time) int64 { return at.Unix() / (24 * 60 * 60) }
+
+// change lets decide alter a transfer, and returns it with the parts that are to be removed:
+// those of a transfer that has no content then. What a transfer that ended did not use of its
+// day's quota, it gives back. The errors of decide are returned as they are.
+func (r *rows) change(ctx context.Context, id ID, decide func(t *Transfer, now time.Time) error) (t Transfer, gone []string, err error) {
+	err = r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		gone = nil
+		if t, err = r.one(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+			return err
+		}
+		before := t
+		if err = decide(&t, tx.Now()); err != nil {
+			return err
+		}
+		gone, err = r.write(ctx, tx, &before, &t)
+		return err
+	})
+	return t, gone, err
+}
+
+// write stores what has become of a locked transfer, and returns the parts that are to go.
+func (r *rows) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer) (gone []string, err error) {
+	t.Updated = tx.Now()
+	if t.state == nil {
+		t.state = []byte{}
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE transfers SET sha256 = ?, status = ?, reason = ?, stored = ?, state = ?, content = ?, updated = ?, expires = ? WHERE id = ?",
+		t.SHA256, t.Status, t.Reason, t.Stored, t.state, number(t.Content), t.Updated.UnixMilli(), t.Expires.UnixMilli(), t.ID); err != nil {
+		return nil, err
+	}
+	if unused := t.Size - t.Stored; !before.Status.final() && t.Status.final() && unused > 0 {
+		if _, err := tx.ExecContext(ctx, "UPDATE transfer_quotas SET bytes = bytes - ? WHERE user_id = ? AND day = ?", unused, t.From, dayOf(t.Created)); err != nil {
+			return nil, err
+		}
+	}
+	if t.Content || !before.Content {
+		return nil, nil
+	}
+	return r.dropParts(ctx, tx, t.ID)
+}
+
+// dropParts removes the rows of a transfer's parts, and returns their names.
+func (r *rows) dropParts(ctx context.Context, tx *sqldb.Tx, id ID) ([]string, error) {
+	parts, err := r.parts(ctx, tx, id)
+	if err != nil || len(parts) == 0 {
+		return nil, err
+	}
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.name
+	}
+	_, err = tx.ExecContext(ctx, "DELETE FROM transfer_parts WHERE transfer = ?", id)
+	return names, err
+}
+
+// commit has parts count that follow on each other from where the transfer stands, and lets
+// decide say what the transfer is then. ErrOffset where it stands elsewhere by now, ErrEnded where it is not
+// being uploaded.
+func (r *rows) commit(ctx context.Context, id ID, parts []part, decide func(t *Transfer, now time.Time)) (t Transfer, gone []string, err error) {
+	err = r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		gone = nil
+		if t, err = r.one(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+			return err
+		}
+		switch {
+		case t.Status != Transferring:
+			return ErrEnded
+		case t.Stored != parts[0].start:
+			return ErrOffset
+		}
+		args := make([]any, 0, 4*len(parts))
+		for _, p := range parts {
+			args = append(args, id, p.start, p.size, p.name)
+			t.Stored += p.size
+		}
+		if _, err = tx.ExecContext(ctx, "INSERT INTO transfer_parts (transfer, start, size, name) VALUES "+sqldb.Tuples(4, len(parts)), args...); err != nil {
+			return err
+		}
+		before := t
+		t.Content, before.Content = true, true
+		decide(&t, tx.Now())
+		gone, err = r.write(ctx, tx, &before, &t)
+		return err
+	})
+	return t, gone, err
+}
+
+// list returns transfers of a user from before a place on, newest first.
+func (r *rows) list(ctx context.Context, user accounts.ID, at int64, id string, n int) ([]Transfer, error) {
+	var all []Transfer
+	for _, side := range []string{"sender", "receiver"} {
+		found, err := collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE "+side+" = ? AND (created < ? OR created = ? AND id < ?) ORDER BY created DESC, id DESC LIMIT ?", user, at, at, id, n))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, func(a, b Transfer) int {
+		if c := b.Created.Compare(a.Created); c != 0 {
+			return c
+		}
+		return b.ID.Compare(a.ID)
+	})
+	return all[:min(n, len(all))], nil
+}
+
+// due returns transfers whose time is over.
+func (r *rows) due(ctx context.Context, now time.Time, n int) ([]Transfer, error) {
+	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE expires <= ? ORDER BY expires LIMIT ?", now.UnixMilli(), n))
+}
+
+// waiting returns transfers that wait for the scanner.
+func (r *rows) waiting(ctx context.Context, n int) ([]Transfer, error) {
+	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE status = ? AND stored = size ORDER BY updated LIMIT ?", Transferring, n))
+}
+
+// of returns transfers of a user, on either side.
+func (r *rows) of(ctx context.Context, user accounts.ID, n int) ([]Transfer, error) {
+	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE sender = ? OR receiver = ? LIMIT ?", user, user, n))
+}
+
+// forget removes a transfer, and returns the parts that are to go.
+func (r *rows) forget(ctx context.Context, id ID) (gone []string, err error) {
+	err = r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		if _, err = r.one(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+			return err
+		}
+		if gone, err = r.dropParts(ctx, tx, id); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "DELETE FROM transfers WHERE id = ?", id)
+		return err
+	})
+	return gone, err
+}
+
+// forgetQuotas removes the quotas of a user, or those of days before one.
+func (r *rows) forgetQuotas(ctx context.Context, user accounts.ID, before int64) error {
+	_, err := r.db.ExecContext(ctx, "DELETE FROM transfer_quotas WHERE user_id = ? OR day < ?", user, before)
+	return err
+}
+
+// counted returns those of some parts, which belong to some transfers, that count.
+func (r *rows) counted(ctx context.Context, ids []ID, names []string) (map[string]bool, error) {
+	found, err := r.db.QueryContext(ctx, "SELECT name FROM transfer_parts WHERE transfer IN (?) AND name IN (?)", bun.List(ids), bun.List(names))
+	all, err := sqldb.Column[string](found, err)
+	set := make(map[string]bool, len(all))
+	for _, name := range all {
+		set[name] = true
+	}
+	return set, err
+}

@@ -1,0 +1,302 @@
+package transfers
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"mime"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+// ID names a transfer.
+type ID = ids.ID[Transfer]
+
+// Status is where a transfer stands. Its number is part of rows and keys: it never changes.
+type Status int
+
+// The statuses. The last three are final.
+const (
+	Pending Status = iota
+	Transferring
+	Done
+	Failed
+	Rejected
+)
+
+var statuses = [...]string{api.TransferPending, api.TransferTransferring, api.TransferDone, api.TransferFailed, api.TransferRejected}
+
+// String is the status' name on the wire.
+func (s Status) String() string { return statuses[s] }
+
+func (s Status) final() bool { return s >= Done }
+
+// Why a transfer failed: part of rows and of the API.
+const (
+	reasonCancelled = "cancelled"
+	reasonExpired   = "expired"
+	reasonChecksum  = "checksum" // the bytes have another SHA-256 than their sender has declared
+	reasonScan      = "scan"     // the scanner refused the file
+	reasonErased    = "erased"   // the account of one of the two is gone
+)
+
+// Transfer is a row: one file on its way from a user to another.
+type Transfer struct {
+	ID       ID
+	From, To accounts.ID
+	Name     string // see cleanName
+	Media    string
+	Size     int64
+	SHA256   string // in hex; "" until it is known
+	Status   Status
+	Reason   string // why it failed
+	Stored   int64  // bytes that count
+	state    []byte // of SHA-256 after them
+	Content  bool   // there may be parts
+	Created  time.Time
+	Updated  time.Time
+	Expires  time.Time // when it fails, loses its content or is forgotten
+}
+
+// has reports whether a user is one of the two.
+func (t *Transfer) has(user accounts.ID) bool { return user == t.From || user == t.To }
+
+// uploaded reports that every byte is stored, and the scanner has not decided.
+func (t *Transfer) uploaded() bool { return t.Status == Transferring && t.Stored == t.Size }
+
+// end makes a status final. The content of all but a done one goes.
+func (t *Transfer) end(s Status, reason string, now time.Time, keep time.Duration) {
+	t.Status, t.Reason, t.Expires, t.state = s, reason, now.Add(keep), nil
+	t.Content = s == Done
+}
+
+// The domain's refusals.
+var (
+	ErrUnknown  = errs.New(errs.NotFound, "transfer.unknown", "There is no such transfer.")
+	ErrSelf     = errs.New(errs.Invalid, "transfer.self", "Nobody sends files to themselves.")
+	ErrName     = errs.New(errs.Invalid, "transfer.name", "This is no name for a file.")
+	ErrSize     = errs.New(errs.Invalid, "transfer.size", "The file is empty, or larger than this server takes.")
+	ErrSum      = errs.New(errs.Invalid, "transfer.sha256", "A SHA-256 is 64 hexadecimal digits in lower case.")
+	ErrRefused  = errs.New(errs.Forbidden, "transfer.refused", "This user takes no files from you.")
+	ErrYouBlock = errs.New(errs.Forbidden, "transfer.you_block", "You block this user.")
+	ErrQuota    = errs.New(errs.TooMany, "transfer.quota", "You have offered as much as a day allows.").Retry(time.Hour)
+	ErrOpen     = errs.New(errs.TooMany, "transfer.open", "Too many of your transfers are not finished. Finish or cancel some.").Retry(time.Minute)
+	ErrNotYours = errs.New(errs.Forbidden, "transfer.not_yours", "Only the other side of this transfer can do that.")
+	ErrEnded    = errs.New(errs.Conflict, "transfer.ended", "The transfer has ended, or is as far already.")
+	ErrWaiting  = errs.New(errs.Conflict, "transfer.not_accepted", "The file has not been accepted yet.").Retry(2 * time.Second)
+	ErrOffset   = errs.New(errs.Conflict, "transfer.offset", "The upload stands elsewhere. Ask where, and go on from there.")
+	ErrTooLong  = errs.New(errs.Invalid, "transfer.too_long", "That is more than what is missing of the file.")
+	ErrSmall    = errs.New(errs.Invalid, "transfer.too_small", "The upload comes in too many small pieces. Send more at once.")
+	ErrCut      = errs.New(errs.Invalid, "transfer.cut", "The upload was cut off. Ask where it stands, and go on from there.")
+	ErrTusOf    = errs.New(errs.Invalid, "transfer.tus", "A header of the tus protocol is missing or cannot be read.")
+	ErrSumFails = errs.New(errs.Invalid, "transfer.checksum", "The file has another SHA-256 than was declared. The transfer has failed.")
+	ErrNotDone  = errs.New(errs.Conflict, "transfer.not_done", "The file is not there yet.")
+	ErrGone     = errs.New(errs.NotFound, "transfer.gone", "The file is not there any more.")
+	ErrLink     = errs.New(errs.NotFound, "transfer.link", "The link is wrong, or its time is over. Ask for another one.")
+	ErrCursor   = errs.New(errs.Invalid, "transfer.cursor", "This cursor was not given by this list.")
+	ErrStore    = errs.New(errs.Unavailable, "transfer.store_away", "Transfers cannot be reached right now. Please try again.").Retry(2 * time.Second)
+	ErrStorage  = errs.New(errs.Unavailable, "transfer.storage_away", "The storage of files cannot be reached right now. Please try again.").Retry(5 * time.Second)
+	ErrFull     = errs.New(errs.Unavailable, "transfer.storage_full", "The storage of files is full. Please try again later.").Retry(time.Minute)
+)
+
+// Settings are the operator's.
+type Settings struct {
+	Storage  string        `koanf:"storage" default:"folder" secret:"url" help:"where files are: folder (files in the data folder), folder:/path, or s3://KEY:SECRET@host/bucket/prefix with ?region= and ?tls=false; nodes share it"`
+	MaxSize  int64         `koanf:"max_size" default:"2147483648" help:"bytes of the largest file"`
+	DayBytes int64         `koanf:"day_bytes" default:"10737418240" help:"bytes that a user may offer on a day (UTC)"`
+	DayFiles int           `koanf:"day_files" default:"200" help:"files that a user may offer on a day (UTC)"`
+	Open     int           `koanf:"open" default:"20" help:"transfers of a user that are not finished"`
+	From     string        `koanf:"from" default:"friends" enum:"friends,everybody" help:"who may offer a file to a user; nobody over a block"`
+	OfferFor time.Duration `koanf:"offer_for" default:"24h" help:"how long an offer can be accepted"`
+	IdleFor  time.Duration `koanf:"idle_for" default:"24h" help:"how long an upload may bring nothing before it fails"`
+	KeepFor  time.Duration `koanf:"keep_for" default:"168h" help:"how long a file can be fetched"`
+	LinkFor  time.Duration `koanf:"link_for" default:"5m" help:"how long a link to a file is good"`
+	Scan     string        `koanf:"scan" secret:"url" help:"what looks at each file before it can be fetched: a command that reads it (exit code 0 passes, 1 refuses), or an http(s) address that it is posted to (2xx passes, 422 refuses); empty: nothing"`
+	ScanTime time.Duration `koanf:"scan_time" default:"5m" help:"how long that may take for one file"`
+}
+
+// Validate returns all faults, joined.
+func (s Settings) Validate() error {
+	config.Defaults(&s)
+	_, _, badStorage := parseStorage(s.Storage)
+	short := func(d time.Duration, key string, least time.Duration) error {
+		return config.Refuse(d < least, key, "%s is less than %s", d, least)
+	}
+	return errors.Join(
+		config.Refuse(badStorage != nil, "storage", "%v", badStorage),
+		config.Refuse(s.MaxSize < 1 || s.MaxSize > maxSize, "max_size", "%d is not between 1 and %d", s.MaxSize, int64(maxSize)),
+		config.Refuse(s.DayBytes < 1, "day_bytes", "%d is less than 1", s.DayBytes),
+		config.Refuse(s.DayFiles < 1, "day_files", "%d is less than 1", s.DayFiles),
+		config.Refuse(s.Open < 1, "open", "%d is less than 1", s.Open),
+		short(s.OfferFor, "offer_for", time.Minute), short(s.IdleFor, "idle_for", time.Minute),
+		short(s.KeepFor, "keep_for", time.Minute), short(s.LinkFor, "link_for", 10*time.Second), short(s.ScanTime, "scan_time", time.Second))
+}
+
+const (
+	// Chunk is the size of a part, but for the last one and those that a cut line made
+	// shorter: what a node that is killed loses of an upload at most.
+	Chunk = 4 << 20
+
+	// maxSize keeps the rows of a file's parts below 300,000.
+	maxSize = 1 << 40
+
+	// mostShort is how many parts of a file may be shorter than Chunk. A line that is
+	// cut makes one; a client that sends little at a time would make a row of each piece.
+	mostShort = 1000
+
+	// historyFor is how long a transfer is listed whose file is gone.
+	historyFor = 30 * 24 * time.Hour
+
+	maxName  = 255 // bytes, as of most file systems
+	maxMedia = 100
+)
+
+// parseStorage takes a storage setting apart: a folder, "" for that in the data folder, or
+// the URL of a bucket.
+func parseStorage(setting string) (folder string, bucket *url.URL, err error) {
+	kind, rest, _ := strings.Cut(setting, ":")
+	switch {
+	case setting == "" || setting == "folder":
+		return "", nil, nil
+	case kind == "folder" && rest != "":
+		return rest, nil, nil
+	case kind != "s3":
+		return "", nil, errors.New("files are in folder, folder:/path or s3://KEY:SECRET@host/bucket")
+	}
+	u, err := url.Parse(setting)
+	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" || u.User == nil {
+		return "", nil, errors.New("a bucket is s3://KEY:SECRET@host/bucket, with /prefix, ?region=… and ?tls=false as needed")
+	}
+	return "", u, nil
+}
+
+// cleanName makes of what a user calls a file a name that every system takes, and that shows
+// nothing else than it is: no folders, no control or format characters (which turn the
+// direction of text), no name of a device, no dot at the beginning or end. ErrName.
+func cleanName(name string) (string, error) {
+	if !utf8.ValidString(name) {
+		return "", ErrName
+	}
+	name = path.Base(strings.ReplaceAll(name, `\`, "/"))
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Zl, r), unicode.Is(unicode.Zp, r), r == utf8.RuneError:
+			return -1
+		case unicode.IsSpace(r):
+			return ' '
+		case strings.ContainsRune(`<>:"/|?*`, r):
+			return '_'
+		}
+		return r
+	}, name)
+	name = strings.Trim(name, " .")
+	if len(name) > maxName { // the ending stays
+		ending := path.Ext(name)
+		if len(ending) > 20 {
+			ending = ""
+		}
+		name = strings.TrimRight(strings.ToValidUTF8(name[:maxName-len(ending)], ""), " .") + ending
+	}
+	stem, _, _ := strings.Cut(name, ".")
+	switch stem = strings.ToUpper(strings.TrimSpace(stem)); {
+	case name == "" || name == "_":
+		return "", ErrName
+	case stem == "CON", stem == "PRN", stem == "AUX", stem == "NUL",
+		len(stem) == 4 && (strings.HasPrefix(stem, "COM") || strings.HasPrefix(stem, "LPT")) && stem[3] >= '0' && stem[3] <= '9':
+		name = "_" + name
+	}
+	return strings.ToValidUTF8(name[:min(len(name), maxName)], ""), nil
+}
+
+// cleanMedia returns a media type for show alone; files are served as octets whatever it is.
+func cleanMedia(media string) string {
+	kind, _, err := mime.ParseMediaType(media)
+	if err != nil || len(kind) > maxMedia || !strings.Contains(kind, "/") {
+		return "application/octet-stream"
+	}
+	return kind
+}
+
+func validSum(sum string) bool {
+	return len(sum) == 64 && strings.Trim(sum, "0123456789abcdef") == ""
+}
+
+// disposition has browsers keep a file under its name instead of showing it: RFC 6266, with
+// RFC 8187 for what is not ASCII.
+func disposition(name string) string {
+	var plain, coded strings.Builder
+	for _, r := range name {
+		if r < ' ' || r > '~' || r == '"' || r == '\\' || r == '%' {
+			plain.WriteByte('_')
+		} else {
+			plain.WriteRune(r)
+		}
+	}
+	for i := range len(name) {
+		c := name[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$&+-.^_`|~", c) >= 0 {
+			coded.WriteByte(c)
+		} else {
+			fmt.Fprintf(&coded, "%%%02X", c)
+		}
+	}
+	return `attachment; filename="` + plain.String() + `"; filename*=UTF-8''` + coded.String()
+}
+
+// part is one object of the storage, and which bytes of the file it has.
+type part struct {
+	start, size int64
+	name        string
+}
+
+// newPart names a part that begins at a byte. Its name says when it was made.
+func newPart(id ID, start int64, now time.Time) part {
+	return part{start: start, name: id.String() + "/" + strconv.FormatInt(start, 36) + "-" + strconv.FormatInt(now.UnixMilli(), 36) + "-" + strings.ToLower(rand.Text()[:13])}
+}
+
+// parsePart returns of which transfer a part is, and when it was made. False for a name that
+// this package has not made.
+func parsePart(name string) (id ID, made time.Time, ok bool) {
+	folder, file, _ := strings.Cut(name, "/")
+	bits := strings.Split(file, "-")
+	if len(bits) != 3 {
+		return id, made, false
+	}
+	id, err := ids.Parse[Transfer](folder)
+	ms, malformed := strconv.ParseInt(bits[1], 36, 64)
+	return id, time.UnixMilli(ms).UTC(), err == nil && malformed == nil
+}
+
+// progress is how far an upload has come.
+type progress struct {
+	received      int64 // bytes, of which the last may not count yet
+	percent       int
+	chunk, chunks int64 // of so many bytes each: the one that is coming, and all
+}
+
+func (t *Transfer) progress(received, chunk int64) progress {
+	received = min(received, t.Size)
+	p := progress{received: received, percent: int(float64(received) / float64(t.Size) * 100), chunks: (t.Size + chunk - 1) / chunk}
+	p.chunk = min(received/chunk+1, p.chunks)
+	if t.Status == Pending || t.Status == Rejected {
+		p.chunk = 0
+	}
+	return p
+}
+
+func (t *Transfer) wire(p progress) api.Transfer {
+	return api.Transfer{ID: t.ID.String(), From: t.From.String(), To: t.To.String(), Name: t.Name, Type: t.Media, Size: t.Size, SHA256: t.SHA256,
+		Status: t.Status.String(), Reason: t.Reason, Received: p.received, Percent: p.percent, Chunk: p.chunk, Chunks: p.chunks,
+		Available: t.Status == Done && t.Content, Created: t.Created, Updated: t.Updated, Expires: t.Expires}
+}

@@ -1,0 +1,156 @@
+package transfers
+
+import (
+	"errors"
+	"mime"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+func TestAFilesNameIsOneEverywhere(t *testing.T) {
+	for name, want := range map[string]string{
+		"holiday.jpg":                    "holiday.jpg",
+		"假期 照片.jpg":                      "假期 照片.jpg",
+		"../../etc/passwd":               "passwd",
+		`C:\Users\ann\report.pdf`:        "report.pdf",
+		"/":                              "",
+		"..":                             "",
+		" . ":                            "",
+		"":                               "",
+		".bashrc":                        "bashrc",
+		"a\x00b\r\nc.txt":                "abc.txt",
+		"cod\u202egpj.exe":               "codgpj.exe",
+		"a\u2028b":                       "ab",
+		`<x>:"y|z?*`:                     "_x___y_z__",
+		"nul":                            "_nul",
+		"CON.txt":                        "_CON.txt",
+		"com1.tar.gz":                    "_com1.tar.gz",
+		"company.txt":                    "company.txt",
+		"x\xff.txt":                      "",
+		"no\u00a0break":                  "no break",
+		strings.Repeat("é", 200) + ".md": strings.Repeat("é", 126) + ".md",
+	} {
+		got, err := cleanName(name)
+		if got != want || (want == "") != errors.Is(err, ErrName) {
+			t.Errorf("%q: got %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
+
+func FuzzNames(f *testing.F) {
+	f.Add("a/b\\c\x00\u202e.txt")
+	f.Add(strings.Repeat("é.", 300))
+	f.Fuzz(func(t *testing.T, name string) {
+		got, err := cleanName(name)
+		if err != nil {
+			return
+		}
+		if got == "" || len(got) > maxName || !utf8.ValidString(got) || strings.ContainsAny(got, `/\<>:"|?*`) || strings.HasPrefix(got, ".") || strings.ContainsFunc(got, unicode.IsControl) {
+			t.Errorf("%q became %q", name, got)
+		}
+		if again, err := cleanName(got); err != nil || again != got {
+			t.Errorf("%q became %q, and that %q, %v", name, got, again, err)
+		}
+		kind, params, err := mime.ParseMediaType(disposition(got))
+		if err != nil || kind != "attachment" || params["filename"] != got {
+			t.Errorf("%q is read as %s %q, %v", disposition(got), kind, params["filename"], err)
+		}
+		for _, c := range []byte(disposition(got)) {
+			if c < ' ' || c > '~' {
+				t.Errorf("%q is no header", disposition(got))
+			}
+		}
+	})
+}
+
+func TestALinkIsGoodForItsFileItsUserAndItsTime(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		data := random(100)
+		id := w.begin(data).ID
+		_, err := w.send(id, piece(data, 0))
+		w.must(err)
+		link, err := w.Link(t.Context(), w.users[1], id)
+		w.must(err)
+		good := strings.TrimPrefix(link.URL, "/v1/files/")
+		fetch := func(n *world, link string) error {
+			_, c, err := n.Fetch(t.Context(), link)
+			if err == nil {
+				w.must(c.Close())
+			}
+			return err
+		}
+		for what, n := range map[string]*world{"here": w, "on another node": w.neighbour()} {
+			if err := fetch(n, good); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		for i := range good { // every character is signed
+			for _, c := range []byte("A0-_") {
+				if bad := good[:i] + string(c) + good[i+1:]; bad != good && fetch(w, bad) == nil {
+					// The last one has two bits that are not part of the signature.
+					if i != len(good)-1 {
+						t.Errorf("character %d can be %q", i, c)
+					}
+				}
+			}
+		}
+		until, elsewhere := link.Expires, signer("another secret, which is as long!")
+		for what, bad := range map[string]string{
+			"cut":                   good[:len(good)-1],
+			"longer":                good + "A",
+			"empty":                 "",
+			"of another secret":     elsewhere.link(id, w.users[1], until),
+			"of a user who is none": w.signer.link(id, w.users[2], until),
+			"of no transfer":        w.signer.link(ids.New[Transfer](), w.users[1], until),
+		} {
+			if err := fetch(w, bad); !errors.Is(err, ErrLink) && !errors.Is(err, ErrGone) {
+				t.Errorf("a link that is %s: %v", what, err)
+			}
+		}
+		bubble.Sleep(w.cfg.LinkFor - 2*time.Second)
+		if err := fetch(w, good); err != nil {
+			t.Errorf("just in time: %v", err)
+		}
+		bubble.Sleep(3 * time.Second)
+		if err := fetch(w, good); !errors.Is(err, ErrLink) {
+			t.Errorf("too late: %v", err)
+		}
+		fresh, err := w.Link(t.Context(), w.users[0], id) // the sender can look, too
+		w.must(err)
+		_, err = w.Cancel(t.Context(), w.users[1], id)
+		w.must(err)
+		if err := fetch(w, strings.TrimPrefix(fresh.URL, "/v1/files/")); !errors.Is(err, ErrGone) {
+			t.Errorf("of what was removed: %v", err)
+		}
+	})
+}
+
+func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
+	if err := (Settings{}).Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, s := range []Settings{{Storage: "ftp://x"}, {Storage: "s3://host"}, {Storage: "s3://host/bucket"}, {Storage: "folder:"}, {MaxSize: -1}, {MaxSize: 1 << 50},
+		{DayBytes: -1}, {DayFiles: -1}, {Open: -1}, {OfferFor: time.Second}, {IdleFor: 1}, {KeepFor: 1}, {LinkFor: time.Second}, {ScanTime: 1}} {
+		if s.Validate() == nil {
+			t.Errorf("%+v is taken", s)
+		}
+	}
+	if path, u, err := parseStorage("s3://k:s@host:9000/bucket/a/b?tls=false"); err != nil || path != "" || u.Host != "host:9000" {
+		t.Errorf("got %q, %v, %v", path, u, err)
+	}
+	if _, _, ok := parsePart(newPart(ids.New[Transfer](), 77, time.Now()).name); !ok {
+		t.Error("a part's name cannot be read")
+	}
+	for _, name := range []string{"", "x", "a/b", ids.New[accounts.User]().String() + "/1-2", ids.New[accounts.User]().String() + "/1-*-2", "lost+found/1-2-3"} {
+		if _, _, ok := parsePart(name); ok {
+			t.Errorf("%q is taken for a part", name)
+		}
+	}
+}

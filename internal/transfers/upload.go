@@ -1,0 +1,364 @@
+package transfers
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+)
+
+// Piece is what one request uploads of a file.
+type Piece struct {
+	Offset int64 // where it begins
+	Length int64 // -1: nobody has said
+	Body   io.Reader
+
+	// Sum and Want are set where the piece has a checksum of its own: it counts as a whole
+	// or not at all.
+	Sum  hash.Hash
+	Want []byte
+}
+
+// ErrPiece refuses a piece that has another checksum than was declared; nothing of it counts.
+var ErrPiece = errs.New(errs.Invalid, "transfer.piece_checksum", "This part has another checksum than was declared. Send it again.")
+
+const (
+	// keepTime is how long a part may take to become durable and to be committed.
+	keepTime = time.Minute
+
+	// partTime is how old a part can be that comes to count. One that is older by far and does not
+	// count never will: see [orphanAge].
+	partTime = 2 * time.Hour
+)
+
+// buffers are what the bytes of an upload go through from the network to a part.
+var buffers = sync.Pool{New: func() any { return new([4][128 << 10]byte) }}
+
+// Upload stores a piece of a file, in parts of [Chunk] bytes, each of which is durable before
+// the next but one begins. It returns the transfer as it is then, also with an error: what
+// came before a line was cut counts. ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrOffset,
+// ErrTooLong, ErrSmall, ErrCut, ErrPiece, ErrSumFails, ErrRefused, ErrYouBlock, ErrStorage, ErrFull.
+func (s *Service) Upload(ctx context.Context, user accounts.ID, id ID, in Piece) (_ Transfer, err error) {
+	defer errs.Wrap(&err, "transfers.Upload %s", id)
+	t, err := s.mine(ctx, user, id)
+	if err != nil {
+		return Transfer{}, err
+	}
+	switch {
+	case in.Offset < 0:
+		return Transfer{}, ErrTusOf.On("header.Upload-Offset", "is not a number of bytes")
+	case user != t.From:
+		return Transfer{}, ErrNotYours
+	case t.Status == Pending:
+		return t, ErrWaiting
+	case t.Status == Done && in.Offset == t.Size && in.Length <= 0: // the answer of its last piece was lost
+		return t, nil
+	case t.Status != Transferring:
+		return t, ErrEnded
+	case in.Offset != t.Stored:
+		return t, ErrOffset
+	case in.Length > t.Size-t.Stored:
+		return t, ErrTooLong
+	}
+	if err := s.apart(ctx, user, t.To); err != nil {
+		return t, err
+	}
+	if t.Stored == t.Size || in.Length == 0 {
+		return t, nil
+	}
+	count, err := s.rows.countParts(ctx, id)
+	if err != nil {
+		return t, asKind(err)
+	}
+	u := &upload{s: s, id: id, size: t.Size, t: t, at: t.Stored, sum: sha256.New(), piece: in, short: count - t.Stored/s.chunk, began: s.rows.db.Now()}
+	u.received.Store(t.Stored)
+	u.stored.Store(t.Stored)
+	if len(t.state) > 0 {
+		if err := u.sum.(encoding.BinaryUnmarshaler).UnmarshalBinary(t.state); err != nil {
+			return t, err
+		}
+	}
+	stop := s.watch(context.WithoutCancel(ctx), t, u)
+	unhash := u.hash()
+	err = u.run(ctx)
+	unhash()
+	stop()
+	s.metrics.received.Add(float64(u.t.Stored - t.Stored))
+	return u.t, asKind(err)
+}
+
+// upload is one request that uploads.
+type upload struct {
+	s     *Service
+	id    ID
+	size  int64     // of the file
+	t     Transfer  // as it was committed last; while a part is being kept, that one's alone
+	at    int64     // where the next part begins
+	sum   hash.Hash // of the bytes before that
+	piece Piece
+	short int64 // parts that are shorter than Chunk
+
+	began time.Time
+
+	free   chan []byte  // buffers that have been hashed
+	hashed chan hashing // what is to be
+
+	received, stored atomic.Int64 // bytes that have come, and that count, for the progress
+	held             []written    // parts that count only together: those of a piece with a checksum
+	sent             bool         // these may count
+}
+
+// written is a part that has been written, and what SHA-256 is after it.
+type written struct {
+	part
+	Writing
+	state []byte
+}
+
+// hashing is a buffer to be hashed, or a wait for all before it.
+type hashing struct {
+	bytes []byte
+	done  chan<- struct{}
+}
+
+// hash has bytes hashed beside their being written, until stop is called: each takes about as
+// long as the other.
+func (u *upload) hash() (stop func()) {
+	buf := buffers.Get().(*[4][128 << 10]byte)
+	u.free, u.hashed = make(chan []byte, len(buf)), make(chan hashing, len(buf))
+	for i := range buf {
+		u.free <- buf[i][:]
+	}
+	var working sync.WaitGroup
+	working.Go(func() {
+		for h := range u.hashed {
+			if h.done != nil {
+				close(h.done)
+				continue
+			}
+			u.sum.Write(h.bytes)
+			if u.piece.Sum != nil {
+				u.piece.Sum.Write(h.bytes)
+			}
+			u.free <- h.bytes[:cap(h.bytes)]
+		}
+	})
+	return func() {
+		close(u.hashed)
+		working.Wait()
+		buffers.Put(buf)
+	}
+}
+
+// settled waits until all that was read is hashed.
+func (u *upload) settled() {
+	done := make(chan struct{})
+	u.hashed <- hashing{done: done}
+	<-done
+}
+
+// run reads the piece. While a part becomes durable the next one is written.
+func (u *upload) run(ctx context.Context) (err error) {
+	keep := context.WithoutCancel(ctx) // what has come counts, though its sender is gone
+	var keeping chan error             // of the part before
+	settle := func() error {
+		if keeping == nil {
+			return nil
+		}
+		err := <-keeping
+		keeping = nil
+		return err
+	}
+	var cut error // why the body ended before its time
+	for u.at < u.size && cut == nil {
+		var w written
+		if w, cut, err = u.write(ctx); err != nil {
+			break
+		}
+		if w.Writing == nil { // nothing came
+			break
+		}
+		u.at += w.size
+		if err = settle(); err != nil {
+			w.Abort()
+			break
+		}
+		if u.piece.Sum != nil {
+			if err = asStorage(w.Keep(keep)); err != nil {
+				break
+			}
+			u.held = append(u.held, w)
+			continue
+		}
+		keeping = make(chan error, 1)
+		go func() { keeping <- u.keep(keep, w) }()
+		if u.s.storage.InMemory() {
+			if err = settle(); err != nil {
+				break
+			}
+		}
+	}
+	if settled := settle(); err == nil {
+		err = settled
+	}
+	if u.piece.Sum != nil && err == nil {
+		err = u.together(keep, cut)
+	}
+	switch {
+	case err != nil:
+		if !u.sent {
+			u.s.remove(keep, names(u.held))
+		}
+		return err
+	case cut != nil && !errors.Is(cut, io.EOF):
+		return errors.Join(ErrCut, cut)
+	case u.t.Status == Failed:
+		return ErrSumFails
+	}
+	return nil
+}
+
+// write writes the next part, of what comes. cut says why less came than a part has. Nothing
+// is left of a part of which nothing came.
+func (u *upload) write(ctx context.Context) (w written, cut, err error) {
+	began := u.s.rows.db.Now()
+	w.part = newPart(u.id, u.at, began)
+	if u.piece.Sum != nil {
+		began = u.began
+	}
+	want := min(u.s.chunk, u.size-u.at)
+	if w.Writing, err = u.s.storage.Create(ctx, w.name); err != nil {
+		return written{}, nil, asStorage(err)
+	}
+	before, _ := u.sum.(encoding.BinaryMarshaler).MarshalBinary() // never fails
+	for w.size < want && cut == nil && err == nil {
+		buf := <-u.free // it has been written before the next one is read
+		var n int
+		n, cut = u.piece.Body.Read(buf[:min(int64(len(buf)), want-w.size)])
+		u.hashed <- hashing{bytes: buf[:n]}
+		if n > 0 {
+			_, err = w.Write(buf[:n])
+			err = asStorage(err)
+		}
+		if cut == nil && u.s.rows.db.Now().Sub(began) > partTime/2 {
+			cut = ErrCut
+		}
+		w.size += int64(n)
+		u.received.Store(u.at + w.size)
+	}
+	u.settled()
+	if w.size == want {
+		cut = nil // what there is behind it nobody asked for, or the next part finds out
+	}
+	switch whole := w.size == want; {
+	case err != nil:
+	case w.size == 0:
+	case !whole && u.short >= mostShort:
+		err = ErrSmall
+	default:
+		if !whole {
+			u.short++
+		}
+		w.state, err = u.sum.(encoding.BinaryMarshaler).MarshalBinary()
+	}
+	if err != nil || w.size == 0 {
+		w.Abort()
+		_ = u.sum.(encoding.BinaryUnmarshaler).UnmarshalBinary(before)
+		u.received.Store(u.at)
+		return written{}, cut, err
+	}
+	return w, cut, nil
+}
+
+// keep makes a part durable, and has it count.
+func (u *upload) keep(ctx context.Context, w written) error {
+	ctx, cancel := context.WithTimeout(ctx, keepTime)
+	defer cancel()
+	if err := asStorage(w.Keep(ctx)); err != nil {
+		return err
+	}
+	err := u.commit(ctx, []written{w})
+	if countsNot(err) {
+		u.s.remove(ctx, []string{w.name})
+	}
+	return err
+}
+
+// together has all parts of a piece count that has the checksum which was declared.
+func (u *upload) together(ctx context.Context, cut error) error {
+	switch {
+	case cut != nil && !errors.Is(cut, io.EOF):
+		return errors.Join(ErrCut, cut)
+	case string(u.piece.Sum.Sum(nil)) != string(u.piece.Want):
+		return ErrPiece
+	case len(u.held) == 0:
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTime)
+	defer cancel()
+	err := u.commit(ctx, u.held)
+	u.sent = !countsNot(err)
+	return err
+}
+
+// countsNot reports that a commit was refused. After other errors it may have happened:
+// what does not count then, the sweep removes.
+func countsNot(err error) bool {
+	return errors.Is(err, ErrOffset) || errors.Is(err, ErrEnded) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrCut)
+}
+
+// commit has parts count. With the last byte the transfer is done, unless it has another
+// SHA-256 than was declared or a scanner has to pass it first.
+func (u *upload) commit(ctx context.Context, ws []written) error {
+	s, last := u.s, ws[len(ws)-1]
+	parts := make([]part, len(ws))
+	for i, w := range ws {
+		if _, made, ok := parsePart(w.name); !ok || s.rows.db.Now().Sub(made) > partTime {
+			return ErrCut // the sweep may take it for one that nobody writes
+		}
+		parts[i] = w.part
+	}
+	t, gone, err := s.rows.commit(ctx, u.id, parts, func(t *Transfer, now time.Time) {
+		t.state, t.Expires = last.state, now.Add(s.cfg.IdleFor)
+		if t.Stored < t.Size {
+			return
+		}
+		whole := sha256.New()
+		_ = whole.(encoding.BinaryUnmarshaler).UnmarshalBinary(last.state) // this program's own
+		got := hex.EncodeToString(whole.Sum(nil))
+		switch {
+		case t.SHA256 != "" && t.SHA256 != got:
+			t.end(Failed, reasonChecksum, now, historyFor)
+			return
+		case s.scanner == nil:
+			t.end(Done, "", now, s.cfg.KeepFor)
+		}
+		t.SHA256 = got
+	})
+	if err != nil {
+		return err
+	}
+	u.t = t
+	u.stored.Store(t.Stored)
+	if t.Stored == t.Size {
+		s.ended(ctx, &t, gone)
+	}
+	return nil
+}
+
+func names(ws []written) []string {
+	all := make([]string, len(ws))
+	for i, w := range ws {
+		all[i] = w.name
+	}
+	return all
+}

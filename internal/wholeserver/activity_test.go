@@ -1,0 +1,164 @@
+package wholeserver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/activity"
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// actives is a pair of nodes, and what an operator sees of who is active.
+type actives struct {
+	*pair
+	fast *redis.DB
+	kept activity.Kept
+}
+
+func newActives(t *testing.T) *actives {
+	t.Helper()
+	a := &actives{pair: newPair(t)}
+	a.fast = a.memory.Open(t)
+	db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: a.dir, Now: a.nodes[0].Clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	a.kept = activity.NewKept(db)
+	return a
+}
+
+// set puts the nodes' clocks.
+func (a *actives) set(at time.Time) {
+	for _, n := range a.nodes {
+		n.Clock.Set(at)
+	}
+}
+
+// on returns who is in Redis' set of a day.
+func (a *actives) on(day string) []string {
+	a.t.Helper()
+	parsed, ok := keyspace.NewParser(app.Keys()...).Key("stats:dau:" + day)
+	if !ok {
+		a.t.Fatal("no family has the sets of days")
+	}
+	items, err := a.fast.Do(a.t.Context(), keyspace.Cmd{Name: "SMEMBERS", Key: parsed.Key()}).Items()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	all := make([]string, len(items))
+	for i, item := range items {
+		all[i] = item.Str
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (a *actives) are(day string, want ...*client.Client) {
+	a.t.Helper()
+	names := make([]string, len(want))
+	for i, c := range want {
+		names[i] = id(c)
+	}
+	slices.Sort(names)
+	if got := a.on(day); !slices.Equal(got, names) {
+		a.t.Errorf("active on %s are %v, want %v", day, got, names)
+	}
+}
+
+func TestWhoCallsIsConnectedOrListensIsActiveOnTheDay(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		a := newActives(t)
+		people := make([]*client.Client, 4)
+		for i := range people {
+			people[i] = a.nodes[0].SignUp(t, "UTC")
+		}
+		asks, holds, hears := people[0], people[1], people[2] // the last one registers, and does nothing
+		const saturday, sunday = "2026-11-21", "2026-11-22"
+		bubble.Sleep(2 * time.Second)
+		a.are(saturday)
+		if status, _, _ := a.nodes[0].Call(t, nil, "GET", "/v1/me", "", "Authorization", "Bearer nonsense"); status != 401 {
+			t.Errorf("a token of nobody is answered with %d", status)
+		}
+		for node := range a.nodes {
+			if _, err := a.client(node, client.WithTokens(asks.Tokens())).Me(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.socket(1, holds.Tokens())
+		a.listen(0, hears.Tokens())
+		bubble.Sleep(2 * time.Second)
+		a.are(saturday, asks, holds, hears)
+
+		// Over midnight connections stay open, and say nothing.
+		a.set(time.Date(2026, 11, 22, 0, 0, 1, 0, time.UTC))
+		bubble.Sleep(time.Minute)
+		a.are(saturday, asks, holds, hears)
+		a.are(sunday, holds, hears)
+
+		a.memory.FlushAll()
+		bubble.Sleep(10 * time.Second)
+		a.are(saturday, asks, holds, hears)
+		a.are(sunday, holds, hears)
+
+		a.set(time.Date(2026, 11, 22, 0, 20, 0, 0, time.UTC))
+		bubble.Sleep(7 * time.Minute)
+		days, err := a.kept.Days(t.Context(), 9)
+		if err != nil || len(days) != 2 || days[0].Count != (activity.Count{Actives: 2, Exact: true}) || days[1].Count != (activity.Count{Actives: 3, Exact: true}) ||
+			!days[0].Closed.IsZero() || days[1].Closed.IsZero() {
+			t.Errorf("kept are %+v, %v; want 2 on Sunday, 3 on Saturday, which is closed", days, err)
+		}
+		for _, p := range []activity.Period{activity.Week, activity.Month} {
+			all, err := a.kept.Ranges(t.Context(), p, 9)
+			if err != nil || len(all) != 1 || all[0].Actives != 3 {
+				t.Errorf("%ss: %+v, %v; want one with 3", p, all, err)
+			}
+		}
+		_, _, metrics := a.nodes[0].Call(t, nil, "GET", "/metrics", "")
+		if !strings.Contains(metrics, "\nstoa_activity_today 2\n") {
+			t.Error("the gauge does not say 2")
+		}
+	})
+}
+
+func TestOfAnErasedUserNoDayHasTheId(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		a := newActives(t)
+		ann, bob := a.nodes[0].SignUp(t, "UTC"), a.nodes[0].SignUp(t, "UTC")
+		for _, c := range []*client.Client{ann, bob} {
+			if _, err := c.Me(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bubble.Sleep(2 * time.Second)
+		a.are("2026-11-21", ann, bob)
+		gone := id(ann)
+		deleted, err := ann.DeleteAccount(t.Context(), api.AccountDeletion{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.set(deleted.Erased.Add(time.Second))
+		bubble.Sleep(3 * time.Minute)
+		if got := a.on("2026-11-21"); len(got) != 2 || slices.Contains(got, gone) || !slices.Contains(got, id(bob)) {
+			t.Errorf("the day has %v, want another id in the place of %s", got, gone)
+		}
+		today, err := civil.ParseDay("2026-11-28")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := a.kept.Between(t.Context(), a.fast, activity.Settings{}, activity.Span{First: today - 7, Last: today})
+		if err != nil || n != (activity.Count{Actives: 2, Exact: true}) {
+			t.Errorf("the range has %s, %v; want 2", fmt.Sprint(n), err)
+		}
+	})
+}

@@ -1,0 +1,111 @@
+// One message as it is drawn.
+
+import type { Message, Outgoing } from "@stoa-dev/client";
+import { act } from "../buttons";
+import { h, type Child } from "../dom";
+import { t } from "../texts";
+import { c } from "../texts/chats";
+import { sign } from "./icons";
+import { content, preview } from "./content";
+import { sayRefusal, titleOf, type Talk } from "./talk";
+import { timeOf } from "./when";
+
+/** How far a message of the user has come. */
+export type Tick = "sending" | "failed" | "sent" | "delivered" | "read";
+
+/** What a message that is replied to says; "gone" when it cannot be seen any more, undefined while it is not known. */
+export type Quoted = Pick<Message, "from" | "kind" | "text" | "media" | "location" | "card" | "custom"> & { recalled?: string };
+
+export interface Bubble {
+  key: string;
+  seq: number; // 0 while it is on its way
+  own: boolean;
+  follows: boolean; // stands under one of the same sender
+  tick: Tick | undefined;
+  message: Message | undefined;
+  out: Outgoing | undefined;
+  quote: Quoted | "gone" | undefined;
+}
+
+export interface Doings {
+  menu: (b: Bubble, opener: HTMLElement) => void;
+  goTo: (seq: number) => void;
+  react: (seq: number, emoji: string, on: boolean) => void;
+  retry: (client_id: string) => Promise<void>;
+  discard: (client_id: string) => Promise<void>;
+}
+
+const shapes = { sending: "clock", failed: "cross", sent: "tick", delivered: "ticks", read: "ticks" } as const;
+
+export function drawBubble(b: Bubble, talk: Talk, on: Doings): HTMLLIElement {
+  const m = b.message;
+  const body = m ?? b.out!.body;
+  const who = b.own ? c.youSay : c.says(titleOf(talk, m?.from ?? ""));
+  const replyTo = m ? m.reply_to : b.out!.body.reply_to;
+  const forwarded = m?.forwarded ?? (b.out?.body.forward && !m);
+  const at = m?.at ?? b.out!.at;
+  const opener: HTMLButtonElement = h(
+    "button",
+    { type: "button", class: "round more", tabindex: -1, "aria-haspopup": "menu", "aria-label": c.actions, onclick: () => on.menu(b, opener) },
+    sign("more"),
+  );
+  const bare = body.kind === "text" && !body.text && b.out?.body.forward;
+  return h(
+    "li",
+    { class: `message ${b.own ? "own" : "theirs"} ${b.follows ? "follows" : ""} ${b.tick ?? ""}`, tabindex: -1, "data-seq": b.seq || null, "data-tick": b.tick },
+    h(
+      "div",
+      { class: "speech" },
+      h("span", { class: "sr" }, who),
+      forwarded ? h("p", { class: "forwarded" }, c.forwarded) : null,
+      replyTo ? quote(replyTo, b.quote, talk, on) : null,
+      ...(bare ? [] : content(body as Message, talk)),
+      h(
+        "p",
+        { class: "meta" },
+        m?.edited && !m.recalled ? h("span", {}, c.edited) : null,
+        h("time", { datetime: new Date(at).toISOString() }, timeOf(at)),
+        b.tick ? h("span", { class: "tick" }, sign(shapes[b.tick]), h("span", { class: "sr" }, c.ticks[b.tick])) : null,
+      ),
+    ),
+    b.seq ? opener : null,
+    ...reactions(b, talk, on),
+    b.tick === "failed" ? failure(b.out!, talk, on) : null,
+  );
+}
+
+function quote(seq: number, quoted: Quoted | "gone" | undefined, talk: Talk, on: Doings): Child {
+  if (quoted === "gone") return h("p", { class: "quoted" }, c.quoteGone);
+  const from = quoted && (quoted.from === talk.me.id ? t.words.you : titleOf(talk, quoted.from));
+  return h(
+    "button",
+    { type: "button", class: "quoted", "aria-label": quoted && c.quoteLabel(from ?? "", preview(quoted)), onclick: () => on.goTo(seq) },
+    h("span", { class: "quoted-from" }, from ?? "…"),
+    h("span", { class: "quoted-text" }, quoted ? preview(quoted) : ""),
+  );
+}
+
+function reactions(b: Bubble, talk: Talk, on: Doings): Child[] {
+  const all = b.message?.recalled ? [] : (b.message?.reactions ?? []);
+  if (all.length === 0) return [];
+  const chip = ({ emoji, users }: { emoji: string; users: string[] }) => {
+    const mine = users.includes(talk.me.id);
+    const names = users.map((u) => (u === talk.me.id ? t.words.you : titleOf(talk, u))).join(", ");
+    return h(
+      "button",
+      { type: "button", class: "reaction", "aria-pressed": String(mine), "aria-label": c.reactionOf(emoji, names), title: names, onclick: () => on.react(b.seq, emoji, !mine) },
+      emoji,
+      users.length > 1 && h("span", {}, String(users.length)),
+    );
+  };
+  return [h("div", { class: "reactions", role: "group", "aria-label": c.reactions }, ...all.map(chip))];
+}
+
+function failure({ body, reason }: Outgoing, talk: Talk, on: Doings): HTMLElement {
+  return h(
+    "div",
+    { class: "failure" },
+    h("p", { class: "fault" }, c.notSent(sayRefusal(reason?.code ?? "", reason?.detail ?? ""))),
+    h("div", { class: "row" }, act(t.words.tryAgain, "link", () => on.retry(body.client_id), talk.failed), act(c.discard, "link", () => on.discard(body.client_id), talk.failed)),
+  );
+}

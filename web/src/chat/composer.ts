@@ -1,0 +1,166 @@
+// Where messages are written: a field, what is replied to or edited, a draft.
+
+import type { Message } from "@stoa-dev/client";
+import { h, icon, put } from "../dom";
+import { t } from "../texts";
+import { c } from "../texts/chats";
+import { sign } from "./icons";
+import { preview } from "./content";
+import { pictureDialog } from "./picture";
+import { explain, titleOf, type Talk } from "./talk";
+
+const DRAFT_AFTER = 1500; // ms without a key until a draft is kept
+const LONGEST = 4000; // letters of a message
+
+export class Composer {
+  readonly field: HTMLTextAreaElement;
+  readonly el: HTMLFormElement;
+
+  readonly #bar = h("div", { class: "answering", hidden: true });
+  readonly #fault = h("p", { class: "fault", role: "alert" });
+  #about: { message: Message; edits: boolean } | undefined;
+  #before = ""; // what stood in the field before an edit began
+  #kept: string; // the draft as the server has it
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    private readonly chat: string,
+    private readonly talk: Talk,
+    private readonly on: { sent: () => void; up: () => void },
+  ) {
+    this.#kept = talk.line.chats.get(chat)?.draft ?? "";
+    this.field = h("textarea", {
+      name: "message",
+      rows: 1,
+      maxlength: LONGEST,
+      "aria-label": c.write,
+      placeholder: c.write,
+      enterkeyhint: "send",
+      onkeydown: (e: KeyboardEvent) => this.#key(e),
+      oninput: () => this.#typed(),
+      onpaste: (e: ClipboardEvent) => this.#pasted(e),
+    });
+    this.field.value = this.#kept;
+    this.el = h(
+      "form",
+      { class: "composer", onsubmit: (e: SubmitEvent) => (e.preventDefault(), void this.#submit()) },
+      this.#bar,
+      this.#fault,
+      h(
+        "div",
+        { class: "writing" },
+        h("button", { type: "button", class: "round", "aria-label": c.sendPicture, "aria-haspopup": "dialog", onclick: () => this.#picture() }, sign("picture")),
+        this.field,
+        h("button", { type: "submit", class: "round send", "aria-label": c.send }, sign("send")),
+      ),
+    );
+  }
+
+  /** Begins an answer to a message, or an edit of it. */
+  begin(message: Message, edits: boolean): void {
+    this.#cancel();
+    this.#about = { message, edits };
+    const name = message.from === this.talk.me.id ? t.words.you : titleOf(this.talk, message.from);
+    put(
+      this.#bar,
+      h("div", {}, h("p", { class: "quoted-from" }, edits ? c.editing : c.replyTo(name)), h("p", { class: "quoted-text" }, preview(message))),
+      h("button", { type: "button", class: "round", "aria-label": t.words.cancel, onclick: () => (this.#cancel(), this.field.focus()) }, icon("close")),
+    );
+    this.#bar.hidden = false;
+    if (edits) {
+      this.#before = this.field.value;
+      this.field.value = message.text ?? "";
+    }
+    this.field.focus();
+    this.field.setSelectionRange(this.field.value.length, this.field.value.length);
+  }
+
+  /** Keeps what is written as a draft. */
+  close(): void {
+    this.talk.line.chats.typing(this.chat, false);
+    if (this.#about?.edits) this.field.value = this.#before;
+    this.#keep();
+  }
+
+  #cancel(): void {
+    if (this.#about?.edits) this.field.value = this.#before;
+    this.#about = undefined;
+    this.#bar.hidden = true;
+    this.#fault.textContent = "";
+  }
+
+  #key(e: KeyboardEvent): void {
+    if (e.isComposing || e.keyCode === 229) return; // an input method has the key
+    if (e.key === "Enter" && !e.shiftKey) {
+      e.preventDefault();
+      void this.#submit();
+    } else if (e.key === "Escape" && this.#about) {
+      e.preventDefault();
+      e.stopPropagation();
+      this.#cancel();
+    } else if (e.key === "ArrowUp" && this.field.value === "") {
+      e.preventDefault();
+      this.on.up();
+    }
+  }
+
+  #typed(): void {
+    this.#fault.textContent = "";
+    if (this.#about?.edits) return;
+    this.talk.line.chats.typing(this.chat, this.field.value.trim() !== "");
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#keep(), DRAFT_AFTER);
+  }
+
+  // A chat that has not begun has no place for a draft.
+  #keep(): void {
+    clearTimeout(this.#timer);
+    const draft = this.#about?.edits ? this.#before : this.field.value;
+    const { chats } = this.talk.line;
+    if (draft === this.#kept || !chats.get(this.chat)?.seq) return;
+    this.#kept = draft;
+    chats.update(this.chat, { draft }).catch(() => (this.#kept = "")); // the next change tries again
+  }
+
+  async #submit(): Promise<void> {
+    const text = this.field.value.trim();
+    if (!text) return;
+    const { chats } = this.talk.line;
+    const about = this.#about;
+    this.#fault.textContent = "";
+    if (about?.edits) {
+      try {
+        if (text !== about.message.text) await chats.edit(this.chat, about.message.seq, text);
+        if (this.#about === about) this.#cancel();
+      } catch (err) {
+        this.#fault.textContent = explain(err);
+      }
+      return;
+    }
+    this.field.value = "";
+    this.#cancel();
+    this.#keep();
+    try {
+      await chats.send(this.chat, { kind: "text", text }, about ? { reply_to: about.message.seq } : {});
+      this.on.sent();
+    } catch (err) {
+      if (!this.field.value) this.field.value = text; // it was kept nowhere else
+      this.#fault.textContent = explain(err);
+    }
+  }
+
+  #pasted(e: ClipboardEvent): void {
+    if (![...(e.clipboardData?.items ?? [])].some((item) => item.kind === "file")) return;
+    e.preventDefault();
+    this.#fault.textContent = c.noUpload;
+  }
+
+  #picture(): void {
+    pictureDialog(async (media, text) => {
+      const reply = this.#about && !this.#about.edits ? { reply_to: this.#about.message.seq } : {};
+      await this.talk.line.chats.send(this.chat, { kind: "image", media, ...(text && { text }) }, reply);
+      if ("reply_to" in reply) this.#cancel();
+      this.on.sent();
+    });
+  }
+}

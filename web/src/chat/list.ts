@@ -1,0 +1,99 @@
+// The list of chats.
+
+import type { ChatState, Outgoing } from "@stoa-dev/client";
+import { h } from "../dom";
+import { face } from "../person";
+import { rows } from "../rows";
+import { t } from "../texts";
+import { c } from "../texts/chats";
+import { sign } from "./icons";
+import { preview, previewOut } from "./content";
+import { isMuted, peerOf, profileOf, titleOf, type Talk } from "./talk";
+import { briefly } from "./when";
+
+interface Row {
+  user: string;
+  profile: ReturnType<typeof profileOf>;
+  title: string;
+  status: string;
+  line: string;
+  kind: "said" | "draft" | "typing" | "failed" | "waits";
+  at: string;
+  unread: number;
+  pinned: boolean;
+  muted: boolean;
+  open: boolean;
+}
+
+/** Keeps el showing the chats; show draws what is there now, with one of them as open. */
+export function chatList(talk: Talk, rest: HTMLElement): { el: HTMLElement; show: (open: string) => void } {
+  const el = h("ul", { class: "chat-list", onkeydown: (e: KeyboardEvent) => walk(el, e) });
+  const set = rows<Row>(el, (r) => r.user, draw, rest);
+  return {
+    el,
+    show: (open) => set(talk.line.chats.list().map((chat) => row(chat, talk, open))),
+  };
+}
+
+function row(chat: ChatState, talk: Talk, open: string): Row {
+  const user = peerOf(chat.chat);
+  const waiting = talk.line.chats.pending(chat.chat).at(-1);
+  const [kind, line] = said(chat, waiting, talk, user === open);
+  return {
+    user,
+    profile: profileOf(talk, user),
+    title: titleOf(talk, user),
+    status: talk.line.presences.status(user),
+    line,
+    kind,
+    at: chat.seq > 0 ? briefly(chat.at) : "",
+    unread: chat.unread,
+    pinned: Boolean(chat.pinned),
+    muted: isMuted(chat.muted),
+    open: user === open,
+  };
+}
+
+function said(chat: ChatState, waiting: Outgoing | undefined, talk: Talk, open: boolean): [Row["kind"], string] {
+  if (chat.typing) return ["typing", c.typing];
+  if (waiting) return [waiting.state === "failed" ? "failed" : "waits", c.youSay + " " + previewOut(waiting)];
+  if (chat.draft && !open) return ["draft", chat.draft];
+  if (!chat.last) return ["said", ""];
+  return ["said", (chat.last.from === talk.me.id ? c.youSay + " " : "") + preview(chat.last)];
+}
+
+function draw(r: Row): HTMLLIElement {
+  return h(
+    "li",
+    { "data-user": r.user },
+    h(
+      "a",
+      { href: `#/chats/${r.user}`, class: `chat-row ${r.kind}`, "aria-current": r.open ? "true" : null },
+      h("span", { class: "room-face", "data-status": r.status }, face(r.profile), h("span", { class: "presence" })),
+      h(
+        "span",
+        { class: "chat-text" },
+        h("span", { class: "chat-top" }, h("span", { class: "chat-name" }, r.title), r.status !== "offline" && h("span", { class: "sr" }, c.presence[r.status as "online"]), h("time", { class: "chat-at" }, r.at)),
+        h(
+          "span",
+          { class: "chat-bottom" },
+          h("span", { class: "chat-line" }, r.kind === "draft" && h("span", { class: "draft" }, c.draft), r.kind === "failed" && h("span", { class: "draft" }, c.failed), r.kind === "waits" && sign("clock"), r.line),
+          r.muted && h("span", { class: "sign" }, sign("quiet"), h("span", { class: "sr" }, c.isMuted)),
+          r.pinned && h("span", { class: "sign" }, sign("pin"), h("span", { class: "sr" }, c.isPinned)),
+          r.unread > 0 && h("span", { class: r.muted ? "badge quiet" : "badge", "data-unread-chat": "" }, r.unread > 99 ? "99+" : String(r.unread), h("span", { class: "sr" }, t.frame.newMessages(r.unread))),
+        ),
+      ),
+    ),
+  );
+}
+
+// The arrow keys walk from chat to chat, as the Tab key does.
+function walk(el: HTMLElement, e: KeyboardEvent): void {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
+  if (!step) return;
+  const all = [...el.querySelectorAll<HTMLElement>("a")];
+  const to = all[all.indexOf(document.activeElement as HTMLElement) + step];
+  if (!to) return;
+  e.preventDefault();
+  to.focus();
+}

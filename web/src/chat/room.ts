@@ -1,0 +1,239 @@
+// One chat that is open.
+
+import type { Message } from "@stoa-dev/client";
+import { now } from "../api";
+import { ago } from "../days";
+import { h, icon, put } from "../dom";
+import { face } from "../person";
+import { c } from "../texts/chats";
+import { sign } from "./icons";
+import { Composer } from "./composer";
+import { preview } from "./content";
+import { messageMenu } from "./doings";
+import { openMenu, type Item } from "./menu";
+import { Stream } from "./stream";
+import { chatWith, explain, isMuted, profileOf, titleOf, type Talk } from "./talk";
+
+const FOREVER = "9999-01-01T00:00:00Z";
+const AGAIN = 3000; // ms until a chat that could not be opened is asked for again
+
+export class Room {
+  readonly el: HTMLElement;
+  readonly chat: string;
+
+  readonly #title = h("h2", { tabindex: -1 });
+  readonly #picture = h("span", { class: "room-face" });
+  readonly #status = h("p", { class: "muted", role: "status" });
+  readonly #note = h("p", { class: "room-note", role: "status", hidden: true });
+  readonly #heard = h("p", { class: "sr", role: "status" }); // what a screen reader is told
+  readonly #empty = h("p", { class: "empty", hidden: true });
+  readonly #newest: HTMLButtonElement;
+  readonly #stream: Stream;
+  readonly #composer: Composer;
+  #ready = false;
+  #loading = false;
+  #closed = false;
+  #stick = true; // the end is looked at, and stays so
+
+  constructor(
+    readonly user: string,
+    private readonly talk: Talk,
+    at = 0, // the message to go to
+  ) {
+    this.chat = chatWith(user);
+    const doings = {
+      menu: (b: Parameters<typeof messageMenu>[1], opener: HTMLElement) =>
+        messageMenu(this.chat, b, opener, talk, { reply: (m) => this.#composer.begin(m, false), edit: (m) => this.#composer.begin(m, true), said: (text) => this.say(text) }),
+      goTo: (seq: number) => void this.goTo(seq),
+      react: (seq: number, emoji: string, on: boolean) => void talk.line.chats.react(this.chat, seq, emoji, on).catch(talk.failed),
+      retry: (id: string) => talk.line.chats.retry(id),
+      discard: async (id: string) => {
+        await talk.line.chats.discard(id);
+        this.draw();
+        this.#composer.field.focus();
+      },
+      leave: () => this.focus(),
+      load: (way: "older" | "newer") => void this.#load(way),
+      moved: () => this.#moved(),
+    };
+    this.#stream = new Stream(this.chat, talk, doings);
+    this.#composer = new Composer(this.chat, talk, { sent: () => void this.#toNewest(), up: () => this.#stream.focusLast() });
+    this.#newest = h("button", { type: "button", class: "newest", hidden: true, onclick: () => void this.#toNewest() }, sign("down"), h("span", {}));
+    const opener: HTMLButtonElement = h("button", { type: "button", class: "round", "aria-haspopup": "menu", "aria-label": c.options, onclick: () => this.#options(opener) }, sign("more"));
+    this.el = h(
+      "section",
+      { class: "room", "aria-label": c.with(titleOf(talk, user)), "data-chat": user },
+      h(
+        "header",
+        { class: "room-head" },
+        h("a", { class: "round back", href: "#/chats", "aria-label": c.back }, icon("left")),
+        this.#picture,
+        h("div", { class: "room-who" }, this.#title, this.#status),
+        opener,
+      ),
+      this.#note,
+      h("div", { class: "room-body" }, this.#empty, this.#stream.el, this.#newest),
+      this.#heard,
+      this.#composer.el,
+    );
+    void talk.line.presences.ask(user);
+    this.#head();
+    void this.#open(at);
+  }
+
+  /** Gives the focus to the field, or where that would open a keyboard on the screen, to the heading. */
+  focus(): void {
+    if (matchMedia("(pointer: coarse)").matches) this.#title.focus({ preventScroll: true });
+    else this.#composer.field.focus({ preventScroll: true });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#composer.close();
+    this.talk.line.chats.close(this.chat);
+  }
+
+  say(text: string): void {
+    this.#heard.textContent = text;
+  }
+
+  /** A message has come that was not there before. */
+  arrived(m: Message): void {
+    if (m.from === this.talk.me.id) return void (this.#stream.newFrom = 0);
+    this.say(c.says(titleOf(this.talk, m.from)) + " " + preview(m));
+    if (this.#stream.newFrom === 0 && (document.visibilityState !== "visible" || !this.#stick)) this.#stream.newFrom = m.seq;
+  }
+
+  /** A message is another one now, or gone, where there is none. */
+  changed(seq: number, m?: Message): void {
+    this.#stream.takeQuote(seq, m);
+  }
+
+  /** Shows what is there now. */
+  draw(): void {
+    this.#head();
+    if (!this.#ready) return;
+    this.#stream.draw(this.#stick && !this.talk.line.chats.hasNewer(this.chat));
+    const none = this.#stream.list.children.length === 0;
+    this.#empty.hidden = !none;
+    this.#empty.textContent = none ? c.begin(titleOf(this.talk, this.user)) : "";
+    this.#moved();
+  }
+
+  /** Leads to a message, wherever it is. */
+  async goTo(seq: number): Promise<void> {
+    const { chats } = this.talk.line;
+    try {
+      await chats.open(this.chat);
+      await chats.around(this.chat, seq);
+    } catch (err) {
+      return this.talk.failed(err);
+    }
+    if (this.#closed) return;
+    this.#ready = true;
+    this.#stick = false;
+    this.draw();
+    if (!this.#stream.show(seq)) this.say(c.quoteGone);
+  }
+
+  #head(): void {
+    const { presences, chats, client } = this.talk.line;
+    const p = profileOf(this.talk, this.user);
+    const title = titleOf(this.talk, this.user);
+    if (this.#title.textContent !== title || this.#picture.dataset["avatar"] !== (p.avatar ?? "")) {
+      this.#title.textContent = title;
+      this.#picture.dataset["avatar"] = p.avatar ?? "";
+      put(this.#picture, face(p), h("span", { class: "presence" }));
+    }
+    const status = presences.status(this.user);
+    this.#picture.dataset["status"] = status;
+    const seen = presences.lastSeen(this.user);
+    const typing = chats.get(this.chat)?.typing ?? false;
+    const said = p.deleted ? "" : typing ? c.typing : status !== "offline" ? c.presence[status] : seen ? c.lastSeen(ago(seen, now())) : "";
+    if (this.#status.textContent !== said) this.#status.textContent = said;
+    this.#status.classList.toggle("typing", typing);
+    const away = client.state !== "online";
+    if (this.#note.hidden === away) {
+      this.#note.hidden = !away;
+      this.#note.textContent = away ? c.away : "";
+    }
+  }
+
+  async #open(at: number): Promise<void> {
+    const { chats } = this.talk.line;
+    try {
+      await chats.open(this.chat);
+      if (at > 0) return void (await this.goTo(at));
+      const state = chats.get(this.chat);
+      if (state && state.unread > 0) this.#stream.newFrom = state.read + 1;
+      // More may be new than a page has: it begins where the reading ended.
+      const first = chats.messages(this.chat)[0];
+      if (this.#stream.newFrom > 0 && first && first.seq > this.#stream.newFrom && chats.hasOlder(this.chat)) await chats.around(this.chat, this.#stream.newFrom);
+    } catch (err) {
+      if (this.#closed) return;
+      this.#empty.hidden = false;
+      this.#empty.textContent = explain(err);
+      setTimeout(() => this.#closed || void this.#open(at), AGAIN); // what was written meanwhile waits in the outbox
+      return;
+    }
+    if (this.#closed) return;
+    this.#ready = true;
+    this.draw();
+    if (this.#stream.showNew()) this.#moved();
+  }
+
+  async #load(way: "older" | "newer"): Promise<void> {
+    const { chats } = this.talk.line;
+    if (!this.#ready || this.#loading || !(way === "older" ? chats.hasOlder(this.chat) : chats.hasNewer(this.chat))) return;
+    this.#loading = true;
+    try {
+      await chats[way](this.chat);
+    } catch {
+      return; // the next scrolling tries again
+    } finally {
+      this.#loading = false;
+    }
+    if (this.#closed) return;
+    this.#stick = false;
+    this.draw();
+  }
+
+  async #toNewest(): Promise<void> {
+    const { chats } = this.talk.line;
+    if (chats.hasNewer(this.chat)) await chats.newest(this.chat).catch(this.talk.failed);
+    if (this.#closed) return;
+    this.#stick = true; // what was drawn or scrolled meanwhile may have undone it
+    this.draw();
+  }
+
+  // #moved takes note of what can be seen: it has been read.
+  #moved(): void {
+    if (!this.#ready) return;
+    const { chats } = this.talk.line;
+    const { scroller } = this.#stream;
+    this.#stick = scroller.atEnd && !chats.hasNewer(this.chat);
+    if (document.visibilityState === "visible") {
+      if (this.#stick) chats.read(this.chat);
+      else chats.read(this.chat, scroller.lastSeen());
+    }
+    const unread = chats.get(this.chat)?.unread ?? 0;
+    this.#newest.hidden = this.#stick;
+    const label = unread > 0 ? c.newBelow(unread) : c.toNewest;
+    if (this.#newest.lastChild!.textContent !== label) this.#newest.lastChild!.textContent = label;
+  }
+
+  #options(opener: HTMLElement): void {
+    const { chats } = this.talk.line;
+    const state = chats.get(this.chat);
+    const then = (work: Promise<unknown>) => void work.catch(this.talk.failed);
+    const items: Item[] = [];
+    if (state?.seq) {
+      const muted = isMuted(state.muted);
+      items.push({ text: state.pinned ? c.unpin : c.pin, run: () => then(chats.update(this.chat, { pinned: !state.pinned })) });
+      items.push({ text: muted ? c.unmute : c.mute, run: () => then(chats.update(this.chat, { muted: muted ? new Date(0).toISOString() : FOREVER })) });
+      items.push({ text: c.clear, sure: c.clearSure, run: () => then(chats.clear(this.chat).then(() => this.draw())) });
+    }
+    items.push({ text: c.toFriends, run: () => void (location.hash = "#/friends") });
+    openMenu(opener, [], items);
+  }
+}

@@ -1,0 +1,92 @@
+// Searching the user's chats.
+
+import type { Message } from "@stoa-dev/client";
+import { act } from "../buttons";
+import { h, put, type Child } from "../dom";
+import { face } from "../person";
+import { t } from "../texts";
+import { c } from "../texts/chats";
+import { preview } from "./content";
+import { peerOf, profileOf, titleOf, type Talk } from "./talk";
+import { briefly } from "./when";
+
+const AFTER = 300; // ms without a key until a search begins
+const LEAD = 24; // letters that stand before what was found
+
+/** The field, and what was found; the list of chats is hidden by searching while there is something to search for. */
+export function chatSearch(talk: Talk, searching: (on: boolean) => void): { field: HTMLElement; el: HTMLElement } {
+  const input = h("input", { type: "search", name: "search", maxlength: 100, autocomplete: "off", "aria-label": c.search, placeholder: c.search });
+  const list = h("ul", { class: "chat-list" });
+  const said = h("p", { class: "muted found-count", role: "status" });
+  const more = act(t.words.showMore, "link", () => read(query, cursor), talk.failed);
+  const el = h("div", { class: "search-found", hidden: true }, said, list, more);
+  let query = "";
+  let cursor = "";
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  async function read(q: string, from: string): Promise<void> {
+    const { messages, next = "" } = await talk.line.chats.search(q, { limit: 20, ...(from && { cursor: from }) });
+    if (q !== query || talk.signal.aborted) return;
+    const rows = messages.map((m) => found(m, q, talk));
+    if (from) list.append(...rows);
+    else put(list, ...rows);
+    cursor = next;
+    more.hidden = !next;
+    said.textContent = c.found(list.children.length, next !== "");
+  }
+
+  function begin(): void {
+    const q = input.value.trim();
+    if (q === query) return;
+    query = q;
+    searching(q !== "");
+    el.hidden = q === "";
+    clearTimeout(timer);
+    if (!q) return;
+    more.hidden = true;
+    put(list);
+    said.textContent = t.words.moment;
+    timer = setTimeout(() => read(q, "").catch((err) => {
+      if (q === query) said.textContent = "";
+      talk.failed(err);
+    }), AFTER);
+  }
+
+  input.addEventListener("input", begin);
+  input.addEventListener("keydown", (e) => {
+    if (e.key !== "Escape" || !input.value) return;
+    e.preventDefault();
+    input.value = "";
+    begin();
+  });
+  talk.signal.addEventListener("abort", () => clearTimeout(timer));
+  return { field: h("form", { class: "chat-search", role: "search", onsubmit: (e: SubmitEvent) => e.preventDefault() }, input), el };
+}
+
+function found(m: Message, q: string, talk: Talk): HTMLLIElement {
+  const user = peerOf(m.chat);
+  return h(
+    "li",
+    {},
+    h(
+      "a",
+      { class: "chat-row", href: `#/chats/${user}/${m.seq}` },
+      face(profileOf(talk, user)),
+      h(
+        "span",
+        { class: "chat-text" },
+        h("span", { class: "chat-top" }, h("span", { class: "chat-name" }, titleOf(talk, user)), h("time", { class: "chat-at" }, briefly(m.at))),
+        h("span", { class: "chat-line" }, m.from === talk.me.id && c.youSay + " ", ...marked(preview(m), q)),
+      ),
+    ),
+  );
+}
+
+// marked shows the first of the words where it stands. The server folds more than cases: a word that is not found so is not marked.
+function marked(text: string, q: string): Child[] {
+  const word = q.split(/\s+/)[0]!.toLowerCase();
+  const at = text.toLowerCase().indexOf(word);
+  if (at < 0 || text.toLowerCase().length !== text.length) return [text];
+  const from = at > LEAD ? at - LEAD : 0;
+  return [(from > 0 ? "…" : "") + text.slice(from, at), h("mark", {}, text.slice(at, at + word.length)), text.slice(at + word.length)];
+}

@@ -1,0 +1,152 @@
+// The messages of an open chat: bubbles, lines of days, the line where the new ones begin.
+
+import type { Message, Outgoing } from "@stoa-dev/client";
+import { h } from "../dom";
+import { c } from "../texts/chats";
+import { drawBubble, type Bubble, type Doings, type Quoted, type Tick } from "./bubble";
+import { Scroller } from "./scroller";
+import type { Talk } from "./talk";
+import { dayLine, dayOf } from "./when";
+
+const TOGETHER = 5 * 60_000; // ms within which messages of one sender stand together
+
+export class Stream {
+  readonly list = h("ol", { class: "messages" });
+  readonly el = h("div", { class: "stream", role: "log", "aria-live": "off", tabindex: 0, "aria-label": c.messages, onkeydown: (e: KeyboardEvent) => this.#walk(e) }, this.list);
+  readonly scroller: Scroller;
+  newFrom = 0; // the first message that was new when it came; 0 for none
+
+  #drawn = new Map<string, { text: string; row: HTMLElement }>();
+  #quotes = new Map<number, Quoted | "gone">();
+  #asked = new Set<number>();
+
+  constructor(
+    private readonly chat: string,
+    private readonly talk: Talk,
+    private readonly on: Doings & { leave: () => void; load: (way: "older" | "newer") => void; moved: () => void },
+  ) {
+    this.scroller = new Scroller(this.el, this.list, { top: () => on.load("older"), bottom: () => on.load("newer"), moved: () => on.moved() });
+  }
+
+  /** Draws what is there now. */
+  draw(stick: boolean): void {
+    const { chats } = this.talk.line;
+    const messages = chats.messages(this.chat);
+    const state = chats.get(this.chat);
+    const rows: HTMLElement[] = [];
+    const next = new Map<string, { text: string; row: HTMLElement }>();
+    const focused = document.activeElement;
+    const place = (key: string, text: string, make: () => HTMLElement) => {
+      const old = this.#drawn.get(key);
+      const kept = old?.text === text ? old : { text, row: make() };
+      next.set(key, kept);
+      rows.push(kept.row);
+      if (old && old !== kept && old.row.contains(focused)) moveFocus(old.row, focused as HTMLElement, kept.row);
+    };
+    const line = (key: string, cls: string, text: string) => place(key, text, () => h("li", { class: cls }, h("span", {}, text)));
+
+    let day = "";
+    let before: { from: string; at: number } | undefined;
+    const add = (from: string, at: number, bubble: Omit<Bubble, "follows" | "own">) => {
+      if (dayOf(at) !== day) {
+        day = dayOf(at);
+        line(`day ${day}`, "day", dayLine(at));
+        before = undefined;
+      }
+      if (this.newFrom > 0 && bubble.seq >= this.newFrom && !next.has("new") && from !== this.talk.me.id) {
+        line("new", "newline", c.newFromHere);
+        before = undefined;
+      }
+      const b: Bubble = { ...bubble, own: from === this.talk.me.id, follows: before?.from === from && at - before.at < TOGETHER };
+      before = { from, at };
+      place(b.key, JSON.stringify(b), () => drawBubble(b, this.talk, this.on));
+    };
+    const quote = (seq: number | undefined) => (seq ? this.#quote(seq, messages) : undefined);
+    for (const m of messages) {
+      const own = m.from === this.talk.me.id;
+      // Known by its client_id, a message that was on its way stays the same bubble.
+      add(m.from, Date.parse(m.at), { key: m.client_id ?? `${m.seq}`, seq: m.seq, tick: own && !m.recalled ? far(m.seq, state) : undefined, message: m, out: undefined, quote: quote(m.reply_to) });
+    }
+    if (!chats.hasNewer(this.chat)) for (const out of chats.pending(this.chat)) add(this.talk.me.id, out.at, { key: out.body.client_id, seq: 0, tick: outTick(out), message: undefined, out, quote: quote(out.body.reply_to) });
+    this.#drawn = next;
+    this.scroller.set(rows, stick);
+  }
+
+  /** Takes note of what a message says now; undefined when it is gone. Others may quote it. */
+  takeQuote(seq: number, m: Message | undefined): void {
+    if (this.#quotes.has(seq)) this.#quotes.set(seq, m ? brief(m) : "gone");
+  }
+
+  /** Brings a message into the middle and the focus to it. */
+  show(seq: number): boolean {
+    const row = this.list.querySelector<HTMLElement>(`[data-seq="${seq}"]`);
+    if (!row) return false;
+    row.scrollIntoView({ block: "center" });
+    row.focus({ preventScroll: true });
+    row.classList.remove("found-here");
+    void row.offsetWidth; // begins the movement anew
+    row.classList.add("found-here");
+    return true;
+  }
+
+  /** Scrolls to the line of what is new. */
+  showNew(): boolean {
+    const row = this.list.querySelector(".newline");
+    row?.scrollIntoView({ block: "start" });
+    return row !== null;
+  }
+
+  /** Gives the focus to the last message. */
+  focusLast(): void {
+    (this.list.querySelector<HTMLElement>(".message:last-of-type") ?? this.el).focus();
+  }
+
+  // #quote is what a message says that is replied to. One that is not here is asked for, once.
+  #quote(seq: number, here: readonly Message[]): Quoted | "gone" | undefined {
+    const m = here.find((m) => m.seq === seq);
+    if (m) this.#quotes.set(seq, brief(m));
+    if (this.#quotes.has(seq) || this.#asked.has(seq)) return this.#quotes.get(seq);
+    this.#asked.add(seq);
+    this.talk.line.chats
+      .message(this.chat, seq)
+      .then((m) => {
+        this.#quotes.set(seq, m ? brief(m) : "gone");
+        this.draw(this.scroller.atEnd);
+      })
+      .catch(() => this.#asked.delete(seq)); // the next drawing asks again
+    return undefined;
+  }
+
+  // The arrow keys walk from message to message; Enter opens what can be done with one.
+  #walk(e: KeyboardEvent): void {
+    const all = [...this.list.querySelectorAll<HTMLElement>(".message")];
+    const at = all.indexOf(document.activeElement as HTMLElement);
+    const on = document.activeElement;
+    if (at < 0 && on !== this.el) return;
+    const to = { ArrowUp: at < 0 ? all.length - 1 : at - 1, ArrowDown: at < 0 ? all.length : at + 1, Home: 0, End: all.length - 1 }[e.key];
+    if (to !== undefined) {
+      e.preventDefault();
+      if (to >= all.length) return this.on.leave();
+      all[Math.max(0, to)]?.focus();
+    } else if (e.key === "Enter" && at >= 0) {
+      e.preventDefault();
+      all[at]!.querySelector<HTMLElement>(".more")?.click();
+    } else if (e.key === "Escape") this.on.leave();
+  }
+}
+
+const brief = ({ from, kind, text, media, location, card, custom, recalled }: Message): Quoted => ({ from, kind, ...(text !== undefined && { text }), ...(media && { media }), ...(location && { location }), ...(card && { card }), ...(custom && { custom }), ...(recalled && { recalled }) });
+
+function far(seq: number, state: { peer_read?: number; peer_got?: number } | undefined): Tick {
+  if (seq <= (state?.peer_read ?? 0)) return "read";
+  return seq <= (state?.peer_got ?? 0) ? "delivered" : "sent";
+}
+
+const outTick = ({ state }: Outgoing): Tick => state;
+
+// A row that is drawn anew hands the focus on.
+function moveFocus(old: HTMLElement, focused: HTMLElement, row: HTMLElement): void {
+  const controls = (el: HTMLElement) => [el, ...el.querySelectorAll<HTMLElement>("button, a")];
+  const at = controls(old).indexOf(focused);
+  queueMicrotask(() => (controls(row)[at] ?? row).focus({ preventScroll: true }));
+}

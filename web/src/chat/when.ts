@@ -1,0 +1,42 @@
+// Instants as chats show them, where this device is.
+
+import { now } from "../api";
+import { t } from "../texts";
+
+const clock = new Intl.DateTimeFormat(t.locale, { timeStyle: "short" });
+const weekday = new Intl.DateTimeFormat(t.locale, { weekday: "short" });
+const date = new Intl.DateTimeFormat(t.locale, { day: "numeric", month: "short" });
+const dated = new Intl.DateTimeFormat(t.locale, { dateStyle: "medium" });
+const full = new Intl.DateTimeFormat(t.locale, { weekday: "long", day: "numeric", month: "long" });
+const fullDated = new Intl.DateTimeFormat(t.locale, { dateStyle: "full" });
+
+type Moment = string | number;
+const ms = (at: Moment) => (typeof at === "number" ? at : Date.parse(at));
+const midnight = (at: number) => new Date(at).setHours(0, 0, 0, 0);
+// Whole days between two instants here; a day may have 23 or 25 hours.
+const days = (at: number, today: number) => Math.round((midnight(today) - midnight(at)) / 86_400_000);
+const sameYear = (a: number, b: number) => new Date(a).getFullYear() === new Date(b).getFullYear();
+
+/** "14:05" */
+export const timeOf = (at: Moment) => clock.format(ms(at));
+
+/** The day of an instant here; the same text for the same day. */
+export const dayOf = (at: Moment) => new Date(ms(at)).toDateString();
+
+/** "Today", "Yesterday", "Monday, 5 January" */
+export function dayLine(at: Moment): string {
+  const then = ms(at);
+  const off = days(then, now());
+  if (off === 0) return t.home.today;
+  if (off === 1) return t.home.yesterday;
+  return (sameYear(then, now()) ? full : fullDated).format(then);
+}
+
+/** What stands in a list: "14:05", "Mon", "5 Jan", "5 Jan 2025". */
+export function briefly(at: Moment): string {
+  const then = ms(at);
+  const off = days(then, now());
+  if (off <= 0) return clock.format(then);
+  if (off < 7) return weekday.format(then);
+  return (sameYear(then, now()) ? date : dated).format(then);
+}

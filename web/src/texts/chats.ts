@@ -1,0 +1,7 @@
+// What the chats say, in the language of the page.
+
+import { t } from "../texts";
+import { en, type ChatTexts } from "./chats/en";
+
+/** What the page Chats says. */
+export const c: ChatTexts = t.locale === "zh-CN" ? (await import("./chats/zh")).zh : en;
