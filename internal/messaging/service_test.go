@@ -544,7 +544,6 @@ func TestReactionsHaveOneOrder(t *testing.T) {
 			emoji      string
 			on         bool
 		}{{ann, bob, "❤️", true}, {ann, bob, "😀", true}, {bob, ann, "❤️", true}, {ann, bob, "❤️", false}, {ann, bob, "👍", true}, {bob, ann, "👍", true}} {
-			bubble.Sleep(2 * time.Millisecond)
 			got, err := w.React(t.Context(), r.user, r.peer, 1, r.emoji, r.on)
 			w.must(err)
 			list, err := w.List(t.Context(), r.user, r.peer, Range{Limit: 10})

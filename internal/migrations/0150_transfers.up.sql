@@ -8,7 +8,7 @@ CREATE TABLE transfers (
   sha256 {{text 64}} NOT NULL,
   status INTEGER NOT NULL,
   reason {{text 16}} NOT NULL,
-  stored BIGINT NOT NULL,
+  bytes BIGINT NOT NULL,
   state {{blob}} NOT NULL,
   content INTEGER NOT NULL,
   created BIGINT NOT NULL,

@@ -18,7 +18,7 @@ func asKind(err error) error { return sqldb.AsKind(sqldb.Undecided(err), ErrStor
 // rows has every statement of the package.
 type rows struct{ db *sqldb.DB }
 
-const columns = "id, sender, receiver, name, media, size, sha256, status, reason, stored, state, content, created, updated, expires"
+const columns = "id, sender, receiver, name, media, size, sha256, status, reason, bytes, state, content, created, updated, expires"
 
 func scan(r interface{ Scan(dest ...any) error }) (t Transfer, err error) {
 	var content, created, updated, expires int64
@@ -121,7 +121,7 @@ func (r *rows) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer) (go
 	if t.state == nil {
 		t.state = []byte{}
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE transfers SET sha256 = ?, status = ?, reason = ?, stored = ?, state = ?, content = ?, updated = ?, expires = ? WHERE id = ?",
+	if _, err := tx.ExecContext(ctx, "UPDATE transfers SET sha256 = ?, status = ?, reason = ?, bytes = ?, state = ?, content = ?, updated = ?, expires = ? WHERE id = ?",
 		t.SHA256, t.Status, t.Reason, t.Stored, t.state, number(t.Content), t.Updated.UnixMilli(), t.Expires.UnixMilli(), t.ID); err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (r *rows) due(ctx context.Context, now time.Time, n int) ([]Transfer, error
 
 // waiting returns transfers that wait for the scanner.
 func (r *rows) waiting(ctx context.Context, n int) ([]Transfer, error) {
-	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE status = ? AND stored = size ORDER BY updated LIMIT ?", Transferring, n))
+	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE status = ? AND bytes = size ORDER BY updated LIMIT ?", Transferring, n))
 }
 
 // of returns transfers of a user, on either side.
