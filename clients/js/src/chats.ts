@@ -94,7 +94,8 @@ export class Chats extends Emitter<ChatsEvents> {
   ) {
     super();
     this.user = options.user;
-    this.outbox = new Outbox(client, options.user, (out) => this.outgoing(out));
+    // A message that was sent before the first list was read would be part of it, as history.
+    this.outbox = new Outbox(client, options.user, (out) => this.outgoing(out), () => !this.backlog);
   }
 
   /** Reads the outbox and listens; the chats are there at the first `synced`. */
@@ -465,9 +466,11 @@ export class Chats extends Emitter<ChatsEvents> {
       again = pages > 1 && news;
       if (!again) this.cursor = sync;
     }
-    const waiting = this.backlog ?? [];
+    const waiting = this.backlog;
+    if (!waiting) return;
     this.backlog = undefined;
     for (const fn of waiting) fn();
+    this.outbox.kick();
   }
 
   private async pages(since: string): Promise<{ sync: string; pages: number; news: boolean }> {

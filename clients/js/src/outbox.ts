@@ -49,6 +49,7 @@ export class Outbox {
     private readonly client: StoaClient,
     private readonly user: string,
     private readonly tell: (out: Outgoing) => void,
+    private readonly ready: () => boolean, // nothing is sent before
   ) {
     this.prefix = `outbox/${user}/`;
     if (typeof BroadcastChannel === "undefined") return;
@@ -57,7 +58,7 @@ export class Outbox {
     (this.others as { unref?: () => void }).unref?.(); // Node would wait for it
   }
 
-  /** Reads what was kept, and begins to send. */
+  /** Reads what was kept, and sends it as soon as it may. */
   async start(): Promise<void> {
     await this.reload();
     this.kick();
@@ -125,7 +126,7 @@ export class Outbox {
 
   /** Sends what waits, if there is a connection; with fresh, at once after what failed over an older one. */
   kick(fresh = false): void {
-    if (this.stopped || this.client.state !== "online" || this.client.user !== this.user) return;
+    if (this.stopped || !this.ready() || this.client.state !== "online" || this.client.user !== this.user) return;
     if (fresh) {
       this.pause = 0;
       clearTimeout(this.timer);

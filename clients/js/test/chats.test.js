@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { StoaClient } from "../dist/index.js";
 import { Device, dice, Server, sleep, until } from "./world.js";
 
 let server;
@@ -233,6 +234,26 @@ test("two tabs share an outbox; one of them sends", async () => {
     assert.deepEqual(mine, numbers(20).filter((n) => n % 2 === half).map((n) => `b${n}`), "a tab's messages are in its order");
   }
   assert.deepEqual(sent, b.texts(ba), "each is sent once, by one of them");
+});
+
+test("what is sent at the start comes as a message, and not as history", async (t) => {
+  const [a, b, ab, ba] = await friends();
+  const d = new Device(a.person);
+  open.add(d);
+  await d.line.open();
+  let sent = false;
+  const { call } = StoaClient.prototype;
+  t.mock.method(StoaClient.prototype, "call", async function (id, ...more) {
+    // A list that is slow would be behind a message that did not wait for it.
+    if (id === "chats.list") for (let i = 0; i < 100 && !sent; i++) await sleep(10);
+    const answer = await call.call(this, id, ...more);
+    sent ||= id === "chats.send";
+    return answer;
+  });
+  await d.start({ offline: true });
+  await say(d, ab, "at once");
+  await hears(b, ba, ["at once"]);
+  await hears(d, ab, ["at once"]);
 });
 
 test("an outbox waits for its own user", async () => {
