@@ -535,7 +535,8 @@ func (s *store) removeReaction(ctx context.Context, tx *sqldb.Tx, m *message, r 
 	return s.readReactions(ctx, tx, m)
 }
 
-// readReactions reads the reactions to a message that is being changed.
+// readReactions reads the reactions to a message that is being changed. It is read as the
+// changed message that it is about to be: one without a change has no reactions.
 func (s *store) readReactions(ctx context.Context, tx *sqldb.Tx, m *message) error {
 	one := []message{{conv: m.conv, seq: m.seq, rev: m.rev + 1}}
 	err := s.addReactions(ctx, tx, one)

@@ -49,7 +49,7 @@ export class Outbox {
     private readonly client: StoaClient,
     private readonly user: string,
     private readonly tell: (out: Outgoing) => void,
-    private readonly ready: () => boolean, // nothing is sent before
+    private readonly ready: () => boolean, // nothing is sent until this is true
   ) {
     this.prefix = `outbox/${user}/`;
     if (typeof BroadcastChannel === "undefined") return;
@@ -124,7 +124,7 @@ export class Outbox {
     this.kept.delete(client_id);
   }
 
-  /** Sends what waits, if there is a connection; with fresh, at once after what failed over an older one. */
+  /** Sends what waits, if it may and there is a connection; with fresh, at once after what failed over an older one. */
   kick(fresh = false): void {
     if (this.stopped || !this.ready() || this.client.state !== "online" || this.client.user !== this.user) return;
     if (fresh) {
