@@ -408,7 +408,7 @@ test("a chat is shown around a message, and led to its end again", async () => {
     await say(a, ab, `while it is led to the end: ${i}`);
     await b.chats.newer(ba);
   }
-  await until("all that follows", () => shown().at(-1) === b.chats.get(ba).seq && b.heard.length === a.chats.get(ab).seq);
+  await until("all that follows", () => a.chats.pending(ab).length === 0 && shown().at(-1) === b.chats.get(ba).seq && b.heard.length === a.chats.get(ab).seq);
   assert.deepEqual(shown(), numbers(shown().length, 26));
 
   await b.chats.around(ba, 30);
