@@ -210,6 +210,26 @@ type GroupChange struct {
 	Removed []string      `json:"removed" example:"V1StGXR8_Z5j" doc:"ids of users who are not in the group any more"`
 }
 
+// What a system message in a group's chat tells.
+const (
+	SystemCreated    = "created" // text: the name; users: the first members
+	SystemJoined     = "joined"  // by a link or a request
+	SystemAdded      = "added"   // users
+	SystemLeft       = "left"
+	SystemRemoved    = "removed"  // users
+	SystemOwner      = "owner"    // users: the new one
+	SystemAdmin      = "admin"    // users
+	SystemNoAdmin    = "no_admin" // users
+	SystemMuted      = "muted"    // users
+	SystemUnmuted    = "unmuted"  // users
+	SystemAllMuted   = "all_muted"
+	SystemAllUnmuted = "all_unmuted"
+	SystemNamed      = "named"     // text: the new name
+	SystemAnnounced  = "announced" // text
+	SystemPinned     = "pinned"    // seq
+	SystemUnpinned   = "unpinned"  // seq
+)
+
 // Why a user is not in a group any more.
 const (
 	GroupLeft      = "left"
@@ -217,6 +237,10 @@ const (
 	GroupBanned    = "banned"
 	GroupDissolved = "dissolved"
 )
+
+// GroupChannel is the channel to which a client subscribes while it shows the chat of a group. In a group
+// of more than 200 members, messages come there alone, and to everybody on line how far the chat has come.
+func GroupChannel(group string) string { return "chat:g:" + group }
 
 // GroupGone is the data of an event: the user is not in a group any more.
 type GroupGone struct {

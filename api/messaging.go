@@ -14,7 +14,11 @@ const (
 	MessageLocation = "location"
 	MessageCard     = "card"
 	MessageCustom   = "custom"
+	MessageSystem   = "system" // of the server: it tells what has happened to a group
 )
+
+// MentionAll, in place of a user's id, mentions all members of a group.
+const MentionAll = "all"
 
 // Types of events of messaging, with what their data is.
 const (
@@ -31,13 +35,22 @@ const (
 // image, voice and file, location, card and custom with theirs. text is the text itself, or
 // a caption.
 type Content struct {
-	Kind     string    `json:"kind" example:"text" enum:"text,image,voice,file,location,card,custom"`
+	Kind     string    `json:"kind" example:"text" enum:"text,image,voice,file,location,card,custom,system"`
 	Text     string    `json:"text,omitempty" example:"See you at eight" maxLength:"4000"`
 	Media    *Media    `json:"media,omitempty"`
 	Location *Location `json:"location,omitempty"`
 	Card     *CardRef  `json:"card,omitempty"`
 	Custom   *Custom   `json:"custom,omitempty"`
-	Mentions []string  `json:"mentions,omitempty" maxItems:"50" doc:"ids of users"`
+	Mentions []string  `json:"mentions,omitempty" maxItems:"50" doc:"ids of users; all: every member of a group, which admins may mention"`
+	System   *System   `json:"system,omitempty" doc:"what a system message tells; only the server sends one"`
+}
+
+// System is what has happened to a group. Who did it has sent the message.
+type System struct {
+	Event string   `json:"event" enum:"created,joined,added,left,removed,owner,admin,no_admin,muted,unmuted,all_muted,all_unmuted,named,announced,pinned,unpinned"`
+	Users []string `json:"users,omitempty" example:"V1StGXR8_Z5j" doc:"ids of whom it concerns; of many, the first 100"`
+	Text  string   `json:"text,omitempty" doc:"the new name or announcement"`
+	Seq   int64    `json:"seq,omitempty" doc:"the message that was pinned, or is not any more"`
 }
 
 // Media is a picture, a recording or a file, wherever it lies.
@@ -147,8 +160,11 @@ type MessageChanges struct {
 
 // Chat is one of the caller's chats.
 type Chat struct {
-	Chat      string     `json:"chat" example:"u:V1StGXR8_Z5j" doc:"u: and the other's id"`
-	Peer      string     `json:"peer,omitempty" example:"V1StGXR8_Z5j"`
+	Chat      string     `json:"chat" example:"u:V1StGXR8_Z5j" doc:"u: and the other's id, or g: and the group's"`
+	Peer      string     `json:"peer,omitempty" example:"V1StGXR8_Z5j" doc:"of a chat of two users, the other"`
+	Group     string     `json:"group,omitempty" example:"V1StGXR8_Z5j" doc:"of a chat of a group, its id"`
+	GroupName string     `json:"group_name,omitempty" example:"Rowing"`
+	Gone      bool       `json:"gone,omitempty" doc:"the caller is not in the group any more; only in what has changed since a sync"`
 	Seq       int64      `json:"seq" doc:"of the newest message"`
 	Rev       int64      `json:"rev" doc:"of the newest change of what was there"`
 	Cleared   int64      `json:"cleared,omitempty" doc:"messages up to here are deleted for the caller"`
@@ -220,6 +236,16 @@ type ChatStands struct {
 	Chat string `json:"chat" example:"u:V1StGXR8_Z5j"`
 	Seq  int64  `json:"seq" doc:"of the newest message"`
 	Rev  int64  `json:"rev" doc:"the newest change"`
+}
+
+// Readers are who has read a message: GET /v1/chats/{chat}/messages/{seq}/readers.
+type Readers struct {
+	Users []string `json:"users" example:"V1StGXR8_Z5j" doc:"ids, without the caller's"`
+}
+
+// Pins are the pinned messages of a group: GET /v1/chats/{chat}/pins.
+type Pins struct {
+	Messages []Message `json:"messages" doc:"the last one that was pinned first"`
 }
 
 // MarkRequest moves the caller's marks in a chat forward; what is behind them changes

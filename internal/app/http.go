@@ -87,7 +87,7 @@ func (a *App) newGateway(ctx context.Context) (err error) {
 		return nil
 	}
 	a.gateway, err = gateway.New(ctx, gateway.Config{
-		Settings: a.cfg.Gateway, API: a.api, Sessions: a.callers(), Bus: a.bus, Watch: a.presence.Watch(presence.Socket), Node: a.node, Version: obs.Build().Version,
+		Settings: a.cfg.Gateway, API: a.api, Sessions: a.callers(), Bus: a.bus, Watch: a.presence.Watch(presence.Socket), MaySubscribe: a.messages.MaySubscribe, Node: a.node, Version: obs.Build().Version,
 		Origins: a.cfg.Origins, MaxStale: a.cfg.Cache.MaxStale, Log: a.log, Metrics: a.reg, Library: a.reg.Registry,
 	})
 	if err == nil {

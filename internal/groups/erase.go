@@ -33,7 +33,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 }
 
 func (s *Service) eraseFrom(ctx context.Context, user accounts.ID, id ID) error {
-	_, err := s.enter(ctx, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	_, err := s.enter(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		me, err := selectMember(ctx, tx, id, user)
 		switch {
 		case err != nil:
@@ -45,8 +45,9 @@ func (s *Service) eraseFrom(ctx context.Context, user accounts.ID, id ID) error 
 			if err != nil {
 				return err
 			}
+			was := next
 			next.Role, next.Muted = Owner, 0
-			if err := d.set(ctx, tx, next); err != nil {
+			if err := d.set(ctx, tx, was, next); err != nil {
 				return err
 			}
 		}

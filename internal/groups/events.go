@@ -66,7 +66,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 }
 
 // touched reports whether there is something for all members.
-func (d *changeSet) touched() bool { return d.group.Version != d.before }
+func (d *changeSet) touched() bool { return d.group.Version != d.was.Version }
 
 // requests are those that were opened and closed.
 func (d *changeSet) requests() []Request {

@@ -176,6 +176,8 @@ var (
 	ErrNoBan      = errs.New(errs.NotFound, "group.ban_unknown", "This user is not banned from the group.")
 	ErrSelf       = errs.New(errs.Invalid, "group.self", "That is yourself.")
 	ErrUntil      = errs.New(errs.Invalid, "group.until_invalid", "A time until when somebody is muted lies within the next ten years.")
+	ErrMuted      = errs.New(errs.Forbidden, "group.muted", "You may not write in this group for now.")
+	ErrAllMuted   = errs.New(errs.Forbidden, "group.all_muted", "Only admins may write in this group for now.")
 	ErrCursor     = errs.New(errs.Invalid, "group.cursor", "That cursor does not come from this list.")
 )
 

@@ -97,7 +97,7 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID) (_ Gr
 	if err != nil {
 		return Group{}, Membership{}, asKind(ctx, err)
 	}
-	g, err := s.enter(ctx, l.Group, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	g, err := s.enter(ctx, l.Group, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		l, err := selectLink(ctx, tx, link) // under the lock of its group
 		if err == nil && !l.open(d.at) {
 			err = ErrLink

@@ -81,7 +81,7 @@ func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other 
 		if m == before {
 			return nil
 		}
-		return d.set(ctx, tx, m)
+		return d.set(ctx, tx, before, m)
 	})
 	return m, err
 }
@@ -225,12 +225,13 @@ func (s *Service) Transfer(ctx context.Context, user accounts.ID, id ID, to acco
 		if err != nil {
 			return err
 		}
+		was := next
 		me = m
 		me.Role, next.Role, next.Muted = Admin, Owner, 0
-		if err := d.set(ctx, tx, me); err != nil {
+		if err := d.set(ctx, tx, m, me); err != nil {
 			return err
 		}
-		return d.set(ctx, tx, next)
+		return d.set(ctx, tx, was, next)
 	})
 	return g, me, err
 }
@@ -293,7 +294,7 @@ func (s *Service) SetOwn(ctx context.Context, user accounts.ID, id ID, u OwnUpda
 		if me.Nickname == m.Nickname {
 			return updateOwn(ctx, tx, id, me)
 		}
-		return d.set(ctx, tx, me)
+		return d.set(ctx, tx, m, me)
 	})
 	return g, me, err
 }

@@ -17,7 +17,7 @@ func (s *Service) Ask(ctx context.Context, user accounts.ID, id ID, answer strin
 	if answer, err = line("body.answer", answer, 0, 200); err != nil {
 		return nil, err
 	}
-	_, err = s.enter(ctx, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	_, err = s.enter(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		r = nil
 		err := s.welcome(ctx, tx, d, user)
 		switch {
@@ -87,7 +87,7 @@ func (s *Service) Answer(ctx context.Context, user accounts.ID, id ID, request R
 // Withdraw takes the user's own request back. ErrNoRequest.
 func (s *Service) Withdraw(ctx context.Context, user accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "groups.Withdraw %s", id)
-	_, err = s.enter(ctx, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	_, err = s.enter(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		r, err := waitingOf(ctx, tx, id, user)
 		if err != nil {
 			return err

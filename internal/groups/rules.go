@@ -34,12 +34,16 @@ const (
 	transfer
 	dissolve
 	leave
+	moderate   // take back messages of members of a lower role
+	mentionAll // members at once
+	pin        // messages, for all
 )
 
 // needs is the lowest role that may do each. That of invite is the group's to choose.
 var needs = [...]Role{
 	invite: Member, describe: Admin, announce: Admin, answer: Admin, mute: Admin, muteAll: Admin, remove: Admin, ban: Admin,
 	configure: Owner, appoint: Owner, transfer: Owner, dissolve: Owner, leave: Member,
+	moderate: Admin, mentionAll: Admin, pin: Admin,
 }
 
 // may refuses what a role does not allow in a group. ErrMay, ErrOwner.

@@ -44,14 +44,15 @@ type Config struct {
 
 // Service is the domain as the rest of the program sees it. It is safe for concurrent use.
 type Service struct {
-	db      *sqldb.DB
-	caches  *cache.Runtime
-	copies  copies
-	bus     *events.Bus
-	people  People
-	friends Friends
-	cfg     Settings
-	log     *slog.Logger
+	db       *sqldb.DB
+	caches   *cache.Runtime
+	copies   copies
+	bus      *events.Bus
+	people   People
+	friends  Friends
+	follower Follower // nil: nobody
+	cfg      Settings
+	log      *slog.Logger
 }
 
 // New returns the domain on those parts. The error has all faults of the settings.
@@ -73,15 +74,17 @@ type leaver struct {
 // A changeSet is what one transaction has changed of a group. What follows the commit, the
 // copies in Redis and the events, is derived from it.
 type changeSet struct {
-	at      time.Time
-	before  int64 // the group's version before
-	group   Group
-	joined  []Membership
-	changed []Membership // what all members see of them
-	left    []leaver
-	own     *Membership // what only the member sees
-	opened  *Request
-	closed  []Request
+	at        time.Time
+	by        accounts.ID                // who does it
+	was       Group                      // before; zero for a new one
+	wasMember map[accounts.ID]Membership // changed, before
+	group     Group
+	joined    []Membership
+	changed   []Membership // what all members see of them
+	left      []leaver
+	own       *Membership // what only the member sees
+	opened    *Request
+	closed    []Request
 }
 
 // write gives a member's row the next version.
@@ -95,7 +98,7 @@ func (d *changeSet) write(m Membership) Membership {
 // allows verbs; then it writes the group, brings the copies up to date, publishes what has happened
 // and returns the group. ErrGroup: there is no such group, or the user is not in it. ErrMay, ErrOwner.
 func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []verb, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error) (Group, error) {
-	return s.enter(ctx, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	return s.enter(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		me, err := selectMember(ctx, tx, id, user)
 		if errors.Is(err, ErrMember) {
 			return ErrGroup
@@ -111,25 +114,31 @@ func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []v
 }
 
 // enter is [Service.change] for users who may be no members.
-func (s *Service) enter(ctx context.Context, id ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (Group, error) {
+func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (Group, error) {
 	var d changeSet
-	err := s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			d = changeSet{at: tx.Now()} // a transaction may be run again
-			if d.group, err = selectGroup(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
-				return err
-			}
-			before := d.group
-			d.before = before.Version
-			if err := fn(ctx, tx, &d); err != nil || d.group == before {
-				return err
-			}
-			if !d.touched() {
-				d.group.Version++ // of the group itself alone
-			}
-			return updateGroup(ctx, tx, d.group)
-		})
-	}, s.copies.targets(id, &d)...)
+	err := s.around(ctx, func(record Record) error {
+		return s.caches.Change(ctx, func(ctx context.Context) error {
+			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+				d = changeSet{at: tx.Now(), by: user} // a transaction may be run again
+				if d.group, err = selectGroup(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+					return err
+				}
+				d.was = d.group
+				if err := fn(ctx, tx, &d); err != nil || d.group == d.was {
+					return err
+				}
+				if !d.touched() {
+					d.group.Version++ // of the group itself alone
+				}
+				if c := d.change(); !c.empty() {
+					if err := record(ctx, tx, c); err != nil {
+						return err
+					}
+				}
+				return updateGroup(ctx, tx, d.group)
+			})
+		}, s.copies.targets(id, &d)...)
+	})
 	if err != nil {
 		return Group{}, asKind(ctx, err)
 	}
@@ -192,8 +201,11 @@ func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Membership, why st
 }
 
 // set writes what all members see of one.
-func (d *changeSet) set(ctx context.Context, tx *sqldb.Tx, m Membership) error {
-	m = d.write(m)
+func (d *changeSet) set(ctx context.Context, tx *sqldb.Tx, was, m Membership) error {
+	if m = d.write(m); d.wasMember == nil {
+		d.wasMember = map[accounts.ID]Membership{}
+	}
+	d.wasMember[m.User] = was
 	d.changed = append(d.changed, m)
 	return updateMember(ctx, tx, d.group.ID, m)
 }
@@ -218,18 +230,23 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, name string, me
 	}
 	id := ids.New[Group]()
 	var d changeSet
-	err = s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-			d = changeSet{at: tx.Now(), group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}
-			if err := s.admit(ctx, tx, &d, accounts.ID{}, Owner, owner); err != nil {
-				return err
-			}
-			if err := s.admit(ctx, tx, &d, owner, Member, members...); err != nil {
-				return err
-			}
-			return insertGroup(ctx, tx, d.group)
-		})
-	}, s.copies.targets(id, &d)...)
+	err = s.around(ctx, func(record Record) error {
+		return s.caches.Change(ctx, func(ctx context.Context) error {
+			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+				d = changeSet{at: tx.Now(), by: owner, group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}
+				if err := s.admit(ctx, tx, &d, accounts.ID{}, Owner, owner); err != nil {
+					return err
+				}
+				if err := s.admit(ctx, tx, &d, owner, Member, members...); err != nil {
+					return err
+				}
+				if err := record(ctx, tx, d.change()); err != nil {
+					return err
+				}
+				return insertGroup(ctx, tx, d.group)
+			})
+		}, s.copies.targets(id, &d)...)
+	})
 	if err != nil {
 		return Group{}, Membership{}, asKind(ctx, err)
 	}

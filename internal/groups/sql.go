@@ -378,3 +378,30 @@ func deleteOld(ctx context.Context, db *sqldb.DB, before time.Time, n int) error
 	}
 	return nil
 }
+
+func standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Standing, error) {
+	found := make(map[Seat]Standing, len(seats))
+	if len(seats) == 0 {
+		return found, nil
+	}
+	var args []any
+	for _, s := range seats {
+		args = append(args, s.Group, s.User)
+	}
+	now := q.Now().UnixMilli()
+	rows, err := q.QueryContext(ctx, "SELECT m.group_id, m.user_id, m.role, m.muted, g.muted FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE m.gone = 0 AND g.dissolved = 0 AND ("+sqldb.AnyOf("(m.group_id = ? AND m.user_id = ?)", len(seats))+")", args...)
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var at Seat
+		var st Standing
+		var mine, all int64
+		err := rows.Scan(&at.Group, &at.User, &st.Role, &mine, &all)
+		switch {
+		case mine > now:
+			st.Muted = ErrMuted
+		case all > now && st.Role == Member:
+			st.Muted = ErrAllMuted
+		}
+		found[at] = st
+		return err
+	})
+}

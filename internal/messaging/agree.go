@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,7 +21,9 @@ import (
 // change names a conversation of which SQL has something that Redis may lack.
 type change struct {
 	conv  ConversationID
-	steps []step // what has happened, for the latest messages; none is known of a replay
+	kind  int
+	users []accounts.ID // of a group, the members who have something new of their own
+	steps []step        // what has happened, for the latest messages; none is known of a replay
 }
 
 // step is one thing that happened in a conversation: a new message, or with rev a change
@@ -34,30 +37,52 @@ type step struct {
 // agreed is what Redis should hold of a conversation.
 type agreed struct {
 	change
-	members []state
+	head    *head   // of a group
+	members []state // of a group, those of users
 }
 
 // compute is the projection's State.
 func (s *Service) compute(ctx context.Context, changes []change) ([]agreed, error) {
 	at := map[ConversationID]int{}
 	var out []agreed
-	var list []ConversationID
+	var ofTwo, ofGroups []ConversationID
+	users := map[memberKey]bool{}
 	for _, c := range changes {
+		for _, u := range c.users {
+			users[memberKey{u, c.conv}] = true
+		}
 		if i, there := at[c.conv]; there {
 			out[i].steps = append(out[i].steps, c.steps...)
 			continue
 		}
 		at[c.conv] = len(out)
-		out, list = append(out, agreed{change: c}), append(list, c.conv)
+		out = append(out, agreed{change: c})
+		if c.kind == group {
+			ofGroups = append(ofGroups, c.conv)
+		} else {
+			ofTwo = append(ofTwo, c.conv)
+		}
 	}
 	for i := range out {
 		slices.SortStableFunc(out[i].steps, step.compare)
 	}
-	views, err := s.store.viewsOf(ctx, list)
+	known := newest(changes)
+	heads, err := s.heads(ctx, ofGroups, known)
 	if err != nil {
 		return nil, err
 	}
-	states, err := s.store.states(ctx, views, newest(changes))
+	for _, h := range heads {
+		out[at[h.id]].head = &h
+	}
+	views, err := s.store.viewsOf(ctx, ofTwo)
+	if err != nil {
+		return nil, err
+	}
+	own, err := s.store.viewsAt(ctx, slices.Collect(maps.Keys(users)))
+	if err != nil {
+		return nil, err
+	}
+	states, err := s.store.states(ctx, append(views, own...), known)
 	for _, st := range states {
 		i := at[st.id]
 		out[i].members = append(out[i].members, st)
@@ -94,6 +119,13 @@ func (s step) compare(t step) int {
 func (s *Service) write(ctx context.Context, list []agreed) error {
 	var cmds []keyspace.Cmd
 	for _, a := range list {
+		if a.head != nil {
+			cmd, err := headCmd(*a.head)
+			if err != nil {
+				return err
+			}
+			cmds = append(cmds, cmd)
+		}
 		for _, st := range a.members {
 			put, err := putCmds(st.me.user, []state{st}, false)
 			if err != nil {
@@ -102,7 +134,7 @@ func (s *Service) write(ctx context.Context, list []agreed) error {
 			cmds = append(cmds, put...)
 		}
 		if len(a.steps) > 0 {
-			cmd, err := followCmd(a.conv, a.steps)
+			cmd, err := followCmd(a.change)
 			if err != nil {
 				return err
 			}
@@ -115,15 +147,15 @@ func (s *Service) write(ctx context.Context, list []agreed) error {
 // changed is the projection's Changed. What Redis may have lacked, clients may not have been told
 // of either.
 func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change) error) error {
-	return s.store.changedSince(ctx, since.UnixMilli(), func(list []ConversationID) error {
-		changes := make([]change, len(list))
-		for i, id := range list {
-			changes[i].conv = id
-		}
+	return s.store.changedSince(ctx, since.UnixMilli(), func(changes []change) error {
 		if err := fn(changes); err != nil {
 			return err
 		}
-		return s.tellStands(ctx, list)
+		list := make([]ConversationID, len(changes))
+		for i, c := range changes {
+			list[i] = c.conv
+		}
+		return s.tellStands(ctx, slices.Compact(list))
 	})
 }
 
@@ -135,15 +167,17 @@ func (s *Service) bring(ctx context.Context, at []time.Time, changes ...change) 
 		if done {
 			s.projection.Done(t)
 		} else {
-			s.projection.Missed(t, change{conv: changes[i].conv})
+			missed := changes[i]
+			missed.steps = nil
+			s.projection.Missed(t, missed)
 		}
 	}
 }
 
 // transact runs fn in a transaction that changes a conversation, and brings what is
-// committed to Redis. fn says what has happened: a step, which is empty
+// committed to Redis. fn says in c which one, and what has happened: a step, which is empty
 // where no message was concerned, or nil for nothing.
-func (s *Service) transact(ctx context.Context, conv *ConversationID, fn func(ctx context.Context, tx *sqldb.Tx) (*step, error)) error {
+func (s *Service) transact(ctx context.Context, c *change, fn func(ctx context.Context, tx *sqldb.Tx) (*step, error)) error {
 	at := s.store.db.Now()
 	s.projection.Begin(at)
 	var what *step
@@ -153,36 +187,36 @@ func (s *Service) transact(ctx context.Context, conv *ConversationID, fn func(ct
 	})
 	switch {
 	case errors.Is(err, sqldb.ErrOutcomeUnknown):
-		s.projection.Unsure(at, change{conv: *conv})
+		s.projection.Unsure(at, *c)
 	case err != nil || what == nil:
 		s.projection.Done(at)
 	default:
-		c := change{conv: *conv}
+		done := *c
 		if what.rev != 0 {
-			c.steps = []step{*what}
+			done.steps = []step{*what}
 		}
-		s.bring(ctx, []time.Time{at}, c)
+		s.bring(ctx, []time.Time{at}, done)
 	}
 	return err
 }
 
-// stateOf returns a user's chat with another, from Redis if that has it. ErrChat, ErrStore.
-func (s *Service) stateOf(ctx context.Context, user, peer accounts.ID) (state, error) {
+// stateOf returns a chat of the user, from Redis if that has it. ErrChat, ErrStore.
+func (s *Service) stateOf(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
 	if s.projection.Up() {
-		st, err := s.fast.one(ctx, user, peer)
+		st, err := s.fast.one(ctx, user, chat)
 		switch {
 		case (err == nil || errors.Is(err, ErrChat)) && s.projection.Up(): // still
 			return st, err
 		case errors.Is(err, errNotWhole):
 			all, err := s.load(ctx, user)
-			if i := slices.IndexFunc(all, func(st state) bool { return st.me.peer == peer }); i >= 0 {
+			if i := slices.IndexFunc(all, func(st state) bool { return st.chat() == chat && st.me.gone == 0 }); i >= 0 {
 				return all[i], nil
 			}
 			return state{}, asKind(ctx, cmp.Or(err, error(ErrChat)))
 		}
 		s.doubt(ctx, err)
 	}
-	v, err := s.store.view(ctx, s.store.db, user, peer)
+	v, err := s.store.view(ctx, s.store.db, user, chat)
 	if err != nil {
 		return state{}, asKind(ctx, err)
 	}

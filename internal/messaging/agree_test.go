@@ -47,14 +47,14 @@ func (w *world) agrees(plain *Service, user accounts.ID, peers []accounts.ID, si
 		}
 	}
 	for _, peer := range peers {
-		got, err := w.Chat(ctx, user, peer)
-		want, wantErr := plain.Chat(ctx, user, peer)
+		got, err := w.Chat(ctx, user, With(peer))
+		want, wantErr := plain.Chat(ctx, user, With(peer))
 		differ("a chat", got, want, err, wantErr)
 		at := dice.Int64N(150)
 		for _, r := range []Range{{}, {After: &at}, {Before: at + 1}, {Around: at + 1}} {
 			r.Limit = 1 + dice.IntN(60)
-			got, err := w.List(ctx, user, peer, r)
-			want, wantErr := plain.List(ctx, user, peer, r)
+			got, err := w.List(ctx, user, With(peer), r)
+			want, wantErr := plain.List(ctx, user, With(peer), r)
 			differ(fmt.Sprintf("messages of %+v", r), got, want, err, wantErr)
 		}
 	}
@@ -81,7 +81,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 						continue
 					}
 					user, peer := who[a], who[b]
-					c, _ := plain.Chat(ctx, user, peer)
+					c, _ := plain.Chat(ctx, user, With(peer))
 					seq := 1 + dice.Int64N(max(1, c.Seq))
 					switch n := dice.IntN(100); {
 					case n < 50:
@@ -89,29 +89,29 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 							w.says(user, peer, fmt.Sprint("text ", i))
 						}
 					case n < 58:
-						_, _ = w.Edit(ctx, user, peer, seq, fmt.Sprint("edited ", i))
+						_, _ = w.Edit(ctx, user, With(peer), seq, fmt.Sprint("edited ", i))
 					case n < 64:
-						_, _ = w.React(ctx, user, peer, seq, "👍", dice.IntN(3) > 0)
+						_, _ = w.React(ctx, user, With(peer), seq, "👍", dice.IntN(3) > 0)
 					case n < 68:
-						_, _ = w.Recall(ctx, user, peer, seq)
+						_, _ = w.Recall(ctx, user, With(peer), seq)
 					case n < 74:
-						_ = w.Hide(ctx, user, peer, seq)
+						_ = w.Hide(ctx, user, With(peer), seq)
 					case n < 84:
-						_ = w.Mark(ctx, user, peer, seq, 0)
+						_ = w.Mark(ctx, user, With(peer), seq, 0)
 					case n < 90:
-						_, _ = w.Set(ctx, user, peer, api.ChatChange{Pinned: new(dice.IntN(2) == 0), Draft: new([]string{"", "draft"}[dice.IntN(2)])})
+						_, _ = w.Set(ctx, user, With(peer), api.ChatChange{Pinned: new(dice.IntN(2) == 0), Draft: new([]string{"", "draft"}[dice.IntN(2)])})
 					case n < 92:
-						_, _ = w.Set(ctx, user, peer, api.ChatChange{Muted: new(w.store.db.Now().Add(time.Duration(dice.IntN(3)-1) * time.Hour))})
+						_, _ = w.Set(ctx, user, With(peer), api.ChatChange{Muted: new(w.store.db.Now().Add(time.Duration(dice.IntN(3)-1) * time.Hour))})
 					case n < 94:
-						_ = w.Clear(ctx, user, peer)
+						_ = w.Clear(ctx, user, With(peer))
 					case n < 95:
 						w.must(w.SetSettings(ctx, user, api.ChatSettings{MessagesFrom: "everybody", Receipts: dice.IntN(2) == 0}))
 					case n < 97: // by a node that does not come to tell Redis
-						if _, err := plain.React(ctx, user, peer, seq, "👍", dice.IntN(2) == 0); err == nil {
+						if _, err := plain.React(ctx, user, With(peer), seq, "👍", dice.IntN(2) == 0); err == nil {
 							w.must(w.projection.Renew(ctx, change{conv: mustBetween(w, user, peer)}))
 						}
 					case n < 98:
-						lost := append(keysOf(user), latestKey(mustBetween(w, user, peer)))
+						lost := append(keysOf(user), latestKey(direct, mustBetween(w, user, peer)))
 						w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: lost[dice.IntN(len(lost))]}).Err)
 					default:
 						for _, u := range who {
@@ -168,14 +168,14 @@ func TestWhatIsOlderDoesNotReplaceWhatIsNewer(t *testing.T) {
 	conv := mustBetween(w, ann, bob)
 	for what, happen := range map[string]func(){
 		"a message":   func() { w.says(bob, ann, "second") },
-		"a mark":      func() { w.must(w.Mark(ctx, ann, bob, w.chat(ann, bob).Seq, 0)) },
-		"the other's": func() { w.must(w.Mark(ctx, bob, ann, w.chat(ann, bob).Seq, 0)) },
+		"a mark":      func() { w.must(w.Mark(ctx, ann, With(bob), w.chat(ann, bob).Seq, 0)) },
+		"the other's": func() { w.must(w.Mark(ctx, bob, With(ann), w.chat(ann, bob).Seq, 0)) },
 		"a setting": func() {
-			_, err := w.Set(ctx, ann, bob, api.ChatChange{Draft: new(fmt.Sprint(time.Now()))})
+			_, err := w.Set(ctx, ann, With(bob), api.ChatChange{Draft: new(fmt.Sprint(time.Now()))})
 			w.must(err)
 		},
-		"a changed one":   func() { _, err := w.React(ctx, ann, bob, 1, "👍", true); w.must(err) },
-		"one less to see": func() { w.says(bob, ann, "third"); w.must(w.Hide(ctx, ann, bob, w.chat(ann, bob).Seq)) },
+		"a changed one":   func() { _, err := w.React(ctx, ann, With(bob), 1, "👍", true); w.must(err) },
+		"one less to see": func() { w.says(bob, ann, "third"); w.must(w.Hide(ctx, ann, With(bob), w.chat(ann, bob).Seq)) },
 	} {
 		old, err := w.compute(ctx, []change{{conv: conv}})
 		w.must(err)
@@ -187,7 +187,7 @@ func TestWhatIsOlderDoesNotReplaceWhatIsNewer(t *testing.T) {
 		if got.Sync, want.Sync = "", ""; err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: after an older state was written the list is %+v, %v; want %+v", what, got, err, want)
 		}
-		w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: latestKey(conv)}).Err)
+		w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: latestKey(direct, conv)}).Err)
 	}
 }
 

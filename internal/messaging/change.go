@@ -2,6 +2,7 @@ package messaging
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -9,20 +10,21 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/groups"
 )
 
 // change has fn change a message under the lock of its conversation, whose next rev the
 // message then has. fn returns false where there is nothing to do. Everybody in the chat is told.
-func (s *Service) change(ctx context.Context, user, peer accounts.ID, seq int64, fn func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error)) (_ api.Message, err error) {
+func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, fn func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error)) (_ api.Message, err error) {
 	var m message
 	changed := false
-	var conv ConversationID
-	err = s.transact(ctx, &conv, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
-		v, err := s.locked(ctx, tx, user, peer)
+	var c change
+	err = s.transact(ctx, &c, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
+		v, err := s.locked(ctx, tx, user, chat)
 		if err != nil {
 			return nil, err
 		}
-		conv = v.id
+		c = v.change()
 		if m, err = s.store.one(ctx, tx, v, seq); err != nil {
 			return nil, err
 		}
@@ -40,26 +42,33 @@ func (s *Service) change(ctx context.Context, user, peer accounts.ID, seq int64,
 		return api.Message{}, asKind(ctx, err)
 	}
 	if changed {
-		s.tellChanged(user, peer, m)
+		s.tellChanged(user, chat, m)
 	}
-	return m.wire(user, chatWith(peer)), nil
+	return m.wire(user, chat.String()), nil
 }
 
 // locked returns a chat whose conversation is locked until tx ends.
-func (s *Service) locked(ctx context.Context, tx *sqldb.Tx, user, peer accounts.ID) (view, error) {
-	v, err := s.store.view(ctx, s.store.db, user, peer) // its conversation never becomes another one
+func (s *Service) locked(ctx context.Context, tx *sqldb.Tx, user accounts.ID, chat ChatRef) (view, error) {
+	v, err := s.store.view(ctx, s.store.db, user, chat) // its conversation never becomes another one
 	if err != nil {
 		return v, err
 	}
 	if _, err := s.store.lock(ctx, tx, []ConversationID{v.id}); err != nil {
 		return v, err
 	}
-	return s.store.view(ctx, tx, user, peer)
+	return s.store.view(ctx, tx, user, chat)
+}
+
+// change names the conversation of a view, and users who have something new of their own.
+func (v view) change(users ...accounts.ID) change {
+	return change{conv: v.id, kind: v.kind, users: users}
 }
 
 // own refuses what only the sender may do, and not for ever.
 func own(m *message, user accounts.ID, now time.Time, within time.Duration) error {
 	switch {
+	case m.said.Kind == api.MessageSystem:
+		return ErrSystem
 	case m.from != user:
 		return ErrNotYours
 	case m.recalled != 0:
@@ -72,9 +81,9 @@ func own(m *message, user accounts.ID, now time.Time, within time.Duration) erro
 
 // Edit gives a message another text; what it said before is kept. ErrChat, ErrMessage,
 // ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrStore.
-func (s *Service) Edit(ctx context.Context, user, peer accounts.ID, seq int64, text string) (_ api.Message, err error) {
+func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, text string) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Edit %s", user)
-	return s.change(ctx, user, peer, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error) {
+	return s.change(ctx, user, chat, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error) {
 		if err := own(m, user, tx.Now(), s.cfg.EditFor); err != nil {
 			return false, err
 		}
@@ -96,15 +105,19 @@ func (s *Service) Edit(ctx context.Context, user, peer accounts.ID, seq int64, t
 }
 
 // Recall takes a message back: its content, its reactions and what it said before are
-// gone for everybody. Recalling again changes nothing. ErrChat, ErrMessage, ErrNotYours,
+// gone for everybody. In a group an admin can take back those of members of a lower role. Recalling again changes nothing. ErrChat, ErrMessage, ErrNotYours,
 // ErrTooLate, ErrStore.
-func (s *Service) Recall(ctx context.Context, user, peer accounts.ID, seq int64) (_ api.Message, err error) {
+func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Recall %s", user)
-	return s.change(ctx, user, peer, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, _ int64) (bool, error) {
-		if m.from == user && m.recalled != 0 {
+	return s.change(ctx, user, chat, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, _ int64) (bool, error) {
+		if m.recalled != 0 && (m.from == user || !chat.direct()) {
 			return false, nil
 		}
-		if err := own(m, user, tx.Now(), s.cfg.RecallFor); err != nil {
+		err := own(m, user, tx.Now(), s.cfg.RecallFor)
+		if errors.Is(err, ErrNotYours) && !chat.direct() {
+			err = moderate(ctx, tx, chat.group, user, m)
+		}
+		if err != nil {
 			return false, err
 		}
 		m.said, m.reply, m.recalled, m.reactions = said{Content: api.Content{Kind: m.said.Kind}}, 0, tx.Now().UnixMilli(), nil
@@ -112,19 +125,32 @@ func (s *Service) Recall(ctx context.Context, user, peer accounts.ID, seq int64)
 	})
 }
 
+// moderate refuses a user who may not take back another member's message. ErrNotYours.
+func moderate(ctx context.Context, tx *sqldb.Tx, group groups.ID, user accounts.ID, m *message) error {
+	mine, theirs := groups.Seat{Group: group, User: user}, groups.Seat{Group: group, User: m.from}
+	found, err := groups.Standings(ctx, tx, []groups.Seat{mine, theirs})
+	if err != nil {
+		return err
+	}
+	if they, in := found[theirs]; found[mine].MayModerate() != nil || in && !found[mine].Over(they) {
+		return ErrNotYours
+	}
+	return nil
+}
+
 // React adds the user's reaction to a message, or takes it back. ErrChat, ErrMessage,
 // ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrStore.
-func (s *Service) React(ctx context.Context, user, peer accounts.ID, seq int64, emoji string, on bool) (_ api.Message, err error) {
+func (s *Service) React(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, emoji string, on bool) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.React %s", user)
 	if !isEmoji(emoji) {
 		return api.Message{}, ErrEmoji
 	}
-	if on {
-		if err := s.mayWrite(ctx, user, peer); err != nil {
+	if on && chat.direct() {
+		if err := s.mayWrite(ctx, user, chat.peer); err != nil {
 			return api.Message{}, asKind(ctx, err)
 		}
 	}
-	return s.change(ctx, user, peer, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, _ int64) (bool, error) {
+	return s.change(ctx, user, chat, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, _ int64) (bool, error) {
 		r := reaction{emoji, user}
 		at := slices.Index(m.reactions, r)
 		switch {
@@ -147,22 +173,28 @@ func (s *Service) React(ctx context.Context, user, peer accounts.ID, seq int64, 
 }
 
 // Hide deletes a message for the user alone. ErrChat, ErrMessage, ErrStore.
-func (s *Service) Hide(ctx context.Context, user, peer accounts.ID, seq int64) (err error) {
+func (s *Service) Hide(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (err error) {
 	defer errs.Wrap(&err, "messaging.Hide %s", user)
-	hidden := api.MessageHidden{Chat: chatWith(peer), Seq: seq}
-	var conv ConversationID
-	err = s.transact(ctx, &conv, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
-		v, err := s.locked(ctx, tx, user, peer)
+	hidden := api.MessageHidden{Chat: chat.String(), Seq: seq}
+	var c change
+	err = s.transact(ctx, &c, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
+		v, err := s.locked(ctx, tx, user, chat)
 		if err != nil {
 			return nil, err
 		}
-		conv = v.id
+		c = v.change()
 		m, err := s.store.one(ctx, tx, v, seq)
 		if err != nil {
 			return nil, err
 		}
 		if hidden.Rev, err = s.store.bump(ctx, tx, v.conversation); err != nil {
 			return nil, err
+		}
+		if c.kind == group { // whose members' own parts have versions of their own
+			c.users, v.me.changed = []accounts.ID{user}, tx.Now().UnixMilli()
+			if err := s.store.setMember(ctx, tx, v.me); err != nil {
+				return nil, err
+			}
 		}
 		return &step{rev: hidden.Rev}, s.store.hide(ctx, tx, user, m, hidden.Rev)
 	})

@@ -51,9 +51,12 @@ func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor str
 func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip, n int) (list []state, unread int64, err error) {
 	now := s.store.db.Now().UnixMilli()
 	if s.projection.Up() {
-		kept, sum, err := s.fast.list(ctx, user, since, skip, n, now)
+		ofTwo, inGroups, sum, err := s.fast.list(ctx, user, since, skip+n, now)
+		if err == nil {
+			inGroups, err = s.overHeads(ctx, inGroups)
+		}
 		if err == nil && s.projection.Up() { // still
-			return kept, sum, nil
+			return inOrder(append(ofTwo, inGroups...), since, skip, n), sum + waiting(inGroups, now), nil
 		}
 		s.doubt(ctx, err)
 	}
@@ -61,11 +64,21 @@ func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip,
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, st := range all {
-		if st.me.muted <= now {
+	return inOrder(all, since, skip, n), waiting(all, now), nil
+}
+
+// waiting is how many messages wait in chats that are not muted.
+func waiting(list []state, now int64) (unread int64) {
+	for _, st := range list {
+		if st.me.muted <= now && st.me.gone == 0 {
 			unread += st.me.unread(st.conversation)
 		}
 	}
+	return unread
+}
+
+// inOrder returns a part of chats as they are listed, or with since of those that have changed.
+func inOrder(all []state, since int64, skip, n int) []state {
 	order := view.place
 	if since > 0 {
 		order = view.lastChange
@@ -75,7 +88,38 @@ func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip,
 		return cmp.Or(cmp.Compare(order(b.view), order(a.view)), strings.Compare(b.name(), a.name()))
 	})
 	all = all[min(skip, len(all)):]
-	return all[:min(n, len(all))], unread, nil
+	return all[:min(n, len(all))]
+}
+
+// overHeads completes the user's own parts of chats in groups. What Redis does not know of where
+// these stand it is told.
+func (s *Service) overHeads(ctx context.Context, own []state) ([]state, error) {
+	list := make([]ConversationID, len(own))
+	for i, st := range own {
+		list[i] = st.id
+	}
+	found, err := s.fast.heads(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(id ConversationID) bool { return found[id].seq > 0 })
+	if len(list) > 0 {
+		heads, err := s.heads(ctx, list, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range heads {
+			found[h.id] = h
+		}
+		if s.projection.Writable() {
+			s.doubt(ctx, s.fast.putHeads(ctx, heads))
+		}
+	}
+	out := make([]state, len(own))
+	for i, st := range own {
+		out[i] = found[st.id].over(st)
+	}
+	return out, nil
 }
 
 func parseNumber(s string) (int64, error) {
@@ -90,9 +134,9 @@ func parseNumber(s string) (int64, error) {
 }
 
 // Chat returns one of the user's chats. ErrChat, ErrStore.
-func (s *Service) Chat(ctx context.Context, user, peer accounts.ID) (_ api.Chat, err error) {
+func (s *Service) Chat(ctx context.Context, user accounts.ID, chat ChatRef) (_ api.Chat, err error) {
 	defer errs.Wrap(&err, "messaging.Chat %s", user)
-	st, err := s.stateOf(ctx, user, peer)
+	st, err := s.stateOf(ctx, user, chat)
 	if err != nil {
 		return api.Chat{}, err
 	}
@@ -107,7 +151,9 @@ func (s *Service) Chat(ctx context.Context, user, peer accounts.ID) (_ api.Chat,
 func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]api.Chat, error) {
 	users := []accounts.ID{user}
 	for _, st := range list {
-		users = append(users, st.me.peer)
+		if st.kind != group {
+			users = append(users, st.me.peer)
+		}
 	}
 	set, err := s.settings.GetMany(ctx, users)
 	if err != nil {
@@ -120,13 +166,21 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 	out := make([]api.Chat, len(list))
 	for i, v := range list {
 		p := who[v.me.peer]
-		c := api.Chat{Chat: chatWith(v.me.peer), Peer: v.me.peer.String(), Seq: v.seq, Rev: v.rev, Cleared: v.me.cleared, Read: max(v.me.read, v.me.cleared),
-			Unread: v.me.unread(v.conversation), Pinned: momentOrNil(v.me.pinned), Draft: v.me.draft, At: moment(v.lastAt), PeerGot: v.peerGot,
-			PeerGone: p.Deleted, PeerName: p.Name, PeerPhoto: p.Avatar}
+		c := api.Chat{Chat: v.name(), Seq: v.seq, Rev: v.rev, Cleared: v.me.cleared, Read: max(v.me.read, v.me.cleared),
+			Unread: v.me.unread(v.conversation), Pinned: momentOrNil(v.me.pinned), Draft: v.me.draft, At: moment(v.lastAt), PeerGot: v.peerGot}
+		if v.kind == group {
+			c.Group, c.GroupName, c.Gone = v.id.String(), v.title, v.me.gone != 0
+		} else {
+			c.Peer, c.PeerGone, c.PeerName, c.PeerPhoto = v.me.peer.String(), p.Deleted, p.Name, p.Avatar
+		}
+		if c.Gone { // what has happened since is nothing of the user's any more
+			c.Seq, c.Rev, c.Unread = 0, 0, 0
+			v.last = nil
+		}
 		if v.me.muted > s.store.db.Now().UnixMilli() {
 			c.Muted = momentOrNil(v.me.muted)
 		}
-		if set[user].Receipts && set[v.me.peer].Receipts {
+		if v.kind == direct && set[user].Receipts && set[v.me.peer].Receipts {
 			c.PeerRead = v.peerRead
 		}
 		if v.last != nil {
@@ -139,9 +193,9 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 }
 
 // Mark moves the user's marks in a chat forward. ErrChat, ErrFuture, ErrStore.
-func (s *Service) Mark(ctx context.Context, user, peer accounts.ID, read, delivered int64) (err error) {
+func (s *Service) Mark(ctx context.Context, user accounts.ID, chat ChatRef, read, delivered int64) (err error) {
 	defer errs.Wrap(&err, "messaging.Mark %s", user)
-	st, err := s.stateOf(ctx, user, peer)
+	st, err := s.stateOf(ctx, user, chat)
 	if err != nil {
 		return err
 	}
@@ -154,15 +208,15 @@ func (s *Service) Mark(ctx context.Context, user, peer accounts.ID, read, delive
 	}
 	now := s.store.db.Now()
 	s.projection.Begin(now)
-	_, err = s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: peer, read: max(read, st.me.read), delivered: max(delivered, st.me.delivered), changed: now.UnixMilli()}, now})
+	_, err = s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: max(read, st.me.read), delivered: max(delivered, st.me.delivered), changed: now.UnixMilli()}, st.kind, now})
 	s.notTaken(now, err)
 	return asKind(ctx, err)
 }
 
 // Set changes what the user has set for a chat, and returns it. ErrChat, ErrStore.
-func (s *Service) Set(ctx context.Context, user, peer accounts.ID, to api.ChatChange) (_ api.Chat, err error) {
+func (s *Service) Set(ctx context.Context, user accounts.ID, chat ChatRef, to api.ChatChange) (_ api.Chat, err error) {
 	defer errs.Wrap(&err, "messaging.Set %s", user)
-	return s.set(ctx, user, peer, func(v *view, now int64) {
+	return s.set(ctx, user, chat, func(v *view, now int64) {
 		switch {
 		case to.Pinned == nil:
 		case !*to.Pinned:
@@ -181,22 +235,22 @@ func (s *Service) Set(ctx context.Context, user, peer accounts.ID, to api.ChatCh
 
 // Clear deletes all messages of a chat for the user, and with them the chat from the list.
 // ErrChat, ErrStore.
-func (s *Service) Clear(ctx context.Context, user, peer accounts.ID) (err error) {
+func (s *Service) Clear(ctx context.Context, user accounts.ID, chat ChatRef) (err error) {
 	defer errs.Wrap(&err, "messaging.Clear %s", user)
-	_, err = s.set(ctx, user, peer, func(v *view, _ int64) {
+	_, err = s.set(ctx, user, chat, func(v *view, _ int64) {
 		v.me.cleared, v.me.read, v.me.pinned, v.me.draft = v.seq, v.seq, 0, ""
 	})
 	return err
 }
 
-func (s *Service) set(ctx context.Context, user, peer accounts.ID, fn func(v *view, now int64)) (api.Chat, error) {
-	var conv ConversationID
-	err := s.transact(ctx, &conv, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
-		v, err := s.locked(ctx, tx, user, peer)
+func (s *Service) set(ctx context.Context, user accounts.ID, chat ChatRef, fn func(v *view, now int64)) (api.Chat, error) {
+	var c change
+	err := s.transact(ctx, &c, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
+		v, err := s.locked(ctx, tx, user, chat)
 		if err != nil {
 			return nil, err
 		}
-		conv = v.id
+		c = v.change(user)
 		now := tx.Now().UnixMilli()
 		fn(&v, now)
 		v.me.changed = now
@@ -205,17 +259,21 @@ func (s *Service) set(ctx context.Context, user, peer accounts.ID, fn func(v *vi
 	if err != nil {
 		return api.Chat{}, asKind(ctx, err)
 	}
-	c, err := s.Chat(ctx, user, peer)
+	now, err := s.Chat(ctx, user, chat)
 	if err == nil {
-		s.tell(user, api.EventChatUpdated, c)
+		s.tell(user, api.EventChatUpdated, now)
 	}
-	return c, err
+	return now, err
 }
 
 // Typing tells the other that the user is writing, or has stopped. Nothing is stored, and
 // where the other would take no message nothing is told. ErrSelf, ErrStore.
-func (s *Service) Typing(ctx context.Context, user, peer accounts.ID, typing bool) (err error) {
+func (s *Service) Typing(ctx context.Context, user accounts.ID, chat ChatRef, typing bool) (err error) {
 	defer errs.Wrap(&err, "messaging.Typing %s", user)
+	if !chat.direct() {
+		return s.typingInGroup(ctx, user, chat.group, typing)
+	}
+	peer := chat.peer
 	if user == peer {
 		return ErrSelf
 	}
@@ -225,7 +283,7 @@ func (s *Service) Typing(ctx context.Context, user, peer accounts.ID, typing boo
 		}
 		return asKind(ctx, err)
 	}
-	s.tellFleeting(peer, api.EventChatTyping, api.Typing{Chat: chatWith(user), User: user.String(), Typing: typing})
+	s.tellFleeting(peer, api.EventChatTyping, api.Typing{Chat: With(user).String(), User: user.String(), Typing: typing})
 	return nil
 }
 

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/groups"
 )
 
 // Messages that come at the same time share a transaction. It locks the conversations
@@ -20,7 +22,8 @@ import (
 // sending is a message on its way to SQL.
 type sending struct {
 	conv     ConversationID
-	from, to accounts.ID
+	from     accounts.ID
+	to       ChatRef
 	clientID string
 	hash     string
 	said     said
@@ -36,6 +39,16 @@ type sendingKey struct {
 }
 
 func (s sending) key() sendingKey { return sendingKey{s.conv, s.from, s.clientID} }
+
+// change is what the message changes. Its sender has read it.
+func (s sending) change() change {
+	if s.to.direct() {
+		return change{conv: s.conv, kind: direct}
+	}
+	return change{conv: s.conv, kind: group, users: []accounts.ID{s.from}}
+}
+
+func (s sending) seat() groups.Seat { return groups.Seat{Group: s.to.group, User: s.from} }
 
 // sent is what became of it.
 type sent struct {
@@ -57,7 +70,7 @@ func newCommitter(s *Service) *groupcommit.Committer[sending, sent] {
 		Retry:    func(err error) bool { return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsRetryable(err) },
 		Split:    sqldb.IsRowError,
 		After:    s.afterSend,
-		Failed:   func(req sending, err error) { s.failed(req.since, req.conv, err) },
+		Failed:   func(req sending, err error) { s.failed(req.since, req.change(), err) },
 	})
 }
 
@@ -71,7 +84,7 @@ func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent
 			s.projection.Done(batch[i].since)
 			continue
 		}
-		c := change{conv: batch[i].conv}
+		c := batch[i].change()
 		if !r.again { // else the node that stored it may have died before
 			c.steps = []step{{message: &r.message, chatRev: r.chatRev}}
 		}
@@ -84,9 +97,9 @@ func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent
 }
 
 // failed settles what was announced to the projection and given up.
-func (s *Service) failed(at time.Time, conv ConversationID, err error) {
+func (s *Service) failed(at time.Time, c change, err error) {
 	if errors.Is(err, sqldb.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
-		s.projection.Unsure(at, change{conv: conv})
+		s.projection.Unsure(at, c)
 	} else {
 		s.projection.Done(at)
 	}
@@ -126,8 +139,12 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, l
 	if err != nil {
 		return nil, err
 	}
+	refused, err := refusals(ctx, tx, batch)
+	if err != nil {
+		return nil, err
+	}
 	there := map[sendingKey]message{}
-	if look {
+	if look || len(refused) > 0 { // what was sent before is answered all the same
 		if there, err = s.store.sentBefore(ctx, tx, batch); err != nil {
 			return nil, err
 		}
@@ -150,6 +167,9 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, l
 		case !ok:
 			out[i].refusal = ErrChat
 			continue
+		case refused[in.key()] != nil:
+			out[i].refusal = refused[in.key()]
+			continue
 		case in.reply > c.seq:
 			out[i].refusal = ErrReply
 			continue
@@ -161,7 +181,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, l
 		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash, said: in.said, reply: in.reply, at: c.lastAt}
 		out[i].message, out[i].chatRev, there[in.key()] = m, c.rev, m
 		fresh = append(fresh, m)
-		read[sendingKey{conv: in.conv, from: in.from}] = member{user: in.from, conv: in.conv, peer: in.to, read: m.seq, delivered: m.seq, changed: now}
+		read[sendingKey{conv: in.conv, from: in.from}] = member{user: in.from, conv: in.conv, peer: in.to.peer, read: m.seq, delivered: m.seq, changed: now}
 	}
 	if len(fresh) == 0 {
 		return out, nil
@@ -173,6 +193,37 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, l
 		return nil, err
 	}
 	return out, s.store.mark(ctx, tx, sorted(read, compareMembers))
+}
+
+// refusals are those of messages to groups. The conversations are locked, and a group in which members'
+// rights change locks its own: who was muted or removed writes nothing afterwards.
+func refusals(ctx context.Context, tx *sqldb.Tx, batch []sending) (map[sendingKey]error, error) {
+	var seats []groups.Seat
+	for _, in := range batch {
+		if !in.to.direct() {
+			seats = append(seats, in.seat())
+		}
+	}
+	found, err := groups.Standings(ctx, tx, seats)
+	if err != nil {
+		return nil, err
+	}
+	refused := map[sendingKey]error{}
+	for _, in := range batch {
+		if in.to.direct() {
+			continue
+		}
+		standing, member := found[in.seat()]
+		switch {
+		case !member:
+			refused[in.key()] = ErrChat
+		case standing.Muted != nil:
+			refused[in.key()] = standing.Muted
+		case slices.Contains(in.said.Mentions, api.MentionAll) && standing.MayMentionAll() != nil:
+			refused[in.key()] = standing.MayMentionAll()
+		}
+	}
+	return refused, nil
 }
 
 // compareMembers is the order in which rows of members are locked.
@@ -195,7 +246,15 @@ func sorted[K comparable, V any](m map[K]V, compare func(a, b V) int) []V {
 // marking moves a member's marks.
 type marking struct {
 	member
+	kind  int
 	since time.Time // when it arrived
+}
+
+func (m marking) chat() ChatRef {
+	if m.kind == group {
+		return In(groups.ID(m.conv))
+	}
+	return With(m.peer)
 }
 
 func newMarker(s *Service) *groupcommit.Committer[marking, struct{}] {
@@ -206,12 +265,14 @@ func newMarker(s *Service) *groupcommit.Committer[marking, struct{}] {
 		After: func(ctx context.Context, batch []marking, _ []struct{}) {
 			at, changes := make([]time.Time, len(batch)), make([]change, len(batch))
 			for i, in := range batch {
-				at[i], changes[i] = in.since, change{conv: in.conv}
+				at[i], changes[i] = in.since, change{conv: in.conv, kind: in.kind, users: []accounts.ID{in.user}}
 			}
 			s.bring(ctx, at, changes...)
 			s.tellMarks(batch)
 		},
-		Failed: func(in marking, err error) { s.failed(in.since, in.conv, err) },
+		Failed: func(in marking, err error) {
+			s.failed(in.since, change{conv: in.conv, kind: in.kind, users: []accounts.ID{in.user}}, err)
+		},
 	})
 }
 

@@ -33,10 +33,14 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			if i > 0 {
 				s.projection.Begin(at)
 			}
-			since, changes = append(since, at), append(changes, change{conv: conv})
+			since, changes = append(since, at), append(changes, change{conv: conv.id, kind: conv.kind})
 		}
 		s.bring(ctx, since, changes...)
-		if err := s.tellStands(ctx, list); err != nil {
+		ids := make([]ConversationID, len(list))
+		for i, c := range list {
+			ids[i] = c.id
+		}
+		if err := s.tellStands(ctx, ids); err != nil {
 			return asKind(ctx, err)
 		}
 		if err := s.fast.forget(ctx, user, list); err != nil {

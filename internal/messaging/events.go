@@ -3,11 +3,14 @@ package messaging
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/groups"
 )
 
 // event returns an event of what was committed, for all devices of a user.
@@ -39,13 +42,83 @@ func (s *Service) tellFleeting(user accounts.ID, typ string, data any) {
 // already: the node that stored one may have died before it told anybody.
 func (s *Service) tellSent(results []sent) {
 	batch := make([]events.Event, 0, 2*len(results))
+	inGroups := map[ConversationID][]message{}
 	for i := range results {
 		m := &results[i].message
-		if results[i].refusal != nil {
+		switch {
+		case results[i].refusal != nil:
+		case m.to.direct():
+			batch = append(batch, s.toBoth(api.EventMessageNew, moment(m.at), m.from, m.to.peer, *m)...)
+		default:
+			inGroups[m.conv] = append(inGroups[m.conv], *m)
+		}
+	}
+	s.bus.Publish(batch)
+	for conv, list := range inGroups {
+		s.tellGroup(s.base, conv, api.EventMessageNew, list...)
+	}
+}
+
+// toBoth are events of a message for the two of a chat.
+func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message) (batch []events.Event) {
+	for _, side := range [][2]accounts.ID{{b, a}, {a, b}} {
+		if e, ok := s.event(side[0], typ, at, m.wire(side[0], With(side[1]).String())); ok {
+			batch = append(batch, e)
+		}
+	}
+	return batch
+}
+
+// small is up to how many members a group has of which each is told every message.
+const small = 200
+
+// tellGroup tells of messages of one group in their order. In a group of more than 200 those who are
+// on line are told how far the chat has come, and who has it open gets the messages.
+func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string, list ...message) {
+	if len(list) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
+	defer cancel()
+	id := groups.ID(conv)
+	members, err := s.groups.MemberIDs(ctx, id)
+	if err != nil { // it is stored all the same: whoever asks is told
+		s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
+		return
+	}
+	name := In(id).String()
+	var batch []events.Event
+	stands := api.ChatStands{Chat: name}
+	for _, m := range list {
+		stands.Seq, stands.Rev = max(stands.Seq, m.seq), max(stands.Rev, m.rev)
+		all, err := json.Marshal(m.wire(accounts.ID{}, name))
+		if err != nil {
+			s.log.Error("messaging: an event has no JSON", "type", typ, "err", err)
+			return
+		}
+		// Programs beside the server get it once.
+		open := events.New(typ, "", moment(m.at), all)
+		open.On, open.Fleeting, open.Channel = api.GroupChannel(id.String()), true, groupChannel.At(id)
+		batch = append(batch, open)
+		if len(members) > small {
 			continue
 		}
-		for _, side := range [][2]accounts.ID{{m.to, m.from}, {m.from, m.to}} {
-			if e, ok := s.event(side[0], api.EventMessageNew, moment(m.at), m.wire(side[0], chatWith(side[1]))); ok {
+		for _, to := range members {
+			text := all
+			if to == m.from {
+				if text, err = json.Marshal(m.wire(to, name)); err != nil {
+					continue
+				}
+			}
+			batch = append(batch, events.New(typ, to.String(), moment(m.at), text))
+		}
+	}
+	if len(members) > small {
+		text, err := json.Marshal(stands)
+		for _, to := range members {
+			if err == nil {
+				e := events.New(api.EventChatStands, to.String(), s.store.db.Now(), text)
+				e.Fleeting = true
 				batch = append(batch, e)
 			}
 		}
@@ -53,15 +126,29 @@ func (s *Service) tellSent(results []sent) {
 	s.bus.Publish(batch)
 }
 
-// tellChanged tells both sides what a message is by now.
-func (s *Service) tellChanged(user, peer accounts.ID, m message) {
-	var batch []events.Event
-	for _, side := range [][2]accounts.ID{{user, peer}, {peer, user}} {
-		if e, ok := s.event(side[0], api.EventMessageChanged, s.store.db.Now(), m.wire(side[0], chatWith(side[1]))); ok {
-			batch = append(batch, e)
-		}
+// MaySubscribe refuses a user who may not have the messages of a channel: api.GroupChannel of a group
+// that the user is in. ErrChat, ErrStore.
+func (s *Service) MaySubscribe(ctx context.Context, user, channel string) error {
+	who, err := ids.Parse[accounts.User](user)
+	if err != nil {
+		return ErrChat
 	}
-	s.bus.Publish(batch)
+	name, ok := strings.CutPrefix(channel, "chat:")
+	chat, err := parseChat(name)
+	if !ok || err != nil || chat.direct() {
+		return ErrChat
+	}
+	_, err = s.store.view(ctx, s.store.db, who, chat)
+	return asKind(ctx, err)
+}
+
+// tellChanged tells everybody in the chat what a message is by now.
+func (s *Service) tellChanged(user accounts.ID, chat ChatRef, m message) {
+	if chat.direct() {
+		s.bus.Publish(s.toBoth(api.EventMessageChanged, s.store.db.Now(), user, chat.peer, m))
+	} else {
+		s.tellGroup(s.base, m.conv, api.EventMessageChanged, m)
+	}
 }
 
 // tellMarks tells members' own devices of their marks, and the others where both show them.
@@ -70,7 +157,9 @@ func (s *Service) tellMarks(batch []marking) {
 	defer cancel()
 	var users []accounts.ID
 	for _, in := range batch {
-		users = append(users, in.user, in.peer)
+		if in.kind == direct {
+			users = append(users, in.user, in.peer)
+		}
 	}
 	set, err := s.settings.GetMany(ctx, users)
 	if err != nil {
@@ -83,9 +172,12 @@ func (s *Service) tellMarks(batch []marking) {
 		}
 	}
 	for _, in := range batch {
-		mark := api.ChatMark{Chat: chatWith(in.peer), User: in.user.String(), Read: in.read, Delivered: in.delivered}
+		mark := api.ChatMark{Chat: in.chat().String(), User: in.user.String(), Read: in.read, Delivered: in.delivered}
 		add(in.user, mark)
-		mark.Chat = chatWith(in.user)
+		if in.kind == group { // who has read what there, senders ask for
+			continue
+		}
+		mark.Chat = With(in.user).String()
 		if !set[in.user].Receipts || !set[in.peer].Receipts {
 			mark.Read = 0
 		}

@@ -29,7 +29,7 @@ func (s *Service) Export(ctx context.Context, user accounts.ID, cursor string) (
 	} else if from, err = parsePlace(cursor); err != nil {
 		return out, err
 	}
-	views, err := s.store.views(ctx, s.store.db, user)
+	views, err := s.store.openViews(ctx, user)
 	if err != nil {
 		return out, asKind(ctx, err)
 	}

@@ -26,14 +26,14 @@ func TestAnExportHasAllThatAUserSees(t *testing.T) {
 		}
 		writing.Wait()
 		w.says(eve, bob, "not for Ann")
-		_, err := w.Edit(ctx, ann, bob, 1, "twice")
+		_, err := w.Edit(ctx, ann, With(bob), 1, "twice")
 		w.must(err)
-		_, err = w.Edit(ctx, ann, bob, 1, "thrice")
+		_, err = w.Edit(ctx, ann, With(bob), 1, "thrice")
 		w.must(err)
-		_, err = w.Edit(ctx, eve, ann, 1, "by Eve")
+		_, err = w.Edit(ctx, eve, With(ann), 1, "by Eve")
 		w.must(err)
-		w.must(w.Hide(ctx, ann, bob, 2))
-		_, err = w.Recall(ctx, ann, bob, 3)
+		w.must(w.Hide(ctx, ann, With(bob), 2))
+		_, err = w.Recall(ctx, ann, With(bob), 3)
 		w.must(err)
 
 		seen, chats, parts := map[string]api.ExportedMessage{}, 0, 0

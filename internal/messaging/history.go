@@ -21,9 +21,9 @@ type Range struct {
 
 // List returns a part of a chat's messages: from Redis if they are among the latest, else
 // from SQL. ErrChat, ErrStore.
-func (s *Service) List(ctx context.Context, user, peer accounts.ID, r Range) (_ api.Messages, err error) {
+func (s *Service) List(ctx context.Context, user accounts.ID, chat ChatRef, r Range) (_ api.Messages, err error) {
 	defer errs.Wrap(&err, "messaging.List %s", user)
-	st, got, err := s.lately(ctx, user, peer)
+	st, got, err := s.lately(ctx, user, chat)
 	if err != nil {
 		return api.Messages{}, err
 	}
@@ -35,28 +35,31 @@ func (s *Service) List(ctx context.Context, user, peer accounts.ID, r Range) (_ 
 	}
 	out := api.Messages{Messages: make([]api.Message, len(list)), More: more, Seq: st.seq, Rev: st.rev}
 	for i, m := range list {
-		out.Messages[i] = m.wire(user, chatWith(peer))
+		out.Messages[i] = m.wire(user, chat.String())
 	}
 	return out, nil
 }
 
 // lately returns a user's chat, with its latest messages if Redis is in order. If Redis has
 // others than the chat's seq and rev tell, it is given them.
-func (s *Service) lately(ctx context.Context, user, peer accounts.ID) (state, []message, error) {
-	conv, known := s.pairs.get(pairOf(user, peer))
+func (s *Service) lately(ctx context.Context, user accounts.ID, chat ChatRef) (state, []message, error) {
+	conv, known := conversationOf(chat.group), true
+	if chat.direct() {
+		conv, known = s.pairs.get(pairOf(user, chat.peer))
+	}
 	if !known || !s.projection.Up() {
-		st, err := s.stateOf(ctx, user, peer)
-		if err == nil {
-			s.pairs.add(pairOf(user, peer), st.id)
+		st, err := s.stateOf(ctx, user, chat)
+		if err == nil && chat.direct() {
+			s.pairs.add(pairOf(user, chat.peer), st.id)
 		}
 		if err != nil || !s.projection.Up() {
 			return st, nil, err
 		}
 		conv = st.id
 	}
-	st, got, err := s.fast.read(ctx, user, peer, &conv)
+	st, got, err := s.fast.read(ctx, user, chat, &conv)
 	if s.doubt(ctx, err); err != nil || !s.projection.Up() {
-		st, err = s.stateOf(ctx, user, peer)
+		st, err = s.stateOf(ctx, user, chat)
 		return st, nil, err
 	}
 	if got.seq == st.seq && got.rev == st.rev {

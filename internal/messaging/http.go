@@ -9,6 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
 
@@ -50,7 +51,7 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages", ID: "chats.send", Tags: tags, Limit: sendLimit, Status: http.StatusCreated,
 		Summary:     "Send a message",
 		Description: "The answer means that the message is stored for good. Sent again with the same client_id and content, it is the same message and gets the same answer. The chat of two users begins with the first message. A refusal does not tell whether it is a block or a setting.",
-		Errors: []*errs.Error{ErrChat, ErrSelf, ErrClientID, ErrContent, ErrReply, ErrMessage, ErrRecalled, ErrReused, ErrRefused, ErrYouBlock,
+		Errors: []*errs.Error{ErrChat, ErrSelf, ErrClientID, ErrContent, ErrReply, ErrMessage, ErrRecalled, ErrReused, ErrRefused, ErrYouBlock, ErrSystem, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay,
 			accounts.ErrNoUser, ErrStore}}, inChat(s.postMessage))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages", ID: "chats.messages", Tags: tags,
 		Summary:     "Messages of a chat: the newest, or those before, after or around a number",
@@ -59,15 +60,25 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/changes", ID: "chats.changes", Tags: tags,
 		Summary: "What has changed of messages that were there, since a rev", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChanges))
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.edit", Tags: tags,
-		Summary: "Give a message of the caller another text", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrStore}}, inChat(s.patchMessage))
+		Summary: "Give a message of the caller another text", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, ErrStore}}, inChat(s.patchMessage))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.delete", Tags: tags,
 		Summary:     "Delete a message for the caller, or recall one of the caller's for everybody",
 		Description: "A message that was recalled keeps its number and loses its content.",
-		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrRecalled, ErrTooLate, ErrStore}}, inChat(s.deleteMessage))
+		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrStore}}, inChat(s.deleteMessage))
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.react", Tags: tags,
 		Summary: "React to a message with an emoji", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock, accounts.ErrNoUser, ErrStore}}, inChat(s.putReaction))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.unreact", Tags: tags,
 		Summary: "Take a reaction back", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrStore}}, inChat(s.deleteReaction))
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages/{seq}/readers", ID: "chats.readers", Tags: tags,
+		Summary:     "Who has read a message of the caller's",
+		Description: "For groups of up to 200 members. Only those are named who show receipts, and only to callers who do.",
+		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrLarge, ErrStore}}, inChat(s.getReaders))
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/pins", ID: "chats.pins", Tags: tags,
+		Summary: "The pinned messages of a group", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getPins))
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/pins/{seq}", ID: "chats.pin", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Pin a message of a group for all members", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrPins, groups.ErrMay, ErrStore}}, inChat(s.putPin))
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/pins/{seq}", ID: "chats.unpin", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Take a pinned message down", Errors: []*errs.Error{ErrChat, groups.ErrMay, ErrStore}}, inChat(s.deletePin))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/marks", ID: "chats.mark", Tags: tags, Limit: markLimit, Status: http.StatusNoContent,
 		Summary: "Say up to which message the caller has read, and has got", Errors: []*errs.Error{ErrChat, ErrFuture, ErrStore}}, inChat(s.postMarks))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/typing", ID: "chats.typing", Tags: tags, Limit: sendLimit, Status: http.StatusNoContent,
@@ -80,20 +91,20 @@ type body[T any] struct{ Body T }
 
 // ChatPath names a chat; what is no name is no chat.
 type ChatPath struct {
-	Chat string `path:"chat" maxLength:"64" doc:"u: and the other's id"`
+	Chat string `path:"chat" maxLength:"64" doc:"u: and the other's id, or g: and the group's"`
 }
 
 func (p ChatPath) name() string { return p.Chat }
 
-// inChat is the handler of an operation in a chat, which fn gets by the other user.
-func inChat[I interface{ name() string }, O any](fn func(ctx context.Context, user, peer accounts.ID, in *I) (O, error)) func(context.Context, accounts.Caller, *I) (O, error) {
+// inChat is the handler of an operation in a chat, of which fn gets the name.
+func inChat[I interface{ name() string }, O any](fn func(ctx context.Context, user accounts.ID, chat ChatRef, in *I) (O, error)) func(context.Context, accounts.Caller, *I) (O, error) {
 	return func(ctx context.Context, caller accounts.Caller, in *I) (O, error) {
-		peer, err := parseChat((*in).name())
+		chat, err := parseChat((*in).name())
 		if err != nil {
 			var none O
 			return none, err
 		}
-		return fn(ctx, caller.User, peer, in)
+		return fn(ctx, caller.User, chat, in)
 	}
 }
 
@@ -122,18 +133,18 @@ func (s *Service) getChats(ctx context.Context, caller accounts.Caller, in *chat
 
 func (s *Service) getSearch(ctx context.Context, caller accounts.Caller, in *struct {
 	Q      string `query:"q" required:"true" minLength:"1" maxLength:"100" example:"eight" doc:"what to look for"`
-	Chat   string `query:"chat" maxLength:"64" doc:"look in this chat alone: u: and the other's id"`
+	Chat   string `query:"chat" maxLength:"64" doc:"look in this chat alone"`
 	Cursor string `query:"cursor" maxLength:"60" doc:"the next of the answer before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"how many"`
 }) (*body[api.FoundMessages], error) {
-	var peer accounts.ID
+	var chat ChatRef
 	var err error
 	if in.Chat != "" {
-		if peer, err = parseChat(in.Chat); err != nil {
+		if chat, err = parseChat(in.Chat); err != nil {
 			return nil, err
 		}
 	}
-	out, err := s.Search(ctx, caller.User, peer, in.Q, in.Cursor, in.Limit)
+	out, err := s.Search(ctx, caller.User, chat, in.Q, in.Cursor, in.Limit)
 	return &body[api.FoundMessages]{out}, err
 }
 
@@ -153,96 +164,114 @@ func (s *Service) putSettings(ctx context.Context, caller accounts.Caller, in *b
 	return in, s.SetSettings(ctx, caller.User, in.Body)
 }
 
-func (s *Service) getChat(ctx context.Context, user, peer accounts.ID, in *ChatPath) (*body[api.Chat], error) {
-	out, err := s.Chat(ctx, user, peer)
+func (s *Service) getChat(ctx context.Context, user accounts.ID, chat ChatRef, in *ChatPath) (*body[api.Chat], error) {
+	out, err := s.Chat(ctx, user, chat)
 	return &body[api.Chat]{out}, err
 }
 
-func (s *Service) patchChat(ctx context.Context, user, peer accounts.ID, in *struct {
+func (s *Service) patchChat(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
 	Body api.ChatChange
 }) (*body[api.Chat], error) {
-	out, err := s.Set(ctx, user, peer, in.Body)
+	out, err := s.Set(ctx, user, chat, in.Body)
 	return &body[api.Chat]{out}, err
 }
 
-func (s *Service) deleteChat(ctx context.Context, user, peer accounts.ID, in *ChatPath) (*struct{}, error) {
-	return nil, s.Clear(ctx, user, peer)
+func (s *Service) deleteChat(ctx context.Context, user accounts.ID, chat ChatRef, in *ChatPath) (*struct{}, error) {
+	return nil, s.Clear(ctx, user, chat)
 }
 
-func (s *Service) postMessage(ctx context.Context, user, peer accounts.ID, in *struct {
+func (s *Service) postMessage(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
 	Body api.Send
 }) (*body[api.Sent], error) {
-	out, _, err := s.Send(ctx, user, peer, in.Body)
+	out, _, err := s.Send(ctx, user, chat, in.Body)
 	return &body[api.Sent]{out}, err
 }
 
-func (s *Service) getMessages(ctx context.Context, user, peer accounts.ID, in *struct {
+func (s *Service) getMessages(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
 	After  *int64 `query:"after" minimum:"0" doc:"messages with higher numbers, from 0 on all"`
 	Before int64  `query:"before" minimum:"0" doc:"messages with lower numbers"`
 	Around int64  `query:"around" minimum:"0" doc:"messages on both sides of a number"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"how many"`
 }) (*body[api.Messages], error) {
-	out, err := s.List(ctx, user, peer, Range{After: in.After, Before: in.Before, Around: in.Around, Limit: in.Limit})
+	out, err := s.List(ctx, user, chat, Range{After: in.After, Before: in.Before, Around: in.Around, Limit: in.Limit})
 	return &body[api.Messages]{out}, err
 }
 
-func (s *Service) getChanges(ctx context.Context, user, peer accounts.ID, in *struct {
+func (s *Service) getChanges(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
 	Since int64 `query:"since" minimum:"0" doc:"the rev up to which the caller has everything"`
 }) (*body[api.MessageChanges], error) {
-	out, err := s.Changes(ctx, user, peer, in.Since)
+	out, err := s.Changes(ctx, user, chat, in.Since)
 	return &body[api.MessageChanges]{out}, err
 }
 
-func (s *Service) patchMessage(ctx context.Context, user, peer accounts.ID, in *struct {
+func (s *Service) patchMessage(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	MessagePath
 	Body struct {
 		Text string `json:"text" example:"See you at nine" maxLength:"4000"`
 	}
 }) (*body[api.Message], error) {
-	out, err := s.Edit(ctx, user, peer, in.Seq, in.Body.Text)
+	out, err := s.Edit(ctx, user, chat, in.Seq, in.Body.Text)
 	return &body[api.Message]{out}, err
 }
 
-func (s *Service) deleteMessage(ctx context.Context, user, peer accounts.ID, in *struct {
+func (s *Service) deleteMessage(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	MessagePath
 	For string `query:"for" enum:"me,everybody" default:"me" doc:"me: the caller alone does not see it any more; everybody: it is recalled"`
 }) (*struct{}, error) {
 	if in.For == "everybody" {
-		_, err := s.Recall(ctx, user, peer, in.Seq)
+		_, err := s.Recall(ctx, user, chat, in.Seq)
 		return nil, err
 	}
-	return nil, s.Hide(ctx, user, peer, in.Seq)
+	return nil, s.Hide(ctx, user, chat, in.Seq)
 }
 
-func (s *Service) putReaction(ctx context.Context, user, peer accounts.ID, in *ReactionPath) (*body[api.Message], error) {
-	return s.react(ctx, user, peer, in, true)
+func (s *Service) putReaction(ctx context.Context, user accounts.ID, chat ChatRef, in *ReactionPath) (*body[api.Message], error) {
+	return s.react(ctx, user, chat, in, true)
 }
 
-func (s *Service) deleteReaction(ctx context.Context, user, peer accounts.ID, in *ReactionPath) (*body[api.Message], error) {
-	return s.react(ctx, user, peer, in, false)
+func (s *Service) deleteReaction(ctx context.Context, user accounts.ID, chat ChatRef, in *ReactionPath) (*body[api.Message], error) {
+	return s.react(ctx, user, chat, in, false)
 }
 
-func (s *Service) react(ctx context.Context, user, peer accounts.ID, in *ReactionPath, on bool) (*body[api.Message], error) {
-	out, err := s.React(ctx, user, peer, in.Seq, in.Emoji, on)
+func (s *Service) react(ctx context.Context, user accounts.ID, chat ChatRef, in *ReactionPath, on bool) (*body[api.Message], error) {
+	out, err := s.React(ctx, user, chat, in.Seq, in.Emoji, on)
 	return &body[api.Message]{out}, err
 }
 
-func (s *Service) postMarks(ctx context.Context, user, peer accounts.ID, in *struct {
+func (s *Service) getReaders(ctx context.Context, user accounts.ID, chat ChatRef, in *MessagePath) (*body[api.Readers], error) {
+	out, err := s.Readers(ctx, user, chat, in.Seq)
+	return &body[api.Readers]{out}, err
+}
+
+func (s *Service) getPins(ctx context.Context, user accounts.ID, chat ChatRef, _ *ChatPath) (*body[api.Pins], error) {
+	out, err := s.Pins(ctx, user, chat)
+	return &body[api.Pins]{out}, err
+}
+
+func (s *Service) putPin(ctx context.Context, user accounts.ID, chat ChatRef, in *MessagePath) (*struct{}, error) {
+	return nil, s.Pin(ctx, user, chat, in.Seq, true)
+}
+
+func (s *Service) deletePin(ctx context.Context, user accounts.ID, chat ChatRef, in *MessagePath) (*struct{}, error) {
+	return nil, s.Pin(ctx, user, chat, in.Seq, false)
+}
+
+func (s *Service) postMarks(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
 	Body api.MarkRequest
 }) (*struct{}, error) {
-	return nil, s.Mark(ctx, user, peer, in.Body.Read, in.Body.Delivered)
+	return nil, s.Mark(ctx, user, chat, in.Body.Read, in.Body.Delivered)
 }
 
-func (s *Service) postTyping(ctx context.Context, user, peer accounts.ID, in *struct {
+func (s *Service) postTyping(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
 	Body struct {
 		Typing bool `json:"typing" example:"true"`
 	}
 }) (*struct{}, error) {
-	return nil, s.Typing(ctx, user, peer, in.Body.Typing)
+	return nil, s.Typing(ctx, user, chat, in.Body.Typing)
 }

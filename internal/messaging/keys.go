@@ -5,6 +5,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/keyspace"
 )
 
@@ -34,9 +35,18 @@ var (
 		keyspace.Doc{Purpose: "how many messages wait for a user: the newest one's number less the read mark", MaxBytes: 1 << 20, Together: together})
 
 	chatsKeys = keyspace.Def1[accounts.ID](Keys, "user:chats:{{uid}}",
-		keyspace.HashOf("chat → version, place, change, unread, muted, and marks, settings and newest message as JSON; the empty field: all chats are here"),
+		keyspace.HashOf("chat → version, place, change, unread, muted, and marks, settings and newest message as JSON; the empty field: all chats are here, and how many user:group_chats has"),
 		keyspace.Expire(chatsLife),
 		keyspace.Doc{Purpose: "a user's chats, as their list shows them", MaxBytes: 16 << 20, Together: together})
+
+	groupChatsKeys = keyspace.Def1[accounts.ID](Keys, "user:group_chats:{{uid}}",
+		keyspace.HashOf("chat of a group → version, and the user's marks and settings as JSON"),
+		keyspace.Expire(chatsLife),
+		keyspace.Doc{Purpose: "what a user has of their own in chats of groups; where these stand is said once for all members", MaxBytes: 1 << 20, Together: together})
+
+	headKeys = keyspace.Def1[ConversationID](Keys, "chat:head:{{chat}}", keyspace.BytesOf("version, and seq, rev and newest message as JSON"),
+		keyspace.Expire(chatsLife),
+		keyspace.Doc{Purpose: "where the chat of a group stands", MaxBytes: 64 << 10})
 
 	changesKeys = keyspace.Def1[accounts.ID](Keys, "user:chat_changes:{{uid}}",
 		keyspace.ZSetOf("chat → Unix ms of its last change"),
@@ -56,6 +66,9 @@ var (
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour),
 		keyspace.Doc{Purpose: "from whom a user takes messages, and whether receipts are shown", InvalidatedBy: []string{SettingsChanged.Name()}, MaxBytes: 256})
 
+	groupChannel = keyspace.DefChannel1[groups.ID](Keys, "channel:group_message:{gid}", keyspace.MessagesOf[events.Event](),
+		keyspace.Doc{Purpose: "messages of a group's chat, see api/messaging.go", MaxBytes: 64 << 10})
+
 	messagesChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:message:{uid}", keyspace.MessagesOf[events.Event](),
 		keyspace.Doc{Purpose: "what happens in a user's chats, see api/messaging.go", MaxBytes: 64 << 10})
 )
@@ -63,7 +76,10 @@ var (
 type conversationKinds struct{}
 
 // Words implements [keyspace.Words].
-func (conversationKinds) Words() []string { return []string{"u"} }
+func (conversationKinds) Words() []string { return []string{"u", "g"} }
 
-// directKind is the kind of a chat of two users, in keys.
-var directKind = keyspace.WordOf[conversationKinds]("u")
+// The kinds of chats, in keys.
+var (
+	directKind = keyspace.WordOf[conversationKinds]("u")
+	groupKind  = keyspace.WordOf[conversationKinds]("g")
+)

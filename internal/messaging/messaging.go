@@ -20,6 +20,7 @@ import (
 
 // The domain's refusals.
 var (
+	ErrSystem    = errs.New(errs.Forbidden, "message.system", "This message tells what has happened; nobody wrote it.")
 	ErrChat      = errs.New(errs.NotFound, "chat.unknown", "There is no such chat.")
 	ErrSelf      = errs.New(errs.Invalid, "chat.self", "Nobody chats with themselves.")
 	ErrMessage   = errs.New(errs.NotFound, "message.unknown", "There is no such message.")
@@ -37,6 +38,8 @@ var (
 	ErrFuture    = errs.New(errs.Invalid, "chat.future", "The chat has no message of this number yet.")
 	ErrCursor    = errs.New(errs.Invalid, "chat.cursor", "This cursor was not given by this list.")
 	ErrQuery     = errs.New(errs.Invalid, "chat.query", "There is nothing in this to search for.")
+	ErrLarge     = errs.New(errs.Conflict, "chat.large", "Groups of this size do not tell who has read a message.")
+	ErrPins      = errs.New(errs.Conflict, "chat.pins_full", "There are enough pinned messages in this group.")
 	ErrStore     = errs.New(errs.Unavailable, "chat.store_away", "Chats cannot be reached right now. Please try again.").Retry(2 * time.Second)
 )
 
@@ -81,15 +84,17 @@ func parsePolicy(s string) Policy {
 // conversation is a row: where a conversation stands.
 type conversation struct {
 	id      ConversationID
-	seq     int64 // of the newest message
-	rev     int64 // of the newest change
-	lastAt  int64 // Unix ms of the newest message
-	changed int64 // Unix ms of anything that is new
+	kind    int    // direct or group
+	title   string // of a group
+	seq     int64  // of the newest message
+	rev     int64  // of the newest change
+	lastAt  int64  // Unix ms of the newest message
+	changed int64  // Unix ms of anything that is new
 }
 
 // member is a user's row in a conversation.
 type member struct {
-	user, peer accounts.ID
+	user, peer accounts.ID // peer: the other one of two; zero in a group
 	conv       ConversationID
 	read       int64
 	delivered  int64
@@ -99,6 +104,7 @@ type member struct {
 	draft      string
 	changed    int64
 	version    int64 // grows with each change of the row
+	gone       int64 // Unix ms since when the user is not in the group any more; 0: is
 }
 
 // message is a row.
@@ -107,7 +113,7 @@ type message struct {
 	seq, rev int64
 	id       MessageID
 	from     accounts.ID
-	to       accounts.ID // of a new one
+	to       ChatRef // of a new one: as its sender calls the chat
 	clientID string
 	hash     string
 	said     said
@@ -160,6 +166,8 @@ func checkContent(c api.Content) (api.Content, error) {
 		}
 	}
 	switch {
+	case c.Kind == api.MessageSystem || c.System != nil:
+		return c, ErrContent.On("body.kind", "is the server's own")
 	case c.Kind == api.MessageText && c.Text == "":
 		return c, ErrContent.On("body.text", "is empty")
 	case c.Media != nil && !isAddress(c.Media.URL):
@@ -174,6 +182,9 @@ func checkContent(c api.Content) (api.Content, error) {
 		}
 	}
 	for _, m := range c.Mentions {
+		if m == api.MentionAll {
+			continue
+		}
 		if _, err := ids.Parse[accounts.User](m); err != nil {
 			return c, ErrContent.On("body.mentions", "has what is nobody's id")
 		}
@@ -250,20 +261,6 @@ func pairOf(a, b accounts.ID) pair {
 
 func (p pair) compare(q pair) int {
 	return cmp.Or(p.low.Compare(q.low), p.high.Compare(q.high))
-}
-
-// directPrefix begins the name of a chat with one other user.
-const directPrefix = "u:"
-
-func chatWith(peer accounts.ID) string { return directPrefix + peer.String() }
-
-// parseChat returns the other user of a chat.
-func parseChat(name string) (accounts.ID, error) {
-	id, err := ids.Parse[accounts.User](strings.TrimPrefix(name, directPrefix))
-	if err != nil || !strings.HasPrefix(name, directPrefix) {
-		return id, ErrChat
-	}
-	return id, nil
 }
 
 // unread is how many messages wait for a member.

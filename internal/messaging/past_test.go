@@ -24,7 +24,7 @@ func TestAPastIsAsIfItHadBeenSent(t *testing.T) {
 		first.Emoji, reply.ReplyTo = "👍", 1
 		w.must(Tell(t.Context(), w.store.db, []Past{{Users: [2]accounts.ID{ada, bob}, Messages: []PastMessage{first, reply, say(1, "three")}, Read: [2]int64{2, 3}, Pinned: [2]bool{true, false}}}))
 
-		list, err := w.List(t.Context(), ada, bob, Range{Limit: 10})
+		list, err := w.List(t.Context(), ada, With(bob), Range{Limit: 10})
 		w.must(err)
 		if len(list.Messages) != 3 || list.Seq != 3 || list.Rev != 1 {
 			t.Fatalf("%d messages up to seq %d and rev %d, want 3, 3 and 1", len(list.Messages), list.Seq, list.Rev)
@@ -35,7 +35,7 @@ func TestAPastIsAsIfItHadBeenSent(t *testing.T) {
 		if got := list.Messages[1].ReplyTo; got != 1 {
 			t.Errorf("the second replies to %d, want 1", got)
 		}
-		c, err := w.Chat(t.Context(), ada, bob)
+		c, err := w.Chat(t.Context(), ada, With(bob))
 		w.must(err)
 		if c.Unread != 1 || c.Pinned == nil || c.PeerRead != 3 || c.PeerGot != 3 {
 			t.Errorf("the chat is %+v, want one unread, pinned, read and got by the other up to 3", c)

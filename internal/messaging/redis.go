@@ -21,12 +21,15 @@ var (
 	listSource string
 	//go:embed lua/follow.lua
 	followSource string
+	//go:embed lua/head.lua
+	headSource string
 	//go:embed lua/latest.lua
 	latestSource string
 
 	putScript    = redis.NewScript(putSource)
 	listScript   = redis.NewScript(listSource)
 	followScript = redis.NewScript(followSource)
+	headScript   = redis.NewScript(headSource)
 	latestScript = redis.NewScript(latestSource)
 )
 
@@ -64,10 +67,53 @@ func newFast(db *redis.DB) *fast {
 }
 
 func keysOf(user accounts.ID) []keyspace.Key {
-	return []keyspace.Key{recentKeys.At(user).Key, unreadKeys.At(user).Key, chatsKeys.At(user).Key, changesKeys.At(user).Key}
+	return []keyspace.Key{recentKeys.At(user).Key, unreadKeys.At(user).Key, chatsKeys.At(user).Key, changesKeys.At(user).Key, groupChatsKeys.At(user).Key}
 }
 
-func latestKey(conv ConversationID) keyspace.Key { return latestKeys.At(directKind, conv).Key }
+func latestKey(kind int, conv ConversationID) keyspace.Key {
+	if kind == group {
+		return latestKeys.At(groupKind, conv).Key
+	}
+	return latestKeys.At(directKind, conv).Key
+}
+
+// headCmd writes where a group's conversation stands.
+func headCmd(h head) (keyspace.Cmd, error) {
+	text, err := h.text()
+	return headScript.Cmd([]keyspace.Key{headKeys.At(h.id).Key}, lifeOfChats, text), err
+}
+
+func (f *fast) putHeads(ctx context.Context, heads []head) error {
+	cmds := make([]keyspace.Cmd, len(heads))
+	for i, h := range heads {
+		var err error
+		if cmds[i], err = headCmd(h); err != nil {
+			return err
+		}
+	}
+	_, err := f.do(ctx, cmds)
+	return err
+}
+
+// heads returns where groups' conversations stand, as far as Redis knows.
+func (f *fast) heads(ctx context.Context, list []ConversationID) (map[ConversationID]head, error) {
+	cmds := make([]keyspace.Cmd, len(list))
+	for i, conv := range list {
+		cmds[i] = keyspace.Cmd{Name: "GET", Key: headKeys.At(conv).Key}
+	}
+	replies, err := f.do(ctx, cmds)
+	found := make(map[ConversationID]head, len(list))
+	for i := range replies {
+		text, there, err := replies[i].Text()
+		if err != nil || !there {
+			continue
+		}
+		if found[list[i]], err = parseHead(list[i], text); err != nil {
+			return nil, err
+		}
+	}
+	return found, err
+}
 
 func (f *fast) do(ctx context.Context, cmds []keyspace.Cmd) ([]keyspace.Reply, error) {
 	if len(cmds) == 0 {
@@ -81,13 +127,15 @@ func (f *fast) do(ctx context.Context, cmds []keyspace.Cmd) ([]keyspace.Reply, e
 
 // putCmds write chats of one user. whole says that they are all that there are.
 func putCmds(user accounts.ID, states []state, whole bool) ([]keyspace.Cmd, error) {
-	all := "0"
-	if whole {
-		all = "1"
-	}
 	var cmds []keyspace.Cmd
 	for done := 0; done < max(1, len(states)); done += putAtOnce {
-		some := states[done:min(done+putAtOnce, len(states))]
+		some, all := states[done:min(done+putAtOnce, len(states))], "0"
+		switch {
+		case whole && done+putAtOnce >= len(states):
+			all = "1"
+		case whole:
+			all = "2"
+		}
 		args := append(make([]string, 0, 2+2*len(some)), lifeOfChats, all)
 		for _, st := range some {
 			text, err := st.text()
@@ -113,36 +161,40 @@ func (f *fast) putAll(ctx context.Context, user accounts.ID, states []state) err
 // errNotWhole reports that Redis does not have all chats of a user.
 var errNotWhole = errors.New("messaging: not all chats of the user are in redis")
 
-// list returns chats of a user from their list, or with since those that have changed, and
-// how many messages wait.
-func (f *fast) list(ctx context.Context, user accounts.ID, since int64, skip, n int, now int64) (list []state, unread int64, err error) {
+// list returns chats of a user with others, from their list or with since those that have changed, how
+// many messages wait in all of them, and of all chats in groups the user's own parts.
+func (f *fast) list(ctx context.Context, user accounts.ID, since int64, n int, now int64) (list, inGroups []state, unread int64, err error) {
 	from := ""
 	if since > 0 {
 		from = strconv.FormatInt(since, 10)
 	}
-	replies, err := f.do(ctx, []keyspace.Cmd{listScript.Cmd(keysOf(user), from, strconv.Itoa(skip), strconv.Itoa(n), strconv.FormatInt(now, 10))})
+	replies, err := f.do(ctx, []keyspace.Cmd{listScript.Cmd(keysOf(user), from, "0", strconv.Itoa(n), strconv.FormatInt(now, 10))})
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	items, err := replies[0].Items()
-	if err != nil || len(items) == 0 {
-		return nil, 0, errors.Join(errNotWhole, err)
+	if err != nil || len(items) < 2 {
+		return nil, nil, 0, errors.Join(errNotWhole, err)
 	}
 	unread = items[0].N
-	for _, item := range items[1:] {
+	for i, item := range items[2:] {
 		st, err := parseState(user, item.Str)
-		if err != nil {
-			return nil, 0, err
+		switch {
+		case err != nil:
+			return nil, nil, 0, err
+		case i < int(items[1].N):
+			list = append(list, st)
+		default:
+			inGroups = append(inGroups, st)
 		}
-		list = append(list, st)
 	}
-	return list, unread, nil
+	return list, inGroups, unread, nil
 }
 
-// one returns a user's chat with another; errNotWhole where Redis cannot tell, ErrChat
+// one returns a chat of a user; errNotWhole where Redis cannot tell, ErrChat
 // where there is none.
-func (f *fast) one(ctx context.Context, user, peer accounts.ID) (state, error) {
-	st, _, err := f.read(ctx, user, peer, nil)
+func (f *fast) one(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
+	st, _, err := f.read(ctx, user, chat, nil)
 	return st, err
 }
 
@@ -153,10 +205,17 @@ type latest struct {
 }
 
 // read is one, and with conv the latest messages of it beside.
-func (f *fast) read(ctx context.Context, user, peer accounts.ID, conv *ConversationID) (st state, got latest, err error) {
-	cmds := []keyspace.Cmd{{Name: "HMGET", Key: chatsKeys.At(user).Key, Args: []string{chatWith(peer), wholeField}}}
+func (f *fast) read(ctx context.Context, user accounts.ID, chat ChatRef, conv *ConversationID) (st state, got latest, err error) {
+	kind, key := direct, chatsKeys.At(user).Key
+	if !chat.direct() {
+		kind, key = group, groupChatsKeys.At(user).Key
+	}
+	cmds := []keyspace.Cmd{{Name: "HMGET", Key: key, Args: []string{chat.String(), wholeField}}}
+	if kind == group {
+		cmds = append(cmds, keyspace.Cmd{Name: "GET", Key: headKeys.At(conversationOf(chat.group)).Key})
+	}
 	if conv != nil {
-		cmds = append(cmds, keyspace.Cmd{Name: "LRANGE", Key: latestKey(*conv), Args: []string{"0", "-1"}})
+		cmds = append(cmds, keyspace.Cmd{Name: "LRANGE", Key: latestKey(kind, *conv), Args: []string{"0", "-1"}})
 	}
 	replies, err := f.do(ctx, cmds)
 	if err != nil {
@@ -166,15 +225,34 @@ func (f *fast) read(ctx context.Context, user, peer accounts.ID, conv *Conversat
 	switch {
 	case err != nil:
 		return st, got, err
-	case len(fields) != 2 || fields[1].Nil():
+	case len(fields) != 2 || kind == group && fields[0].Nil() || kind == direct && fields[1].Nil():
 		return st, got, errNotWhole
 	case fields[0].Nil():
 		return st, got, ErrChat
 	}
-	if st, err = parseState(user, fields[0].Str); err != nil || conv == nil {
+	if st, err = parseState(user, fields[0].Str); err != nil {
 		return st, got, err
 	}
-	items, err := replies[1].Items()
+	if kind == group {
+		text, there, err := replies[1].Text()
+		switch {
+		case err != nil:
+			return st, got, err
+		case !there:
+			return st, got, errNotWhole
+		case st.me.gone != 0:
+			return st, got, ErrChat
+		}
+		h, err := parseHead(st.id, text)
+		if err != nil {
+			return st, got, err
+		}
+		st = h.over(st)
+	}
+	if conv == nil {
+		return st, got, nil
+	}
+	items, err := replies[len(replies)-1].Items()
 	if err != nil || len(items) == 0 {
 		return st, got, err
 	}
@@ -205,15 +283,15 @@ func (f *fast) keepLatest(ctx context.Context, c conversation, messages []messag
 		}
 		args = append(args, string(text))
 	}
-	_, err := f.do(ctx, []keyspace.Cmd{latestScript.Cmd([]keyspace.Key{latestKey(c.id)}, args...)})
+	_, err := f.do(ctx, []keyspace.Cmd{latestScript.Cmd([]keyspace.Key{latestKey(c.kind, c.id)}, args...)})
 	return err
 }
 
 // followCmd tells the latest messages of a conversation what has happened to it.
-func followCmd(conv ConversationID, steps []step) (keyspace.Cmd, error) {
-	args := make([]string, 2, 2+3*len(steps))
+func followCmd(c change) (keyspace.Cmd, error) {
+	args := make([]string, 2, 2+3*len(c.steps))
 	args[0], args[1] = lifeOfLatest, strconv.Itoa(latestKept)
-	for _, s := range steps {
+	for _, s := range c.steps {
 		seq, rev, body := "", "", ""
 		if s.message != nil {
 			text, err := json.Marshal(s.message.kept())
@@ -227,17 +305,17 @@ func followCmd(conv ConversationID, steps []step) (keyspace.Cmd, error) {
 		}
 		args = append(args, seq, rev, body)
 	}
-	return followScript.Cmd([]keyspace.Key{latestKey(conv)}, args...), nil
+	return followScript.Cmd([]keyspace.Key{latestKey(c.kind, c.conv)}, args...), nil
 }
 
 // forget removes a user's chats, and messages of conversations.
-func (f *fast) forget(ctx context.Context, user accounts.ID, conversations []ConversationID) error {
+func (f *fast) forget(ctx context.Context, user accounts.ID, conversations []conversation) error {
 	var cmds []keyspace.Cmd
 	for _, key := range keysOf(user) {
 		cmds = append(cmds, keyspace.Cmd{Name: "UNLINK", Key: key})
 	}
-	for _, conv := range conversations {
-		cmds = append(cmds, keyspace.Cmd{Name: "UNLINK", Key: latestKey(conv)})
+	for _, c := range conversations {
+		cmds = append(cmds, keyspace.Cmd{Name: "UNLINK", Key: latestKey(c.kind, c.id)})
 	}
 	_, err := f.do(ctx, cmds)
 	return err

@@ -114,14 +114,14 @@ func comparePositions[P interface{ position() position }](a, b P) int {
 	return a.position().compare(b.position())
 }
 
-// Search returns messages of the user's chats, or of the one with peer, that have each
+// Search returns messages of the user's chats, or of one, that have each
 // word of q, newest first. ErrQuery, ErrChat, ErrCursor, ErrStore.
-func (s *Service) Search(ctx context.Context, user, peer accounts.ID, q, cursor string, limit int) (_ api.FoundMessages, err error) {
+func (s *Service) Search(ctx context.Context, user accounts.ID, chat ChatRef, q, cursor string, limit int) (_ api.FoundMessages, err error) {
 	defer errs.Wrap(&err, "messaging.Search %s", user)
-	return s.searchWithin(ctx, searchReach, user, peer, q, cursor, limit)
+	return s.searchWithin(ctx, searchReach, user, chat, q, cursor, limit)
 }
 
-func (s *Service) searchWithin(ctx context.Context, r reach, user, peer accounts.ID, q, cursor string, limit int) (api.FoundMessages, error) {
+func (s *Service) searchWithin(ctx context.Context, r reach, user accounts.ID, chat ChatRef, q, cursor string, limit int) (api.FoundMessages, error) {
 	looking := wordsOf(q)
 	if len(looking) == 0 {
 		return api.FoundMessages{}, ErrQuery
@@ -131,11 +131,11 @@ func (s *Service) searchWithin(ctx context.Context, r reach, user, peer accounts
 		return api.FoundMessages{}, err
 	}
 	var views []view
-	if peer.IsZero() {
-		views, err = s.store.views(ctx, s.store.db, user)
+	if chat == (ChatRef{}) {
+		views, err = s.store.openViews(ctx, user)
 	} else {
 		views = make([]view, 1)
-		views[0], err = s.store.view(ctx, s.store.db, user, peer)
+		views[0], err = s.store.view(ctx, s.store.db, user, chat)
 	}
 	if err != nil {
 		return api.FoundMessages{}, asKind(ctx, err)
@@ -144,13 +144,13 @@ func (s *Service) searchWithin(ctx context.Context, r reach, user, peer accounts
 	if err != nil {
 		return api.FoundMessages{}, asKind(ctx, err)
 	}
-	peers := map[ConversationID]accounts.ID{}
+	names := map[ConversationID]string{}
 	for _, v := range views {
-		peers[v.id] = v.me.peer
+		names[v.id] = v.name()
 	}
 	out := api.FoundMessages{Messages: make([]api.Message, len(found))}
 	for i, m := range found {
-		out.Messages[i] = m.wire(user, chatWith(peers[m.conv]))
+		out.Messages[i] = m.wire(user, names[m.conv])
 	}
 	if next != nil {
 		out.Next = next.cursor()

@@ -27,17 +27,17 @@ func TestSearchFindsWhatWasSaid(t *testing.T) {
 		w.says(bob, eve, "not for Ann: eight")
 		w.says(bob, ann, "recalled eight")
 		w.says(bob, ann, "hidden eight")
-		_, _, err := w.Send(ctx, bob, ann, api.Send{ClientID: "image", Content: api.Content{Kind: api.MessageImage, Media: &api.Media{URL: "https://example.org/a.png", Alt: "eight dogs"}}})
+		_, _, err := w.Send(ctx, bob, With(ann), api.Send{ClientID: "image", Content: api.Content{Kind: api.MessageImage, Media: &api.Media{URL: "https://example.org/a.png", Alt: "eight dogs"}}})
 		w.must(err)
 		w.says(bob, ann, "was nine")
-		_, err = w.Recall(ctx, bob, ann, 3)
+		_, err = w.Recall(ctx, bob, With(ann), 3)
 		w.must(err)
-		w.must(w.Hide(ctx, ann, bob, 4))
-		_, err = w.Edit(ctx, bob, ann, 6, "is ＥＩＧＨＴ now") // wide letters
+		w.must(w.Hide(ctx, ann, With(bob), 4))
+		_, err = w.Edit(ctx, bob, With(ann), 6, "is ＥＩＧＨＴ now") // wide letters
 		w.must(err)
 		find := func(user, peer accounts.ID, q string) (texts []string) {
 			t.Helper()
-			got, err := w.Search(ctx, user, peer, q, "", 20)
+			got, err := w.Search(ctx, user, With(peer), q, "", 20)
 			w.must(err)
 			for _, m := range got.Messages {
 				texts = append(texts, fmt.Sprint(m.Chat == chatWith(bob), m.Seq))
@@ -57,7 +57,7 @@ func TestSearchFindsWhatWasSaid(t *testing.T) {
 		want("Chinese", find(ann, accounts.ID{}, "早上 见面"), "true 2")
 		want("nothing", find(ann, accounts.ID{}, "seven"))
 		want("the others' chats", find(eve, accounts.ID{}, "CAFÉ"))
-		w.must(w.Clear(ctx, ann, bob))
+		w.must(w.Clear(ctx, ann, With(bob)))
 		want("cleared", find(ann, accounts.ID{}, "eight"), "false 1")
 		for name, fault := range map[string]struct {
 			peer      accounts.ID
@@ -69,7 +69,7 @@ func TestSearchFindsWhatWasSaid(t *testing.T) {
 			"no chat in a cursor": {q: "a", cursor: "1.1.!", want: ErrCursor},
 			"no such chat":        {peer: w.join(1)[0], q: "a", want: ErrChat},
 		} {
-			_, err := w.Search(ctx, ann, fault.peer, fault.q, fault.cursor, 20)
+			_, err := w.Search(ctx, ann, With(fault.peer), fault.q, fault.cursor, 20)
 			wants(t, name, err, fault.want)
 		}
 	})
@@ -112,7 +112,7 @@ func TestPagesOfASearchAreWhole(t *testing.T) {
 				var got []position
 				cursor := ""
 				for calls := 0; ; calls++ {
-					page, err := w.searchWithin(ctx, r, who[0], accounts.ID{}, "ES", cursor, limit)
+					page, err := w.searchWithin(ctx, r, who[0], ChatRef{}, "ES", cursor, limit)
 					w.must(err)
 					for _, m := range page.Messages {
 						got = append(got, position{m.At.UnixMilli(), names[m.Chat], m.Seq})
@@ -162,7 +162,7 @@ func BenchmarkSearch(b *testing.B) {
 				calls := 0
 				for b.Loop() {
 					for cursor, first := "", true; first || cursor != ""; first = false {
-						page, err := w.Search(b.Context(), who[0], accounts.ID{}, "nine 晚上", cursor, 20)
+						page, err := w.Search(b.Context(), who[0], ChatRef{}, "nine 晚上", cursor, 20)
 						w.must(err)
 						cursor = page.Next
 						calls++

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/projection"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -35,6 +37,13 @@ type Relations interface {
 	Between(ctx context.Context, a, b accounts.ID) (ofA, ofB social.Relation, err error)
 }
 
+// Groups is what this domain asks groups for; *groups.Service is one. What decides it asks SQL:
+// [groups.Standings].
+type Groups interface {
+	// MemberIDs returns all members of a group, as of a moment ago.
+	MemberIDs(ctx context.Context, id groups.ID) ([]accounts.ID, error)
+}
+
 // Config has what the domain stands on.
 type Config struct {
 	DB        *sqldb.DB
@@ -46,6 +55,7 @@ type Config struct {
 	Bus       *events.Bus // gets the events, after the commit
 	People    People
 	Relations Relations
+	Groups    Groups
 	Log       *slog.Logger
 
 	Settings
@@ -61,6 +71,7 @@ type Service struct {
 	bus        *events.Bus
 	people     People
 	relations  Relations
+	groups     Groups
 	cfg        Settings
 	log        *slog.Logger
 	messages   *groupcommit.Committer[sending, sent]
@@ -72,7 +83,7 @@ type Service struct {
 // New returns the domain on those parts. What follows a commit has the values of ctx.
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
-	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, people: cfg.People, relations: cfg.Relations, cfg: cfg.Settings, log: cfg.Log}
+	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, cfg: cfg.Settings, log: cfg.Log}
 	s.fast, s.caches = newFast(cfg.Redis), cfg.Caches
 	s.projection = projection.New(projection.Config[change, agreed]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
@@ -156,12 +167,12 @@ func (s *Service) between(ctx context.Context, a, b accounts.ID) (ConversationID
 	return found[key], nil
 }
 
-// Send stores a message to another user and returns it once it is committed; again
+// Send stores a message to another user or a group and returns it once it is committed; again
 // reports that it was there already. ErrSelf, ErrClientID, ErrContent, ErrReply, ErrRefused,
-// ErrYouBlock, ErrReused, ErrMessage (of a message to forward), accounts.ErrNoUser, ErrStore.
-func (s *Service) Send(ctx context.Context, from, to accounts.ID, in api.Send) (_ api.Sent, again bool, err error) {
+// ErrYouBlock, ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, ErrReused, ErrMessage (of a message to forward), accounts.ErrNoUser, ErrStore.
+func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, again bool, err error) {
 	defer errs.Wrap(&err, "messaging.Send %s", from)
-	if from == to {
+	if from == to.peer {
 		return api.Sent{}, false, ErrSelf
 	}
 	if !clientIDs.MatchString(in.ClientID) {
@@ -179,13 +190,20 @@ func (s *Service) Send(ctx context.Context, from, to accounts.ID, in api.Send) (
 	} else if what.Content, err = checkContent(in.Content); err != nil {
 		return api.Sent{}, false, err
 	}
-	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: what, reply: in.ReplyTo, since: s.store.db.Now()}
-	if refused := s.mayWrite(ctx, from, to); refused != nil {
-		sent, err := s.before(ctx, req, refused)
-		return sent, err == nil, asKind(ctx, err)
+	if to.direct() && slices.Contains(what.Mentions, api.MentionAll) {
+		return api.Sent{}, false, ErrContent.On("body.mentions", "all is for groups")
 	}
-	if req.conv, err = s.between(ctx, from, to); err != nil {
-		return api.Sent{}, false, asKind(ctx, err)
+	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: what, reply: in.ReplyTo, since: s.store.db.Now()}
+	if !to.direct() {
+		req.conv = conversationOf(to.group)
+	} else {
+		if refused := s.mayWrite(ctx, from, to.peer); refused != nil {
+			sent, err := s.before(ctx, req, refused)
+			return sent, err == nil, asKind(ctx, err)
+		}
+		if req.conv, err = s.between(ctx, from, to.peer); err != nil {
+			return api.Sent{}, false, asKind(ctx, err)
+		}
 	}
 	s.projection.Begin(req.since)
 	got, err := s.messages.Do(ctx, req)
@@ -204,7 +222,7 @@ func (s *Service) before(ctx context.Context, req sending, refused error) (api.S
 	if errs.KindOf(refused) != errs.Forbidden {
 		return api.Sent{}, refused
 	}
-	key := pairOf(req.from, req.to)
+	key := pairOf(req.from, req.to.peer)
 	found, err := s.store.findPairs(ctx, s.store.db, []pair{key}, "")
 	if err != nil || len(found) == 0 {
 		return api.Sent{}, cmp.Or(err, refused)
@@ -219,17 +237,17 @@ func (s *Service) before(ctx context.Context, req sending, refused error) (api.S
 }
 
 // answer is what the sender of a message gets.
-func (m message) answer(to accounts.ID) api.Sent {
-	return api.Sent{ID: m.id.String(), Chat: chatWith(to), Seq: m.seq, At: moment(m.at)}
+func (m message) answer(to ChatRef) api.Sent {
+	return api.Sent{ID: m.id.String(), Chat: to.String(), Seq: m.seq, At: moment(m.at)}
 }
 
 // forwarded returns what a message says that the user can read, and where it came from.
 func (s *Service) forwarded(ctx context.Context, user accounts.ID, ref api.MessageRef) (said, error) {
-	peer, err := parseChat(ref.Chat)
+	chat, err := parseChat(ref.Chat)
 	if err != nil {
 		return said{}, err
 	}
-	v, err := s.store.view(ctx, s.store.db, user, peer)
+	v, err := s.store.view(ctx, s.store.db, user, chat)
 	if err != nil {
 		return said{}, err
 	}
@@ -239,6 +257,8 @@ func (s *Service) forwarded(ctx context.Context, user accounts.ID, ref api.Messa
 		return said{}, err
 	case m.recalled != 0:
 		return said{}, ErrRecalled
+	case m.said.Kind == api.MessageSystem:
+		return said{}, ErrSystem
 	case m.said.Forwarded == nil:
 		m.said.Forwarded = &api.Forwarded{From: m.from.String(), At: moment(m.at)}
 	}
@@ -283,9 +303,9 @@ func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID) error {
 const changesAtOnce = 100
 
 // Changes returns what has changed of a chat's messages since a rev. ErrChat, ErrStore.
-func (s *Service) Changes(ctx context.Context, user, peer accounts.ID, since int64) (_ api.MessageChanges, err error) {
+func (s *Service) Changes(ctx context.Context, user accounts.ID, chat ChatRef, since int64) (_ api.MessageChanges, err error) {
 	defer errs.Wrap(&err, "messaging.Changes %s", user)
-	v, err := s.stateOf(ctx, user, peer)
+	v, err := s.stateOf(ctx, user, chat)
 	if err != nil {
 		return api.MessageChanges{}, err
 	}
@@ -311,7 +331,7 @@ func (s *Service) Changes(ctx context.Context, user, peer accounts.ID, since int
 	}
 	for _, m := range found {
 		if m.rev <= out.Rev {
-			out.Changed = append(out.Changed, m.wire(user, chatWith(peer)))
+			out.Changed = append(out.Changed, m.wire(user, chat.String()))
 		}
 	}
 	return out, nil

@@ -113,7 +113,7 @@ func text(id, s string) api.Send {
 // says sends a text that must be taken.
 func (w *world) says(from, to accounts.ID, s string) api.Sent {
 	w.t.Helper()
-	got, _, err := w.Send(w.t.Context(), from, to, text(ids.New[message]().String(), s))
+	got, _, err := w.Send(w.t.Context(), from, With(to), text(ids.New[message]().String(), s))
 	w.must(err)
 	return got
 }
@@ -121,7 +121,7 @@ func (w *world) says(from, to accounts.ID, s string) api.Sent {
 // reads returns the texts that a user sees in a chat, "-" for a recalled one.
 func (w *world) reads(user, peer accounts.ID) (texts []string) {
 	w.t.Helper()
-	list, err := w.List(w.t.Context(), user, peer, Range{Limit: 200})
+	list, err := w.List(w.t.Context(), user, With(peer), Range{Limit: 200})
 	w.must(err)
 	for _, m := range list.Messages {
 		s := m.Text
@@ -145,7 +145,7 @@ func (w *world) wantReads(user, peer accounts.ID, want ...string) {
 
 func (w *world) chat(user, peer accounts.ID) api.Chat {
 	w.t.Helper()
-	c, err := w.Chat(w.t.Context(), user, peer)
+	c, err := w.Chat(w.t.Context(), user, With(peer))
 	w.must(err)
 	return c
 }
@@ -162,7 +162,7 @@ func TestTwoPeopleTalk(t *testing.T) {
 		ctx := t.Context()
 		who := w.join(3)
 		ann, bob := who[0], who[1]
-		_, err := w.Chat(ctx, ann, bob)
+		_, err := w.Chat(ctx, ann, With(bob))
 		wants(t, "a chat without a message", err, ErrChat)
 		if got := w.says(ann, bob, "Hi"); got.Seq != 1 || got.Chat != chatWith(bob) {
 			t.Errorf("got %+v", got)
@@ -178,43 +178,43 @@ func TestTwoPeopleTalk(t *testing.T) {
 		if c := w.chat(ann, bob); c.Unread != 0 || c.PeerRead != 2 {
 			t.Errorf("Ann's chat: %+v", c)
 		}
-		w.must(w.Mark(ctx, bob, ann, 3, 0))
-		w.must(w.Mark(ctx, bob, ann, 1, 0)) // marks do not go back
-		wants(t, "a mark in the future", w.Mark(ctx, bob, ann, 4, 0), ErrFuture)
+		w.must(w.Mark(ctx, bob, With(ann), 3, 0))
+		w.must(w.Mark(ctx, bob, With(ann), 1, 0)) // marks do not go back
+		wants(t, "a mark in the future", w.Mark(ctx, bob, With(ann), 4, 0), ErrFuture)
 		if c := w.chat(ann, bob); c.PeerRead != 3 || c.PeerGot != 3 {
 			t.Errorf("after Bob has read: %+v", c)
 		}
 
-		_, err = w.Edit(ctx, ann, bob, 1, "Hi there")
+		_, err = w.Edit(ctx, ann, With(bob), 1, "Hi there")
 		w.must(err)
-		_, err = w.Edit(ctx, bob, ann, 1, "Hm")
+		_, err = w.Edit(ctx, bob, With(ann), 1, "Hm")
 		wants(t, "an edit by the other", err, ErrNotYours)
-		_, err = w.React(ctx, bob, ann, 1, "👍", true)
+		_, err = w.React(ctx, bob, With(ann), 1, "👍", true)
 		w.must(err)
-		_, err = w.React(ctx, ann, bob, 1, "👍", true)
+		_, err = w.React(ctx, ann, With(bob), 1, "👍", true)
 		w.must(err)
-		_, err = w.React(ctx, ann, bob, 1, "❤️", true)
+		_, err = w.React(ctx, ann, With(bob), 1, "❤️", true)
 		w.must(err)
 		w.wantReads(bob, ann, "Hi there 👍2 ❤️1", "Hello", "你好")
-		_, err = w.Recall(ctx, bob, ann, 2)
+		_, err = w.Recall(ctx, bob, With(ann), 2)
 		w.must(err)
 		w.wantReads(ann, bob, "Hi there 👍2 ❤️1", "-", "你好")
-		w.must(w.Hide(ctx, ann, bob, 3))
+		w.must(w.Hide(ctx, ann, With(bob), 3))
 		w.wantReads(ann, bob, "Hi there 👍2 ❤️1", "-")
 		w.wantReads(bob, ann, "Hi there 👍2 ❤️1", "-", "你好")
 		for what, try := range map[string]func() error{
-			"hide again":          func() error { return w.Hide(ctx, ann, bob, 3) },
-			"recall a hidden one": func() error { _, err := w.Recall(ctx, ann, bob, 3); return err },
-			"edit nothing":        func() error { _, err := w.Edit(ctx, ann, bob, 9, "x"); return err },
+			"hide again":          func() error { return w.Hide(ctx, ann, With(bob), 3) },
+			"recall a hidden one": func() error { _, err := w.Recall(ctx, ann, With(bob), 3); return err },
+			"edit nothing":        func() error { _, err := w.Edit(ctx, ann, With(bob), 9, "x"); return err },
 		} {
 			wants(t, what, try(), ErrMessage)
 		}
-		changes, err := w.Changes(ctx, ann, bob, 0)
+		changes, err := w.Changes(ctx, ann, With(bob), 0)
 		w.must(err)
 		if len(changes.Changed) != 2 || changes.Changed[1].Seq != 2 || !slices.Equal(changes.Hidden, []int64{3}) || changes.Rev != 6 || changes.More {
 			t.Errorf("got %+v", changes)
 		}
-		w.must(w.Clear(ctx, ann, bob))
+		w.must(w.Clear(ctx, ann, With(bob)))
 		w.wantReads(ann, bob)
 		if all, err := w.Chats(ctx, ann, "", "", 10); err != nil || len(all.Chats) != 0 {
 			t.Errorf("a cleared chat is in the list: %+v, %v", all, err)
@@ -224,7 +224,7 @@ func TestTwoPeopleTalk(t *testing.T) {
 		if all, err := w.Chats(ctx, ann, "", "", 10); err != nil || len(all.Chats) != 1 || all.Unread != 1 {
 			t.Errorf("got %+v, %v", all, err)
 		}
-		_, err = w.Chat(ctx, who[2], ann)
+		_, err = w.Chat(ctx, who[2], With(ann))
 		wants(t, "a stranger's look", err, ErrChat)
 	})
 }
@@ -241,7 +241,7 @@ func TestAMessageThatIsSentTwiceIsOne(t *testing.T) {
 				if i%2 == 1 {
 					node = other
 				}
-				got, _, err := node.Send(t.Context(), who[0], who[1], text(fmt.Sprint("m", i/8), "Hi"))
+				got, _, err := node.Send(t.Context(), who[0], With(who[1]), text(fmt.Sprint("m", i/8), "Hi"))
 				if err != nil {
 					t.Error(err)
 				}
@@ -255,9 +255,9 @@ func TestAMessageThatIsSentTwiceIsOne(t *testing.T) {
 			}
 		}
 		w.wantReads(who[1], who[0], "Hi", "Hi", "Hi")
-		_, _, err := w.Send(t.Context(), who[0], who[1], text("m1", "Ho"))
+		_, _, err := w.Send(t.Context(), who[0], With(who[1]), text("m1", "Ho"))
 		wants(t, "another text under the same id", err, ErrReused)
-		_, again, err := w.Send(t.Context(), who[1], who[0], text("m1", "Ho"))
+		_, again, err := w.Send(t.Context(), who[1], With(who[0]), text("m1", "Ho"))
 		wants(t, "the other's own id", err, nil)
 		if again {
 			t.Error("the other's message is taken for the first one's")
@@ -278,7 +278,7 @@ func TestNumbersHaveNoGapsWhoeverWrites(t *testing.T) {
 					if writer >= 4 {
 						from, to = who[2+writer%2], who[3-writer%2]
 					}
-					if _, _, err := nodes[(writer+i)%2].Send(t.Context(), from, to, text(fmt.Sprintf("%d-%d", writer, i), fmt.Sprint(i))); err != nil {
+					if _, _, err := nodes[(writer+i)%2].Send(t.Context(), from, With(to), text(fmt.Sprintf("%d-%d", writer, i), fmt.Sprint(i))); err != nil {
 						t.Error(err)
 					}
 				}
@@ -286,7 +286,7 @@ func TestNumbersHaveNoGapsWhoeverWrites(t *testing.T) {
 		}
 		all.Wait()
 		for _, side := range [][2]accounts.ID{{who[0], who[1]}, {who[3], who[2]}} {
-			list, err := w.List(t.Context(), side[0], side[1], Range{After: new(int64(0)), Limit: 200})
+			list, err := w.List(t.Context(), side[0], With(side[1]), Range{After: new(int64(0)), Limit: 200})
 			w.must(err)
 			if len(list.Messages) != 4*each {
 				t.Fatalf("%d messages, want %d", len(list.Messages), 4*each)
@@ -306,7 +306,7 @@ func TestWhoMayWrite(t *testing.T) {
 		who := w.join(3)
 		ann, bob, eve := who[0], who[1], who[2]
 		send := func(from, to accounts.ID) error {
-			_, _, err := w.Send(ctx, from, to, text(ids.New[message]().String(), "Hi"))
+			_, _, err := w.Send(ctx, from, With(to), text(ids.New[message]().String(), "Hi"))
 			return err
 		}
 		befriend := func(a, b accounts.ID) {
@@ -324,11 +324,11 @@ func TestWhoMayWrite(t *testing.T) {
 		wants(t, "a friend", send(ann, bob), nil)
 		w.must(w.SetSettings(ctx, bob, api.ChatSettings{MessagesFrom: "nobody", Receipts: true}))
 		wants(t, "a friend of who takes none", send(ann, bob), ErrRefused)
-		_, err := w.React(ctx, ann, bob, 1, "👍", true)
+		_, err := w.React(ctx, ann, With(bob), 1, "👍", true)
 		wants(t, "a reaction to who takes none", err, ErrRefused)
 		w.must(w.SetSettings(ctx, bob, api.ChatSettings{MessagesFrom: "everybody", Receipts: false}))
 		wants(t, "a stranger to who takes all", send(eve, bob), nil)
-		w.must(w.Mark(ctx, bob, ann, 1, 1))
+		w.must(w.Mark(ctx, bob, With(ann), 1, 1))
 		if c := w.chat(ann, bob); c.PeerRead != 0 || c.PeerGot != 1 {
 			t.Errorf("receipts are shown of who hides them: %+v", c)
 		}
@@ -359,21 +359,21 @@ func TestWhatIsNoMessageIsRefusedAndChangesNothing(t *testing.T) {
 		"large":                 {Kind: api.MessageCustom, Custom: &api.Custom{Type: "x", Data: []byte(`"` + strings.Repeat("x", 8<<10) + `"`)}},
 		"nobody mentioned":      {Kind: api.MessageText, Text: "x", Mentions: []string{"x"}},
 	} {
-		_, _, err := w.Send(t.Context(), who[0], who[1], api.Send{ClientID: "x", Content: c})
+		_, _, err := w.Send(t.Context(), who[0], With(who[1]), api.Send{ClientID: "x", Content: c})
 		if !errors.Is(err, ErrContent) && errs.KindOf(err) != errs.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	in := text("two words", "x")
-	_, _, err := w.Send(t.Context(), who[0], who[1], in)
+	_, _, err := w.Send(t.Context(), who[0], With(who[1]), in)
 	wants(t, "client id", err, ErrClientID)
 	in = text("x", "x")
 	in.ReplyTo = 1
-	_, _, err = w.Send(t.Context(), who[0], who[1], in)
+	_, _, err = w.Send(t.Context(), who[0], With(who[1]), in)
 	wants(t, "a reply to nothing", err, ErrReply)
 	w.says(who[0], who[1], "first")
 	for _, emoji := range []string{"", "x", "12", "👍👍👍👍👍👍👍👍👍", "\xff", "a👍", strings.Repeat("👨‍👩‍👧", 4)} {
-		_, err = w.React(t.Context(), who[0], who[1], 1, emoji, true)
+		_, err = w.React(t.Context(), who[0], With(who[1]), 1, emoji, true)
 		wants(t, fmt.Sprintf("reaction %q", emoji), err, ErrEmoji)
 	}
 	for _, emoji := range []string{"👍", "👍🏽", "❤️", "👨‍👩‍👧", "🇨🇳", "1️⃣"} {
@@ -393,9 +393,9 @@ func TestMessagesAreRefusedWhenTheyAreTooOldToChange(t *testing.T) {
 	if _, err := w.store.db.ExecContext(t.Context(), "UPDATE messages SET at = at - 1000"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := w.Edit(t.Context(), who[0], who[1], 1, "Ho")
+	_, err := w.Edit(t.Context(), who[0], With(who[1]), 1, "Ho")
 	wants(t, "an edit", err, ErrTooLate)
-	_, err = w.Recall(t.Context(), who[0], who[1], 1)
+	_, err = w.Recall(t.Context(), who[0], With(who[1]), 1)
 	wants(t, "a recall", err, ErrTooLate)
 }
 
@@ -410,14 +410,14 @@ func (r *replica) sync(w *world, user, peer accounts.ID) {
 	if r.messages == nil {
 		r.messages = map[int64]api.Message{}
 	}
-	c, err := w.Chat(w.t.Context(), user, peer)
+	c, err := w.Chat(w.t.Context(), user, With(peer))
 	if errors.Is(err, ErrChat) {
 		return
 	}
 	w.must(err)
 	rev := c.Rev // before the messages are read: what changes meanwhile is read again
 	for more := true; more; {
-		list, err := w.List(w.t.Context(), user, peer, Range{After: &r.seq, Limit: 7})
+		list, err := w.List(w.t.Context(), user, With(peer), Range{After: &r.seq, Limit: 7})
 		w.must(err)
 		for _, m := range list.Messages {
 			r.messages[m.Seq], r.seq = m, m.Seq
@@ -427,7 +427,7 @@ func (r *replica) sync(w *world, user, peer accounts.ID) {
 		}
 	}
 	for more := r.rev < rev; more; {
-		changes, err := w.Changes(w.t.Context(), user, peer, r.rev)
+		changes, err := w.Changes(w.t.Context(), user, With(peer), r.rev)
 		w.must(err)
 		for _, m := range changes.Changed {
 			r.messages[m.Seq] = m
@@ -465,24 +465,24 @@ func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 				switch r.IntN(13) {
 				case 0, 1, 2, 3, 4:
 					s := fmt.Sprint("text ", r.IntN(1000))
-					_, _, err := w.Send(t.Context(), user, peer, text(fmt.Sprint(seed, "-", len(model.said), "-", r.Uint64()), s))
+					_, _, err := w.Send(t.Context(), user, With(peer), text(fmt.Sprint(seed, "-", len(model.said), "-", r.Uint64()), s))
 					model.wants(t, "send", err, model.send(side, s))
 				case 5:
 					s := fmt.Sprint("edited ", r.IntN(1000))
-					_, err := w.Edit(t.Context(), user, peer, seq, s)
+					_, err := w.Edit(t.Context(), user, With(peer), seq, s)
 					model.wants(t, "edit", err, model.edit(side, seq, s))
 				case 6:
-					_, err := w.Recall(t.Context(), user, peer, seq)
+					_, err := w.Recall(t.Context(), user, With(peer), seq)
 					model.wants(t, "recall", err, model.recall(side, seq))
 				case 7, 8:
 					emoji, on := []string{"👍", "❤️", "😀"}[r.IntN(3)], r.IntN(3) > 0
-					_, err := w.React(t.Context(), user, peer, seq, emoji, on)
+					_, err := w.React(t.Context(), user, With(peer), seq, emoji, on)
 					model.wants(t, "react", err, model.react(side, seq, emoji, on))
 				case 9:
-					err := w.Hide(t.Context(), user, peer, seq)
+					err := w.Hide(t.Context(), user, With(peer), seq)
 					model.wants(t, "hide", err, model.hide(side, seq))
 				case 10:
-					err := w.Mark(t.Context(), user, peer, seq, seq)
+					err := w.Mark(t.Context(), user, With(peer), seq, seq)
 					model.wants(t, "mark", err, model.mark(side, seq))
 				case 11:
 					block := r.IntN(3) == 0
@@ -495,7 +495,7 @@ func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 					model.blocks[side] = block
 				case 12:
 					if r.IntN(20) == 0 {
-						model.wants(t, "clear", w.Clear(t.Context(), user, peer), model.clear(side))
+						model.wants(t, "clear", w.Clear(t.Context(), user, With(peer)), model.clear(side))
 					}
 					clients[side].sync(w, user, peer)
 				}
@@ -506,7 +506,7 @@ func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 				}
 				user, peer := who[side], who[1-side]
 				clients[side].sync(w, user, peer)
-				list, err := w.List(t.Context(), user, peer, Range{Limit: 1000})
+				list, err := w.List(t.Context(), user, With(peer), Range{Limit: 1000})
 				w.must(err)
 				fresh := map[int64]api.Message{}
 				var texts []string
@@ -537,16 +537,16 @@ func TestReactionsHaveOneOrder(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		who := w.join(2)
 		ann, bob := who[0], who[1]
-		_, _, err := w.Send(t.Context(), ann, bob, text("1", "Hello"))
+		_, _, err := w.Send(t.Context(), ann, With(bob), text("1", "Hello"))
 		w.must(err)
 		for _, r := range []struct {
 			user, peer accounts.ID
 			emoji      string
 			on         bool
 		}{{ann, bob, "❤️", true}, {ann, bob, "😀", true}, {bob, ann, "❤️", true}, {ann, bob, "❤️", false}, {ann, bob, "👍", true}, {bob, ann, "👍", true}} {
-			got, err := w.React(t.Context(), r.user, r.peer, 1, r.emoji, r.on)
+			got, err := w.React(t.Context(), r.user, With(r.peer), 1, r.emoji, r.on)
 			w.must(err)
-			list, err := w.List(t.Context(), r.user, r.peer, Range{Limit: 10})
+			list, err := w.List(t.Context(), r.user, With(r.peer), Range{Limit: 10})
 			w.must(err)
 			conv, err := w.between(t.Context(), ann, bob)
 			w.must(err)
@@ -729,15 +729,15 @@ func TestWhatWasTakenIsAcknowledgedAgain(t *testing.T) {
 		ctx := t.Context()
 		who := w.join(2)
 		ann, bob := who[0], who[1]
-		first, _, err := w.Send(ctx, ann, bob, text("1", "taken"))
+		first, _, err := w.Send(ctx, ann, With(bob), text("1", "taken"))
 		w.must(err)
 		w.must(w.social.Block(ctx, bob, ann))
-		again, was, err := w.Send(ctx, ann, bob, text("1", "taken"))
+		again, was, err := w.Send(ctx, ann, With(bob), text("1", "taken"))
 		if err != nil || !was || again != first {
 			t.Errorf("sent again it is %+v, %v, %v; want %+v", again, was, err, first)
 		}
 		for _, other := range []api.Send{text("1", "another"), text("2", "taken")} {
-			_, _, err = w.Send(ctx, ann, bob, other)
+			_, _, err = w.Send(ctx, ann, With(bob), other)
 			wants(t, other.ClientID+other.Text, err, ErrRefused)
 		}
 		w.wantReads(bob, ann, "taken")
@@ -751,9 +751,9 @@ func TestAnErasedUserLeavesPlacesAndNoWords(t *testing.T) {
 		ann, bob := who[0], who[1]
 		w.says(ann, bob, "secret")
 		w.says(bob, ann, "kept")
-		_, err := w.Edit(ctx, ann, bob, 1, "secret two")
+		_, err := w.Edit(ctx, ann, With(bob), 1, "secret two")
 		w.must(err)
-		_, err = w.React(ctx, ann, bob, 2, "👍", true)
+		_, err = w.React(ctx, ann, With(bob), 2, "👍", true)
 		w.must(err)
 		w.must(w.SetSettings(ctx, ann, api.ChatSettings{MessagesFrom: "everybody"}))
 		for range 2 {

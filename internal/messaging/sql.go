@@ -32,24 +32,26 @@ func asKind(ctx context.Context, err error) error {
 type store struct {
 	db *sqldb.DB
 
-	newPairs, newConversations, newMembers, moved, marks *sqldb.Statement
+	newPairs, newConversations, newMembers, joined, moved, marks *sqldb.Statement
 }
 
-var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "version"}
+var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "version", "gone"}
 
 func newStore(db *sqldb.DB) *store {
 	compile := func(u sqldb.Upsert) *sqldb.Statement { return db.Dialect().Compile(u) }
-	conversations := []string{"id", "kind", "seq", "rev", "last_at", "changed"}
+	conversations := []string{"id", "kind", "title", "seq", "rev", "last_at", "changed"}
 	members := sqldb.Upsert{Table: "chat_members", Columns: memberColumns, Key: []string{"user_id", "conversation"}}
 	s := &store{
 		db:               db,
 		newPairs:         compile(sqldb.Upsert{Table: "direct_chats", Columns: []string{"low", "high", "conversation"}, Key: []string{"low", "high"}}),
 		newConversations: compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}}),
-		moved:            compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}, Set: []string{"seq", "last_at", "changed"}}),
+		moved:            compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}, Set: []string{"title", "seq", "last_at", "changed"}}),
 		newMembers:       compile(members),
 	}
 	members.Set = []string{"read_seq = {greatest}(read_seq, {new.read_seq})", "delivered_seq = {greatest}(delivered_seq, {new.delivered_seq})", "changed = {greatest}(changed, {new.changed})", "version = chat_members.version + 1"}
 	s.marks = compile(members)
+	members.Set = []string{"read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "gone", "version = chat_members.version + 1"}
+	s.joined = compile(members)
 	return s
 }
 
@@ -58,8 +60,11 @@ func (s *store) transact(ctx context.Context, fn func(ctx context.Context, tx *s
 	return s.db.Tx(ctx, fn)
 }
 
-// direct is the conversation kind of two users.
-const direct = 1
+// The kinds of conversations, as rows have them.
+const (
+	direct = 1 // of two users
+	group  = 2 // of a group, whose id it has
+)
 
 // findPairs returns the conversations that pairs have.
 func (s *store) findPairs(ctx context.Context, q sqldb.Querier, pairs []pair, lock string) (map[pair]ConversationID, error) {
@@ -95,7 +100,7 @@ func (s *store) createPairs(ctx context.Context, pairs []pair) (found map[pair]C
 		var conversations, members []any
 		for _, p := range pairs {
 			id := found[p]
-			conversations = append(conversations, id, direct, 0, 0, 0, 0)
+			conversations = append(conversations, conversation{id: id, kind: direct}.row()...)
 			for _, m := range []member{{user: p.low, peer: p.high, conv: id}, {user: p.high, peer: p.low, conv: id}} {
 				members = append(members, m.row()...)
 			}
@@ -110,13 +115,17 @@ func (s *store) createPairs(ctx context.Context, pairs []pair) (found map[pair]C
 }
 
 func (m member) row() []any {
-	return []any{m.user, m.conv, m.peer, m.read, m.delivered, m.cleared, m.pinned, m.muted, m.draft, m.changed, m.version}
+	return []any{m.user, m.conv, m.peer, m.read, m.delivered, m.cleared, m.pinned, m.muted, m.draft, m.changed, m.version, m.gone}
 }
 
-const conversationColumns = "id, seq, rev, last_at, changed"
+func (c conversation) row() []any {
+	return []any{c.id, c.kind, c.title, c.seq, c.rev, c.lastAt, c.changed}
+}
+
+const conversationColumns = "id, kind, title, seq, rev, last_at, changed"
 
 func scanConversation(rows *sql.Rows) (c conversation, err error) {
-	err = rows.Scan(&c.id, &c.seq, &c.rev, &c.lastAt, &c.changed)
+	err = rows.Scan(&c.id, &c.kind, &c.title, &c.seq, &c.rev, &c.lastAt, &c.changed)
 	return c, err
 }
 
@@ -172,9 +181,9 @@ func (s *store) insert(ctx context.Context, tx *sqldb.Tx, messages []message) er
 
 // move writes where conversations stand after new messages.
 func (s *store) move(ctx context.Context, tx *sqldb.Tx, list []conversation) error {
-	args := make([]any, 0, 6*len(list))
+	var args []any
 	for _, c := range list {
-		args = append(args, c.id, direct, c.seq, c.rev, c.lastAt, c.changed)
+		args = append(args, c.row()...)
 	}
 	_, err := tx.ExecContext(ctx, s.moved.For(len(list)), args...)
 	return err
@@ -201,22 +210,26 @@ type view struct {
 	peerVersion       int64
 }
 
-const viewColumns = `c.id, c.seq, c.rev, c.last_at, c.changed, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed, m.version,
+const viewColumns = `c.id, c.kind, c.title, c.seq, c.rev, c.last_at, c.changed, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed, m.version, m.gone,
 	COALESCE(o.read_seq, 0), COALESCE(o.delivered_seq, 0), COALESCE(o.changed, 0), COALESCE(o.version, 0)`
 
 const viewTables = ` FROM chat_members m JOIN conversations c ON c.id = m.conversation LEFT JOIN chat_members o ON o.conversation = m.conversation AND o.user_id = m.peer `
 
 func scanView(rows *sql.Rows) (v view, err error) {
-	err = rows.Scan(&v.id, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.me.user, &v.me.peer, &v.me.read, &v.me.delivered, &v.me.cleared,
-		&v.me.pinned, &v.me.muted, &v.me.draft, &v.me.changed, &v.me.version, &v.peerRead, &v.peerGot, &v.peerChanged, &v.peerVersion)
+	err = rows.Scan(&v.id, &v.kind, &v.title, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.me.user, &v.me.peer, &v.me.read, &v.me.delivered, &v.me.cleared,
+		&v.me.pinned, &v.me.muted, &v.me.draft, &v.me.changed, &v.me.version, &v.me.gone, &v.peerRead, &v.peerGot, &v.peerChanged, &v.peerVersion)
 	v.me.conv = v.id
 	return v, err
 }
 
-// view returns the user's chat with another; ErrChat where nothing was said yet.
-func (s *store) view(ctx context.Context, q sqldb.Querier, user, peer accounts.ID) (view, error) {
-	p := pairOf(user, peer)
-	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ? AND c.seq > 0 AND m.conversation = (SELECT d.conversation FROM direct_chats d WHERE d.low = ? AND d.high = ?)", user, p.low, p.high)
+// view returns a chat of the user; ErrChat where nothing was said yet, or the user is not in the group.
+func (s *store) view(ctx context.Context, q sqldb.Querier, user accounts.ID, chat ChatRef) (view, error) {
+	where, args := "?", []any{user, conversationOf(chat.group)}
+	if chat.direct() {
+		p := pairOf(user, chat.peer)
+		where, args = "(SELECT d.conversation FROM direct_chats d WHERE d.low = ? AND d.high = ?)", []any{user, p.low, p.high}
+	}
+	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ? AND m.gone = 0 AND c.seq > 0 AND m.conversation = "+where, args...)
 	found, err := sqldb.Collect(rows, err, scanView)
 	if err == nil && len(found) == 0 {
 		err = ErrChat
@@ -227,16 +240,51 @@ func (s *store) view(ctx context.Context, q sqldb.Querier, user, peer accounts.I
 	return found[0], nil
 }
 
-// views returns all chats of a user.
+// views returns all chats of a user, also of groups that the user has left.
 func (s *store) views(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]view, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ? AND c.seq > 0", user)
 	return sqldb.Collect(rows, err, scanView)
 }
 
+// openViews is views without the groups that the user has left.
+func (s *store) openViews(ctx context.Context, user accounts.ID) ([]view, error) {
+	all, err := s.views(ctx, s.db, user)
+	return slices.DeleteFunc(all, func(v view) bool { return v.me.gone != 0 }), err
+}
+
 // viewsOf returns conversations as each of their members has them.
 func (s *store) viewsOf(ctx context.Context, list []ConversationID) ([]view, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
 	rows, err := s.db.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.conversation IN (?) AND c.seq > 0", bun.List(list))
 	return sqldb.Collect(rows, err, scanView)
+}
+
+// viewsAt returns some conversations, each as one member has it.
+func (s *store) viewsAt(ctx context.Context, list []memberKey) (all []view, err error) {
+	for some := range slices.Chunk(list, atMost) {
+		var args []any
+		for _, k := range some {
+			args = append(args, k.user, k.conv)
+		}
+		rows, err := s.db.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE "+sqldb.AnyOf("(m.user_id = ? AND m.conversation = ?)", len(some)), args...)
+		found, err := sqldb.Collect(rows, err, scanView)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// conversations returns where conversations stand.
+func (s *store) conversations(ctx context.Context, list []ConversationID) ([]conversation, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	rows, err := s.db.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations WHERE id IN (?)", bun.List(list))
+	return sqldb.Collect(rows, err, scanConversation)
 }
 
 // shown excludes messages that a user has deleted for themselves.
@@ -342,31 +390,34 @@ func (s *store) latest(ctx context.Context, c conversation, n int) ([]message, e
 const changedAtOnce = 1000
 
 // changedSince calls fn with the conversations in which something has changed since a
-// moment, members' marks and settings among it. One may come more than once.
-func (s *store) changedSince(ctx context.Context, since int64, fn func([]ConversationID) error) error {
-	for _, table := range [][2]string{{"conversations", "id"}, {"chat_members", "conversation"}} {
-		id := table[1]
-		text := "SELECT changed, " + id + " FROM " + table[0] + " WHERE changed > ? OR (changed = ? AND " + id + " > ?) ORDER BY changed, " + id + " LIMIT ?"
-		for last := (conversation{changed: since - 1}); ; {
-			rows, err := s.db.QueryContext(ctx, text, last.changed, last.changed, last.id, changedAtOnce)
-			found, err := sqldb.Collect(rows, err, func(rows *sql.Rows) (c conversation, err error) {
-				err = rows.Scan(&c.changed, &c.id)
-				return c, err
+// moment, and the members whose marks and settings have. One may come more than once.
+func (s *store) changedSince(ctx context.Context, since int64, fn func([]change) error) error {
+	for _, text := range []string{
+		"SELECT changed, id, kind, '' FROM conversations c WHERE changed > ? OR (changed = ? AND (id > ? OR (id = ? AND '' > ?))) ORDER BY changed, id LIMIT ?",
+		"SELECT m.changed, m.conversation, c.kind, m.user_id FROM chat_members m JOIN conversations c ON c.id = m.conversation WHERE m.changed > ? OR (m.changed = ? AND (m.conversation > ? OR (m.conversation = ? AND m.user_id > ?))) ORDER BY m.changed, m.conversation, m.user_id LIMIT ?",
+	} {
+		for at, last := since-1, (memberKey{}); ; {
+			var list []change
+			rows, err := s.db.QueryContext(ctx, text, at, at, last.conv, last.conv, last.user, changedAtOnce)
+			err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+				var c change
+				last = memberKey{}
+				err := rows.Scan(&at, &c.conv, &c.kind, &last.user)
+				if last.conv = c.conv; !last.user.IsZero() {
+					c.users = []accounts.ID{last.user}
+				}
+				list = append(list, c)
+				return err
 			})
 			if err != nil {
 				return err
 			}
-			if len(found) == 0 {
+			if len(list) == 0 {
 				break
-			}
-			list := make([]ConversationID, len(found))
-			for i, c := range found {
-				list[i] = c.id
 			}
 			if err := fn(list); err != nil {
 				return err
 			}
-			last = found[len(found)-1]
 		}
 	}
 	return nil

@@ -12,10 +12,11 @@ import (
 
 // eraseSome erases the user from up to n chats, and at the end the user's settings. It
 // returns which chats there were.
-func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int) (list []ConversationID, err error) {
+func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int) (all []conversation, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		rows, err := tx.QueryContext(ctx, "SELECT conversation FROM chat_members WHERE user_id = ? ORDER BY conversation LIMIT ?", user, n)
-		if list, err = sqldb.Column[ConversationID](rows, err); err != nil {
+		list, err := sqldb.Column[ConversationID](rows, err)
+		if all = nil; err != nil {
 			return err
 		}
 		if len(list) == 0 {
@@ -29,7 +30,8 @@ func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int) (list []
 		now := tx.Now().UnixMilli()
 		for _, id := range list {
 			c := locked[id]
-			rows, err := tx.QueryContext(ctx, "SELECT seq FROM messages WHERE conversation = ? AND sender = ? AND recalled = 0 ORDER BY seq", id, user)
+			all = append(all, c)
+			rows, err := tx.QueryContext(ctx, "SELECT seq FROM messages WHERE conversation = ? AND sender = ? AND recalled = 0 AND hash <> '' ORDER BY seq", id, user)
 			own, err := sqldb.Column[int64](rows, err)
 			if err != nil {
 				return err
@@ -50,7 +52,7 @@ func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int) (list []
 		_, err = tx.ExecContext(ctx, "DELETE FROM chat_members WHERE user_id = ? AND conversation IN (?)", user, bun.List(list))
 		return err
 	})
-	return list, err
+	return all, err
 }
 
 // eraseFrom takes the user's words and reactions out of a locked conversation.
@@ -67,7 +69,7 @@ func (s *store) eraseFrom(ctx context.Context, tx *sqldb.Tx, user accounts.ID, i
 		if err := exec("DELETE FROM reactions WHERE conversation = ? AND seq IN (SELECT m.seq FROM messages m WHERE m.conversation = ? AND m.sender = ?)", id, id, user); err != nil {
 			return err
 		}
-		if err := exec("UPDATE messages SET body = ?, reply = 0, hash = '', recalled = ?, rev = ? WHERE conversation = ? AND sender = ? AND recalled = 0", gone, now, rev, id, user); err != nil {
+		if err := exec("UPDATE messages SET body = ?, reply = 0, hash = '', recalled = ?, rev = ? WHERE conversation = ? AND sender = ? AND recalled = 0 AND hash <> ''", gone, now, rev, id, user); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package messaging
 
 import (
 	"context"
+	"slices"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -18,6 +19,7 @@ func (s *Service) tellStands(ctx context.Context, list []ConversationID) error {
 	if err != nil {
 		return err
 	}
+	views = slices.DeleteFunc(views, func(v view) bool { return v.me.gone != 0 })
 	batch := make([]events.Event, 0, len(views))
 	for _, v := range views {
 		if e, ok := s.event(v.me.user, api.EventChatStands, s.store.db.Now(), api.ChatStands{Chat: v.name(), Seq: v.seq, Rev: v.rev}); ok {

@@ -22,7 +22,13 @@ type state struct {
 
 // version grows with each change of anything in a state: every part of it does, and what
 // SQL shows at one moment has all parts of that moment or later ones.
-func (v view) version() int64 { return v.seq + v.rev + v.me.version + v.peerVersion }
+// Of a chat in a group it is that of the member's own part; see [head].
+func (v view) version() int64 {
+	if v.kind == group {
+		return v.me.version
+	}
+	return v.seq + v.rev + v.me.version + v.peerVersion
+}
 
 // lastChange is when anything in the chat changed.
 func (v view) lastChange() int64 { return max(v.changed, v.me.changed, v.peerChanged) }
@@ -31,6 +37,8 @@ func (v view) lastChange() int64 { return max(v.changed, v.me.changed, v.peerCha
 // not listed.
 func (v view) place() int64 {
 	switch {
+	case v.me.gone != 0:
+		return 0
 	case v.me.pinned != 0:
 		return pinnedPlaces + v.me.pinned
 	case v.seq > v.me.cleared || v.me.draft != "":
@@ -38,8 +46,6 @@ func (v view) place() int64 {
 	}
 	return 0
 }
-
-func (v view) name() string { return chatWith(v.me.peer) }
 
 // placeAt is a message's place, while the conversation has a rev.
 type placeAt struct {
@@ -123,13 +129,108 @@ func (k keptMessage) message(conv ConversationID) (message, error) {
 	return m, nil
 }
 
-// keptState is a state as Redis has it; the user is part of the key.
+// head is where a group's conversation stands: what the states of all its members have in
+// common. It lies in Redis once, beside what each member has of their own, so that a message
+// costs the same in a group of any size.
+type head struct {
+	conversation
+	last *message // the newest
+}
+
+// version grows with each message and change.
+func (h head) version() int64 { return h.seq + h.rev }
+
+// over returns a member's own part together with where the conversation stands.
+func (h head) over(own state) state {
+	own.conversation, own.last = h.conversation, nil
+	if h.last != nil && h.seq > own.me.cleared && !slices.Contains(own.hidden, h.seq) {
+		own.last = h.last
+	}
+	return own
+}
+
+// keptHead is a head as Redis has it.
+type keptHead struct {
+	Title   string       `json:"t"`
+	Seq     int64        `json:"s"`
+	Rev     int64        `json:"v"`
+	LastAt  int64        `json:"a"`
+	Changed int64        `json:"c"`
+	Last    *keptMessage `json:"o,omitempty"`
+}
+
+// text is a head as a value of Redis: its version, and JSON.
+func (h head) text() (string, error) {
+	k := keptHead{Title: h.title, Seq: h.seq, Rev: h.rev, LastAt: h.lastAt, Changed: h.changed}
+	if h.last != nil {
+		last := h.last.kept()
+		k.Last = &last
+	}
+	body, err := json.Marshal(k)
+	return fmt.Sprintf("%d %s", h.version(), body), err
+}
+
+// parseHead reads what [head.text] has written.
+func parseHead(conv ConversationID, text string) (head, error) {
+	at := strings.IndexByte(text, '{')
+	if at < 0 {
+		return head{}, fmt.Errorf("the head of a group's chat in Redis is no JSON: %.40q", text)
+	}
+	var k keptHead
+	if err := json.Unmarshal([]byte(text[at:]), &k); err != nil {
+		return head{}, fmt.Errorf("the head of a group's chat in Redis: %w", err)
+	}
+	h := head{conversation: conversation{id: conv, kind: group, title: k.Title, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt, changed: k.Changed}}
+	if k.Last != nil {
+		last, err := k.Last.message(conv)
+		if err != nil {
+			return head{}, fmt.Errorf("the newest message of a group's chat in Redis: %w", err)
+		}
+		h.last = &last
+	}
+	return h, nil
+}
+
+// heads returns where groups' conversations stand. known are messages that need not be read.
+func (s *Service) heads(ctx context.Context, list []ConversationID, known map[placeAt]message) ([]head, error) {
+	found, err := s.store.conversations(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	var places []place
+	for _, c := range found {
+		at := place{c.id, c.seq}
+		if _, there := known[placeAt{at, c.rev}]; !there && c.seq > 0 {
+			places = append(places, at)
+		}
+	}
+	newest, err := s.store.at(ctx, s.store.db, places)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]head, len(found))
+	for i, c := range found {
+		m, there := known[placeAt{place{c.id, c.seq}, c.rev}]
+		if !there {
+			m, there = newest[place{c.id, c.seq}]
+		}
+		if out[i].conversation = c; there {
+			out[i].last = &m
+		}
+	}
+	return out, nil
+}
+
+// keptState is a state as Redis has it; the user is part of the key. Of a chat in a group it has
+// the member's own part.
 type keptState struct {
 	Conv      ConversationID `json:"c"`
-	Peer      accounts.ID    `json:"p"`
-	Seq       int64          `json:"s"`
-	Rev       int64          `json:"v"`
-	LastAt    int64          `json:"a"`
+	Peer      accounts.ID    `json:"p,omitzero"`
+	Seq       int64          `json:"s,omitempty"`
+	Rev       int64          `json:"v,omitempty"`
+	LastAt    int64          `json:"a,omitempty"`
+	Changed   int64          `json:"e,omitempty"` // of the row, in a group
+	Gone      int64          `json:"g,omitempty"`
 	Read      int64          `json:"r,omitempty"`
 	Delivered int64          `json:"d,omitempty"`
 	Cleared   int64          `json:"l,omitempty"`
@@ -144,6 +245,11 @@ type keptState struct {
 
 // text is a state as a field of Redis: what scripts look at, and JSON.
 func (st state) text() (string, error) {
+	if st.kind == group {
+		body, err := json.Marshal(keptState{Conv: st.id, Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
+			Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, Hidden: st.hidden, Changed: st.me.changed, Gone: st.me.gone})
+		return fmt.Sprintf("%d %s", st.version(), body), err
+	}
 	k := keptState{Conv: st.id, Peer: st.me.peer, Seq: st.seq, Rev: st.rev, LastAt: st.lastAt, Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
 		Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, PeerRead: st.peerRead, PeerGot: st.peerGot, Hidden: st.hidden}
 	if st.last != nil {
@@ -164,8 +270,11 @@ func parseState(user accounts.ID, text string) (st state, err error) {
 	if err := json.Unmarshal([]byte(text[at:]), &k); err != nil {
 		return st, fmt.Errorf("a chat in Redis: %w", err)
 	}
-	st.conversation = conversation{id: k.Conv, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt}
-	st.me = member{user: user, peer: k.Peer, conv: k.Conv, read: k.Read, delivered: k.Delivered, cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft}
+	st.conversation = conversation{id: k.Conv, kind: direct, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt}
+	if k.Peer.IsZero() {
+		st.kind = group
+	}
+	st.me = member{user: user, peer: k.Peer, conv: k.Conv, changed: k.Changed, gone: k.Gone, read: k.Read, delivered: k.Delivered, cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft}
 	st.peerRead, st.peerGot, st.hidden = k.PeerRead, k.PeerGot, k.Hidden
 	if k.Last != nil {
 		last, err := k.Last.message(k.Conv)

@@ -265,6 +265,9 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 	c.caller.Store(&caller)
 	g.conns.add(client.UserID(), client.ID(), c)
 	client.OnRPC(func(e centrifuge.RPCEvent, reply centrifuge.RPCCallback) { g.call(c, e, reply) })
+	client.OnSubscribe(func(e centrifuge.SubscribeEvent, reply centrifuge.SubscribeCallback) {
+		g.subscribe(client, e.Channel, reply)
+	})
 	client.OnRefresh(func(e centrifuge.RefreshEvent, reply centrifuge.RefreshCallback) { reply(g.refresh(c, e)) })
 	client.OnAlive(func() { g.check(client.Context(), c) })
 	client.OnDisconnect(func(e centrifuge.DisconnectEvent) {
@@ -280,6 +283,41 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 	g.check(client.Context(), c) // it may have ended while nobody knew of this connection
 	if g.conns.losses.Load() != losses {
 		c.lookAgain()
+	}
+}
+
+// subscribe lets a client have the events of a channel, if its user may.
+func (g *Gateway) subscribe(client *centrifuge.Client, channel string, reply centrifuge.SubscribeCallback) {
+	go func() { // it asks SQL, and the connection's other frames wait
+		if err := g.maySubscribe(client, channel); err != nil {
+			reply(centrifuge.SubscribeReply{}, err)
+			return
+		}
+		reply(centrifuge.SubscribeReply{}, nil)
+		if g.maySubscribe(client, channel) != nil { // the right ended while nobody knew of this subscription
+			client.Unsubscribe(channel)
+		}
+	}()
+}
+
+func (g *Gateway) maySubscribe(client *centrifuge.Client, channel string) error {
+	if g.cfg.MaySubscribe == nil {
+		return centrifuge.ErrorPermissionDenied
+	}
+	err := g.cfg.MaySubscribe(client.Context(), client.UserID(), channel)
+	switch kind := errs.KindOf(err); {
+	case err == nil:
+		return nil
+	case kind == errs.NotFound || kind == errs.Forbidden:
+		return centrifuge.ErrorPermissionDenied
+	}
+	return errAway
+}
+
+// leave takes a user's clients off a channel.
+func (g *Gateway) leave(user, channel string) {
+	for _, c := range g.conns.of(user) {
+		go c.client.Unsubscribe(channel) // see lookAgain
 	}
 }
 
@@ -338,6 +376,12 @@ func (g *Gateway) stillHere(ctx context.Context, c *connection) (web.Caller, err
 // them when one has ended, else those that nobody looked at for MaxStale.
 func (g *Gateway) before(ctx context.Context, user string, e events.Event) {
 	now := time.Now().UnixNano()
+	if e.Type == api.EventGroupLeft {
+		var gone api.GroupGone
+		if json.Unmarshal(e.Data, &gone) == nil {
+			g.leave(user, api.GroupChannel(gone.Group))
+		}
+	}
 	for _, c := range g.conns.of(user) {
 		if e.Type == api.EventSessionEnded || now-c.seen.Load() > g.cfg.MaxStale.Nanoseconds() {
 			g.check(ctx, c)

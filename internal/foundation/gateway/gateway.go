@@ -53,10 +53,15 @@ type Config struct {
 	API      *web.API // whose operations can be called
 	Sessions Sessions
 	Bus      *events.Bus
-	Watch    Watch    // nil: nobody is told
-	Node     string   // this process, among all that share Redis
-	Version  string   // of the server, told to clients
-	Origins  []string // whose scripts may connect, besides the server's own
+	Watch    Watch // nil: nobody is told
+
+	// MaySubscribe refuses a user who may not have the events of a channel, besides their own.
+	// Nil: nobody may.
+	MaySubscribe func(ctx context.Context, user, channel string) error
+
+	Node    string   // this process, among all that share Redis
+	Version string   // of the server, told to clients
+	Origins []string // whose scripts may connect, besides the server's own
 
 	// MaxStale is how long a session that has ended may be taken for one that goes on.
 	// Zero means half a second.

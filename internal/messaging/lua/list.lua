@@ -2,18 +2,21 @@
 --
 -- KEYS[1] recent   zset  chat → place in the list; 0: it is not shown
 -- KEYS[2] unread   hash  chat → unread messages, until when it is muted
--- KEYS[3] chats    hash  chat → state; '' → all chats are here
+-- KEYS[3] chats    hash  chat → state; '' → all chats are here: how many KEYS[5] has
 -- KEYS[4] changes  zset  chat → Unix ms of its last change
+-- KEYS[5] groups   hash  chat of a group → version and the user's own part
 -- ARGV[1] Unix ms: only chats that have changed since, the last one first; '' for the list
 -- ARGV[2] how many chats to leave out
 -- ARGV[3] how many to return
 -- ARGV[4] Unix ms, now
 --
--- Returns the number of unread messages in chats that are not muted, and states; nothing
--- where a part is missing.
+-- Of chats in groups it returns all. Returns the number of unread messages in chats of two users that
+-- are not muted, the number of states, the states, and then the own parts of chats in groups;
+-- nothing where a part is missing.
 local n = redis.call('ZCARD', KEYS[1])
 if redis.call('HLEN', KEYS[3]) ~= n + 1 or redis.call('HLEN', KEYS[2]) ~= n
-  or redis.call('ZCARD', KEYS[4]) ~= n then
+  or redis.call('ZCARD', KEYS[4]) ~= n
+  or redis.call('HGET', KEYS[3], '') ~= tostring(redis.call('HLEN', KEYS[5])) then
   return false
 end
 local names
@@ -27,6 +30,7 @@ for _, held in ipairs(redis.call('HVALS', KEYS[2])) do
   local count, muted = string.match(held, '^(%d+) (%d+)$')
   if tonumber(muted) <= tonumber(ARGV[4]) then unread = unread + tonumber(count) end
 end
-local out = {unread}
+local out = {unread, #names}
 for _, name in ipairs(names) do out[#out + 1] = redis.call('HGET', KEYS[3], name) end
+for _, held in ipairs(redis.call('HVALS', KEYS[5])) do out[#out + 1] = held end
 return out

@@ -2,31 +2,41 @@
 --
 -- KEYS[1] recent   zset  chat → place in the list
 -- KEYS[2] unread   hash  chat → unread messages, until when it is muted
--- KEYS[3] chats    hash  chat → version place changed unread muted state; '' → all chats are here
+-- KEYS[3] chats    hash  chat → version place changed unread muted state; '' → all chats are here: how many KEYS[5] has
 -- KEYS[4] changes  zset  chat → Unix ms of its last change
+-- KEYS[5] groups   hash  chat of a group → version and the user's own part
 -- ARGV[1] the keys' life in milliseconds
--- ARGV[2] '1' if with these all chats of the user are here
+-- ARGV[2] '1' if with these all chats of the user are here, '2' if these are among all that are being written
 -- then for each chat its name and what KEYS[3] has of it
 --
 -- Returns how many were written.
 local whole, written = ARGV[2] == '1', 0
+local count = redis.call('HGET', KEYS[3], '')
+whole = whole or count == tostring(redis.call('HLEN', KEYS[5]))
+local again = ARGV[2] ~= '0'
 for i = 3, #ARGV, 2 do
   local name, state = ARGV[i], ARGV[i + 1]
-  local held = redis.call('HGET', KEYS[3], name)
+  local grouped = string.sub(name, 1, 2) == 'g:'
+  local key = grouped and KEYS[5] or KEYS[3]
+  local held = redis.call('HGET', key, name)
   local newer = not held or tonumber(string.match(held, '^%d+')) < tonumber(string.match(state, '^%d+'))
   if newer then
-    redis.call('HSET', KEYS[3], name, state)
+    redis.call('HSET', key, name, state)
     written = written + 1
   else
     state = held
   end
-  if newer or whole then
+  if not grouped and (newer or again) then
     local place, changed, unread, muted = string.match(state, '^%d+ (%d+) (%d+) (%d+) (%d+) ')
     redis.call('ZADD', KEYS[1], place, name)
     redis.call('HSET', KEYS[2], name, unread .. ' ' .. muted)
     redis.call('ZADD', KEYS[4], changed, name)
   end
 end
-if whole then redis.call('HSET', KEYS[3], '', '1') end
+if whole then
+  redis.call('HSET', KEYS[3], '', redis.call('HLEN', KEYS[5]))
+elseif count then
+  redis.call('HDEL', KEYS[3], '') -- a part was lost
+end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[1]) end
 return written

@@ -1,0 +1,152 @@
+package groups
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Follower keeps something of its own in step with groups, in the same transactions.
+// *messaging.Service is one: it keeps each group's chat.
+type Follower interface {
+	// Around calls run, which changes a group in a transaction: it calls record there,
+	// perhaps more than once, for a transaction may be run again. What follows the commit Around
+	// does when run has returned. It returns run's error.
+	Around(ctx context.Context, run func(record Record) error) error
+}
+
+// Record is told within the transaction what this does to a group.
+type Record func(ctx context.Context, tx *sqldb.Tx, c Change) error
+
+// Change is what a transaction does to a group.
+type Change struct {
+	Group  Group // as it is then
+	By     accounts.ID
+	New    bool          // the group did not exist before
+	Joined []accounts.ID // were no members before
+	Left   []accounts.ID
+	Notes  []Note // in the order in which members are told
+}
+
+// Note is one thing that members of a group are told.
+type Note struct {
+	By    accounts.ID
+	What  string // one of api.System…
+	Users []accounts.ID
+	Text  string // of a name or an announcement, the new one
+}
+
+// Follow has f follow all groups. It is called before the first change.
+func (s *Service) Follow(f Follower) { s.follower = f }
+
+// around calls run with the follower's record.
+func (s *Service) around(ctx context.Context, run func(record Record) error) error {
+	if s.follower == nil {
+		return run(func(context.Context, *sqldb.Tx, Change) error { return nil })
+	}
+	return s.follower.Around(ctx, run)
+}
+
+// change is what d does, for followers.
+func (d *changeSet) change() Change {
+	c := Change{Group: d.group, By: d.by, New: d.was.ID.IsZero()}
+	note := func(by accounts.ID, what, text string, users ...accounts.ID) {
+		c.Notes = append(c.Notes, Note{By: by, What: what, Text: text, Users: users})
+	}
+	for _, m := range d.joined {
+		c.Joined = append(c.Joined, m.User)
+	}
+	for _, l := range d.left {
+		c.Left = append(c.Left, l.user)
+	}
+	if d.group.Dissolved != 0 {
+		return c // nobody is left to be told
+	}
+	switch {
+	case c.New:
+		note(d.by, api.SystemCreated, d.group.Name, c.Joined[1:]...)
+	case len(c.Joined) > 0 && slices.Contains(c.Joined, d.by):
+		note(d.by, api.SystemJoined, "")
+	case len(c.Joined) > 0:
+		note(d.by, api.SystemAdded, "", c.Joined...)
+	}
+	for _, l := range d.left {
+		switch l.why {
+		case api.GroupLeft:
+			note(l.user, api.SystemLeft, "")
+		default:
+			note(d.by, api.SystemRemoved, "", l.user)
+		}
+	}
+	if c.New {
+		return c
+	}
+	for _, m := range d.changed {
+		was := d.wasMember[m.User]
+		switch {
+		case was.Role != Owner && m.Role == Owner:
+			note(d.by, api.SystemOwner, "", m.User)
+		case was.Role == Member && m.Role == Admin:
+			note(d.by, api.SystemAdmin, "", m.User)
+		case was.Role == Admin && m.Role == Member:
+			note(d.by, api.SystemNoAdmin, "", m.User)
+		}
+		switch now := d.at.UnixMilli(); {
+		case was.Muted != m.Muted && m.Muted > now:
+			note(d.by, api.SystemMuted, "", m.User)
+		case was.Muted > now && m.Muted == 0 && m.Role != Owner:
+			note(d.by, api.SystemUnmuted, "", m.User)
+		}
+	}
+	if d.group.Name != d.was.Name {
+		note(d.by, api.SystemNamed, d.group.Name)
+	}
+	if d.group.Announced != d.was.Announced && d.group.Announcement != "" {
+		note(d.by, api.SystemAnnounced, d.group.Announcement)
+	}
+	switch now := d.at.UnixMilli(); {
+	case d.group.Muted != d.was.Muted && d.group.Muted > now:
+		note(d.by, api.SystemAllMuted, "")
+	case d.was.Muted > now && d.group.Muted == 0:
+		note(d.by, api.SystemAllUnmuted, "")
+	}
+	return c
+}
+
+// empty reports whether there is nothing in it for a follower.
+func (c Change) empty() bool {
+	return !c.New && len(c.Joined) == 0 && len(c.Left) == 0 && len(c.Notes) == 0
+}
+
+// Seat is a user's place in a group, which may be empty.
+type Seat struct {
+	Group ID
+	User  accounts.ID
+}
+
+// Standing is what a member may do in the group's chat.
+type Standing struct {
+	Role  Role
+	Muted error // what keeps the member from writing, nil for nothing
+}
+
+// Standings returns how the members among some seats stand. It asks SQL, in the caller's
+// transaction: rules may rest on it.
+func Standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Standing, error) {
+	return standings(ctx, q, seats)
+}
+
+// Over reports whether the standing's role is above another member's.
+func (s Standing) Over(other Standing) bool { return s.Role.over(other.Role) == nil }
+
+// MayModerate refuses who may not take back messages of others. ErrMay.
+func (s Standing) MayModerate() error { return s.Role.may(moderate, Group{}) }
+
+// MayMentionAll refuses who may not call all members. ErrMay.
+func (s Standing) MayMentionAll() error { return s.Role.may(mentionAll, Group{}) }
+
+// MayPin refuses who may not pin messages for all. ErrMay.
+func (s Standing) MayPin() error { return s.Role.may(pin, Group{}) }

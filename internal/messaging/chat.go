@@ -1,0 +1,65 @@
+package messaging
+
+import (
+	"strings"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/groups"
+)
+
+// ChatRef names a chat as one of its members does: by the other user, or by the group.
+type ChatRef struct {
+	peer  accounts.ID
+	group groups.ID
+}
+
+// With names the chat with another user.
+func With(user accounts.ID) ChatRef { return ChatRef{peer: user} }
+
+// In names the chat of a group.
+func In(group groups.ID) ChatRef { return ChatRef{group: group} }
+
+// What the name of a chat begins with.
+const (
+	directPrefix = "u:"
+	groupPrefix  = "g:"
+)
+
+// String is the chat's name in the API: "u:" and the other user, or "g:" and the group.
+func (c ChatRef) String() string {
+	if c.direct() {
+		return directPrefix + c.peer.String()
+	}
+	return groupPrefix + c.group.String()
+}
+
+func (c ChatRef) direct() bool { return c.group.IsZero() }
+
+// parseChat returns the chat of a name, or ErrChat.
+func parseChat(name string) (ChatRef, error) {
+	if text, ok := strings.CutPrefix(name, directPrefix); ok {
+		if peer, err := ids.Parse[accounts.User](text); err == nil {
+			return With(peer), nil
+		}
+	}
+	if text, ok := strings.CutPrefix(name, groupPrefix); ok {
+		if group, err := ids.Parse[groups.Group](text); err == nil {
+			return In(group), nil
+		}
+	}
+	return ChatRef{}, ErrChat
+}
+
+// conversationOf is the conversation of a group: it has the group's id.
+func conversationOf(group groups.ID) ConversationID { return ConversationID(group) }
+
+// chat is what the member of a view calls the chat.
+func (v view) chat() ChatRef {
+	if v.kind == group {
+		return In(groups.ID(v.id))
+	}
+	return With(v.me.peer)
+}
+
+func (v view) name() string { return v.chat().String() }

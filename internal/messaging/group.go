@@ -1,0 +1,249 @@
+package messaging
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/groups"
+)
+
+// Each group has a conversation, whose id is the group's. Its members here are those of the
+// group, for both change in one transaction: who joins sees what comes from then on, who has left sees
+// nothing any more, and what happens to the group is told by a system message.
+
+// namedUsers bounds the users that one system message names.
+const namedUsers = 100
+
+// group is what a transaction does to the conversation of a group.
+type inGroup struct {
+	change change
+	told   []message
+	left   []accounts.ID
+}
+
+// Around implements [groups.Follower].
+func (s *Service) Around(ctx context.Context, run func(record groups.Record) error) error {
+	at := s.store.db.Now()
+	s.projection.Begin(at)
+	var did inGroup
+	err := run(func(ctx context.Context, tx *sqldb.Tx, c groups.Change) (err error) {
+		did, err = s.record(ctx, tx, c)
+		return err
+	})
+	switch {
+	case did.change.conv.IsZero():
+		s.projection.Done(at)
+	case errors.Is(err, sqldb.ErrOutcomeUnknown):
+		s.projection.Unsure(at, did.change)
+	case err != nil:
+		s.projection.Done(at)
+	default:
+		s.bring(ctx, []time.Time{at}, did.change)
+		s.tellGroup(ctx, did.change.conv, api.EventMessageNew, did.told...)
+	}
+	return err
+}
+
+// record keeps the conversation of a group in step with what tx does to the group.
+func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) (did inGroup, err error) {
+	id := conversationOf(what.Group.ID)
+	did.change = change{conv: id, kind: group, users: slices.Concat(what.Joined, what.Left)}
+	if what.New {
+		if err := s.store.createGroup(ctx, tx, id); err != nil {
+			return did, err
+		}
+	}
+	found, err := s.store.lock(ctx, tx, []ConversationID{id})
+	if err != nil {
+		return did, err
+	}
+	c, there := found[id]
+	if !there {
+		return did, ErrChat
+	}
+	c.title = what.Group.Name
+	now := tx.Now().UnixMilli()
+	if err := s.store.join(ctx, tx, c, what.Joined, now); err != nil {
+		return did, err
+	}
+	if err := s.store.leave(ctx, tx, id, what.Left, now); err != nil {
+		return did, err
+	}
+	for _, n := range what.Notes {
+		users := make([]string, min(len(n.Users), namedUsers))
+		for i := range users {
+			users[i] = n.Users[i].String()
+		}
+		did.say(&c, n.By, api.System{Event: n.What, Users: users, Text: n.Text}, now)
+	}
+	return did, s.store.tellAll(ctx, tx, c, did.told)
+}
+
+// say adds a system message to those of a locked conversation.
+func (d *inGroup) say(c *conversation, by accounts.ID, what api.System, now int64) {
+	c.seq++
+	c.lastAt = max(c.lastAt, now)
+	c.changed = max(c.changed, c.lastAt)
+	// No client can choose such a client_id.
+	m := message{conv: c.id, seq: c.seq, id: ids.New[message](), from: by, clientID: ":" + strconv.FormatInt(c.seq, 10), at: c.lastAt,
+		said: said{Content: api.Content{Kind: api.MessageSystem, System: &what}}}
+	d.told = append(d.told, m)
+	d.change.steps = append(d.change.steps, step{message: &m, chatRev: c.rev})
+}
+
+// typingInGroup tells the other members that the user is writing, or has stopped.
+func (s *Service) typingInGroup(ctx context.Context, user accounts.ID, id groups.ID, typing bool) error {
+	members, err := s.groups.MemberIDs(ctx, id)
+	switch {
+	case err != nil:
+		return asKind(ctx, err)
+	case !slices.Contains(members, user):
+		return ErrChat
+	}
+	what := api.Typing{Chat: In(id).String(), User: user.String(), Typing: typing}
+	if len(members) > small { // who has it open does not need to know who of a thousand is writing
+		return nil
+	}
+	for _, to := range members {
+		if to != user {
+			s.tellFleeting(to, api.EventChatTyping, what)
+		}
+	}
+	return nil
+}
+
+// Readers returns who has read a message of the user's in a group of up to 200 members, of those
+// who show it; nobody, if the user does not. ErrChat, ErrMessage, ErrNotYours, ErrLarge, ErrStore.
+func (s *Service) Readers(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (_ api.Readers, err error) {
+	defer errs.Wrap(&err, "messaging.Readers %s", user)
+	out := api.Readers{Users: []string{}}
+	v, m, err := s.messageOf(ctx, user, chat, seq)
+	switch {
+	case err != nil:
+		return out, asKind(ctx, err)
+	case m.from != user:
+		return out, ErrNotYours
+	}
+	found, err := s.store.readers(ctx, v.id, user, seq, small+1)
+	switch {
+	case err != nil:
+		return out, asKind(ctx, err)
+	case len(found) > small:
+		return out, ErrLarge
+	}
+	set, err := s.settings.GetMany(ctx, append(found, user))
+	if err != nil {
+		return out, asKind(ctx, err)
+	}
+	for _, u := range found {
+		if set[user].Receipts && set[u].Receipts {
+			out.Users = append(out.Users, u.String())
+		}
+	}
+	return out, nil
+}
+
+// messageOf returns a message that the user sees, and the chat as the user has it.
+func (s *Service) messageOf(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (view, message, error) {
+	v, err := s.store.view(ctx, s.store.db, user, chat)
+	if err != nil {
+		return v, message{}, err
+	}
+	m, err := s.store.one(ctx, s.store.db, v, seq)
+	return v, m, err
+}
+
+// maxPins is how many messages of a group may be pinned.
+const maxPins = 50
+
+// Pin pins a message of a group for all members, or takes it down; that it is so already changes
+// nothing. ErrChat, ErrMessage, ErrRecalled, ErrPins, groups.ErrMay, ErrStore.
+func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, on bool) (err error) {
+	defer errs.Wrap(&err, "messaging.Pin %s", user)
+	if chat.direct() {
+		return ErrChat
+	}
+	at := s.store.db.Now()
+	s.projection.Begin(at)
+	var did inGroup
+	err = s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		did = inGroup{}
+		v, err := s.locked(ctx, tx, user, chat)
+		if err != nil {
+			return err
+		}
+		seat := groups.Seat{Group: chat.group, User: user}
+		found, err := groups.Standings(ctx, tx, []groups.Seat{seat})
+		if err != nil {
+			return err
+		}
+		if err := found[seat].MayPin(); err != nil {
+			return err
+		}
+		m, err := s.store.one(ctx, tx, v, seq)
+		switch {
+		case err != nil && on:
+			return err
+		case on && m.recalled != 0:
+			return ErrRecalled
+		}
+		changed, err := s.store.setPin(ctx, tx, v.id, seq, user, on)
+		if err != nil || !changed {
+			return err
+		}
+		what := api.System{Event: api.SystemPinned, Seq: seq}
+		if !on {
+			what.Event = api.SystemUnpinned
+		}
+		did.change = v.change(user)
+		did.say(&v.conversation, user, what, tx.Now().UnixMilli())
+		return s.store.tellAll(ctx, tx, v.conversation, did.told)
+	})
+	switch {
+	case errors.Is(err, sqldb.ErrOutcomeUnknown):
+		s.projection.Unsure(at, change{conv: conversationOf(chat.group), kind: group, users: []accounts.ID{user}})
+	case err != nil || did.change.conv.IsZero():
+		s.projection.Done(at)
+	default:
+		s.bring(ctx, []time.Time{at}, did.change)
+		s.tellGroup(ctx, did.change.conv, api.EventMessageNew, did.told...)
+	}
+	return asKind(ctx, err)
+}
+
+// Pins returns the pinned messages of a group that the user sees, the last one that was pinned
+// first. ErrChat, ErrStore.
+func (s *Service) Pins(ctx context.Context, user accounts.ID, chat ChatRef) (_ api.Pins, err error) {
+	defer errs.Wrap(&err, "messaging.Pins %s", user)
+	out := api.Pins{Messages: []api.Message{}}
+	v, err := s.store.view(ctx, s.store.db, user, chat)
+	if err != nil {
+		return out, asKind(ctx, err)
+	}
+	list, err := s.store.pins(ctx, v.id, v.me.cleared)
+	if err != nil {
+		return out, asKind(ctx, err)
+	}
+	places := make([]place, len(list))
+	for i, seq := range list {
+		places[i] = place{v.id, seq}
+	}
+	found, err := s.store.at(ctx, s.store.db, places)
+	if err != nil {
+		return out, asKind(ctx, err)
+	}
+	for _, p := range places {
+		if m, there := found[p]; there && m.recalled == 0 {
+			out.Messages = append(out.Messages, m.wire(user, chat.String()))
+		}
+	}
+	return out, nil
+}

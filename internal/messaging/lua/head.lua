@@ -1,0 +1,11 @@
+-- head: where a group's chat stands, unless what is here is newer.
+--
+-- KEYS[1] head  string  version and JSON
+-- ARGV[1] the key's life in milliseconds
+-- ARGV[2] version and JSON
+--
+-- Returns 1 if it was written.
+local held = redis.call('GET', KEYS[1])
+if held and tonumber(string.match(held, '^%d+')) > tonumber(string.match(ARGV[2], '^%d+')) then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[1])
+return 1

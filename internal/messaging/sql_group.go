@@ -1,0 +1,88 @@
+package messaging
+
+import (
+	"context"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+func (s *store) createGroup(ctx context.Context, tx *sqldb.Tx, id ConversationID) error {
+	_, err := tx.ExecContext(ctx, s.newConversations.For(1), conversation{id: id, kind: group}.row()...)
+	return err
+}
+
+// join makes users members of a locked conversation, who see what comes from now on.
+func (s *store) join(ctx context.Context, tx *sqldb.Tx, c conversation, users []accounts.ID, now int64) error {
+	for some := range slices.Chunk(slices.SortedFunc(slices.Values(users), accounts.ID.Compare), atMost) {
+		var args []any
+		for _, u := range some {
+			args = append(args, member{user: u, conv: c.id, read: c.seq, delivered: c.seq, cleared: c.seq, changed: now}.row()...)
+		}
+		if _, err := tx.ExecContext(ctx, s.joined.For(len(some)), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave takes users out of a locked conversation.
+func (s *store) leave(ctx context.Context, tx *sqldb.Tx, id ConversationID, users []accounts.ID, now int64) error {
+	for some := range slices.Chunk(slices.SortedFunc(slices.Values(users), accounts.ID.Compare), atMost) {
+		if _, err := tx.ExecContext(ctx, "UPDATE chat_members SET gone = ?, pinned = 0, draft = '', changed = ?, version = version + 1 WHERE conversation = ? AND user_id IN (?)", now, now, id, bun.List(some)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellAll writes system messages of a locked conversation, and where it then stands. Who has
+// caused them has read them.
+func (s *store) tellAll(ctx context.Context, tx *sqldb.Tx, c conversation, told []message) error {
+	if len(told) > 0 {
+		if err := s.insert(ctx, tx, told); err != nil {
+			return err
+		}
+	}
+	if err := s.move(ctx, tx, []conversation{c}); err != nil {
+		return err
+	}
+	for _, m := range told {
+		// Only who had read everything before: others' messages stay unread.
+		if _, err := tx.ExecContext(ctx, "UPDATE chat_members SET read_seq = ?, delivered_seq = "+tx.Dialect().Greatest()+"(delivered_seq, ?), changed = ?, version = version + 1 WHERE conversation = ? AND user_id = ? AND gone = 0 AND read_seq = ?",
+			m.seq, m.seq, m.at, m.conv, m.from, m.seq-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readers returns up to n members who have read up to a message, without one of them.
+func (s *store) readers(ctx context.Context, id ConversationID, without accounts.ID, seq int64, n int) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT user_id FROM chat_members WHERE conversation = ? AND gone = 0 AND read_seq >= ? AND cleared_seq < ? AND user_id <> ? ORDER BY user_id LIMIT ?", id, seq, seq, without, n))
+}
+
+// setPin pins a message, or takes it down, and reports whether that is new.
+func (s *store) setPin(ctx context.Context, tx *sqldb.Tx, id ConversationID, seq int64, by accounts.ID, on bool) (bool, error) {
+	if !on {
+		n, err := sqldb.Affected(tx.ExecContext(ctx, "DELETE FROM chat_pins WHERE conversation = ? AND seq = ?", id, seq))
+		return n > 0, err
+	}
+	list, err := sqldb.Column[int64](tx.QueryContext(ctx, "SELECT seq FROM chat_pins WHERE conversation = ?", id))
+	switch {
+	case err != nil || slices.Contains(list, seq):
+		return false, err
+	case len(list) >= maxPins:
+		return false, ErrPins
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO chat_pins (conversation, seq, by_id, at) VALUES "+sqldb.Tuples(4, 1), id, seq, by, tx.Now().UnixMilli())
+	return true, err
+}
+
+// pins returns the pinned messages above a number, the last one that was pinned first.
+func (s *store) pins(ctx context.Context, id ConversationID, above int64) ([]int64, error) {
+	return sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT seq FROM chat_pins WHERE conversation = ? AND seq > ? ORDER BY at DESC, seq DESC", id, above))
+}
