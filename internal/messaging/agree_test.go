@@ -124,7 +124,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 					w.agrees(plain, peer, []accounts.ID{user}, began, dice)
 					// Redis may have been away while that was read, so it is read again until it was there.
 					for try := 0; w.projection.Up(); try++ {
-						_, _, err := w.fast.list(ctx, user, 0, 0, 10, 0)
+						_, _, _, err := w.fast.list(ctx, user, 0, 10, 0)
 						if err == nil {
 							used++
 							break
@@ -217,11 +217,11 @@ func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
 		{"two messages and a change of one", []step{{message: m(3, "three")}, {message: m(4, "four")}, {message: m(4, "fourth"), rev: 3}}, "4 3 [edited two three fourth]"},
 		{"a change of no message", []step{{rev: 4}}, "4 4 [edited two three fourth]"},
 	} {
-		cmd, err := followCmd(conv, follow.steps)
+		cmd, err := followCmd(change{conv: conv, kind: direct, steps: follow.steps})
 		w.must(err)
 		_, err = w.fast.do(ctx, []keyspace.Cmd{cmd})
 		w.must(err)
-		_, got, err := w.fast.read(ctx, who[0], who[1], &conv)
+		_, got, err := w.fast.read(ctx, who[0], With(who[1]), &conv)
 		w.must(err)
 		var texts []string
 		for _, m := range got.messages {
@@ -233,12 +233,12 @@ func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
 	}
 	// No more are kept than are read.
 	for seq := int64(5); seq < 2*latestKept; seq++ {
-		cmd, err := followCmd(conv, []step{{message: m(seq, "more")}})
+		cmd, err := followCmd(change{conv: conv, kind: direct, steps: []step{{message: m(seq, "more")}}})
 		w.must(err)
 		_, err = w.fast.do(ctx, []keyspace.Cmd{cmd})
 		w.must(err)
 	}
-	_, got, err := w.fast.read(ctx, who[0], who[1], &conv)
+	_, got, err := w.fast.read(ctx, who[0], With(who[1]), &conv)
 	w.must(err)
 	if n := len(got.messages); n != latestKept || got.messages[0].seq != latestKept || got.messages[n-1].seq != 2*latestKept-1 || got.seq != 2*latestKept-1 {
 		t.Errorf("%d messages from %d to %d, of %d", n, got.messages[0].seq, got.messages[n-1].seq, got.seq)

@@ -64,7 +64,8 @@ func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip,
 	if err != nil {
 		return nil, 0, err
 	}
-	return inOrder(all, since, skip, n), waiting(all, now), nil
+	unread = waiting(all, now)
+	return inOrder(all, since, skip, n), unread, nil
 }
 
 // waiting is how many messages wait in chats that are not muted.
@@ -77,7 +78,7 @@ func waiting(list []state, now int64) (unread int64) {
 	return unread
 }
 
-// inOrder returns a part of chats as they are listed, or with since of those that have changed.
+// inOrder returns a part of chats, of which it takes hold, as they are listed, or with since of those that have changed.
 func inOrder(all []state, since int64, skip, n int) []state {
 	order := view.place
 	if since > 0 {

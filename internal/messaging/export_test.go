@@ -58,13 +58,13 @@ func TestAnExportHasAllThatAUserSees(t *testing.T) {
 		if want := exportAtOnce + exportAtOnce/2 - 1; len(seen) != want || chats != 2 || parts != 1 {
 			t.Errorf("%d messages of %d chats in %d parts, want %d of 2 in 2", len(seen), chats, parts+1, want)
 		}
-		if m := seen[chatWith(bob)+" 1"]; m.Text != "thrice" || len(m.Earlier) != 2 || m.Earlier[0].Text != "to Bob" || m.Earlier[1].Text != "twice" {
+		if m := seen[With(bob).String()+" 1"]; m.Text != "thrice" || len(m.Earlier) != 2 || m.Earlier[0].Text != "to Bob" || m.Earlier[1].Text != "twice" {
 			t.Errorf("the edited message is %+v", m)
 		}
-		if m := seen[chatWith(eve)+" 1"]; m.Text != "by Eve" || m.Earlier != nil {
+		if m := seen[With(eve).String()+" 1"]; m.Text != "by Eve" || m.Earlier != nil {
 			t.Errorf("what somebody else edited is %+v", m)
 		}
-		if m := seen[chatWith(bob)+" 3"]; m.Recalled == nil || m.Text != "" || m.Earlier != nil {
+		if m := seen[With(bob).String()+" 3"]; m.Recalled == nil || m.Text != "" || m.Earlier != nil {
 			t.Errorf("what was recalled is %+v", m)
 		}
 		part, err := w.Export(ctx, none, "")

@@ -40,7 +40,7 @@ func TestSearchFindsWhatWasSaid(t *testing.T) {
 			got, err := w.Search(ctx, user, With(peer), q, "", 20)
 			w.must(err)
 			for _, m := range got.Messages {
-				texts = append(texts, fmt.Sprint(m.Chat == chatWith(bob), m.Seq))
+				texts = append(texts, fmt.Sprint(m.Chat == With(bob).String(), m.Seq))
 			}
 			return texts
 		}
@@ -97,7 +97,7 @@ func TestPagesOfASearchAreWhole(t *testing.T) {
 		w.must(err)
 		names := map[string]ConversationID{}
 		for _, v := range views {
-			names[chatWith(v.me.peer)] = v.id
+			names[With(v.me.peer).String()] = v.id
 			all, err := w.store.messages(ctx, w.store.db, who[0], v.id, 0, 1<<40, false, 1000)
 			w.must(err)
 			for _, m := range all {

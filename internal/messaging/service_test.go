@@ -24,6 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -46,6 +47,7 @@ type world struct {
 	t        testing.TB
 	accounts *accounts.Service
 	social   *social.Service
+	in       *groups.Service
 	redis    *redis.DB
 }
 
@@ -62,7 +64,12 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *wor
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(t.Context(), Config{DB: db, Redis: rdb, Caches: caches, Node: ids.New[world]().String(), Bus: bus, People: people, Relations: friends, Log: log, Settings: settings})
+	in, err := groups.New(groups.Config{DB: db, Caches: caches, Bus: bus, People: people, Friends: friends, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(t.Context(), Config{DB: db, Redis: rdb, Caches: caches, Node: ids.New[world]().String(), Bus: bus, People: people, Relations: friends, Groups: in, Log: log, Settings: settings})
+	in.Follow(s)
 	s.fast.budget = 10 * time.Second // no machine decides a test by being slow
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup
@@ -72,7 +79,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *wor
 	all.Go(func() { _ = s.Run(ctx, func() { close(ready) }) })
 	t.Cleanup(func() { cancel(); all.Wait() })
 	<-ready
-	return &world{s, t, people, friends, rdb}
+	return &world{s, t, people, friends, in, rdb}
 }
 
 // eachEngine runs test on both engines of SQL.
@@ -164,7 +171,7 @@ func TestTwoPeopleTalk(t *testing.T) {
 		ann, bob := who[0], who[1]
 		_, err := w.Chat(ctx, ann, With(bob))
 		wants(t, "a chat without a message", err, ErrChat)
-		if got := w.says(ann, bob, "Hi"); got.Seq != 1 || got.Chat != chatWith(bob) {
+		if got := w.says(ann, bob, "Hi"); got.Seq != 1 || got.Chat != With(bob).String() {
 			t.Errorf("got %+v", got)
 		}
 		w.says(bob, ann, "Hello")
@@ -552,7 +559,7 @@ func TestReactionsHaveOneOrder(t *testing.T) {
 			w.must(err)
 			inSQL, err := w.store.latest(t.Context(), conversation{id: conv, seq: 1}, 10)
 			w.must(err)
-			want := fmt.Sprint(inSQL[0].wire(r.user, chatWith(r.peer)).Reactions)
+			want := fmt.Sprint(inSQL[0].wire(r.user, With(r.peer).String()).Reactions)
 			if now, listed := fmt.Sprint(got.Reactions), fmt.Sprint(list.Messages[0].Reactions); now != want || listed != want {
 				t.Errorf("after %s %v: answered %s, listed %s, want %s", r.emoji, r.on, now, listed, want)
 			}

@@ -273,6 +273,8 @@ func parseState(user accounts.ID, text string) (st state, err error) {
 	st.conversation = conversation{id: k.Conv, kind: direct, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt}
 	if k.Peer.IsZero() {
 		st.kind = group
+	} else if _, err := fmt.Sscanf(text, "%d %d %d", new(int64), new(int64), &st.changed); err != nil {
+		return st, fmt.Errorf("a chat in Redis begins with %.40q: %w", text, err)
 	}
 	st.me = member{user: user, peer: k.Peer, conv: k.Conv, changed: k.Changed, gone: k.Gone, read: k.Read, delivered: k.Delivered, cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft}
 	st.peerRead, st.peerGot, st.hidden = k.PeerRead, k.PeerGot, k.Hidden

@@ -1,0 +1,253 @@
+package messaging
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/social"
+)
+
+// befriend makes the first user a friend of the others.
+func (w *world) befriend(user accounts.ID, others ...accounts.ID) {
+	w.t.Helper()
+	for _, o := range others {
+		r, _, err := w.social.Ask(w.t.Context(), user, social.Asking{User: o})
+		w.must(err)
+		_, err = w.social.Accept(w.t.Context(), o, r.ID, "", "")
+		w.must(err)
+	}
+}
+
+// founded makes a group of an owner and friends.
+func (w *world) founded(owner accounts.ID, members ...accounts.ID) groups.ID {
+	w.t.Helper()
+	w.befriend(owner, members...)
+	g, _, err := w.in.Create(w.t.Context(), owner, "Rowing", members)
+	w.must(err)
+	return g.ID
+}
+
+// told is what a user sees of a group's chat: texts, and of system messages what they tell.
+func (w *world) told(user accounts.ID, g groups.ID) string {
+	w.t.Helper()
+	list, err := w.List(w.t.Context(), user, In(g), Range{Limit: 200})
+	if errors.Is(err, ErrChat) {
+		return "nothing"
+	}
+	w.must(err)
+	var out []string
+	for _, m := range list.Messages {
+		switch {
+		case m.System != nil:
+			out = append(out, m.System.Event)
+		case m.Recalled != nil:
+			out = append(out, "recalled")
+		default:
+			out = append(out, m.Text)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func (w *world) saysIn(from accounts.ID, g groups.ID, s string) api.Sent {
+	w.t.Helper()
+	got, _, err := w.Send(w.t.Context(), from, In(g), text(ids.New[message]().String(), s))
+	w.must(err)
+	return got
+}
+
+func TestAGroupTalks(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(4)
+		ann, bob, eve, dan := who[0], who[1], who[2], who[3]
+		g := w.founded(ann, bob)
+		sees := func(user accounts.ID, want string) {
+			t.Helper()
+			if got := w.told(user, g); got != want {
+				t.Errorf("user %d sees %q, want %q", slices.Index(who, user), got, want)
+			}
+		}
+		sees(ann, "created")
+		sees(bob, "created")
+		sees(eve, "nothing")
+		w.saysIn(ann, g, "one")
+		if got := w.saysIn(bob, g, "two"); got.Seq != 3 || got.Chat != In(g).String() {
+			t.Errorf("sent: %+v", got)
+		}
+		_, _, err := w.Send(ctx, eve, In(g), text("x", "intrusion"))
+		wants(t, "a message of a stranger", err, ErrChat)
+
+		// Who joins sees what comes from then on, and who has left nothing.
+		w.befriend(ann, eve, dan)
+		_, err = w.in.Invite(ctx, ann, g, []accounts.ID{eve, dan})
+		w.must(err)
+		w.saysIn(eve, g, "three")
+		sees(eve, "added three")
+		sees(bob, "created one two added three")
+		w.must(w.in.Remove(ctx, ann, g, dan))
+		sees(dan, "nothing")
+		sees(eve, "added three removed")
+		_, _, err = w.Send(ctx, dan, In(g), text("x", "late"))
+		wants(t, "a message of a removed member", err, ErrChat)
+		for what, call := range map[string]func() error{
+			"read":  func() error { _, err := w.List(ctx, dan, In(g), Range{Limit: 9}); return err },
+			"react": func() error { _, err := w.React(ctx, dan, In(g), 2, "👍", true); return err },
+			"mark":  func() error { return w.Mark(ctx, dan, In(g), 3, 0) },
+			"pins":  func() error { _, err := w.Pins(ctx, dan, In(g)); return err },
+			"type":  func() error { return w.Typing(ctx, dan, In(g), true) },
+			"hear":  func() error { return w.MaySubscribe(ctx, dan.String(), api.GroupChannel(g.String())) },
+		} {
+			wants(t, what+" after one has left", call(), ErrChat)
+		}
+		w.must(w.MaySubscribe(ctx, eve.String(), api.GroupChannel(g.String())))
+		page, err := w.Search(ctx, dan, ChatRef{}, "three", "", 10)
+		if err != nil || len(page.Messages) != 0 {
+			t.Errorf("search after one has left: %+v, %v", page, err)
+		}
+		changed, err := w.Chats(ctx, dan, "1", "", 10)
+		if err != nil || len(changed.Chats) != 1 || !changed.Chats[0].Gone || changed.Chats[0].Last != nil || changed.Chats[0].Seq != 0 || changed.Unread != 0 {
+			t.Errorf("what has changed for who has left: %+v, %v", changed, err)
+		}
+
+		// Muted, and moderated.
+		until := w.store.db.Now().Add(time.Hour)
+		_, err = w.in.SetMember(ctx, ann, g, bob, groups.MemberUpdate{MutedUntil: &until})
+		w.must(err)
+		_, _, err = w.Send(ctx, bob, In(g), text("muted", "x"))
+		wants(t, "a message of a muted member", err, groups.ErrMuted)
+		_, _, err = w.in.Change(ctx, ann, g, groups.Update{MutedUntil: &until, Name: new("Sailing")})
+		w.must(err)
+		_, _, err = w.Send(ctx, eve, In(g), text("muted", "x"))
+		wants(t, "a message while all are muted", err, groups.ErrAllMuted)
+		w.saysIn(ann, g, "four")
+		_, err = w.Recall(ctx, eve, In(g), 2)
+		wants(t, "an unseen message", err, ErrMessage)
+		_, err = w.Recall(ctx, bob, In(g), 2)
+		wants(t, "recall by a member", err, ErrNotYours)
+		_, err = w.Recall(ctx, ann, In(g), 3)
+		w.must(err)
+		_, err = w.Recall(ctx, ann, In(g), 1)
+		wants(t, "recall of a system message", err, ErrSystem)
+		_, _, err = w.Send(ctx, ann, With(bob), api.Send{ClientID: "f", Forward: &api.MessageRef{Chat: In(g).String(), Seq: 1}})
+		wants(t, "a system message sent on", err, ErrSystem)
+		sees(bob, "created one recalled added three removed muted named all_muted four")
+		c, err := w.Chat(ctx, bob, In(g))
+		if err != nil || c.GroupName != "Sailing" || c.Group != g.String() || c.Peer != "" || c.Unread != 7 || c.Last.Text != "four" {
+			t.Errorf("the chat: %+v, %v", c, err)
+		}
+
+		// Everybody is mentioned by admins only.
+		_, _, err = w.in.Change(ctx, ann, g, groups.Update{MutedUntil: new(time.Time)})
+		w.must(err)
+		all := text("all", "hear")
+		all.Mentions = []string{api.MentionAll}
+		_, _, err = w.Send(ctx, eve, In(g), all)
+		wants(t, "all mentioned by a member", err, groups.ErrMay)
+		_, _, err = w.Send(ctx, ann, In(g), all)
+		w.must(err)
+		all.ClientID = "two"
+		_, _, err = w.Send(ctx, ann, With(bob), all)
+		wants(t, "all mentioned to one", err, ErrContent)
+
+		// Read, pinned, dissolved.
+		c, err = w.Chat(ctx, ann, In(g))
+		w.must(err)
+		w.must(w.Mark(ctx, eve, In(g), c.Seq, 0))
+		readers, err := w.Readers(ctx, ann, In(g), c.Seq)
+		if err != nil || !reflect.DeepEqual(readers.Users, []string{eve.String()}) {
+			t.Errorf("readers: %+v, %v", readers, err)
+		}
+		_, err = w.Readers(ctx, eve, In(g), c.Seq)
+		wants(t, "readers of another's message", err, ErrNotYours)
+		w.must(w.SetSettings(ctx, eve, api.ChatSettings{MessagesFrom: "friends"}))
+		if readers, err = w.Readers(ctx, ann, In(g), c.Seq); err != nil || len(readers.Users) != 0 {
+			t.Errorf("readers who do not show it: %+v, %v", readers, err)
+		}
+		wants(t, "a pin by a member", w.Pin(ctx, eve, In(g), c.Seq, true), groups.ErrMay)
+		w.must(w.Pin(ctx, ann, In(g), c.Seq, true))
+		w.must(w.Pin(ctx, ann, In(g), c.Seq, true))
+		pins, err := w.Pins(ctx, eve, In(g))
+		if err != nil || len(pins.Messages) != 1 || pins.Messages[0].Seq != c.Seq {
+			t.Errorf("pins: %+v, %v", pins, err)
+		}
+		w.must(w.Pin(ctx, ann, In(g), c.Seq, false))
+		sees(eve, "added three removed muted named all_muted four all_unmuted hear pinned unpinned")
+		w.must(w.in.Dissolve(ctx, ann, g))
+		for _, u := range who {
+			sees(u, "nothing")
+		}
+	})
+}
+
+// TestAnErasedMemberLeavesNoWords: and what the group was told stays readable.
+func TestAnErasedMemberLeavesNoWords(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		who := w.join(2)
+		g := w.founded(who[0], who[1])
+		w.saysIn(who[1], g, "secret")
+		w.must(w.in.Erase(t.Context(), who[1]))
+		w.must(w.Erase(t.Context(), who[1]))
+		if got, want := w.told(who[0], g), "created recalled left"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
+// TestWhoIsMutedOrRemovedWritesNothingAfterwards: whatever the batch in which it comes.
+func TestWhoIsMutedOrRemovedWritesNothingAfterwards(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		who := w.join(9)
+		g := w.founded(who[0], who[1:]...)
+		var writing sync.WaitGroup
+		for _, u := range who[1:] {
+			writing.Go(func() {
+				for i := 0; ; i++ {
+					_, _, err := w.Send(t.Context(), u, In(g), text(fmt.Sprint(i), "more"))
+					if errors.Is(err, ErrChat) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		for _, u := range who[1:] {
+			w.must(w.in.Remove(t.Context(), who[0], g, u))
+		}
+		writing.Wait()
+		out := map[string]bool{}
+		var after int64
+		for more := true; more; {
+			list, err := w.List(t.Context(), who[0], In(g), Range{After: &after, Limit: 200})
+			w.must(err)
+			for _, m := range list.Messages {
+				if m.Seq != after+1 {
+					t.Errorf("%d follows %d", m.Seq, after)
+				}
+				if after = m.Seq; m.System == nil && out[m.From] {
+					t.Errorf("message %d is of a user who was out", m.Seq)
+				}
+				if m.System != nil && m.System.Event == api.SystemRemoved {
+					out[m.System.Users[0]] = true
+				}
+			}
+			more = list.More
+		}
+		if len(out) != len(who)-1 {
+			t.Errorf("%d are out", len(out))
+		}
+	})
+}
