@@ -21,12 +21,12 @@ import (
 // fromSQL is the same domain whose projection never comes up.
 func (w *world) fromSQL() *Service {
 	s := w.Service
-	return &Service{store: s.store, fast: s.fast, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, cfg: s.cfg, log: s.log, base: s.base,
+	return &Service{store: s.store, fast: s.fast, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, groups: s.groups, cfg: s.cfg, log: s.log, base: s.base,
 		projection: projection.New(projection.Config[change, agreed]{Redis: w.redis, DB: s.store.db, Applied: appliedKey.At(), Node: "none", Log: slog.New(slog.DiscardHandler)})}
 }
 
 // agrees compares what Redis and SQL say to a user.
-func (w *world) agrees(plain *Service, user accounts.ID, peers []accounts.ID, since time.Time, dice *rand.Rand) {
+func (w *world) agrees(plain *Service, user accounts.ID, chats []ChatRef, since time.Time, dice *rand.Rand) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	differ := func(what string, got, want any, err, wantErr error) {
@@ -46,15 +46,15 @@ func (w *world) agrees(plain *Service, user accounts.ID, peers []accounts.ID, si
 			}
 		}
 	}
-	for _, peer := range peers {
-		got, err := w.Chat(ctx, user, With(peer))
-		want, wantErr := plain.Chat(ctx, user, With(peer))
+	for _, chat := range chats {
+		got, err := w.Chat(ctx, user, chat)
+		want, wantErr := plain.Chat(ctx, user, chat)
 		differ("a chat", got, want, err, wantErr)
 		at := dice.Int64N(150)
 		for _, r := range []Range{{}, {After: &at}, {Before: at + 1}, {Around: at + 1}} {
 			r.Limit = 1 + dice.IntN(60)
-			got, err := w.List(ctx, user, With(peer), r)
-			want, wantErr := plain.List(ctx, user, With(peer), r)
+			got, err := w.List(ctx, user, chat, r)
+			want, wantErr := plain.List(ctx, user, chat, r)
 			differ(fmt.Sprintf("messages of %+v", r), got, want, err, wantErr)
 		}
 	}
@@ -71,48 +71,66 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 			t.Run(engine.Name+"/"+sql.Name, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, sql.Open(t), engine.Open(t), Settings{MessagesFrom: "everybody"})
-				dice := rand.New(rand.NewPCG(11, uint64(len(t.Name()))))
+				dice := rand.New(rand.NewPCG(uint64(*histories), uint64(len(t.Name()))))
 				ctx, who, plain := t.Context(), w.join(4), w.fromSQL()
+				g := w.founded(who[0], who[1], who[2])
+				w.befriend(who[0], who[3])
 				began := w.store.db.Now()
 				used := 0
-				for i := range 100 {
+				for i := range 200 {
 					a, b := dice.IntN(4), dice.IntN(4)
 					if a == b {
 						continue
 					}
 					user, peer := who[a], who[b]
-					c, _ := plain.Chat(ctx, user, With(peer))
+					chat := With(peer)
+					if dice.IntN(3) == 0 {
+						chat = In(g)
+					}
+					c, _ := plain.Chat(ctx, user, chat)
 					seq := 1 + dice.Int64N(max(1, c.Seq))
 					switch n := dice.IntN(100); {
 					case n < 50:
 						for range 1 + dice.IntN(20)*(n%2) {
-							w.says(user, peer, fmt.Sprint("text ", i))
+							_, _, err := w.Send(ctx, user, chat, text(ids.New[message]().String(), fmt.Sprint("text ", i)))
+							if err != nil && (chat.direct() || !errors.Is(err, ErrChat)) {
+								t.Fatal(err)
+							}
 						}
 					case n < 58:
-						_, _ = w.Edit(ctx, user, With(peer), seq, fmt.Sprint("edited ", i))
+						_, _ = w.Edit(ctx, user, chat, seq, fmt.Sprint("edited ", i))
 					case n < 64:
-						_, _ = w.React(ctx, user, With(peer), seq, "👍", dice.IntN(3) > 0)
+						_, _ = w.React(ctx, user, chat, seq, "👍", dice.IntN(3) > 0)
 					case n < 68:
-						_, _ = w.Recall(ctx, user, With(peer), seq)
+						_, _ = w.Recall(ctx, user, chat, seq)
 					case n < 74:
-						_ = w.Hide(ctx, user, With(peer), seq)
+						_ = w.Hide(ctx, user, chat, seq)
 					case n < 84:
-						_ = w.Mark(ctx, user, With(peer), seq, 0)
+						_ = w.Mark(ctx, user, chat, seq, 0)
 					case n < 90:
-						_, _ = w.Set(ctx, user, With(peer), api.ChatChange{Pinned: new(dice.IntN(2) == 0), Draft: new([]string{"", "draft"}[dice.IntN(2)])})
+						_, _ = w.Set(ctx, user, chat, api.ChatChange{Pinned: new(dice.IntN(2) == 0), Draft: new([]string{"", "draft"}[dice.IntN(2)])})
 					case n < 92:
-						_, _ = w.Set(ctx, user, With(peer), api.ChatChange{Muted: new(w.store.db.Now().Add(time.Duration(dice.IntN(3)-1) * time.Hour))})
+						_, _ = w.Set(ctx, user, chat, api.ChatChange{Muted: new(w.store.db.Now().Add(time.Duration(dice.IntN(3)-1) * time.Hour))})
 					case n < 94:
-						_ = w.Clear(ctx, user, With(peer))
+						_ = w.Clear(ctx, user, chat)
 					case n < 95:
 						w.must(w.SetSettings(ctx, user, api.ChatSettings{MessagesFrom: "everybody", Receipts: dice.IntN(2) == 0}))
 					case n < 97: // by a node that does not come to tell Redis
-						if _, err := plain.React(ctx, user, With(peer), seq, "👍", dice.IntN(2) == 0); err == nil {
-							w.must(w.projection.Renew(ctx, change{conv: mustBetween(w, user, peer)}))
+						if _, err := plain.React(ctx, user, chat, seq, "👍", dice.IntN(2) == 0); err == nil {
+							if chat.direct() {
+								w.must(w.projection.Renew(ctx, change{conv: mustBetween(w, user, peer), kind: direct}))
+							} else {
+								w.must(w.projection.Renew(ctx, change{conv: conversationOf(g), kind: group, users: []accounts.ID{user}}))
+							}
 						}
 					case n < 98:
-						lost := append(keysOf(user), latestKey(direct, mustBetween(w, user, peer)))
+						lost := append(keysOf(user), latestKey(direct, mustBetween(w, user, peer)), latestKey(group, conversationOf(g)), headKeys.At(conversationOf(g)).Key)
 						w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: lost[dice.IntN(len(lost))]}).Err)
+					case n < 99 && a > 0: // who is in leaves, and who is not comes in
+						if err := w.in.Remove(ctx, who[0], g, user); err != nil {
+							_, err := w.in.Invite(ctx, who[0], g, []accounts.ID{user})
+							w.must(err)
+						}
 					default:
 						for _, u := range who {
 							for _, key := range keysOf(u) {
@@ -120,8 +138,8 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 							}
 						}
 					}
-					w.agrees(plain, user, []accounts.ID{peer, who[dice.IntN(4)]}, began.Add(time.Duration(dice.IntN(2000))*time.Millisecond), dice)
-					w.agrees(plain, peer, []accounts.ID{user}, began, dice)
+					w.agrees(plain, user, []ChatRef{With(peer), With(who[dice.IntN(4)]), In(g)}, began.Add(time.Duration(dice.IntN(2000))*time.Millisecond), dice)
+					w.agrees(plain, peer, []ChatRef{With(user), In(g)}, began, dice)
 					// Redis may have been away while that was read, so it is read again until it was there.
 					for try := 0; w.projection.Up(); try++ {
 						_, _, _, err := w.fast.list(ctx, user, 0, 10, 0)
@@ -139,9 +157,14 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 					t.Errorf("Redis was complete for %d comparisons only", used)
 				}
 				// With a user everything is gone that Redis had of them.
+				w.must(w.in.Erase(ctx, who[0]))
 				w.must(w.Erase(ctx, who[0]))
+				all := []ChatRef{In(g)}
+				for _, u := range who {
+					all = append(all, With(u))
+				}
 				for _, u := range who[1:] {
-					w.agrees(plain, u, who, began, dice)
+					w.agrees(plain, u, all, began, dice)
 				}
 				for _, key := range keysOf(who[0]) {
 					if n, err := w.redis.Do(ctx, keyspace.Cmd{Name: "EXISTS", Key: key}).Int(); err != nil || n != 0 {

@@ -96,6 +96,7 @@ func (d *inGroup) say(c *conversation, by accounts.ID, what api.System, now int6
 	m := message{conv: c.id, seq: c.seq, id: ids.New[message](), from: by, clientID: ":" + strconv.FormatInt(c.seq, 10), at: c.lastAt,
 		said: said{Content: api.Content{Kind: api.MessageSystem, System: &what}}}
 	d.told = append(d.told, m)
+	d.change.users = append(d.change.users, by) // who has read it
 	d.change.steps = append(d.change.steps, step{message: &m, chatRev: c.rev})
 }
 

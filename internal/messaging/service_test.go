@@ -37,6 +37,7 @@ var histories = flag.Int("histories", 6, "random histories")
 func TestMain(m *testing.M) {
 	flag.Parse()
 	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"), // ends by itself
 		// One MariaDB serves all tests and ends with the process.
 		goleak.IgnoreAnyFunction("github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest.(*server).start.func1"))
 }
