@@ -117,9 +117,7 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 		text, err := json.Marshal(stands)
 		for _, to := range members {
 			if err == nil {
-				e := events.New(api.EventChatStands, to.String(), s.store.db.Now(), text)
-				e.Fleeting = true
-				batch = append(batch, e)
+				batch = append(batch, events.New(api.EventChatStands, to.String(), s.store.db.Now(), text))
 			}
 		}
 	}

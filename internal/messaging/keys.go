@@ -35,14 +35,14 @@ var (
 		keyspace.Doc{Purpose: "how many messages wait for a user: the newest one's number less the read mark", MaxBytes: 1 << 20, Together: together})
 
 	chatsKeys = keyspace.Def1[accounts.ID](Keys, "user:chats:{{uid}}",
-		keyspace.HashOf("chat → version, place, change, unread, muted, and marks, settings and newest message as JSON; the empty field: all chats are here, and how many user:group_chats has"),
+		keyspace.HashOf("chat → version, place, change, unread, muted, and marks, settings and newest message as JSON; the empty field: all chats are here"),
 		keyspace.Expire(chatsLife),
 		keyspace.Doc{Purpose: "a user's chats, as their list shows them", MaxBytes: 16 << 20, Together: together})
 
 	groupChatsKeys = keyspace.Def1[accounts.ID](Keys, "user:group_chats:{{uid}}",
 		keyspace.HashOf("chat of a group → version, and the user's marks and settings as JSON"),
 		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "what a user has of their own in chats of groups; where these stand is said once for all members", MaxBytes: 1 << 20, Together: together})
+		keyspace.Doc{Purpose: "what a user has of their own in chats of groups: how many there are the empty field of user:chats says", MaxBytes: 1 << 20, Together: together})
 
 	headKeys = keyspace.Def1[ConversationID](Keys, "chat:head:{{chat}}", keyspace.BytesOf("version, and seq, rev and newest message as JSON"),
 		keyspace.Expire(chatsLife),

@@ -25,6 +25,8 @@ export interface ChatsEvents {
   hidden: MessageRef;
   /** A chat as it is now: its newest message, marks, settings, who is writing. */
   chat: ChatState;
+  /** The chat of a group that the user is not in any more, which is forgotten. */
+  gone: string;
   /** A message of the user on its way. */
   outgoing: Outgoing;
 }
@@ -110,6 +112,7 @@ export class Chats extends Emitter<ChatsEvents> {
     on("chat.updated", (chat) => this.updated(chat));
     on("chat.typing", (t) => this.writes(t));
     on("chat.stands", (at) => this.stands(at));
+    on("group.left", ({ group }) => this.left(`g:${group}`));
     await this.outbox.start();
     if (this.client.state === "online") this.opened(false);
   }
@@ -334,6 +337,16 @@ export class Chats extends Emitter<ChatsEvents> {
     this.mark();
   }
 
+  // left forgets the chat of a group that the user is not in any more.
+  private left(chat: string): void {
+    const h = this.held.get(chat);
+    if (!h) return;
+    this.close(chat);
+    this.held.delete(chat);
+    this.marks.delete(chat);
+    this.emit("gone", chat);
+  }
+
   private arrived(m: Message): void {
     const h = this.hold(m.chat);
     if (m.seq <= h.seq) return;
@@ -482,6 +495,10 @@ export class Chats extends Emitter<ChatsEvents> {
       const answer = await this.client.call("chats.list", { query });
       sync ||= answer.sync;
       for (const chat of answer.chats ?? []) {
+        if (chat.gone) {
+          this.left(chat.chat);
+          continue;
+        }
         const old = this.held.get(chat.chat);
         const before = old && [old.want, old.wantRev].join();
         const h = this.merge(chat, asked);
@@ -498,7 +515,7 @@ export class Chats extends Emitter<ChatsEvents> {
     let h = this.held.get(chat);
     if (!h) {
       h = {
-        chat: { chat, peer: chat.replace(/^u:/, ""), seq: 0, rev: 0, read: 0, unread: 0, at: new Date(0).toISOString() },
+        chat: { chat, ...(chat.startsWith("g:") ? { group: chat.slice(2) } : { peer: chat.slice(2) }), seq: 0, rev: 0, read: 0, unread: 0, at: new Date(0).toISOString() },
         ...{ seq: 0, rev: 0, want: 0, wantRev: 0, early: new Map(), changes: new Map(), gone: new Set<number>() },
         ...{ window: undefined, more: false, later: false, part: 0, bare: true, running: false, pause: 0, set: 0, typing: undefined },
       };

@@ -123,7 +123,7 @@ export interface components {
              */
             at: string;
             /**
-             * @description u: and the other's id
+             * @description u: and the other's id, or g: and the group's
              * @example u:V1StGXR8_Z5j
              */
             chat: string;
@@ -133,6 +133,15 @@ export interface components {
              */
             cleared?: number;
             draft?: string;
+            /** @description the caller is not in the group any more; only in what has changed since a sync */
+            gone?: boolean;
+            /**
+             * @description of a chat of a group, its id
+             * @example V1StGXR8_Z5j
+             */
+            group?: string;
+            /** @example Rowing */
+            group_name?: string;
             /** @description the newest message */
             last?: components["schemas"]["Message"];
             /**
@@ -140,7 +149,10 @@ export interface components {
              * @description until when
              */
             muted?: string;
-            /** @example V1StGXR8_Z5j */
+            /**
+             * @description of a chat of two users, the other
+             * @example V1StGXR8_Z5j
+             */
             peer?: string;
             peer_avatar?: string;
             /** @description the other's account is deleted */
@@ -424,11 +436,13 @@ export interface components {
              * @example text
              * @enum {string}
              */
-            kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom";
+            kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom" | "system";
             location?: components["schemas"]["Location"];
             media?: components["schemas"]["Media"];
-            /** @description ids of users */
+            /** @description ids of users; all: every member of a group, which admins may mention */
             mentions?: string[];
+            /** @description what a system message tells; only the server sends one */
+            system?: components["schemas"]["System"];
             /** @example See you at eight */
             text?: string;
             /** Format: date-time */
@@ -774,10 +788,10 @@ export interface components {
              * @example text
              * @enum {string}
              */
-            kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom";
+            kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom" | "system";
             location?: components["schemas"]["Location"];
             media?: components["schemas"]["Media"];
-            /** @description ids of users */
+            /** @description ids of users; all: every member of a group, which admins may mention */
             mentions?: string[];
             reactions?: components["schemas"]["Reaction"][];
             /**
@@ -794,6 +808,8 @@ export interface components {
             rev?: number;
             /** Format: int64 */
             seq: number;
+            /** @description what a system message tells; only the server sends one */
+            system?: components["schemas"]["System"];
             /** @example See you at eight */
             text?: string;
         };
@@ -1340,10 +1356,10 @@ export interface components {
              * @example text
              * @enum {string}
              */
-            kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom";
+            kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom" | "system";
             location?: components["schemas"]["Location"];
             media?: components["schemas"]["Media"];
-            /** @description ids of users */
+            /** @description ids of users; all: every member of a group, which admins may mention */
             mentions?: string[];
             reactions?: components["schemas"]["Reaction"][];
             /**
@@ -1360,6 +1376,8 @@ export interface components {
             rev?: number;
             /** Format: int64 */
             seq: number;
+            /** @description what a system message tells; only the server sends one */
+            system?: components["schemas"]["System"];
             /** @example See you at eight */
             text?: string;
         };
@@ -1457,6 +1475,10 @@ export interface components {
             /** @example correct horse battery */
             password: string;
         };
+        Pins: {
+            /** @description the last one that was pinned first */
+            messages: components["schemas"]["Message"][];
+        };
         Presence: {
             /**
              * Format: date-time
@@ -1482,7 +1504,7 @@ export interface components {
              * @example checkin.day_closed
              * @enum {string}
              */
-            code: "account.banned" | "account.bio_invalid" | "account.name_invalid" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "blocks.unknown" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "group.admins_full" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.rank" | "group.request_unknown" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.too_late" | "message.unknown" | "message.you_block" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "route.method" | "route.unknown" | "security.cursor_invalid" | "session.unknown" | "too_many_streams" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.link" | "transfer.name" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
+            code: "account.banned" | "account.bio_invalid" | "account.name_invalid" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "blocks.unknown" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.rank" | "group.request_unknown" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "route.method" | "route.unknown" | "security.cursor_invalid" | "session.unknown" | "too_many_streams" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.link" | "transfer.name" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
             /** @example Check-in is for today, and for a few minutes after midnight for the day before. */
             detail?: string;
             errors?: components["schemas"]["ProblemField"][];
@@ -1524,6 +1546,15 @@ export interface components {
             /** @example 👍 */
             emoji: string;
             /**
+             * @example [
+             *       "V1StGXR8_Z5j"
+             *     ]
+             */
+            users: string[];
+        };
+        Readers: {
+            /**
+             * @description ids, without the caller's
              * @example [
              *       "V1StGXR8_Z5j"
              *     ]
@@ -1599,16 +1630,18 @@ export interface components {
              * @example text
              * @enum {string}
              */
-            kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom";
+            kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom" | "system";
             location?: components["schemas"]["Location"];
             media?: components["schemas"]["Media"];
-            /** @description ids of users */
+            /** @description ids of users; all: every member of a group, which admins may mention */
             mentions?: string[];
             /**
              * Format: int64
              * @description the sequence number of a message in this chat
              */
             reply_to?: number;
+            /** @description what a system message tells; only the server sends one */
+            system?: components["schemas"]["System"];
             /** @example See you at eight */
             text?: string;
         };
@@ -1662,6 +1695,24 @@ export interface components {
         };
         Sessions: {
             sessions: components["schemas"]["Session"][];
+        };
+        System: {
+            /** @enum {string} */
+            event: "created" | "joined" | "added" | "left" | "removed" | "owner" | "admin" | "no_admin" | "muted" | "unmuted" | "all_muted" | "all_unmuted" | "named" | "announced" | "pinned" | "unpinned";
+            /**
+             * Format: int64
+             * @description the message that was pinned, or is not any more
+             */
+            seq?: number;
+            /** @description the new name or announcement */
+            text?: string;
+            /**
+             * @description ids of whom it concerns; of many, the first 100
+             * @example [
+             *       "V1StGXR8_Z5j"
+             *     ]
+             */
+            users?: string[];
         };
         Tokens: {
             /**
@@ -2038,6 +2089,7 @@ export type Notice = components['schemas']['Notice'];
 export type OwnCodeRequest = components['schemas']['OwnCodeRequest'];
 export type PasswordChange = components['schemas']['PasswordChange'];
 export type PasswordReset = components['schemas']['PasswordReset'];
+export type Pins = components['schemas']['Pins'];
 export type Presence = components['schemas']['Presence'];
 export type Presences = components['schemas']['Presences'];
 export type PresenceUpdate = components['schemas']['PresenceUpdate'];
@@ -2046,6 +2098,7 @@ export type ProblemField = components['schemas']['ProblemField'];
 export type Profile = components['schemas']['Profile'];
 export type Profiles = components['schemas']['Profiles'];
 export type Reaction = components['schemas']['Reaction'];
+export type Readers = components['schemas']['Readers'];
 export type RefreshRequest = components['schemas']['RefreshRequest'];
 export type RegisterRequest = components['schemas']['RegisterRequest'];
 export type Relation = components['schemas']['Relation'];
@@ -2057,6 +2110,7 @@ export type Sent = components['schemas']['Sent'];
 export type Session = components['schemas']['Session'];
 export type SessionEnded = components['schemas']['SessionEnded'];
 export type Sessions = components['schemas']['Sessions'];
+export type System = components['schemas']['System'];
 export type Tokens = components['schemas']['Tokens'];
 export type Transfer = components['schemas']['Transfer'];
 export type TransferOffer = components['schemas']['TransferOffer'];
@@ -2501,6 +2555,8 @@ export interface operations {
                      *         {
                      *           "at": "2026-11-23T09:30:00Z",
                      *           "chat": "u:V1StGXR8_Z5j",
+                     *           "group": "V1StGXR8_Z5j",
+                     *           "group_name": "Rowing",
                      *           "peer": "V1StGXR8_Z5j",
                      *           "read": 1,
                      *           "rev": 1,
@@ -2522,7 +2578,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
             };
             cookie?: never;
@@ -2539,6 +2595,8 @@ export interface operations {
                      * @example {
                      *       "at": "2026-11-23T09:30:00Z",
                      *       "chat": "u:V1StGXR8_Z5j",
+                     *       "group": "V1StGXR8_Z5j",
+                     *       "group_name": "Rowing",
                      *       "peer": "V1StGXR8_Z5j",
                      *       "read": 1,
                      *       "rev": 1,
@@ -2556,7 +2614,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
             };
             cookie?: never;
@@ -2577,7 +2635,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
             };
             cookie?: never;
@@ -2599,6 +2657,8 @@ export interface operations {
                      * @example {
                      *       "at": "2026-11-23T09:30:00Z",
                      *       "chat": "u:V1StGXR8_Z5j",
+                     *       "group": "V1StGXR8_Z5j",
+                     *       "group_name": "Rowing",
                      *       "peer": "V1StGXR8_Z5j",
                      *       "read": 1,
                      *       "rev": 1,
@@ -2619,7 +2679,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
             };
             cookie?: never;
@@ -2660,7 +2720,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
             };
             cookie?: never;
@@ -2695,7 +2755,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
             };
             cookie?: never;
@@ -2737,7 +2797,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
             };
             cookie?: never;
@@ -2782,7 +2842,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
                 /** @description the message's number in the chat */
                 seq: number;
@@ -2805,7 +2865,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
                 /** @description the message's number in the chat */
                 seq: number;
@@ -2851,7 +2911,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
                 emoji: string;
                 /** @description the message's number in the chat */
@@ -2889,7 +2949,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
                 emoji: string;
                 /** @description the message's number in the chat */
@@ -2922,12 +2982,129 @@ export interface operations {
             };
         };
     };
+    "chats.readers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description u: and the other's id, or g: and the group's */
+                chat: string;
+                /** @description the message's number in the chat */
+                seq: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "users": [
+                     *         "V1StGXR8_Z5j"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Readers"];
+                };
+            };
+        };
+    };
+    "chats.pins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description u: and the other's id, or g: and the group's */
+                chat: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "messages": [
+                     *         {
+                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "chat": "u:V1StGXR8_Z5j",
+                     *           "client_id": "8d1f-1",
+                     *           "from": "V1StGXR8_Z5j",
+                     *           "id": "hT3kQ9_xLm2A",
+                     *           "kind": "text",
+                     *           "seq": 1,
+                     *           "text": "See you at eight"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Pins"];
+                };
+            };
+        };
+    };
+    "chats.pin": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description u: and the other's id, or g: and the group's */
+                chat: string;
+                /** @description the message's number in the chat */
+                seq: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "chats.unpin": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description u: and the other's id, or g: and the group's */
+                chat: string;
+                /** @description the message's number in the chat */
+                seq: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
     "chats.typing": {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id */
+                /** @description u: and the other's id, or g: and the group's */
                 chat: string;
             };
             cookie?: never;
@@ -2976,6 +3153,8 @@ export interface operations {
                      *         {
                      *           "at": "2026-11-23T09:30:00Z",
                      *           "chat": "u:V1StGXR8_Z5j",
+                     *           "group": "V1StGXR8_Z5j",
+                     *           "group_name": "Rowing",
                      *           "peer": "V1StGXR8_Z5j",
                      *           "read": 1,
                      *           "rev": 1,
@@ -3006,7 +3185,7 @@ export interface operations {
     "chats.search": {
         parameters: {
             query: {
-                /** @description look in this chat alone: u: and the other's id */
+                /** @description look in this chat alone */
                 chat?: string;
                 /** @description the next of the answer before */
                 cursor?: string;
