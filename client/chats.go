@@ -12,6 +12,9 @@ import (
 // ChatWith is the name of the caller's chat with another user.
 func ChatWith(user string) string { return "u:" + user }
 
+// ChatIn is the name of the chat of a group.
+func ChatIn(group string) string { return "g:" + group }
+
 func chatPath(chat, rest string) string { return "/v1/chats/" + url.PathEscape(chat) + rest }
 
 func messagePath(chat string, seq int64, rest string) string {
@@ -132,6 +135,28 @@ func (c *Client) React(ctx context.Context, chat string, seq int64, emoji string
 func (c *Client) Unreact(ctx context.Context, chat string, seq int64, emoji string) (out api.Message, err error) {
 	err = c.do(ctx, call{method: http.MethodDelete, path: messagePath(chat, seq, "/reactions/"+url.PathEscape(emoji)), out: &out})
 	return out, err
+}
+
+// MessageReaders returns who has read a message of the caller's in a group.
+func (c *Client) MessageReaders(ctx context.Context, chat string, seq int64) (out api.Readers, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: messagePath(chat, seq, "/readers"), out: &out})
+	return out, err
+}
+
+// Pins returns the pinned messages of a group.
+func (c *Client) Pins(ctx context.Context, chat string) (out api.Pins, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: chatPath(chat, "/pins"), out: &out})
+	return out, err
+}
+
+// Pin pins a message of a group for all members.
+func (c *Client) Pin(ctx context.Context, chat string, seq int64) error {
+	return c.do(ctx, call{method: http.MethodPut, path: chatPath(chat, "/pins/"+strconv.FormatInt(seq, 10))})
+}
+
+// Unpin takes a pinned message down.
+func (c *Client) Unpin(ctx context.Context, chat string, seq int64) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: chatPath(chat, "/pins/"+strconv.FormatInt(seq, 10))})
 }
 
 // Mark says up to which message of a chat the caller has read, and has got.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -315,6 +316,7 @@ func (w *world) populate() {
 	w.belongs["avatar"] = parse[api.Avatar](w.t, a).Avatar
 	made := parse[api.GroupMembership](w.t, w.must("POST", "/v1/groups", token, api.GroupNew{Name: "the hidden group", Members: []string{friend.User.ID}}))
 	w.belongs["group"] = made.Group.ID
+	w.belongs["group chat"] = client.ChatIn(made.Group.ID)
 	group := "/v1/groups/" + made.Group.ID
 	w.must("PATCH", group, token, `{"joins":"asking","announcement":"the hidden announcement"}`)
 	joining := w.must("POST", group+"/requests", asker.AccessToken, api.GroupRequestNew{Answer: "the hidden answer to a group"})

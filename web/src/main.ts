@@ -1,6 +1,7 @@
 // The frame around the views: header, banner, footer, and which view is shown.
 
 import type { Event, Notice, SessionEnded, User } from "./api";
+import { directChats, isMuted } from "./chat/talk";
 import { welcome } from "./auth";
 import { development } from "./codes";
 import { h, icon, put } from "./dom";
@@ -97,7 +98,7 @@ function begin(): Login {
     device: device(),
     people,
     line,
-    unread: () => there?.chats.unread ?? 0,
+    unread: () => there ? directChats(there.chats).reduce((n, chat) => n + (isMuted(chat.muted) ? 0 : chat.unread), 0) : 0,
     stop: () => {
       there?.stop();
       people.stop();

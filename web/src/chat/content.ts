@@ -28,6 +28,7 @@ export function content(m: Content, talk: Talk): Child[] {
   const words = m.text ? h("p", { class: "said" }, ...linked(m.text)) : null;
   switch (m.kind) {
     case "text":
+    case "system":
       return [words];
     case "image":
       return [m.media && picture(m.media), words];

@@ -8,7 +8,7 @@ import { t } from "../texts";
 import { c } from "../texts/chats";
 import { sign } from "./icons";
 import { preview, previewOut } from "./content";
-import { isMuted, peerOf, profileOf, titleOf, type Talk } from "./talk";
+import { directChats, isMuted, peerOf, profileOf, titleOf, type Talk } from "./talk";
 import { briefly } from "./when";
 
 interface Row {
@@ -31,7 +31,7 @@ export function chatList(talk: Talk, rest: HTMLElement): { el: HTMLElement; show
   const set = rows<Row>(el, (r) => r.user, draw, rest);
   return {
     el,
-    show: (open) => set(talk.line.chats.list().map((chat) => row(chat, talk, open))),
+    show: (open) => set(directChats(talk.line.chats).map((chat) => row(chat, talk, open))),
   };
 }
 

@@ -5,12 +5,12 @@ import { h } from "../dom";
 import { calledBy, face } from "../person";
 import { t } from "../texts";
 import { c } from "../texts/chats";
-import { peerOf, profileOf, titleOf, type Talk } from "./talk";
+import { directChats, peerOf, profileOf, titleOf, type Talk } from "./talk";
 
 /** Opens a list of those with whom the user has a chat, and of friends; chosen is called with one. */
 export async function pick(title: string, talk: Talk, chosen: (user: string) => void): Promise<void> {
   await talk.people.want();
-  const recent = talk.line.chats.list().map((c) => peerOf(c.chat));
+  const recent = directChats(talk.line.chats).map((c) => peerOf(c.chat));
   const friends = [...talk.people.friends].sort((a, b) => calledBy(a).localeCompare(calledBy(b))).map((f) => f.user.id);
   const users = [...new Set([...recent, ...friends])].filter((id) => !profileOf(talk, id).deleted);
   dialog(title, (close) => [

@@ -1,6 +1,6 @@
 // What the parts of the chats share.
 
-import { Refused, Unreachable } from "@stoa-dev/client";
+import { type ChatState, Refused, Unreachable } from "@stoa-dev/client";
 import type { Profile, User } from "../api";
 import { say } from "../form";
 import type { Line } from "../live";
@@ -22,6 +22,9 @@ export const chatWith = (user: string) => `u:${user}`;
 
 /** Whom a chat is with. */
 export const peerOf = (chat: string) => chat.slice(2);
+
+/** The chats with other users. Those of groups have no page. */
+export const directChats = (chats: Line["chats"]): ChatState[] => chats.list().filter((chat) => !chat.group);
 
 /** Whom a chat is with, as others see them. Who is known from nowhere has no name yet. */
 export function profileOf({ line, people }: Talk, user: string): Profile {

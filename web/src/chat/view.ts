@@ -12,7 +12,7 @@ import { chatList } from "./list";
 import { pick } from "./pick";
 import { Room } from "./room";
 import { chatSearch } from "./search";
-import { explain, type Talk } from "./talk";
+import { directChats, explain, type Talk } from "./talk";
 
 // placeOf is what an address of the page names: whose chat, "" for the list, and which message of it, 0 for none. Of other pages it is undefined.
 function placeOf(hash: string): { user: string; seq: number } | undefined {
@@ -58,7 +58,7 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
 
   function draw(): void {
     list.show(room?.user ?? "");
-    none.hidden = line.chats.list().length > 0;
+    none.hidden = directChats(line.chats).length > 0;
     room?.draw();
   }
 

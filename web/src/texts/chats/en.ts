@@ -62,7 +62,7 @@ export const en = {
   unmute: "Unmute",
   clear: "Clear the chat",
   clearSure: "Yes, delete all of it for me",
-  kinds: { text: "Message", image: "Picture", voice: "Voice message", file: "File", location: "Place", card: "Contact", custom: "Another kind of message" },
+  kinds: { text: "Message", image: "Picture", voice: "Voice message", file: "File", location: "Place", card: "Contact", custom: "Another kind of message", system: "System message" },
   kindWith: (kind: string, text: string) => `${kind}: ${text}`,
   open: "Open",
   openMap: "Open a map",

@@ -64,7 +64,7 @@ export const zh: ChatTexts = {
   unmute: "取消静音",
   clear: "清空聊天",
   clearSure: "确认为我清空全部消息",
-  kinds: { text: "消息", image: "图片", voice: "语音", file: "文件", location: "位置", card: "名片", custom: "其他类型的消息" },
+  kinds: { text: "消息", image: "图片", voice: "语音", file: "文件", location: "位置", card: "名片", custom: "其他类型的消息", system: "系统消息" },
   kindWith: (kind, text) => `[${kind}] ${text}`,
   open: "打开",
   openMap: "打开地图",
