@@ -26,16 +26,19 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	}
 	who := s.done(ctx, users...)
 	var batch []events.Event
-	add := func(typ string, user accounts.ID, data any) {
+	addAll := func(typ string, users []accounts.ID, data any) {
 		text, err := json.Marshal(data)
 		if err != nil {
 			s.log.Error("groups: an event has no JSON", "type", typ, "err", err)
 			return
 		}
-		e := events.New(typ, user.String(), d.at, text)
-		e.Channel = groupsChannel.At(user)
-		batch = append(batch, e)
+		for _, user := range users {
+			e := events.New(typ, user.String(), d.at, text)
+			e.Channel = groupsChannel.At(user)
+			batch = append(batch, e)
+		}
 	}
+	add := func(typ string, user accounts.ID, data any) { addAll(typ, []accounts.ID{user}, data) }
 	for _, l := range d.left {
 		add(api.EventGroupLeft, l.user, api.GroupGone{Group: d.group.ID.String(), Why: l.why})
 	}
@@ -57,10 +60,11 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 		}
 	}
 	if d.group.Dissolved == 0 && d.touched() {
-		change := api.GroupChange{Group: d.group.wire(), Changed: mapped(list, who.member), Removed: mapped(d.left, func(l leaver) string { return l.user.String() })}
-		for _, to := range s.audience(ctx, d, staff) {
-			add(api.EventGroupChanged, to, change)
+		change := api.GroupChange{Group: d.group.wire(), Changed: []api.GroupMember{}, Removed: []string{}}
+		if len(list)+len(d.left) <= small { // of more the version tells, and who needs them asks
+			change.Changed, change.Removed = mapped(list, who.member), mapped(d.left, func(l leaver) string { return l.user.String() })
 		}
+		addAll(api.EventGroupChanged, s.audience(ctx, d, staff), change)
 	}
 	s.bus.Publish(batch)
 }
@@ -97,7 +101,7 @@ func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.I
 		}
 		s.log.Warn("groups: members are not told of a change", "group", d.group.ID, "err", err)
 	}
-	for _, m := range slices.Concat(d.joined, d.changed) {
+	for _, m := range d.changed { // who has joined gets api.EventGroupMine
 		staff = append(staff, m.User)
 	}
 	slices.SortFunc(staff, accounts.ID.Compare)

@@ -65,7 +65,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *wor
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := groups.New(groups.Config{DB: db, Caches: caches, Bus: bus, People: people, Friends: friends, Log: log})
+	in, err := groups.New(groups.Config{DB: db, Caches: caches, Bus: bus, People: people, Friends: friends, Log: log, Settings: groups.Settings{Members: 5000}})
 	if err != nil {
 		t.Fatal(err)
 	}

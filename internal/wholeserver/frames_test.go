@@ -138,7 +138,8 @@ func (f *frames) listen(t *testing.T, c *client.Client) *device {
 type wire struct {
 	t    *testing.T
 	conn *websocket.Conn
-	in   chan string // frames; closed when the connection is, and then
+	in   chan string // answers; closed when the connection is, and then
+	told chan string // pushes, if anybody listens
 	end  string      // says how
 }
 
@@ -152,7 +153,7 @@ func (f *frames) open(t *testing.T, query string) *wire {
 		resp.Body.Close()
 	}
 	conn.SetReadLimit(-1)
-	w := &wire{t: t, conn: conn, in: make(chan string, 1000)}
+	w := &wire{t: t, conn: conn, in: make(chan string, 1000), told: make(chan string, 1000)}
 	go func() {
 		defer close(w.in)
 		for {
@@ -164,7 +165,9 @@ func (f *frames) open(t *testing.T, query string) *wire {
 			for line := range strings.Lines(string(frame)) {
 				if line = strings.TrimSpace(line); line == "{}" {
 					_ = conn.Write(context.WithoutCancel(t.Context()), websocket.MessageText, []byte("{}")) // the answer to a ping
-				} else if !strings.HasPrefix(line, `{"push"`) {
+				} else if strings.HasPrefix(line, `{"push"`) {
+					w.told <- line
+				} else {
 					w.in <- line
 				}
 			}
@@ -273,9 +276,9 @@ func TestMalformedFramesChangeNothing(t *testing.T) {
 			{"no body where one belongs", rpc(2, "chats.send", `{"path":{"chat":"`+chat+`"}}`), "2 error 400 request.malformed"},
 			{"a key that is none", rpc(2, "me.update", `{"key":"a b\u0000","body":{"name":"Anna"}}`), "2 error 400 idempotency.key"},
 
-			{"subscribe to one's own channel", `{"id":2,"subscribe":{"channel":"` + annID + `"}}`, "2 error 108 not available"},
-			{"subscribe to another user's channel", `{"id":2,"subscribe":{"channel":"` + bobID + `"}}`, "2 error 108 not available"},
-			{"subscribe with a position", `{"id":2,"subscribe":{"channel":"` + bobID + `","recover":true,"epoch":"x","offset":1}}`, "2 error 108 not available"},
+			{"subscribe to one's own channel", `{"id":2,"subscribe":{"channel":"` + annID + `"}}`, "2 error 105 already subscribed"},
+			{"subscribe to another user's channel", `{"id":2,"subscribe":{"channel":"` + bobID + `"}}`, "2 error 103 permission denied"},
+			{"subscribe with a position", `{"id":2,"subscribe":{"channel":"` + bobID + `","recover":true,"epoch":"x","offset":1}}`, "2 error 103 permission denied"},
 			{"publish to another user", `{"id":2,"publish":{"channel":"` + bobID + `","data":{"type":"message.new"}}}`, "2 error 108 not available"},
 			{"publish to oneself", `{"id":2,"publish":{"channel":"` + annID + `","data":{"type":"message.new"}}}`, "2 error 108 not available"},
 			{"presence", `{"id":2,"presence":{"channel":"` + bobID + `"}}`, "2 error 108 not available"},

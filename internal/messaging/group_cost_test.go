@@ -1,0 +1,101 @@
+package messaging
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// TestAMessageCostsTheSameInAGroupOfAnySize: real Redis counts the commands, and SQL the rows that
+// change. Nobody is on line: whom it is told is not what a message costs.
+func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
+	cost := func(size int) string {
+		server := redistest.Server(t)
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL), Settings{})
+		ctx := t.Context()
+		who := w.join(size)
+		pairs := make([][2]accounts.ID, size-1)
+		for i := range pairs {
+			pairs[i] = [2]accounts.ID{who[0], who[i+1]}
+		}
+		w.must(social.Befriend(ctx, w.store.db, pairs))
+		g, _, err := w.in.Create(ctx, who[0], "Rowing", who[1:])
+		w.must(err)
+		w.saysIn(who[0], g.ID, "scripts are loaded")
+		for _, u := range who[:3] { // some have their chats in Redis
+			_, err := w.Chats(ctx, u, "", "", 10)
+			w.must(err)
+		}
+		count := func() (commands, rows int) {
+			info, err := server.Do("INFO", "commandstats")
+			w.must(err)
+			for line := range strings.Lines(info[0]) {
+				name, rest, ok := strings.Cut(line, ":calls=")
+				var n int
+				if _, err := fmt.Sscanf(rest, "%d", &n); !ok || err != nil || strings.Contains(name, "|") {
+					continue
+				}
+				switch strings.TrimPrefix(name, "cmdstat_") {
+				case "evalsha", "set", "hset", "zadd", "rpush", "hget", "publish", "xadd": // what a message is written with
+					commands += n
+				}
+			}
+			w.must(w.store.db.NewRaw("SELECT SUM(version) FROM chat_members").Scan(ctx, &rows))
+			return commands, rows
+		}
+		commands, rows := count()
+		w.saysIn(who[0], g.ID, "counted")
+		moreCommands, moreRows := count()
+		return fmt.Sprintf("%d commands that write, %d changed rows of members", moreCommands-commands, moreRows-rows)
+	}
+	few, many := cost(10), cost(5000)
+	if few != many {
+		t.Errorf("with 10 members %s, with 5,000 %s", few, many)
+	}
+	t.Log(few)
+}
+
+// TestInALargeGroupEverybodyIsToldHowFarItHasCome, and the message goes to whoever has the chat open.
+func TestInALargeGroupEverybodyIsToldHowFarItHasCome(t *testing.T) {
+	for size, want := range map[int]string{small: "message.new", small + 1: "chat.stands"} {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
+		ctx := t.Context()
+		who := w.join(size)
+		pairs := make([][2]accounts.ID, size-1)
+		for i := range pairs {
+			pairs[i] = [2]accounts.ID{who[0], who[i+1]}
+		}
+		w.must(social.Befriend(ctx, w.store.db, pairs))
+		g, _, err := w.in.Create(ctx, who[0], "Rowing", who[1:])
+		w.must(err)
+		var mu sync.Mutex
+		heard := map[string]bool{}
+		listen := func(what, channel string) {
+			_, leave := w.bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				if strings.Contains(string(e.Data), "Hello") || e.Type == api.EventChatStands {
+					mu.Lock()
+					defer mu.Unlock()
+					heard[what+" "+e.Type] = true
+				}
+			}})
+			t.Cleanup(leave)
+		}
+		listen("member", who[size-1].String())
+		listen("open", api.GroupChannel(g.ID.String()))
+		w.saysIn(who[0], g.ID, "Hello")
+		eventually.Equal(t, fmt.Sprintf("what is heard in a group of %d", size), fmt.Sprint(map[string]bool{"member " + want: true, "open message.new": true}), func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			return fmt.Sprint(heard)
+		})
+	}
+}
