@@ -2,6 +2,7 @@ package messaging
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -52,10 +53,15 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 			w.must(w.store.db.NewRaw("SELECT SUM(version) FROM chat_members").Scan(ctx, &rows))
 			return commands, rows
 		}
-		commands, rows := count()
-		w.saysIn(who[0], g.ID, "counted")
-		moreCommands, moreRows := count()
-		return fmt.Sprintf("%d commands that write, %d changed rows of members", moreCommands-commands, moreRows-rows)
+		least := math.MaxInt
+		var changed int
+		for i := range 10 { // a beat of what runs beside may fall in between
+			commands, rows := count()
+			w.saysIn(who[0], g.ID, fmt.Sprint("counted ", i))
+			moreCommands, moreRows := count()
+			least, changed = min(least, moreCommands-commands), moreRows-rows
+		}
+		return fmt.Sprintf("%d commands that write, %d changed rows of members", least, changed)
 	}
 	few, many := cost(10), cost(5000)
 	if few != many {

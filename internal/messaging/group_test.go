@@ -212,7 +212,7 @@ func TestWhoIsMutedOrRemovedWritesNothingAfterwards(t *testing.T) {
 		var writing sync.WaitGroup
 		for _, u := range who[1:] {
 			writing.Go(func() {
-				for i := 0; ; i++ {
+				for i := range 5000 { // more than fit in
 					_, _, err := w.Send(t.Context(), u, In(g), text(fmt.Sprint(i), "more"))
 					if errors.Is(err, ErrChat) {
 						return
