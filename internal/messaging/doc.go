@@ -1,4 +1,4 @@
-// Package messaging carries messages between users.
+// Package messaging carries messages between users, and in groups.
 //
 // # Truth
 //
@@ -31,6 +31,17 @@
 //   - The latest messages of a chat lie beside the seq and rev of which they are. They follow
 //     commits step by step, and a reader who finds others than the user's chat says takes SQL's.
 //
+// Of the chat of a group, Redis has once where it stands, with the newest message, and for each member only
+// marks and settings of their own. A list of chats is put together from both when it is read, so a
+// message costs the same in a group of any size. See decision 21.
+//
+// # Groups
+//
+// The conversation of a group has the group's id. This package follows package groups: what changes there
+// is recorded here in the same transaction, as members who come and go and as system messages (group.go).
+// Whether a member may write is decided in the transaction that stores the message, under the lock of the
+// conversation, which a change of rights takes as well.
+//
 // # Who may write
 //
 // Between two users of whom one blocks the other no message goes, and a user says who may
@@ -40,7 +51,7 @@
 // # Events
 //
 // What was committed goes as an event to the personal channels of both users (package
-// events). An event is a hint: a gap in seq or rev tells a client to ask.
+// events), and of a group's members: see tellGroup. An event is a hint: a gap in seq or rev tells a client to ask.
 //
 // A user who deletes a message for themselves, or clears a chat, changes nothing for the
 // other. A recalled message keeps its place and loses its content.

@@ -22,11 +22,10 @@ import (
 // namedUsers bounds the users that one system message names.
 const namedUsers = 100
 
-// group is what a transaction does to the conversation of a group.
+// inGroup is what a transaction does to the conversation of a group.
 type inGroup struct {
 	change change
 	told   []message
-	left   []accounts.ID
 }
 
 // Around implements [groups.Follower].

@@ -183,6 +183,10 @@ func TestAGroupTalks(t *testing.T) {
 		}
 		w.must(w.Pin(ctx, ann, In(g), c.Seq, false))
 		sees(eve, "added three removed muted named all_muted four all_unmuted hear pinned unpinned")
+		_, err = w.in.SetMember(ctx, ann, g, eve, groups.MemberUpdate{Role: new(groups.Admin)})
+		w.must(err)
+		_, err = w.Recall(ctx, eve, In(g), c.Seq)
+		wants(t, "recall of the owner's by an admin", err, ErrNotYours)
 		w.must(w.in.Dissolve(ctx, ann, g))
 		for _, u := range who {
 			sees(u, "nothing")
