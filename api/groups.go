@@ -240,7 +240,7 @@ const (
 
 // GroupChannel is the channel to which a client subscribes while it shows the chat of a group. In a group
 // of more than 200 members, messages come there alone, and to everybody on line how far the chat has come.
-func GroupChannel(group string) string { return "chat:g:" + group }
+func GroupChannel(group string) string { return "chat/" + group }
 
 // GroupGone is the data of an event: the user is not in a group any more.
 type GroupGone struct {

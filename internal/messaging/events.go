@@ -131,12 +131,12 @@ func (s *Service) MaySubscribe(ctx context.Context, user, channel string) error 
 	if err != nil {
 		return ErrChat
 	}
-	name, ok := strings.CutPrefix(channel, "chat:")
-	chat, err := parseChat(name)
-	if !ok || err != nil || chat.direct() {
+	name, ok := strings.CutPrefix(channel, api.GroupChannel(""))
+	group, err := ids.Parse[groups.Group](name)
+	if !ok || err != nil {
 		return ErrChat
 	}
-	_, err = s.store.view(ctx, s.store.db, who, chat)
+	_, err = s.store.view(ctx, s.store.db, who, In(group))
 	return asKind(ctx, err)
 }
 

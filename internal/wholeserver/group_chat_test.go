@@ -39,7 +39,7 @@ func (w *wire) heard() (all []string) {
 				w.t.Error(err)
 			}
 			on := "own"
-			if strings.HasPrefix(push.Push.Channel, "chat:") {
+			if strings.HasPrefix(push.Push.Channel, api.GroupChannel("")) {
 				on = "chat"
 			}
 			e := push.Push.Pub.Data
@@ -85,7 +85,7 @@ func TestWhoHasAGroupOpenHearsItUntilTheyAreOut(t *testing.T) {
 		open := `{"id":2,"subscribe":{"channel":"` + api.GroupChannel(g) + `"}}`
 		stranger := f.open(t, "")
 		stranger.connect(eve.Tokens().AccessToken)
-		for _, frame := range []string{open, strings.Replace(open, g, "AAAAAAAAAAAA", 1), strings.Replace(open, "chat:g:"+g, "chat:u:"+f.bobID, 1), strings.Replace(open, "chat:g:"+g, "chat:", 1)} {
+		for _, frame := range []string{open, strings.Replace(open, g, "AAAAAAAAAAAA", 1), strings.Replace(open, g, f.bobID, 1), strings.Replace(open, g, "", 1)} {
 			stranger.say(websocket.MessageText, frame)
 			if got := stranger.hear(); got != "2 error 103 permission denied" {
 				t.Errorf("%s by a stranger: %s", frame, got)
