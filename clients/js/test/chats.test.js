@@ -384,6 +384,28 @@ test("calls are refused with the code of the problem", async () => {
   await assert.rejects(call, { name: "Unreachable" });
 });
 
+test("a group talks, and its chat is gone for who is removed", async () => {
+  const [a, b] = await friends();
+  const id = b.person.tokens.user.id;
+  const { group } = await a.client.call("groups.create", { body: { name: "Rowing", members: [id] } });
+  const chat = `g:${group.id}`;
+  await until("the group", () => b.chats.get(chat)?.group_name === "Rowing");
+  await b.chats.open(chat);
+  const gone = [];
+  b.chats.on("gone", (name) => gone.push(name));
+  await say(a, chat, "hello");
+  await until("a message", () => b.chats.messages(chat).at(-1)?.text === "hello");
+  await say(b, chat, "hi");
+  await until("an answer", () => a.texts(chat).at(-1) === "hi");
+  await a.client.call("groups.remove", { path: { group: group.id, user: id } });
+  await until("the end", () => gone.length > 0);
+  assert.deepEqual([gone, b.chats.get(chat), b.chats.messages(chat)], [[chat], undefined, []]);
+  await say(a, chat, "alone");
+  await until("one's own", () => a.texts(chat).at(-1) === "alone");
+  await b.chats.open(a.person.chat); // what it asks comes behind what it may have been told
+  assert.equal(b.chats.get(chat), undefined);
+});
+
 test("a chat is shown around a message, and led to its end again", async () => {
   const [a, b, ab, ba] = await friends();
   const total = 240;

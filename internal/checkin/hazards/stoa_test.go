@@ -176,8 +176,13 @@ func (s *stoa) ByID(a, b user) (user, user) {
 }
 
 func (s *stoa) OneSlot(u user) bool {
-	keys, err := s.redis.Do("KEYS", "*:sign:*"+s.users[u].id+"*")
-	s.must(err)
+	var keys []string
+	eventually.True(s.t, "a record in Redis", func() bool { // which a machine that stalls has later
+		var err error
+		keys, err = s.redis.Do("KEYS", "*:sign:*"+s.users[u].id+"*")
+		s.must(err)
+		return len(keys) > 0
+	})
 	return oneSlot(keys)
 }
 
