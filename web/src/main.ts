@@ -1,7 +1,6 @@
 // The frame around the views: header, banner, footer, and which view is shown.
 
 import type { Event, Notice, SessionEnded, User } from "./api";
-import { directChats, isMuted } from "./chat/talk";
 import { welcome } from "./auth";
 import { development } from "./codes";
 import { h, icon, put } from "./dom";
@@ -98,7 +97,7 @@ function begin(): Login {
     device: device(),
     people,
     line,
-    unread: () => there ? directChats(there.chats).reduce((n, chat) => n + (isMuted(chat.muted) ? 0 : chat.unread), 0) : 0,
+    unread: () => there?.chats.list().reduce((n, chat) => n + (chat.group || Date.parse(chat.muted ?? "") > Date.now() ? 0 : chat.unread), 0) ?? 0,
     stop: () => {
       there?.stop();
       people.stop();

@@ -1,1 +1,0 @@
-export{t as cardView}from"./card-eVBG7dwZ.js";
