@@ -133,12 +133,6 @@ type Standing struct {
 	Muted error // what keeps the member from writing, nil for nothing
 }
 
-// Standings returns how the members among some seats stand. It asks SQL, in the caller's
-// transaction: rules may rest on it.
-func Standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Standing, error) {
-	return standings(ctx, q, seats)
-}
-
 // Over reports whether the standing's role is above another member's.
 func (s Standing) Over(other Standing) bool { return s.Role.over(other.Role) == nil }
 

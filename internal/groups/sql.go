@@ -379,7 +379,9 @@ func deleteOld(ctx context.Context, db *sqldb.DB, before time.Time, n int) error
 	return nil
 }
 
-func standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Standing, error) {
+// Standings returns how the members among some seats stand. It asks SQL, in the caller's
+// transaction: rules may rest on it.
+func Standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Standing, error) {
 	found := make(map[Seat]Standing, len(seats))
 	if len(seats) == 0 {
 		return found, nil

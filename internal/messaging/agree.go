@@ -151,11 +151,7 @@ func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change
 		if err := fn(changes); err != nil {
 			return err
 		}
-		list := make([]ConversationID, len(changes))
-		for i, c := range changes {
-			list[i] = c.conv
-		}
-		return s.tellStands(ctx, slices.Compact(list))
+		return s.tellStands(ctx, changes)
 	})
 }
 
@@ -185,19 +181,29 @@ func (s *Service) transact(ctx context.Context, c *change, fn func(ctx context.C
 		what, err = fn(ctx, tx)
 		return err
 	})
+	did := *c
 	switch {
-	case errors.Is(err, sqldb.ErrOutcomeUnknown):
-		s.projection.Unsure(at, *c)
-	case err != nil || what == nil:
-		s.projection.Done(at)
-	default:
-		done := *c
-		if what.rev != 0 {
-			done.steps = []step{*what}
-		}
-		s.bring(ctx, []time.Time{at}, done)
+	case what == nil:
+		did = change{}
+	case what.rev != 0:
+		did.steps = []step{*what}
 	}
+	s.settle(ctx, at, did, err)
 	return err
+}
+
+// settle ends what was begun with the projection at a time: what a transaction has
+// committed it brings to Redis. A change of no conversation is none.
+func (s *Service) settle(ctx context.Context, at time.Time, did change, err error) {
+	switch {
+	case did.conv.IsZero():
+		s.projection.Done(at)
+	case err == nil:
+		s.bring(ctx, []time.Time{at}, did)
+	default:
+		did.steps = nil // they may not have happened
+		s.failed(at, did, err)
+	}
 }
 
 // stateOf returns a chat of the user, from Redis if that has it. ErrChat, ErrStore.

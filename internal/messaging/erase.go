@@ -36,11 +36,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			since, changes = append(since, at), append(changes, change{conv: conv.id, kind: conv.kind})
 		}
 		s.bring(ctx, since, changes...)
-		ids := make([]ConversationID, len(list))
-		for i, c := range list {
-			ids[i] = c.id
-		}
-		if err := s.tellStands(ctx, ids); err != nil {
+		if err := s.tellStands(ctx, changes); err != nil {
 			return asKind(ctx, err)
 		}
 		if err := s.fast.forget(ctx, user, list); err != nil {

@@ -2,7 +2,6 @@ package messaging
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -37,18 +36,16 @@ func (s *Service) Around(ctx context.Context, run func(record groups.Record) err
 		did, err = s.record(ctx, tx, c)
 		return err
 	})
-	switch {
-	case did.change.conv.IsZero():
-		s.projection.Done(at)
-	case errors.Is(err, sqldb.ErrOutcomeUnknown):
-		s.projection.Unsure(at, did.change)
-	case err != nil:
-		s.projection.Done(at)
-	default:
-		s.bring(ctx, []time.Time{at}, did.change)
+	s.settleGroup(ctx, at, did, err)
+	return err
+}
+
+// settleGroup is [Service.settle] of what a transaction did to a group's conversation, of which members are told.
+func (s *Service) settleGroup(ctx context.Context, at time.Time, did inGroup, err error) {
+	s.settle(ctx, at, did.change, err)
+	if err == nil && len(did.told) > 0 {
 		s.tellGroup(ctx, did.change.conv, api.EventMessageNew, did.told...)
 	}
-	return err
 }
 
 // record keeps the conversation of a group in step with what tx does to the group.
@@ -207,15 +204,7 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 		did.say(&v.conversation, user, what, tx.Now().UnixMilli())
 		return s.store.tellAll(ctx, tx, v.conversation, did.told)
 	})
-	switch {
-	case errors.Is(err, sqldb.ErrOutcomeUnknown):
-		s.projection.Unsure(at, change{conv: conversationOf(chat.group), kind: group, users: []accounts.ID{user}})
-	case err != nil || did.change.conv.IsZero():
-		s.projection.Done(at)
-	default:
-		s.bring(ctx, []time.Time{at}, did.change)
-		s.tellGroup(ctx, did.change.conv, api.EventMessageNew, did.told...)
-	}
+	s.settleGroup(ctx, at, did, err)
 	return asKind(ctx, err)
 }
 

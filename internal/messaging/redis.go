@@ -168,7 +168,7 @@ func (f *fast) list(ctx context.Context, user accounts.ID, since int64, n int, n
 	if since > 0 {
 		from = strconv.FormatInt(since, 10)
 	}
-	replies, err := f.do(ctx, []keyspace.Cmd{listScript.Cmd(keysOf(user), from, "0", strconv.Itoa(n), strconv.FormatInt(now, 10))})
+	replies, err := f.do(ctx, []keyspace.Cmd{listScript.Cmd(keysOf(user), from, strconv.Itoa(n), strconv.FormatInt(now, 10))})
 	if err != nil {
 		return nil, nil, 0, err
 	}

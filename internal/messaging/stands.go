@@ -14,8 +14,12 @@ import (
 // that is behind asks, and is answered by a Redis that has them.
 
 // tellStands tells all members of conversations how far these have come.
-func (s *Service) tellStands(ctx context.Context, list []ConversationID) error {
-	views, err := s.store.viewsOf(ctx, list)
+func (s *Service) tellStands(ctx context.Context, changes []change) error {
+	list := make([]ConversationID, len(changes))
+	for i, c := range changes {
+		list[i] = c.conv
+	}
+	views, err := s.store.viewsOf(ctx, slices.Compact(list))
 	if err != nil {
 		return err
 	}

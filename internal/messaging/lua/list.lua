@@ -6,9 +6,8 @@
 -- KEYS[4] changes  zset  chat → Unix ms of its last change
 -- KEYS[5] groups   hash  chat of a group → version and the user's own part
 -- ARGV[1] Unix ms: only chats that have changed since, the last one first; '' for the list
--- ARGV[2] how many chats to leave out
--- ARGV[3] how many to return
--- ARGV[4] Unix ms, now
+-- ARGV[2] how many to return
+-- ARGV[3] Unix ms, now
 --
 -- Of chats in groups it returns all. Returns the number of unread messages in chats of two users that
 -- are not muted, the number of states, the states, and then the own parts of chats in groups;
@@ -21,14 +20,14 @@ if redis.call('HLEN', KEYS[3]) ~= n + 1 or redis.call('HLEN', KEYS[2]) ~= n
 end
 local names
 if ARGV[1] == '' then
-  names = redis.call('ZREVRANGEBYSCORE', KEYS[1], '+inf', '(0', 'LIMIT', ARGV[2], ARGV[3])
+  names = redis.call('ZREVRANGEBYSCORE', KEYS[1], '+inf', '(0', 'LIMIT', 0, ARGV[2])
 else
-  names = redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', '(' .. ARGV[1], 'LIMIT', ARGV[2], ARGV[3])
+  names = redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', '(' .. ARGV[1], 'LIMIT', 0, ARGV[2])
 end
 local unread = 0
 for _, held in ipairs(redis.call('HVALS', KEYS[2])) do
   local count, muted = string.match(held, '^(%d+) (%d+)$')
-  if tonumber(muted) <= tonumber(ARGV[4]) then unread = unread + tonumber(count) end
+  if tonumber(muted) <= tonumber(ARGV[3]) then unread = unread + tonumber(count) end
 end
 local out = {unread, #names}
 for _, name in ipairs(names) do out[#out + 1] = redis.call('HGET', KEYS[3], name) end

@@ -10,10 +10,10 @@
 -- then for each chat its name and what KEYS[3] has of it
 --
 -- Returns how many were written.
-local whole, written = ARGV[2] == '1', 0
 local count = redis.call('HGET', KEYS[3], '')
-whole = whole or count == tostring(redis.call('HLEN', KEYS[5]))
-local again = ARGV[2] ~= '0'
+local whole = ARGV[2] == '1' or count == tostring(redis.call('HLEN', KEYS[5])) -- before this, and so after it
+local again = ARGV[2] ~= '0' -- write the smaller parts of what is not newer, too: one may be lost
+local written = 0
 for i = 3, #ARGV, 2 do
   local name, state = ARGV[i], ARGV[i + 1]
   local grouped = string.sub(name, 1, 2) == 'g:'
