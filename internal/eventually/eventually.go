@@ -13,7 +13,7 @@ import (
 const (
 	// patience is the bound. A test that needs a fraction of it on a loaded machine
 	// is a test of something slow.
-	patience = time.Minute
+	patience = 5 * time.Minute
 	// first and longest are the pauses between two looks: short at first, because
 	// most states are reached at once, then longer, because a test that waits long
 	// must not take the processor from what it waits for.
