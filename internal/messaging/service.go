@@ -69,6 +69,7 @@ type Service struct {
 	caches     *cache.Runtime
 	settings   *cache.Cache[accounts.ID, settings]
 	bus        *events.Bus
+	crowds     *crowds
 	people     People
 	relations  Relations
 	groups     Groups
@@ -83,7 +84,7 @@ type Service struct {
 // New returns the domain on those parts. What follows a commit has the values of ctx.
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
-	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, cfg: cfg.Settings, log: cfg.Log}
+	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, crowds: newCrowds(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, cfg: cfg.Settings, log: cfg.Log}
 	s.fast, s.caches = newFast(cfg.Redis), cfg.Caches
 	s.projection = projection.New(projection.Config[change, agreed]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
@@ -109,6 +110,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	defer stop()
 	var settling, committing sync.WaitGroup
 	settling.Go(func() { _ = s.projection.Run(settle, ready) })
+	settling.Go(func() { s.tellCrowds(settle) })
 	committing.Go(func() { _ = s.marks.Run(ctx) })
 	committing.Go(func() { _ = s.messages.Run(ctx) })
 	committing.Wait()
