@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/bench/servers"
 )
 
@@ -69,35 +70,32 @@ func (a *audience) leave() {
 // fanned is what it took to bring messages, one after another, to a whole audience.
 type fanned struct {
 	times []time.Duration // until the last socket had it
-	work  time.Duration   // of the server's processor for each message
+	work  time.Duration   // of the server's processor, for all of them
 }
 
-// fan has messages said one after another, each once everybody has the one before.
-func (a *audience) fan(ctx context.Context, s *servers.Program, n int, say func(i int) error) (f fanned, err error) {
-	var before time.Duration
-	for i := range n + n/10 + 1 { // the first ones warm up
-		if i == n/10+1 {
-			if before, err = s.Processor(); err != nil {
-				return f, err
-			}
-			f.times = nil
-		}
+// fan has n messages said one after another, each once everybody has the one before, and adds what that took.
+func (f *fanned) fan(ctx context.Context, s *servers.Program, a *audience, n int, say func(i int) error) error {
+	before, err := s.Processor()
+	if err != nil {
+		return err
+	}
+	for i := range n {
 		began := time.Now()
 		if err := say(i); err != nil {
-			return f, err
+			return err
 		}
 		select {
 		case <-a.all:
 		case <-time.After(30 * time.Second):
-			return f, fmt.Errorf("message %d reached %d of %d sockets within 30 s", i, a.heard.Load()%a.size, a.size)
+			return fmt.Errorf("message %d reached %d of %d sockets within 30 s", i, a.heard.Load()%a.size, a.size)
 		case <-ctx.Done():
-			return f, ctx.Err()
+			return ctx.Err()
 		}
 		f.times = append(f.times, time.Since(began))
 	}
 	after, err := s.Processor()
-	f.work = (after - before) / time.Duration(n)
-	return f, err
+	f.work += after - before
+	return err
 }
 
 // group has people[0] make a group of the first n.
@@ -140,77 +138,73 @@ func isNew(data []byte) bool {
 }
 
 // fanOut brings one message to a thousand open sockets: by a group's chat that all show, and by the library's
-// publish, of the same bytes, and nothing else.
+// publish of the same bytes, and nothing else. Both servers are there all the time, and take turns.
 func (b *bench) fanOut(ctx context.Context) (err error) {
-	fmt.Printf("4. one message to %d open sockets, %d messages one after another\n\n%-44s %12s %12s %16s\n", *reach, *spread, "", "last p50", "last p99", "server ms each")
-	show := func(name string, f fanned) {
-		fmt.Printf("%-44s %12s %12s %16.2f\n", name, at(f.times, .5), at(f.times, .99), f.work.Seconds()*1000)
-	}
-	s, err := b.stoa()
-	if err != nil {
-		return err
-	}
-	ours, sample, err := b.fanStoa(ctx, s)
-	if err := errors.Join(err, s.Stop()); err != nil {
-		return err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	s, err = servers.Start(exec.Command(self, "-bare", "fan"))
+	bareServer, err := servers.Start(exec.Command(self, "-bare", "fan"))
 	if err != nil {
 		return err
 	}
-	theirs, err := b.fanBare(ctx, s, sample)
-	if err := errors.Join(err, s.Stop()); err != nil {
+	defer func() { err = errors.Join(err, bareServer.Stop()) }()
+	stoa, err := b.stoa()
+	if err != nil {
 		return err
 	}
-	show("the library's publish, and nothing else", theirs)
-	show("stoa, a message of a group, its chat open", ours)
-	fmt.Printf("\nstoa against the library, until the last has it: %.2f ×; processor: %.2f ×\n",
-		float64(quantile(ours.times, .5))/float64(quantile(theirs.times, .5)), float64(ours.work)/float64(theirs.work))
-	return nil
-}
+	defer func() { err = errors.Join(err, stoa.Stop()) }()
 
-func (b *bench) fanStoa(ctx context.Context, s *servers.Program) (f fanned, sample []byte, err error) {
-	id, owner, err := b.group(ctx, s.Addr, *reach+1)
+	id, owner, err := b.group(ctx, stoa.Addr, *reach+1)
 	if owner != nil {
 		defer owner.close()
 	}
 	if err != nil {
-		return f, nil, err
-	}
-	a, err := gather(ctx, s.Addr, b.people[1:*reach+1], "chat/"+id, isNew)
-	defer a.leave()
-	if err != nil {
-		return f, nil, err
-	}
-	f, err = a.fan(ctx, s, *spread, func(i int) error {
-		_, err := owner.call(ctx, "chats.send", message("g:"+id, i))
 		return err
-	})
-	if err != nil {
-		return f, nil, err
 	}
-	return f, *a.last.Load(), nil
-}
-
-func (b *bench) fanBare(ctx context.Context, s *servers.Program, sample []byte) (f fanned, err error) {
-	sender, _, err := connect(ctx, s.Addr, person{"sender", "sa_sender."}, nil, nil)
+	members, err := gather(ctx, stoa.Addr, b.people[1:*reach+1], api.GroupChannel(id), isNew)
+	defer members.leave()
 	if err != nil {
-		return f, err
+		return err
+	}
+	sender, _, err := connect(ctx, bareServer.Addr, person{"sender", "sa_sender."}, nil, nil)
+	if err != nil {
+		return err
 	}
 	defer sender.close()
-	a, err := gather(ctx, s.Addr, b.people[1:*reach+1], everybody, func([]byte) bool { return true })
-	defer a.leave()
+	listeners, err := gather(ctx, bareServer.Addr, b.people[1:*reach+1], everybody, func([]byte) bool { return true })
+	defer listeners.leave()
 	if err != nil {
-		return f, err
-	}
-	return a.fan(ctx, s, *spread, func(int) error {
-		_, err := sender.call(ctx, "publish", string(sample))
 		return err
-	})
+	}
+	var theirs, ours fanned
+	for round := range *rounds + 1 { // the first one warms up
+		if err := ours.fan(ctx, stoa, members, *spread, func(i int) error {
+			_, err := owner.call(ctx, "chats.send", message("g:"+id, i))
+			return err
+		}); err != nil {
+			return err
+		}
+		if err := theirs.fan(ctx, bareServer, listeners, *spread, func(int) error {
+			_, err := sender.call(ctx, "publish", string(*members.last.Load()))
+			return err
+		}); err != nil {
+			return err
+		}
+		if round == 0 {
+			theirs, ours = fanned{}, fanned{}
+		}
+	}
+	fmt.Printf("4. one message to %d open sockets, one after another, %d turns of %d\n\n%-44s %12s %12s %16s\n", *reach, *rounds, *spread, "", "last p50", "last p99", "server ms each")
+	for _, side := range []struct {
+		name string
+		f    fanned
+	}{{"the library's publish, and nothing else", theirs}, {"stoa, a message of a group, its chat open", ours}} {
+		fmt.Printf("%-44s %12s %12s %16.2f\n", side.name, at(side.f.times, .5), at(side.f.times, .99), side.f.work.Seconds()*1000/float64(len(side.f.times)))
+	}
+	fmt.Printf("\nstoa against the library, until the last has it: %.2f ×; processor: %.2f ×\n",
+		float64(quantile(ours.times, .5))/float64(quantile(theirs.times, .5)), float64(ours.work)/float64(theirs.work))
+	return nil
 }
 
 // crowded has the owner of a group of 5,000 write to it, of whom a thousand are on line, at a pace; and at the

@@ -46,7 +46,7 @@ var (
 	missed  = flag.Int("missed", 20, "messages that each of them has missed")
 	reach   = flag.Int("reach", 1_000, "sockets that a message reaches in figures 4 and 5, more than the 200 members up to whom each is sent messages")
 	crowdOf = flag.Int("crowd", 5_000, "members of the group of figure 5, at most 5,000")
-	spread  = flag.Int("spread", 200, "messages of figures 4 and 5")
+	spread  = flag.Int("spread", 200, "messages of a turn of figure 4, and of figure 5")
 	bare    = flag.String("bare", "", "serve the bare echo in this form: library, small, gws or fan; the program starts itself so")
 )
 
