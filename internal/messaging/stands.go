@@ -40,7 +40,7 @@ func (s *Service) tellStands(ctx context.Context, changes []change) error {
 
 // tellEvery is how long messages of a large group are gathered before those on line are told how far its chat
 // has come. Telling them is an event for each, so this bounds what a busy group costs.
-const tellEvery = 250 * time.Millisecond
+const tellEvery = 500 * time.Millisecond
 
 // crowd is a large group whose members are to be told.
 type crowd struct {
