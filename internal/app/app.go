@@ -32,6 +32,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/presence"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
@@ -58,6 +59,7 @@ type App struct {
 	admin     *web.API         // for operators; nil without an address of its own
 	adminLn   net.Listener     // of admin
 	accounts  *accounts.Service
+	notices   *notices.Service
 	social    *social.Service
 	groups    *groups.Service
 	messages  *messaging.Service
@@ -123,11 +125,16 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	counts.Watch(a.caches)
 	if a.accounts, err = accounts.New(accounts.Config{
 		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
+		Notify: a.notify,
 	}); err != nil {
 		return nil, err
 	}
+	if a.notices, err = notices.New(notices.Config{DB: a.db, Bus: a.bus, People: a.accounts, Settings: cfg.Notices, Log: log}); err != nil {
+		return nil, err
+	}
 	if a.social, err = social.New(social.Config{
-		DB: a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Settings: cfg.Social, Log: log,
+		Notices: a.notices,
+		DB:      a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Settings: cfg.Social, Log: log,
 		Streaks: func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error) {
 			return a.checkin.Streaks(ctx, users)
 		}, // which is made below
@@ -135,7 +142,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	if a.groups, err = groups.New(groups.Config{
-		DB: a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Friends: a.social, Settings: cfg.Groups, Log: log,
+		Notices: a.notices,
+		DB:      a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Friends: a.social, Settings: cfg.Groups, Log: log,
 	}); err != nil {
 		return nil, err
 	}
@@ -164,7 +172,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		return leases.Run(ctx, jobKeys(name), a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
-	jobs := slices.Concat(a.accounts.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
+	jobs := slices.Concat(a.accounts.Jobs(), a.notices.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
 	if !cfg.does(roleWorker) { // a process keeps itself in order whatever its role
 		jobs = slices.DeleteFunc(jobs, func(j worker.Job) bool { return j.Singleton })
 	}
