@@ -56,7 +56,7 @@ type Notice struct {
 	Expires *time.Time      `json:"expires,omitempty" doc:"when it leaves the list; none: after some months"`
 	Read    bool            `json:"read"`
 	User    *Profile        `json:"user,omitempty" doc:"of whom it tells, as they look now"`
-	Data    json.RawMessage `json:"data" doc:"the document of the kind; v is its version"`
+	Data    json.RawMessage `json:"data" example:"{\"v\":1,\"request\":\"Qm3x_8TzP-1k\",\"user\":\"V1StGXR8_Z5j\"}" doc:"the document of the kind; v is its version"`
 }
 
 // Notices is a page of a user's list, newest first: GET /v1/notices.

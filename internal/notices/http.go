@@ -25,8 +25,6 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{ErrStore}}, s.putMark)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/notices/{seq}/read", ID: "notices.read", Tags: tags, Status: http.StatusOK,
 		Summary: "Say that one notice is read", Errors: []*errs.Error{ErrNotice, ErrStore}}, s.putRead)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/notices/{seq}", ID: "notices.delete", Tags: tags, Status: http.StatusOK,
-		Summary: "Take a notice out of the caller's list", Errors: []*errs.Error{ErrNotice, ErrStore}}, s.deleteNotice)
 }
 
 type body[T any] struct{ Body T }
@@ -76,8 +74,4 @@ type ofNotice struct {
 
 func (s *Service) putRead(ctx context.Context, caller accounts.Caller, in *ofNotice) (*body[api.NoticeCounts], error) {
 	return counted(s.Read(ctx, caller.User, in.Seq))
-}
-
-func (s *Service) deleteNotice(ctx context.Context, caller accounts.Caller, in *ofNotice) (*body[api.NoticeCounts], error) {
-	return counted(s.Delete(ctx, caller.User, in.Seq))
 }

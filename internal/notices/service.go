@@ -143,12 +143,6 @@ func (s *Service) Read(ctx context.Context, user accounts.ID, seq int64) (_ Coun
 	return s.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx) (bool, error) { return readOne(ctx, tx, user, seq) })
 }
 
-// Delete takes a notice out of the user's list. ErrNotice.
-func (s *Service) Delete(ctx context.Context, user accounts.ID, seq int64) (_ Counts, err error) {
-	defer errs.Wrap(&err, "notices.Delete %s", user)
-	return s.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx) (bool, error) { return true, deleteOne(ctx, tx, user, seq) })
-}
-
 // change runs fn in a transaction, and tells the user's devices what is unread after it if fn has
 // changed something.
 func (s *Service) change(ctx context.Context, user accounts.ID, fn func(ctx context.Context, tx *sqldb.Tx) (changed bool, err error)) (c Counts, err error) {

@@ -194,13 +194,6 @@ func TestTheMarkGoesForwardAndNeverBeyondTheNewest(t *testing.T) {
 		if _, err := w.Read(ctx, ann, 77); !errors.Is(err, ErrNotice) {
 			t.Errorf("a number of nothing: %v", err)
 		}
-		_, err = w.Delete(ctx, ann, 5)
-		w.must(err)
-		if _, err := w.Delete(ctx, ann, 5); !errors.Is(err, ErrNotice) {
-			t.Errorf("deleted twice: %v", err)
-		}
-		wants(t, "deleted ones", w.kinds(ann), "4 group.added, 3 group.added, 2 group.added, 1 group.added")
-		wants(t, "the dots", w.unread(ann), "0 map[]")
 	})
 }
 

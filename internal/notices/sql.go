@@ -204,15 +204,6 @@ func readOne(ctx context.Context, tx *sqldb.Tx, user accounts.ID, seq int64) (bo
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notices SET read_at = ? WHERE user_id = ? AND seq = ? AND read_at = 0", tx.Now().UnixMilli(), user, seq))
 }
 
-// deleteOne removes a notice. ErrNotice.
-func deleteOne(ctx context.Context, tx *sqldb.Tx, user accounts.ID, seq int64) error {
-	gone, err := sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM notices WHERE user_id = ? AND seq = ?", user, seq))
-	if err == nil && !gone {
-		err = ErrNotice
-	}
-	return err
-}
-
 // deleteTold removes what users were told of sources, and returns those of whom there was something.
 func deleteTold(ctx context.Context, tx *sqldb.Tx, list []Told) (users []accounts.ID, err error) {
 	for some := range slices.Chunk(list, atOnce/2) {
