@@ -62,6 +62,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	}
 	a.accounts.Routes(a.api)
 	a.notices.Routes(a.api)
+	a.push.Routes(a.api)
 	a.social.Routes(a.api)
 	a.groups.Routes(a.api)
 	a.messages.Routes(a.api)

@@ -14,3 +14,8 @@ import (
 func (a *App) notify(ctx context.Context, tx *sqldb.Tx, user accounts.ID, kind string, data api.NoticeOfAccount) error {
 	return a.notices.Record(ctx, tx, notices.Entry{User: user, Kind: kind, Source: "account:" + ids.New[notices.Notice]().String(), Data: data})
 }
+
+// pushNotices has new notices pushed; the domain that does is made after the one that writes them.
+func (a *App) pushNotices(ctx context.Context, tx *sqldb.Tx, fresh []notices.Notice) error {
+	return a.push.Notices(ctx, tx, fresh)
+}

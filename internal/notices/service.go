@@ -176,3 +176,22 @@ func (s *Service) prune(ctx context.Context) (err error) {
 }
 
 func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// Pending returns a notice that is listed and unread, with its data in the language that its user reads. ErrNotice.
+func (s *Service) Pending(ctx context.Context, user accounts.ID, seq int64) (_ Notice, err error) {
+	defer errs.Wrap(&err, "notices.Pending %s", user)
+	n, err := one(ctx, s.db, user, seq)
+	if err != nil {
+		return Notice{}, asKind(err)
+	}
+	all, err := count(ctx, s.db, user)
+	if err == nil && (n.Read != 0 || n.Seq <= all[user].Seen) {
+		err = ErrNotice
+	}
+	if err != nil {
+		return Notice{}, asKind(err)
+	}
+	list := []Notice{n}
+	err = s.word(ctx, user, list)
+	return list[0], asKind(err)
+}

@@ -1,0 +1,272 @@
+package push
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	webpush "github.com/SherClockHolmes/webpush-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+)
+
+const (
+	// requestTime is how long a push service may take to answer; the public ones take a tenth of a second.
+	requestTime = 5 * time.Second
+	// perHost is how many requests to one host are under way at once.
+	perHost = 16
+	// batchSize is how many pushes are taken at a time, and batchTime how long that may last: what has not begun by then comes again.
+	batchSize = 200
+	batchTime = 20 * time.Second
+	// restAfter is how long nothing is sent to a host that did not answer in time, and mostRest the longest that one may ask for.
+	restAfter = 30 * time.Second
+	mostRest  = 10 * time.Minute
+)
+
+// The outcomes of a push, as metrics have them.
+const (
+	sent      = "sent"
+	needless  = "needless"
+	ended     = "ended"
+	postponed = "postponed"
+	failed    = "failed"
+	givenUp   = "given_up"
+)
+
+var (
+	// errLater says that the fault is not the push's: it comes again, and its tries do not count.
+	errLater = errors.New("the push service is busy or does not answer")
+	// errRefused is an answer that another try may change.
+	errRefused = errors.New("the push service does not take it")
+)
+
+// hosts are those to which nothing is sent for now. The zero hosts are not ready.
+type hosts struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+// resting reports whether nothing is to be sent to a host now.
+func (h *hosts) resting(host string, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	until, there := h.until[host]
+	if there && !now.Before(until) {
+		delete(h.until, host)
+		return false
+	}
+	return there
+}
+
+// rest has nothing sent to a host for a while.
+func (h *hosts) rest(host string, now time.Time, d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for other, until := range h.until { // those that nobody asks about any more
+		if !now.Before(until) {
+			delete(h.until, other)
+		}
+	}
+	h.until[host] = now.Add(min(max(d, restAfter), mostRest))
+}
+
+// delivery is a push on its way: what it says, and to whom.
+type delivery struct {
+	at   int // in the batch
+	job  job
+	sub  Subscription
+	push api.Push
+}
+
+// prepared looks up what jobs come to by now. answers has an answer for each job that is not among
+// the deliveries.
+func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, answers []error) {
+	answers = make([]error, len(jobs))
+	all := func(err error) ([]delivery, []error) {
+		for i := range answers {
+			answers[i] = err
+		}
+		return nil, answers
+	}
+	users := usersOf(jobs)
+	online, partial, err := s.presence.Online(ctx, users)
+	switch {
+	case err != nil:
+		return all(err)
+	case partial: // nobody knows who is on line
+		return all(errLater)
+	}
+	subs, err := liveSubscriptions(ctx, s.db, users)
+	if err != nil {
+		return all(asKind(err))
+	}
+	about, err := s.readers(ctx, users)
+	if err != nil {
+		return all(asKind(err))
+	}
+	bySub := make(map[device]Subscription, len(subs))
+	for _, sub := range subs {
+		bySub[device{sub.User, sub.Device}] = sub
+	}
+	now := s.db.Now()
+	var messages []job
+	for i, j := range jobs {
+		d := delivery{at: i, job: j, sub: bySub[device{j.User, j.Device}]}
+		if online[j.User] || now.UnixMilli()-j.At > life.Milliseconds() || !j.Device.IsZero() && d.sub.User.IsZero() {
+			s.metrics.sent.WithLabelValues(needless).Inc()
+			continue
+		}
+		var there bool
+		d.push, there, err = s.compose(ctx, j, about[j.User])
+		switch {
+		case err != nil:
+			answers[i] = err
+		case !there:
+			s.metrics.sent.WithLabelValues(needless).Inc()
+		default:
+			list = append(list, d)
+			if !j.Conv.IsZero() {
+				j.seq = d.push.Seq
+				messages = append(messages, j)
+			}
+		}
+	}
+	// What came since the follower has looked is part of these pushes.
+	if err := noteSent(ctx, s.db, messages); err != nil {
+		return all(asKind(err))
+	}
+	return list, answers
+}
+
+type device struct {
+	user   accounts.ID
+	device accounts.DeviceID
+}
+
+func usersOf(jobs []job) (users []accounts.ID) {
+	seen := map[accounts.ID]bool{}
+	for _, j := range jobs {
+		if !seen[j.User] {
+			seen[j.User] = true
+			users = append(users, j.User)
+		}
+	}
+	return users
+}
+
+// send sends one push. nil: it was taken, or nobody will ever take it.
+func (s *Service) send(ctx context.Context, d delivery, attempt int) error {
+	outcome, err := s.post(ctx, d)
+	if outcome == failed && attempt >= maxTries { // a push is not worth a dead letter
+		s.log.LogAttrs(ctx, slog.LevelWarn, "a push is given up", slog.String("user", d.job.User.String()), slog.String("device", d.job.Device.String()), slog.Any("error", err))
+		outcome, err = givenUp, nil
+	}
+	s.metrics.sent.WithLabelValues(outcome).Inc()
+	return err
+}
+
+// post is the request, and what its answer means.
+func (s *Service) post(ctx context.Context, d delivery) (outcome string, err error) {
+	host, now := hostOf(d.sub), s.db.Now()
+	if s.hosts.resting(host, now) {
+		return postponed, errLater
+	}
+	k, err := s.signing(ctx)
+	if err != nil {
+		return failed, err
+	}
+	text, err := json.Marshal(d.push)
+	if err != nil {
+		return failed, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	urgency := webpush.UrgencyNormal
+	if d.push.What == api.PushMessages {
+		urgency = webpush.UrgencyHigh
+	}
+	res, err := webpush.SendNotificationWithContext(ctx, text, &webpush.Subscription{Endpoint: d.sub.Endpoint, Keys: webpush.Keys{P256dh: d.sub.P256DH, Auth: d.sub.Auth}},
+		&webpush.Options{HTTPClient: s.http, Subscriber: s.contact, Topic: topicOf(d.push.Tag), TTL: int(life.Seconds()), Urgency: urgency, VAPIDPublicKey: k.public, VAPIDPrivateKey: k.private})
+	if err != nil {
+		var wait net.Error
+		switch {
+		case errors.Is(err, errPrivate): // whoever gives such an address gets nothing
+			return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
+		case errors.As(err, &wait) && wait.Timeout() || errors.Is(err, context.DeadlineExceeded):
+			s.hosts.rest(host, now, restAfter)
+			return postponed, errLater
+		}
+		return failed, fmt.Errorf("%w: %w", errRefused, unwrapped(err))
+	}
+	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection can be used again
+	_ = res.Body.Close()
+	switch code := res.StatusCode; {
+	case code >= 200 && code < 300:
+		return sent, nil
+	case code == http.StatusNotFound || code == http.StatusGone:
+		return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
+	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
+		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date counts as none
+		s.hosts.rest(host, now, time.Duration(seconds)*time.Second)
+		return postponed, errLater
+	default:
+		return failed, fmt.Errorf("%w: status %d", errRefused, code)
+	}
+}
+
+// unwrapped is an error of a request without its address, which is a secret of the browser's.
+func unwrapped(err error) error {
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		return of.Err
+	}
+	return err
+}
+
+func hostOf(sub Subscription) string {
+	u, err := url.Parse(sub.Endpoint)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// deliver sends to all hosts side by side, and to none more at once than it may bear. It fills in the answers.
+func (s *Service) deliver(ctx context.Context, list []delivery, attempts []int, answers []error) {
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	var all sync.WaitGroup
+	grouped := map[string][]delivery{}
+	for _, d := range list {
+		host := hostOf(d.sub)
+		grouped[host] = append(grouped[host], d)
+	}
+	for _, some := range grouped {
+		g := new(errgroup.Group)
+		g.SetLimit(perHost)
+		all.Go(func() {
+			for _, d := range some {
+				g.Go(func() error {
+					if ctx.Err() != nil {
+						answers[d.at] = errLater
+						return nil
+					}
+					answers[d.at] = s.send(ctx, d, attempts[d.at])
+					return nil
+				})
+			}
+			_ = g.Wait() // its functions return nil
+		})
+	}
+	all.Wait()
+}
