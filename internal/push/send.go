@@ -2,19 +2,11 @@ package push
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"net"
-	"net/http"
-	"net/url"
-	"strconv"
 	"sync"
 	"time"
 
-	webpush "github.com/SherClockHolmes/webpush-go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stoa-dev/stoa/api"
@@ -174,71 +166,6 @@ func (s *Service) send(ctx context.Context, d delivery, attempt int) error {
 	}
 	s.metrics.sent.WithLabelValues(outcome).Inc()
 	return err
-}
-
-// post is the request, and what its answer means.
-func (s *Service) post(ctx context.Context, d delivery) (outcome string, err error) {
-	host, now := hostOf(d.sub), s.db.Now()
-	if s.hosts.resting(host, now) {
-		return postponed, errLater
-	}
-	k, err := s.signing(ctx)
-	if err != nil {
-		return failed, err
-	}
-	text, err := json.Marshal(d.push)
-	if err != nil {
-		return failed, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	urgency := webpush.UrgencyNormal
-	if d.push.What == api.PushMessages {
-		urgency = webpush.UrgencyHigh
-	}
-	res, err := webpush.SendNotificationWithContext(ctx, text, &webpush.Subscription{Endpoint: d.sub.Endpoint, Keys: webpush.Keys{P256dh: d.sub.P256DH, Auth: d.sub.Auth}},
-		&webpush.Options{HTTPClient: s.http, Subscriber: s.contact, Topic: topicOf(d.push.Tag), TTL: int(life.Seconds()), Urgency: urgency, VAPIDPublicKey: k.public, VAPIDPrivateKey: k.private})
-	if err != nil {
-		var wait net.Error
-		switch {
-		case errors.Is(err, errPrivate): // whoever gives such an address gets nothing
-			return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
-		case errors.As(err, &wait) && wait.Timeout() || errors.Is(err, context.DeadlineExceeded):
-			s.hosts.rest(host, now, restAfter)
-			return postponed, errLater
-		}
-		return failed, fmt.Errorf("%w: %w", errRefused, unwrapped(err))
-	}
-	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection can be used again
-	_ = res.Body.Close()
-	switch code := res.StatusCode; {
-	case code >= 200 && code < 300:
-		return sent, nil
-	case code == http.StatusNotFound || code == http.StatusGone:
-		return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
-	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
-		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date counts as none
-		s.hosts.rest(host, now, time.Duration(seconds)*time.Second)
-		return postponed, errLater
-	default:
-		return failed, fmt.Errorf("%w: status %d", errRefused, code)
-	}
-}
-
-// unwrapped is an error of a request without its address, which is a secret of the browser's.
-func unwrapped(err error) error {
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		return of.Err
-	}
-	return err
-}
-
-func hostOf(sub Subscription) string {
-	u, err := url.Parse(sub.Endpoint)
-	if err != nil {
-		return ""
-	}
-	return u.Host
 }
 
 // deliver sends to all hosts side by side, and to none more at once than it may bear. It fills in the answers.

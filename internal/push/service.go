@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
@@ -62,7 +61,7 @@ type Config struct {
 	Offline func(ctx context.Context, user accounts.ID, p api.Push) error
 
 	// Transport is in place of the one that connects to public addresses only: for tests. Nil: that one.
-	Transport http.RoundTripper
+	Transport Transport
 
 	Settings
 }
@@ -78,7 +77,7 @@ type Service struct {
 	contact  string
 	log      *slog.Logger
 	offline  func(ctx context.Context, user accounts.ID, p api.Push) error
-	http     *http.Client
+	http     poster
 	hosts    hosts
 	cfg      Settings
 	metrics  *metrics
@@ -95,14 +94,9 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("push: %w", err)
 	}
-	transport := cfg.Transport
-	if transport == nil {
-		transport = &http.Transport{DialContext: dialer(cfg.Private), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: perHost, IdleConnTimeout: time.Minute,
-			TLSHandshakeTimeout: requestTime, ResponseHeaderTimeout: requestTime, MaxResponseHeaderBytes: 16 << 10}
-	}
 	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Told, secret: cfg.Secret, contact: cfg.Settings.contact(cfg.Page), log: cfg.Log,
 		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}},
-		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+		http: newPoster(cfg.Transport, cfg.Private)}, nil
 }
 
 // signing returns the deployment's keys.
