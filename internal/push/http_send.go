@@ -35,9 +35,6 @@ func newPoster(transport Transport, private bool) poster {
 // post is the request, and what its answer means.
 func (s *Service) post(ctx context.Context, d delivery) (outcome string, err error) {
 	host, now := hostOf(d.sub), s.db.Now()
-	if s.hosts.resting(host, now) {
-		return postponed, errLater
-	}
 	k, err := s.signing(ctx)
 	if err != nil {
 		return failed, err
@@ -60,13 +57,13 @@ func (s *Service) post(ctx context.Context, d delivery) (outcome string, err err
 		case errors.Is(err, errPrivate): // whoever gives such an address gets nothing
 			return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
 		case errors.As(err, &wait) && wait.Timeout() || errors.Is(err, context.DeadlineExceeded):
-			s.hosts.rest(host, now, restAfter)
-			return postponed, errLater
+			return postponed, later{s.hosts.rest(host, now, restAfter)}
 		}
 		return failed, fmt.Errorf("%w: %w", errRefused, unwrapped(err))
 	}
 	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection can be used again
 	_ = res.Body.Close()
+	s.hosts.well(host)
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:
 		return sent, nil
@@ -74,8 +71,7 @@ func (s *Service) post(ctx context.Context, d delivery) (outcome string, err err
 		return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
 		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date counts as none
-		s.hosts.rest(host, now, time.Duration(seconds)*time.Second)
-		return postponed, errLater
+		return postponed, later{s.hosts.rest(host, now, time.Duration(seconds)*time.Second)}
 	default:
 		return failed, fmt.Errorf("%w: status %d", errRefused, code)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 )
 
@@ -46,15 +47,26 @@ func asked(ds []queue.Delivery) (jobs []job, attempts []int, answers []error) {
 	return jobs, attempts, answers
 }
 
-// answered are the answers of a batch as the queue takes them.
-func answered(malformed, answers []error) []error {
+// settled are the answers of a batch as the queue takes them. What is to be sent later is enqueued anew for then, so that nothing
+// asks for it before.
+func (s *Service) settled(ctx context.Context, jobs []job, malformed, answers []error) []error {
+	var again []job
+	var places []int
 	for i, err := range answers {
-		if errors.Is(err, errLater) {
-			answers[i] = fmt.Errorf("%w: %w", queue.ErrNotNow, err)
+		if l, ok := errors.AsType[later](err); ok && malformed[i] == nil {
+			jobs[i].due = l.at.UnixMilli()
+			again, places = append(again, jobs[i]), append(places, i)
 		}
 		if malformed[i] != nil {
 			answers[i] = malformed[i]
 		}
+	}
+	if len(again) == 0 {
+		return answers
+	}
+	err := transact(context.WithoutCancel(ctx), s.db, func(ctx context.Context, tx *sqldb.Tx) error { return enqueue(ctx, tx, again) })
+	for _, i := range places {
+		answers[i] = asKind(err)
 	}
 	return answers
 }
@@ -64,7 +76,7 @@ func (s *Service) sendAll(ctx context.Context, ds []queue.Delivery) []error {
 	jobs, attempts, malformed := asked(ds)
 	list, answers := s.prepared(ctx, jobs)
 	s.deliver(ctx, list, attempts, answers)
-	return answered(malformed, answers)
+	return s.settled(ctx, jobs, malformed, answers)
 }
 
 // offlineAll handles [TopicOffline].
@@ -76,5 +88,5 @@ func (s *Service) offlineAll(ctx context.Context, ds []queue.Delivery) []error {
 			answers[d.at] = s.offline(ctx, d.job.User, d.push)
 		}
 	}
-	return answered(malformed, answers)
+	return s.settled(ctx, jobs, malformed, answers)
 }

@@ -36,12 +36,13 @@ const (
 	givenUp   = "given_up"
 )
 
-var (
-	// errLater says that the fault is not the push's: it comes again, and its tries do not count.
-	errLater = errors.New("the push service is busy or does not answer")
-	// errRefused is an answer that another try may change.
-	errRefused = errors.New("the push service does not take it")
-)
+// errRefused is an answer that another try may change.
+var errRefused = errors.New("the push service does not take it")
+
+// later says that a push is to be sent at another time, and that this is no fault of its own.
+type later struct{ at time.Time }
+
+func (l later) Error() string { return "to be sent later" }
 
 // hosts are those to which nothing is sent for now. The zero hosts are not ready.
 type hosts struct {
@@ -49,28 +50,37 @@ type hosts struct {
 	until map[string]time.Time
 }
 
-// resting reports whether nothing is to be sent to a host now.
-func (h *hosts) resting(host string, now time.Time) bool {
+// resting returns until when nothing is to be sent to a host. When the time is over, one request finds out how the host is,
+// and the others wait for that.
+func (h *hosts) resting(host string, now time.Time) (until time.Time, yes bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	until, there := h.until[host]
 	if there && !now.Before(until) {
-		delete(h.until, host)
-		return false
+		h.until[host] = now.Add(2 * requestTime)
+		return time.Time{}, false
 	}
-	return there
+	return until, there
 }
 
-// rest has nothing sent to a host for a while.
-func (h *hosts) rest(host string, now time.Time, d time.Duration) {
+// rest has nothing sent to a host for a while, and returns until when.
+func (h *hosts) rest(host string, now time.Time, d time.Duration) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for other, until := range h.until { // those that nobody asks about any more
-		if !now.Before(until) {
+		if now.Sub(until) > mostRest {
 			delete(h.until, other)
 		}
 	}
 	h.until[host] = now.Add(min(max(d, restAfter), mostRest))
+	return h.until[host]
+}
+
+// well notes that a host answers.
+func (h *hosts) well(host string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.until, host)
 }
 
 // delivery is a push on its way: what it says, and to whom.
@@ -97,7 +107,7 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 	case err != nil:
 		return all(err)
 	case partial: // nobody knows who is on line
-		return all(errLater)
+		return all(later{s.db.Now().Add(restAfter)})
 	}
 	subs, err := liveSubscriptions(ctx, s.db, users)
 	if err != nil {
@@ -117,6 +127,11 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 		d := delivery{at: i, job: j, sub: bySub[device{j.User, j.Device}]}
 		if online[j.User] || now.UnixMilli()-j.At > life.Milliseconds() || !j.Device.IsZero() && d.sub.User.IsZero() {
 			s.metrics.sent.WithLabelValues(needless).Inc()
+			continue
+		}
+		if until, resting := s.hosts.resting(hostOf(d.sub), now); resting {
+			s.metrics.sent.WithLabelValues(postponed).Inc()
+			answers[i] = later{until}
 			continue
 		}
 		var there bool
@@ -185,7 +200,7 @@ func (s *Service) deliver(ctx context.Context, list []delivery, attempts []int, 
 			for _, d := range some {
 				g.Go(func() error {
 					if ctx.Err() != nil {
-						answers[d.at] = errLater
+						answers[d.at] = later{s.db.Now()}
 						return nil
 					}
 					answers[d.at] = s.send(ctx, d, attempts[d.at])
