@@ -94,6 +94,9 @@ type Config struct {
 	// Redis may have sessions that have ended. Nil means never.
 	DropsPending func() bool
 
+	// Notify tells the user in tx what was done to the account; kind is one of api.NoticeAccount…. Nil tells nothing.
+	Notify func(ctx context.Context, tx *sqldb.Tx, user ID, kind string, data api.NoticeOfAccount) error
+
 	// Secret is the server's own, at least 32 bytes of chance, the same on all
 	// nodes and at every start. With another one, codes that were mailed and
 	// refresh tokens are worth nothing; sessions last until their access tokens end.
@@ -161,6 +164,7 @@ type Service struct {
 	notes   trail.Notes
 	wrong   wrongCodes
 
+	notify       func(ctx context.Context, tx *sqldb.Tx, user ID, kind string, data api.NoticeOfAccount) error
 	enqueueDrop  func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
 	dropsPending func() bool
 }
@@ -195,6 +199,7 @@ func New(cfg Config) (*Service, error) {
 
 		metrics: newMetrics(cfg.Metrics),
 
+		notify:       cfg.Notify,
 		enqueueDrop:  cfg.EnqueueDrop,
 		dropsPending: cfg.DropsPending,
 	}, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/notices"
 )
 
 // People is what this domain asks accounts for; *accounts.Service is one.
@@ -38,6 +39,8 @@ type Config struct {
 	People  People
 	Friends Friends
 	Log     *slog.Logger
+	// Notices has what users are told who may see nothing of the group. Nil: they are told by events alone.
+	Notices *notices.Service
 
 	Settings
 }
@@ -50,6 +53,7 @@ type Service struct {
 	bus      *events.Bus
 	people   People
 	friends  Friends
+	notices  *notices.Service
 	follower Follower // nil: nobody
 	cfg      Settings
 	log      *slog.Logger
@@ -62,7 +66,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("groups: %w", err)
 	}
 	return &Service{db: cfg.DB, caches: cfg.Caches, copies: newCopies(cfg.DB, cfg.Caches, cfg.Cache), bus: cfg.Bus,
-		people: cfg.People, friends: cfg.Friends, cfg: cfg.Settings, log: cfg.Log}, nil
+		people: cfg.People, friends: cfg.Friends, notices: cfg.Notices, cfg: cfg.Settings, log: cfg.Log}, nil
 }
 
 // leaver is a user who was in a group, and why not any more.
@@ -124,8 +128,11 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 					return err
 				}
 				d.was = d.group
-				if err := fn(ctx, tx, &d); err != nil || d.group == d.was {
+				if err := fn(ctx, tx, &d); err != nil {
 					return err
+				}
+				if d.group == d.was {
+					return s.record(ctx, tx, &d)
 				}
 				if !d.touched() {
 					d.group.Version++ // of the group itself alone
@@ -135,7 +142,10 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 						return err
 					}
 				}
-				return updateGroup(ctx, tx, d.group)
+				if err := updateGroup(ctx, tx, d.group); err != nil {
+					return err
+				}
+				return s.record(ctx, tx, &d)
 			})
 		}, s.copies.targets(id, &d)...)
 	})
@@ -243,7 +253,10 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, name string, me
 				if err := record(ctx, tx, d.change()); err != nil {
 					return err
 				}
-				return insertGroup(ctx, tx, d.group)
+				if err := insertGroup(ctx, tx, d.group); err != nil {
+					return err
+				}
+				return s.record(ctx, tx, &d)
 			})
 		}, s.copies.targets(id, &d)...)
 	})

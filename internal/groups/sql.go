@@ -407,3 +407,23 @@ func Standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Sta
 		return err
 	})
 }
+
+// Notifies returns of which messages members want to be notified; who is in a group no more is left out.
+func Notifies(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Notify, error) {
+	all := make(map[Seat]Notify, len(seats))
+	if len(seats) == 0 {
+		return all, nil
+	}
+	args := make([]any, 0, 2*len(seats))
+	for _, s := range seats {
+		args = append(args, s.Group, s.User)
+	}
+	rows, err := q.QueryContext(ctx, "SELECT group_id, user_id, notify FROM group_members WHERE gone = 0 AND "+sqldb.AnyOf("(group_id = ? AND user_id = ?)", len(seats)), args...)
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var s Seat
+		var n Notify
+		err := rows.Scan(&s.Group, &s.User, &n)
+		all[s] = n
+		return err
+	})
+}

@@ -133,7 +133,7 @@ func (w *world) refused(o op, token string, a answer) {
 // known are operations in which it is right that something of ann's comes into
 // being, or is changed, by what somebody else does, with the tables.
 var known = map[string][]string{
-	"POST /v1/friends/requests": {"friend_requests", "friend_lists"}, // lists are locked and versioned by their rows
+	"POST /v1/friends/requests": {"friend_requests", "friend_lists", "notices", "notice_lists"}, // lists are locked and versioned by their rows
 	"PUT /v1/blocks/{user}":     {"blocks", "friend_lists"},
 }
 

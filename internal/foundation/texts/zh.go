@@ -19,6 +19,38 @@ var chinese = map[string]string{
 	"Precondition Failed":      "前提条件不满足",
 	"Checksum Mismatch":        "校验和不匹配",
 
+	// Package notices.
+	"There is no such notice.":                               "没有这条通知。",
+	"Notices cannot be reached right now. Please try again.": "暂时无法读取通知，请重试。",
+	"There is no such announcement.":                         "没有这条公告。",
+	"An announcement has a title of 1 to 100, and a text of at most 2,000 printable characters, in at least one language.": "公告至少要有一种语言的内容：标题 1 到 100 个、正文最多 2,000 个可打印字符。",
+	"has a language that is no BCP 47 tag":                                             "含有不是 BCP 47 标签的语言",
+	"A link is an https address, or a path of this server, of at most 500 characters.": "链接须是 https 地址或本服务器的路径，最多 500 个字符。",
+	"An announcement lives between a minute and a year.":                               "公告的有效期为一分钟到一年。",
+	"Nobody is in this segment.":                                                       "没有用户符合此范围。",
+
+	// Package push.
+	"An endpoint is an https address of a push service.":    "推送端点须是推送服务的 https 地址。",
+	"is no https address of at most 1,000 characters":       "不是最多 1,000 个字符的 https 地址",
+	"These are not the keys of a subscription.":             "这不是推送订阅的密钥。",
+	"Pushes cannot be reached right now. Please try again.": "暂时无法处理推送，请重试。",
+	"A new message":                                 "一条新消息",
+	"%d new messages":                               "%d 条新消息",
+	"Somebody":                                      "某人",
+	"Your account":                                  "你的账号",
+	"%s wants to be your friend.":                   "%s 想加你为好友。",
+	"%s has accepted your friend request.":          "%s 已接受你的好友申请。",
+	"%s has added you to this group.":               "%s 已将你加入此群。",
+	"You were removed from this group.":             "你已被移出此群。",
+	"This group was dissolved.":                     "此群已解散。",
+	"%s asks to join this group.":                   "%s 申请加入此群。",
+	"Your request to join this group was accepted.": "你的入群申请已通过。",
+	"A device has logged in.":                       "有设备登录了。",
+	"The password was changed.":                     "密码已更改。",
+	"The address was changed.":                      "邮箱已更改。",
+	"The account was brought back by a log-in.":     "账号已通过登录恢复。",
+	"A device was logged out, because a token of it was used twice.": "有设备的令牌被重复使用，已将其退出登录。",
+
 	// Package activity.
 	"Days are counted approximately (activity.count), so nothing says who was active, and there is no retention.": "活跃用户是近似统计的（activity.count），没有名单，因此无法计算留存。",
 	"A range begins before it ends, and is within the last 30 days.":                                              "起始日不得晚于结束日，且须在最近 30 天之内。",
