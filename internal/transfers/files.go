@@ -51,6 +51,9 @@ func (s *Service) Keep(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 	return s.rows.expireAt(ctx, tx, list, never)
 }
 
+// removedNow is how many files one change removes itself. The rest, as of a group that is dissolved, a job removes.
+const removedNow = 50
+
 // Release gives up locked files that no message has any more. Their bytes are removed after the commit, or
 // by a job if this node dies before.
 func (s *Service) Release(ctx context.Context, tx *sqldb.Tx, list []ID) error {
@@ -62,7 +65,7 @@ func (s *Service) Release(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 	tx.AfterCommit(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 		defer cancel()
-		for _, id := range list {
+		for _, id := range list[:min(len(list), removedNow)] {
 			if err := s.forget(ctx, &Transfer{ID: id}, now); err != nil {
 				s.log.Warn("transfers: the file of a message is left to the job that expires", "transfer", id, "err", err)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"image"
 	"image/color"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
@@ -347,9 +349,7 @@ func TestOnlyItsSenderIsToldOfAnUpload(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		mine, theirs := w.listen(0), w.listen(1)
 		w.put("x", random(10))
-		if got := mine.statuses(); !slices.Equal(got, []string{api.TransferTransferring, api.TransferTransferring, api.TransferDone}) {
-			t.Errorf("the sender is told %q", got)
-		}
+		eventually.Equal(t, "what the sender is told", "[transferring transferring done]", func() string { return fmt.Sprint(mine.statuses()) })
 		if got := theirs.statuses(); len(got) > 0 {
 			t.Errorf("another is told %q", got)
 		}
