@@ -33,7 +33,7 @@ var floors = [][]string{
 	{"keyspace/keyvet/cmd/keyvet"},
 	{"cache"},
 	{"cache/cachetest"},
-	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts"},
+	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts", "internal/foundation/qr", "internal/foundation/words"},
 	{"internal/foundation/ids", "internal/foundation/civil", "internal/foundation/config", "internal/foundation/obs"},
 	{"internal/foundation/events"},
 	{"internal/migrations"},

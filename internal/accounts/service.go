@@ -99,6 +99,8 @@ type Config struct {
 	// refresh tokens are worth nothing; sessions last until their access tokens end.
 	Secret []byte
 
+	Studio *picture.Studio // makes pictures of users; nil: one of its own
+
 	Settings
 }
 
@@ -176,6 +178,9 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Studio == nil {
+		cfg.Studio = picture.New(0)
+	}
 	return &Service{
 		db:     cfg.DB,
 		caches: cfg.Caches,
@@ -189,7 +194,7 @@ func New(cfg Config) (*Service, error) {
 		mail:   cfg.Mail,
 		page:   cfg.Page,
 		hasher: password.NewHasher(cfg.Hashers, cmp.Or(cfg.PasswordCost, password.OWASP)),
-		studio: picture.New(0),
+		studio: cfg.Studio,
 		budget: afterBudget,
 		log:    cfg.Log,
 

@@ -23,6 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqlcopy"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -121,8 +122,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		Budget: cfg.Cache.Budget, Loads: cfg.Cache.Loads, Retries: a.drops, Hooks: counts.Hooks(), Log: log,
 	})
 	counts.Watch(a.caches)
+	studio := picture.New(0) // all pictures share its memory
 	if a.accounts, err = accounts.New(accounts.Config{
-		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
+		Studio: studio,
+		DB:     a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
 	}); err != nil {
 		return nil, err
 	}
@@ -135,11 +138,11 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	if a.groups, err = groups.New(groups.Config{
-		DB: a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Friends: a.social, Settings: cfg.Groups, Log: log,
+		DB: a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Friends: a.social, Studio: studio, Settings: cfg.Groups, Log: log,
 	}); err != nil {
 		return nil, err
 	}
-	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Data: cfg.Data, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
+	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Data: cfg.Data, Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
 		return nil, err
 	}
 	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node, Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Groups: a.groups, Files: a.transfers, Log: log, Settings: cfg.Chats})

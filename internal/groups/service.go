@@ -15,6 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
@@ -27,6 +28,9 @@ type People interface {
 // Friends is what this domain asks social for; *social.Service is one.
 type Friends interface {
 	AreFriends(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
+
+	// Remarks returns what a user calls those of others who are friends of theirs and have a remark.
+	Remarks(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]string, error)
 }
 
 // Config has what the domain stands on.
@@ -37,6 +41,7 @@ type Config struct {
 	Bus     *events.Bus  // gets the events, after the commit
 	People  People
 	Friends Friends
+	Studio  *picture.Studio // makes pictures of groups; nil: one of its own
 	Log     *slog.Logger
 
 	Settings
@@ -50,6 +55,7 @@ type Service struct {
 	bus      *events.Bus
 	people   People
 	friends  Friends
+	studio   *picture.Studio
 	follower Follower // nil: nobody
 	cfg      Settings
 	log      *slog.Logger
@@ -61,8 +67,11 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("groups: %w", err)
 	}
+	if cfg.Studio == nil {
+		cfg.Studio = picture.New(0)
+	}
 	return &Service{db: cfg.DB, caches: cfg.Caches, copies: newCopies(cfg.DB, cfg.Caches, cfg.Cache), bus: cfg.Bus,
-		people: cfg.People, friends: cfg.Friends, cfg: cfg.Settings, log: cfg.Log}, nil
+		people: cfg.People, friends: cfg.Friends, studio: cfg.Studio, cfg: cfg.Settings, log: cfg.Log}, nil
 }
 
 // leaver is a user who was in a group, and why not any more.
@@ -336,11 +345,12 @@ func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor s
 	}
 	if len(list) > limit {
 		list = list[:limit]
-		last := list[limit-1]
-		next = place{last.Role, last.Joined, last.User.String()}.cursor()
+		next = list[limit-1].place().cursor()
 	}
 	return list, next, g, nil
 }
+
+func (m Membership) place() place { return place{m.Role, m.Joined, m.User.String()} }
 
 // Changes are what happened to a group.
 type Changes struct {

@@ -51,6 +51,7 @@ type Config struct {
 	Secret    []byte // the server's, which signs links
 	Data      string // the data folder
 	Metrics   prometheus.Registerer
+	Studio    *picture.Studio // makes thumbnails; nil: one of its own
 	Log       *slog.Logger
 
 	// Storage replaces that of the settings. Nil means that.
@@ -85,8 +86,11 @@ func New(cfg Config) (_ *Service, err error) {
 	config.Defaults(&cfg.Settings)
 	s := &Service{rows: &rows{cfg.DB}, fast: fast{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
 		signer: signer(cfg.Secret), cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, metrics: newMetrics(cfg.Metrics),
-		studio: picture.New(0), looking: semaphore.NewWeighted(lookMemory)}
+		studio: cfg.Studio, looking: semaphore.NewWeighted(lookMemory)}
 	s.scanner = newScanner(cfg.Scan)
+	if s.studio == nil {
+		s.studio = picture.New(0)
+	}
 	if s.storage == nil {
 		path, u, err := parseStorage(cfg.Settings.Storage)
 		switch {
