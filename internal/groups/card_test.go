@@ -13,9 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/social"
 )
@@ -144,7 +142,9 @@ func TestAGroupsPictureIsShownUntilThereIsAnother(t *testing.T) {
 		if err != nil || g.Picture == "" {
 			t.Fatalf("got %+v, %v", g, err)
 		}
-		eventually.True(t, "members to be told", func() bool { return slices.Contains(told.all(), api.EventGroupChanged) })
+		if got := fmt.Sprint(told.all()); got != "[changed 0+ 0-]" {
+			t.Errorf("members are told %s", got)
+		}
 		shown := func(g Group) error {
 			var name PictureID
 			w.must(name.UnmarshalText([]byte(g.Picture)))
