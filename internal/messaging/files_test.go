@@ -262,7 +262,12 @@ func TestWhoMayFetchTheFileOfAMessage(t *testing.T) {
 		w.wantFetches("who blocks", ann, With(dan), two.Seq, "", ErrYouBlock)
 		w.must(w.social.Unblock(t.Context(), ann, dan))
 		w.wantFetches("who is blocked no more", dan, With(ann), two.Seq, "for two", nil)
+		link, err = w.FileLink(t.Context(), dan, With(ann), two.Seq, 0)
+		w.must(err)
 		w.must(w.Clear(t.Context(), dan, With(ann)))
+		if _, err := w.follows(link); !errors.Is(err, transfers.ErrGone) {
+			t.Errorf("who has cleared the chat, with a link: %v", err)
+		}
 		w.wantFetches("who has cleared the chat", dan, With(ann), two.Seq, "", ErrMessage)
 	})
 }
