@@ -102,6 +102,8 @@ type Config struct {
 	// refresh tokens are worth nothing; sessions last until their access tokens end.
 	Secret []byte
 
+	Studio *picture.Studio // makes pictures of users; nil: one of its own
+
 	Settings
 }
 
@@ -180,6 +182,9 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Studio == nil {
+		cfg.Studio = picture.New(0)
+	}
 	return &Service{
 		db:     cfg.DB,
 		caches: cfg.Caches,
@@ -193,7 +198,7 @@ func New(cfg Config) (*Service, error) {
 		mail:   cfg.Mail,
 		page:   cfg.Page,
 		hasher: password.NewHasher(cfg.Hashers, cmp.Or(cfg.PasswordCost, password.OWASP)),
-		studio: picture.New(0),
+		studio: cfg.Studio,
 		budget: afterBudget,
 		log:    cfg.Log,
 

@@ -23,6 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqlcopy"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -125,8 +126,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		Budget: cfg.Cache.Budget, Loads: cfg.Cache.Loads, Retries: a.drops, Hooks: counts.Hooks(), Log: log,
 	})
 	counts.Watch(a.caches)
+	studio := picture.New(0) // all pictures share its memory
 	if a.accounts, err = accounts.New(accounts.Config{
-		DB: a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
+		Studio: studio,
+		DB:     a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
 		Notify: a.notify,
 	}); err != nil {
 		return nil, err
@@ -145,20 +148,21 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	if a.groups, err = groups.New(groups.Config{
 		Notices: a.notices,
-		DB:      a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Friends: a.social, Settings: cfg.Groups, Log: log,
+		DB:      a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Friends: a.social, Studio: studio, Settings: cfg.Groups, Log: log,
 	}); err != nil {
 		return nil, err
 	}
-	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node, Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Groups: a.groups, Log: log, Settings: cfg.Chats})
+	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Data: cfg.Data, Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
+		return nil, err
+	}
+	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node, Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Groups: a.groups, Files: a.transfers, Log: log, Settings: cfg.Chats})
+	a.transfers.Serve(a.messages)
 	a.groups.Follow(a.messages)
 	a.presence = presence.New(presence.Config{DB: a.db, Redis: a.redis, Bus: a.bus, Node: id, Nodes: a.cluster, People: a.accounts, Friends: a.social, Metrics: a.reg, Log: log})
 	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Told: a.notices, Secret: key, Page: cfg.page(), Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
 		return nil, err
 	}
 	a.activity = activity.New(activity.Config{DB: a.db, Redis: a.redis, Bus: a.bus.Nodes(), Metrics: a.reg, Log: log, Settings: cfg.Activity})
-	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Data: cfg.Data, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
-		return nil, err
-	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/notices"
 )
@@ -28,6 +29,9 @@ type People interface {
 // Friends is what this domain asks social for; *social.Service is one.
 type Friends interface {
 	AreFriends(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
+
+	// Remarks returns what a user calls those of others who are friends of theirs and have a remark.
+	Remarks(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]string, error)
 }
 
 // Config has what the domain stands on.
@@ -38,6 +42,7 @@ type Config struct {
 	Bus     *events.Bus  // gets the events, after the commit
 	People  People
 	Friends Friends
+	Studio  *picture.Studio // makes pictures of groups; nil: one of its own
 	Log     *slog.Logger
 	// Notices has what users are told who may see nothing of the group. Nil: they are told by events alone.
 	Notices *notices.Service
@@ -54,6 +59,7 @@ type Service struct {
 	people   People
 	friends  Friends
 	notices  *notices.Service
+	studio   *picture.Studio
 	follower Follower // nil: nobody
 	cfg      Settings
 	log      *slog.Logger
@@ -65,8 +71,11 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("groups: %w", err)
 	}
+	if cfg.Studio == nil {
+		cfg.Studio = picture.New(0)
+	}
 	return &Service{db: cfg.DB, caches: cfg.Caches, copies: newCopies(cfg.DB, cfg.Caches, cfg.Cache), bus: cfg.Bus,
-		people: cfg.People, friends: cfg.Friends, notices: cfg.Notices, cfg: cfg.Settings, log: cfg.Log}, nil
+		people: cfg.People, friends: cfg.Friends, notices: cfg.Notices, studio: cfg.Studio, cfg: cfg.Settings, log: cfg.Log}, nil
 }
 
 // leaver is a user who was in a group, and why not any more.
@@ -349,11 +358,12 @@ func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor s
 	}
 	if len(list) > limit {
 		list = list[:limit]
-		last := list[limit-1]
-		next = place{last.Role, last.Joined, last.User.String()}.cursor()
+		next = list[limit-1].place().cursor()
 	}
 	return list, next, g, nil
 }
+
+func (m Membership) place() place { return place{m.Role, m.Joined, m.User.String()} }
 
 // Changes are what happened to a group.
 type Changes struct {

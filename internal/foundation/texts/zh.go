@@ -372,4 +372,15 @@ var chinese = map[string]string{
 	"cannot be read":                                                           "无法读取",
 	"has no user in to":                                                        "的 to 中没有用户",
 	"is none of sha1,sha256,md5":                                               "不是 sha1、sha256 或 md5",
+
+	"is no picture that this server knows":                       "不是本服务器认识的图片",
+	"is no recording that this server knows":                     "不是本服务器认识的录音",
+	"This is no upload of yours that is whole, or not any more.": "这不是您已完成的上传，或已不再有效。",
+	"This message has no file of this server.":                   "此消息没有本服务器上的文件。",
+	"does not go with a file":                                    "不能与文件同时使用",
+	"is not of at most 100 numbers from 0 to 100":                "不是最多 100 个 0 到 100 的数",
+	"says of an address what the server says of a file":          "对地址说了只有服务器才能对文件说的内容",
+	"is no id": "不是标识符",
+	"A message has this file. Recall the message instead.": "有消息使用此文件，请改为撤回该消息。",
+	"There is no thumbnail of this size.":                  "没有此尺寸的缩略图。",
 }
