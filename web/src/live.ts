@@ -2,7 +2,9 @@
 
 import { Chats, SESSION_ENDED, StoaClient, type State } from "@stoa-dev/client";
 import type { Event } from "./api";
+import { Groups } from "./chat/groups";
 import { Presences } from "./chat/presence";
+import { calls } from "./chat/talk";
 import { end, token } from "./session";
 import { t } from "./texts";
 
@@ -19,6 +21,9 @@ export interface Line {
   client: StoaClient;
   chats: Chats;
   presences: Presences;
+  groups: Groups;
+  /** Messages that wait for the user, where they have not said that they want no news. */
+  unread: () => number;
   stop: () => void;
 }
 
@@ -33,6 +38,7 @@ export async function connect(user: string, on: Listener): Promise<Line> {
   const client = new StoaClient({ url: location.origin, getToken: token });
   const chats = new Chats(client, { user });
   const presences = new Presences(client);
+  const groups = new Groups(client, chats, user);
   let again: ReturnType<typeof setTimeout> | undefined;
   client.on("state", ({ state, code }) => {
     on.state(shown[state]);
@@ -50,6 +56,8 @@ export async function connect(user: string, on: Listener): Promise<Line> {
     client,
     chats,
     presences,
+    groups,
+    unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0),
     stop: () => {
       clearTimeout(again);
       chats.stop();

@@ -3,9 +3,11 @@
 import type { Message, Outgoing } from "@stoa-dev/client";
 import { h } from "../dom";
 import { c } from "../texts/chats";
-import { drawBubble, type Bubble, type Doings, type Quoted, type Tick } from "./bubble";
+import { drawBubble, drawHappening, type Author, type Bubble, type Doings, type Quoted, type Tick } from "./bubble";
+import { happened } from "./content";
+import { groupOf } from "./groups";
 import { Scroller } from "./scroller";
-import type { Talk } from "./talk";
+import { nameIn, type Talk } from "./talk";
 import { dayLine, dayOf } from "./when";
 
 const TOGETHER = 5 * 60_000; // ms within which messages of one sender stand together
@@ -47,23 +49,37 @@ export class Stream {
 
     let day = "";
     let before: { from: string; at: number } | undefined;
-    const add = (from: string, at: number, bubble: Omit<Bubble, "follows" | "own">) => {
+    const lines = (from: string, at: number, seq: number) => {
       if (dayOf(at) !== day) {
         day = dayOf(at);
         line(`day ${day}`, "day", dayLine(at));
         before = undefined;
       }
-      if (this.newFrom > 0 && bubble.seq >= this.newFrom && !next.has("new") && from !== this.talk.me.id) {
+      if (this.newFrom > 0 && seq >= this.newFrom && !next.has("new") && from !== this.talk.me.id) {
         line("new", "newline", c.newFromHere);
         before = undefined;
       }
-      const b: Bubble = { ...bubble, own: from === this.talk.me.id, follows: before?.from === from && at - before.at < TOGETHER };
+    };
+    const happens = (m: Message) => {
+      lines(m.from, Date.parse(m.at), m.seq);
+      before = undefined;
+      place(`${m.seq}`, happened(m, this.talk, this.chat), () => drawHappening(m, this.talk));
+    };
+    const add = (from: string, at: number, bubble: Omit<Bubble, "follows" | "own" | "chat" | "author" | "forMe">) => {
+      lines(from, at, bubble.seq);
+      const own = from === this.talk.me.id;
+      const forMe = !own && !bubble.message?.recalled && this.talk.line.groups.mentionsMe(bubble.message?.mentions);
+      const b: Bubble = { ...bubble, chat: this.chat, own, forMe, author: own ? undefined : this.#author(from), follows: before?.from === from && at - before.at < TOGETHER };
       before = { from, at };
       place(b.key, JSON.stringify(b), () => drawBubble(b, this.talk, this.on));
     };
     const quote = (seq: number | undefined) => (seq ? this.#quote(seq, messages) : undefined);
     for (const m of messages) {
       const own = m.from === this.talk.me.id;
+      if (m.system) {
+        happens(m);
+        continue;
+      }
       // Known by its client_id, a message that was on its way stays the same bubble.
       add(m.from, Date.parse(m.at), { key: m.client_id ?? `${m.seq}`, seq: m.seq, tick: own && !m.recalled ? far(m.seq, state) : undefined, message: m, out: undefined, quote: quote(m.reply_to) });
     }
@@ -101,6 +117,14 @@ export class Stream {
     (this.list.querySelector<HTMLElement>(".message:last-of-type") ?? this.el).focus();
   }
 
+  // #author is who wrote in a group.
+  #author(user: string): Author | undefined {
+    const group = groupOf(this.chat);
+    if (!group) return undefined;
+    const { groups } = this.talk.line;
+    return { name: nameIn(this.talk, user, group), role: groups.member(group, user)?.role ?? "member", profile: groups.profile(group, user) };
+  }
+
   // #quote is what a message says that is replied to. One that is not here is asked for, once.
   #quote(seq: number, here: readonly Message[]): Quoted | "gone" | undefined {
     const m = here.find((m) => m.seq === seq);
@@ -135,7 +159,16 @@ export class Stream {
   }
 }
 
-const brief = ({ from, kind, text, media, location, card, custom, recalled }: Message): Quoted => ({ from, kind, ...(text !== undefined && { text }), ...(media && { media }), ...(location && { location }), ...(card && { card }), ...(custom && { custom }), ...(recalled && { recalled }) });
+const brief = ({ from, kind, text, media, location, card, custom, system, recalled }: Message): Quoted => ({
+  ...{ from, kind },
+  ...(text !== undefined && { text }),
+  ...(media && { media }),
+  ...(location && { location }),
+  ...(card && { card }),
+  ...(custom && { custom }),
+  ...(system && { system }),
+  ...(recalled && { recalled }),
+});
 
 function far(seq: number, state: { peer_read?: number; peer_got?: number } | undefined): Tick {
   if (seq <= (state?.peer_read ?? 0)) return "read";
