@@ -1,10 +1,12 @@
 // The one connection of this tab: events come over it, chats are read and sent over it.
 
 import { Chats, SESSION_ENDED, StoaClient, type State } from "@stoa-dev/client";
-import type { Event } from "./api";
+import type { Event, User } from "./api";
+import { alertOf } from "./chat/alerts";
 import { Groups } from "./chat/groups";
 import { Presences } from "./chat/presence";
 import { calls } from "./chat/talk";
+import type { People } from "./people";
 import { end, token } from "./session";
 import { t } from "./texts";
 
@@ -34,11 +36,11 @@ const AGAIN = 30_000; // ms
 const shown: Record<State, LiveState> = { connecting: "connecting", online: "live", offline: "waiting", ended: "waiting" };
 
 /** Connects as a user until stop is called. */
-export async function connect(user: string, on: Listener): Promise<Line> {
+export async function connect(me: User, people: People, on: Listener): Promise<Line> {
   const client = new StoaClient({ url: location.origin, getToken: token });
-  const chats = new Chats(client, { user });
+  const chats = new Chats(client, { user: me.id });
   const presences = new Presences(client);
-  const groups = new Groups(client, chats, user);
+  const groups = new Groups(client, chats, me.id);
   let again: ReturnType<typeof setTimeout> | undefined;
   client.on("state", ({ state, code }) => {
     on.state(shown[state]);
@@ -50,14 +52,12 @@ export async function connect(user: string, on: Listener): Promise<Line> {
   });
   client.on("event", (e) => on.event(e));
   on.state("connecting");
+  const line = { client, chats, presences, groups, unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0) };
+  alertOf(line, me, people);
   await chats.start();
   client.connect();
   return {
-    client,
-    chats,
-    presences,
-    groups,
-    unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0),
+    ...line,
     stop: () => {
       clearTimeout(again);
       chats.stop();

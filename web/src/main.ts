@@ -76,7 +76,7 @@ function begin(): Login {
   const line = late(
     async () => {
       const { connect } = await import("./live");
-      return connect(user()!.id, {
+      return connect(user()!, people, {
         state: showState,
         missed,
         event: (e) => {

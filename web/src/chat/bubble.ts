@@ -31,6 +31,7 @@ export interface Bubble {
   key: string;
   chat: string;
   author: Author | undefined; // of another's in a group
+  names: string[]; // of those whom it mentions
   forMe: boolean; // it mentions the user
   seq: number; // 0 while it is on its way
   own: boolean;
@@ -76,7 +77,7 @@ export function drawBubble(b: Bubble, talk: Talk, on: Doings): HTMLLIElement {
       b.forMe ? h("span", { class: "sr" }, g.mentioned) : null,
       forwarded ? h("p", { class: "forwarded" }, c.forwarded) : null,
       replyTo ? quote(replyTo, b.quote, talk, group, b.chat, on) : null,
-      ...(bare ? [] : content(body as Message, talk, b.chat)),
+      ...(bare ? [] : content(body as Message, talk, b.names)),
       h(
         "p",
         { class: "meta" },

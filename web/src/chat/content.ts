@@ -33,10 +33,10 @@ export function happened({ system, from = "" }: Content, talk: Talk, chat: strin
   return system ? g.happened[system.event](name(from), (system.users ?? []).map(name), system.text ?? "") : "";
 }
 
-/** All of it. */
-export function content(m: Content, talk: Talk, chat: string): Child[] {
+/** All of it; names are what those are called whom it mentions. */
+export function content(m: Content, talk: Talk, names: string[] = []): Child[] {
   if (m.recalled) return [h("p", { class: "said muted" }, c.recalled)];
-  const words = m.text ? h("p", { class: "said" }, ...linked(m.text, mentioned(m.mentions, talk, groupOf(chat)))) : null;
+  const words = m.text ? h("p", { class: "said" }, ...linked(m.text, mentions(names))) : null;
   switch (m.kind) {
     case "text":
     case "system":
@@ -68,11 +68,15 @@ function linked(text: string, names: RegExp | undefined): Child[] {
   return text.split(/(https?:\/\/[^\s<>"']+[^\s<>"'.,:;!?)\]，。！？）、])/).flatMap((part, i) => (i % 2 === 0 ? words(part) : [away(part, {}, part)]));
 }
 
-// mentioned matches what the mentioned are called by everybody in the group.
-function mentioned(mentions: string[] | undefined, talk: Talk, group: string): RegExp | undefined {
-  const names = (mentions ?? []).flatMap((user) => (user === "all" ? ALL : [talk.line.groups.called(group, user)])).filter(Boolean);
+// mentions matches where somebody of these is mentioned.
+function mentions(names: string[]): RegExp | undefined {
   if (names.length === 0) return undefined;
   return new RegExp(`(@(?:${names.map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|")}))`, "g");
+}
+
+/** What everybody in a group calls those whom a message mentions. */
+export function mentioned(mentions: string[] | undefined, talk: Talk, group: string): string[] {
+  return (mentions ?? []).flatMap((user) => (user === "all" ? ALL : [talk.line.groups.called(group, user)])).filter(Boolean);
 }
 
 const away = (href: string, props: Record<string, string>, ...children: Child[]) => h("a", { ...props, href, target: "_blank", rel: "noopener noreferrer" }, ...children);

@@ -137,13 +137,13 @@ export class Panel {
     const focused = [...this.#doings.querySelectorAll("button, input")].indexOf(document.activeElement!);
     put(
       this.#doings,
-      may("invite") && doing("person", g.invite, invite),
+      may("invite") && doing("people", g.invite, invite),
       may("invite") && doing("link", g.links, links),
-      may("answer") && doing("people", g.requests, requests, waiting > 0 && h("span", { class: "badge" }, String(waiting))),
-      doing("quiet", g.mine, mine),
+      may("answer") && doing("clock", g.requests, requests, waiting > 0 && h("span", { class: "badge" }, String(waiting))),
+      doing("person", g.mine, mine),
       may("describe") && doing("pen", g.settings, settings),
       may("remove") && doing("cross", g.bans, bans),
-      may("mute") && h("label", { class: "switch doing" }, sign("horn"), h("span", {}, g.muteAll), all),
+      may("mute") && h("label", { class: "switch doing" }, sign("quiet"), h("span", {}, g.muteAll), all),
     );
     if (focused >= 0) [...this.#doings.querySelectorAll<HTMLElement>("button, input")][focused]?.focus();
   }

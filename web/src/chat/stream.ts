@@ -4,7 +4,7 @@ import type { Message, Outgoing } from "@stoa-dev/client";
 import { h } from "../dom";
 import { c } from "../texts/chats";
 import { drawBubble, drawHappening, type Author, type Bubble, type Doings, type Quoted, type Tick } from "./bubble";
-import { happened } from "./content";
+import { happened, mentioned } from "./content";
 import { groupOf } from "./groups";
 import { Scroller } from "./scroller";
 import { nameIn, type Talk } from "./talk";
@@ -65,11 +65,12 @@ export class Stream {
       before = undefined;
       place(`${m.seq}`, happened(m, this.talk, this.chat), () => drawHappening(m, this.talk));
     };
-    const add = (from: string, at: number, bubble: Omit<Bubble, "follows" | "own" | "chat" | "author" | "forMe">) => {
+    const add = (from: string, at: number, bubble: Omit<Bubble, "follows" | "own" | "chat" | "author" | "names" | "forMe">) => {
       lines(from, at, bubble.seq);
       const own = from === this.talk.me.id;
       const forMe = !own && !bubble.message?.recalled && this.talk.line.groups.mentionsMe(bubble.message?.mentions);
-      const b: Bubble = { ...bubble, chat: this.chat, own, forMe, author: own ? undefined : this.#author(from), follows: before?.from === from && at - before.at < TOGETHER };
+      const names = mentioned((bubble.message ?? bubble.out?.body)?.mentions, this.talk, groupOf(this.chat));
+      const b: Bubble = { ...bubble, chat: this.chat, own, forMe, names, author: own ? undefined : this.#author(from), follows: before?.from === from && at - before.at < TOGETHER };
       before = { from, at };
       place(b.key, JSON.stringify(b), () => drawBubble(b, this.talk, this.on));
     };

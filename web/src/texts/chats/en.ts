@@ -83,6 +83,9 @@ export const en = {
   presenceShown: "My friends see whether I am on line",
   wish: "I am",
   wishHint: "While you are connected, on any device.",
+  alerts: "Notify me in this browser",
+  alertsHint: { on: "Of messages and requests, while this page is open and not looked at.", off: "Of messages and requests, while this page is open and not looked at.", denied: "The browser does not let this page notify you. Its settings for this site change that.", none: "This browser does not notify from here." },
+  asksFriendship: "asks for your friendship.",
   refusals: {
     "message.refused": "They take no messages from you.",
     "message.you_block": "You have blocked them.",

@@ -85,6 +85,9 @@ export const zh: ChatTexts = {
   presenceShown: "好友能看到我是否在线",
   wish: "我的状态",
   wishHint: "在任一设备上保持连接时显示。",
+  alerts: "在此浏览器中通知我",
+  alertsHint: { on: "页面打开但未查看时，通知新消息和申请。", off: "页面打开但未查看时，通知新消息和申请。", denied: "浏览器不允许此页面发送通知，可在浏览器的网站设置中更改。", none: "此浏览器无法从这里发送通知。" },
+  asksFriendship: "请求添加你为好友。",
   refusals: {
     "message.refused": "对方不接收你的消息。",
     "message.you_block": "你已拉黑对方。",

@@ -112,6 +112,7 @@ export const en = {
   requests: "Requests to join",
   requestsCount: (n: number) => count(n, "request"),
   noRequests: "Nobody waits for an answer.",
+  asksToJoin: (name: string) => `${name} asks to join.`,
   accept: "Accept",
   refuse: "Refuse",
   acceptName: (name: string) => `Accept ${name}`,

@@ -106,6 +106,7 @@ export const zh: GroupTexts = {
   requests: "加入申请",
   requestsCount: (n) => `${number(n)} 个申请`,
   noRequests: "没有待处理的申请。",
+  asksToJoin: (name) => `${name} 申请加入。`,
   accept: "接受",
   refuse: "拒绝",
   acceptName: (name) => `接受 ${name}`,
