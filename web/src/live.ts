@@ -3,6 +3,7 @@
 import { Chats, SESSION_ENDED, StoaClient, type State } from "@stoa-dev/client";
 import type { Event, User } from "./api";
 import { alertOf } from "./chat/alerts";
+import { Files } from "./chat/files";
 import { Groups } from "./chat/groups";
 import { Presences } from "./chat/presence";
 import { calls } from "./chat/talk";
@@ -24,6 +25,7 @@ export interface Line {
   chats: Chats;
   presences: Presences;
   groups: Groups;
+  files: Files;
   /** Messages that wait for the user, where they have not said that they want no news. */
   unread: () => number;
   stop: () => void;
@@ -52,7 +54,8 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
   });
   client.on("event", (e) => on.event(e));
   on.state("connecting");
-  const line = { client, chats, presences, groups, unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0) };
+  const files = new Files(client, me.id);
+  const line = { client, chats, presences, groups, files, unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0) };
   alertOf(line, me, people);
   await chats.start();
   client.connect();

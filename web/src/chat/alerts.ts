@@ -33,7 +33,12 @@ export async function setAlerts(on: boolean): Promise<AlertState> {
 export function alertOf(line: Omit<Line, "stop">, me: User, people: People): void {
   const talk: Talk = { me, line: line as Line, people, signal: people.signal, failed: () => {} };
   line.chats.on("message", (m) => {
-    if (m.from !== me.id && concerns(m, line)) notify(titleOf(talk, m.chat), said(m, talk), m.chat, `#/chats/${placeOf(m.chat)}/${m.seq}`);
+    if (m.from === me.id || !concerns(m, line)) return;
+    const known = groupOf(m.chat) ? line.groups.meet(groupOf(m.chat), m.from) : Promise.resolve();
+    void known.then(() => notify(titleOf(talk, m.chat), said(m, talk), m.chat, `#/chats/${placeOf(m.chat)}/${m.seq}`));
+  });
+  line.client.on("transfer.updated", (f) => {
+    if (f.to === me.id && f.status === "pending") notify(nameIn(talk, f.from), c.files.offers(f.name), `file ${f.id}`, `#/chats/${f.from}`);
   });
   line.client.on("friend.requested", (r) => {
     if (r.from.id !== me.id) notify(nameOf(r.from), c.asksFriendship, "friends", "#/friends");

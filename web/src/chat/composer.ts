@@ -31,7 +31,7 @@ export class Composer {
   constructor(
     private readonly chat: string,
     private readonly talk: Talk,
-    private readonly on: { sent: () => void; up: () => void },
+    private readonly on: { sent: () => void; up: () => void; file: ((file: File) => Promise<void>) | undefined },
   ) {
     this.#kept = talk.line.chats.get(chat)?.draft ?? "";
     this.field = h("textarea", {
@@ -48,9 +48,12 @@ export class Composer {
     this.field.value = this.#kept;
     const group = groupOf(chat);
     if (group) this.#mentions = new Mentions(this.field, group, talk);
+    const input = h("input", { type: "file", class: "sr", tabindex: -1, "aria-label": c.files.send, onchange: () => (void this.#files([...(input.files ?? [])]), (input.value = "")) });
     this.#writing = h(
       "div",
       { class: "writing" },
+      on.file ? input : null,
+      on.file ? h("button", { type: "button", class: "round", "aria-label": c.files.send, title: c.files.send, onclick: () => input.click() }, sign("clip")) : null,
       h("button", { type: "button", class: "round", "aria-label": c.sendPicture, "aria-haspopup": "dialog", onclick: () => this.#picture() }, sign("picture")),
       this.field,
       h("button", { type: "submit", class: "round send", "aria-label": c.send }, sign("send")),
@@ -172,9 +175,22 @@ export class Composer {
   }
 
   #pasted(e: ClipboardEvent): void {
-    if (![...(e.clipboardData?.items ?? [])].some((item) => item.kind === "file")) return;
+    const files = [...(e.clipboardData?.files ?? [])];
+    if (files.length === 0) return;
     e.preventDefault();
-    this.#fault.textContent = c.noUpload;
+    void this.#files(files);
+  }
+
+  // #files offers files to whom the chat is with.
+  async #files(files: File[]): Promise<void> {
+    if (!this.on.file) return void (this.#fault.textContent = c.files.notHere);
+    this.#fault.textContent = "";
+    try {
+      for (const file of files) await this.on.file(file);
+      this.on.sent();
+    } catch (err) {
+      this.#fault.textContent = explain(err);
+    }
   }
 
   #picture(): void {

@@ -110,9 +110,11 @@ function file(kind: "voice" | "file", media: Media): Child {
   return attachment(kind === "voice" ? "voice" : "file", title, [lasts, media.type, sizes(media), host], host === undefined ? undefined : media.url, c.open);
 }
 
+/** "48.2 kB" */
+export const bytes = (size: number) => new Intl.NumberFormat(t.locale, { style: "unit", unit: size < 1e6 ? "kilobyte" : "megabyte", maximumFractionDigits: 1 }).format(size < 1e6 ? size / 1e3 : size / 1e6);
+
 function sizes({ width, height, size }: Media): string {
-  const bytes = size ? new Intl.NumberFormat(t.locale, { style: "unit", unit: size < 1e6 ? "kilobyte" : "megabyte", maximumFractionDigits: 1 }).format(size < 1e6 ? size / 1e3 : size / 1e6) : "";
-  return [width && height && `${width} × ${height}`, bytes].filter(Boolean).join(", ");
+  return [width && height && `${width} × ${height}`, size && bytes(size)].filter(Boolean).join(", ");
 }
 
 function attachment(shape: "picture" | "file" | "voice" | "place" | "person", title: string, lines: (string | undefined)[], href?: string, doing = ""): HTMLElement {

@@ -16,6 +16,7 @@ export const SMALL = 200;
 
 const PAGE = 200;
 const RETRY = 3000; // ms
+const TOGETHER = 50; // ms in which those are collected who are asked for
 const LOOKED = 10; // groups in which is looked for mentions that came while the page was closed
 const BACK = 100; // messages in each
 
@@ -32,7 +33,7 @@ export class Groups {
   #held = new Map<string, Held>();
   #others = new Map<string, Profile>(); // who wrote and is no member any more
   #asked = new Set<string>();
-  #asking: ReturnType<typeof setTimeout> | undefined;
+  #asking: Promise<void> | undefined;
   #mentions = new Map<string, number>(); // the newest message that mentions the user, by chat
   #requests = new Map<string, GroupRequest[]>(); // that wait for an answer of the user, by group
   #looked = false;
@@ -106,6 +107,11 @@ export class Groups {
     const known = this.member(id, user)?.user ?? this.#others.get(user);
     if (!known) this.#ask(user);
     return known ?? { id: user, name: "" };
+  }
+
+  /** Waits until it is known what somebody is called, where that can be known. */
+  async meet(id: string, user: string): Promise<void> {
+    if (!this.profile(id, user).name) await this.#asking;
   }
 
   /** What everybody in a group calls a member. */
@@ -256,17 +262,21 @@ export class Groups {
   #ask(user: string): void {
     if (this.#asked.has(user) || !user) return;
     this.#asked.add(user);
-    this.#asking ??= setTimeout(async () => {
-      this.#asking = undefined;
-      const ids = [...this.#asked].filter((id) => !this.#others.has(id)).slice(-100);
-      try {
-        const { users } = await this.client.call("users.list", { query: { ids } });
-        for (const u of users) this.#others.set(u.id, u);
-        this.#tell();
-      } catch {
-        for (const id of ids) this.#asked.delete(id); // the next drawing asks again
-      }
-    }, 50);
+    this.#asking ??= this.#askAll();
+  }
+
+  // #askAll asks at once for those who are drawn together.
+  async #askAll(): Promise<void> {
+    await new Promise((done) => setTimeout(done, TOGETHER));
+    this.#asking = undefined;
+    const ids = [...this.#asked].filter((id) => !this.#others.has(id)).slice(-100);
+    try {
+      const { users } = await this.client.call("users.list", { query: { ids } });
+      for (const u of users) this.#others.set(u.id, u);
+      this.#tell();
+    } catch {
+      for (const id of ids) this.#asked.delete(id); // the next drawing asks again
+    }
   }
 
   #mentioned(chat: string, seq: number): void {

@@ -54,7 +54,7 @@ export class Panel {
     this.el = h(
       "aside",
       { class: "panel", "aria-labelledby": "panel-title", onkeydown: (e: KeyboardEvent) => e.key === "Escape" && !e.defaultPrevented && (e.stopPropagation(), this.close()) },
-      h("header", { class: "room-head" }, this.#title, h("button", { type: "button", class: "round", "aria-label": g.close, onclick: () => this.close() }, icon("close"))),
+      h("header", { class: "room-head" }, this.#title, h("button", { type: "button", class: "round", "aria-label": g.closePanel, onclick: () => this.close() }, icon("close"))),
       h("div", { class: "panel-body" }, this.#head, this.#fault, this.#news, this.#doings, h("section", { class: "panel-part", "aria-label": g.membersLabel }, this.#count, this.#filter, this.#nobody, this.#list, this.#more), this.#leave),
     );
     this.draw();

@@ -1,6 +1,6 @@
 // One chat that is open.
 
-import type { Message } from "@stoa-dev/client";
+import type { Message, Transfer } from "@stoa-dev/client";
 import { now } from "../api";
 import { ago } from "../days";
 import { h, icon, put } from "../dom";
@@ -16,6 +16,7 @@ import { Panel } from "./panel";
 import { Strips } from "./strips";
 import { Stream } from "./stream";
 import { explain, faceOf, isMuted, nameIn, placeOf, profileOf, titleOf, type Talk } from "./talk";
+import { says, transferRow } from "./transfer";
 import { untilWords } from "./when";
 
 const FOREVER = "9999-01-01T00:00:00Z";
@@ -66,7 +67,7 @@ export class Room {
       moved: () => this.#moved(),
     };
     this.#stream = new Stream(this.chat, talk, doings);
-    this.#composer = new Composer(this.chat, talk, { sent: () => void this.#toNewest(), up: () => this.#stream.focusLast() });
+    this.#composer = new Composer(this.chat, talk, { sent: () => void this.#toNewest(), up: () => this.#stream.focusLast(), file: this.user ? (file) => talk.line.files.offer(this.user, file) : undefined });
     this.#newest = h("button", { type: "button", class: "newest", hidden: true, onclick: () => void this.#toNewest() }, sign("down"), h("span", {}));
     if (this.group) this.#strips = new Strips(this.group, talk, { goTo: (seq) => void this.goTo(seq), fill: () => this.draw() });
     const about: HTMLButtonElement | null = this.group
@@ -123,8 +124,14 @@ export class Room {
   arrived(m: Message): void {
     if (m.system) this.#strips?.happened(m.system.event);
     if (m.from === this.talk.me.id) return void (this.#stream.newFrom = 0);
-    this.say((m.system ? "" : c.says(nameIn(this.talk, m.from, this.group)) + " ") + preview(m, this.talk, this.chat));
+    const known = this.group ? this.talk.line.groups.meet(this.group, m.from) : Promise.resolve();
+    void known.then(() => this.say((m.system ? "" : c.says(nameIn(this.talk, m.from, this.group)) + " ") + preview(m, this.talk, this.chat)));
     if (this.#stream.newFrom === 0 && (document.visibilityState !== "visible" || !this.#stick)) this.#stream.newFrom = m.seq;
+  }
+
+  /** A file has come further. */
+  transferred(f: Transfer): void {
+    if (this.user && (f.from === this.user || f.to === this.user)) this.say(`${f.name}: ${says(transferRow(f, this.talk.line.files, this.talk.me.id), this.talk)}`);
   }
 
   /** A message is another one now, or gone, where there is none. */

@@ -1,13 +1,14 @@
 // The messages of an open chat: bubbles, lines of days, the line where the new ones begin.
 
-import type { Message, Outgoing } from "@stoa-dev/client";
+import type { Message, Outgoing, Transfer } from "@stoa-dev/client";
 import { h } from "../dom";
 import { c } from "../texts/chats";
 import { drawBubble, drawHappening, type Author, type Bubble, type Doings, type Quoted, type Tick } from "./bubble";
 import { happened, mentioned } from "./content";
 import { groupOf } from "./groups";
 import { Scroller } from "./scroller";
-import { nameIn, type Talk } from "./talk";
+import { nameIn, placeOf, type Talk } from "./talk";
+import { drawTransfer, showProgress, transferRow } from "./transfer";
 import { dayLine, dayOf } from "./when";
 
 const TOGETHER = 5 * 60_000; // ms within which messages of one sender stand together
@@ -74,9 +75,23 @@ export class Stream {
       before = { from, at };
       place(b.key, JSON.stringify(b), () => drawBubble(b, this.talk, this.on));
     };
+    const files = groupOf(this.chat) ? [] : this.talk.line.files.with(placeOf(this.chat));
+    const file = (f: Transfer) => {
+      lines(f.from, Date.parse(f.created), 0);
+      before = undefined;
+      const r = transferRow(f, this.talk.line.files, this.talk.me.id);
+      place(`file ${f.id}`, JSON.stringify(r), () => drawTransfer(r, this.talk));
+      showProgress(rows.at(-1)!, f, this.talk.line.files);
+    };
+    // Files stand among the messages by time, as far as those are shown.
+    const filesUntil = (at: number) => {
+      while (files[0] && Date.parse(files[0].created) < at) file(files.shift()!);
+    };
+    if (chats.hasOlder(this.chat) && messages[0]) while (files[0] && Date.parse(files[0].created) < Date.parse(messages[0].at)) files.shift();
     const quote = (seq: number | undefined) => (seq ? this.#quote(seq, messages) : undefined);
     for (const m of messages) {
       const own = m.from === this.talk.me.id;
+      filesUntil(Date.parse(m.at));
       if (m.system) {
         happens(m);
         continue;
@@ -84,6 +99,7 @@ export class Stream {
       // Known by its client_id, a message that was on its way stays the same bubble.
       add(m.from, Date.parse(m.at), { key: m.client_id ?? `${m.seq}`, seq: m.seq, tick: own && !m.recalled ? far(m.seq, state) : undefined, message: m, out: undefined, quote: quote(m.reply_to) });
     }
+    if (!chats.hasNewer(this.chat)) filesUntil(Infinity);
     if (!chats.hasNewer(this.chat)) for (const out of chats.pending(this.chat)) add(this.talk.me.id, out.at, { key: out.body.client_id, seq: 0, tick: outTick(out), message: undefined, out, quote: quote(out.body.reply_to) });
     this.#drawn = next;
     this.scroller.set(rows, stick);

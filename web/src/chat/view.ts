@@ -4,6 +4,7 @@ import type { User } from "../api";
 import { h, icon, put } from "../dom";
 import type { Line } from "../live";
 import type { People } from "../people";
+import { rows } from "../rows";
 import { Ended } from "../session";
 import { t } from "../texts";
 import { c } from "../texts/chats";
@@ -16,7 +17,7 @@ import { groupOf } from "./groups";
 import { newGroup } from "./newgroup";
 import { Room } from "./room";
 import { chatSearch } from "./search";
-import { chatAt, explain, placeOf, type Talk } from "./talk";
+import { chatAt, explain, nameIn, placeOf, type Talk } from "./talk";
 
 // addressed is what an address of the page names: which chat, "" for the list, and which message of it, 0 for none. Of other pages it is undefined.
 function addressed(hash: string): { chat: string; seq: number } | undefined {
@@ -40,11 +41,18 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
 
   const heading = h("h1", { tabindex: -1 }, t.frame.titles.chats);
   const list = chatList(talk, heading);
+  const offers = h("ul", { class: "chat-list offers", "aria-label": c.files.offersLabel });
+  const showOffers = rows<{ id: string; from: string; name: string; file: string }>(
+    offers,
+    (o) => o.id,
+    (o) => h("li", {}, h("a", { class: "chat-row", href: `#/chats/${o.from}` }, sign("file"), h("span", { class: "chat-text" }, h("span", { class: "chat-name" }, o.name), h("span", { class: "chat-line" }, c.files.offers(o.file))))),
+    heading,
+  );
   const none = h("div", { class: "empty", hidden: true }, h("p", {}, c.none), h("a", { href: "#/friends" }, c.toFriends));
   const start = h("button", { type: "button", class: "secondary", "aria-haspopup": "dialog", onclick: () => void pick(c.newChat, talk, (chat) => void (location.hash = `#/chats/${placeOf(chat)}`)).catch(talk.failed) }, c.newChat);
   const gather = h("button", { type: "button", class: "round", "aria-haspopup": "dialog", "aria-label": g.newGroup, title: g.newGroup, onclick: () => newGroup(talk) }, sign("people"));
   const search = chatSearch(talk, (on) => (chats.hidden = on));
-  const chats = h("div", { class: "chat-scroll" }, none, list.el);
+  const chats = h("div", { class: "chat-scroll" }, offers, none, list.el);
   const side = h("section", { class: "chats-side", "aria-label": t.frame.titles.chats }, h("header", {}, heading, gather, start), search.field, search.el, chats);
   const nobody = h("section", { class: "room none-open", "aria-label": c.noneOpen }, h("p", { class: "muted" }, icon("temple"), c.noneOpen));
   const place = h("div", { class: "room-place" }, nobody);
@@ -63,6 +71,9 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
   };
 
   function draw(): void {
+    const waiting = line.files.offers().filter((f) => f.from !== room?.user);
+    showOffers(waiting.map((f) => ({ id: f.id, from: f.from, name: nameIn(talk, f.from), file: f.name })));
+    offers.hidden = waiting.length === 0;
     list.show(room?.chat ?? "");
     const group = groupOf(room?.chat ?? "");
     if (line.groups.get(group)) titles.set(group, line.groups.title(group));
@@ -113,6 +124,7 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
       later();
     }),
     line.client.on("state", later),
+    line.client.on("transfer.updated", (f) => room?.transferred(f)),
     line.client.on("group.left", ({ group, why }) => {
       if (groupOf(room?.chat ?? "") !== group) return;
       const name = titles.get(group) ?? g.group; // the group itself is forgotten
@@ -123,6 +135,7 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
   line.presences.watch(later, closed.signal);
   people.watch(later, closed.signal);
   line.groups.watch(later, closed.signal);
+  line.files.watch(later, closed.signal);
   document.addEventListener("visibilitychange", later, { signal: closed.signal });
   addEventListener("resize", later, { signal: closed.signal });
   const clock = setInterval(() => {

@@ -70,6 +70,7 @@ export const en = {
 
   // ---- the panel ----
   close: "Close",
+  closePanel: "Back to the chat",
   since: (date: string) => `since ${date}`,
   roles: { member: "member", admin: "admin", owner: "owner" },
   find: "Find a member",
