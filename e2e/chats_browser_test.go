@@ -82,7 +82,7 @@ func (l *line) pass(near net.Conn) {
 	defer l.release(far)
 	var there sync.WaitGroup
 	there.Go(func() {
-		_, _ = io.Copy(far, counted{near, l})
+		_, _ = io.Copy(far, metered{near, l})
 		far.Close()
 	})
 	_, _ = io.Copy(near, far)
@@ -90,13 +90,13 @@ func (l *line) pass(near net.Conn) {
 	there.Wait()
 }
 
-// counted is what comes over a line from the browser.
-type counted struct {
+// metered is what comes over a line from the browser.
+type metered struct {
 	net.Conn
 	line *line
 }
 
-func (c counted) Read(p []byte) (int, error) {
+func (c metered) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.line.count(n)
 	return n, err

@@ -113,7 +113,7 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	eve.lacks("[data-mentioned]")
 	bob.hears("Are you there, @Eve")
 	bob.until("no mark for others", `document.querySelector(".for-me") === null`)
-	ada.does(4, "Who has read it")
+	ada.does(3, "Who has read it")
 	ada.says("dialog", "2 members have read this message.")
 	ada.button("Close")
 
@@ -151,13 +151,13 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	// An admin pins, and takes back what a member wrote, but nothing of the owner's.
 	ada.doesTo("Bob", "Make admin")
 	bob.happens("Ada made you admin.")
-	bob.does(4, "Pin for all")
+	bob.does(3, "Pin for all")
 	eve.says(".strip.pins", "Are you there, @Eve")
 	eve.happens("Bob pinned a message.")
-	bob.until("no verb over the owner", `(document.querySelector('[data-seq="4"] .more').click(), ![...document.querySelectorAll("[role=menuitem]")].some((i) => i.textContent === "Take back for everybody"))`)
+	bob.until("no verb over the owner", `(document.querySelector('[data-seq="3"] .more').click(), ![...document.querySelectorAll("[role=menuitem]")].some((i) => i.textContent === "Take back for everybody"))`)
 	bob.key(kb.Escape)
-	bob.does(5, "Take back for everybody", "Yes, recall it")
-	eve.says(`[data-seq="5"] .said`, "This message was recalled.")
+	bob.does(4, "Take back for everybody", "Yes, recall it")
+	eve.says(`[data-seq="4"] .said`, "This message was recalled.")
 
 	// Removed, Eve finds the chat gone and asks to be let in again.
 	ada.button("Settings of the group")

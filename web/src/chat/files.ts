@@ -62,6 +62,7 @@ export class Files {
   }
 
   async offer(to: string, file: File): Promise<void> {
+    if (file.size === 0) throw new Refused(400, "transfer.size", "The file is empty."); // the server would call the request malformed
     const t = await this.client.call("transfers.offer", { body: { to, name: file.name, size: file.size, ...(file.type && { type: file.type }) }, key: crypto.getRandomValues(new Uint32Array(4)).join("-") });
     this.#uploads.set(t.id, { file, running: false, sent: 0, fault: undefined });
     this.#take(t);

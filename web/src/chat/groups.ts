@@ -31,6 +31,7 @@ export class Groups {
   ready = false; // the list has been read
 
   #held = new Map<string, Held>();
+  #wanted = new Set<string>(); // groups whose members are looked at
   #others = new Map<string, Profile>(); // who wrote and is no member any more
   #asked = new Set<string>();
   #asking: Promise<void> | undefined;
@@ -168,13 +169,14 @@ export class Groups {
     if (h) {
       if (group.version >= h.group.version) h.group = group;
       h.me = me;
-      if (h.version > 0) void this.#step(h);
     } else this.#held.set(group.id, { group, me, members: new Map(), version: 0, next: undefined });
+    if (this.#wanted.has(group.id)) void this.want(group.id).catch(() => {}); // the next event asks again
     this.#tell();
   }
 
   /** Has the members of a group read and kept, as far as a page goes, and the requests to join it. */
   async want(id: string): Promise<void> {
+    this.#wanted.add(id);
     const h = this.#held.get(id);
     if (!h) return;
     await (h.version > 0 ? this.#step(h) : this.#readMembers(h));

@@ -92,6 +92,7 @@ export class Room {
       this.#heard,
       this.#composer.el,
     );
+    if (this.group) void talk.line.groups.want(this.group).catch(() => {}); // a connection to come asks again
     this.catchUp();
     this.#head();
     void this.#open(at);
@@ -106,7 +107,6 @@ export class Room {
   /** Asks for what events may have failed to tell. */
   catchUp(): void {
     if (this.user) void this.talk.line.presences.ask(this.user);
-    else void this.talk.line.groups.want(this.group).catch(() => {}); // names are missing until the next time
   }
 
   close(): void {

@@ -131,7 +131,7 @@ export class Stream {
 
   /** Gives the focus to the last message. */
   focusLast(): void {
-    (this.list.querySelector<HTMLElement>(".message:last-of-type") ?? this.el).focus();
+    ([...this.list.querySelectorAll<HTMLElement>(".message")].at(-1) ?? this.el).focus();
   }
 
   // #author is who wrote in a group.

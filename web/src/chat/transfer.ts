@@ -51,7 +51,7 @@ export function drawTransfer(r: TransferRow, talk: Talk): HTMLLIElement {
   const cancel = (text: string) => doing(text, "link", () => files.cancel(t.id));
   const verbs: Child[] = {
     pending: own ? [cancel(c.files.cancel)] : [doing(c.files.accept, "primary", () => files.accept(t.id)), doing(c.files.reject, "secondary", () => files.reject(t.id))],
-    transferring: [...(own && r.way === "away" && !r.checked ? [again, input] : []), cancel(c.files.cancel)],
+    transferring: [...(own && r.way !== "runs" && !r.checked ? [again, input] : []), cancel(c.files.cancel)],
     done: t.available ? [own ? null : doing(c.files.download, "primary", fetchIt), cancel(c.files.remove)] : [],
     failed: [],
     rejected: [],
