@@ -19,6 +19,7 @@ type line struct {
 	ln    net.Listener
 	mu    sync.Mutex
 	down  bool
+	left  int // bytes until it is cut; 0: it is not
 	conns map[net.Conn]bool
 }
 
@@ -81,12 +82,41 @@ func (l *line) pass(near net.Conn) {
 	defer l.release(far)
 	var there sync.WaitGroup
 	there.Go(func() {
-		_, _ = io.Copy(far, near)
+		_, _ = io.Copy(far, metered{near, l})
 		far.Close()
 	})
 	_, _ = io.Copy(near, far)
 	near.Close()
 	there.Wait()
+}
+
+// metered is what comes over a line from the browser.
+type metered struct {
+	net.Conn
+	line *line
+}
+
+func (c metered) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.line.count(n)
+	return n, err
+}
+
+func (l *line) count(n int) {
+	l.mu.Lock()
+	over := l.left > 0 && n >= l.left
+	l.left = max(0, l.left-n)
+	l.mu.Unlock()
+	if over {
+		l.cut()
+	}
+}
+
+// cutAfter cuts the line when so many bytes more have come over it from the browser.
+func (l *line) cutAfter(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left = n
 }
 
 // cut ends what goes over the line, and lets nothing new through until mend.

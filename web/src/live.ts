@@ -1,8 +1,13 @@
 // The one connection of this tab: events come over it, chats are read and sent over it.
 
 import { Chats, SESSION_ENDED, StoaClient, type State } from "@stoa-dev/client";
-import type { Event } from "./api";
+import type { Event, User } from "./api";
+import { alertOf } from "./chat/alerts";
+import { Files } from "./chat/files";
+import { Groups } from "./chat/groups";
 import { Presences } from "./chat/presence";
+import { calls } from "./chat/talk";
+import type { People } from "./people";
 import { end, token } from "./session";
 import { t } from "./texts";
 
@@ -19,6 +24,10 @@ export interface Line {
   client: StoaClient;
   chats: Chats;
   presences: Presences;
+  groups: Groups;
+  files: Files;
+  /** Messages that wait for the user, where they have not said that they want no news. */
+  unread: () => number;
   stop: () => void;
 }
 
@@ -29,10 +38,11 @@ const AGAIN = 30_000; // ms
 const shown: Record<State, LiveState> = { connecting: "connecting", online: "live", offline: "waiting", ended: "waiting" };
 
 /** Connects as a user until stop is called. */
-export async function connect(user: string, on: Listener): Promise<Line> {
+export async function connect(me: User, people: People, on: Listener): Promise<Line> {
   const client = new StoaClient({ url: location.origin, getToken: token });
-  const chats = new Chats(client, { user });
+  const chats = new Chats(client, { user: me.id });
   const presences = new Presences(client);
+  const groups = new Groups(client, chats, me.id);
   let again: ReturnType<typeof setTimeout> | undefined;
   client.on("state", ({ state, code }) => {
     on.state(shown[state]);
@@ -44,12 +54,13 @@ export async function connect(user: string, on: Listener): Promise<Line> {
   });
   client.on("event", (e) => on.event(e));
   on.state("connecting");
+  const files = new Files(client, me.id);
+  const line = { client, chats, presences, groups, files, unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0) };
+  alertOf(line, me, people);
   await chats.start();
   client.connect();
   return {
-    client,
-    chats,
-    presences,
+    ...line,
     stop: () => {
       clearTimeout(again);
       chats.stop();

@@ -76,7 +76,7 @@ function begin(): Login {
   const line = late(
     async () => {
       const { connect } = await import("./live");
-      return connect(user()!.id, {
+      return connect(user()!, people, {
         state: showState,
         missed,
         event: (e) => {
@@ -91,13 +91,14 @@ function begin(): Login {
   void line.then((got) => {
     there = got;
     if (gone.signal.aborted) return got.stop();
-    for (const name of ["chat", "synced"] as const) got.chats.on(name, showUnread);
+    for (const name of ["chat", "synced", "gone"] as const) got.chats.on(name, showUnread);
+    got.groups.watch(showUnread, gone.signal);
   });
   return {
     device: device(),
     people,
     line,
-    unread: () => there?.chats.list().reduce((n, chat) => n + (chat.group || Date.parse(chat.muted ?? "") > Date.now() ? 0 : chat.unread), 0) ?? 0,
+    unread: () => there?.unread() ?? 0,
     stop: () => {
       there?.stop();
       people.stop();
@@ -128,7 +129,7 @@ function happened(e: Event): void {
   if (e.type === "session.ended" && (e.data as SessionEnded).device === device()) end(t.frame.outHere);
 }
 
-type Page = "home" | "chats" | "friends" | "card" | "profile" | "undo";
+type Page = "home" | "chats" | "friends" | "card" | "profile" | "undo" | "group";
 let title = "";
 
 const requests = h("span", { class: "badge", "data-unread": "", hidden: true });
@@ -154,8 +155,9 @@ function show(): void {
   const me = user();
   const token = /^#\/card\/([\w-]+)$/.exec(location.hash)?.[1];
   const undo = /^#\/undo\/([\w-]+)$/.exec(location.hash)?.[1];
+  const door = /^#\/(join|group)\/([\w-]+)$/.exec(location.hash);
   const chat = /^#\/chats(\/|$)/.test(location.hash);
-  const page: Page = undo ? "undo" : chat ? "chats" : token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
+  const page: Page = undo ? "undo" : door ? "group" : chat ? "chats" : token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
   title = me ? `${t.frame.titles[page]} · Stoa` : "Stoa";
   guest = !me;
   document.body.classList.toggle("guest", guest);
@@ -173,10 +175,10 @@ function show(): void {
       return showUnread();
     }
     const entered = (news: string) => {
-      navigate(token ? location.hash : "#/");
+      navigate(token || door ? location.hash : "#/");
       announce(news);
     };
-    put(main, welcome(entered, token && t.frame.shownCard));
+    put(main, welcome(entered, token ? t.frame.shownCard : door ? t.frame.shownGroup : undefined));
     return showUnread();
   }
   login ??= begin();
@@ -209,6 +211,8 @@ function show(): void {
     ? import("./undo").then((m) => m.undoView(undo))
     : token
     ? import("./card").then((m) => m.cardView(me, token, people, announce))
+    : door
+      ? Promise.all([import("./chat/door"), line]).then(([m, line]) => m.doorView(door[1] === "join" ? { link: door[2]! } : { group: door[2]! }, line, announce))
     : page === "chats"
       ? Promise.all([import("./chat/view"), line]).then(([m, line]) => m.chatsView(me, line, people, announce))
     : page === "friends"

@@ -1,8 +1,8 @@
-import type { StoaClient } from "./client.js";
+import type { StoaClient, StoaEvent } from "./client.js";
 import { Emitter } from "./emitter.js";
 import { isTemporary, Refused } from "./errors.js";
 import { Outbox, type Outgoing } from "./outbox.js";
-import type { Chat, ChatChange, ChatMark, ChatSettings, ChatStands, EventCatalogue, FoundMessages, Message, MessageHidden, MessageRef, Send, Typing } from "./wire.js";
+import type { Chat, ChatChange, ChatMark, ChatSettings, ChatStands, EventCatalogue, FoundMessages, Message, MessageHidden, MessageRef, Messages, Send, Typing } from "./wire.js";
 
 /** What a message says. */
 export type Said = Omit<Send, "client_id" | "reply_to" | "forward">;
@@ -17,7 +17,10 @@ export interface ChatState extends Chat {
 export interface ChatsEvents {
   /** Everything is there: after the start, and again after each break that could not be resumed. */
   synced: undefined;
-  /** A message that came after the start: each once, and those of a chat in the order of seq. */
+  /**
+   * A message that came after the start: each once, and those of a chat in the order of seq. Of a large group
+   * only while its chat is open.
+   */
   message: Message;
   /** A message as it is now: edited, recalled, or with other reactions. */
   changed: Message;
@@ -41,7 +44,8 @@ const range = 200; // messages of a gap, asked for at once
 const typingEvery = 3_000; // ms between two notices to the other
 const typingFor = 6_000; // ms for which the other's writing is shown
 const marksAfter = 300; // ms in which marks are collected
-const echoAfter = 1_000; // ms until a message that was sent is asked for, if no event brought it
+const echoAfter = 1_000; // ms until a message that is known to be there is asked for, if no event brought it
+const glanceWithin = 10_000; // ms in which a large group's newest message is asked for; all of its members hear of it at once
 const retryAfter = 1_000; // ms, at first
 const retryMost = 30_000;
 
@@ -65,6 +69,10 @@ interface Held {
   running: boolean;
   pause: number;
   set: number; // when an event brought its settings, by the count of them
+  behind: boolean; // of a large group, whose messages are not asked for before it is opened
+  glancing: boolean;
+  own: Map<number, Message>; // by seq, which the channel brought before the answer told which they are
+  unsubscribe: (() => void) | undefined; // from the channel of an open group's chat
   typing: ReturnType<typeof setTimeout> | undefined;
 }
 
@@ -122,7 +130,10 @@ export class Chats extends Emitter<ChatsEvents> {
     this.stopped = true;
     for (const off of this.offs.splice(0)) off();
     for (const timer of this.timers) clearTimeout(timer);
-    for (const h of this.held.values()) clearTimeout(h.typing);
+    for (const h of this.held.values()) {
+      clearTimeout(h.typing);
+      h.unsubscribe?.();
+    }
     this.outbox.stop();
   }
 
@@ -177,11 +188,12 @@ export class Chats extends Emitter<ChatsEvents> {
     if (h.window) return h.window;
     h.part++;
     [h.window, h.later] = [[], false];
+    if (h.chat.group) h.unsubscribe ??= this.client.subscribe(`chat/${h.chat.group}`, (e) => this.published(e));
     try {
       await this.load(h, {});
     } catch (err) {
       if (!(err instanceof Refused && err.code === "chat.unknown")) {
-        h.window = undefined;
+        this.close(chat);
         throw err;
       }
     }
@@ -239,6 +251,8 @@ export class Chats extends Emitter<ChatsEvents> {
     if (!h) return;
     h.part++;
     [h.window, h.more, h.later] = [undefined, false, false];
+    h.unsubscribe?.();
+    h.unsubscribe = undefined;
   }
 
   /**
@@ -350,9 +364,22 @@ export class Chats extends Emitter<ChatsEvents> {
   private arrived(m: Message): void {
     const h = this.hold(m.chat);
     if (m.seq <= h.seq) return;
+    h.behind = false; // who is told of messages is told of all
     newer(h.early, m.seq, m);
     h.want = Math.max(h.want, m.seq);
     void this.run(h);
+  }
+
+  // published is what the channel of an open group's chat brings. It does not say which of the sender's messages
+  // one is: one's own waits for the answer that tells, and is asked for where another device has sent it.
+  private published({ type, data }: StoaEvent): void {
+    const m = data as Message;
+    if (type === "message.changed") return this.edited(m);
+    if (type !== "message.new") return;
+    if (m.from !== this.user) return this.arrived(m);
+    const out = this.outbox.of(m.chat).find(({ sent }) => sent?.seq === m.seq);
+    if (out) this.arrived({ ...m, client_id: out.body.client_id });
+    else this.hold(m.chat).own.set(m.seq, m);
   }
 
   private edited(m: Message): void {
@@ -398,12 +425,36 @@ export class Chats extends Emitter<ChatsEvents> {
     void this.run(h);
   }
 
-  // What was told of a chat may have been lost with a node, or somebody's words were erased.
+  // What was told of a chat may have been lost with a node, or somebody's words were erased. Members of a large
+  // group are told nothing else: those who have it open get what there is by its channel, the others count it.
   private stands({ chat, seq, rev }: ChatStands): void {
     const h = this.hold(chat);
-    h.want = Math.max(h.want, seq);
-    h.wantRev = Math.max(h.wantRev, rev);
-    void this.run(h);
+    const take = () => {
+      h.want = Math.max(h.want, seq);
+      h.wantRev = Math.max(h.wantRev, rev);
+      if (h.chat.group && !h.window && (h.seq < h.want || h.rev < h.wantRev)) this.fallBehind(h);
+      else void this.run(h);
+    };
+    if (h.chat.group && h.window) this.later(echoAfter, take);
+    else take();
+  }
+
+  private fallBehind(h: Held): void {
+    h.behind = true;
+    this.show(h);
+    this.settle();
+    if (h.glancing) return;
+    h.glancing = true;
+    this.later(glanceWithin * (0.1 + 0.9 * Math.random()), async () => {
+      const asked = this.settingsSeen;
+      try {
+        if (h.behind) this.merge(await this.client.call("chats.get", { path: { chat: h.chat.chat } }), asked);
+      } catch (err) {
+        this.report(err); // the next message, or the next list, brings it
+      } finally {
+        h.glancing = false;
+      }
+    });
   }
 
   private writes({ chat, typing }: Typing): void {
@@ -424,12 +475,14 @@ export class Chats extends Emitter<ChatsEvents> {
     this.emit("outgoing", out);
     const { sent } = out;
     if (!sent) return;
+    const own = this.held.get(out.chat)?.own.get(sent.seq);
+    if (own) return this.arrived({ ...own, client_id: out.body.client_id });
     // An event brings it, as it brings those of others. An event is a hint: who gets none asks.
     this.later(echoAfter, () => {
       const h = this.hold(out.chat);
       h.want = Math.max(h.want, sent.seq);
       void this.run(h);
-      if (sent.seq <= h.seq) this.outbox.placed(out.body.client_id);
+      if (sent.seq <= h.seq || h.behind) this.outbox.placed(out.body.client_id);
     });
   }
 
@@ -464,7 +517,7 @@ export class Chats extends Emitter<ChatsEvents> {
   // settle tells that everything is there, when it is.
   private settle(): void {
     if (!this.owed || this.stale || this.syncing || this.stopped) return;
-    for (const h of this.held.values()) if (h.seq < h.want || h.rev < h.wantRev) return;
+    for (const h of this.held.values()) if (!h.behind && (h.seq < h.want || h.rev < h.wantRev)) return;
     this.owed = false;
     this.emit("synced", undefined);
   }
@@ -518,6 +571,7 @@ export class Chats extends Emitter<ChatsEvents> {
         chat: { chat, ...(chat.startsWith("g:") ? { group: chat.slice(2) } : { peer: chat.slice(2) }), seq: 0, rev: 0, read: 0, unread: 0, at: new Date(0).toISOString() },
         ...{ seq: 0, rev: 0, want: 0, wantRev: 0, early: new Map(), changes: new Map(), gone: new Set<number>() },
         ...{ window: undefined, more: false, later: false, part: 0, bare: true, running: false, pause: 0, set: 0, typing: undefined },
+        ...{ behind: false, glancing: false, own: new Map(), unsubscribe: undefined },
       };
       this.held.set(chat, h);
     }
@@ -557,7 +611,7 @@ export class Chats extends Emitter<ChatsEvents> {
 
   // run hands on what is there in order, and asks for what is missing, until the chat is whole.
   private async run(h: Held): Promise<void> {
-    if (h.running || this.backlog || this.stopped) return;
+    if (h.running || h.behind || this.backlog || this.stopped) return;
     h.running = true;
     const path = { chat: h.chat.chat };
     try {
@@ -618,6 +672,7 @@ export class Chats extends Emitter<ChatsEvents> {
     h.seq = Math.max(h.seq, upTo);
     forget(h.early, h.seq);
     forget(h.changes, h.rev);
+    forget(h.own, h.seq);
     if (h.seq === from) throw new Refused(503, "chat.store_away", "A message is not there that an event told of.");
   }
 
@@ -647,6 +702,7 @@ export class Chats extends Emitter<ChatsEvents> {
       this.mark(m.chat, 0, m.seq);
     }
     if (h.window && !h.later) h.window = put(h.window, m);
+    h.own.delete(m.seq);
     this.outbox.arrived(m);
     this.emit("message", m);
     this.show(h);
@@ -661,6 +717,7 @@ export class Chats extends Emitter<ChatsEvents> {
     }
     const old = h.window?.find(({ seq }) => seq === m.seq);
     if (old && (old.rev ?? 0) >= (m.rev ?? 0)) return; // it was loaded as it is now
+    if (old?.client_id && !m.client_id) m = { ...m, client_id: old.client_id }; // a channel does not say it
     if (old && h.window) h.window = put(h.window, m);
     if (h.chat.last?.seq === m.seq) h.chat = { ...h.chat, last: better(h.chat.last, m)! };
     this.emit("changed", m);
@@ -673,6 +730,7 @@ export class Chats extends Emitter<ChatsEvents> {
     const answer = await this.client.call("chats.messages", { path: { chat: h.chat.chat }, query: { limit: page, ...query } });
     if (!h.window || h.part !== part) return; // it was closed meanwhile, or shows others
     const list = answer.messages ?? [];
+    if (h.behind) this.overtake(h, answer);
     if (anew) h.window = [];
     // What was handed on after the server answered is not put in: it was not known to follow.
     if (anew || query.after !== undefined) h.later = answer.seq < h.seq || (query.after !== undefined ? answer.more : (list.at(-1)?.seq ?? Infinity) < answer.seq);
@@ -689,6 +747,16 @@ export class Chats extends Emitter<ChatsEvents> {
     h.want = Math.max(h.want, answer.seq);
     h.wantRev = Math.max(h.wantRev, answer.rev);
     await this.run(h);
+  }
+
+  // overtake makes history of what a large group has said while it was not open.
+  private overtake(h: Held, { messages, seq, rev }: Messages): void {
+    h.behind = false;
+    [h.seq, h.rev] = [Math.max(h.seq, seq), Math.max(h.rev, rev)];
+    forget(h.early, h.seq);
+    forget(h.changes, h.rev);
+    const last = messages?.at(-1);
+    if (last?.seq === seq) h.chat = { ...h.chat, seq, at: last.at, last };
   }
 
   // mark collects marks, and sends those of each chat in one call.

@@ -161,6 +161,18 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
     return new URL(path, this.url).href;
   }
 
+  /**
+   * Has fn called with the events of a channel until the function that is returned is called, also over
+   * connections to come. What passes while there is none is missed, and where the server refuses there is none. A
+   * channel has one listener at a time.
+   */
+  subscribe(channel: string, fn: (event: StoaEvent) => void): () => void {
+    const sub = this.wire.newSubscription(channel);
+    sub.on("publication", ({ data }) => fn(data as StoaEvent));
+    sub.subscribe();
+    return () => this.wire.removeSubscription(sub);
+  }
+
   private become(state: State, code: number, reason: string): void {
     if (this.current === state) return;
     this.current = state;

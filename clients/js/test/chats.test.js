@@ -406,6 +406,59 @@ test("a group talks, and its chat is gone for who is removed", async () => {
   assert.equal(b.chats.get(chat), undefined);
 });
 
+test("a large group tells its messages to those who have it open, and the others how many there are", async () => {
+  const [a, b] = await friends();
+  const id = b.person.tokens.user.id;
+  const { group } = await a.client.call("groups.create", { body: { name: "Rowing", members: [id] } });
+  const chat = `g:${group.id}`;
+  await until("the group", () => b.chats.get(chat)?.group_name === "Rowing" && b.seqs(chat).at(-1) === 1);
+  // What a member of a group of more than 200 is sent in place of the messages.
+  for (const { client } of [a, b]) {
+    const emit = client.emit.bind(client);
+    client.emit = (name, data) => (/^message\.(new|changed)$/.test(name) && data.chat === chat ? emit("chat.stands", { chat, seq: data.seq, rev: data.rev ?? 0 }) : emit(name, data));
+  }
+  const asked = [];
+  const call = b.client.call.bind(b.client);
+  b.client.call = (operation, input) => (asked.push(operation), call(operation, input));
+  for (const n of numbers(3)) await say(a, chat, String(n));
+  await until("the number", () => b.chats.get(chat).unread >= 4 && b.chats.get(chat).seq >= 4);
+  assert.deepEqual(b.seqs(chat), [1], "nobody who does not look is told what was said");
+  assert.deepEqual(asked.filter((o) => o !== "chats.mark"), ["chats.get"], "three messages cost one question");
+  await until("synced to be told again", async () => b.synced > 0);
+
+  await b.chats.open(chat);
+  assert.deepEqual(b.chats.messages(chat).map((m) => m.text), [undefined, "1", "2", "3"]);
+  assert.deepEqual(b.seqs(chat), [1], "what was there before is history");
+  await until("the channel", () => b.client.wire.getSubscription(`chat/${group.id}`)?.state === "subscribed");
+  asked.length = 0;
+  await say(a, chat, "4");
+  await until("a message", () => b.texts(chat).at(-1) === "4");
+  await a.chats.edit(chat, 5, "four");
+  await until("an edit", () => b.chats.messages(chat).at(-1).text === "four");
+  await say(b, chat, "5");
+  await until("one's own", () => b.chats.pending(chat).length === 0 && b.texts(chat).at(-1) === "5");
+  assert.equal(b.heard.at(-1).client_id !== undefined, true, "one's own message is known again");
+  assert.deepEqual(asked.filter((o) => /messages|changes/.test(o)), [], "what the channel brings is not asked for");
+  b.chats.read(chat);
+  assert.equal(b.chats.get(chat).unread, 0);
+
+  b.chats.close(chat);
+  assert.equal(b.client.wire.getSubscription(`chat/${group.id}`), null);
+  await say(a, chat, "6");
+  await until("the number", () => b.chats.get(chat).unread === 1);
+  assert.equal(b.texts(chat).at(-1), "5");
+
+  // What passed while the line was cut is there when it is back.
+  await b.chats.open(chat);
+  await until("the channel", () => b.client.wire.getSubscription(`chat/${group.id}`)?.state === "subscribed");
+  b.line.cut();
+  await offline(b);
+  await say(a, chat, "7");
+  await until("it to be stored", () => a.chats.pending(chat).length === 0);
+  b.line.mend();
+  await until("what was missed", () => b.texts(chat).at(-1) === "7");
+});
+
 test("a chat is shown around a message, and led to its end again", async () => {
   const [a, b, ab, ba] = await friends();
   const total = 240;

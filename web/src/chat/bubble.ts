@@ -2,22 +2,37 @@
 
 import type { Message, Outgoing } from "@stoa-dev/client";
 import { act } from "../buttons";
+import type { Profile } from "../api";
 import { h, type Child } from "../dom";
+import { face } from "../person";
 import { t } from "../texts";
 import { c } from "../texts/chats";
+import { g } from "../texts/groups";
 import { sign } from "./icons";
-import { content, preview } from "./content";
-import { sayRefusal, titleOf, type Talk } from "./talk";
+import { content, happened, preview } from "./content";
+import { groupOf } from "./groups";
+import { nameIn, sayRefusal, type Talk } from "./talk";
 import { timeOf } from "./when";
 
 /** How far a message of the user has come. */
 export type Tick = "sending" | "failed" | "sent" | "delivered" | "read";
 
 /** What a message that is replied to says; "gone" when it cannot be seen any more, undefined while it is not known. */
-export type Quoted = Pick<Message, "from" | "kind" | "text" | "media" | "location" | "card" | "custom"> & { recalled?: string };
+export type Quoted = Pick<Message, "from" | "kind" | "text" | "media" | "location" | "card" | "custom" | "system"> & { recalled?: string };
+
+/** Who wrote in a group, and as what. */
+export interface Author {
+  name: string;
+  role: "member" | "admin" | "owner";
+  profile: Profile;
+}
 
 export interface Bubble {
   key: string;
+  chat: string;
+  author: Author | undefined; // of another's in a group
+  names: string[]; // of those whom it mentions
+  forMe: boolean; // it mentions the user
   seq: number; // 0 while it is on its way
   own: boolean;
   follows: boolean; // stands under one of the same sender
@@ -40,7 +55,8 @@ const shapes = { sending: "clock", failed: "cross", sent: "tick", delivered: "ti
 export function drawBubble(b: Bubble, talk: Talk, on: Doings): HTMLLIElement {
   const m = b.message;
   const body = m ?? b.out!.body;
-  const who = b.own ? c.youSay : c.says(titleOf(talk, m?.from ?? ""));
+  const who = b.own ? c.youSay : b.author ? "" : c.says(nameIn(talk, m?.from ?? ""));
+  const group = groupOf(b.chat);
   const replyTo = m ? m.reply_to : b.out!.body.reply_to;
   const forwarded = m?.forwarded ?? (b.out?.body.forward && !m);
   const at = m?.at ?? b.out!.at;
@@ -52,14 +68,16 @@ export function drawBubble(b: Bubble, talk: Talk, on: Doings): HTMLLIElement {
   const bare = body.kind === "text" && !body.text && b.out?.body.forward;
   return h(
     "li",
-    { class: `message ${b.own ? "own" : "theirs"} ${b.follows ? "follows" : ""} ${b.tick ?? ""}`, tabindex: -1, "data-seq": b.seq || null, "data-tick": b.tick },
+    { class: `message ${b.own ? "own" : "theirs"} ${b.author ? "authored" : ""} ${b.forMe ? "for-me" : ""} ${b.follows ? "follows" : ""} ${b.tick ?? ""}`, tabindex: -1, "data-seq": b.seq || null, "data-tick": b.tick },
+    b.author && !b.follows ? h("span", { class: "author-face" }, face(b.author.profile)) : null,
     h(
       "div",
       { class: "speech" },
-      h("span", { class: "sr" }, who),
+      b.author ? author(b.author, b.follows) : h("span", { class: "sr" }, who),
+      b.forMe ? h("span", { class: "sr" }, g.mentioned) : null,
       forwarded ? h("p", { class: "forwarded" }, c.forwarded) : null,
-      replyTo ? quote(replyTo, b.quote, talk, on) : null,
-      ...(bare ? [] : content(body as Message, talk)),
+      replyTo ? quote(replyTo, b.quote, talk, group, b.chat, on) : null,
+      ...(bare ? [] : content(body as Message, talk, b.names)),
       h(
         "p",
         { class: "meta" },
@@ -74,14 +92,24 @@ export function drawBubble(b: Bubble, talk: Talk, on: Doings): HTMLLIElement {
   );
 }
 
-function quote(seq: number, quoted: Quoted | "gone" | undefined, talk: Talk, on: Doings): Child {
+/** What has happened to a group, among its messages. */
+export function drawHappening(m: Message, talk: Talk): HTMLLIElement {
+  return h("li", { class: "happening", "data-seq": m.seq }, h("span", {}, happened(m, talk, m.chat), " ", h("time", { datetime: m.at }, timeOf(m.at))));
+}
+
+// A name above the first of several bubbles; for a screen reader above each.
+function author({ name, role }: Author, follows: boolean): HTMLElement {
+  return h("p", { class: follows ? "sr" : "author" }, name, role !== "member" && !follows && h("span", { class: "role" }, g.roles[role]));
+}
+
+function quote(seq: number, quoted: Quoted | "gone" | undefined, talk: Talk, group: string, chat: string, on: Doings): Child {
   if (quoted === "gone") return h("p", { class: "quoted" }, c.quoteGone);
-  const from = quoted && (quoted.from === talk.me.id ? t.words.you : titleOf(talk, quoted.from));
+  const from = quoted && (quoted.from === talk.me.id ? t.words.you : nameIn(talk, quoted.from, group));
   return h(
     "button",
-    { type: "button", class: "quoted", "aria-label": quoted && c.quoteLabel(from ?? "", preview(quoted)), onclick: () => on.goTo(seq) },
+    { type: "button", class: "quoted", "aria-label": quoted && c.quoteLabel(from ?? "", preview(quoted, talk, chat)), onclick: () => on.goTo(seq) },
     h("span", { class: "quoted-from" }, from ?? "…"),
-    h("span", { class: "quoted-text" }, quoted ? preview(quoted) : ""),
+    h("span", { class: "quoted-text" }, quoted ? preview(quoted, talk, chat) : ""),
   );
 }
 
@@ -90,7 +118,7 @@ function reactions(b: Bubble, talk: Talk, on: Doings): Child[] {
   if (all.length === 0) return [];
   const chip = ({ emoji, users }: { emoji: string; users: string[] }) => {
     const mine = users.includes(talk.me.id);
-    const names = users.map((u) => (u === talk.me.id ? t.words.you : titleOf(talk, u))).join(", ");
+    const names = users.map((u) => (u === talk.me.id ? t.words.you : nameIn(talk, u, groupOf(b.chat)))).join(", ");
     return h(
       "button",
       { type: "button", class: "reaction", "aria-pressed": String(mine), "aria-label": c.reactionOf(emoji, names), title: names, onclick: () => on.react(b.seq, emoji, !mine) },

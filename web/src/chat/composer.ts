@@ -6,8 +6,10 @@ import { t } from "../texts";
 import { c } from "../texts/chats";
 import { sign } from "./icons";
 import { preview } from "./content";
+import { groupOf } from "./groups";
+import { Mentions } from "./mentions";
 import { pictureDialog } from "./picture";
-import { explain, titleOf, type Talk } from "./talk";
+import { explain, nameIn, type Talk } from "./talk";
 
 const DRAFT_AFTER = 1500; // ms without a key until a draft is kept
 const LONGEST = 4000; // letters of a message
@@ -18,6 +20,9 @@ export class Composer {
 
   readonly #bar = h("div", { class: "answering", hidden: true });
   readonly #fault = h("p", { class: "fault", role: "alert" });
+  readonly #writing: HTMLElement;
+  readonly #silence = h("p", { class: "silence", role: "status", hidden: true });
+  readonly #mentions: Mentions | undefined;
   #about: { message: Message; edits: boolean } | undefined;
   #before = ""; // what stood in the field before an edit began
   #kept: string; // the draft as the server has it
@@ -26,7 +31,7 @@ export class Composer {
   constructor(
     private readonly chat: string,
     private readonly talk: Talk,
-    private readonly on: { sent: () => void; up: () => void },
+    private readonly on: { sent: () => void; up: () => void; file: ((file: File) => Promise<void>) | undefined },
   ) {
     this.#kept = talk.line.chats.get(chat)?.draft ?? "";
     this.field = h("textarea", {
@@ -41,29 +46,47 @@ export class Composer {
       onpaste: (e: ClipboardEvent) => this.#pasted(e),
     });
     this.field.value = this.#kept;
+    const group = groupOf(chat);
+    if (group) this.#mentions = new Mentions(this.field, group, talk);
+    const input = h("input", { type: "file", class: "sr", tabindex: -1, "aria-label": c.files.send, onchange: () => (void this.#files([...(input.files ?? [])]), (input.value = "")) });
+    this.#writing = h(
+      "div",
+      { class: "writing" },
+      on.file ? input : null,
+      on.file ? h("button", { type: "button", class: "round", "aria-label": c.files.send, title: c.files.send, onclick: () => input.click() }, sign("clip")) : null,
+      h("button", { type: "button", class: "round", "aria-label": c.sendPicture, "aria-haspopup": "dialog", onclick: () => this.#picture() }, sign("picture")),
+      this.field,
+      h("button", { type: "submit", class: "round send", "aria-label": c.send }, sign("send")),
+    );
     this.el = h(
       "form",
       { class: "composer", onsubmit: (e: SubmitEvent) => (e.preventDefault(), void this.#submit()) },
       this.#bar,
       this.#fault,
-      h(
-        "div",
-        { class: "writing" },
-        h("button", { type: "button", class: "round", "aria-label": c.sendPicture, "aria-haspopup": "dialog", onclick: () => this.#picture() }, sign("picture")),
-        this.field,
-        h("button", { type: "submit", class: "round send", "aria-label": c.send }, sign("send")),
-      ),
+      this.#mentions?.el ?? null,
+      this.#silence,
+      this.#writing,
     );
+  }
+
+  /** Says why nothing can be written here now; "" when it can. */
+  silence(why: string): void {
+    if (this.#silence.textContent === why) return;
+    const had = this.#writing.contains(document.activeElement);
+    this.#silence.textContent = why;
+    this.#silence.hidden = why === "";
+    this.#writing.hidden = this.field.disabled = why !== "";
+    if (why && had) this.on.up();
   }
 
   /** Begins an answer to a message, or an edit of it. */
   begin(message: Message, edits: boolean): void {
     this.#cancel();
     this.#about = { message, edits };
-    const name = message.from === this.talk.me.id ? t.words.you : titleOf(this.talk, message.from);
+    const name = message.from === this.talk.me.id ? t.words.you : nameIn(this.talk, message.from, groupOf(this.chat));
     put(
       this.#bar,
-      h("div", {}, h("p", { class: "quoted-from" }, edits ? c.editing : c.replyTo(name)), h("p", { class: "quoted-text" }, preview(message))),
+      h("div", {}, h("p", { class: "quoted-from" }, edits ? c.editing : c.replyTo(name)), h("p", { class: "quoted-text" }, preview(message, this.talk, this.chat))),
       h("button", { type: "button", class: "round", "aria-label": t.words.cancel, onclick: () => (this.#cancel(), this.field.focus()) }, icon("close")),
     );
     this.#bar.hidden = false;
@@ -91,6 +114,7 @@ export class Composer {
 
   #key(e: KeyboardEvent): void {
     if (e.isComposing || e.keyCode === 229) return; // an input method has the key
+    if (this.#mentions?.key(e)) return;
     if (e.key === "Enter" && !e.shiftKey) {
       e.preventDefault();
       void this.#submit();
@@ -137,11 +161,12 @@ export class Composer {
       }
       return;
     }
+    const mentions = this.#mentions?.of(text) ?? [];
     this.field.value = "";
     this.#cancel();
     this.#keep();
     try {
-      await chats.send(this.chat, { kind: "text", text }, about ? { reply_to: about.message.seq } : {});
+      await chats.send(this.chat, { kind: "text", text, ...(mentions.length > 0 && { mentions }) }, about ? { reply_to: about.message.seq } : {});
       this.on.sent();
     } catch (err) {
       if (!this.field.value) this.field.value = text; // it was kept nowhere else
@@ -150,9 +175,22 @@ export class Composer {
   }
 
   #pasted(e: ClipboardEvent): void {
-    if (![...(e.clipboardData?.items ?? [])].some((item) => item.kind === "file")) return;
+    const files = [...(e.clipboardData?.files ?? [])];
+    if (files.length === 0) return;
     e.preventDefault();
-    this.#fault.textContent = c.noUpload;
+    void this.#files(files);
+  }
+
+  // #files offers files to whom the chat is with.
+  async #files(files: File[]): Promise<void> {
+    if (!this.on.file) return void (this.#fault.textContent = c.files.notHere);
+    this.#fault.textContent = "";
+    try {
+      for (const file of files) await this.on.file(file);
+      this.on.sent();
+    } catch (err) {
+      this.#fault.textContent = explain(err);
+    }
   }
 
   #picture(): void {

@@ -4,15 +4,20 @@ import type { Media, Message, Outgoing } from "@stoa-dev/client";
 import { h, type Child } from "../dom";
 import { t } from "../texts";
 import { c } from "../texts/chats";
+import { g } from "../texts/groups";
+import { groupOf } from "./groups";
 import { sign } from "./icons";
-import { titleOf, type Talk } from "./talk";
+import { nameIn, type Talk } from "./talk";
+
+const ALL = ["all", "所有人"]; // what a mention of all members is called in each language of the page
 
 /** What a message says, stored or on its way. */
-export type Content = Pick<Message, "kind" | "text" | "media" | "location" | "card" | "custom"> & { recalled?: string };
+export type Content = Pick<Message, "kind" | "text" | "media" | "location" | "card" | "custom" | "mentions" | "system"> & { from?: string; recalled?: string };
 
-/** In one line. */
-export function preview(m: Content & { forward?: unknown }): string {
+/** In one line; chat is where it stands. */
+export function preview(m: Content & { forward?: unknown }, talk: Talk, chat: string): string {
   if (m.recalled) return c.recalled;
+  if (m.system) return happened(m, talk, chat);
   const text = m.text?.replace(/\s+/g, " ").trim();
   if (m.kind === "text") return text || (m.forward ? c.forwarded : "");
   const more = text || m.media?.alt || (m.kind === "file" && m.media?.name) || m.location?.name || m.location?.address;
@@ -20,12 +25,18 @@ export function preview(m: Content & { forward?: unknown }): string {
 }
 
 /** The preview of one that is on its way. */
-export const previewOut = (out: Outgoing) => preview(out.body);
+export const previewOut = (out: Outgoing, talk: Talk) => preview(out.body, talk, out.chat);
 
-/** All of it. */
-export function content(m: Content, talk: Talk): Child[] {
+/** What has happened to a group, as a sentence. */
+export function happened({ system, from = "" }: Content, talk: Talk, chat: string): string {
+  const name = (user: string) => (user === talk.me.id ? g.you : nameIn(talk, user, groupOf(chat)));
+  return system ? g.happened[system.event](name(from), (system.users ?? []).map(name), system.text ?? "") : "";
+}
+
+/** All of it; names are what those are called whom it mentions. */
+export function content(m: Content, talk: Talk, names: string[] = []): Child[] {
   if (m.recalled) return [h("p", { class: "said muted" }, c.recalled)];
-  const words = m.text ? h("p", { class: "said" }, ...linked(m.text)) : null;
+  const words = m.text ? h("p", { class: "said" }, ...linked(m.text, mentions(names))) : null;
   switch (m.kind) {
     case "text":
     case "system":
@@ -43,7 +54,7 @@ export function content(m: Content, talk: Talk): Child[] {
     }
     case "card": {
       const user = m.card?.user ?? "";
-      const name = user === talk.me.id ? t.words.you : titleOf(talk, user);
+      const name = user === talk.me.id ? t.words.you : nameIn(talk, user);
       return [attachment("person", c.kinds.card, [name], user === talk.me.id ? undefined : `#/chats/${user}`, t.people.writeTo(name)), words];
     }
     case "custom":
@@ -51,9 +62,21 @@ export function content(m: Content, talk: Talk): Child[] {
   }
 }
 
-// Addresses in a text become links, which tell where they are followed to nothing of this page.
-function linked(text: string): Child[] {
-  return text.split(/(https?:\/\/[^\s<>"']+[^\s<>"'.,:;!?)\]，。！？）、])/).map((part, i) => (i % 2 === 0 ? part : away(part, {}, part)));
+// Addresses in a text become links, which tell where they are followed to nothing of this page. Those whom it mentions stand out.
+function linked(text: string, names: RegExp | undefined): Child[] {
+  const words = (part: string): Child[] => (names ? part.split(names).map((word, i) => (i % 2 === 0 ? word : h("strong", { class: "mention" }, word))) : [part]);
+  return text.split(/(https?:\/\/[^\s<>"']+[^\s<>"'.,:;!?)\]，。！？）、])/).flatMap((part, i) => (i % 2 === 0 ? words(part) : [away(part, {}, part)]));
+}
+
+// mentions matches where somebody of these is mentioned.
+function mentions(names: string[]): RegExp | undefined {
+  if (names.length === 0) return undefined;
+  return new RegExp(`(@(?:${names.map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|")}))`, "g");
+}
+
+/** What everybody in a group calls those whom a message mentions. */
+export function mentioned(mentions: string[] | undefined, talk: Talk, group: string): string[] {
+  return (mentions ?? []).flatMap((user) => (user === "all" ? ALL : [talk.line.groups.called(group, user)])).filter(Boolean);
 }
 
 const away = (href: string, props: Record<string, string>, ...children: Child[]) => h("a", { ...props, href, target: "_blank", rel: "noopener noreferrer" }, ...children);
@@ -87,9 +110,11 @@ function file(kind: "voice" | "file", media: Media): Child {
   return attachment(kind === "voice" ? "voice" : "file", title, [lasts, media.type, sizes(media), host], host === undefined ? undefined : media.url, c.open);
 }
 
+/** "48.2 kB" */
+export const bytes = (size: number) => new Intl.NumberFormat(t.locale, { style: "unit", unit: size < 1e6 ? "kilobyte" : "megabyte", maximumFractionDigits: 1 }).format(size < 1e6 ? size / 1e3 : size / 1e6);
+
 function sizes({ width, height, size }: Media): string {
-  const bytes = size ? new Intl.NumberFormat(t.locale, { style: "unit", unit: size < 1e6 ? "kilobyte" : "megabyte", maximumFractionDigits: 1 }).format(size < 1e6 ? size / 1e3 : size / 1e6) : "";
-  return [width && height && `${width} × ${height}`, bytes].filter(Boolean).join(", ");
+  return [width && height && `${width} × ${height}`, size && bytes(size)].filter(Boolean).join(", ");
 }
 
 function attachment(shape: "picture" | "file" | "voice" | "place" | "person", title: string, lines: (string | undefined)[], href?: string, doing = ""): HTMLElement {

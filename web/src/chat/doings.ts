@@ -1,12 +1,17 @@
 // What can be done with one message.
 
 import type { Message } from "@stoa-dev/client";
+import { face } from "../person";
 import { t } from "../texts";
+import { dialog } from "../dialog";
+import { h } from "../dom";
 import { c } from "../texts/chats";
+import { g } from "../texts/groups";
 import type { Bubble } from "./bubble";
+import { groupOf, SMALL } from "./groups";
 import { openMenu, type Item } from "./menu";
 import { pick } from "./pick";
-import { chatWith, titleOf, type Talk } from "./talk";
+import { ask, nameIn, titleOf, type Talk } from "./talk";
 
 const EMOJI = ["👍", "❤️", "😂", "😮", "😢", "🎉"];
 
@@ -14,13 +19,15 @@ export interface Own {
   reply: (m: Message) => void;
   edit: (m: Message) => void;
   said: (text: string) => void; // what was done and cannot be seen here
+  pinned: (seq: number) => boolean;
 }
 
 /** Opens the menu of a message. */
 export function messageMenu(chat: string, b: Bubble, opener: HTMLElement, talk: Talk, on: Own): void {
   const m = b.message;
   if (!m) return;
-  const { chats } = talk.line;
+  const { chats, groups } = talk.line;
+  const group = groupOf(chat);
   const then = (work: Promise<unknown>) => void work.catch(talk.failed);
   const hide: Item = { text: c.deleteForMe, sure: c.deleteForMeSure, run: () => then(chats.hide(chat, m.seq)) };
   if (m.recalled) return openMenu(opener, [], [hide]);
@@ -35,15 +42,32 @@ export function messageMenu(chat: string, b: Bubble, opener: HTMLElement, talk: 
   if (m.text) items.push({ text: c.copy, run: () => then(navigator.clipboard.writeText(m.text!).then(() => on.said(t.card.copied))) });
   items.push({ text: c.forward, run: () => then(forward(chat, m, talk, on.said)) });
   if (b.own && m.kind === "text" && !m.forwarded) items.push({ text: c.edit, run: () => on.edit(m) });
+  if (b.own && group && (groups.get(group)?.group.members ?? 0) <= SMALL) items.push({ text: g.readers, run: () => then(readers(chat, m.seq, talk)) });
+  if (group && groups.may(group, "pin")) {
+    const pinned = on.pinned(m.seq);
+    items.push({ text: pinned ? g.unpin : g.pin, run: () => then(talk.line.client.call(pinned ? "chats.unpin" : "chats.pin", { path: { chat, seq: m.seq } })) });
+  }
   if (b.own) items.push({ text: c.recall, sure: c.recallSure, run: () => then(chats.recall(chat, m.seq)) });
+  else if (group && groups.may(group, "moderate") && groups.over(group, m.from)) items.push({ text: g.recallOf, sure: c.recallSure, run: () => then(chats.recall(chat, m.seq)) });
   items.push(hide);
   openMenu(opener, row, items);
 }
 
 function forward(chat: string, m: Message, talk: Talk, said: (text: string) => void): Promise<void> {
-  return pick(c.forwardTo, talk, (user) => {
+  return pick(c.forwardTo, talk, (to) => {
     talk.line.chats
-      .send(chatWith(user), { kind: m.kind }, { forward: { chat, seq: m.seq } })
-      .then(() => said(c.forwardedTo(titleOf(talk, user))), talk.failed);
+      .send(to, { kind: m.kind }, { forward: { chat, seq: m.seq } })
+      .then(() => said(c.forwardedTo(titleOf(talk, to))), talk.failed);
   });
+}
+
+async function readers(chat: string, seq: number, talk: Talk): Promise<void> {
+  const { users } = await ask(talk, "chats.readers", { path: { chat, seq } });
+  const { groups } = talk.line;
+  const group = groupOf(chat);
+  dialog(g.readers, (close) => [
+    h("p", { class: "muted" }, g.readBy(users.length)),
+    h("ul", { class: "picks" }, ...users.map((user) => h("li", { class: "pick" }, face(groups.profile(group, user)), h("span", {}, nameIn(talk, user, group))))),
+    h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, g.close)),
+  ]);
 }

@@ -2,24 +2,26 @@
 
 import type { ChatState, Outgoing } from "@stoa-dev/client";
 import { h } from "../dom";
-import { face } from "../person";
 import { rows } from "../rows";
 import { t } from "../texts";
 import { c } from "../texts/chats";
+import { g } from "../texts/groups";
 import { sign } from "./icons";
 import { preview, previewOut } from "./content";
-import { directChats, isMuted, peerOf, profileOf, titleOf, type Talk } from "./talk";
+import { groupOf } from "./groups";
+import { faceOf, isMuted, nameIn, placeOf, profileOf, titleOf, type Talk } from "./talk";
 import { briefly } from "./when";
 
 interface Row {
-  user: string;
-  profile: ReturnType<typeof profileOf>;
+  chat: string;
+  avatar: string;
   title: string;
   status: string;
   line: string;
   kind: "said" | "draft" | "typing" | "failed" | "waits";
   at: string;
   unread: number;
+  mentioned: boolean;
   pinned: boolean;
   muted: boolean;
   open: boolean;
@@ -28,48 +30,53 @@ interface Row {
 /** Keeps el showing the chats; show draws what is there now, with one of them as open. */
 export function chatList(talk: Talk, rest: HTMLElement): { el: HTMLElement; show: (open: string) => void } {
   const el = h("ul", { class: "chat-list", onkeydown: (e: KeyboardEvent) => walk(el, e) });
-  const set = rows<Row>(el, (r) => r.user, draw, rest);
+  const set = rows<Row>(el, (r) => r.chat, (r) => draw(r, talk), rest);
   return {
     el,
-    show: (open) => set(directChats(talk.line.chats).map((chat) => row(chat, talk, open))),
+    show: (open) => set(talk.line.chats.list().map((chat) => row(chat, talk, open))),
   };
 }
 
 function row(chat: ChatState, talk: Talk, open: string): Row {
-  const user = peerOf(chat.chat);
+  const user = groupOf(chat.chat) ? "" : placeOf(chat.chat);
   const waiting = talk.line.chats.pending(chat.chat).at(-1);
-  const [kind, line] = said(chat, waiting, talk, user === open);
+  const [kind, line] = said(chat, waiting, talk, chat.chat === open);
   return {
-    user,
-    profile: profileOf(talk, user),
-    title: titleOf(talk, user),
-    status: talk.line.presences.status(user),
+    chat: chat.chat,
+    avatar: user && (profileOf(talk, user).avatar ?? ""),
+    title: titleOf(talk, chat.chat),
+    status: user ? talk.line.presences.status(user) : "offline",
     line,
     kind,
     at: chat.seq > 0 ? briefly(chat.at) : "",
     unread: chat.unread,
+    mentioned: chat.unread > 0 && talk.line.groups.hasMention(chat),
     pinned: Boolean(chat.pinned),
-    muted: isMuted(chat.muted),
-    open: user === open,
+    muted: isMuted(chat.muted) || talk.line.groups.notify(chat.chat) === "none",
+    open: chat.chat === open,
   };
 }
 
 function said(chat: ChatState, waiting: Outgoing | undefined, talk: Talk, open: boolean): [Row["kind"], string] {
-  if (chat.typing) return ["typing", c.typing];
-  if (waiting) return [waiting.state === "failed" ? "failed" : "waits", c.youSay + " " + previewOut(waiting)];
+  const group = groupOf(chat.chat);
+  if (chat.typing) return ["typing", group ? g.somebodyTypes : c.typing];
+  if (waiting) return [waiting.state === "failed" ? "failed" : "waits", c.youSay + " " + previewOut(waiting, talk)];
   if (chat.draft && !open) return ["draft", chat.draft];
   if (!chat.last) return ["said", ""];
-  return ["said", (chat.last.from === talk.me.id ? c.youSay + " " : "") + preview(chat.last)];
+  const { from, system } = chat.last;
+  const who = system ? "" : from === talk.me.id ? c.youSay + " " : group ? c.says(nameIn(talk, from, group)) + " " : "";
+  return ["said", who + preview(chat.last, talk, chat.chat)];
 }
 
-function draw(r: Row): HTMLLIElement {
+function draw(r: Row, talk: Talk): HTMLLIElement {
+  const place = placeOf(r.chat);
   return h(
     "li",
-    { "data-user": r.user },
+    { "data-user": place },
     h(
       "a",
-      { href: `#/chats/${r.user}`, class: `chat-row ${r.kind}`, "aria-current": r.open ? "true" : null },
-      h("span", { class: "room-face", "data-status": r.status }, face(r.profile), h("span", { class: "presence" })),
+      { href: `#/chats/${place}`, class: `chat-row ${r.kind}`, "aria-current": r.open ? "true" : null },
+      h("span", { class: "room-face", "data-status": r.status }, faceOf(talk, r.chat), h("span", { class: "presence" })),
       h(
         "span",
         { class: "chat-text" },
@@ -78,6 +85,7 @@ function draw(r: Row): HTMLLIElement {
           "span",
           { class: "chat-bottom" },
           h("span", { class: "chat-line" }, r.kind === "draft" && h("span", { class: "draft" }, c.draft), r.kind === "failed" && h("span", { class: "draft" }, c.failed), r.kind === "waits" && sign("clock"), r.line),
+          r.mentioned && h("span", { class: "at-me", "data-mentioned": "" }, h("span", { "aria-hidden": "true" }, "@"), h("span", { class: "sr" }, g.mentioned)),
           r.muted && h("span", { class: "sign" }, sign("quiet"), h("span", { class: "sr" }, c.isMuted)),
           r.pinned && h("span", { class: "sign" }, sign("pin"), h("span", { class: "sr" }, c.isPinned)),
           r.unread > 0 && h("span", { class: r.muted ? "badge quiet" : "badge", "data-unread-chat": "" }, r.unread > 99 ? "99+" : String(r.unread), h("span", { class: "sr" }, t.frame.newMessages(r.unread))),

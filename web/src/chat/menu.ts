@@ -60,7 +60,7 @@ export function openMenu(opener: HTMLElement, row: Item[], items: Item[]): void 
   const at = opener.getBoundingClientRect();
   const { width, height } = menu.getBoundingClientRect();
   const below = at.bottom + 4 + height < innerHeight;
-  menu.style.top = `${Math.max(8, below ? at.bottom + 4 : at.top - height - 4)}px`;
+  menu.style.top = `${Math.max(8, below ? at.bottom + 4 : Math.min(at.top - 4, innerHeight - 8) - height)}px`;
   menu.style.left = `${Math.min(Math.max(8, at.right - width), innerWidth - width - 8)}px`;
   menu.querySelector<HTMLElement>("[role=menuitem]")?.focus();
 }

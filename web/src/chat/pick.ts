@@ -2,25 +2,26 @@
 
 import { dialog } from "../dialog";
 import { h } from "../dom";
-import { calledBy, face } from "../person";
+import { calledBy } from "../person";
 import { t } from "../texts";
 import { c } from "../texts/chats";
-import { directChats, peerOf, profileOf, titleOf, type Talk } from "./talk";
+import { chatWith, faceOf, placeOf, profileOf, titleOf, type Talk } from "./talk";
+import { groupOf } from "./groups";
 
-/** Opens a list of those with whom the user has a chat, and of friends; chosen is called with one. */
-export async function pick(title: string, talk: Talk, chosen: (user: string) => void): Promise<void> {
+/** Opens a list of the user's chats, and of friends; chosen is called with the chat. */
+export async function pick(title: string, talk: Talk, chosen: (chat: string) => void): Promise<void> {
   await talk.people.want();
-  const recent = directChats(talk.line.chats).map((c) => peerOf(c.chat));
-  const friends = [...talk.people.friends].sort((a, b) => calledBy(a).localeCompare(calledBy(b))).map((f) => f.user.id);
-  const users = [...new Set([...recent, ...friends])].filter((id) => !profileOf(talk, id).deleted);
+  const recent = talk.line.chats.list().map((c) => c.chat);
+  const friends = [...talk.people.friends].sort((a, b) => calledBy(a).localeCompare(calledBy(b))).map((f) => chatWith(f.user.id));
+  const chats = [...new Set([...recent, ...friends])].filter((chat) => groupOf(chat) || !profileOf(talk, placeOf(chat)).deleted);
   dialog(title, (close) => [
-    users.length === 0
+    chats.length === 0
       ? h("p", { class: "muted" }, c.nobody)
       : h(
           "ul",
           { class: "picks" },
-          ...users.map((id) =>
-            h("li", {}, h("button", { type: "button", class: "pick", onclick: () => (close(), chosen(id)) }, face(profileOf(talk, id)), h("span", {}, titleOf(talk, id)))),
+          ...chats.map((chat) =>
+            h("li", {}, h("button", { type: "button", class: "pick", onclick: () => (close(), chosen(chat)) }, faceOf(talk, chat), h("span", {}, titleOf(talk, chat)))),
           ),
         ),
     h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, t.words.cancel)),

@@ -1,25 +1,31 @@
 // One chat that is open.
 
-import type { Message } from "@stoa-dev/client";
+import type { Message, Transfer } from "@stoa-dev/client";
 import { now } from "../api";
 import { ago } from "../days";
 import { h, icon, put } from "../dom";
-import { face } from "../person";
 import { c } from "../texts/chats";
+import { g } from "../texts/groups";
 import { sign } from "./icons";
 import { Composer } from "./composer";
 import { preview } from "./content";
 import { messageMenu } from "./doings";
+import { groupOf } from "./groups";
 import { openMenu, type Item } from "./menu";
+import { Panel } from "./panel";
+import { Strips } from "./strips";
 import { Stream } from "./stream";
-import { chatWith, explain, isMuted, profileOf, titleOf, type Talk } from "./talk";
+import { explain, faceOf, isMuted, nameIn, placeOf, profileOf, titleOf, type Talk } from "./talk";
+import { says, transferRow } from "./transfer";
+import { untilWords } from "./when";
 
 const FOREVER = "9999-01-01T00:00:00Z";
 const AGAIN = 3000; // ms until a chat that could not be opened is asked for again
 
 export class Room {
   readonly el: HTMLElement;
-  readonly chat: string;
+  readonly group: string; // "" in a chat of two
+  readonly user: string; // whom it is with; "" in a group
 
   readonly #title = h("h2", { tabindex: -1 });
   readonly #picture = h("span", { class: "room-face" });
@@ -30,20 +36,24 @@ export class Room {
   readonly #newest: HTMLButtonElement;
   readonly #stream: Stream;
   readonly #composer: Composer;
+  readonly #strips: Strips | undefined;
+  readonly #asking = h("span", { class: "badge", "data-requests": "", hidden: true });
+  #panel: Panel | undefined;
   #ready = false;
   #loading = false;
   #closed = false;
   #stick = true; // the end is looked at, and stays so
 
   constructor(
-    readonly user: string,
+    readonly chat: string,
     private readonly talk: Talk,
     at = 0, // the message to go to
   ) {
-    this.chat = chatWith(user);
+    this.group = groupOf(chat);
+    this.user = this.group ? "" : placeOf(chat);
     const doings = {
       menu: (b: Parameters<typeof messageMenu>[1], opener: HTMLElement) =>
-        messageMenu(this.chat, b, opener, talk, { reply: (m) => this.#composer.begin(m, false), edit: (m) => this.#composer.begin(m, true), said: (text) => this.say(text) }),
+        messageMenu(this.chat, b, opener, talk, { reply: (m) => this.#composer.begin(m, false), edit: (m) => this.#composer.begin(m, true), said: (text) => this.say(text), pinned: (seq) => this.#strips?.pinned(seq) ?? false }),
       goTo: (seq: number) => void this.goTo(seq),
       react: (seq: number, emoji: string, on: boolean) => void talk.line.chats.react(this.chat, seq, emoji, on).catch(talk.failed),
       retry: (id: string) => talk.line.chats.retry(id),
@@ -57,26 +67,33 @@ export class Room {
       moved: () => this.#moved(),
     };
     this.#stream = new Stream(this.chat, talk, doings);
-    this.#composer = new Composer(this.chat, talk, { sent: () => void this.#toNewest(), up: () => this.#stream.focusLast() });
+    this.#composer = new Composer(this.chat, talk, { sent: () => void this.#toNewest(), up: () => this.#stream.focusLast(), file: this.user ? (file) => talk.line.files.offer(this.user, file) : undefined });
     this.#newest = h("button", { type: "button", class: "newest", hidden: true, onclick: () => void this.#toNewest() }, sign("down"), h("span", {}));
+    if (this.group) this.#strips = new Strips(this.group, talk, { goTo: (seq) => void this.goTo(seq), fill: () => this.draw() });
+    const about: HTMLButtonElement | null = this.group
+      ? h("button", { type: "button", class: "round about", "aria-expanded": "false", "aria-label": g.about, title: g.about, onclick: () => this.#about(about!) }, sign("people"), this.#asking)
+      : null;
     const opener: HTMLButtonElement = h("button", { type: "button", class: "round", "aria-haspopup": "menu", "aria-label": c.options, onclick: () => this.#options(opener) }, sign("more"));
     this.el = h(
       "section",
-      { class: "room", "aria-label": c.with(titleOf(talk, user)), "data-chat": user },
+      { class: "room", "aria-label": (this.group ? g.with : c.with)(titleOf(talk, chat)), "data-chat": placeOf(chat) },
       h(
         "header",
         { class: "room-head" },
         h("a", { class: "round back", href: "#/chats", "aria-label": c.back }, icon("left")),
         this.#picture,
         h("div", { class: "room-who" }, this.#title, this.#status),
+        about,
         opener,
       ),
       this.#note,
+      this.#strips?.el ?? null,
       h("div", { class: "room-body" }, this.#empty, this.#stream.el, this.#newest),
       this.#heard,
       this.#composer.el,
     );
-    void talk.line.presences.ask(user);
+    if (this.group) void talk.line.groups.want(this.group).catch(() => {}); // a connection to come asks again
+    this.catchUp();
     this.#head();
     void this.#open(at);
   }
@@ -87,8 +104,14 @@ export class Room {
     else this.#composer.field.focus({ preventScroll: true });
   }
 
+  /** Asks for what events may have failed to tell. */
+  catchUp(): void {
+    if (this.user) void this.talk.line.presences.ask(this.user);
+  }
+
   close(): void {
     this.#closed = true;
+    this.#panel?.close();
     this.#composer.close();
     this.talk.line.chats.close(this.chat);
   }
@@ -99,24 +122,34 @@ export class Room {
 
   /** A message has come that was not there before. */
   arrived(m: Message): void {
+    if (m.system) this.#strips?.happened(m.system.event);
     if (m.from === this.talk.me.id) return void (this.#stream.newFrom = 0);
-    this.say(c.says(titleOf(this.talk, m.from)) + " " + preview(m));
+    const known = this.group ? this.talk.line.groups.meet(this.group, m.from) : Promise.resolve();
+    void known.then(() => this.say((m.system ? "" : c.says(nameIn(this.talk, m.from, this.group)) + " ") + preview(m, this.talk, this.chat)));
     if (this.#stream.newFrom === 0 && (document.visibilityState !== "visible" || !this.#stick)) this.#stream.newFrom = m.seq;
+  }
+
+  /** A file has come further. */
+  transferred(f: Transfer): void {
+    if (this.user && (f.from === this.user || f.to === this.user)) this.say(`${f.name}: ${says(transferRow(f, this.talk.line.files, this.talk.me.id), this.talk)}`);
   }
 
   /** A message is another one now, or gone, where there is none. */
   changed(seq: number, m?: Message): void {
     this.#stream.takeQuote(seq, m);
+    this.#strips?.changed(seq);
   }
 
   /** Shows what is there now. */
   draw(): void {
     this.#head();
+    this.#strips?.draw();
+    this.#panel?.draw();
     if (!this.#ready) return;
     this.#stream.draw(this.#stick && !this.talk.line.chats.hasNewer(this.chat));
     const none = this.#stream.list.children.length === 0;
     this.#empty.hidden = !none;
-    this.#empty.textContent = none ? c.begin(titleOf(this.talk, this.user)) : "";
+    this.#empty.textContent = none ? (this.group ? g.begin : c.begin(titleOf(this.talk, this.chat))) : "";
     this.#moved();
   }
 
@@ -138,18 +171,21 @@ export class Room {
 
   #head(): void {
     const { presences, chats, client } = this.talk.line;
-    const p = profileOf(this.talk, this.user);
-    const title = titleOf(this.talk, this.user);
-    if (this.#title.textContent !== title || this.#picture.dataset["avatar"] !== (p.avatar ?? "")) {
+    const avatar = this.user && (profileOf(this.talk, this.user).avatar ?? "");
+    const title = titleOf(this.talk, this.chat);
+    if (this.#title.textContent !== title || this.#picture.dataset["avatar"] !== avatar) {
       this.#title.textContent = title;
-      this.#picture.dataset["avatar"] = p.avatar ?? "";
-      put(this.#picture, face(p), h("span", { class: "presence" }));
+      this.#picture.dataset["avatar"] = avatar;
+      put(this.#picture, faceOf(this.talk, this.chat), h("span", { class: "presence" }));
     }
-    const status = presences.status(this.user);
-    this.#picture.dataset["status"] = status;
-    const seen = presences.lastSeen(this.user);
+    this.#picture.dataset["status"] = this.user ? presences.status(this.user) : "offline";
     const typing = chats.get(this.chat)?.typing ?? false;
-    const said = p.deleted ? "" : typing ? c.typing : status !== "offline" ? c.presence[status] : seen ? c.lastSeen(ago(seen, now())) : "";
+    const said = this.user ? this.#stands(typing) : typing ? g.somebodyTypes : g.members(this.talk.line.groups.get(this.group)?.group.members ?? 0);
+    const asking = this.talk.line.groups.requests(this.group).length;
+    this.#asking.hidden = asking === 0;
+    put(this.#asking, String(asking), h("span", { class: "sr" }, g.requestsCount(asking)));
+    const silenced = this.group ? this.talk.line.groups.silenced(this.group) : undefined;
+    this.#composer.silence(silenced ? (silenced.all ? g.allSilenced : g.silenced)(untilWords(silenced.until)) : "");
     if (this.#status.textContent !== said) this.#status.textContent = said;
     this.#status.classList.toggle("typing", typing);
     const away = client.state !== "online";
@@ -157,6 +193,28 @@ export class Room {
       this.#note.hidden = !away;
       this.#note.textContent = away ? c.away : "";
     }
+  }
+
+  // #stands says how it is with whom the chat is with.
+  #stands(typing: boolean): string {
+    const { presences } = this.talk.line;
+    const status = presences.status(this.user);
+    const seen = presences.lastSeen(this.user);
+    if (profileOf(this.talk, this.user).deleted) return "";
+    return typing ? c.typing : status !== "offline" ? c.presence[status] : seen ? c.lastSeen(ago(seen, now())) : "";
+  }
+
+  // #about opens what is to be known and done about a group, or closes it.
+  #about(opener: HTMLButtonElement): void {
+    if (this.#panel) return this.#panel.close();
+    this.#panel = new Panel(this.group, this.talk, () => {
+      this.#panel = undefined;
+      opener.setAttribute("aria-expanded", "false");
+      if (!this.#closed) opener.focus();
+    });
+    opener.setAttribute("aria-expanded", "true");
+    this.el.append(this.#panel.el);
+    this.#panel.focus();
   }
 
   async #open(at: number): Promise<void> {
@@ -233,7 +291,7 @@ export class Room {
       items.push({ text: muted ? c.unmute : c.mute, run: () => then(chats.update(this.chat, { muted: muted ? new Date(0).toISOString() : FOREVER })) });
       items.push({ text: c.clear, sure: c.clearSure, run: () => then(chats.clear(this.chat).then(() => this.draw())) });
     }
-    items.push({ text: c.toFriends, run: () => void (location.hash = "#/friends") });
+    if (this.user) items.push({ text: c.toFriends, run: () => void (location.hash = "#/friends") });
     openMenu(opener, [], items);
   }
 }

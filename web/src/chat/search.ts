@@ -3,11 +3,11 @@
 import type { Message } from "@stoa-dev/client";
 import { act } from "../buttons";
 import { h, put, type Child } from "../dom";
-import { face } from "../person";
 import { t } from "../texts";
 import { c } from "../texts/chats";
 import { preview } from "./content";
-import { peerOf, profileOf, titleOf, type Talk } from "./talk";
+import { groupOf } from "./groups";
+import { faceOf, nameIn, placeOf, titleOf, type Talk } from "./talk";
 import { briefly } from "./when";
 
 const AFTER = 300; // ms without a key until a search begins
@@ -64,19 +64,20 @@ export function chatSearch(talk: Talk, searching: (on: boolean) => void): { fiel
 }
 
 function found(m: Message, q: string, talk: Talk): HTMLLIElement {
-  const user = peerOf(m.chat);
+  const group = groupOf(m.chat);
+  const who = m.from === talk.me.id ? c.youSay : group && c.says(nameIn(talk, m.from, group));
   return h(
     "li",
     {},
     h(
       "a",
-      { class: "chat-row", href: `#/chats/${user}/${m.seq}` },
-      face(profileOf(talk, user)),
+      { class: "chat-row", href: `#/chats/${placeOf(m.chat)}/${m.seq}` },
+      faceOf(talk, m.chat),
       h(
         "span",
         { class: "chat-text" },
-        h("span", { class: "chat-top" }, h("span", { class: "chat-name" }, titleOf(talk, user)), h("time", { class: "chat-at" }, briefly(m.at))),
-        h("span", { class: "chat-line" }, m.from === talk.me.id && c.youSay + " ", ...marked(preview(m), q)),
+        h("span", { class: "chat-top" }, h("span", { class: "chat-name" }, titleOf(talk, m.chat)), h("time", { class: "chat-at" }, briefly(m.at))),
+        h("span", { class: "chat-line" }, who && who + " ", ...marked(preview(m, talk, m.chat), q)),
       ),
     ),
   );

@@ -1,11 +1,14 @@
 // The messages of an open chat: bubbles, lines of days, the line where the new ones begin.
 
-import type { Message, Outgoing } from "@stoa-dev/client";
+import type { Message, Outgoing, Transfer } from "@stoa-dev/client";
 import { h } from "../dom";
 import { c } from "../texts/chats";
-import { drawBubble, type Bubble, type Doings, type Quoted, type Tick } from "./bubble";
+import { drawBubble, drawHappening, type Author, type Bubble, type Doings, type Quoted, type Tick } from "./bubble";
+import { happened, mentioned } from "./content";
+import { groupOf } from "./groups";
 import { Scroller } from "./scroller";
-import type { Talk } from "./talk";
+import { nameIn, placeOf, type Talk } from "./talk";
+import { drawTransfer, showProgress, transferRow } from "./transfer";
 import { dayLine, dayOf } from "./when";
 
 const TOGETHER = 5 * 60_000; // ms within which messages of one sender stand together
@@ -47,26 +50,56 @@ export class Stream {
 
     let day = "";
     let before: { from: string; at: number } | undefined;
-    const add = (from: string, at: number, bubble: Omit<Bubble, "follows" | "own">) => {
+    const lines = (from: string, at: number, seq: number) => {
       if (dayOf(at) !== day) {
         day = dayOf(at);
         line(`day ${day}`, "day", dayLine(at));
         before = undefined;
       }
-      if (this.newFrom > 0 && bubble.seq >= this.newFrom && !next.has("new") && from !== this.talk.me.id) {
+      if (this.newFrom > 0 && seq >= this.newFrom && !next.has("new") && from !== this.talk.me.id) {
         line("new", "newline", c.newFromHere);
         before = undefined;
       }
-      const b: Bubble = { ...bubble, own: from === this.talk.me.id, follows: before?.from === from && at - before.at < TOGETHER };
+    };
+    const happens = (m: Message) => {
+      lines(m.from, Date.parse(m.at), m.seq);
+      before = undefined;
+      place(`${m.seq}`, happened(m, this.talk, this.chat), () => drawHappening(m, this.talk));
+    };
+    const add = (from: string, at: number, bubble: Omit<Bubble, "follows" | "own" | "chat" | "author" | "names" | "forMe">) => {
+      lines(from, at, bubble.seq);
+      const own = from === this.talk.me.id;
+      const forMe = !own && !bubble.message?.recalled && this.talk.line.groups.mentionsMe(bubble.message?.mentions);
+      const names = mentioned((bubble.message ?? bubble.out?.body)?.mentions, this.talk, groupOf(this.chat));
+      const b: Bubble = { ...bubble, chat: this.chat, own, forMe, names, author: own ? undefined : this.#author(from), follows: before?.from === from && at - before.at < TOGETHER };
       before = { from, at };
       place(b.key, JSON.stringify(b), () => drawBubble(b, this.talk, this.on));
     };
+    const files = groupOf(this.chat) ? [] : this.talk.line.files.with(placeOf(this.chat));
+    const file = (f: Transfer) => {
+      lines(f.from, Date.parse(f.created), 0);
+      before = undefined;
+      const r = transferRow(f, this.talk.line.files, this.talk.me.id);
+      place(`file ${f.id}`, JSON.stringify(r), () => drawTransfer(r, this.talk));
+      showProgress(rows.at(-1)!, f, this.talk.line.files);
+    };
+    // Files stand among the messages by time, as far as those are shown.
+    const filesUntil = (at: number) => {
+      while (files[0] && Date.parse(files[0].created) < at) file(files.shift()!);
+    };
+    if (chats.hasOlder(this.chat) && messages[0]) while (files[0] && Date.parse(files[0].created) < Date.parse(messages[0].at)) files.shift();
     const quote = (seq: number | undefined) => (seq ? this.#quote(seq, messages) : undefined);
     for (const m of messages) {
       const own = m.from === this.talk.me.id;
+      filesUntil(Date.parse(m.at));
+      if (m.system) {
+        happens(m);
+        continue;
+      }
       // Known by its client_id, a message that was on its way stays the same bubble.
       add(m.from, Date.parse(m.at), { key: m.client_id ?? `${m.seq}`, seq: m.seq, tick: own && !m.recalled ? far(m.seq, state) : undefined, message: m, out: undefined, quote: quote(m.reply_to) });
     }
+    if (!chats.hasNewer(this.chat)) filesUntil(Infinity);
     if (!chats.hasNewer(this.chat)) for (const out of chats.pending(this.chat)) add(this.talk.me.id, out.at, { key: out.body.client_id, seq: 0, tick: outTick(out), message: undefined, out, quote: quote(out.body.reply_to) });
     this.#drawn = next;
     this.scroller.set(rows, stick);
@@ -98,7 +131,15 @@ export class Stream {
 
   /** Gives the focus to the last message. */
   focusLast(): void {
-    (this.list.querySelector<HTMLElement>(".message:last-of-type") ?? this.el).focus();
+    ([...this.list.querySelectorAll<HTMLElement>(".message")].at(-1) ?? this.el).focus();
+  }
+
+  // #author is who wrote in a group.
+  #author(user: string): Author | undefined {
+    const group = groupOf(this.chat);
+    if (!group) return undefined;
+    const { groups } = this.talk.line;
+    return { name: nameIn(this.talk, user, group), role: groups.member(group, user)?.role ?? "member", profile: groups.profile(group, user) };
   }
 
   // #quote is what a message says that is replied to. One that is not here is asked for, once.
@@ -135,7 +176,16 @@ export class Stream {
   }
 }
 
-const brief = ({ from, kind, text, media, location, card, custom, recalled }: Message): Quoted => ({ from, kind, ...(text !== undefined && { text }), ...(media && { media }), ...(location && { location }), ...(card && { card }), ...(custom && { custom }), ...(recalled && { recalled }) });
+const brief = ({ from, kind, text, media, location, card, custom, system, recalled }: Message): Quoted => ({
+  ...{ from, kind },
+  ...(text !== undefined && { text }),
+  ...(media && { media }),
+  ...(location && { location }),
+  ...(card && { card }),
+  ...(custom && { custom }),
+  ...(system && { system }),
+  ...(recalled && { recalled }),
+});
 
 function far(seq: number, state: { peer_read?: number; peer_got?: number } | undefined): Tick {
   if (seq <= (state?.peer_read ?? 0)) return "read";

@@ -1,13 +1,16 @@
 // What the parts of the chats share.
 
-import { type ChatState, Refused, Unreachable } from "@stoa-dev/client";
+import { type Answer, type ChatState, type Input, Refused, type StoaClient, Unreachable } from "@stoa-dev/client";
 import type { Profile, User } from "../api";
+import { h } from "../dom";
 import { say } from "../form";
 import type { Line } from "../live";
 import type { People } from "../people";
-import { calledBy, nameOf } from "../person";
+import { calledBy, face, nameOf } from "../person";
 import { t } from "../texts";
 import { c } from "../texts/chats";
+import { g } from "../texts/groups";
+import { groupOf } from "./groups";
 
 export interface Talk {
   me: User;
@@ -20,13 +23,13 @@ export interface Talk {
 /** The chat with somebody, as the server names it. */
 export const chatWith = (user: string) => `u:${user}`;
 
-/** Whom a chat is with. */
-export const peerOf = (chat: string) => chat.slice(2);
+/** What the page's addresses call a chat: the id of whom it is with, or "g:" and a group's. */
+export const placeOf = (chat: string) => (groupOf(chat) ? chat : chat.slice(2));
 
-/** The chats with other users. Those of groups have no page. */
-export const directChats = (chats: Line["chats"]): ChatState[] => chats.list().filter((chat) => !chat.group);
+/** The chat that an address of the page names. */
+export const chatAt = (place: string) => (groupOf(place) ? place : chatWith(place));
 
-/** Whom a chat is with, as others see them. Who is known from nowhere has no name yet. */
+/** Whom a chat of two is with, as others see them. Who is known from nowhere has no name yet. */
 export function profileOf({ line, people }: Talk, user: string): Profile {
   const friend = people.friends.find((f) => f.user.id === user);
   const chat = line.chats.get(chatWith(user));
@@ -35,18 +38,43 @@ export function profileOf({ line, people }: Talk, user: string): Profile {
   return friend?.user ?? { id: user, name };
 }
 
-/** What the user calls whom a chat is with. */
-export function titleOf(talk: Talk, user: string): string {
+/** What the user calls somebody, in a group where that is given. */
+export function nameIn(talk: Talk, user: string, group = ""): string {
   const friend = talk.people.friends.find((f) => f.user.id === user);
-  return friend ? calledBy(friend) : nameOf(profileOf(talk, user)) || c.somebody;
+  if (friend?.remark) return friend.remark;
+  return (group && talk.line.groups.called(group, user)) || (friend ? calledBy(friend) : nameOf(profileOf(talk, user))) || c.somebody;
+}
+
+/** What the user calls a chat: a group, or whom it is with. */
+export function titleOf(talk: Talk, chat: string): string {
+  const group = groupOf(chat);
+  return group ? talk.line.groups.title(group) || g.group : nameIn(talk, placeOf(chat));
+}
+
+/** The picture of a chat. */
+export function faceOf(talk: Talk, chat: string): HTMLElement {
+  return groupOf(chat) ? groupFace(titleOf(talk, chat)) : face(profileOf(talk, placeOf(chat)));
+}
+
+/** The picture of a group: the first letter of its name. Screen readers skip it. */
+export function groupFace(name: string, large = false): HTMLElement {
+  return h("span", { class: `face group ${large ? "large" : ""}`, "aria-hidden": "true" }, ([...name][0] ?? "").toUpperCase());
 }
 
 /** Whether a chat tells of nothing now. */
 export const isMuted = (muted: string | undefined) => muted !== undefined && Date.parse(muted) > Date.now();
 
+/** How many messages of a chat call for the user: those of a chat that is muted, or of which they want no news, do not. */
+export function calls(line: Pick<Line, "groups">, chat: ChatState): number {
+  if (isMuted(chat.muted)) return 0;
+  const notify = line.groups.notify(chat.chat);
+  return notify === "all" || (notify === "mentions" && line.groups.hasMention(chat)) ? chat.unread : 0;
+}
+
 /** What a refusal of a chat's operation means, in the language of the page. */
 export function sayRefusal(code: string, detail: string): string {
-  return (c.refusals as Record<string, string>)[code] ?? detail;
+  const all: Record<string, string> = { ...c.refusals, ...g.refusals };
+  return all[code] ?? detail;
 }
 
 /** What to tell the user about a failure on the line. */
@@ -54,4 +82,13 @@ export function explain(err: unknown): string {
   if (err instanceof Unreachable) return t.frame.unreachable;
   if (err instanceof Refused) return sayRefusal(err.code, err.detail) + (err.retryAfter ? t.form.again(err.retryAfter) : "");
   return say(err);
+}
+
+/** A call whose failure is said in the language of the page, as forms show it. */
+export async function ask<O extends Parameters<StoaClient["call"]>[0]>(talk: Talk, operation: O, input?: Input<O>): Promise<Answer<O>> {
+  try {
+    return await talk.line.client.call(operation, input);
+  } catch (err) {
+    throw err instanceof Refused || err instanceof Unreachable ? new Error(explain(err)) : err;
+  }
 }

@@ -4,20 +4,25 @@ import type { User } from "../api";
 import { h, icon, put } from "../dom";
 import type { Line } from "../live";
 import type { People } from "../people";
+import { rows } from "../rows";
 import { Ended } from "../session";
 import { t } from "../texts";
 import { c } from "../texts/chats";
 import type { View } from "../view";
+import { sign } from "./icons";
 import { chatList } from "./list";
 import { pick } from "./pick";
+import { g } from "../texts/groups";
+import { groupOf } from "./groups";
+import { newGroup } from "./newgroup";
 import { Room } from "./room";
 import { chatSearch } from "./search";
-import { directChats, explain, type Talk } from "./talk";
+import { chatAt, explain, nameIn, placeOf, type Talk } from "./talk";
 
-// placeOf is what an address of the page names: whose chat, "" for the list, and which message of it, 0 for none. Of other pages it is undefined.
-function placeOf(hash: string): { user: string; seq: number } | undefined {
-  const found = /^#\/chats(?:\/([\w-]+)(?:\/(\d+))?)?$/.exec(hash);
-  return found ? { user: found[1] ?? "", seq: Number(found[2] ?? 0) } : undefined;
+// addressed is what an address of the page names: which chat, "" for the list, and which message of it, 0 for none. Of other pages it is undefined.
+function addressed(hash: string): { chat: string; seq: number } | undefined {
+  const found = /^#\/chats(?:\/((?:g:)?[\w-]+)(?:\/(\d+))?)?$/.exec(hash);
+  return found ? { chat: found[1] ? chatAt(found[1]) : "", seq: Number(found[2] ?? 0) } : undefined;
 }
 
 export function chatsView(me: User, line: Line, people: People, fail: (text: string) => void): View {
@@ -32,14 +37,23 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
     },
   };
   let room: Room | undefined;
+  const titles = new Map<string, string>(); // of groups that were open
 
   const heading = h("h1", { tabindex: -1 }, t.frame.titles.chats);
   const list = chatList(talk, heading);
+  const offers = h("ul", { class: "chat-list offers", "aria-label": c.files.offersLabel });
+  const showOffers = rows<{ id: string; from: string; name: string; file: string }>(
+    offers,
+    (o) => o.id,
+    (o) => h("li", {}, h("a", { class: "chat-row", href: `#/chats/${o.from}` }, sign("file"), h("span", { class: "chat-text" }, h("span", { class: "chat-name" }, o.name), h("span", { class: "chat-line" }, c.files.offers(o.file))))),
+    heading,
+  );
   const none = h("div", { class: "empty", hidden: true }, h("p", {}, c.none), h("a", { href: "#/friends" }, c.toFriends));
-  const start = h("button", { type: "button", class: "secondary", "aria-haspopup": "dialog", onclick: () => void pick(c.newChat, talk, (user) => void (location.hash = `#/chats/${user}`)).catch(talk.failed) }, c.newChat);
+  const start = h("button", { type: "button", class: "secondary", "aria-haspopup": "dialog", onclick: () => void pick(c.newChat, talk, (chat) => void (location.hash = `#/chats/${placeOf(chat)}`)).catch(talk.failed) }, c.newChat);
+  const gather = h("button", { type: "button", class: "round", "aria-haspopup": "dialog", "aria-label": g.newGroup, title: g.newGroup, onclick: () => newGroup(talk) }, sign("people"));
   const search = chatSearch(talk, (on) => (chats.hidden = on));
-  const chats = h("div", { class: "chat-scroll" }, none, list.el);
-  const side = h("section", { class: "chats-side", "aria-label": t.frame.titles.chats }, h("header", {}, heading, start), search.field, search.el, chats);
+  const chats = h("div", { class: "chat-scroll" }, offers, none, list.el);
+  const side = h("section", { class: "chats-side", "aria-label": t.frame.titles.chats }, h("header", {}, heading, gather, start), search.field, search.el, chats);
   const nobody = h("section", { class: "room none-open", "aria-label": c.noneOpen }, h("p", { class: "muted" }, icon("temple"), c.noneOpen));
   const place = h("div", { class: "room-place" }, nobody);
   const el = h("div", { class: "chats" }, side, place);
@@ -57,25 +71,31 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
   };
 
   function draw(): void {
-    list.show(room?.user ?? "");
-    none.hidden = directChats(line.chats).length > 0;
+    const waiting = line.files.offers().filter((f) => f.from !== room?.user);
+    showOffers(waiting.map((f) => ({ id: f.id, from: f.from, name: nameIn(talk, f.from), file: f.name })));
+    offers.hidden = waiting.length === 0;
+    list.show(room?.chat ?? "");
+    const group = groupOf(room?.chat ?? "");
+    if (line.groups.get(group)) titles.set(group, line.groups.title(group));
+    else if (group && line.groups.ready && !titles.has(group)) return location.replace(`#/group/${group}`); // the user is not in it
+    none.hidden = line.chats.list().length > 0;
     room?.draw();
   }
 
   /** Opens the chat that the address names. */
   function follow(): boolean {
-    const to = placeOf(location.hash);
+    const to = addressed(location.hash);
     if (!to) return false;
-    const { user, seq } = to;
-    if (seq > 0) history.replaceState(null, "", `#/chats/${user}`); // so that it can be gone to again
-    if (room && user === room.user) {
+    const { chat, seq } = to;
+    if (seq > 0) history.replaceState(null, "", `#/chats/${placeOf(chat)}`); // so that it can be gone to again
+    if (room && chat === room.chat) {
       if (seq > 0) void room.goTo(seq);
       return true;
     }
-    const left = room?.user;
-    if (left === undefined && !user) return true;
+    const left = room && placeOf(room.chat);
+    if (left === undefined && !chat) return true;
     room?.close();
-    room = user ? new Room(user, talk, seq) : undefined;
+    room = chat ? new Room(chat, talk, seq) : undefined;
     put(place, room?.el ?? nobody);
     document.body.classList.toggle("in-room", room !== undefined);
     draw();
@@ -86,7 +106,7 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
   }
 
   function catchUp(): void {
-    if (room && line.client.state === "online" && !document.hidden) void line.presences.ask(room.user);
+    if (room && line.client.state === "online" && !document.hidden) room.catchUp();
   }
 
   const offs = [
@@ -104,9 +124,18 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
       later();
     }),
     line.client.on("state", later),
+    line.client.on("transfer.updated", (f) => room?.transferred(f)),
+    line.client.on("group.left", ({ group, why }) => {
+      if (groupOf(room?.chat ?? "") !== group) return;
+      const name = titles.get(group) ?? g.group; // the group itself is forgotten
+      location.hash = "#/chats";
+      fail(g.gone[why](name));
+    }),
   ];
   line.presences.watch(later, closed.signal);
   people.watch(later, closed.signal);
+  line.groups.watch(later, closed.signal);
+  line.files.watch(later, closed.signal);
   document.addEventListener("visibilitychange", later, { signal: closed.signal });
   addEventListener("resize", later, { signal: closed.signal });
   const clock = setInterval(() => {

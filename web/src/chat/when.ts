@@ -2,11 +2,13 @@
 
 import { now } from "../api";
 import { t } from "../texts";
+import { g } from "../texts/groups";
 
 const clock = new Intl.DateTimeFormat(t.locale, { timeStyle: "short" });
 const weekday = new Intl.DateTimeFormat(t.locale, { weekday: "short" });
 const date = new Intl.DateTimeFormat(t.locale, { day: "numeric", month: "short" });
 const dated = new Intl.DateTimeFormat(t.locale, { dateStyle: "medium" });
+const soon = new Intl.DateTimeFormat(t.locale, { dateStyle: "medium", timeStyle: "short" });
 const full = new Intl.DateTimeFormat(t.locale, { weekday: "long", day: "numeric", month: "long" });
 const fullDated = new Intl.DateTimeFormat(t.locale, { dateStyle: "full" });
 
@@ -31,6 +33,15 @@ export function dayLine(at: Moment): string {
   if (off === 1) return t.home.yesterday;
   return (sameYear(then, now()) ? full : fullDated).format(then);
 }
+
+/** Until when something holds: "until 14:05", "until 5 Jan 2026, 14:05", "until further notice". */
+export function untilWords(at: number): string {
+  if (at - now() > 366 * 86_400_000) return g.untilFurther;
+  return g.until((days(at, now()) === 0 ? clock : soon).format(at));
+}
+
+/** "5 Jan 2026, 14:05" */
+export const momentOf = (at: Moment) => soon.format(ms(at));
 
 /** What stands in a list: "14:05", "Mon", "5 Jan", "5 Jan 2025". */
 export function briefly(at: Moment): string {

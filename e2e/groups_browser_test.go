@@ -1,0 +1,321 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// group makes a group of the user's and friends of theirs; it returns its id.
+func (p *tab) group(name string, members ...*tab) string {
+	p.t.Helper()
+	ids := make([]string, len(members))
+	for i, m := range members {
+		ids[i] = m.id()
+	}
+	id, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](fmt.Sprintf(`fetch("/v1/groups", {
+		method: "POST", body: JSON.stringify({ name: %q, members: %q.split(",").filter(Boolean) }),
+		headers: { "Content-Type": "application/json", Authorization: "Bearer " + JSON.parse(localStorage.getItem("stoa.session")).access },
+	}).then((res) => res.json()).then((made) => made.group.id)`, name, strings.Join(ids, ",")), chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return id
+}
+
+// happens waits until the last line of the open chat that tells what has happened to the group is this one.
+func (p *tab) happens(sentence string) {
+	p.t.Helper()
+	p.until(sentence, fmt.Sprintf(`[...document.querySelectorAll(".happening")].at(-1)?.textContent.startsWith(%q)`, sentence))
+}
+
+// doesTo opens the menu of a member in the panel of the open group and presses what is called so.
+func (p *tab) doesTo(name string, doings ...string) {
+	p.t.Helper()
+	p.button("What to do with " + name)
+	for _, doing := range doings {
+		p.button(doing)
+	}
+}
+
+// Three people live through what a group can go through, in three browsers.
+func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
+	t.Parallel()
+	url := serve(t)
+	ada := browse(t, url+"/")
+	ada.signUp("ada@example.com", "Ada", "correct horse")
+	bob := ada.stranger(url + "/")
+	bob.signUp("bob@example.com", "Bob", "battery staple")
+	ada.befriends(bob)
+
+	// A group of friends.
+	ada.visit("#/chats")
+	ada.button("New group")
+	ada.typ("[name=group_name]", "Rowing")
+	ada.click("dialog [name=friend]")
+	ada.button("Make the group")
+	ada.says(".room-who h2", "Rowing")
+	ada.happens("You made the group Rowing with Bob.")
+	bob.visit("#/chats")
+	bob.says(".chat-line", "Ada made the group Rowing with you.")
+	bob.click(".chat-row")
+	bob.happens("Ada made the group Rowing with you.")
+
+	// Eve comes by a link, which she opened before she had an account.
+	ada.button("About this group")
+	ada.button("Links into the group")
+	ada.button("Make a link")
+	ada.until("the link", `document.querySelector(".group-links .link-text")?.value.includes("/#/join/")`)
+	link, err := chromedp.Run(ada.ctx, chromedp.Evaluate[string](`document.querySelector(".group-links .link-text").value`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada.button("Close")
+	eve := ada.stranger(link)
+	eve.says("main", "an invitation to a group")
+	eve.signUp("eve@example.com", "Eve", "tr0ub4dor")
+	eve.says(".door h2", "Rowing")
+	eve.says(".door", "2 members")
+	eve.button("Join")
+	eve.happens("You joined.")
+	ada.happens("Eve joined.")
+	ada.until("three members", `document.querySelectorAll(".members li").length === 3`)
+	bob.says(".room-who .muted", "3 members")
+
+	// Nobody is offered what their role does not allow.
+	eve.button("About this group")
+	eve.until("her own doings", `[...document.querySelectorAll(".doing > span")].map((s) => s.textContent).join() === "Invite friends,Links into the group,For me"`)
+	eve.button("What to do with Bob")
+	eve.until("no verbs over others", `[...document.querySelectorAll("[role=menuitem]")].map((s) => s.textContent).join() === "Write to them"`)
+	eve.key(kb.Escape)
+
+	// A mention is chosen from a list, by keys; it stands out for whom it means, and marks the chat in their list.
+	eve.visit("#/chats")
+	ada.button("Back to the chat")
+	ada.typ("[name=message]", "Are you there, @")
+	ada.says(".mention-list [aria-selected=true]", "all members")
+	ada.typ("[name=message]", "ev")
+	ada.says(".mention-list [aria-selected=true]", "Eve")
+	ada.enter()
+	ada.until("the name", `document.querySelector("[name=message]").value === "Are you there, @Eve "`)
+	ada.enter()
+	ada.hears("Are you there, @Eve")
+	ada.says(".own .mention", "@Eve")
+	eve.until("the mark in the list", `document.querySelector("[data-mentioned]")?.checkVisibility()`)
+	eve.says(".chat-line", "Ada: Are you there, @Eve")
+	eve.says("[data-unread-chats]", "1")
+	eve.click(".chat-row")
+	eve.says(".for-me .mention", "@Eve")
+	eve.says(".for-me .author", "Ada")
+	eve.lacks("[data-mentioned]")
+	bob.hears("Are you there, @Eve")
+	bob.until("no mark for others", `document.querySelector(".for-me") === null`)
+	ada.does(3, "Who has read it")
+	ada.says("dialog", "2 members have read this message.")
+	ada.button("Close")
+
+	// Muted, the composer says why; at once, and until when.
+	eve.write("I am")
+	bob.hears("Are you there, @Eve", "I am")
+	ada.button("About this group")
+	ada.doesTo("Eve", "Mute for an hour")
+	eve.says(".silence", "An admin has muted you until ")
+	eve.until("no field", `!document.querySelector("[name=message]").checkVisibility()`)
+	ada.says(`.members`, "muted until ")
+	ada.doesTo("Eve", "Let them write again")
+	eve.lacks(".silence")
+	ada.click("[name=mute_all]")
+	eve.says(".silence", "Only admins may write until further notice.")
+	bob.says(".silence", "Only admins may write until further notice.")
+	ada.until("her own field", `document.querySelector("[name=message]").checkVisibility()`)
+	ada.click("[name=mute_all]")
+	bob.lacks(".silence")
+
+	// An announcement stands above the chat until it has been read.
+	ada.button("Announce something")
+	ada.typ("[name=announcement]", "We begin at eight.")
+	ada.button("Publish")
+	for _, p := range []*tab{bob, eve} {
+		p.says(".strip.announced", "We begin at eight.")
+		p.happens("Ada announced: We begin at eight.")
+	}
+	eve.button("I have read it")
+	eve.lacks(".strips .announced")
+	ada.button("Back to the chat")
+	ada.button("About this group")
+	ada.says(".panel", "Read by 2 of 3.")
+
+	// An admin pins, and takes back what a member wrote, but nothing of the owner's.
+	ada.doesTo("Bob", "Make admin")
+	bob.happens("Ada made you admin.")
+	bob.does(3, "Pin for all")
+	eve.says(".strip.pins", "Are you there, @Eve")
+	eve.happens("Bob pinned a message.")
+	bob.until("no verb over the owner", `(document.querySelector('[data-seq="3"] .more').click(), ![...document.querySelectorAll("[role=menuitem]")].some((i) => i.textContent === "Take back for everybody"))`)
+	bob.key(kb.Escape)
+	bob.does(4, "Take back for everybody", "Yes, recall it")
+	eve.says(`[data-seq="4"] .said`, "This message was recalled.")
+
+	// Removed, Eve finds the chat gone and asks to be let in again.
+	ada.button("Settings of the group")
+	ada.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		const joins = document.querySelector("[name=joins]");
+		joins.value = "asking";
+		joins.dispatchEvent(new Event("change"));
+	})()`))
+	ada.typ("[name=question]", "Can you swim?")
+	address, err := chromedp.Run(ada.ctx, chromedp.Evaluate[string](`document.querySelector("[name=address]").value`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada.button("Save")
+	ada.lacks("dialog")
+	ada.doesTo("Eve", "Remove from the group", "Yes, remove them")
+	eve.says(".banner", "You were removed from Rowing.")
+	eve.lacks(".chat-row")
+	eve.lacks(".room-who")
+	_, hash, _ := strings.Cut(address, "#")
+	eve.visit("#" + hash)
+	eve.says(".door label", "Can you swim?")
+	eve.typ("[name=answer]", "Like a fish")
+	eve.button("Ask to join")
+	eve.says(".door", "You have asked to join.")
+	ada.says("[data-requests]", "1")
+	bob.says("[data-requests]", "1")
+	ada.button("Requests to join1")
+	ada.says("dialog .quote", "Like a fish")
+	ada.button("Accept Eve")
+	ada.says("dialog", "Nobody waits for an answer.")
+	ada.button("Close")
+	eve.says(".door", "You are in this group.")
+	eve.click(".door a")
+	eve.happens("Eve joined.")
+
+	// Banned, she cannot come in again by the link, and is told so.
+	ada.doesTo("Eve", "Remove and ban", "Yes, ban them")
+	eve.says(".banner", "cannot join it again")
+	_, hash, _ = strings.Cut(link, "#")
+	eve.visit("#" + hash)
+	eve.button("Join")
+	eve.says(".banner", "You cannot join this group.")
+	ada.button("Banned users")
+	ada.button("Lift the ban on Eve")
+	ada.says("dialog", "Nobody is banned.")
+	ada.button("Close")
+
+	// The owner hands over, and leaves; the new one dissolves the group.
+	ada.doesTo("Bob", "Hand the group over", "Yes, Bob is the owner then")
+	bob.happens("Ada handed the group over to you.")
+	ada.button("Leave the group")
+	ada.button("Yes, leave it")
+	ada.says(".banner", "You have left Rowing.")
+	bob.happens("Ada left.")
+	bob.button("About this group")
+	bob.button("Dissolve the group")
+	bob.button("Yes, dissolve it for all")
+	bob.says(".banner", "Rowing was dissolved.")
+	bob.lacks(".chat-row")
+}
+
+// A group's chat, its panel and its dialogs can be read in light and in dark, and fit a phone and a desk.
+func TestGroupsAreLegibleInLightAndDark(t *testing.T) {
+	t.Parallel()
+	url := serve(t)
+	ada := browse(t, url+"/")
+	ada.signUp("ada@example.com", "Ada", "correct horse")
+	bob := ada.stranger(url + "/")
+	bob.signUp("bob@example.com", "Bob of the very long name that goes on", "battery staple")
+	ada.befriends(bob)
+	group := ada.group("Donaudampfschifffahrtsgesellschaft and friends", bob)
+	say := func(p *tab, message string) {
+		p.ask("POST", "/v1/chats/g:"+group+"/messages", `{"client_id":"`+nanoid()+`",`+message+`}`)
+	}
+	say(bob, `"kind":"text","text":"@Ada, see https://example.com/`+strings.Repeat("a-long-address-", 10)+`","mentions":["`+ada.id()+`"]`)
+	say(ada, `"kind":"text","text":"I see","reply_to":2`)
+	say(bob, `"kind":"text","text":"`+strings.Repeat("Long ", 40)+`"`)
+	ada.ask("PATCH", "/v1/groups/"+group, `{"announcement":"`+strings.Repeat("We begin at eight. ", 20)+`"}`)
+	ada.ask("PUT", "/v1/chats/g:"+group+"/pins/4", "")
+	ada.ask("PUT", "/v1/chats/g:"+group+"/pins/3", "")
+	bob.visit("#/chats/g:" + group)
+	bob.says(".strip.pins", "2 pinned")
+	for _, width := range []int64{360, 1280} {
+		bob.do(chromedp.EmulateViewport(width, 800))
+		bob.legible(fmt.Sprintf("a group in %d pixels", width))
+	}
+	bob.fits("a group")
+	bob.click(".strip.pins")
+	bob.fits("the pinned messages")
+	bob.key(kb.Escape)
+	bob.lacks("dialog")
+	ada.visit("#/chats/g:" + group)
+	ada.says(".for-me .mention", "@Ada")
+	ada.legible("a mention")
+	ada.button("About this group")
+	ada.until("the members", `document.querySelectorAll(".members li").length === 2`)
+	ada.fits("the panel")
+	ada.legible("the panel")
+	for _, name := range []string{"Invite friends", "Links into the group", "Requests to join", "For me", "Settings of the group", "Banned users", "Announce something"} {
+		ada.button(name)
+		ada.says("dialog h2", name)
+		ada.fits(name)
+		ada.legible(name)
+		ada.key(kb.Escape)
+		ada.lacks("dialog")
+	}
+
+	// Escape leads out of the panel to what opened it; a window of the size of a phone has it alone.
+	ada.do(chromedp.EmulateViewport(360, 800))
+	ada.do(chromedp.Focus(chromedp.CSS(".panel h2")))
+	ada.key(kb.Escape)
+	ada.lacks(".panel")
+	ada.on("About this group")
+	ada.typ("[name=message]", "@")
+	ada.says(".mention-list", "all members")
+	ada.fits("a list of members")
+	ada.legible("a list of members")
+	ada.key(kb.Escape)
+	ada.lacks(".mention-list")
+	ada.visit("#/group/" + group)
+	ada.says(".door", "You are in this group.")
+	ada.fits("the door")
+	ada.legible("the door")
+}
+
+// Messages and requests are notified of while nobody looks at the page, where that is wanted.
+func TestTheBrowserNotifiesWhileNobodyLooks(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t)
+	// A browser without a window notifies nobody: what the page asks of it is kept.
+	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		window.notified = [];
+		window.Notification = class {
+			static permission = "default";
+			static requestPermission = async () => (this.permission = "granted");
+			constructor(title, { body, tag }) { notified.push({ title, body, tag, at: this }); }
+			close() {}
+		};
+	})()`))
+	bob.visit("#/profile")
+	bob.says("[data-part=chats]", "Notify me in this browser")
+	ada.write("not yet")
+	bob.says("[data-unread-chats]", "1")
+	bob.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("[name=alerts]").click()`))
+	bob.until("the switch", `document.querySelector("[name=alerts]").checked && localStorage.getItem("stoa.alerts") === "on"`)
+	ada.write("he looks")
+	bob.says("[data-unread-chats]", "2")
+	bob.do(chromedp.Evaluate[chromedp.Void](`Object.defineProperty(document, "visibilityState", { value: "hidden", configurable: true })`))
+	ada.write("now")
+	bob.until("one notification", `notified.map((n) => n.title + ": " + n.body).join() === "Ada: now"`)
+	group := ada.group("Rowing", bob)
+	ada.ask("POST", "/v1/chats/g:"+group+"/messages", `{"client_id":"a","kind":"text","text":"to all"}`)
+	bob.until("one of the group", `notified.map((n) => n.title + ": " + n.body).join() === "Ada: now,Rowing: Ada: to all"`)
+	bob.ask("PATCH", "/v1/groups/"+group+"/me", `{"notify":"mentions"}`)
+	ada.ask("POST", "/v1/chats/g:"+group+"/messages", `{"client_id":"b","kind":"text","text":"to nobody"}`)
+	ada.ask("POST", "/v1/chats/g:"+group+"/messages", `{"client_id":"c","kind":"text","text":"to @Bob","mentions":["`+bob.id()+`"]}`)
+	bob.until("the mention alone", `notified.slice(2).map((n) => n.body).join() === "Ada: to @Bob"`)
+	bob.do(chromedp.Evaluate[chromedp.Void](`notified[0].at.onclick()`))
+	bob.says(".room-who h2", "Ada")
+}

@@ -1,0 +1,76 @@
+// Notifications of the browser: of messages and requests that come while nobody looks at the page.
+
+import type { Message } from "@stoa-dev/client";
+import type { User } from "../api";
+import type { Line } from "../live";
+import type { People } from "../people";
+import { nameOf } from "../person";
+import { c } from "../texts/chats";
+import { g } from "../texts/groups";
+import { preview } from "./content";
+import { groupOf } from "./groups";
+import { calls, nameIn, placeOf, titleOf, type Talk } from "./talk";
+
+const STORE = "stoa.alerts";
+
+/** Whether this browser notifies: "denied" is the browser's choice, "none" where it cannot. */
+export type AlertState = "on" | "off" | "denied" | "none";
+
+export function alertState(): AlertState {
+  if (typeof Notification === "undefined" || !isSecureContext) return "none";
+  if (Notification.permission === "denied") return "denied";
+  return Notification.permission === "granted" && localStorage.getItem(STORE) === "on" ? "on" : "off";
+}
+
+/** Switches notifications on, for which the browser asks the user, or off. */
+export async function setAlerts(on: boolean): Promise<AlertState> {
+  if (on && alertState() !== "none" && (await Notification.requestPermission()) === "granted") localStorage.setItem(STORE, "on");
+  else localStorage.removeItem(STORE);
+  return alertState();
+}
+
+/** Notifies of what comes over a line for as long as it stands. */
+export function alertOf(line: Omit<Line, "stop">, me: User, people: People): void {
+  const talk: Talk = { me, line: line as Line, people, signal: people.signal, failed: () => {} };
+  line.chats.on("message", (m) => {
+    if (m.from === me.id || !concerns(m, line)) return;
+    const known = groupOf(m.chat) ? line.groups.meet(groupOf(m.chat), m.from) : Promise.resolve();
+    void known.then(() => notify(titleOf(talk, m.chat), said(m, talk), m.chat, `#/chats/${placeOf(m.chat)}/${m.seq}`));
+  });
+  line.client.on("transfer.updated", (f) => {
+    if (f.to === me.id && f.status === "pending") notify(nameIn(talk, f.from), c.files.offers(f.name), `file ${f.id}`, `#/chats/${f.from}`);
+  });
+  line.client.on("friend.requested", (r) => {
+    if (r.from.id !== me.id) notify(nameOf(r.from), c.asksFriendship, "friends", "#/friends");
+  });
+  line.client.on("group.requested", (r) => {
+    if (r.user.id !== me.id) notify(line.groups.title(r.group), g.asksToJoin(nameOf(r.user)), `requests ${r.group}`, `#/chats/g:${r.group}`);
+  });
+}
+
+// concerns reports whether the user wants news of a message.
+function concerns(m: Message, { chats, groups }: Pick<Line, "chats" | "groups">): boolean {
+  const chat = chats.get(m.chat);
+  if (!chat || m.system || calls({ groups }, { ...chat, unread: 1 }) === 0) return false;
+  return groups.notify(m.chat) !== "mentions" || groups.mentionsMe(m.mentions);
+}
+
+function said(m: Message, talk: Talk): string {
+  const group = groupOf(m.chat);
+  return (group ? c.says(nameIn(talk, m.from, group)) + " " : "") + preview(m, talk, m.chat);
+}
+
+// One of a kind is shown at a time: what comes later takes its place.
+function notify(title: string, body: string, tag: string, hash: string): void {
+  if (alertState() !== "on" || document.visibilityState === "visible") return;
+  try {
+    const shown = new Notification(title, { body, tag, icon: document.querySelector<HTMLLinkElement>("link[rel=icon]")!.href });
+    shown.onclick = () => {
+      focus();
+      location.hash = hash;
+      shown.close();
+    };
+  } catch {
+    // Some browsers of phones notify by a service worker alone.
+  }
+}

@@ -1,0 +1,96 @@
+// The door of a group: what a link into it, or its address, opens for who is not in it.
+
+import { Refused, type GroupMembership } from "@stoa-dev/client";
+import { act } from "../buttons";
+import { h, put, type Child } from "../dom";
+import { field, form } from "../form";
+import type { Line } from "../live";
+import { Ended } from "../session";
+import { g } from "../texts/groups";
+import type { View } from "../view";
+import { t } from "../texts";
+import { explain, groupFace } from "./talk";
+
+/** Shows the group into which a link leads, or the one of an id. */
+export function doorView(to: { link: string } | { group: string }, line: Line, fail: (text: string) => void): View {
+  const closed = new AbortController();
+  const failed = (err: unknown) => {
+    if (!(err instanceof Ended) && !closed.signal.aborted) fail(explain(err));
+  };
+  const body = h("section", { class: "card door", "aria-label": g.doorLabel }, h("p", { class: "muted" }, t.words.moment));
+  let shown = ""; // the group's id
+
+  async function load(): Promise<void> {
+    try {
+      const there = "link" in to ? await line.client.call("groups.look", { path: { link: to.link } }) : await line.client.call("groups.get", { path: { group: to.group } });
+      if (!closed.signal.aborted) show(there);
+    } catch (err) {
+      if (err instanceof Refused && err.status === 404) put(body, h("p", { class: "none" }, g.worthless), h("a", { href: "#/chats" }, t.frame.titles.chats));
+      else failed(err);
+    }
+  }
+
+  function show({ group, me }: GroupMembership): void {
+    shown = group.id;
+    const enter = () => void (location.hash = `#/chats/g:${group.id}`);
+    const join = async () => {
+      if ("link" in to) line.groups.take(await line.client.call("groups.join", { path: { link: to.link } }));
+      else {
+        await line.client.call("groups.ask", { path: { group: group.id }, body: {} });
+        line.groups.take(await line.client.call("groups.get", { path: { group: group.id } }));
+      }
+      enter();
+    };
+    const doing: Child[] = me
+      ? [h("p", { class: "muted" }, g.inAlready), h("a", { class: "primary small", href: `#/chats/g:${group.id}` }, g.toChat)]
+      : "link" in to || group.joins === "open"
+        ? [h("div", { class: "row" }, act(g.join, "primary", join, failed))]
+        : group.joins === "asking"
+          ? [asking(group.id, group.question ?? "")]
+          : [h("p", { class: "muted" }, g.onlyInvited)];
+    put(
+      body,
+      h("div", { class: "door-head" }, groupFace(group.name, true), h("div", {}, h("h2", { tabindex: -1 }, group.name), h("p", { class: "muted" }, `${g.members(group.members)} · ${g.openFor[group.joins]}`))),
+      ...doing,
+    );
+  }
+
+  function asking(group: string, question: string): HTMLElement {
+    const answer = field(question || g.answer, { name: "answer", maxlength: 200, autocomplete: "off" }, question ? g.answer : undefined);
+    const el: HTMLFormElement = form(
+      { class: "stack" },
+      [answer],
+      async () => {
+        try {
+          await line.client.call("groups.ask", { path: { group }, body: { answer: answer.input.value.trim() } });
+        } catch (err) {
+          throw err instanceof Error && !(err instanceof Ended) ? new Error(explain(err)) : err;
+        }
+        const withdraw = async () => {
+          await line.client.call("groups.withdraw", { path: { group } });
+          put(el, h("p", { role: "status" }, g.withdrawn));
+        };
+        put(el, h("p", { role: "status" }, g.asked), act(g.withdraw, "secondary", withdraw, failed));
+      },
+      h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, g.askToJoin)),
+    );
+    return el;
+  }
+
+  const offs = [
+    line.client.on("group.mine", ({ group }) => {
+      if (group.id === shown) void load();
+    }),
+    line.client.on("group.request_closed", (r) => {
+      if (r.group === shown && r.state === "refused") put(body, h("p", { role: "status" }, g.refused));
+    }),
+  ];
+  void load();
+  return {
+    el: h("div", { class: "narrow" }, h("h1", {}, g.doorTitle), body),
+    close: () => {
+      closed.abort();
+      for (const off of offs) off();
+    },
+  };
+}

@@ -1,0 +1,41 @@
+// Making a group, and choosing friends for one.
+
+import { dialog } from "../dialog";
+import { h } from "../dom";
+import { field, form } from "../form";
+import { calledBy, face } from "../person";
+import { t } from "../texts";
+import { g } from "../texts/groups";
+import { ask, type Talk } from "./talk";
+
+/** Asks for a name and for friends, and opens the chat of the group that is made of them. */
+export function newGroup(talk: Talk): void {
+  const name = field(g.name, { name: "group_name", required: true, maxlength: 60, autocomplete: "off" }, g.nameHint);
+  void talk.people.want().then(() => {
+    const whom = friends(talk, () => true);
+    const key = crypto.getRandomValues(new Uint32Array(4)).join("-"); // a second press makes no second group
+    dialog(g.newGroup, (close) => [
+      form(
+        { class: "stack" },
+        [name],
+        async () => {
+          const made = await ask(talk, "groups.create", { body: { name: name.input.value.trim(), members: whom.chosen() }, key });
+          talk.line.groups.take(made);
+          close();
+          location.hash = `#/chats/g:${made.group.id}`;
+        },
+        h("fieldset", { class: "stack tight" }, h("legend", {}, g.whom), whom.el ?? h("p", { class: "muted" }, g.noFriends)),
+        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, g.create), h("button", { type: "button", class: "link", onclick: close }, t.words.cancel)),
+      ),
+    ]);
+    name.input.focus();
+  }, talk.failed);
+}
+
+/** A list of friends to choose from; without el there are none. */
+export function friends(talk: Talk, fits: (user: string) => boolean): { el: HTMLElement | undefined; chosen: () => string[] } {
+  const all = talk.people.friends.filter((f) => !f.user.deleted && fits(f.user.id)).sort((a, b) => calledBy(a).localeCompare(calledBy(b)));
+  if (all.length === 0) return { el: undefined, chosen: () => [] };
+  const el = h("ul", { class: "picks" }, ...all.map((f) => h("li", {}, h("label", { class: "pick" }, face(f.user), h("span", {}, calledBy(f)), h("input", { type: "checkbox", name: "friend", value: f.user.id })))));
+  return { el, chosen: () => [...el.querySelectorAll<HTMLInputElement>(":checked")].map((box) => box.value) };
+}

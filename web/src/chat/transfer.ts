@@ -1,0 +1,104 @@
+// A file between two users, as it stands among their messages.
+
+import type { Transfer } from "@stoa-dev/client";
+import { act } from "../buttons";
+import { dateOf } from "../days";
+import { h, put, type Child } from "../dom";
+import { c } from "../texts/chats";
+import type { Files } from "./files";
+import { sign } from "./icons";
+import { explain, nameIn, type Talk } from "./talk";
+import { bytes } from "./content";
+import { timeOf } from "./when";
+
+/** How an upload of this tab goes on: by itself, by choosing the file again, or not without another try. */
+type Way = "runs" | "away" | "stopped";
+
+export interface TransferRow {
+  transfer: Pick<Transfer, "id" | "from" | "to" | "name" | "size" | "status" | "reason" | "available" | "created" | "expires">;
+  own: boolean;
+  checked: boolean; // all of it is there, and is looked at
+  way: Way;
+  fault: string;
+}
+
+/** What of a transfer a row is drawn of; how far it has come is shown by {@link showProgress}. */
+export function transferRow(t: Transfer, files: Files, me: string): TransferRow {
+  const up = files.upload(t.id);
+  const { id, from, to, name, size, status, reason, available, created, expires } = t;
+  return {
+    transfer: { id, from, to, name, size, status, available, created, expires, ...(reason && { reason }) },
+    own: from === me,
+    checked: status === "transferring" && t.received === size,
+    way: up?.fault ? "stopped" : up ? "runs" : "away",
+    fault: up?.fault ? explain(up.fault) : "",
+  };
+}
+
+export function drawTransfer(r: TransferRow, talk: Talk): HTMLLIElement {
+  const { transfer: t, own } = r;
+  const { files } = talk.line;
+  const wrong = h("p", { class: "fault", role: "alert" }, r.fault);
+  const failed = (err: unknown) => void (wrong.textContent = explain(err));
+  const doing = (text: string, kind: "primary" | "secondary" | "link", run: () => Promise<unknown>) => act(text, kind, run, failed);
+  const fetchIt = async () => h("a", { href: await files.link(t.id), download: t.name }).click();
+  const input = h("input", { type: "file", class: "sr", tabindex: -1, "aria-label": c.files.chooseAgain, onchange: () => {
+    const [file] = input.files ?? [];
+    if (file && !files.resume(t.id, file)) wrong.textContent = c.files.another(t.name);
+    input.value = "";
+  } });
+  const again = h("button", { type: "button", class: "secondary", onclick: () => input.click() }, c.files.chooseAgain);
+  const cancel = (text: string) => doing(text, "link", () => files.cancel(t.id));
+  const verbs: Child[] = {
+    pending: own ? [cancel(c.files.cancel)] : [doing(c.files.accept, "primary", () => files.accept(t.id)), doing(c.files.reject, "secondary", () => files.reject(t.id))],
+    transferring: [...(own && r.way !== "runs" && !r.checked ? [again, input] : []), cancel(c.files.cancel)],
+    done: t.available ? [own ? null : doing(c.files.download, "primary", fetchIt), cancel(c.files.remove)] : [],
+    failed: [],
+    rejected: [],
+  }[t.status];
+  const moving = t.status === "transferring";
+  return h(
+    "li",
+    { class: `message transfer ${own ? "own" : "theirs"}`, tabindex: -1, "data-transfer": t.id, "data-status": t.status },
+    h(
+      "div",
+      { class: "speech" },
+      h("span", { class: "sr" }, own ? c.youSay : c.says(nameIn(talk, t.from))),
+      h("span", { class: "attached" }, sign("file"), h("span", { class: "attached-text" }, h("span", { class: "attached-title" }, t.name), h("span", { class: "attached-detail" }, bytes(t.size)))),
+      moving && h("progress", { max: t.size, value: 0, "aria-label": c.files.progress }),
+      h("p", { class: "transfer-state" }, says(r, talk)),
+      wrong,
+      verbs.some(Boolean) && h("div", { class: "row transfer-verbs" }, ...verbs),
+      h("p", { class: "meta" }, h("time", { datetime: t.created }, timeOf(t.created))),
+    ),
+  );
+}
+
+/** What a transfer has come to, as a sentence. */
+export function says({ transfer: t, own, checked, way }: TransferRow, talk: Talk): string {
+  const other = nameIn(talk, own ? t.to : t.from);
+  switch (t.status) {
+    case "pending":
+      return own ? c.files.waits(other) : c.files.offered;
+    case "transferring":
+      return checked ? c.files.checked : own && way === "away" ? c.files.away : own ? c.files.sending : c.files.coming;
+    case "done":
+      return !t.available ? c.files.over : own ? c.files.sent : c.files.here(dateOf(t.expires));
+    case "rejected":
+      return own ? c.files.rejected(other) : c.files.youRejected;
+    case "failed":
+      return c.files.reasons[t.reason ?? "cancelled"];
+  }
+}
+
+/** Shows in a row how far a transfer has come: as this tab has sent it, or as the server has told. */
+export function showProgress(row: HTMLElement, t: Transfer, files: Files): void {
+  const bar = row.querySelector("progress");
+  if (!bar) return;
+  const up = files.upload(t.id);
+  const at = Math.min(t.size, up?.running ? Math.max(up.sent, t.received) : t.received);
+  bar.value = at;
+  const state = row.querySelector<HTMLElement>(".transfer-state")!;
+  const said = (state.dataset["said"] ??= state.textContent ?? "");
+  if (at < t.size) put(state, `${said} ${c.files.percent(Math.floor((100 * at) / t.size))}`);
+}
