@@ -42,13 +42,15 @@ var floors = [][]string{
 	{"internal/foundation/sqlcopy"},
 	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/projection", "internal/foundation/runs", "internal/foundation/supervise", "internal/foundation/mail", "internal/foundation/picture"},
 	{"internal/foundation/drops", "internal/foundation/gateway"},
+	{"internal/webhooks"},
 	{"internal/accounts/password", "internal/accounts/trail"},
 	{"internal/accounts", "internal/cluster"},
 	{"internal/checkin/streak"},
 	{"internal/checkin/ranking", "internal/checkin/transfer"},
-	{"internal/social", "internal/checkin"},
+	{"internal/social", "internal/checkin", "internal/servicekeys"},
 	{"internal/groups"},
 	{"internal/messaging", "internal/presence", "internal/activity", "internal/transfers"},
+	{"internal/serviceapi"},
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit"},
@@ -60,7 +62,7 @@ var floors = [][]string{
 var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "checkin", "checkin/ranking", "checkin/transfer"}
+var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "checkin", "checkin/ranking", "checkin/transfer", "webhooks", "servicekeys", "serviceapi"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{

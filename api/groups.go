@@ -227,6 +227,7 @@ const (
 	SystemNamed      = "named"     // text: the new name
 	SystemAnnounced  = "announced" // text
 	SystemPinned     = "pinned"    // seq
+	SystemApp        = "app"       // text: the app's own backend tells it
 	SystemUnpinned   = "unpinned"  // seq
 )
 

@@ -108,7 +108,7 @@ func (s *Service) RequestEmailCode(ctx context.Context, user ID, email, househol
 
 // RequestOwnCode mails a code to the address that the user has, to set a first password
 // or to leave that address, and returns how long it lives. ErrPurpose, ErrTooManyCode,
-// ErrNoUser.
+// ErrNoEmail, ErrNoUser.
 func (s *Service) RequestOwnCode(ctx context.Context, user ID, purpose, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestOwnCode %s", user)
 	p, err := parseOwnPurpose(purpose)
@@ -116,8 +116,11 @@ func (s *Service) RequestOwnCode(ctx context.Context, user ID, purpose, househol
 		return 0, err
 	}
 	u, err := selectUser(ctx, s.db, user)
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, asKind(err)
+	case u.Email == "":
+		return 0, ErrNoEmail
 	}
 	return s.cfg.CodeLife, s.sendCode(ctx, u.proves(p), household)
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -75,9 +76,10 @@ type Config struct {
 	DB      *sqldb.DB
 	Redis   *redis.DB
 	Limiter *ratelimit.Limiter
-	Caches  *cache.Runtime // keeps users and sessions
-	Bus     *events.Bus    // gets the events of an account, after the commit
-	Cache   cache.Policy   // of each cache; Unfenced is this domain's to choose
+	Hooks   *webhooks.Service // asked before a registration, and told of it; nil: nobody is
+	Caches  *cache.Runtime    // keeps users and sessions
+	Bus     *events.Bus       // gets the events of an account, after the commit
+	Cache   cache.Policy      // of each cache; Unfenced is this domain's to choose
 	Mail    mail.Sender
 	Page    string // where people reach the page, "https://stoa.example.org", for links in mails; empty: nobody has said
 	Log     *slog.Logger
@@ -160,6 +162,7 @@ type Service struct {
 	metrics *metrics
 	notes   trail.Notes
 	wrong   wrongCodes
+	hooks   *webhooks.Service
 
 	enqueueDrop  func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
 	dropsPending func() bool
@@ -194,6 +197,7 @@ func New(cfg Config) (*Service, error) {
 		log:    cfg.Log,
 
 		metrics: newMetrics(cfg.Metrics),
+		hooks:   cfg.Hooks,
 
 		enqueueDrop:  cfg.EnqueueDrop,
 		dropsPending: cfg.DropsPending,
@@ -214,7 +218,7 @@ type Registration struct {
 
 // Register opens an account and logs the device in. ErrEmail, ErrName,
 // ErrDeviceName, ErrPassword, ErrPasswordCommon, civil.ErrZone, ErrCode, ErrEmailTaken,
-// ErrBusy.
+// ErrBusy, webhooks.ErrRefused, webhooks.ErrAway.
 func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Register")
 	e, err := ParseEmail(r.Email)
@@ -244,6 +248,9 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 	if err != nil {
 		return Tokens{}, err
 	}
+	if _, err := s.hooks.Before(ctx, api.BeforeRegistration, api.HookUser{Name: u.Name, Email: u.Email}, nil); err != nil {
+		return Tokens{}, err
+	}
 	var passwordHash string
 	if r.Password != "" {
 		if passwordHash, err = s.hash(ctx, household, r.Password); err != nil {
@@ -255,7 +262,10 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 			return User{}, err
 		}
 		u.Created = tx.Now()
-		return u, insertUser(ctx, tx, u, e.Key, passwordHash)
+		if err := insertUser(ctx, tx, u, e.Key, passwordHash); err != nil {
+			return User{}, err
+		}
+		return u, s.tellRegistered(ctx, tx, External{}, u)
 	}, trail.Registered)
 }
 
@@ -433,6 +443,11 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 	}
 	if err := updateUser(ctx, tx, u); err != nil {
 		return u, err
+	}
+	if trail.Actor(ctx) != "" {
+		if err := writeOperators(ctx, tx, id, DeviceID{}, trail.ProfileSet); err != nil {
+			return u, err
+		}
 	}
 	if u.Presence != before.Presence {
 		if err := tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicAudience, Key: id.String(), NoDedup: true}, AudienceChanged{id}); err != nil {

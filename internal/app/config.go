@@ -24,6 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -61,12 +62,16 @@ type Config struct {
 	Chats    messaging.Settings `koanf:"chats"`
 	Activity activity.Settings  `koanf:"activity"`
 	Files    transfers.Settings `koanf:"files"`
+	Webhooks webhooks.Settings  `koanf:"webhooks"`
 
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time
 
 	// DialRedis replaces the network between the server and Redis. Nil means the network.
 	DialRedis func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// DialWebhooks replaces the network between the server and the app's own backend. Nil means the network.
+	DialWebhooks func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Validate returns all faults that no component would find by itself.

@@ -14,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
 // People is what this domain asks accounts for; *accounts.Service is one.
@@ -31,6 +32,7 @@ type Config struct {
 	Cache  cache.Policy // of relations; Unfenced is this domain's to choose
 	Bus    *events.Bus  // gets the events, after the commit
 	People People
+	Hooks  *webhooks.Service // asked before a request for friendship, and told of it and of friendships; nil: nobody is
 	// Streaks returns users' current streaks, for lists of friends; those of deleted users
 	// are left out. Nil: lists have none.
 	Streaks func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error)
@@ -47,6 +49,7 @@ type Service struct {
 	rel     relations
 	bus     *events.Bus
 	people  People
+	hooks   *webhooks.Service
 	streaks func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error)
 	cfg     Settings
 	log     *slog.Logger
@@ -65,6 +68,7 @@ func New(cfg Config) (*Service, error) {
 		bus:     cfg.Bus,
 		streaks: cfg.Streaks,
 		people:  cfg.People,
+		hooks:   cfg.Hooks,
 		cfg:     cfg.Settings,
 		log:     cfg.Log,
 	}, nil
@@ -100,7 +104,10 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 	err := s.caches.Change(ctx, func(ctx context.Context) error {
 		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 			*d = changeSet{at: tx.Now()} // a transaction may be run again
-			return fn(ctx, tx)
+			if err := fn(ctx, tx); err != nil {
+				return err
+			}
+			return s.tellHooks(ctx, tx, d)
 		})
 	}, targets...)
 	if err != nil {
