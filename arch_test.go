@@ -47,7 +47,7 @@ var floors = [][]string{
 	{"internal/accounts", "internal/cluster"},
 	{"internal/checkin/streak"},
 	{"internal/checkin/ranking", "internal/checkin/transfer"},
-	{"internal/social", "internal/checkin", "internal/servicekeys"},
+	{"internal/social", "internal/checkin", "internal/servicekeys", "internal/jwtlogin"},
 	{"internal/groups"},
 	{"internal/messaging", "internal/presence", "internal/activity", "internal/transfers"},
 	{"internal/serviceapi"},
@@ -62,7 +62,7 @@ var floors = [][]string{
 var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "checkin", "checkin/ranking", "checkin/transfer", "webhooks", "servicekeys", "serviceapi"}
+var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "checkin", "checkin/ranking", "checkin/transfer", "webhooks", "servicekeys", "serviceapi", "jwtlogin"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{

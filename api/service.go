@@ -79,3 +79,9 @@ type ServiceJoined struct {
 	Group Group `json:"group"`
 	Added int   `json:"added" doc:"those who were no members before"`
 }
+
+// JWTRequest logs a device in by a token of the app's own: POST /v1/auth/jwt.
+type JWTRequest struct {
+	Token  string `json:"token" maxLength:"8192" doc:"a JSON Web Token"`
+	Device string `json:"device,omitempty" maxLength:"60" doc:"what the user calls this device"`
+}

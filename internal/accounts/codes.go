@@ -83,6 +83,9 @@ func (p proof) segment(household string) keyspace.Hashed {
 // the mail does. ErrEmail, ErrPurpose, ErrTooManyCode.
 func (s *Service) RequestCode(ctx context.Context, email, purpose, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestCode")
+	if err := s.ownSignIn(); err != nil {
+		return 0, err
+	}
 	e, err := ParseEmail(email)
 	if err != nil {
 		return 0, err

@@ -19,7 +19,7 @@ func (s *Service) CredentialRoutes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Set a password by a mailed code", Tags: tags,
 		Description: "Logs all devices out, and lets log-ins be tried again that wrong ones had locked. The address gets a mail.",
-		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrEmail, ErrPassword, ErrPasswordCommon, ErrBusy, ErrCode, ErrTooManyWrong, ErrStore}}, s.postPassword)
+		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrSignInOff, ErrEmail, ErrPassword, ErrPasswordCommon, ErrBusy, ErrCode, ErrTooManyWrong, ErrStore}}, s.postPassword)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/password", ID: "me.change_password", Summary: "Change the password, or set the first one", Tags: tags,
 		Description: "Logs all other devices out. The caller's address gets a mail. The first password needs a code to the caller's address with the purpose set_password.",
 		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordCommon, ErrPasswordWrong, ErrCode, ErrTooManyWrong, ErrLocked, ErrBusy}}, s.putPassword)

@@ -104,12 +104,19 @@ type Config struct {
 	Settings
 }
 
+// The ways to sign in, see Settings.SignIn.
+const (
+	SignInOwn = "own"
+	SignInJWT = "jwt"
+)
+
 // Settings are what an operator may choose; 0 is the default of each.
 type Settings struct {
 	AccessLife  time.Duration `koanf:"access_life" default:"24h" help:"how long an access token lasts"`
 	RefreshLife time.Duration `koanf:"refresh_life" default:"1440h" help:"how long a refresh token lasts, not shorter than access_life"`
 	CodeLife    time.Duration `koanf:"code_life" default:"5m" help:"how long a mailed code lasts, at most an hour"`
 	Devices     int           `koanf:"devices" default:"50" help:"devices a user may have logged in; the least used are logged out"`
+	SignIn      string        `koanf:"sign_in" default:"own" enum:"own,jwt,both" help:"how users register and log in: own, by address here; jwt, by tokens of the app's own alone; or both"`
 	Grace       time.Duration `koanf:"grace" default:"168h" help:"how long a deleted account can be brought back by logging in, at most 90 days"`
 	Hashers     int           `koanf:"hashers" help:"passwords hashed at a time, 19 MB and a core each; 0 is half the cores"`
 	Limits      Limits        `koanf:"limits"`
@@ -221,6 +228,9 @@ type Registration struct {
 // ErrBusy, webhooks.ErrRefused, webhooks.ErrAway.
 func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Register")
+	if err := s.ownSignIn(); err != nil {
+		return Tokens{}, err
+	}
 	e, err := ParseEmail(r.Email)
 	if err != nil {
 		return Tokens{}, err
@@ -269,6 +279,14 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 	}, trail.Registered)
 }
 
+// ownSignIn refuses to register and to log in by address where the operator has turned that off. ErrSignInOff.
+func (s *Service) ownSignIn() error {
+	if s.cfg.SignIn == SignInJWT {
+		return ErrSignInOff
+	}
+	return nil
+}
+
 func checkZone(name string) error {
 	if _, err := civil.LoadZone(name); err != nil {
 		return civil.ErrZone.On("body.zone", "is not a time zone of the IANA database")
@@ -294,6 +312,9 @@ func (l Login) from() Session { return Session{Name: l.Device, Agent: cleanAgent
 // addresses alike. ErrEmail, ErrDeviceName, ErrEither, ErrBusy.
 func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Login")
+	if err := s.ownSignIn(); err != nil {
+		return Tokens{}, err
+	}
 	e, err := ParseEmail(l.Email)
 	if err != nil {
 		return Tokens{}, err

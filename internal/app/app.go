@@ -30,6 +30,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/jwtlogin"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/internal/presence"
@@ -58,6 +59,7 @@ type App struct {
 	api       *web.API
 	hooks     *webhooks.Service
 	keys      *servicekeys.Service
+	jwt       *jwtlogin.Service
 	gateway   *gateway.Gateway // nil without the role
 	admin     *web.API         // for operators; nil without an address of its own
 	adminLn   net.Listener     // of admin
@@ -145,6 +147,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.groups, err = groups.New(groups.Config{
 		DB: a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Friends: a.social, Hooks: a.hooks, Settings: cfg.Groups, Log: log,
 	}); err != nil {
+		return nil, err
+	}
+	if a.jwt, err = jwtlogin.New(ctx, jwtlogin.Config{People: a.accounts, Hooks: a.hooks, Log: log, Now: a.db.Now, Off: cfg.Accounts.SignIn == accounts.SignInOwn, Settings: cfg.JWT}); err != nil {
 		return nil, err
 	}
 	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node, Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Groups: a.groups, Hooks: a.hooks, Log: log, Settings: cfg.Chats})

@@ -21,6 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/jwtlogin"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
@@ -63,6 +64,7 @@ type Config struct {
 	Activity activity.Settings  `koanf:"activity"`
 	Files    transfers.Settings `koanf:"files"`
 	Webhooks webhooks.Settings  `koanf:"webhooks"`
+	JWT      jwtlogin.Settings  `koanf:"jwt"`
 
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time
@@ -87,6 +89,7 @@ func (c Config) Validate() error {
 		c.checkOrigins(),
 		c.checkQueue(), c.checkRoles(), c.checkMode(),
 		config.Refuse(c.Activity.Approximate() && c.Redis == "embedded", "activity.count", "the embedded Redis counts exactly; name a Redis server in redis, or use exact"),
+		config.Refuse(c.Accounts.SignIn != "" && c.Accounts.SignIn != accounts.SignInOwn && !c.JWT.On(), "accounts.sign_in", "%s needs the key by which tokens are checked: jwt.secret, jwt.jwks_url or jwt.jwks_file", c.Accounts.SignIn),
 		config.Refuse(badPrefix != nil, "key_prefix", "%v", badPrefix),
 		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"))
 }

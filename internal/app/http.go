@@ -71,6 +71,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	a.presence.Routes(a.api)
 	a.transfers.Routes(a.api)
 	a.checkin.Routes(a.api)
+	a.jwt.Routes(a.api)
 	serviceapi.Service{Accounts: a.accounts, Groups: a.groups, Messages: a.messages}.Routes(a.api)
 	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"}, Events: api.EventData,
 		Summary:     "The caller's own events as they happen, from every node",
