@@ -54,7 +54,7 @@ var floors = [][]string{
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit"},
-	{"internal/cli", "internal/wholeserver", "internal/checkin/hazards", "e2e", "deploy"},
+	{"internal/cli", "internal/wholeserver", "internal/checkin/hazards", "examples/backend", "e2e", "deploy"},
 	{"cmd/stoa"},
 }
 
@@ -374,7 +374,7 @@ func TestNoContextIsMadeOutOfNothing(t *testing.T) {
 	}
 	planted(t, checkBackground("x.go", f), "context.Background in a package")
 	for _, p := range packages(t) {
-		if p.rel() == "cmd/stoa" || p.rel() == "keyspace/cli" || strings.HasSuffix(p.rel(), "test") || p.rel() == "internal/testkit" || p.rel() == "e2e" {
+		if p.rel() == "cmd/stoa" || p.rel() == "keyspace/cli" || strings.HasSuffix(p.rel(), "test") || p.rel() == "internal/testkit" || p.rel() == "e2e" || p.rel() == "examples/backend" {
 			continue
 		}
 		for _, name := range p.GoFiles {

@@ -1,6 +1,7 @@
 package jwtlogin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,7 @@ const (
 // error has all faults of the settings.
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
+	cfg.IDClaim, cfg.NameClaim = cmp.Or(cfg.IDClaim, "sub"), cmp.Or(cfg.NameClaim, "name")
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("jwt: %w", err)
 	}
