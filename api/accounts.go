@@ -59,7 +59,7 @@ type Tokens struct {
 // User is an account as its owner sees it: GET /v1/me.
 type User struct {
 	ID          string    `json:"id" example:"V1StGXR8_Z5j"`
-	Email       string    `json:"email" format:"email"`
+	Email       string    `json:"email,omitempty" format:"email" doc:"absent: the app's own backend has opened the account"`
 	Name        string    `json:"name" example:"Ada"`
 	Bio         string    `json:"bio,omitempty" doc:"what the user says of themselves"`
 	Avatar      string    `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty"`
@@ -173,10 +173,11 @@ type Card struct {
 
 // SecurityEvent is one thing that happened to the security of the caller's account.
 type SecurityEvent struct {
-	Kind   string    `json:"kind" enum:"registered,login,login_failed,login_locked,logout,logout_all,refresh_reused,password_changed,password_reset,password_wrong,email_changed,email_undone,deleted,restored,banned,unbanned,operator_kicked,operator_deleted,operator_restored" doc:"what happened"`
+	Kind   string    `json:"kind" enum:"registered,login,login_failed,login_locked,logout,logout_all,refresh_reused,password_changed,password_reset,password_wrong,email_changed,email_undone,deleted,restored,banned,unbanned,operator_kicked,operator_deleted,operator_restored,profile_changed" doc:"what happened"`
 	Time   time.Time `json:"time"`
 	Device string    `json:"device,omitempty" doc:"the device's id, where one is concerned"`
 	From   string    `json:"from,omitempty" doc:"the IPv4 address or the IPv6 /64 that it came from, where it is known"`
+	By     string    `json:"by,omitempty" doc:"the name of the service key with which the app's own backend did it"`
 }
 
 // SecurityEvents are the newest first: GET /v1/me/security.

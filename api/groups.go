@@ -232,6 +232,7 @@ const (
 	SystemPictured   = "pictured"
 	SystemPinned     = "pinned"   // seq
 	SystemUnpinned   = "unpinned" // seq
+	SystemApp        = "app"      // text: the app's own backend tells it
 )
 
 // Why a user is not in a group any more.

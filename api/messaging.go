@@ -45,11 +45,11 @@ type Content struct {
 	System   *System   `json:"system,omitempty" doc:"what a system message tells; only the server sends one"`
 }
 
-// System is what has happened to a group. Who did it has sent the message.
+// System is what has happened to a group, or what the app itself tells in a chat. Who did it has sent the message.
 type System struct {
-	Event string   `json:"event" enum:"created,joined,added,left,removed,owner,admin,no_admin,muted,unmuted,all_muted,all_unmuted,named,announced,pictured,pinned,unpinned"`
+	Event string   `json:"event" enum:"created,joined,added,left,removed,owner,admin,no_admin,muted,unmuted,all_muted,all_unmuted,named,announced,pictured,pinned,unpinned,app"`
 	Users []string `json:"users,omitempty" example:"V1StGXR8_Z5j" doc:"ids of whom it concerns; of many, the first 100"`
-	Text  string   `json:"text,omitempty" doc:"the new name or announcement"`
+	Text  string   `json:"text,omitempty" doc:"the new name or announcement; what the app tells"`
 	Seq   int64    `json:"seq,omitempty" doc:"the message that was pinned, or is not any more"`
 }
 

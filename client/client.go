@@ -47,6 +47,8 @@ type Client struct {
 
 	refreshing chan struct{} // holds a value while the tokens are being renewed
 
+	as string // in whose name a service key calls; empty: its own
+
 	mu     sync.Mutex
 	tokens api.Tokens
 }
@@ -57,6 +59,10 @@ type Option func(*Client)
 // WithTokens starts the client with the tokens of a device that is logged in
 // already.
 func WithTokens(t api.Tokens) Option { return func(c *Client) { c.tokens = t } }
+
+// WithServiceKey makes the client that of an app's own backend, which calls with a key of stoa
+// keys-service. See [Client.As].
+func WithServiceKey(key string) Option { return WithTokens(api.Tokens{AccessToken: key}) }
 
 // OnTokens has f called, one call at a time, whenever the tokens have changed,
 // so that they can be kept; zero tokens mean that the device is logged out.
@@ -242,6 +248,9 @@ func (c *Client) request(ctx context.Context, call *call, body []byte) (*http.Re
 		req.Header.Set("Content-Type", http.DetectContentType(body))
 	} else if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.as != "" {
+		req.Header.Set("Stoa-Act-As", c.as)
 	}
 	if !call.open {
 		call.bearer = c.Tokens().AccessToken

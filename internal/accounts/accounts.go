@@ -135,6 +135,8 @@ var (
 	ErrRefresh        = errs.New(errs.Unauthenticated, "auth.refresh_invalid", "The refresh token is wrong, expired or revoked. Log in again.")
 	ErrReused         = errs.New(errs.Unauthenticated, "auth.refresh_reused", "The refresh token was used before. The device has been logged out.")
 	ErrEmailTaken     = errs.New(errs.Conflict, "auth.email_taken", "There is an account with this address. Log in instead.")
+	ErrSignInOff      = errs.New(errs.Forbidden, "auth.sign_in_off", "Sign in with the app that you use: this server takes no addresses.")
+	ErrNoEmail        = errs.New(errs.Conflict, "account.no_email", "This account has no e-mail address: the app that you use knows you by itself.")
 	ErrNoUser         = errs.New(errs.NotFound, "account.unknown", "There is no such account.")
 	ErrNoSession      = errs.New(errs.NotFound, "session.unknown", "No such device is logged in.")
 	ErrTooManyWrong   = errs.New(errs.Unavailable, "auth.codes_suspended", "Too many wrong codes were given. Codes are taken again in a while.")

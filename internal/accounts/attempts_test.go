@@ -265,6 +265,9 @@ func TestWhatHappensToAnAccountIsKept(t *testing.T) {
 		_, err = d.Delete(t.Context(), user, time.Hour)
 		step(trail.OperatorDeleted, err)
 		step(trail.OperatorRestored, d.Restore(t.Context(), user))
+		renamed := "Anna"
+		_, err = w.Update(trail.By(t.Context(), "crm"), user, Change{Name: &renamed})
+		step(trail.ProfileSet, err)
 		e := w.enter("new@example.org", "correct horse")
 		step(trail.LoggedIn, nil)
 		_, err = w.Delete(t.Context(), user, e.Device, "correct horse")

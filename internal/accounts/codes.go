@@ -83,6 +83,9 @@ func (p proof) segment(household string) keyspace.Hashed {
 // the mail does. ErrEmail, ErrPurpose, ErrTooManyCode.
 func (s *Service) RequestCode(ctx context.Context, email, purpose, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestCode")
+	if err := s.ownSignIn(); err != nil {
+		return 0, err
+	}
 	e, err := ParseEmail(email)
 	if err != nil {
 		return 0, err
@@ -108,7 +111,7 @@ func (s *Service) RequestEmailCode(ctx context.Context, user ID, email, househol
 
 // RequestOwnCode mails a code to the address that the user has, to set a first password
 // or to leave that address, and returns how long it lives. ErrPurpose, ErrTooManyCode,
-// ErrNoUser.
+// ErrNoEmail, ErrNoUser.
 func (s *Service) RequestOwnCode(ctx context.Context, user ID, purpose, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestOwnCode %s", user)
 	p, err := parseOwnPurpose(purpose)
@@ -116,8 +119,11 @@ func (s *Service) RequestOwnCode(ctx context.Context, user ID, purpose, househol
 		return 0, err
 	}
 	u, err := selectUser(ctx, s.db, user)
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, asKind(err)
+	case u.Email == "":
+		return 0, ErrNoEmail
 	}
 	return s.cfg.CodeLife, s.sendCode(ctx, u.proves(p), household)
 }

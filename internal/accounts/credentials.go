@@ -134,6 +134,9 @@ type Reset struct {
 // ErrPasswordCommon, ErrBusy, ErrCode, also where there is no such account.
 func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	defer errs.Wrap(&err, "accounts.ResetPassword")
+	if err := s.ownSignIn(); err != nil {
+		return err
+	}
 	e, err := ParseEmail(r.Email)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
 // Authenticate implements web.Authenticator.
@@ -54,12 +55,12 @@ func (s *Service) Routes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Ask for a verification code by mail", Tags: tags,
 		Description: "The answer is the same whether the address has an account or not; the mail tells.",
-		Errors:      []*errs.Error{ErrEmail, ErrPurpose, ErrTooManyCode, ErrStore}}, s.postCodes)
+		Errors:      []*errs.Error{ErrEmail, ErrPurpose, ErrTooManyCode, ErrSignInOff, ErrStore}}, s.postCodes)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/register", ID: "auth.register", Summary: "Open an account", Tags: tags,
 		Status: http.StatusCreated,
-		Errors: []*errs.Error{ErrEmail, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, ErrCode, ErrTooManyWrong, ErrEmailTaken, ErrStore}}, s.postRegister)
+		Errors: []*errs.Error{ErrEmail, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, ErrCode, ErrTooManyWrong, ErrEmailTaken, webhooks.ErrRefused, webhooks.ErrAway, ErrSignInOff, ErrStore}}, s.postRegister)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
-		Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, ErrTooManyWrong, ErrBanned, ErrStore}}, s.postLogin)
+		Errors: []*errs.Error{ErrEmail, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, ErrTooManyWrong, ErrBanned, ErrSignInOff, ErrStore}}, s.postLogin)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, who may find and ask the caller, who sees the name on boards, or who sees the caller on line", Tags: tags,
 		Description: "A new zone counts from the next midnight in the old one.",
@@ -104,11 +105,16 @@ func (s *Service) tokens(t Tokens, err error) (*body[api.Tokens], error) {
 	if err != nil {
 		return nil, err
 	}
+	return &body[api.Tokens]{s.WireTokens(t)}, nil
+}
+
+// WireTokens returns tokens as the API shows them.
+func (s *Service) WireTokens(t Tokens) api.Tokens {
 	now := s.db.Now()
-	return &body[api.Tokens]{api.Tokens{
+	return api.Tokens{
 		AccessToken: t.Access, RefreshToken: t.Refresh, ExpiresIn: int(t.Expires.Sub(now).Round(time.Second).Seconds()),
 		User: wireUser(t.User, now), Device: t.Device.String(), Restored: t.Restored,
-	}}, nil
+	}
 }
 
 func (s *Service) user(u User, err error) (*body[api.User], error) {

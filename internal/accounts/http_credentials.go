@@ -19,13 +19,13 @@ func (s *Service) CredentialRoutes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Set a password by a mailed code", Tags: tags,
 		Description: "Logs all devices out, and lets log-ins be tried again that wrong ones had locked. The address gets a mail.",
-		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrEmail, ErrPassword, ErrPasswordCommon, ErrBusy, ErrCode, ErrTooManyWrong, ErrStore}}, s.postPassword)
+		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrSignInOff, ErrEmail, ErrPassword, ErrPasswordCommon, ErrBusy, ErrCode, ErrTooManyWrong, ErrStore}}, s.postPassword)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/password", ID: "me.change_password", Summary: "Change the password, or set the first one", Tags: tags,
 		Description: "Logs all other devices out. The caller's address gets a mail. The first password needs a code to the caller's address with the purpose set_password.",
 		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordCommon, ErrPasswordWrong, ErrCode, ErrTooManyWrong, ErrLocked, ErrBusy}}, s.putPassword)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/codes", ID: "me.codes", Summary: "Ask for a code at the caller's own address", Tags: tags,
 		Description: "For who has no password: to set the first one, or to change the address.",
-		Limit:       ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{ErrPurpose, ErrTooManyCode}}, s.postOwnCodes)
+		Limit:       ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{ErrPurpose, ErrTooManyCode, ErrNoEmail}}, s.postOwnCodes)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/email/undo", ID: "auth.undo_email", Summary: "Take a change of address back", Tags: tags,
 		Description: "By the token of the link that the old address was mailed, for 72 hours. The account has that address again, all devices are logged out, and the password is removed: log in by code.",
 		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrUndo, ErrEmailTaken, ErrStore}}, s.postUndo)

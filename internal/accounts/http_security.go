@@ -28,7 +28,7 @@ func (s *Service) getSecurity(ctx context.Context, caller Caller, in *struct {
 	}
 	out := api.SecurityEvents{Events: make([]api.SecurityEvent, 0, len(list)), Next: next}
 	for _, e := range list {
-		out.Events = append(out.Events, api.SecurityEvent{Kind: string(e.Kind), Time: e.At, Device: e.Device, From: e.Household})
+		out.Events = append(out.Events, api.SecurityEvent{Kind: string(e.Kind), Time: e.At, Device: e.Device, From: e.Household, By: e.Actor})
 	}
 	return &body[api.SecurityEvents]{out}, nil
 }

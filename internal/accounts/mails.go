@@ -114,6 +114,9 @@ func notify(ctx context.Context, tx *sqldb.Tx, user ID, to, kind string) error {
 // enqueue has n mailed in the language of the account, for whoever acts may be somebody else:
 // a thief, an operator. An account that has none yet gets that of who acts.
 func (n notice) enqueue(ctx context.Context, tx *sqldb.Tx, user ID) error {
+	if n.To == "" { // the account has no address
+		return nil
+	}
 	lang, err := languageOf(ctx, tx, user)
 	if err != nil {
 		return err

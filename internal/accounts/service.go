@@ -25,6 +25,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -75,9 +76,10 @@ type Config struct {
 	DB      *sqldb.DB
 	Redis   *redis.DB
 	Limiter *ratelimit.Limiter
-	Caches  *cache.Runtime // keeps users and sessions
-	Bus     *events.Bus    // gets the events of an account, after the commit
-	Cache   cache.Policy   // of each cache; Unfenced is this domain's to choose
+	Hooks   *webhooks.Service // asked before a registration, and told of it; nil: nobody is
+	Caches  *cache.Runtime    // keeps users and sessions
+	Bus     *events.Bus       // gets the events of an account, after the commit
+	Cache   cache.Policy      // of each cache; Unfenced is this domain's to choose
 	Mail    mail.Sender
 	Page    string // where people reach the page, "https://stoa.example.org", for links in mails; empty: nobody has said
 	Log     *slog.Logger
@@ -107,12 +109,19 @@ type Config struct {
 	Settings
 }
 
+// The ways to sign in, see Settings.SignIn.
+const (
+	SignInOwn = "own"
+	SignInJWT = "jwt"
+)
+
 // Settings are what an operator may choose; 0 is the default of each.
 type Settings struct {
 	AccessLife  time.Duration `koanf:"access_life" default:"24h" help:"how long an access token lasts"`
 	RefreshLife time.Duration `koanf:"refresh_life" default:"1440h" help:"how long a refresh token lasts, not shorter than access_life"`
 	CodeLife    time.Duration `koanf:"code_life" default:"5m" help:"how long a mailed code lasts, at most an hour"`
 	Devices     int           `koanf:"devices" default:"50" help:"devices a user may have logged in; the least used are logged out"`
+	SignIn      string        `koanf:"sign_in" default:"own" enum:"own,jwt,both" help:"how users register and log in: own, by address here; jwt, by tokens of the app's own alone; or both"`
 	Grace       time.Duration `koanf:"grace" default:"168h" help:"how long a deleted account can be brought back by logging in, at most 90 days"`
 	Hashers     int           `koanf:"hashers" help:"passwords hashed at a time, 19 MB and a core each; 0 is half the cores"`
 	Limits      Limits        `koanf:"limits"`
@@ -165,6 +174,7 @@ type Service struct {
 	metrics *metrics
 	notes   trail.Notes
 	wrong   wrongCodes
+	hooks   *webhooks.Service
 
 	notify       func(ctx context.Context, tx *sqldb.Tx, user ID, kind string, data api.NoticeOfAccount) error
 	enqueueDrop  func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
@@ -203,6 +213,7 @@ func New(cfg Config) (*Service, error) {
 		log:    cfg.Log,
 
 		metrics: newMetrics(cfg.Metrics),
+		hooks:   cfg.Hooks,
 
 		notify:       cfg.Notify,
 		enqueueDrop:  cfg.EnqueueDrop,
@@ -224,9 +235,12 @@ type Registration struct {
 
 // Register opens an account and logs the device in. ErrEmail, ErrName,
 // ErrDeviceName, ErrPassword, ErrPasswordCommon, civil.ErrZone, ErrCode, ErrEmailTaken,
-// ErrBusy.
+// ErrBusy, webhooks.ErrRefused, webhooks.ErrAway.
 func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Register")
+	if err := s.ownSignIn(); err != nil {
+		return Tokens{}, err
+	}
 	e, err := ParseEmail(r.Email)
 	if err != nil {
 		return Tokens{}, err
@@ -254,6 +268,9 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 	if err != nil {
 		return Tokens{}, err
 	}
+	if _, err := s.hooks.Before(ctx, api.BeforeRegistration, api.HookUser{Name: u.Name, Email: u.Email}, nil); err != nil {
+		return Tokens{}, err
+	}
 	var passwordHash string
 	if r.Password != "" {
 		if passwordHash, err = s.hash(ctx, household, r.Password); err != nil {
@@ -265,8 +282,19 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 			return User{}, err
 		}
 		u.Created = tx.Now()
-		return u, insertUser(ctx, tx, u, e.Key, passwordHash)
+		if err := insertUser(ctx, tx, u, e.Key, passwordHash); err != nil {
+			return User{}, err
+		}
+		return u, s.tellRegistered(ctx, tx, External{}, u)
 	}, trail.Registered)
+}
+
+// ownSignIn refuses to register and to log in by address where the operator has turned that off. ErrSignInOff.
+func (s *Service) ownSignIn() error {
+	if s.cfg.SignIn == SignInJWT {
+		return ErrSignInOff
+	}
+	return nil
 }
 
 func checkZone(name string) error {
@@ -294,6 +322,9 @@ func (l Login) from() Session { return Session{Name: l.Device, Agent: cleanAgent
 // addresses alike. ErrEmail, ErrDeviceName, ErrEither, ErrBusy.
 func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Login")
+	if err := s.ownSignIn(); err != nil {
+		return Tokens{}, err
+	}
 	e, err := ParseEmail(l.Email)
 	if err != nil {
 		return Tokens{}, err
@@ -443,6 +474,11 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 	}
 	if err := updateUser(ctx, tx, u); err != nil {
 		return u, err
+	}
+	if trail.Actor(ctx) != "" {
+		if err := writeOperators(ctx, tx, id, DeviceID{}, trail.ProfileSet); err != nil {
+			return u, err
+		}
 	}
 	if u.Presence != before.Presence {
 		if err := tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicAudience, Key: id.String(), NoDedup: true}, AudienceChanged{id}); err != nil {

@@ -137,26 +137,32 @@ func (d Directory) Unban(ctx context.Context, user ID) (err error) {
 func (d Directory) Delete(ctx context.Context, user ID, grace time.Duration) (erased time.Time, err error) {
 	defer errs.Wrap(&err, "accounts.Delete %s", user)
 	err = d.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx, u User) (c change, err error) {
-		erased = tx.Now().Add(grace)
-		switch {
-		case u.Deleted() && !erased.Before(u.Erased):
-			erased = u.Erased
-			return c, nil
-		case u.Deleted() || grace == 0: // nothing that a mail could tell in time
-			err = updateErased(ctx, tx, user, erased)
-		default:
-			err = deleteUser(ctx, tx, u, erased)
-		}
-		if err != nil {
+		var fresh bool
+		if erased, fresh, err = deleteFor(ctx, tx, u, grace); err != nil || !fresh {
 			return c, err
 		}
 		c.Notice = api.NoticeDeletion
-		if c.Ended, err = endEvery(ctx, tx, user); err != nil {
-			return c, err
-		}
-		return c, writeOperators(ctx, tx, user, DeviceID{}, trail.OperatorDeleted)
+		c.Ended, err = endEvery(ctx, tx, user)
+		return c, err
 	})
 	return erased, err
+}
+
+// deleteFor deletes an account for an operator, and reports when it is erased, and whether that is new.
+func deleteFor(ctx context.Context, tx *sqldb.Tx, u User, grace time.Duration) (erased time.Time, fresh bool, err error) {
+	erased = tx.Now().Add(grace)
+	switch {
+	case u.Deleted() && !erased.Before(u.Erased):
+		return u.Erased, false, nil
+	case u.Deleted() || grace == 0: // nothing that a mail could tell in time
+		err = updateErased(ctx, tx, u.ID, erased)
+	default:
+		err = deleteUser(ctx, tx, u, erased)
+	}
+	if err != nil {
+		return erased, false, err
+	}
+	return erased, true, writeOperators(ctx, tx, u.ID, DeviceID{}, trail.OperatorDeleted)
 }
 
 // Restore takes a deletion back. ErrNotDeleted, ErrNoUser once it is too late.

@@ -76,7 +76,7 @@ func selectErased(ctx context.Context, q sqldb.Querier, ids []ID) ([]ID, error) 
 // reports whether it did. The zone stays until the domains have counted by it.
 func anonymize(ctx context.Context, tx *sqldb.Tx, id ID) (bool, error) {
 	return sqldb.AffectedOne(tx.ExecContext(ctx, `UPDATE users SET email = '', email_key = ?, name = '', bio = '', avatar = '', password_hash = NULL,
-		find_by_id = 0, find_by_email = 0, requests = 0, on_boards = 0, presence = 0, banned_until = 0, ban_reason = '', lang = '', erased = -erased
+		find_by_id = 0, find_by_email = 0, requests = 0, on_boards = 0, presence = 0, banned_until = 0, ban_reason = '', lang = '', external_id = NULL, erased = -erased
 		WHERE id = ? AND erased > 0 AND erased <= ?`, anonymizedEmail+id.String(), id, tx.Now().UnixMilli()))
 }
 

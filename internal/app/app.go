@@ -31,13 +31,16 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/jwtlogin"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/presence"
 	"github.com/stoa-dev/stoa/internal/push"
+	"github.com/stoa-dev/stoa/internal/servicekeys"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/lease"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
@@ -57,6 +60,9 @@ type App struct {
 	caches    *cache.Runtime
 	drops     *drops.Queue
 	api       *web.API
+	hooks     *webhooks.Service
+	keys      *servicekeys.Service
+	jwt       *jwtlogin.Service
 	gateway   *gateway.Gateway // nil without the role
 	admin     *web.API         // for operators; nil without an address of its own
 	adminLn   net.Listener     // of admin
@@ -126,10 +132,13 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		Budget: cfg.Cache.Budget, Loads: cfg.Cache.Loads, Retries: a.drops, Hooks: counts.Hooks(), Log: log,
 	})
 	counts.Watch(a.caches)
+	if a.hooks, err = webhooks.New(webhooks.Config{Log: log, Metrics: a.reg, Dial: cfg.DialWebhooks, Settings: cfg.Webhooks}); err != nil {
+		return nil, err
+	}
 	studio := picture.New(0) // all pictures share its memory
 	if a.accounts, err = accounts.New(accounts.Config{
 		Studio: studio,
-		DB:     a.db, Redis: a.redis, Limiter: limiter, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
+		DB:     a.db, Redis: a.redis, Limiter: limiter, Hooks: a.hooks, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
 		Notify: a.notify,
 	}); err != nil {
 		return nil, err
@@ -137,8 +146,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.notices, err = notices.New(notices.Config{DB: a.db, Bus: a.bus, People: a.accounts, Pushes: a.pushNotices, Settings: cfg.Notices, Log: log}); err != nil {
 		return nil, err
 	}
+	a.keys = servicekeys.New(a.db, a.accounts, log)
 	if a.social, err = social.New(social.Config{
 		Notices: a.notices,
+		Hooks:   a.hooks,
 		DB:      a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Settings: cfg.Social, Log: log,
 		Streaks: func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error) {
 			return a.checkin.Streaks(ctx, users)
@@ -148,22 +159,26 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	if a.groups, err = groups.New(groups.Config{
 		Notices: a.notices,
+		Hooks:   a.hooks,
 		DB:      a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Friends: a.social, Studio: studio, Settings: cfg.Groups, Log: log,
 	}); err != nil {
+		return nil, err
+	}
+	if a.jwt, err = jwtlogin.New(ctx, jwtlogin.Config{People: a.accounts, Hooks: a.hooks, Log: log, Now: a.db.Now, Off: cfg.Accounts.SignIn == accounts.SignInOwn, Settings: cfg.JWT}); err != nil {
 		return nil, err
 	}
 	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Data: cfg.Data, Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
 		return nil, err
 	}
-	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node, Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Groups: a.groups, Files: a.transfers, Log: log, Settings: cfg.Chats})
+	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node, Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Groups: a.groups, Files: a.transfers, Hooks: a.hooks, Log: log, Settings: cfg.Chats})
 	a.transfers.Serve(a.messages)
 	a.groups.Follow(a.messages)
 	a.presence = presence.New(presence.Config{DB: a.db, Redis: a.redis, Bus: a.bus, Node: id, Nodes: a.cluster, People: a.accounts, Friends: a.social, Metrics: a.reg, Log: log})
-	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Told: a.notices, Secret: key, Page: cfg.page(), Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
+	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Told: a.notices, Secret: key, Page: cfg.page(), Offline: a.offline(), Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
 		return nil, err
 	}
 	a.activity = activity.New(activity.Config{DB: a.db, Redis: a.redis, Bus: a.bus.Nodes(), Metrics: a.reg, Log: log, Settings: cfg.Activity})
-	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
+	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social, Hooks: a.hooks, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
 	}
@@ -181,7 +196,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		return leases.Run(ctx, jobKeys(name), a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
-	jobs := slices.Concat(a.accounts.Jobs(), a.notices.Jobs(), a.push.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
+	jobs := slices.Concat(a.accounts.Jobs(), a.keys.Jobs(), a.notices.Jobs(), a.push.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
 	if !cfg.does(roleWorker) { // a process keeps itself in order whatever its role
 		jobs = slices.DeleteFunc(jobs, func(j worker.Job) bool { return j.Singleton })
 	}
@@ -221,10 +236,14 @@ func (a *App) newQueues() error {
 				return err
 			}
 		}
-		return add(outbox, handlers, a.push.Batches()...)
+		return add(outbox, handlers, append(a.push.Batches(), a.hooks.Batches()...)...)
 	}
 	streams := cmp.Or(journal, queue.NewRedis(a.redis)) // one consumer for all its topics
-	return errors.Join(add(streams, handlers, a.checkin.Batches()...), add(outbox, nil, append(a.push.Batches(), queue.Relay(slices.Sorted(maps.Keys(handlers)), streams))...))
+	topics := slices.Sorted(maps.Keys(handlers))
+	for _, b := range a.hooks.Batches() {
+		topics = append(topics, b.Topics...)
+	}
+	return errors.Join(add(streams, handlers, slices.Concat(a.checkin.Batches(), a.hooks.Batches())...), add(outbox, nil, append(a.push.Batches(), queue.Relay(topics, streams))...))
 }
 
 func (a *App) mailer() (mail.Sender, error) {

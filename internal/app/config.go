@@ -22,11 +22,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/jwtlogin"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/push"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -66,6 +68,8 @@ type Config struct {
 	Chats    messaging.Settings `koanf:"chats"`
 	Activity activity.Settings  `koanf:"activity"`
 	Files    transfers.Settings `koanf:"files"`
+	Webhooks webhooks.Settings  `koanf:"webhooks"`
+	JWT      jwtlogin.Settings  `koanf:"jwt"`
 
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time
@@ -76,6 +80,8 @@ type Config struct {
 	// PushTransport is in place of the one that reaches push services at public addresses only, for
 	// tests. Nil means that one.
 	PushTransport http.RoundTripper
+	// DialWebhooks replaces the network between the server and the app's own backend. Nil means the network.
+	DialWebhooks func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Validate returns all faults that no component would find by itself.
@@ -91,6 +97,7 @@ func (c Config) Validate() error {
 		c.checkOrigins(),
 		c.checkQueue(), c.checkRoles(), c.checkMode(),
 		config.Refuse(c.Activity.Approximate() && c.Redis == "embedded", "activity.count", "the embedded Redis counts exactly; name a Redis server in redis, or use exact"),
+		config.Refuse(c.Accounts.SignIn != "" && c.Accounts.SignIn != accounts.SignInOwn && !c.JWT.On(), "accounts.sign_in", "%s needs the key by which tokens are checked: jwt.secret, jwt.jwks_url or jwt.jwks_file", c.Accounts.SignIn),
 		config.Refuse(badPrefix != nil, "key_prefix", "%v", badPrefix),
 		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"))
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -18,6 +20,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/presence"
+	"github.com/stoa-dev/stoa/internal/serviceapi"
+	"github.com/stoa-dev/stoa/internal/servicekeys"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
 	pages "github.com/stoa-dev/stoa/web"
@@ -35,7 +39,7 @@ func (a *App) liveNodes(ctx context.Context) (names []string, err error) {
 // newAPI adds the routes of the node's roles; every node tells how it is.
 func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	cfg := web.Config{
-		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: accounts.AuthErrors, Tags: tags, DB: a.db, Node: a.node, Live: a.liveNodes,
+		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: slices.Concat(accounts.AuthErrors, servicekeys.AuthErrors), ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins,
 		NoDocs: !a.cfg.DocsHere(), AccessLog: a.cfg.AccessLog,
 	}
@@ -69,6 +73,8 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	a.presence.Routes(a.api)
 	a.transfers.Routes(a.api)
 	a.checkin.Routes(a.api)
+	a.jwt.Routes(a.api)
+	serviceapi.Service{Accounts: a.accounts, Groups: a.groups, Messages: a.messages}.Routes(a.api)
 	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"}, Events: api.EventData,
 		Summary:     "The caller's own events as they happen, from every node",
 		Description: "Server-sent events; each carries an Event. Delivery is at most once: on (re)connection read the present state first."}, a.streamEvents)
@@ -102,13 +108,21 @@ func (a *App) newGateway(ctx context.Context) (err error) {
 // callers knows who calls, and has it noted that the user is active.
 type callers struct {
 	gateway.Sessions
+	keys *servicekeys.Service
 	seen func(accounts.ID)
 }
 
-func (a *App) callers() callers { return callers{a.accounts, a.activity.Seen} }
+func (a *App) callers() callers { return callers{a.accounts, a.keys, a.activity.Seen} }
 
 // Authenticate implements [web.Authenticator].
 func (c callers) Authenticate(ctx context.Context, bearer string) (web.Caller, error) {
+	if strings.HasPrefix(bearer, servicekeys.Prefix) {
+		key, err := c.keys.Authenticate(ctx, bearer)
+		if err != nil {
+			return nil, err
+		}
+		return key, nil
+	}
 	return c.noted(c.Sessions.Authenticate(ctx, bearer))
 }
 
@@ -136,6 +150,7 @@ var tags = []web.Tag{
 	{Name: "chats", Description: "Messages between users: sending, history, changes, marks, settings"},
 	{Name: "transfers", Description: "Files from a user to another: offers, uploads that resume, downloads"},
 	{Name: "check-in", Description: "Days, streaks, freezes, make-ups and boards"},
+	{Name: "service", Description: "What an app's own backend does with a service key, and no user can"},
 	{Name: "events", Description: "What happens to the caller's account, as it happens"},
 }
 

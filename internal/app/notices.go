@@ -19,3 +19,15 @@ func (a *App) notify(ctx context.Context, tx *sqldb.Tx, user accounts.ID, kind s
 func (a *App) pushNotices(ctx context.Context, tx *sqldb.Tx, fresh []notices.Notice) error {
 	return a.push.Notices(ctx, tx, fresh)
 }
+
+// offline hands what users should see who have no device on line to the app's own backend. Nil: it wants no such events.
+func (a *App) offline() func(ctx context.Context, user accounts.ID, p api.Push) error {
+	if !a.hooks.Wants(api.HookNotifyOffline) {
+		return nil
+	}
+	return func(ctx context.Context, user accounts.ID, p api.Push) error {
+		return a.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			return a.hooks.Enqueue(ctx, tx, api.HookNotifyOffline, user.String(), api.HookOffline{User: user.String(), Push: p})
+		})
+	}
+}

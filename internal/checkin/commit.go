@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
@@ -32,6 +33,11 @@ type request struct {
 	req   int64 // random; tells whose row it is that the log holds
 
 	late bool // for a day that is over: its status and its event are the verb's affair
+}
+
+// hook is what the app's own backend is told of it.
+func (r request) hook() api.HookCheckin {
+	return api.HookCheckin{User: r.user.String(), Day: r.day.String(), Words: r.act.Words, Minutes: r.act.Minutes}
 }
 
 func (r request) key() rowKey { return rowKey{r.user, r.day} }

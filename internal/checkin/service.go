@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
@@ -20,6 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/projection"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/redis"
 )
 
@@ -30,6 +32,7 @@ type Config struct {
 	Users   *accounts.Service
 	Friends func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) // whom a user has in their list
 	Apart   Apart                                                              // nil: nobody is
+	Hooks   *webhooks.Service                                                  // asked before a check-in, and told of it; nil: nobody is
 	Bus     *events.Bus
 	Node    string // this process; see projection.Config
 	Metrics prometheus.Registerer
@@ -62,6 +65,7 @@ type Service struct {
 	friends    func(context.Context, accounts.ID) ([]accounts.ID, error)
 	apart      Apart
 	bus        *events.Bus
+	hooks      *webhooks.Service
 	store      *store
 	fast       *fast
 	projection *projection.Projection[change, state]
@@ -93,11 +97,13 @@ func New(cfg Config) *Service {
 		rules: cfg.Settings, node: cfg.Node, freezes: streak.Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
 		now:   func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
 		store: newStore(cfg.DB),
+		hooks: cfg.Hooks,
 		runs:  newRunStore(cfg.DB),
 
 		secondLook: cmp.Or(cfg.Pace.SecondLook, secondLook), laterAgain: cmp.Or(cfg.Pace.LaterAgain, laterAgain),
 		fast: newFast(cfg.Redis, cfg.Pace, cfg.Mode),
 	}
+	s.store.hooks = cfg.Hooks
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
 	s.projection = projection.New(projection.Config[change, state]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
@@ -169,8 +175,21 @@ func (s *Service) CheckMode(ctx context.Context) error { return s.checkins.check
 func (s *Service) Mark(ctx context.Context, user accounts.ID, clock civil.Clock, act Activity, requestID uint64) (_ Result, err error) {
 	defer errs.Wrap(&err, "checkin.Mark %s", user)
 	now := s.now()
-	out, err := s.submit(ctx, tap(user, clock, clock.Today(now), now, act, requestID))
+	r := tap(user, clock, clock.Today(now), now, act, requestID)
+	if err := s.ask(ctx, r); err != nil {
+		return Result{}, err
+	}
+	out, err := s.submit(ctx, r)
 	return out.Result, err
+}
+
+// ask asks the app's own backend about a check-in. webhooks.ErrRefused, webhooks.ErrAway.
+func (s *Service) ask(ctx context.Context, r request) error {
+	if !s.hooks.Asks(api.BeforeCheckin) {
+		return nil
+	}
+	_, err := s.hooks.Before(ctx, api.BeforeCheckin, r.hook(), nil)
+	return err
 }
 
 // MarkDay is Mark for a client that says which day it means: today, or, for a
@@ -182,6 +201,9 @@ func (s *Service) MarkDay(ctx context.Context, user accounts.ID, clock civil.Clo
 	now := s.now()
 	r := tap(user, clock, day, now, act, requestID)
 	if r.late, err = s.rules.late(clock, now, day); err != nil {
+		return Result{}, err
+	}
+	if err := s.ask(ctx, r); err != nil {
 		return Result{}, err
 	}
 	out, err := s.submit(ctx, r)

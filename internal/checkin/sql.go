@@ -12,6 +12,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
@@ -20,6 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
 // ErrStore reports that SQL is away: nothing can be promised then.
@@ -30,6 +32,7 @@ type store struct {
 	db     *sqldb.DB
 	insert *sqldb.Inserter
 	flush  *sqldb.Statement // see harden
+	hooks  *webhooks.Service
 }
 
 func newStore(db *sqldb.DB) *store {
@@ -88,18 +91,16 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 		args = append(args, r.user.String(), int64(r.day), r.at.UnixMilli(), int64(r.kind), int64(r.act.Words), int64(r.act.Minutes), r.req) // as drivers want them
 		held[r.key()] = row{at: r.at.UnixMilli(), kind: r.kind, req: r.req}
 	}
+	if s.hooks.Wants(api.HookCheckinMarked) {
+		return s.writeAndTell(ctx, reqs, args)
+	}
 	added, err := s.insert.Insert(ctx, args)
 	if err != nil || added == int64(len(reqs)) {
 		return held, err
 	}
 	// Another request was first, perhaps in an earlier try of this batch. Rows do
 	// not change, so it matters little when they are read.
-	keys := make([]any, 0, 2*len(reqs))
-	for _, r := range reqs {
-		keys = append(keys, r.user.String(), int32(r.day))
-	}
-	held, err = scanRows(s.db.Writer().QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+
-		sqldb.Tuples(2, len(reqs))+")", keys...))
+	held, err = rowsOf(ctx, s.db.Writer(), reqs)
 	if err != nil || added > 0 {
 		return held, err // what was added is on disk, and so is what was there before
 	}
@@ -109,6 +110,43 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 		}
 	}
 	return held, nil
+}
+
+// rowsOf returns what the log has of the days of some requests.
+func rowsOf(ctx context.Context, q interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}, reqs []request) (map[rowKey]row, error) {
+	keys := make([]any, 0, 2*len(reqs))
+	for _, r := range reqs {
+		keys = append(keys, r.user.String(), int32(r.day))
+	}
+	return scanRows(q.QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+sqldb.Tuples(2, len(reqs))+")", keys...))
+}
+
+// writeAndTell is write for when the app's own backend is told: rows and one message of the outbox are one transaction. A
+// batch that is written again, because nobody knows what became of it, is told again.
+func (s *store) writeAndTell(ctx context.Context, reqs []request, args []any) (held map[rowKey]row, err error) {
+	told := 0
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := tx.ExecContext(ctx, s.insert.For(len(reqs)), args...); err != nil {
+			return err
+		}
+		if held, err = rowsOf(ctx, tx, reqs); err != nil {
+			return err
+		}
+		var list []any
+		for _, r := range reqs {
+			if row := held[r.key()]; row.req == r.req && r.kind.Signs() {
+				list = append(list, r.hook())
+			}
+		}
+		told = len(list)
+		return s.hooks.Enqueue(ctx, tx, api.HookCheckinMarked, "checkins", list...)
+	})
+	if err != nil || told > 0 {
+		return held, err // what was told is on disk, and with it what was there before
+	}
+	return held, s.harden(ctx, s.db)
 }
 
 func scanRows(rows *sql.Rows, err error) (map[rowKey]row, error) {

@@ -60,7 +60,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 		}
 	}
 	if d.group.Dissolved == 0 && d.touched() {
-		change := api.GroupChange{Group: d.group.wire(), Changed: []api.GroupMember{}, Removed: []string{}}
+		change := api.GroupChange{Group: d.group.Wire(), Changed: []api.GroupMember{}, Removed: []string{}}
 		if len(list)+len(d.left) <= small { // of more the version tells, and who needs them asks
 			change.Changed, change.Removed = mapped(list, who.member), mapped(d.left, func(l leaver) string { return l.user.String() })
 		}
@@ -151,7 +151,8 @@ func orNone(user accounts.ID) string {
 	return user.String()
 }
 
-func (g Group) wire() api.Group {
+// Wire returns g as the API shows it.
+func (g Group) Wire() api.Group {
 	w := api.Group{ID: g.ID.String(), Name: g.Name, Picture: g.Picture, Announcement: g.Announcement, Announced: g.Announced, Joins: g.Joins.String(), Question: g.Question,
 		Inviters: Member.String(), MutedUntil: momentOrNil(g.Muted), Members: g.Members, Version: g.Version, Created: moment(g.Created)}
 	if g.AdminsInvite {
@@ -162,7 +163,7 @@ func (g Group) wire() api.Group {
 
 // membership is a group with a user's place in it; nil: the user is not in it.
 func membership(g Group, me *Membership) api.GroupMembership {
-	w := api.GroupMembership{Group: g.wire()}
+	w := api.GroupMembership{Group: g.Wire()}
 	if me != nil {
 		w.Me = &api.GroupSelf{Role: me.Role.String(), Nickname: me.Nickname, Remark: me.Remark, Notify: me.Notify.String(), Seen: me.Seen, MutedUntil: momentOrNil(me.Muted), Joined: moment(me.Joined)}
 	}

@@ -62,8 +62,8 @@ func (d *changeSet) change() Change {
 	for _, l := range d.left {
 		c.Left = append(c.Left, l.user)
 	}
-	if d.group.Dissolved != 0 {
-		return c // nobody is left to be told
+	if d.group.Dissolved != 0 || d.silent {
+		return c // nobody is left to be told, or is to be
 	}
 	switch {
 	case c.New:

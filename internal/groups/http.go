@@ -305,7 +305,7 @@ func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *st
 		return nil, err
 	}
 	who, err := s.profiles(ctx, usersOf(c.Changed))
-	return &body[api.GroupChanges]{api.GroupChanges{Group: c.Group.wire(), Changed: mapped(c.Changed, who.member), Removed: mapped(c.Removed, accounts.ID.String),
+	return &body[api.GroupChanges]{api.GroupChanges{Group: c.Group.Wire(), Changed: mapped(c.Changed, who.member), Removed: mapped(c.Removed, accounts.ID.String),
 		Version: c.Version, More: c.More, Reset: c.Reset}}, err
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/notices"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
 // People is what this domain asks accounts for; *accounts.Service is one.
@@ -42,7 +43,8 @@ type Config struct {
 	Bus     *events.Bus  // gets the events, after the commit
 	People  People
 	Friends Friends
-	Studio  *picture.Studio // makes pictures of groups; nil: one of its own
+	Studio  *picture.Studio   // makes pictures of groups; nil: one of its own
+	Hooks   *webhooks.Service // told of every change of a group; nil: nobody is
 	Log     *slog.Logger
 	// Notices has what users are told who may see nothing of the group. Nil: they are told by events alone.
 	Notices *notices.Service
@@ -61,6 +63,7 @@ type Service struct {
 	notices  *notices.Service
 	studio   *picture.Studio
 	follower Follower // nil: nobody
+	hooks    *webhooks.Service
 	cfg      Settings
 	log      *slog.Logger
 }
@@ -75,7 +78,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.Studio = picture.New(0)
 	}
 	return &Service{db: cfg.DB, caches: cfg.Caches, copies: newCopies(cfg.DB, cfg.Caches, cfg.Cache), bus: cfg.Bus,
-		people: cfg.People, friends: cfg.Friends, notices: cfg.Notices, studio: cfg.Studio, cfg: cfg.Settings, log: cfg.Log}, nil
+		people: cfg.People, friends: cfg.Friends, notices: cfg.Notices, studio: cfg.Studio, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}, nil
 }
 
 // leaver is a user who was in a group, and why not any more.
@@ -89,6 +92,8 @@ type leaver struct {
 type changeSet struct {
 	at        time.Time
 	by        accounts.ID                // who does it
+	app       bool                       // it is the app's own backend that does it, in the owner's name
+	silent    bool                       // the chat tells nobody
 	was       Group                      // before; zero for a new one
 	wasMember map[accounts.ID]Membership // changed, before
 	group     Group
@@ -151,6 +156,9 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 						return err
 					}
 				}
+				if err := s.tellHooks(ctx, tx, &d); err != nil {
+					return err
+				}
 				if err := updateGroup(ctx, tx, d.group); err != nil {
 					return err
 				}
@@ -168,12 +176,21 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 // admit makes users members, who are none, of a group that is locked. ErrFull, ErrGroups,
 // accounts.ErrNoUser. What they had asked is closed.
 func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter accounts.ID, role Role, users ...accounts.ID) error {
-	if len(users) == 0 {
-		return nil
-	}
 	if d.group.Members+len(users) > s.cfg.Members {
 		return ErrFull
 	}
+	for some := range slices.Chunk(users, admitAtOnce) {
+		if err := s.admitSome(ctx, tx, d, inviter, role, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admitAtOnce is how many users one statement names.
+const admitAtOnce = 500
+
+func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter accounts.ID, role Role, users []accounts.ID) error {
 	who, err := accounts.Standings(ctx, tx, users...)
 	if err != nil {
 		return err
@@ -181,6 +198,15 @@ func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter
 	in, err := countGroups(ctx, tx, users)
 	if err != nil {
 		return err
+	}
+	asked, err := waitingOfAll(ctx, tx, d.group.ID, users)
+	if err != nil {
+		return err
+	}
+	for _, r := range asked {
+		if err := d.close(ctx, tx, r, Withdrawn); err != nil {
+			return err
+		}
 	}
 	now := d.at.UnixMilli()
 	list := make([]Membership, len(users))
@@ -192,15 +218,6 @@ func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter
 			return ErrGroups
 		}
 		list[i] = d.write(Membership{User: u, Role: role, Joined: now, Inviter: inviter, own: own{Seen: d.group.Announced}})
-		switch r, err := waitingOf(ctx, tx, d.group.ID, u); {
-		case errors.Is(err, ErrNoRequest):
-		case err != nil:
-			return err
-		default:
-			if err := d.close(ctx, tx, r, Withdrawn); err != nil {
-				return err
-			}
-		}
 	}
 	d.group.Members += len(list)
 	d.joined = append(d.joined, list...)
@@ -247,12 +264,17 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, name string, me
 	if err := s.areFriends(ctx, owner, members); err != nil {
 		return Group{}, Membership{}, err
 	}
+	return s.create(ctx, owner, name, members, false)
+}
+
+// create is the second half of Create.
+func (s *Service) create(ctx context.Context, owner accounts.ID, name string, members []accounts.ID, app bool) (_ Group, _ Membership, err error) {
 	id := ids.New[Group]()
 	var d changeSet
 	err = s.around(ctx, func(record Record) error {
 		return s.caches.Change(ctx, func(ctx context.Context) error {
 			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-				d = changeSet{at: tx.Now(), by: owner, group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}
+				d = changeSet{at: tx.Now(), by: owner, app: app, group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}
 				if err := s.admit(ctx, tx, &d, accounts.ID{}, Owner, owner); err != nil {
 					return err
 				}
@@ -260,6 +282,9 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, name string, me
 					return err
 				}
 				if err := record(ctx, tx, d.change()); err != nil {
+					return err
+				}
+				if err := s.tellHooks(ctx, tx, &d); err != nil {
 					return err
 				}
 				if err := insertGroup(ctx, tx, d.group); err != nil {

@@ -287,6 +287,22 @@ func waitingOf(ctx context.Context, q sqldb.Querier, id ID, user accounts.ID) (R
 	return oneRequest(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE waiting = ?", id.String()+user.String()))
 }
 
+// waitingOfAll returns the requests of at most 500 users in a group that were not closed.
+func waitingOfAll(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) ([]Request, error) {
+	waiting := make([]string, len(users))
+	for i, u := range users {
+		waiting[i] = id.String() + u.String()
+	}
+	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE waiting IN (?)", bun.List(waiting))
+	return sqldb.Collect(rows, err, scanRequest)
+}
+
+// selectOwner returns the owner of a group, or ErrMember.
+func selectOwner(ctx context.Context, q sqldb.Querier, id ID) (owner accounts.ID, err error) {
+	err = q.QueryRowContext(ctx, "SELECT user_id FROM group_members WHERE group_id = ? AND role = ? AND gone = 0", id, Owner).Scan(&owner)
+	return owner, sqldb.Missing(err, ErrMember)
+}
+
 func oneRequest(rows *sql.Rows, err error) (Request, error) {
 	found, err := sqldb.Collect(rows, err, scanRequest)
 	if err == nil && len(found) == 0 {

@@ -151,7 +151,7 @@ func (s *Service) React(ctx context.Context, user accounts.ID, chat ChatRef, seq
 		return api.Message{}, ErrEmoji
 	}
 	if on && chat.direct() {
-		if err := s.mayWrite(ctx, user, chat.peer); err != nil {
+		if err := s.mayWrite(ctx, user, chat.peer, false); err != nil {
 			return api.Message{}, asKind(ctx, err)
 		}
 	}

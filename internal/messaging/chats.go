@@ -278,7 +278,7 @@ func (s *Service) Typing(ctx context.Context, user accounts.ID, chat ChatRef, ty
 	if user == peer {
 		return ErrSelf
 	}
-	if err := s.mayWrite(ctx, user, peer); err != nil {
+	if err := s.mayWrite(ctx, user, peer, false); err != nil {
 		if errs.KindOf(err) == errs.Forbidden {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
 
@@ -57,7 +58,7 @@ func (s *Service) Routes(a *web.API) {
 		Summary:     "Send a message",
 		Description: "The answer means that the message is stored for good. Sent again with the same client_id and content, it is the same message and gets the same answer. The chat of two users begins with the first message. A refusal does not tell whether it is a block or a setting.",
 		Errors: []*errs.Error{ErrChat, ErrSelf, ErrClientID, ErrContent, ErrReply, ErrMessage, ErrRecalled, ErrReused, ErrFile, ErrRefused, ErrYouBlock, ErrSystem, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay,
-			accounts.ErrNoUser, ErrStore}}, inChat(s.postMessage))
+			accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.postMessage))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages", ID: "chats.messages", Tags: tags,
 		Summary:     "Messages of a chat: the newest, or those before, after or around a number",
 		Description: "They come in the order of their numbers. What the caller has deleted for themselves is not among them.",

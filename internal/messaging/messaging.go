@@ -150,6 +150,15 @@ const (
 
 var clientIDs = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
+// checkSent is [checkContent] of what is sent. The app's own backend may send a system message.
+func checkSent(c api.Content, trusted bool) (api.Content, error) {
+	if !trusted || c.Kind != api.MessageSystem {
+		return checkContent(c)
+	}
+	text, err := checkContent(api.Content{Kind: api.MessageText, Text: c.Text})
+	return api.Content{Kind: api.MessageSystem, System: &api.System{Event: api.SystemApp, Text: text.Text}}, err
+}
+
 // checkContent returns c as it is stored: trimmed, with the parts of its kind alone.
 func checkContent(c api.Content) (api.Content, error) {
 	c.Text = strings.TrimSpace(c.Text)

@@ -21,6 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/redis"
 )
 
@@ -71,6 +72,7 @@ type Config struct {
 	Relations Relations
 	Groups    Groups
 	Files     Files
+	Hooks     *webhooks.Service // asked before a message is sent, and told of it; nil: nobody is
 	Log       *slog.Logger
 
 	Settings
@@ -89,6 +91,7 @@ type Service struct {
 	relations  Relations
 	groups     Groups
 	files      Files
+	hooks      *webhooks.Service
 	cfg        Settings
 	log        *slog.Logger
 	messages   *groupcommit.Committer[sending, sent]
@@ -100,7 +103,7 @@ type Service struct {
 // New returns the domain on those parts. What follows a commit has the values of ctx.
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
-	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, crowds: newCrowds(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, cfg: cfg.Settings, log: cfg.Log}
+	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, crowds: newCrowds(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}
 	s.fast, s.caches = newFast(cfg.Redis), cfg.Caches
 	s.projection = projection.New(projection.Config[change, agreed]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
@@ -187,9 +190,22 @@ func (s *Service) between(ctx context.Context, a, b accounts.ID) (ConversationID
 
 // Send stores a message to another user or a group and returns it once it is committed; again
 // reports that it was there already. ErrSelf, ErrClientID, ErrContent, ErrReply, ErrRefused,
-// ErrYouBlock, ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, ErrReused, ErrFile, ErrMessage (of a message to forward), accounts.ErrNoUser, ErrStore.
+// ErrYouBlock, ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, ErrReused, ErrFile, ErrMessage (of a message to forward), accounts.ErrNoUser,
+// webhooks.ErrRefused, webhooks.ErrAway, ErrStore.
 func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, again bool, err error) {
 	defer errs.Wrap(&err, "messaging.Send %s", from)
+	return s.send(ctx, from, to, in, false)
+}
+
+// Post is [Service.Send] by the app's own backend: to whoever has not blocked the sender, whatever they have chosen, and in groups although
+// the sender is muted there. It is told to webhooks and not asked. A system message, of which only the text is given, stands in the
+// name of from, who need not know of it.
+func (s *Service) Post(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, again bool, err error) {
+	defer errs.Wrap(&err, "messaging.Post %s", from)
+	return s.send(ctx, from, to, in, true)
+}
+
+func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send, trusted bool) (_ api.Sent, again bool, err error) {
 	if from == to.peer {
 		return api.Sent{}, false, ErrSelf
 	}
@@ -206,20 +222,28 @@ func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api
 		if what, source, err = s.forwarded(ctx, from, *in.Forward); err != nil {
 			return api.Sent{}, false, asKind(ctx, err)
 		}
-	} else if what.Content, err = checkContent(in.Content); err != nil {
+	} else if what.Content, err = checkSent(in.Content, trusted); err != nil {
 		return api.Sent{}, false, err
 	}
 	if to.direct() && slices.Contains(what.Mentions, api.MentionAll) {
 		return api.Sent{}, false, ErrContent.On("body.mentions", "all is for groups")
 	}
-	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: what, source: source, reply: in.ReplyTo, since: s.store.db.Now()}
+	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: what, source: source, reply: in.ReplyTo, since: s.store.db.Now(), trusted: trusted}
 	if !to.direct() {
 		req.conv = conversationOf(to.group)
 	} else {
-		if refused := s.mayWrite(ctx, from, to.peer); refused != nil {
+		if refused := s.mayWrite(ctx, from, to.peer, trusted); refused != nil {
 			sent, err := s.before(ctx, req, refused)
 			return sent, err == nil, asKind(ctx, err)
 		}
+	}
+	if !trusted {
+		if refused := s.ask(ctx, &req); refused != nil {
+			sent, err := s.before(ctx, req, refused)
+			return sent, err == nil, asKind(ctx, err)
+		}
+	}
+	if to.direct() {
 		if req.conv, err = s.between(ctx, from, to.peer); err != nil {
 			return api.Sent{}, false, asKind(ctx, err)
 		}
@@ -236,17 +260,35 @@ func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api
 	return got.answer(to), got.again, nil
 }
 
+// ask asks the app's own backend about a message, which may change what it says. webhooks.ErrRefused, webhooks.ErrAway.
+func (s *Service) ask(ctx context.Context, req *sending) error {
+	v, err := s.hooks.Before(ctx, api.BeforeMessage, api.HookMessage{From: req.from.String(), Chat: req.to.String(), Content: req.said.Content, ReplyTo: req.reply}, func(v api.HookVerdict) error {
+		if v.Content == nil {
+			return nil
+		}
+		_, err := checkContent(*v.Content)
+		return err
+	})
+	if err != nil || v.Content == nil {
+		return err
+	}
+	req.said.Content, err = checkContent(*v.Content)
+	return err
+}
+
 // before answers for a message that is refused by now, if it was sent before.
 func (s *Service) before(ctx context.Context, req sending, refused error) (api.Sent, error) {
 	if errs.KindOf(refused) != errs.Forbidden {
 		return api.Sent{}, refused
 	}
-	key := pairOf(req.from, req.to.peer)
-	found, err := s.store.findPairs(ctx, s.store.db, []pair{key}, "")
-	if err != nil || len(found) == 0 {
-		return api.Sent{}, cmp.Or(err, refused)
+	if req.to.direct() {
+		key := pairOf(req.from, req.to.peer)
+		found, err := s.store.findPairs(ctx, s.store.db, []pair{key}, "")
+		if err != nil || len(found) == 0 {
+			return api.Sent{}, cmp.Or(err, refused)
+		}
+		req.conv = found[key]
 	}
-	req.conv = found[key]
 	there, err := s.store.sentBefore(ctx, s.store.db, []sending{req})
 	m, ok := there[req.key()]
 	if err != nil || !ok || m.hash != req.hash {
@@ -281,8 +323,8 @@ func (s *Service) forwarded(ctx context.Context, user accounts.ID, ref api.Messa
 	return m.said, &place{m.conv, m.seq}, nil
 }
 
-// mayWrite refuses a message between two users. It does not tell a block from a setting.
-func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID) error {
+// mayWrite refuses a message between two users; of a trusted one only blocks matter. It does not tell a block from a setting.
+func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID, trusted bool) error {
 	who, err := s.people.Profiles(ctx, []accounts.ID{to})
 	if err != nil {
 		return err
@@ -301,6 +343,9 @@ func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID) error {
 	policy := set.From
 	if policy == Unset {
 		policy = parsePolicy(s.cfg.MessagesFrom)
+	}
+	if trusted {
+		policy = Everybody
 	}
 	mine, theirs, err := s.relations.Between(ctx, from, to)
 	switch {

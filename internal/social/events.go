@@ -8,6 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // publish sends the events of what was committed to all devices of each user concerned,
@@ -96,4 +97,38 @@ func (p profiled) request(r Request) api.FriendRequest {
 
 func (p profiled) friend(f Friend) api.Friend {
 	return api.Friend{User: p.of(f.User), Remark: f.Remark, Tag: f.Tag, Source: f.Source, Order: f.Order, Since: f.Since, Updated: f.Updated}
+}
+
+// tellHooks has the app's own backend told of what tx has changed, once for the two whom it concerns.
+func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	for _, r := range d.opened {
+		if err := s.hooks.Enqueue(ctx, tx, api.HookFriendRequested, r.To.String(), r.hook()); err != nil {
+			return err
+		}
+	}
+	tell := func(event string, pairs []edge) error {
+		for _, p := range pairs {
+			if p.user.Compare(p.other) > 0 {
+				continue // the other side tells
+			}
+			if err := s.hooks.Enqueue(ctx, tx, event, p.user.String(), api.HookPair{User: p.user.String(), Other: p.other.String()}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var added []edge
+	for _, w := range d.written {
+		if w.added {
+			added = append(added, edge{w.user, w.User})
+		}
+	}
+	if err := tell(api.HookFriendAdded, added); err != nil {
+		return err
+	}
+	return tell(api.HookFriendRemoved, d.removed)
+}
+
+func (r Request) hook() api.HookFriendRequest {
+	return api.HookFriendRequest{From: r.From.String(), To: r.To.String(), Message: r.Message}
 }

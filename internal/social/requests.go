@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -31,7 +32,7 @@ const CardSource = "card"
 // nothing changes. If the other has asked already the two are friends at once, and
 // the request is the other's. ErrWhom, ErrSelf, ErrText, ErrSource,
 // accounts.ErrNoUser, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull,
-// ErrOtherFull, accounts.ErrNoCard.
+// ErrOtherFull, accounts.ErrNoCard, webhooks.ErrRefused, webhooks.ErrAway.
 func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Request, isNew bool, err error) {
 	defer errs.Wrap(&err, "social.Ask %s", from)
 	if a.User.IsZero() == (a.Card == "") {
@@ -58,6 +59,9 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 	}
 	if to == from {
 		return Request{}, false, ErrSelf
+	}
+	if _, err := s.hooks.Before(ctx, api.BeforeFriendRequest, Request{From: from, To: to, Message: a.Message}.hook(), nil); err != nil {
+		return Request{}, false, err
 	}
 	var d changeSet
 	targets := slices.Concat(s.rel.targets(from, inFriends|inRequests, &d), s.rel.targets(to, inFriends|inRequests, &d))

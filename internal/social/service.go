@@ -15,6 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/notices"
+	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
 // People is what this domain asks accounts for; *accounts.Service is one.
@@ -32,6 +33,7 @@ type Config struct {
 	Cache  cache.Policy // of relations; Unfenced is this domain's to choose
 	Bus    *events.Bus  // gets the events, after the commit
 	People People
+	Hooks  *webhooks.Service // asked before a request for friendship, and told of it and of friendships; nil: nobody is
 	// Streaks returns users' current streaks, for lists of friends; those of deleted users
 	// are left out. Nil: lists have none.
 	Streaks func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error)
@@ -51,6 +53,7 @@ type Service struct {
 	bus     *events.Bus
 	people  People
 	notices *notices.Service
+	hooks   *webhooks.Service
 	streaks func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error)
 	cfg     Settings
 	log     *slog.Logger
@@ -70,6 +73,7 @@ func New(cfg Config) (*Service, error) {
 		streaks: cfg.Streaks,
 		people:  cfg.People,
 		notices: cfg.Notices,
+		hooks:   cfg.Hooks,
 		cfg:     cfg.Settings,
 		log:     cfg.Log,
 	}, nil
@@ -106,6 +110,9 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 			*d = changeSet{at: tx.Now()} // a transaction may be run again
 			if err := fn(ctx, tx); err != nil {
+				return err
+			}
+			if err := s.tellHooks(ctx, tx, d); err != nil {
 				return err
 			}
 			return s.record(ctx, tx, d)

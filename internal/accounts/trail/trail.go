@@ -43,11 +43,12 @@ const (
 	OperatorKicked   Kind = "operator_kicked"   // an operator logged devices out
 	OperatorDeleted  Kind = "operator_deleted"  // an operator deleted the account
 	OperatorRestored Kind = "operator_restored" // an operator took the deletion back
+	ProfileSet       Kind = "profile_changed"   // by a service key
 )
 
 // Kinds has all of them.
 var Kinds = []Kind{Registered, LoggedIn, LoginFailed, LoginLocked, LoggedOut, LoggedOutAll, RefreshReused, PasswordSet, PasswordReset, PasswordWrong,
-	EmailSet, EmailUndone, Deleted, Restored, Banned, Unbanned, OperatorKicked, OperatorDeleted, OperatorRestored}
+	EmailSet, EmailUndone, Deleted, Restored, Banned, Unbanned, OperatorKicked, OperatorDeleted, OperatorRestored, ProfileSet}
 
 // Event is one thing that happened to an account.
 type Event struct {
@@ -56,13 +57,27 @@ type Event struct {
 	Device    string // id; empty where none is concerned
 	Kind      Kind
 	Household string // an IPv4 address or an IPv6 /64; empty where nobody knows
+	Actor     string // the name of the service key that did it; empty: no key did
 	At        time.Time
+}
+
+type actorKey struct{}
+
+// By returns a context under which a service key acts: what [Write] writes bears its name.
+func By(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, actorKey{}, key)
+}
+
+// Actor is the name of the service key that acts, or empty.
+func Actor(ctx context.Context) string {
+	name, _ := ctx.Value(actorKey{}).(string)
+	return name
 }
 
 // Write writes events in the transaction that they belong to, at its time.
 func Write(ctx context.Context, tx *sqldb.Tx, events ...Event) error {
 	for i := range events {
-		events[i].At = tx.Now()
+		events[i].At, events[i].Actor = tx.Now(), Actor(ctx)
 	}
 	return insert(ctx, tx, events)
 }
@@ -73,10 +88,9 @@ func insert(ctx context.Context, tx *sqldb.Tx, events []Event) error {
 	}
 	var args []any
 	for _, e := range events {
-		args = append(args, ids.New[Event](), e.User, e.Device, string(e.Kind), e.Household, e.At.UnixMilli())
+		args = append(args, ids.New[Event](), e.User, e.Device, string(e.Kind), e.Household, e.Actor, e.At.UnixMilli())
 	}
-	values := strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?), ", len(events)), ", ")
-	_, err := tx.ExecContext(ctx, "INSERT INTO security_events (id, user_id, device_id, kind, household, at) VALUES "+values, args...)
+	_, err := tx.ExecContext(ctx, "INSERT INTO security_events (id, user_id, device_id, kind, household, actor, at) VALUES "+sqldb.Tuples(7, len(events)), args...)
 	return err
 }
 
@@ -100,11 +114,11 @@ func Page(ctx context.Context, q sqldb.Querier, user, cursor string, limit int) 
 			return nil, "", err
 		}
 	}
-	rows, err := q.QueryContext(ctx, `SELECT id, user_id, device_id, kind, household, at FROM security_events
+	rows, err := q.QueryContext(ctx, `SELECT id, user_id, device_id, kind, household, actor, at FROM security_events
 		WHERE user_id = ? AND (at < ? OR at = ? AND id < ?) ORDER BY at DESC, id DESC LIMIT ?`, user, at, at, id, limit+1)
 	events, err = sqldb.Collect(rows, err, func(rows *sql.Rows) (e Event, err error) {
 		var ms int64
-		err = rows.Scan(&e.ID, &e.User, &e.Device, &e.Kind, &e.Household, &ms)
+		err = rows.Scan(&e.ID, &e.User, &e.Device, &e.Kind, &e.Household, &e.Actor, &ms)
 		e.At = time.UnixMilli(ms).UTC()
 		return e, err
 	})

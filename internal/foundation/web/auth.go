@@ -4,10 +4,60 @@ import (
 	"context"
 	"net/http"
 	"strings"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/ratelimit"
 )
 
 // maxToken is well above what any token of ours has and keeps hashing cheap.
 const maxToken = 512
+
+// ActAsHeader names the user as whom a [Delegate] calls an operation.
+const ActAsHeader = "Stoa-Act-As"
+
+// ErrCaller refuses a caller of another kind than an operation is for.
+var ErrCaller = errs.New(errs.Forbidden, "auth.caller", "This operation is not for callers of this kind.")
+
+// Delegate is a caller that is no user, and calls operations of its own or in the name of users.
+// Limits, stored answers and log lines are the delegate's.
+type Delegate interface {
+	Caller
+
+	// Act returns as whom an operation is called, which its handler takes as its caller: the
+	// delegate itself, or the user that as names, the value of [ActAsHeader]. It refuses
+	// what the delegate may not do.
+	Act(ctx context.Context, op Op, as string) (Caller, error)
+
+	// Rate limits all operations of the delegate together, in place of [Op].Limit. Zero: they are not limited.
+	Rate() ratelimit.Limit
+}
+
+// act finds out as whom the caller calls the operation, and refuses a caller of another kind than it is for.
+func (c *call) act(ctx context.Context, r *http.Request) error {
+	c.as = c.who
+	if d, ok := c.who.(Delegate); ok {
+		acting, err := d.Act(ctx, c.route.op, r.Header.Get(ActAsHeader))
+		if err != nil {
+			return err
+		}
+		c.as = acting
+	}
+	if !c.route.suits(c.as) {
+		return ErrCaller
+	}
+	return nil
+}
+
+// everything stands for all operations in the limit of a [Delegate].
+const everything = "everything"
+
+// limit is what the call is counted as, and the limit for it.
+func (c *call) limit(rt *route) (name string, limit ratelimit.Limit) {
+	if d, ok := c.who.(Delegate); ok {
+		return everything, d.Rate()
+	}
+	return rt.op.ID, rt.op.Limit
+}
 
 func (a *API) authenticate(ctx context.Context, r *http.Request) (Caller, error) {
 	if c := callOf(ctx); c.caller != nil {
@@ -60,5 +110,9 @@ func (a *API) Identify(ctx context.Context, token string) (Caller, error) {
 	case a.auth == nil:
 		return nil, ErrNoToken
 	}
-	return a.auth.Authenticate(ctx, token)
+	who, err := a.auth.Authenticate(ctx, token)
+	if _, ok := who.(Delegate); ok && err == nil {
+		return nil, ErrCaller // it calls operations one by one
+	}
+	return who, err
 }

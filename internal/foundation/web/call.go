@@ -23,6 +23,7 @@ type call struct {
 	route    *route                                // nil until the ServeMux found one
 	caller   func(context.Context) (Caller, error) // of an invocation
 	who      Caller                                // nil in a public operation and until the token is checked
+	as       Caller                                // as whom who calls: see Delegate
 	id       uint64
 	trace    string
 	start    time.Time

@@ -57,7 +57,7 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 		c.refuse(newProblem(http.StatusBadRequest, errKey))
 		return
 	}
-	rec := record{Scope: c.user() + " " + c.route.op.ID, Key: key, RequestHash: requestHash(r, body)}
+	rec := record{Scope: c.scope(), Key: key, RequestHash: requestHash(r, body)}
 	if a.cfg.DB == nil || c.route.op.NoReplay {
 		c.id = rec.requestID()
 		a.answer(ctx, c, c, r, body)
@@ -81,6 +81,16 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 	}
 	c.id = rec.requestID()
 	a.runClaimed(ctx, c, r, body, rec)
+}
+
+// scope is within what an Idempotency-Key names one call: the user's, and the operation. It begins with the
+// user, see [API.Erase]; what a delegate does in the name of one is apart from what that user does.
+func (c *call) scope() string {
+	scope := c.as.UserID() + " " + c.route.op.ID
+	if who := c.user(); who != c.as.UserID() {
+		scope += " " + who
+	}
+	return scope
 }
 
 // runClaimed lets the handler run and stores its answer before sending it, so that

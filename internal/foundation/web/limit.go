@@ -34,13 +34,17 @@ func isNear(ip netip.Addr) bool {
 // allowAway is allow for what needs no token: callers who are near are not counted, and
 // without a limiter nobody is.
 func (a *API) allowAway(ctx context.Context, c *call, rt *route) bool {
-	return a.cfg.Limiter == nil || isNear(c.clientIP()) || a.allow(ctx, c, rt)
+	return isNear(c.clientIP()) || a.allow(ctx, c, rt)
 }
 
 // allow counts the request for a route, sets the headers and refuses what is too much. A user who
 // calls often costs fewer Redis commands than requests; see package ratelimit.
 func (a *API) allow(ctx context.Context, c *call, rt *route) bool {
-	res, err := a.cfg.Limiter.Allow(ctx, a.limitKey(c, rt), rt.op.Limit)
+	name, limit := c.limit(rt)
+	if a.cfg.Limiter == nil || limit.Max == 0 {
+		return true
+	}
+	res, err := a.cfg.Limiter.Allow(ctx, limitKey(c, rt, name), limit)
 	if err != nil {
 		// Redis being away is no error. Whatever it is, an API that answers
 		// without counting is better than none.
@@ -59,11 +63,10 @@ func (a *API) allow(ctx context.Context, c *call, rt *route) bool {
 	return res.Allowed
 }
 
-func (a *API) limitKey(c *call, rt *route) keyspace.Counter {
-	op := &rt.op
+func limitKey(c *call, rt *route, name string) keyspace.Counter {
 	if !rt.public {
-		return userLimits.At(keyspace.Text{S: c.user()}, keyspace.Text{S: op.ID})
+		return userLimits.At(keyspace.Text{S: c.user()}, keyspace.Text{S: name})
 	}
-	return addressLimits.At(keyspace.Hashed{S: household.Of(c.clientIP()) + " " + op.ID},
-		keyspace.Int{N: int64(op.Limit.Window / time.Second)})
+	return addressLimits.At(keyspace.Hashed{S: household.Of(c.clientIP()) + " " + name},
+		keyspace.Int{N: int64(rt.op.Limit.Window / time.Second)})
 }

@@ -81,9 +81,14 @@ const defaultMaxBody = 64 << 10
 // All pointers share one compiled copy of this function; everything else about an
 // operation happens by reflection in code that is compiled once.
 func Handle[C Caller, I, O any](a *API, op Op, fn func(ctx context.Context, caller C, in I) (O, error)) {
-	a.add(op, reflect.TypeFor[I](), reflect.TypeFor[O](), &route{run: func(ctx context.Context, caller Caller, in any) (any, error) {
+	a.add(op, reflect.TypeFor[I](), reflect.TypeFor[O](), &route{suits: isA[C], run: func(ctx context.Context, caller Caller, in any) (any, error) {
 		return fn(ctx, caller.(C), in.(I))
 	}})
+}
+
+func isA[C Caller](caller Caller) bool {
+	_, ok := caller.(C)
+	return ok
 }
 
 // HandlePublic adds an operation that takes no bearer token; see [Handle]. It
@@ -102,6 +107,7 @@ type route struct {
 	public   bool
 	in       *input
 	out      *output
+	suits    func(caller Caller) bool // nil in a public operation
 	run      func(ctx context.Context, caller Caller, in any) (out any, err error)
 	stays    bool                                                              // a pattern whose connections stay open
 	listen   func(ctx context.Context, caller Caller, in any, send Send) error // of a stream, which has no run and no out
@@ -205,12 +211,18 @@ func (a *API) admit(ctx context.Context, rt *route, c *call, r *http.Request) bo
 		}
 		c.who = who
 	}
-	if rt.op.Limit.Max > 0 && !a.allow(ctx, c, c.route) {
+	if !a.allow(ctx, c, rt) {
 		return false
 	}
 	if !plainText(r.URL.Path) || !validQuery(r.URL.RawQuery) {
 		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On("url", "is badly escaped, not UTF-8 or has a NUL")))
 		return false
+	}
+	if !rt.public {
+		if err := c.act(ctx, r); err != nil {
+			c.refuse(a.refusal(ctx, err))
+			return false
+		}
 	}
 	return true
 }
@@ -235,7 +247,7 @@ func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *htt
 		p.write(c, w)
 		return
 	case rt.listen != nil:
-		a.stream(ctx, c, func(ctx context.Context, send Send) error { return rt.listen(ctx, c.who, in, send) })
+		a.stream(ctx, c, func(ctx context.Context, send Send) error { return rt.listen(ctx, c.as, in, send) })
 		return
 	}
 	if rt.in.stream {
@@ -246,7 +258,7 @@ func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *htt
 		}
 		reflect.ValueOf(in).Elem().FieldByIndex(rt.in.body).Set(reflect.ValueOf(s))
 	}
-	out, err := rt.run(ctx, c.who, in)
+	out, err := rt.run(ctx, c.as, in)
 	if err == nil {
 		err = rt.out.write(w, r, out)
 	}

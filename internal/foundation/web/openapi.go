@@ -98,6 +98,14 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 	if !rt.public {
 		h.Security = []map[string][]string{{"bearer": {}}}
 		refusals[http.StatusUnauthorized] = []*errs.Error{ErrNoToken, ErrMalformedToken}
+		refusals[http.StatusForbidden] = []*errs.Error{ErrCaller}
+		if as := a.cfg.ActAs; as != nil && as(op) != "" {
+			h.Parameters = append(h.Parameters, &huma.Param{
+				Name: ActAsHeader, In: "header",
+				Description: "The user in whose name a service key calls, which needs the scope " + as(op) + ".",
+				Schema:      &huma.Schema{Type: huma.TypeString},
+			})
+		}
 		for _, e := range a.cfg.AuthErrors {
 			refusals[statusOf[e.Kind]] = append(refusals[statusOf[e.Kind]], e)
 		}

@@ -50,6 +50,10 @@ type Config struct {
 	// token lists them.
 	AuthErrors []*errs.Error
 
+	// ActAs says, for the description, what a [Delegate] needs to call an operation in a user's name;
+	// empty: it cannot. Nil: there are no delegates.
+	ActAs func(Op) string
+
 	// Tags describe the groups of operations, by the names in Op.Tags.
 	Tags []Tag
 

@@ -1,0 +1,219 @@
+package accounts
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// ErrExternalID refuses what is no external id.
+var ErrExternalID = errs.New(errs.Invalid, "account.external_id_invalid", "An external id is 1 to 128 printable characters, none of them a space.")
+
+// An External is a user whom an app knows by itself. Their account has no address and no
+// password: the app's own backend vouches for them.
+type External struct {
+	ID   string // the app's own name for the user; it never changes
+	Name string
+	Bio  string
+	Zone string // empty: UTC
+}
+
+// Provided is the account of an external user.
+type Provided struct {
+	User
+	External string
+	New      bool // it was opened just now
+}
+
+// MaxProvided is how many accounts one [Service.Provide] opens at most.
+const MaxProvided = inOne
+
+// Provide opens accounts for those external users who have none, and returns all of theirs in the order of
+// list. An account that is there stays as it is. ErrExternalID, ErrName, ErrBio, civil.ErrZone.
+func (s *Service) Provide(ctx context.Context, list []External) (_ []Provided, err error) {
+	defer errs.Wrap(&err, "accounts.Provide")
+	users := make(map[string]User, len(list))
+	keys := make([]string, len(list))
+	for i, e := range list {
+		if e, err = e.clean(); err != nil {
+			return nil, err
+		}
+		keys[i] = e.ID
+		users[e.ID] = User{ID: ids.New[User](), Name: e.Name, Bio: e.Bio, Clock: civil.Clock{Zone: e.Zone}, FindByID: true, Requests: true, OnBoards: true, Presence: ToFriends}
+	}
+	unique := slices.Compact(slices.Sorted(slices.Values(keys)))
+	var found map[string]User
+	open := func() error {
+		return asKind(transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			if found, err = selectExternal(ctx, tx, unique); err != nil || len(found) == len(unique) {
+				return err
+			}
+			return s.openExternal(ctx, tx, slices.DeleteFunc(slices.Clone(unique), func(id string) bool { return !found[id].ID.IsZero() }), users)
+		}))
+	}
+	// Another request may open one of them at the same moment: then it is there.
+	if err = open(); sqldb.IsDuplicate(err) {
+		err = open()
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Provided, len(list))
+	for i, id := range keys {
+		u, there := found[id]
+		if !there {
+			u = users[id]
+		}
+		out[i] = Provided{User: u, External: id, New: !there}
+	}
+	return out, nil
+}
+
+// openExternal opens accounts for external users who have none.
+func (s *Service) openExternal(ctx context.Context, tx *sqldb.Tx, fresh []string, users map[string]User) error {
+	events := make([]trail.Event, len(fresh))
+	told := make([]any, len(fresh))
+	for i, id := range fresh {
+		u := users[id]
+		u.Created = tx.Now()
+		users[id] = u
+		events[i] = trail.Event{User: u.ID.String(), Kind: trail.Registered}
+		told[i] = hookUser(id, u)
+	}
+	if err := insertExternal(ctx, tx, fresh, users); err != nil {
+		return err
+	}
+	tx.AfterCommit(func() { s.metrics.events.WithLabelValues(string(trail.Registered)).Add(float64(len(fresh))) })
+	if err := trail.Write(ctx, tx, events...); err != nil {
+		return err
+	}
+	return s.hooks.Enqueue(ctx, tx, api.HookUserRegistered, "users", told...)
+}
+
+func (s *Service) tellRegistered(ctx context.Context, tx *sqldb.Tx, e External, u User) error {
+	return s.hooks.Enqueue(ctx, tx, api.HookUserRegistered, "users", hookUser(e.ID, u))
+}
+
+func hookUser(external string, u User) api.HookUser {
+	return api.HookUser{ID: u.ID.String(), ExternalID: external, Name: u.Name, Email: u.Email}
+}
+
+func (e External) clean() (External, error) {
+	if !isExternalID(e.ID) {
+		return e, ErrExternalID
+	}
+	var err error
+	if e.Name, err = cleanName(e.Name); err != nil {
+		return e, err
+	}
+	if e.Bio, err = cleanBio(e.Bio); err != nil {
+		return e, err
+	}
+	if e.Zone == "" {
+		e.Zone = "UTC"
+	}
+	return e, checkZone(e.Zone)
+}
+
+func isExternalID(s string) bool {
+	return s != "" && utf8.ValidString(s) && utf8.RuneCountInString(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return unprintable(r) || r == ' ' })
+}
+
+// ExternalUser returns the account of an external user. ErrNoUser.
+func (s *Service) ExternalUser(ctx context.Context, id string) (_ User, err error) {
+	defer errs.Wrap(&err, "accounts.ExternalUser")
+	found, err := selectExternal(ctx, s.db, []string{id})
+	u, there := found[id]
+	if err == nil && !there {
+		err = ErrNoUser
+	}
+	return u, asKind(err)
+}
+
+// ExternalID returns the external id of a user; empty: the user has none.
+func (s *Service) ExternalID(ctx context.Context, user ID) (_ string, err error) {
+	defer errs.Wrap(&err, "accounts.ExternalID %s", user)
+	id, err := selectExternalID(ctx, s.db, user)
+	return id, asKind(err)
+}
+
+// SignIn opens a session of a device for a user for whom the app's own backend vouches. It takes a
+// deletion back, as any log-in does. ErrDeviceName, ErrBanned, ErrNoUser.
+func (s *Service) SignIn(ctx context.Context, user ID, l Login) (t Tokens, err error) {
+	defer errs.Wrap(&err, "accounts.SignIn %s", user)
+	if l.Device, err = cleanDevice(l.Device); err != nil {
+		return Tokens{}, err
+	}
+	return s.openSessionAs(ctx, user, l, func(ctx context.Context, tx *sqldb.Tx) (User, error) { return lockAccount(ctx, tx, user) })
+}
+
+// Acting returns as whom the app's own backend calls operations in the name of a user. It may read what a
+// banned user could. ErrNoUser, ErrBanned.
+func (s *Service) Acting(ctx context.Context, user ID, reads bool) (_ Caller, err error) {
+	defer errs.Wrap(&err, "accounts.Acting %s", user)
+	u, err := s.users.get(ctx, user)
+	switch {
+	case err != nil:
+		return Caller{}, err
+	case u.Deleted():
+		return Caller{}, ErrNoUser
+	case u.BannedAt(s.db.Now()) && !reads:
+		return Caller{}, ErrBanned
+	}
+	return Caller{User: user, Clock: u.Clock, Expires: s.db.Now().Add(time.Minute)}, nil
+}
+
+// DeleteFor is [Service.Delete] by the app's own backend, with a grace that may be zero. What is deleted
+// already is erased at the earlier of both moments. ErrNoUser.
+func (s *Service) DeleteFor(ctx context.Context, user ID, grace time.Duration) (erased time.Time, err error) {
+	defer errs.Wrap(&err, "accounts.DeleteFor %s", user)
+	fresh := false
+	err = s.endAll(ctx, user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
+		u, err := lockAccount(ctx, tx, user)
+		if err == nil {
+			erased, fresh, err = deleteFor(ctx, tx, u, grace)
+		}
+		return err
+	}, AccountDeleted.Of(s.caches, user)...)
+	if err == nil && fresh {
+		s.noticed(user, s.db.Now(), api.NoticeDeletion, DeviceID{})
+	}
+	return erased, err
+}
+
+// Grace is how long a deleted account can be brought back.
+func (s *Service) Grace() time.Duration { return s.cfg.Grace }
+
+// KickAll logs all devices of a user out, for the app's own backend. ErrNoUser.
+func (s *Service) KickAll(ctx context.Context, user ID) (err error) {
+	defer errs.Wrap(&err, "accounts.KickAll %s", user)
+	return s.endAll(ctx, user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
+		return writeOperators(ctx, tx, user, DeviceID{}, trail.OperatorKicked)
+	})
+}
+
+// externalName begins the name of a user by their external id, see [Service.Resolve].
+const externalName = "external:"
+
+// Resolve returns the user that the app's own backend names: an id, or "external:" and an external id.
+// ErrNoUser.
+func (s *Service) Resolve(ctx context.Context, name string) (ID, error) {
+	if external, ok := strings.CutPrefix(name, externalName); ok {
+		u, err := s.ExternalUser(ctx, external)
+		return u.ID, err
+	}
+	id, err := ids.Parse[User](name)
+	if err != nil {
+		return ID{}, ErrNoUser
+	}
+	return id, nil
+}

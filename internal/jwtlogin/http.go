@@ -1,0 +1,31 @@
+package jwtlogin
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/webhooks"
+)
+
+type body[T any] struct{ Body T }
+
+// Routes adds the operation to a.
+func (s *Service) Routes(a *web.API) {
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/jwt", ID: "auth.jwt", Tags: []string{"accounts"},
+		Summary:     "Log a device in by a token of the app's own",
+		Description: "The token is a JSON Web Token that the app's backend or identity provider has signed. A user who is seen for the first time gets an account, unless the operator does not want that.",
+		Errors: []*errs.Error{ErrOff, ErrToken, ErrUnknown, accounts.ErrExternalID, accounts.ErrDeviceName, accounts.ErrBanned, accounts.ErrCredentials, accounts.ErrStore,
+			webhooks.ErrRefused, webhooks.ErrAway}}, s.post)
+}
+
+func (s *Service) post(ctx context.Context, in *body[api.JWTRequest]) (*body[api.Tokens], error) {
+	t, err := s.Exchange(ctx, in.Body.Token, accounts.Login{Device: in.Body.Device, Agent: web.UserAgent(ctx), IP: web.ClientIP(ctx)})
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Tokens]{s.cfg.People.WireTokens(t)}, nil
+}

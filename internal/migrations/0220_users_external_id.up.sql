@@ -1,0 +1,1 @@
+ALTER TABLE users ADD COLUMN external_id {{text 128}}

@@ -1,0 +1,1 @@
+CREATE UNIQUE INDEX users_external ON users (external_id)

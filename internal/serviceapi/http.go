@@ -1,0 +1,292 @@
+package serviceapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/messaging"
+	"github.com/stoa-dev/stoa/internal/servicekeys"
+)
+
+// ErrTo refuses a message that goes nowhere, or to two places.
+var ErrTo = errs.New(errs.Invalid, "service.to", "A message goes either to a user or into a group.")
+
+// Service is what the operations stand on.
+type Service struct {
+	Accounts *accounts.Service
+	Groups   *groups.Service
+	Messages *messaging.Service
+}
+
+type body[T any] struct{ Body T }
+
+type empty struct{}
+
+type ofUser struct {
+	User string `path:"user" maxLength:"200" doc:"the user's id, or external: and the external id"`
+}
+
+type ofGroup struct {
+	Group string `path:"group" maxLength:"64" doc:"the group's id"`
+}
+
+// importBody is what 1,000 ids, or 500 users, come to at most.
+const importBody = 1 << 20
+
+// Routes adds the operations to a.
+func (s Service) Routes(a *web.API) {
+	add := func(op web.Op) web.Op { op.Tags = []string{"service"}; return op }
+	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/users", ID: "service.users", MaxBody: importBody,
+		Summary:     "Open accounts for users whom the app knows by itself",
+		Description: "Users who have accounts are returned as they are, so that the call can be repeated; nothing of them is changed.",
+		Errors:      []*errs.Error{accounts.ErrExternalID, accounts.ErrName, accounts.ErrBio, civil.ErrZone}}), s.postUsers)
+	web.Handle(a, add(web.Op{Method: http.MethodGet, Path: "/v1/service/users/{user}", ID: "service.user", Summary: "A user, by id or external id"}), s.getUser)
+	web.Handle(a, add(web.Op{Method: http.MethodPatch, Path: "/v1/service/users/{user}", ID: "service.user_update", Summary: "Change a user's name, bio or time zone",
+		Errors: []*errs.Error{accounts.ErrName, accounts.ErrBio, civil.ErrZone}}), s.patchUser)
+	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}", ID: "service.user_delete",
+		Summary:     "Delete a user's account",
+		Description: "All devices are logged out, and others see a deleted user. Within the operator's grace a log-in takes it back; with now the account is erased within some seconds, for good."}), s.deleteUser)
+	web.Handle(a, add(web.Op{Method: http.MethodPut, Path: "/v1/service/users/{user}/ban", ID: "service.user_ban", Status: http.StatusNoContent,
+		Summary: "Ban a user, and log all devices out", Errors: []*errs.Error{accounts.ErrBan}}), s.putBan)
+	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}/ban", ID: "service.user_unban", Status: http.StatusNoContent,
+		Summary: "Lift a ban"}), s.deleteBan)
+	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}/sessions", ID: "service.user_logout", Status: http.StatusNoContent,
+		Summary: "Log all devices of a user out"}), s.deleteSessions)
+	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/users/{user}/tokens", ID: "service.user_tokens", Status: http.StatusCreated, NoReplay: true,
+		Summary:     "Log a device of a user in",
+		Description: "For an app that logs its users in by itself: it hands the tokens to the user's device, which refreshes them as any other does.",
+		Errors:      []*errs.Error{accounts.ErrDeviceName, accounts.ErrCredentials}}), s.postTokens)
+	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/messages", ID: "service.messages", Status: http.StatusCreated,
+		Summary: "Send a message in a user's name, or a system message",
+		Description: "It reaches whoever has not blocked the sender, whatever they have chosen, and in a group of the sender's it is sent although they are muted. " +
+			"With the kind system, of which only the text is given, the chat shows it as told by the app. Sent again with the same client_id and content, it is the same message.",
+		Errors: []*errs.Error{ErrTo, messaging.ErrChat, messaging.ErrSelf, messaging.ErrClientID, messaging.ErrContent, messaging.ErrReply, messaging.ErrMessage, messaging.ErrRecalled, messaging.ErrReused,
+			messaging.ErrRefused, messaging.ErrYouBlock, messaging.ErrSystem, groups.ErrMay, messaging.ErrStore}}), s.postMessage)
+	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/groups", ID: "service.group_create", Status: http.StatusCreated, MaxBody: importBody,
+		Summary: "Make a group of users who need not be friends", Errors: []*errs.Error{groups.ErrText, groups.ErrFull, groups.ErrGroups, groups.ErrStore}}), s.postGroup)
+	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/groups/{group}/members", ID: "service.group_join", MaxBody: importBody,
+		Summary: "Make users members of a group", Errors: []*errs.Error{groups.ErrGroup, groups.ErrTheyBanned, groups.ErrFull, groups.ErrGroups, groups.ErrStore}}), s.postMembers)
+	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/groups/{group}/members/{user}", ID: "service.group_remove", Status: http.StatusNoContent,
+		Summary: "Take a member out of a group", Errors: []*errs.Error{groups.ErrGroup, groups.ErrMember, groups.ErrRank, groups.ErrStore}}), s.deleteMember)
+}
+
+func wireUser(u accounts.User, external string, now time.Time) api.ServiceUser {
+	w := api.ServiceUser{ID: u.ID.String(), ExternalID: external, Name: u.Name, Bio: u.Bio, Avatar: u.Avatar, Email: u.Email, Zone: u.Clock.In(now), Created: u.Created}
+	if u.BannedAt(now) {
+		w.BannedUntil = &u.Banned
+	}
+	if u.Deleted() {
+		w.Erased = &u.Erased
+	}
+	return w
+}
+
+func (s Service) postUsers(ctx context.Context, key *servicekeys.Caller, in *body[api.ExternalUsers]) (*body[api.ServiceUsers], error) {
+	list := make([]accounts.External, len(in.Body.Users))
+	for i, u := range in.Body.Users {
+		list[i] = accounts.External{ID: u.ExternalID, Name: u.Name, Bio: u.Bio, Zone: u.Zone}
+	}
+	all, err := s.Accounts.Provide(trail.By(ctx, key.Name), list)
+	if err != nil {
+		return nil, err
+	}
+	out := api.ServiceUsers{Users: make([]api.ServiceUser, len(all))}
+	for i, p := range all {
+		out.Users[i] = wireUser(p.User, p.External, time.Now())
+		out.Users[i].New = p.New
+	}
+	return &body[api.ServiceUsers]{out}, nil
+}
+
+// of calls fn with the user of a path, under a context in which the key acts.
+func (s Service) of(ctx context.Context, key *servicekeys.Caller, user string, fn func(ctx context.Context, user accounts.ID) error) error {
+	id, err := s.Accounts.Resolve(ctx, user)
+	if err != nil {
+		return err
+	}
+	return fn(trail.By(ctx, key.Name), id)
+}
+
+func (s Service) getUser(ctx context.Context, key *servicekeys.Caller, in *ofUser) (out *body[api.ServiceUser], err error) {
+	err = s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
+		u, err := s.Accounts.User(ctx, id)
+		if err != nil {
+			return err
+		}
+		external, err := s.Accounts.ExternalID(ctx, id)
+		out = &body[api.ServiceUser]{wireUser(u, external, time.Now())}
+		return err
+	})
+	return out, err
+}
+
+func (s Service) patchUser(ctx context.Context, key *servicekeys.Caller, in *struct {
+	ofUser
+	Body api.ServiceUserUpdate
+}) (out *body[api.ServiceUser], err error) {
+	err = s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
+		u, err := s.Accounts.Update(ctx, id, accounts.Change{Name: in.Body.Name, Bio: in.Body.Bio, Zone: in.Body.Zone})
+		if err != nil {
+			return err
+		}
+		external, err := s.Accounts.ExternalID(ctx, id)
+		out = &body[api.ServiceUser]{wireUser(u, external, time.Now())}
+		return err
+	})
+	return out, err
+}
+
+func (s Service) deleteUser(ctx context.Context, key *servicekeys.Caller, in *struct {
+	ofUser
+	Now bool `query:"now" doc:"without grace"`
+}) (out *body[api.AccountDeleted], err error) {
+	err = s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
+		grace := s.Accounts.Grace()
+		if in.Now {
+			grace = 0
+		}
+		erased, err := s.Accounts.DeleteFor(ctx, id, grace)
+		out = &body[api.AccountDeleted]{api.AccountDeleted{Erased: erased}}
+		return err
+	})
+	return out, err
+}
+
+func (s Service) putBan(ctx context.Context, key *servicekeys.Caller, in *struct {
+	ofUser
+	Body api.ServiceBan
+}) (*empty, error) {
+	until := accounts.Forever
+	if in.Body.Until != nil {
+		until = *in.Body.Until
+	}
+	return &empty{}, s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error { return s.Accounts.Ban(ctx, id, until, in.Body.Reason) })
+}
+
+func (s Service) deleteBan(ctx context.Context, key *servicekeys.Caller, in *ofUser) (*empty, error) {
+	return &empty{}, s.of(ctx, key, in.User, s.Accounts.Unban)
+}
+
+func (s Service) deleteSessions(ctx context.Context, key *servicekeys.Caller, in *ofUser) (*empty, error) {
+	return &empty{}, s.of(ctx, key, in.User, s.Accounts.KickAll)
+}
+
+func (s Service) postTokens(ctx context.Context, key *servicekeys.Caller, in *struct {
+	ofUser
+	Body api.ServiceTokens
+}) (out *body[api.Tokens], err error) {
+	err = s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
+		// From where the device is, the backend has not said: its own address is none that the account knows.
+		t, err := s.Accounts.SignIn(ctx, id, accounts.Login{Device: in.Body.Device})
+		if err == nil {
+			out = &body[api.Tokens]{s.Accounts.WireTokens(t)}
+		}
+		return err
+	})
+	return out, err
+}
+
+func (s Service) postMessage(ctx context.Context, _ *servicekeys.Caller, in *body[api.ServiceMessage]) (*body[api.Sent], error) {
+	m := in.Body
+	if (m.To == "") == (m.In == "") {
+		return nil, ErrTo
+	}
+	from, err := s.Accounts.Resolve(ctx, m.From)
+	if err != nil {
+		return nil, err
+	}
+	var chat messaging.ChatRef
+	if m.To != "" {
+		to, err := s.Accounts.Resolve(ctx, m.To)
+		if err != nil {
+			return nil, err
+		}
+		chat = messaging.With(to)
+	} else {
+		group, err := ids.Parse[groups.Group](m.In)
+		if err != nil {
+			return nil, messaging.ErrChat
+		}
+		chat = messaging.In(group)
+	}
+	if _, err := s.Accounts.Acting(ctx, from, true); err != nil { // as whom nobody may be any more
+		return nil, err
+	}
+	sent, _, err := s.Messages.Post(ctx, from, chat, m.Send)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Sent]{sent}, nil
+}
+
+// parseUsers returns the ids of users. accounts.ErrNoUser.
+func parseUsers(list []string) ([]accounts.ID, error) {
+	out := make([]accounts.ID, len(list))
+	for i, text := range list {
+		id, err := ids.Parse[accounts.User](text)
+		if err != nil {
+			return nil, accounts.ErrNoUser
+		}
+		out[i] = id
+	}
+	return out, nil
+}
+
+func (s Service) postGroup(ctx context.Context, _ *servicekeys.Caller, in *body[api.ServiceGroup]) (*body[api.Group], error) {
+	owner, err := s.Accounts.Resolve(ctx, in.Body.Owner)
+	if err != nil {
+		return nil, err
+	}
+	members, err := parseUsers(in.Body.Members)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.Groups.CreateFor(ctx, owner, in.Body.Name, members)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Group]{g.Wire()}, nil
+}
+
+func (s Service) postMembers(ctx context.Context, _ *servicekeys.Caller, in *struct {
+	ofGroup
+	Body api.ServiceMembers
+}) (*body[api.ServiceJoined], error) {
+	id, err := ids.Parse[groups.Group](in.Group)
+	if err != nil {
+		return nil, groups.ErrGroup
+	}
+	users, err := parseUsers(in.Body.Members)
+	if err != nil {
+		return nil, err
+	}
+	g, added, err := s.Groups.AddMembers(ctx, id, users, in.Body.Silent)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.ServiceJoined]{api.ServiceJoined{Group: g.Wire(), Added: added}}, nil
+}
+
+func (s Service) deleteMember(ctx context.Context, _ *servicekeys.Caller, in *struct {
+	ofGroup
+	ofUser
+}) (*empty, error) {
+	id, err := ids.Parse[groups.Group](in.Group)
+	if err != nil {
+		return nil, groups.ErrGroup
+	}
+	user, err := s.Accounts.Resolve(ctx, in.User)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Groups.TakeOut(ctx, id, user)
+}

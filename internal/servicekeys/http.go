@@ -1,0 +1,57 @@
+package servicekeys
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// Caller is an app's own backend. It implements [web.Delegate].
+type Caller struct {
+	Key
+	people People
+}
+
+// UserID implements web.Caller by the key's id, which is nobody's.
+func (c *Caller) UserID() string { return c.ID.String() }
+
+// Rate implements web.Delegate.
+func (c *Caller) Rate() ratelimit.Limit {
+	return ratelimit.Limit{Max: c.Key.Rate, Window: time.Minute}
+}
+
+// Act implements web.Delegate. ErrClosed, ErrScope, ErrAs, accounts.ErrNoUser, accounts.ErrBanned.
+func (c *Caller) Act(ctx context.Context, op web.Op, as string) (web.Caller, error) {
+	need, acting := Need(op.ID, op.Method, op.Tags)
+	switch {
+	case need == "":
+		return nil, ErrClosed
+	case !slices.Contains(c.Scopes, need):
+		return nil, ErrScope
+	case acting != (as != ""):
+		return nil, ErrAs
+	case !acting:
+		return c, nil
+	}
+	user, err := c.people.Resolve(ctx, as)
+	if err != nil {
+		return nil, err
+	}
+	caller, err := c.people.Acting(ctx, user, op.Method == "GET")
+	if err != nil {
+		return nil, err
+	}
+	return caller, nil
+}
+
+// Acts says, for the description of the API, which scope calls an operation in the name of a user; empty: none does.
+func Acts(op web.Op) string {
+	need, acting := Need(op.ID, op.Method, op.Tags)
+	if !acting {
+		return ""
+	}
+	return string(need)
+}

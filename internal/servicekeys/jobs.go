@@ -1,0 +1,13 @@
+package servicekeys
+
+import (
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
+)
+
+// Jobs are what this package does by itself.
+func (s *Service) Jobs() []worker.Job {
+	// A crash loses the last uses of this period.
+	return []worker.Job{{Name: "servicekeys.used", Every: 10 * time.Second, Run: s.flush}}
+}

@@ -1,0 +1,100 @@
+package servicekeys
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// People is what this package asks accounts for; *accounts.Service is one.
+type People interface {
+	Resolve(ctx context.Context, name string) (accounts.ID, error)
+	Acting(ctx context.Context, user accounts.ID, reads bool) (accounts.Caller, error)
+}
+
+// Service knows the keys. It is safe for concurrent use.
+type Service struct {
+	db     *sqldb.DB
+	people People
+	log    *slog.Logger
+
+	mu     sync.Mutex // held while SQL is read, so that many callers make one statement
+	keys   map[ID]Key // never changed, only replaced
+	loaded time.Time  // when keys was
+
+	used sync.Map // ID: true, since the last flush
+}
+
+const (
+	// maxAge is how long a key is good that was revoked.
+	maxAge = time.Second
+	// minAge keeps made-up keys from having SQL asked again and again; a new one is good after that.
+	minAge = 100 * time.Millisecond
+	// loadTime bounds one look at SQL.
+	loadTime = 5 * time.Second
+)
+
+// New returns the keys in db.
+func New(db *sqldb.DB, people People, log *slog.Logger) *Service {
+	return &Service{db: db, people: people, log: log}
+}
+
+// Authenticate returns who holds a key. ErrKey, ErrStore.
+func (s *Service) Authenticate(ctx context.Context, token string) (_ *Caller, err error) {
+	id, err := parse(token)
+	if err != nil {
+		return nil, err
+	}
+	k, there, err := s.find(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case !there || !k.good(hashOf(token), s.db.Now()):
+		return nil, ErrKey
+	}
+	s.used.Store(id, true)
+	return &Caller{Key: k, people: s.people}, nil
+}
+
+// find looks a key up in the copy of this node.
+func (s *Service) find(ctx context.Context, id ID) (k Key, there bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	age := time.Since(s.loaded)
+	if k, there = s.keys[id]; age < minAge || there && age < maxAge {
+		return k, there, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTime)
+	defer cancel()
+	began := time.Now()
+	all, err := selectKeys(ctx, s.db)
+	if err != nil {
+		return Key{}, false, asKind(err)
+	}
+	s.keys, s.loaded = make(map[ID]Key, len(all)), began
+	for _, k := range all {
+		s.keys[k.ID] = k
+	}
+	k, there = s.keys[id]
+	return k, there, nil
+}
+
+// flush notes the last uses of keys.
+func (s *Service) flush(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "servicekeys.flush")
+	var list []ID
+	s.used.Range(func(id, _ any) bool {
+		s.used.Delete(id)
+		list = append(list, id.(ID))
+		return true
+	})
+	if len(list) == 0 {
+		return nil
+	}
+	return asKind(updateUsed(ctx, s.db, list))
+}

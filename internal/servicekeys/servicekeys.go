@@ -1,0 +1,156 @@
+package servicekeys
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+// ID names a key. It stands where a user's id would in limits and log lines.
+type ID = ids.ID[Key]
+
+// Key is what an app's own backend calls the API with.
+type Key struct {
+	ID       ID
+	Name     string
+	Scopes   []Scope
+	Rate     int // requests a minute
+	Created  time.Time
+	Expires  time.Time // zero: never
+	Used     time.Time // to some seconds; zero: never
+	OldUntil time.Time // until when the secret before the rotation is good; zero: there was none
+
+	hash, oldHash string
+}
+
+// good reports whether a secret is the key's at that time.
+func (k Key) good(secretHash string, now time.Time) bool {
+	if !k.Expires.IsZero() && !now.Before(k.Expires) {
+		return false
+	}
+	return same(k.hash, secretHash) || now.Before(k.OldUntil) && same(k.oldHash, secretHash)
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// Scope is what a key may do.
+type Scope string
+
+// The scopes. Those of chats, groups, friends and check-in are for what a key does in the name of a user.
+const (
+	UsersRead    Scope = "users:read"    // look users up
+	UsersWrite   Scope = "users:write"   // open accounts and change profiles
+	UsersBan     Scope = "users:ban"     // ban, unban, log out
+	UsersErase   Scope = "users:erase"   // delete accounts
+	TokensIssue  Scope = "tokens:issue"  // log a user's device in
+	MessagesSend Scope = "messages:send" // send messages from any user to any other, and as the system
+	GroupsManage Scope = "groups:manage" // make groups, and put users into them and out, whoever they are
+	ChatsRead    Scope = "chats:read"
+	ChatsWrite   Scope = "chats:write"
+	GroupsRead   Scope = "groups:read"
+	GroupsWrite  Scope = "groups:write"
+	FriendsRead  Scope = "friends:read"
+	FriendsWrite Scope = "friends:write"
+	CheckinRead  Scope = "checkin:read"
+	CheckinWrite Scope = "checkin:write"
+)
+
+// Scopes are all of them.
+var Scopes = []Scope{UsersRead, UsersWrite, UsersBan, UsersErase, TokensIssue, MessagesSend, GroupsManage, ChatsRead, ChatsWrite, GroupsRead, GroupsWrite, FriendsRead, FriendsWrite, CheckinRead, CheckinWrite}
+
+// own are the scopes of the operations that only keys can call, by their ids.
+var own = map[string]Scope{
+	"service.users":        UsersWrite,
+	"service.user":         UsersRead,
+	"service.user_update":  UsersWrite,
+	"service.user_delete":  UsersErase,
+	"service.user_ban":     UsersBan,
+	"service.user_unban":   UsersBan,
+	"service.user_logout":  UsersBan,
+	"service.user_tokens":  TokensIssue,
+	"service.messages":     MessagesSend,
+	"service.group_create": GroupsManage,
+	"service.group_join":   GroupsManage,
+	"service.group_remove": GroupsManage,
+}
+
+// acts are the tags of the operations that a key can call in the name of a user, with the first part of
+// the scopes: the second is read or write.
+var acts = map[string]string{"chats": "chats", "groups": "groups", "friends": "friends", "blocks": "friends", "check-in": "checkin"}
+
+// Need returns the scope that an operation needs, by its id, method and tags, and whether it is called in
+// the name of a user. Empty: no key may call it.
+func Need(id, method string, tags []string) (need Scope, acting bool) {
+	if scope, ok := own[id]; ok {
+		return scope, false
+	}
+	if len(tags) != 1 || acts[tags[0]] == "" {
+		return "", false
+	}
+	if method == "GET" {
+		return Scope(acts[tags[0]] + ":read"), true
+	}
+	return Scope(acts[tags[0]] + ":write"), true
+}
+
+// The refusals.
+var (
+	ErrKey     = errs.New(errs.Unauthenticated, "service.key_invalid", "The service key is wrong, expired or revoked.")
+	ErrScope   = errs.New(errs.Forbidden, "service.scope", "The service key has not the scope that this needs.")
+	ErrClosed  = errs.New(errs.Forbidden, "service.closed", "No service key may call this operation.")
+	ErrAs      = errs.New(errs.Invalid, "service.act_as", "Name the user in whose name this is done in the header Stoa-Act-As; operations of /v1/service have none.")
+	ErrName    = errs.New(errs.Invalid, "service.name_invalid", "A service key's name is 1 to 60 printable characters.")
+	ErrTaken   = errs.New(errs.Conflict, "service.name_taken", "There is a service key of this name.")
+	ErrMany    = errs.New(errs.Conflict, "service.keys_full", "There are as many service keys as there can be. Revoke some first.")
+	ErrUnknown = errs.New(errs.NotFound, "service.key_unknown", "There is no such service key.")
+	ErrStore   = errs.New(errs.Unavailable, "service.store_away", "Service keys cannot be checked right now. Please try again.").Retry(2 * time.Second)
+)
+
+// AuthErrors are the refusals of a caller with a key.
+var AuthErrors = []*errs.Error{ErrKey, ErrScope, ErrClosed, ErrAs, ErrStore, accounts.ErrBanned}
+
+// Prefix is what each key begins with, and no user's token.
+const Prefix = "sk_"
+
+// newToken returns a key as its holder has it, and its hash.
+func newToken(id ID) (token, hash string) {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	token = Prefix + id.String() + "." + base64.RawURLEncoding.EncodeToString(secret)
+	return token, hashOf(token)
+}
+
+// parse returns the id in a key. ErrKey.
+func parse(token string) (ID, error) {
+	name, secret, ok := strings.Cut(strings.TrimPrefix(token, Prefix), ".")
+	id, err := ids.Parse[Key](name)
+	if !ok || err != nil || secret == "" {
+		return ID{}, ErrKey
+	}
+	return id, nil
+}
+
+func hashOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// ParseScopes returns the scopes of those names, each once. The error names the first that is none.
+func ParseScopes(names []string) (list []Scope, err error) {
+	for _, n := range names {
+		if !slices.Contains(Scopes, Scope(n)) {
+			return nil, errs.New(errs.Invalid, "service.scope_unknown", "There is no such scope as "+n+".")
+		}
+		list = append(list, Scope(n))
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}

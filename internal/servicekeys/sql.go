@@ -1,0 +1,135 @@
+package servicekeys
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// asKind gives errors of the engine the kind that callers act on.
+func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
+
+// MaxKeys is how many keys there may be: each node has them all in memory.
+const MaxKeys = 1000
+
+const keyColumns = "id, name, scopes, rate, hash, old_hash, old_until, created, expires, used"
+
+func selectKeys(ctx context.Context, q sqldb.Querier) ([]Key, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+keyColumns+" FROM service_keys ORDER BY name LIMIT ?", MaxKeys)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (k Key, err error) {
+		var scopes string
+		var created, expires, used, oldUntil int64
+		err = rows.Scan(&k.ID, &k.Name, &scopes, &k.Rate, &k.hash, &k.oldHash, &oldUntil, &created, &expires, &used)
+		k.Created, k.Expires, k.Used, k.OldUntil = moment(created), moment(expires), moment(used), moment(oldUntil)
+		for name := range strings.FieldsSeq(scopes) {
+			k.Scopes = append(k.Scopes, Scope(name))
+		}
+		return k, err
+	})
+}
+
+// moment is a time of Unix milliseconds; 0 is none.
+func moment(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func updateUsed(ctx context.Context, db *sqldb.DB, list []ID) error {
+	now := db.Now().UnixMilli()
+	_, err := db.ExecContext(ctx, "UPDATE service_keys SET used = ? WHERE id IN (?) AND used < ?", now, bun.List(list), now)
+	return err
+}
+
+// Directory looks after keys in SQL alone, for operators. Nodes follow within a second.
+type Directory struct{ db *sqldb.DB }
+
+// NewDirectory returns the directory of the keys in db.
+func NewDirectory(db *sqldb.DB) Directory { return Directory{db} }
+
+// List returns all keys, by name.
+func (d Directory) List(ctx context.Context) (_ []Key, err error) {
+	defer errs.Wrap(&err, "servicekeys.List")
+	list, err := selectKeys(ctx, d.db)
+	return list, asKind(err)
+}
+
+// Create makes a key and returns it as its holder has it, which nobody can be shown again. A zero life is
+// for ever. ErrName, ErrTaken, ErrMany.
+func (d Directory) Create(ctx context.Context, name string, scopes []Scope, rate int, life time.Duration) (_ Key, token string, err error) {
+	defer errs.Wrap(&err, "servicekeys.Create")
+	name, ok := accounts.Line(name, 60)
+	if !ok || name == "" {
+		return Key{}, "", ErrName
+	}
+	k := Key{ID: ids.New[Key](), Name: name, Scopes: scopes, Rate: rate}
+	token, k.hash = newToken(k.ID)
+	err = d.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		var n int
+		if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM service_keys").Scan(&n); err != nil {
+			return err
+		}
+		if n >= MaxKeys {
+			return ErrMany
+		}
+		k.Created = tx.Now()
+		if life > 0 {
+			k.Expires = tx.Now().Add(life)
+		}
+		names := make([]string, len(scopes))
+		for i, s := range scopes {
+			names[i] = string(s)
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO service_keys ("+keyColumns+") VALUES "+sqldb.Tuples(10, 1),
+			k.ID, k.Name, strings.Join(names, " "), k.Rate, k.hash, "", 0, k.Created.UnixMilli(), millis(k.Expires), 0)
+		if sqldb.IsDuplicate(err) {
+			err = ErrTaken
+		}
+		return err
+	})
+	return k, token, asKind(err)
+}
+
+// Rotate gives a key another secret; the one in force is good for overlap still. ErrUnknown.
+func (d Directory) Rotate(ctx context.Context, name string, overlap time.Duration) (token string, until time.Time, err error) {
+	defer errs.Wrap(&err, "servicekeys.Rotate")
+	err = d.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		var id ID
+		err := tx.QueryRowContext(ctx, "SELECT id FROM service_keys WHERE name = ?"+tx.Dialect().ForUpdate(), name).Scan(&id)
+		if err != nil {
+			return sqldb.Missing(err, ErrUnknown)
+		}
+		var hash string
+		token, hash = newToken(id)
+		until = tx.Now().Add(overlap)
+		_, err = tx.ExecContext(ctx, "UPDATE service_keys SET old_hash = hash, old_until = ?, hash = ? WHERE id = ?", until.UnixMilli(), hash, id)
+		return err
+	})
+	return token, until, asKind(err)
+}
+
+// Revoke ends a key. ErrUnknown.
+func (d Directory) Revoke(ctx context.Context, name string) (err error) {
+	defer errs.Wrap(&err, "servicekeys.Revoke")
+	there, err := sqldb.AffectedOne(d.db.ExecContext(ctx, "DELETE FROM service_keys WHERE name = ?", name))
+	if err == nil && !there {
+		err = ErrUnknown
+	}
+	return asKind(err)
+}

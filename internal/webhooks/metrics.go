@@ -1,0 +1,16 @@
+package webhooks
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct{ asked, posted *prometheus.CounterVec }
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	make := promauto.With(reg)
+	return &metrics{
+		asked:  make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_webhooks_asked_total", Help: "Questions to the app's own backend before the fact, by what came of them; away: the policy held."}, []string{"event", "verdict"}),
+		posted: make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_webhooks_posted_total", Help: "Deliveries to the app's own backend after the fact, by what came of them."}, []string{"event", "outcome"}),
+	}
+}

@@ -1,0 +1,197 @@
+package webhooks
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sony/gobreaker/v2"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Config has what the package stands on.
+type Config struct {
+	Log     *slog.Logger
+	Metrics prometheus.Registerer // nil: nothing is collected
+
+	// Dial replaces the network to the app's own backend. Nil means the network.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	Settings
+}
+
+// Service posts to the app's own backend. It is safe for concurrent use; a nil one has nobody to post to.
+type Service struct {
+	cfg     Settings
+	post    *poster
+	breaker *gobreaker.CircuitBreaker[api.HookVerdict]
+	slots   *semaphore.Weighted
+	log     *slog.Logger
+	metrics *metrics
+}
+
+const (
+	breakAfter = 5               // failures in a row
+	breakFor   = 5 * time.Second // then one question tries
+)
+
+// New returns a service with those settings. The error has all their faults.
+func New(cfg Config) (*Service, error) {
+	config.Defaults(&cfg.Settings)
+	if err := cfg.Settings.Validate(); err != nil {
+		return nil, fmt.Errorf("webhooks: %w", err)
+	}
+	s := &Service{cfg: cfg.Settings, slots: semaphore.NewWeighted(int64(cfg.Before.Concurrency)), log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
+	s.breaker = gobreaker.NewCircuitBreaker[api.HookVerdict](gobreaker.Settings{
+		Timeout:     breakFor,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakAfter },
+		// Who goes away, or finds no slot, says nothing of the backend.
+		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) || errors.Is(err, errCrowded) },
+	})
+	if cfg.After.URL != "" || cfg.Before.URL != "" {
+		sign, err := signer(cfg.Secret)
+		if err != nil {
+			return nil, err
+		}
+		s.post = newPoster(sign, cfg.Dial)
+	}
+	return s, nil
+}
+
+// errCrowded says that as many questions are under way as may be.
+var errCrowded = errors.New("webhooks: too many questions at a time")
+
+// envelope is the payload of a row of the outbox: one delivery.
+type envelope struct {
+	ID   string          `json:"id"`
+	Type string          `json:"type"`
+	At   int64           `json:"at"` // Unix ms
+	Data json.RawMessage `json:"data"`
+}
+
+// message is what is posted of it.
+func (e envelope) message() ([]byte, error) {
+	return json.Marshal(api.Webhook{Type: e.Type, Timestamp: time.UnixMilli(e.At).UTC(), Data: e.Data})
+}
+
+// rowSize is about how many bytes of data one row has at most; the outbox takes a MiB.
+const rowSize = 256 << 10
+
+// Wants reports whether [Service.Enqueue] does anything for an event.
+func (s *Service) Wants(event string) bool {
+	return s != nil && s.cfg.After.URL != "" && wants(s.cfg.After.Events, event)
+}
+
+// Enqueue has the app's own backend told what tx does, if it is to be told of such events. subject is
+// what it is about: of two events with one subject the backend is told in their order, as far as the package says. Each of data is
+// of the type that api.HookData has for the event.
+func (s *Service) Enqueue(ctx context.Context, tx *sqldb.Tx, event, subject string, data ...any) (err error) {
+	if !s.Wants(event) || len(data) == 0 {
+		return nil
+	}
+	defer errs.Wrap(&err, "webhooks.Enqueue %s", event)
+	var rows []sqldb.Message
+	var list []json.RawMessage
+	size := 0
+	flush := func() error {
+		text, err := json.Marshal(list)
+		if err != nil {
+			return err
+		}
+		text, err = json.Marshal(envelope{ID: "msg_" + ids.New[envelope]().String(), Type: event, At: tx.Now().UnixMilli(), Data: text})
+		rows, list, size = append(rows, sqldb.Message{Topic: Topic, Key: subject, Payload: text, NoDedup: true}), nil, 0
+		return err
+	}
+	for _, d := range data {
+		text, err := json.Marshal(d)
+		if err == nil && size > 0 && size+len(text) > rowSize {
+			err = flush()
+		}
+		if err != nil {
+			return err
+		}
+		list, size = append(list, text), size+len(text)
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, rows...)
+}
+
+// Asks reports whether [Service.Before] asks anybody about an event.
+func (s *Service) Asks(event string) bool {
+	return s != nil && s.cfg.Before.URL != "" && wants(s.cfg.Before.Events, event[len(beforePrefix):])
+}
+
+// Before asks the app's own backend whether what data says may happen, and returns the verdict unless
+// it is a refusal. check, if there is one, refuses a verdict that makes no sense. ErrRefused, ErrAway.
+func (s *Service) Before(ctx context.Context, event string, data any, check func(api.HookVerdict) error) (_ api.HookVerdict, err error) {
+	if !s.Asks(event) {
+		return api.HookVerdict{}, nil
+	}
+	defer errs.Wrap(&err, "webhooks.Before %s", event)
+	text, err := json.Marshal(data)
+	if err != nil {
+		return api.HookVerdict{}, err
+	}
+	v, err := s.breaker.Execute(func() (api.HookVerdict, error) {
+		if !s.slots.TryAcquire(1) {
+			return api.HookVerdict{}, errCrowded
+		}
+		defer s.slots.Release(1)
+		within, cancel := context.WithTimeout(ctx, s.cfg.Before.Timeout)
+		defer cancel()
+		v, err := s.post.ask(within, s.cfg.Before.URL, envelope{ID: "msg_" + ids.New[envelope]().String(), Type: event, At: time.Now().UnixMilli(), Data: text})
+		if err == nil && check != nil && v.Refuse == nil {
+			err = check(v)
+		}
+		return v, err
+	})
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return api.HookVerdict{}, err
+	case err != nil:
+		s.metrics.asked.WithLabelValues(event, "away").Inc()
+		s.log.Warn("webhooks: nobody answers a question; the policy holds", "event", event, "policy", s.cfg.Before.Policy, "err", err)
+		if s.cfg.Before.Policy == refuse {
+			return api.HookVerdict{}, ErrAway
+		}
+		return api.HookVerdict{}, nil
+	case v.Refuse != nil:
+		s.metrics.asked.WithLabelValues(event, "refused").Inc()
+		return api.HookVerdict{}, refusal(*v.Refuse)
+	}
+	s.metrics.asked.WithLabelValues(event, "allowed").Inc()
+	return v, nil
+}
+
+// refusal is what a user is told whom the backend has refused something.
+func refusal(r api.HookRefusal) error {
+	e := *ErrRefused
+	out := &e
+	if r.Code != "" {
+		out = ErrRefused.On("hook", clip(r.Code, 60))
+	}
+	out.Text = cmp.Or(clip(r.Text, 500), ErrRefused.Text)
+	return out
+}
+
+// clip keeps the beginning of a text, so many characters at most.
+func clip(s string, n int) string {
+	if runes := []rune(s); len(runes) > n {
+		return string(runes[:n])
+	}
+	return s
+}
