@@ -10,12 +10,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 func portrait(t testing.TB) []byte {
@@ -219,4 +223,54 @@ func TestMembersAreFoundByWhatTheyAreCalled(t *testing.T) {
 		_, _, _, err = w.Search(ctx, who[5], id, "user", "", 10)
 		w.fails("a stranger", err, ErrGroup)
 	})
+}
+
+// crowd makes a group of so many users, the owner first. They are friends in SQL alone, for speed.
+func (w *world) crowd(size int) (ID, []accounts.ID) {
+	w.t.Helper()
+	who := w.join(size)
+	pairs := make([][2]accounts.ID, size-1)
+	for i := range pairs {
+		pairs[i] = [2]accounts.ID{who[0], who[i+1]}
+	}
+	w.must(social.Befriend(w.t.Context(), w.db, pairs))
+	g, _, err := w.Create(w.t.Context(), who[0], "a crowd", who[1:])
+	w.must(err)
+	return g.ID, who
+}
+
+func TestALargeGroupIsSearchedInSteps(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{Members: 5000})
+		id, who := w.crowd(2*searchReach + 1)
+		_, _, err := w.SetOwn(t.Context(), who[0], id, OwnUpdate{Nickname: to("needle")}) // the owner is first
+		w.must(err)
+		for q, want := range map[string][]int{"needle": {1, 0, 0}, "nobody": {0, 0, 0}, "user": {10, 10}} {
+			var got []int
+			for cursor := ""; len(got) < len(want); {
+				list, next, _, err := w.Search(t.Context(), who[1], id, q, cursor, 10)
+				w.must(err)
+				got = append(got, len(list))
+				if cursor = next; (next == "") != (q != "user" && len(got) == 3) {
+					t.Errorf("%q: after %d steps the next is %q", q, len(got), next)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%q finds %d, want %d", q, got, want)
+			}
+		}
+	})
+}
+
+// BenchmarkSearch looks in a group of 5,000 for what nobody is called.
+func BenchmarkSearch(b *testing.B) {
+	w := newWorld(b, sqldbtest.SQLite(b), redistest.Open(b, "embedded"), new(atomic.Int64), Settings{Members: 5000})
+	id, who := w.crowd(5000)
+	for b.Loop() {
+		for cursor, more := "", true; more; more = cursor != "" {
+			var err error
+			_, cursor, _, err = w.Search(b.Context(), who[1], id, "nobody", cursor, 10)
+			w.must(err)
+		}
+	}
 }

@@ -6,9 +6,22 @@ import (
 	"testing"
 )
 
-// BenchmarkSquare tells what an upload takes: a page's, a telephone's, and the
-// largest.
+// The benchmarks tell what an upload takes: a page's, a telephone's, and the largest.
 func BenchmarkSquare(b *testing.B) {
+	benchmark(b, func(s *Studio, data []byte) error {
+		_, err := s.Square(b.Context(), data)
+		return err
+	})
+}
+
+func BenchmarkLook(b *testing.B) {
+	benchmark(b, func(s *Studio, data []byte) error {
+		_, err := s.Look(b.Context(), data)
+		return err
+	})
+}
+
+func benchmark(b *testing.B, do func(s *Studio, data []byte) error) {
 	photo := func(w, h int) image.Image { return quarters(image.NewNRGBA(image.Rect(0, 0, w, h)), white) }
 	for _, c := range []struct {
 		name string
@@ -25,7 +38,7 @@ func BenchmarkSquare(b *testing.B) {
 			s := New(0)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := s.Square(b.Context(), c.data); err != nil {
+				if err := do(s, c.data); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
@@ -27,5 +28,8 @@ func (w Words) In(texts ...string) bool {
 
 // folded is a text in which cases, widths and compositions of letters make no difference.
 func folded(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return strings.ToLower(s) // which is the same for ASCII, at a tenth of the time
+	}
 	return cases.Fold().String(norm.NFKC.String(s))
 }

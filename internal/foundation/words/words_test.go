@@ -1,0 +1,40 @@
+package words
+
+import "testing"
+
+func TestWordsAreFoundInEveryLanguage(t *testing.T) {
+	for _, tc := range []struct {
+		q     string
+		texts []string
+		want  bool
+	}{
+		{"eight", []string{"At EIGHT?"}, true},
+		{"EIGHT at", []string{"At eight?"}, true},
+		{"nine", []string{"At eight?"}, false},
+		{"船", []string{"划船俱乐部"}, true},
+		{"ｌｏｎｇ", []string{"a long name"}, true},
+		{"straße", []string{"STRASSE"}, true},
+		{"bär", []string{"Ba\u0308r"}, true},
+		{"стас", []string{"Стасик"}, true},
+		{"ann baker", []string{"Ann", "", "the baker"}, true},
+		{"annthe", []string{"Ann", "the baker"}, false}, // no word goes over two texts
+		{"%", []string{"anything"}, false},
+	} {
+		if got := Of(tc.q).In(tc.texts...); got != tc.want {
+			t.Errorf("%q in %q: %v", tc.q, tc.texts, got)
+		}
+	}
+	if w := Of(" \t\n\x00 "); len(w) > 0 {
+		t.Errorf("nothing has the words %q", w)
+	}
+}
+
+func FuzzFolded(f *testing.F) {
+	f.Add("Hello")
+	f.Add("ÄÖÜ ﬁ Ⅷ")
+	f.Fuzz(func(t *testing.T, s string) {
+		if once := folded(s); folded(once) != folded(folded(once)) {
+			t.Errorf("%q is folded to %q, and then to %q", s, once, folded(once))
+		}
+	})
+}
