@@ -33,7 +33,7 @@ var floors = [][]string{
 	{"keyspace/keyvet/cmd/keyvet"},
 	{"cache"},
 	{"cache/cachetest"},
-	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts"},
+	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts", "internal/foundation/qr", "internal/foundation/words"},
 	{"internal/foundation/ids", "internal/foundation/civil", "internal/foundation/config", "internal/foundation/obs"},
 	{"internal/foundation/events"},
 	{"internal/migrations"},
@@ -46,9 +46,11 @@ var floors = [][]string{
 	{"internal/accounts", "internal/cluster"},
 	{"internal/checkin/streak"},
 	{"internal/checkin/ranking", "internal/checkin/transfer"},
+	{"internal/notices"},
 	{"internal/social", "internal/checkin"},
-	{"internal/groups"},
-	{"internal/messaging", "internal/presence", "internal/activity", "internal/transfers"},
+	{"internal/groups", "internal/transfers"},
+	{"internal/messaging", "internal/presence", "internal/activity"},
+	{"internal/push"},
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit"},
@@ -60,7 +62,7 @@ var floors = [][]string{
 var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "checkin", "checkin/ranking", "checkin/transfer"}
+var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "notices", "push", "checkin", "checkin/ranking", "checkin/transfer"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{

@@ -166,7 +166,7 @@ type Profiles struct {
 // Card is what others scan to find the caller: GET /v1/me/card. Its picture is at
 // /v1/me/card.png and /v1/me/card.svg.
 type Card struct {
-	Token     string `json:"token" example:"aFf9GGdJ2P1xnbdV7Q" doc:"GET /v1/cards/{token} tells whose card it is"`
+	Token     string `json:"token" example:"aFf9GGdJ2P1xnbdV7Q" doc:"GET /v1/cards/{token} tells whose card it is; of a group's it is a link: GET /v1/group-links/{link}"`
 	URL       string `json:"url" example:"https://stoa.example.org/#/card/aFf9GGdJ2P1xnbdV7Q" doc:"what the picture says"`
 	ExpiresIn int    `json:"expires_in" doc:"seconds until the card is worthless; asking again before brings the same one"`
 }

@@ -11,7 +11,7 @@ type Event struct {
 }
 
 // Types of events, with what their data is. Each goes to all devices of the user
-// it happened to; account and session events also to the Redis channel
+// it happened to; account, session and notice events also to the Redis channel
 // channel:system_notification:{user}, friend and block events to
 // channel:friend_request:{user}, group events to channel:group:{user}. Presence events of users whom their friends see go to
 // channel:user_status, once each.
@@ -19,7 +19,7 @@ const (
 	EventCheckinMarked = "checkin.marked" // CheckinStatus
 
 	EventAccountUpdated = "account.updated" // User
-	EventAccountNotice  = "account.notice"  // Notice
+	EventAccountNotice  = "account.notice"  // AccountNotice
 	EventSessionOpened  = "session.opened"  // Session
 	EventSessionEnded   = "session.ended"   // SessionEnded
 
@@ -39,13 +39,16 @@ const (
 	EventGroupRequestClosed = "group.request_closed" // GroupRequest, in a state other than pending
 
 	EventPresenceChanged = "presence.changed" // Presence of the user or of a friend
+
+	EventNoticeNew  = "notice.new"  // NoticeNew
+	EventNoticeRead = "notice.read" // NoticeCounts, after something was read, or taken back
 )
 
 // EventData has for each type of event a value of its data's type.
 var EventData = map[string]any{
 	EventCheckinMarked:       CheckinStatus{},
 	EventAccountUpdated:      User{},
-	EventAccountNotice:       Notice{},
+	EventAccountNotice:       AccountNotice{},
 	EventSessionOpened:       Session{},
 	EventSessionEnded:        SessionEnded{},
 	EventFriendRequested:     FriendRequest{},
@@ -65,6 +68,9 @@ var EventData = map[string]any{
 
 	EventPresenceChanged: Presence{},
 
+	EventNoticeNew:  NoticeNew{},
+	EventNoticeRead: NoticeCounts{},
+
 	EventMessageNew:     Message{},
 	EventMessageChanged: Message{},
 	EventMessageHidden:  MessageHidden{},
@@ -77,7 +83,7 @@ var EventData = map[string]any{
 	EventTransferProgress: TransferProgress{},
 }
 
-// Notices, what an account.notice is about.
+// What an account.notice is about.
 const (
 	NoticePasswordChanged = "password_changed"
 	NoticeEmailChanged    = "email_changed"
@@ -86,8 +92,8 @@ const (
 	NoticeEmailUndone     = "email_undone" // by mail only: no device is logged in after it
 )
 
-// Notice tells all devices of a user what was done to the account.
-type Notice struct {
+// AccountNotice tells all devices of a user what was done to the account.
+type AccountNotice struct {
 	Kind   string `json:"kind" enum:"password_changed,email_changed,deletion,restored"`
 	Device string `json:"device,omitempty" doc:"the device that did it; empty when it was none of the account's"`
 }

@@ -27,6 +27,7 @@ const (
 type Group struct {
 	ID           string     `json:"id" example:"V1StGXR8_Z5j"`
 	Name         string     `json:"name" example:"Rowing"`
+	Picture      string     `json:"picture,omitempty" example:"V1StGXR8_Z5j" doc:"GET /v1/group-pictures/{picture}/{size}; absent: there is none"`
 	Announcement string     `json:"announcement,omitempty"`
 	Announced    int64      `json:"announced,omitempty" doc:"counts announcements; a member who has seen fewer has not seen the newest"`
 	Joins        string     `json:"joins" enum:"invited,asking,open" doc:"how users who are not invited come in: not at all, when an admin approves, or at once"`
@@ -61,8 +62,9 @@ type GroupSelf struct {
 
 // GroupMembership is a group and the caller's place in it; without me, the caller is not in it.
 type GroupMembership struct {
-	Group Group      `json:"group"`
-	Me    *GroupSelf `json:"me,omitempty"`
+	Group   Group         `json:"group"`
+	Me      *GroupSelf    `json:"me,omitempty"`
+	Request *GroupRequest `json:"request,omitempty" doc:"of who wants to join by a card: it waits for an admin"`
 }
 
 // Groups are all groups of the caller, the one joined last first: GET /v1/groups.
@@ -169,6 +171,7 @@ type GroupLink struct {
 	Expires time.Time `json:"expires"`
 	Uses    int       `json:"uses" doc:"so far"`
 	Most    int       `json:"most,omitempty" doc:"0: as many as come"`
+	Card    bool      `json:"card,omitempty" doc:"it is the group's card, by which those who join ask first where admins decide"`
 }
 
 // GroupLinks are the links into a group that let users in.
@@ -226,8 +229,9 @@ const (
 	SystemAllUnmuted = "all_unmuted"
 	SystemNamed      = "named"     // text: the new name
 	SystemAnnounced  = "announced" // text
-	SystemPinned     = "pinned"    // seq
-	SystemUnpinned   = "unpinned"  // seq
+	SystemPictured   = "pictured"
+	SystemPinned     = "pinned"   // seq
+	SystemUnpinned   = "unpinned" // seq
 )
 
 // Why a user is not in a group any more.

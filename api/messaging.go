@@ -47,22 +47,27 @@ type Content struct {
 
 // System is what has happened to a group. Who did it has sent the message.
 type System struct {
-	Event string   `json:"event" enum:"created,joined,added,left,removed,owner,admin,no_admin,muted,unmuted,all_muted,all_unmuted,named,announced,pinned,unpinned"`
+	Event string   `json:"event" enum:"created,joined,added,left,removed,owner,admin,no_admin,muted,unmuted,all_muted,all_unmuted,named,announced,pictured,pinned,unpinned"`
 	Users []string `json:"users,omitempty" example:"V1StGXR8_Z5j" doc:"ids of whom it concerns; of many, the first 100"`
 	Text  string   `json:"text,omitempty" doc:"the new name or announcement"`
 	Seq   int64    `json:"seq,omitempty" doc:"the message that was pinned, or is not any more"`
 }
 
-// Media is a picture, a recording or a file, wherever it lies.
+// Media is a picture, a recording or a file: a file of this server, or an address wherever it leads. Of a
+// file of this server the server says the rest, but for alt, waveform and a duration that the file does not tell.
 type Media struct {
-	URL      string `json:"url" maxLength:"2048" doc:"https://…, or a path of this server"`
-	Type     string `json:"type,omitempty" maxLength:"100" doc:"media type"`
-	Name     string `json:"name,omitempty" maxLength:"200"`
-	Size     int64  `json:"size,omitempty" minimum:"0" doc:"bytes"`
-	Width    int    `json:"width,omitempty" minimum:"0" maximum:"100000"`
-	Height   int    `json:"height,omitempty" minimum:"0" maximum:"100000"`
-	Duration int    `json:"duration_ms,omitempty" minimum:"0" maximum:"86400000"`
-	Alt      string `json:"alt,omitempty" maxLength:"500" doc:"what can be seen or heard, for who cannot"`
+	File       string `json:"file,omitempty" maxLength:"64" example:"V1StGXR8_Z5j" doc:"an upload of the sender's that is whole: POST /v1/transfers without to. Who sees the message fetches it by chats.file"`
+	URL        string `json:"url,omitempty" maxLength:"2048" doc:"in place of a file: https://…, or a path of this server"`
+	Type       string `json:"type,omitempty" maxLength:"100" doc:"media type; of a picture or recording of this server, what its bytes are"`
+	Name       string `json:"name,omitempty" maxLength:"255"`
+	Size       int64  `json:"size,omitempty" minimum:"0" doc:"bytes"`
+	Width      int    `json:"width,omitempty" minimum:"0" maximum:"100000"`
+	Height     int    `json:"height,omitempty" minimum:"0" maximum:"100000"`
+	Duration   int    `json:"duration_ms,omitempty" minimum:"0" maximum:"86400000" doc:"of a file of this server what its container says, where that says it"`
+	Waveform   []int  `json:"waveform,omitempty" maxItems:"100" minimum:"0" maximum:"100" doc:"of a recording: how loud it is in equal parts of its time"`
+	Thumbnails []int  `json:"thumbnails,omitempty" maxItems:"4" doc:"of a picture of this server: the longer sides of its thumbnails, which chats.file gives"`
+	SHA256     string `json:"sha256,omitempty" maxLength:"64" doc:"of a file of this server, in hexadecimal"`
+	Alt        string `json:"alt,omitempty" maxLength:"500" doc:"what can be seen or heard, for who cannot"`
 }
 
 // Location is a place on earth.

@@ -11,26 +11,26 @@ const (
 	TransferRejected     = "rejected"     // 4
 )
 
-// Events of transfers, to all devices of both users.
+// Events of transfers, to all devices of both users; of an upload for messages, to those of its sender.
 const (
 	EventTransferUpdated  = "transfer.updated"  // Transfer, whenever its status changes
 	EventTransferProgress = "transfer.progress" // TransferProgress, at most ten times a second
 )
 
-// TransferOffer offers a file to another user: POST /v1/transfers.
+// TransferOffer offers a file to another user, or begins an upload for messages: POST /v1/transfers.
 type TransferOffer struct {
-	To     string `json:"to" example:"V1StGXR8_Z5j" doc:"the user who is to get it"`
+	To     string `json:"to,omitempty" example:"V1StGXR8_Z5j" doc:"the user who is to get it; empty: it is for messages"`
 	Name   string `json:"name" minLength:"1" maxLength:"1024" example:"holiday.jpg" doc:"what the file is called; folders and what is no part of a name are left out"`
 	Size   int64  `json:"size" minimum:"1" example:"48211" doc:"bytes"`
 	Type   string `json:"type,omitempty" maxLength:"255" example:"image/jpeg" doc:"the media type, for show; downloads are octets in any case"`
 	SHA256 string `json:"sha256,omitempty" pattern:"^[0-9a-f]{64}$" doc:"of the content, in hexadecimal; the transfer fails if it turns out to be another"`
 }
 
-// Transfer is a file on its way from a user to another, as both see it.
+// Transfer is a file on its way from a user to another, as both see it, or to messages, as its sender does.
 type Transfer struct {
 	ID     string `json:"id" example:"V1StGXR8_Z5j"`
 	From   string `json:"from" example:"V1StGXR8_Z5j"`
-	To     string `json:"to" example:"Kx7mQ2pLw9Za"`
+	To     string `json:"to,omitempty" example:"Kx7mQ2pLw9Za" doc:"empty: it is for messages"`
 	Name   string `json:"name" example:"holiday.jpg"`
 	Type   string `json:"type" example:"image/jpeg"`
 	Size   int64  `json:"size" example:"48211"`
@@ -46,7 +46,7 @@ type Transfer struct {
 	Available bool      `json:"available" doc:"the file can be fetched"`
 	Created   time.Time `json:"created"`
 	Updated   time.Time `json:"updated"`
-	Expires   time.Time `json:"expires" doc:"when an unfinished transfer fails, a file can be fetched no longer, or another one is forgotten"`
+	Expires   time.Time `json:"expires" doc:"when an unfinished transfer fails, a file can be fetched no longer, or another one is forgotten; the year 9999 while messages have it"`
 }
 
 // Transfers are some of a user's: GET /v1/transfers.
@@ -65,7 +65,8 @@ type TransferProgress struct {
 	Chunks   int64  `json:"chunks" doc:"how many there are"`
 }
 
-// FileLink is where a file can be fetched: POST /v1/transfers/{transfer}/link.
+// FileLink is where a file can be fetched: POST /v1/transfers/{transfer}/link, or that of a message
+// POST /v1/chats/{chat}/messages/{seq}/file.
 type FileLink struct {
 	URL     string    `json:"url" example:"/v1/files/…" doc:"a path of this server; it needs no token, and takes ranges"`
 	Expires time.Time `json:"expires" doc:"until when; a download that has begun goes on"`

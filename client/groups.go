@@ -149,6 +149,45 @@ func (c *Client) JoinByGroupLink(ctx context.Context, link string) (out api.Grou
 	return out, err
 }
 
+// AskByGroupCard joins the group of a card, or asks to, with an answer to its question: then the answer has a request.
+func (c *Client) AskByGroupCard(ctx context.Context, token, answer string) (out api.GroupMembership, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/group-links/" + url.PathEscape(token), in: api.GroupRequestNew{Answer: answer}, out: &out})
+	return out, err
+}
+
+// GroupCard returns what others scan to find a group: the same card until it expires.
+func (c *Client) GroupCard(ctx context.Context, group string) (out api.Card, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "card"), out: &out})
+	return out, err
+}
+
+// SetGroupPicture makes an image (PNG, JPEG, GIF or WebP) a group's picture.
+func (c *Client) SetGroupPicture(ctx context.Context, group string, image []byte) (out api.GroupMembership, err error) {
+	err = c.do(ctx, call{method: http.MethodPut, path: inGroup(group, "picture"), in: raw(image), out: &out})
+	return out, err
+}
+
+// RemoveGroupPicture takes a group's picture away.
+func (c *Client) RemoveGroupPicture(ctx context.Context, group string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "picture")})
+}
+
+// GroupPicture returns one size of a group's picture.
+func (c *Client) GroupPicture(ctx context.Context, picture string, size int) (image []byte, err error) {
+	var out raw
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/group-pictures/" + url.PathEscape(picture) + "/" + strconv.Itoa(size), open: true, out: &out})
+	return out, err
+}
+
+// SearchGroupMembers returns members whose nickname, name, or the caller's remark of them, has each word of q. There may be
+// few in an answer, or none, and yet a Next.
+func (c *Client) SearchGroupMembers(ctx context.Context, group, q, cursor string, limit int) (out api.GroupMembers, err error) {
+	query := pageOf(cursor, limit)
+	query.Set("q", q)
+	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "members"), query: query, out: &out})
+	return out, err
+}
+
 // AskToJoinGroup asks to join a group; an open one lets the caller in at once.
 func (c *Client) AskToJoinGroup(ctx context.Context, group, answer string) (out api.GroupRequestReply, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "requests"), in: api.GroupRequestNew{Answer: answer}, out: &out})

@@ -142,6 +142,11 @@ func (c *Client) Download(ctx context.Context, id string, from int64, w io.Write
 	if err != nil {
 		return 0, err
 	}
+	return c.follow(ctx, link, from, w)
+}
+
+// follow writes to w what a link leads to, from a byte on.
+func (c *Client) follow(ctx context.Context, link api.FileLink, from int64, w io.Writer) (n int64, err error) {
 	call := call{method: http.MethodGet, path: strings.TrimSuffix(link.URL, "/"), open: true, out: new(raw)}
 	req, err := c.request(ctx, &call, nil)
 	if err != nil {

@@ -18,9 +18,12 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
@@ -39,8 +42,8 @@ type device struct {
 }
 
 // newDevice opens a device that asks the nodes by turns, beginning with one of them.
-func newDevice(t *testing.T, ctx context.Context, all *sync.WaitGroup, nodes []*node, first int, p *person, peer string) *device {
-	d := &device{t: t, chat: client.ChatWith(peer), behind: make(chan struct{}, 1)}
+func newDevice(t *testing.T, ctx context.Context, all *sync.WaitGroup, nodes []*node, first int, p *person, chat string) *device {
+	d := &device{t: t, chat: chat, behind: make(chan struct{}, 1)}
 	var tries atomic.Int64
 	tries.Store(int64(first))
 	h := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -139,25 +142,30 @@ func (d *device) all() []string {
 	return d.texts[:len(d.texts):len(d.texts)]
 }
 
-// talk is pairs of people who talk over sockets, each on two devices.
+// talk is people who talk over sockets, each on two devices: some couples, and one group.
 type talk struct {
 	t       *testing.T
 	rng     *rand.Rand
 	nodes   []*node
 	people  []*person
-	devices [][]*device  // of both, by couple
+	devices [][]*device  // of all, by chat; the group's is the last one
 	calm    sync.RWMutex // held by a writer for each message
 	answers atomic.Int64
 
 	mu   sync.Mutex
-	told []map[string]bool // by couple: what was acknowledged
+	told []map[string]bool // by chat: what was acknowledged
 }
 
-// startTalk has couples write to each other until the test ends.
+// trio is how many people the group has.
+const trio = 3
+
+// startTalk has couples, and the members of a group, write to each other until the test ends.
 func startTalk(t *testing.T, db *sqldb.DB, seed uint64, nodes []*node, couples int) *talk {
 	t.Helper()
 	w := &talk{t: t, rng: rand.New(rand.NewPCG(seed, 14)), nodes: nodes}
-	w.people = enrol(t, db, w.rng, 2*couples)
+	w.people = enrol(t, db, w.rng, 2*couples+trio)
+	members := w.people[2*couples:]
+	group := found(t, db, nodes[0], members)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup
 	t.Cleanup(func() {
@@ -165,19 +173,28 @@ func startTalk(t *testing.T, db *sqldb.DB, seed uint64, nodes []*node, couples i
 		all.Wait()
 		t.Logf("seed %d: %d messages were acknowledged", seed, w.answers.Load())
 	})
-	for i := range couples {
+	for i := range couples + 1 {
 		w.told = append(w.told, map[string]bool{})
 		w.devices = append(w.devices, nil)
-		for side := range 2 {
-			me, peer := w.people[2*i+side], w.people[2*i+1-side]
+		some := members
+		if i < couples {
+			some = w.people[2*i : 2*i+2]
+		} else {
+			w.told[i]["the group was created"] = true
+		}
+		for side, me := range some {
+			chat := group
+			if i < couples {
+				chat = client.ChatWith(some[1-side].id)
+			}
 			var mine []*device
 			for n := range 2 {
-				mine = append(mine, newDevice(t, ctx, &all, nodes, n+i, me, peer.id))
+				mine = append(mine, newDevice(t, ctx, &all, nodes, n+i, me, chat))
 			}
 			w.devices[i] = append(w.devices[i], mine...)
 			all.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					w.write(ctx, i, me, peer, mine[n%2], n)
+					w.write(ctx, i, me, mine[n%2], n)
 				}
 			})
 		}
@@ -185,12 +202,41 @@ func startTalk(t *testing.T, db *sqldb.DB, seed uint64, nodes []*node, couples i
 	return w
 }
 
+// found has the first of some people make a group of them, and returns its chat.
+func found(t *testing.T, db *sqldb.DB, n *node, members []*person) string {
+	t.Helper()
+	var all []accounts.ID
+	var pairs [][2]accounts.ID
+	var others []string
+	for i, p := range members {
+		id, err := ids.Parse[accounts.User](p.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all = append(all, id); i > 0 {
+			pairs, others = append(pairs, [2]accounts.ID{all[0], id}), append(others, p.id)
+		}
+	}
+	if err := social.Befriend(t.Context(), db, pairs); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(n.URL(), client.WithTokens(api.Tokens{AccessToken: members[0].token}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := c.CreateGroup(t.Context(), api.GroupNew{Name: "Rowing", Members: others})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.ChatIn(g.Group.ID)
+}
+
 // write sends a person's n-th message until it is acknowledged.
-func (w *talk) write(ctx context.Context, couple int, me, peer *person, d *device, n int) {
+func (w *talk) write(ctx context.Context, chat int, me *person, d *device, n int) {
 	w.calm.RLock()
 	defer w.calm.RUnlock()
 	key, text := fmt.Sprintf("%s-%d", me.id, n), fmt.Sprint("text ", n)
-	call := api.SocketCall{Path: map[string]any{"chat": client.ChatWith(peer.id)},
+	call := api.SocketCall{Path: map[string]any{"chat": d.chat},
 		Body: api.Send{ClientID: key, Content: api.Content{Kind: api.MessageText, Text: text}}}
 	var sent api.Sent
 	for { // the same message however often it is sent
@@ -208,12 +254,12 @@ func (w *talk) write(ctx context.Context, couple int, me, peer *person, d *devic
 		time.Sleep(20 * time.Millisecond)
 	}
 	w.mu.Lock()
-	w.told[couple][text+key] = true
+	w.told[chat][text+key] = true
 	w.mu.Unlock()
 	w.answers.Add(1)
-	if chat := client.ChatWith(peer.id); n%3 == 0 { // whether they are taken or not
-		_ = d.c.Mark(ctx, chat, api.MarkRequest{Read: max(1, sent.Seq-2)})
-		_, _ = d.c.React(ctx, chat, max(1, sent.Seq-1), "👍")
+	if n%3 == 0 { // whether they are taken or not
+		_ = d.c.Mark(ctx, d.chat, api.MarkRequest{Read: max(1, sent.Seq-2)})
+		_, _ = d.c.React(ctx, d.chat, max(1, sent.Seq-1), "👍")
 	}
 }
 
@@ -276,16 +322,16 @@ func (w *talk) whole() {
 		w.mu.Unlock()
 		var whole []string
 		for n, d := range devices {
-			eventually.True(w.t, fmt.Sprintf("device %d of couple %d to have all %d messages", n, i, want), func() bool { return len(d.all()) >= want })
+			eventually.True(w.t, fmt.Sprintf("device %d of chat %d to have all %d messages", n, i, want), func() bool { return len(d.all()) >= want })
 			got := d.all()
 			if len(got) != want {
-				w.t.Errorf("device %d of couple %d has %d messages, and %d were acknowledged", n, i, len(got), want)
+				w.t.Errorf("device %d of chat %d has %d messages, and %d were acknowledged", n, i, len(got), want)
 			}
 			for at, text := range got {
 				if n == 0 {
 					whole = append(whole, bare(text))
 				} else if at < len(whole) && bare(text) != whole[at] {
-					w.t.Errorf("message %d of couple %d is %q on one device and %q on another", at+1, i, whole[at], bare(text))
+					w.t.Errorf("message %d of chat %d is %q on one device and %q on another", at+1, i, whole[at], bare(text))
 				}
 			}
 		}
@@ -315,9 +361,9 @@ func chatNodes(t *testing.T, sql string, redis ...string) (nodes []*node) {
 	return nodes
 }
 
-// TestChatsAreWholeWhateverIsKilled has pairs of people talk over sockets while nodes, Redis
+// TestChatsAreWholeWhateverIsKilled has couples and a group talk over sockets while nodes, Redis
 // and MariaDB are killed, stopped, emptied and cut off: at the end every message that was
-// acknowledged is on every device of both, once and in order, and nothing else is; lists,
+// acknowledged is on every device of all, once and in order, and nothing else is; lists,
 // unread and marks are what they are once computed anew.
 func TestChatsAreWholeWhateverIsKilled(t *testing.T) {
 	t.Parallel()

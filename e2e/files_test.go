@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -33,14 +34,34 @@ func (s *struck) ReadAt(b []byte, at int64) (int, error) {
 	return s.Reader.ReadAt(b, at)
 }
 
-// The node that takes an upload is killed in the middle of it, then Redis, then SQL: the
-// upload goes on from what was stored, nothing is stored twice, and the file is whole.
-func TestAnUploadOutlivesANodeRedisAndSQL(t *testing.T) {
-	t.Parallel()
+// filesWorld is two nodes that share everything and two people who know each other by their ids.
+type filesWorld struct {
+	t      *testing.T
+	maria  *sqldbtest.Instance
+	redis  *redistest.Instance
+	hc     *http.Client
+	nodes  []*node
+	people []api.Tokens
+	folder string // of the files
+}
+
+// at is one of the people at one of the nodes.
+func (w *filesWorld) at(node, who int) *client.Client {
+	w.t.Helper()
+	c, err := client.New(w.nodes[node].URL(), client.WithTokens(w.people[who]))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+func newFilesWorld(t *testing.T) *filesWorld {
+	t.Helper()
+	folder := t.TempDir()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
 	env := []string{"STOA_SECRET=" + crand.Text() + crand.Text()}
-	args := []string{"--sql", maria.URL, "--redis", server.URL, "--limits=false", "--dev=true", "--files-from", "everybody", "--files-storage", "folder:" + t.TempDir()}
+	args := []string{"--sql", maria.URL, "--redis", server.URL, "--limits=false", "--dev=true", "--files-from", "everybody", "--chats-messages-from", "everybody", "--files-storage", "folder:" + folder}
 	nodes := []*node{newNode(t, env, args...), newNode(t, env, args...)}
 	hc := &http.Client{Timeout: patience}
 	for _, n := range nodes {
@@ -71,13 +92,16 @@ func TestAnUploadOutlivesANodeRedisAndSQL(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	at := func(node, who int) *client.Client {
-		c, err := client.New(nodes[node].URL(), client.WithTokens(people[who]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
+	return &filesWorld{t: t, maria: maria, redis: server, hc: hc, nodes: nodes, people: people, folder: folder}
+}
+
+// The node that takes an upload is killed in the middle of it, then Redis, then SQL: the
+// upload goes on from what was stored, nothing is stored twice, and the file is whole.
+func TestAnUploadOutlivesANodeRedisAndSQL(t *testing.T) {
+	t.Parallel()
+	w := newFilesWorld(t)
+	maria, server, hc, nodes, people, at := w.maria, w.redis, w.hc, w.nodes, w.people, w.at
+	ctx := t.Context()
 	data := make([]byte, 40<<20+77)
 	_, _ = rand.NewChaCha8([32]byte{byte(rand.Uint32())}).Read(data)
 	offered, err := at(0, 0).OfferFile(ctx, api.TransferOffer{To: people[1].User.ID, Name: "file", Size: int64(len(data))})
@@ -143,5 +167,75 @@ func TestAnUploadOutlivesANodeRedisAndSQL(t *testing.T) {
 		if err := db.QueryRowContext(ctx, "SELECT SUM(size) FROM transfer_parts WHERE transfer = ?", one.ID).Scan(&stored); err != nil || stored != int64(len(data)) {
 			t.Errorf("%d bytes are stored, %v", stored, err)
 		}
+	}
+}
+
+// The node is killed in the middle of the upload of a message's file; SQL between the upload and the message; the node
+// that stores the message right after it has. The message has the whole file, once, and its recall leaves nothing.
+func TestAMessageWithAFileOutlivesANodeAndSQL(t *testing.T) {
+	t.Parallel()
+	w := newFilesWorld(t)
+	ctx := t.Context()
+	data := make([]byte, 24<<20+7)
+	_, _ = rand.NewChaCha8([32]byte{byte(rand.Uint32())}).Read(data)
+	begun, err := w.at(0, 0).OfferFile(ctx, api.TransferOffer{Name: "file", Size: int64(len(data))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.at(0, 0).Upload(ctx, begun.ID, &struck{bytes.NewReader(data), 14 << 20, w.nodes[0].Kill}, int64(len(data))); !errors.Is(err, client.ErrUnreachable) {
+		t.Fatalf("with its node killed: %v", err)
+	}
+	chat := client.ChatWith(w.people[1].User.ID)
+	said := api.Send{ClientID: "once", Content: api.Content{Kind: api.MessageFile, Media: &api.Media{File: begun.ID}}}
+	if _, err := w.at(1, 0).Send(ctx, chat, said); client.CodeOf(err) != "message.file" {
+		t.Errorf("half a file is sent: %v", err)
+	}
+	if err := w.at(1, 0).Upload(ctx, begun.ID, bytes.NewReader(data), int64(len(data))); err != nil {
+		t.Fatal(err)
+	}
+	w.maria.Kill9(t)
+	if _, err := w.at(1, 0).Send(ctx, chat, said); err == nil {
+		t.Error("a message is stored without SQL")
+	}
+	w.maria.Restart(t)
+	var sent api.Sent
+	eventually.NoError(t, "the message to be stored", func() (err error) {
+		sent, err = w.at(1, 0).Send(ctx, chat, said)
+		return err
+	})
+	w.nodes[1].Kill()
+	w.nodes[0].Start()
+	waitReady(t, w.hc, w.nodes[0])
+	if again, err := w.at(0, 0).Send(ctx, chat, said); err != nil || again.ID != sent.ID {
+		t.Errorf("sent again it is %+v, %v", again, err)
+	}
+	theirs := client.ChatWith(w.people[0].User.ID)
+	var got bytes.Buffer
+	if _, err := w.at(0, 1).FetchFile(ctx, theirs, sent.Seq, 0, 0, &got); err != nil || !bytes.Equal(got.Bytes(), data) {
+		t.Errorf("%d bytes came, %v", got.Len(), err)
+	}
+	db := sqldbtest.Open(t, sqldb.Config{URL: w.maria.URL})
+	counts := func() (out [3]int64) {
+		t.Helper()
+		for i, query := range []string{"SELECT COUNT(*) FROM messages", "SELECT COUNT(*) FROM message_files", "SELECT COALESCE(SUM(size), 0) FROM transfer_parts"} {
+			if err := db.QueryRowContext(ctx, query).Scan(&out[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out
+	}
+	if got := counts(); got != [3]int64{1, 1, int64(len(data))} {
+		t.Errorf("messages, files and bytes are %d", got)
+	}
+	if err := w.at(0, 0).RecallMessage(ctx, chat, sent.Seq); err != nil {
+		t.Fatal(err)
+	}
+	if got := counts(); got != [3]int64{1, 0, 0} {
+		t.Errorf("after the recall messages, files and bytes are %d", got)
+	}
+	// What is left in the storage is what the killed node was writing, which the sweep removes hours later.
+	parts, err := filepath.Glob(filepath.Join(w.folder, "*", "*"))
+	if err != nil || len(parts) > 2 {
+		t.Errorf("%d parts are left, %v", len(parts), err)
 	}
 }

@@ -88,8 +88,11 @@ func (b *bench) hold(ctx context.Context, s *servers.Program) (bytes, rate float
 	return (after - before) / float64(*idle), float64(*idle) / took.Seconds(), err
 }
 
+// everybody is the channel of figure 4.
+const everybody = "everybody"
+
 // serveBare is the library as it comes: whoever connects is who the token names, has a channel
-// of that name, and gets back what it calls with.
+// of that name, and gets back what it calls with. In the form "fan" it is published to [everybody] who subscribed.
 func serveBare() error {
 	node, err := centrifuge.New(centrifuge.Config{})
 	if err != nil {
@@ -101,8 +104,15 @@ func serveBare() error {
 			Subscriptions: map[string]centrifuge.SubscribeOptions{user: {}}}, nil
 	})
 	node.OnConnect(func(c *centrifuge.Client) {
+		c.OnSubscribe(func(_ centrifuge.SubscribeEvent, reply centrifuge.SubscribeCallback) {
+			reply(centrifuge.SubscribeReply{}, nil)
+		})
 		c.OnRPC(func(e centrifuge.RPCEvent, reply centrifuge.RPCCallback) {
-			reply(centrifuge.RPCReply{Data: e.Data}, nil)
+			var err error
+			if *bare == "fan" {
+				_, err = node.Publish(everybody, e.Data)
+			}
+			reply(centrifuge.RPCReply{Data: e.Data}, err)
 		})
 	})
 	if err := node.Run(); err != nil {
@@ -115,7 +125,7 @@ func serveBare() error {
 	fmt.Printf("bare ready on http://%s\n", ln.Addr())
 	mux := http.NewServeMux()
 	switch *bare {
-	case "library":
+	case "library", "fan":
 		mux.Handle("GET /v1/socket", centrifuge.NewWebsocketHandler(node, centrifuge.WebsocketConfig{UseWriteBufferPool: true}))
 	case "small":
 		mux.Handle("GET /v1/socket", centrifuge.NewWebsocketHandler(node, centrifuge.WebsocketConfig{UseWriteBufferPool: true, ReadBufferSize: 512}))

@@ -5,6 +5,8 @@
 //	1  memory for each idle connection that is logged in and has its channel, and connections in a second
 //	2  messages from 64 senders, each with one in flight: by socket, by HTTP, and paced
 //	3  clients that come back after a restart with messages missed: until all are whole
+//	4  one message to 1,000 open sockets, against the library's publish alone
+//	5  messages into a group of 5,000 with 1,000 on line: when they are acknowledged
 //
 //	go run ./realtime [-figure 1,2] [-short]      (in the folder bench)
 //
@@ -31,24 +33,27 @@ import (
 )
 
 var (
-	figures = flag.String("figure", "1,2,3", "which ones")
+	figures = flag.String("figure", "1,2,3,4,5", "which ones")
 	short   = flag.Bool("short", false, "take seconds, only to see that everything runs")
 	idle    = flag.Int("idle", 10_000, "connections of figure 1")
 	// A Go program that rests collects what connecting has left behind every two minutes, and
 	// then gives it back.
-	settle = flag.Duration("settle", 150*time.Second, "how long a server of figure 1 rests before its memory is looked at, without connections and with them")
-	turn   = flag.Duration("turn", 10*time.Second, "how long a turn of figure 2 lasts")
-	rounds = flag.Int("rounds", 3, "how many turns by socket and by HTTP figure 2 has")
-	pace   = flag.Int("pace", 500, "messages in a second of the paced turn")
-	back   = flag.Int("back", 5_000, "clients of figure 3")
-	missed = flag.Int("missed", 20, "messages that each of them has missed")
-	bare   = flag.String("bare", "", "serve the bare echo in this form: library, small or gws; the program starts itself so")
+	settle  = flag.Duration("settle", 150*time.Second, "how long a server of figure 1 rests before its memory is looked at, without connections and with them")
+	turn    = flag.Duration("turn", 10*time.Second, "how long a turn of figure 2 lasts")
+	rounds  = flag.Int("rounds", 3, "how many turns by socket and by HTTP figure 2 has")
+	pace    = flag.Int("pace", 500, "messages in a second of the paced turn")
+	back    = flag.Int("back", 5_000, "clients of figure 3")
+	missed  = flag.Int("missed", 20, "messages that each of them has missed")
+	reach   = flag.Int("reach", 1_000, "sockets that a message reaches in figures 4 and 5, more than the 200 members up to whom each is sent messages")
+	crowdOf = flag.Int("crowd", 5_000, "members of the group of figure 5, at most 5,000")
+	spread  = flag.Int("spread", 200, "messages of a turn of figure 4, and of figure 5")
+	bare    = flag.String("bare", "", "serve the bare echo in this form: library, small, gws or fan; the program starts itself so")
 )
 
 func main() {
 	flag.Parse()
 	if *short {
-		*idle, *settle, *turn, *rounds, *pace, *back, *missed = 200, time.Second, 500*time.Millisecond, 1, 100, 100, 3
+		*idle, *settle, *turn, *rounds, *pace, *back, *missed, *reach, *crowdOf, *spread = 200, time.Second, 500*time.Millisecond, 1, 100, 100, 3, 250, 300, 10
 	}
 	do := run
 	if *bare != "" {
@@ -70,7 +75,7 @@ type bench struct {
 func run() (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	need := uint64(max(*idle, *back) + 500)
+	need := uint64(max(*idle, *back, *reach) + 500)
 	if err := files(need); err != nil {
 		return err
 	}
@@ -98,10 +103,10 @@ func run() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.db.Close()) }()
-	if err := b.populate(ctx, max(*idle, *back+senders, 2*senders)); err != nil {
+	if err := b.populate(ctx, max(*idle, *back+senders, 2*senders, *crowdOf, *reach+1)); err != nil {
 		return err
 	}
-	all := map[string]func(context.Context) error{"1": b.idle, "2": b.messages, "3": b.comeBack}
+	all := map[string]func(context.Context) error{"1": b.idle, "2": b.messages, "3": b.comeBack, "4": b.fanOut, "5": b.crowded}
 	for number := range strings.SplitSeq(*figures, ",") {
 		if all[number] == nil {
 			return fmt.Errorf("there is no figure %q", number)
@@ -132,7 +137,7 @@ func files(need uint64) error {
 // taken for one household, which may have fewer connections.
 func (b *bench) stoa() (*servers.Program, error) {
 	return servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", b.sqlURL, "--redis", b.redis, "--log", "error", "--dev", "--no-limits",
-		"--trust-proxy", "127.0.0.0/8", "--gateway-max-from", "1000000"))
+		"--trust-proxy", "127.0.0.0/8", "--gateway-max-from", "1000000", "--groups-members", "5000"))
 }
 
 func median(v []float64) float64 {
@@ -145,6 +150,10 @@ func at(times []time.Duration, q float64) string {
 	if len(times) == 0 {
 		return "–"
 	}
+	return fmt.Sprintf("%.1f ms", float64(quantile(times, q).Microseconds())/1000)
+}
+
+func quantile(times []time.Duration, q float64) time.Duration {
 	slices.Sort(times)
-	return fmt.Sprintf("%.1f ms", float64(times[min(len(times)-1, int(q*float64(len(times))))].Microseconds())/1000)
+	return times[min(len(times)-1, int(q*float64(len(times))))]
 }

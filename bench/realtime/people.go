@@ -25,7 +25,7 @@ type person struct {
 const senders = 64
 
 // populate writes people with a session each, as the server itself would. The first ones are
-// friends of all that they write to in figures 2 and 3.
+// friends of all that they write to in figures 2 and 3, and the very first of all in their groups.
 func (b *bench) populate(ctx context.Context, n int) error {
 	if err := b.db.Migrate(ctx, migrations.FS); err != nil {
 		return err
@@ -73,6 +73,13 @@ func (b *bench) populate(ctx context.Context, n int) error {
 	for i, p := range b.people[senders:] {
 		if err := befriend(b.people[i%senders], p); err != nil {
 			return err
+		}
+	}
+	for i, p := range b.people[1:max(*crowdOf, *reach+1)] {
+		if i+1 < senders || (i+1)%senders != 0 { // who is not a friend already
+			if err := befriend(b.people[0], p); err != nil {
+				return err
+			}
 		}
 	}
 	for id, v := range version {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,8 +41,9 @@ type reply struct {
 			Publications []publication
 		}
 	}
-	RPC  *struct{ Data json.RawMessage }
-	Push *struct{ Pub *publication }
+	RPC       *struct{ Data json.RawMessage }
+	Subscribe *struct{}
+	Push      *struct{ Pub *publication }
 }
 
 type publication struct {
@@ -139,20 +141,40 @@ func (s *socket) write(ctx context.Context, frame string) error {
 
 // call calls an operation and waits for its answer.
 func (s *socket) call(ctx context.Context, method, data string) (json.RawMessage, error) {
+	r, err := s.ask(ctx, fmt.Sprintf(`"rpc":{"method":%q,"data":%s}`, method, data))
+	if err != nil || r.RPC == nil {
+		return nil, fmt.Errorf("%s: %w", method, cmp.Or(err, errNoAnswer))
+	}
+	return r.RPC.Data, nil
+}
+
+// subscribe begins to hear a channel.
+func (s *socket) subscribe(ctx context.Context, channel string) error {
+	r, err := s.ask(ctx, fmt.Sprintf(`"subscribe":{"channel":%q}`, channel))
+	if err != nil || r.Subscribe == nil {
+		return fmt.Errorf("subscribe %s: %w", channel, cmp.Or(err, errNoAnswer))
+	}
+	return nil
+}
+
+var errNoAnswer = errors.New("the answer is to something else")
+
+// ask sends a command, as JSON without its id and braces, and waits for the reply.
+func (s *socket) ask(ctx context.Context, command string) (reply, error) {
 	s.next++
-	if err := s.write(ctx, fmt.Sprintf(`{"id":%d,"rpc":{"method":%q,"data":%s}}`, s.next, method, data)); err != nil {
-		return nil, err
+	if err := s.write(ctx, fmt.Sprintf(`{"id":%d,%s}`, s.next, command)); err != nil {
+		return reply{}, err
 	}
 	select {
 	case r := <-s.replies:
-		if r.Error != nil || r.RPC == nil {
-			return nil, fmt.Errorf("%s: %+v", method, r.Error)
+		if r.Error != nil {
+			return r, fmt.Errorf("%d %s", r.Error.Code, r.Error.Message)
 		}
-		return r.RPC.Data, nil
+		return r, nil
 	case <-s.gone:
-		return nil, fmt.Errorf("%s: the socket has ended: %w", method, s.end)
+		return reply{}, fmt.Errorf("the socket has ended: %w", s.end)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return reply{}, ctx.Err()
 	}
 }
 

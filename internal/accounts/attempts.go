@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -125,10 +126,29 @@ func (s *Service) note(a attempt, kind trail.Kind) {
 	}
 }
 
-// write keeps what happened in the transaction of what happened.
+// noticed are the kinds of which users are told beside the mail.
+var noticed = map[trail.Kind]string{
+	trail.LoggedIn:      api.NoticeAccountLogin,
+	trail.PasswordSet:   api.NoticeAccountPassword,
+	trail.PasswordReset: api.NoticeAccountPassword,
+	trail.EmailSet:      api.NoticeAccountEmail,
+	trail.EmailUndone:   api.NoticeAccountEmail,
+	trail.Restored:      api.NoticeAccountRestored,
+	trail.RefreshReused: api.NoticeAccountReused,
+}
+
+// write keeps what happened in the transaction of what happened, and tells the user what
+// the user should know.
 func (s *Service) write(ctx context.Context, tx *sqldb.Tx, user ID, device DeviceID, kind trail.Kind, household string) error {
 	tx.AfterCommit(func() { s.metrics.events.WithLabelValues(string(kind)).Inc() })
-	return trail.Write(ctx, tx, trail.Event{User: user.String(), Device: device.String(), Kind: kind, Household: household})
+	if err := trail.Write(ctx, tx, trail.Event{User: user.String(), Device: device.String(), Kind: kind, Household: household}); err != nil {
+		return err
+	}
+	told, there := noticed[kind]
+	if !there || s.notify == nil {
+		return nil
+	}
+	return s.notify(ctx, tx, user, told, api.NoticeOfAccount{V: 1, Device: device.String(), Household: household})
 }
 
 // attempts counts tries in this process, by the rules of lua/try.lua, for when

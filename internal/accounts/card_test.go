@@ -23,6 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/qr"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -374,11 +375,11 @@ func FuzzQR(f *testing.F) {
 		if len(text) > 300 || strings.ContainsFunc(text, func(r rune) bool { return r < '!' || r > '~' }) || size < 128 || size > 1024 {
 			t.Skip()
 		}
-		c, err := newQR(text)
+		c, err := qr.New(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := c.png(size)
+		b, err := c.PNG(size)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -386,13 +387,13 @@ func FuzzQR(f *testing.F) {
 		if err != nil || img.Bounds().Dx() != size {
 			t.Fatalf("%v, %v", img.Bounds(), err)
 		}
-		if text != "" && size/(c.side+2*quiet) >= 3 {
+		if text != "" && size/(c.Side+2*qr.Quiet) >= 3 {
 			if got := scan(t, img); got != text {
 				t.Fatalf("%q says %q", text, got)
 			}
 		}
 		if text != "" {
-			if got := scan(t, paint(t, c.svg())); got != text {
+			if got := scan(t, paint(t, c.SVG())); got != text {
 				t.Fatalf("as SVG %q says %q", text, got)
 			}
 		}

@@ -201,7 +201,7 @@ func (s *Service) passwordSet(u User, by DeviceID) {
 // noticed publishes to the devices what was done to the account, and by which of
 // them; the zero device means none of them.
 func (s *Service) noticed(user ID, at time.Time, kind string, by DeviceID) {
-	s.publish(api.EventAccountNotice, user, at, api.Notice{Kind: kind, Device: by.String()})
+	s.publish(api.EventAccountNotice, user, at, api.AccountNotice{Kind: kind, Device: by.String()})
 }
 
 // An EmailChange is what changes a user's address.

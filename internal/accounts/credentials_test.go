@@ -70,7 +70,7 @@ func (w *world) move(t Tokens, email, code, password string) error {
 
 // heard returns the events that come in until one of each type has, and what
 // the notice said.
-func (w *world) heard(sub *events.Subscription, types ...string) (notice api.Notice) {
+func (w *world) heard(sub *events.Subscription, types ...string) (notice api.AccountNotice) {
 	w.t.Helper()
 	missing := map[string]bool{}
 	for _, typ := range types {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/keyspace"
 )
 
 // publish sends an event of what was committed to all devices of a user, and to
@@ -20,3 +21,6 @@ func (s *Service) publish(typ string, user ID, at time.Time, data any) {
 	e.Channel = notifications.At(user)
 	s.bus.Publish([]events.Event{e})
 }
+
+// Notifications is the channel in Redis of what users are told beside their chats.
+func Notifications(user ID) keyspace.Messages[events.Event] { return notifications.At(user) }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
@@ -54,22 +53,11 @@ func (s *Service) deleteAvatar(ctx context.Context, caller Caller, _ *empty) (*e
 	return &empty{}, s.RemoveAvatar(ctx, caller.User)
 }
 
-// imageReply is an answer that is an image.
-type imageReply struct {
-	Status       int
-	CacheControl string `header:"Cache-Control"`
-	Disposition  string `header:"Content-Disposition"`
-	ETag         string `header:"ETag"`
-	Type         string `header:"Content-Type"`
-	Length       string `header:"Content-Length"`
-	Body         []byte
-}
-
 func (s *Service) getAvatar(ctx context.Context, in *struct {
 	Avatar  string `path:"avatar" doc:"the picture's id"`
 	Size    string `path:"size" enum:"64,256,512" doc:"pixels on each side"`
 	IfMatch string `header:"If-None-Match"`
-}) (*imageReply, error) {
+}) (*web.Image, error) {
 	id, err := ids.Parse[picture.Picture](in.Avatar)
 	size, _ := strconv.Atoi(in.Size) // one of the enum
 	if err != nil {
@@ -79,21 +67,5 @@ func (s *Service) getAvatar(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	out := &imageReply{Status: http.StatusOK, CacheControl: "public, max-age=31536000, immutable", ETag: fmt.Sprintf(`"%s-%d"`, id, p.Size)}
-	if known(in.IfMatch, out.ETag) {
-		out.Status = http.StatusNotModified
-		return out, nil
-	}
-	out.Disposition, out.Type, out.Length, out.Body = "inline", p.Type, strconv.Itoa(len(p.Data)), p.Data
-	return out, nil
-}
-
-// known reports whether an If-None-Match names a tag, RFC 9110, section 13.1.2.
-func known(header, tag string) bool {
-	for t := range strings.SplitSeq(header, ",") {
-		if t = strings.TrimPrefix(strings.TrimSpace(t), "W/"); t == tag || t == "*" {
-			return true
-		}
-	}
-	return false
+	return web.NewImage(in.IfMatch, fmt.Sprintf("%s-%d", id, p.Size), p.Type, p.Data), nil
 }

@@ -3,11 +3,11 @@ package accounts
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/qr"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
@@ -48,46 +48,31 @@ func (s *Service) getMyCard(ctx context.Context, caller Caller, _ *empty) (*body
 	return &body[api.Card]{api.Card{Token: token, URL: url, ExpiresIn: left}}, nil
 }
 
-// drawnReply is a picture for the caller alone.
-type drawnReply struct {
-	Disposition string `header:"Content-Disposition"`
-	Type        string `header:"Content-Type"`
-	Length      string `header:"Content-Length"`
-	Body        []byte
-}
-
-func drawn(media string, image []byte) *drawnReply {
-	return &drawnReply{"inline", media, strconv.Itoa(len(image)), image}
-}
-
-func (s *Service) myCode(ctx context.Context, owner ID) (qrCode, error) {
+func (s *Service) myCode(ctx context.Context, owner ID) (qr.Code, error) {
 	_, _, url, err := s.myCard(ctx, owner)
 	if err != nil {
-		return qrCode{}, err
+		return qr.Code{}, err
 	}
-	return newQR(url)
+	return qr.New(url)
 }
 
 func (s *Service) getMyCardPNG(ctx context.Context, caller Caller, in *struct {
 	Size int `query:"size" minimum:"128" maximum:"1024" default:"512" doc:"pixels on each side"`
-}) (*drawnReply, error) {
+}) (*web.Drawn, error) {
 	c, err := s.myCode(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
-	image, err := c.png(in.Size)
-	if err != nil {
-		return nil, err
-	}
-	return drawn("image/png", image), nil
+	image, err := c.PNG(in.Size)
+	return web.NewDrawn("image/png", image), err
 }
 
-func (s *Service) getMyCardSVG(ctx context.Context, caller Caller, _ *empty) (*drawnReply, error) {
+func (s *Service) getMyCardSVG(ctx context.Context, caller Caller, _ *empty) (*web.Drawn, error) {
 	c, err := s.myCode(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
-	return drawn("image/svg+xml", c.svg()), nil
+	return web.NewDrawn("image/svg+xml", c.SVG()), nil
 }
 
 func (s *Service) deleteMyCard(ctx context.Context, caller Caller, _ *empty) (*empty, error) {

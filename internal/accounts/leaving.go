@@ -310,7 +310,7 @@ func (s *Service) Erased(ctx context.Context, ids []ID) (_ []ID, err error) {
 type change struct {
 	User   ID         `json:"user"`
 	Ended  []DeviceID `json:"ended,omitempty"`  // that were logged out
-	Notice string     `json:"notice,omitempty"` // see api.Notice
+	Notice string     `json:"notice,omitempty"` // see api.AccountNotice
 }
 
 func (c change) enqueue(ctx context.Context, tx *sqldb.Tx) error {

@@ -92,7 +92,7 @@ func noCode(l texts.Language, subject, what string) mail.Message {
 // notice is the payload of [TopicNotice].
 type notice struct {
 	To   string `json:"to"`
-	Kind string `json:"kind"` // see api.Notice
+	Kind string `json:"kind"` // see api.AccountNotice
 	At   int64  `json:"at"`   // Unix milliseconds
 
 	// Until is when it can no longer be taken back, in Unix milliseconds; 0: it cannot be.

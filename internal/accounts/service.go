@@ -94,10 +94,15 @@ type Config struct {
 	// Redis may have sessions that have ended. Nil means never.
 	DropsPending func() bool
 
+	// Notify tells the user in tx what was done to the account; kind is one of api.NoticeAccount…. Nil tells nothing.
+	Notify func(ctx context.Context, tx *sqldb.Tx, user ID, kind string, data api.NoticeOfAccount) error
+
 	// Secret is the server's own, at least 32 bytes of chance, the same on all
 	// nodes and at every start. With another one, codes that were mailed and
 	// refresh tokens are worth nothing; sessions last until their access tokens end.
 	Secret []byte
+
+	Studio *picture.Studio // makes pictures of users; nil: one of its own
 
 	Settings
 }
@@ -161,6 +166,7 @@ type Service struct {
 	notes   trail.Notes
 	wrong   wrongCodes
 
+	notify       func(ctx context.Context, tx *sqldb.Tx, user ID, kind string, data api.NoticeOfAccount) error
 	enqueueDrop  func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
 	dropsPending func() bool
 }
@@ -176,6 +182,9 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Studio == nil {
+		cfg.Studio = picture.New(0)
+	}
 	return &Service{
 		db:     cfg.DB,
 		caches: cfg.Caches,
@@ -189,12 +198,13 @@ func New(cfg Config) (*Service, error) {
 		mail:   cfg.Mail,
 		page:   cfg.Page,
 		hasher: password.NewHasher(cfg.Hashers, cmp.Or(cfg.PasswordCost, password.OWASP)),
-		studio: picture.New(0),
+		studio: cfg.Studio,
 		budget: afterBudget,
 		log:    cfg.Log,
 
 		metrics: newMetrics(cfg.Metrics),
 
+		notify:       cfg.Notify,
 		enqueueDrop:  cfg.EnqueueDrop,
 		dropsPending: cfg.DropsPending,
 	}, nil

@@ -156,3 +156,9 @@ func sweepSessions(ctx context.Context, db *sqldb.DB) (int64, error) {
 	return sqldb.Affected(db.ExecContext(ctx, `DELETE FROM sessions WHERE (user_id, device_id) IN
 		(SELECT user_id, device_id FROM (SELECT user_id, device_id FROM sessions WHERE refresh_expires <= ? LIMIT ?) dead)`, db.Now().UnixMilli(), sweepChunk))
 }
+
+// LoggedIn reports whether a device has a session, as SQL says.
+func LoggedIn(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (there bool, err error) {
+	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sessions WHERE user_id = ? AND device_id = ? AND refresh_expires > ?)", user, device, q.Now().UnixMilli()).Scan(&there)
+	return there, asKind(err)
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -22,6 +23,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/messaging"
+	"github.com/stoa-dev/stoa/internal/notices"
+	"github.com/stoa-dev/stoa/internal/push"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -53,6 +56,8 @@ type Config struct {
 	Accounts accounts.Settings `koanf:"accounts"`
 	Social   social.Settings   `koanf:"social"`
 	Groups   groups.Settings   `koanf:"groups"`
+	Notices  notices.Settings  `koanf:"notices"`
+	Push     push.Settings     `koanf:"push"`
 	Checkin  checkin.Settings  `koanf:"checkin"`
 	Cache    CacheSettings     `koanf:"cache"`
 	Cluster  cluster.Settings  `koanf:"cluster"`
@@ -67,6 +72,10 @@ type Config struct {
 
 	// DialRedis replaces the network between the server and Redis. Nil means the network.
 	DialRedis func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// PushTransport is in place of the one that reaches push services at public addresses only, for
+	// tests. Nil means that one.
+	PushTransport http.RoundTripper
 }
 
 // Validate returns all faults that no component would find by itself.

@@ -61,6 +61,8 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 		return
 	}
 	a.accounts.Routes(a.api)
+	a.notices.Routes(a.api)
+	a.push.Routes(a.api)
 	a.social.Routes(a.api)
 	a.groups.Routes(a.api)
 	a.messages.Routes(a.api)
@@ -127,6 +129,7 @@ var tags = []web.Tag{
 	{Name: "people", Description: "Accounts as others see them, pictures and cards"},
 	{Name: "friends", Description: "Requests, the list of friends and its changes"},
 	{Name: "blocks", Description: "Whom the caller blocks"},
+	{Name: "notices", Description: "What the caller is told: requests, groups, the account, announcements; pushes to browsers"},
 	{Name: "groups", Description: "Groups of users: who is in them, and what each may do there"},
 	{Name: "presence", Description: "Who is on line, and what the caller shows"},
 	{Name: "chats", Description: "Messages between users: sending, history, changes, marks, settings"},

@@ -33,6 +33,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
@@ -85,7 +86,7 @@ func TestStories(t *testing.T) {
 				ts.Check(err)
 			},
 			"member": member, "freezes": freezes, "answers": answers, "erased": erased, "asks": asks, "blocks": blocks,
-			"counted": counted, "today": today, "waits": waits,
+			"counted": counted, "today": today, "waits": waits, "delivered": delivered,
 		},
 	})
 }
@@ -233,6 +234,24 @@ func asks(ts *testscript.TestScript, _ bool, args []string) {
 
 func blocks(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(ts.Value(serverKey{}).(*server).users[args[0]].Block(context.Background(), args[1]))
+}
+
+// delivered waits until the newest announcement has reached everybody, and names it in $ANNOUNCEMENT.
+func delivered(ts *testscript.TestScript, _ bool, _ []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
+	defer cancel()
+	db, err := sqldb.Open(ctx, sqldb.Config{Dir: ts.MkAbs("here")})
+	ts.Check(err)
+	defer db.Close()
+	for {
+		list, err := notices.NewAnnouncer(db).Announcements(ctx, 1)
+		ts.Check(err)
+		if len(list) > 0 && list[0].State == notices.Done {
+			ts.Setenv("ANNOUNCEMENT", list[0].ID.String())
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 func freezes(ts *testscript.TestScript, _ bool, args []string) {

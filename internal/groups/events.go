@@ -152,7 +152,7 @@ func orNone(user accounts.ID) string {
 }
 
 func (g Group) wire() api.Group {
-	w := api.Group{ID: g.ID.String(), Name: g.Name, Announcement: g.Announcement, Announced: g.Announced, Joins: g.Joins.String(), Question: g.Question,
+	w := api.Group{ID: g.ID.String(), Name: g.Name, Picture: g.Picture, Announcement: g.Announcement, Announced: g.Announced, Joins: g.Joins.String(), Question: g.Question,
 		Inviters: Member.String(), MutedUntil: momentOrNil(g.Muted), Members: g.Members, Version: g.Version, Created: moment(g.Created)}
 	if g.AdminsInvite {
 		w.Inviters = Admin.String()

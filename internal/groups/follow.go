@@ -104,6 +104,9 @@ func (d *changeSet) change() Change {
 	if d.group.Name != d.was.Name {
 		note(d.by, api.SystemNamed, d.group.Name)
 	}
+	if d.group.Picture != d.was.Picture {
+		note(d.by, api.SystemPictured, "")
+	}
 	if d.group.Announced != d.was.Announced && d.group.Announcement != "" {
 		note(d.by, api.SystemAnnounced, d.group.Announcement)
 	}

@@ -58,6 +58,7 @@ func (n Notify) String() string { return notifies[n] }
 type Group struct {
 	ID           ID
 	Name         string
+	Picture      string // the picture's id; none when empty
 	Announcement string
 	Announced    int64 // counts announcements
 	Joins        Joins
@@ -113,6 +114,7 @@ type Link struct {
 	Expires int64 // Unix ms
 	Uses    int   // so far
 	Most    int   // 0: as many as come
+	Card    bool  // it is what others scan to find the group; see [Service.Card]
 }
 
 // open reports whether the link lets another user in.

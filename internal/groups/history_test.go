@@ -93,7 +93,7 @@ func TestRandomHistoriesOfAGroup(t *testing.T) {
 func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]LinkID) (what string, err error) {
 	ctx := w.t.Context()
 	until := w.db.Now().Add(time.Duration(roll.IntN(7)-3) * time.Hour)
-	switch roll.IntN(17) {
+	switch roll.IntN(18) {
 	case 0, 1:
 		_, err = w.Invite(ctx, me, id, []accounts.ID{other})
 		return "invite", err
@@ -131,9 +131,15 @@ func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]Lin
 		return "link", err
 	case 14:
 		if len(*links) > 0 {
-			_, _, err = w.Join(ctx, me, (*links)[roll.IntN(len(*links))])
+			_, _, _, err = w.Join(ctx, me, (*links)[roll.IntN(len(*links))], "")
 		}
 		return "join", err
+	case 16:
+		l, err := w.Card(ctx, me, id)
+		if err == nil {
+			*links = append(*links, l.ID)
+		}
+		return "card", err
 	case 15:
 		_, err = w.Ask(ctx, me, id, "")
 		return "ask", err

@@ -37,6 +37,8 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Change a group: its name, its announcement, who may join and invite, or mute all", Errors: []*errs.Error{ErrGroup, ErrMay, ErrText, ErrUntil, ErrStore}}, s.patchGroup)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}", ID: "groups.dissolve", Tags: tags, Status: http.StatusNoContent,
 		Summary: "End a group, for all", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.deleteGroup)
+	s.pictureRoutes(a, tags)
+	s.cardRoutes(a, tags)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/groups/{group}/owner", ID: "groups.transfer", Tags: tags,
 		Summary: "Hand a group over to another member; the caller becomes an admin", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrSelf, ErrStore}}, s.putOwner)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}/me", ID: "groups.set_me", Tags: tags,
@@ -49,8 +51,8 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "How many members have seen the newest announcement", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.getSeen)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/members", ID: "groups.members", Tags: tags,
 		Summary:     "The members of a group, the higher roles first, then who joined first",
-		Description: "A client that keeps the list reads all pages, keeps the version of the first, and asks for changes since then.",
-		Errors:      []*errs.Error{ErrGroup, ErrCursor, ErrStore}}, s.getMembers)
+		Description: "A client that keeps the list reads all pages, keeps the version of the first, and asks for changes since then. With q only those whose nickname, name, or the caller's remark of them, has each word of it, whole or in part; a call looks at a thousand members: an answer may have few, or none, and yet a next.",
+		Errors:      []*errs.Error{ErrGroup, ErrCursor, ErrQuery, ErrStore}}, s.getMembers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/changes", ID: "groups.changes", Tags: tags,
 		Summary:     "What changed in a group since a version",
 		Description: "Members who left are known for 90 days; when older changes are asked for, `reset` says so.",
@@ -76,7 +78,9 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/group-links/{link}", ID: "groups.look", Tags: tags, Limit: joinLimit,
 		Summary: "The group into which a link leads", Errors: []*errs.Error{ErrLink, ErrStore}}, s.getLink)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/group-links/{link}", ID: "groups.join", Tags: tags, Limit: joinLimit,
-		Summary: "Join the group into which a link leads", Errors: []*errs.Error{ErrLink, ErrAlready, ErrBanned, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postJoin)
+		Summary:     "Join the group into which a link leads",
+		Description: "By the card of a group in which admins decide who joins, it asks them: the answer has a request instead of the caller's place.",
+		Errors:      []*errs.Error{ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postJoin)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests", ID: "groups.ask", Tags: tags, Limit: joinLimit,
 		Summary:     "Ask to join a group",
 		Description: "An open group lets the caller in at once. Asking again changes nothing.",
@@ -262,12 +266,20 @@ func (s *Service) getSeen(ctx context.Context, caller accounts.Caller, in *Group
 func (s *Service) getMembers(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	PageQuery
+	Q string `query:"q" maxLength:"100" example:"ann" doc:"what to look for"`
 }) (*body[api.GroupMembers], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
-	list, next, g, err := s.Members(ctx, caller.User, id, in.Cursor, in.Limit)
+	var list []Membership
+	var next string
+	var g Group
+	if in.Q == "" {
+		list, next, g, err = s.Members(ctx, caller.User, id, in.Cursor, in.Limit)
+	} else {
+		list, next, g, err = s.Search(ctx, caller.User, id, in.Q, in.Cursor, in.Limit)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -375,7 +387,7 @@ func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *Mem
 }
 
 func (l Link) wire() api.GroupLink {
-	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: moment(l.Created), Expires: moment(l.Expires), Uses: l.Uses, Most: l.Most}
+	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: moment(l.Created), Expires: moment(l.Expires), Uses: l.Uses, Most: l.Most, Card: l.Card}
 }
 
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {
@@ -423,13 +435,28 @@ func (s *Service) getLink(ctx context.Context, caller accounts.Caller, in *LinkP
 	return &body[api.GroupMembership]{membership(g, me)}, err
 }
 
-func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *LinkPath) (*body[api.GroupMembership], error) {
+func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *struct {
+	LinkPath
+	Body *api.GroupRequestNew
+}) (*body[api.GroupMembership], error) {
 	link, err := in.link()
 	if err != nil {
 		return nil, err
 	}
-	g, me, err := s.Join(ctx, caller.User, link)
-	return &body[api.GroupMembership]{membership(g, &me)}, err
+	answer := ""
+	if in.Body != nil {
+		answer = in.Body.Answer
+	}
+	g, me, r, err := s.Join(ctx, caller.User, link, answer)
+	if err != nil {
+		return nil, err
+	}
+	out := membership(g, me)
+	if r != nil {
+		asked := s.done(ctx, caller.User).request(*r)
+		out.Request = &asked
+	}
+	return &body[api.GroupMembership]{out}, nil
 }
 
 func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *struct {

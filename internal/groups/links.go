@@ -23,7 +23,8 @@ func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, life tim
 		if err != nil {
 			return err
 		}
-		if len(useful(there, d.at)) >= maxLinks {
+		there = slices.DeleteFunc(useful(there, d.at), func(l Link) bool { return l.Card })
+		if len(there) >= maxLinks {
 			return ErrLinks
 		}
 		l = Link{ID: ids.New[Link](), Group: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), Most: most}
@@ -90,14 +91,42 @@ func (s *Service) Look(ctx context.Context, user accounts.ID, link LinkID) (_ Gr
 	return g, &m, asKind(ctx, err)
 }
 
-// Join lets the user in by a link. ErrLink, ErrAlready, ErrBanned, ErrFull, ErrGroups.
-func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID) (_ Group, me Membership, err error) {
+// cardLife is how long a group's card is good, as that of a user: over a weekend.
+const cardLife = 48 * time.Hour
+
+// Card returns what others scan to find the group: a link, the same one until it expires, then a new one. Whoever may
+// invite gets it. It ends before if it is revoked, or the member who has drawn it leaves. ErrGroup, ErrMay.
+func (s *Service) Card(ctx context.Context, user accounts.ID, id ID) (card Link, err error) {
+	defer errs.Wrap(&err, "groups.Card %s", id)
+	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
+		there, err := linksOf(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		there = useful(there, d.at)
+		if i := slices.IndexFunc(there, func(l Link) bool { return l.Card }); i >= 0 {
+			card = there[i]
+			return nil
+		}
+		card = Link{ID: ids.New[Link](), Group: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(cardLife).UnixMilli(), Card: true}
+		return insertLink(ctx, tx, card)
+	})
+	return card, err
+}
+
+// Join lets the user in by a link. By the card of a group in which admins decide who joins, it asks them instead, with an
+// answer to the group's question: then me is nil, and there is a request. ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups.
+func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID, answer string) (_ Group, me *Membership, r *Request, err error) {
 	defer errs.Wrap(&err, "groups.Join")
+	if answer, err = line("body.answer", answer, 0, 200); err != nil {
+		return Group{}, nil, nil, err
+	}
 	l, err := selectLink(ctx, s.db, link)
 	if err != nil {
-		return Group{}, Membership{}, asKind(ctx, err)
+		return Group{}, nil, nil, asKind(ctx, err)
 	}
 	g, err := s.enter(ctx, l.Group, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+		me, r = nil, nil
 		l, err := selectLink(ctx, tx, link) // under the lock of its group
 		if err == nil && !l.open(d.at) {
 			err = ErrLink
@@ -105,19 +134,26 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID) (_ Gr
 		if err == nil {
 			err = s.welcome(ctx, tx, d, user)
 		}
+		if err == nil && l.Card && d.group.Joins == Asking {
+			r, err = s.request(ctx, tx, d, user, answer)
+			return err
+		}
 		if err == nil {
 			err = s.admit(ctx, tx, d, l.By, Member, user)
 		}
 		if err != nil {
 			return err
 		}
-		me = d.joined[0]
+		me = &d.joined[0]
 		return useLink(ctx, tx, link)
 	})
-	if errors.Is(err, ErrGroup) {
+	switch {
+	case errors.Is(err, ErrGroup):
 		err = ErrLink
+	case r != nil:
+		g.Announcement, g.Announced = "", 0
 	}
-	return g, me, err
+	return g, me, r, err
 }
 
 // welcome refuses a user who is in a group that is locked, or banned from it. ErrAlready, ErrBanned.

@@ -30,23 +30,28 @@ func (s *Service) Ask(ctx context.Context, user accounts.ID, id ID, answer strin
 		case d.group.Joins == Open:
 			return s.admit(ctx, tx, d, accounts.ID{}, Member, user)
 		}
-		switch before, err := waitingOf(ctx, tx, id, user); {
-		case errors.Is(err, ErrNoRequest):
-		case err != nil:
-			return err
-		case d.at.UnixMilli() < before.Expires:
-			r = &before
-			return nil
-		default:
-			if err := d.close(ctx, tx, before, Expired); err != nil {
-				return err
-			}
-		}
-		r = &Request{ID: ids.New[Request](), Group: id, User: user, Answer: answer, Created: d.at.UnixMilli(), Expires: d.at.Add(s.cfg.RequestLife).UnixMilli()}
-		d.opened = r
-		return insertRequest(ctx, tx, *r)
+		r, err = s.request(ctx, tx, d, user, answer)
+		return err
 	})
 	return r, err
+}
+
+// request opens a request in a group that is locked, or returns the one that waits.
+func (s *Service) request(ctx context.Context, tx *sqldb.Tx, d *changeSet, user accounts.ID, answer string) (*Request, error) {
+	switch before, err := waitingOf(ctx, tx, d.group.ID, user); {
+	case errors.Is(err, ErrNoRequest):
+	case err != nil:
+		return nil, err
+	case d.at.UnixMilli() < before.Expires:
+		return &before, nil
+	default:
+		if err := d.close(ctx, tx, before, Expired); err != nil {
+			return nil, err
+		}
+	}
+	r := &Request{ID: ids.New[Request](), Group: d.group.ID, User: user, Answer: answer, Created: d.at.UnixMilli(), Expires: d.at.Add(s.cfg.RequestLife).UnixMilli()}
+	d.opened = r
+	return r, insertRequest(ctx, tx, *r)
 }
 
 // MaxRequests is how many [Service.Requests] returns.

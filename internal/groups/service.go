@@ -15,7 +15,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/notices"
 )
 
 // People is what this domain asks accounts for; *accounts.Service is one.
@@ -27,6 +29,9 @@ type People interface {
 // Friends is what this domain asks social for; *social.Service is one.
 type Friends interface {
 	AreFriends(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
+
+	// Remarks returns what a user calls those of others who are friends of theirs and have a remark.
+	Remarks(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]string, error)
 }
 
 // Config has what the domain stands on.
@@ -37,7 +42,10 @@ type Config struct {
 	Bus     *events.Bus  // gets the events, after the commit
 	People  People
 	Friends Friends
+	Studio  *picture.Studio // makes pictures of groups; nil: one of its own
 	Log     *slog.Logger
+	// Notices has what users are told who may see nothing of the group. Nil: they are told by events alone.
+	Notices *notices.Service
 
 	Settings
 }
@@ -50,6 +58,8 @@ type Service struct {
 	bus      *events.Bus
 	people   People
 	friends  Friends
+	notices  *notices.Service
+	studio   *picture.Studio
 	follower Follower // nil: nobody
 	cfg      Settings
 	log      *slog.Logger
@@ -61,8 +71,11 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("groups: %w", err)
 	}
+	if cfg.Studio == nil {
+		cfg.Studio = picture.New(0)
+	}
 	return &Service{db: cfg.DB, caches: cfg.Caches, copies: newCopies(cfg.DB, cfg.Caches, cfg.Cache), bus: cfg.Bus,
-		people: cfg.People, friends: cfg.Friends, cfg: cfg.Settings, log: cfg.Log}, nil
+		people: cfg.People, friends: cfg.Friends, notices: cfg.Notices, studio: cfg.Studio, cfg: cfg.Settings, log: cfg.Log}, nil
 }
 
 // leaver is a user who was in a group, and why not any more.
@@ -124,8 +137,11 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 					return err
 				}
 				d.was = d.group
-				if err := fn(ctx, tx, &d); err != nil || d.group == d.was {
+				if err := fn(ctx, tx, &d); err != nil {
 					return err
+				}
+				if d.group == d.was {
+					return s.record(ctx, tx, &d)
 				}
 				if !d.touched() {
 					d.group.Version++ // of the group itself alone
@@ -135,7 +151,10 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 						return err
 					}
 				}
-				return updateGroup(ctx, tx, d.group)
+				if err := updateGroup(ctx, tx, d.group); err != nil {
+					return err
+				}
+				return s.record(ctx, tx, &d)
 			})
 		}, s.copies.targets(id, &d)...)
 	})
@@ -243,7 +262,10 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, name string, me
 				if err := record(ctx, tx, d.change()); err != nil {
 					return err
 				}
-				return insertGroup(ctx, tx, d.group)
+				if err := insertGroup(ctx, tx, d.group); err != nil {
+					return err
+				}
+				return s.record(ctx, tx, &d)
 			})
 		}, s.copies.targets(id, &d)...)
 	})
@@ -336,11 +358,12 @@ func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor s
 	}
 	if len(list) > limit {
 		list = list[:limit]
-		last := list[limit-1]
-		next = place{last.Role, last.Joined, last.User.String()}.cursor()
+		next = list[limit-1].place().cursor()
 	}
 	return list, next, g, nil
 }
+
+func (m Membership) place() place { return place{m.Role, m.Joined, m.User.String()} }
 
 // Changes are what happened to a group.
 type Changes struct {

@@ -253,6 +253,28 @@ func TestWhoMayDoWhatInAGroup(t *testing.T) {
 			_, err := w.NewLink(ctx, me, id, time.Hour, 0)
 			return err
 		}, Member, [4]error{ErrGroup, ok, ok, ok}},
+		"show its card": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, err := w.Card(ctx, me, id)
+			return err
+		}, Member, [4]error{ErrGroup, ok, ok, ok}},
+		"show its card where admins invite": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			if g, _, err := w.Group(ctx, me, id); err == nil && !g.AdminsInvite {
+				return ErrSelf // the test is broken
+			}
+			_, err := w.Card(ctx, me, id)
+			return err
+		}, Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"give it a picture": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, _, err := w.SetPicture(ctx, me, id, portrait(w.t))
+			return err
+		}, Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"remove its picture": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			return w.RemovePicture(ctx, me, id)
+		}, Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"search the members": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
+			_, _, _, err := w.Search(ctx, me, id, "user", "", 10)
+			return err
+		}, Member, [4]error{ErrGroup, ok, ok, ok}},
 		"see the members": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
 			_, _, _, err := w.Members(ctx, me, id, "", 10)
 			return err
@@ -320,6 +342,10 @@ func TestWhoMayDoWhatInAGroup(t *testing.T) {
 					if c.other == Admin {
 						w.appoint(id, who[0], who[3])
 					}
+					if strings.HasSuffix(what, "where admins invite") {
+						_, _, err := w.Change(t.Context(), who[0], id, Update{AdminsInvite: to(true)})
+						w.must(err)
+					}
 					me := []accounts.ID{who[4], who[1], who[2], who[0]}[role]
 					before := w.dump()
 					err := c.try(t.Context(), w, id, me, who[3])
@@ -340,7 +366,7 @@ func TestWhoMayDoWhatInAGroup(t *testing.T) {
 func (w *world) dump() string {
 	w.t.Helper()
 	var text strings.Builder
-	for _, table := range []string{"chat_groups", "group_members", "group_bans", "group_links", "group_requests"} {
+	for _, table := range []string{"chat_groups", "group_members", "group_bans", "group_links", "group_requests", "group_pictures"} {
 		rows, err := w.db.QueryContext(w.t.Context(), "SELECT * FROM "+table+" ORDER BY 1, 2")
 		w.must(err)
 		columns, err := rows.Columns()
@@ -472,7 +498,7 @@ func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 		var all sync.WaitGroup
 		for i, u := range who[2:] {
 			all.Go(func() {
-				switch _, _, err := nodes[i%2].Join(ctx, u, l.ID); {
+				switch _, _, _, err := nodes[i%2].Join(ctx, u, l.ID, ""); {
 				case err == nil:
 					in.Add(1)
 				case !errors.Is(err, ErrLink):
@@ -499,27 +525,27 @@ func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 		if list, err := w.Links(ctx, who[1], id); err != nil || len(list) != 1 || list[0].ID != l.ID {
 			t.Errorf("a member's links %+v, %v", list, err)
 		}
-		_, _, err = w.Join(ctx, who[1], l.ID)
+		_, _, _, err = w.Join(ctx, who[1], l.ID, "")
 		w.fails("a member", err, ErrAlready)
 		w.must(w.Ban(ctx, who[0], id, outside[0]))
-		_, _, err = w.Join(ctx, outside[0], l.ID)
+		_, _, _, err = w.Join(ctx, outside[0], l.ID, "")
 		w.fails("a banned user", err, ErrBanned)
 		other := w.create(who[0])
 		w.fails("another group's link", w.Revoke(ctx, who[0], other, l.ID), ErrLink)
 		w.must(w.Remove(ctx, who[0], id, who[1]))
-		_, _, err = w.Join(ctx, outside[1], l.ID)
+		_, _, _, err = w.Join(ctx, outside[1], l.ID, "")
 		w.fails("the link of who was removed", err, ErrLink)
-		_, me2, err := w.Join(ctx, outside[1], own.ID)
+		_, me2, _, err := w.Join(ctx, outside[1], own.ID, "")
 		if err != nil || me2.Inviter != who[0] || me2.Role != Member {
 			t.Errorf("joined as %+v, %v", me2, err)
 		}
 		w.pass(2 * time.Hour)
-		_, _, err = w.Join(ctx, outside[2], own.ID)
+		_, _, _, err = w.Join(ctx, outside[2], own.ID, "")
 		w.fails("a link that has expired", err, ErrLink)
 		l, err = w.NewLink(ctx, who[0], id, time.Hour, 0)
 		w.must(err)
 		w.must(w.Dissolve(ctx, who[0], id))
-		_, _, err = w.Join(ctx, outside[2], l.ID)
+		_, _, _, err = w.Join(ctx, outside[2], l.ID, "")
 		w.fails("the link of a group that is no more", err, ErrLink)
 	})
 }

@@ -30,10 +30,10 @@ func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx
 	return sqldb.Undecided(db.Tx(ctx, fn))
 }
 
-const groupColumns = "g.id, g.name, g.announcement, g.announced, g.joins, g.question, g.admins_invite, g.muted, g.members, g.version, g.pruned, g.created, g.dissolved"
+const groupColumns = "g.id, g.name, g.picture, g.announcement, g.announced, g.joins, g.question, g.admins_invite, g.muted, g.members, g.version, g.pruned, g.created, g.dissolved"
 
 func (g *Group) fields() []any {
-	return []any{&g.ID, &g.Name, &g.Announcement, &g.Announced, &g.Joins, &g.Question, &g.AdminsInvite, &g.Muted, &g.Members, &g.Version, &g.pruned, &g.Created, &g.Dissolved}
+	return []any{&g.ID, &g.Name, &g.Picture, &g.Announcement, &g.Announced, &g.Joins, &g.Question, &g.AdminsInvite, &g.Muted, &g.Members, &g.Version, &g.pruned, &g.Created, &g.Dissolved}
 }
 
 // selectGroup returns a group, or ErrGroup; lock is "" or a clause.
@@ -43,14 +43,14 @@ func selectGroup(ctx context.Context, q sqldb.Querier, id ID, lock string) (g Gr
 }
 
 func insertGroup(ctx context.Context, tx *sqldb.Tx, g Group) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO chat_groups (id, name, announcement, announced, joins, question, admins_invite, muted, members, version, pruned, created, dissolved) VALUES "+sqldb.Tuples(13, 1),
-		g.ID, g.Name, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.Muted, g.Members, g.Version, g.pruned, g.Created, g.Dissolved)
+	_, err := tx.ExecContext(ctx, "INSERT INTO chat_groups (id, name, picture, announcement, announced, joins, question, admins_invite, muted, members, version, pruned, created, dissolved) VALUES "+sqldb.Tuples(14, 1),
+		g.ID, g.Name, g.Picture, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.Muted, g.Members, g.Version, g.pruned, g.Created, g.Dissolved)
 	return err
 }
 
 func updateGroup(ctx context.Context, tx *sqldb.Tx, g Group) error {
-	_, err := tx.ExecContext(ctx, "UPDATE chat_groups SET name = ?, announcement = ?, announced = ?, joins = ?, question = ?, admins_invite = ?, muted = ?, members = ?, version = ?, dissolved = ? WHERE id = ?",
-		g.Name, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.Muted, g.Members, g.Version, g.Dissolved, g.ID)
+	_, err := tx.ExecContext(ctx, "UPDATE chat_groups SET name = ?, picture = ?, announcement = ?, announced = ?, joins = ?, question = ?, admins_invite = ?, muted = ?, members = ?, version = ?, dissolved = ? WHERE id = ?",
+		g.Name, g.Picture, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.Muted, g.Members, g.Version, g.Dissolved, g.ID)
 	return err
 }
 
@@ -223,10 +223,10 @@ func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) (
 	})
 }
 
-const linkColumns = "id, group_id, by_id, created, expires, uses, most"
+const linkColumns = "id, group_id, by_id, created, expires, uses, most, card"
 
 func scanLink(rows *sql.Rows) (l Link, err error) {
-	err = rows.Scan(&l.ID, &l.Group, &l.By, &l.Created, &l.Expires, &l.Uses, &l.Most)
+	err = rows.Scan(&l.ID, &l.Group, &l.By, &l.Created, &l.Expires, &l.Uses, &l.Most, &l.Card)
 	return l, err
 }
 
@@ -250,7 +250,7 @@ func linksOf(ctx context.Context, q sqldb.Querier, id ID) ([]Link, error) {
 }
 
 func insertLink(ctx context.Context, tx *sqldb.Tx, l Link) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO group_links ("+linkColumns+") VALUES "+sqldb.Tuples(7, 1), l.ID, l.Group, l.By, l.Created, l.Expires, l.Uses, l.Most)
+	_, err := tx.ExecContext(ctx, "INSERT INTO group_links ("+linkColumns+") VALUES "+sqldb.Tuples(8, 1), l.ID, l.Group, l.By, l.Created, l.Expires, l.Uses, l.Most, l.Card)
 	return err
 }
 
@@ -314,9 +314,9 @@ func closeRequest(ctx context.Context, tx *sqldb.Tx, id RequestID, state State) 
 	return err
 }
 
-// deleteAround deletes what stands beside a group that is dissolved: bans, links and requests.
+// deleteAround deletes what stands beside a group that is dissolved: bans, links, requests and its picture.
 func deleteAround(ctx context.Context, tx *sqldb.Tx, id ID) error {
-	for _, table := range []string{"group_bans", "group_links", "group_requests"} {
+	for _, table := range []string{"group_bans", "group_links", "group_requests", "group_pictures"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE group_id = ?", id); err != nil {
 			return err
 		}
@@ -404,6 +404,26 @@ func Standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Sta
 			st.Muted = ErrAllMuted
 		}
 		found[at] = st
+		return err
+	})
+}
+
+// Notifies returns of which messages members want to be notified; who is in a group no more is left out.
+func Notifies(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Notify, error) {
+	all := make(map[Seat]Notify, len(seats))
+	if len(seats) == 0 {
+		return all, nil
+	}
+	args := make([]any, 0, 2*len(seats))
+	for _, s := range seats {
+		args = append(args, s.Group, s.User)
+	}
+	rows, err := q.QueryContext(ctx, "SELECT group_id, user_id, notify FROM group_members WHERE gone = 0 AND "+sqldb.AnyOf("(group_id = ? AND user_id = ?)", len(seats)), args...)
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var s Seat
+		var n Notify
+		err := rows.Scan(&s.Group, &s.User, &n)
+		all[s] = n
 		return err
 	})
 }

@@ -105,7 +105,7 @@ func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 }
 
 // Recall takes a message back: its content, its reactions and what it said before are
-// gone for everybody. In a group an admin can take back those of members of a lower role. Recalling again changes nothing. ErrChat, ErrMessage, ErrNotYours,
+// gone for everybody, and its file with them unless another message has it. In a group an admin can take back those of members of a lower role. Recalling again changes nothing. ErrChat, ErrMessage, ErrNotYours,
 // ErrTooLate, ErrStore.
 func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Recall %s", user)
@@ -119,6 +119,11 @@ func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, se
 		}
 		if err != nil {
 			return false, err
+		}
+		if _, has := m.said.file(); has {
+			if err := s.dropFiles(ctx, tx, m.conv, m.seq); err != nil {
+				return false, err
+			}
 		}
 		m.said, m.reply, m.recalled, m.reactions = said{Content: api.Content{Kind: m.said.Kind}}, 0, tx.Now().UnixMilli(), nil
 		return true, s.store.forget(ctx, tx, *m)

@@ -27,6 +27,7 @@ type sending struct {
 	clientID string
 	hash     string
 	said     said
+	source   *place // of the message that it forwards; nil: of none
 	reply    int64
 	since    time.Time // when it arrived
 }
@@ -143,6 +144,10 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, l
 	if err != nil {
 		return nil, err
 	}
+	files, err := s.takeFiles(ctx, tx, batch, refused)
+	if err != nil {
+		return nil, err
+	}
 	there := map[sendingKey]message{}
 	if look || len(refused) > 0 { // what was sent before is answered all the same
 		if there, err = s.store.sentBefore(ctx, tx, batch); err != nil {
@@ -178,7 +183,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, l
 		c.lastAt = max(c.lastAt, now) // the order of times is the order of numbers
 		c.changed = max(c.changed, c.lastAt)
 		conversations[in.conv] = c
-		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash, said: in.said, reply: in.reply, at: c.lastAt}
+		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash, said: files.said(in), reply: in.reply, at: c.lastAt}
 		out[i].message, out[i].chatRev, there[in.key()] = m, c.rev, m
 		fresh = append(fresh, m)
 		read[sendingKey{conv: in.conv, from: in.from}] = member{user: in.from, conv: in.conv, peer: in.to.peer, read: m.seq, delivered: m.seq, changed: now}
@@ -187,6 +192,9 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, l
 		return out, nil
 	}
 	if err := s.store.insert(ctx, tx, fresh); err != nil {
+		return nil, err
+	}
+	if err := s.giveFiles(ctx, tx, fresh); err != nil {
 		return nil, err
 	}
 	if err := s.store.move(ctx, tx, sorted(conversations, func(a, b conversation) int { return a.id.Compare(b.id) })); err != nil {

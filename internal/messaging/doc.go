@@ -3,7 +3,7 @@
 // # Truth
 //
 // SQL: conversations, direct_chats (which conversation two users have), chat_members (a
-// member's marks and settings), messages, message_edits, reactions and hidden_messages.
+// member's marks and settings), messages, message_edits, message_files, reactions and hidden_messages.
 //
 //   - The messages of a conversation are numbered 1, 2, 3 and so on without gaps: seq. It is
 //     given in the transaction that stores the message, under the lock of the
@@ -41,6 +41,11 @@
 // is recorded here in the same transaction, as members who come and go and as system messages (group.go).
 // Whether a member may write is decided in the transaction that stores the message, under the lock of the
 // conversation, which a change of rights takes as well.
+//
+// # Files
+//
+// A message may have a file that its sender has uploaded to package transfers: a row of message_files says so, from the transaction
+// that stores the message to the one that takes its content away. Who sees the message may fetch the file. See files.go and decision 24.
 //
 // # Who may write
 //

@@ -19,7 +19,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	for {
 		at := s.store.db.Now()
 		s.projection.Begin(at)
-		list, err := s.store.eraseSome(ctx, user, eraseAtOnce)
+		list, err := s.store.eraseSome(ctx, user, eraseAtOnce, s.dropFiles)
 		if err != nil || len(list) == 0 {
 			s.projection.Done(at)
 			if err == nil {

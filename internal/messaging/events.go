@@ -73,7 +73,7 @@ func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message) 
 const small = 200
 
 // tellGroup tells of messages of one group in their order. In a group of more than 200 those who are
-// on line are told how far the chat has come, and who has it open gets the messages.
+// on line are told how far the chat has come ([crowds]), and who has it open gets the messages.
 func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string, list ...message) {
 	if len(list) == 0 {
 		return
@@ -81,16 +81,26 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
 	defer cancel()
 	id := groups.ID(conv)
-	members, err := s.groups.MemberIDs(ctx, id)
-	if err != nil { // it is stored all the same: whoever asks is told
-		s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
-		return
-	}
 	name := In(id).String()
-	var batch []events.Event
 	stands := api.ChatStands{Chat: name}
 	for _, m := range list {
 		stands.Seq, stands.Rev = max(stands.Seq, m.seq), max(stands.Rev, m.rev)
+	}
+	var members []accounts.ID // to whom each message goes
+	if !s.crowds.raise(conv, stands) {
+		all, err := s.groups.MemberIDs(ctx, id)
+		switch {
+		case err != nil: // it is stored all the same: whoever asks is told
+			s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
+			return
+		case len(all) > small:
+			s.crowds.add(conv, crowd{all, stands})
+		default:
+			members = all
+		}
+	}
+	var batch []events.Event
+	for _, m := range list {
 		all, err := json.Marshal(m.wire(accounts.ID{}, name))
 		if err != nil {
 			s.log.Error("messaging: an event has no JSON", "type", typ, "err", err)
@@ -100,9 +110,6 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 		open := events.New(typ, "", moment(m.at), all)
 		open.On, open.Fleeting, open.Channel = api.GroupChannel(id.String()), true, groupChannel.At(id)
 		batch = append(batch, open)
-		if len(members) > small {
-			continue
-		}
 		for _, to := range members {
 			text := all
 			if to == m.from {
@@ -111,14 +118,6 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 				}
 			}
 			batch = append(batch, events.New(typ, to.String(), moment(m.at), text))
-		}
-	}
-	if len(members) > small {
-		text, err := json.Marshal(stands)
-		for _, to := range members {
-			if err == nil {
-				batch = append(batch, events.New(api.EventChatStands, to.String(), s.store.db.Now(), text))
-			}
 		}
 	}
 	s.bus.Publish(batch)

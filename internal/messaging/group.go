@@ -65,6 +65,11 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) 
 	if !there {
 		return did, ErrChat
 	}
+	if what.Group.Dissolved != 0 { // nobody sees it any more
+		if err := s.dropFiles(ctx, tx, id); err != nil {
+			return did, err
+		}
+	}
 	c.title = what.Group.Name
 	now := tx.Now().UnixMilli()
 	if err := s.store.join(ctx, tx, c, what.Joined, now); err != nil {

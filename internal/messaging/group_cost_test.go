@@ -1,14 +1,17 @@
 package messaging
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -105,4 +108,38 @@ func TestInALargeGroupEverybodyIsToldHowFarItHasCome(t *testing.T) {
 			return fmt.Sprint(heard)
 		})
 	}
+}
+
+// TestManyMessagesOfALargeGroupAreToldOnce: however many come at once, a member on line is told in the end how far
+// the chat has come, by few events.
+func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
+		g, who := w.crowd(small + 1)
+		var mu sync.Mutex
+		var told []int64
+		_, leave := w.bus.Listen(t.Context(), who[small].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			var stands api.ChatStands
+			if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &stands) == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, stands.Seq)
+			}
+		}})
+		defer leave()
+		bubble.Sleep(time.Second) // the beginning of the group is told
+		mu.Lock()
+		told = nil
+		mu.Unlock()
+		var last int64
+		for i := range 50 {
+			last = w.saysIn(who[0], g, fmt.Sprint(i)).Seq
+		}
+		bubble.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(told) == 0 || len(told) > 2 || told[len(told)-1] != last {
+			t.Errorf("50 messages up to %d are told as %v; want few, and the last one", last, told)
+		}
+	})
 }

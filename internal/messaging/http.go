@@ -10,6 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/ratelimit"
 )
 
@@ -18,6 +20,9 @@ import (
 var (
 	sendLimit = ratelimit.Limit{Max: 300, Window: time.Minute}
 	markLimit = ratelimit.Limit{Max: 1200, Window: time.Minute}
+
+	// Who opens a chat of pictures asks for a link to each.
+	fileLimit = ratelimit.Limit{Max: 1200, Window: time.Minute}
 
 	// A search costs some thousand rows.
 	searchLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
@@ -51,7 +56,7 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages", ID: "chats.send", Tags: tags, Limit: sendLimit, Status: http.StatusCreated,
 		Summary:     "Send a message",
 		Description: "The answer means that the message is stored for good. Sent again with the same client_id and content, it is the same message and gets the same answer. The chat of two users begins with the first message. A refusal does not tell whether it is a block or a setting.",
-		Errors: []*errs.Error{ErrChat, ErrSelf, ErrClientID, ErrContent, ErrReply, ErrMessage, ErrRecalled, ErrReused, ErrRefused, ErrYouBlock, ErrSystem, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay,
+		Errors: []*errs.Error{ErrChat, ErrSelf, ErrClientID, ErrContent, ErrReply, ErrMessage, ErrRecalled, ErrReused, ErrFile, ErrRefused, ErrYouBlock, ErrSystem, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay,
 			accounts.ErrNoUser, ErrStore}}, inChat(s.postMessage))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages", ID: "chats.messages", Tags: tags,
 		Summary:     "Messages of a chat: the newest, or those before, after or around a number",
@@ -69,6 +74,10 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "React to a message with an emoji", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock, accounts.ErrNoUser, ErrStore}}, inChat(s.putReaction))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.unreact", Tags: tags,
 		Summary: "Take a reaction back", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrStore}}, inChat(s.deleteReaction))
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages/{seq}/file", ID: "chats.file", Tags: tags, Limit: fileLimit, NoReplay: true, Status: http.StatusOK,
+		Summary:     "A link to the file of a message, or to a thumbnail of it",
+		Description: "For who sees the message, and not while one of two blocks the other. The link is good for some minutes, ends when its user does not see the message any more, and takes ranges: what was cut off goes on with another one.",
+		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrNoFile, ErrRefused, ErrYouBlock, transfers.ErrGone, transfers.ErrNoSmall, social.ErrStore, transfers.ErrStore, ErrStore}}, inChat(s.postFile))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages/{seq}/readers", ID: "chats.readers", Tags: tags,
 		Summary:     "Who has read a message of the caller's",
 		Description: "For groups of up to 200 members. Only those are named who show receipts, and only to callers who do.",
@@ -240,6 +249,14 @@ func (s *Service) deleteReaction(ctx context.Context, user accounts.ID, chat Cha
 func (s *Service) react(ctx context.Context, user accounts.ID, chat ChatRef, in *ReactionPath, on bool) (*body[api.Message], error) {
 	out, err := s.React(ctx, user, chat, in.Seq, in.Emoji, on)
 	return &body[api.Message]{out}, err
+}
+
+func (s *Service) postFile(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
+	MessagePath
+	Side int `query:"side" minimum:"0" maximum:"10000" default:"0" doc:"one of the thumbnails that the message tells of: about how long its longer side is; 0: the file"`
+}) (*body[api.FileLink], error) {
+	link, err := s.FileLink(ctx, user, chat, in.Seq, in.Side)
+	return &body[api.FileLink]{link}, err
 }
 
 func (s *Service) getReaders(ctx context.Context, user accounts.ID, chat ChatRef, in *MessagePath) (*body[api.Readers], error) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -16,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/transfers"
 )
 
 // The domain's refusals.
@@ -40,6 +42,8 @@ var (
 	ErrQuery     = errs.New(errs.Invalid, "chat.query", "There is nothing in this to search for.")
 	ErrLarge     = errs.New(errs.Conflict, "chat.large", "Groups of this size do not tell who has read a message.")
 	ErrPins      = errs.New(errs.Conflict, "chat.pins_full", "There are enough pinned messages in this group.")
+	ErrFile      = errs.New(errs.Invalid, "message.file", "This is no upload of yours that is whole, or not any more.")
+	ErrNoFile    = errs.New(errs.NotFound, "message.no_file", "This message has no file of this server.")
 	ErrStore     = errs.New(errs.Unavailable, "chat.store_away", "Chats cannot be reached right now. Please try again.").Retry(2 * time.Second)
 )
 
@@ -141,6 +145,7 @@ const (
 	maxCustomDepth = 10
 	maxReactions   = 20 // different emoji for one message
 	maxEmoji       = 32 // bytes
+	maxWaveform    = 100
 )
 
 var clientIDs = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -170,8 +175,10 @@ func checkContent(c api.Content) (api.Content, error) {
 		return c, ErrContent.On("body.kind", "is the server's own")
 	case c.Kind == api.MessageText && c.Text == "":
 		return c, ErrContent.On("body.text", "is empty")
-	case c.Media != nil && !isAddress(c.Media.URL):
-		return c, ErrContent.On("body.media.url", "is no https address and no path of this server")
+	case c.Media != nil:
+		if err := checkMedia(c.Kind, *c.Media); err != nil {
+			return c, err
+		}
 	case c.Card != nil:
 		if _, err := ids.Parse[accounts.User](c.Card.User); err != nil {
 			return c, ErrContent.On("body.card.user", "is nobody's id")
@@ -190,6 +197,26 @@ func checkContent(c api.Content) (api.Content, error) {
 		}
 	}
 	return c, nil
+}
+
+func checkMedia(kind string, m api.Media) error {
+	switch {
+	case m.File == "" && !isAddress(m.URL):
+		return ErrContent.On("body.media.url", "is no https address and no path of this server")
+	case m.File != "" && m.URL != "":
+		return ErrContent.On("body.media.url", "does not go with a file")
+	case len(m.Waveform) > 0 && kind != api.MessageVoice:
+		return ErrContent.On("body.media.waveform", "does not go with this kind")
+	case len(m.Waveform) > maxWaveform || slices.ContainsFunc(m.Waveform, func(v int) bool { return v < 0 || v > 100 }):
+		return ErrContent.On("body.media.waveform", "is not of at most 100 numbers from 0 to 100")
+	case m.File == "" && (len(m.Thumbnails) > 0 || m.SHA256 != ""):
+		return ErrContent.On("body.media", "says of an address what the server says of a file")
+	case m.File != "":
+		if _, err := ids.Parse[transfers.Transfer](m.File); err != nil {
+			return ErrContent.On("body.media.file", "is no id")
+		}
+	}
+	return nil
 }
 
 func isAddress(s string) bool {

@@ -7,14 +7,11 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode"
-
-	"golang.org/x/text/cases"
-	"golang.org/x/text/unicode/norm"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
 // A search reads the user's messages from the newest backwards and compares them here:
@@ -32,20 +29,8 @@ type reach struct {
 
 var searchReach = reach{messages: 10_000, slice: 1_000, chats: 8}
 
-// words are what each message that is found has.
-type words []string
-
-// folded is a text in which cases, widths and compositions of letters make no difference.
-func folded(s string) string {
-	return cases.Fold().String(norm.NFKC.String(s))
-}
-
-func wordsOf(q string) words {
-	return strings.FieldsFunc(folded(q), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
-}
-
-// in reports whether a message has all words.
-func (w words) in(m message) bool {
+// has reports whether a message has all words.
+func (m message) has(w words.Words) bool {
 	texts := []string{m.said.Text}
 	if d := m.said.Media; d != nil {
 		texts = append(texts, d.Name, d.Alt)
@@ -53,8 +38,7 @@ func (w words) in(m message) bool {
 	if l := m.said.Location; l != nil {
 		texts = append(texts, l.Name, l.Address)
 	}
-	text := folded(strings.Join(texts, "\n"))
-	return !slices.ContainsFunc(w, func(word string) bool { return !strings.Contains(text, word) })
+	return w.In(texts...)
 }
 
 // position is a message's in the order of a search: newest first. A search begins behind
@@ -122,7 +106,7 @@ func (s *Service) Search(ctx context.Context, user accounts.ID, chat ChatRef, q,
 }
 
 func (s *Service) searchWithin(ctx context.Context, r reach, user accounts.ID, chat ChatRef, q, cursor string, limit int) (api.FoundMessages, error) {
-	looking := wordsOf(q)
+	looking := words.Of(q)
 	if len(looking) == 0 {
 		return api.FoundMessages{}, ErrQuery
 	}
@@ -160,7 +144,7 @@ func (s *Service) searchWithin(ctx context.Context, r reach, user accounts.ID, c
 
 // search merges chats in the order of what is not read yet of each, so that it reads no
 // chat further than the order needs. next is where another search goes on, nil at the end.
-func (s *Service) search(ctx context.Context, r reach, views []view, looking words, from position, limit int) (found []message, next *position, err error) {
+func (s *Service) search(ctx context.Context, r reach, views []view, looking words.Words, from position, limit int) (found []message, next *position, err error) {
 	var open []*searched
 	for _, v := range views {
 		if c := searchedFrom(v, from); c.seq > v.me.cleared+1 {
@@ -194,7 +178,7 @@ func (s *Service) search(ctx context.Context, r reach, views []view, looking wor
 			for _, m := range read[c.id] {
 				looked++
 				c.at, c.seq = m.at, m.seq
-				if m.recalled == 0 && looking.in(m) {
+				if m.recalled == 0 && m.has(looking) {
 					found = append(found, m)
 				}
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/redis"
 )
 
@@ -44,6 +45,19 @@ type Groups interface {
 	MemberIDs(ctx context.Context, id groups.ID) ([]accounts.ID, error)
 }
 
+// Files is what this domain asks transfers for; *transfers.Service is one.
+type Files interface {
+	// Lock returns those of some files that are whole and there. They stay so until tx ends.
+	Lock(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) (map[transfers.ID]transfers.File, error)
+
+	// Keep keeps locked files for messages, and Release gives up those that no message has any more.
+	Keep(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) error
+	Release(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) error
+
+	// FileLink returns where the file of a message can be fetched, or its thumbnail of a side.
+	FileLink(ctx context.Context, user accounts.ID, id transfers.ID, side int) (api.FileLink, error)
+}
+
 // Config has what the domain stands on.
 type Config struct {
 	DB        *sqldb.DB
@@ -56,6 +70,7 @@ type Config struct {
 	People    People
 	Relations Relations
 	Groups    Groups
+	Files     Files
 	Log       *slog.Logger
 
 	Settings
@@ -69,9 +84,11 @@ type Service struct {
 	caches     *cache.Runtime
 	settings   *cache.Cache[accounts.ID, settings]
 	bus        *events.Bus
+	crowds     *crowds
 	people     People
 	relations  Relations
 	groups     Groups
+	files      Files
 	cfg        Settings
 	log        *slog.Logger
 	messages   *groupcommit.Committer[sending, sent]
@@ -83,7 +100,7 @@ type Service struct {
 // New returns the domain on those parts. What follows a commit has the values of ctx.
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
-	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, cfg: cfg.Settings, log: cfg.Log}
+	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, crowds: newCrowds(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, cfg: cfg.Settings, log: cfg.Log}
 	s.fast, s.caches = newFast(cfg.Redis), cfg.Caches
 	s.projection = projection.New(projection.Config[change, agreed]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
@@ -109,6 +126,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	defer stop()
 	var settling, committing sync.WaitGroup
 	settling.Go(func() { _ = s.projection.Run(settle, ready) })
+	settling.Go(func() { s.tellCrowds(settle) })
 	committing.Go(func() { _ = s.marks.Run(ctx) })
 	committing.Go(func() { _ = s.messages.Run(ctx) })
 	committing.Wait()
@@ -169,7 +187,7 @@ func (s *Service) between(ctx context.Context, a, b accounts.ID) (ConversationID
 
 // Send stores a message to another user or a group and returns it once it is committed; again
 // reports that it was there already. ErrSelf, ErrClientID, ErrContent, ErrReply, ErrRefused,
-// ErrYouBlock, ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, ErrReused, ErrMessage (of a message to forward), accounts.ErrNoUser, ErrStore.
+// ErrYouBlock, ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, ErrReused, ErrFile, ErrMessage (of a message to forward), accounts.ErrNoUser, ErrStore.
 func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, again bool, err error) {
 	defer errs.Wrap(&err, "messaging.Send %s", from)
 	if from == to.peer {
@@ -183,8 +201,9 @@ func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api
 		return api.Sent{}, false, err
 	}
 	what := said{Content: in.Content}
+	var source *place
 	if in.Forward != nil {
-		if what, err = s.forwarded(ctx, from, *in.Forward); err != nil {
+		if what, source, err = s.forwarded(ctx, from, *in.Forward); err != nil {
 			return api.Sent{}, false, asKind(ctx, err)
 		}
 	} else if what.Content, err = checkContent(in.Content); err != nil {
@@ -193,7 +212,7 @@ func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api
 	if to.direct() && slices.Contains(what.Mentions, api.MentionAll) {
 		return api.Sent{}, false, ErrContent.On("body.mentions", "all is for groups")
 	}
-	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: what, reply: in.ReplyTo, since: s.store.db.Now()}
+	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: what, source: source, reply: in.ReplyTo, since: s.store.db.Now()}
 	if !to.direct() {
 		req.conv = conversationOf(to.group)
 	} else {
@@ -241,29 +260,25 @@ func (m message) answer(to ChatRef) api.Sent {
 	return api.Sent{ID: m.id.String(), Chat: to.String(), Seq: m.seq, At: moment(m.at)}
 }
 
-// forwarded returns what a message says that the user can read, and where it came from.
-func (s *Service) forwarded(ctx context.Context, user accounts.ID, ref api.MessageRef) (said, error) {
+// forwarded returns what a message says that the user can read, with where it came from, and its place.
+func (s *Service) forwarded(ctx context.Context, user accounts.ID, ref api.MessageRef) (said, *place, error) {
 	chat, err := parseChat(ref.Chat)
 	if err != nil {
-		return said{}, err
+		return said{}, nil, err
 	}
-	v, err := s.store.view(ctx, s.store.db, user, chat)
-	if err != nil {
-		return said{}, err
-	}
-	m, err := s.store.one(ctx, s.store.db, v, ref.Seq)
+	_, m, err := s.messageOf(ctx, user, chat, ref.Seq)
 	switch {
 	case err != nil:
-		return said{}, err
+		return said{}, nil, err
 	case m.recalled != 0:
-		return said{}, ErrRecalled
+		return said{}, nil, ErrRecalled
 	case m.said.Kind == api.MessageSystem:
-		return said{}, ErrSystem
+		return said{}, nil, ErrSystem
 	case m.said.Forwarded == nil:
 		m.said.Forwarded = &api.Forwarded{From: m.from.String(), At: moment(m.at)}
 	}
 	m.said.Mentions = nil
-	return m.said, nil
+	return m.said, &place{m.conv, m.seq}, nil
 }
 
 // mayWrite refuses a message between two users. It does not tell a block from a setting.

@@ -26,6 +26,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -49,7 +50,9 @@ type world struct {
 	accounts *accounts.Service
 	social   *social.Service
 	in       *groups.Service
+	uploads  *transfers.Service
 	redis    *redis.DB
+	dir      string // of files
 }
 
 func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *world {
@@ -69,7 +72,13 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *wor
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(t.Context(), Config{DB: db, Redis: rdb, Caches: caches, Node: ids.New[world]().String(), Bus: bus, People: people, Relations: friends, Groups: in, Log: log, Settings: settings})
+	dir := t.TempDir()
+	uploads, err := transfers.New(transfers.Config{DB: db, Redis: rdb, Bus: bus, People: people, Relations: friends, Secret: make([]byte, 32), Data: dir, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(t.Context(), Config{DB: db, Redis: rdb, Caches: caches, Node: ids.New[world]().String(), Bus: bus, People: people, Relations: friends, Groups: in, Files: uploads, Log: log, Settings: settings})
+	uploads.Serve(s)
 	in.Follow(s)
 	s.fast.budget = 10 * time.Second // no machine decides a test by being slow
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -78,9 +87,15 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *wor
 	all.Go(func() { _ = caches.Run(ctx, func() {}) })
 	ready := make(chan struct{})
 	all.Go(func() { _ = s.Run(ctx, func() { close(ready) }) })
-	t.Cleanup(func() { cancel(); all.Wait() })
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+		if err := uploads.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	<-ready
-	return &world{s, t, people, friends, in, rdb}
+	return &world{s, t, people, friends, in, uploads, rdb, dir}
 }
 
 // eachEngine runs test on both engines of SQL.

@@ -11,8 +11,8 @@ import (
 )
 
 // eraseSome erases the user from up to n chats, and at the end the user's settings. It
-// returns which chats there were.
-func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int) (all []conversation, err error) {
+// returns which chats there were. drop takes their files from messages.
+func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int, drop func(ctx context.Context, tx *sqldb.Tx, id ConversationID, seqs ...int64) error) (all []conversation, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		rows, err := tx.QueryContext(ctx, "SELECT conversation FROM chat_members WHERE user_id = ? ORDER BY conversation LIMIT ?", user, n)
 		list, err := sqldb.Column[ConversationID](rows, err)
@@ -40,6 +40,11 @@ func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int) (all []c
 			reacted, err := sqldb.Column[int64](rows, err)
 			if err != nil {
 				return err
+			}
+			if len(own) > 0 {
+				if err := drop(ctx, tx, id, own...); err != nil {
+					return err
+				}
 			}
 			if err := s.eraseFrom(ctx, tx, user, id, own, reacted, c.rev+1, now); err != nil {
 				return err

@@ -2,9 +2,13 @@ package messaging
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 )
 
@@ -32,4 +36,87 @@ func (s *Service) tellStands(ctx context.Context, changes []change) error {
 	}
 	s.bus.Publish(batch)
 	return nil
+}
+
+// tellEvery is how long messages of a large group are gathered before those on line are told how far its chat
+// has come. Telling them is an event for each, so this bounds what a busy group costs.
+const tellEvery = 500 * time.Millisecond
+
+// crowd is a large group whose members are to be told.
+type crowd struct {
+	members []accounts.ID
+	stands  api.ChatStands
+}
+
+func (c crowd) raised(to api.ChatStands) crowd {
+	c.stands.Seq, c.stands.Rev = max(c.stands.Seq, to.Seq), max(c.stands.Rev, to.Rev)
+	return c
+}
+
+// crowds are the large groups of whose messages this node has yet to tell. A node that dies before is
+// one that has not sent its events, see above.
+type crowds struct {
+	mu   sync.Mutex
+	due  map[ConversationID]crowd
+	some chan struct{} // has one when there are any
+}
+
+func newCrowds() *crowds {
+	return &crowds{due: map[ConversationID]crowd{}, some: make(chan struct{}, 1)}
+}
+
+// raise says that a chat has come as far as stands. It reports false where its group is not among those
+// that are to be told anyway.
+func (c *crowds) raise(conv ConversationID, stands api.ChatStands) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one, ok := c.due[conv]
+	if ok {
+		c.due[conv] = one.raised(stands)
+	}
+	return ok
+}
+
+func (c *crowds) add(conv ConversationID, one crowd) {
+	c.mu.Lock()
+	c.due[conv] = one.raised(c.due[conv].stands) // another batch may have been first
+	c.mu.Unlock()
+	select {
+	case c.some <- struct{}{}:
+	default:
+	}
+}
+
+func (c *crowds) take() map[ConversationID]crowd {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	due := c.due
+	c.due = map[ConversationID]crowd{}
+	return due
+}
+
+// tellCrowds tells large groups how far their chats have come until ctx ends, and then once more.
+func (s *Service) tellCrowds(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-s.crowds.some:
+			select {
+			case <-time.After(tellEvery):
+			case <-ctx.Done():
+			}
+		case <-ctx.Done():
+		}
+		var batch []events.Event
+		for _, one := range s.crowds.take() {
+			text, err := json.Marshal(one.stands)
+			if err != nil {
+				s.log.Error("messaging: an event has no JSON", "type", api.EventChatStands, "err", err)
+				continue
+			}
+			for _, to := range one.members {
+				batch = append(batch, events.New(api.EventChatStands, to.String(), s.store.db.Now(), text))
+			}
+		}
+		s.bus.Publish(batch)
+	}
 }

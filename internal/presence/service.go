@@ -156,6 +156,18 @@ func (s *Service) FriendsOnline(ctx context.Context, user accounts.ID) (_ []Seen
 	return out, partial, nil
 }
 
+// Online returns which of users are connected, whoever may see it and whatever they wish to be. partial is as in
+// [Service.Of].
+func (s *Service) Online(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]bool, partial bool, err error) {
+	defer errs.Wrap(&err, "presence.Online")
+	states, partial, err := s.states(ctx, users)
+	on := make(map[accounts.ID]bool, len(states))
+	for i, st := range states {
+		on[users[i]] = st != Offline
+	}
+	return on, partial, err
+}
+
 // askTime is how long a read waits for Redis.
 const askTime = 500 * time.Millisecond
 

@@ -30,6 +30,19 @@ func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, cursor str
 	return found, next, l.version, nil
 }
 
+// Remarks returns what a user calls those of others who are friends of theirs and have a remark, as of a moment ago.
+func (s *Service) Remarks(ctx context.Context, user accounts.ID, others []accounts.ID) (_ map[accounts.ID]string, err error) {
+	defer errs.Wrap(&err, "social.Remarks %s", user)
+	found, err := s.rel.friends.GetMany(ctx, user, others)
+	all := map[accounts.ID]string{}
+	for other, k := range found {
+		if k.Remark != "" {
+			all[other] = k.Remark
+		}
+	}
+	return all, asKind(ctx, err)
+}
+
 // Friend returns what user has noted of a friend, as of a moment ago. ErrNoFriend.
 func (s *Service) Friend(ctx context.Context, user, other accounts.ID) (_ Friend, err error) {
 	defer errs.Wrap(&err, "social.Friend %s", user)

@@ -14,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/notices"
 )
 
 // People is what this domain asks accounts for; *accounts.Service is one.
@@ -35,6 +36,8 @@ type Config struct {
 	// are left out. Nil: lists have none.
 	Streaks func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error)
 	Log     *slog.Logger
+	// Notices has what users are told of requests. Nil: they are told by events alone.
+	Notices *notices.Service
 
 	Settings
 }
@@ -47,6 +50,7 @@ type Service struct {
 	rel     relations
 	bus     *events.Bus
 	people  People
+	notices *notices.Service
 	streaks func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error)
 	cfg     Settings
 	log     *slog.Logger
@@ -65,6 +69,7 @@ func New(cfg Config) (*Service, error) {
 		bus:     cfg.Bus,
 		streaks: cfg.Streaks,
 		people:  cfg.People,
+		notices: cfg.Notices,
 		cfg:     cfg.Settings,
 		log:     cfg.Log,
 	}, nil
@@ -100,7 +105,10 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 	err := s.caches.Change(ctx, func(ctx context.Context) error {
 		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 			*d = changeSet{at: tx.Now()} // a transaction may be run again
-			return fn(ctx, tx)
+			if err := fn(ctx, tx); err != nil {
+				return err
+			}
+			return s.record(ctx, tx, d)
 		})
 	}, targets...)
 	if err != nil {

@@ -1,11 +1,14 @@
 // Package transfers carries files between two users: one offers a file, the other accepts
-// it, the sender uploads it in as many tries as it takes, and the receiver downloads it.
+// it, the sender uploads it in as many tries as it takes, and the receiver downloads it. A transfer without
+// a receiver is an upload for messages: nobody accepts it, and messages that name it have the file. See
+// decision 24.
 //
 // # Truth
 //
 // SQL: transfers (who offers what to whom, its status, and how many bytes are stored),
 // transfer_parts (which object of the storage holds which bytes) and transfer_quotas (what
-// each user has offered on a day).
+// each user has offered on a day); of uploads for messages transfer_looks and transfer_thumbnails (what the bytes
+// show). Which messages have a file, package messaging knows: message_files.
 //
 //   - A file is a list of parts. A part is written once, by one request, under a name that
 //     no other part ever had; it counts from the commit that adds its row and moves
@@ -17,6 +20,8 @@
 //     that goes on, on whatever node, reads nothing again.
 //   - A file is done when all of it is stored, it has the SHA-256 that its sender has declared, if any,
 //     and the scanner, if there is one, has passed it. Until then nobody can fetch it.
+//   - An upload for messages is looked at once it is whole, after the scanner and before it is done. One that messages
+//     have never expires, and goes with the last of them: taking, expiring and giving up happen under the lock of its row.
 //   - What ends a transfer removes its parts' rows in the same transaction, then the parts. A node that
 //     dies in between, or while it writes a part, leaves parts without rows: the job
 //     transfers.sweep finds and removes them.
@@ -40,5 +45,5 @@
 // # Who may send
 //
 // Friends, unless the setting says everybody, and never over a block. It is asked at the offer, at
-// the acceptance and at each request that uploads.
+// the acceptance and at each request that uploads. An upload for messages asks nobody: the message does.
 package transfers

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 )
 
-// told tells both sides what a transfer has become, and Redis. The transfer is committed.
+// told tells both sides, or of an upload for messages its sender, what a transfer has become, and Redis. The transfer is committed.
 func (s *Service) told(ctx context.Context, t *Transfer) {
 	p := t.progress(t.Stored, s.chunk)
 	s.publish(t, api.EventTransferUpdated, t.wire(p), false)
@@ -31,6 +31,10 @@ func (s *Service) tellErased(t *Transfer, erased accounts.ID) {
 		s.log.Error("transfers: an event has no JSON", "type", api.EventTransferUpdated, "err", err)
 		return
 	}
+	if t.forMessages() {
+		s.tells.forget(t.ID)
+		return
+	}
 	other := t.To
 	if other == erased {
 		other = t.From
@@ -45,9 +49,16 @@ func (s *Service) publish(t *Transfer, typ string, data any, fleeting bool) {
 		s.log.Error("transfers: an event has no JSON", "type", typ, "err", err)
 		return
 	}
-	to, from := events.New(typ, t.To.String(), s.rows.db.Now(), text), events.New(typ, t.From.String(), s.rows.db.Now(), text)
-	to.Fleeting, from.Fleeting = fleeting, fleeting
-	s.bus.Publish([]events.Event{to, from})
+	var batch []events.Event
+	for _, user := range []accounts.ID{t.To, t.From} {
+		if user.IsZero() {
+			continue
+		}
+		e := events.New(typ, user.String(), s.rows.db.Now(), text)
+		e.Fleeting = fleeting
+		batch = append(batch, e)
+	}
+	s.bus.Publish(batch)
 }
 
 // tellEvery is the time between two events about the progress of a transfer.

@@ -1,6 +1,7 @@
 package transfers
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -27,8 +28,8 @@ func (s *Service) Routes(a *web.API) {
 	between := []*errs.Error{ErrRefused, ErrYouBlock, social.ErrStore, accounts.ErrStore, ErrStore}
 	offer := append([]*errs.Error{ErrSelf, ErrName, ErrSize, ErrSum, ErrQuota, ErrOpen, ids.ErrMalformed, accounts.ErrNoUser}, between...)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers", ID: "transfers.offer", Tags: tags, Status: http.StatusCreated,
-		Summary:     "Offer a file to another user",
-		Description: "The other accepts or rejects it; then it is uploaded to /v1/transfers/{transfer}/upload, by any client of tus 1.0. A refusal does not tell a block from a setting.",
+		Summary:     "Offer a file to another user, or begin an upload for messages",
+		Description: "The other accepts or rejects it; then it is uploaded to /v1/transfers/{transfer}/upload, by any client of tus 1.0. Without `to` it can be uploaded at once; a message whose media name its id then has the file. A refusal does not tell a block from a setting.",
 		Errors:      offer}, s.postTransfer)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/transfers", ID: "transfers.list", Tags: tags,
 		Summary: "The caller's transfers, of both directions, newest first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getTransfers)
@@ -36,8 +37,8 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "One of the caller's transfers, and how far it has come", Errors: []*errs.Error{ErrUnknown, ErrStore}}, s.getTransfer)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/transfers/{transfer}", ID: "transfers.cancel", Tags: tags,
 		Summary:     "Cancel a transfer, or remove the file of one that is done",
-		Description: "Both sides can. What was stored is removed; a transfer that was not done has failed.",
-		Errors:      []*errs.Error{ErrUnknown, ErrStore}}, s.deleteTransfer)
+		Description: "Both sides can. What was stored is removed; a transfer that was not done has failed. A file that messages have goes when they are recalled.",
+		Errors:      []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteTransfer)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/accept", ID: "transfers.accept", Tags: tags, Status: http.StatusOK,
 		Summary: "Accept a file that is offered to the caller", Errors: append([]*errs.Error{ErrUnknown, ErrNotYours, ErrEnded}, between...)}, s.postAccept)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/reject", ID: "transfers.reject", Tags: tags, Status: http.StatusOK,
@@ -48,7 +49,7 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{ErrUnknown, ErrNotDone, ErrGone, ErrStore}}, s.postLink)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/files/{link}", ID: "transfers.fetch", Tags: tags, Limit: fetchLimit, Answer: octets,
 		Summary:     "The file of a link, or ranges of it",
-		Description: "Always octets and an attachment, whatever the file is. The ETag is its SHA-256.",
+		Description: "Octets and an attachment, whatever the file is; but recordings of messages have their type, and thumbnails, which the server has made, are images to be shown. The ETag is the SHA-256 of the file.",
 		Errors:      []*errs.Error{ErrLink, ErrGone, ErrStore}}, s.getFile)
 	s.tusRoutes(a, tags, offer, between)
 }
@@ -76,9 +77,12 @@ func (s *Service) answer(t Transfer, err error) (*body[api.Transfer], error) {
 }
 
 func (s *Service) postTransfer(ctx context.Context, caller accounts.Caller, in *body[api.TransferOffer]) (*body[api.Transfer], error) {
-	to, err := ids.Parse[accounts.User](in.Body.To)
-	if err != nil {
-		return nil, ids.ErrMalformed.On("body.to", "is not an identifier")
+	var to accounts.ID
+	if in.Body.To != "" {
+		var err error
+		if to, err = ids.Parse[accounts.User](in.Body.To); err != nil {
+			return nil, ids.ErrMalformed.On("body.to", "is not an identifier")
+		}
 	}
 	return s.answer(s.Offer(ctx, caller.User, Offer{To: to, Name: in.Body.Name, Media: in.Body.Type, Size: in.Body.Size, SHA256: in.Body.SHA256}))
 }
@@ -142,7 +146,7 @@ func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *ofTr
 const octets = "application/octet-stream"
 
 // fileReply is a file. What a user has uploaded is never shown in the server's own origin:
-// it has one type, is kept instead of opened, and where a browser opens it all the same it can do nothing there.
+// it has a type that nothing runs, is kept instead of opened, and where a browser opens it all the same it can do nothing there.
 type fileReply struct {
 	Type        string `header:"Content-Type"`
 	Disposition string `header:"Content-Disposition"`
@@ -156,19 +160,24 @@ type fileReply struct {
 func (s *Service) getFile(ctx context.Context, in *struct {
 	Link string `path:"link" doc:"what transfers.link gave"`
 }) (*fileReply, error) {
-	t, c, err := s.Fetch(ctx, in.Link)
+	f, err := s.Fetch(ctx, in.Link)
 	if err != nil {
 		return nil, err
 	}
+	kind := "attachment"
+	if f.Inline {
+		kind = "inline"
+	}
 	return &fileReply{
-		Type: octets, Disposition: disposition(t.Name), Policy: "default-src 'none'; frame-ancestors 'none'; sandbox", Resource: "same-origin",
-		Cache: "private, no-store", ETag: `"` + t.SHA256 + `"`,
+		Type: cmp.Or(f.Type, octets), Disposition: disposition(kind, f.Name), Policy: "default-src 'none'; frame-ancestors 'none'; sandbox", Resource: "same-origin",
+		Cache: "private, no-store", ETag: `"` + f.Tag + `"`,
 		Serve: func(w http.ResponseWriter, r *http.Request) {
+			c := f.Content
 			defer c.Close()
-			http.ServeContent(w, r, "", t.Updated, c)
+			http.ServeContent(w, r, "", f.Changed, c)
 			s.metrics.sent.Add(float64(c.read))
 			if c.fault != nil {
-				s.log.Warn("transfers: a download was cut off", "transfer", t.ID, "err", c.fault)
+				s.log.Warn("transfers: a download was cut off", "file", f.Tag, "err", c.fault)
 			}
 		},
 	}, nil

@@ -42,8 +42,8 @@ func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Er
 	a.Raw("OPTIONS "+path, options)
 	a.Raw("OPTIONS /v1/uploads", options)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/uploads", ID: "uploads.create", Tags: tags, Status: http.StatusCreated, Statuses: tusStatuses,
-		Summary:     "Offer a file as clients of tus begin an upload",
-		Description: "Upload-Metadata has `to`, `filename` and, as wanted, `filetype` and `sha256`, each in base64. The upload goes on at Location once the other has accepted; until then it is refused with 409, which clients of tus try again.",
+		Summary:     "Offer a file, or begin an upload for messages, as clients of tus do",
+		Description: "Upload-Metadata has `filename` and, as wanted, `to`, `filetype` and `sha256`, each in base64. The upload goes on at Location: without `to` at once, else once the other has accepted; until then it is refused with 409, which clients of tus try again.",
 		Errors:      append([]*errs.Error{ErrTusOf, errVersion}, offer...)}, s.postUpload)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: path, ID: "uploads.get", Tags: tags,
 		Summary:     "Where an upload stands",
@@ -55,7 +55,7 @@ func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Er
 		Errors: append([]*errs.Error{ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrOffset, ErrTooLong, ErrSmall, ErrCut, ErrTusOf, errVersion, ErrPiece, ErrSumFails,
 			ErrStorage, ErrFull}, between...)}, s.patchUpload)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: path, ID: "uploads.remove", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Cancel a transfer, as clients of tus do", Errors: []*errs.Error{ErrUnknown, ErrStore}}, s.deleteUpload)
+		Summary: "Cancel a transfer, as clients of tus do", Errors: []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteUpload)
 }
 
 // tusReply is what clients of tus look at.
@@ -103,9 +103,11 @@ func (s *Service) postUpload(ctx context.Context, caller accounts.Caller, in *st
 	if !ok {
 		return nil, ErrTusOf.On("header.Upload-Metadata", "cannot be read")
 	}
-	to, err := ids.Parse[accounts.User](meta["to"])
-	if err != nil {
-		return nil, ErrTusOf.On("header.Upload-Metadata", "has no user in to")
+	var to accounts.ID
+	if text, there := meta["to"]; there {
+		if to, err = ids.Parse[accounts.User](text); err != nil {
+			return nil, ErrTusOf.On("header.Upload-Metadata", "has no user in to")
+		}
 	}
 	t, err := s.Offer(ctx, caller.User, Offer{To: to, Name: meta["filename"], Media: meta["filetype"], Size: size, SHA256: meta["sha256"]})
 	if err != nil {

@@ -19,10 +19,11 @@ func (s *Service) Jobs() []worker.Job {
 			return err
 		}},
 	}
+	finish := worker.Job{Name: "transfers.finish", Every: 20 * time.Second, Singleton: true, Run: s.finishWaiting}
 	if s.scanner != nil {
-		jobs = append(jobs, worker.Job{Name: "transfers.scan", Every: time.Second, Singleton: true, Run: s.scanWaiting})
+		finish.Every = time.Second
 	}
-	return jobs
+	return append(jobs, finish)
 }
 
 const dueAtOnce = 100
@@ -48,8 +49,8 @@ func (s *Service) expire(ctx context.Context) (err error) {
 }
 
 func (s *Service) expireOne(ctx context.Context, t *Transfer) error {
-	if t.Status.final() && !t.Content {
-		return s.forget(ctx, t)
+	if t.Status.final() && (!t.Content || t.forMessages()) {
+		return s.forget(ctx, t, s.rows.db.Now())
 	}
 	_, err := s.change(ctx, t.From, t.ID, func(t *Transfer, now time.Time) error {
 		switch {
@@ -65,9 +66,9 @@ func (s *Service) expireOne(ctx context.Context, t *Transfer) error {
 	return err
 }
 
-// forget removes all that there is of a transfer.
-func (s *Service) forget(ctx context.Context, t *Transfer) error {
-	gone, err := s.rows.forget(ctx, t.ID)
+// forget removes all that there is of a transfer that has expired by then.
+func (s *Service) forget(ctx context.Context, t *Transfer, by time.Time) error {
+	gone, err := s.rows.forget(ctx, t.ID, by)
 	if err != nil {
 		return asKind(err)
 	}
@@ -79,9 +80,13 @@ func (s *Service) forget(ctx context.Context, t *Transfer) error {
 }
 
 // Erase removes all that there is of a user who has no account any more: transfers on both
-// sides, with their files. The others are told. It may be repeated.
+// sides, with their files. The others are told. A file that messages of others have, who have forwarded it, is
+// nobody's from then on. It may be repeated.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "transfers.Erase %s", user)
+	if err := s.rows.disown(ctx, user); err != nil {
+		return asKind(err)
+	}
 	for {
 		some, err := s.rows.of(ctx, user, dueAtOnce)
 		if err != nil {
@@ -92,7 +97,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		}
 		for i := range some {
 			t := &some[i]
-			if err := s.forget(ctx, t); err != nil && !errors.Is(err, ErrUnknown) {
+			if err := s.forget(ctx, t, never); err != nil && !errors.Is(err, ErrUnknown) {
 				return err
 			}
 			if t.Content = false; !t.Status.final() {

@@ -68,9 +68,14 @@ const (
 	scanBatch   = 100
 )
 
-// scanWaiting has the scanner look at files that wait for it.
-func (s *Service) scanWaiting(ctx context.Context) error {
-	all, err := s.rows.waiting(ctx, scanBatch)
+// finishWaiting finishes files that are stored as a whole. Where there is no scanner, that are those whose node
+// has died before it had.
+func (s *Service) finishWaiting(ctx context.Context) error {
+	before := s.rows.db.Now()
+	if s.scanner == nil {
+		before = before.Add(-finishAfter)
+	}
+	all, err := s.rows.waiting(ctx, before, scanBatch)
 	if err != nil {
 		return asKind(err)
 	}
@@ -80,7 +85,7 @@ func (s *Service) scanWaiting(ctx context.Context) error {
 		slots <- struct{}{}
 		go func() {
 			defer func() { <-slots }()
-			faults <- s.scanOne(ctx, &all[i])
+			faults <- s.finish(ctx, &all[i])
 		}()
 	}
 	var found []error
@@ -90,34 +95,76 @@ func (s *Service) scanWaiting(ctx context.Context) error {
 	return errors.Join(found...)
 }
 
-// scanOne brings a file to its end that has been uploaded, unless the scanner cannot tell.
-func (s *Service) scanOne(ctx context.Context, t *Transfer) error {
+// passes reports whether the scanner, if there is one, passes a file.
+func (s *Service) passes(ctx context.Context, t *Transfer) (bool, error) {
+	if s.scanner == nil {
+		return true, nil
+	}
 	c, err := s.read(ctx, t)
-	if errors.Is(err, ErrGone) {
-		return nil
-	} else if err != nil {
-		return err
+	if err != nil {
+		return false, err
 	}
 	defer c.Close()
 	within, cancel := context.WithTimeout(ctx, s.cfg.ScanTime)
 	defer cancel()
 	passes, err := s.scanner.scan(within, t, c)
 	if err != nil {
-		return fmt.Errorf("scanning transfer %s: %w", t.ID, err)
+		return false, fmt.Errorf("scanning transfer %s: %w", t.ID, err)
 	}
-	_, err = s.change(ctx, t.To, t.ID, func(t *Transfer, now time.Time) error {
+	return passes, nil
+}
+
+// finishAfter is for how long a node finishes what was uploaded to it before others help.
+const finishAfter = time.Minute
+
+// finish brings a file to its end that has been uploaded, unless the scanner cannot tell.
+func (s *Service) finish(ctx context.Context, t *Transfer) error {
+	passes, err := s.passes(ctx, t)
+	var looks *Looks
+	if err == nil && passes && t.forMessages() {
+		looks, err = s.look(ctx, t)
+	}
+	if errors.Is(err, ErrGone) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	taken := false
+	keep := s.cfg.KeepFor
+	if t.forMessages() {
+		keep = s.cfg.IdleFor
+	}
+	_, err = s.change(ctx, t.From, t.ID, func(t *Transfer, now time.Time) error {
 		switch {
-		case !t.uploaded(): // cancelled meanwhile
+		case !t.uploaded(): // cancelled meanwhile, or finished by another node
 			return errSame
 		case passes:
-			t.end(Done, "", now, s.cfg.KeepFor)
+			t.end(Done, "", now, keep)
+			t.looks, taken = looks, true
 		default:
 			t.end(Failed, reasonScan, now, historyFor)
 		}
 		return nil
 	})
+	if looks != nil && (err == nil && !taken || countsNot(err)) {
+		s.remove(ctx, looks.names())
+	}
 	if errors.Is(err, ErrUnknown) {
 		return nil
 	}
 	return err
+}
+
+// finishNow is finish for the request that has brought the last byte. What it cannot do now, the job will.
+func (s *Service) finishNow(ctx context.Context, t Transfer) Transfer {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishAfter/2)
+	defer cancel()
+	if err := s.finish(ctx, &t); err != nil {
+		s.log.Warn("transfers: a file is left to the job that finishes", "transfer", t.ID, "err", err)
+		return t
+	}
+	if done, err := s.rows.get(ctx, t.ID); err == nil {
+		return done
+	}
+	return t
 }

@@ -86,14 +86,14 @@ func TestAScannerDecides(t *testing.T) {
 			_, err := w.Cancel(t.Context(), w.users[0], gone.ID)
 			w.must(err)
 			tc.harm(t, true)
-			if err := w.scanWaiting(t.Context()); err == nil {
+			if err := w.finishWaiting(t.Context()); err == nil {
 				t.Error("a scanner that cannot tell is no error")
 			}
 			if got := w.stands(passes.ID); !got.uploaded() {
 				t.Errorf("while nobody can tell it is %+v", got)
 			}
 			tc.harm(t, false)
-			w.must(w.scanWaiting(t.Context()))
+			w.must(w.finishWaiting(t.Context()))
 			if got := w.stands(passes.ID); got.Status != Done || !bytes.Equal(w.fetched(passes.ID), good) {
 				t.Errorf("a good one is %+v", got)
 			}
@@ -127,7 +127,7 @@ func TestAFileThatIsCancelledWhileItIsScannedStaysSo(t *testing.T) {
 		})
 		_, err := w.send(id, piece(data, 0))
 		w.must(err)
-		w.must(w.scanWaiting(t.Context()))
+		w.must(w.finishWaiting(t.Context()))
 		if got := w.stands(id); got.Status != Failed || got.Reason != reasonCancelled || got.Content {
 			t.Errorf("got %+v", got)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -17,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/redis"
@@ -33,6 +35,12 @@ type Relations interface {
 	Between(ctx context.Context, a, b accounts.ID) (ofA, ofB social.Relation, err error)
 }
 
+// Messages says who sees the files of messages; *messaging.Service does.
+type Messages interface {
+	// Sees reports whether a user sees a message that has the file.
+	Sees(ctx context.Context, user accounts.ID, file ID) (bool, error)
+}
+
 // Config has what the domain stands on.
 type Config struct {
 	DB        *sqldb.DB
@@ -43,6 +51,7 @@ type Config struct {
 	Secret    []byte // the server's, which signs links
 	Data      string // the data folder
 	Metrics   prometheus.Registerer
+	Studio    *picture.Studio // makes thumbnails; nil: one of its own
 	Log       *slog.Logger
 
 	// Storage replaces that of the settings. Nil means that.
@@ -60,7 +69,10 @@ type Service struct {
 	bus       *events.Bus
 	people    People
 	relations Relations
-	scanner   scanner // nil: files are not scanned
+	scanner   scanner  // nil: files are not scanned
+	messages  Messages // nil: no message has a file
+	studio    *picture.Studio
+	looking   *semaphore.Weighted // over files that are in memory to be looked at, in bytes
 	signer    signer
 	cfg       Settings
 	log       *slog.Logger
@@ -73,8 +85,12 @@ func New(cfg Config) (_ *Service, err error) {
 	defer errs.Wrap(&err, "transfers.New")
 	config.Defaults(&cfg.Settings)
 	s := &Service{rows: &rows{cfg.DB}, fast: fast{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
-		signer: signer(cfg.Secret), cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, metrics: newMetrics(cfg.Metrics)}
+		signer: signer(cfg.Secret), cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, metrics: newMetrics(cfg.Metrics),
+		studio: cfg.Studio, looking: semaphore.NewWeighted(lookMemory)}
 	s.scanner = newScanner(cfg.Scan)
+	if s.studio == nil {
+		s.studio = picture.New(0)
+	}
 	if s.storage == nil {
 		path, u, err := parseStorage(cfg.Settings.Storage)
 		switch {
@@ -94,19 +110,22 @@ func New(cfg Config) (_ *Service, err error) {
 	return s, nil
 }
 
+// Serve has files be given to those who see messages that have them. It is called before the first file is fetched.
+func (s *Service) Serve(m Messages) { s.messages = m }
+
 // Close ends what New began.
 func (s *Service) Close() error { return s.storage.Close() }
 
-// Offer is a file that a user would like to send to another.
+// Offer is a file that a user would like to send to another, or to messages.
 type Offer struct {
-	To     accounts.ID
+	To     accounts.ID // zero: for messages
 	Name   string
 	Media  string
 	Size   int64
 	SHA256 string // "" where the sender does not know it
 }
 
-// Offer offers a file. ErrSelf, ErrName, ErrSize, ErrSum, ErrRefused, ErrYouBlock, ErrQuota,
+// Offer offers a file, or begins an upload for messages. ErrSelf, ErrName, ErrSize, ErrSum, ErrRefused, ErrYouBlock, ErrQuota,
 // ErrOpen, accounts.ErrNoUser.
 func (s *Service) Offer(ctx context.Context, from accounts.ID, o Offer) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Offer %s", from)
@@ -122,7 +141,9 @@ func (s *Service) Offer(ctx context.Context, from accounts.ID, o Offer) (_ Trans
 	case o.SHA256 != "" && !validSum(o.SHA256):
 		return Transfer{}, ErrSum
 	}
-	if err := s.maySend(ctx, from, o.To); err != nil {
+	if o.To.IsZero() {
+		t.Status = Transferring
+	} else if err := s.maySend(ctx, from, o.To); err != nil {
 		return Transfer{}, err
 	}
 	if err := s.rows.insert(ctx, &t, s.cfg); err != nil {
@@ -259,11 +280,13 @@ func (s *Service) Reject(ctx context.Context, user accounts.ID, id ID) (_ Transf
 }
 
 // Cancel ends a transfer that is not finished, and removes the file of one that is done. Both
-// sides can; again it changes nothing. ErrUnknown.
+// sides can; again it changes nothing. An upload that is whole goes; ErrKept if messages have it. ErrUnknown.
 func (s *Service) Cancel(ctx context.Context, user accounts.ID, id ID) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Cancel %s", id)
 	return s.change(ctx, user, id, func(t *Transfer, now time.Time) error {
 		switch {
+		case t.kept():
+			return ErrKept
 		case !t.Status.final():
 			t.end(Failed, reasonCancelled, now, historyFor)
 		case t.Content:
@@ -324,39 +347,95 @@ func (s *Service) remove(ctx context.Context, names []string) {
 // Link returns where a file can be fetched, and until when. ErrUnknown, ErrNotDone, ErrGone.
 func (s *Service) Link(ctx context.Context, user accounts.ID, id ID) (_ api.FileLink, err error) {
 	defer errs.Wrap(&err, "transfers.Link %s", id)
-	t, err := s.mine(ctx, user, id)
+	t, err := s.rows.get(ctx, id)
+	if err == nil {
+		err = s.maySee(ctx, user, &t)
+	}
 	switch {
 	case err != nil:
-		return api.FileLink{}, err
+		return api.FileLink{}, asKind(err)
 	case !t.Status.final():
 		return api.FileLink{}, ErrNotDone
 	case t.Status != Done || !t.Content:
 		return api.FileLink{}, ErrGone
 	}
+	return s.linkTo(&t, whole, user), nil
+}
+
+func (s *Service) linkTo(t *Transfer, what variant, user accounts.ID) api.FileLink {
 	until := s.rows.db.Now().Add(s.cfg.LinkFor)
 	if t.Expires.Before(until) {
 		until = t.Expires
 	}
 	until = until.Truncate(time.Second)
-	return api.FileLink{URL: "/v1/files/" + s.signer.link(id, user, until), Expires: until}, nil
+	return api.FileLink{URL: "/v1/files/" + s.signer.link(t.ID, what, user, until), Expires: until}
 }
 
-// Fetch returns the file of a link, and its content, which is to be closed. ErrLink, ErrGone.
-func (s *Service) Fetch(ctx context.Context, link string) (_ Transfer, _ *content, err error) {
-	defer errs.Wrap(&err, "transfers.Fetch")
-	id, user, until, ok := s.signer.check(link)
-	if !ok || !until.After(s.rows.db.Now()) {
-		return Transfer{}, nil, ErrLink
+// maySee refuses a user who may not have a file: that of a message is for those who see the message, also
+// where it is the sender's own. ErrUnknown.
+func (s *Service) maySee(ctx context.Context, user accounts.ID, t *Transfer) error {
+	sees := t.has(user)
+	if t.kept() {
+		var err error
+		if sees, err = s.messages.Sees(ctx, user, t.ID); err != nil {
+			return err
+		}
 	}
-	t, err := s.mine(ctx, user, id)
+	if !sees {
+		return ErrUnknown
+	}
+	return nil
+}
+
+// Served is what a link leads to.
+type Served struct {
+	Name    string
+	Type    string // "" for octets
+	Inline  bool   // the server has encoded it itself, so that it can be shown
+	Tag     string // changes with the content
+	Changed time.Time
+	Content *content // is to be closed
+}
+
+// Fetch returns what a link leads to, if its user may still have it. ErrLink, ErrGone.
+func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) {
+	defer errs.Wrap(&err, "transfers.Fetch")
+	id, what, user, until, ok := s.signer.check(link)
+	if !ok || !until.After(s.rows.db.Now()) {
+		return Served{}, ErrLink
+	}
+	t, err := s.rows.get(ctx, id)
+	if err == nil {
+		err = s.maySee(ctx, user, &t)
+	}
 	switch {
 	case err != nil:
-		return Transfer{}, nil, sameAs(err, ErrUnknown, ErrGone)
+		return Served{}, sameAs(asKind(err), ErrUnknown, ErrGone)
 	case t.Status != Done || !t.Content || !t.Expires.After(s.rows.db.Now()):
-		return Transfer{}, nil, ErrGone
+		return Served{}, ErrGone
 	}
-	c, err := s.read(ctx, &t)
-	return t, c, err
+	out := Served{Name: t.Name, Tag: t.SHA256, Changed: t.Updated}
+	if t.forMessages() {
+		looks, err := s.rows.looks(ctx, s.rows.db, []ID{id})
+		if err != nil {
+			return Served{}, asKind(err)
+		}
+		l := looks[id]
+		if what != whole {
+			thumb, err := l.thumbnail(what)
+			if err != nil {
+				return Served{}, ErrGone
+			}
+			out.Type, out.Inline, out.Tag = thumb.Type, true, out.Tag+"-"+strconv.Itoa(thumb.Side)
+			out.Content, err = newContent(ctx, s.storage, []part{thumb.part}, thumb.size)
+			return out, err
+		}
+		if strings.HasPrefix(l.Type, "audio/") {
+			out.Type = l.Type
+		}
+	}
+	out.Content, err = s.read(ctx, &t)
+	return out, err
 }
 
 // read returns the content of a transfer that is stored as a whole.

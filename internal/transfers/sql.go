@@ -70,6 +70,9 @@ func (r *rows) insert(ctx context.Context, t *Transfer, cfg Settings) error {
 		Set: []string{"files = files + {new.files}", "bytes = bytes + {new.bytes}"}})
 	return r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		t.Created, t.Updated, t.Expires = tx.Now(), tx.Now(), tx.Now().Add(cfg.OfferFor)
+		if t.Status == Transferring {
+			t.Expires = tx.Now().Add(cfg.IdleFor)
+		}
 		// The row of the day is locked from here on: of two offers at once one sees the other.
 		if _, err := tx.ExecContext(ctx, put.For(1), t.From, dayOf(tx.Now()), 1, t.Size); err != nil {
 			return err
@@ -125,6 +128,11 @@ func (r *rows) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer) (go
 		t.SHA256, t.Status, t.Reason, t.Stored, t.state, number(t.Content), t.Updated.UnixMilli(), t.Expires.UnixMilli(), t.ID); err != nil {
 		return nil, err
 	}
+	if t.looks != nil {
+		if err := r.insertLooks(ctx, tx, t); err != nil {
+			return nil, err
+		}
+	}
 	if unused := t.Size - t.Stored; !before.Status.final() && t.Status.final() && unused > 0 {
 		if _, err := tx.ExecContext(ctx, "UPDATE transfer_quotas SET bytes = bytes - ? WHERE user_id = ? AND day = ?", unused, t.From, dayOf(t.Created)); err != nil {
 			return nil, err
@@ -136,18 +144,24 @@ func (r *rows) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer) (go
 	return r.dropParts(ctx, tx, t.ID)
 }
 
-// dropParts removes the rows of a transfer's parts, and returns their names.
-func (r *rows) dropParts(ctx context.Context, tx *sqldb.Tx, id ID) ([]string, error) {
-	parts, err := r.parts(ctx, tx, id)
-	if err != nil || len(parts) == 0 {
-		return nil, err
+// dropParts removes the rows of a transfer's parts and thumbnails, and returns their names.
+func (r *rows) dropParts(ctx context.Context, tx *sqldb.Tx, id ID) (names []string, err error) {
+	for _, table := range []string{"transfer_parts", "transfer_thumbnails"} {
+		some, err := sqldb.Column[string](tx.QueryContext(ctx, "SELECT name FROM "+table+" WHERE transfer = ?", id))
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, some...)
 	}
-	names := make([]string, len(parts))
-	for i, p := range parts {
-		names[i] = p.name
+	if len(names) == 0 {
+		return nil, nil
 	}
-	_, err = tx.ExecContext(ctx, "DELETE FROM transfer_parts WHERE transfer = ?", id)
-	return names, err
+	for _, table := range []string{"transfer_parts", "transfer_thumbnails", "transfer_looks"} {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE transfer = ?", id); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
 }
 
 // commit has parts count that follow on each other from where the transfer stands, and lets
@@ -206,9 +220,9 @@ func (r *rows) due(ctx context.Context, now time.Time, n int) ([]Transfer, error
 	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE expires <= ? ORDER BY expires LIMIT ?", now.UnixMilli(), n))
 }
 
-// waiting returns transfers that wait for the scanner.
-func (r *rows) waiting(ctx context.Context, n int) ([]Transfer, error) {
-	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE status = ? AND bytes = size ORDER BY updated LIMIT ?", Transferring, n))
+// waiting returns transfers that are stored as a whole, and were before a moment, and are to be finished.
+func (r *rows) waiting(ctx context.Context, before time.Time, n int) ([]Transfer, error) {
+	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE status = ? AND bytes = size AND updated <= ? ORDER BY updated LIMIT ?", Transferring, before.UnixMilli(), n))
 }
 
 // of returns transfers of a user, on either side.
@@ -216,10 +230,15 @@ func (r *rows) of(ctx context.Context, user accounts.ID, n int) ([]Transfer, err
 	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE sender = ? OR receiver = ? LIMIT ?", user, user, n))
 }
 
-// forget removes a transfer, and returns the parts that are to go.
-func (r *rows) forget(ctx context.Context, id ID) (gone []string, err error) {
+// forget removes a transfer that has expired by a moment, and returns the parts that are to go. ErrUnknown.
+func (r *rows) forget(ctx context.Context, id ID, by time.Time) (gone []string, err error) {
 	err = r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		if _, err = r.one(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+		gone = nil
+		t, err := r.one(ctx, tx, id, tx.Dialect().ForUpdate())
+		if err == nil && t.Expires.After(by) {
+			err = ErrUnknown // a message has taken it meanwhile
+		}
+		if err != nil {
 			return err
 		}
 		if gone, err = r.dropParts(ctx, tx, id); err != nil {
@@ -239,7 +258,8 @@ func (r *rows) forgetQuotas(ctx context.Context, user accounts.ID, before int64)
 
 // counted returns those of some parts, which belong to some transfers, that count.
 func (r *rows) counted(ctx context.Context, ids []ID, names []string) (map[string]bool, error) {
-	found, err := r.db.QueryContext(ctx, "SELECT name FROM transfer_parts WHERE transfer IN (?) AND name IN (?)", bun.List(ids), bun.List(names))
+	found, err := r.db.QueryContext(ctx, "SELECT name FROM transfer_parts WHERE transfer IN (?) AND name IN (?) UNION ALL SELECT name FROM transfer_thumbnails WHERE transfer IN (?) AND name IN (?)",
+		bun.List(ids), bun.List(names), bun.List(ids), bun.List(names))
 	all, err := sqldb.Column[string](found, err)
 	set := make(map[string]bool, len(all))
 	for _, name := range all {

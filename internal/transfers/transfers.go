@@ -51,7 +51,8 @@ const (
 	reasonErased    = "erased"   // the account of one of the two is gone
 )
 
-// Transfer is a row: one file on its way from a user to another.
+// Transfer is a row: one file on its way from a user to another or, where To is zero, to messages:
+// an upload.
 type Transfer struct {
 	ID       ID
 	From, To accounts.ID
@@ -67,7 +68,35 @@ type Transfer struct {
 	Created  time.Time
 	Updated  time.Time
 	Expires  time.Time // when it fails, loses its content or is forgotten
+
+	looks *Looks // with which a change is to end an upload
 }
+
+// Looks is what the bytes of a file for messages show. It is zero for a file that is neither a
+// picture nor a recording.
+type Looks struct {
+	Type          string // image/… or audio/…, of which the file is; not what its sender calls it
+	Width, Height int    // of a picture, upright
+	Duration      time.Duration
+	Thumbnails    []Thumbnail // the largest first
+}
+
+// Thumbnail is a smaller copy of a picture, which the server has encoded itself.
+type Thumbnail struct {
+	Side          int // about what its longer side has at most, in pixels
+	Width, Height int
+	Type          string
+	part
+}
+
+// forMessages reports that the file has no receiver: messages are to have it.
+func (t *Transfer) forMessages() bool { return t.To.IsZero() }
+
+// never is when files expire that messages have.
+var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// kept reports that messages have the file.
+func (t *Transfer) kept() bool { return t.Expires.Equal(never) }
 
 // has reports whether a user is one of the two.
 func (t *Transfer) has(user accounts.ID) bool { return user == t.From || user == t.To }
@@ -102,6 +131,8 @@ var (
 	ErrTusOf    = errs.New(errs.Invalid, "transfer.tus", "A header of the tus protocol is missing or cannot be read.")
 	ErrSumFails = errs.New(errs.Invalid, "transfer.checksum", "The file has another SHA-256 than was declared. The transfer has failed.")
 	ErrNotDone  = errs.New(errs.Conflict, "transfer.not_done", "The file is not there yet.")
+	ErrKept     = errs.New(errs.Conflict, "transfer.kept", "A message has this file. Recall the message instead.")
+	ErrNoSmall  = errs.New(errs.NotFound, "transfer.no_thumbnail", "There is no thumbnail of this size.")
 	ErrGone     = errs.New(errs.NotFound, "transfer.gone", "The file is not there any more.")
 	ErrLink     = errs.New(errs.NotFound, "transfer.link", "The link is wrong, or its time is over. Ask for another one.")
 	ErrCursor   = errs.New(errs.Invalid, "transfer.cursor", "This cursor was not given by this list.")
@@ -115,12 +146,12 @@ type Settings struct {
 	Storage  string        `koanf:"storage" default:"folder" secret:"url" help:"where files are: folder (files in the data folder), folder:/path, or s3://KEY:SECRET@host/bucket/prefix with ?region= and ?tls=false; nodes share it"`
 	MaxSize  int64         `koanf:"max_size" default:"2147483648" help:"bytes of the largest file"`
 	DayBytes int64         `koanf:"day_bytes" default:"10737418240" help:"bytes that a user may offer on a day (UTC)"`
-	DayFiles int           `koanf:"day_files" default:"200" help:"files that a user may offer on a day (UTC)"`
+	DayFiles int           `koanf:"day_files" default:"1000" help:"files that a user may offer on a day (UTC)"`
 	Open     int           `koanf:"open" default:"20" help:"transfers of a user that are not finished"`
 	From     string        `koanf:"from" default:"friends" enum:"friends,everybody" help:"who may offer a file to a user; nobody over a block"`
 	OfferFor time.Duration `koanf:"offer_for" default:"24h" help:"how long an offer can be accepted"`
-	IdleFor  time.Duration `koanf:"idle_for" default:"24h" help:"how long an upload may bring nothing before it fails"`
-	KeepFor  time.Duration `koanf:"keep_for" default:"168h" help:"how long a file can be fetched"`
+	IdleFor  time.Duration `koanf:"idle_for" default:"24h" help:"how long an upload may bring nothing before it fails, or a whole one wait for a message"`
+	KeepFor  time.Duration `koanf:"keep_for" default:"168h" help:"how long a file that was sent to a user can be fetched"`
 	LinkFor  time.Duration `koanf:"link_for" default:"5m" help:"how long a link to a file is good"`
 	Scan     string        `koanf:"scan" secret:"url" help:"what looks at each file before it can be fetched: a command that reads it (exit code 0 passes, 1 refuses), or an http(s) address that it is posted to (2xx passes, 422 refuses); empty: nothing"`
 	ScanTime time.Duration `koanf:"scan_time" default:"5m" help:"how long that may take for one file"`
@@ -232,9 +263,9 @@ func validSum(sum string) bool {
 	return len(sum) == 64 && strings.Trim(sum, "0123456789abcdef") == ""
 }
 
-// disposition has browsers keep a file under its name instead of showing it: RFC 6266, with
-// RFC 8187 for what is not ASCII.
-func disposition(name string) string {
+// disposition has browsers keep a file under its name (attachment), or show it (inline): RFC 6266,
+// with RFC 8187 for what is not ASCII.
+func disposition(kind, name string) string {
 	var plain, coded strings.Builder
 	for _, r := range name {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' || r == '%' {
@@ -251,7 +282,7 @@ func disposition(name string) string {
 			fmt.Fprintf(&coded, "%%%02X", c)
 		}
 	}
-	return `attachment; filename="` + plain.String() + `"; filename*=UTF-8''` + coded.String()
+	return kind + `; filename="` + plain.String() + `"; filename*=UTF-8''` + coded.String()
 }
 
 // part is one object of the storage, and which bytes of the file it has.
@@ -262,7 +293,16 @@ type part struct {
 
 // newPart names a part that begins at a byte. Its name says when it was made.
 func newPart(id ID, start int64, now time.Time) part {
-	return part{start: start, name: id.String() + "/" + strconv.FormatInt(start, 36) + "-" + strconv.FormatInt(now.UnixMilli(), 36) + "-" + strings.ToLower(rand.Text()[:13])}
+	return part{start: start, name: partName(id, strconv.FormatInt(start, 36), now)}
+}
+
+// newThumbnail names the only part of a thumbnail.
+func newThumbnail(id ID, side int, size int64, now time.Time) part {
+	return part{size: size, name: partName(id, "t"+strconv.Itoa(side), now)}
+}
+
+func partName(id ID, what string, now time.Time) string {
+	return id.String() + "/" + what + "-" + strconv.FormatInt(now.UnixMilli(), 36) + "-" + strings.ToLower(rand.Text()[:13])
 }
 
 // parsePart returns of which transfer a part is, and when it was made. False for a name that

@@ -58,13 +58,13 @@ func FuzzNames(f *testing.F) {
 		if again, err := cleanName(got); err != nil || again != got {
 			t.Errorf("%q became %q, and that %q, %v", name, got, again, err)
 		}
-		kind, params, err := mime.ParseMediaType(disposition(got))
+		kind, params, err := mime.ParseMediaType(disposition("attachment", got))
 		if err != nil || kind != "attachment" || params["filename"] != got {
-			t.Errorf("%q is read as %s %q, %v", disposition(got), kind, params["filename"], err)
+			t.Errorf("%q is read as %s %q, %v", disposition("attachment", got), kind, params["filename"], err)
 		}
-		for _, c := range []byte(disposition(got)) {
+		for _, c := range []byte(disposition("attachment", got)) {
 			if c < ' ' || c > '~' {
-				t.Errorf("%q is no header", disposition(got))
+				t.Errorf("%q is no header", disposition("attachment", got))
 			}
 		}
 	})
@@ -80,9 +80,9 @@ func TestALinkIsGoodForItsFileItsUserAndItsTime(t *testing.T) {
 		w.must(err)
 		good := strings.TrimPrefix(link.URL, "/v1/files/")
 		fetch := func(n *world, link string) error {
-			_, c, err := n.Fetch(t.Context(), link)
+			f, err := n.Fetch(t.Context(), link)
 			if err == nil {
-				w.must(c.Close())
+				w.must(f.Content.Close())
 			}
 			return err
 		}
@@ -106,9 +106,9 @@ func TestALinkIsGoodForItsFileItsUserAndItsTime(t *testing.T) {
 			"cut":                   good[:len(good)-1],
 			"longer":                good + "A",
 			"empty":                 "",
-			"of another secret":     elsewhere.link(id, w.users[1], until),
-			"of a user who is none": w.signer.link(id, w.users[2], until),
-			"of no transfer":        w.signer.link(ids.New[Transfer](), w.users[1], until),
+			"of another secret":     elsewhere.link(id, whole, w.users[1], until),
+			"of a user who is none": w.signer.link(id, whole, w.users[2], until),
+			"of no transfer":        w.signer.link(ids.New[Transfer](), whole, w.users[1], until),
 		} {
 			if err := fetch(w, bad); !errors.Is(err, ErrLink) && !errors.Is(err, ErrGone) {
 				t.Errorf("a link that is %s: %v", what, err)

@@ -69,8 +69,10 @@ func (s *Service) Upload(ctx context.Context, user accounts.ID, id ID, in Piece)
 	case in.Length > t.Size-t.Stored:
 		return t, ErrTooLong
 	}
-	if err := s.apart(ctx, user, t.To); err != nil {
-		return t, err
+	if !t.forMessages() {
+		if err := s.apart(ctx, user, t.To); err != nil {
+			return t, err
+		}
 	}
 	if t.Stored == t.Size || in.Length == 0 {
 		return t, nil
@@ -93,6 +95,9 @@ func (s *Service) Upload(ctx context.Context, user accounts.ID, id ID, in Piece)
 	unhash()
 	stop()
 	s.metrics.received.Add(float64(u.t.Stored - t.Stored))
+	if err == nil && u.t.uploaded() && s.scanner == nil {
+		u.t = s.finishNow(ctx, u.t)
+	}
 	return u.t, asKind(err)
 }
 
@@ -317,7 +322,8 @@ func countsNot(err error) bool {
 }
 
 // commit has parts count. With the last byte the transfer is done, unless it has another
-// SHA-256 than was declared or a scanner has to pass it first.
+// SHA-256 than was declared, a scanner has to pass it first, or it is for messages: then it has to be
+// looked at.
 func (u *upload) commit(ctx context.Context, ws []written) error {
 	s, last := u.s, ws[len(ws)-1]
 	parts := make([]part, len(ws))
@@ -339,7 +345,7 @@ func (u *upload) commit(ctx context.Context, ws []written) error {
 		case t.SHA256 != "" && t.SHA256 != got:
 			t.end(Failed, reasonChecksum, now, historyFor)
 			return
-		case s.scanner == nil:
+		case s.scanner == nil && !t.forMessages():
 			t.end(Done, "", now, s.cfg.KeepFor)
 		}
 		t.SHA256 = got

@@ -263,10 +263,10 @@ func (w *world) fetched(id ID) []byte {
 	w.t.Helper()
 	link, err := w.Link(w.t.Context(), w.users[1], id)
 	w.must(err)
-	_, c, err := w.Fetch(w.t.Context(), link.URL[len("/v1/files/"):])
+	f, err := w.Fetch(w.t.Context(), link.URL[len("/v1/files/"):])
 	w.must(err)
-	defer c.Close()
-	b, err := io.ReadAll(c)
+	defer f.Content.Close()
+	b, err := io.ReadAll(f.Content)
 	w.must(err)
 	return b
 }
@@ -292,6 +292,9 @@ func (w *world) sound(id ...ID) {
 		for _, p := range parts {
 			want = append(want, p.name)
 		}
+		looks, err := w.rows.looks(w.t.Context(), w.db, []ID{id})
+		w.must(err)
+		want = append(want, looks[id].names()...)
 	}
 	slices.Sort(want)
 	if got := w.objects(); !slices.Equal(got, want) {

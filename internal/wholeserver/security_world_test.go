@@ -325,6 +325,17 @@ func (w *world) populate() {
 	w.must("PUT", group+"/bans/"+blocked.User.ID, token, nil)
 	offered := w.must("POST", "/v1/transfers", token, api.TransferOffer{To: friend.User.ID, Name: "the hidden file", Size: 4242})
 	w.belongs["transfer"] = parse[api.Transfer](w.t, offered).ID
+	a = w.send(request{method: "PUT", path: group + "/picture", media: "image/png", token: token, body: bytes.NewReader(square(w.t, 70))})
+	w.belongs["picture"] = parse[api.GroupMembership](w.t, a).Group.Picture
+	note := []byte("the hidden content of a file")
+	begun := parse[api.Transfer](w.t, w.must("POST", "/v1/transfers", token, api.TransferOffer{Name: "the hidden note", Size: int64(len(note))}))
+	upload := request{method: "PATCH", path: "/v1/transfers/" + begun.ID + "/upload", media: "application/offset+octet-stream", token: token, body: bytes.NewReader(note), header: http.Header{"Upload-Offset": {"0"}}}
+	if a := w.send(upload); !a.ok() {
+		w.t.Fatalf("got %d %s", a.status, a.body)
+	}
+	w.belongs["file"] = begun.ID
+	said := api.Send{ClientID: "a-file", Content: api.Content{Kind: api.MessageFile, Media: &api.Media{File: begun.ID}}}
+	w.must("POST", "/v1/chats/"+w.belongs["group chat"]+"/messages", token, said)
 	w.belongs["token"] = parse[api.Card](w.t, w.must("GET", "/v1/me/card", token, nil)).Token
 }
 

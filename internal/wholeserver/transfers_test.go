@@ -89,7 +89,7 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 		}
 		wants("another version", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Tus-Resumable", "0.2.2"), 412, "transfer.tus_version")
 		wants("no length", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Metadata", meta("to", eve.id, "filename", "x")), 422, "transfer.tus")
-		wants("no user", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "3", "Upload-Metadata", meta("filename", "x")), 422, "transfer.tus")
+		wants("no user", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "3", "Upload-Metadata", meta("to", "x", "filename", "x")), 422, "transfer.tus")
 		created := p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", strconv.Itoa(len(data)),
 			"Upload-Metadata", meta("to", eve.id, "filename", `../Ferien "Süd"; x.html`, "filetype", "text/html", "sha256", sum(data)))
 		wants("creation", created, 201, "")

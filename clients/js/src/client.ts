@@ -1,6 +1,6 @@
 import { Centrifuge, UnauthorizedError, type Options, type TransportEndpoint } from "centrifuge";
 import { Emitter } from "./emitter.js";
-import { Ended, fromWire } from "./errors.js";
+import { Ended, fromWire, Refused, Unreachable } from "./errors.js";
 import { openStorage, type Storage } from "./storage.js";
 import type { TokenSource } from "./tokens.js";
 import type { EventCatalogue, operations } from "./wire.js";
@@ -74,10 +74,14 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
 
   private current: State = "offline";
   private token: string | undefined;
+  private readonly url: string;
+  private readonly getToken: TokenSource;
   private readonly wire: Centrifuge;
 
   constructor(options: StoaOptions) {
     super();
+    this.url = options.url;
+    this.getToken = options.getToken;
     this.storage = options.storage ? Promise.resolve(options.storage) : openStorage();
     const at = (path: string, scheme: string) => {
       const url = new URL(path, options.url);
@@ -126,6 +130,35 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
     } catch (err) {
       throw fromWire(err as { code?: number; message?: string });
     }
+  }
+
+  /**
+   * Makes a request of the API beside the connection, as for bytes, with the user's token. It throws
+   * Refused, Unreachable or Ended.
+   */
+  async request(path: string, init: RequestInit = {}): Promise<Response> {
+    for (let refused: string | undefined; ; ) {
+      const token = (this.token = refused === undefined && this.token ? this.token : await this.getToken(refused));
+      let answer: Response;
+      try {
+        answer = await fetch(new URL(path, this.url), { ...init, headers: { ...(init.headers as Record<string, string>), Authorization: `Bearer ${token}` } });
+      } catch (err) {
+        if (init.signal?.aborted) throw err;
+        throw new Unreachable(String(err));
+      }
+      if (answer.ok) return answer;
+      const problem = (await answer.json().catch(() => ({}))) as { code?: string; detail?: string };
+      if (answer.status === 401 && refused === undefined) {
+        refused = token;
+        continue;
+      }
+      throw new Refused(answer.status, problem.code ?? "", problem.detail ?? answer.statusText, Number(answer.headers.get("Retry-After") ?? 0));
+    }
+  }
+
+  /** The address of a path of the server, such as that of a link to a file. */
+  at(path: string): string {
+    return new URL(path, this.url).href;
   }
 
   /**

@@ -1,6 +1,7 @@
 export { Chats, type ChatsEvents, type ChatsOptions, type ChatState, type Said } from "./chats.js";
 export { SESSION_ENDED, StoaClient, type Answer, type ClientEvents, type Input, type State, type StoaEvent, type StoaOptions } from "./client.js";
 export { Ended, isTemporary, Refused, Unreachable } from "./errors.js";
+export { fetchFile, fileLink, sendFile, uploadFile, type FileOptions, type SendFileOptions } from "./files.js";
 export type { Outgoing } from "./outbox.js";
 export { IndexedStorage, MemoryStorage, openStorage, WebStorage, type Storage } from "./storage.js";
 export { refreshing, type KeptTokens, type RefreshOptions, type TokenSource } from "./tokens.js";

@@ -1,7 +1,8 @@
 // Package picture turns an uploaded image into a picture that is safe to
-// store and to show: square, upright, in three sizes, encoded anew.
+// store and to show: square, upright, in three sizes, encoded anew ([Studio.Square]); or
+// into thumbnails of the same kind that keep its shape ([Studio.Look]).
 //
-// The bytes of an image tell what it is ([Studio.Square] looks at nothing else): PNG,
+// The bytes of an image tell what it is (nothing else is looked at): PNG,
 // JPEG, GIF, of which the first frame is taken, or WebP that does not move. Nothing
 // but pixels survives: no metadata (a phone writes where it was), no colour
 // profile, nothing behind the image's end.

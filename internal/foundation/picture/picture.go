@@ -90,23 +90,37 @@ func (s *Studio) Square(ctx context.Context, data []byte) (_ []Picture, err erro
 	if len(data) > MaxBytes {
 		return nil, ErrBytes
 	}
+	var sizes []Picture
+	err = s.decoded(ctx, data, func(cfg image.Config) int64 {
+		side := int64(min(cfg.Width, cfg.Height, 2*enough))
+		return side*side*4 + side*int64(Sizes[0])*32 // what shrink makes, and what CatmullRom keeps between its two passes
+	}, func(img image.Image, cfg image.Config, _ format, o int) error {
+		sizes, err = encode(upright(square(img, cfg), o))
+		return err
+	})
+	return sizes, err
+}
+
+// decoded decodes the image in data when it is its turn, and calls use with what it is and how
+// its camera was held. beside says how much memory use takes beside the image. ErrUnreadable, ErrDimensions.
+func (s *Studio) decoded(ctx context.Context, data []byte, beside func(image.Config) int64, use func(img image.Image, cfg image.Config, f format, orientation int) error) error {
 	i := slices.IndexFunc(formats, func(f format) bool { return f.matches(data) })
 	if i < 0 {
-		return nil, ErrUnreadable
+		return ErrUnreadable
 	}
 	f := formats[i]
 	cfg, err := f.config(bytes.NewReader(data))
 	switch {
 	case err != nil || cfg.Width <= 0 || cfg.Height <= 0:
-		return nil, ErrUnreadable
+		return ErrUnreadable
 	case cfg.Width > maxSide || cfg.Height > maxSide || cfg.Width*cfg.Height > maxPixels:
-		return nil, ErrDimensions
+		return ErrDimensions
 	}
 	// A share of the memory is a turn as well.
-	needs := cost(cfg)
+	needs := cost(cfg) + beside(cfg)
 	share := min(s.all, max(s.all/s.turns, needs))
 	if err := s.memory.Acquire(ctx, share); err != nil {
-		return nil, err
+		return err
 	}
 	defer s.memory.Release(share)
 	if needs >= large {
@@ -117,11 +131,11 @@ func (s *Studio) Square(ctx context.Context, data []byte) (_ []Picture, err erro
 	img, err := f.decode(&reader{hurried, bytes.NewReader(data)})
 	switch {
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return ctx.Err()
 	case err != nil:
-		return nil, ErrUnreadable
+		return ErrUnreadable
 	}
-	return encode(upright(square(img, cfg), orientation(data, f.meta)))
+	return use(img, cfg, f, orientation(data, f.meta))
 }
 
 // reader gives a decoder nothing more once its time is up, and little at once, for
@@ -143,16 +157,17 @@ func (r *reader) Read(p []byte) (int, error) {
 // kinds other packages have registered.
 type format struct {
 	head   string // '?' stands for any byte
+	typ    string
 	config func(io.Reader) (image.Config, error)
 	decode func(io.Reader) (image.Image, error)
 	meta   imagemeta.ImageFormat // zero: it has no orientation
 }
 
 var formats = []format{
-	{"\xff\xd8\xff", jpeg.DecodeConfig, jpeg.Decode, imagemeta.JPEG},
-	{"\x89PNG\r\n\x1a\n", png.DecodeConfig, png.Decode, imagemeta.PNG},
-	{"RIFF????WEBP", webp.DecodeConfig, webp.Decode, imagemeta.WebP},
-	{"GIF8", gif.DecodeConfig, gif.Decode, 0},
+	{"\xff\xd8\xff", "image/jpeg", jpeg.DecodeConfig, jpeg.Decode, imagemeta.JPEG},
+	{"\x89PNG\r\n\x1a\n", "image/png", png.DecodeConfig, png.Decode, imagemeta.PNG},
+	{"RIFF????WEBP", "image/webp", webp.DecodeConfig, webp.Decode, imagemeta.WebP},
+	{"GIF8", "image/gif", gif.DecodeConfig, gif.Decode, 0},
 }
 
 func (f format) matches(data []byte) bool {
@@ -167,9 +182,9 @@ func (f format) matches(data []byte) bool {
 	return true
 }
 
-// cost estimates the bytes that it takes to decode and scale an image: the most
-// that its kind can take, for a header does not tell all (a progressive JPEG holds
-// four bytes for each sample until the end).
+// cost estimates the bytes that it takes to decode an image: the most that its kind can
+// take, for a header does not tell all (a progressive JPEG holds four bytes for each
+// sample until the end).
 func cost(cfg image.Config) int64 {
 	pixels, perPixel := int64(cfg.Width)*int64(cfg.Height), int64(8)
 	switch cfg.ColorModel {
@@ -180,8 +195,7 @@ func cost(cfg image.Config) int64 {
 	case color.RGBA64Model, color.NRGBA64Model:
 		perPixel = 12
 	}
-	side := int64(min(cfg.Width, cfg.Height, 2*enough))
-	return pixels*perPixel + side*side*4 + side*int64(Sizes[0])*32 // what shrink makes, and what CatmullRom keeps between its two passes
+	return pixels * perPixel
 }
 
 // enough pixels of a side for the largest size: of more, squares are averaged
@@ -193,21 +207,20 @@ func square(img image.Image, cfg image.Config) *image.RGBA {
 	side := min(cfg.Width, cfg.Height)
 	k := max(1, side/enough)
 	n := side / k
-	img = shrink(img, image.Pt((cfg.Width-n*k)/2, (cfg.Height-n*k)/2), n, k)
+	img = shrink(img, image.Pt((cfg.Width-n*k)/2, (cfg.Height-n*k)/2), n, n, k)
 	return scale(img, Sizes[0])
 }
 
-// shrink returns a square of n × n pixels, each the average of k × k of an image,
-// from at on. What lies outside of the image is clear: the first frame of a GIF may
-// be a part of it.
-func shrink(img image.Image, at image.Point, n, k int) *image.RGBA {
-	to := image.NewRGBA(image.Rect(0, 0, n, n))
-	band := image.NewRGBA(image.Rect(0, 0, n*k, k))
-	for y := range n {
+// shrink returns w × h pixels, each the average of k × k of an image, from at on. What
+// lies outside of the image is clear: the first frame of a GIF may be a part of it.
+func shrink(img image.Image, at image.Point, w, h, k int) *image.RGBA {
+	to := image.NewRGBA(image.Rect(0, 0, w, h))
+	band := image.NewRGBA(image.Rect(0, 0, w*k, k))
+	for y := range h {
 		clear(band.Pix)
 		draw.Draw(band, band.Bounds(), img, at.Add(image.Pt(0, y*k)), draw.Src)
 		out := to.Pix[y*to.Stride:]
-		for x := range n {
+		for x := range w {
 			var sum [4]int
 			for row := range k {
 				from := row*band.Stride + x*k*4
@@ -253,38 +266,45 @@ func orientation(data []byte, f imagemeta.ImageFormat) (o int) {
 	return o
 }
 
-// upright turns and mirrors a square as its orientation says. That comes after
-// cutting and scaling, for the middle stays the middle.
+// upright turns and mirrors an image as its orientation says. That comes after cutting
+// and scaling, for the middle stays the middle.
 func upright(from *image.RGBA, orientation int) *image.RGBA {
 	if orientation == 1 {
 		return from
 	}
-	n := from.Bounds().Dx() - 1
-	to := image.NewRGBA(from.Bounds())
-	for y := range n + 1 {
-		for x := range n + 1 {
+	w, h := from.Bounds().Dx()-1, from.Bounds().Dy()-1
+	bounds := from.Bounds()
+	if lies(orientation) {
+		bounds = image.Rect(0, 0, h+1, w+1)
+	}
+	to := image.NewRGBA(bounds)
+	for y := range bounds.Dy() {
+		for x := range bounds.Dx() {
 			fx, fy := x, y
 			switch orientation {
 			case 2:
-				fx = n - x
+				fx = w - x
 			case 3:
-				fx, fy = n-x, n-y
+				fx, fy = w-x, h-y
 			case 4:
-				fy = n - y
+				fy = h - y
 			case 5:
 				fx, fy = y, x
 			case 6:
-				fx, fy = y, n-x
+				fx, fy = y, h-x
 			case 7:
-				fx, fy = n-y, n-x
+				fx, fy = w-y, h-x
 			case 8:
-				fx, fy = n-y, x
+				fx, fy = w-y, x
 			}
 			to.SetRGBA(x, y, from.RGBAAt(fx, fy))
 		}
 	}
 	return to
 }
+
+// lies reports that a camera was held on its side: upright, width and height change places.
+func lies(orientation int) bool { return orientation >= 5 }
 
 // encode makes all sizes, each of the next larger one.
 func encode(img *image.RGBA) ([]Picture, error) {
@@ -293,18 +313,23 @@ func encode(img *image.RGBA) ([]Picture, error) {
 		if size != img.Bounds().Dx() {
 			img = scale(img, size)
 		}
-		p, b := Picture{Size: size, Type: "image/jpeg"}, new(bytes.Buffer)
+		p := Picture{Size: size}
 		var err error
-		if img.Opaque() {
-			err = jpeg.Encode(b, img, &jpeg.Options{Quality: quality})
-		} else {
-			p.Type, err = "image/png", png.Encode(b, img)
-		}
-		if err != nil {
+		if p.Type, p.Data, err = written(img); err != nil {
 			return nil, err
 		}
-		p.Data = b.Bytes()
 		all = append(all, p)
 	}
 	return all, nil
+}
+
+// written encodes an image: as JPEG, or as PNG when something shows through.
+func written(img *image.RGBA) (typ string, data []byte, err error) {
+	var b bytes.Buffer
+	if img.Opaque() {
+		typ, err = "image/jpeg", jpeg.Encode(&b, img, &jpeg.Options{Quality: quality})
+	} else {
+		typ, err = "image/png", png.Encode(&b, img)
+	}
+	return typ, b.Bytes(), err
 }

@@ -1,0 +1,147 @@
+import type { StoaClient } from "./client.js";
+import { isTemporary, Refused, Unreachable } from "./errors.js";
+import type { FileLink, Media, Send, Sent } from "./wire.js";
+
+export interface FileOptions {
+  /** What the file is called; that of a File, when absent. */
+  name?: string;
+  /** Bytes that the server has, and all. */
+  onProgress?: (sent: number, size: number) => void;
+  /** Ends the upload, which can be resumed. */
+  signal?: AbortSignal;
+  /** An upload that was begun before, to be gone on with: what onBegun told. */
+  resume?: string;
+  /** Tells the id of the upload before its first byte is sent; keep it to resume. */
+  onBegun?: (id: string) => void;
+}
+
+export interface SendFileOptions extends FileOptions {
+  kind?: "file" | "image" | "voice";
+  /** A caption. */
+  text?: string;
+  /** What the server does not know of it: alt; waveform and duration_ms of a recording. */
+  media?: Pick<Media, "alt" | "waveform" | "duration_ms">;
+  /** Names the message: sent again with the same one, it is the same message. */
+  clientId?: string;
+  replyTo?: number;
+}
+
+const slice = 4 << 20; // bytes of one request; the server keeps what came before a line was cut
+const tries = 6; // in a row that bring nothing
+const retryAfter = 500; // ms, at first
+const lookEvery = 300; // ms between two questions whether the server has finished with a file
+
+/**
+ * Uploads a file that messages are to have, from where it stands, and returns its id once the server has looked at
+ * it. When the line breaks it goes on from what was stored.
+ */
+export async function uploadFile(client: StoaClient, file: Blob, options: FileOptions = {}): Promise<string> {
+  const { signal } = options;
+  let id = options.resume;
+  if (!id) {
+    const name = options.name ?? (file as File).name ?? "file";
+    const key = crypto.randomUUID();
+    const body = JSON.stringify({ name, size: file.size, ...(file.type && { type: file.type }) });
+    const begun = await again(signal, () => json(client, "/v1/transfers", { method: "POST", body, headers: { "Content-Type": "application/json", "Idempotency-Key": key } }));
+    id = begun.id;
+    options.onBegun?.(id);
+  }
+  const path = `/v1/transfers/${id}/upload`;
+  const tus = { "Tus-Resumable": "1.0.0" };
+  for (let at = -1, failed = 0, pause = retryAfter; at < file.size; ) {
+    try {
+      if (at < 0) at = standsAt(await client.request(path, { method: "HEAD", headers: tus, ...(signal && { signal }) }));
+      else {
+        const headers = { ...tus, "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(at) };
+        at = standsAt(await client.request(path, { method: "PATCH", headers, body: file.slice(at, at + slice), ...(signal && { signal }) }));
+        [failed, pause] = [0, retryAfter];
+      }
+      options.onProgress?.(at, file.size);
+    } catch (err) {
+      const moved = err instanceof Refused && err.code === "transfer.offset";
+      if (signal?.aborted || !(moved || isTemporary(err)) || ++failed >= tries) throw err;
+      at = -1; // ask where it stands
+      await wait(Math.max(pause, err instanceof Refused ? err.retryAfter * 1000 : 0), signal);
+      pause *= 2;
+    }
+  }
+  for (;;) {
+    const { status, reason } = await again(signal, () => json(client, `/v1/transfers/${id}`, {}));
+    if (status === "done") return id;
+    if (status === "failed") throw new Refused(409, "transfer.failed", reason ?? "The upload has failed.");
+    await wait(lookEvery, signal);
+  }
+}
+
+/** Uploads a file and sends it to a chat. When it returns the message is stored for good. */
+export async function sendFile(client: StoaClient, chat: string, file: Blob, options: SendFileOptions = {}): Promise<Sent> {
+  const id = await uploadFile(client, file, options);
+  const body: Send = {
+    client_id: options.clientId ?? crypto.randomUUID(),
+    kind: options.kind ?? "file",
+    media: { ...options.media, file: id },
+    ...(options.text && { text: options.text }),
+    ...(options.replyTo && { reply_to: options.replyTo }),
+  };
+  return again(options.signal, () => client.call("chats.send", { path: { chat }, body }));
+}
+
+/**
+ * A link to the file of a message, or to its thumbnail of a side. It is good for some minutes and needs no token: `client.at`
+ * makes it an address for an image, a player or a download.
+ */
+export async function fileLink(client: StoaClient, chat: string, seq: number, side = 0): Promise<FileLink> {
+  return client.call("chats.file", { path: { chat, seq }, query: { side } });
+}
+
+/** The bytes of a message's file, or of its thumbnail of a side, from a byte on. */
+export async function fetchFile(client: StoaClient, chat: string, seq: number, options: { side?: number; from?: number; signal?: AbortSignal } = {}): Promise<Response> {
+  const { side = 0, from = 0, signal } = options;
+  const { url } = await fileLink(client, chat, seq, side);
+  const answer = await client.request(url, { headers: from > 0 ? { Range: `bytes=${from}-` } : {}, ...(signal && { signal }) });
+  if (from > 0 && answer.status !== 206) throw new Unreachable("The server does not go on from there.");
+  return answer;
+}
+
+interface Upload {
+  id: string;
+  status: string;
+  reason?: string;
+}
+
+async function json(client: StoaClient, path: string, init: RequestInit): Promise<Upload> {
+  return (await client.request(path, init)).json() as Promise<Upload>;
+}
+
+function standsAt(answer: Response): number {
+  const at = Number(answer.headers.get("Upload-Offset") ?? NaN);
+  if (!Number.isSafeInteger(at)) throw new Unreachable("The server does not say where the upload stands.");
+  return at;
+}
+
+// again calls fn until it succeeds, or fails for good or too often.
+async function again<T>(signal: AbortSignal | undefined, fn: () => Promise<T>): Promise<T> {
+  for (let n = 1, pause = retryAfter; ; n++, pause *= 2) {
+    try {
+      return await fn();
+    } catch (err) {
+      if (signal?.aborted || !isTemporary(err) || n >= tries) throw err;
+      await wait(pause, signal);
+    }
+  }
+}
+
+function wait(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((done, fail) => {
+    signal?.throwIfAborted();
+    const stop = () => {
+      clearTimeout(timer);
+      fail(signal?.reason as Error);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      done();
+    }, ms);
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+}

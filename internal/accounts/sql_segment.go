@@ -1,0 +1,89 @@
+package accounts
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/texts"
+)
+
+// Segment is a part of all users whose accounts are not deleted. The zero Segment is everybody.
+type Segment struct {
+	Language         texts.Language `json:"language,omitempty"` // that they read; who has told none reads English
+	Zone             string         `json:"zone,omitempty"`     // IANA's name
+	RegisteredFrom   time.Time      `json:"registered_from,omitzero"`
+	RegisteredBefore time.Time      `json:"registered_before,omitzero"`
+	ActiveSince      time.Time      `json:"active_since,omitzero"` // of who is logged in, exact to twenty minutes
+}
+
+// where is the segment as a condition on users u, and its arguments.
+func (s Segment) where() (text string, args []any) {
+	text = "u.erased = 0"
+	and := func(condition string, some ...any) { text, args = text+" AND "+condition, append(args, some...) }
+	switch {
+	case s.Language == texts.English:
+		and("u.lang IN (?, '')", string(s.Language))
+	case s.Language != "":
+		and("u.lang = ?", string(s.Language))
+	}
+	if s.Zone != "" {
+		and("u.zone = ?", s.Zone)
+	}
+	if !s.RegisteredFrom.IsZero() {
+		and("u.created >= ?", s.RegisteredFrom.UnixMilli())
+	}
+	if !s.RegisteredBefore.IsZero() {
+		and("u.created < ?", s.RegisteredBefore.UnixMilli())
+	}
+	if !s.ActiveSince.IsZero() {
+		and("EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = u.id AND s.used >= ?)", s.ActiveSince.UnixMilli())
+	}
+	return text, args
+}
+
+// Reader is a user with the language that the user reads.
+type Reader struct {
+	User     ID
+	Language texts.Language
+}
+
+// Readers returns up to n users of a segment behind one of them, in the order of their ids.
+func (s Segment) Readers(ctx context.Context, q sqldb.Querier, after ID, n int) (_ []Reader, err error) {
+	defer errs.Wrap(&err, "accounts.Readers")
+	where, args := s.where()
+	rows, err := q.QueryContext(ctx, "SELECT u.id, u.lang FROM users u WHERE u.id > ? AND "+where+" ORDER BY u.id LIMIT ?", append(append([]any{after}, args...), n)...)
+	return sqldb.Collect(rows, err, scanReader)
+}
+
+func scanReader(rows *sql.Rows) (r Reader, err error) {
+	err = rows.Scan(&r.User, (*string)(&r.Language))
+	r.Language = cmp.Or(r.Language, texts.English)
+	return r, err
+}
+
+// Count returns how many users are in a segment.
+func (s Segment) Count(ctx context.Context, q sqldb.Querier) (n int64, err error) {
+	defer errs.Wrap(&err, "accounts.Count")
+	where, args := s.where()
+	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM users u WHERE "+where, args...).Scan(&n)
+	return n, asKind(err)
+}
+
+// ReadersOf returns those of up to 500 users whose accounts are not deleted.
+func ReadersOf(ctx context.Context, q sqldb.Querier, users []ID) (all []Reader, err error) {
+	defer errs.Wrap(&err, "accounts.ReadersOf")
+	return all, eachUser(ctx, q, "id, lang, erased", users, func(rows *sql.Rows) error {
+		var r Reader
+		var erased int64
+		err := rows.Scan(&r.User, (*string)(&r.Language), &erased)
+		if erased == 0 {
+			r.Language = cmp.Or(r.Language, texts.English)
+			all = append(all, r)
+		}
+		return err
+	})
+}

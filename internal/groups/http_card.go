@@ -1,0 +1,71 @@
+package groups
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/qr"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+)
+
+func (s *Service) cardRoutes(a *web.API, tags []string) {
+	refusals := []*errs.Error{ErrGroup, ErrMay, ErrStore}
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card", ID: "groups.card", Tags: tags,
+		Summary:     "What others scan to find a group",
+		Description: "A link, good for 48 hours, for whoever may invite; asking again before brings the same one, and a new one after. It is among the group's links, and ends as they do: when it is revoked, or the member who has drawn it leaves.",
+		Errors:      refusals}, s.getCard)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.png", ID: "groups.card_png", Tags: tags, Answer: "image/png",
+		Summary: "A group's card as a QR code, PNG", Errors: refusals}, s.getCardPNG)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.svg", ID: "groups.card_svg", Tags: tags, Answer: "image/svg+xml",
+		Summary: "A group's card as a QR code, SVG", Errors: refusals}, s.getCardSVG)
+}
+
+// card returns a group's card as its picture says it: a link to this server's page as the caller reaches it.
+func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPath) (c api.Card, err error) {
+	id, err := in.parse()
+	if err != nil {
+		return c, err
+	}
+	l, err := s.Card(ctx, caller.User, id)
+	if err != nil {
+		return c, err
+	}
+	token := l.ID.String()
+	return api.Card{Token: token, URL: web.Origin(ctx) + "/#/join/" + token, ExpiresIn: int(moment(l.Expires).Sub(s.db.Now()).Seconds())}, nil
+}
+
+func (s *Service) getCard(ctx context.Context, caller accounts.Caller, in *GroupPath) (*body[api.Card], error) {
+	c, err := s.card(ctx, caller, in)
+	return &body[api.Card]{c}, err
+}
+
+func (s *Service) getCardPNG(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	Size int `query:"size" minimum:"128" maximum:"1024" default:"512" doc:"pixels on each side"`
+}) (*web.Drawn, error) {
+	code, err := s.code(ctx, caller, &in.GroupPath)
+	if err != nil {
+		return nil, err
+	}
+	image, err := code.PNG(in.Size)
+	return web.NewDrawn("image/png", image), err
+}
+
+func (s *Service) getCardSVG(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Drawn, error) {
+	code, err := s.code(ctx, caller, in)
+	if err != nil {
+		return nil, err
+	}
+	return web.NewDrawn("image/svg+xml", code.SVG()), nil
+}
+
+func (s *Service) code(ctx context.Context, caller accounts.Caller, in *GroupPath) (qr.Code, error) {
+	c, err := s.card(ctx, caller, in)
+	if err != nil {
+		return qr.Code{}, err
+	}
+	return qr.New(c.URL)
+}

@@ -1,0 +1,77 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// Limits, as those of users' pictures.
+var (
+	uploadLimit  = ratelimit.Limit{Max: 20, Window: time.Hour}
+	pictureLimit = ratelimit.Limit{Max: 6000, Window: time.Minute}
+)
+
+// uploadTime lets 5 MiB arrive over a megabit a second.
+const uploadTime = 45 * time.Second
+
+func (s *Service) pictureRoutes(a *web.API, tags []string) {
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/groups/{group}/picture", ID: "groups.set_picture", Tags: tags,
+		Summary:     "Upload a group's picture",
+		Description: "Admins. What an image may be, and what becomes of it, is as with the caller's own picture (me.avatar.set).",
+		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Limit: uploadLimit,
+		Errors: []*errs.Error{ErrGroup, ErrMay, picture.ErrUnreadable, picture.ErrDimensions, ErrStore}}, s.putPicture)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/picture", ID: "groups.remove_picture", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Remove a group's picture", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.deletePicture)
+	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/group-pictures/{picture}/{size}", ID: "group_pictures.get", Tags: tags,
+		Summary:     "One size of a group's picture",
+		Description: "What an id stands for never changes: keep it for as long as you like. With If-None-Match the answer may be 304. JPEG, or PNG when something shows through.",
+		Limit:       pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrPicture, ErrStore}}, s.getPicture)
+}
+
+func (s *Service) putPicture(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	RawBody []byte `contentType:"image/*"`
+}) (*body[api.GroupMembership], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	g, me, err := s.SetPicture(ctx, caller.User, id, in.RawBody)
+	return &body[api.GroupMembership]{membership(g, &me)}, err
+}
+
+func (s *Service) deletePicture(ctx context.Context, caller accounts.Caller, in *GroupPath) (*empty, error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.RemovePicture(ctx, caller.User, id)
+}
+
+func (s *Service) getPicture(ctx context.Context, in *struct {
+	Picture string `path:"picture" doc:"the picture's id"`
+	Size    string `path:"size" enum:"64,256,512" doc:"pixels on each side"`
+	IfMatch string `header:"If-None-Match"`
+}) (*web.Image, error) {
+	id, err := ids.Parse[picture.Picture](in.Picture)
+	size, _ := strconv.Atoi(in.Size) // one of the enum
+	if err != nil {
+		return nil, ErrPicture
+	}
+	p, err := s.Picture(ctx, id, size)
+	if err != nil {
+		return nil, err
+	}
+	return web.NewImage(in.IfMatch, fmt.Sprintf("%s-%d", id, p.Size), p.Type, p.Data), nil
+}

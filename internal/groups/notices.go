@@ -1,0 +1,74 @@
+package groups
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/notices"
+)
+
+// record writes what users are told of d who would look for it nowhere else: that they were made members,
+// or taken out; that they are asked as admins, or were answered. What admins were told of a request leaves
+// their lists with its end.
+func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	if s.notices == nil {
+		return nil
+	}
+	var over []notices.Told
+	var told []notices.Entry
+	entry := func(kind string, to, by accounts.ID, source string, data api.NoticeOfGroup) {
+		if to == by {
+			return
+		}
+		data.V, data.Group, data.Name, data.User = 1, d.group.ID.String(), d.group.Name, orNone(by)
+		told = append(told, notices.Entry{User: to, Kind: kind, Source: source, About: by, Data: data})
+	}
+	var staff []accounts.ID
+	if len(d.requests()) > 0 && d.group.Dissolved == 0 {
+		var err error
+		if staff, err = selectStaff(ctx, tx, d.group.ID); err != nil {
+			return err
+		}
+	}
+	approved := map[accounts.ID]bool{}
+	for _, r := range d.closed {
+		source := "group_request:" + r.ID.String()
+		for _, admin := range staff {
+			over = append(over, notices.Told{User: admin, Source: source})
+		}
+		switch data := (api.NoticeOfGroup{Request: r.ID.String()}); r.State {
+		case Approved:
+			approved[r.User] = true
+			entry(api.NoticeGroupAccepted, r.User, d.by, source+":accepted", data)
+		case Refused:
+			entry(api.NoticeGroupRefused, r.User, d.by, source+":refused", data)
+		}
+	}
+	if r := d.opened; r != nil {
+		for _, admin := range staff {
+			entry(api.NoticeGroupRequested, admin, r.User, "group_request:"+r.ID.String(), api.NoticeOfGroup{Request: r.ID.String()})
+			told[len(told)-1].Expires = moment(r.Expires)
+		}
+	}
+	version := func(of int64) string { return d.group.ID.String() + ":" + strconv.FormatInt(of, 10) }
+	for _, m := range d.joined {
+		if !approved[m.User] {
+			entry(api.NoticeGroupAdded, m.User, d.by, "group_added:"+version(m.version), api.NoticeOfGroup{})
+		}
+	}
+	for _, l := range d.left {
+		switch l.why {
+		case api.GroupRemoved, api.GroupBanned:
+			entry(api.NoticeGroupRemoved, l.user, d.by, "group_removed:"+version(d.group.Version), api.NoticeOfGroup{Banned: l.why == api.GroupBanned})
+		case api.GroupDissolved:
+			entry(api.NoticeGroupDissolved, l.user, d.by, "group_dissolved:"+d.group.ID.String(), api.NoticeOfGroup{})
+		}
+	}
+	if err := s.notices.Withdraw(ctx, tx, over...); err != nil {
+		return err
+	}
+	return s.notices.Record(ctx, tx, told...)
+}

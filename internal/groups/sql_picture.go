@@ -1,0 +1,29 @@
+package groups
+
+import (
+	"context"
+
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// replacePicture removes the picture of a group, and writes another one in all its sizes, one statement each: together
+// they could be larger than MariaDB takes in one.
+func replacePicture(ctx context.Context, tx *sqldb.Tx, group ID, id PictureID, sizes []picture.Picture) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM group_pictures WHERE group_id = ?", group); err != nil {
+		return err
+	}
+	for _, p := range sizes {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO group_pictures (id, size, group_id, type, data) VALUES (?, ?, ?, ?, ?)", id, p.Size, group, p.Type, p.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// selectPicture returns one size of a picture, or ErrPicture.
+func selectPicture(ctx context.Context, q sqldb.Querier, id PictureID, size int) (p picture.Picture, err error) {
+	p.Size = size
+	err = q.QueryRowContext(ctx, "SELECT type, data FROM group_pictures WHERE id = ? AND size = ?", id, size).Scan(&p.Type, &p.Data)
+	return p, sqldb.Missing(err, ErrPicture)
+}

@@ -1,0 +1,173 @@
+package messaging
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/transfers"
+)
+
+// A message that has a file has a row in message_files, from the transaction that stores the message to the one that
+// takes its content away. These rows are the only count of what refers to a file: under the lock of the file's own row
+// whoever takes the last one away sees that it is the last. A message that forwards another one shares its file.
+
+// file returns the file of this server that a message has, if it has one.
+func (s said) file() (transfers.ID, bool) {
+	if s.Media == nil || s.Media.File == "" {
+		return transfers.ID{}, false
+	}
+	id, err := ids.Parse[transfers.Transfer](s.Media.File)
+	return id, err == nil
+}
+
+// takenFiles are the files of new messages, as transfers tells of them.
+type takenFiles map[transfers.ID]transfers.File
+
+// takeFiles locks the files that messages of a batch are to have, and adds to refused those who may not have them: it
+// has to be an upload of the sender's, or that of a message which is forwarded and still has it.
+func (s *Service) takeFiles(ctx context.Context, tx *sqldb.Tx, batch []sending, refused map[sendingKey]error) (takenFiles, error) {
+	var list []transfers.ID
+	var sources []place
+	for _, in := range batch {
+		if id, has := in.said.file(); has {
+			list = append(list, id)
+			if in.source != nil {
+				sources = append(sources, *in.source)
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	found, err := s.files.Lock(ctx, tx, unique(list))
+	if err != nil {
+		return nil, err
+	}
+	have, err := s.store.filesAt(ctx, tx, sources)
+	if err != nil {
+		return nil, err
+	}
+	for _, in := range batch {
+		id, has := in.said.file()
+		if !has || refused[in.key()] != nil {
+			continue
+		}
+		f, there := found[id]
+		switch {
+		case in.source != nil && (!there || have[*in.source] != id):
+			refused[in.key()] = ErrRecalled
+		case in.source != nil:
+		case !there || f.From != in.from:
+			refused[in.key()] = ErrFile
+		case in.said.Kind == api.MessageImage && f.Media.Width == 0:
+			refused[in.key()] = ErrContent.On("body.media.file", "is no picture that this server knows")
+		case in.said.Kind == api.MessageVoice && !strings.HasPrefix(f.Media.Type, "audio/"):
+			refused[in.key()] = ErrContent.On("body.media.file", "is no recording that this server knows")
+		}
+	}
+	return found, nil
+}
+
+// said is what a message says, with what the server knows of its file.
+func (t takenFiles) said(in sending) said {
+	id, has := in.said.file()
+	if !has || in.source != nil { // a message that is forwarded has it already
+		return in.said
+	}
+	m, sent := t[id].Media, in.said.Media
+	m.Alt, m.Waveform = sent.Alt, sent.Waveform
+	if m.Duration == 0 && in.said.Kind != api.MessageFile {
+		m.Duration = sent.Duration
+	}
+	out := in.said
+	out.Media = &m
+	return out
+}
+
+// giveFiles has new messages have their files.
+func (s *Service) giveFiles(ctx context.Context, tx *sqldb.Tx, fresh []message) error {
+	var list []transfers.ID
+	at := map[place]transfers.ID{}
+	for _, m := range fresh {
+		if id, has := m.said.file(); has {
+			list, at[place{m.conv, m.seq}] = append(list, id), id
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	if err := s.store.insertFiles(ctx, tx, at); err != nil {
+		return err
+	}
+	return s.files.Keep(ctx, tx, unique(list))
+}
+
+func unique(list []transfers.ID) []transfers.ID {
+	return slices.Compact(slices.SortedFunc(slices.Values(list), transfers.ID.Compare))
+}
+
+// dropFiles takes their files from messages of a locked conversation; without numbers, from all.
+func (s *Service) dropFiles(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs ...int64) error {
+	list, err := s.store.filesOf(ctx, tx, conv, seqs)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	for some := range slices.Chunk(unique(list), atMost) {
+		if _, err := s.files.Lock(ctx, tx, some); err != nil {
+			return err
+		}
+		if err := s.store.deleteFiles(ctx, tx, conv, seqs, some); err != nil {
+			return err
+		}
+		had, err := s.store.stillHad(ctx, tx, some)
+		if err != nil {
+			return err
+		}
+		if err := s.files.Release(ctx, tx, slices.DeleteFunc(some, func(id transfers.ID) bool { return slices.Contains(had, id) })); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sees implements [transfers.Messages].
+func (s *Service) Sees(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
+	sees, err := s.store.sees(ctx, user, file)
+	return sees, asKind(ctx, err)
+}
+
+// FileLink returns where the file of a message can be fetched that the user sees, or its thumbnail of a side; 0 is the file
+// itself. Between two users of whom one blocks the other nothing is fetched, as nothing is sent. ErrChat, ErrMessage,
+// ErrRecalled, ErrNoFile, ErrRefused, ErrYouBlock, transfers.ErrGone, transfers.ErrNoSmall, ErrStore.
+func (s *Service) FileLink(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, side int) (_ api.FileLink, err error) {
+	defer errs.Wrap(&err, "messaging.FileLink %s", user)
+	_, m, err := s.messageOf(ctx, user, chat, seq)
+	if err != nil {
+		return api.FileLink{}, asKind(ctx, err)
+	}
+	id, has := m.said.file()
+	switch {
+	case m.recalled != 0:
+		return api.FileLink{}, ErrRecalled
+	case !has:
+		return api.FileLink{}, ErrNoFile
+	}
+	if chat.direct() {
+		mine, theirs, err := s.relations.Between(ctx, user, chat.peer)
+		switch {
+		case err != nil:
+			return api.FileLink{}, err
+		case mine.Blocked:
+			return api.FileLink{}, ErrYouBlock
+		case theirs.Blocked:
+			return api.FileLink{}, ErrRefused
+		}
+	}
+	return s.files.FileLink(ctx, user, id, side)
+}

@@ -1,0 +1,84 @@
+package messaging
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/transfers"
+)
+
+func (s *store) insertFiles(ctx context.Context, tx *sqldb.Tx, at map[place]transfers.ID) error {
+	args := make([]any, 0, 3*len(at))
+	for p, id := range at {
+		args = append(args, p.conv, p.seq, id)
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO message_files (conversation, seq, file) VALUES "+sqldb.Tuples(3, len(at)), args...)
+	return err
+}
+
+// filesAt returns the files that messages at some places have.
+func (s *store) filesAt(ctx context.Context, tx *sqldb.Tx, places []place) (map[place]transfers.ID, error) {
+	found := make(map[place]transfers.ID, len(places))
+	if len(places) == 0 {
+		return found, nil
+	}
+	args := make([]any, 0, 2*len(places))
+	for _, p := range places {
+		args = append(args, p.conv, p.seq)
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT conversation, seq, file FROM message_files WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(places)), args...)
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var p place
+		var id transfers.ID
+		err := rows.Scan(&p.conv, &p.seq, &id)
+		found[p] = id
+		return err
+	})
+}
+
+// filesOf returns the files that some messages of a conversation have; without numbers, all.
+func (s *store) filesOf(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs []int64) (all []transfers.ID, err error) {
+	if len(seqs) == 0 {
+		return sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT file FROM message_files WHERE conversation = ?", conv))
+	}
+	for some := range slices.Chunk(seqs, atMost) {
+		found, err := sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT file FROM message_files WHERE conversation = ? AND seq IN (?)", conv, bun.List(some)))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// deleteFiles takes some files from messages of a conversation; without numbers, from all.
+func (s *store) deleteFiles(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs []int64, list []transfers.ID) error {
+	if len(seqs) == 0 {
+		_, err := tx.ExecContext(ctx, "DELETE FROM message_files WHERE conversation = ? AND file IN (?)", conv, bun.List(list))
+		return err
+	}
+	for some := range slices.Chunk(seqs, atMost) {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM message_files WHERE conversation = ? AND seq IN (?) AND file IN (?)", conv, bun.List(some), bun.List(list)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stillHad returns which of some files messages have.
+func (s *store) stillHad(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) ([]transfers.ID, error) {
+	return sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT DISTINCT file FROM message_files WHERE file IN (?)", bun.List(list)))
+}
+
+// sees reports whether a user sees a message that has a file.
+func (s *store) sees(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
+	found, err := sqldb.Column[int64](s.db.QueryContext(ctx, `SELECT f.seq FROM message_files f JOIN chat_members m ON m.conversation = f.conversation AND m.user_id = ?
+		WHERE f.file = ? AND m.gone = 0 AND f.seq > m.cleared_seq
+		AND NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = f.conversation AND h.seq = f.seq) LIMIT 1`, user, file, user))
+	return len(found) > 0, err
+}

@@ -1,0 +1,1 @@
+CREATE INDEX notices_at ON notices (at)

@@ -1,0 +1,1 @@
+CREATE INDEX notices_expires ON notices (expires)

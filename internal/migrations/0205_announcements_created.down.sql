@@ -1,0 +1,1 @@
+DROP INDEX announcements_created{{on announcements}}

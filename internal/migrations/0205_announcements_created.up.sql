@@ -1,0 +1,1 @@
+CREATE INDEX announcements_created ON announcements (created, id)

@@ -1,0 +1,1 @@
+DROP INDEX push_chats_at{{on push_chats}}

@@ -1,0 +1,1 @@
+CREATE INDEX push_chats_at ON push_chats (at)

@@ -1,0 +1,1 @@
+DROP INDEX message_files_file{{on message_files}}

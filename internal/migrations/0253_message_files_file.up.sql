@@ -1,0 +1,1 @@
+CREATE INDEX message_files_file ON message_files (file)

@@ -1,0 +1,1 @@
+ALTER TABLE chat_groups DROP COLUMN picture

@@ -1,0 +1,1 @@
+DROP INDEX group_pictures_group{{on group_pictures}}

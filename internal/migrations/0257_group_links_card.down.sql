@@ -1,0 +1,1 @@
+ALTER TABLE group_links DROP COLUMN card

@@ -1,0 +1,138 @@
+package notices
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/texts"
+)
+
+// publishNew tells users' devices of notices that are committed.
+func (s *Service) publishNew(ctx context.Context, fresh []Notice) {
+	who, err := s.profiles(context.WithoutCancel(ctx), fresh)
+	if err != nil { // it happened all the same: their ids have to do
+		s.log.Warn("notices: events go out without names", "err", err)
+	}
+	batch := make([]events.Event, 0, len(fresh))
+	for _, n := range fresh {
+		if e, ok := s.event(n.User, api.EventNoticeNew, moment(n.At), api.NoticeNew{Notice: who.notice(n)}); ok {
+			batch = append(batch, e)
+		}
+	}
+	s.bus.Publish(batch)
+}
+
+// publishCounts tells users' devices how much is unread.
+func (s *Service) publishCounts(at time.Time, all map[accounts.ID]Counts) {
+	batch := make([]events.Event, 0, len(all))
+	for user, c := range all {
+		if e, ok := s.event(user, api.EventNoticeRead, at, c.wire()); ok {
+			batch = append(batch, e)
+		}
+	}
+	s.bus.Publish(batch)
+}
+
+func (s *Service) event(user accounts.ID, typ string, at time.Time, data any) (events.Event, bool) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		s.log.Error("notices: an event has no JSON", "type", typ, "err", err)
+		return events.Event{}, false
+	}
+	e := events.New(typ, user.String(), at, text)
+	e.Channel = accounts.Notifications(user)
+	return e, true
+}
+
+// profiled are the profiles of users of whom notices tell.
+type profiled map[accounts.ID]accounts.Profile
+
+func (s *Service) profiles(ctx context.Context, list []Notice) (profiled, error) {
+	var users []accounts.ID
+	for _, n := range list {
+		if u, ok := n.about(); ok {
+			users = append(users, u)
+		}
+	}
+	if len(users) == 0 {
+		return profiled{}, nil
+	}
+	return s.people.Profiles(ctx, users)
+}
+
+// about is the user of whom a notice tells.
+func (n Notice) about() (accounts.ID, bool) {
+	if n.Kind == api.NoticeAnnouncement {
+		return accounts.ID{}, false
+	}
+	u, err := ids.Parse[accounts.User](n.Subject.String())
+	return u, err == nil
+}
+
+func (p profiled) notice(n Notice) api.Notice {
+	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: moment(n.At), Read: n.Read != 0, Data: n.Data}
+	if n.Expires != 0 {
+		t := moment(n.Expires)
+		w.Expires = &t
+	}
+	if u, ok := n.about(); ok {
+		who := api.Profile{ID: u.String(), Deleted: p != nil} // erased, unless the profiles could not be read
+		if found, ok := p[u]; ok {
+			who = found.Wire()
+		}
+		w.User = &who
+	}
+	return w
+}
+
+func (c Counts) wire() api.NoticeCounts {
+	return api.NoticeCounts{Unread: c.unread(), Categories: c.Categories, Last: c.Newest, Read: c.Seen}
+}
+
+// word puts the texts of announcements into notices, in the language of the caller, else in the one that
+// the user is known to read.
+func (s *Service) word(ctx context.Context, user accounts.ID, list []Notice) error {
+	var announced []any
+	for _, n := range list {
+		if n.Kind == api.NoticeAnnouncement {
+			announced = append(announced, n.Subject)
+		}
+	}
+	if len(announced) == 0 {
+		return nil
+	}
+	found, err := announcementsOf(ctx, s.db, announced)
+	if err != nil {
+		return err
+	}
+	read := ""
+	if header, ok := ctx.Value(texts.Key{}).(func() string); ok {
+		read = header()
+	}
+	if read == "" {
+		known, err := accounts.ReadersOf(ctx, s.db, []accounts.ID{user})
+		if err != nil {
+			return err
+		}
+		for _, r := range known {
+			read = string(r.Language)
+		}
+	}
+	for i, n := range list {
+		if n.Kind != api.NoticeAnnouncement {
+			continue
+		}
+		id, _ := ids.Parse[Announcement](n.Subject.String())
+		if a, ok := found[id]; ok {
+			if list[i].Data, err = a.document(read); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

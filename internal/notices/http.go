@@ -1,0 +1,77 @@
+package notices
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+)
+
+// Routes adds the domain's operations to a.
+func (s *Service) Routes(a *web.API) {
+	tags := []string{"notices"}
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/notices", ID: "notices.list", Tags: tags,
+		Summary:     "The caller's notices, newest first, and how many are unread",
+		Description: "Announcements are in the language of Accept-Language. New ones come as notice.new: open the socket or stream first, then ask.",
+		Errors:      []*errs.Error{ErrCursor, ErrStore, accounts.ErrStore}}, s.getNotices)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/notices/counts", ID: "notices.counts", Tags: tags,
+		Summary: "The red dots: how many notices the caller has not read, by category", Errors: []*errs.Error{ErrStore}}, s.getCounts)
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/notices/mark", ID: "notices.mark", Tags: tags, Status: http.StatusOK,
+		Summary:     "Say that all notices up to a number are read",
+		Description: "Take the highest number that was shown: what has come since stays unread. The mark goes forward only.",
+		Errors:      []*errs.Error{ErrStore}}, s.putMark)
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/notices/{seq}/read", ID: "notices.read", Tags: tags, Status: http.StatusOK,
+		Summary: "Say that one notice is read", Errors: []*errs.Error{ErrNotice, ErrStore}}, s.putRead)
+}
+
+type body[T any] struct{ Body T }
+
+type empty struct{}
+
+func (s *Service) getNotices(ctx context.Context, caller accounts.Caller, in *struct {
+	Cursor string `query:"cursor" maxLength:"20" doc:"next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"30" doc:"how many at most"`
+}) (*body[api.Notices], error) {
+	list, next, c, err := s.List(ctx, caller.User, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.word(ctx, caller.User, list); err != nil {
+		return nil, asKind(err)
+	}
+	who, err := s.profiles(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	out := api.Notices{Notices: make([]api.Notice, len(list)), Next: next, Counts: c.wire()}
+	for i, n := range list {
+		out.Notices[i] = who.notice(n)
+	}
+	return &body[api.Notices]{out}, nil
+}
+
+func counted(c Counts, err error) (*body[api.NoticeCounts], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.NoticeCounts]{c.wire()}, nil
+}
+
+func (s *Service) getCounts(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.NoticeCounts], error) {
+	return counted(s.Counts(ctx, caller.User))
+}
+
+func (s *Service) putMark(ctx context.Context, caller accounts.Caller, in *body[api.NoticeMark]) (*body[api.NoticeCounts], error) {
+	return counted(s.Mark(ctx, caller.User, in.Body.Read))
+}
+
+type ofNotice struct {
+	Seq int64 `path:"seq" minimum:"1" doc:"the notice's number in the caller's list"`
+}
+
+func (s *Service) putRead(ctx context.Context, caller accounts.Caller, in *ofNotice) (*body[api.NoticeCounts], error) {
+	return counted(s.Read(ctx, caller.User, in.Seq))
+}

@@ -1,0 +1,103 @@
+package notices
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+// The domain's refusals.
+var (
+	ErrNotice       = errs.New(errs.NotFound, "notice.unknown", "There is no such notice.")
+	ErrCursor       = errs.New(errs.Invalid, "notice.cursor", "That cursor does not come from this list.")
+	ErrStore        = errs.New(errs.Unavailable, "notice.store_away", "Notices cannot be reached right now. Please try again.").Retry(2 * time.Second)
+	ErrAnnouncement = errs.New(errs.NotFound, "announcement.unknown", "There is no such announcement.")
+	ErrText         = errs.New(errs.Invalid, "announcement.text", "An announcement has a title of 1 to 100, and a text of at most 2,000 printable characters, in at least one language.")
+	ErrLink         = errs.New(errs.Invalid, "announcement.link", "A link is an https address, or a path of this server, of at most 500 characters.")
+	ErrLife         = errs.New(errs.Invalid, "announcement.life", "An announcement lives between a minute and a year.")
+	ErrNobody       = errs.New(errs.Invalid, "announcement.nobody", "Nobody is in this segment.")
+)
+
+// Settings are what an operator may choose; 0 is the default of each.
+type Settings struct {
+	Keep time.Duration `koanf:"keep" default:"2160h" help:"how long notices stay in users' lists, between a day and ten years"`
+}
+
+// Validate returns all faults, joined.
+func (c Settings) Validate() error {
+	config.Defaults(&c)
+	return errors.Join(config.Refuse(c.Keep < 24*time.Hour || c.Keep > 3653*24*time.Hour, "keep", "%s is not between a day and ten years", c.Keep))
+}
+
+// Notice is something that a user is told.
+type Notice struct {
+	User    accounts.ID
+	Seq     int64 // in the user's list
+	Kind    string
+	Source  string          // what it tells of; each user has one notice of a source
+	Subject ids.ID[subject] // the user, or the announcement, of which it tells; zero: none
+	Data    json.RawMessage // the document of its kind, see package api; an announcement's is made when it is read
+	At      int64           // Unix ms, as are the next two; 0: never
+	Expires int64
+	Read    int64
+}
+
+// subject is what a notice tells of: a user or an announcement.
+type subject struct{}
+
+// Entry is a notice that is to be written.
+type Entry struct {
+	User    accounts.ID
+	Kind    string      // one of api.Notice…
+	Source  string      // at most 80 bytes
+	About   accounts.ID // of whom it tells; zero: of nobody
+	Data    any         // the document of the kind, see package api
+	Expires time.Time   // when it is not listed any more; zero: when it is old
+
+	subject ids.ID[subject] // in place of About
+}
+
+// Counts are how many notices a user has not read.
+type Counts struct {
+	Categories   map[string]int // by category; those with none are left out
+	Newest, Seen int64          // the highest number so far; all up to this one are read
+}
+
+// Category is the part of a kind by which notices are counted.
+func Category(kind string) string {
+	category, _, _ := strings.Cut(kind, ".")
+	return category
+}
+
+// unread is the sum.
+func (c Counts) unread() (n int) {
+	for _, some := range c.Categories {
+		n += some
+	}
+	return n
+}
+
+// subjectOf is a user as a subject.
+func subjectOf[T any](id ids.ID[T]) ids.ID[subject] {
+	s, _ := ids.Parse[subject](id.String()) // the zero ID is none
+	return s
+}
+
+// parseCursor returns the number below which a page begins. ErrCursor.
+func parseCursor(cursor string) (below int64, err error) {
+	if cursor == "" {
+		return 1<<63 - 1, nil
+	}
+	below, err = strconv.ParseInt(cursor, 10, 64)
+	if err != nil || below < 1 || strconv.FormatInt(below, 10) != cursor {
+		return 0, ErrCursor
+	}
+	return below, nil
+}

@@ -1,0 +1,130 @@
+package notices
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+const announcementColumns = "id, texts, link, segment, listed, created, expires, state, total, done, delivered, place, started, ended"
+
+func (a Announcement) row() ([]any, error) {
+	said, textsErr := json.Marshal(a.Texts)
+	segment, segmentErr := json.Marshal(a.Segment)
+	return []any{a.ID, string(said), a.Link, string(segment), a.Listed, ms(a.Created), ms(a.Expires), string(a.State), a.Total, a.Done, a.Delivered, a.place, ms(a.Started), ms(a.Ended)}, errors.Join(textsErr, segmentErr)
+}
+
+// ms is a moment as rows have it; the zero time is 0.
+func ms(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// zeroable reads what [ms] has made.
+func zeroable(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return moment(ms)
+}
+
+func scanAnnouncement(rows *sql.Rows) (a Announcement, err error) {
+	var said, segment []byte
+	var created, expires, started, ended int64
+	if err := rows.Scan(&a.ID, &said, &a.Link, &segment, &a.Listed, &created, &expires, &a.State, &a.Total, &a.Done, &a.Delivered, &a.place, &started, &ended); err != nil {
+		return a, err
+	}
+	a.Created, a.Expires, a.Started, a.Ended = zeroable(created), zeroable(expires), zeroable(started), zeroable(ended)
+	return a, errors.Join(json.Unmarshal(said, &a.Texts), json.Unmarshal(segment, &a.Segment))
+}
+
+func insertAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error {
+	row, err := a.row()
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO announcements ("+announcementColumns+") VALUES "+sqldb.Tuples(14, 1), row...)
+	return err
+}
+
+// updateAnnouncement writes how far a locked announcement has come.
+func updateAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error {
+	_, err := tx.ExecContext(ctx, "UPDATE announcements SET state = ?, done = ?, delivered = ?, place = ?, started = ?, ended = ? WHERE id = ?",
+		string(a.State), a.Done, a.Delivered, a.place, ms(a.Started), ms(a.Ended), a.ID)
+	return err
+}
+
+// selectAnnouncement returns ErrAnnouncement when there is none.
+func selectAnnouncement(ctx context.Context, q sqldb.Querier, id AnnouncementID, lock string) (Announcement, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+announcementColumns+" FROM announcements WHERE id = ?"+lock, id)
+	return firstAnnouncement(sqldb.Collect(rows, err, scanAnnouncement))
+}
+
+func firstAnnouncement(found []Announcement, err error) (Announcement, error) {
+	if err == nil && len(found) == 0 {
+		err = ErrAnnouncement
+	}
+	if err != nil {
+		return Announcement{}, err
+	}
+	return found[0], nil
+}
+
+// nextAnnouncement returns the oldest announcement that is not done. ErrAnnouncement.
+func nextAnnouncement(ctx context.Context, q sqldb.Querier) (AnnouncementID, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+announcementColumns+" FROM announcements WHERE state IN (?, ?) ORDER BY created, id LIMIT 1", string(Waiting), string(Running))
+	a, err := firstAnnouncement(sqldb.Collect(rows, err, scanAnnouncement))
+	return a.ID, err
+}
+
+// announcementsOf returns those of some announcements that exist.
+func announcementsOf(ctx context.Context, q sqldb.Querier, list []any) (map[AnnouncementID]Announcement, error) {
+	found := map[AnnouncementID]Announcement{}
+	if len(list) == 0 {
+		return found, nil
+	}
+	rows, err := q.QueryContext(ctx, "SELECT "+announcementColumns+" FROM announcements WHERE id IN "+sqldb.Tuples(len(list), 1), list...)
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		a, err := scanAnnouncement(rows)
+		found[a.ID] = a
+		return err
+	})
+}
+
+func latestAnnouncements(ctx context.Context, q sqldb.Querier, n int) ([]Announcement, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+announcementColumns+" FROM announcements ORDER BY created DESC, id DESC LIMIT ?", n)
+	return sqldb.Collect(rows, err, scanAnnouncement)
+}
+
+// insertListed names the users of an announcement, who are sorted and each once.
+func insertListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID, users []accounts.ID) error {
+	for some := range slices.Chunk(users, atOnce) {
+		args := make([]any, 0, 2*len(some))
+		for _, u := range some {
+			args = append(args, id, u)
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO announcement_users (announcement, user_id) VALUES "+sqldb.Tuples(2, len(some)), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listedBehind returns up to n users who are named, behind one of them.
+func listedBehind(ctx context.Context, q sqldb.Querier, id AnnouncementID, after accounts.ID, n int) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM announcement_users WHERE announcement = ? AND user_id > ? ORDER BY user_id LIMIT ?", id, after, n))
+}
+
+// deleteListed forgets who was named.
+func deleteListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM announcement_users WHERE announcement = ?", id)
+	return err
+}

@@ -1,0 +1,210 @@
+package push
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/messaging"
+)
+
+const (
+	// lately is how far back each look goes: further than a commit is behind the time that its rows have, as a rule.
+	lately = 2 * time.Second
+	// deepEvery is how often a look goes back by deep, for commits that took longer, and for users who looked on line then, because
+	// nobody had noticed that their connection is dead: pings notice after half a minute.
+	deepEvery = 15 * time.Second
+	deep      = time.Minute
+	// markEvery is how often the mark is written when there is nothing else to write. After a kill the follower goes on from there.
+	markEvery = time.Minute
+	// atOnce is how many members' chats are looked at in one statement.
+	atOnce = 200
+	// mostLate bounds what is looked at after no node has followed for long.
+	mostLate = life
+)
+
+// marks are how far the follower on this node has come. One goroutine has them.
+type marks struct {
+	at      time.Time // up to then all that was committed in time is looked at; zero: not known
+	deep    time.Time // of the last deep look
+	written time.Time
+}
+
+// follow looks at what has been said since the last time, and has those told who are not on line.
+func (s *Service) follow(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "push.follow")
+	now := s.db.Now()
+	m := s.mark
+	if stored, err := readMark(ctx, s.db); err != nil {
+		return asKind(err)
+	} else if stored.After(m.at) { // another node has followed meanwhile
+		m.at, m.written = stored, stored
+	}
+	if m.at.IsZero() { // for the first time
+		m.at = now
+	}
+	since := m.at.Add(-lately)
+	if now.Sub(m.deep) >= deepEvery {
+		since, m.deep = m.at.Add(-deep), now
+	}
+	if oldest := now.Add(-mostLate); since.Before(oldest) {
+		since = oldest
+	}
+	told, whole, err := s.look(ctx, since)
+	if err != nil || !whole {
+		return asKind(err)
+	}
+	m.at = now
+	if told || now.Sub(m.written) >= markEvery {
+		if err := writeMark(ctx, s.db, now); err != nil {
+			return asKind(err)
+		}
+		m.written = now
+	}
+	s.mark = m
+	return nil
+}
+
+// among is of whose chats the follower reads.
+func (s *Service) among() string {
+	if s.offline != nil {
+		return "SELECT id FROM users"
+	}
+	return subscribers
+}
+
+// look has those told who are not on line, of what has been said since a moment, and reports whether there was anybody. While
+// Redis is away nobody knows who is on line: then the look is not whole, and nobody is told.
+func (s *Service) look(ctx context.Context, since time.Time) (told, whole bool, err error) {
+	for after := (messaging.Undelivered{}); ; {
+		list, err := messaging.UndeliveredSince(ctx, s.db, since, after, atOnce, s.among())
+		if err != nil || len(list) == 0 {
+			return told, err == nil, err
+		}
+		after = list[len(list)-1]
+		n := len(list)
+		away, partial, err := s.away(ctx, list)
+		if err != nil || partial {
+			return told, false, err
+		}
+		if away, err = s.notified(ctx, away); err != nil {
+			return told, false, err
+		}
+		if len(away) > 0 {
+			some, err := s.tell(ctx, away)
+			if err != nil {
+				return told, false, err
+			}
+			told = told || some
+		}
+		if n < atOnce {
+			return told, true, nil
+		}
+	}
+}
+
+// away are the chats of users who are not on line.
+func (s *Service) away(ctx context.Context, list []messaging.Undelivered) (away []messaging.Undelivered, partial bool, err error) {
+	seen := map[accounts.ID]bool{}
+	var users []accounts.ID
+	for _, u := range list {
+		if !seen[u.User] {
+			seen[u.User] = true
+			users = append(users, u.User)
+		}
+	}
+	online, partial, err := s.presence.Online(ctx, users)
+	if err != nil || partial {
+		return nil, partial, err
+	}
+	for _, u := range list {
+		if !online[u.User] {
+			away = append(away, u)
+		}
+	}
+	return away, false, nil
+}
+
+// notified leaves out groups that their members do not want to be notified of.
+func (s *Service) notified(ctx context.Context, list []messaging.Undelivered) (out []messaging.Undelivered, err error) {
+	var seats []groups.Seat
+	for _, u := range list {
+		if u.Group {
+			seats = append(seats, groups.Seat{Group: groups.ID(u.Conv), User: u.User})
+		}
+	}
+	wish, err := groups.Notifies(ctx, s.db, seats)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range list {
+		if w, in := wish[groups.Seat{Group: groups.ID(u.Conv), User: u.User}]; !u.Group || in && w != groups.Silent {
+			out = append(out, u)
+		}
+	}
+	return out, nil
+}
+
+// tell enqueues a push for each chat of which its member was not told up to the newest message, and notes that, in one transaction.
+// What comes soon after a push waits.
+func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some bool, err error) {
+	err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+		some = false
+		before, err := lockTold(ctx, tx, list)
+		if err != nil {
+			return err
+		}
+		var users []accounts.ID
+		fresh := map[memberKey]told{}
+		for _, u := range list {
+			if k := (memberKey{u.User, u.Conv}); u.Seq > before[k].seq {
+				at := max(tx.Now().UnixMilli(), before[k].at+s.cfg.Pause.Milliseconds())
+				if before[k].at > tx.Now().UnixMilli() { // one waits already, and takes this with it
+					at = before[k].at
+				}
+				fresh[k] = told{u.Seq, at}
+				users = append(users, u.User)
+			}
+		}
+		if len(fresh) == 0 {
+			return nil
+		}
+		subs, err := subscriptionsOf(ctx, tx, users)
+		if err != nil {
+			return err
+		}
+		devices := byUser(subs)
+		var jobs []job
+		for k, t := range fresh {
+			jobs = append(jobs, s.jobs(job{User: k.user, Conv: k.conv, At: tx.Now().UnixMilli(), due: t.at}, devices[k.user])...)
+		}
+		if err := enqueue(ctx, tx, jobs); err != nil {
+			return err
+		}
+		some = true
+		return putTold(ctx, tx, fresh)
+	})
+	return some, err
+}
+
+// enqueue has jobs done once tx is committed. A job takes the place of an earlier one that waits and is about the
+// same chat.
+func enqueue(ctx context.Context, tx *sqldb.Tx, jobs []job) error {
+	all := make([]sqldb.Message, len(jobs))
+	for i, j := range jobs {
+		payload, err := json.Marshal(j)
+		if err != nil {
+			return err
+		}
+		all[i] = sqldb.Message{Topic: TopicSend, Key: j.key(), Payload: payload, Due: time.UnixMilli(max(j.due, tx.Now().UnixMilli()))}
+		if j.Device.IsZero() {
+			all[i].Topic = TopicOffline
+		}
+		all[i].NoDedup = j.Notice != 0 // each is one of its own
+	}
+	return tx.Enqueue(ctx, all...)
+}

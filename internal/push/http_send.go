@@ -1,0 +1,94 @@
+package push
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	webpush "github.com/SherClockHolmes/webpush-go"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+// Transport carries requests to push services.
+type Transport = http.RoundTripper
+
+// poster sends requests to push services.
+type poster struct{ *http.Client }
+
+// newPoster returns one on a transport; nil is the one that connects to public addresses only, unless private is set.
+func newPoster(transport Transport, private bool) poster {
+	if transport == nil {
+		transport = &http.Transport{DialContext: dialer(private), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: perHost, IdleConnTimeout: time.Minute,
+			TLSHandshakeTimeout: requestTime, ResponseHeaderTimeout: requestTime, MaxResponseHeaderBytes: 16 << 10}
+	}
+	return poster{&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// post is the request, and what its answer means.
+func (s *Service) post(ctx context.Context, d delivery) (outcome string, err error) {
+	host, now := hostOf(d.sub), s.db.Now()
+	k, err := s.signing(ctx)
+	if err != nil {
+		return failed, err
+	}
+	text, err := json.Marshal(d.push)
+	if err != nil {
+		return failed, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	urgency := webpush.UrgencyNormal
+	if d.push.What == api.PushMessages {
+		urgency = webpush.UrgencyHigh
+	}
+	res, err := webpush.SendNotificationWithContext(ctx, text, &webpush.Subscription{Endpoint: d.sub.Endpoint, Keys: webpush.Keys{P256dh: d.sub.P256DH, Auth: d.sub.Auth}},
+		&webpush.Options{HTTPClient: s.http.Client, Subscriber: s.contact, Topic: topicOf(d.push.Tag), TTL: int(life.Seconds()), Urgency: urgency, VAPIDPublicKey: k.public, VAPIDPrivateKey: k.private})
+	if err != nil {
+		var wait net.Error
+		switch {
+		case errors.Is(err, errPrivate): // whoever gives such an address gets nothing
+			return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
+		case errors.As(err, &wait) && wait.Timeout() || errors.Is(err, context.DeadlineExceeded):
+			return postponed, later{s.hosts.rest(host, now, restAfter)}
+		}
+		return failed, fmt.Errorf("%w: %w", errRefused, unwrapped(err))
+	}
+	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection can be used again
+	_ = res.Body.Close()
+	s.hosts.well(host)
+	switch code := res.StatusCode; {
+	case code >= 200 && code < 300:
+		return sent, nil
+	case code == http.StatusNotFound || code == http.StatusGone:
+		return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
+	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
+		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date counts as none
+		return postponed, later{s.hosts.rest(host, now, time.Duration(seconds)*time.Second)}
+	default:
+		return failed, fmt.Errorf("%w: status %d", errRefused, code)
+	}
+}
+
+// unwrapped is an error of a request without its address, which is a secret of the browser's.
+func unwrapped(err error) error {
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		return of.Err
+	}
+	return err
+}
+
+func hostOf(sub Subscription) string {
+	u, err := url.Parse(sub.Endpoint)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}

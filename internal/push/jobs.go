@@ -1,0 +1,92 @@
+package push
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
+)
+
+// remembered is how long is known up to where a member of a chat was told.
+const remembered = 30 * 24 * time.Hour
+
+// Jobs are what this domain does by itself. Two nodes that follow at once tell nobody twice.
+func (s *Service) Jobs() []worker.Job {
+	return []worker.Job{
+		{Name: "push.follow", Every: time.Second, Singleton: true, RunWithoutLease: true, Run: s.follow},
+		{Name: "push.prune", Every: time.Hour, Singleton: true, RunWithoutLease: true, Run: func(ctx context.Context) (err error) {
+			defer errs.Wrap(&err, "push.prune")
+			return asKind(prune(ctx, s.db, s.db.Now().Add(-remembered)))
+		}},
+	}
+}
+
+// Batches send what waits. They have lanes of their own, so that no other message waits for a push service.
+func (s *Service) Batches() []queue.Batch {
+	return []queue.Batch{{Topics: []string{TopicSend}, Size: batchSize, Handle: s.sendAll}, {Topics: []string{TopicOffline}, Size: batchSize, Handle: s.offlineAll}}
+}
+
+// maxTries is after how many failures a push is given up.
+const maxTries = queue.Tries
+
+// asked are the jobs of deliveries. What is no job is given up.
+func asked(ds []queue.Delivery) (jobs []job, attempts []int, answers []error) {
+	jobs, attempts, answers = make([]job, len(ds)), make([]int, len(ds)), make([]error, len(ds))
+	for i, d := range ds {
+		attempts[i] = d.Attempt
+		if err := json.Unmarshal(d.Payload, &jobs[i]); err != nil {
+			answers[i] = fmt.Errorf("%w: %w", queue.ErrGiveUp, err)
+		}
+	}
+	return jobs, attempts, answers
+}
+
+// settled are the answers of a batch as the queue takes them. What is to be sent later is enqueued anew for then, so that nothing
+// asks for it before.
+func (s *Service) settled(ctx context.Context, jobs []job, malformed, answers []error) []error {
+	var again []job
+	var places []int
+	for i, err := range answers {
+		if l, ok := errors.AsType[later](err); ok && malformed[i] == nil {
+			jobs[i].due = l.at.UnixMilli()
+			again, places = append(again, jobs[i]), append(places, i)
+		}
+		if malformed[i] != nil {
+			answers[i] = malformed[i]
+		}
+	}
+	if len(again) == 0 {
+		return answers
+	}
+	err := transact(context.WithoutCancel(ctx), s.db, func(ctx context.Context, tx *sqldb.Tx) error { return enqueue(ctx, tx, again) })
+	for _, i := range places {
+		answers[i] = asKind(err)
+	}
+	return answers
+}
+
+// sendAll handles [TopicSend].
+func (s *Service) sendAll(ctx context.Context, ds []queue.Delivery) []error {
+	jobs, attempts, malformed := asked(ds)
+	list, answers := s.prepared(ctx, jobs)
+	s.deliver(ctx, list, attempts, answers)
+	return s.settled(ctx, jobs, malformed, answers)
+}
+
+// offlineAll handles [TopicOffline].
+func (s *Service) offlineAll(ctx context.Context, ds []queue.Delivery) []error {
+	jobs, _, malformed := asked(ds)
+	list, answers := s.prepared(ctx, jobs)
+	for _, d := range list {
+		if s.offline != nil { // else whoever wanted it is not there any more
+			answers[d.at] = s.offline(ctx, d.job.User, d.push)
+		}
+	}
+	return s.settled(ctx, jobs, malformed, answers)
+}

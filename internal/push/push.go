@@ -1,0 +1,135 @@
+package push
+
+import (
+	"cmp"
+	"crypto/ecdh"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/messaging"
+)
+
+// The domain's refusals.
+var (
+	ErrEndpoint = errs.New(errs.Invalid, "push.endpoint", "An endpoint is an https address of a push service.")
+	ErrKeys     = errs.New(errs.Invalid, "push.keys", "These are not the keys of a subscription.")
+	ErrStore    = errs.New(errs.Unavailable, "push.store_away", "Pushes cannot be reached right now. Please try again.").Retry(2 * time.Second)
+)
+
+// Settings are what an operator may choose; 0 is the default of each.
+type Settings struct {
+	Contact string        `koanf:"contact" help:"how push services reach the operator: an address, or https://…; empty: public_url, else nobody@localhost"`
+	Pause   time.Duration `koanf:"pause" default:"30s" help:"how long further messages of a chat wait after a push, and become one, at most an hour"`
+	Private bool          `koanf:"private" default:"false" help:"send to endpoints in private networks, too: for push services of one's own"`
+}
+
+// Validate returns all faults, joined.
+func (c Settings) Validate() error {
+	config.Defaults(&c)
+	return errors.Join(
+		config.Refuse(c.Pause < time.Second || c.Pause > time.Hour, "pause", "%s is not between a second and an hour", c.Pause),
+		config.Refuse(c.Contact != "" && !strings.Contains(c.Contact, "@") && !strings.HasPrefix(c.Contact, "https://"), "contact", "is neither an e-mail address nor an https address"))
+}
+
+// Subscription is a browser's on a device of a user.
+type Subscription struct {
+	User     accounts.ID
+	Device   accounts.DeviceID
+	Endpoint string
+	P256DH   string // base64url
+	Auth     string // base64url
+	Created  int64  // Unix ms
+}
+
+// hash names the endpoint.
+func (s Subscription) hash() string {
+	sum := sha256.Sum256([]byte(s.Endpoint))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// check refuses what nobody can send to. ErrEndpoint, ErrKeys.
+func (s Subscription) check() error {
+	u, err := url.Parse(s.Endpoint)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" || len(s.Endpoint) > 1000 {
+		return ErrEndpoint.On("body.endpoint", "is no https address of at most 1,000 characters")
+	}
+	point, pointErr := decode(s.P256DH)
+	auth, authErr := decode(s.Auth)
+	if errors.Join(pointErr, authErr) != nil || len(auth) != 16 {
+		return ErrKeys
+	}
+	if _, err := ecdh.P256().NewPublicKey(point); err != nil {
+		return ErrKeys
+	}
+	return nil
+}
+
+// decode takes base64url with and without padding.
+func decode(s string) ([]byte, error) {
+	return base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "="))
+}
+
+// Choice is what a user wants to be pushed.
+type Choice struct {
+	Messages bool
+	Requests bool
+	Notices  bool
+	Previews bool // pushes have the text of messages
+}
+
+// usual is the choice of who has made none.
+var usual = Choice{Messages: true, Requests: true, Notices: true}
+
+// wants reports whether notices of a kind are pushed.
+func (c Choice) wants(kind string) bool {
+	if kind == api.NoticeFriendRequested || kind == api.NoticeGroupRequested {
+		return c.Requests
+	}
+	return c.Notices
+}
+
+// job is the payload of [TopicSend] and [TopicOffline]: what is to be sent is looked up when it is sent.
+type job struct {
+	User   accounts.ID              `json:"user"`
+	Device accounts.DeviceID        `json:"device,omitzero"` // none: to whoever sends pushes of their own
+	Conv   messaging.ConversationID `json:"conv,omitzero"`   // messages that wait in it
+	Notice int64                    `json:"notice,omitempty"`
+	At     int64                    `json:"at"` // Unix ms
+
+	due int64 // Unix ms when it is to be done; 0: at once
+	seq int64 // of the newest message that it tells of
+}
+
+// key is what a later job of the same takes the place of.
+func (j job) key() string {
+	about := "n:" + j.User.String()
+	if !j.Conv.IsZero() {
+		about = "c:" + j.Conv.String() + ":" + j.User.String()
+	}
+	return about + ":" + j.Device.String()
+}
+
+// life is how long a push is worth anything.
+const life = 24 * time.Hour
+
+// The topics of what waits to be sent.
+const (
+	TopicSend    = "push.send"
+	TopicOffline = "push.offline"
+)
+
+// contact is the subject of tokens: an address as the library takes it.
+func (c Settings) contact(page string) string {
+	if strings.HasPrefix(page, "https://") {
+		return cmp.Or(c.Contact, page)
+	}
+	return cmp.Or(c.Contact, "nobody@localhost")
+}

@@ -1,0 +1,432 @@
+package push
+
+import (
+	"context"
+	"crypto/ecdh"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/messaging"
+	"github.com/stoa-dev/stoa/internal/notices"
+)
+
+func TestOnlyPublicAddressesAreDialled(t *testing.T) {
+	for text, want := range map[string]bool{
+		"8.8.8.8": true, "1.1.1.1": true, "142.250.1.1": true, "2a00:1450:4001::1": true,
+		"127.0.0.1": false, "127.9.9.9": false, "0.0.0.0": false, "0.1.2.3": false, "10.1.2.3": false, "172.16.0.1": false, "172.31.255.255": false,
+		"192.168.1.1": false, "169.254.169.254": false, "100.64.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "240.0.0.1": false, "198.18.0.1": false,
+		"::": false, "::1": false, "fe80::1": false, "fe80::1%eth0": false, "fc00::1": false, "fd12::1": false, "ff02::1": false, "fec0::1": false,
+		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "64:ff9b::7f00:1": false, "2002:7f00:1::": false, "2001::1": false,
+	} {
+		if got := isPublic(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s is public: %t, want %t", text, got, want)
+		}
+	}
+}
+
+// Where a name leads is looked at when it is dialled.
+func TestAnEndpointInAPrivateNetworkIsNeverReached(t *testing.T) {
+	reached := new(atomic.Int32)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	defer server.Close()
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]"} {
+		res, err := newPoster(nil, false).Get("https://" + host + ":" + port + "/")
+		if err == nil {
+			res.Body.Close()
+		}
+		if !errors.Is(err, errPrivate) {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("it was reached %d times", n)
+	}
+	// Closed networks lift that; the certificate is unknown all the same.
+	res, err := newPoster(nil, true).Get(server.URL)
+	if err == nil {
+		res.Body.Close()
+	}
+	if err == nil || errors.Is(err, errPrivate) || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("in a closed network: %v", err)
+	}
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	followed := new(atomic.Int32)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/there" {
+			followed.Add(1)
+			return
+		}
+		http.Redirect(w, r, "/there", http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	res, err := newPoster(server.Client().Transport, false).Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusTemporaryRedirect || followed.Load() != 0 {
+		t.Errorf("status %d, followed %d times", res.StatusCode, followed.Load())
+	}
+}
+
+func TestTheKeysFollowFromSeedAndSecretAlone(t *testing.T) {
+	secret := []byte(strings.Repeat("s", 32))
+	k := keysOf(secret, "seed")
+	if k != keysOf(secret, "seed") || k == keysOf(secret, "another") || k == keysOf([]byte(strings.Repeat("t", 32)), "seed") {
+		t.Error("the keys are not those of seed and secret")
+	}
+	private, err := base64.RawURLEncoding.DecodeString(k.private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdh.P256().NewPrivateKey(private)
+	if err != nil || base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes()) != k.public {
+		t.Errorf("they are no pair: %v", err)
+	}
+}
+
+func TestARestingHostIsTriedByOneAtFirst(t *testing.T) {
+	h, now := hosts{until: map[string]time.Time{}}, time.Now()
+	if _, resting := h.resting("a", now); resting {
+		t.Error("a host that nobody knows rests")
+	}
+	until := h.rest("a", now, time.Hour)
+	if until != now.Add(mostRest) {
+		t.Errorf("it rests for %s", until.Sub(now))
+	}
+	if _, resting := h.resting("a", now.Add(time.Minute)); !resting {
+		t.Error("it does not rest")
+	}
+	if _, resting := h.resting("a", until); resting {
+		t.Error("nobody finds out how it is")
+	}
+	if _, resting := h.resting("a", until); !resting {
+		t.Error("two find out how it is")
+	}
+	h.well("a")
+	if _, resting := h.resting("a", until); resting {
+		t.Error("it rests although it is well")
+	}
+}
+
+// world is one node's pushes on an engine. Who is on line, and what waits, the test says.
+type world struct {
+	*Service
+	t       testing.TB
+	db      *sqldb.DB
+	ahead   *atomic.Int64 // nanoseconds that the clock is ahead
+	online  map[accounts.ID]bool
+	partial bool
+	told    []string // what the hook was told
+}
+
+func (w *world) Online(context.Context, []accounts.ID) (map[accounts.ID]bool, bool, error) {
+	return w.online, w.partial, nil
+}
+
+func (w *world) Profiles(context.Context, []accounts.ID) (map[accounts.ID]accounts.Profile, error) {
+	return nil, nil
+}
+
+func (w *world) Waiting(_ context.Context, _ accounts.ID, conv messaging.ConversationID) (messaging.Waiting, error) {
+	return messaging.Waiting{Chat: messaging.In(groups.ID(conv)), Title: "Rowing", Unread: 2, Seq: 2, Mentioned: true, Newest: api.Message{Content: api.Content{Text: "hello"}}}, nil
+}
+
+func (w *world) Pending(context.Context, accounts.ID, int64) (notices.Notice, error) {
+	return notices.Notice{}, notices.ErrNotice
+}
+
+func newWorld(t testing.TB, db *sqldb.DB, ahead *atomic.Int64, hook bool) *world {
+	t.Helper()
+	w := &world{t: t, db: db, ahead: ahead, online: map[accounts.ID]bool{}}
+	cfg := Config{DB: db, People: w, Presence: w, Chats: w, Told: w, Secret: make([]byte, 32), Log: slog.New(slog.DiscardHandler)}
+	if hook {
+		cfg.Offline = func(_ context.Context, user accounts.ID, p api.Push) error {
+			w.told = append(w.told, fmt.Sprint(user, " ", p.Chat, " ", p.Unread, " ", p.Title, ": ", p.Body))
+			return nil
+		}
+	}
+	var err error
+	if w.Service, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func eachEngine(t *testing.T, hook bool, test func(t *testing.T, w *world)) {
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			ahead := new(atomic.Int64)
+			test(t, newWorld(t, e.Open(t, func(c *sqldb.Config) {
+				c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+			}), ahead, hook))
+		})
+	}
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) exec(query string, args ...any) {
+	w.t.Helper()
+	_, err := w.db.ExecContext(w.t.Context(), query, args...)
+	w.must(err)
+}
+
+// member makes a user who is logged in on a device with a subscription, and in a conversation.
+func (w *world) member(conv messaging.ConversationID) accounts.ID {
+	w.t.Helper()
+	user, device := ids.New[accounts.User](), ids.New[accounts.Session]()
+	w.exec("INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES (?, ?, ?, 'User', 'UTC', '', 0, 1)", user, user, user)
+	w.exec(`INSERT INTO sessions (user_id, device_id, name, agent, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce)
+		VALUES (?, ?, '', '', '', 0, 0, '', 0, '', ?, '', 0, '')`, user, device, w.db.Now().AddDate(1, 0, 0).UnixMilli())
+	w.exec("INSERT INTO chat_members (user_id, conversation, peer, read_seq, delivered_seq, cleared_seq, pinned, muted, draft, changed) VALUES (?, ?, '', 0, 0, 0, 0, 0, '', 0)", user, conv)
+	w.exec("INSERT INTO push_subscriptions (user_id, device_id, endpoint, hash, p256dh, auth, created) VALUES (?, ?, 'https://push.example', ?, '', '', 0)", user, device, user)
+	return user
+}
+
+// conversation makes one that two have.
+func (w *world) conversation() messaging.ConversationID {
+	w.t.Helper()
+	conv := messaging.ConversationID(ids.New[groups.Group]())
+	w.exec("INSERT INTO conversations (id, kind, seq, rev, last_at, changed) VALUES (?, 1, 0, 0, 0, 0)", conv)
+	return conv
+}
+
+// says moves a conversation, as of some time ago.
+func (w *world) says(conv messaging.ConversationID, seq int64, ago time.Duration) {
+	w.t.Helper()
+	at := w.db.Now().Add(-ago).UnixMilli()
+	w.exec("UPDATE conversations SET seq = ?, last_at = ?, changed = ? WHERE id = ?", seq, at, at, conv)
+}
+
+// waits are the users for whom a push waits in the outbox, each as often as one does.
+func (w *world) waits() string {
+	w.t.Helper()
+	list, err := queue.NewSQL(w.db).List(w.t.Context(), queue.Filter{Limit: 1000})
+	w.must(err)
+	var all []string
+	for _, e := range list {
+		shown, err := queue.NewSQL(w.db).Show(w.t.Context(), e.ID)
+		w.must(err)
+		var j job
+		w.must(json.Unmarshal(shown.Payload, &j))
+		all = append(all, j.User.String())
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// take empties the outbox, as a node that sends does.
+func (w *world) take() { w.exec("DELETE FROM outbox") }
+
+func (w *world) follows() {
+	w.t.Helper()
+	w.must(w.follow(w.t.Context()))
+}
+
+func names(users ...accounts.ID) string {
+	all := make([]string, len(users))
+	for i, u := range users {
+		all[i] = u.String()
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func (w *world) wants(what, want string) {
+	w.t.Helper()
+	if got := w.waits(); got != want {
+		w.t.Errorf("%s: pushes for %q, want %q", what, got, want)
+	}
+}
+
+func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		conv := w.conversation()
+		ann, bob := w.member(conv), w.member(conv)
+		w.follows() // begins here
+		w.says(conv, 1, 0)
+		// It dies before it has committed.
+		ctx, kill := context.WithCancel(t.Context())
+		kill()
+		if err := w.follow(ctx); err == nil {
+			t.Error("the kill went unnoticed")
+		}
+		w.wants("after a kill", "")
+		// It dies after the commit, before the mark is written: its successor looks again.
+		list, err := messaging.UndeliveredSince(t.Context(), w.db, time.UnixMilli(0), messaging.Undelivered{}, 10, subscribers)
+		w.must(err)
+		if some, err := w.tell(t.Context(), list); err != nil || !some {
+			t.Fatal(some, err)
+		}
+		w.wants("committed", names(ann, bob))
+		w.take()
+		successor := newWorld(t, w.db, w.ahead, false)
+		successor.follows()
+		successor.wants("looked at again", "")
+		// For an hour no node follows.
+		w.ahead.Add(int64(time.Hour))
+		w.says(conv, 2, 50*time.Minute)
+		third := newWorld(t, w.db, w.ahead, false)
+		third.follows()
+		third.wants("after an hour", names(ann, bob))
+		// Two follow at once.
+		w.follows()
+		successor.follows()
+		w.wants("three nodes", names(ann, bob))
+	})
+}
+
+func TestACommitThatCameLateIsFoundByTheDeepLook(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		conv := w.conversation()
+		ann := w.member(conv)
+		w.follows()
+		w.ahead.Add(int64(10 * time.Second))
+		w.follows()
+		w.says(conv, 1, 8*time.Second) // its transaction had begun before
+		w.follows()
+		w.wants("a look at the last seconds", "")
+		w.ahead.Add(int64(10 * time.Second))
+		w.follows()
+		w.wants("a deep look", names(ann))
+	})
+}
+
+func TestWhoIsOnLineIsToldOnceTheConnectionIsKnownToBeDead(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		conv := w.conversation()
+		ann, bob := w.member(conv), w.member(conv)
+		w.follows()
+		w.online = map[accounts.ID]bool{ann: true}
+		w.says(conv, 1, 0)
+		w.follows()
+		w.wants("one is on line", names(bob))
+		w.online = nil
+		w.ahead.Add(int64(30 * time.Second))
+		w.follows()
+		w.wants("the connection was dead", names(ann, bob))
+		w.take()
+		w.partial = true // Redis is away
+		w.says(conv, 2, 0)
+		w.ahead.Add(int64(5 * time.Minute))
+		w.follows()
+		w.wants("nobody knows who is on line", "")
+		w.partial = false
+		w.follows()
+		w.wants("Redis is back", names(ann, bob))
+	})
+}
+
+func TestWhoHasReadOrMutedOrWantsNoneIsNotTold(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		conv := w.conversation()
+		read, got, muted, left, off, ann := w.member(conv), w.member(conv), w.member(conv), w.member(conv), w.member(conv), w.member(conv)
+		w.exec("UPDATE chat_members SET read_seq = 1 WHERE user_id = ?", read)
+		w.exec("UPDATE chat_members SET delivered_seq = 1 WHERE user_id = ?", got)
+		w.exec("UPDATE chat_members SET muted = ? WHERE user_id = ?", w.db.Now().Add(time.Hour).UnixMilli(), muted)
+		w.exec("UPDATE chat_members SET gone = 1 WHERE user_id = ?", left)
+		w.must(w.Choose(t.Context(), off, Update{Messages: new(bool)}))
+		w.follows()
+		w.says(conv, 1, 0)
+		w.follows()
+		w.wants("a message", names(ann))
+	})
+}
+
+// Members are read by pages; a conversation of more than a page has them all.
+func TestManyMembersAreAllTold(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64), false)
+	conv := w.conversation()
+	var all []accounts.ID
+	for range 2*atOnce + 1 {
+		all = append(all, w.member(conv))
+	}
+	w.follows()
+	w.says(conv, 1, 0)
+	w.follows()
+	w.wants("a message", names(all...))
+}
+
+// Whoever sends pushes of their own is told of users without a subscription, too.
+func TestTheHookIsToldOfWhoIsAway(t *testing.T) {
+	eachEngine(t, true, func(t *testing.T, w *world) {
+		conv := w.conversation()
+		ann := w.member(conv)
+		w.exec("DELETE FROM push_subscriptions")
+		w.follows()
+		w.says(conv, 1, 0)
+		w.follows()
+		w.wants("a message", ann.String())
+		payload, err := json.Marshal(job{User: ann, Conv: conv, At: w.db.Now().UnixMilli()})
+		w.must(err)
+		ds := []queue.Delivery{{Topic: TopicOffline, Attempt: 1, Payload: payload}, {Topic: TopicOffline, Attempt: 1, Payload: []byte("{")}}
+		answers := w.offlineAll(t.Context(), ds)
+		if answers[0] != nil || !errors.Is(answers[1], queue.ErrGiveUp) {
+			t.Errorf("answers %v", answers)
+		}
+		if want := ann.String() + " g:" + conv.String() + " 2 Rowing: Somebody: hello"; len(w.told) != 1 || w.told[0] != want {
+			t.Errorf("told %q, want %q", w.told, want)
+		}
+		w.online = map[accounts.ID]bool{ann: true}
+		w.offlineAll(t.Context(), ds[:1])
+		if len(w.told) != 1 {
+			t.Errorf("told of who is on line: %q", w.told)
+		}
+	})
+}
+
+func TestWhatIsForgottenIsOldOrOfNoDeviceAnyMore(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		conv := w.conversation()
+		ann, bob := w.member(conv), w.member(conv)
+		w.follows()
+		w.says(conv, 1, 0)
+		w.follows()
+		w.exec("DELETE FROM sessions WHERE user_id = ?", bob)
+		w.must(prune(ctx, w.db, w.db.Now().Add(-time.Hour)))
+		count := func(table string) (n int) {
+			w.must(w.db.NewRaw("SELECT COUNT(*) FROM "+table).Scan(ctx, &n))
+			return n
+		}
+		if count("push_chats") != 2 || count("push_subscriptions") != 1 {
+			t.Errorf("left: %d chats, %d subscriptions", count("push_chats"), count("push_subscriptions"))
+		}
+		w.must(prune(ctx, w.db, w.db.Now().Add(time.Hour)))
+		w.must(w.Erase(ctx, ann))
+		if count("push_chats")+count("push_subscriptions") != 0 {
+			t.Error("something is left")
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package push
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/messaging"
+)
+
+// asKind gives errors of the engine the kind that callers act on.
+func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
+
+func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return db.Tx(ctx, fn)
+}
+
+// setting reads one of the deployment's own settings; empty: there is none.
+func setting(ctx context.Context, q sqldb.Querier, name string) (value string, err error) {
+	err = q.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = ?", name).Scan(&value)
+	return value, sqldb.Missing(err, nil)
+}
+
+const (
+	seedName = "push_seed"
+	markName = "push_mark"
+)
+
+// seed returns the deployment's seed. The first node that asks makes it.
+func seed(ctx context.Context, db *sqldb.DB) (value string, err error) {
+	if value, err = setting(ctx, db, seedName); err != nil || value != "" {
+		return value, err
+	}
+	first := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
+	if _, err := db.ExecContext(ctx, first.For(1), seedName, newSeed()); err != nil {
+		return "", err
+	}
+	return setting(ctx, db, seedName)
+}
+
+// readMark returns up to when the follower has come; zero: nowhere.
+func readMark(ctx context.Context, q sqldb.Querier) (time.Time, error) {
+	value, err := setting(ctx, q, markName)
+	if err != nil || value == "" {
+		return time.Time{}, err
+	}
+	ms, err := strconv.ParseInt(value, 10, 64)
+	return time.UnixMilli(ms), err
+}
+
+func writeMark(ctx context.Context, db *sqldb.DB, at time.Time) error {
+	put := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}, Set: []string{"value"}})
+	_, err := db.ExecContext(ctx, put.For(1), markName, strconv.FormatInt(at.UnixMilli(), 10))
+	return err
+}
+
+const subscriptionColumns = "user_id, device_id, endpoint, p256dh, auth, created"
+
+func scanSubscription(rows *sql.Rows) (s Subscription, err error) {
+	err = rows.Scan(&s.User, &s.Device, &s.Endpoint, &s.P256DH, &s.Auth, &s.Created)
+	return s, err
+}
+
+// subscribers is the subquery of who has a subscription and wants to be told of messages.
+const subscribers = "SELECT p.user_id FROM push_subscriptions p WHERE NOT EXISTS (SELECT 1 FROM push_settings o WHERE o.user_id = p.user_id AND o.messages = 0)"
+
+// insertSubscription has a device's subscription take the place of an earlier one, and of any of the same endpoint:
+// a browser has one, whoever is logged in there.
+func insertSubscription(ctx context.Context, tx *sqldb.Tx, s Subscription) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM push_subscriptions WHERE (user_id = ? AND device_id = ?) OR hash = ?", s.User, s.Device, s.hash()); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO push_subscriptions ("+subscriptionColumns+", hash) VALUES "+sqldb.Tuples(7, 1),
+		s.User, s.Device, s.Endpoint, s.P256DH, s.Auth, s.Created, s.hash())
+	return err
+}
+
+func deleteSubscription(ctx context.Context, db *sqldb.DB, user accounts.ID, device accounts.DeviceID) error {
+	_, err := db.ExecContext(ctx, "DELETE FROM push_subscriptions WHERE user_id = ? AND device_id = ?", user, device)
+	return err
+}
+
+// deleteEndpoint removes a subscription that has ended, unless another one has taken its place.
+func deleteEndpoint(ctx context.Context, db *sqldb.DB, s Subscription) error {
+	_, err := db.ExecContext(ctx, "DELETE FROM push_subscriptions WHERE user_id = ? AND device_id = ? AND hash = ?", s.User, s.Device, s.hash())
+	return err
+}
+
+// subscriptionsOf returns the subscriptions of up to 500 users.
+func subscriptionsOf(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]Subscription, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+subscriptionColumns+" FROM push_subscriptions WHERE user_id IN (?) ORDER BY user_id, device_id", bun.List(users))
+	return sqldb.Collect(rows, err, scanSubscription)
+}
+
+// liveSubscriptions returns those of devices that are logged in.
+func liveSubscriptions(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]Subscription, error) {
+	rows, err := q.QueryContext(ctx, "SELECT p.user_id, p.device_id, p.endpoint, p.p256dh, p.auth, p.created FROM push_subscriptions p JOIN sessions s ON s.user_id = p.user_id AND s.device_id = p.device_id"+
+		" WHERE p.user_id IN (?) AND s.refresh_expires > ?", bun.List(users), q.Now().UnixMilli())
+	return sqldb.Collect(rows, err, scanSubscription)
+}
+
+// choices returns what up to 500 users want to be pushed.
+func choices(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]Choice, error) {
+	all := make(map[accounts.ID]Choice, len(users))
+	for _, u := range users {
+		all[u] = usual
+	}
+	rows, err := q.QueryContext(ctx, "SELECT user_id, messages, requests, notices, previews FROM push_settings WHERE user_id IN (?)", bun.List(users))
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var u accounts.ID
+		var c Choice
+		err := rows.Scan(&u, &c.Messages, &c.Requests, &c.Notices, &c.Previews)
+		all[u] = c
+		return err
+	})
+}
+
+func putChoice(ctx context.Context, tx *sqldb.Tx, user accounts.ID, c Choice) error {
+	put := tx.Dialect().Compile(sqldb.Upsert{Table: "push_settings", Columns: []string{"user_id", "messages", "requests", "notices", "previews"}, Key: []string{"user_id"},
+		Set: []string{"messages", "requests", "notices", "previews"}})
+	_, err := tx.ExecContext(ctx, put.For(1), user, c.Messages, c.Requests, c.Notices, c.Previews)
+	return err
+}
+
+// told is up to where a member of a conversation was told of messages, and when.
+type told struct{ seq, at int64 }
+
+type memberKey struct {
+	user accounts.ID
+	conv messaging.ConversationID
+}
+
+// lockTold returns up to where some members were told, and locks that until tx ends.
+func lockTold(ctx context.Context, tx *sqldb.Tx, list []messaging.Undelivered) (map[memberKey]told, error) {
+	args := make([]any, 0, 2*len(list))
+	for _, u := range list {
+		args = append(args, u.User, u.Conv)
+	}
+	found := make(map[memberKey]told, len(list))
+	rows, err := tx.QueryContext(ctx, "SELECT user_id, conversation, seq, at FROM push_chats WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ?)", len(list))+tx.Dialect().ForUpdate(), args...)
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var k memberKey
+		var t told
+		err := rows.Scan(&k.user, &k.conv, &t.seq, &t.at)
+		found[k] = t
+		return err
+	})
+}
+
+var tolds = sqldb.Upsert{Table: "push_chats", Columns: []string{"user_id", "conversation", "seq", "at"}, Key: []string{"user_id", "conversation"},
+	Set: []string{"seq = {greatest}(seq, {new.seq})", "at = {greatest}(at, {new.at})"}}
+
+// putTold notes up to where members were told, in the order of their keys.
+func putTold(ctx context.Context, tx *sqldb.Tx, all map[memberKey]told) error {
+	keys := make([]memberKey, 0, len(all))
+	for k := range all {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b memberKey) int { return cmp.Or(a.user.Compare(b.user), a.conv.Compare(b.conv)) })
+	args := make([]any, 0, 4*len(keys))
+	for _, k := range keys {
+		args = append(args, k.user, k.conv, all[k].seq, all[k].at)
+	}
+	_, err := tx.ExecContext(ctx, tx.Dialect().Compile(tolds).For(len(keys)), args...)
+	return err
+}
+
+// noteSent notes up to where pushes of messages go.
+func noteSent(ctx context.Context, db *sqldb.DB, jobs []job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	all := make(map[memberKey]told, len(jobs))
+	for _, j := range jobs {
+		all[memberKey{j.User, j.Conv}] = told{seq: j.seq}
+	}
+	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return putTold(ctx, tx, all) })
+}
+
+// erase removes all that there is of a user.
+func erase(ctx context.Context, db *sqldb.DB, user accounts.ID) error {
+	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		var faults []error
+		for _, table := range []string{"push_subscriptions", "push_settings", "push_chats"} {
+			_, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE user_id = ?", user)
+			faults = append(faults, err)
+		}
+		return errors.Join(faults...)
+	})
+}
+
+const pruneAtOnce = 500
+
+// prune forgets of chats up to where members were told before a moment, and subscriptions of devices that are logged out.
+func prune(ctx context.Context, db *sqldb.DB, before time.Time) error {
+	if err := pruneSome(ctx, db, "push_chats", "conversation", "t.at < ?", before.UnixMilli()); err != nil {
+		return err
+	}
+	return pruneSome(ctx, db, "push_subscriptions", "device_id", "NOT EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = t.user_id AND s.device_id = t.device_id)")
+}
+
+// pruneSome removes rows by a condition on a table t whose key is a user and something else, in batches.
+func pruneSome(ctx context.Context, db *sqldb.DB, table, second, where string, args ...any) error {
+	for {
+		var keys []any
+		rows, err := db.QueryContext(ctx, "SELECT t.user_id, t."+second+" FROM "+table+" t WHERE "+where+" LIMIT ?", append(slices.Clone(args), pruneAtOnce)...)
+		err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+			var user, other string
+			err := rows.Scan(&user, &other)
+			keys = append(keys, user, other)
+			return err
+		})
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		if _, err := db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+sqldb.AnyOf("(user_id = ? AND "+second+" = ?)", len(keys)/2), keys...); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package transfers
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// File is an upload that is whole, as a message tells of it.
+type File struct {
+	From  accounts.ID // who has uploaded it
+	Media api.Media
+}
+
+// Lock returns those of some files that are whole and there. They stay so until tx ends.
+func (s *Service) Lock(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]File, error) {
+	found, err := s.rows.lockFiles(ctx, tx, list)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	looks, err := s.rows.looks(ctx, tx, list)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[ID]File, len(found))
+	for i := range found {
+		t := &found[i]
+		all[t.ID] = File{From: t.From, Media: looks[t.ID].media(t)}
+	}
+	return all, nil
+}
+
+// media is what a message says of the file.
+func (l *Looks) media(t *Transfer) api.Media {
+	m := api.Media{File: t.ID.String(), Type: t.Media, Name: t.Name, Size: t.Size, SHA256: t.SHA256, Width: l.Width, Height: l.Height, Duration: int(l.Duration.Milliseconds())}
+	if l.Type != "" {
+		m.Type = l.Type
+	}
+	for _, th := range l.Thumbnails {
+		m.Thumbnails = append(m.Thumbnails, th.Side)
+	}
+	return m
+}
+
+// Keep keeps locked files for messages that have them from this transaction on.
+func (s *Service) Keep(ctx context.Context, tx *sqldb.Tx, list []ID) error {
+	return s.rows.expireAt(ctx, tx, list, never)
+}
+
+// removedNow is how many files one change removes itself. The rest, as of a group that is dissolved, a job removes.
+const removedNow = 50
+
+// Release gives up locked files that no message has any more. Their bytes are removed after the commit, or
+// by a job if this node dies before.
+func (s *Service) Release(ctx context.Context, tx *sqldb.Tx, list []ID) error {
+	if len(list) == 0 {
+		return nil
+	}
+	now := tx.Now()
+	list = slices.Clone(list)
+	tx.AfterCommit(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+		defer cancel()
+		for _, id := range list[:min(len(list), removedNow)] {
+			if err := s.forget(ctx, &Transfer{ID: id}, now); err != nil {
+				s.log.Warn("transfers: the file of a message is left to the job that expires", "transfer", id, "err", err)
+			}
+		}
+	})
+	return s.rows.expireAt(ctx, tx, list, now)
+}
+
+// FileLink returns where the file of a message that a user sees can be fetched, or its thumbnail of a side; 0 is the
+// file. ErrGone, ErrNoSmall.
+func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side int) (_ api.FileLink, err error) {
+	defer errs.Wrap(&err, "transfers.FileLink %s", id)
+	what, err := variantOf(side)
+	if err != nil {
+		return api.FileLink{}, err
+	}
+	t, err := s.rows.get(ctx, id)
+	switch {
+	case err != nil:
+		return api.FileLink{}, sameAs(asKind(err), ErrUnknown, ErrGone)
+	case t.Status != Done || !t.Content:
+		return api.FileLink{}, ErrGone
+	}
+	if what != whole {
+		looks, err := s.rows.looks(ctx, s.rows.db, []ID{id})
+		if err == nil {
+			_, err = looks[id].thumbnail(what)
+		}
+		if err != nil {
+			return api.FileLink{}, asKind(err)
+		}
+	}
+	return s.linkTo(&t, what, user), nil
+}

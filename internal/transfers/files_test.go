@@ -1,0 +1,433 @@
+package transfers
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// photo is a picture of noise, of some parts of a test.
+func photo(t testing.TB, width, height int) []byte {
+	t.Helper()
+	img := image.NewNRGBA(image.Rect(0, 0, width, height))
+	for y := range height {
+		for x := range width {
+			img.SetNRGBA(x, y, color.NRGBA{uint8(rand.IntN(256)), uint8(x), uint8(y), 255})
+		}
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// put has the first user upload a file for messages.
+func (w *world) put(name string, data []byte) Transfer {
+	w.t.Helper()
+	t, err := w.Offer(w.t.Context(), w.users[0], Offer{Name: name, Media: "text/html", Size: int64(len(data))})
+	w.must(err)
+	t, err = w.send(t.ID, piece(data, 0))
+	w.must(err)
+	return t
+}
+
+// locked returns what there is of files in a transaction, in which then is called.
+func (w *world) locked(then func(ctx context.Context, tx *sqldb.Tx) error, list ...ID) (found map[ID]File) {
+	w.t.Helper()
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		if found, err = w.Lock(ctx, tx, list); err != nil || then == nil {
+			return err
+		}
+		return then(ctx, tx)
+	}))
+	return found
+}
+
+// keep has a message have a file, and drop has none have it any more.
+func (w *world) keep(id ID) {
+	w.t.Helper()
+	w.locked(func(ctx context.Context, tx *sqldb.Tx) error { return w.Keep(ctx, tx, []ID{id}) }, id)
+}
+
+func (w *world) drop(id ID) {
+	w.t.Helper()
+	w.locked(func(ctx context.Context, tx *sqldb.Tx) error { return w.Release(ctx, tx, []ID{id}) }, id)
+}
+
+// seenBy are the users who see messages that have files.
+type seenBy map[accounts.ID]bool
+
+func (s seenBy) Sees(_ context.Context, user accounts.ID, _ ID) (bool, error) { return s[user], nil }
+
+// served returns what a link leads to.
+func (w *world) served(link api.FileLink, err error) (Served, []byte, error) {
+	w.t.Helper()
+	w.must(err)
+	f, err := w.Fetch(w.t.Context(), link.URL[len("/v1/files/"):])
+	if err != nil {
+		return f, nil, err
+	}
+	defer f.Content.Close()
+	b, err := io.ReadAll(f.Content)
+	w.must(err)
+	return f, b, nil
+}
+
+func TestAnUploadForMessagesTellsWhatItIs(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		for name, tc := range map[string]struct {
+			data []byte
+			want api.Media
+		}{
+			"a picture":       {photo(t, 400, 100), api.Media{Type: "image/png", Width: 400, Height: 100, Thumbnails: []int{1280, 320}}},
+			"a small picture": {photo(t, 40, 100), api.Media{Type: "image/png", Width: 40, Height: 100, Thumbnails: []int{320}}},
+			"a recording":     {wav(2500), api.Media{Type: "audio/wav", Duration: 2500}},
+			"something else":  {random(3*testChunk + 1), api.Media{Type: "text/html"}},
+			"a bomb":          {bomb(t), api.Media{Type: "text/html"}},
+		} {
+			got := w.put("a name", tc.data)
+			if got.Status != Done || got.SHA256 != sumOf(tc.data) {
+				t.Fatalf("%s: got %+v", name, got)
+			}
+			tc.want.File, tc.want.Name, tc.want.Size, tc.want.SHA256 = got.ID.String(), "a name", int64(len(tc.data)), got.SHA256
+			found := w.locked(nil, got.ID)[got.ID]
+			if m := found.Media; found.From != w.users[0] || m.File != tc.want.File || m.Type != tc.want.Type || m.Name != tc.want.Name || m.Size != tc.want.Size || m.Width != tc.want.Width ||
+				m.Height != tc.want.Height || m.Duration != tc.want.Duration || m.SHA256 != tc.want.SHA256 || !slices.Equal(m.Thumbnails, tc.want.Thumbnails) {
+				t.Errorf("%s: got %+v, want %+v", name, found, tc.want)
+			}
+			w.sound(got.ID)
+			_, err := w.Cancel(t.Context(), w.users[0], got.ID)
+			w.must(err)
+			w.sound()
+		}
+		list, _, err := w.List(t.Context(), w.users[1], "")
+		if w.must(err); len(list) > 0 {
+			t.Errorf("somebody else has %+v", list)
+		}
+	})
+}
+
+// bomb is an image of more pixels than are decoded.
+func bomb(t testing.TB) []byte {
+	t.Helper()
+	b := photo(t, 8, 8)
+	binary.BigEndian.PutUint32(b[16:], 9000)
+	binary.BigEndian.PutUint32(b[20:], 9000)
+	binary.BigEndian.PutUint32(b[29:], crc32.ChecksumIEEE(b[12:29]))
+	return b
+}
+
+func TestWhoMayFetchAFileForMessages(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.Serve(seenBy{w.users[1]: true})
+		data := photo(t, 400, 100)
+		up := w.put("x.png", data)
+		if f, got, err := w.served(w.Link(t.Context(), w.users[0], up.ID)); err != nil || !bytes.Equal(got, data) || f.Type != "" || f.Inline {
+			t.Errorf("its sender gets %+v, %v", f, err)
+		}
+		early, err := w.Link(t.Context(), w.users[0], up.ID)
+		w.must(err)
+		if _, err := w.Link(t.Context(), w.users[1], up.ID); !errors.Is(err, ErrUnknown) {
+			t.Errorf("somebody else, before a message has it: %v", err)
+		}
+		w.keep(up.ID)
+		if f, got, err := w.served(w.FileLink(t.Context(), w.users[1], up.ID, 0)); err != nil || !bytes.Equal(got, data) || f.Type != "" || f.Inline || f.Name != "x.png" {
+			t.Errorf("who sees the message gets %+v, %v", f, err)
+		}
+		for _, side := range []int{1280, 320} {
+			f, got, err := w.served(w.FileLink(t.Context(), w.users[1], up.ID, side))
+			if err != nil || f.Type != "image/jpeg" || !f.Inline || len(got) == 0 || f.Tag == up.SHA256 {
+				t.Errorf("a thumbnail of %d is %+v, %v", side, f, err)
+			}
+		}
+		if _, err := w.FileLink(t.Context(), w.users[1], up.ID, 64); !errors.Is(err, ErrNoSmall) {
+			t.Errorf("of a side that there is not: %v", err)
+		}
+		// It is the message's now, also for who has uploaded it, and with a link from before.
+		if _, err := w.Link(t.Context(), w.users[0], up.ID); !errors.Is(err, ErrUnknown) {
+			t.Errorf("its sender, who does not see the message: %v", err)
+		}
+		if _, _, err := w.served(early, nil); !errors.Is(err, ErrGone) {
+			t.Errorf("with a link from before: %v", err)
+		}
+		link, err := w.FileLink(t.Context(), w.users[1], up.ID, 0)
+		w.must(err)
+		w.Serve(seenBy{})
+		if _, _, err := w.served(link, nil); !errors.Is(err, ErrGone) {
+			t.Errorf("who does not see the message any more: %v", err)
+		}
+		w.Serve(seenBy{w.users[1]: true})
+		w.drop(up.ID)
+		if _, _, err := w.served(link, nil); !errors.Is(err, ErrGone) {
+			t.Errorf("a file that no message has any more: %v", err)
+		}
+		if _, err := w.FileLink(t.Context(), w.users[1], up.ID, 320); !errors.Is(err, ErrGone) {
+			t.Errorf("a link to it: %v", err)
+		}
+		w.sound()
+		voice := w.put("voice", wav(100))
+		w.keep(voice.ID)
+		if f, _, err := w.served(w.FileLink(t.Context(), w.users[1], voice.ID, 0)); err != nil || f.Type != "audio/wav" || f.Inline {
+			t.Errorf("a recording is %+v, %v", f, err)
+		}
+		if _, err := w.FileLink(t.Context(), w.users[1], voice.ID, 320); !errors.Is(err, ErrNoSmall) {
+			t.Errorf("its thumbnail: %v", err)
+		}
+	})
+}
+
+func TestAFileStaysWhileMessagesHaveItAndGoesWithTheLast(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		kept, dropped, unused, late := w.put("kept", random(10)), w.put("dropped", photo(t, 100, 100)), w.put("unused", photo(t, 50, 50)), w.put("late", random(20))
+		w.keep(kept.ID)
+		w.keep(dropped.ID)
+		if _, err := w.Cancel(t.Context(), w.users[0], kept.ID); !errors.Is(err, ErrKept) {
+			t.Errorf("its sender removes it: %v", err)
+		}
+		w.drop(dropped.ID)
+		w.sound(kept.ID, unused.ID, late.ID)
+		if _, err := w.rows.get(t.Context(), dropped.ID); !errors.Is(err, ErrUnknown) {
+			t.Errorf("a row is left: %v", err)
+		}
+		// A node that dies between the commit and the removal leaves it to the job.
+		w.keep(late.ID)
+		w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+			return w.rows.expireAt(ctx, tx, []ID{late.ID}, tx.Now())
+		}))
+		w.must(w.expire(t.Context()))
+		w.sound(kept.ID, unused.ID)
+		w.pass(w.cfg.IdleFor - time.Minute)
+		w.must(w.expire(t.Context()))
+		w.sound(kept.ID, unused.ID)
+		w.pass(2 * time.Minute)
+		if found := w.locked(nil, unused.ID, kept.ID); len(found) != 1 || found[kept.ID].From != w.users[0] {
+			t.Errorf("of an expired and a kept one there are %v", found)
+		}
+		w.must(w.expire(t.Context()))
+		w.sound(kept.ID)
+		w.pass(400 * 24 * time.Hour)
+		w.must(w.expire(t.Context()))
+		w.sound(kept.ID)
+
+		w.must(w.Erase(t.Context(), w.users[0])) // a message of somebody else has it
+		w.sound(kept.ID)
+		if got := w.stands(kept.ID); !got.From.IsZero() || got.has(w.users[0]) {
+			t.Errorf("it is still of its sender, who is gone: %+v", got)
+		}
+		w.drop(kept.ID)
+		w.sound()
+		if n, err := w.sweep(t.Context()); n != 0 || err != nil {
+			t.Errorf("the sweep found %d, %v", n, err)
+		}
+	})
+}
+
+// A message that takes a file at the very moment at which it expires gets it whole, or not at all.
+func TestAFileIsNotTakenAndRemovedAtOnce(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		for range 10 {
+			up := w.put("file", random(100))
+			w.pass(w.cfg.IdleFor - time.Millisecond)
+			expired := make(chan error, 1)
+			go func() {
+				w.pass(time.Millisecond)
+				expired <- w.expire(context.WithoutCancel(t.Context()))
+			}()
+			taken := false
+			w.locked(func(ctx context.Context, tx *sqldb.Tx) error {
+				found, err := w.Lock(ctx, tx, []ID{up.ID})
+				if taken = len(found) == 1; !taken {
+					return err
+				}
+				return w.Keep(ctx, tx, []ID{up.ID})
+			}, up.ID)
+			w.must(<-expired)
+			w.must(w.expire(t.Context()))
+			if !taken {
+				w.sound()
+				continue
+			}
+			w.sound(up.ID)
+			w.drop(up.ID)
+		}
+	})
+}
+
+func TestNoMessageHasAFileThatNobodyHasScanned(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		w.scanner = during(func() {})
+		up := w.put("x.png", photo(t, 10, 10))
+		if !up.uploaded() || len(w.locked(nil, up.ID)) > 0 {
+			t.Errorf("before the scan it is %+v", up)
+		}
+		if _, err := w.Link(t.Context(), w.users[0], up.ID); !errors.Is(err, ErrNotDone) {
+			t.Errorf("its sender: %v", err)
+		}
+		if _, err := w.FileLink(t.Context(), w.users[0], up.ID, 0); !errors.Is(err, ErrGone) {
+			t.Errorf("as if a message had it: %v", err)
+		}
+		w.must(w.finishWaiting(t.Context()))
+		if found := w.locked(nil, up.ID); found[up.ID].Media.Width != 10 {
+			t.Errorf("after it there is %v", found)
+		}
+	})
+}
+
+func TestWhatANodeDidNotFinishAnotherDoes(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		data := photo(t, 400, 300)
+		t1, err := w.Offer(t.Context(), w.users[0], Offer{Name: "x", Size: int64(len(data))})
+		w.must(err)
+		// The storage has room for the file, and none for the thumbnails.
+		parts := (len(data) + testChunk - 1) / testChunk
+		w.storage.after = func(kept int) {
+			if kept == parts {
+				w.storage.set(syscall.ENOSPC, nil)
+			}
+		}
+		got, err := w.send(t1.ID, piece(data, 0))
+		if err != nil || !got.uploaded() {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+		w.sound(t1.ID)
+		w.storage.set(nil, nil)
+		w.must(w.finishWaiting(t.Context()))
+		if got := w.stands(t1.ID); got.Status != Transferring {
+			t.Errorf("the job takes it from the node that may be at it: %+v", got)
+		}
+		w.pass(finishAfter)
+		w.must(w.finishWaiting(t.Context()))
+		if got := w.stands(t1.ID); got.Status != Done {
+			t.Errorf("got %+v", got)
+		}
+		w.sound(t1.ID)
+		if found := w.locked(nil, t1.ID); len(found[t1.ID].Media.Thumbnails) != 2 {
+			t.Errorf("got %+v", found)
+		}
+	})
+}
+
+// Two nodes finish the same file: its thumbnails are there once.
+func TestAFileThatTwoFinishIsSound(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		var ran atomic.Bool
+		w.scanner = during(func() {
+			if ran.CompareAndSwap(false, true) {
+				w.must(w.finishWaiting(t.Context()))
+			}
+		})
+		up := w.put("x", photo(t, 400, 300))
+		w.must(w.finishWaiting(t.Context()))
+		w.sound(up.ID)
+		if got := w.stands(up.ID); got.Status != Done {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestOnlyItsSenderIsToldOfAnUpload(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		mine, theirs := w.listen(0), w.listen(1)
+		w.put("x", random(10))
+		eventually.Equal(t, "what the sender is told", "[transferring transferring done]", func() string { return fmt.Sprint(mine.statuses()) })
+		if got := theirs.statuses(); len(got) > 0 {
+			t.Errorf("another is told %q", got)
+		}
+	})
+}
+
+// wav is a recording of silence, of so many milliseconds.
+func wav(ms int) []byte {
+	n := ms * 16
+	b := append([]byte("RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00"), 0x40, 0x1f, 0, 0, 0x80, 0x3e, 0, 0, 2, 0, 16, 0)
+	b = binary.LittleEndian.AppendUint32(append(b, "data"...), uint32(n))
+	return append(b, make([]byte, n)...)
+}
+
+func oggOf(pages ...uint64) (b []byte) {
+	for i, position := range pages {
+		b = append(b, "OggS\x00\x00"...)
+		b = binary.LittleEndian.AppendUint64(b, position)
+		b = append(b, make([]byte, 13)...)
+		if i == 0 {
+			b = append(b, "OpusHead\x01\x01\x38\x01\x80\xbb\x00\x00\x00\x00\x00"...) // skips 312
+		}
+	}
+	return b
+}
+
+func box(name string, content ...[]byte) []byte {
+	all := bytes.Join(content, nil)
+	return append(append(binary.BigEndian.AppendUint32(nil, uint32(8+len(all))), name...), all...)
+}
+
+func mp4(scale, length uint32, handler string, early bool) []byte {
+	header := append(make([]byte, 12), binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, scale), length)...)
+	moov := box("moov", box("mvhd", header, make([]byte, 80)), box("trak", box("hdlr", make([]byte, 8), []byte(handler))))
+	data := box("mdat", make([]byte, 5000))
+	if early {
+		return bytes.Join([][]byte{box("ftyp", []byte("M4A \x00\x00\x00\x00")), moov, data}, nil)
+	}
+	return bytes.Join([][]byte{box("ftyp", []byte("isom\x00\x00\x00\x00")), data, moov}, nil)
+}
+
+func TestARecordingSaysHowLongItIs(t *testing.T) {
+	webm := "\x1a\x45\xdf\xa3\x9f\x42\x82\x84webm" + strings.Repeat("\x00", 40)
+	for name, tc := range map[string]struct {
+		data []byte
+		typ  string
+		want time.Duration
+	}{
+		"wav":                        {wav(1234), "audio/wav", 1234 * time.Millisecond},
+		"wav, cut off":               {wav(1000)[:44+8000], "audio/wav", 500 * time.Millisecond},
+		"ogg":                        {oggOf(0, 48_000, 312+96_000), "audio/ogg", 2 * time.Second},
+		"ogg without an end":         {oggOf(0, 1<<64-1), "audio/ogg", 0},
+		"ogg of a hundred years":     {oggOf(0, 1<<60), "audio/ogg", 0},
+		"webm":                       {[]byte(webm + "A_OPUS"), "audio/webm", 0},
+		"webm with something to see": {[]byte(webm + "A_OPUSV_VP8"), "", 0},
+		"mp4":                        {mp4(1000, 61_500, "soun", true), "audio/mp4", 61500 * time.Millisecond},
+		"mp4, its header last":       {mp4(44_100, 22_050, "soun", false), "audio/mp4", 500 * time.Millisecond},
+		"mp4 with something to see":  {mp4(1000, 500, "sounvide", true), "", 0},
+		"mp4 of no unit":             {mp4(0, 500, "soun", true), "audio/mp4", 0},
+		"mp4 of a box without end":   {append(box("ftyp", []byte("M4A \x00\x00\x00\x00")), 0xff, 0xff, 0xff, 0xff, 'm', 'o', 'o', 'v'), "", 0},
+		"a page":                     {[]byte("<html>OpusHead OggS webm"), "", 0},
+		"nothing":                    {nil, "", 0},
+	} {
+		typ, d, err := recording(bytes.NewReader(tc.data))
+		if typ != tc.typ || d != tc.want || err != nil {
+			t.Errorf("%s: got %q, %s, %v; want %q, %s", name, typ, d, err, tc.typ, tc.want)
+		}
+	}
+}
+
+func FuzzRecording(f *testing.F) {
+	for _, data := range [][]byte{wav(10), oggOf(0, 1000), mp4(1000, 10, "soun", true), mp4(1, 1, "vide", false)} {
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		typ, d, err := recording(bytes.NewReader(data))
+		if err != nil || d < 0 || d > 24*time.Hour || typ != "" && !strings.HasPrefix(typ, "audio/") {
+			t.Errorf("got %q, %s, %v", typ, d, err)
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package transfers
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/stoa-dev/stoa/internal/foundation/picture"
+)
+
+// lookMemory bounds the files that are in memory at a time to be looked at.
+const lookMemory = 4 * picture.MaxPhoto
+
+// look finds out what a message needs to show a file. Nothing that the bytes are is an error: what is neither a picture
+// nor a recording is a file.
+func (s *Service) look(ctx context.Context, t *Transfer) (*Looks, error) {
+	c, err := s.read(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if typ, duration, err := recording(c); err != nil || typ != "" {
+		return &Looks{Type: typ, Duration: duration}, asStorage(err)
+	}
+	if t.Size > picture.MaxPhoto {
+		return &Looks{}, nil
+	}
+	if err := s.looking.Acquire(ctx, t.Size); err != nil {
+		return nil, err
+	}
+	defer s.looking.Release(t.Size)
+	data := make([]byte, t.Size)
+	if _, err := c.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	if _, err := io.ReadFull(c, data); err != nil {
+		return nil, asStorage(err)
+	}
+	p, err := s.studio.Look(ctx, data)
+	switch {
+	case errors.Is(err, picture.ErrUnreadable), errors.Is(err, picture.ErrDimensions):
+		return &Looks{}, nil
+	case err != nil:
+		return nil, err
+	}
+	l := &Looks{Type: p.Type, Width: p.Width, Height: p.Height}
+	for _, small := range p.Thumbnails {
+		th := Thumbnail{Side: small.Side, Width: small.Width, Height: small.Height, Type: small.Type, part: newThumbnail(t.ID, small.Side, int64(len(small.Data)), s.rows.db.Now())}
+		if err := s.store(ctx, th.name, small.Data); err != nil {
+			s.remove(ctx, l.names())
+			return nil, err
+		}
+		l.Thumbnails = append(l.Thumbnails, th)
+	}
+	return l, nil
+}
+
+// store writes a part as a whole.
+func (s *Service) store(ctx context.Context, name string, data []byte) error {
+	w, err := s.storage.Create(ctx, name)
+	if err != nil {
+		return asStorage(err)
+	}
+	if _, err := w.Write(data); err != nil {
+		w.Abort()
+		return asStorage(err)
+	}
+	return asStorage(w.Keep(ctx))
+}
+
+// names are those of the parts that thumbnails have.
+func (l *Looks) names() (all []string) {
+	for _, th := range l.Thumbnails {
+		all = append(all, th.name)
+	}
+	return all
+}
+
+// thumbnail returns one. ErrNoSmall.
+func (l *Looks) thumbnail(what variant) (Thumbnail, error) {
+	for _, th := range l.Thumbnails {
+		if th.Side == what.side() {
+			return th, nil
+		}
+	}
+	return Thumbnail{}, ErrNoSmall
+}

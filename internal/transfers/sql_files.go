@@ -1,0 +1,75 @@
+package transfers
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// insertLooks writes what an upload shows.
+func (r *rows) insertLooks(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
+	l := t.looks
+	if _, err := tx.ExecContext(ctx, "INSERT INTO transfer_looks (transfer, type, width, height, duration) VALUES (?, ?, ?, ?, ?)", t.ID, l.Type, l.Width, l.Height, l.Duration.Milliseconds()); err != nil {
+		return err
+	}
+	if len(l.Thumbnails) == 0 {
+		return nil
+	}
+	var args []any
+	for _, th := range l.Thumbnails {
+		args = append(args, t.ID, th.Side, th.Width, th.Height, th.Type, th.size, th.name)
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO transfer_thumbnails (transfer, side, width, height, type, size, name) VALUES "+sqldb.Tuples(7, len(l.Thumbnails)), args...)
+	return err
+}
+
+// looks returns what some uploads show.
+func (r *rows) looks(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]*Looks, error) {
+	all := make(map[ID]*Looks, len(list))
+	for _, id := range list {
+		all[id] = &Looks{}
+	}
+	found, err := q.QueryContext(ctx, "SELECT transfer, type, width, height, duration FROM transfer_looks WHERE transfer IN (?)", bun.List(list))
+	if err := sqldb.Each(found, err, func(rows *sql.Rows) error {
+		var id ID
+		var l Looks
+		var ms int64
+		err := rows.Scan(&id, &l.Type, &l.Width, &l.Height, &ms)
+		l.Duration = time.Duration(ms) * time.Millisecond
+		all[id] = &l
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	found, err = q.QueryContext(ctx, "SELECT transfer, side, width, height, type, size, name FROM transfer_thumbnails WHERE transfer IN (?) ORDER BY transfer, side DESC", bun.List(list))
+	return all, sqldb.Each(found, err, func(rows *sql.Rows) error {
+		var id ID
+		var th Thumbnail
+		err := rows.Scan(&id, &th.Side, &th.Width, &th.Height, &th.Type, &th.size, &th.name)
+		all[id].Thumbnails = append(all[id].Thumbnails, th)
+		return err
+	})
+}
+
+// lockFiles returns those of some uploads that are whole and there, locked until tx ends in the order of their ids.
+func (r *rows) lockFiles(ctx context.Context, tx *sqldb.Tx, list []ID) ([]Transfer, error) {
+	return collect(tx.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE id IN (?) AND receiver = '' AND status = ? AND content = 1 AND expires > ? ORDER BY id"+tx.Dialect().ForUpdate(),
+		bun.List(list), Done, tx.Now().UnixMilli()))
+}
+
+// expireAt has uploads expire at a moment.
+func (r *rows) expireAt(ctx context.Context, tx *sqldb.Tx, list []ID, at time.Time) error {
+	_, err := tx.ExecContext(ctx, "UPDATE transfers SET expires = ? WHERE id IN (?)", at.UnixMilli(), bun.List(list))
+	return err
+}
+
+// disown leaves files that messages have without their sender.
+func (r *rows) disown(ctx context.Context, user accounts.ID) error {
+	_, err := r.db.ExecContext(ctx, "UPDATE transfers SET sender = '' WHERE sender = ? AND receiver = '' AND expires = ?", user, never.UnixMilli())
+	return err
+}
