@@ -21,6 +21,11 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     license: true, // of what is bundled, in dist/.vite
+    rolldownOptions: {
+      // The worker of pushes has an address that stays the same, at the root: it is the scope of what it may do.
+      input: { index: at("./index.html"), sw: at("./src/sw.ts") },
+      output: { entryFileNames: (chunk) => (chunk.name === "sw" ? "sw.js" : "assets/[name]-[hash].js") },
+    },
   },
   server: {
     host: "127.0.0.1",

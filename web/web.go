@@ -20,10 +20,10 @@ import (
 var dist embed.FS
 
 // policy allows what the page needs and nothing else: no inline script or
-// style, no other host, no frame around it, and no text that becomes markup.
+// style, no other host, no frame around it, no text that becomes markup, and no script's address but the worker's.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
-	"require-trusted-types-for 'script'; trusted-types 'none'"
+	"require-trusted-types-for 'script'; trusted-types stoa-worker"
 
 // types are fixed here, as the tables of the operating system differ.
 var types = map[string]string{
@@ -35,9 +35,9 @@ var types = map[string]string{
 }
 
 // Patterns are the routes of the page, as http.ServeMux has them.
-var Patterns = []string{"GET /{$}", "GET /assets/"}
+var Patterns = []string{"GET /{$}", "GET /sw.js", "GET /assets/"}
 
-// Handler serves the page at "/" and its parts under "/assets/"; mount it on
+// Handler serves the page at "/", its worker at "/sw.js" and its parts under "/assets/"; mount it on
 // every one of [Patterns]. Other paths are 404, other methods than GET and HEAD
 // 405. The names of the parts have a hash of their content: browsers
 // keep them for a year. They ask for the page itself each time, by its ETag.
@@ -81,6 +81,9 @@ func load() map[string]*static.File {
 			head.Set("Referrer-Policy", "no-referrer")
 			head.Set("Cross-Origin-Opener-Policy", "same-origin")
 			head.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+		} else if url == "/sw.js" { // browsers look for a newer one by its address
+			head.Set("Cache-Control", "no-cache")
+			head.Set("Content-Security-Policy", "default-src 'none'")
 		} else {
 			head.Set("Cache-Control", "public, max-age=31536000, immutable")
 		}

@@ -76,7 +76,7 @@ func TestEveryPartOfThePageIsThereHashedAndKept(t *testing.T) {
 		}
 	}
 	for url := range load() {
-		if url != "/" {
+		if url != "/" && url != "/sw.js" {
 			want[url] = true
 		}
 	}
@@ -124,6 +124,16 @@ func packed(t *testing.T, text string) int {
 		t.Fatal(err)
 	}
 	return b.Len()
+}
+
+func TestTheWorkerIsLookedForAnewAndFetchesNothing(t *testing.T) {
+	res := get(t, "GET", "/sw.js")
+	if res.StatusCode != 200 || res.Header.Get("Cache-Control") != "no-cache" || res.Header.Get("Content-Type") != "text/javascript; charset=utf-8" || res.Header.Get("Content-Security-Policy") != "default-src 'none'" {
+		t.Fatalf("/sw.js: %d %v", res.StatusCode, res.Header)
+	}
+	if body := text(t, res); strings.Contains(body, "import") || !strings.Contains(body, "notificationclick") {
+		t.Errorf("a worker that browsers take as no module says %s", body)
+	}
 }
 
 func TestOtherPathsAndMethodsAreRefused(t *testing.T) {

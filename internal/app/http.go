@@ -79,6 +79,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	}
 	page := pages.Handler()
 	a.api.Raw("GET /{$}", page)
+	a.api.Raw("GET /sw.js", page)
 	a.api.Raw("GET /assets/", page)
 }
 
