@@ -13,6 +13,12 @@ export interface components {
             /** @description the password in force; leave out when none is set */
             password?: string;
         };
+        AccountNotice: {
+            /** @description the device that did it; empty when it was none of the account's */
+            device?: string;
+            /** @enum {string} */
+            kind: "password_changed" | "email_changed" | "deletion" | "restored";
+        };
         ActivityNames: {
             /** @example minutes */
             minutes: string;
@@ -479,9 +485,9 @@ export interface components {
              */
             token: string;
         };
-        Event: components["schemas"]["EventAccountNotice"] | components["schemas"]["EventAccountUpdated"] | components["schemas"]["EventBlockAdded"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventChatMarked"] | components["schemas"]["EventChatStands"] | components["schemas"]["EventChatTyping"] | components["schemas"]["EventChatUpdated"] | components["schemas"]["EventCheckinMarked"] | components["schemas"]["EventFriendAdded"] | components["schemas"]["EventFriendRemoved"] | components["schemas"]["EventFriendRequestClosed"] | components["schemas"]["EventFriendRequested"] | components["schemas"]["EventFriendUnread"] | components["schemas"]["EventFriendUpdated"] | components["schemas"]["EventGroupChanged"] | components["schemas"]["EventGroupLeft"] | components["schemas"]["EventGroupMine"] | components["schemas"]["EventGroupRequestClosed"] | components["schemas"]["EventGroupRequested"] | components["schemas"]["EventMessageChanged"] | components["schemas"]["EventMessageHidden"] | components["schemas"]["EventMessageNew"] | components["schemas"]["EventPresenceChanged"] | components["schemas"]["EventSessionEnded"] | components["schemas"]["EventSessionOpened"] | components["schemas"]["EventTransferProgress"] | components["schemas"]["EventTransferUpdated"];
+        Event: components["schemas"]["EventAccountNotice"] | components["schemas"]["EventAccountUpdated"] | components["schemas"]["EventBlockAdded"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventChatMarked"] | components["schemas"]["EventChatStands"] | components["schemas"]["EventChatTyping"] | components["schemas"]["EventChatUpdated"] | components["schemas"]["EventCheckinMarked"] | components["schemas"]["EventFriendAdded"] | components["schemas"]["EventFriendRemoved"] | components["schemas"]["EventFriendRequestClosed"] | components["schemas"]["EventFriendRequested"] | components["schemas"]["EventFriendUnread"] | components["schemas"]["EventFriendUpdated"] | components["schemas"]["EventGroupChanged"] | components["schemas"]["EventGroupLeft"] | components["schemas"]["EventGroupMine"] | components["schemas"]["EventGroupRequestClosed"] | components["schemas"]["EventGroupRequested"] | components["schemas"]["EventMessageChanged"] | components["schemas"]["EventMessageHidden"] | components["schemas"]["EventMessageNew"] | components["schemas"]["EventNoticeNew"] | components["schemas"]["EventNoticeRead"] | components["schemas"]["EventPresenceChanged"] | components["schemas"]["EventSessionEnded"] | components["schemas"]["EventSessionOpened"] | components["schemas"]["EventTransferProgress"] | components["schemas"]["EventTransferUpdated"];
         EventAccountNotice: {
-            data: components["schemas"]["Notice"];
+            data: components["schemas"]["AccountNotice"];
             /** Format: date-time */
             time: string;
             /**
@@ -709,6 +715,26 @@ export interface components {
              * @enum {string}
              */
             type: "message.new";
+        };
+        EventNoticeNew: {
+            data: components["schemas"]["NoticeNew"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "notice.new";
+        };
+        EventNoticeRead: {
+            data: components["schemas"]["NoticeCounts"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "notice.read";
         };
         EventPresenceChanged: {
             data: components["schemas"]["Presence"];
@@ -1464,10 +1490,67 @@ export interface components {
             wish: "online" | "away" | "busy";
         };
         Notice: {
-            /** @description the device that did it; empty when it was none of the account's */
-            device?: string;
-            /** @enum {string} */
-            kind: "password_changed" | "email_changed" | "deletion" | "restored";
+            /** Format: date-time */
+            at: string;
+            /**
+             * @description the document of the kind; v is its version
+             * @example {
+             *       "request": "Qm3x_8TzP-1k",
+             *       "user": "V1StGXR8_Z5j",
+             *       "v": 1
+             *     }
+             */
+            data: unknown;
+            /**
+             * Format: date-time
+             * @description when it leaves the list; none: after some months
+             */
+            expires?: string;
+            /** @example friend.requested */
+            kind: string;
+            read: boolean;
+            /**
+             * Format: int64
+             * @description the notice's number in the caller's list; a newer one has a higher one
+             * @example 17
+             */
+            seq: number;
+            /** @description of whom it tells, as they look now */
+            user?: components["schemas"]["Profile"];
+        };
+        NoticeCounts: {
+            /** @description by what stands before the dot of a kind: friend, group, account, announcement; those with none are left out */
+            categories: {
+                [key: string]: number;
+            };
+            /**
+             * Format: int64
+             * @description the highest number so far
+             */
+            last: number;
+            /**
+             * Format: int64
+             * @description all up to this number are read
+             */
+            read: number;
+            /** Format: int64 */
+            unread: number;
+        };
+        NoticeMark: {
+            /**
+             * Format: int64
+             * @description the number of the newest notice that the caller has seen
+             */
+            read: number;
+        };
+        NoticeNew: {
+            notice: components["schemas"]["Notice"];
+        };
+        Notices: {
+            counts: components["schemas"]["NoticeCounts"];
+            /** @description the cursor of the next page; none: this is the last */
+            next?: string;
+            notices: components["schemas"]["Notice"][];
         };
         OwnCodeRequest: {
             /**
@@ -1527,7 +1610,7 @@ export interface components {
              * @example checkin.day_closed
              * @enum {string}
              */
-            code: "account.banned" | "account.bio_invalid" | "account.name_invalid" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "blocks.unknown" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "route.method" | "route.unknown" | "security.cursor_invalid" | "session.unknown" | "too_many_streams" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
+            code: "account.banned" | "account.bio_invalid" | "account.name_invalid" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "blocks.unknown" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "route.method" | "route.unknown" | "security.cursor_invalid" | "session.unknown" | "too_many_streams" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
             /** @example Check-in is for today, and for a few minutes after midnight for the day before. */
             detail?: string;
             errors?: components["schemas"]["ProblemField"][];
@@ -1564,6 +1647,46 @@ export interface components {
         Profiles: {
             /** @description those that exist or existed, in the order asked for */
             users: components["schemas"]["Profile"][];
+        };
+        PushKey: {
+            /** @description the server's VAPID key as applicationServerKey takes it: a P-256 point, uncompressed, in base64url */
+            key: string;
+        };
+        PushStatus: {
+            /**
+             * Format: int64
+             * @description of the caller with a subscription
+             */
+            devices: number;
+            messages: boolean;
+            notices: boolean;
+            /** @description pushes have the text of messages */
+            previews: boolean;
+            /** @description to be friends, and to join groups of which the caller is an admin */
+            requests: boolean;
+            /** @description the calling device has a subscription */
+            subscribed: boolean;
+        };
+        PushSubscription: {
+            endpoint: string;
+            /**
+             * Format: int64
+             * @description is not looked at: an endpoint that has ended says so
+             */
+            expirationTime?: number;
+            keys: components["schemas"]["PushSubscriptionKeys"];
+        };
+        PushSubscriptionKeys: {
+            /** @description 16 bytes */
+            auth: string;
+            /** @description the browser's P-256 point, uncompressed */
+            p256dh: string;
+        };
+        PushUpdate: {
+            messages?: boolean;
+            notices?: boolean;
+            previews?: boolean;
+            requests?: boolean;
         };
         Reaction: {
             /** @example 👍 */
@@ -1999,6 +2122,7 @@ export interface components {
 }
 export type AccountDeleted = components['schemas']['AccountDeleted'];
 export type AccountDeletion = components['schemas']['AccountDeletion'];
+export type AccountNotice = components['schemas']['AccountNotice'];
 export type ActivityNames = components['schemas']['ActivityNames'];
 export type Avatar = components['schemas']['Avatar'];
 export type Block = components['schemas']['Block'];
@@ -2053,6 +2177,8 @@ export type EventGroupRequested = components['schemas']['EventGroupRequested'];
 export type EventMessageChanged = components['schemas']['EventMessageChanged'];
 export type EventMessageHidden = components['schemas']['EventMessageHidden'];
 export type EventMessageNew = components['schemas']['EventMessageNew'];
+export type EventNoticeNew = components['schemas']['EventNoticeNew'];
+export type EventNoticeRead = components['schemas']['EventNoticeRead'];
 export type EventPresenceChanged = components['schemas']['EventPresenceChanged'];
 export type EventSessionEnded = components['schemas']['EventSessionEnded'];
 export type EventSessionOpened = components['schemas']['EventSessionOpened'];
@@ -2112,6 +2238,10 @@ export type MessageRef = components['schemas']['MessageRef'];
 export type Messages = components['schemas']['Messages'];
 export type MyPresence = components['schemas']['MyPresence'];
 export type Notice = components['schemas']['Notice'];
+export type NoticeCounts = components['schemas']['NoticeCounts'];
+export type NoticeMark = components['schemas']['NoticeMark'];
+export type NoticeNew = components['schemas']['NoticeNew'];
+export type Notices = components['schemas']['Notices'];
 export type OwnCodeRequest = components['schemas']['OwnCodeRequest'];
 export type PasswordChange = components['schemas']['PasswordChange'];
 export type PasswordReset = components['schemas']['PasswordReset'];
@@ -2123,6 +2253,11 @@ export type Problem = components['schemas']['Problem'];
 export type ProblemField = components['schemas']['ProblemField'];
 export type Profile = components['schemas']['Profile'];
 export type Profiles = components['schemas']['Profiles'];
+export type PushKey = components['schemas']['PushKey'];
+export type PushStatus = components['schemas']['PushStatus'];
+export type PushSubscription = components['schemas']['PushSubscription'];
+export type PushSubscriptionKeys = components['schemas']['PushSubscriptionKeys'];
+export type PushUpdate = components['schemas']['PushUpdate'];
 export type Reaction = components['schemas']['Reaction'];
 export type Readers = components['schemas']['Readers'];
 export type RefreshRequest = components['schemas']['RefreshRequest'];
@@ -5747,6 +5882,150 @@ export interface operations {
             };
         };
     };
+    "notices.list": {
+        parameters: {
+            query?: {
+                /** @description next of the page before */
+                cursor?: string;
+                /** @description how many at most */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "counts": {
+                     *         "categories": {},
+                     *         "last": 1,
+                     *         "read": 1,
+                     *         "unread": 1
+                     *       },
+                     *       "notices": [
+                     *         {
+                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "data": {
+                     *             "request": "Qm3x_8TzP-1k",
+                     *             "user": "V1StGXR8_Z5j",
+                     *             "v": 1
+                     *           },
+                     *           "kind": "friend.requested",
+                     *           "read": true,
+                     *           "seq": 17
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Notices"];
+                };
+            };
+        };
+    };
+    "notices.read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the notice's number in the caller's list */
+                seq: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "categories": {},
+                     *       "last": 1,
+                     *       "read": 1,
+                     *       "unread": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["NoticeCounts"];
+                };
+            };
+        };
+    };
+    "notices.counts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "categories": {},
+                     *       "last": 1,
+                     *       "read": 1,
+                     *       "unread": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["NoticeCounts"];
+                };
+            };
+        };
+    };
+    "notices.mark": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "read": 1
+                 *     }
+                 */
+                "application/json": components["schemas"]["NoticeMark"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "categories": {},
+                     *       "last": 1,
+                     *       "read": 1,
+                     *       "unread": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["NoticeCounts"];
+                };
+            };
+        };
+    };
     "presence.get": {
         parameters: {
             query: {
@@ -5778,6 +6057,169 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Presences"];
+                };
+            };
+        };
+    };
+    "push.get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "devices": 1,
+                     *       "messages": true,
+                     *       "notices": true,
+                     *       "previews": true,
+                     *       "requests": true,
+                     *       "subscribed": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PushStatus"];
+                };
+            };
+        };
+    };
+    "push.set": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["PushUpdate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "devices": 1,
+                     *       "messages": true,
+                     *       "notices": true,
+                     *       "previews": true,
+                     *       "requests": true,
+                     *       "subscribed": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PushStatus"];
+                };
+            };
+        };
+    };
+    "push.key": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "key": "text"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PushKey"];
+                };
+            };
+        };
+    };
+    "push.subscribe": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "endpoint": "text",
+                 *       "keys": {
+                 *         "auth": "text",
+                 *         "p256dh": "text"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["PushSubscription"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "devices": 1,
+                     *       "messages": true,
+                     *       "notices": true,
+                     *       "previews": true,
+                     *       "requests": true,
+                     *       "subscribed": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PushStatus"];
+                };
+            };
+        };
+    };
+    "push.unsubscribe": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "devices": 1,
+                     *       "messages": true,
+                     *       "notices": true,
+                     *       "previews": true,
+                     *       "requests": true,
+                     *       "subscribed": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PushStatus"];
                 };
             };
         };
@@ -6409,7 +6851,7 @@ export interface operations {
 }
 /** The data of each event by the event's type. */
 export interface EventCatalogue {
-    "account.notice": Notice;
+    "account.notice": AccountNotice;
     "account.updated": User;
     "block.added": UserRef;
     "block.removed": UserRef;
@@ -6432,6 +6874,8 @@ export interface EventCatalogue {
     "message.changed": Message;
     "message.hidden": MessageHidden;
     "message.new": Message;
+    "notice.new": NoticeNew;
+    "notice.read": NoticeCounts;
     "presence.changed": Presence;
     "session.ended": SessionEnded;
     "session.opened": Session;

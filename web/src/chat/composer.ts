@@ -56,7 +56,6 @@ export class Composer {
       { class: "writing" },
       input,
       h("button", { type: "button", class: "round", "aria-label": c.files.send, title: c.files.send, onclick: () => input.click() }, sign("clip")),
-      h("button", { type: "button", class: "round", "aria-label": c.sendPicture, "aria-haspopup": "dialog", onclick: () => this.#picture() }, sign("picture")),
       this.field,
       canRecord() ? h("button", { type: "button", class: "round", "aria-label": c.voice.record, title: c.voice.record, onclick: () => void this.#record() }, sign("voice")) : null,
       h("button", { type: "submit", class: "round send", "aria-label": c.send }, sign("send")),
@@ -221,7 +220,8 @@ export class Composer {
     }
   }
 
-  #picture(): void {
+  /** Asks for the address of a picture, and sends it. */
+  picture(): void {
     pictureDialog(async (media, text) => {
       const reply = this.#about && !this.#about.edits ? { reply_to: this.#about.message.seq } : {};
       await this.talk.line.chats.send(this.chat, { kind: "image", media, ...(text && { text }) }, reply);

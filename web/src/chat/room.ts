@@ -305,6 +305,7 @@ export class Room {
       items.push({ text: muted ? c.unmute : c.mute, run: () => then(chats.update(this.chat, { muted: muted ? new Date(0).toISOString() : FOREVER })) });
       items.push({ text: c.clear, sure: c.clearSure, run: () => then(chats.clear(this.chat).then(() => this.draw())) });
     }
+    items.push({ text: c.sendPicture, run: () => this.#composer.picture() });
     if (this.user) items.push({ text: c.files.offer, run: () => this.#offer.click() });
     if (this.user) items.push({ text: c.toFriends, run: () => void (location.hash = "#/friends") });
     openMenu(opener, [], items);
