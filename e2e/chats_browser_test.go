@@ -316,7 +316,8 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	ada.until("no markup in the list", `document.querySelector('.chat-list :is(b, i)') === null`)
 
 	// A picture of this server is shown; one of another server is asked for by nobody but the reader.
-	bob.button("Send a picture")
+	bob.button("Options of this chat")
+	bob.button("Send a picture by its address")
 	bob.typ("[name=url]", "https://pictures.example.com/harbour.jpg")
 	bob.typ("[name=alt]", "The harbour at dusk")
 	bob.enter()

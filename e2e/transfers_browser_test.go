@@ -34,7 +34,7 @@ func TestAFileIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 
 	// Bob offers; Ada, who is elsewhere, finds the offer and accepts.
 	ada.visit("#/chats")
-	bob.chooses(".writing input[type=file]", name)
+	bob.chooses("input[name=offer]", name)
 	bob.says(".transfer", "Waits for Ada to accept it.")
 	ada.says(".offers", "offers you plan of the boathouse.pdf")
 	ada.click(".offers a")
@@ -74,7 +74,7 @@ func TestAFileIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 	bob.says(".transfer", "Not here any more.")
 
 	// A page that was closed goes on with the file once it is chosen again, and with no other.
-	bob.chooses(".writing input[type=file]", name)
+	bob.chooses("input[name=offer]", name)
 	ada.until("another one", `document.querySelectorAll(".transfer").length === 2`)
 	bob.do(chromedp.Reload())
 	ada.button("Accept")
@@ -89,7 +89,7 @@ func TestAFileIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 	ada.until("the second", `document.querySelector(".transfer:last-of-type").dataset.status === "done"`)
 
 	// Refused, both see it; what the server does not take is said.
-	bob.chooses(".writing input[type=file]", other)
+	bob.chooses("input[name=offer]", other)
 	ada.button("Reject")
 	ada.says(".transfer:last-of-type", "You did not want it.")
 	bob.says(".transfer:last-of-type", "Ada did not want it.")
@@ -97,8 +97,8 @@ func TestAFileIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	bob.chooses(".writing input[type=file]", empty)
-	bob.says(".composer .fault", "The file is empty")
+	bob.chooses("input[name=offer]", empty)
+	bob.says(".banner", "The file is empty")
 	ada.legible("a chat with files")
 	ada.fits("a chat with files")
 }

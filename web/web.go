@@ -21,7 +21,7 @@ var dist embed.FS
 
 // policy allows what the page needs and nothing else: no inline script or
 // style, no other host, no frame around it, no text that becomes markup, and no script's address but the worker's.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; media-src 'self'; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types stoa-worker"
 
@@ -80,7 +80,7 @@ func load() map[string]*static.File {
 			head.Set("Content-Security-Policy", policy)
 			head.Set("Referrer-Policy", "no-referrer")
 			head.Set("Cross-Origin-Opener-Policy", "same-origin")
-			head.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+			head.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(self)")
 		} else if url == "/sw.js" { // browsers look for a newer one by its address
 			head.Set("Cache-Control", "no-cache")
 			head.Set("Content-Security-Policy", "default-src 'none'")

@@ -28,6 +28,9 @@ export interface Line {
   files: Files;
   /** Messages that wait for the user, where they have not said that they want no news. */
   unread: () => number;
+  /** Notices that the user has not read, without those of friends, which the page Friends counts. */
+  told: () => number;
+  onTold: (fn: () => void) => void;
   stop: () => void;
 }
 
@@ -53,9 +56,21 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
     if (!resumed) on.missed();
   });
   client.on("event", (e) => on.event(e));
+  let told = 0;
+  let onTold = () => {};
+  const count = async () => {
+    try {
+      const { unread, categories } = await client.call("notices.counts");
+      told = unread - (categories["friend"] ?? 0);
+      onTold();
+    } catch {
+      // The next notice, or the next connection, asks again.
+    }
+  };
+  for (const name of ["open", "notice.new", "notice.read"] as const) client.on(name, () => void count());
   on.state("connecting");
   const files = new Files(client, me.id);
-  const line = { client, chats, presences, groups, files, unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0) };
+  const line = { client, chats, presences, groups, files, unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0), told: () => told, onTold: (fn: () => void) => void (onTold = fn) };
   alertOf(line, me, people);
   await chats.start();
   client.connect();

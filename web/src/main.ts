@@ -21,6 +21,8 @@ const banner = h(
 );
 const offline = h("p", { class: "offline", role: "status", hidden: true }, t.frame.offline);
 const dot = h("span", { class: "live", role: "status", hidden: true });
+const told = h("span", { class: "badge", "data-unread-notices": "", hidden: true });
+const bell = h("a", { class: "round bell", href: "#/notices", "aria-label": t.frame.titles.notices, hidden: true }, icon("bell"), told);
 const nav = h("nav", { "aria-label": t.frame.main });
 const main = h("main", { id: "main", tabindex: -1 });
 const mails = h("a", { href: "/dev/mail", hidden: true }, t.frame.mails);
@@ -29,7 +31,7 @@ put(
   document.getElementById("app")!,
   // A link to #main would be taken for a page by the listener below.
   h("button", { type: "button", class: "skip", onclick: () => main.focus() }, t.frame.skip),
-  h("header", { class: "top" }, h("a", { href: "#/", class: "brand", "aria-label": t.frame.brand }, icon("temple"), h("span", {}, "Stoa")), dot, nav),
+  h("header", { class: "top" }, h("a", { href: "#/", class: "brand", "aria-label": t.frame.brand }, icon("temple"), h("span", {}, "Stoa")), dot, bell, nav),
   offline,
   banner,
   main,
@@ -54,6 +56,7 @@ interface Login {
   people: People;
   line: Promise<Line>;
   unread: () => number; // messages
+  told: () => number; // notices
   stop: () => void;
 }
 let login: Login | undefined;
@@ -92,6 +95,7 @@ function begin(): Login {
     there = got;
     if (gone.signal.aborted) return got.stop();
     for (const name of ["chat", "synced", "gone"] as const) got.chats.on(name, showUnread);
+    got.onTold(showUnread);
     got.groups.watch(showUnread, gone.signal);
   });
   return {
@@ -99,6 +103,7 @@ function begin(): Login {
     people,
     line,
     unread: () => there?.unread() ?? 0,
+    told: () => there?.told() ?? 0,
     stop: () => {
       there?.stop();
       people.stop();
@@ -129,7 +134,7 @@ function happened(e: Event): void {
   if (e.type === "session.ended" && (e.data as SessionEnded).device === device()) end(t.frame.outHere);
 }
 
-type Page = "home" | "chats" | "friends" | "card" | "profile" | "undo" | "group";
+type Page = "notices" | "home" | "chats" | "friends" | "card" | "profile" | "undo" | "group";
 let title = "";
 
 const requests = h("span", { class: "badge", "data-unread": "", hidden: true });
@@ -140,6 +145,7 @@ function showUnread(): void {
     put(badge, n > 99 ? "99+" : String(n), h("span", { class: "sr" }, what(n)));
     return n;
   };
+  count(told, login?.told() ?? 0, t.frame.newNotices);
   const n = count(requests, login?.people.unread ?? 0, t.frame.newRequests) + count(messages, login?.unread() ?? 0, t.frame.newMessages);
   document.title = n > 0 ? `(${n}) ${title}` : title;
 }
@@ -157,7 +163,7 @@ function show(): void {
   const undo = /^#\/undo\/([\w-]+)$/.exec(location.hash)?.[1];
   const door = /^#\/(join|group)\/([\w-]+)$/.exec(location.hash);
   const chat = /^#\/chats(\/|$)/.test(location.hash);
-  const page: Page = undo ? "undo" : door ? "group" : chat ? "chats" : token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
+  const page: Page = undo ? "undo" : door ? "group" : location.hash === "#/notices" ? "notices" : chat ? "chats" : token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
   title = me ? `${t.frame.titles[page]} · Stoa` : "Stoa";
   guest = !me;
   document.body.classList.toggle("guest", guest);
@@ -167,7 +173,7 @@ function show(): void {
     put(main, h("section", { class: "card empty", role: "alert" }, h("p", {}, t.frame.notLoaded), h("button", { type: "button", class: "secondary", onclick: show }, t.words.tryAgain)));
   };
   if (!me) {
-    dot.hidden = true;
+    dot.hidden = bell.hidden = true;
     put(nav);
     if (undo) {
       put(main, h("p", { class: "muted" }, t.words.moment));
@@ -182,6 +188,8 @@ function show(): void {
     return showUnread();
   }
   login ??= begin();
+  bell.hidden = false;
+  bell.toggleAttribute("aria-current", page === "notices");
   const { people } = login;
   const link = (at: Page, href: string, ...text: (string | Node)[]) => h("a", { href, "aria-current": page === at ? "page" : null }, ...text);
   put(
@@ -190,7 +198,7 @@ function show(): void {
     link("chats", "#/chats", t.frame.titles.chats, messages),
     link("friends", "#/friends", t.frame.titles.friends, requests),
     link("profile", "#/profile", t.frame.titles.profile),
-    h("button", { type: "button", class: "link", onclick: logOut }, icon("out"), h("span", {}, t.frame.logOut)),
+    h("button", { type: "button", class: "link", onclick: logOut }, t.frame.logOut),
   );
   showUnread();
   const place = (v: View) => {
@@ -215,6 +223,8 @@ function show(): void {
       ? Promise.all([import("./chat/door"), line]).then(([m, line]) => m.doorView(door[1] === "join" ? { link: door[2]! } : { group: door[2]! }, line, announce))
     : page === "chats"
       ? Promise.all([import("./chat/view"), line]).then(([m, line]) => m.chatsView(me, line, people, announce))
+    : page === "notices"
+      ? import("./notices").then((m) => m.noticesView(announce))
     : page === "friends"
       ? import("./friends").then((m) => m.friends(me, people, announce))
       : import("./profile").then((m) => m.profile(me, { fail: announce, left }));

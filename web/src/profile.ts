@@ -7,6 +7,7 @@ import { devicesCard } from "./devices";
 import { h, put } from "./dom";
 import { field, form, say } from "./form";
 import { pictureCard } from "./picture";
+import { pushCard } from "./pushcard";
 import { Ended, json, setUser } from "./session";
 import { t } from "./texts";
 import type { View } from "./view";
@@ -74,6 +75,7 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
   ];
 
   const chats = chatSettings(me, { signal: closed.signal, failed, changed: (u) => take(u) });
+  const pushes = pushCard({ signal: closed.signal, failed });
   const picture = pictureCard(me, (avatar) => take({ ...me, avatar }));
   const devices = devicesCard({ signal: closed.signal, failed, left: on.left });
   const password = passwordCard(me, devices.load);
@@ -115,6 +117,7 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
         h("div", { class: "stack tight" }, ...toggles.map((t) => t.el), kept),
       ),
       chats.el,
+      pushes,
       password.el,
       email.el,
       devices.el,

@@ -108,7 +108,7 @@ export interface components {
              */
             expires_in: number;
             /**
-             * @description GET /v1/cards/{token} tells whose card it is
+             * @description GET /v1/cards/{token} tells whose card it is; of a group's it is a link: GET /v1/group-links/{link}
              * @example aFf9GGdJ2P1xnbdV7Q
              */
             token: string;
@@ -1009,6 +1009,11 @@ export interface components {
             muted_until?: string;
             /** @example Rowing */
             name: string;
+            /**
+             * @description GET /v1/group-pictures/{picture}/{size}; absent: there is none
+             * @example V1StGXR8_Z5j
+             */
+            picture?: string;
             /** @description what a user who asks to join is to answer */
             question?: string;
             /**
@@ -1076,6 +1081,8 @@ export interface components {
         GroupLink: {
             /** @example V1StGXR8_Z5j */
             by: string;
+            /** @description it is the group's card, by which those who join ask first where admins decide */
+            card?: boolean;
             /** Format: date-time */
             created: string;
             /** Format: date-time */
@@ -1140,6 +1147,8 @@ export interface components {
         GroupMembership: {
             group: components["schemas"]["Group"];
             me?: components["schemas"]["GroupSelf"];
+            /** @description of who wants to join by a card: it waits for an admin */
+            request?: components["schemas"]["GroupRequest"];
         };
         GroupMemberUpdate: {
             /**
@@ -1339,20 +1348,34 @@ export interface components {
         Media: {
             /** @description what can be seen or heard, for who cannot */
             alt?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description of a file of this server what its container says, where that says it
+             */
             duration_ms?: number;
+            /**
+             * @description an upload of the sender's that is whole: POST /v1/transfers without to. Who sees the message fetches it by chats.file
+             * @example V1StGXR8_Z5j
+             */
+            file?: string;
             /** Format: int64 */
             height?: number;
             name?: string;
+            /** @description of a file of this server, in hexadecimal */
+            sha256?: string;
             /**
              * Format: int64
              * @description bytes
              */
             size?: number;
-            /** @description media type */
+            /** @description of a picture of this server: the longer sides of its thumbnails, which chats.file gives */
+            thumbnails?: number[];
+            /** @description media type; of a picture or recording of this server, what its bytes are */
             type?: string;
-            /** @description https://…, or a path of this server */
-            url: string;
+            /** @description in place of a file: https://…, or a path of this server */
+            url?: string;
+            /** @description of a recording: how loud it is in equal parts of its time */
+            waveform?: number[];
             /** Format: int64 */
             width?: number;
         };
@@ -1587,7 +1610,7 @@ export interface components {
              * @example checkin.day_closed
              * @enum {string}
              */
-            code: "account.banned" | "account.bio_invalid" | "account.name_invalid" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "blocks.unknown" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.rank" | "group.request_unknown" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "route.method" | "route.unknown" | "security.cursor_invalid" | "session.unknown" | "too_many_streams" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.link" | "transfer.name" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
+            code: "account.banned" | "account.bio_invalid" | "account.name_invalid" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "blocks.unknown" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "route.method" | "route.unknown" | "security.cursor_invalid" | "session.unknown" | "too_many_streams" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
             /** @example Check-in is for today, and for a few minutes after midnight for the day before. */
             detail?: string;
             errors?: components["schemas"]["ProblemField"][];
@@ -1821,7 +1844,7 @@ export interface components {
         };
         System: {
             /** @enum {string} */
-            event: "created" | "joined" | "added" | "left" | "removed" | "owner" | "admin" | "no_admin" | "muted" | "unmuted" | "all_muted" | "all_unmuted" | "named" | "announced" | "pinned" | "unpinned";
+            event: "created" | "joined" | "added" | "left" | "removed" | "owner" | "admin" | "no_admin" | "muted" | "unmuted" | "all_muted" | "all_unmuted" | "named" | "announced" | "pictured" | "pinned" | "unpinned";
             /**
              * Format: int64
              * @description the message that was pinned, or is not any more
@@ -1879,7 +1902,7 @@ export interface components {
             created: string;
             /**
              * Format: date-time
-             * @description when an unfinished transfer fails, a file can be fetched no longer, or another one is forgotten
+             * @description when an unfinished transfer fails, a file can be fetched no longer, or another one is forgotten; the year 9999 while messages have it
              */
             expires: string;
             /** @example V1StGXR8_Z5j */
@@ -1912,8 +1935,11 @@ export interface components {
             size: number;
             /** @enum {string} */
             status: "pending" | "transferring" | "done" | "failed" | "rejected";
-            /** @example Kx7mQ2pLw9Za */
-            to: string;
+            /**
+             * @description empty: it is for messages
+             * @example Kx7mQ2pLw9Za
+             */
+            to?: string;
             /** @example image/jpeg */
             type: string;
             /** Format: date-time */
@@ -1934,10 +1960,10 @@ export interface components {
              */
             size: number;
             /**
-             * @description the user who is to get it
+             * @description the user who is to get it; empty: it is for messages
              * @example V1StGXR8_Z5j
              */
-            to: string;
+            to?: string;
             /**
              * @description the media type, for show; downloads are octets in any case
              * @example image/jpeg
@@ -3037,6 +3063,40 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Message"];
+                };
+            };
+        };
+    };
+    "chats.file": {
+        parameters: {
+            query?: {
+                /** @description one of the thumbnails that the message tells of: about how long its longer side is; 0: the file */
+                side?: number;
+            };
+            header?: never;
+            path: {
+                /** @description u: and the other's id, or g: and the group's */
+                chat: string;
+                /** @description the message's number in the chat */
+                seq: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "url": "/v1/files/…"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FileLink"];
                 };
             };
         };
@@ -4236,6 +4296,7 @@ export interface operations {
                      *         "joins": "invited",
                      *         "members": 12,
                      *         "name": "Rowing",
+                     *         "picture": "V1StGXR8_Z5j",
                      *         "version": 1
                      *       }
                      *     }
@@ -4255,7 +4316,12 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["GroupRequestNew"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {
@@ -4272,11 +4338,37 @@ export interface operations {
                      *         "joins": "invited",
                      *         "members": 12,
                      *         "name": "Rowing",
+                     *         "picture": "V1StGXR8_Z5j",
                      *         "version": 1
                      *       }
                      *     }
                      */
                     "application/json": components["schemas"]["GroupMembership"];
+                };
+            };
+        };
+    };
+    "group_pictures.get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the picture's id */
+                picture: string;
+                /** @description pixels on each side */
+                size: "64" | "256" | "512";
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/*": string;
                 };
             };
         };
@@ -4307,6 +4399,7 @@ export interface operations {
                      *             "joins": "invited",
                      *             "members": 12,
                      *             "name": "Rowing",
+                     *             "picture": "V1StGXR8_Z5j",
                      *             "version": 1
                      *           }
                      *         }
@@ -4351,6 +4444,7 @@ export interface operations {
                      *         "joins": "invited",
                      *         "members": 12,
                      *         "name": "Rowing",
+                     *         "picture": "V1StGXR8_Z5j",
                      *         "version": 1
                      *       }
                      *     }
@@ -4387,6 +4481,7 @@ export interface operations {
                      *         "joins": "invited",
                      *         "members": 12,
                      *         "name": "Rowing",
+                     *         "picture": "V1StGXR8_Z5j",
                      *         "version": 1
                      *       }
                      *     }
@@ -4449,6 +4544,7 @@ export interface operations {
                      *         "joins": "invited",
                      *         "members": 12,
                      *         "name": "Rowing",
+                     *         "picture": "V1StGXR8_Z5j",
                      *         "version": 1
                      *       }
                      *     }
@@ -4546,6 +4642,85 @@ export interface operations {
             };
         };
     };
+    "groups.card": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the group's id */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "expires_in": 1,
+                     *       "token": "aFf9GGdJ2P1xnbdV7Q",
+                     *       "url": "https://stoa.example.org/#/card/aFf9GGdJ2P1xnbdV7Q"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Card"];
+                };
+            };
+        };
+    };
+    "groups.card_png": {
+        parameters: {
+            query?: {
+                /** @description pixels on each side */
+                size?: number;
+            };
+            header?: never;
+            path: {
+                /** @description the group's id */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/png": string;
+                };
+            };
+        };
+    };
+    "groups.card_svg": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the group's id */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/svg+xml": string;
+                };
+            };
+        };
+    };
     "groups.changes": {
         parameters: {
             query?: {
@@ -4588,6 +4763,7 @@ export interface operations {
                      *         "joins": "invited",
                      *         "members": 12,
                      *         "name": "Rowing",
+                     *         "picture": "V1StGXR8_Z5j",
                      *         "version": 1
                      *       },
                      *       "more": true,
@@ -4752,6 +4928,7 @@ export interface operations {
                      *         "joins": "invited",
                      *         "members": 12,
                      *         "name": "Rowing",
+                     *         "picture": "V1StGXR8_Z5j",
                      *         "version": 1
                      *       }
                      *     }
@@ -4768,6 +4945,8 @@ export interface operations {
                 cursor?: string;
                 /** @description how many */
                 limit?: number;
+                /** @description what to look for */
+                q?: string;
             };
             header?: never;
             path: {
@@ -4951,12 +5130,75 @@ export interface operations {
                      *         "joins": "invited",
                      *         "members": 12,
                      *         "name": "Rowing",
+                     *         "picture": "V1StGXR8_Z5j",
                      *         "version": 1
                      *       }
                      *     }
                      */
                     "application/json": components["schemas"]["GroupMembership"];
                 };
+            };
+        };
+    };
+    "groups.set_picture": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the group's id */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "image/*": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "group": {
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "inviters": "member",
+                     *         "joins": "invited",
+                     *         "members": 12,
+                     *         "name": "Rowing",
+                     *         "picture": "V1StGXR8_Z5j",
+                     *         "version": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["GroupMembership"];
+                };
+            };
+        };
+    };
+    "groups.remove_picture": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the group's id */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
         };
     };

@@ -77,7 +77,7 @@ export function drawBubble(b: Bubble, talk: Talk, on: Doings): HTMLLIElement {
       b.forMe ? h("span", { class: "sr" }, g.mentioned) : null,
       forwarded ? h("p", { class: "forwarded" }, c.forwarded) : null,
       replyTo ? quote(replyTo, b.quote, talk, group, b.chat, on) : null,
-      ...(bare ? [] : content(body as Message, talk, b.names)),
+      ...(bare ? [] : content(body as Message, talk, { chat: b.chat, seq: b.seq }, b.names)),
       h(
         "p",
         { class: "meta" },

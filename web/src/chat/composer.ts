@@ -9,6 +9,7 @@ import { preview } from "./content";
 import { groupOf } from "./groups";
 import { Mentions } from "./mentions";
 import { pictureDialog } from "./picture";
+import { canRecord, record, type Recording } from "./recorder";
 import { explain, nameIn, type Talk } from "./talk";
 
 const DRAFT_AFTER = 1500; // ms without a key until a draft is kept
@@ -23,6 +24,7 @@ export class Composer {
   readonly #writing: HTMLElement;
   readonly #silence = h("p", { class: "silence", role: "status", hidden: true });
   readonly #mentions: Mentions | undefined;
+  #stopRecording: (() => void) | undefined;
   #about: { message: Message; edits: boolean } | undefined;
   #before = ""; // what stood in the field before an edit began
   #kept: string; // the draft as the server has it
@@ -31,7 +33,7 @@ export class Composer {
   constructor(
     private readonly chat: string,
     private readonly talk: Talk,
-    private readonly on: { sent: () => void; up: () => void; file: ((file: File) => Promise<void>) | undefined },
+    private readonly on: { sent: () => void; up: () => void; file: (file: File) => void; voice: (r: Recording) => void },
   ) {
     this.#kept = talk.line.chats.get(chat)?.draft ?? "";
     this.field = h("textarea", {
@@ -48,14 +50,14 @@ export class Composer {
     this.field.value = this.#kept;
     const group = groupOf(chat);
     if (group) this.#mentions = new Mentions(this.field, group, talk);
-    const input = h("input", { type: "file", class: "sr", tabindex: -1, "aria-label": c.files.send, onchange: () => (void this.#files([...(input.files ?? [])]), (input.value = "")) });
+    const input = h("input", { type: "file", class: "sr", multiple: true, tabindex: -1, "aria-label": c.files.send, onchange: () => (this.#files([...(input.files ?? [])]), (input.value = "")) });
     this.#writing = h(
       "div",
       { class: "writing" },
-      on.file ? input : null,
-      on.file ? h("button", { type: "button", class: "round", "aria-label": c.files.send, title: c.files.send, onclick: () => input.click() }, sign("clip")) : null,
-      h("button", { type: "button", class: "round", "aria-label": c.sendPicture, "aria-haspopup": "dialog", onclick: () => this.#picture() }, sign("picture")),
+      input,
+      h("button", { type: "button", class: "round", "aria-label": c.files.send, title: c.files.send, onclick: () => input.click() }, sign("clip")),
       this.field,
+      canRecord() ? h("button", { type: "button", class: "round", "aria-label": c.voice.record, title: c.voice.record, onclick: () => void this.#record() }, sign("voice")) : null,
       h("button", { type: "submit", class: "round send", "aria-label": c.send }, sign("send")),
     );
     this.el = h(
@@ -100,6 +102,7 @@ export class Composer {
 
   /** Keeps what is written as a draft. */
   close(): void {
+    this.#stopRecording?.();
     this.talk.line.chats.typing(this.chat, false);
     if (this.#about?.edits) this.field.value = this.#before;
     this.#keep();
@@ -178,22 +181,47 @@ export class Composer {
     const files = [...(e.clipboardData?.files ?? [])];
     if (files.length === 0) return;
     e.preventDefault();
-    void this.#files(files);
+    this.#files(files);
   }
 
-  // #files offers files to whom the chat is with.
-  async #files(files: File[]): Promise<void> {
-    if (!this.on.file) return void (this.#fault.textContent = c.files.notHere);
+  #files(files: File[]): void {
     this.#fault.textContent = "";
     try {
-      for (const file of files) await this.on.file(file);
+      for (const file of files) this.on.file(file);
       this.on.sent();
     } catch (err) {
       this.#fault.textContent = explain(err);
     }
   }
 
-  #picture(): void {
+  async #record(): Promise<void> {
+    const failed = (err: unknown) => void (this.#fault.textContent = err instanceof DOMException ? c.voice.none : explain(err));
+    this.#fault.textContent = "";
+    try {
+      const bar = await record({
+        done: (r) => {
+          this.on.voice(r);
+          this.on.sent();
+        },
+        over: () => {
+          bar.remove();
+          this.#stopRecording = undefined;
+          this.#writing.hidden = this.field.disabled;
+          if (!this.#writing.hidden) this.field.focus();
+        },
+        failed,
+      });
+      this.#stopRecording = () => bar.querySelector<HTMLElement>(".link")?.click();
+      this.#writing.hidden = true;
+      this.el.append(bar);
+      bar.querySelector<HTMLElement>(".primary")!.focus();
+    } catch (err) {
+      failed(err);
+    }
+  }
+
+  /** Asks for the address of a picture, and sends it. */
+  picture(): void {
     pictureDialog(async (media, text) => {
       const reply = this.#about && !this.#about.edits ? { reply_to: this.#about.message.seq } : {};
       await this.talk.line.chats.send(this.chat, { kind: "image", media, ...(text && { text }) }, reply);

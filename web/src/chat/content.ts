@@ -7,6 +7,7 @@ import { c } from "../texts/chats";
 import { g } from "../texts/groups";
 import { groupOf } from "./groups";
 import { sign } from "./icons";
+import { storedFile, storedPicture, storedVoice, type Place } from "./stored";
 import { nameIn, type Talk } from "./talk";
 
 const ALL = ["all", "所有人"]; // what a mention of all members is called in each language of the page
@@ -33,8 +34,8 @@ export function happened({ system, from = "" }: Content, talk: Talk, chat: strin
   return system ? g.happened[system.event](name(from), (system.users ?? []).map(name), system.text ?? "") : "";
 }
 
-/** All of it; names are what those are called whom it mentions. */
-export function content(m: Content, talk: Talk, names: string[] = []): Child[] {
+/** All of it, of a message that stands at a place; names are what those are called whom it mentions. */
+export function content(m: Content, talk: Talk, at: Place, names: string[]): Child[] {
   if (m.recalled) return [h("p", { class: "said muted" }, c.recalled)];
   const words = m.text ? h("p", { class: "said" }, ...linked(m.text, mentions(names))) : null;
   switch (m.kind) {
@@ -42,10 +43,10 @@ export function content(m: Content, talk: Talk, names: string[] = []): Child[] {
     case "system":
       return [words];
     case "image":
-      return [m.media && picture(m.media), words];
+      return [m.media && (m.media.file ? storedPicture(m.media, at, talk) : picture(m.media, m.media.url)), words];
     case "voice":
     case "file":
-      return [m.media && file(m.kind, m.media), words];
+      return [m.media && (!m.media.file ? file(m.kind, m.media, m.media.url) : m.kind === "voice" ? storedVoice(m.media, at, talk) : storedFile(m.media, at, talk)), words];
     case "location": {
       const { lat, lon, name, address } = m.location ?? { lat: 0, lon: 0 };
       const at = `${lat.toFixed(5)}, ${lon.toFixed(5)}`;
@@ -93,31 +94,31 @@ function hostOf(url: string): string | undefined {
 
 // A picture of this server is shown. One of another server would tell it who reads this and
 // when: it is opened by whoever wants to, and the page's policy allows no other way.
-function picture(media: Media): Child {
-  const host = hostOf(media.url);
-  const foreign = () => attachment("picture", media.alt || c.kinds.image, [host && c.pictureAt(host), sizes(media)], host === undefined ? undefined : media.url, c.openPicture);
+function picture(media: Media, url = ""): Child {
+  const host = hostOf(url);
+  const foreign = () => attachment("picture", media.alt || c.kinds.image, [host && c.pictureAt(host), sizes(media)], host === undefined ? undefined : url, c.openPicture);
   if (host !== "") return foreign();
   const ratio = media.width && media.height ? { width: Math.min(320, media.width), height: Math.round((Math.min(320, media.width) * media.height) / media.width) } : {};
-  const img = h("img", { class: "shot", src: media.url, alt: media.alt || c.kinds.image, loading: "lazy", ...ratio, onerror: () => link.replaceWith(foreign() as Node) });
-  const link = away(media.url, { class: "shot-link" }, img);
+  const img = h("img", { class: "shot", src: url, alt: media.alt || c.kinds.image, loading: "lazy", ...ratio, onerror: () => link.replaceWith(foreign() as Node) });
+  const link = away(url, { class: "shot-link" }, img);
   return link;
 }
 
-function file(kind: "voice" | "file", media: Media): Child {
+function file(kind: "voice" | "file", media: Media, url = ""): Child {
   const title = (kind === "file" && media.name) || media.alt || c.kinds[kind];
   const lasts = media.duration_ms ? c.lasts(Math.round(media.duration_ms / 1000)) : "";
-  const host = hostOf(media.url);
-  return attachment(kind === "voice" ? "voice" : "file", title, [lasts, media.type, sizes(media), host], host === undefined ? undefined : media.url, c.open);
+  const host = hostOf(url);
+  return attachment(kind === "voice" ? "voice" : "file", title, [lasts, media.type, sizes(media), host], host === undefined ? undefined : url, c.open);
 }
 
 /** "48.2 kB" */
 export const bytes = (size: number) => new Intl.NumberFormat(t.locale, { style: "unit", unit: size < 1e6 ? "kilobyte" : "megabyte", maximumFractionDigits: 1 }).format(size < 1e6 ? size / 1e3 : size / 1e6);
 
-function sizes({ width, height, size }: Media): string {
+export function sizes({ width, height, size }: Media): string {
   return [width && height && `${width} × ${height}`, size && bytes(size)].filter(Boolean).join(", ");
 }
 
-function attachment(shape: "picture" | "file" | "voice" | "place" | "person", title: string, lines: (string | undefined)[], href?: string, doing = ""): HTMLElement {
+export function attachment(shape: "picture" | "file" | "voice" | "place" | "person", title: string, lines: (string | undefined)[], href?: string, doing = ""): HTMLElement {
   const detail = lines.filter(Boolean).join(" · ");
   const inside: Child[] = [sign(shape), h("span", { class: "attached-text" }, h("span", { class: "attached-title" }, title), detail && h("span", { class: "attached-detail" }, detail), href ? h("span", { class: "attached-open" }, doing) : null)];
   if (!href) return h("span", { class: "attached" }, ...inside);

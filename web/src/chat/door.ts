@@ -50,7 +50,7 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
           : [h("p", { class: "muted" }, g.onlyInvited)];
     put(
       body,
-      h("div", { class: "door-head" }, groupFace(group.name, true), h("div", {}, h("h2", { tabindex: -1 }, group.name), h("p", { class: "muted" }, `${g.members(group.members)} · ${g.openFor[group.joins]}`))),
+      h("div", { class: "door-head" }, groupFace(group.name, group.picture, true), h("div", {}, h("h2", { tabindex: -1 }, group.name), h("p", { class: "muted" }, `${g.members(group.members)} · ${g.openFor[group.joins]}`))),
       ...doing,
     );
   }

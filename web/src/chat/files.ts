@@ -1,6 +1,6 @@
 // Files between users: what is offered, how far it has come, and the uploads of this tab.
 
-import { isTemporary, Refused, type StoaClient, type Transfer, Unreachable } from "@stoa-dev/client";
+import { isTemporary, Refused, sendFile, type Media, type StoaClient, type Transfer, Unreachable } from "@stoa-dev/client";
 import { Refused as Answered, Unreachable as NoAnswer, type Problem } from "../api";
 import { authed, token } from "../session";
 import { t } from "../texts";
@@ -17,12 +17,30 @@ interface Upload {
   fault: unknown; // why it does not go on by itself
 }
 
+/** A file on its way into a message. */
+export interface Sending {
+  key: string; // the client_id of its message
+  chat: string;
+  file: File;
+  kind: "image" | "voice" | "file";
+  media: Pick<Media, "alt" | "waveform" | "duration_ms">;
+  at: number; // when it was chosen, in ms since 1970
+  sent: number; // bytes
+  fault: unknown; // why it does not go on by itself
+}
+
+const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+// The server would call the request malformed.
+const empty = () => new Refused(400, "transfer.size", "The file is empty.");
+
 /** A request whose line was cut, or that is to be made anew from where the server stands. */
 class Again extends Error {}
 
 export class Files {
   #all = new Map<string, Transfer>();
   #uploads = new Map<string, Upload>(); // by transfer
+  #sending = new Map<string, { of: Sending; stop: AbortController; upload: string | undefined }>();
   #wake = new EventTarget();
   #changed = new EventTarget();
 
@@ -62,10 +80,62 @@ export class Files {
   }
 
   async offer(to: string, file: File): Promise<void> {
-    if (file.size === 0) throw new Refused(400, "transfer.size", "The file is empty."); // the server would call the request malformed
+    if (file.size === 0) throw empty();
     const t = await this.client.call("transfers.offer", { body: { to, name: file.name, size: file.size, ...(file.type && { type: file.type }) }, key: crypto.getRandomValues(new Uint32Array(4)).join("-") });
     this.#uploads.set(t.id, { file, running: false, sent: 0, fault: undefined });
     this.#take(t);
+  }
+
+  /** Uploads a file and sends it to a chat. It is lost with the page until it is uploaded. */
+  send(chat: string, file: File, kind: Sending["kind"] = PICTURES.includes(file.type) ? "image" : "file", media: Sending["media"] = {}): void {
+    if (file.size === 0) throw empty();
+    const key = crypto.getRandomValues(new Uint32Array(4)).join("-");
+    const of: Sending = { key, chat, file, kind, media, at: Date.now(), sent: 0, fault: undefined };
+    this.#sending.set(key, { of, stop: new AbortController(), upload: undefined });
+    void this.#send(key);
+  }
+
+  /** What is on its way into messages of a chat, in the order of choosing. */
+  sending(chat: string): Sending[] {
+    return [...this.#sending.values()].map(({ of }) => of).filter((of) => of.chat === chat);
+  }
+
+  /** Goes on with a file that did not get into its message. */
+  sendAgain(key: string): void {
+    const s = this.#sending.get(key);
+    if (!s?.of.fault) return;
+    s.of.fault = undefined;
+    void this.#send(key);
+  }
+
+  /** Gives up a file on its way into a message. */
+  async unsend(key: string): Promise<void> {
+    const s = this.#sending.get(key);
+    this.#sending.delete(key);
+    s?.stop.abort();
+    this.#tell();
+    if (s?.upload) await this.client.call("transfers.cancel", { path: { transfer: s.upload } });
+  }
+
+  async #send(key: string): Promise<void> {
+    const s = this.#sending.get(key)!;
+    const { of, stop, upload } = s;
+    this.#tell();
+    try {
+      await sendFile(this.client, of.chat, of.file, {
+        ...{ kind: of.kind, media: of.media, name: of.file.name, clientId: key, signal: stop.signal },
+        ...(upload && { resume: upload }),
+        onBegun: (id) => (s.upload = id),
+        onProgress: (sent) => {
+          of.sent = sent;
+          this.#tell();
+        },
+      });
+      this.#sending.delete(key);
+    } catch (err) {
+      if (!stop.signal.aborted) of.fault = err;
+    }
+    this.#tell();
   }
 
   /** Goes on with an upload; false when it is another file than the one that was offered. */
@@ -96,6 +166,7 @@ export class Files {
   }
 
   #take(t: Transfer): void {
+    if (!t.to) return; // it is for a message
     const old = this.#all.get(t.id);
     if (old && Date.parse(old.updated) > Date.parse(t.updated)) return;
     this.#all.set(t.id, t);

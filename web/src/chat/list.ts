@@ -43,7 +43,7 @@ function row(chat: ChatState, talk: Talk, open: string): Row {
   const [kind, line] = said(chat, waiting, talk, chat.chat === open);
   return {
     chat: chat.chat,
-    avatar: user && (profileOf(talk, user).avatar ?? ""),
+    avatar: (user ? profileOf(talk, user).avatar : talk.line.groups.get(groupOf(chat.chat))?.group.picture) ?? "",
     title: titleOf(talk, chat.chat),
     status: user ? talk.line.presences.status(user) : "offline",
     line,

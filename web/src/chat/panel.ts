@@ -84,7 +84,7 @@ export class Panel {
     const { group, me } = there;
     put(
       this.#head,
-      groupFace(group.name, true),
+      groupFace(group.name, group.picture, true),
       h("p", { class: "panel-name" }, me.remark || group.name),
       h("p", { class: "muted" }, [me.remark && group.name, g.members(group.members), g.since(dateOf(group.created))].filter(Boolean).join(" · ")),
     );

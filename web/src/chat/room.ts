@@ -37,6 +37,7 @@ export class Room {
   readonly #stream: Stream;
   readonly #composer: Composer;
   readonly #strips: Strips | undefined;
+  readonly #offer = h("input", { type: "file", class: "sr", name: "offer", tabindex: -1, "aria-label": c.files.offer, onchange: () => void this.#offerFile() });
   readonly #asking = h("span", { class: "badge", "data-requests": "", hidden: true });
   #panel: Panel | undefined;
   #ready = false;
@@ -67,7 +68,7 @@ export class Room {
       moved: () => this.#moved(),
     };
     this.#stream = new Stream(this.chat, talk, doings);
-    this.#composer = new Composer(this.chat, talk, { sent: () => void this.#toNewest(), up: () => this.#stream.focusLast(), file: this.user ? (file) => talk.line.files.offer(this.user, file) : undefined });
+    this.#composer = new Composer(this.chat, talk, { sent: () => void this.#toNewest(), up: () => this.#stream.focusLast(), file: (file) => talk.line.files.send(chat, file), voice: (r) => talk.line.files.send(chat, r.file, "voice", { duration_ms: r.duration, waveform: r.waveform }) });
     this.#newest = h("button", { type: "button", class: "newest", hidden: true, onclick: () => void this.#toNewest() }, sign("down"), h("span", {}));
     if (this.group) this.#strips = new Strips(this.group, talk, { goTo: (seq) => void this.goTo(seq), fill: () => this.draw() });
     const about: HTMLButtonElement | null = this.group
@@ -84,6 +85,7 @@ export class Room {
         this.#picture,
         h("div", { class: "room-who" }, this.#title, this.#status),
         about,
+        this.#offer,
         opener,
       ),
       this.#note,
@@ -171,7 +173,7 @@ export class Room {
 
   #head(): void {
     const { presences, chats, client } = this.talk.line;
-    const avatar = this.user && (profileOf(this.talk, this.user).avatar ?? "");
+    const avatar = (this.user ? profileOf(this.talk, this.user).avatar : this.talk.line.groups.get(this.group)?.group.picture) ?? "";
     const title = titleOf(this.talk, this.chat);
     if (this.#title.textContent !== title || this.#picture.dataset["avatar"] !== avatar) {
       this.#title.textContent = title;
@@ -202,6 +204,18 @@ export class Room {
     const seen = presences.lastSeen(this.user);
     if (profileOf(this.talk, this.user).deleted) return "";
     return typing ? c.typing : status !== "offline" ? c.presence[status] : seen ? c.lastSeen(ago(seen, now())) : "";
+  }
+
+  // #offerFile offers a file to whom the chat is with, who has to accept it.
+  async #offerFile(): Promise<void> {
+    const [file] = this.#offer.files ?? [];
+    try {
+      if (file) await this.talk.line.files.offer(this.user, file);
+      await this.#toNewest();
+    } catch (err) {
+      this.talk.failed(err);
+    }
+    this.#offer.value = "";
   }
 
   // #about opens what is to be known and done about a group, or closes it.
@@ -291,6 +305,8 @@ export class Room {
       items.push({ text: muted ? c.unmute : c.mute, run: () => then(chats.update(this.chat, { muted: muted ? new Date(0).toISOString() : FOREVER })) });
       items.push({ text: c.clear, sure: c.clearSure, run: () => then(chats.clear(this.chat).then(() => this.draw())) });
     }
+    items.push({ text: c.sendPicture, run: () => this.#composer.picture() });
+    if (this.user) items.push({ text: c.files.offer, run: () => this.#offer.click() });
     if (this.user) items.push({ text: c.toFriends, run: () => void (location.hash = "#/friends") });
     openMenu(opener, [], items);
   }

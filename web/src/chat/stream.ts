@@ -8,7 +8,7 @@ import { happened, mentioned } from "./content";
 import { groupOf } from "./groups";
 import { Scroller } from "./scroller";
 import { nameIn, placeOf, type Talk } from "./talk";
-import { drawTransfer, showProgress, transferRow } from "./transfer";
+import { drawSending, drawTransfer, showProgress, showSent, transferRow } from "./transfer";
 import { dayLine, dayOf } from "./when";
 
 const TOGETHER = 5 * 60_000; // ms within which messages of one sender stand together
@@ -101,6 +101,13 @@ export class Stream {
     }
     if (!chats.hasNewer(this.chat)) filesUntil(Infinity);
     if (!chats.hasNewer(this.chat)) for (const out of chats.pending(this.chat)) add(this.talk.me.id, out.at, { key: out.body.client_id, seq: 0, tick: outTick(out), message: undefined, out, quote: quote(out.body.reply_to) });
+    const there = new Set(messages.map((m) => m.client_id));
+    for (const of of chats.hasNewer(this.chat) ? [] : this.talk.line.files.sending(this.chat)) {
+      if (there.has(of.key)) continue;
+      lines(this.talk.me.id, of.at, 0);
+      place(`sending ${of.key}`, String(of.fault), () => drawSending(of, this.talk));
+      showSent(rows.at(-1)!, of);
+    }
     this.#drawn = next;
     this.scroller.set(rows, stick);
   }

@@ -53,12 +53,18 @@ export function titleOf(talk: Talk, chat: string): string {
 
 /** The picture of a chat. */
 export function faceOf(talk: Talk, chat: string): HTMLElement {
-  return groupOf(chat) ? groupFace(titleOf(talk, chat)) : face(profileOf(talk, placeOf(chat)));
+  const group = groupOf(chat);
+  return group ? groupFace(titleOf(talk, chat), talk.line.groups.get(group)?.group.picture) : face(profileOf(talk, placeOf(chat)));
 }
 
-/** The picture of a group: the first letter of its name. Screen readers skip it. */
-export function groupFace(name: string, large = false): HTMLElement {
-  return h("span", { class: `face group ${large ? "large" : ""}`, "aria-hidden": "true" }, ([...name][0] ?? "").toUpperCase());
+/** A group's picture, or where there is none, the first letter of its name. Screen readers skip it. */
+export function groupFace(name: string, picture = "", large = false): HTMLElement {
+  const cls = `face group ${large ? "large" : ""}`;
+  const letter = h("span", { class: cls, "aria-hidden": "true" }, ([...name][0] ?? "").toUpperCase());
+  if (!picture) return letter;
+  const side = large ? 96 : 44;
+  const img: HTMLImageElement = h("img", { class: cls, alt: "", width: side, height: side, src: `/v1/group-pictures/${picture}/${large ? 256 : 64}`, onerror: () => img.replaceWith(letter) });
+  return img;
 }
 
 /** Whether a chat tells of nothing now. */

@@ -4,8 +4,9 @@ import type { Transfer } from "@stoa-dev/client";
 import { act } from "../buttons";
 import { dateOf } from "../days";
 import { h, put, type Child } from "../dom";
+import { t as texts } from "../texts";
 import { c } from "../texts/chats";
-import type { Files } from "./files";
+import type { Files, Sending } from "./files";
 import { sign } from "./icons";
 import { explain, nameIn, type Talk } from "./talk";
 import { bytes } from "./content";
@@ -15,7 +16,7 @@ import { timeOf } from "./when";
 type Way = "runs" | "away" | "stopped";
 
 export interface TransferRow {
-  transfer: Pick<Transfer, "id" | "from" | "to" | "name" | "size" | "status" | "reason" | "available" | "created" | "expires">;
+  transfer: { to: string } & Pick<Transfer, "id" | "from" | "name" | "size" | "status" | "reason" | "available" | "created" | "expires">;
   own: boolean;
   checked: boolean; // all of it is there, and is looked at
   way: Way;
@@ -25,7 +26,7 @@ export interface TransferRow {
 /** What of a transfer a row is drawn of; how far it has come is shown by {@link showProgress}. */
 export function transferRow(t: Transfer, files: Files, me: string): TransferRow {
   const up = files.upload(t.id);
-  const { id, from, to, name, size, status, reason, available, created, expires } = t;
+  const { id, from, to = "", name, size, status, reason, available, created, expires } = t;
   return {
     transfer: { id, from, to, name, size, status, available, created, expires, ...(reason && { reason }) },
     own: from === me,
@@ -72,6 +73,34 @@ export function drawTransfer(r: TransferRow, talk: Talk): HTMLLIElement {
       h("p", { class: "meta" }, h("time", { datetime: t.created }, timeOf(t.created))),
     ),
   );
+}
+
+/** A file on its way into a message. */
+export function drawSending(of: Sending, talk: Talk): HTMLLIElement {
+  const { files } = talk.line;
+  return h(
+    "li",
+    { class: `message transfer own ${of.fault ? "failed" : "sending"}`, tabindex: -1, "data-sending": of.key },
+    h(
+      "div",
+      { class: "speech" },
+      h("span", { class: "sr" }, c.youSay),
+      h("span", { class: "attached" }, sign(of.kind === "image" ? "picture" : of.kind), h("span", { class: "attached-text" }, h("span", { class: "attached-title" }, of.kind === "voice" ? c.kinds.voice : of.file.name), h("span", { class: "attached-detail" }, bytes(of.file.size)))),
+      of.fault ? h("p", { class: "fault" }, c.notSent(explain(of.fault))) : h("progress", { max: of.file.size, value: 0, "aria-label": c.files.progress }),
+      h(
+        "div",
+        { class: "row transfer-verbs" },
+        of.fault ? act(texts.words.tryAgain, "link", async () => files.sendAgain(of.key), talk.failed) : null,
+        act(of.fault ? c.discard : c.files.cancel, "link", () => files.unsend(of.key), talk.failed),
+      ),
+    ),
+  );
+}
+
+/** Shows in the row of {@link drawSending} how far the file has come. */
+export function showSent(row: HTMLElement, of: Sending): void {
+  const bar = row.querySelector("progress");
+  if (bar) bar.value = of.sent;
 }
 
 /** What a transfer has come to, as a sentence. */

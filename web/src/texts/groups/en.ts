@@ -40,6 +40,7 @@ export const en = {
     all_unmuted: (who: string) => sentence(`${who} lets all members write again.`),
     named: (who: string, _: string[], text: string) => sentence(`${who} named the group ${text}.`),
     announced: (who: string, _: string[], text: string) => sentence(text ? `${who} announced: ${text}` : `${who} took the announcement down.`),
+    pictured: (who: string) => sentence(`${who} changed the picture of the group.`),
     pinned: (who: string) => sentence(`${who} pinned a message.`),
     unpinned: (who: string) => sentence(`${who} unpinned a message.`),
   },

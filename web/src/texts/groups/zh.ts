@@ -37,6 +37,7 @@ export const zh: GroupTexts = {
     all_unmuted: (who) => `${who}解除了全员禁言。`,
     named: (who, _, text) => `${who}将群组更名为“${text}”。`,
     announced: (who, _, text) => (text ? `${who}发布公告：${text}` : `${who}撤下了公告。`),
+    pictured: (who) => `${who}更换了群组头像。`,
     pinned: (who) => `${who}置顶了一条消息。`,
     unpinned: (who) => `${who}取消置顶了一条消息。`,
   },

@@ -1,0 +1,75 @@
+// Recording a voice message.
+
+import { act } from "../buttons";
+import { h } from "../dom";
+import { t } from "../texts";
+import { c } from "../texts/chats";
+
+const TYPES = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"]; // what the server knows, the best first
+const LOOK = 100; // ms between two looks at how loud it is
+const LONGEST = 15 * 60_000; // ms
+const PARTS = 60; // of the time, of which a message says how loud they are
+
+export interface Recording {
+  file: File;
+  duration: number; // ms
+  waveform: number[]; // 0 to 100
+}
+
+/** Whether this browser can record here. */
+export const canRecord = () => isSecureContext && typeof MediaRecorder !== "undefined" && TYPES.some((type) => MediaRecorder.isTypeSupported(type));
+
+/** Asks for the microphone and records; the bar that is returned says for how long, sends and gives up. */
+export async function record(on: { done: (r: Recording) => void; over: () => void; failed: (err: unknown) => void }): Promise<HTMLElement> {
+  const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+  const type = TYPES.find((type) => MediaRecorder.isTypeSupported(type))!;
+  const recorder = new MediaRecorder(stream, { mimeType: type });
+  const sound = new AudioContext();
+  const ear = sound.createAnalyser();
+  sound.createMediaStreamSource(stream).connect(ear);
+  const samples = new Uint8Array(ear.fftSize);
+  const loud: number[] = [];
+  const parts: Blob[] = [];
+  const began = performance.now();
+  let wanted = false;
+
+  const time = h("span", { class: "record-time", role: "timer" }, c.lasts(0));
+  const look = setInterval(() => {
+    ear.getByteTimeDomainData(samples);
+    loud.push(Math.max(...samples.map((v) => Math.abs(v - 128))));
+    const lasts = performance.now() - began;
+    time.textContent = c.lasts(Math.floor(lasts / 1000));
+    if (lasts > LONGEST) send();
+  }, LOOK);
+  const send = () => {
+    wanted = true;
+    if (recorder.state !== "inactive") recorder.stop();
+  };
+  recorder.ondataavailable = ({ data }) => void parts.push(data);
+  recorder.onerror = () => on.failed(new Error(c.voice.failed));
+  recorder.onstop = () => {
+    clearInterval(look);
+    for (const track of stream.getTracks()) track.stop();
+    void sound.close();
+    on.over();
+    const bare = type.split(";")[0]!;
+    if (wanted) on.done({ file: new File(parts, `voice.${bare.split("/")[1]}`, { type: bare }), duration: Math.round(performance.now() - began), waveform: inParts(loud) });
+  };
+  recorder.start();
+  return h(
+    "div",
+    { class: "recorder", onkeydown: (e: KeyboardEvent) => e.key === "Escape" && recorder.stop() },
+    h("span", { class: "record-dot", "aria-hidden": "true" }),
+    time,
+    h("span", { class: "muted", role: "status" }, c.voice.records),
+    act(t.words.cancel, "link", async () => recorder.stop(), on.failed),
+    act(c.send, "primary", async () => send(), on.failed),
+  );
+}
+
+// inParts is the loudest of each part, against the loudest of all.
+function inParts(loud: number[]): number[] {
+  const most = Math.max(1, ...loud);
+  const n = Math.min(PARTS, loud.length);
+  return Array.from({ length: n }, (_, i) => Math.round((100 * Math.max(0, ...loud.slice(Math.floor((i * loud.length) / n), Math.floor(((i + 1) * loud.length) / n)))) / most));
+}

@@ -1,0 +1,91 @@
+// Files of this server in messages: pictures by their thumbnails, recordings, and what can be saved.
+
+import { fileLink, type Media } from "@stoa-dev/client";
+import { act } from "../buttons";
+import { h, s, type Child } from "../dom";
+import { c } from "../texts/chats";
+import { attachment, sizes } from "./content";
+import { sign } from "./icons";
+import { explain, type Talk } from "./talk";
+
+/** Where a message stands; seq is 0 while it is on its way. */
+export interface Place {
+  chat: string;
+  seq: number;
+}
+
+const WIDEST = 320; // px of a picture in a bubble
+const LINK_FOR = 4 * 60_000; // ms for which a link is used again; the server's default is five minutes
+
+const links = new Map<string, { url: string; until: number }>();
+
+async function linkOf({ chat, seq }: Place, talk: Talk, side = 0): Promise<string> {
+  const key = `${chat}/${seq}/${side}`;
+  const known = links.get(key);
+  if (known && known.until > Date.now()) return known.url;
+  const { url } = await fileLink(talk.line.client, chat, seq, side);
+  links.set(key, { url, until: Date.now() + LINK_FOR });
+  return url;
+}
+
+/** A file that can be saved. */
+export function storedFile(media: Media, at: Place, talk: Talk): Child {
+  const wrong = h("p", { class: "fault", role: "alert" });
+  const card = attachment("file", media.name || c.kinds.file, [sizes(media)]);
+  if (!at.seq) return card;
+  return h("div", { class: "stored" }, card, act(c.files.download, "link", () => save(media, at, talk), (err) => void (wrong.textContent = explain(err))), wrong);
+}
+
+/** A picture, of which a thumbnail is shown; a tap saves the whole. */
+export function storedPicture(media: Media, at: Place, talk: Talk): Child {
+  const side = [...(media.thumbnails ?? [])].sort((a, b) => a - b).find((n) => n >= WIDEST) ?? media.thumbnails?.at(-1);
+  const { width = 0, height = 0 } = media;
+  if (!at.seq || !side || !width || !height) return storedFile(media, at, talk);
+  const shown = Math.min(WIDEST, width);
+  const img = h("img", { class: "shot", alt: media.alt || media.name || c.kinds.image, width: shown, height: Math.round((shown * height) / width), onerror: () => el.replaceWith(storedFile(media, at, talk) as Node) });
+  const el = act("", "link", () => save(media, at, talk), talk.failed, c.files.savePicture(media.alt || media.name || ""));
+  el.classList.add("shot-link");
+  el.append(img);
+  linkOf(at, talk, side).then((url) => (img.src = url), () => el.replaceWith(storedFile(media, at, talk) as Node));
+  return el;
+}
+
+/** A recording, with how loud it is over its time. */
+export function storedVoice(media: Media, at: Place, talk: Talk): Child {
+  const wrong = h("p", { class: "fault", role: "alert" });
+  const lasts = c.lasts(Math.round((media.duration_ms ?? 0) / 1000));
+  const waves = s("svg", { class: "waves", viewBox: `0 0 ${3 * BARS} 24`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...bars(media.waveform ?? []));
+  let player: HTMLAudioElement | undefined;
+  const draw = () => {
+    const plays = Boolean(player && !player.paused);
+    button.replaceChildren(sign(plays ? "pause" : "play"));
+    button.setAttribute("aria-label", plays ? c.files.pause : c.files.play(lasts));
+    const done = player?.duration ? player.currentTime / player.duration : 0;
+    [...waves.children].forEach((bar, i) => bar.classList.toggle("heard", i / BARS < done));
+  };
+  const button = act("", "link", async () => {
+    if (!player) {
+      player = h("audio", { onplay: draw, onpause: draw, onended: draw, ontimeupdate: draw, onerror: () => void (wrong.textContent = c.files.noPlay) });
+      player.src = await linkOf(at, talk);
+    }
+    if (player.paused) await player.play();
+    else player.pause();
+  }, () => void (wrong.textContent = c.files.noPlay));
+  button.className = "round play";
+  draw();
+  return h("div", { class: "stored" }, h("div", { class: "recording" }, at.seq ? button : sign("voice"), waves, h("span", { class: "muted" }, lasts)), wrong);
+}
+
+const BARS = 40;
+
+function bars(waveform: number[]): SVGElement[] {
+  return Array.from({ length: BARS }, (_, i) => {
+    const loud = waveform[Math.floor((i * waveform.length) / BARS)] ?? 0;
+    const height = 3 + (loud * 19) / 100;
+    return s("rect", { x: 3 * i + 0.5, y: 12 - height / 2, width: 2, height, rx: 1 });
+  });
+}
+
+async function save(media: Media, at: Place, talk: Talk): Promise<void> {
+  h("a", { href: await linkOf(at, talk), download: media.name ?? "" }).click();
+}

@@ -1,0 +1,59 @@
+// The part of the profile about what this device tells while the page is open nowhere.
+
+import { act } from "./buttons";
+import { h, put } from "./dom";
+import { choosePush, disablePush, enablePush, pushState, type PushState, type PushStatus } from "./push";
+import { t } from "./texts";
+import { p } from "./texts/push";
+
+const KINDS = ["messages", "requests", "notices", "previews"] as const;
+
+export function pushCard(on: { signal: AbortSignal; failed: (err: unknown) => void }): HTMLElement {
+  const body = h("div", { class: "stack tight" });
+  const said = h("span", { class: "saved", role: "status" });
+
+  const load = async () => {
+    const { state, status } = await pushState();
+    if (!on.signal.aborted) show(state, status);
+  };
+
+  function show(state: PushState, status: PushStatus | undefined): void {
+    const turn = (text: string, run: () => Promise<PushState>) =>
+      act(
+        text,
+        "secondary",
+        async () => {
+          await run();
+          await load();
+        },
+        on.failed,
+      );
+    const choice = (kind: (typeof KINDS)[number]) => {
+      const box = h("input", {
+        type: "checkbox",
+        name: `push_${kind}`,
+        onchange: async () => {
+          said.textContent = "";
+          try {
+            box.checked = (await choosePush({ [kind]: box.checked }))[kind];
+            said.textContent = t.words.saved;
+          } catch (err) {
+            box.checked = !box.checked;
+            on.failed(err);
+          }
+        },
+      });
+      box.checked = status?.[kind] ?? false;
+      return h("label", { class: "switch" }, box, h("span", {}, p[kind]));
+    };
+    put(
+      body,
+      state === "unsupported" || state === "denied" ? h("p", { class: "hint" }, p[state]) : turn(state === "on" ? p.disable : p.enable, state === "on" ? disablePush : enablePush),
+      ...(status && (state === "on" || status.devices > 0) ? KINDS.map(choice) : []),
+      said,
+    );
+  }
+
+  load().catch(on.failed);
+  return h("section", { class: "card", "aria-labelledby": "push-title", "data-part": "push" }, h("h2", { id: "push-title" }, p.title), h("p", { class: "muted" }, p.about), body);
+}
