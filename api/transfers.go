@@ -49,7 +49,7 @@ type Transfer struct {
 	Expires   time.Time `json:"expires" doc:"when an unfinished transfer fails, a file can be fetched no longer, or another one is forgotten; the year 9999 while messages have it"`
 }
 
-// Transfers are some of a user's: GET /v1/transfers.
+// Transfers are some of a user's, without files that messages have: GET /v1/transfers.
 type Transfers struct {
 	Transfers []Transfer `json:"transfers"`
 	Next      string     `json:"next,omitempty" doc:"the cursor of the next page; empty: there is none"`

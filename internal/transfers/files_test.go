@@ -201,6 +201,9 @@ func TestAFileStaysWhileMessagesHaveItAndGoesWithTheLast(t *testing.T) {
 		kept, dropped, unused, late := w.put("kept", random(10)), w.put("dropped", photo(t, 100, 100)), w.put("unused", photo(t, 50, 50)), w.put("late", random(20))
 		w.keep(kept.ID)
 		w.keep(dropped.ID)
+		if list, _, err := w.List(t.Context(), w.users[0], ""); err != nil || len(list) != 2 {
+			t.Errorf("beside files of messages %d transfers are listed, %v", len(list), err)
+		}
 		if _, err := w.Cancel(t.Context(), w.users[0], kept.ID); !errors.Is(err, ErrKept) {
 			t.Errorf("its sender removes it: %v", err)
 		}

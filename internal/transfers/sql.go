@@ -196,11 +196,11 @@ func (r *rows) commit(ctx context.Context, id ID, parts []part, decide func(t *T
 	return t, gone, err
 }
 
-// list returns transfers of a user from before a place on, newest first.
+// list returns transfers of a user from before a place on, newest first; files that messages have are none any more.
 func (r *rows) list(ctx context.Context, user accounts.ID, at int64, id string, n int) ([]Transfer, error) {
 	var all []Transfer
 	for _, side := range []string{"sender", "receiver"} {
-		found, err := collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE "+side+" = ? AND (created < ? OR created = ? AND id < ?) ORDER BY created DESC, id DESC LIMIT ?", user, at, at, id, n))
+		found, err := collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE "+side+" = ? AND expires <> ? AND (created < ? OR created = ? AND id < ?) ORDER BY created DESC, id DESC LIMIT ?", user, never.UnixMilli(), at, at, id, n))
 		if err != nil {
 			return nil, err
 		}
