@@ -1,0 +1,48 @@
+package e2e
+
+import (
+	"bytes"
+	"image"
+	"image/png"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A picture and a file go into a group's chat from its field, and a notice tells who has come into the group.
+func TestPicturesFilesAndNoticesInTheBrowser(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t)
+	bob.visit("#/")
+	group := ada.group("Rowing", bob)
+	bob.says("[data-unread-notices]", "1")
+	bob.click(".bell")
+	bob.says(".notices", "Ada has added you to Rowing.")
+	bob.lacks("[data-unread-notices]")
+	bob.fits("the notices")
+	bob.legible("the notices")
+	bob.click(".notices a")
+	bob.happens("Ada made the group Rowing with you.")
+
+	dir := t.TempDir()
+	var drawn bytes.Buffer
+	if err := png.Encode(&drawn, image.NewRGBA(image.Rect(0, 0, 900, 600))); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"harbour.png": drawn.Bytes(), "plan.txt": []byte("We begin at eight."), "empty": nil} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ada.visit("#/chats/g:" + group)
+	ada.chooses(".writing input[type=file]", filepath.Join(dir, "harbour.png"))
+	bob.until("the thumbnail", `document.querySelector("img.shot")?.naturalWidth > 0 && document.querySelector("img.shot").alt === "harbour.png"`)
+	ada.lacks("[data-sending]")
+	ada.chooses(".writing input[type=file]", filepath.Join(dir, "plan.txt"))
+	bob.says(".stored", "plan.txt")
+	bob.button("Save the file")
+	ada.chooses(".writing input[type=file]", filepath.Join(dir, "empty"))
+	ada.says(".composer .fault", "The file is empty")
+	bob.fits("a chat with pictures")
+	bob.legible("a chat with pictures")
+}
