@@ -276,6 +276,21 @@ func TestAFileIsNotTakenAndRemovedAtOnce(t *testing.T) {
 	})
 }
 
+// The job that expires has read a file's row before a message takes the file.
+func TestAFileThatIsTakenAtTheLastMomentStays(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		up := w.put("file", random(100))
+		w.keep(up.ID)
+		w.pass(w.cfg.IdleFor + time.Minute)
+		if err := w.expireOne(t.Context(), &up); !errors.Is(err, ErrUnknown) {
+			t.Errorf("got %v", err)
+		}
+		w.sound(up.ID)
+		w.drop(up.ID)
+		w.sound()
+	})
+}
+
 func TestNoMessageHasAFileThatNobodyHasScanned(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		w.scanner = during(func() {})
