@@ -120,20 +120,20 @@ type Announcement struct {
 
 // PushKey is with what browsers subscribe: GET /v1/push/key.
 type PushKey struct {
-	Key string `json:"key" doc:"the server's VAPID key as applicationServerKey takes it: a P-256 point, uncompressed, in base64url"`
+	Key string `json:"key" example:"BNcRdreALRFXTkOOUHK1EtK2wtaz5Ry4YfYCA_0QTpQtUbVlUls0VJXg7A8u-Ts1XbjhazAkj7I99e8QcYP7DkM" doc:"the server's VAPID key as applicationServerKey takes it: a P-256 point, uncompressed, in base64url"`
 }
 
 // PushSubscription is a browser's, as its toJSON returns it: PUT /v1/push/subscription.
 type PushSubscription struct {
-	Endpoint   string               `json:"endpoint" maxLength:"1000"`
+	Endpoint   string               `json:"endpoint" example:"https://push.example/send/Qm3x_8TzP-1k" maxLength:"1000"`
 	Expiration *int64               `json:"expirationTime,omitempty" doc:"is not looked at: an endpoint that has ended says so"`
 	Keys       PushSubscriptionKeys `json:"keys"`
 }
 
 // PushSubscriptionKeys are for whom payloads are encrypted, in base64url.
 type PushSubscriptionKeys struct {
-	P256DH string `json:"p256dh" maxLength:"100" doc:"the browser's P-256 point, uncompressed"`
-	Auth   string `json:"auth" maxLength:"40" doc:"16 bytes"`
+	P256DH string `json:"p256dh" example:"BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4" maxLength:"100" doc:"the browser's P-256 point, uncompressed"`
+	Auth   string `json:"auth" example:"BTBZMqHH6r4Tts7J_aSIgg" maxLength:"40" doc:"16 bytes"`
 }
 
 // PushStatus is what is pushed to the caller: GET and PATCH /v1/push.

@@ -274,8 +274,10 @@ func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		conv := w.conversation()
 		ann, bob := w.member(conv), w.member(conv)
-		w.follows() // begins here
-		w.says(conv, 1, 0)
+		w.says(conv, 1, 10*time.Minute) // before the first start
+		w.follows()
+		w.wants("the first look", "")
+		w.says(conv, 2, 0)
 		// It dies before it has committed.
 		ctx, kill := context.WithCancel(t.Context())
 		kill()
@@ -296,7 +298,7 @@ func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
 		successor.wants("looked at again", "")
 		// For an hour no node follows.
 		w.ahead.Add(int64(time.Hour))
-		w.says(conv, 2, 50*time.Minute)
+		w.says(conv, 3, 50*time.Minute)
 		third := newWorld(t, w.db, w.ahead, false)
 		third.follows()
 		third.wants("after an hour", names(ann, bob))
