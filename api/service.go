@@ -63,7 +63,7 @@ type ServiceMessage struct {
 
 // ServiceGroup makes a group: POST /v1/service/groups.
 type ServiceGroup struct {
-	Owner   string   `json:"owner" maxLength:"200" doc:"a user: an id, or external: and an external id"`
+	Owner   string   `json:"owner" example:"external:1042" maxLength:"200" doc:"a user: an id, or external: and an external id"`
 	Name    string   `json:"name" minLength:"1" maxLength:"60"`
 	Members []string `json:"members,omitempty" maxItems:"1000" doc:"ids of users, who need not be friends of the owner's"`
 }
@@ -82,6 +82,6 @@ type ServiceJoined struct {
 
 // JWTRequest logs a device in by a token of the app's own: POST /v1/auth/jwt.
 type JWTRequest struct {
-	Token  string `json:"token" maxLength:"8192" doc:"a JSON Web Token"`
+	Token  string `json:"token" example:"eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiIxMDQyIn0.c2lnbmF0dXJl" maxLength:"8192" doc:"a JSON Web Token"`
 	Device string `json:"device,omitempty" maxLength:"60" doc:"what the user calls this device"`
 }
