@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -26,17 +25,6 @@ func serviceKey(t *testing.T, data, scopes string) string {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// freeAddress is one on which nobody listens, as far as one can know.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }
 
 // What examples/backend/README.md says, with the program itself.
