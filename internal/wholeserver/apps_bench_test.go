@@ -10,11 +10,11 @@ import (
 )
 
 // An import of 10,000 users into groups, by an app's own backend over HTTP: the time of an operation is that of all
-// users joining; the accounts are there before.
+// users joining; the accounts are there before. Redis is a real one, SQL is SQLite.
 func BenchmarkTenThousandUsersJoinGroups(b *testing.B) {
 	for _, size := range []int{500, 5000} {
 		b.Run(fmt.Sprint("groups of ", size), func(b *testing.B) {
-			n := startFor(b, func(c *app.Config) { c.Groups.Members = min(size+1, 5000) })
+			n := startFor(b, func(c *app.Config) { c.Redis, c.Groups.Members = "spawn", min(size+1, 5000) })
 			ctx := b.Context()
 			backend := n.key("import", servicekeys.UsersWrite, servicekeys.UsersRead, servicekeys.GroupsManage)
 			var users []string
