@@ -47,7 +47,9 @@ func (s *Service) Provide(ctx context.Context, list []External) (_ []Provided, e
 		if e, err = e.clean(); err != nil {
 			return nil, err
 		}
-		keys[i] = e.ID
+		if keys[i] = e.ID; !users[e.ID].ID.IsZero() {
+			continue // named twice: the first one counts
+		}
 		users[e.ID] = User{ID: ids.New[User](), Name: e.Name, Bio: e.Bio, Clock: civil.Clock{Zone: e.Zone}, FindByID: true, Requests: true, OnBoards: true, Presence: ToFriends}
 	}
 	unique := slices.Compact(slices.Sorted(slices.Values(keys)))

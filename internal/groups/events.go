@@ -17,9 +17,12 @@ const small = 200
 func (s *Service) publish(ctx context.Context, d *changeSet) {
 	ctx = context.WithoutCancel(ctx)
 	list := slices.Concat(d.joined, d.changed)
+	listed := len(list)+len(d.left) <= small // of more the version tells, and who needs them asks
 	var users []accounts.ID
-	for _, m := range list {
-		users = append(users, m.User)
+	if listed {
+		for _, m := range list {
+			users = append(users, m.User)
+		}
 	}
 	for _, r := range d.requests() {
 		users = append(users, r.User)
@@ -61,7 +64,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	}
 	if d.group.Dissolved == 0 && d.touched() {
 		change := api.GroupChange{Group: d.group.Wire(), Changed: []api.GroupMember{}, Removed: []string{}}
-		if len(list)+len(d.left) <= small { // of more the version tells, and who needs them asks
+		if listed {
 			change.Changed, change.Removed = mapped(list, who.member), mapped(d.left, func(l leaver) string { return l.user.String() })
 		}
 		addAll(api.EventGroupChanged, s.audience(ctx, d, staff), change)

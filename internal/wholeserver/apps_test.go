@@ -136,11 +136,11 @@ func (b *backend) after(cfg *app.Config) {
 // appNode is a node, and its database beside it, as an operator has it.
 type appNode struct {
 	*testkit.Server
-	t  *testing.T
+	t  testing.TB
 	db *sqldb.DB
 }
 
-func startFor(t *testing.T, change ...func(*app.Config)) *appNode {
+func startFor(t testing.TB, change ...func(*app.Config)) *appNode {
 	dir := t.TempDir()
 	s := testkit.Start(t, append([]func(*app.Config){func(c *app.Config) { c.Data = dir }}, change...)...)
 	db, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite", Dir: dir})
@@ -158,8 +158,12 @@ func (n *appNode) key(name string, scopes ...servicekeys.Scope) *client.Client {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	time.Sleep(time.Second) // as long as it may take until nodes know it
-	return n.Client(n.t, client.WithServiceKey(token))
+	c := n.Client(n.t, client.WithServiceKey(token))
+	eventually.Equal(n.t, "a new key is refused", false, func() bool {
+		_, err := c.ServiceUser(n.t.Context(), "nobody")
+		return client.CodeOf(err) == "service.key_invalid"
+	})
+	return c
 }
 
 func (n *appNode) must(err error) {

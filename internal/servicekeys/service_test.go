@@ -1,0 +1,59 @@
+package servicekeys
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+)
+
+func TestKeysAreKeptInSQLAsTheyAreMade(t *testing.T) {
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			db, ctx := e.Open(t), t.Context()
+			d := NewDirectory(db)
+			k, token, err := d.Create(ctx, " shop ", []Scope{ChatsRead, UsersRead}, 60, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := d.List(ctx)
+			if err != nil || len(list) != 1 || list[0].ID != k.ID || list[0].Name != "shop" || len(list[0].Scopes) != 2 || list[0].Rate != 60 || !list[0].Expires.Equal(k.Created.Add(time.Hour)) || !list[0].Used.IsZero() {
+				t.Errorf("got %+v, %v", list, err)
+			}
+			if _, _, err := d.Create(ctx, "shop", nil, 60, 0); !errors.Is(err, ErrTaken) {
+				t.Errorf("the same name: %v", err)
+			}
+			if _, _, err := d.Create(ctx, "a\nb", nil, 60, 0); !errors.Is(err, ErrName) {
+				t.Errorf("two lines: %v", err)
+			}
+			s := New(db, nil, slog.New(slog.DiscardHandler))
+			if c, err := s.Authenticate(ctx, token); err != nil || c.UserID() != k.ID.String() {
+				t.Errorf("the key: %+v, %v", c, err)
+			}
+			for _, wrong := range []string{token[:len(token)-1], token + "A", Prefix, "sk_" + k.ID.String() + ".", "sk_x.y", "sa_" + token[3:]} {
+				if _, err := s.Authenticate(ctx, wrong); !errors.Is(err, ErrKey) {
+					t.Errorf("%q: %v", wrong, err)
+				}
+			}
+			if err := s.flush(ctx); err != nil {
+				t.Fatal(err)
+			}
+			second, until, err := d.Rotate(ctx, "shop", time.Hour)
+			if err != nil || second == token || !until.After(db.Now()) {
+				t.Errorf("rotated: %v %v", until, err)
+			}
+			list, err = d.List(ctx)
+			if err != nil || list[0].Used.IsZero() || !list[0].good(hashOf(token), db.Now()) || !list[0].good(hashOf(second), db.Now()) || list[0].good(hashOf(token), until) {
+				t.Errorf("after the rotation: %+v, %v", list, err)
+			}
+			if err := errors.Join(d.Revoke(ctx, "shop")); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Revoke(ctx, "shop"); !errors.Is(err, ErrUnknown) {
+				t.Errorf("revoked twice: %v", err)
+			}
+		})
+	}
+}
