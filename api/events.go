@@ -75,6 +75,16 @@ var EventData = map[string]any{
 
 	EventTransferUpdated:  Transfer{},
 	EventTransferProgress: TransferProgress{},
+
+	EventRoomChanged:        Room{},
+	EventRoomMember:         RoomMember{},
+	EventRoomGone:           RoomGone{},
+	EventRoomPlayback:       Playback{},
+	EventRoomPlaylist:       RoomRef{},
+	EventRoomSaid:           RoomLine{},
+	EventRoomDanmaku:        Danmaku{},
+	EventRoomDanmakuCleared: RoomRef{},
+	EventRoomViewers:        RoomViewers{},
 }
 
 // Notices, what an account.notice is about.
