@@ -89,7 +89,8 @@ func (s *Service) newCopies(rt *cache.Runtime, p cache.Policy) copies {
 			},
 		}),
 		playlists: cache.New(rt, playlistKey, p, cache.Source[ID, []Item]{
-			Load: func(ctx context.Context, id ID) ([]Item, error) { return itemsOf(ctx, db, id) },
+			Load:     func(ctx context.Context, id ID) ([]Item, error) { return itemsOf(ctx, db, id) },
+			LoadMany: func(ctx context.Context, list []ID) (map[ID][]Item, error) { return playlistsOf(ctx, db, list) },
 		}),
 		checkpoints: cache.New(rt, checkpointKey, p, cache.Source[ID, checkpoint]{
 			Load: func(ctx context.Context, id ID) (checkpoint, error) { return loadCheckpoint(ctx, db, id) },

@@ -172,7 +172,10 @@ func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waits boo
 func (s *Service) hold(ctx context.Context, id ID, user ViewerID, waits bool) error {
 	n, err := s.store.buffer(ctx, id, user, waits, s.cfg.Bus.Nodes().Time())
 	if err == nil {
-		_, err = s.settle(ctx, id, n > 0)
+		var state playback.State
+		if state, err = s.settle(ctx, id, n > 0); err == nil {
+			s.watched.holds(id, state.Held)
+		}
 	}
 	if away(err) {
 		return ErrStateAway

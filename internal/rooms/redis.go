@@ -135,11 +135,11 @@ func (s *store) forget(ctx context.Context, id ID) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKey.At(id).Key, More: []keyspace.Key{bufferingKey.At(id).Key, onlineKey.At(id).Key, viewersKey.At(id).Key}}).Err
 }
 
-// presence is a viewer on a node.
-type presence struct {
-	user   ViewerID
+// Presence is a viewer on a node.
+type Presence struct {
+	User   ViewerID
+	Active time.Time // did something last
 	node   string
-	active time.Time // did something last
 }
 
 // entry is how a sorted set has a viewer.
@@ -179,12 +179,12 @@ func (s *store) writeOnline(ctx context.Context, node string, marks []mark) erro
 }
 
 // online returns who Redis has as viewers of rooms, the latest activity first, in one round trip.
-func (s *store) online(ctx context.Context, list []ID) (map[ID][]presence, error) {
+func (s *store) online(ctx context.Context, list []ID) (map[ID][]Presence, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {
 		cmds[i] = keyspace.Cmd{Name: "ZREVRANGE", Key: onlineKey.At(id).Key, Args: []string{"0", "-1", "WITHSCORES"}}
 	}
-	all := make(map[ID][]presence, len(list))
+	all := make(map[ID][]Presence, len(list))
 	for i, r := range s.db.DoMulti(ctx, cmds) {
 		items, err := r.Items()
 		if err != nil {
@@ -198,17 +198,17 @@ func (s *store) online(ctx context.Context, list []ID) (map[ID][]presence, error
 			if err := errors.Join(err, scoreErr); err != nil {
 				return nil, err
 			}
-			all[list[i]] = append(all[list[i]], presence{viewer, node, time.UnixMilli(int64(at))})
+			all[list[i]] = append(all[list[i]], Presence{viewer, time.UnixMilli(int64(at)).UTC(), node})
 		}
 	}
 	return all, nil
 }
 
 // dropOnline removes viewers of nodes that do not live.
-func (s *store) dropOnline(ctx context.Context, id ID, dead []presence) error {
+func (s *store) dropOnline(ctx context.Context, id ID, dead []Presence) error {
 	cmd := keyspace.Cmd{Name: "ZREM", Key: onlineKey.At(id).Key}
 	for _, p := range dead {
-		cmd.Args = append(cmd.Args, entry(p.user, p.node))
+		cmd.Args = append(cmd.Args, entry(p.User, p.node))
 	}
 	return s.db.Do(ctx, cmd).Err
 }

@@ -328,6 +328,22 @@ func itemsOf(ctx context.Context, q sqldb.Querier, id ID) ([]Item, error) {
 	})
 }
 
+// playlistsOf returns the playlists of at most 500 rooms; of one without items an empty one.
+func playlistsOf(ctx context.Context, q sqldb.Querier, list []ID) (map[ID][]Item, error) {
+	all := make(map[ID][]Item, len(list))
+	for _, id := range list {
+		all[id] = nil
+	}
+	rows, err := q.QueryContext(ctx, "SELECT room_id, id, kind, source, title, duration, by_id, added FROM room_items WHERE room_id IN (?) ORDER BY room_id, place, id", bun.List(list))
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var of ID
+		var it Item
+		err := rows.Scan(&of, &it.ID, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added)
+		all[of] = append(all[of], it)
+		return err
+	})
+}
+
 // selectItem returns an item of whatever room, and the room. ErrItem.
 func selectItem(ctx context.Context, q sqldb.Querier, id ItemID) (it Item, room ID, err error) {
 	err = q.QueryRowContext(ctx, "SELECT id, room_id, kind, source, title, duration, by_id, added FROM room_items WHERE id = ?", id).

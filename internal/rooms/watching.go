@@ -14,7 +14,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/rooms/danmaku"
-	"github.com/stoa-dev/stoa/internal/rooms/playback"
 )
 
 const (
@@ -36,8 +35,10 @@ const (
 
 // watched are the rooms in which somebody is by this node, or was a moment ago.
 type watched struct {
-	mu    sync.Mutex
-	rooms map[ID]*watch
+	mu      sync.Mutex
+	rooms   map[ID]*watch
+	kept    time.Time // registers that had changed were kept in SQL
+	touched time.Time // rooms were noted as active
 }
 
 // watch is one of them.
@@ -54,7 +55,7 @@ type watch struct {
 	held  bool // it waits for players
 
 	ring    danmaku.Ring[api.Danmaku]
-	filling sync.Mutex // held while the ring is read from SQL; before mu
+	filling chan struct{} // full while the ring is read from SQL
 	filled  bool
 	leave   func() // the channel
 	used    time.Time
@@ -73,7 +74,7 @@ func (w *watched) of(id ID, now time.Time) *watch {
 	}
 	r := w.rooms[id]
 	if r == nil {
-		r = &watch{viewers: map[ViewerID]*viewer{}}
+		r = &watch{viewers: map[ViewerID]*viewer{}, filling: make(chan struct{}, 1)}
 		w.rooms[id] = r
 	}
 	r.used = now
@@ -87,6 +88,15 @@ func (w *watched) active(id ID, user ViewerID, now time.Time) {
 	if r := w.rooms[id]; r != nil && r.viewers[user] != nil {
 		r.viewers[user].active = now
 		r.renewed = time.Time{}
+	}
+}
+
+// holds notes whether a room waits for players.
+func (w *watched) holds(id ID, held bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.rooms[id]; r != nil {
+		r.held = held
 	}
 }
 
@@ -243,7 +253,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	if len(due) == 0 {
 		return
 	}
-	live, found, err := s.onlineIn(ctx, due)
+	found, err := s.onlineIn(ctx, due)
 	if err != nil {
 		return // nobody knows
 	}
@@ -265,7 +275,6 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 		r.count = n
 	}
 	s.watched.mu.Unlock()
-	_ = live
 	if len(keep) > 0 {
 		if err := s.store.writeCounts(ctx, s.cfg.Node, keep); err != nil {
 			s.log.Debug("rooms: Redis does not take how many watch", "err", err)
@@ -280,23 +289,24 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 
 // audience are the viewers of a room by nodes that live, each once, who was active last first.
 type audience struct {
-	users []presence
+	users []Presence
 	first string // of the nodes
 }
 
 // onlineIn returns who watches in rooms, and takes out those of nodes that are dead.
-func (s *Service) onlineIn(ctx context.Context, list []ID) (live []string, all map[ID]audience, err error) {
+func (s *Service) onlineIn(ctx context.Context, list []ID) (map[ID]audience, error) {
 	found, err := s.store.online(ctx, list)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if live, err = s.cfg.Nodes(ctx); err != nil {
-		return nil, nil, err
+	live, err := s.cfg.Nodes(ctx)
+	if err != nil {
+		return nil, err
 	}
-	all = make(map[ID]audience, len(found))
+	all := make(map[ID]audience, len(found))
 	for id, list := range found {
 		a, seen := audience{}, map[ViewerID]bool{}
-		var dead []presence
+		var dead []Presence
 		for _, p := range list {
 			switch {
 			case !slices.Contains(live, p.node):
@@ -305,8 +315,8 @@ func (s *Service) onlineIn(ctx context.Context, list []ID) (live []string, all m
 			case a.first == "" || p.node < a.first:
 				a.first = p.node
 			}
-			if !seen[p.user] {
-				seen[p.user] = true
+			if !seen[p.User] {
+				seen[p.User] = true
 				a.users = append(a.users, p)
 			}
 		}
@@ -317,16 +327,16 @@ func (s *Service) onlineIn(ctx context.Context, list []ID) (live []string, all m
 			}
 		}
 	}
-	return live, all, nil
+	return all, nil
 }
 
 // Online returns who watches in a room, who was active last first. ErrRoom.
-func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []presence, err error) {
+func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presence, err error) {
 	defer errs.Wrap(&err, "rooms.Online %s", id)
 	if _, _, err := s.inside(ctx, id, user); err != nil {
 		return nil, err
 	}
-	_, found, err := s.onlineIn(ctx, []ID{id})
+	found, err := s.onlineIn(ctx, []ID{id})
 	if away(err) {
 		return nil, nil // nobody is known to be
 	}
@@ -355,7 +365,7 @@ func (s *Service) viewers(ctx context.Context, list []ID) map[ID]int {
 		}
 	}
 	if len(again) > 0 {
-		if _, found, err := s.onlineIn(ctx, again); err == nil {
+		if found, err := s.onlineIn(ctx, again); err == nil {
 			for _, id := range again {
 				all[id] = len(found[id].users)
 			}
@@ -384,10 +394,10 @@ func (s *Service) releaseHeld(ctx context.Context) {
 // keepMoved keeps registers in SQL that have changed, every half minute, or all now.
 func (s *Service) keepMoved(ctx context.Context, now bool) {
 	s.watched.mu.Lock()
-	due := now || time.Since(s.watchedKept) >= checkpointEvery
+	due := now || time.Since(s.watched.kept) >= checkpointEvery
 	var list []ID
 	if due {
-		s.watchedKept = time.Now()
+		s.watched.kept = time.Now()
 		for id, r := range s.watched.rooms {
 			if r.moved {
 				list, r.moved = append(list, id), false
@@ -409,12 +419,13 @@ func (s *Service) keepMoved(ctx context.Context, now bool) {
 
 // touch notes that rooms are active, a minute each.
 func (s *Service) touch(ctx context.Context, now time.Time) {
-	if now.Sub(s.touched) < touchEvery {
-		return
-	}
-	s.touched = now
 	var list []ID
 	s.watched.mu.Lock()
+	if now.Sub(s.watched.touched) < touchEvery {
+		s.watched.mu.Unlock()
+		return
+	}
+	s.watched.touched = now
 	for id, r := range s.watched.rooms {
 		if len(r.viewers) > 0 {
 			list = append(list, id)
@@ -498,8 +509,8 @@ func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
 	if ready {
 		return flying, nil
 	}
-	r.filling.Lock()
-	defer r.filling.Unlock()
+	r.filling <- struct{}{}
+	defer func() { <-r.filling }()
 	if r.leave == nil {
 		_, leave := s.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()), &events.Listener{
 			Event: func(e events.Event, _ events.Position) { s.heard(r, e) },
@@ -565,5 +576,3 @@ func (s *Service) lost(r *watch) {
 	defer s.watched.mu.Unlock()
 	r.filled = false
 }
-
-var _ = playback.State{}
