@@ -48,7 +48,8 @@ var floors = [][]string{
 	{"internal/checkin/ranking", "internal/checkin/transfer"},
 	{"internal/social", "internal/checkin"},
 	{"internal/groups"},
-	{"internal/messaging", "internal/presence", "internal/activity", "internal/transfers"},
+	{"internal/rooms/playback", "internal/rooms/danmaku"},
+	{"internal/messaging", "internal/presence", "internal/activity", "internal/transfers", "internal/rooms"},
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit"},
@@ -60,7 +61,7 @@ var floors = [][]string{
 var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "checkin", "checkin/ranking", "checkin/transfer"}
+var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "checkin", "checkin/ranking", "checkin/transfer"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{
@@ -68,7 +69,7 @@ var rooms = map[string][]string{
 	"github.com/uptrace/bun":               {"sql.go", "sql_*.go"},
 	module + "/redis":                      {"redis.go", "redisfirst.go", "service.go", "boards.go"},
 	module + "/leaderboard":                {"redis.go", "boards.go", "keys.go"},
-	module + "/cache":                      {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "requests.go", "erase.go"},
+	module + "/cache":                      {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "requests.go", "erase.go", "members.go", "playlist.go", "jobs.go"},
 	"net/http":                             {"http.go", "http_*.go"},
 	module + "/internal/foundation/web":    {"http.go", "http_*.go"},
 	module + "/internal/foundation/worker": {"jobs.go"},

@@ -33,6 +33,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/internal/presence"
+	"github.com/stoa-dev/stoa/internal/rooms"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/lease"
@@ -65,6 +66,7 @@ type App struct {
 	activity  *activity.Service
 	transfers *transfers.Service
 	checkin   *checkin.Service
+	rooms     *rooms.Service
 	queues    []*queue.Consumer
 	jobs      *worker.Pool
 	group     *supervise.Group
@@ -146,6 +148,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Data: cfg.Data, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
 		return nil, err
 	}
+	if a.rooms, err = rooms.New(ctx, rooms.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, Node: a.node, Nodes: a.liveNodes,
+		People: a.accounts, Blocks: a.social, Files: a.transfers, Passwords: a.accounts.Passwords(), Metrics: a.reg, Log: log, Settings: cfg.Rooms}); err != nil {
+		return nil, err
+	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
@@ -164,7 +170,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		return leases.Run(ctx, jobKeys(name), a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
-	jobs := slices.Concat(a.accounts.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
+	jobs := slices.Concat(a.accounts.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.rooms.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
 	if !cfg.does(roleWorker) { // a process keeps itself in order whatever its role
 		jobs = slices.DeleteFunc(jobs, func(j worker.Job) bool { return j.Singleton })
 	}
@@ -253,6 +259,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		supervise.Part{Name: "activity", Run: a.activity.Run},
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
 		supervise.Part{Name: "messages", Run: a.messages.Run},
+		supervise.Part{Name: "rooms", Run: a.rooms.Run},
 	)
 	for _, q := range a.queues {
 		a.group.Add(supervise.Part{Name: "queue." + q.Name(), Run: whole(q.Run)})

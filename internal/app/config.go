@@ -22,6 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/messaging"
+	"github.com/stoa-dev/stoa/internal/rooms"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -53,6 +54,7 @@ type Config struct {
 	Accounts accounts.Settings `koanf:"accounts"`
 	Social   social.Settings   `koanf:"social"`
 	Groups   groups.Settings   `koanf:"groups"`
+	Rooms    rooms.Settings    `koanf:"rooms"`
 	Checkin  checkin.Settings  `koanf:"checkin"`
 	Cache    CacheSettings     `koanf:"cache"`
 	Cluster  cluster.Settings  `koanf:"cluster"`

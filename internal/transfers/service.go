@@ -341,6 +341,16 @@ func (s *Service) Link(ctx context.Context, user accounts.ID, id ID) (_ api.File
 	return api.FileLink{URL: "/v1/files/" + s.signer.link(id, user, until), Expires: until}, nil
 }
 
+// RoomFile is [Service.Link] for those who know files by the text of an id.
+func (s *Service) RoomFile(ctx context.Context, user accounts.ID, file string) (url string, until time.Time, err error) {
+	id, err := ids.Parse[Transfer](file)
+	if err != nil {
+		return "", time.Time{}, ErrUnknown
+	}
+	l, err := s.Link(ctx, user, id)
+	return l.URL, l.Expires, err
+}
+
 // Fetch returns the file of a link, and its content, which is to be closed. ErrLink, ErrGone.
 func (s *Service) Fetch(ctx context.Context, link string) (_ Transfer, _ *content, err error) {
 	defer errs.Wrap(&err, "transfers.Fetch")

@@ -76,12 +76,15 @@ const defaultMaxBody = 64 << 10
 // fn's error becomes a problem document: an [errs.Error] is shown, anything
 // else is logged and hidden.
 //
+// A caller of another type than C is refused as one without a token: an authenticator may know callers for whom
+// most operations are not.
+//
 // Handle panics on a malformed declaration.
 //
 // All pointers share one compiled copy of this function; everything else about an
 // operation happens by reflection in code that is compiled once.
 func Handle[C Caller, I, O any](a *API, op Op, fn func(ctx context.Context, caller C, in I) (O, error)) {
-	a.add(op, reflect.TypeFor[I](), reflect.TypeFor[O](), &route{run: func(ctx context.Context, caller Caller, in any) (any, error) {
+	a.add(op, reflect.TypeFor[I](), reflect.TypeFor[O](), &route{accepts: isCaller[C], run: func(ctx context.Context, caller Caller, in any) (any, error) {
 		return fn(ctx, caller.(C), in.(I))
 	}})
 }
@@ -95,11 +98,18 @@ func HandlePublic[I, O any](a *API, op Op, fn func(ctx context.Context, in I) (O
 	}})
 }
 
+// isCaller reports whether a caller is a C.
+func isCaller[C Caller](c Caller) bool {
+	_, ok := c.(C)
+	return ok
+}
+
 // route is an operation, or a pattern of [API.Raw], at work.
 type route struct {
 	label    string
 	op       Op
 	public   bool
+	accepts  func(Caller) bool // nil for what is public
 	in       *input
 	out      *output
 	run      func(ctx context.Context, caller Caller, in any) (out any, err error)
@@ -199,6 +209,9 @@ func (a *API) admit(ctx context.Context, rt *route, c *call, r *http.Request) bo
 	c.Header()["Cache-Control"] = noStore
 	if !rt.public {
 		who, err := a.authenticate(ctx, r)
+		if err == nil && !rt.accepts(who) {
+			err = ErrNoToken
+		}
 		if err != nil {
 			c.refuse(a.refusal(ctx, err))
 			return false

@@ -53,7 +53,7 @@ func HandleStream[C Caller, I any](a *API, op Op, fn func(ctx context.Context, c
 	if op.Method == "" {
 		op.Method = http.MethodGet
 	}
-	a.add(op, reflect.TypeFor[I](), nil, &route{listen: func(ctx context.Context, caller Caller, in any, send Send) error {
+	a.add(op, reflect.TypeFor[I](), nil, &route{accepts: isCaller[C], listen: func(ctx context.Context, caller Caller, in any, send Send) error {
 		return fn(ctx, caller.(C), in.(I), send)
 	}})
 }
