@@ -45,7 +45,7 @@ func newCommitter(s *Service) *groupcommit.Committer[utterance, uttered] {
 func (s *Service) commit(ctx context.Context, batch []utterance) (out []uttered, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		out, err = s.commitIn(ctx, tx, batch)
 		return err
 	})

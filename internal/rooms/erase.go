@@ -32,8 +32,28 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	return asKind(ctx, transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error { return deleteTraces(ctx, tx, user) }))
 }
 
+// errOther says that meanwhile another one is to get a room.
+var errOther = errors.New("rooms: another successor")
+
 func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
+	for {
+		// Whose copies are to be dropped has to be known before.
+		next, err := successor(ctx, s.db, id, user)
+		if err != nil && !errors.Is(err, ErrMember) {
+			return asKind(ctx, err)
+		}
+		if err = s.eraseOnce(ctx, user, id, next.User); !errors.Is(err, errOther) {
+			return err
+		}
+	}
+}
+
+// eraseOnce takes a user out of a room, which expected gets should the user be its owner. errOther.
+func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected ViewerID) error {
 	targets := append(s.seats(id, user), RoomDeleted.Of(s.caches, id)...)
+	if !expected.IsZero() {
+		targets = append(targets, PermissionsChanged.Of(s.caches, Seat{A: id, B: expected})...)
+	}
 	ended := false
 	_, err := s.enter(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
 		ended = false
@@ -46,6 +66,9 @@ func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
 			if errors.Is(err, ErrMember) {
 				ended = true
 				return s.end(ctx, tx, d)
+			}
+			if err == nil && next.User != expected {
+				err = errOther
 			}
 			if err == nil {
 				err = s.crown(ctx, tx, d, next)
