@@ -71,6 +71,7 @@ type root struct {
 	Nodes       nodesCmd       `cmd:"" help:"List the nodes that share a Redis, those that live and those that were there a minute ago."`
 	Queue       queueCmd       `cmd:"" help:"Look after the messages between nodes."`
 	Restore     restoreCmd     `cmd:"" help:"Put what stoa backup wrote in the place of the SQLite database."`
+	Rooms       roomsCmd       `cmd:"" help:"Look after rooms in which people watch together."`
 	Stats       statsCmd       `cmd:"" help:"Show how many users are active, by day, week and month, and how many come back."`
 	Users       usersCmd       `cmd:"" help:"Look after accounts: find, log out, ban, delete."`
 	Version     versionCmd     `cmd:"" help:"Say which build this is."`
@@ -150,12 +151,12 @@ func parser(r *root, c *console) *kong.Kong {
 	r.Cache.Lookup.shown = r.Nodes.shown
 	r.Cache.Drop.shown = []string{"data", "sql", "redis", "key_prefix", "log"}
 	r.Cache.Warm.shown = r.Cache.Drop.shown
-	for _, s := range slices.Concat(r.Users.settingsOf(), r.Stats.settingsOf()) {
+	for _, s := range slices.Concat(r.Users.settingsOf(), r.Rooms.settingsOf(), r.Stats.settingsOf()) {
 		s.shown = r.Migrate.shown
 	}
 	r.Stats.Range.shown = []string{"data", "sql", "redis", "key_prefix", "log", "activity.zone"}
 	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
-	all := slices.Concat(queues, r.Users.settingsOf(), r.Stats.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings, &r.Demo.settings})
+	all := slices.Concat(queues, r.Users.settingsOf(), r.Rooms.settingsOf(), r.Stats.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings, &r.Demo.settings})
 	for _, s := range all {
 		s.declare()
 	}

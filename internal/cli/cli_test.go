@@ -84,7 +84,7 @@ func TestStories(t *testing.T) {
 				_, err := ts.Value(serverKey{}).(*server).redis.Do(args...)
 				ts.Check(err)
 			},
-			"member": member, "freezes": freezes, "answers": answers, "erased": erased, "asks": asks, "blocks": blocks,
+			"member": member, "freezes": freezes, "answers": answers, "erased": erased, "asks": asks, "blocks": blocks, "room": room, "closed": closed,
 			"counted": counted, "today": today, "waits": waits,
 		},
 	})
@@ -233,6 +233,27 @@ func asks(ts *testscript.TestScript, _ bool, args []string) {
 
 func blocks(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(ts.Value(serverKey{}).(*server).users[args[0]].Block(context.Background(), args[1]))
+}
+
+// room has a member make a room, and closed waits until one is.
+func room(ts *testscript.TestScript, _ bool, args []string) {
+	open := "open"
+	made, err := ts.Value(serverKey{}).(*server).users[args[0]].CreateRoom(context.Background(), api.RoomNew{Name: args[1], Access: &open})
+	ts.Check(err)
+	ts.Setenv("ROOM", made.Room.ID)
+}
+
+func closed(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
+	defer cancel()
+	for {
+		_, err := ts.Value(serverKey{}).(*server).user.Room(ctx, args[0])
+		if client.CodeOf(err) == "room.unknown" {
+			return
+		}
+		ts.Check(err)
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 func freezes(ts *testscript.TestScript, _ bool, args []string) {

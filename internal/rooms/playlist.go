@@ -43,13 +43,13 @@ func (s *Service) arrange(ctx context.Context, user ViewerID, id ID, fn func(ctx
 // Add puts something at the end of a playlist. ErrRoom, ErrMay, ErrText, ErrSource, ErrItems.
 func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Item, err error) {
 	defer errs.Wrap(&err, "rooms.Add %s", id)
+	if err := s.may(ctx, user, id, arrange); err != nil {
+		return Item{}, err
+	}
 	if it.Source, err = checkSource(it.Kind, it.Source); err != nil {
 		return Item{}, err
 	}
 	if it.Title, err = line("body.title", it.Title, 0, 200); err != nil {
-		return Item{}, err
-	}
-	if err := s.may(ctx, user, id, arrange); err != nil {
 		return Item{}, err
 	}
 	it.ID, it.By = ids.New[Item](), accounts.ID(user)

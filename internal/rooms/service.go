@@ -464,6 +464,17 @@ func (s *Service) Close(ctx context.Context, user ViewerID, id ID) (err error) {
 	return err
 }
 
+// CloseFor closes a room for an operator. One that is closed stays so.
+func (s *Service) CloseFor(ctx context.Context, id ID) (err error) {
+	defer errs.Wrap(&err, "rooms.CloseFor %s", id)
+	_, err = s.enter(ctx, id, RoomDeleted.Of(s.caches, id), s.end)
+	if errors.Is(err, ErrRoom) {
+		return nil
+	}
+	s.closed(ctx, id, err)
+	return err
+}
+
 // end closes a room that is locked.
 func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *scene) error {
 	d.tell(api.EventRoomGone, api.RoomGone{Room: d.room.ID.String(), Why: api.RoomClosed})
