@@ -22,7 +22,7 @@ const (
 
 var (
 	stateKey = keyspace.Def1[ID](Keys, "room:{{room}}:state", keyspace.HashOf("g, v: generation and version; i: item; p: ms; t: Unix ms of the servers; r: thousandths; s: paused; h: held"),
-		keyspace.Expire(stateLife), keyspace.Doc{Purpose: "a room's register of playback; SQL has a checkpoint", Together: "room", MaxBytes: 256})
+		keyspace.Expire(stateLife), keyspace.Doc{Purpose: "a room's register of playback; SQL has a checkpoint", Together: "room", MaxBytes: 1 << 10})
 	bufferingKey = keyspace.Def1[ID](Keys, "room:{{room}}:buffering", keyspace.ZSetOf("viewers by the Unix ms, of the servers, until when their players wait for data"),
 		keyspace.Expire(bufferingLife), keyspace.Doc{Purpose: "whose players wait for data, where all wait for them", Together: "room", MaxBytes: 1 << 20})
 	onlineKey = keyspace.Def1[ID](Keys, "room:{{room}}:online", keyspace.ZSetOf("viewer.node by the Unix ms of the last activity"),
