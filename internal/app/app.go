@@ -196,7 +196,9 @@ func (a *App) newQueues() error {
 		return a.presence.AudienceChanged(ctx, changed.User)
 	})
 	handlers[accounts.TopicErased] = queue.JSON(a.erased)
-	handlers[rooms.TopicClose] = queue.JSON(func(ctx context.Context, c rooms.Closing, _ queue.Delivery) error { return a.rooms.CloseFor(ctx, c.Room) })
+	handlers[rooms.TopicClose] = queue.JSON(func(ctx context.Context, c rooms.Closing, _ queue.Delivery) error {
+		return a.rooms.CloseFor(ctx, c.Room)
+	})
 	handlers[drops.Topic] = a.drops.Handler(a.redis, a.caches)
 	cfg := queue.Config{Log: a.log, Metrics: a.reg}
 	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
