@@ -50,7 +50,8 @@ var floors = [][]string{
 	{"internal/notices"},
 	{"internal/social", "internal/checkin", "internal/servicekeys", "internal/jwtlogin"},
 	{"internal/groups", "internal/transfers"},
-	{"internal/messaging", "internal/presence", "internal/activity"},
+	{"internal/rooms/playback", "internal/rooms/danmaku"},
+	{"internal/messaging", "internal/presence", "internal/activity", "internal/rooms"},
 	{"internal/push"},
 	{"internal/serviceapi"},
 	{"client", "web"},
@@ -64,7 +65,7 @@ var floors = [][]string{
 var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}
+var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{
@@ -72,7 +73,7 @@ var rooms = map[string][]string{
 	"github.com/uptrace/bun":               {"sql.go", "sql_*.go"},
 	module + "/redis":                      {"redis.go", "redisfirst.go", "service.go", "boards.go"},
 	module + "/leaderboard":                {"redis.go", "boards.go", "keys.go"},
-	module + "/cache":                      {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "requests.go", "erase.go"},
+	module + "/cache":                      {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "requests.go", "erase.go", "members.go", "playlist.go", "jobs.go"},
 	"net/http":                             {"http.go", "http_*.go"},
 	module + "/internal/foundation/web":    {"http.go", "http_*.go"},
 	module + "/internal/foundation/worker": {"jobs.go"},

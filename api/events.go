@@ -81,6 +81,16 @@ var EventData = map[string]any{
 
 	EventTransferUpdated:  Transfer{},
 	EventTransferProgress: TransferProgress{},
+
+	EventRoomChanged:        Room{},
+	EventRoomMember:         RoomMember{},
+	EventRoomGone:           RoomGone{},
+	EventRoomPlayback:       Playback{},
+	EventRoomPlaylist:       RoomRef{},
+	EventRoomSaid:           RoomLine{},
+	EventRoomDanmaku:        Danmaku{},
+	EventRoomDanmakuCleared: RoomRef{},
+	EventRoomViewers:        RoomViewers{},
 }
 
 // What an account.notice is about.

@@ -390,6 +390,9 @@ func (s *Service) loginByCode(ctx context.Context, e Email, l Login, c credentia
 // Users returns the cached users.
 func (s *Service) Users() *Users { return s.users }
 
+// Passwords hashes passwords, for others as well: the bound on how many at a time is the process'.
+func (s *Service) Passwords() *password.Hasher { return s.hasher }
+
 // User returns an account, as it was a moment ago: a change made on another node
 // shows here within [cache.Policy.MaxStale]. Rules that rest on a calendar ask
 // Clocks. ErrNoUser.

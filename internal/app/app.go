@@ -37,6 +37,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/presence"
 	"github.com/stoa-dev/stoa/internal/push"
+	"github.com/stoa-dev/stoa/internal/rooms"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
@@ -76,6 +77,7 @@ type App struct {
 	activity  *activity.Service
 	transfers *transfers.Service
 	checkin   *checkin.Service
+	rooms     *rooms.Service
 	queues    []*queue.Consumer
 	jobs      *worker.Pool
 	group     *supervise.Group
@@ -178,6 +180,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	a.activity = activity.New(activity.Config{DB: a.db, Redis: a.redis, Bus: a.bus.Nodes(), Metrics: a.reg, Log: log, Settings: cfg.Activity})
+	if a.rooms, err = rooms.New(ctx, rooms.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, Node: a.node, Nodes: a.liveNodes,
+		People: a.accounts, Blocks: a.social, Files: a.transfers, Passwords: a.accounts.Passwords(), Metrics: a.reg, Log: log, Settings: cfg.Rooms}); err != nil {
+		return nil, err
+	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social, Hooks: a.hooks, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
@@ -196,7 +202,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		return leases.Run(ctx, jobKeys(name), a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
-	jobs := slices.Concat(a.accounts.Jobs(), a.keys.Jobs(), a.notices.Jobs(), a.push.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
+	jobs := slices.Concat(a.accounts.Jobs(), a.keys.Jobs(), a.notices.Jobs(), a.push.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.rooms.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
 	if !cfg.does(roleWorker) { // a process keeps itself in order whatever its role
 		jobs = slices.DeleteFunc(jobs, func(j worker.Job) bool { return j.Singleton })
 	}
@@ -222,6 +228,9 @@ func (a *App) newQueues() error {
 		return a.presence.AudienceChanged(ctx, changed.User)
 	})
 	handlers[accounts.TopicErased] = queue.JSON(a.erased)
+	handlers[rooms.TopicClose] = queue.JSON(func(ctx context.Context, c rooms.Closing, _ queue.Delivery) error {
+		return a.rooms.CloseFor(ctx, c.Room)
+	})
 	handlers[drops.Topic] = a.drops.Handler(a.redis, a.caches)
 	cfg := queue.Config{Log: a.log, Metrics: a.reg}
 	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
@@ -289,6 +298,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		supervise.Part{Name: "activity", Run: a.activity.Run},
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
 		supervise.Part{Name: "messages", Run: a.messages.Run},
+		supervise.Part{Name: "rooms", Run: a.rooms.Run},
 	)
 	for _, q := range a.queues {
 		a.group.Add(supervise.Part{Name: "queue." + q.Name(), Run: whole(q.Run)})

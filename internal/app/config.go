@@ -26,6 +26,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/push"
+	"github.com/stoa-dev/stoa/internal/rooms"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/internal/webhooks"
@@ -60,6 +61,7 @@ type Config struct {
 	Groups   groups.Settings   `koanf:"groups"`
 	Notices  notices.Settings  `koanf:"notices"`
 	Push     push.Settings     `koanf:"push"`
+	Rooms    rooms.Settings    `koanf:"rooms"`
 	Checkin  checkin.Settings  `koanf:"checkin"`
 	Cache    CacheSettings     `koanf:"cache"`
 	Cluster  cluster.Settings  `koanf:"cluster"`

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -72,6 +71,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	a.messages.Routes(a.api)
 	a.presence.Routes(a.api)
 	a.transfers.Routes(a.api)
+	a.rooms.Routes(a.api)
 	a.checkin.Routes(a.api)
 	a.jwt.Routes(a.api)
 	serviceapi.Service{Accounts: a.accounts, Groups: a.groups, Messages: a.messages}.Routes(a.api)
@@ -96,46 +96,13 @@ func (a *App) newGateway(ctx context.Context) (err error) {
 		return nil
 	}
 	a.gateway, err = gateway.New(ctx, gateway.Config{
-		Settings: a.cfg.Gateway, API: a.api, Sessions: a.callers(), Bus: a.bus, Watch: a.presence.Watch(presence.Socket), MaySubscribe: a.messages.MaySubscribe, Node: a.node, Version: obs.Build().Version,
+		Settings: a.cfg.Gateway, API: a.api, Sessions: a.callers(), Bus: a.bus, Watch: a.sockets(), Channels: a.channels(), Node: a.node, Version: obs.Build().Version,
 		Origins: a.cfg.Origins, MaxStale: a.cfg.Cache.MaxStale, Log: a.log, Metrics: a.reg, Library: a.reg.Registry,
 	})
 	if err == nil {
 		a.gateway.Routes(a.api)
 	}
 	return err
-}
-
-// callers knows who calls, and has it noted that the user is active.
-type callers struct {
-	gateway.Sessions
-	keys *servicekeys.Service
-	seen func(accounts.ID)
-}
-
-func (a *App) callers() callers { return callers{a.accounts, a.keys, a.activity.Seen} }
-
-// Authenticate implements [web.Authenticator].
-func (c callers) Authenticate(ctx context.Context, bearer string) (web.Caller, error) {
-	if strings.HasPrefix(bearer, servicekeys.Prefix) {
-		key, err := c.keys.Authenticate(ctx, bearer)
-		if err != nil {
-			return nil, err
-		}
-		return key, nil
-	}
-	return c.noted(c.Sessions.Authenticate(ctx, bearer))
-}
-
-// StillHere implements [gateway.Sessions].
-func (c callers) StillHere(ctx context.Context, who web.Caller) (web.Caller, error) {
-	return c.noted(c.Sessions.StillHere(ctx, who))
-}
-
-func (c callers) noted(who web.Caller, err error) (web.Caller, error) {
-	if caller, ok := who.(accounts.Caller); ok && err == nil {
-		c.seen(caller.User)
-	}
-	return who, err
 }
 
 // tags are the groups of operations in the description of the API.
@@ -149,6 +116,7 @@ var tags = []web.Tag{
 	{Name: "presence", Description: "Who is on line, and what the caller shows"},
 	{Name: "chats", Description: "Messages between users: sending, history, changes, marks, settings"},
 	{Name: "transfers", Description: "Files from a user to another: offers, uploads that resume, downloads"},
+	{Name: "rooms", Description: "Watching together: rooms, who is in them, playback in step, chat, danmaku, playlists"},
 	{Name: "check-in", Description: "Days, streaks, freezes, make-ups and boards"},
 	{Name: "service", Description: "What an app's own backend does with a service key, and no user can"},
 	{Name: "events", Description: "What happens to the caller's account, as it happens"},

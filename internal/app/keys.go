@@ -18,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/presence"
+	"github.com/stoa-dev/stoa/internal/rooms"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/keyspace"
@@ -47,7 +48,7 @@ func jobKeys(name string) lease.Keys {
 
 // Keys has every family of the server, by owner.
 func Keys() []*keyspace.Schema {
-	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, social.Keys, groups.Keys, messaging.Keys, presence.Keys, activity.Keys, transfers.Keys, checkin.Keys, ranking.Keys}
+	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, social.Keys, groups.Keys, messaging.Keys, presence.Keys, activity.Keys, transfers.Keys, rooms.Keys, checkin.Keys, ranking.Keys}
 }
 
 // Cached knows which of [Keys] are cached.

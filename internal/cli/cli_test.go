@@ -85,7 +85,7 @@ func TestStories(t *testing.T) {
 				_, err := ts.Value(serverKey{}).(*server).redis.Do(args...)
 				ts.Check(err)
 			},
-			"member": member, "freezes": freezes, "answers": answers, "erased": erased, "asks": asks, "blocks": blocks,
+			"member": member, "freezes": freezes, "answers": answers, "erased": erased, "asks": asks, "blocks": blocks, "room": room, "closed": closed,
 			"counted": counted, "today": today, "waits": waits, "delivered": delivered,
 		},
 	})
@@ -250,6 +250,27 @@ func delivered(ts *testscript.TestScript, _ bool, _ []string) {
 			ts.Setenv("ANNOUNCEMENT", list[0].ID.String())
 			return
 		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// room has a member make a room, and closed waits until one is.
+func room(ts *testscript.TestScript, _ bool, args []string) {
+	open := "open"
+	made, err := ts.Value(serverKey{}).(*server).users[args[0]].CreateRoom(context.Background(), api.RoomNew{Name: args[1], Access: &open})
+	ts.Check(err)
+	ts.Setenv("ROOM", made.Room.ID)
+}
+
+func closed(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
+	defer cancel()
+	for {
+		_, err := ts.Value(serverKey{}).(*server).user.Room(ctx, args[0])
+		if client.CodeOf(err) == "room.unknown" {
+			return
+		}
+		ts.Check(err)
 		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -178,6 +178,21 @@ func (s *Service) Blocked(ctx context.Context, by accounts.ID, whom []accounts.I
 	return found, asKind(ctx, err)
 }
 
+// BlockedIDs returns all whom a user blocks, as of a moment ago, in no order.
+func (s *Service) BlockedIDs(ctx context.Context, by accounts.ID) (all []accounts.ID, err error) {
+	defer errs.Wrap(&err, "social.BlockedIDs %s", by)
+	for cursor := ""; ; {
+		page, next, err := s.rel.blocks.Members(ctx, by, cursor, 500)
+		if err != nil {
+			return nil, asKind(ctx, err)
+		}
+		all = append(all, page...)
+		if cursor = next; cursor == "" {
+			return all, nil
+		}
+	}
+}
+
 // Apart returns those of others who block the user, or whom the user blocks. It is one
 // statement of SQL: whom a copy in Redis does not know yet would be shown.
 func (s *Service) Apart(ctx context.Context, user accounts.ID, others []accounts.ID) (_ map[accounts.ID]bool, err error) {

@@ -371,6 +371,16 @@ func (s *Service) linkTo(t *Transfer, what variant, user accounts.ID) api.FileLi
 	return api.FileLink{URL: "/v1/files/" + s.signer.link(t.ID, what, user, until), Expires: until}
 }
 
+// RoomFile is [Service.Link] for those who know files by the text of an id.
+func (s *Service) RoomFile(ctx context.Context, user accounts.ID, file string) (url string, until time.Time, err error) {
+	id, err := ids.Parse[Transfer](file)
+	if err != nil {
+		return "", time.Time{}, ErrUnknown
+	}
+	l, err := s.Link(ctx, user, id)
+	return l.URL, l.Expires, err
+}
+
 // maySee refuses a user who may not have a file: that of a message is for those who see the message, also
 // where it is the sender's own. ErrUnknown.
 func (s *Service) maySee(ctx context.Context, user accounts.ID, t *Transfer) error {

@@ -82,7 +82,11 @@ func (b *broker) handOn(name string, e events.Event, at events.Position) {
 	ctx, cancel := b.context()
 	defer cancel()
 	b.before(ctx, name, e)
-	_ = b.deliver.HandlePublication(name, publication(&e, at.Offset), position(at), false, nil) // it fails for no client
+	pub := publication(&e, at.Offset)
+	if e.User != "" && e.User != name {
+		pub.Tags = map[string]string{sender: e.User}
+	}
+	_ = b.deliver.HandlePublication(name, pub, position(at), false, nil) // it fails for no client
 }
 
 func publication(e *events.Event, offset uint64) *centrifuge.Publication {

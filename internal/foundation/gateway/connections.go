@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -42,14 +43,17 @@ type connection struct {
 	seen   atomic.Int64 // Unix ns at which its session was known to go on
 	ended  atomic.Bool
 	calls  chan struct{} // has room for as many as run at once
+
+	channels map[string]struct{} // to which it has subscribed; guarded by connections.mu
 }
 
 // connections are those of this node.
 type connections struct {
 	mu     sync.RWMutex
-	byUser map[string]map[string]*connection // by user and client id
-	ended  atomic.Int32                      // how many are ended, but not gone
-	losses atomic.Uint64                     // times that events were lost
+	byUser map[string]map[string]*connection   // by user and client id
+	on     map[string]map[*connection]struct{} // by channel, those that have subscribed
+	ended  atomic.Int32                        // how many are ended, but not gone
+	losses atomic.Uint64                       // times that events were lost
 }
 
 func (cs *connections) add(user, id string, c *connection) {
@@ -73,6 +77,50 @@ func (cs *connections) remove(user, id string) {
 	if delete(cs.byUser[user], id); len(cs.byUser[user]) == 0 {
 		delete(cs.byUser, user)
 	}
+}
+
+// enter notes that a connection has a channel.
+func (cs *connections) enter(c *connection, channel string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.on == nil {
+		cs.on = map[string]map[*connection]struct{}{}
+	}
+	if cs.on[channel] == nil {
+		cs.on[channel] = map[*connection]struct{}{}
+	}
+	if c.channels == nil {
+		c.channels = map[string]struct{}{}
+	}
+	cs.on[channel][c], c.channels[channel] = struct{}{}, struct{}{}
+}
+
+// leave notes that it has not any more, and reports whether it had.
+func (cs *connections) leave(c *connection, channel string) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if _, had := c.channels[channel]; !had {
+		return false
+	}
+	delete(c.channels, channel)
+	if delete(cs.on[channel], c); len(cs.on[channel]) == 0 {
+		delete(cs.on, channel)
+	}
+	return true
+}
+
+// subscribed returns the channels that a connection has.
+func (cs *connections) subscribed(c *connection) []string {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	return slices.Collect(maps.Keys(c.channels))
+}
+
+// having returns the connections that have subscribed to a channel.
+func (cs *connections) having(channel string) []*connection {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	return slices.Collect(maps.Keys(cs.on[channel]))
 }
 
 func (cs *connections) get(user, id string) *connection {
@@ -266,12 +314,16 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 	g.conns.add(client.UserID(), client.ID(), c)
 	client.OnRPC(func(e centrifuge.RPCEvent, reply centrifuge.RPCCallback) { g.call(c, e, reply) })
 	client.OnSubscribe(func(e centrifuge.SubscribeEvent, reply centrifuge.SubscribeCallback) {
-		g.subscribe(client, e.Channel, reply)
+		g.subscribe(c, e.Channel, reply)
 	})
+	client.OnUnsubscribe(func(e centrifuge.UnsubscribeEvent) { g.unsubscribed(c, e.Channel) })
 	client.OnRefresh(func(e centrifuge.RefreshEvent, reply centrifuge.RefreshCallback) { reply(g.refresh(c, e)) })
 	client.OnAlive(func() { g.check(client.Context(), c) })
 	client.OnDisconnect(func(e centrifuge.DisconnectEvent) {
 		g.metrics.closed.WithLabelValues(strconv.FormatUint(uint64(e.Code), 10)).Inc()
+		for _, channel := range g.conns.subscribed(c) {
+			g.unsubscribed(c, channel)
+		}
 		g.conns.remove(client.UserID(), client.ID())
 		if g.cfg.Watch != nil {
 			g.cfg.Watch.Closed(client.ID())
@@ -287,24 +339,45 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 }
 
 // subscribe lets a client have the events of a channel, if its user may.
-func (g *Gateway) subscribe(client *centrifuge.Client, channel string, reply centrifuge.SubscribeCallback) {
+func (g *Gateway) subscribe(c *connection, channel string, reply centrifuge.SubscribeCallback) {
 	go func() { // it asks SQL, and the connection's other frames wait
-		if err := g.maySubscribe(client, channel); err != nil {
+		var options centrifuge.SubscribeOptions
+		err := g.maySubscribe(c.client, channel)
+		if err == nil {
+			options.ServerTagsFilter, err = g.filter(c.client, channel)
+		}
+		if err != nil {
 			reply(centrifuge.SubscribeReply{}, err)
 			return
 		}
-		reply(centrifuge.SubscribeReply{}, nil)
-		if g.maySubscribe(client, channel) != nil { // the right ended while nobody knew of this subscription
-			client.Unsubscribe(channel)
+		g.conns.enter(c, channel) // before it gets an event that has it look again
+		reply(centrifuge.SubscribeReply{Options: options}, nil)
+		switch {
+		case !c.client.IsSubscribed(channel):
+			g.conns.leave(c, channel)
+		case g.maySubscribe(c.client, channel) != nil: // the right ended while nobody knew of this subscription
+			c.client.Unsubscribe(channel)
+		default:
+			g.cfg.Channels.Subscribed(c.client.UserID(), c.client.ID(), channel)
+			if !c.client.IsSubscribed(channel) { // it left before it was told of
+				g.cfg.Channels.Unsubscribed(c.client.UserID(), c.client.ID(), channel)
+			}
 		}
 	}()
 }
 
+// unsubscribed notes that a client does not have a channel any more.
+func (g *Gateway) unsubscribed(c *connection, channel string) {
+	if g.conns.leave(c, channel) {
+		g.cfg.Channels.Unsubscribed(c.client.UserID(), c.client.ID(), channel)
+	}
+}
+
 func (g *Gateway) maySubscribe(client *centrifuge.Client, channel string) error {
-	if g.cfg.MaySubscribe == nil {
+	if g.cfg.Channels == nil {
 		return centrifuge.ErrorPermissionDenied
 	}
-	err := g.cfg.MaySubscribe(client.Context(), client.UserID(), channel)
+	err := g.cfg.Channels.MaySubscribe(client.Context(), client.UserID(), channel)
 	switch kind := errs.KindOf(err); {
 	case err == nil:
 		return nil
@@ -314,6 +387,21 @@ func (g *Gateway) maySubscribe(client *centrifuge.Client, channel string) error 
 	return errAway
 }
 
+// sender is the tag of an event that has whose words it is.
+const sender = "from"
+
+// filter keeps from a client what those have said whom its user does not want to hear.
+func (g *Gateway) filter(client *centrifuge.Client, channel string) (*centrifuge.FilterNode, error) {
+	hidden, err := g.cfg.Channels.Hidden(client.Context(), client.UserID(), channel)
+	if err != nil {
+		return nil, errAway
+	}
+	if len(hidden) == 0 {
+		return nil, nil
+	}
+	return &centrifuge.FilterNode{Key: sender, Cmp: "nin", Vals: hidden}, nil
+}
+
 // leave takes a user's clients off a channel.
 func (g *Gateway) leave(user, channel string) {
 	for _, c := range g.conns.of(user) {
@@ -321,12 +409,20 @@ func (g *Gateway) leave(user, channel string) {
 	}
 }
 
-// lost has a user's clients connect again, and look at the truth: they may have missed
-// something.
-func (g *Gateway) lost(user string) {
+// again has a client subscribe to a channel anew.
+func (c *connection) again(channel string) {
+	go c.client.Unsubscribe(channel, centrifuge.Unsubscribe{Code: centrifuge.UnsubscribeCodeInsufficient, Reason: "insufficient state"}) // see lookAgain
+}
+
+// lost has a user's clients connect again, or those that have a channel subscribe again, and look at
+// the truth: they may have missed something.
+func (g *Gateway) lost(channel string) {
 	g.conns.losses.Add(1) // for those that are connecting
-	for _, c := range g.conns.of(user) {
+	for _, c := range g.conns.of(channel) {
 		c.lookAgain()
+	}
+	for _, c := range g.conns.having(channel) {
+		c.again(channel)
 	}
 }
 
@@ -374,17 +470,43 @@ func (g *Gateway) stillHere(ctx context.Context, c *connection) (web.Caller, err
 
 // before looks at the sessions of a user's connections before they get an event: all of
 // them when one has ended, else those that nobody looked at for MaxStale.
-func (g *Gateway) before(ctx context.Context, user string, e events.Event) {
+func (g *Gateway) before(ctx context.Context, channel string, e events.Event) {
 	now := time.Now().UnixNano()
-	if e.Type == api.EventGroupLeft {
+	switch e.Type {
+	case api.EventGroupLeft:
 		var gone api.GroupGone
 		if json.Unmarshal(e.Data, &gone) == nil {
-			g.leave(user, api.GroupChannel(gone.Group))
+			g.leave(channel, api.GroupChannel(gone.Group))
+		}
+	case api.EventRoomGone:
+		g.leaveRoom(channel, e)
+	case api.EventBlockAdded, api.EventBlockRemoved:
+		for _, c := range g.conns.of(channel) {
+			for _, on := range g.conns.subscribed(c) {
+				c.again(on) // by another filter
+			}
 		}
 	}
-	for _, c := range g.conns.of(user) {
+	for _, c := range g.conns.of(channel) {
 		if e.Type == api.EventSessionEnded || now-c.seen.Load() > g.cfg.MaxStale.Nanoseconds() {
 			g.check(ctx, c)
+		}
+	}
+}
+
+// leaveRoom takes a user who is gone off a room's channel, or all when it was closed.
+func (g *Gateway) leaveRoom(channel string, e events.Event) {
+	var gone api.RoomGone
+	if json.Unmarshal(e.Data, &gone) != nil {
+		return
+	}
+	room := api.RoomChannel(gone.Room)
+	switch {
+	case channel == gone.User:
+		g.leave(gone.User, room)
+	case channel == room && gone.Why == api.RoomClosed:
+		for _, c := range g.conns.having(room) {
+			go c.client.Unsubscribe(room) // see lookAgain
 		}
 	}
 }

@@ -39,6 +39,21 @@ type Watch interface {
 	Closed(connection string)
 }
 
+// Channels are those to which clients subscribe beside their own.
+type Channels interface {
+	// MaySubscribe refuses a user who may not have the events of a channel.
+	MaySubscribe(ctx context.Context, user, channel string) error
+
+	// Hidden returns the users whose events on a channel a subscriber does not get. It is
+	// asked when they subscribe, and again when they have blocked somebody, or do not any more.
+	Hidden(ctx context.Context, user, channel string) ([]string, error)
+
+	// Subscribed and Unsubscribed are told which connections have a channel. They must not wait for
+	// anything.
+	Subscribed(user, connection, channel string)
+	Unsubscribed(user, connection, channel string)
+}
+
 // Settings are the operator's.
 type Settings struct {
 	Ping    time.Duration `koanf:"ping" default:"25s" help:"how often a silent connection is pinged; less than the shortest idle time of a proxy on the way"`
@@ -55,9 +70,7 @@ type Config struct {
 	Bus      *events.Bus
 	Watch    Watch // nil: nobody is told
 
-	// MaySubscribe refuses a user who may not have the events of a channel, besides their own.
-	// Nil: nobody may.
-	MaySubscribe func(ctx context.Context, user, channel string) error
+	Channels Channels // nil: nobody may subscribe to any but their own
 
 	Node    string   // this process, among all that share Redis
 	Version string   // of the server, told to clients

@@ -76,6 +76,9 @@ const defaultMaxBody = 64 << 10
 // fn's error becomes a problem document: an [errs.Error] is shown, anything
 // else is logged and hidden.
 //
+// A caller of another type than C is refused as one without a token: an authenticator may know callers for whom
+// most operations are not.
+//
 // Handle panics on a malformed declaration.
 //
 // All pointers share one compiled copy of this function; everything else about an
@@ -86,6 +89,7 @@ func Handle[C Caller, I, O any](a *API, op Op, fn func(ctx context.Context, call
 	}})
 }
 
+// isA reports whether a caller is a C.
 func isA[C Caller](caller Caller) bool {
 	_, ok := caller.(C)
 	return ok

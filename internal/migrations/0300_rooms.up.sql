@@ -1,0 +1,21 @@
+CREATE TABLE rooms (
+  id         {{id}}       NOT NULL PRIMARY KEY,
+  name       {{text 60}}  NOT NULL,
+  folded     {{text 120}} NOT NULL,
+  password   {{text 200}} NOT NULL,
+  access     SMALLINT     NOT NULL,
+  listed     SMALLINT     NOT NULL,
+  guests     SMALLINT     NOT NULL,
+  member_may INTEGER      NOT NULL,
+  guest_may  INTEGER      NOT NULL,
+  hold       SMALLINT     NOT NULL,
+  drift      INTEGER      NOT NULL,
+  jump       INTEGER      NOT NULL,
+  repeats    SMALLINT     NOT NULL,
+  words      {{text}}     NOT NULL,
+  members    INTEGER      NOT NULL,
+  said       BIGINT       NOT NULL,
+  created    BIGINT       NOT NULL,
+  active     BIGINT       NOT NULL,
+  closed     BIGINT       NOT NULL
+) {{table}}

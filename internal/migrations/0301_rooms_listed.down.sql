@@ -1,0 +1,1 @@
+DROP INDEX rooms_listed{{on rooms}}

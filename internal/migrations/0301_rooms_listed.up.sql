@@ -1,0 +1,1 @@
+CREATE INDEX rooms_listed ON rooms (listed, closed, active)

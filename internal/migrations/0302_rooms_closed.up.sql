@@ -1,0 +1,1 @@
+CREATE INDEX rooms_closed ON rooms (closed, active)

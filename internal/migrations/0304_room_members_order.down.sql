@@ -1,0 +1,1 @@
+DROP INDEX room_members_order{{on room_members}}

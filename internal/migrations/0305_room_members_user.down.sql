@@ -1,0 +1,1 @@
+DROP INDEX room_members_user{{on room_members}}

@@ -1,0 +1,1 @@
+DROP INDEX room_members_expires{{on room_members}}

@@ -1,0 +1,1 @@
+CREATE INDEX room_members_expires ON room_members (expires)

@@ -1,0 +1,1 @@
+DROP INDEX room_bans_user{{on room_bans}}

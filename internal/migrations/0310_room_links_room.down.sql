@@ -1,0 +1,1 @@
+DROP INDEX room_links_room{{on room_links}}

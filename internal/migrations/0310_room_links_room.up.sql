@@ -1,0 +1,1 @@
+CREATE INDEX room_links_room ON room_links (room_id, by_id)

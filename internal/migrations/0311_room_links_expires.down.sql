@@ -1,0 +1,1 @@
+DROP INDEX room_links_expires{{on room_links}}

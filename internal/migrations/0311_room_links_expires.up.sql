@@ -1,0 +1,1 @@
+CREATE INDEX room_links_expires ON room_links (expires)

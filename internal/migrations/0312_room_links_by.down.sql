@@ -1,0 +1,1 @@
+DROP INDEX room_links_by{{on room_links}}

@@ -1,0 +1,1 @@
+CREATE INDEX room_links_by ON room_links (by_id)

@@ -1,0 +1,1 @@
+DROP INDEX room_items_place{{on room_items}}

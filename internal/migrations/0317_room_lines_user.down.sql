@@ -1,0 +1,1 @@
+DROP INDEX room_lines_user{{on room_lines}}

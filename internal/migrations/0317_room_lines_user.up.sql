@@ -1,0 +1,1 @@
+CREATE INDEX room_lines_user ON room_lines (user_id)

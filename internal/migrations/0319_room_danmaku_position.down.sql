@@ -1,0 +1,1 @@
+DROP INDEX room_danmaku_position{{on room_danmaku}}

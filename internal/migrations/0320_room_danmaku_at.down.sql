@@ -1,0 +1,1 @@
+DROP INDEX room_danmaku_at{{on room_danmaku}}

@@ -1,0 +1,1 @@
+CREATE INDEX room_danmaku_at ON room_danmaku (room_id, at)

@@ -1,0 +1,1 @@
+DROP INDEX room_danmaku_user{{on room_danmaku}}

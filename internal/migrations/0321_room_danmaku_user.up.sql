@@ -1,0 +1,1 @@
+CREATE INDEX room_danmaku_user ON room_danmaku (user_id)

@@ -1,0 +1,151 @@
+package rooms
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/rooms/playback"
+)
+
+// What happens to rooms, as far as copies are concerned. The seventh event of docs/rooms.md, "stream
+// stopped", belongs to streams.
+var (
+	SettingsChanged    = cache.NewEvent[ID]("room settings changed")
+	RoomUpdated        = cache.NewEvent[ID]("room updated") // its name, or its owner
+	RoomDeleted        = cache.NewEvent[ID]("room deleted")
+	PermissionsChanged = cache.NewEvent[Seat]("room member permissions changed")
+	MemberKicked       = cache.NewEvent[Seat]("room member kicked") // or came, or left
+	PlaylistChanged    = cache.NewEvent[ID]("room playlist changed")
+)
+
+// Seat is a viewer's place in a room, as caches know it.
+type Seat = cache.Pair[ID, ViewerID]
+
+// checkpoint is a register as SQL has it, in Redis; see Doc.Version before you change it.
+type checkpoint struct {
+	Stamp    int64  `json:"stamp"`
+	Item     string `json:"item,omitempty"`
+	Position int64  `json:"position"`
+	Time     int64  `json:"time"`
+	Rate     int64  `json:"rate"`
+	Paused   bool   `json:"paused"`
+}
+
+func (c checkpoint) state() playback.State {
+	s := playback.Stamped(c.Stamp)
+	s.Item, s.Position, s.Time, s.Rate, s.Paused = c.Item, c.Position, c.Time, c.Rate, c.Paused
+	return s
+}
+
+// Source is how an item is fetched; see Doc.Version of sourceKey before you change it.
+type Source struct {
+	Room    ID     `json:"room"` // to whose playlist it belongs
+	Kind    Kind   `json:"kind,omitempty"`
+	URL     string `json:"url,omitempty"`
+	Expires int64  `json:"expires,omitempty"` // Unix ms; 0: never
+}
+
+// copies are what Redis has of rooms. A change goes on while Redis is away ([cache.Proceed]): no rule of this
+// domain rests on the copies.
+type copies struct {
+	rooms       *cache.Cache[ID, Room]
+	members     *cache.Cache[Seat, Member]
+	playlists   *cache.Cache[ID, []Item]
+	checkpoints *cache.Cache[ID, checkpoint]
+	sources     *cache.Cache[ItemID, Source]
+}
+
+func missing(err, what error) error {
+	if errors.Is(err, what) {
+		return cache.ErrNotFound
+	}
+	return err
+}
+
+func (s *Service) newCopies(rt *cache.Runtime, p cache.Policy) copies {
+	p.Unfenced = cache.Proceed
+	db := s.db
+	c := copies{
+		rooms: cache.New(rt, roomKey, p, cache.Source[ID, Room]{
+			Load: func(ctx context.Context, id ID) (Room, error) {
+				r, err := selectRoom(ctx, db, id, "")
+				return r, missing(err, ErrRoom)
+			},
+			LoadMany: func(ctx context.Context, list []ID) (map[ID]Room, error) { return selectRooms(ctx, db, list) },
+		}),
+		members: cache.New2(rt, memberKey, p, cache.Source[Seat, Member]{
+			Load: func(ctx context.Context, at Seat) (Member, error) {
+				m, err := selectMember(ctx, db, at.A, at.B)
+				return m, missing(err, ErrMember)
+			},
+			Life: func(m Member) time.Duration {
+				if m.Expires == 0 {
+					return 0
+				}
+				return max(time.Second, min(10*time.Minute, time.UnixMilli(m.Expires).Sub(db.Now())))
+			},
+		}),
+		playlists: cache.New(rt, playlistKey, p, cache.Source[ID, []Item]{
+			Load:     func(ctx context.Context, id ID) ([]Item, error) { return itemsOf(ctx, db, id) },
+			LoadMany: func(ctx context.Context, list []ID) (map[ID][]Item, error) { return playlistsOf(ctx, db, list) },
+		}),
+		checkpoints: cache.New(rt, checkpointKey, p, cache.Source[ID, checkpoint]{
+			Load: func(ctx context.Context, id ID) (checkpoint, error) { return loadCheckpoint(ctx, db, id) },
+		}),
+		sources: cache.New(rt, sourceKey, p, cache.Source[ItemID, Source]{
+			Load: s.loadSource,
+			Life: func(src Source) time.Duration {
+				if src.Expires == 0 {
+					return time.Hour
+				}
+				return max(time.Second, min(time.Hour, time.UnixMilli(src.Expires).Sub(db.Now())/2)) // the rest is for the player
+			},
+		}),
+	}
+	cache.Drops(rt, SettingsChanged, c.rooms)
+	cache.Drops(rt, RoomUpdated, c.rooms)
+	cache.Drops[ID](rt, RoomDeleted, c.rooms, c.playlists, c.checkpoints)
+	cache.Drops(rt, PermissionsChanged, c.members)
+	cache.Drops(rt, MemberKicked, c.members)
+	cache.Drops(rt, PlaylistChanged, c.playlists)
+	return c
+}
+
+func loadCheckpoint(ctx context.Context, db *sqldb.DB, id ID) (checkpoint, error) {
+	s, err := selectCheckpoint(ctx, db, id)
+	return checkpoint{s.Stamp(), s.Item, s.Position, s.Time, s.Rate, s.Paused}, missing(err, ErrRoom)
+}
+
+// room returns a room from its copy. ErrRoom.
+func (s *Service) room(ctx context.Context, id ID) (Room, error) {
+	r, err := s.copies.rooms.Get(ctx, id)
+	if errors.Is(err, cache.ErrNotFound) {
+		return Room{}, ErrRoom
+	}
+	return r, asKind(ctx, err)
+}
+
+// member returns somebody's place in a room from its copy. ErrMember.
+func (s *Service) member(ctx context.Context, id ID, user ViewerID) (Member, error) {
+	m, err := s.copies.members.Get(ctx, Seat{A: id, B: user})
+	if errors.Is(err, cache.ErrNotFound) || err == nil && m.Expires > 0 && m.Expires <= s.db.Now().UnixMilli() {
+		return Member{}, ErrMember
+	}
+	return m, asKind(ctx, err)
+}
+
+// inside returns a room and the place of who is in it, from copies: for reads. ErrRoom.
+func (s *Service) inside(ctx context.Context, id ID, user ViewerID) (Room, Member, error) {
+	m, err := s.member(ctx, id, user)
+	if errors.Is(err, ErrMember) {
+		err = ErrRoom
+	}
+	if err != nil {
+		return Room{}, Member{}, err
+	}
+	r, err := s.room(ctx, id)
+	return r, m, err
+}

@@ -1,0 +1,125 @@
+package rooms
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stoa-dev/stoa/groupcommit"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+// What people say at the same time shares a transaction. It locks the rooms concerned in the order of their ids, looks
+// at what each speaker may do there, numbers the lines, and writes all with a statement for each table.
+
+// utterance is a line or a comment on its way to SQL.
+type utterance struct {
+	room    ID
+	user    ViewerID
+	line    *Line
+	comment *Comment
+}
+
+// uttered is what became of it.
+type uttered struct {
+	line    Line
+	comment Comment
+	refusal error
+}
+
+// atMost keeps a batch's conditions within what SQLite takes.
+const atMost = 256
+
+func newCommitter(s *Service) *groupcommit.Committer[utterance, uttered] {
+	return groupcommit.New(s.commit, groupcommit.Options[utterance, uttered]{
+		MaxBatch: atMost,
+		// A batch whose outcome is unknown is not tried again: a line could be said twice.
+		Retry: sqldb.IsRetryable,
+		Split: sqldb.IsRowError,
+		After: s.tellSaid,
+	})
+}
+
+func (s *Service) commit(ctx context.Context, batch []utterance) (out []uttered, err error) {
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+		out, err = s.commitIn(ctx, tx, batch)
+		return err
+	})
+	return out, err
+}
+
+func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance) ([]uttered, error) {
+	var list []ID
+	var seats []seat
+	for _, u := range batch {
+		list, seats = append(list, u.room), append(seats, seat{u.room, u.user})
+	}
+	rooms, err := lockRooms(ctx, tx, list)
+	if err != nil {
+		return nil, err
+	}
+	members, err := standings(ctx, tx, seats)
+	if err != nil {
+		return nil, err
+	}
+	out, now := make([]uttered, len(batch)), tx.Now().UnixMilli()
+	var lines []spoken
+	var comments []shot
+	for i, u := range batch {
+		room, m := rooms[u.room], members[seats[i]]
+		if out[i].refusal = refuse(tx, room, m, u); out[i].refusal != nil {
+			continue
+		}
+		if u.line != nil {
+			room.said++
+			l := *u.line
+			l.Seq, l.At = room.said, now
+			out[i].line, lines = l, append(lines, spoken{u.room, l})
+		} else {
+			c := *u.comment
+			c.At = now
+			out[i].comment, comments = c, append(comments, shot{u.room, c})
+		}
+	}
+	return out, errors.Join(insertLines(ctx, tx, rooms, lines), insertComments(ctx, tx, comments))
+}
+
+// refuse returns why somebody may not say something in a room. ErrRoom, ErrMay, ErrMuted, ErrWord.
+func refuse(tx *sqldb.Tx, room *numbering, m Member, u utterance) error {
+	if room == nil || m.User != u.user {
+		return ErrRoom
+	}
+	v, text := say, ""
+	if u.line != nil {
+		text = u.line.Text
+	} else {
+		v, text = shoot, u.comment.Text
+	}
+	if err := m.can(v, room.room, tx.Now()); err != nil {
+		return err
+	}
+	if room.room.mutes(text) && m.may(room.room)&Moderate == 0 {
+		return ErrWord
+	}
+	return nil
+}
+
+// tellSaid tells of what a batch has committed.
+func (s *Service) tellSaid(_ context.Context, batch []utterance, results []uttered) {
+	var told []events.Event
+	for i, u := range batch {
+		r := &results[i]
+		switch {
+		case r.refusal != nil:
+		case u.line != nil:
+			told = s.appendEvent(told, u.room, u.user, api.EventRoomSaid, moment(r.line.At), r.line.wire(u.room))
+		default:
+			told = s.appendEvent(told, u.room, u.user, api.EventRoomDanmaku, moment(r.comment.At), r.comment.wire(u.room))
+		}
+	}
+	s.cfg.Bus.Publish(told)
+}

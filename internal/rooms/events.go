@@ -1,0 +1,147 @@
+package rooms
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/rooms/playback"
+)
+
+// appendEvent appends an event for all who have a room open; from is whose words they are, zero for nobody's, so that
+// those who block them do not get it.
+func (s *Service) appendEvent(batch []events.Event, id ID, from ViewerID, typ string, at time.Time, data any) []events.Event {
+	text, err := json.Marshal(data)
+	if err != nil {
+		s.log.Error("rooms: an event has no JSON", "type", typ, "err", err)
+		return batch
+	}
+	e := events.New(typ, from.String(), at, text)
+	// Nobody resumes a room: who was cut off reads the scene.
+	e.On, e.Fleeting = api.RoomChannel(id.String()), true
+	return append(batch, e)
+}
+
+// tell tells all who have a room open.
+func (s *Service) tell(id ID, typ string, data any) {
+	s.cfg.Bus.Publish(s.appendEvent(nil, id, ViewerID{}, typ, s.db.Now(), data))
+}
+
+// publish tells of what was committed.
+func (s *Service) publish(ctx context.Context, d scene) {
+	if len(d.news) == 0 {
+		return
+	}
+	var users []ViewerID
+	for _, n := range d.news {
+		if m, ok := n.data.(Member); ok {
+			users = append(users, m.User)
+		}
+	}
+	who := s.done(context.WithoutCancel(ctx), users)
+	var batch []events.Event
+	for _, n := range d.news {
+		data := n.data
+		switch v := data.(type) {
+		case Member:
+			data = who.member(d.room, v)
+		case Room:
+			data = v.wire(s.watched.viewers(v.ID))
+		}
+		if n.to.IsZero() {
+			batch = s.appendEvent(batch, d.room.ID, ViewerID{}, n.typ, d.at, data)
+			continue
+		}
+		text, err := json.Marshal(data)
+		if err != nil {
+			s.log.Error("rooms: an event has no JSON", "type", n.typ, "err", err)
+			continue
+		}
+		batch = append(batch, events.New(n.typ, n.to.String(), d.at, text))
+	}
+	s.cfg.Bus.Publish(batch)
+}
+
+// profiled are the profiles of some users.
+type profiled map[accounts.ID]accounts.Profile
+
+// profiles returns the profiles of those viewers who are users.
+func (s *Service) profiles(ctx context.Context, users []ViewerID) (profiled, error) {
+	if len(users) == 0 {
+		return profiled{}, nil
+	}
+	list := make([]accounts.ID, len(users))
+	for i, u := range users {
+		list[i] = accounts.ID(u)
+	}
+	return s.cfg.People.Profiles(ctx, list)
+}
+
+// done returns the profiles for what has been done already: that is not called a failure because a name is not at hand.
+func (s *Service) done(ctx context.Context, users []ViewerID) profiled {
+	who, err := s.profiles(ctx, users)
+	if err != nil {
+		s.log.Warn("rooms: an answer goes out without names", "err", err)
+	}
+	return who
+}
+
+func (p profiled) of(user ViewerID) api.Profile {
+	if found, ok := p[accounts.ID(user)]; ok {
+		return found.Wire()
+	}
+	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless the profiles could not be read
+}
+
+func (p profiled) member(r Room, m Member) api.RoomMember {
+	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: momentOrNil(m.Muted), Joined: moment(m.Joined)}
+	if m.Role == Guest {
+		w.User = api.Profile{ID: m.User.String(), Name: m.Name}
+	} else {
+		w.User = p.of(m.User)
+	}
+	return w
+}
+
+func (m Member) self(r Room) api.RoomSelf {
+	return api.RoomSelf{ID: m.User.String(), Role: m.Role.String(), May: m.may(r).names(), MutedUntil: momentOrNil(m.Muted)}
+}
+
+func (r Room) wire(viewers int) api.Room {
+	return api.Room{ID: r.ID.String(), Name: r.Name, Access: r.Access.String(), Password: r.Password, Listed: r.Listed, Guests: r.Guests,
+		MemberMay: r.MemberMay.names(), GuestMay: r.GuestMay.names(), Hold: r.Hold, Drift: r.Drift, Jump: r.Jump, Loop: r.Loop.String(), Viewers: viewers, Created: moment(r.Created)}
+}
+
+// place is a room with somebody's place in it; nil: they are not in it.
+func (r Room) place(me *Member, viewers int) api.RoomPlace {
+	w := api.RoomPlace{Room: r.wire(viewers)}
+	if me != nil {
+		self := me.self(r)
+		w.Me = &self
+		if me.may(r)&Configure != 0 {
+			w.Room.Words = r.Words
+		}
+	}
+	return w
+}
+
+func playbackWire(id ID, s playback.State) api.Playback {
+	return api.Playback{Room: id.String(), Generation: s.Generation, Version: s.Version, Item: s.Item, Position: s.Position, ServerTime: s.Time,
+		Rate: float64(s.Rate) / playback.Normal, Paused: s.Paused, Held: s.Held}
+}
+
+func (it Item) wire() api.RoomItem {
+	return api.RoomItem{ID: it.ID.String(), Kind: it.Kind.String(), Source: it.Source, Title: it.Title, Duration: it.Duration, By: it.By.String(), Added: moment(it.Added)}
+}
+
+// mapped returns what f makes of each of list; never nil, which JSON would show.
+func mapped[T, U any](list []T, f func(T) U) []U {
+	out := make([]U, len(list))
+	for i, v := range list {
+		out[i] = f(v)
+	}
+	return out
+}

@@ -1,0 +1,568 @@
+package rooms
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// Limits for each user or guest; for an address where there is neither.
+var (
+	createLimit  = ratelimit.Limit{Max: 30, Window: time.Hour}
+	joinLimit    = ratelimit.Limit{Max: 10, Window: time.Minute} // makes trying out passwords and links hopeless
+	inviteLimit  = ratelimit.Limit{Max: 60, Window: time.Minute}
+	sayLimit     = ratelimit.Limit{Max: 60, Window: time.Minute}
+	shootLimit   = ratelimit.Limit{Max: 20, Window: 10 * time.Second}
+	commandLimit = ratelimit.Limit{Max: 120, Window: time.Minute}
+	clockLimit   = ratelimit.Limit{Max: 600, Window: time.Minute}
+)
+
+// Routes adds the domain's operations to a.
+func (s *Service) Routes(a *web.API) {
+	s.roomRoutes(a)
+	s.memberRoutes(a)
+	s.playRoutes(a)
+}
+
+var tags = []string{"rooms"}
+
+func (s *Service) roomRoutes(a *web.API) {
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms", ID: "rooms.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated,
+		Summary: "Make a room", Errors: []*errs.Error{ErrText, ErrRooms, ErrBusy, accounts.ErrNoUser, ErrStore}}, s.postRoom)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms", ID: "rooms.list", Tags: tags,
+		Summary:     "The public list of rooms",
+		Description: "It is sought among the thousand rooms that match and were active last. Two pages that are read while people come and go may have a room twice, or not at all.",
+		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getRooms)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/mine", ID: "rooms.mine", Tags: tags,
+		Summary: "The rooms in which the caller is, the one joined last first", Errors: []*errs.Error{ErrStore}}, s.getMine)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/clock", ID: "rooms.clock", Tags: tags, Limit: clockLimit,
+		Summary:     "The servers' clock",
+		Description: "Ask several times, over the socket where there is one, and take the middle of the offsets that came with the shortest round trips."}, s.getClock)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}", ID: "rooms.get", Tags: tags,
+		Summary: "A room, and the caller's place in it", Description: "Who is not in the room sees it if it is open.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getRoom)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/scene", ID: "rooms.scene", Tags: tags,
+		Summary:     "All that a client needs to show a room",
+		Description: "Subscribe to the channel room/{room} first, then read the scene, and follow the events from there. Read it again whenever the subscription was cut off.",
+		Errors:      []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getScene)
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/rooms/{room}", ID: "rooms.update", Tags: tags,
+		Summary: "Change a room's settings", Errors: []*errs.Error{ErrRoom, ErrMay, ErrText, ErrPermission, ErrBusy, ErrStore}}, s.patchRoom)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}", ID: "rooms.close", Tags: tags, Status: http.StatusNoContent,
+		Summary: "End a room, for all", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteRoom)
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/rooms/{room}/owner", ID: "rooms.transfer", Tags: tags,
+		Summary: "Hand a room over to another member; the caller becomes an admin", Errors: []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrSelf, ErrGuest, ErrStore}}, s.putOwner)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/links", ID: "rooms.new_link", Tags: tags, Limit: inviteLimit, Status: http.StatusCreated,
+		Summary: "Make a link that lets people into a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrLinks, ErrStore}}, s.postLink)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/links", ID: "rooms.links", Tags: tags,
+		Summary: "The links that let people in: all to who may moderate, their own to others", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLinks)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/links/{link}", ID: "rooms.revoke_link", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Have a link let nobody in any more", Errors: []*errs.Error{ErrRoom, ErrLink, ErrMay, ErrStore}}, s.deleteLink)
+	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/room-links/{link}", ID: "rooms.look", Tags: tags, Limit: joinLimit,
+		Summary: "The room into which a link leads", Errors: []*errs.Error{ErrLink, ErrStore}}, s.getLink)
+}
+
+func (s *Service) memberRoutes(a *web.API) {
+	joinErrors := []*errs.Error{ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull, ErrBusy, ErrStore}
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/join", ID: "rooms.join", Tags: tags, Limit: joinLimit,
+		Summary: "Come into a room; who is in it already stays as they are", Errors: append(slices.Clone(joinErrors), accounts.ErrNoUser)}, s.postJoin)
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/guests", ID: "rooms.visit", Tags: tags, Limit: joinLimit, Status: http.StatusCreated,
+		Summary:     "Come into a room without an account",
+		Description: "The token is good for this room alone, and for the socket. A guest may write chat and danmaku, as far as the room lets them, and nothing else.",
+		Errors:      append(slices.Clone(joinErrors), ErrText, ErrGuests)}, s.postGuest)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/me", ID: "rooms.leave", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Leave a room", Description: "The owner hands the room over first, or closes it.", Errors: []*errs.Error{ErrRoom, ErrOwner, ErrStore}}, s.deleteMe)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/members", ID: "rooms.members", Tags: tags,
+		Summary: "Who is in a room, the higher roles first, then who joined first", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getMembers)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/online", ID: "rooms.online", Tags: tags,
+		Summary: "Who watches in a room, who was active last first; at most 200", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getOnline)
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/rooms/{room}/members/{user}", ID: "rooms.set_member", Tags: tags,
+		Summary: "Make a member an admin, or no admin any more; say what somebody may do; mute them, or let them write again",
+		Errors:  []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrPermission, ErrUntil, ErrStore}}, s.patchMember)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/members/{user}", ID: "rooms.kick", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Take somebody out", Errors: []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrStore}}, s.deleteMember)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/bans", ID: "rooms.bans", Tags: tags,
+		Summary: "Who is banned from a room, the last one first", Errors: []*errs.Error{ErrRoom, ErrMay, ErrCursor, ErrStore}}, s.getBans)
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.ban", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Keep a user out of a room; who is in it is taken out", Errors: []*errs.Error{ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}}, s.putBan)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.unban", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Lift a ban", Errors: []*errs.Error{ErrRoom, ErrMay, ErrNoBan, ErrStore}}, s.deleteBan)
+}
+
+func (s *Service) playRoutes(a *web.API) {
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playback", ID: "rooms.playback", Tags: tags,
+		Summary: "What is on, and where it is", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getPlayback)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback", ID: "rooms.command", Tags: tags, Limit: commandLimit,
+		Summary:     "Play, pause, seek, change the rate, or put something else on",
+		Description: "It is refused with room.playback_changed where generation and version are not those of the register: look at it, and try again.",
+		Errors:      []*errs.Error{ErrRoom, ErrMay, ErrVersion, ErrCommand, ErrItem, ErrStateAway, ErrStore}}, s.postCommand)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback/buffering", ID: "rooms.buffering", Tags: tags, Limit: commandLimit, Status: http.StatusNoContent,
+		Summary: "Say that the caller's player waits for data, or does not any more", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postBuffering)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback/ended", ID: "rooms.ended", Tags: tags, Limit: commandLimit,
+		Summary: "Say that what is on has come to its end; the next item follows", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postEnded)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playlist", ID: "rooms.playlist", Tags: tags,
+		Summary: "A room's playlist, in its order", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getPlaylist)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playlist", ID: "rooms.add", Tags: tags, Status: http.StatusCreated,
+		Summary: "Put something at the end of the playlist", Errors: []*errs.Error{ErrRoom, ErrMay, ErrText, ErrSource, ErrItems, ErrStore}}, s.postItem)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playlist/{item}/move", ID: "rooms.move", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Put an item elsewhere", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.postMove)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/playlist/{item}", ID: "rooms.remove", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Take an item off the playlist; what is on goes on", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.deleteItem)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playlist/{item}/source", ID: "rooms.source", Tags: tags,
+		Summary: "How an item is fetched, and until when", Errors: []*errs.Error{ErrRoom, ErrItem, ErrStore}}, s.getSource)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/chat", ID: "rooms.say", Tags: tags, Limit: sayLimit, Status: http.StatusCreated,
+		Summary: "Say something in a room's chat", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrStore}}, s.postLine)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/chat", ID: "rooms.chat", Tags: tags,
+		Summary: "The latest of a room's chat, or what came before a line", Description: "What people whom the caller blocks have said is left out: a page may have fewer lines than asked for.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLines)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.shoot", Tags: tags, Limit: shootLimit, Status: http.StatusCreated,
+		Summary: "Have a comment fly over the picture", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrItem, ErrStore}}, s.postDanmaku)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.danmaku", Tags: tags,
+		Summary: "What flew at a part of an item, in the order of positions", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getDanmaku)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.clear_danmaku", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Forget all danmaku of a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteDanmaku)
+}
+
+type body[T any] struct{ Body T }
+
+type empty struct{}
+
+// RoomPath names a room; what is no identifier names none.
+type RoomPath struct {
+	Room string `path:"room" maxLength:"64" doc:"the room's id"`
+}
+
+func (p RoomPath) parse() (ID, error) {
+	id, err := ids.Parse[Room](p.Room)
+	if err != nil {
+		return id, ErrRoom
+	}
+	return id, nil
+}
+
+// at returns the room that a path names and who calls, who may be a guest of that room.
+func (p RoomPath) at(caller web.Caller) (ID, ViewerID, error) {
+	id, err := p.parse()
+	if err != nil {
+		return id, ViewerID{}, err
+	}
+	switch who := caller.(type) {
+	case accounts.Caller:
+		return id, ViewerID(who.User), nil
+	case Visitor:
+		if who.Room == id {
+			return id, who.User, nil
+		}
+	}
+	return id, ViewerID{}, ErrRoom
+}
+
+// MemberPath names somebody in a room.
+type MemberPath struct {
+	RoomPath
+	User string `path:"user" maxLength:"64" doc:"the id of a user or a guest"`
+}
+
+// both returns the room, who calls, and whom the path names; who is none is nobody.
+func (p MemberPath) both(caller web.Caller, nobody error) (ID, ViewerID, ViewerID, error) {
+	id, me, err := p.at(caller)
+	if err != nil {
+		return id, me, ViewerID{}, err
+	}
+	other, err := ids.Parse[Viewer](p.User)
+	if err != nil {
+		return id, me, other, nobody
+	}
+	return id, me, other, nil
+}
+
+// ItemPath names an item of a playlist.
+type ItemPath struct {
+	RoomPath
+	Item string `path:"item" maxLength:"64" doc:"the item's id"`
+}
+
+func (p ItemPath) item(caller web.Caller) (ID, ViewerID, ItemID, error) {
+	id, me, err := p.at(caller)
+	if err != nil {
+		return id, me, ItemID{}, err
+	}
+	item, err := ids.Parse[Item](p.Item)
+	if err != nil {
+		return id, me, item, ErrItem
+	}
+	return id, me, item, nil
+}
+
+// PageQuery says which page of a list is wanted.
+type PageQuery struct {
+	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"how many"`
+}
+
+// parsed is the value that a name on the wire stands for; the API's schema refuses others.
+func parsed[T ~int](name *string, names []string) *T {
+	if name == nil {
+		return nil
+	}
+	v := T(slices.Index(names, *name))
+	return &v
+}
+
+// parseMay returns the permissions that names on the wire stand for. ErrText.
+func parseMay(where string, names *[]string) (*Permission, error) {
+	if names == nil {
+		return nil, nil
+	}
+	p, ok := parsePermissions(*names)
+	if !ok {
+		return nil, ErrPermission.On(where, "is none of chat, danmaku, control, playlist, invite, moderate, settings")
+	}
+	return &p, nil
+}
+
+func (s *Service) postRoom(ctx context.Context, caller accounts.Caller, in *body[api.RoomNew]) (*body[api.RoomPlace], error) {
+	b := in.Body
+	r, me, err := s.Create(ctx, caller.User, Update{Name: &b.Name, Access: parsed[Access](b.Access, accesses[:]), Password: b.Password, Listed: b.Listed, Guests: b.Guests})
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.RoomPlace]{r.place(&me, 0)}, nil
+}
+
+func (s *Service) getRooms(ctx context.Context, _ accounts.Caller, in *struct {
+	Q    string `query:"q" maxLength:"60" doc:"a part of the name"`
+	Sort string `query:"sort" enum:"viewers,new" default:"viewers" doc:"most viewers first, or newest first"`
+	PageQuery
+}) (*body[api.Rooms], error) {
+	list, next, err := s.List(ctx, in.Q, Sort(in.Sort), in.Cursor, in.Limit)
+	return &body[api.Rooms]{api.Rooms{Rooms: mapped(list, func(l Listed) api.Room { return l.wire(l.Viewers) }), Next: next}}, err
+}
+
+func (s *Service) getMine(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.MyRooms], error) {
+	list, mine, err := s.Rooms(ctx, ViewerID(caller.User))
+	if err != nil {
+		return nil, err
+	}
+	viewers := s.viewers(ctx, mapped(list, func(r Room) ID { return r.ID }))
+	out := api.MyRooms{Rooms: make([]api.RoomPlace, len(list))}
+	for i, r := range list {
+		out.Rooms[i] = r.place(&mine[i], viewers[r.ID])
+	}
+	return &body[api.MyRooms]{out}, nil
+}
+
+func (s *Service) getClock(_ context.Context, _ web.Caller, _ *empty) (*body[api.RoomClock], error) {
+	return &body[api.RoomClock]{api.RoomClock{Time: s.Clock()}}, nil
+}
+
+func (s *Service) getRoom(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.RoomPlace], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	r, m, err := s.Room(ctx, me, id)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.RoomPlace]{r.place(m, s.viewers(ctx, []ID{id})[id])}, nil
+}
+
+func (s *Service) getScene(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.RoomScene], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	scene, err := s.Scene(ctx, me, id)
+	if err != nil {
+		return nil, err
+	}
+	place := scene.Room.place(&scene.Me, s.watched.viewers(id))
+	return &body[api.RoomScene]{api.RoomScene{Room: place.Room, Me: *place.Me, Playback: playbackWire(id, scene.Playback),
+		Playlist: api.RoomPlaylist{Items: mapped(scene.Playlist, Item.wire)}, Danmaku: scene.Danmaku, Clock: s.Clock()}}, nil
+}
+
+func (s *Service) patchRoom(ctx context.Context, caller accounts.Caller, in *struct {
+	RoomPath
+	Body api.RoomUpdate
+}) (*body[api.RoomPlace], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	u := Update{Name: b.Name, Password: b.Password, Access: parsed[Access](b.Access, accesses[:]), Listed: b.Listed, Guests: b.Guests, Hold: b.Hold,
+		Drift: b.Drift, Jump: b.Jump, Loop: parsed[Loop](b.Loop, loops[:]), Words: b.Words}
+	if u.MemberMay, err = parseMay("body.member_may", b.MemberMay); err != nil {
+		return nil, err
+	}
+	if u.GuestMay, err = parseMay("body.guest_may", b.GuestMay); err != nil {
+		return nil, err
+	}
+	r, m, err := s.Change(ctx, me, id, u)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.RoomPlace]{r.place(&m, s.watched.viewers(id))}, nil
+}
+
+func (s *Service) deleteRoom(ctx context.Context, caller accounts.Caller, in *RoomPath) (*empty, error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Close(ctx, me, id)
+}
+
+func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *struct {
+	RoomPath
+	Body api.RoomOwner
+}) (*body[api.RoomPlace], error) {
+	id, me, to, err := MemberPath{in.RoomPath, in.Body.User}.both(caller, ErrMember)
+	if err != nil {
+		return nil, err
+	}
+	r, m, err := s.Transfer(ctx, me, id, to)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.RoomPlace]{r.place(&m, s.watched.viewers(id))}, nil
+}
+
+// parseKey returns the key of somebody who comes; a link that is no id is none. ErrLink.
+func parseKey(password, link string) (Key, error) {
+	key := Key{Password: password}
+	if link == "" {
+		return key, nil
+	}
+	id, err := ids.Parse[Link](link)
+	if err != nil {
+		return key, ErrLink
+	}
+	key.Link = &id
+	return key, nil
+}
+
+func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *struct {
+	RoomPath
+	Body *api.RoomJoin
+}) (*body[api.RoomPlace], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	var key Key
+	if in.Body != nil {
+		if key, err = parseKey(in.Body.Password, in.Body.Link); err != nil {
+			return nil, err
+		}
+	}
+	r, m, err := s.Join(ctx, caller.User, id, key)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.RoomPlace]{r.place(&m, s.watched.viewers(id))}, nil
+}
+
+func (s *Service) postGuest(ctx context.Context, in *struct {
+	RoomPath
+	Body api.RoomGuestNew
+}) (*body[api.RoomGuest], error) {
+	id, err := in.parse()
+	if err != nil {
+		return nil, err
+	}
+	key, err := parseKey(in.Body.Password, in.Body.Link)
+	if err != nil {
+		return nil, err
+	}
+	r, m, token, err := s.Visit(ctx, household.From(ctx), id, in.Body.Name, key)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.RoomGuest]{api.RoomGuest{Token: token, Expires: moment(m.Expires), RoomPlace: r.place(&m, s.watched.viewers(id))}}, nil
+}
+
+func (s *Service) deleteMe(ctx context.Context, caller web.Caller, in *RoomPath) (*empty, error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Leave(ctx, me, id)
+}
+
+func (s *Service) getMembers(ctx context.Context, caller web.Caller, in *struct {
+	RoomPath
+	PageQuery
+}) (*body[api.RoomMembers], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	list, next, r, err := s.Members(ctx, me, id, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.profiles(ctx, mapped(list, func(m Member) ViewerID { return m.User }))
+	return &body[api.RoomMembers]{api.RoomMembers{Members: mapped(list, func(m Member) api.RoomMember { return who.member(r, m) }), Next: next}}, err
+}
+
+// mostOnline is how many viewers are named.
+const mostOnline = 200
+
+func (s *Service) getOnline(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.RoomOnline], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Online(ctx, me, id)
+	list = list[:min(len(list), mostOnline)]
+	return &body[api.RoomOnline]{api.RoomOnline{Viewers: mapped(list, func(p Presence) api.RoomViewer { return api.RoomViewer{ID: p.User.String(), Active: p.Active} })}}, err
+}
+
+func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *struct {
+	MemberPath
+	Body api.RoomMemberUpdate
+}) (*body[api.RoomMember], error) {
+	id, me, other, err := in.both(caller, ErrMember)
+	if err != nil {
+		return nil, err
+	}
+	u := MemberUpdate{Role: parsed[Role](in.Body.Role, roles[:]), MutedUntil: in.Body.MutedUntil}
+	if u.May, err = parseMay("body.may", in.Body.May); err != nil {
+		return nil, err
+	}
+	r, m, err := s.SetMember(ctx, me, id, other, u)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.RoomMember]{s.done(ctx, []ViewerID{other}).member(r, m)}, nil
+}
+
+func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+	id, me, other, err := in.both(caller, ErrMember)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Kick(ctx, me, id, other)
+}
+
+func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struct {
+	RoomPath
+	PageQuery
+}) (*body[api.RoomBans], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.Bans(ctx, me, id, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.profiles(ctx, mapped(list, func(b Ban) ViewerID { return b.User }))
+	wire := func(b Ban) api.RoomBan {
+		return api.RoomBan{User: who.of(b.User), By: b.By.String(), At: moment(b.At)}
+	}
+	return &body[api.RoomBans]{api.RoomBans{Bans: mapped(list, wire), Next: next}}, err
+}
+
+func (s *Service) putBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+	id, me, other, err := in.both(caller, accounts.ErrNoUser)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Ban(ctx, me, id, other)
+}
+
+func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+	id, me, other, err := in.both(caller, ErrNoBan)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Unban(ctx, me, id, other)
+}
+
+func (l Link) wire() api.RoomLink {
+	return api.RoomLink{ID: l.ID.String(), Room: l.Room.String(), By: l.By.String(), Created: moment(l.Created), Expires: moment(l.Expires), Uses: l.Uses, Most: l.Most}
+}
+
+func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {
+	RoomPath
+	Body *api.RoomLinkNew
+}) (*body[api.RoomLink], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	var b api.RoomLinkNew
+	if in.Body != nil {
+		b = *in.Body
+	}
+	l, err := s.NewLink(ctx, me, id, time.Duration(cmp.Or(b.Hours, 168))*time.Hour, b.Uses)
+	return &body[api.RoomLink]{l.wire()}, err
+}
+
+func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *RoomPath) (*body[api.RoomLinks], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Links(ctx, me, id)
+	return &body[api.RoomLinks]{api.RoomLinks{Links: mapped(list, Link.wire)}}, err
+}
+
+// LinkPath names a link.
+type LinkPath struct {
+	Link string `path:"link" maxLength:"64" doc:"the link's id"`
+}
+
+func (p LinkPath) link() (LinkID, error) {
+	id, err := ids.Parse[Link](p.Link)
+	if err != nil {
+		return id, ErrLink
+	}
+	return id, nil
+}
+
+func (s *Service) deleteLink(ctx context.Context, caller accounts.Caller, in *struct {
+	RoomPath
+	LinkPath
+}) (*empty, error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	link, err := in.link()
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Revoke(ctx, me, id, link)
+}
+
+func (s *Service) getLink(ctx context.Context, in *LinkPath) (*body[api.RoomPlace], error) {
+	link, err := in.link()
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.LookAtLink(ctx, link)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.RoomPlace]{r.place(nil, s.viewers(ctx, []ID{r.ID})[r.ID])}, nil
+}
+
+func (s *Service) getPlayback(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.Playback], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.Playback(ctx, me, id)
+	return &body[api.Playback]{playbackWire(id, state)}, err
+}

@@ -1,0 +1,175 @@
+package rooms
+
+import (
+	"context"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/rooms/playback"
+)
+
+func (s *Service) postCommand(ctx context.Context, caller accounts.Caller, in *struct {
+	RoomPath
+	Body api.PlaybackCommand
+}) (*body[api.Playback], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	state, err := s.Command(ctx, me, id, playback.Command{Generation: b.Generation, Version: b.Version, Verb: playback.Verb(b.Do),
+		Position: b.Position, Rate: playback.Thousandths(b.Rate), Item: b.Item})
+	if err == nil {
+		s.watched.active(id, me, s.db.Now())
+	}
+	return &body[api.Playback]{playbackWire(id, state)}, err
+}
+
+func (s *Service) postBuffering(ctx context.Context, caller web.Caller, in *struct {
+	RoomPath
+	Body api.PlaybackBuffering
+}) (*empty, error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Buffering(ctx, me, id, in.Body.Buffering)
+}
+
+func (s *Service) postEnded(ctx context.Context, caller accounts.Caller, in *struct {
+	RoomPath
+	Body api.PlaybackEnded
+}) (*body[api.Playback], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.Ended(ctx, me, id, in.Body.Generation, in.Body.Version)
+	return &body[api.Playback]{playbackWire(id, state)}, err
+}
+
+func (s *Service) getPlaylist(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.RoomPlaylist], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Playlist(ctx, me, id)
+	return &body[api.RoomPlaylist]{api.RoomPlaylist{Items: mapped(list, Item.wire)}}, err
+}
+
+func (s *Service) postItem(ctx context.Context, caller accounts.Caller, in *struct {
+	RoomPath
+	Body api.RoomItemNew
+}) (*body[api.RoomItem], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	it, err := s.Add(ctx, me, id, Item{Kind: *parsed[Kind](&b.Kind, kinds[:]), Source: b.Source, Title: b.Title, Duration: b.Duration})
+	return &body[api.RoomItem]{it.wire()}, err
+}
+
+func (s *Service) postMove(ctx context.Context, caller accounts.Caller, in *struct {
+	ItemPath
+	Body api.RoomItemMove
+}) (*empty, error) {
+	id, me, item, err := in.item(caller)
+	if err != nil {
+		return nil, err
+	}
+	var after ItemID
+	if in.Body.After != "" {
+		if after, err = ids.Parse[Item](in.Body.After); err != nil {
+			return nil, ErrItem
+		}
+	}
+	return &empty{}, s.Move(ctx, me, id, item, after)
+}
+
+func (s *Service) deleteItem(ctx context.Context, caller accounts.Caller, in *ItemPath) (*empty, error) {
+	id, me, item, err := in.item(caller)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.Remove(ctx, me, id, item)
+}
+
+func (s *Service) getSource(ctx context.Context, caller web.Caller, in *ItemPath) (*body[api.RoomItemSource], error) {
+	id, me, item, err := in.item(caller)
+	if err != nil {
+		return nil, err
+	}
+	src, err := s.Source(ctx, me, id, item)
+	return &body[api.RoomItemSource]{api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Expires: momentOrNil(src.Expires)}}, err
+}
+
+func (s *Service) postLine(ctx context.Context, caller web.Caller, in *struct {
+	RoomPath
+	Body api.RoomSay
+}) (*body[api.RoomLine], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.Say(ctx, me, id, in.Body.Text)
+	return &body[api.RoomLine]{l.wire(id)}, err
+}
+
+func (s *Service) getLines(ctx context.Context, caller web.Caller, in *struct {
+	RoomPath
+	Before int64 `query:"before" minimum:"0" doc:"lines with lower numbers; 0: the newest"`
+	Limit  int   `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"how many"`
+}) (*body[api.RoomLines], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	list, more, err := s.Lines(ctx, me, id, in.Before, in.Limit)
+	return &body[api.RoomLines]{api.RoomLines{Lines: mapped(list, func(l Line) api.RoomLine { return l.wire(id) }), More: more}}, err
+}
+
+func (s *Service) postDanmaku(ctx context.Context, caller web.Caller, in *struct {
+	RoomPath
+	Body api.DanmakuNew
+}) (*body[api.Danmaku], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	c := Comment{Item: b.Item, Position: b.Position, Text: b.Text, Color: b.Color}
+	if b.Mode != "" {
+		c.Mode = *parsed[int](&b.Mode, modes[:])
+	}
+	if b.Size != "" {
+		c.Size = *parsed[int](&b.Size, sizes[:])
+	}
+	c, err = s.Shoot(ctx, me, id, c)
+	return &body[api.Danmaku]{c.wire(id)}, err
+}
+
+func (s *Service) getDanmaku(ctx context.Context, caller web.Caller, in *struct {
+	RoomPath
+	Item string `query:"item" maxLength:"12" doc:"the item; none: what flew while nothing was on"`
+	From int64  `query:"from" minimum:"0" doc:"from this position on, ms"`
+	To   int64  `query:"to" minimum:"0" default:"2592000000" doc:"up to before this position, ms"`
+	PageQuery
+}) (*body[api.DanmakuList], error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.Comments(ctx, me, id, in.Item, in.From, in.To, in.Cursor, in.Limit)
+	return &body[api.DanmakuList]{api.DanmakuList{Danmaku: mapped(list, func(c Comment) api.Danmaku { return c.wire(id) }), Next: next}}, err
+}
+
+func (s *Service) deleteDanmaku(ctx context.Context, caller accounts.Caller, in *RoomPath) (*empty, error) {
+	id, me, err := in.at(caller)
+	if err != nil {
+		return nil, err
+	}
+	return &empty{}, s.ClearDanmaku(ctx, me, id)
+}

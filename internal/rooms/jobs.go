@@ -1,0 +1,97 @@
+package rooms
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
+)
+
+const (
+	// sweepBatch bounds what a sweep does at a time.
+	sweepBatch = 200
+	// closedFor is how long the rows of a closed room stay: what was under way when it was closed has ended by then.
+	closedFor = 10 * time.Minute
+)
+
+// Jobs are what this domain does by itself. Nothing waits for it.
+func (s *Service) Jobs() []worker.Job {
+	return []worker.Job{{Name: "rooms.tidy", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: s.tidy}}
+}
+
+// tidy takes out guests whose time is over, forgets old lines, danmaku and links, and what closed rooms have left.
+func (s *Service) tidy(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "rooms.tidy")
+	now := s.db.Now()
+	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidySaid(ctx), deleteOldLinks(ctx, s.db, now, sweepBatch), s.tidyClosed(ctx, now.Add(-closedFor))))
+}
+
+func (s *Service) tidyGuests(ctx context.Context) error {
+	old, err := lapsed(ctx, s.db, sweepBatch)
+	for id, users := range old {
+		err = errors.Join(err, s.caches.Change(ctx, func(ctx context.Context) error {
+			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+				if _, err := selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+					return err
+				}
+				return deleteLapsed(ctx, tx, id, users)
+			})
+		}, s.seats(id, users...)...))
+	}
+	return err
+}
+
+func (s *Service) tidyClosed(ctx context.Context, before time.Time) error {
+	for {
+		list, err := closedRooms(ctx, s.db, before, sweepBatch)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		if err := transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error { return sweepRooms(ctx, tx, list) }); err != nil {
+			return err
+		}
+	}
+}
+
+// warm reads the most recently active rooms and their playlists, so that they are in this process, and logs its progress.
+func (s *Service) warm(ctx context.Context) {
+	began, told := time.Now(), time.Now()
+	n, err := 0, s.cfg.Bus.Nodes().Wait(ctx)
+	if err == nil && s.cfg.Warm > 0 {
+		n, err = s.Warm(ctx, s.cfg.Warm, func(done, total int) {
+			if time.Since(told) > time.Second {
+				told = time.Now()
+				s.log.LogAttrs(ctx, slog.LevelInfo, "rooms are being warmed up", slog.Int("rooms", done), slog.Int("of", total))
+			}
+		})
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		s.log.LogAttrs(ctx, slog.LevelWarn, "rooms could not be warmed up; they are read as they are wanted", slog.Any("err", err))
+	case n > 0:
+		s.log.LogAttrs(ctx, slog.LevelInfo, "rooms are warm", slog.Int("rooms", n), slog.Duration("took", time.Since(began).Round(time.Millisecond)))
+	}
+}
+
+// Warm reads up to n rooms, the most recently active, and returns how many there were. progress is told how many of how many
+// copies were read.
+func (s *Service) Warm(ctx context.Context, n int, progress func(done, total int)) (_ int, err error) {
+	defer errs.Wrap(&err, "rooms.Warm")
+	list, err := activeRooms(ctx, s.db, n)
+	if err != nil {
+		return 0, asKind(ctx, err)
+	}
+	slices.Reverse(list) // the most wanted last
+	if err := s.copies.rooms.Warm(ctx, slices.Values(list), cache.Warming{Progress: func(done int) { progress(done, 2*len(list)) }}); err != nil {
+		return 0, err
+	}
+	err = s.copies.playlists.Warm(ctx, slices.Values(list), cache.Warming{Progress: func(done int) { progress(len(list)+done, 2*len(list)) }})
+	return len(list), err
+}

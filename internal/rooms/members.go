@@ -1,0 +1,497 @@
+package rooms
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/accounts/password"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Key is what opens a room: a password, or a link.
+type Key struct {
+	Password string
+	Link     *LinkID // nil: none
+
+	asker string // on whose behalf a password is compared
+}
+
+// Join lets a user in; who is in already stays as they are. ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull, ErrBusy, accounts.ErrNoUser.
+func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_ Room, me Member, err error) {
+	defer errs.Wrap(&err, "rooms.Join %s", id)
+	viewer := ViewerID(user)
+	key.asker = user.String()
+	d, err := s.admit(ctx, id, viewer, key, func(ctx context.Context, tx *sqldb.Tx, d *scene) (Member, error) {
+		who, err := accounts.Standings(ctx, tx, user)
+		if err != nil {
+			return Member{}, err
+		}
+		if standing, known := who[user]; !known || standing.Deleted {
+			return Member{}, accounts.ErrNoUser
+		}
+		return Member{User: viewer, Role: Ordinary, Joined: d.at.UnixMilli()}, nil
+	})
+	return d.room, d.me, err
+}
+
+// admit lets somebody into a room by a key. The password is compared before the transaction, which makes sure that
+// it is still the room's.
+func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn func(ctx context.Context, tx *sqldb.Tx, d *scene) (Member, error)) (scene, error) {
+	opens, err := s.opens(ctx, id, key)
+	if err != nil {
+		return scene{}, err
+	}
+	return s.enter(ctx, id, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *scene) (err error) {
+		if d.me, err = selectMember(ctx, tx, id, user); !errors.Is(err, ErrMember) {
+			return err
+		}
+		if err := s.welcome(ctx, tx, d, user, key, opens); err != nil {
+			return err
+		}
+		if d.me, err = fn(ctx, tx, d); err != nil {
+			return err
+		}
+		if err := deleteMember(ctx, tx, id, user); err != nil { // a guest's place whose time is over is none of theirs
+			return err
+		}
+		d.room.members++
+		d.tell(api.EventRoomMember, d.me)
+		return insertMember(ctx, tx, id, d.me)
+	})
+}
+
+// opens returns the hash of the password that a key has the right one for; empty: of none.
+func (s *Service) opens(ctx context.Context, id ID, key Key) (string, error) {
+	if key.Link != nil || key.Password == "" {
+		return "", nil
+	}
+	r, err := selectRoom(ctx, s.db, id, "")
+	if err != nil {
+		return "", asKind(ctx, err)
+	}
+	if r.hash == "" || r.Access != Open {
+		return "", nil
+	}
+	given, err := password.Normalize(key.Password)
+	if err != nil {
+		return "", ErrPassword
+	}
+	ok, err := s.cfg.Passwords.Matches(ctx, key.asker, given, r.hash)
+	if err == nil && !ok {
+		err = ErrPassword
+	}
+	return r.hash, busy(err)
+}
+
+// welcome refuses somebody who may not come into a room that is locked. ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull.
+func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *scene, user ViewerID, key Key, opens string) error {
+	id := d.room.ID
+	switch {
+	case key.Link != nil:
+		l, err := selectLink(ctx, tx, *key.Link)
+		if err == nil && (l.Room != id || !l.open(d.at)) {
+			err = ErrLink
+		}
+		if err == nil {
+			err = useLink(ctx, tx, l.ID)
+		}
+		if err != nil {
+			return err
+		}
+	case d.room.Access != Open:
+		return ErrRoom
+	case d.room.hash != "" && d.room.hash != opens:
+		return ErrPassword
+	}
+	banned, err := isBanned(ctx, tx, id, user)
+	switch {
+	case err != nil:
+		return err
+	case banned:
+		return ErrBanned
+	case d.room.members >= s.cfg.Members:
+		return ErrFull
+	}
+	return nil
+}
+
+// GuestPrefix begins the tokens of guests.
+const GuestPrefix = "stoa_guest_"
+
+// secretLen is that of 24 random bytes in base64.
+const secretLen = 32
+
+// Visitor is a guest who calls.
+type Visitor struct {
+	User    ViewerID
+	Room    ID
+	Expires time.Time // of the token
+}
+
+// UserID implements web.Caller: limits are counted by it.
+func (v Visitor) UserID() string { return v.User.String() }
+
+// DeviceID implements gateway.Caller.
+func (v Visitor) DeviceID() string { return v.User.String() }
+
+// ExpiresAt implements gateway.Caller.
+func (v Visitor) ExpiresAt() time.Time { return v.Expires }
+
+// Visit lets a guest in, whose token is good for this room alone. asker is on whose behalf a password is compared. ErrText, ErrRoom,
+// ErrGuests, ErrPassword, ErrLink, ErrFull, ErrBusy.
+func (s *Service) Visit(ctx context.Context, asker string, id ID, name string, key Key) (_ Room, me Member, token string, err error) {
+	defer errs.Wrap(&err, "rooms.Visit %s", id)
+	if name, err = line("body.name", name, 1, 40); err != nil {
+		return Room{}, Member{}, "", err
+	}
+	var secret [secretLen / 4 * 3]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	user := ids.New[Viewer]()
+	token = GuestPrefix + id.String() + user.String() + base64.RawURLEncoding.EncodeToString(secret[:])
+	key.asker = asker
+	d, err := s.admit(ctx, id, user, key, func(_ context.Context, _ *sqldb.Tx, d *scene) (Member, error) {
+		if !d.room.Guests {
+			return Member{}, ErrGuests
+		}
+		return Member{User: user, Role: Guest, Name: name, Joined: d.at.UnixMilli(), Expires: d.at.Add(s.cfg.GuestLife).UnixMilli(), Secret: hashed(token)}, nil
+	})
+	if err != nil {
+		return Room{}, Member{}, "", err
+	}
+	return d.room, d.me, token, nil
+}
+
+func hashed(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// Verify returns the guest whose token it is, while they are in their room; else accounts.ErrToken. It costs no I/O where
+// copies are in this process.
+func (s *Service) Verify(ctx context.Context, token string) (_ Visitor, err error) {
+	defer errs.Wrap(&err, "rooms.Verify")
+	text, ok := strings.CutPrefix(token, GuestPrefix)
+	if !ok || len(text) != 2*ids.Len+secretLen {
+		return Visitor{}, accounts.ErrToken
+	}
+	id, idErr := ids.Parse[Room](text[:ids.Len])
+	user, userErr := ids.Parse[Viewer](text[ids.Len : 2*ids.Len])
+	if idErr != nil || userErr != nil {
+		return Visitor{}, accounts.ErrToken
+	}
+	m, err := s.visitor(ctx, id, user)
+	if err == nil && subtle.ConstantTimeCompare([]byte(m.Secret), []byte(hashed(token))) != 1 {
+		err = accounts.ErrToken
+	}
+	if err != nil {
+		return Visitor{}, err
+	}
+	return Visitor{user, id, moment(m.Expires)}, nil
+}
+
+// Continues returns who a guest is by now, or accounts.ErrToken when they are not in their room any more.
+func (s *Service) Continues(ctx context.Context, v Visitor) (_ Visitor, err error) {
+	defer errs.Wrap(&err, "rooms.Continues")
+	_, err = s.visitor(ctx, v.Room, v.User)
+	return v, err
+}
+
+// visitor returns the place of a guest in a room that is not closed. accounts.ErrToken.
+func (s *Service) visitor(ctx context.Context, id ID, user ViewerID) (Member, error) {
+	_, m, err := s.inside(ctx, id, user)
+	if errors.Is(err, ErrRoom) || err == nil && m.Role != Guest {
+		return Member{}, accounts.ErrToken
+	}
+	return m, err
+}
+
+// Leave takes the caller out of a room. ErrRoom, ErrOwner.
+func (s *Service) Leave(ctx context.Context, user ViewerID, id ID) (err error) {
+	defer errs.Wrap(&err, "rooms.Leave %s", id)
+	_, err = s.change(ctx, id, user, leave, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+		return d.take(ctx, tx, user, api.RoomLeft)
+	})
+	return err
+}
+
+// take takes somebody out of a room that is locked. Links that they have made let nobody in any more.
+func (d *scene) take(ctx context.Context, tx *sqldb.Tx, user ViewerID, why string) error {
+	d.room.members--
+	d.gone(user, why)
+	if err := deleteLinksOf(ctx, tx, d.room.ID, user); err != nil {
+		return err
+	}
+	return deleteMember(ctx, tx, d.room.ID, user)
+}
+
+// over runs fn for what is done to somebody else, whose role has to be a lower one. ErrMember, ErrRank.
+func (s *Service) over(ctx context.Context, user ViewerID, id ID, other ViewerID, v verb, e cache.Event[Seat], fn func(ctx context.Context, tx *sqldb.Tx, d *scene, other Member) error) error {
+	_, err := s.change(ctx, id, user, v, e.Of(s.caches, Seat{A: id, B: other}), func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+		m, err := selectMember(ctx, tx, id, other)
+		if err == nil {
+			err = d.me.Role.over(m.Role)
+		}
+		if err != nil {
+			return err
+		}
+		return fn(ctx, tx, d, m)
+	})
+	return err
+}
+
+// Kick takes somebody else out. A user may come again. ErrRoom, ErrMember, ErrMay, ErrRank.
+func (s *Service) Kick(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
+	defer errs.Wrap(&err, "rooms.Kick %s", id)
+	return s.over(ctx, user, id, other, moderate, MemberKicked, func(ctx context.Context, tx *sqldb.Tx, d *scene, _ Member) error {
+		return d.take(ctx, tx, other, api.RoomKicked)
+	})
+}
+
+// MemberUpdate is what changes of somebody in a room; nil changes nothing.
+type MemberUpdate struct {
+	Role       *Role       // Ordinary or Admin
+	May        *Permission // in place of what the role allows
+	MutedUntil *time.Time
+}
+
+// verbs are what an update does.
+func (u MemberUpdate) verbs() (all []verb) {
+	if u.Role != nil {
+		all = append(all, appoint)
+	}
+	if u.May != nil {
+		all = append(all, permit)
+	}
+	if u.MutedUntil != nil || len(all) == 0 {
+		all = append(all, moderate)
+	}
+	return all
+}
+
+// SetMember changes somebody else's place and returns it. ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrUntil.
+func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other ViewerID, u MemberUpdate) (r Room, m Member, err error) {
+	defer errs.Wrap(&err, "rooms.SetMember %s", id)
+	verbs := u.verbs()
+	err = s.over(ctx, user, id, other, verbs[0], PermissionsChanged, func(ctx context.Context, tx *sqldb.Tx, d *scene, before Member) error {
+		for _, v := range verbs[1:] {
+			if err := d.me.can(v, d.room, d.at); err != nil {
+				return err
+			}
+		}
+		r, m = d.room, before
+		if u.Role != nil && m.Role == Guest {
+			return ErrGuest
+		}
+		if u.May != nil {
+			if *u.May&^d.me.may(d.room) != 0 { // nobody gives what they have not
+				return ErrMay
+			}
+			m.permit(d.room, *u.May)
+		}
+		if set(&m.Role, u.Role); u.Role != nil && *u.Role != before.Role {
+			m.More, m.Less = 0, 0
+		}
+		if u.MutedUntil != nil {
+			var err error
+			if m.Muted, err = until(*u.MutedUntil, d.at); err != nil {
+				return err
+			}
+		}
+		if m == before {
+			return nil
+		}
+		d.tell(api.EventRoomMember, m)
+		return updateMember(ctx, tx, id, m)
+	})
+	return r, m, err
+}
+
+// permit has somebody do what p says, by now.
+func (m *Member) permit(r Room, p Permission) {
+	m.More, m.Less = 0, 0
+	base := m.may(r)
+	m.More, m.Less = p&^base, base&^p
+}
+
+// Members returns at most limit of those in a room, the higher roles first, from behind the cursor on. ErrRoom, ErrCursor.
+func (s *Service) Members(ctx context.Context, user ViewerID, id ID, cursor string, limit int) (_ []Member, next string, r Room, err error) {
+	defer errs.Wrap(&err, "rooms.Members %s", id)
+	after, err := parsePlace(cursor, place{a: int64(Owner) + 1})
+	if err != nil {
+		return nil, "", Room{}, err
+	}
+	if r, _, err = s.inside(ctx, id, user); err != nil {
+		return nil, "", Room{}, err
+	}
+	list, err := pageMembers(ctx, s.db, id, after, limit+1)
+	if err != nil {
+		return nil, "", Room{}, asKind(ctx, err)
+	}
+	if len(list) > limit {
+		last := list[limit-1]
+		list, next = list[:limit], place{int64(last.Role), last.Joined, last.User.String()}.cursor()
+	}
+	return list, next, r, nil
+}
+
+// Ban keeps a user out; who is in the room is taken out. A guest is taken out alone: whether others come, the
+// room's settings say. ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser.
+func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
+	defer errs.Wrap(&err, "rooms.Ban %s", id)
+	_, err = s.change(ctx, id, user, moderate, s.seats(id, other), func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+		if other == user {
+			return ErrSelf
+		}
+		m, err := selectMember(ctx, tx, id, other)
+		switch {
+		case err == nil:
+			if err := d.me.Role.over(m.Role); err != nil {
+				return err
+			}
+			if err := d.take(ctx, tx, other, api.RoomBanned); err != nil || m.Role == Guest {
+				return err
+			}
+		case !errors.Is(err, ErrMember):
+			return err
+		default:
+			account := accounts.ID(other)
+			if who, err := accounts.Standings(ctx, tx, account); err != nil {
+				return err
+			} else if standing, known := who[account]; !known || standing.Deleted {
+				return accounts.ErrNoUser
+			}
+		}
+		banned, err := isBanned(ctx, tx, id, other)
+		if err != nil || banned {
+			return err
+		}
+		return insertBan(ctx, tx, id, Ban{User: other, By: user, At: d.at.UnixMilli()})
+	})
+	return err
+}
+
+// Unban lifts a ban. ErrRoom, ErrMay, ErrNoBan.
+func (s *Service) Unban(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
+	defer errs.Wrap(&err, "rooms.Unban %s", id)
+	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, _ *scene) error {
+		there, err := deleteBan(ctx, tx, id, other)
+		if err == nil && !there {
+			err = ErrNoBan
+		}
+		return err
+	})
+	return err
+}
+
+// Bans returns a page of who is banned, the last one first. ErrRoom, ErrMay, ErrCursor.
+func (s *Service) Bans(ctx context.Context, user ViewerID, id ID, cursor string, limit int) (_ []Ban, next string, err error) {
+	defer errs.Wrap(&err, "rooms.Bans %s", id)
+	after, err := parsePlace(cursor, place{a: 1 << 62})
+	if err != nil {
+		return nil, "", err
+	}
+	if err := s.may(ctx, user, id, moderate); err != nil {
+		return nil, "", err
+	}
+	list, err := pageBans(ctx, s.db, id, after, limit+1)
+	if err != nil {
+		return nil, "", asKind(ctx, err)
+	}
+	if len(list) > limit {
+		last := list[limit-1]
+		list, next = list[:limit], place{last.At, 0, last.User.String()}.cursor()
+	}
+	return list, next, nil
+}
+
+// maxLinks is how many links of a room may let people in at a time.
+const maxLinks = 50
+
+// NewLink makes a link that lets people in for some time; most is how many, 0 as many as come. ErrRoom, ErrMay, ErrLinks.
+func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, life time.Duration, most int) (l Link, err error) {
+	defer errs.Wrap(&err, "rooms.NewLink %s", id)
+	_, err = s.change(ctx, id, user, invite, nil, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+		there, err := linksOf(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if len(useful(there, d.at)) >= maxLinks {
+			return ErrLinks
+		}
+		l = Link{ID: ids.New[Link](), Room: id, By: accounts.ID(user), Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), Most: most}
+		return insertLink(ctx, tx, l)
+	})
+	return l, err
+}
+
+func useful(links []Link, now time.Time) (open []Link) {
+	for _, l := range links {
+		if l.open(now) {
+			open = append(open, l)
+		}
+	}
+	return open
+}
+
+// Links returns the links that let people in: all of them to who may moderate, their own to others. ErrRoom.
+func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, err error) {
+	defer errs.Wrap(&err, "rooms.Links %s", id)
+	r, m, err := s.inside(ctx, id, user)
+	if err != nil {
+		return nil, err
+	}
+	all, err := linksOf(ctx, s.db, id)
+	var mine []Link
+	for _, l := range useful(all, s.db.Now()) {
+		if m.may(r)&Moderate != 0 || l.By == accounts.ID(user) {
+			mine = append(mine, l)
+		}
+	}
+	return mine, asKind(ctx, err)
+}
+
+// Revoke has a link let nobody in any more; everybody can revoke their own, who may moderate all. ErrRoom, ErrLink, ErrMay.
+func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID) (err error) {
+	defer errs.Wrap(&err, "rooms.Revoke %s", id)
+	_, err = s.change(ctx, id, user, look, nil, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+		l, err := selectLink(ctx, tx, link)
+		switch {
+		case err != nil:
+			return err
+		case l.Room != id:
+			return ErrLink
+		case l.By != accounts.ID(user) && d.me.may(d.room)&Moderate == 0:
+			return ErrMay
+		}
+		return deleteLink(ctx, tx, link)
+	})
+	return err
+}
+
+// LookAtLink returns the room into which a link leads. ErrLink.
+func (s *Service) LookAtLink(ctx context.Context, link LinkID) (_ Room, err error) {
+	defer errs.Wrap(&err, "rooms.LookAtLink")
+	l, err := selectLink(ctx, s.db, link)
+	if err == nil && !l.open(s.db.Now()) {
+		err = ErrLink
+	}
+	if err != nil {
+		return Room{}, asKind(ctx, err)
+	}
+	r, err := s.room(ctx, l.Room)
+	if errors.Is(err, ErrRoom) {
+		err = ErrLink
+	}
+	return r, err
+}

@@ -1,0 +1,67 @@
+package playback
+
+import "testing"
+
+func TestAPlayingMediumMovesByTheClockAndItsRate(t *testing.T) {
+	s := State{Generation: 1, Item: "a", Position: 1000, Time: 50_000, Rate: Normal}
+	for _, c := range []struct {
+		what string
+		s    State
+		now  int64
+		want int64
+	}{
+		{"after three seconds", s, 53_000, 4000},
+		{"before it was made", s, 49_000, 1000},
+		{"at double speed", State{Position: 1000, Time: 50_000, Rate: 2000}, 53_000, 7000},
+		{"at three quarters", State{Position: 0, Time: 0, Rate: 750}, 1001, 750},
+		{"paused", State{Position: 7, Time: 0, Rate: 1000, Paused: true}, 99, 7},
+		{"after years", State{Time: 0, Rate: 1000}, 1 << 50, MaxPosition},
+	} {
+		if got := c.s.At(c.now); got != c.want {
+			t.Errorf("%s: got %d, want %d", c.what, got, c.want)
+		}
+	}
+}
+
+func TestACommandOnWhatItsSenderDidNotSeeChangesNothing(t *testing.T) {
+	s := State{Generation: 2, Version: 5, Item: "a", Time: 10, Rate: Normal}
+	for _, c := range []Command{{Generation: 2, Version: 4}, {Generation: 1, Version: 5}, {Generation: 3, Version: 5}, {Generation: 2, Version: 6}} {
+		c.Verb = Pause
+		if got, ok := s.Apply(c, 20); ok || got != s {
+			t.Errorf("%+v: got %+v, %v", c, got, ok)
+		}
+	}
+	if got, ok := s.Apply(Command{Generation: 2, Version: 5, Verb: Pause}, 20); !ok || !got.Paused || got.Version != 6 || got.Position != 10 || !got.Newer(s) {
+		t.Errorf("got %+v, %v", got, ok)
+	}
+}
+
+func TestWhatIsHeldGoesOnByItselfUnlessAnybodyPauses(t *testing.T) {
+	s := State{Item: "a", Rate: Normal}
+	do := func(v Verb, now int64) {
+		t.Helper()
+		s, _ = s.Apply(Command{Generation: s.Generation, Version: s.Version, Verb: v}, now)
+	}
+	do(Hold, 100)
+	if do(Hold, 200); !s.Paused || !s.Held || s.Version != 1 || s.Position != 100 {
+		t.Fatalf("held: %+v", s)
+	}
+	if do(Release, 300); s.Paused || s.Held || s.Position != 100 || s.Time != 300 {
+		t.Fatalf("released: %+v", s)
+	}
+	do(Hold, 400)
+	do(Pause, 500)
+	if do(Release, 600); !s.Paused {
+		t.Fatalf("paused by somebody, and released: %+v", s)
+	}
+}
+
+func TestAStampGrowsWithGenerationAndVersion(t *testing.T) {
+	before := State{}
+	for _, s := range []State{{Version: 1}, {Version: Fence - 1}, {Generation: 1}, {Generation: 1, Version: 3}, {Generation: 7}} {
+		if s.Stamp() <= before.Stamp() || !s.Newer(before) || Stamped(s.Stamp()) != s {
+			t.Errorf("%+v after %+v", s, before)
+		}
+		before = s
+	}
+}

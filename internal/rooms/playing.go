@@ -1,0 +1,225 @@
+package rooms
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/rooms/playback"
+)
+
+// Clock returns the servers' time, Unix ms, by which all registers are.
+func (s *Service) Clock() int64 { return s.cfg.Bus.Nodes().Time().UnixMilli() }
+
+// Playback returns the register of a room. ErrRoom.
+func (s *Service) Playback(ctx context.Context, user ViewerID, id ID) (_ playback.State, err error) {
+	defer errs.Wrap(&err, "rooms.Playback %s", id)
+	if _, _, err := s.inside(ctx, id, user); err != nil {
+		return playback.State{}, err
+	}
+	return s.state(ctx, id)
+}
+
+// state returns the register of a room: one command to Redis. One that Redis has lost is made anew; while Redis
+// is away it is the checkpoint.
+func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
+	found, err := s.store.states(ctx, []ID{id})
+	if state, ok := found[id]; ok {
+		return state, nil
+	}
+	if err == nil {
+		state, err := s.revive(ctx, id)
+		if !away(err) {
+			return state, err
+		}
+	} else if !away(err) {
+		return playback.State{}, err
+	}
+	c, err := s.copies.checkpoints.Get(ctx, id)
+	return c.state(), asKind(ctx, err)
+}
+
+// revive makes a register anew that Redis has lost, and returns the one that is there then.
+func (s *Service) revive(ctx context.Context, id ID) (playback.State, error) {
+	state, err := nextGeneration(ctx, s.db, id)
+	if err != nil {
+		return playback.State{}, asKind(ctx, err)
+	}
+	s.metrics.revived.Inc()
+	return s.store.load(ctx, id, state)
+}
+
+// Command changes what is on. ErrVersion: its sender saw another register, and gets the one that is there. ErrRoom, ErrMay,
+// ErrCommand, ErrItem, ErrStateAway.
+func (s *Service) Command(ctx context.Context, user ViewerID, id ID, c playback.Command) (state playback.State, err error) {
+	defer errs.Wrap(&err, "rooms.Command %s", id)
+	if !c.Valid() {
+		return playback.State{}, ErrCommand
+	}
+	if err := s.may(ctx, user, id, control); err != nil {
+		return playback.State{}, err
+	}
+	if c.Verb == playback.Load && c.Item != "" {
+		item, err := ids.Parse[Item](c.Item)
+		if err != nil {
+			return playback.State{}, ErrItem
+		}
+		if _, of, err := selectItem(ctx, s.db, item); err != nil || of != id {
+			return playback.State{}, errors.Join(asKind(ctx, err), ErrItem)
+		}
+	}
+	return s.command(ctx, id, c)
+}
+
+// command runs a command, tells of it, and keeps a checkpoint where it is due. ErrVersion, ErrStateAway.
+func (s *Service) command(ctx context.Context, id ID, c playback.Command) (playback.State, error) {
+	for {
+		state, done, err := s.store.command(ctx, id, c, s.cfg.Bus.Nodes().Time())
+		switch {
+		case errors.Is(err, errNoState):
+			// Made anew it has another generation, which nobody has seen.
+			if _, err := s.revive(ctx, id); away(err) {
+				return playback.State{}, ErrStateAway
+			} else if err != nil {
+				return playback.State{}, err
+			}
+			continue
+		case away(err), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			return playback.State{}, ErrStateAway
+		case err != nil:
+			return playback.State{}, err
+		case !done:
+			s.metrics.commands.WithLabelValues("refused").Inc()
+			return state, ErrVersion
+		}
+		s.metrics.commands.WithLabelValues("done").Inc()
+		s.tell(id, api.EventRoomPlayback, playbackWire(id, state))
+		s.watched.changed(id)
+		if c.Verb == playback.Pause || c.Verb == playback.Load {
+			s.checkpoint(ctx, map[ID]playback.State{id: state})
+		}
+		return state, nil
+	}
+}
+
+// checkpoint keeps registers in SQL.
+func (s *Service) checkpoint(ctx context.Context, states map[ID]playback.State) {
+	if err := saveCheckpoints(context.WithoutCancel(ctx), s.db, states); err != nil {
+		for id := range states { // the next round does
+			s.watched.changed(id)
+		}
+		s.log.Warn("rooms: what is on is not kept in SQL by now", "rooms", len(states), "err", err)
+	}
+}
+
+// Ended has the next item follow one that has come to its end. Of all who say so the first one is heard; the others
+// get the register as it is then. Who may not control what is on is heard where the item's duration is known, at its end. ErrRoom, ErrStateAway.
+func (s *Service) Ended(ctx context.Context, user ViewerID, id ID, generation, version int64) (state playback.State, err error) {
+	defer errs.Wrap(&err, "rooms.Ended %s", id)
+	r, m, err := s.inside(ctx, id, user)
+	if err != nil {
+		return playback.State{}, err
+	}
+	if state, err = s.state(ctx, id); err != nil {
+		return playback.State{}, err
+	}
+	if state.Generation != generation || state.Version != version || state.Item == "" || state.Paused {
+		return state, nil
+	}
+	list, err := s.copies.playlists.Get(ctx, id)
+	if err != nil {
+		return playback.State{}, asKind(ctx, err)
+	}
+	length := int64(0)
+	if i := indexOf(list, itemOf(state)); i >= 0 {
+		length = list[i].Duration
+	}
+	if m.may(r)&Control == 0 && (length == 0 || state.At(s.Clock()) < length-endSlack) {
+		return state, nil // not by the clock of all: who may not control does not skip
+	}
+	c := following(list, state.Item, r.Loop)
+	c.Generation, c.Version = generation, version
+	next, err := s.command(ctx, id, c)
+	if errors.Is(err, ErrVersion) {
+		return next, nil
+	}
+	return next, err
+}
+
+// endSlack is by how much, in ms, a player may be ahead of the others at the end.
+const endSlack = 3000
+
+// itemOf is the item that a register names; the zero one where nothing is on.
+func itemOf(s playback.State) (id ItemID) {
+	_ = id.UnmarshalText([]byte(s.Item)) // only ids get there
+	return id
+}
+
+// Buffering notes that a viewer's player waits for data, or does not any more. By the room's setting all wait
+// until nobody's does. ErrRoom, ErrStateAway.
+func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waits bool) (err error) {
+	defer errs.Wrap(&err, "rooms.Buffering %s", id)
+	r, _, err := s.inside(ctx, id, user)
+	if err != nil || !r.Hold && waits {
+		return err
+	}
+	return s.hold(ctx, id, user, waits)
+}
+
+// hold notes whose player waits, and holds or releases the room.
+func (s *Service) hold(ctx context.Context, id ID, user ViewerID, waits bool) error {
+	n, err := s.store.buffer(ctx, id, user, waits, s.cfg.Bus.Nodes().Time())
+	if err == nil {
+		var state playback.State
+		if state, err = s.settle(ctx, id, n > 0); err == nil {
+			s.watched.holds(id, state.Held)
+		}
+	}
+	if away(err) {
+		return ErrStateAway
+	}
+	return err
+}
+
+// settle holds a room, or releases it.
+func (s *Service) settle(ctx context.Context, id ID, held bool) (playback.State, error) {
+	state, err := s.state(ctx, id)
+	if err != nil || held == state.Held || held && state.Paused {
+		return state, err
+	}
+	verb := playback.Release
+	if held {
+		verb = playback.Hold
+	}
+	return s.command(ctx, id, playback.Command{Verb: verb})
+}
+
+// Scene returns all that somebody needs to show a room; with copies in this process it is one command to
+// Redis. ErrRoom.
+func (s *Service) Scene(ctx context.Context, user ViewerID, id ID) (_ Scene, err error) {
+	defer errs.Wrap(&err, "rooms.Scene %s", id)
+	r, m, err := s.inside(ctx, id, user)
+	if err != nil {
+		return Scene{}, err
+	}
+	out := Scene{Room: r, Me: m}
+	if out.Playlist, err = s.copies.playlists.Get(ctx, id); err != nil {
+		return Scene{}, asKind(ctx, err)
+	}
+	if out.Playback, err = s.state(ctx, id); err != nil {
+		return Scene{}, err
+	}
+	out.Danmaku, err = s.flying(ctx, m, id)
+	return out, err
+}
+
+// Scene is a room at a moment.
+type Scene struct {
+	Room     Room
+	Me       Member
+	Playback playback.State
+	Playlist []Item
+	Danmaku  []api.Danmaku // that fly
+}

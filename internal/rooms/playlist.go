@@ -1,0 +1,171 @@
+package rooms
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/rooms/playback"
+)
+
+// maxItems is how many items a playlist may have.
+const maxItems = 200
+
+// Playlist returns a room's playlist, in its order. ErrRoom.
+func (s *Service) Playlist(ctx context.Context, user ViewerID, id ID) (_ []Item, err error) {
+	defer errs.Wrap(&err, "rooms.Playlist %s", id)
+	if _, _, err := s.inside(ctx, id, user); err != nil {
+		return nil, err
+	}
+	list, err := s.copies.playlists.Get(ctx, id)
+	return list, asKind(ctx, err)
+}
+
+// arrange changes the playlist of a room. ErrRoom, ErrMay.
+func (s *Service) arrange(ctx context.Context, user ViewerID, id ID, fn func(ctx context.Context, tx *sqldb.Tx, d *scene, list []Item) error) error {
+	_, err := s.change(ctx, id, user, arrange, PlaylistChanged.Of(s.caches, id), func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+		list, err := itemsOf(ctx, tx, id)
+		if err == nil {
+			err = fn(ctx, tx, d, list)
+		}
+		d.tell(api.EventRoomPlaylist, api.RoomRef{Room: id.String()})
+		return err
+	})
+	return err
+}
+
+// Add puts something at the end of a playlist. ErrRoom, ErrMay, ErrText, ErrSource, ErrItems.
+func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Item, err error) {
+	defer errs.Wrap(&err, "rooms.Add %s", id)
+	if err := s.may(ctx, user, id, arrange); err != nil {
+		return Item{}, err
+	}
+	if it.Source, err = checkSource(it.Kind, it.Source); err != nil {
+		return Item{}, err
+	}
+	if it.Title, err = line("body.title", it.Title, 0, 200); err != nil {
+		return Item{}, err
+	}
+	it.ID, it.By = ids.New[Item](), accounts.ID(user)
+	if it.Kind == File { // only one's own
+		if _, _, err := s.cfg.Files.RoomFile(ctx, it.By, it.Source); err != nil {
+			return Item{}, fileRefused(err)
+		}
+	}
+	return it, s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, d *scene, list []Item) error {
+		if len(list) >= maxItems {
+			return ErrItems
+		}
+		it.Added = d.at.UnixMilli()
+		return insertItem(ctx, tx, id, len(list), it)
+	})
+}
+
+// fileRefused is ErrSource for a file that is not there for its user.
+func fileRefused(err error) error {
+	if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Conflict {
+		return ErrSource.On("body.source", "is no file that you can fetch")
+	}
+	return err
+}
+
+// Move puts an item behind another one, or to the front. ErrRoom, ErrMay, ErrItem.
+func (s *Service) Move(ctx context.Context, user ViewerID, id ID, item, after ItemID) (err error) {
+	defer errs.Wrap(&err, "rooms.Move %s", id)
+	return s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, _ *scene, list []Item) error {
+		at := indexOf(list, item)
+		if at < 0 {
+			return ErrItem
+		}
+		moved := list[at]
+		list = slices.Delete(list, at, at+1)
+		to := 0
+		if !after.IsZero() {
+			if to = indexOf(list, after) + 1; to == 0 {
+				return ErrItem
+			}
+		}
+		return arrangeItems(ctx, tx, id, slices.Insert(list, to, moved))
+	})
+}
+
+func indexOf(list []Item, id ItemID) int {
+	return slices.IndexFunc(list, func(it Item) bool { return it.ID == id })
+}
+
+// Remove takes an item off. What is on goes on. ErrRoom, ErrMay, ErrItem.
+func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID) (err error) {
+	defer errs.Wrap(&err, "rooms.Remove %s", id)
+	return s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, _ *scene, list []Item) error {
+		at := indexOf(list, item)
+		if at < 0 {
+			return ErrItem
+		}
+		if err := deleteItem(ctx, tx, item); err != nil {
+			return err
+		}
+		return arrangeItems(ctx, tx, id, slices.Delete(list, at, at+1))
+	})
+}
+
+// Source returns how an item is fetched. ErrRoom, ErrItem.
+func (s *Service) Source(ctx context.Context, user ViewerID, id ID, item ItemID) (_ Source, err error) {
+	defer errs.Wrap(&err, "rooms.Source %s", id)
+	list, err := s.Playlist(ctx, user, id)
+	if err != nil {
+		return Source{}, err
+	}
+	if indexOf(list, item) < 0 {
+		return Source{}, ErrItem
+	}
+	src, err := s.copies.sources.Get(ctx, item)
+	if errors.Is(err, cache.ErrNotFound) || err == nil && src.Room != id {
+		return Source{}, ErrItem
+	}
+	return src, asKind(ctx, err)
+}
+
+// loadSource is the source of the copies of how items are fetched.
+func (s *Service) loadSource(ctx context.Context, item ItemID) (Source, error) {
+	it, id, err := selectItem(ctx, s.db, item)
+	if err != nil {
+		return Source{}, missing(err, ErrItem)
+	}
+	src := Source{Room: id, Kind: it.Kind}
+	switch it.Kind {
+	case URL, HLS:
+		src.URL = it.Source
+	case File:
+		url, until, err := s.cfg.Files.RoomFile(ctx, it.By, it.Source)
+		if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Conflict {
+			return Source{}, cache.ErrNotFound
+		} else if err != nil {
+			return Source{}, err
+		}
+		src.URL, src.Expires = url, until.UnixMilli()
+	}
+	return src, nil
+}
+
+// following returns what follows an item by a room's setting.
+func following(list []Item, now string, loop Loop) playback.Command {
+	next := playback.Command{Verb: playback.Load}
+	if loop == LoopItem {
+		next.Item = now
+		return next
+	}
+	i := slices.IndexFunc(list, func(it Item) bool { return it.ID.String() == now }) + 1
+	switch {
+	case i > 0 && i < len(list), i == 0 && len(list) > 0 && loop == LoopList:
+		next.Item = list[i].ID.String()
+	case len(list) > 0 && loop == LoopList:
+		next.Item = list[0].ID.String()
+	}
+	return next
+}

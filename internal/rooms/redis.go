@@ -1,0 +1,248 @@
+package rooms
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/rooms/playback"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+var (
+	//go:embed lua/command.lua
+	commandSource string
+	//go:embed lua/load.lua
+	loadSource string
+	//go:embed lua/buffer.lua
+	bufferSource string
+
+	commandScript = redis.NewScript(commandSource)
+	loadScript    = redis.NewScript(loadSource)
+	bufferScript  = redis.NewScript(bufferSource)
+)
+
+// store has every Redis call of the package.
+type store struct{ db *redis.DB }
+
+// errNoState reports that Redis has no register of a room.
+var errNoState = errors.New("rooms: Redis has no such register")
+
+// away reports that Redis cannot be reached.
+func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// stateFields are those of a register, in the order of the scripts.
+var stateFields = []string{"g", "v", "i", "p", "t", "r", "s", "h"}
+
+func stateArgs(s playback.State) []string {
+	return []string{text(s.Generation), text(s.Version), s.Item, text(s.Position), text(s.Time), text(s.Rate), flag(s.Paused), flag(s.Held)}
+}
+
+// parseState reads a register; errNoState where there is none.
+func parseState(list []keyspace.Reply) (s playback.State, err error) {
+	if len(list) != len(stateFields) {
+		return s, keyspace.ErrReply
+	}
+	if list[0].Nil() {
+		return s, errNoState
+	}
+	for i, to := range []*int64{&s.Generation, &s.Version, nil, &s.Position, &s.Time, &s.Rate} {
+		if to != nil {
+			var fault error
+			*to, fault = strconv.ParseInt(list[i].Str, 10, 64)
+			err = errors.Join(err, fault)
+		}
+	}
+	s.Item, s.Paused, s.Held = list[2].Str, list[6].Str == "1", list[7].Str == "1"
+	return s, err
+}
+
+// states returns the registers of rooms, in one round trip; of those that are not there, none.
+func (s *store) states(ctx context.Context, list []ID) (map[ID]playback.State, error) {
+	cmds := make([]keyspace.Cmd, len(list))
+	for i, id := range list {
+		cmds[i] = keyspace.Cmd{Name: "HMGET", Key: stateKey.At(id).Key, Args: stateFields}
+	}
+	all := make(map[ID]playback.State, len(list))
+	for i, r := range s.db.DoMulti(ctx, cmds) {
+		fields, err := r.Items()
+		if err != nil {
+			return nil, err
+		}
+		switch state, err := parseState(fields); {
+		case errors.Is(err, errNoState):
+		case err != nil:
+			return nil, err
+		default:
+			all[list[i]] = state
+		}
+	}
+	return all, nil
+}
+
+// command runs a command at a moment of the servers' clock, and returns the register then. False: its sender saw
+// another one. errNoState.
+func (s *store) command(ctx context.Context, id ID, c playback.Command, now time.Time) (playback.State, bool, error) {
+	list, err := commandScript.Run(ctx, s.db, []keyspace.Key{stateKey.At(id).Key}, text(c.Generation), text(c.Version), string(c.Verb), text(now.UnixMilli()),
+		text(c.Position), text(c.Rate), c.Item, text(stateLife.Milliseconds()), text(playback.MaxPosition)).Items()
+	switch {
+	case err != nil:
+		return playback.State{}, false, err
+	case len(list) == 0:
+		return playback.State{}, false, keyspace.ErrReply
+	case list[0].N < 0:
+		return playback.State{}, false, errNoState
+	}
+	state, err := parseState(list[1:])
+	return state, list[0].N == 1, err
+}
+
+// load makes a register, unless there is one, and returns the one that is there.
+func (s *store) load(ctx context.Context, id ID, state playback.State) (playback.State, error) {
+	list, err := loadScript.Run(ctx, s.db, []keyspace.Key{stateKey.At(id).Key}, append([]string{text(stateLife.Milliseconds())}, stateArgs(state)...)...).Items()
+	if err != nil {
+		return playback.State{}, err
+	}
+	return parseState(list)
+}
+
+// buffer notes that a viewer's player waits for data until a moment, or does not; the zero viewer only looks. It
+// returns how many wait.
+func (s *store) buffer(ctx context.Context, id ID, user ViewerID, waits bool, now time.Time) (int64, error) {
+	until := int64(0)
+	if waits {
+		until = now.Add(bufferingLife).UnixMilli()
+	}
+	return bufferScript.Run(ctx, s.db, []keyspace.Key{bufferingKey.At(id).Key}, text(now.UnixMilli()), user.String(), text(until), text(bufferingLife.Milliseconds())).Int()
+}
+
+// forget removes what Redis has of a room that was closed.
+func (s *store) forget(ctx context.Context, id ID) error {
+	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKey.At(id).Key, More: []keyspace.Key{bufferingKey.At(id).Key, onlineKey.At(id).Key, viewersKey.At(id).Key}}).Err
+}
+
+// Presence is a viewer on a node.
+type Presence struct {
+	User   ViewerID
+	Active time.Time // did something last
+	node   string
+}
+
+// entry is how a sorted set has a viewer.
+func entry(user ViewerID, node string) string { return user.String() + "." + node }
+
+// mark is what a node has to say of the viewers of a room.
+type mark struct {
+	room ID
+	here map[ViewerID]time.Time // watch, and were active then
+	gone []ViewerID
+}
+
+// writeOnline brings what a node knows to Redis.
+func (s *store) writeOnline(ctx context.Context, node string, marks []mark) error {
+	var cmds []keyspace.Cmd
+	for _, m := range marks {
+		key := onlineKey.At(m.room).Key
+		if len(m.here) > 0 {
+			add := keyspace.Cmd{Name: "ZADD", Key: key}
+			for user, at := range m.here {
+				add.Args = append(add.Args, text(at.UnixMilli()), entry(user, node))
+			}
+			cmds = append(cmds, add, keyspace.Cmd{Name: "PEXPIRE", Key: key, Args: []string{text(onlineLife.Milliseconds())}})
+		}
+		if len(m.gone) > 0 {
+			remove := keyspace.Cmd{Name: "ZREM", Key: key}
+			for _, user := range m.gone {
+				remove.Args = append(remove.Args, entry(user, node))
+			}
+			cmds = append(cmds, remove)
+		}
+	}
+	if len(cmds) == 0 {
+		return nil
+	}
+	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
+}
+
+// online returns who Redis has as viewers of rooms, the latest activity first, in one round trip.
+func (s *store) online(ctx context.Context, list []ID) (map[ID][]Presence, error) {
+	cmds := make([]keyspace.Cmd, len(list))
+	for i, id := range list {
+		cmds[i] = keyspace.Cmd{Name: "ZREVRANGE", Key: onlineKey.At(id).Key, Args: []string{"0", "-1", "WITHSCORES"}}
+	}
+	all := make(map[ID][]Presence, len(list))
+	for i, r := range s.db.DoMulti(ctx, cmds) {
+		items, err := r.Items()
+		if err != nil {
+			return nil, err
+		}
+		for j := 0; j+1 < len(items); j += 2 {
+			name, score := items[j].Str, items[j+1]
+			user, node, _ := strings.Cut(name, ".")
+			viewer, err := ids.Parse[Viewer](user)
+			at, _, scoreErr := score.Float()
+			if err := errors.Join(err, scoreErr); err != nil {
+				return nil, err
+			}
+			all[list[i]] = append(all[list[i]], Presence{viewer, time.UnixMilli(int64(at)).UTC(), node})
+		}
+	}
+	return all, nil
+}
+
+// dropOnline removes viewers of nodes that do not live.
+func (s *store) dropOnline(ctx context.Context, id ID, dead []Presence) error {
+	cmd := keyspace.Cmd{Name: "ZREM", Key: onlineKey.At(id).Key}
+	for _, p := range dead {
+		cmd.Args = append(cmd.Args, entry(p.User, p.node))
+	}
+	return s.db.Do(ctx, cmd).Err
+}
+
+// count is how many watch, and which node has counted them.
+type count struct {
+	n    int
+	node string
+}
+
+// writeCounts keeps how many watch in rooms.
+func (s *store) writeCounts(ctx context.Context, node string, counts map[ID]int) error {
+	var cmds []keyspace.Cmd
+	for id, n := range counts {
+		cmds = append(cmds, viewersKey.At(id).SetCmd(strconv.Itoa(n)+" "+node, viewersLife))
+	}
+	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
+}
+
+// counts returns how many watch in rooms, as far as that was counted within a minute, in one round trip.
+func (s *store) counts(ctx context.Context, list []ID) (map[ID]count, error) {
+	keys := make([]keyspace.Key, len(list))
+	for i, id := range list {
+		keys[i] = viewersKey.At(id).Key
+	}
+	all := make(map[ID]count, len(list))
+	for i, r := range s.db.MGet(ctx, keys) {
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		n, node, ok := strings.Cut(r.Str, " ")
+		if number, err := strconv.Atoi(n); ok && err == nil {
+			all[list[i]] = count{number, node}
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,102 @@
+package rooms
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/rooms/playback"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// The script and package playback agree about random histories, whatever the clock does.
+func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
+	for _, url := range []string{"embedded", "real"} {
+		t.Run(url, func(t *testing.T) {
+			cfg := redis.Config{URL: "embedded"}
+			if url == "real" {
+				cfg = redistest.Shared(t)
+			}
+			s := &store{redistest.OpenConfig(t, cfg)}
+			for seed := range uint64(20) {
+				roll := rand.New(rand.NewPCG(seed, 3))
+				id := ids.New[Room]()
+				if _, _, err := s.command(t.Context(), id, playback.Command{Verb: playback.Play}, time.Now()); !errors.Is(err, errNoState) {
+					t.Fatalf("a command on nothing: %v", err)
+				}
+				want := playback.State{Generation: 1 + roll.Int64N(5), Position: roll.Int64N(100_000), Time: 1_700_000_000_000, Rate: playback.Normal, Paused: true}
+				if got, err := s.load(t.Context(), id, want); err != nil || got != want {
+					t.Fatalf("loaded %+v, %v, want %+v", got, err, want)
+				}
+				if got, err := s.load(t.Context(), id, playback.State{Generation: 99}); err != nil || got != want {
+					t.Fatalf("loaded over another one: %+v, %v", got, err)
+				}
+				now := want.Time
+				for range 60 {
+					now += roll.Int64N(7000) - 1000
+					c := playback.Command{Generation: want.Generation, Version: want.Version - roll.Int64N(2)*roll.Int64N(2),
+						Verb:     []playback.Verb{playback.Play, playback.Pause, playback.Seek, playback.SetRate, playback.Load, playback.Hold, playback.Release}[roll.IntN(7)],
+						Position: roll.Int64N(playback.MaxPosition), Rate: 250 + roll.Int64N(3750), Item: []string{"", "V1StGXR8_Z5j"}[roll.IntN(2)]}
+					var ok bool
+					want, ok = want.Apply(c, now)
+					got, done, err := s.command(t.Context(), id, c, time.UnixMilli(now))
+					if err != nil || done != ok || got != want {
+						t.Fatalf("seed %d, %+v at %d: the script has %+v %v %v, the rules %+v %v", seed, c, now, got, done, err, want, ok)
+					}
+				}
+				found, err := s.states(t.Context(), []ID{ids.New[Room](), id})
+				if err != nil || len(found) != 1 || found[id] != want {
+					t.Fatalf("read %+v, %v", found, err)
+				}
+			}
+			redistest.KeysDeclared(t, s.db, Keys)
+		})
+	}
+}
+
+func TestPlayersThatWaitAreForgottenUnlessTheySayItAgain(t *testing.T) {
+	s := &store{redistest.Open(t, "embedded")}
+	id, a, b := ids.New[Room](), ids.New[Viewer](), ids.New[Viewer]()
+	now := time.Now()
+	for i, c := range []struct {
+		user  ViewerID
+		waits bool
+		after time.Duration
+		want  int64
+	}{{a, true, 0, 1}, {b, true, 5 * time.Second, 2}, {ViewerID{}, false, 9 * time.Second, 2}, {ViewerID{}, false, 11 * time.Second, 1}, {b, false, 12 * time.Second, 0}} {
+		got, err := s.buffer(t.Context(), id, c.user, c.waits, now.Add(c.after))
+		if err != nil || got != c.want {
+			t.Errorf("step %d: got %d, %v, want %d", i, got, err, c.want)
+		}
+	}
+}
+
+func TestSomethingFollowsTheEndOfAnItem(t *testing.T) {
+	list := []Item{{ID: ids.New[Item]()}, {ID: ids.New[Item]()}, {ID: ids.New[Item]()}}
+	names := map[string]string{"": ""}
+	for i, it := range list {
+		names[it.ID.String()] = fmt.Sprint(i)
+	}
+	gone := ids.New[Item]().String()
+	names[gone] = "gone"
+	for _, c := range []struct {
+		now  string
+		loop Loop
+		want string
+	}{
+		{list[0].ID.String(), LoopOff, "1"}, {list[2].ID.String(), LoopOff, ""}, {gone, LoopOff, ""},
+		{list[1].ID.String(), LoopItem, "1"}, {gone, LoopItem, "gone"},
+		{list[1].ID.String(), LoopList, "2"}, {list[2].ID.String(), LoopList, "0"}, {gone, LoopList, "0"},
+	} {
+		if got := following(list, c.now, c.loop); names[got.Item] != c.want || got.Verb != playback.Load {
+			t.Errorf("after %s with %s: %+v, want %s", names[c.now], c.loop, got, c.want)
+		}
+	}
+	if got := following(nil, gone, LoopList); got.Item != "" {
+		t.Errorf("of an empty list follows %s", got.Item)
+	}
+}

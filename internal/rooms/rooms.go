@@ -1,0 +1,321 @@
+package rooms
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/text/cases"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+)
+
+// ID names a room.
+type ID = ids.ID[Room]
+
+// Viewer is whoever may be in a room: a user, or a guest.
+type Viewer struct{}
+
+// ViewerID names a viewer. A user's is that of the account.
+type ViewerID = ids.ID[Viewer]
+
+// ItemID names an item of a playlist.
+type ItemID = ids.ID[Item]
+
+// LinkID names a link into a room, and is what the link has of a secret: 72 random bits.
+type LinkID = ids.ID[Link]
+
+// Access is who comes into a room. Its number is part of a row.
+type Access int
+
+// The ways in.
+const (
+	Invited Access = iota // by links alone
+	Open                  // everybody, by the password if there is one
+)
+
+var accesses = [...]string{"invited", "open"}
+
+// String is the way's name on the wire.
+func (a Access) String() string { return accesses[a] }
+
+// Loop is what follows the end of an item. Its number is part of a row.
+type Loop int
+
+// What may follow.
+const (
+	LoopOff  Loop = iota // the next item, and nothing after the last one
+	LoopItem             // the same one
+	LoopList             // after the last one the first one
+)
+
+var loops = [...]string{"off", "item", "list"}
+
+// String is the setting's name on the wire.
+func (l Loop) String() string { return loops[l] }
+
+// Room is a room with its settings; see [Doc.Version] of roomKey before you change it.
+type Room struct {
+	ID        ID         `json:"id"`
+	Name      string     `json:"name"`
+	Password  bool       `json:"password,omitempty"` // one is asked for
+	Access    Access     `json:"access,omitempty"`
+	Listed    bool       `json:"listed,omitempty"`
+	Guests    bool       `json:"guests,omitempty"`
+	MemberMay Permission `json:"member_may,omitempty"`
+	GuestMay  Permission `json:"guest_may,omitempty"`
+	Hold      bool       `json:"hold,omitempty"`  // all wait while somebody's player waits for data
+	Drift     int        `json:"drift,omitempty"` // ms by which a player may be off before it drifts back
+	Jump      int        `json:"jump,omitempty"`  // ms by which it may be off before it seeks
+	Loop      Loop       `json:"loop,omitempty"`
+	Words     []string   `json:"words,omitempty"` // folded; texts that have one are refused
+	Created   int64      `json:"created"`         // Unix ms
+
+	hash    string // of the password
+	members int
+	said    int64 // number of the newest line of chat
+}
+
+// Member is somebody's place in a room; see [Doc.Version] of memberKey before you change it.
+type Member struct {
+	User    ViewerID   `json:"user"`
+	Role    Role       `json:"role,omitempty"`
+	Name    string     `json:"name,omitempty"` // of a guest
+	More    Permission `json:"more,omitempty"` // beside what the role allows
+	Less    Permission `json:"less,omitempty"`
+	Muted   int64      `json:"muted,omitempty"`   // Unix ms until when
+	Joined  int64      `json:"joined,omitempty"`  // Unix ms
+	Expires int64      `json:"expires,omitempty"` // Unix ms, of a guest
+	Secret  string     `json:"secret,omitempty"`  // hash of a guest's token
+}
+
+// Kind is what an item is. Its number is part of a row.
+type Kind int
+
+// The kinds.
+const (
+	URL  Kind = iota
+	HLS       // a playlist of HTTP live streaming
+	File      // a transfer
+	Live      // a live stream
+)
+
+var kinds = [...]string{api.ItemURL, api.ItemHLS, api.ItemFile, api.ItemLive}
+
+// String is the kind's name on the wire.
+func (k Kind) String() string { return kinds[k] }
+
+// Item is something on a playlist; see [Doc.Version] of playlistKey before you change it.
+type Item struct {
+	ID       ItemID      `json:"id"`
+	Kind     Kind        `json:"kind,omitempty"`
+	Source   string      `json:"source"` // a URL, or an id
+	Title    string      `json:"title,omitempty"`
+	Duration int64       `json:"duration,omitempty"` // ms; 0: not known
+	By       accounts.ID `json:"by"`
+	Added    int64       `json:"added"` // Unix ms
+}
+
+// Link lets people into a room.
+type Link struct {
+	ID      LinkID
+	Room    ID
+	By      accounts.ID
+	Created int64 // Unix ms
+	Expires int64 // Unix ms
+	Uses    int   // so far
+	Most    int   // 0: as many as come
+}
+
+// open reports whether the link lets somebody in.
+func (l Link) open(now time.Time) bool {
+	return now.UnixMilli() < l.Expires && (l.Most == 0 || l.Uses < l.Most)
+}
+
+// Ban keeps a user out of a room.
+type Ban struct {
+	User ViewerID
+	By   ViewerID
+	At   int64 // Unix ms
+}
+
+// Line is something that was said in a room.
+type Line struct {
+	Seq  int64
+	From ViewerID
+	Name string // what they were called then
+	Text string
+	At   int64 // Unix ms
+}
+
+// Comment is a danmaku.
+type Comment struct {
+	ID       ids.ID[Comment]
+	From     ViewerID
+	Item     string
+	Position int64 // ms
+	Text     string
+	Color    int // RGB
+	Mode     int // index of modes; part of a row
+	Size     int // index of sizes; part of a row
+	At       int64
+}
+
+var (
+	modes = [...]string{api.DanmakuScroll, api.DanmakuTop, api.DanmakuBottom}
+	sizes = [...]string{"normal", "small", "large"}
+)
+
+// The domain's refusals. A room that somebody cannot see does not exist.
+var (
+	ErrRoom       = errs.New(errs.NotFound, "room.unknown", "There is no such room.")
+	ErrMember     = errs.New(errs.NotFound, "room.member_unknown", "Nobody of that id is in the room.")
+	ErrMay        = errs.New(errs.Forbidden, "room.not_allowed", "You may not do this in the room.")
+	ErrRank       = errs.New(errs.Forbidden, "room.rank", "This can be done to people of a lower role only.")
+	ErrOwner      = errs.New(errs.Conflict, "room.owner", "The owner hands the room over before leaving it, or closes it.")
+	ErrFull       = errs.New(errs.Conflict, "room.full", "The room has as many members as a room can have.")
+	ErrRooms      = errs.New(errs.Conflict, "room.too_many", "You own as many rooms as a user can.")
+	ErrText       = errs.New(errs.Invalid, "room.text_invalid", "A name is 1 to 60, a guest's name and a muted word 1 to 40, a title at most 200, a line 1 to 500, a danmaku 1 to 100 printable characters.")
+	ErrPassword   = errs.New(errs.Forbidden, "room.password", "The room has another password.")
+	ErrBanned     = errs.New(errs.Forbidden, "room.banned", "You cannot come into this room.")
+	ErrGuests     = errs.New(errs.Forbidden, "room.no_guests", "The room takes no guests.")
+	ErrGuest      = errs.New(errs.Conflict, "room.is_guest", "A guest cannot be that.")
+	ErrLink       = errs.New(errs.NotFound, "room.link_unknown", "There is no such link, or it does not let anybody in any more.")
+	ErrLinks      = errs.New(errs.Conflict, "room.links_full", "The room has as many links as a room can have. Revoke some first.")
+	ErrNoBan      = errs.New(errs.NotFound, "room.ban_unknown", "This user is not banned from the room.")
+	ErrSelf       = errs.New(errs.Invalid, "room.self", "That is yourself.")
+	ErrUntil      = errs.New(errs.Invalid, "room.until_invalid", "A time until when somebody is muted lies within the next ten years.")
+	ErrPermission = errs.New(errs.Invalid, "room.permission_unknown", "There is no such permission.")
+	ErrMuted      = errs.New(errs.Forbidden, "room.muted", "You may not write in this room for now.")
+	ErrWord       = errs.New(errs.Invalid, "room.word_muted", "The text has a word that is not welcome in this room.")
+	ErrItem       = errs.New(errs.NotFound, "room.item_unknown", "There is no such item on the room's playlist.")
+	ErrItems      = errs.New(errs.Conflict, "room.playlist_full", "The playlist has as many items as one can have.")
+	ErrSource     = errs.New(errs.Invalid, "room.source_invalid", "What is played has a URL that begins with https, or is the id of a file of yours or of a live stream.")
+	ErrVersion    = errs.New(errs.Conflict, "room.playback_changed", "The playback has changed meanwhile. Look at it, and try again.")
+	ErrCommand    = errs.New(errs.Invalid, "room.command_invalid", "A rate is 0.25 to 4, and a position 0 to 2592000000.")
+	ErrStateAway  = errs.New(errs.Unavailable, "room.state_away", "The playback cannot be changed right now. Please try again.").Retry(2 * time.Second)
+	ErrBusy       = errs.New(errs.Unavailable, "room.busy", "Too many come in by passwords at this moment. Try again in some seconds.").Retry(5 * time.Second)
+	ErrCursor     = errs.New(errs.Invalid, "room.cursor", "That cursor does not come from this list.")
+)
+
+// Settings are what an operator may choose; 0 is the default of each.
+type Settings struct {
+	Members   int           `koanf:"members" default:"2000" help:"members and guests that a room may have, at most 10000"`
+	Owned     int           `koanf:"owned" default:"50" help:"rooms that a user may own, at most 1000"`
+	GuestLife time.Duration `koanf:"guest_life" default:"12h" help:"how long a guest's token is good, between a minute and a week"`
+	Warm      int           `koanf:"warm" default:"100" help:"rooms, the most recently active, that a node reads when it has started; at most 10000" zero:"none"`
+	KeepLines int           `koanf:"keep_lines" default:"500" help:"lines of chat kept in each room, at most 10000"`
+	KeepShots int           `koanf:"keep_danmaku" default:"5000" help:"danmaku kept of each room, the latest ones, at most 100000"`
+}
+
+// Validate returns all faults, joined.
+func (c Settings) Validate() error {
+	config.Defaults(&c)
+	return errors.Join(
+		config.Refuse(c.Members < 2 || c.Members > 10_000, "members", "%d is not between 2 and 10000", c.Members),
+		config.Refuse(c.Owned < 1 || c.Owned > 1000, "owned", "%d is not between 1 and 1000", c.Owned),
+		config.Refuse(c.GuestLife < time.Minute || c.GuestLife > 7*24*time.Hour, "guest_life", "%s is not between a minute and a week", c.GuestLife),
+		config.Refuse(c.Warm < 0 || c.Warm > 10_000, "warm", "%d is not between 0 and 10000", c.Warm),
+		config.Refuse(c.KeepLines < 1 || c.KeepLines > 10_000, "keep_lines", "%d is not between 1 and 10000", c.KeepLines),
+		config.Refuse(c.KeepShots < 1 || c.KeepShots > 100_000, "keep_danmaku", "%d is not between 1 and 100000", c.KeepShots))
+}
+
+// What a room is made with: thresholds as docs/rooms.md explains them.
+const (
+	defaultDrift = 40
+	defaultJump  = 1000
+)
+
+// line returns what somebody wrote in one line, trimmed.
+func line(where, s string, least, most int) (string, error) {
+	s, ok := accounts.Line(s, most)
+	if !ok || len(s) < least {
+		return "", ErrText.On(where, fmt.Sprintf("is not %d to %d printable characters", least, most))
+	}
+	return s, nil
+}
+
+// fold returns text as muted words and searches compare it.
+func fold(s string) string { return cases.Fold().String(s) }
+
+// mutes reports whether a text has one of the room's muted words.
+func (r Room) mutes(text string) bool {
+	text = fold(text)
+	return slices.ContainsFunc(r.Words, func(w string) bool { return strings.Contains(text, w) })
+}
+
+// checkSource returns what an item is played from, as it is kept. ErrSource.
+func checkSource(k Kind, s string) (string, error) {
+	s = strings.TrimSpace(s)
+	if k == File || k == Live {
+		if _, err := ids.Parse[Item](s); err != nil {
+			return "", ErrSource.On("body.source", "is no id")
+		}
+		return s, nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return "", ErrSource.On("body.source", "is no https URL without a user")
+	}
+	return u.String(), nil
+}
+
+// until checks a moment up to which somebody is muted; 0 for one that has passed. ErrUntil.
+func until(t, now time.Time) (int64, error) {
+	if !t.After(now) {
+		return 0, nil
+	}
+	if t.After(now.AddDate(10, 0, 0)) {
+		return 0, ErrUntil
+	}
+	return t.UnixMilli(), nil
+}
+
+func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+func momentOrNil(ms int64) *time.Time {
+	if ms == 0 {
+		return nil
+	}
+	t := moment(ms)
+	return &t
+}
+
+// place is where a page ends: numbers in the order of the list, then an id.
+type place struct {
+	a, b int64
+	id   string
+}
+
+func (p place) cursor() string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%s", p.a, p.b, p.id))
+}
+
+// parsePlace returns the place of a cursor, or first for none. ErrCursor.
+func parsePlace(cursor string, first place) (place, error) {
+	if cursor == "" {
+		return first, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	parts := strings.SplitN(string(text), ".", 3)
+	if err != nil || len(parts) != 3 {
+		return place{}, ErrCursor
+	}
+	a, aErr := strconv.ParseInt(parts[0], 10, 64)
+	b, bErr := strconv.ParseInt(parts[1], 10, 64)
+	id, idErr := ids.Parse[Room](parts[2])
+	p := place{a, b, id.String()}
+	if errors.Join(aErr, bErr, idErr) != nil || p.cursor() != cursor {
+		return place{}, ErrCursor
+	}
+	return p, nil
+}

@@ -1,0 +1,183 @@
+package rooms
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// Say says something in a room's chat. ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord.
+func (s *Service) Say(ctx context.Context, user ViewerID, id ID, text string) (_ Line, err error) {
+	defer errs.Wrap(&err, "rooms.Say %s", id)
+	if text, err = line("body.text", text, 1, 500); err != nil {
+		return Line{}, err
+	}
+	_, m, err := s.inside(ctx, id, user)
+	if err != nil {
+		return Line{}, err
+	}
+	name := m.Name
+	if m.Role != Guest {
+		who, err := s.cfg.People.Profiles(ctx, []accounts.ID{accounts.ID(user)})
+		if err != nil {
+			return Line{}, err
+		}
+		name = who[accounts.ID(user)].Name
+	}
+	done, err := s.utter(ctx, utterance{room: id, user: user, line: &Line{From: user, Name: name, Text: text}})
+	return done.line, err
+}
+
+// Shoot has a comment fly over the picture. ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrItem.
+func (s *Service) Shoot(ctx context.Context, user ViewerID, id ID, c Comment) (_ Comment, err error) {
+	defer errs.Wrap(&err, "rooms.Shoot %s", id)
+	if c.Text, err = line("body.text", c.Text, 1, 100); err != nil {
+		return Comment{}, err
+	}
+	if _, err := ids.Parse[Item](c.Item); c.Item != "" && err != nil {
+		return Comment{}, ErrItem
+	}
+	c.ID, c.From = ids.New[Comment](), user
+	done, err := s.utter(ctx, utterance{room: id, user: user, comment: &c})
+	return done.comment, err
+}
+
+func (s *Service) utter(ctx context.Context, u utterance) (uttered, error) {
+	done, err := s.said.Do(ctx, u)
+	if err == nil {
+		err = done.refusal
+	}
+	if err == nil {
+		s.watched.active(u.room, u.user, s.db.Now())
+	}
+	return done, asKind(ctx, err)
+}
+
+// Lines returns the latest of a room's chat before a number, 0 for the newest, in their order, without those of people
+// whom the viewer blocks. More: there are older ones. ErrRoom.
+func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64, limit int) (_ []Line, more bool, err error) {
+	defer errs.Wrap(&err, "rooms.Lines %s", id)
+	_, m, err := s.inside(ctx, id, user)
+	if err != nil {
+		return nil, false, err
+	}
+	if before == 0 {
+		before = 1 << 62
+	}
+	list, err := linesOf(ctx, s.db, id, before, limit+1)
+	if err != nil {
+		return nil, false, asKind(ctx, err)
+	}
+	if more = len(list) > limit; more {
+		list = list[:limit]
+	}
+	slices.Reverse(list)
+	list, err = unblocked(ctx, s, m, list, func(l Line) ViewerID { return l.From })
+	return list, more, err
+}
+
+// Comments returns a page of what flew at a part of an item, in the order of positions, without those of people
+// whom the viewer blocks. ErrRoom, ErrCursor.
+func (s *Service) Comments(ctx context.Context, user ViewerID, id ID, item string, from, to int64, cursor string, limit int) (_ []Comment, next string, err error) {
+	defer errs.Wrap(&err, "rooms.Comments %s", id)
+	after, err := parsePlace(cursor, place{a: from})
+	if err != nil {
+		return nil, "", err
+	}
+	_, m, err := s.inside(ctx, id, user)
+	if err != nil {
+		return nil, "", err
+	}
+	list, err := commentsAt(ctx, s.db, id, item, after, to, limit+1)
+	if err != nil {
+		return nil, "", asKind(ctx, err)
+	}
+	if len(list) > limit {
+		last := list[limit-1]
+		list, next = list[:limit], place{last.Position, 0, last.ID.String()}.cursor()
+	}
+	list, err = unblocked(ctx, s, m, list, func(c Comment) ViewerID { return c.From })
+	return list, next, err
+}
+
+// unblocked returns those of a list whose senders a viewer does not block.
+func unblocked[T any](ctx context.Context, s *Service, m Member, list []T, from func(T) ViewerID) ([]T, error) {
+	if m.Role == Guest || len(list) == 0 {
+		return list, nil
+	}
+	var senders []accounts.ID
+	for _, v := range list {
+		senders = append(senders, accounts.ID(from(v)))
+	}
+	slices.SortFunc(senders, accounts.ID.Compare)
+	blocked, err := s.cfg.Blocks.Blocked(ctx, accounts.ID(m.User), slices.Compact(senders))
+	return slices.DeleteFunc(list, func(v T) bool { return blocked[accounts.ID(from(v))] }), err
+}
+
+// Hidden returns whose events a subscriber of a channel does not get: users whom they block.
+func (s *Service) Hidden(ctx context.Context, user, _ string) (hidden []string, err error) {
+	defer errs.Wrap(&err, "rooms.Hidden %s", user)
+	id, err := ids.Parse[accounts.User](user)
+	if err != nil {
+		return nil, err
+	}
+	blocked, err := s.cfg.Blocks.BlockedIDs(ctx, id)
+	for _, u := range blocked {
+		hidden = append(hidden, u.String())
+	}
+	return hidden, err
+}
+
+// ClearDanmaku has all danmaku of a room be forgotten, those that fly and those of the past. ErrRoom, ErrMay.
+func (s *Service) ClearDanmaku(ctx context.Context, user ViewerID, id ID) (err error) {
+	defer errs.Wrap(&err, "rooms.ClearDanmaku %s", id)
+	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+		d.tell(api.EventRoomDanmakuCleared, api.RoomRef{Room: id.String()})
+		return deleteComments(ctx, tx, id)
+	})
+	return err
+}
+
+// tidySaid deletes what rooms do not keep of what was said, some rooms at a time.
+func (s *Service) tidySaid(ctx context.Context) error {
+	old, err := crowded(ctx, s.db, s.cfg.KeepLines, sweepBatch)
+	for id, upTo := range old {
+		err = errors.Join(err, deleteLines(ctx, s.db, id, upTo))
+	}
+	shots, overErr := overshot(ctx, s.db, s.cfg.KeepShots, sweepBatch)
+	for _, id := range shots {
+		overErr = errors.Join(overErr, deleteOldComments(ctx, s.db, id, s.cfg.KeepShots))
+	}
+	return errors.Join(err, overErr)
+}
+
+// flying returns the danmaku of the last ten seconds, for somebody who comes.
+func (s *Service) flying(ctx context.Context, m Member, id ID) ([]api.Danmaku, error) {
+	list, err := s.follow(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return unblocked(ctx, s, m, list, func(d api.Danmaku) (user ViewerID) {
+		_ = user.UnmarshalText([]byte(d.From)) // it was one's text
+		return user
+	})
+}
+
+func (c Comment) wire(id ID) api.Danmaku {
+	return api.Danmaku{ID: c.ID.String(), Room: id.String(), From: c.From.String(), Text: c.Text, Item: c.Item, Position: c.Position,
+		Color: c.Color, Mode: modes[c.Mode], Size: sizes[c.Size], At: moment(c.At)}
+}
+
+func (l Line) wire(id ID) api.RoomLine {
+	return api.RoomLine{Room: id.String(), Seq: l.Seq, From: l.From.String(), Name: l.Name, Text: l.Text, At: moment(l.At)}
+}
+
+// batchTime is how long the statements of a batch may take.
+const batchTime = 5 * time.Second

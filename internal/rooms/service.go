@@ -1,0 +1,525 @@
+package rooms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/groupcommit"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/accounts/password"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// People is what this domain asks accounts for; *accounts.Service is one.
+type People interface {
+	// Profiles returns how those of ids look to others that exist or existed.
+	Profiles(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Profile, error)
+}
+
+// Blocks is what this domain asks social for; *social.Service is one.
+type Blocks interface {
+	// Blocked returns those of whom that the user by blocks.
+	Blocked(ctx context.Context, by accounts.ID, whom []accounts.ID) (map[accounts.ID]bool, error)
+	// BlockedIDs returns all whom a user blocks.
+	BlockedIDs(ctx context.Context, user accounts.ID) ([]accounts.ID, error)
+}
+
+// Files is what this domain asks transfers for.
+type Files interface {
+	// RoomFile returns where a user can fetch a file of theirs, and until when.
+	RoomFile(ctx context.Context, user accounts.ID, file string) (url string, until time.Time, err error)
+}
+
+// Config has what the domain stands on.
+type Config struct {
+	DB        *sqldb.DB
+	Redis     *redis.DB
+	Caches    *cache.Runtime
+	Cache     cache.Policy // of copies; Unfenced is this domain's to choose
+	Bus       *events.Bus  // gets the events, after the commit
+	Node      string       // this process, among all that share Redis
+	Nodes     func(ctx context.Context) ([]string, error)
+	People    People
+	Blocks    Blocks
+	Files     Files
+	Passwords *password.Hasher
+	Metrics   prometheus.Registerer
+	Log       *slog.Logger
+
+	Settings
+}
+
+// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+type Service struct {
+	db      *sqldb.DB
+	store   *store
+	caches  *cache.Runtime
+	copies  copies
+	said    *groupcommit.Committer[utterance, uttered]
+	watched watched
+	metrics *metrics
+	cfg     Config
+	log     *slog.Logger
+	base    context.Context //nolint:containedctx // for what follows a commit
+}
+
+// New returns the domain on those parts. What follows a commit has the values of ctx. The error has all
+// faults of the settings.
+func New(ctx context.Context, cfg Config) (*Service, error) {
+	config.Defaults(&cfg.Settings)
+	if err := cfg.Settings.Validate(); err != nil {
+		return nil, fmt.Errorf("rooms: %w", err)
+	}
+	s := &Service{base: context.WithoutCancel(ctx), db: cfg.DB, store: &store{cfg.Redis}, caches: cfg.Caches, cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
+	s.copies = s.newCopies(cfg.Caches, cfg.Cache)
+	s.said = newCommitter(s)
+	return s, nil
+}
+
+// Run commits what people say, and keeps in order what goes with watching, until ctx ends.
+func (s *Service) Run(ctx context.Context, ready func()) error {
+	ready()
+	var parts sync.WaitGroup
+	parts.Go(func() { _ = s.said.Run(ctx) })
+	parts.Go(func() { s.watch(ctx) })
+	parts.Go(func() { s.warm(ctx) })
+	parts.Wait()
+	return nil
+}
+
+// scene is a room that is being changed, under its lock. What follows the commit is derived from it.
+type scene struct {
+	at   time.Time
+	was  Room
+	room Room
+	me   Member // who does it; without a role's rights for somebody who is not in it
+	news []news
+}
+
+// news are told after the commit, on the room's channel and to a viewer's own devices.
+type news struct {
+	to   ViewerID // zero: on the room's channel
+	typ  string
+	data any // a Member stands for how it looks by then, a Room as well
+}
+
+func (d *scene) tell(typ string, data any) { d.news = append(d.news, news{typ: typ, data: data}) }
+
+// gone tells the room, and who is gone.
+func (d *scene) gone(user ViewerID, why string) {
+	data := api.RoomGone{Room: d.room.ID.String(), User: user.String(), Why: why}
+	d.news = append(d.news, news{user, api.EventRoomGone, data}, news{typ: api.EventRoomGone, data: data})
+}
+
+// change runs fn in a transaction, under the lock of a room, as somebody in it who may do a verb; then it
+// writes the room, drops the copies that targets name, tells of what has happened, and returns the scene. ErrRoom: there is no such
+// room, or the viewer is not in it. ErrMay, ErrMuted, ErrOwner.
+func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *scene) error) (scene, error) {
+	return s.enter(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *scene) (err error) {
+		d.me, err = selectMember(ctx, tx, id, user)
+		if errors.Is(err, ErrMember) {
+			err = ErrRoom
+		}
+		if err == nil {
+			err = d.me.can(v, d.room, d.at)
+		}
+		if err != nil {
+			return err
+		}
+		return fn(ctx, tx, d)
+	})
+}
+
+// enter is [Service.change] for people who may not be in the room.
+func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *scene) error) (scene, error) {
+	var d scene
+	err := s.caches.Change(ctx, func(ctx context.Context) error {
+		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			d = scene{at: tx.Now()} // a transaction may be run again
+			if d.room, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+				return err
+			}
+			d.was = d.room
+			d.was.Words = slices.Clone(d.room.Words)
+			if err := fn(ctx, tx, &d); err != nil || same(d.was, d.room) {
+				return err
+			}
+			return updateRoom(ctx, tx, d.room)
+		})
+	}, targets...)
+	if err != nil {
+		return scene{}, asKind(ctx, err)
+	}
+	s.publish(ctx, d)
+	return d, nil
+}
+
+// same reports whether nothing of two rooms differs.
+func same(a, b Room) bool {
+	words := slices.Equal(a.Words, b.Words)
+	a.Words, b.Words = nil, nil
+	return words && fmt.Sprint(a) == fmt.Sprint(b)
+}
+
+// seats are what MemberKicked drops for viewers of a room.
+func (s *Service) seats(id ID, users ...ViewerID) []cache.Target {
+	list := make([]Seat, len(users))
+	for i, u := range users {
+		list[i] = Seat{A: id, B: u}
+	}
+	return MemberKicked.Of(s.caches, list...)
+}
+
+// Update is what changes of a room; nil changes nothing.
+type Update struct {
+	Name      *string
+	Password  *string // empty: none is asked for
+	Access    *Access
+	Listed    *bool
+	Guests    *bool
+	MemberMay *Permission
+	GuestMay  *Permission
+	Hold      *bool
+	Drift     *int
+	Jump      *int
+	Loop      *Loop
+	Words     *[]string
+}
+
+// clean returns u with its texts as they are kept. ErrText.
+func (u Update) clean() (Update, error) {
+	if u.Name != nil {
+		name, err := line("body.name", *u.Name, 1, 60)
+		if err != nil {
+			return Update{}, err
+		}
+		u.Name = &name
+	}
+	if u.Words != nil {
+		var words []string
+		for i, w := range *u.Words {
+			w, err := line(fmt.Sprintf("body.words[%d]", i), w, 1, 40)
+			if err != nil {
+				return Update{}, err
+			}
+			words = append(words, fold(w))
+		}
+		slices.Sort(words)
+		words = slices.Compact(words)
+		u.Words = &words
+	}
+	return u, nil
+}
+
+// on returns r as updated; hash is that of the new password.
+func (u Update) on(r Room, hash string) Room {
+	set(&r.Name, u.Name)
+	set(&r.Access, u.Access)
+	set(&r.Listed, u.Listed)
+	set(&r.Guests, u.Guests)
+	set(&r.MemberMay, u.MemberMay)
+	set(&r.GuestMay, u.GuestMay)
+	set(&r.Hold, u.Hold)
+	set(&r.Drift, u.Drift)
+	set(&r.Jump, u.Jump)
+	set(&r.Loop, u.Loop)
+	set(&r.Words, u.Words)
+	if u.Password != nil {
+		r.hash = hash
+		r.Password = hash != ""
+	}
+	r.GuestMay &= forGuests
+	return r
+}
+
+// set gives to a value, where there is one.
+func set[T any](to, value *T) {
+	if value != nil {
+		*to = *value
+	}
+}
+
+// hash returns the hash of a room's password, "" for none. ErrBusy.
+func (s *Service) hash(ctx context.Context, asker ViewerID, given *string) (string, error) {
+	if given == nil || *given == "" {
+		return "", nil
+	}
+	text, err := password.Normalize(*given)
+	if err != nil {
+		return "", ErrText.On("body.password", "has control characters")
+	}
+	hash, err := s.cfg.Passwords.Hash(ctx, asker.String(), text)
+	return hash, busy(err)
+}
+
+func busy(err error) error {
+	if errors.Is(err, password.ErrBusy) {
+		return ErrBusy
+	}
+	return err
+}
+
+// Create makes a room of which the user is the owner. ErrText, ErrRooms, ErrBusy, accounts.ErrNoUser.
+func (s *Service) Create(ctx context.Context, owner accounts.ID, u Update) (_ Room, me Member, err error) {
+	defer errs.Wrap(&err, "rooms.Create %s", owner)
+	if u, err = u.clean(); err != nil {
+		return Room{}, Member{}, err
+	}
+	user, id := ViewerID(owner), ids.New[Room]()
+	hash, err := s.hash(ctx, user, u.Password)
+	if err != nil {
+		return Room{}, Member{}, err
+	}
+	var r Room
+	err = s.caches.Change(ctx, func(ctx context.Context) error {
+		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+			now := tx.Now().UnixMilli()
+			who, err := accounts.Standings(ctx, tx, owner)
+			if err != nil {
+				return err
+			}
+			if standing, known := who[owner]; !known || standing.Deleted {
+				return accounts.ErrNoUser
+			}
+			if n, err := countOwned(ctx, tx, user); err != nil {
+				return err
+			} else if n >= s.cfg.Owned { // counted without a lock: at the same moment a user may make one more
+				return ErrRooms
+			}
+			r = u.on(Room{ID: id, MemberMay: forMembers, GuestMay: forGuests, Drift: defaultDrift, Jump: defaultJump, Created: now, members: 1}, hash)
+			me = Member{User: user, Role: Owner, Joined: now}
+			if err := insertRoom(ctx, tx, r); err != nil {
+				return err
+			}
+			return insertMember(ctx, tx, id, me)
+		})
+	}, s.seats(id, user)...)
+	return r, me, asKind(ctx, err)
+}
+
+// Room returns a room as a viewer sees it, and their place in it; nil: they are not in it. ErrRoom unless they are, or
+// the room is open.
+func (s *Service) Room(ctx context.Context, user ViewerID, id ID) (_ Room, me *Member, err error) {
+	defer errs.Wrap(&err, "rooms.Room %s", id)
+	r, err := s.room(ctx, id)
+	if err != nil {
+		return Room{}, nil, err
+	}
+	m, err := s.member(ctx, id, user)
+	switch {
+	case err == nil:
+		return r, &m, nil
+	case !errors.Is(err, ErrMember):
+		return Room{}, nil, err
+	case r.Access != Open:
+		return Room{}, nil, ErrRoom
+	}
+	return r, nil, nil
+}
+
+// mostMine is how many of a user's rooms are listed.
+const mostMine = 500
+
+// Rooms returns the rooms in which a user is, the one joined last first, and the user's place in each.
+func (s *Service) Rooms(ctx context.Context, user ViewerID) (_ []Room, mine []Member, err error) {
+	defer errs.Wrap(&err, "rooms.Rooms %s", user)
+	list, mine, err := roomsOf(ctx, s.db, user, mostMine)
+	return list, mine, asKind(ctx, err)
+}
+
+// mostListed is among how many rooms of the public list, the most recently active ones that match, a page is sought.
+const mostListed = 1000
+
+// Sort is the order of the public list.
+type Sort string
+
+// The orders.
+const (
+	ByViewers Sort = "viewers" // most viewers first
+	ByNew     Sort = "new"     // newest first
+)
+
+// Listed is a room of the public list.
+type Listed struct {
+	Room
+	Viewers int
+}
+
+// List returns a page of the public list: of the rooms whose name has a text, those that were active last, in an
+// order. ErrCursor.
+func (s *Service) List(ctx context.Context, text string, by Sort, cursor string, limit int) (_ []Listed, next string, err error) {
+	defer errs.Wrap(&err, "rooms.List")
+	after, err := parsePlace(cursor, place{a: 1 << 62})
+	if err != nil {
+		return nil, "", err
+	}
+	found, err := searchRooms(ctx, s.db, text, mostListed)
+	if err != nil {
+		return nil, "", asKind(ctx, err)
+	}
+	list := make([]ID, len(found))
+	for i, l := range found {
+		list[i] = l.room.ID
+	}
+	viewers := s.viewers(ctx, list)
+	at := func(r Room) place {
+		if by == ByNew {
+			return place{r.Created, 0, r.ID.String()}
+		}
+		return place{int64(viewers[r.ID]), r.Created, r.ID.String()}
+	}
+	slices.SortFunc(found, func(a, b listed) int { return at(a.room).compare(at(b.room)) })
+	var out []Listed
+	for _, l := range found {
+		if p := at(l.room); p.compare(after) > 0 {
+			if len(out) == limit {
+				last := out[limit-1].Room
+				return out, at(last).cursor(), nil
+			}
+			out = append(out, Listed{l.room, viewers[l.room.ID]})
+		}
+	}
+	return out, "", nil
+}
+
+// compare orders places by falling numbers, then by id.
+func (p place) compare(other place) int {
+	switch {
+	case p.a != other.a:
+		return sign(other.a - p.a)
+	case p.b != other.b:
+		return sign(other.b - p.b)
+	}
+	return strings.Compare(p.id, other.id)
+}
+
+func sign(n int64) int {
+	switch {
+	case n < 0:
+		return -1
+	case n > 0:
+		return 1
+	}
+	return 0
+}
+
+// Change changes a room's settings. ErrRoom, ErrMay, ErrText, ErrBusy.
+func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_ Room, me Member, err error) {
+	defer errs.Wrap(&err, "rooms.Change %s", id)
+	if u, err = u.clean(); err != nil {
+		return Room{}, Member{}, err
+	}
+	if err := s.may(ctx, user, id, configure); err != nil { // before a password is hashed for nothing
+		return Room{}, Member{}, err
+	}
+	hash, err := s.hash(ctx, user, u.Password)
+	if err != nil {
+		return Room{}, Member{}, err
+	}
+	d, err := s.change(ctx, id, user, configure, SettingsChanged.Of(s.caches, id), func(_ context.Context, _ *sqldb.Tx, d *scene) error {
+		if d.room = u.on(d.room, hash); !same(d.was, d.room) {
+			d.tell(api.EventRoomChanged, d.room)
+		}
+		return nil
+	})
+	return d.room, d.me, err
+}
+
+// may refuses what somebody may not do, by SQL, before work that a change needs. ErrRoom, ErrMay.
+func (s *Service) may(ctx context.Context, user ViewerID, id ID, v verb) error {
+	r, err := selectRoom(ctx, s.db, id, "")
+	if err != nil {
+		return asKind(ctx, err)
+	}
+	m, err := selectMember(ctx, s.db, id, user)
+	switch {
+	case errors.Is(err, ErrMember):
+		return ErrRoom
+	case err != nil:
+		return asKind(ctx, err)
+	}
+	return m.can(v, r, s.db.Now())
+}
+
+// Close ends a room, for all. ErrRoom, ErrMay.
+func (s *Service) Close(ctx context.Context, user ViewerID, id ID) (err error) {
+	defer errs.Wrap(&err, "rooms.Close %s", id)
+	_, err = s.change(ctx, id, user, closeIt, RoomDeleted.Of(s.caches, id), s.end)
+	s.closed(ctx, id, err)
+	return err
+}
+
+// CloseFor closes a room for an operator. One that is closed stays so.
+func (s *Service) CloseFor(ctx context.Context, id ID) (err error) {
+	defer errs.Wrap(&err, "rooms.CloseFor %s", id)
+	_, err = s.enter(ctx, id, RoomDeleted.Of(s.caches, id), s.end)
+	if errors.Is(err, ErrRoom) {
+		return nil
+	}
+	s.closed(ctx, id, err)
+	return err
+}
+
+// end closes a room that is locked.
+func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+	d.tell(api.EventRoomGone, api.RoomGone{Room: d.room.ID.String(), Why: api.RoomClosed})
+	d.room = d.was // nothing of it is to be written
+	return closeRoom(ctx, tx, d.room.ID)
+}
+
+// closed removes what Redis has of a room that was closed. What stays while Redis is away has its life.
+func (s *Service) closed(ctx context.Context, id ID, err error) {
+	if err != nil {
+		return
+	}
+	if err := s.store.forget(context.WithoutCancel(ctx), id); err != nil {
+		s.log.Info("rooms: what Redis has of a closed room is left to its life", "room", id, "err", err)
+	}
+}
+
+// Transfer hands a room over to another member; the owner becomes an admin. ErrRoom, ErrMay, ErrMember, ErrSelf, ErrGuest.
+func (s *Service) Transfer(ctx context.Context, user ViewerID, id ID, to ViewerID) (_ Room, me Member, err error) {
+	defer errs.Wrap(&err, "rooms.Transfer %s", id)
+	targets := append(RoomUpdated.Of(s.caches, id), PermissionsChanged.Of(s.caches, Seat{A: id, B: user}, Seat{A: id, B: to})...)
+	d, err := s.change(ctx, id, user, transfer, targets, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+		next, err := selectMember(ctx, tx, id, to)
+		switch {
+		case err != nil:
+			return err
+		case to == user:
+			return ErrSelf
+		case next.Role == Guest:
+			return ErrGuest
+		}
+		d.me.Role = Admin
+		return s.crown(ctx, tx, d, next, d.me)
+	})
+	return d.room, d.me, err
+}
+
+// crown makes a member the owner, and writes others who change with it.
+func (s *Service) crown(ctx context.Context, tx *sqldb.Tx, d *scene, next Member, others ...Member) error {
+	next.Role, next.Muted, next.More, next.Less = Owner, 0, 0, 0
+	for _, m := range append(others, next) {
+		if err := updateMember(ctx, tx, d.room.ID, m); err != nil {
+			return err
+		}
+		d.tell(api.EventRoomMember, m)
+	}
+	return nil
+}

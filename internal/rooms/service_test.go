@@ -1,0 +1,576 @@
+package rooms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/accounts/password"
+	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/rooms/playback"
+	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// unhurried stands in for the budget of production: a machine that stalls must not be
+// taken for a Redis that is away.
+const unhurried = 10 * time.Second
+
+// A world is one node's rooms, and what is beneath them, on its engines.
+type world struct {
+	*Service
+	t        testing.TB
+	accounts *accounts.Service
+	social   *social.Service
+	redis    *redis.DB
+	ahead    *atomic.Int64 // nanoseconds that the clock is ahead
+	live     *sync.Map     // nodes
+}
+
+// noFiles stands for transfers, of which nobody here has one.
+type noFiles struct{}
+
+func (noFiles) RoomFile(context.Context, accounts.ID, string) (string, time.Time, error) {
+	return "", time.Time{}, ErrItem
+}
+
+func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, live *sync.Map, settings Settings) *world {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	node := ids.New[world]().String()
+	bus := events.NewBus(rdb, node, log)
+	budget := unhurried
+	if bubble.In(t) {
+		budget = 0 // production's own
+	}
+	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: budget})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	friends, err := social.New(social.Config{DB: db, Caches: caches, Bus: bus, People: people, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cheap := password.OWASP
+	cheap.Memory, cheap.Iterations = 64, 1
+	s, err := New(context.WithoutCancel(t.Context()), Config{DB: db, Redis: rdb, Caches: caches, Bus: bus, Node: node, People: people, Blocks: friends, Files: noFiles{}, Passwords: password.NewHasher(1, cheap), Log: log, Settings: settings,
+		Nodes: func(context.Context) (names []string, _ error) {
+			live.Range(func(name, _ any) bool { names = append(names, name.(string)); return true })
+			return names, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live.Store(node, true)
+	w := &world{s, t, people, friends, rdb, ahead, live}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { _ = bus.Run(ctx, func() {}) })
+	all.Go(func() { _ = caches.Run(ctx, func() {}) })
+	all.Go(func() { _ = s.Run(ctx, func() {}) })
+	t.Cleanup(func() { cancel(); all.Wait() })
+	if err := bus.Nodes().Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// single is a node on embedded engines.
+func single(t *testing.T, settings Settings) *world {
+	return newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t), redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), settings)
+}
+
+// neighbour is another node on the same engines.
+func (w *world) neighbour() *world {
+	w.t.Helper()
+	return newWorld(w.t, w.db, w.redis, w.ahead, w.live, w.cfg.Settings)
+}
+
+// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a real
+// MariaDB.
+func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
+	for _, e := range sqldbtest.Engines(t) {
+		run := func(t *testing.T, cfg redis.Config) {
+			ahead := new(atomic.Int64)
+			db := e.Open(t, func(c *sqldb.Config) {
+				c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+			})
+			w := newWorld(t, db, redistest.OpenConfig(t, cfg), ahead, new(sync.Map), settings)
+			test(t, w)
+			w.sound()
+			redistest.KeysDeclared(t, w.redis, Keys, social.Keys, accounts.Keys, events.Keys, cache.Keys)
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			if e.Name == "sqlite" {
+				bubble.Test(t, func(t *testing.T) { run(t, redis.Config{URL: "embedded"}) })
+			} else {
+				run(t, redistest.Shared(t))
+			}
+		})
+	}
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// fails expects an error.
+func (w *world) fails(what string, err, want error) {
+	w.t.Helper()
+	if !errors.Is(err, want) || want == nil && err != nil {
+		w.t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+// people opens n accounts.
+func (w *world) people(n int) (all []accounts.ID) {
+	w.t.Helper()
+	var users []accounts.User
+	for i := range n {
+		u, err := accounts.NewUser(fmt.Sprintf("%x@example.org", ids.New[world]().String()), fmt.Sprint("user ", i), "UTC")
+		w.must(err)
+		users, all = append(users, u), append(all, u.ID)
+	}
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, users) }))
+	return all
+}
+
+func to[T any](v T) *T { return &v }
+
+// open makes a room into which everybody may come, guests too, and lets members in.
+func (w *world) open(owner accounts.ID, members ...accounts.ID) ID {
+	w.t.Helper()
+	r, _, err := w.Create(w.t.Context(), owner, Update{Name: to("Film night"), Access: to(Open), Guests: to(true)})
+	w.must(err)
+	for _, u := range members {
+		_, _, err := w.Join(w.t.Context(), u, r.ID, Key{})
+		w.must(err)
+	}
+	return r.ID
+}
+
+func (w *world) guest(id ID) ViewerID {
+	w.t.Helper()
+	_, m, _, err := w.Visit(w.t.Context(), "here", id, "Visitor", Key{})
+	w.must(err)
+	return m.User
+}
+
+func (w *world) appoint(id ID, owner, user accounts.ID) {
+	w.t.Helper()
+	_, _, err := w.SetMember(w.t.Context(), ViewerID(owner), id, ViewerID(user), MemberUpdate{Role: to(Admin)})
+	w.must(err)
+}
+
+// sound holds SQL against what the package promises.
+func (w *world) sound() {
+	w.t.Helper()
+	for what, query := range map[string]string{
+		"rooms without one owner":                    "SELECT COUNT(*) FROM rooms r WHERE r.closed = 0 AND 1 <> (SELECT COUNT(*) FROM room_members m WHERE m.room_id = r.id AND m.role = 3)",
+		"rooms that count others than their members": "SELECT COUNT(*) FROM rooms r WHERE r.members <> (SELECT COUNT(*) FROM room_members m WHERE m.room_id = r.id)",
+		"people in rooms from which they are banned": "SELECT COUNT(*) FROM room_members m JOIN room_bans b ON b.room_id = m.room_id AND b.user_id = m.user_id",
+		"links that let in too many":                 "SELECT COUNT(*) FROM room_links WHERE most > 0 AND uses > most",
+		"guests of higher roles":                     "SELECT COUNT(*) FROM room_members WHERE (role = 0) <> (expires > 0)",
+		"rooms that number lines otherwise":          "SELECT COUNT(*) FROM rooms r WHERE r.said < (SELECT COALESCE(MAX(seq), 0) FROM room_lines l WHERE l.room_id = r.id)",
+	} {
+		var n int
+		w.must(w.db.QueryRowContext(w.t.Context(), query).Scan(&n))
+		if n != 0 {
+			w.t.Errorf("%d %s, want none", n, what)
+		}
+	}
+}
+
+// Everything that somebody may want to do in a room, with who may: by the roles stranger, guest, member, admin and owner. The other
+// one is a member unless it is said.
+func TestWhoMayDoWhatInARoom(t *testing.T) {
+	type try func(ctx context.Context, w *world, id ID, me, other ViewerID) error
+	ok := error(nil)
+	update := func(u Update) try {
+		return func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, _, err := w.Change(ctx, me, id, u)
+			return err
+		}
+	}
+	setMember := func(u MemberUpdate) try {
+		return func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+			_, _, err := w.SetMember(ctx, me, id, other, u)
+			return err
+		}
+	}
+	command := func(verb playback.Verb) try {
+		return func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			state, err := w.state(ctx, id)
+			if err == nil {
+				_, err = w.Command(ctx, me, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: verb, Rate: 1500})
+			}
+			return err
+		}
+	}
+	for what, c := range map[string]struct {
+		try   try
+		other Role
+		want  [5]error
+	}{
+		"rename":              {update(Update{Name: to("Sailing")}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"close the door":      {update(Update{Access: to(Invited)}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"set a password":      {update(Update{Password: to("swordfish")}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"mute words":          {update(Update{Words: to([]string{"Spoiler"})}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"let members control": {update(Update{MemberMay: to(forMembers | Control)}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"play":                {command(playback.Play), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"pause":               {command(playback.Pause), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"seek":                {command(playback.Seek), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"change the rate":     {command(playback.SetRate), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"stop":                {command(playback.Load), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"see the playback": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, err := w.Playback(ctx, me, id)
+			return err
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"see the scene": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, err := w.Scene(ctx, me, id)
+			return err
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"listen": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			return w.MaySubscribe(ctx, me.String(), "room/"+id.String())
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"see the members": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, _, _, err := w.Members(ctx, me, id, "", 10)
+			return err
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"see who is on line": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, err := w.Online(ctx, me, id)
+			return err
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"wait for data": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			return w.Buffering(ctx, me, id, true)
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"say": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, err := w.Say(ctx, me, id, "Hi")
+			return err
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"read the chat": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, _, err := w.Lines(ctx, me, id, 0, 10)
+			return err
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"shoot": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, err := w.Shoot(ctx, me, id, Comment{Text: "Wow"})
+			return err
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"read danmaku": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, _, err := w.Comments(ctx, me, id, "", 0, 1000, "", 10)
+			return err
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"clear danmaku": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			return w.ClearDanmaku(ctx, me, id)
+		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"add to the playlist": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, err := w.Add(ctx, me, id, Item{Source: "https://example.org/film.mp4"})
+			return err
+		}, Ordinary, [5]error{ErrRoom, ErrMay, ok, ok, ok}},
+		"read the playlist": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, err := w.Playlist(ctx, me, id)
+			return err
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"take off the playlist": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			return w.Remove(ctx, me, id, ids.New[Item]())
+		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrItem, ErrItem, ErrItem}},
+		"order the playlist": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			return w.Move(ctx, me, id, ids.New[Item](), ItemID{})
+		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrItem, ErrItem, ErrItem}},
+		"make a link": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, err := w.NewLink(ctx, me, id, time.Hour, 0)
+			return err
+		}, Ordinary, [5]error{ErrRoom, ErrMay, ok, ok, ok}},
+		"see links": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, err := w.Links(ctx, me, id)
+			return err
+		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
+		"revoke no link": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			return w.Revoke(ctx, me, id, ids.New[Link]())
+		}, Ordinary, [5]error{ErrRoom, ErrLink, ErrLink, ErrLink, ErrLink}},
+		"mute a member":   {setMember(MemberUpdate{MutedUntil: to(time.Now().Add(time.Hour))}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"mute a guest":    {setMember(MemberUpdate{MutedUntil: to(time.Now().Add(time.Hour))}), Guest, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"mute an admin":   {setMember(MemberUpdate{MutedUntil: to(time.Now().Add(time.Hour))}), Admin, [5]error{ErrRoom, ErrMay, ErrMay, ErrRank, ok}},
+		"permit a member": {setMember(MemberUpdate{May: to(Chat | Control)}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"appoint":         {setMember(MemberUpdate{Role: to(Admin)}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
+		"appoint a guest": {setMember(MemberUpdate{Role: to(Admin)}), Guest, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ErrGuest}},
+		"depose":          {setMember(MemberUpdate{Role: to(Ordinary)}), Admin, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
+		"kick a member": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+			return w.Kick(ctx, me, id, other)
+		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"kick a guest": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+			return w.Kick(ctx, me, id, other)
+		}, Guest, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"kick an admin": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+			return w.Kick(ctx, me, id, other)
+		}, Admin, [5]error{ErrRoom, ErrMay, ErrMay, ErrRank, ok}},
+		"ban a member": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error { return w.Ban(ctx, me, id, other) }, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"ban an admin": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error { return w.Ban(ctx, me, id, other) }, Admin, [5]error{ErrRoom, ErrMay, ErrMay, ErrRank, ok}},
+		"lift no ban": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+			return w.Unban(ctx, me, id, other)
+		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ErrNoBan, ErrNoBan}},
+		"see the bans": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+			_, _, err := w.Bans(ctx, me, id, "", 10)
+			return err
+		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"hand it over": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+			_, _, err := w.Transfer(ctx, me, id, other)
+			return err
+		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
+		"hand it to a guest": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+			_, _, err := w.Transfer(ctx, me, id, other)
+			return err
+		}, Guest, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ErrGuest}},
+		"leave":    {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error { return w.Leave(ctx, me, id) }, Ordinary, [5]error{ErrRoom, ok, ok, ok, ErrOwner}},
+		"close it": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error { return w.Close(ctx, me, id) }, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := single(t, Settings{})
+				who := w.people(5)
+				for role, want := range c.want {
+					id := w.open(who[0], who[1], who[2], who[3])
+					w.appoint(id, who[0], who[2])
+					other := ViewerID(who[3])
+					switch c.other {
+					case Admin:
+						w.appoint(id, who[0], who[3])
+					case Guest:
+						other = w.guest(id)
+					}
+					me := []ViewerID{ViewerID(who[4]), w.guest(id), ViewerID(who[1]), ViewerID(who[2]), ViewerID(who[0])}[role]
+					before := w.dump()
+					w.fails(fmt.Sprint("role ", role-1), c.try(t.Context(), w, id, me, other), want)
+					if after := w.dump(); want != nil && before != after {
+						t.Errorf("role %d: what was refused has changed\n%s\nto\n%s", role-1, before, after)
+					}
+				}
+				w.sound()
+			})
+		})
+	}
+}
+
+// dump is what SQL has of rooms, but for their registers, which readers may have to make anew.
+func (w *world) dump() string {
+	w.t.Helper()
+	out := ""
+	for _, query := range []string{"SELECT id || name || password || access || member_may || words || members || said || closed FROM rooms ORDER BY id", "SELECT room_id || user_id || role || more || less || muted FROM room_members ORDER BY room_id, user_id",
+		"SELECT room_id || user_id FROM room_bans ORDER BY room_id, user_id", "SELECT id || uses FROM room_links ORDER BY id", "SELECT id || place FROM room_items ORDER BY id",
+		"SELECT room_id || seq FROM room_lines ORDER BY room_id, seq", "SELECT id FROM room_danmaku ORDER BY id"} {
+		rows, err := sqldb.Column[string](w.db.QueryContext(w.t.Context(), query))
+		w.must(err)
+		out += fmt.Sprintln(rows)
+	}
+	return out
+}
+
+func TestWaysIntoARoom(t *testing.T) {
+	eachEngine(t, Settings{Members: 4}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.people(7)
+		r, _, err := w.Create(ctx, who[0], Update{Name: to("Film night"), Access: to(Open), Password: to("swordfish")})
+		w.must(err)
+		id, owner := r.ID, ViewerID(who[0])
+		join := func(user accounts.ID, key Key) error {
+			_, _, err := w.Join(ctx, user, id, key)
+			return err
+		}
+		w.fails("without the password", join(who[1], Key{}), ErrPassword)
+		w.fails("with another one", join(who[1], Key{Password: "Swordfish"}), ErrPassword)
+		w.fails("with the password", join(who[1], Key{Password: "swordfish"}), nil)
+		w.fails("again", join(who[1], Key{}), nil)
+		w.ahead.Add(int64(time.Second)) // who comes after is later
+		_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Key{Password: "swordfish"})
+		w.fails("a guest where none is welcome", err, ErrGuests)
+
+		link, err := w.NewLink(ctx, ViewerID(who[1]), id, time.Hour, 1)
+		w.must(err)
+		elsewhere := w.open(who[0])
+		_, _, err = w.Join(ctx, who[2], elsewhere, Key{Link: &link.ID})
+		w.fails("by a link of another room", err, ErrLink)
+		w.fails("by a link", join(who[2], Key{Link: &link.ID}), nil)
+		w.fails("by a link that is used up", join(who[3], Key{Link: &link.ID}), ErrLink)
+		link, err = w.NewLink(ctx, owner, id, time.Hour, 0)
+		w.must(err)
+		w.must(w.Ban(ctx, owner, id, ViewerID(who[2])))
+		w.fails("banned, by a link", join(who[2], Key{Link: &link.ID}), ErrBanned)
+		w.fails("ban oneself", w.Ban(ctx, owner, id, owner), ErrSelf)
+		_, _, err = w.Change(ctx, owner, id, Update{Access: to(Invited), Guests: to(true)})
+		w.must(err)
+		w.fails("of whom nobody knows", join(who[3], Key{Password: "swordfish"}), ErrRoom)
+		if _, _, err := w.Room(ctx, ViewerID(who[3]), id); !errors.Is(err, ErrRoom) {
+			t.Errorf("a stranger sees a room for the invited: %v", err)
+		}
+		_, guest, token, err := w.Visit(ctx, "here", id, "Visitor", Key{Link: &link.ID})
+		w.must(err)
+		if v, err := w.Verify(ctx, token); err != nil || v.User != guest.User || v.Room != id {
+			t.Errorf("a guest's token is of %+v, %v", v, err)
+		}
+		for what, bad := range map[string]string{"of another secret": token[:len(token)-1] + string(token[len(token)-1]^1), "of a user": GuestPrefix + id.String() + who[1].String() + token[len(token)-secretLen:], "cut": token[:40], "none": ""} {
+			if _, err := w.Verify(ctx, bad); !errors.Is(err, accounts.ErrToken) {
+				t.Errorf("a token %s: %v", what, err)
+			}
+		}
+		w.fails("a fourth one", join(who[3], Key{Link: &link.ID}), nil)
+		w.fails("one too many", join(who[4], Key{Link: &link.ID}), ErrFull)
+		w.ahead.Add(int64(13 * time.Hour))
+		if _, err := w.Verify(ctx, token); !errors.Is(err, accounts.ErrToken) {
+			t.Errorf("a guest whose time is over: %v", err)
+		}
+		w.must(w.tidy(ctx))
+		link, err = w.NewLink(ctx, owner, id, time.Hour, 0)
+		w.must(err)
+		w.fails("where a guest has left", join(who[4], Key{Link: &link.ID}), nil)
+		w.must(w.Erase(ctx, who[0]))
+		if _, m, err := w.inside(ctx, id, ViewerID(who[1])); err != nil || m.Role != Owner {
+			t.Errorf("after the owner comes %+v, %v", m, err)
+		}
+		if _, err := w.room(ctx, elsewhere); !errors.Is(err, ErrRoom) {
+			t.Errorf("a room of nobody: %v", err)
+		}
+	})
+}
+
+func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
+	eachEngine(t, Settings{KeepLines: 10, KeepShots: 5}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.people(3)
+		id := w.open(who[0], who[1], who[2])
+		owner, ann, bob := ViewerID(who[0]), ViewerID(who[1]), ViewerID(who[2])
+		_, _, err := w.Change(ctx, owner, id, Update{Words: to([]string{"Spoiler", "ß"})})
+		w.must(err)
+		_, err = w.Say(ctx, ann, id, "a SPOILER!")
+		w.fails("a muted word", err, ErrWord)
+		_, err = w.Shoot(ctx, ann, id, Comment{Text: "groSS"})
+		w.fails("a muted word of another case", err, ErrWord)
+		_, err = w.Say(ctx, owner, id, "no spoilers, please")
+		w.fails("of who may moderate", err, nil)
+		_, _, err = w.SetMember(ctx, owner, id, ann, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
+		w.must(err)
+		_, err = w.Say(ctx, ann, id, "Hi")
+		w.fails("muted", err, ErrMuted)
+		w.ahead.Add(int64(2 * time.Hour))
+		var all sync.WaitGroup
+		for i := range 30 {
+			all.Go(func() {
+				_, err := w.Say(ctx, ann, id, fmt.Sprint("line ", i))
+				_, shotErr := w.Shoot(ctx, bob, id, Comment{Text: "Wow", Position: int64(i * 100)})
+				if err := errors.Join(err, shotErr); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		w.must(w.tidy(ctx))
+		lines, more, err := w.Lines(ctx, bob, id, 0, 4)
+		if err != nil || !more || len(lines) != 4 || lines[3].Seq != 31 || lines[0].Seq != 28 {
+			t.Errorf("lines %+v, %v, %v", lines, more, err)
+		}
+		if lines, more, err = w.Lines(ctx, bob, id, 0, 100); err != nil || more || len(lines) != 10 || lines[0].Name == "" {
+			t.Errorf("kept %d lines, %v, %v", len(lines), more, err)
+		}
+		w.must(w.social.Block(ctx, who[2], who[1]))
+		if lines, _, err = w.Lines(ctx, bob, id, 0, 100); err != nil || len(lines) != 0 {
+			t.Errorf("of whom bob blocks he reads %+v, %v", lines, err)
+		}
+		if hidden, err := w.Hidden(ctx, bob.String(), ""); err != nil || !slices.Equal(hidden, []string{ann.String()}) {
+			t.Errorf("hidden: %v, %v", hidden, err)
+		}
+		page, next, err := w.Comments(ctx, owner, id, "", 0, 10_000, "", 3)
+		w.must(err)
+		rest, _, err := w.Comments(ctx, owner, id, "", 0, 10_000, next, 100)
+		if err != nil || len(page) != 3 || len(rest) < 2 || page[2].Position > rest[0].Position {
+			t.Errorf("danmaku %d and %d, %v", len(page), len(rest), err)
+		}
+		w.must(w.ClearDanmaku(ctx, owner, id))
+		if page, _, err = w.Comments(ctx, owner, id, "", 0, 10_000, "", 3); err != nil || len(page) != 0 {
+			t.Errorf("cleared: %+v, %v", page, err)
+		}
+		w.must(w.Close(ctx, owner, id))
+		w.ahead.Add(int64(time.Hour))
+		w.must(w.tidy(ctx))
+		for _, table := range append(childTables, "rooms") {
+			var n int
+			w.must(w.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+table).Scan(&n))
+			if n != 0 {
+				t.Errorf("%d rows are left in %s", n, table)
+			}
+		}
+	})
+}
+
+func TestAPlaylistKeepsItsOrder(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		owner := w.people(1)[0]
+		id, me := w.open(owner), ViewerID(owner)
+		var list []ItemID
+		for i := range 4 {
+			it, err := w.Add(ctx, me, id, Item{Source: fmt.Sprintf("https://example.org/%d.mp4", i), Title: fmt.Sprint(i), Duration: 60_000})
+			w.must(err)
+			list = append(list, it.ID)
+		}
+		for _, bad := range []Item{{Source: "http://example.org/"}, {Source: "https://user@example.org/"}, {Source: "javascript:alert(1)"}, {Source: "https://"}, {Kind: Live, Source: "x"}, {Kind: File, Source: "V1StGXR8_Z5j"}} {
+			_, err := w.Add(ctx, me, id, bad)
+			w.fails(bad.Source, err, ErrSource)
+		}
+		order := func(want string) {
+			t.Helper()
+			got, err := w.Playlist(ctx, me, id)
+			w.must(err)
+			text := ""
+			for _, it := range got {
+				text += it.Title
+			}
+			if text != want {
+				t.Errorf("the playlist is %s, want %s", text, want)
+			}
+		}
+		order("0123")
+		w.must(w.Move(ctx, me, id, list[3], ItemID{}))
+		order("3012")
+		w.must(w.Move(ctx, me, id, list[3], list[1]))
+		order("0132")
+		w.must(w.Remove(ctx, me, id, list[1]))
+		order("032")
+		if src, err := w.Source(ctx, me, id, list[3]); err != nil || src.URL != "https://example.org/3.mp4" {
+			t.Errorf("a source %+v, %v", src, err)
+		}
+		_, err := w.Source(ctx, me, id, list[1])
+		w.fails("a source that was removed", err, ErrItem)
+		s, err := w.Playback(ctx, me, id)
+		w.must(err)
+		_, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: list[1].String()})
+		w.fails("what was removed is put on", err, ErrItem)
+		s, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: list[0].String()})
+		w.must(err)
+		next, err := w.Ended(ctx, me, id, s.Generation, s.Version)
+		if err != nil || next.Item != list[3].String() {
+			t.Errorf("after the first one comes %+v, %v", next, err)
+		}
+		again, err := w.Ended(ctx, me, id, s.Generation, s.Version)
+		if err != nil || again != next {
+			t.Errorf("said again: %+v, %v", again, err)
+		}
+	})
+}

@@ -1,0 +1,475 @@
+package rooms
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/rooms/playback"
+)
+
+// ErrStore reports that SQL is away.
+var ErrStore = errs.New(errs.Unavailable, "room.store_away", "Rooms cannot be reached right now. Please try again.").Retry(2 * time.Second)
+
+// asKind gives errors of the engine the kind that callers act on.
+func asKind(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return errors.Join(ErrStore, err)
+	}
+	return sqldb.AsKind(err, ErrStore)
+}
+
+// transact runs fn in one transaction. A commit whose outcome is unknown is undecided for package
+// cache: the fences of what may have changed stand.
+func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return sqldb.Undecided(db.Tx(ctx, fn))
+}
+
+const roomColumns = "r.id, r.name, r.password, r.access, r.listed, r.guests, r.member_may, r.guest_may, r.hold, r.drift, r.jump, r.repeats, r.words, r.members, r.said, r.created"
+
+// scanRoom reads roomColumns, and what else is selected behind them.
+func scanRoom(scan func(...any) error, more ...any) (r Room, err error) {
+	var words string
+	err = scan(append([]any{&r.ID, &r.Name, &r.hash, &r.Access, &r.Listed, &r.Guests, &r.MemberMay, &r.GuestMay, &r.Hold, &r.Drift, &r.Jump, &r.Loop, &words, &r.members, &r.said, &r.Created}, more...)...)
+	r.Password = r.hash != ""
+	if err == nil && words != "" {
+		err = json.Unmarshal([]byte(words), &r.Words)
+	}
+	return r, err
+}
+
+// selectRoom returns a room that is not closed, or ErrRoom; lock is "" or a clause.
+func selectRoom(ctx context.Context, q sqldb.Querier, id ID, lock string) (Room, error) {
+	r, err := scanRoom(q.QueryRowContext(ctx, "SELECT "+roomColumns+" FROM rooms r WHERE r.id = ? AND r.closed = 0"+lock, id).Scan)
+	return r, sqldb.Missing(err, ErrRoom)
+}
+
+// selectRooms returns those of at most 500 rooms that are not closed.
+func selectRooms(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]Room, error) {
+	all := make(map[ID]Room, len(list))
+	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+" FROM rooms r WHERE r.id IN (?) AND r.closed = 0", bun.List(list))
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		r, err := scanRoom(rows.Scan)
+		all[r.ID] = r
+		return err
+	})
+}
+
+// wordsText is a list of words as a row has it.
+func (r Room) wordsText() string {
+	if len(r.Words) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(r.Words) // texts have JSON
+	return string(text)
+}
+
+func insertRoom(ctx context.Context, tx *sqldb.Tx, r Room) error {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO rooms (id, name, folded, password, access, listed, guests, member_may, guest_may, hold, drift, jump, repeats, words, members, said, created, active, closed) VALUES "+sqldb.Tuples(19, 1),
+		r.ID, r.Name, fold(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.said, r.Created, r.Created, 0); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_playback (room_id, given, fence, item, position, at, rate, paused) VALUES "+sqldb.Tuples(8, 1), r.ID, 0, 0, "", 0, r.Created, playback.Normal, true)
+	return err
+}
+
+func updateRoom(ctx context.Context, tx *sqldb.Tx, r Room) error {
+	_, err := tx.ExecContext(ctx, "UPDATE rooms SET name = ?, folded = ?, password = ?, access = ?, listed = ?, guests = ?, member_may = ?, guest_may = ?, hold = ?, drift = ?, jump = ?, repeats = ?, words = ?, members = ? WHERE id = ?",
+		r.Name, fold(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.ID)
+	return err
+}
+
+// closeRoom has a room exist no more; what is in it goes by [sweepRooms].
+func closeRoom(ctx context.Context, tx *sqldb.Tx, id ID) error {
+	_, err := tx.ExecContext(ctx, "UPDATE rooms SET closed = ?, listed = ?, members = 0 WHERE id = ?", tx.Now().UnixMilli(), false, id)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "DELETE FROM room_members WHERE room_id = ?", id)
+	}
+	return err
+}
+
+// listed is a row of a list of rooms.
+type listed struct {
+	room   Room
+	active int64 // Unix ms, by a minute
+}
+
+// searchRooms returns up to n rooms of the public list whose name has a text, those that were active last first.
+func searchRooms(ctx context.Context, q sqldb.Querier, text string, n int) ([]listed, error) {
+	condition, args := "", []any{true}
+	if text != "" {
+		condition, args = ` AND r.folded LIKE ? ESCAPE '!'`, append(args, "%"+likeText.Replace(fold(text))+"%")
+	}
+	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r WHERE r.listed = ? AND r.closed = 0"+condition+" ORDER BY r.active DESC, r.id LIMIT ?", append(args, n)...)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (l listed, err error) {
+		l.room, err = scanRoom(rows.Scan, &l.active)
+		return l, err
+	})
+}
+
+var likeText = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
+
+// activeRooms returns up to n rooms, those that were active last first.
+func activeRooms(ctx context.Context, q sqldb.Querier, n int) ([]ID, error) {
+	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM rooms WHERE closed = 0 ORDER BY active DESC LIMIT ?", n))
+}
+
+// touchRooms notes that rooms are active.
+func touchRooms(ctx context.Context, db *sqldb.DB, list []ID, before time.Time) error {
+	_, err := db.ExecContext(ctx, "UPDATE rooms SET active = ? WHERE id IN (?) AND active < ?", db.Now().UnixMilli(), bun.List(list), before.UnixMilli())
+	return err
+}
+
+const memberColumns = "m.user_id, m.role, m.name, m.more, m.less, m.muted, m.joined, m.expires, m.secret"
+
+func (m *Member) fields() []any {
+	return []any{&m.User, &m.Role, &m.Name, &m.More, &m.Less, &m.Muted, &m.Joined, &m.Expires, &m.Secret}
+}
+
+func scanMember(rows *sql.Rows) (m Member, err error) {
+	err = rows.Scan(m.fields()...)
+	return m, err
+}
+
+// here are the members of whom a guest's time is not over.
+const here = "(m.expires = 0 OR m.expires > ?)"
+
+// selectMember returns who is in a room, or ErrMember.
+func selectMember(ctx context.Context, q sqldb.Querier, id ID, user ViewerID) (m Member, err error) {
+	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id = ? AND "+here, id, user, q.Now().UnixMilli()).Scan(m.fields()...)
+	return m, sqldb.Missing(err, ErrMember)
+}
+
+// seat is a viewer in a room.
+type seat struct {
+	room ID
+	user ViewerID
+}
+
+// standings returns the rooms and the places of some seats, of those who are there.
+func standings(ctx context.Context, q sqldb.Querier, seats []seat) (map[seat]Member, error) {
+	found := make(map[seat]Member, len(seats))
+	if len(seats) == 0 {
+		return found, nil
+	}
+	args := []any{q.Now().UnixMilli()}
+	for _, s := range seats {
+		args = append(args, s.room, s.user)
+	}
+	rows, err := q.QueryContext(ctx, "SELECT m.room_id, "+memberColumns+" FROM room_members m WHERE "+here+" AND ("+sqldb.AnyOf("(m.room_id = ? AND m.user_id = ?)", len(seats))+")", args...)
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var at seat
+		var m Member
+		err := rows.Scan(append([]any{&at.room}, m.fields()...)...)
+		at.user = m.User
+		found[at] = m
+		return err
+	})
+}
+
+// pageMembers returns up to n members behind a place.
+func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Member, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND "+here+` AND m.role <= ?
+		AND (m.role < ? OR m.joined > ? OR (m.joined = ? AND m.user_id > ?)) ORDER BY m.role DESC, m.joined, m.user_id LIMIT ?`,
+		id, q.Now().UnixMilli(), after.a, after.a, after.b, after.b, after.id, n)
+	return sqldb.Collect(rows, err, scanMember)
+}
+
+// roomsOf returns up to n rooms in which a user is, the one joined last first.
+func roomsOf(ctx context.Context, q sqldb.Querier, user ViewerID, n int) (list []Room, mine []Member, err error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", "+memberColumns+" FROM room_members m JOIN rooms r ON r.id = m.room_id WHERE m.user_id = ? AND r.closed = 0 ORDER BY m.joined DESC, r.id LIMIT ?", user, n)
+	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var m Member
+		r, err := scanRoom(rows.Scan, m.fields()...)
+		list, mine = append(list, r), append(mine, m)
+		return err
+	})
+	return list, mine, err
+}
+
+func countOwned(ctx context.Context, q sqldb.Querier, user ViewerID) (n int, err error) {
+	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM room_members WHERE user_id = ? AND role = ?", user, Owner).Scan(&n)
+	return n, err
+}
+
+func insertMember(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_members (room_id, user_id, role, name, more, less, muted, joined, expires, secret) VALUES "+sqldb.Tuples(10, 1),
+		id, m.User, m.Role, m.Name, m.More, m.Less, m.Muted, m.Joined, m.Expires, m.Secret)
+	return err
+}
+
+func updateMember(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
+	_, err := tx.ExecContext(ctx, "UPDATE room_members SET role = ?, more = ?, less = ?, muted = ? WHERE room_id = ? AND user_id = ?", m.Role, m.More, m.Less, m.Muted, id, m.User)
+	return err
+}
+
+func deleteMember(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM room_members WHERE room_id = ? AND user_id = ?", id, user)
+	return err
+}
+
+// lapsed returns up to n guests whose time is over, by room.
+func lapsed(ctx context.Context, q sqldb.Querier, n int) (map[ID][]ViewerID, error) {
+	all := map[ID][]ViewerID{}
+	rows, err := q.QueryContext(ctx, "SELECT room_id, user_id FROM room_members WHERE expires > 0 AND expires <= ? LIMIT ?", q.Now().UnixMilli(), n)
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var id ID
+		var u ViewerID
+		err := rows.Scan(&id, &u)
+		all[id] = append(all[id], u)
+		return err
+	})
+}
+
+// deleteLapsed takes guests whose time is over out of a room that is locked.
+func deleteLapsed(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) error {
+	n, err := sqldb.Affected(tx.ExecContext(ctx, "DELETE FROM room_members WHERE room_id = ? AND user_id IN (?) AND expires > 0 AND expires <= ?", id, bun.List(users), tx.Now().UnixMilli()))
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "UPDATE rooms SET members = members - ? WHERE id = ?", n, id)
+	}
+	return err
+}
+
+// successor returns who gets a room whose owner is gone: the admin, else the member, who joined first.
+// ErrMember: nobody is left who could.
+func successor(ctx context.Context, q sqldb.Querier, id ID, owner ViewerID) (m Member, err error) {
+	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id <> ? AND m.role >= ? ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner, Ordinary).Scan(m.fields()...)
+	return m, sqldb.Missing(err, ErrMember)
+}
+
+func isBanned(ctx context.Context, q sqldb.Querier, id ID, user ViewerID) (bool, error) {
+	var n int
+	err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM room_bans WHERE room_id = ? AND user_id = ?", id, user).Scan(&n)
+	return n > 0, err
+}
+
+func insertBan(ctx context.Context, tx *sqldb.Tx, id ID, b Ban) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_bans (room_id, user_id, by_id, at) VALUES (?, ?, ?, ?)", id, b.User, b.By, b.At)
+	return err
+}
+
+// deleteBan reports whether there was one.
+func deleteBan(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (bool, error) {
+	return sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM room_bans WHERE room_id = ? AND user_id = ?", id, user))
+}
+
+// pageBans returns up to n bans behind a place, the last one first.
+func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Ban, error) {
+	rows, err := q.QueryContext(ctx, "SELECT user_id, by_id, at FROM room_bans WHERE room_id = ? AND at <= ? AND (at < ? OR user_id > ?) ORDER BY at DESC, user_id LIMIT ?",
+		id, after.a, after.a, after.id, n)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (b Ban, err error) {
+		err = rows.Scan(&b.User, &b.By, &b.At)
+		return b, err
+	})
+}
+
+const linkColumns = "id, room_id, by_id, created, expires, uses, most"
+
+func scanLink(rows *sql.Rows) (l Link, err error) {
+	err = rows.Scan(&l.ID, &l.Room, &l.By, &l.Created, &l.Expires, &l.Uses, &l.Most)
+	return l, err
+}
+
+// selectLink returns a link, or ErrLink.
+func selectLink(ctx context.Context, q sqldb.Querier, id LinkID) (Link, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM room_links WHERE id = ?", id)
+	found, err := sqldb.Collect(rows, err, scanLink)
+	if err == nil && len(found) == 0 {
+		err = ErrLink
+	}
+	if err != nil {
+		return Link{}, err
+	}
+	return found[0], nil
+}
+
+// linksOf returns the links of a room that have not expired.
+func linksOf(ctx context.Context, q sqldb.Querier, id ID) ([]Link, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM room_links WHERE room_id = ? AND expires > ? ORDER BY created, id", id, q.Now().UnixMilli())
+	return sqldb.Collect(rows, err, scanLink)
+}
+
+func insertLink(ctx context.Context, tx *sqldb.Tx, l Link) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_links ("+linkColumns+") VALUES "+sqldb.Tuples(7, 1), l.ID, l.Room, l.By, l.Created, l.Expires, l.Uses, l.Most)
+	return err
+}
+
+func useLink(ctx context.Context, tx *sqldb.Tx, id LinkID) error {
+	_, err := tx.ExecContext(ctx, "UPDATE room_links SET uses = uses + 1 WHERE id = ?", id)
+	return err
+}
+
+func deleteLink(ctx context.Context, tx *sqldb.Tx, id LinkID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM room_links WHERE id = ?", id)
+	return err
+}
+
+// deleteLinksOf deletes the links that somebody has made into a room.
+func deleteLinksOf(ctx context.Context, tx *sqldb.Tx, id ID, by ViewerID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM room_links WHERE room_id = ? AND by_id = ?", id, by)
+	return err
+}
+
+// itemsOf returns a room's playlist in its order.
+func itemsOf(ctx context.Context, q sqldb.Querier, id ID) ([]Item, error) {
+	rows, err := q.QueryContext(ctx, "SELECT id, kind, source, title, duration, by_id, added FROM room_items WHERE room_id = ? ORDER BY place, id", id)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (it Item, err error) {
+		err = rows.Scan(&it.ID, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added)
+		return it, err
+	})
+}
+
+// playlistsOf returns the playlists of at most 500 rooms; of one without items an empty one.
+func playlistsOf(ctx context.Context, q sqldb.Querier, list []ID) (map[ID][]Item, error) {
+	all := make(map[ID][]Item, len(list))
+	for _, id := range list {
+		all[id] = nil
+	}
+	rows, err := q.QueryContext(ctx, "SELECT room_id, id, kind, source, title, duration, by_id, added FROM room_items WHERE room_id IN (?) ORDER BY room_id, place, id", bun.List(list))
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var of ID
+		var it Item
+		err := rows.Scan(&of, &it.ID, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added)
+		all[of] = append(all[of], it)
+		return err
+	})
+}
+
+// selectItem returns an item of whatever room, and the room. ErrItem.
+func selectItem(ctx context.Context, q sqldb.Querier, id ItemID) (it Item, room ID, err error) {
+	err = q.QueryRowContext(ctx, "SELECT id, room_id, kind, source, title, duration, by_id, added FROM room_items WHERE id = ?", id).
+		Scan(&it.ID, &room, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added)
+	return it, room, sqldb.Missing(err, ErrItem)
+}
+
+func insertItem(ctx context.Context, tx *sqldb.Tx, id ID, at int, it Item) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_items (id, room_id, place, kind, source, title, duration, by_id, added) VALUES "+sqldb.Tuples(9, 1), it.ID, id, at, it.Kind, it.Source, it.Title, it.Duration, it.By, it.Added)
+	return err
+}
+
+func deleteItem(ctx context.Context, tx *sqldb.Tx, id ItemID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM room_items WHERE id = ?", id)
+	return err
+}
+
+// arrangeItems gives all items of a room their places anew, in the order of list.
+func arrangeItems(ctx context.Context, tx *sqldb.Tx, id ID, list []Item) error {
+	var cases strings.Builder
+	var args []any
+	for i, it := range list {
+		cases.WriteString(" WHEN ? THEN ?")
+		args = append(args, it.ID, i)
+	}
+	_, err := tx.ExecContext(ctx, "UPDATE room_items SET place = CASE id"+cases.String()+" ELSE place END WHERE room_id = ?", append(args, id)...)
+	return err
+}
+
+// selectCheckpoint returns a room's register as SQL has it, or ErrRoom.
+func selectCheckpoint(ctx context.Context, q sqldb.Querier, id ID) (s playback.State, err error) {
+	var stamp int64
+	err = q.QueryRowContext(ctx, "SELECT fence, item, position, at, rate, paused FROM room_playback WHERE room_id = ?", id).Scan(&stamp, &s.Item, &s.Position, &s.Time, &s.Rate, &s.Paused)
+	s.Generation, s.Version = playback.Stamped(stamp).Generation, playback.Stamped(stamp).Version
+	return s, sqldb.Missing(err, ErrRoom)
+}
+
+// nextGeneration returns a room's register for a Redis that has lost it: as of the checkpoint, under a generation that
+// no register of this room had. ErrRoom.
+func nextGeneration(ctx context.Context, db *sqldb.DB, id ID) (s playback.State, err error) {
+	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		given := int64(0)
+		err := tx.QueryRowContext(ctx, "SELECT p.given FROM room_playback p JOIN rooms r ON r.id = p.room_id WHERE p.room_id = ? AND r.closed = 0"+tx.Dialect().ForUpdate(), id).Scan(&given)
+		if err != nil {
+			return sqldb.Missing(err, ErrRoom)
+		}
+		if s, err = selectCheckpoint(ctx, tx, id); err != nil {
+			return err
+		}
+		s.Generation, s.Version = max(given, s.Generation)+1, 0
+		_, err = tx.ExecContext(ctx, "UPDATE room_playback SET given = ? WHERE room_id = ?", s.Generation, id)
+		return err
+	})
+	return s, err
+}
+
+// checkpoints writes registers of rooms, as far as they are newer than those that are there.
+var checkpoints = sqldb.Upsert{Table: "room_playback", Columns: []string{"room_id", "given", "fence", "item", "position", "at", "rate", "paused"}, Key: []string{"room_id"},
+	Set: []string{newer("item"), newer("position"), newer("at"), newer("rate"), newer("paused"), newer("fence")}} // fence last: the others are compared with the old one
+
+func newer(column string) string {
+	return column + " = CASE WHEN {new.fence} > room_playback.fence THEN {new." + column + "} ELSE room_playback." + column + " END"
+}
+
+// saveCheckpoints writes the registers of rooms that are not closed.
+func saveCheckpoints(ctx context.Context, db *sqldb.DB, states map[ID]playback.State) error {
+	if len(states) == 0 {
+		return nil
+	}
+	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		list := make([]ID, 0, len(states))
+		for id := range states {
+			list = append(list, id)
+		}
+		slices.SortFunc(list, ID.Compare)
+		open, err := sqldb.Column[ID](tx.QueryContext(ctx, "SELECT id FROM rooms WHERE id IN (?) AND closed = 0", bun.List(list)))
+		if err != nil || len(open) == 0 {
+			return err
+		}
+		slices.SortFunc(open, ID.Compare)
+		var args []any
+		for _, id := range open {
+			s := states[id]
+			args = append(args, id, s.Generation, s.Stamp(), s.Item, s.Position, s.Time, s.Rate, s.Paused && !s.Held)
+		}
+		_, err = tx.ExecContext(ctx, tx.Dialect().Compile(checkpoints).For(len(open)), args...)
+		return err
+	})
+}
+
+// childTables are what goes with a room.
+var childTables = []string{"room_members", "room_bans", "room_links", "room_items", "room_playback", "room_lines", "room_danmaku"}
+
+// closedRooms returns up to n rooms that were closed before a moment.
+func closedRooms(ctx context.Context, q sqldb.Querier, before time.Time, n int) ([]ID, error) {
+	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM rooms WHERE closed > 0 AND closed < ? LIMIT ?", before.UnixMilli(), n))
+}
+
+// sweepRooms deletes rooms with all that is in them.
+func sweepRooms(ctx context.Context, tx *sqldb.Tx, list []ID) error {
+	for _, table := range childTables {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE room_id IN (?)", bun.List(list)); err != nil {
+			return err
+		}
+	}
+	_, err := tx.ExecContext(ctx, "DELETE FROM rooms WHERE id IN (?)", bun.List(list))
+	return err
+}
+
+// deleteOldLinks deletes up to n links whose time was over before a moment.
+func deleteOldLinks(ctx context.Context, db *sqldb.DB, before time.Time, n int) error {
+	_, err := db.ExecContext(ctx, "DELETE FROM room_links WHERE id IN (SELECT id FROM (SELECT id FROM room_links WHERE expires < ? LIMIT ?) old)", before.UnixMilli(), n)
+	return err
+}
+
+// roomIDsOf returns up to n rooms in which a user is.
+func roomIDsOf(ctx context.Context, q sqldb.Querier, user ViewerID, n int) ([]ID, error) {
+	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT room_id FROM room_members WHERE user_id = ? LIMIT ?", user, n))
+}
+
+// deleteTraces removes what rooms have of a user who is in none.
+func deleteTraces(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
+	for _, condition := range []string{"room_bans WHERE user_id = ?", "room_links WHERE by_id = ?", "room_lines WHERE user_id = ?", "room_danmaku WHERE user_id = ?"} {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM "+condition, user); err != nil {
+			return err
+		}
+	}
+	return nil
+}

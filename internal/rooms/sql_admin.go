@@ -1,0 +1,69 @@
+package rooms
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// TopicClose is the outbox's topic for rooms that an operator wants closed; the payload is a [Closing].
+const TopicClose = "rooms.close"
+
+// Closing names a room that is to be closed.
+type Closing struct {
+	Room ID `json:"room"`
+}
+
+// Summary is a room as operators see it.
+type Summary struct {
+	Room
+	Owner    ViewerID
+	Members  int // guests among them
+	Lines    int
+	Comments int
+	Items    int
+	Active   int64 // Unix ms, by a minute
+}
+
+const summaryColumns = roomColumns + `, r.active, (SELECT m.user_id FROM room_members m WHERE m.room_id = r.id AND m.role = 3),
+	(SELECT COUNT(*) FROM room_lines l WHERE l.room_id = r.id), (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id), (SELECT COUNT(*) FROM room_items i WHERE i.room_id = r.id)`
+
+func scanSummary(rows *sql.Rows) (s Summary, err error) {
+	s.Room, err = scanRoom(rows.Scan, &s.Active, &s.Owner, &s.Lines, &s.Comments, &s.Items)
+	s.Members = s.members
+	return s, err
+}
+
+// Summaries returns up to n rooms, those that were active last first. It asks SQL alone.
+func Summaries(ctx context.Context, db *sqldb.DB, n int) (_ []Summary, err error) {
+	defer errs.Wrap(&err, "rooms.Summaries")
+	rows, err := db.QueryContext(ctx, "SELECT "+summaryColumns+" FROM rooms r WHERE r.closed = 0 ORDER BY r.active DESC, r.id LIMIT ?", n)
+	return sqldb.Collect(rows, err, scanSummary)
+}
+
+// Find returns a room. It asks SQL alone. ErrRoom.
+func Find(ctx context.Context, db *sqldb.DB, id ID) (_ Summary, err error) {
+	defer errs.Wrap(&err, "rooms.Find %s", id)
+	rows, err := db.QueryContext(ctx, "SELECT "+summaryColumns+" FROM rooms r WHERE r.id = ? AND r.closed = 0", id)
+	found, err := sqldb.Collect(rows, err, scanSummary)
+	if err == nil && len(found) == 0 {
+		err = ErrRoom
+	}
+	if err != nil {
+		return Summary{}, err
+	}
+	return found[0], nil
+}
+
+// AskToClose has a server close a room, at once where one runs. ErrRoom.
+func AskToClose(ctx context.Context, db *sqldb.DB, id ID) (err error) {
+	defer errs.Wrap(&err, "rooms.AskToClose %s", id)
+	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := selectRoom(ctx, tx, id, ""); err != nil {
+			return err
+		}
+		return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicClose, Key: id.String()}, Closing{id})
+	})
+}

@@ -1,0 +1,140 @@
+package rooms
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// numbering is where the chat of a room stands.
+type numbering struct {
+	room Room
+	said int64
+}
+
+// lockRooms locks those of some rooms that are not closed, in the order of their ids, and returns them.
+func lockRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]*numbering, error) {
+	all := make(map[ID]*numbering, len(list))
+	slices.SortFunc(list, ID.Compare)
+	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+" FROM rooms r WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+tx.Dialect().ForUpdate(), bun.List(slices.Compact(list)))
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		r, err := scanRoom(rows.Scan)
+		all[r.ID] = &numbering{r, r.said}
+		return err
+	})
+}
+
+// insertLines writes lines of several rooms, and up to which number each has come.
+func insertLines(ctx context.Context, tx *sqldb.Tx, rooms map[ID]*numbering, in []spoken) error {
+	if len(in) == 0 {
+		return nil
+	}
+	var args []any
+	for _, l := range in {
+		args = append(args, l.room, l.Seq, l.From, l.Name, l.Text, l.At)
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO room_lines (room_id, seq, user_id, name, body, at) VALUES "+sqldb.Tuples(6, len(in)), args...); err != nil {
+		return err
+	}
+	text, args, moved := "UPDATE rooms SET said = CASE id", []any{}, []ID{}
+	for id, n := range rooms {
+		if n.said > n.room.said {
+			text += " WHEN ? THEN ?"
+			args, moved = append(args, id, n.said), append(moved, id)
+		}
+	}
+	_, err := tx.ExecContext(ctx, text+" ELSE said END WHERE id IN (?)", append(args, bun.List(moved))...)
+	return err
+}
+
+// spoken is a line, and where it was said.
+type spoken struct {
+	room ID
+	Line
+}
+
+// shot is a comment, and where it was made.
+type shot struct {
+	room ID
+	Comment
+}
+
+func insertComments(ctx context.Context, tx *sqldb.Tx, in []shot) error {
+	if len(in) == 0 {
+		return nil
+	}
+	var args []any
+	for _, c := range in {
+		args = append(args, c.ID, c.room, c.Item, c.Position, c.From, c.Text, c.Color, c.Mode, c.Size, c.At)
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_danmaku (id, room_id, item, position, user_id, body, color, flight, scale, at) VALUES "+sqldb.Tuples(10, len(in)), args...)
+	return err
+}
+
+// linesOf returns the latest n lines of a room before a number, the newest first.
+func linesOf(ctx context.Context, q sqldb.Querier, id ID, before int64, n int) ([]Line, error) {
+	rows, err := q.QueryContext(ctx, "SELECT seq, user_id, name, body, at FROM room_lines WHERE room_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?", id, before, n)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (l Line, err error) {
+		err = rows.Scan(&l.Seq, &l.From, &l.Name, &l.Text, &l.At)
+		return l, err
+	})
+}
+
+const commentColumns = "id, item, position, user_id, body, color, flight, scale, at"
+
+func scanComment(rows *sql.Rows) (c Comment, err error) {
+	err = rows.Scan(&c.ID, &c.Item, &c.Position, &c.From, &c.Text, &c.Color, &c.Mode, &c.Size, &c.At)
+	return c, err
+}
+
+// commentsAt returns up to n comments of an item from a position, or behind a place, up to before another position.
+func commentsAt(ctx context.Context, q sqldb.Querier, id ID, item string, after place, to int64, n int) ([]Comment, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+commentColumns+` FROM room_danmaku WHERE room_id = ? AND item = ? AND position >= ? AND position < ?
+		AND (position > ? OR id > ?) ORDER BY position, id LIMIT ?`, id, item, after.a, to, after.a, after.id, n)
+	return sqldb.Collect(rows, err, scanComment)
+}
+
+// latestComments returns up to n comments of a room that were made after a moment, the newest first.
+func latestComments(ctx context.Context, q sqldb.Querier, id ID, after int64, n int) ([]Comment, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE room_id = ? AND at > ? ORDER BY at DESC, id LIMIT ?", id, after, n)
+	return sqldb.Collect(rows, err, scanComment)
+}
+
+func deleteComments(ctx context.Context, tx *sqldb.Tx, id ID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM room_danmaku WHERE room_id = ?", id)
+	return err
+}
+
+// crowded returns up to n rooms with more lines than they keep, and from which number on they are kept.
+func crowded(ctx context.Context, q sqldb.Querier, keep, n int) (map[ID]int64, error) {
+	all := map[ID]int64{}
+	rows, err := q.QueryContext(ctx, "SELECT room_id, MAX(seq) FROM room_lines GROUP BY room_id HAVING COUNT(*) > ? LIMIT ?", keep, n)
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var id ID
+		var newest int64
+		err := rows.Scan(&id, &newest)
+		all[id] = newest - int64(keep)
+		return err
+	})
+}
+
+func deleteLines(ctx context.Context, db *sqldb.DB, id ID, upTo int64) error {
+	_, err := db.ExecContext(ctx, "DELETE FROM room_lines WHERE room_id = ? AND seq <= ?", id, upTo)
+	return err
+}
+
+// overshot returns up to n rooms with more comments than they keep.
+func overshot(ctx context.Context, q sqldb.Querier, keep, n int) ([]ID, error) {
+	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT room_id FROM room_danmaku GROUP BY room_id HAVING COUNT(*) > ? LIMIT ?", keep, n))
+}
+
+// deleteOldComments deletes all comments of a room but the latest ones.
+func deleteOldComments(ctx context.Context, db *sqldb.DB, id ID, keep int) error {
+	_, err := db.ExecContext(ctx, `DELETE FROM room_danmaku WHERE room_id = ? AND at <
+		(SELECT at FROM (SELECT at FROM room_danmaku WHERE room_id = ? ORDER BY at DESC LIMIT 1 OFFSET ?) kept)`, id, id, keep-1)
+	return err
+}

@@ -1,0 +1,193 @@
+package wholeserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/bubble"
+)
+
+// player is somebody's player, whose machine has a clock of its own, behind a slow line.
+type player struct {
+	mu       sync.Mutex
+	sync     client.PlaybackSync
+	skew     time.Duration // of the machine's clock
+	roll     *rand.Rand
+	position time.Duration
+	rate     float64
+	moved    time.Time // by the bubble's clock
+}
+
+func (p *player) now() time.Time { return time.Now().Add(p.skew) }
+
+// delay is that of one way: 150 ms, give or take 50.
+func (p *player) delay() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return 100*time.Millisecond + time.Duration(p.roll.Int64N(int64(100*time.Millisecond)))
+}
+
+// ask asks for the servers' clock over the line.
+func (p *player) ask(t *testing.T, c *client.Client) {
+	sent := p.now()
+	bubble.Sleep(p.delay())
+	at, err := c.RoomClock(t.Context())
+	bubble.Sleep(p.delay())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	p.sync.Clock(sent, p.now(), at)
+}
+
+// play moves the player, and has it do what it is to.
+func (p *player) play() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.position += time.Duration(float64(now.Sub(p.moved)) * p.rate)
+	p.moved = now
+	c := p.sync.Correct(p.now(), p.position)
+	if c.Seek {
+		p.position = c.To
+	}
+	if p.rate = c.Rate; c.Paused {
+		p.rate = 0
+	}
+}
+
+// Ten people on two nodes, whose clocks are up to two seconds wrong, with 150 ± 50 ms to either node and back. After
+// whatever happens all are at the same place.
+func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const players = 10
+		c := newCircle(t, players)
+		ctx := t.Context()
+		ann, open := c.people[0], "open"
+		made, err := ann.CreateRoom(ctx, api.RoomNew{Name: "Film night", Access: &open})
+		c.must(err)
+		room := made.Room.ID
+		item, err := ann.AddToRoom(ctx, room, api.RoomItemNew{Kind: api.ItemURL, Source: "https://example.org/film.mp4"})
+		c.must(err)
+		all := make([]*player, players)
+		var running sync.WaitGroup
+		stop := make(chan struct{})
+		join := func(i int) {
+			cl := c.at(i%2, i)
+			_, err := cl.JoinRoom(ctx, room, api.RoomJoin{})
+			c.must(err)
+			p := &player{skew: time.Duration(i-players/2) * 400 * time.Millisecond, roll: rand.New(rand.NewPCG(uint64(i), 1)), moved: time.Now()}
+			p.sync.Drift, p.sync.Jump = time.Duration(made.Room.Drift)*time.Millisecond, time.Duration(made.Room.Jump)*time.Millisecond
+			all[i] = p
+			w := c.watch(i%2, cl.Tokens().AccessToken, room)
+			running.Go(func() { // what is pushed comes late, in its order
+				for {
+					select {
+					case line := <-w.told:
+						bubble.Sleep(p.delay())
+						var push struct {
+							Push struct{ Pub struct{ Data roomPush } }
+						}
+						var state api.Playback
+						if json.Unmarshal([]byte(line), &push) == nil && push.Push.Pub.Data.Type == api.EventRoomPlayback && json.Unmarshal(push.Push.Pub.Data.Data, &state) == nil {
+							p.mu.Lock()
+							p.sync.State(state)
+							p.mu.Unlock()
+						}
+					case <-stop:
+						return
+					}
+				}
+			})
+			bubble.Sleep(p.delay())
+			scene, err := cl.RoomScene(ctx, room)
+			bubble.Sleep(p.delay())
+			c.must(err)
+			p.mu.Lock()
+			p.sync.State(scene.Playback)
+			p.mu.Unlock()
+			running.Go(func() {
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return
+					case <-time.After(map[bool]time.Duration{true: 100 * time.Millisecond, false: 10 * time.Second}[n < 12]):
+						p.ask(t, cl)
+					}
+				}
+			})
+			running.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(100 * time.Millisecond):
+						p.play()
+					}
+				}
+			})
+		}
+		for i := range players - 1 {
+			join(i)
+		}
+		bubble.Sleep(10 * time.Second)
+		state, err := ann.Playback(ctx, room)
+		c.must(err)
+		var off []time.Duration
+		measure := func(what string) {
+			t.Helper()
+			bubble.Sleep(4 * time.Second) // a player that is late by the line is back by then
+			var here []time.Duration
+			for range 30 {
+				bubble.Sleep(100 * time.Millisecond)
+				var at []time.Duration
+				for _, p := range all {
+					if p == nil {
+						continue
+					}
+					p.play()
+					p.mu.Lock()
+					at = append(at, p.position)
+					p.mu.Unlock()
+				}
+				here = append(here, slices.Max(at)-slices.Min(at))
+			}
+			off = append(off, here...)
+			t.Logf("after %s: at most %s apart", what, slices.Max(here))
+		}
+		do := func(cmd api.PlaybackCommand) {
+			t.Helper()
+			cmd.Generation, cmd.Version = state.Generation, state.Version
+			state, err = ann.Command(ctx, room, cmd)
+			c.must(err)
+			measure(cmd.Do)
+		}
+		do(api.PlaybackCommand{Do: api.PlaybackLoad, Item: item.ID})
+		do(api.PlaybackCommand{Do: api.PlaybackSeek, Position: 600_000})
+		do(api.PlaybackCommand{Do: api.PlaybackRate, Rate: 2})
+		do(api.PlaybackCommand{Do: api.PlaybackPause})
+		do(api.PlaybackCommand{Do: api.PlaybackPlay})
+		do(api.PlaybackCommand{Do: api.PlaybackRate, Rate: 1})
+		join(players - 1)
+		measure("somebody joins")
+		slices.Sort(off)
+		if p99 := off[len(off)*99/100]; p99 > 100*time.Millisecond {
+			t.Errorf("p99 of how far players are apart is %s, want at most 100ms", p99)
+		}
+		if want := time.Duration(state.Position)*time.Millisecond + time.Since(time.UnixMilli(state.ServerTime)); (all[0].position - want).Abs() > 150*time.Millisecond {
+			t.Errorf("all are at %s, and the room is at %s", all[0].position, want)
+		}
+		t.Log(fmt.Sprintf("p50 %s, p99 %s, max %s", off[len(off)/2], off[len(off)*99/100], off[len(off)-1]))
+		close(stop)
+		running.Wait()
+	})
+}
