@@ -435,6 +435,55 @@ export interface components {
             data?: unknown;
             type: string;
         };
+        Danmaku: {
+            /** Format: date-time */
+            at: string;
+            /** Format: int64 */
+            color: number;
+            /** @description the id of a user or a guest */
+            from: string;
+            /** @example V1StGXR8_Z5j */
+            id: string;
+            item?: string;
+            /** @enum {string} */
+            mode: "scroll" | "top" | "bottom";
+            /** Format: int64 */
+            position: number;
+            room: string;
+            /** @enum {string} */
+            size: "small" | "normal" | "large";
+            text: string;
+        };
+        DanmakuList: {
+            danmaku: components["schemas"]["Danmaku"][];
+            next?: string;
+        };
+        DanmakuNew: {
+            /**
+             * Format: int64
+             * @description RGB
+             */
+            color?: number;
+            /** @description the item that the caller sees */
+            item?: string;
+            /**
+             * @description scroll, unless it is given
+             * @enum {string}
+             */
+            mode?: "scroll" | "top" | "bottom";
+            /**
+             * Format: int64
+             * @description where in the item, ms
+             */
+            position?: number;
+            /**
+             * @description normal, unless it is given
+             * @enum {string}
+             */
+            size?: "small" | "normal" | "large";
+            /** @example Wow */
+            text: string;
+        };
         EarlierContent: {
             card?: components["schemas"]["CardRef"];
             custom?: components["schemas"]["Custom"];
@@ -485,7 +534,7 @@ export interface components {
              */
             token: string;
         };
-        Event: components["schemas"]["EventAccountNotice"] | components["schemas"]["EventAccountUpdated"] | components["schemas"]["EventBlockAdded"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventChatMarked"] | components["schemas"]["EventChatStands"] | components["schemas"]["EventChatTyping"] | components["schemas"]["EventChatUpdated"] | components["schemas"]["EventCheckinMarked"] | components["schemas"]["EventFriendAdded"] | components["schemas"]["EventFriendRemoved"] | components["schemas"]["EventFriendRequestClosed"] | components["schemas"]["EventFriendRequested"] | components["schemas"]["EventFriendUnread"] | components["schemas"]["EventFriendUpdated"] | components["schemas"]["EventGroupChanged"] | components["schemas"]["EventGroupLeft"] | components["schemas"]["EventGroupMine"] | components["schemas"]["EventGroupRequestClosed"] | components["schemas"]["EventGroupRequested"] | components["schemas"]["EventMessageChanged"] | components["schemas"]["EventMessageHidden"] | components["schemas"]["EventMessageNew"] | components["schemas"]["EventNoticeNew"] | components["schemas"]["EventNoticeRead"] | components["schemas"]["EventPresenceChanged"] | components["schemas"]["EventSessionEnded"] | components["schemas"]["EventSessionOpened"] | components["schemas"]["EventTransferProgress"] | components["schemas"]["EventTransferUpdated"];
+        Event: components["schemas"]["EventAccountNotice"] | components["schemas"]["EventAccountUpdated"] | components["schemas"]["EventBlockAdded"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventChatMarked"] | components["schemas"]["EventChatStands"] | components["schemas"]["EventChatTyping"] | components["schemas"]["EventChatUpdated"] | components["schemas"]["EventCheckinMarked"] | components["schemas"]["EventFriendAdded"] | components["schemas"]["EventFriendRemoved"] | components["schemas"]["EventFriendRequestClosed"] | components["schemas"]["EventFriendRequested"] | components["schemas"]["EventFriendUnread"] | components["schemas"]["EventFriendUpdated"] | components["schemas"]["EventGroupChanged"] | components["schemas"]["EventGroupLeft"] | components["schemas"]["EventGroupMine"] | components["schemas"]["EventGroupRequestClosed"] | components["schemas"]["EventGroupRequested"] | components["schemas"]["EventMessageChanged"] | components["schemas"]["EventMessageHidden"] | components["schemas"]["EventMessageNew"] | components["schemas"]["EventNoticeNew"] | components["schemas"]["EventNoticeRead"] | components["schemas"]["EventPresenceChanged"] | components["schemas"]["EventRoomChanged"] | components["schemas"]["EventRoomDanmaku"] | components["schemas"]["EventRoomDanmakuCleared"] | components["schemas"]["EventRoomGone"] | components["schemas"]["EventRoomMember"] | components["schemas"]["EventRoomPlayback"] | components["schemas"]["EventRoomPlaylist"] | components["schemas"]["EventRoomSaid"] | components["schemas"]["EventRoomViewers"] | components["schemas"]["EventSessionEnded"] | components["schemas"]["EventSessionOpened"] | components["schemas"]["EventTransferProgress"] | components["schemas"]["EventTransferUpdated"];
         EventAccountNotice: {
             data: components["schemas"]["AccountNotice"];
             /** Format: date-time */
@@ -746,6 +795,96 @@ export interface components {
              */
             type: "presence.changed";
         };
+        EventRoomChanged: {
+            data: components["schemas"]["Room"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "room.changed";
+        };
+        EventRoomDanmaku: {
+            data: components["schemas"]["Danmaku"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "room.danmaku";
+        };
+        EventRoomDanmakuCleared: {
+            data: components["schemas"]["RoomRef"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "room.danmaku_cleared";
+        };
+        EventRoomGone: {
+            data: components["schemas"]["RoomGone"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "room.gone";
+        };
+        EventRoomMember: {
+            data: components["schemas"]["RoomMember"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "room.member";
+        };
+        EventRoomPlayback: {
+            data: components["schemas"]["Playback"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "room.playback";
+        };
+        EventRoomPlaylist: {
+            data: components["schemas"]["RoomRef"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "room.playlist";
+        };
+        EventRoomSaid: {
+            data: components["schemas"]["RoomLine"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "room.said";
+        };
+        EventRoomViewers: {
+            data: components["schemas"]["RoomViewers"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "room.viewers";
+        };
         EventSessionEnded: {
             data: components["schemas"]["SessionEnded"];
             /** Format: date-time */
@@ -838,6 +977,24 @@ export interface components {
             system?: components["schemas"]["System"];
             /** @example See you at eight */
             text?: string;
+        };
+        ExternalUser: {
+            bio?: string;
+            /**
+             * @description the app's own name for the user, without spaces; it never changes
+             * @example customer-4711
+             */
+            external_id: string;
+            /** @example Ada */
+            name: string;
+            /**
+             * @description UTC when left out
+             * @example Europe/Athens
+             */
+            zone?: string;
+        };
+        ExternalUsers: {
+            users: components["schemas"]["ExternalUser"][];
         };
         FileLink: {
             /**
@@ -1268,6 +1425,15 @@ export interface components {
             /** @description the owner */
             question?: string;
         };
+        JWTRequest: {
+            /** @description what the user calls this device */
+            device?: string;
+            /**
+             * @description a JSON Web Token
+             * @example eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiIxMDQyIn0.c2lnbmF0dXJl
+             */
+            token: string;
+        };
         Location: {
             address?: string;
             /** Format: double */
@@ -1489,6 +1655,9 @@ export interface components {
              */
             wish: "online" | "away" | "busy";
         };
+        MyRooms: {
+            rooms: components["schemas"]["RoomPlace"][];
+        };
         Notice: {
             /** Format: date-time */
             at: string;
@@ -1585,6 +1754,66 @@ export interface components {
             /** @description the last one that was pinned first */
             messages: components["schemas"]["Message"][];
         };
+        Playback: {
+            /**
+             * Format: int64
+             * @description of two states the one with the higher generation is newer, then the one with the higher version
+             */
+            generation: number;
+            /** @description it is paused because a viewer's player waits for data, and goes on by itself */
+            held?: boolean;
+            /** @description of the playlist; none: nothing is on */
+            item?: string;
+            paused: boolean;
+            /**
+             * Format: int64
+             * @description ms from the beginning of the item, at server_time
+             */
+            position: number;
+            /**
+             * Format: double
+             * @example 1
+             */
+            rate: number;
+            /** @example V1StGXR8_Z5j */
+            room: string;
+            /**
+             * Format: int64
+             * @description Unix ms of the clock of rooms.clock
+             */
+            server_time: number;
+            /** Format: int64 */
+            version: number;
+        };
+        PlaybackBuffering: {
+            buffering: boolean;
+        };
+        PlaybackCommand: {
+            /** @enum {string} */
+            do: "play" | "pause" | "seek" | "rate" | "load";
+            /** Format: int64 */
+            generation: number;
+            /** @description of load; none ends what is on */
+            item?: string;
+            /**
+             * Format: int64
+             * @description ms, of seek and load
+             */
+            position?: number;
+            /**
+             * Format: double
+             * @description of rate, 0.25 to 4
+             */
+            rate?: number;
+            /** Format: int64 */
+            version: number;
+        };
+        PlaybackEnded: {
+            /** Format: int64 */
+            generation: number;
+            /** Format: int64 */
+            version: number;
+        };
         Presence: {
             /**
              * Format: date-time
@@ -1610,7 +1839,7 @@ export interface components {
              * @example checkin.day_closed
              * @enum {string}
              */
-            code: "account.banned" | "account.bio_invalid" | "account.name_invalid" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "blocks.unknown" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "route.method" | "route.unknown" | "security.cursor_invalid" | "session.unknown" | "too_many_streams" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
+            code: "account.ban_invalid" | "account.banned" | "account.bio_invalid" | "account.external_id_invalid" | "account.name_invalid" | "account.no_email" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.caller" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.jwt_invalid" | "auth.jwt_off" | "auth.jwt_unknown_user" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.sign_in_off" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "blocks.unknown" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "hook.away" | "hook.refused" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "room.ban_unknown" | "room.banned" | "room.busy" | "room.command_invalid" | "room.cursor" | "room.full" | "room.is_guest" | "room.item_unknown" | "room.link_unknown" | "room.links_full" | "room.member_unknown" | "room.muted" | "room.no_guests" | "room.not_allowed" | "room.owner" | "room.password" | "room.permission_unknown" | "room.playback_changed" | "room.playlist_full" | "room.rank" | "room.self" | "room.source_invalid" | "room.state_away" | "room.store_away" | "room.text_invalid" | "room.too_many" | "room.unknown" | "room.until_invalid" | "room.word_muted" | "route.method" | "route.unknown" | "security.cursor_invalid" | "service.act_as" | "service.closed" | "service.key_invalid" | "service.scope" | "service.store_away" | "service.to" | "session.unknown" | "too_many_streams" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
             /** @example Check-in is for today, and for a few minutes after midnight for the day before. */
             detail?: string;
             errors?: components["schemas"]["ProblemField"][];
@@ -1649,7 +1878,10 @@ export interface components {
             users: components["schemas"]["Profile"][];
         };
         PushKey: {
-            /** @description the server's VAPID key as applicationServerKey takes it: a P-256 point, uncompressed, in base64url */
+            /**
+             * @description the server's VAPID key as applicationServerKey takes it: a P-256 point, uncompressed, in base64url
+             * @example BNcRdreALRFXTkOOUHK1EtK2wtaz5Ry4YfYCA_0QTpQtUbVlUls0VJXg7A8u-Ts1XbjhazAkj7I99e8QcYP7DkM
+             */
             key: string;
         };
         PushStatus: {
@@ -1668,6 +1900,7 @@ export interface components {
             subscribed: boolean;
         };
         PushSubscription: {
+            /** @example https://push.example/send/Qm3x_8TzP-1k */
             endpoint: string;
             /**
              * Format: int64
@@ -1677,9 +1910,15 @@ export interface components {
             keys: components["schemas"]["PushSubscriptionKeys"];
         };
         PushSubscriptionKeys: {
-            /** @description 16 bytes */
+            /**
+             * @description 16 bytes
+             * @example BTBZMqHH6r4Tts7J_aSIgg
+             */
             auth: string;
-            /** @description the browser's P-256 point, uncompressed */
+            /**
+             * @description the browser's P-256 point, uncompressed
+             * @example BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4
+             */
             p256dh: string;
         };
         PushUpdate: {
@@ -1744,7 +1983,358 @@ export interface components {
         Relations: {
             relations: components["schemas"]["Relation"][];
         };
+        Room: {
+            /**
+             * @description who comes in: only by links, or everybody
+             * @enum {string}
+             */
+            access: "invited" | "open";
+            /** Format: date-time */
+            created: string;
+            /**
+             * Format: int64
+             * @description ms by which a player may be off before it drifts back by its rate
+             * @example 40
+             */
+            drift: number;
+            /**
+             * @description what guests may do: chat, danmaku
+             * @example [
+             *       "chat"
+             *     ]
+             */
+            guest_may: string[];
+            /** @description people without an account may come in, too */
+            guests: boolean;
+            /** @description all wait while a viewer's player waits for data */
+            hold: boolean;
+            /** @example V1StGXR8_Z5j */
+            id: string;
+            /**
+             * Format: int64
+             * @description ms by which a player may be off before it seeks
+             * @example 1000
+             */
+            jump: number;
+            /** @description it is in the public list */
+            listed: boolean;
+            /**
+             * @description what follows the end of an item
+             * @enum {string}
+             */
+            loop: "off" | "item" | "list";
+            /**
+             * @description what members may do: chat, danmaku, control, playlist, invite, moderate, settings
+             * @example [
+             *       "chat"
+             *     ]
+             */
+            member_may: string[];
+            /** @example Film night */
+            name: string;
+            /** @description an open room that asks for one */
+            password: boolean;
+            /**
+             * Format: int64
+             * @description who are on line in it, as of a few seconds ago
+             */
+            viewers: number;
+            /** @description texts that have one of these are refused; shown to who may change settings */
+            words?: string[];
+        };
+        RoomBan: {
+            /** Format: date-time */
+            at: string;
+            by: string;
+            user: components["schemas"]["Profile"];
+        };
+        RoomBans: {
+            bans: components["schemas"]["RoomBan"][];
+            next?: string;
+        };
+        RoomClock: {
+            /**
+             * Format: int64
+             * @description Unix ms
+             */
+            time: number;
+        };
+        RoomGone: {
+            room: string;
+            user: string;
+            /** @enum {string} */
+            why: "left" | "kicked" | "banned" | "closed" | "erased";
+        };
+        RoomGuest: {
+            /** Format: date-time */
+            expires: string;
+            me?: components["schemas"]["RoomSelf"];
+            room: components["schemas"]["Room"];
+            /** @description a bearer token for operations of this room, and for the socket */
+            token: string;
+        };
+        RoomGuestNew: {
+            link?: string;
+            /** @example Visitor */
+            name: string;
+            password?: string;
+        };
+        RoomItem: {
+            /** Format: date-time */
+            added: string;
+            /** @description the user who added it */
+            by: string;
+            /**
+             * Format: int64
+             * @description ms; 0: not known
+             */
+            duration?: number;
+            /** @example V1StGXR8_Z5j */
+            id: string;
+            /** @enum {string} */
+            kind: "url" | "hls" | "file" | "live";
+            /**
+             * @description the URL; of a file and of a live stream its id
+             * @example https://example.org/film.mp4
+             */
+            source: string;
+            title: string;
+        };
+        RoomItemMove: {
+            /** @description behind this item; none: to the front */
+            after?: string;
+        };
+        RoomItemNew: {
+            /**
+             * Format: int64
+             * @description ms
+             */
+            duration?: number;
+            /** @enum {string} */
+            kind: "url" | "hls" | "file" | "live";
+            /** @example https://example.org/film.mp4 */
+            source: string;
+            title?: string;
+        };
+        RoomItemSource: {
+            /**
+             * Format: date-time
+             * @description until when the URL is good
+             */
+            expires?: string;
+            /** @enum {string} */
+            kind: "url" | "hls" | "file" | "live";
+            /** @description of a live stream there is none */
+            url?: string;
+        };
+        RoomJoin: {
+            /** @description a link's id, in place of a password */
+            link?: string;
+            password?: string;
+        };
+        RoomLine: {
+            /** Format: date-time */
+            at: string;
+            /** @description the id of a user or a guest */
+            from: string;
+            /** @description what they were called then */
+            name: string;
+            room: string;
+            /**
+             * Format: int64
+             * @description its number in the room
+             */
+            seq: number;
+            text: string;
+        };
+        RoomLines: {
+            lines: components["schemas"]["RoomLine"][];
+            /** @description there are older ones */
+            more: boolean;
+        };
+        RoomLink: {
+            by: string;
+            /** Format: date-time */
+            created: string;
+            /** Format: date-time */
+            expires: string;
+            /** @example V1StGXR8_Z5j */
+            id: string;
+            /** Format: int64 */
+            most?: number;
+            room: string;
+            /** Format: int64 */
+            uses: number;
+        };
+        RoomLinkNew: {
+            /**
+             * Format: int64
+             * @description how long it lets people in; 168 unless it is given
+             */
+            hours?: number;
+            /**
+             * Format: int64
+             * @description how many; 0: as many as come
+             */
+            uses?: number;
+        };
+        RoomLinks: {
+            links: components["schemas"]["RoomLink"][];
+        };
+        RoomMember: {
+            /** Format: date-time */
+            joined: string;
+            /**
+             * @example [
+             *       "chat"
+             *     ]
+             */
+            may: string[];
+            /** Format: date-time */
+            muted_until?: string;
+            /** @enum {string} */
+            role: "guest" | "member" | "admin" | "owner";
+            /** @description of a guest: the id and the name alone */
+            user: components["schemas"]["Profile"];
+        };
+        RoomMembers: {
+            members: components["schemas"]["RoomMember"][];
+            next?: string;
+        };
+        RoomMemberUpdate: {
+            /**
+             * @description in place of what the role allows
+             * @example [
+             *       "chat"
+             *     ]
+             */
+            may?: string[];
+            /**
+             * Format: date-time
+             * @description a time that has passed lets them write again
+             */
+            muted_until?: string;
+            /**
+             * @description the owner's to change
+             * @enum {string}
+             */
+            role?: "member" | "admin";
+        };
+        RoomNew: {
+            /**
+             * @description invited, unless it is given
+             * @enum {string}
+             */
+            access?: "invited" | "open";
+            guests?: boolean;
+            listed?: boolean;
+            /** @example Film night */
+            name: string;
+            /** @description for an open room */
+            password?: string;
+        };
+        RoomOnline: {
+            viewers: components["schemas"]["RoomViewer"][];
+        };
+        RoomOwner: {
+            /** @example V1StGXR8_Z5j */
+            user: string;
+        };
+        RoomPlace: {
+            me?: components["schemas"]["RoomSelf"];
+            room: components["schemas"]["Room"];
+        };
+        RoomPlaylist: {
+            items: components["schemas"]["RoomItem"][];
+        };
+        RoomRef: {
+            room: string;
+        };
+        Rooms: {
+            /** @description cursor of the page after; none at the end */
+            next?: string;
+            rooms: components["schemas"]["Room"][];
+        };
+        RoomSay: {
+            /** @example Popcorn? */
+            text: string;
+        };
+        RoomScene: {
+            /**
+             * Format: int64
+             * @description the servers' clock, Unix ms
+             */
+            clock: number;
+            /** @description what flies */
+            danmaku: components["schemas"]["Danmaku"][];
+            me: components["schemas"]["RoomSelf"];
+            playback: components["schemas"]["Playback"];
+            playlist: components["schemas"]["RoomPlaylist"];
+            room: components["schemas"]["Room"];
+        };
+        RoomSelf: {
+            /** @description the user's id, or the guest's */
+            id: string;
+            /**
+             * @description what the caller may do by now
+             * @example [
+             *       "chat"
+             *     ]
+             */
+            may: string[];
+            /** Format: date-time */
+            muted_until?: string;
+            /** @enum {string} */
+            role: "guest" | "member" | "admin" | "owner";
+        };
+        RoomUpdate: {
+            /** @enum {string} */
+            access?: "invited" | "open";
+            /** Format: int64 */
+            drift?: number;
+            /**
+             * @example [
+             *       "chat"
+             *     ]
+             */
+            guest_may?: string[];
+            guests?: boolean;
+            hold?: boolean;
+            /** Format: int64 */
+            jump?: number;
+            listed?: boolean;
+            /** @enum {string} */
+            loop?: "off" | "item" | "list";
+            /**
+             * @example [
+             *       "chat"
+             *     ]
+             */
+            member_may?: string[];
+            /** @example Film night */
+            name?: string;
+            /** @description empty: none is asked for */
+            password?: string;
+            /** @description each 1 to 40 characters */
+            words?: string[];
+        };
+        RoomViewer: {
+            /**
+             * Format: date-time
+             * @description when they last did something
+             */
+            active: string;
+            /** @description of a user or a guest */
+            id: string;
+        };
+        RoomViewers: {
+            room: string;
+            /** Format: int64 */
+            viewers: number;
+        };
         SecurityEvent: {
+            /** @description the name of the service key with which the app's own backend did it */
+            by?: string;
             /** @description the device's id, where one is concerned */
             device?: string;
             /** @description the IPv4 address or the IPv6 /64 that it came from, where it is known */
@@ -1753,7 +2343,7 @@ export interface components {
              * @description what happened
              * @enum {string}
              */
-            kind: "registered" | "login" | "login_failed" | "login_locked" | "logout" | "logout_all" | "refresh_reused" | "password_changed" | "password_reset" | "password_wrong" | "email_changed" | "email_undone" | "deleted" | "restored" | "banned" | "unbanned" | "operator_kicked" | "operator_deleted" | "operator_restored";
+            kind: "registered" | "login" | "login_failed" | "login_locked" | "logout" | "logout_all" | "refresh_reused" | "password_changed" | "password_reset" | "password_wrong" | "email_changed" | "email_undone" | "deleted" | "restored" | "banned" | "unbanned" | "operator_kicked" | "operator_deleted" | "operator_restored" | "profile_changed";
             /** Format: date-time */
             time: string;
         };
@@ -1804,6 +2394,130 @@ export interface components {
              */
             seq: number;
         };
+        ServiceBan: {
+            /** @description the user is told */
+            reason?: string;
+            /**
+             * Format: date-time
+             * @description for ever when left out
+             */
+            until?: string;
+        };
+        ServiceGroup: {
+            /** @description ids of users, who need not be friends of the owner's */
+            members?: string[];
+            name: string;
+            /**
+             * @description a user: an id, or external: and an external id
+             * @example external:1042
+             */
+            owner: string;
+        };
+        ServiceJoined: {
+            /**
+             * Format: int64
+             * @description those who were no members before
+             */
+            added: number;
+            group: components["schemas"]["Group"];
+        };
+        ServiceMembers: {
+            /** @description ids of users; those who are members already stay */
+            members: string[];
+            /** @description the group's chat does not tell */
+            silent?: boolean;
+        };
+        ServiceMessage: {
+            card?: components["schemas"]["CardRef"];
+            /**
+             * @description chosen by the client, once for each message: sent again, it is the same message
+             * @example 8d1f-1
+             */
+            client_id: string;
+            custom?: components["schemas"]["Custom"];
+            /** @description a message that the caller can read, to be sent on; then kind alone is given, and it is ignored */
+            forward?: components["schemas"]["MessageRef"];
+            /**
+             * @description the user in whose name it stands: an id, or external: and an external id
+             * @example external:assistant
+             */
+            from: string;
+            /**
+             * @description or the id of the group into whose chat it goes
+             * @example Kx7mQ2pLw9Za
+             */
+            in?: string;
+            /**
+             * @example text
+             * @enum {string}
+             */
+            kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom" | "system";
+            location?: components["schemas"]["Location"];
+            media?: components["schemas"]["Media"];
+            /** @description ids of users; all: every member of a group, which admins may mention */
+            mentions?: string[];
+            /**
+             * Format: int64
+             * @description the sequence number of a message in this chat
+             */
+            reply_to?: number;
+            /** @description what a system message tells; only the server sends one */
+            system?: components["schemas"]["System"];
+            /** @example See you at eight */
+            text?: string;
+            /**
+             * @description either the user to whom it goes
+             * @example external:customer-4711
+             */
+            to?: string;
+        };
+        ServiceTokens: {
+            /** @description what the user calls the device */
+            device?: string;
+        };
+        ServiceUser: {
+            /** @description the picture's id */
+            avatar?: string;
+            /**
+             * Format: date-time
+             * @description in 9999: for ever
+             */
+            banned_until?: string;
+            bio?: string;
+            /** Format: date-time */
+            created: string;
+            /**
+             * Format: email
+             * @description absent: the app's own backend has opened the account
+             */
+            email?: string;
+            /**
+             * Format: date-time
+             * @description when a deleted account is or was erased
+             */
+            erased?: string;
+            /**
+             * @description the app's own name for the user; absent: the user has registered here
+             * @example customer-4711
+             */
+            external_id?: string;
+            /** @example V1StGXR8_Z5j */
+            id: string;
+            /** @example Ada */
+            name: string;
+            /** @description the account was opened just now */
+            new?: boolean;
+            /** @example Europe/Athens */
+            zone: string;
+        };
+        ServiceUsers: {
+            users: components["schemas"]["ServiceUser"][];
+        };
+        ServiceUserUpdate: {
+            bio?: string;
+            name?: string;
+            zone?: string;
+        };
         Session: {
             /** @description the program that logged in, as it calls itself */
             agent?: string;
@@ -1844,13 +2558,13 @@ export interface components {
         };
         System: {
             /** @enum {string} */
-            event: "created" | "joined" | "added" | "left" | "removed" | "owner" | "admin" | "no_admin" | "muted" | "unmuted" | "all_muted" | "all_unmuted" | "named" | "announced" | "pictured" | "pinned" | "unpinned";
+            event: "created" | "joined" | "added" | "left" | "removed" | "owner" | "admin" | "no_admin" | "muted" | "unmuted" | "all_muted" | "all_unmuted" | "named" | "announced" | "pictured" | "pinned" | "unpinned" | "app";
             /**
              * Format: int64
              * @description the message that was pinned, or is not any more
              */
             seq?: number;
-            /** @description the new name or announcement */
+            /** @description the new name or announcement; what the app tells */
             text?: string;
             /**
              * @description ids of whom it concerns; of many, the first 100
@@ -2029,8 +2743,11 @@ export interface components {
             bio?: string;
             /** Format: date-time */
             created: string;
-            /** Format: email */
-            email: string;
+            /**
+             * Format: email
+             * @description absent: the app's own backend has opened the account
+             */
+            email?: string;
             /** @description others may find the account by its address */
             find_by_email: boolean;
             /** @description others may find the account by its id */
@@ -2148,6 +2865,9 @@ export type CodeRequest = components['schemas']['CodeRequest'];
 export type Connection = components['schemas']['Connection'];
 export type Connections = components['schemas']['Connections'];
 export type Custom = components['schemas']['Custom'];
+export type Danmaku = components['schemas']['Danmaku'];
+export type DanmakuList = components['schemas']['DanmakuList'];
+export type DanmakuNew = components['schemas']['DanmakuNew'];
 export type EarlierContent = components['schemas']['EarlierContent'];
 export type EditRequest = components['schemas']['EditRequest'];
 export type EmailChange = components['schemas']['EmailChange'];
@@ -2180,11 +2900,22 @@ export type EventMessageNew = components['schemas']['EventMessageNew'];
 export type EventNoticeNew = components['schemas']['EventNoticeNew'];
 export type EventNoticeRead = components['schemas']['EventNoticeRead'];
 export type EventPresenceChanged = components['schemas']['EventPresenceChanged'];
+export type EventRoomChanged = components['schemas']['EventRoomChanged'];
+export type EventRoomDanmaku = components['schemas']['EventRoomDanmaku'];
+export type EventRoomDanmakuCleared = components['schemas']['EventRoomDanmakuCleared'];
+export type EventRoomGone = components['schemas']['EventRoomGone'];
+export type EventRoomMember = components['schemas']['EventRoomMember'];
+export type EventRoomPlayback = components['schemas']['EventRoomPlayback'];
+export type EventRoomPlaylist = components['schemas']['EventRoomPlaylist'];
+export type EventRoomSaid = components['schemas']['EventRoomSaid'];
+export type EventRoomViewers = components['schemas']['EventRoomViewers'];
 export type EventSessionEnded = components['schemas']['EventSessionEnded'];
 export type EventSessionOpened = components['schemas']['EventSessionOpened'];
 export type EventTransferProgress = components['schemas']['EventTransferProgress'];
 export type EventTransferUpdated = components['schemas']['EventTransferUpdated'];
 export type ExportedMessage = components['schemas']['ExportedMessage'];
+export type ExternalUser = components['schemas']['ExternalUser'];
+export type ExternalUsers = components['schemas']['ExternalUsers'];
 export type FileLink = components['schemas']['FileLink'];
 export type Forwarded = components['schemas']['Forwarded'];
 export type FoundMessages = components['schemas']['FoundMessages'];
@@ -2223,6 +2954,7 @@ export type GroupSeen = components['schemas']['GroupSeen'];
 export type GroupSelf = components['schemas']['GroupSelf'];
 export type GroupSelfUpdate = components['schemas']['GroupSelfUpdate'];
 export type GroupUpdate = components['schemas']['GroupUpdate'];
+export type JwtRequest = components['schemas']['JWTRequest'];
 export type Location = components['schemas']['Location'];
 export type LoginRequest = components['schemas']['LoginRequest'];
 export type Makeup = components['schemas']['Makeup'];
@@ -2237,6 +2969,7 @@ export type MessageHidden = components['schemas']['MessageHidden'];
 export type MessageRef = components['schemas']['MessageRef'];
 export type Messages = components['schemas']['Messages'];
 export type MyPresence = components['schemas']['MyPresence'];
+export type MyRooms = components['schemas']['MyRooms'];
 export type Notice = components['schemas']['Notice'];
 export type NoticeCounts = components['schemas']['NoticeCounts'];
 export type NoticeMark = components['schemas']['NoticeMark'];
@@ -2246,6 +2979,10 @@ export type OwnCodeRequest = components['schemas']['OwnCodeRequest'];
 export type PasswordChange = components['schemas']['PasswordChange'];
 export type PasswordReset = components['schemas']['PasswordReset'];
 export type Pins = components['schemas']['Pins'];
+export type Playback = components['schemas']['Playback'];
+export type PlaybackBuffering = components['schemas']['PlaybackBuffering'];
+export type PlaybackCommand = components['schemas']['PlaybackCommand'];
+export type PlaybackEnded = components['schemas']['PlaybackEnded'];
 export type Presence = components['schemas']['Presence'];
 export type Presences = components['schemas']['Presences'];
 export type PresenceUpdate = components['schemas']['PresenceUpdate'];
@@ -2264,10 +3001,52 @@ export type RefreshRequest = components['schemas']['RefreshRequest'];
 export type RegisterRequest = components['schemas']['RegisterRequest'];
 export type Relation = components['schemas']['Relation'];
 export type Relations = components['schemas']['Relations'];
+export type Room = components['schemas']['Room'];
+export type RoomBan = components['schemas']['RoomBan'];
+export type RoomBans = components['schemas']['RoomBans'];
+export type RoomClock = components['schemas']['RoomClock'];
+export type RoomGone = components['schemas']['RoomGone'];
+export type RoomGuest = components['schemas']['RoomGuest'];
+export type RoomGuestNew = components['schemas']['RoomGuestNew'];
+export type RoomItem = components['schemas']['RoomItem'];
+export type RoomItemMove = components['schemas']['RoomItemMove'];
+export type RoomItemNew = components['schemas']['RoomItemNew'];
+export type RoomItemSource = components['schemas']['RoomItemSource'];
+export type RoomJoin = components['schemas']['RoomJoin'];
+export type RoomLine = components['schemas']['RoomLine'];
+export type RoomLines = components['schemas']['RoomLines'];
+export type RoomLink = components['schemas']['RoomLink'];
+export type RoomLinkNew = components['schemas']['RoomLinkNew'];
+export type RoomLinks = components['schemas']['RoomLinks'];
+export type RoomMember = components['schemas']['RoomMember'];
+export type RoomMembers = components['schemas']['RoomMembers'];
+export type RoomMemberUpdate = components['schemas']['RoomMemberUpdate'];
+export type RoomNew = components['schemas']['RoomNew'];
+export type RoomOnline = components['schemas']['RoomOnline'];
+export type RoomOwner = components['schemas']['RoomOwner'];
+export type RoomPlace = components['schemas']['RoomPlace'];
+export type RoomPlaylist = components['schemas']['RoomPlaylist'];
+export type RoomRef = components['schemas']['RoomRef'];
+export type Rooms = components['schemas']['Rooms'];
+export type RoomSay = components['schemas']['RoomSay'];
+export type RoomScene = components['schemas']['RoomScene'];
+export type RoomSelf = components['schemas']['RoomSelf'];
+export type RoomUpdate = components['schemas']['RoomUpdate'];
+export type RoomViewer = components['schemas']['RoomViewer'];
+export type RoomViewers = components['schemas']['RoomViewers'];
 export type SecurityEvent = components['schemas']['SecurityEvent'];
 export type SecurityEvents = components['schemas']['SecurityEvents'];
 export type Send = components['schemas']['Send'];
 export type Sent = components['schemas']['Sent'];
+export type ServiceBan = components['schemas']['ServiceBan'];
+export type ServiceGroup = components['schemas']['ServiceGroup'];
+export type ServiceJoined = components['schemas']['ServiceJoined'];
+export type ServiceMembers = components['schemas']['ServiceMembers'];
+export type ServiceMessage = components['schemas']['ServiceMessage'];
+export type ServiceTokens = components['schemas']['ServiceTokens'];
+export type ServiceUser = components['schemas']['ServiceUser'];
+export type ServiceUsers = components['schemas']['ServiceUsers'];
+export type ServiceUserUpdate = components['schemas']['ServiceUserUpdate'];
 export type Session = components['schemas']['Session'];
 export type SessionEnded = components['schemas']['SessionEnded'];
 export type Sessions = components['schemas']['Sessions'];
@@ -2353,6 +3132,55 @@ export interface operations {
             };
         };
     };
+    "auth.jwt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "token": "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiIxMDQyIn0.c2lnbmF0dXJl"
+                 *     }
+                 */
+                "application/json": components["schemas"]["JWTRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "access_token": "sa_V1StGXR8_Z5j.Kx7mQ2pLw9Za.8d1f4h6j2l",
+                     *       "device": "Kx7mQ2pLw9Za",
+                     *       "expires_in": 1,
+                     *       "refresh_token": "sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c",
+                     *       "user": {
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "find_by_email": true,
+                     *         "find_by_id": true,
+                     *         "has_password": true,
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "name": "Ada",
+                     *         "on_boards": true,
+                     *         "presence": "friends",
+                     *         "requests": true,
+                     *         "zone": "Europe/Athens"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Tokens"];
+                };
+            };
+        };
+    };
     "auth.login": {
         parameters: {
             query?: never;
@@ -2386,7 +3214,6 @@ export interface operations {
                      *       "refresh_token": "sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c",
                      *       "user": {
                      *         "created": "2026-11-23T09:30:00Z",
-                     *         "email": "ada@example.org",
                      *         "find_by_email": true,
                      *         "find_by_id": true,
                      *         "has_password": true,
@@ -2483,7 +3310,6 @@ export interface operations {
                      *       "refresh_token": "sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c",
                      *       "user": {
                      *         "created": "2026-11-23T09:30:00Z",
-                     *         "email": "ada@example.org",
                      *         "find_by_email": true,
                      *         "find_by_id": true,
                      *         "has_password": true,
@@ -2536,7 +3362,6 @@ export interface operations {
                      *       "refresh_token": "sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c",
                      *       "user": {
                      *         "created": "2026-11-23T09:30:00Z",
-                     *         "email": "ada@example.org",
                      *         "find_by_email": true,
                      *         "find_by_id": true,
                      *         "has_password": true,
@@ -5390,7 +6215,6 @@ export interface operations {
                     /**
                      * @example {
                      *       "created": "2026-11-23T09:30:00Z",
-                     *       "email": "ada@example.org",
                      *       "find_by_email": true,
                      *       "find_by_id": true,
                      *       "has_password": true,
@@ -5430,7 +6254,6 @@ export interface operations {
                     /**
                      * @example {
                      *       "created": "2026-11-23T09:30:00Z",
-                     *       "email": "ada@example.org",
                      *       "find_by_email": true,
                      *       "find_by_id": true,
                      *       "has_password": true,
@@ -5707,7 +6530,6 @@ export interface operations {
                     /**
                      * @example {
                      *       "created": "2026-11-23T09:30:00Z",
-                     *       "email": "ada@example.org",
                      *       "find_by_email": true,
                      *       "find_by_id": true,
                      *       "has_password": true,
@@ -6143,7 +6965,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "key": "text"
+                     *       "key": "BNcRdreALRFXTkOOUHK1EtK2wtaz5Ry4YfYCA_0QTpQtUbVlUls0VJXg7A8u-Ts1XbjhazAkj7I99e8QcYP7DkM"
                      *     }
                      */
                     "application/json": components["schemas"]["PushKey"];
@@ -6162,10 +6984,10 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "endpoint": "text",
+                 *       "endpoint": "https://push.example/send/Qm3x_8TzP-1k",
                  *       "keys": {
-                 *         "auth": "text",
-                 *         "p256dh": "text"
+                 *         "auth": "BTBZMqHH6r4Tts7J_aSIgg",
+                 *         "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
                  *       }
                  *     }
                  */
@@ -6254,6 +7076,1912 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Relations"];
+                };
+            };
+        };
+    };
+    "rooms.look": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the link's id */
+                link: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "room": {
+                     *         "access": "invited",
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "drift": 40,
+                     *         "guest_may": [
+                     *           "chat"
+                     *         ],
+                     *         "guests": true,
+                     *         "hold": true,
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "jump": 1000,
+                     *         "listed": true,
+                     *         "loop": "off",
+                     *         "member_may": [
+                     *           "chat"
+                     *         ],
+                     *         "name": "Film night",
+                     *         "password": true,
+                     *         "viewers": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomPlace"];
+                };
+            };
+        };
+    };
+    "rooms.list": {
+        parameters: {
+            query?: {
+                /** @description the next of the page before */
+                cursor?: string;
+                /** @description how many */
+                limit?: number;
+                /** @description a part of the name */
+                q?: string;
+                /** @description most viewers first, or newest first */
+                sort?: "viewers" | "new";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "rooms": [
+                     *         {
+                     *           "access": "invited",
+                     *           "created": "2026-11-23T09:30:00Z",
+                     *           "drift": 40,
+                     *           "guest_may": [
+                     *             "chat"
+                     *           ],
+                     *           "guests": true,
+                     *           "hold": true,
+                     *           "id": "V1StGXR8_Z5j",
+                     *           "jump": 1000,
+                     *           "listed": true,
+                     *           "loop": "off",
+                     *           "member_may": [
+                     *             "chat"
+                     *           ],
+                     *           "name": "Film night",
+                     *           "password": true,
+                     *           "viewers": 1
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Rooms"];
+                };
+            };
+        };
+    };
+    "rooms.create": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "Film night"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RoomNew"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "room": {
+                     *         "access": "invited",
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "drift": 40,
+                     *         "guest_may": [
+                     *           "chat"
+                     *         ],
+                     *         "guests": true,
+                     *         "hold": true,
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "jump": 1000,
+                     *         "listed": true,
+                     *         "loop": "off",
+                     *         "member_may": [
+                     *           "chat"
+                     *         ],
+                     *         "name": "Film night",
+                     *         "password": true,
+                     *         "viewers": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomPlace"];
+                };
+            };
+        };
+    };
+    "rooms.get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "room": {
+                     *         "access": "invited",
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "drift": 40,
+                     *         "guest_may": [
+                     *           "chat"
+                     *         ],
+                     *         "guests": true,
+                     *         "hold": true,
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "jump": 1000,
+                     *         "listed": true,
+                     *         "loop": "off",
+                     *         "member_may": [
+                     *           "chat"
+                     *         ],
+                     *         "name": "Film night",
+                     *         "password": true,
+                     *         "viewers": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomPlace"];
+                };
+            };
+        };
+    };
+    "rooms.close": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "rooms.update": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "guest_may": [
+                 *         "chat"
+                 *       ],
+                 *       "member_may": [
+                 *         "chat"
+                 *       ],
+                 *       "name": "Film night"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RoomUpdate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "room": {
+                     *         "access": "invited",
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "drift": 40,
+                     *         "guest_may": [
+                     *           "chat"
+                     *         ],
+                     *         "guests": true,
+                     *         "hold": true,
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "jump": 1000,
+                     *         "listed": true,
+                     *         "loop": "off",
+                     *         "member_may": [
+                     *           "chat"
+                     *         ],
+                     *         "name": "Film night",
+                     *         "password": true,
+                     *         "viewers": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomPlace"];
+                };
+            };
+        };
+    };
+    "rooms.bans": {
+        parameters: {
+            query?: {
+                /** @description the next of the page before */
+                cursor?: string;
+                /** @description how many */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "bans": [
+                     *         {
+                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "by": "text",
+                     *           "user": {
+                     *             "id": "V1StGXR8_Z5j",
+                     *             "name": "Ada"
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomBans"];
+                };
+            };
+        };
+    };
+    "rooms.ban": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+                /** @description the id of a user or a guest */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "rooms.unban": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+                /** @description the id of a user or a guest */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "rooms.chat": {
+        parameters: {
+            query?: {
+                /** @description lines with lower numbers; 0: the newest */
+                before?: number;
+                /** @description how many */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "lines": [
+                     *         {
+                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "from": "text",
+                     *           "name": "text",
+                     *           "room": "text",
+                     *           "seq": 1,
+                     *           "text": "text"
+                     *         }
+                     *       ],
+                     *       "more": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomLines"];
+                };
+            };
+        };
+    };
+    "rooms.say": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "text": "Popcorn?"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RoomSay"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "from": "text",
+                     *       "name": "text",
+                     *       "room": "text",
+                     *       "seq": 1,
+                     *       "text": "text"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomLine"];
+                };
+            };
+        };
+    };
+    "rooms.danmaku": {
+        parameters: {
+            query?: {
+                /** @description the next of the page before */
+                cursor?: string;
+                /** @description from this position on, ms */
+                from?: number;
+                /** @description the item; none: what flew while nothing was on */
+                item?: string;
+                /** @description how many */
+                limit?: number;
+                /** @description up to before this position, ms */
+                to?: number;
+            };
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "danmaku": [
+                     *         {
+                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "color": 1,
+                     *           "from": "text",
+                     *           "id": "V1StGXR8_Z5j",
+                     *           "mode": "scroll",
+                     *           "position": 1,
+                     *           "room": "text",
+                     *           "size": "small",
+                     *           "text": "text"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DanmakuList"];
+                };
+            };
+        };
+    };
+    "rooms.shoot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "text": "Wow"
+                 *     }
+                 */
+                "application/json": components["schemas"]["DanmakuNew"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "color": 1,
+                     *       "from": "text",
+                     *       "id": "V1StGXR8_Z5j",
+                     *       "mode": "scroll",
+                     *       "position": 1,
+                     *       "room": "text",
+                     *       "size": "small",
+                     *       "text": "text"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Danmaku"];
+                };
+            };
+        };
+    };
+    "rooms.clear_danmaku": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "rooms.visit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "Visitor"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RoomGuestNew"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "room": {
+                     *         "access": "invited",
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "drift": 40,
+                     *         "guest_may": [
+                     *           "chat"
+                     *         ],
+                     *         "guests": true,
+                     *         "hold": true,
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "jump": 1000,
+                     *         "listed": true,
+                     *         "loop": "off",
+                     *         "member_may": [
+                     *           "chat"
+                     *         ],
+                     *         "name": "Film night",
+                     *         "password": true,
+                     *         "viewers": 1
+                     *       },
+                     *       "token": "text"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomGuest"];
+                };
+            };
+        };
+    };
+    "rooms.join": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["RoomJoin"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "room": {
+                     *         "access": "invited",
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "drift": 40,
+                     *         "guest_may": [
+                     *           "chat"
+                     *         ],
+                     *         "guests": true,
+                     *         "hold": true,
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "jump": 1000,
+                     *         "listed": true,
+                     *         "loop": "off",
+                     *         "member_may": [
+                     *           "chat"
+                     *         ],
+                     *         "name": "Film night",
+                     *         "password": true,
+                     *         "viewers": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomPlace"];
+                };
+            };
+        };
+    };
+    "rooms.links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "links": [
+                     *         {
+                     *           "by": "text",
+                     *           "created": "2026-11-23T09:30:00Z",
+                     *           "expires": "2026-11-23T09:30:00Z",
+                     *           "id": "V1StGXR8_Z5j",
+                     *           "room": "text",
+                     *           "uses": 1
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomLinks"];
+                };
+            };
+        };
+    };
+    "rooms.new_link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["RoomLinkNew"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "by": "text",
+                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "id": "V1StGXR8_Z5j",
+                     *       "room": "text",
+                     *       "uses": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomLink"];
+                };
+            };
+        };
+    };
+    "rooms.revoke_link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the link's id */
+                link: string;
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "rooms.leave": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "rooms.members": {
+        parameters: {
+            query?: {
+                /** @description the next of the page before */
+                cursor?: string;
+                /** @description how many */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "members": [
+                     *         {
+                     *           "joined": "2026-11-23T09:30:00Z",
+                     *           "may": [
+                     *             "chat"
+                     *           ],
+                     *           "role": "guest",
+                     *           "user": {
+                     *             "id": "V1StGXR8_Z5j",
+                     *             "name": "Ada"
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomMembers"];
+                };
+            };
+        };
+    };
+    "rooms.kick": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+                /** @description the id of a user or a guest */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "rooms.set_member": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+                /** @description the id of a user or a guest */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "may": [
+                 *         "chat"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["RoomMemberUpdate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "joined": "2026-11-23T09:30:00Z",
+                     *       "may": [
+                     *         "chat"
+                     *       ],
+                     *       "role": "guest",
+                     *       "user": {
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "name": "Ada"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomMember"];
+                };
+            };
+        };
+    };
+    "rooms.online": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "viewers": [
+                     *         {
+                     *           "active": "2026-11-23T09:30:00Z",
+                     *           "id": "text"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomOnline"];
+                };
+            };
+        };
+    };
+    "rooms.transfer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "user": "V1StGXR8_Z5j"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RoomOwner"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "room": {
+                     *         "access": "invited",
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "drift": 40,
+                     *         "guest_may": [
+                     *           "chat"
+                     *         ],
+                     *         "guests": true,
+                     *         "hold": true,
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "jump": 1000,
+                     *         "listed": true,
+                     *         "loop": "off",
+                     *         "member_may": [
+                     *           "chat"
+                     *         ],
+                     *         "name": "Film night",
+                     *         "password": true,
+                     *         "viewers": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomPlace"];
+                };
+            };
+        };
+    };
+    "rooms.playback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "generation": 1,
+                     *       "paused": true,
+                     *       "position": 1,
+                     *       "rate": 1,
+                     *       "room": "V1StGXR8_Z5j",
+                     *       "server_time": 1,
+                     *       "version": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Playback"];
+                };
+            };
+        };
+    };
+    "rooms.command": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "do": "play",
+                 *       "generation": 1,
+                 *       "version": 1
+                 *     }
+                 */
+                "application/json": components["schemas"]["PlaybackCommand"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "generation": 1,
+                     *       "paused": true,
+                     *       "position": 1,
+                     *       "rate": 1,
+                     *       "room": "V1StGXR8_Z5j",
+                     *       "server_time": 1,
+                     *       "version": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Playback"];
+                };
+            };
+        };
+    };
+    "rooms.buffering": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "buffering": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["PlaybackBuffering"];
+            };
+        };
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "rooms.ended": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "generation": 1,
+                 *       "version": 1
+                 *     }
+                 */
+                "application/json": components["schemas"]["PlaybackEnded"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "generation": 1,
+                     *       "paused": true,
+                     *       "position": 1,
+                     *       "rate": 1,
+                     *       "room": "V1StGXR8_Z5j",
+                     *       "server_time": 1,
+                     *       "version": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Playback"];
+                };
+            };
+        };
+    };
+    "rooms.playlist": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "items": [
+                     *         {
+                     *           "added": "2026-11-23T09:30:00Z",
+                     *           "by": "text",
+                     *           "id": "V1StGXR8_Z5j",
+                     *           "kind": "url",
+                     *           "source": "https://example.org/film.mp4",
+                     *           "title": "text"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomPlaylist"];
+                };
+            };
+        };
+    };
+    "rooms.add": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "kind": "url",
+                 *       "source": "https://example.org/film.mp4"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RoomItemNew"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "added": "2026-11-23T09:30:00Z",
+                     *       "by": "text",
+                     *       "id": "V1StGXR8_Z5j",
+                     *       "kind": "url",
+                     *       "source": "https://example.org/film.mp4",
+                     *       "title": "text"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomItem"];
+                };
+            };
+        };
+    };
+    "rooms.remove": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the item's id */
+                item: string;
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "rooms.move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the item's id */
+                item: string;
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["RoomItemMove"];
+            };
+        };
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "rooms.source": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the item's id */
+                item: string;
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "kind": "url"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomItemSource"];
+                };
+            };
+        };
+    };
+    "rooms.scene": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the room's id */
+                room: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "clock": 1,
+                     *       "danmaku": [
+                     *         {
+                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "color": 1,
+                     *           "from": "text",
+                     *           "id": "V1StGXR8_Z5j",
+                     *           "mode": "scroll",
+                     *           "position": 1,
+                     *           "room": "text",
+                     *           "size": "small",
+                     *           "text": "text"
+                     *         }
+                     *       ],
+                     *       "me": {
+                     *         "id": "text",
+                     *         "may": [
+                     *           "chat"
+                     *         ],
+                     *         "role": "guest"
+                     *       },
+                     *       "playback": {
+                     *         "generation": 1,
+                     *         "paused": true,
+                     *         "position": 1,
+                     *         "rate": 1,
+                     *         "room": "V1StGXR8_Z5j",
+                     *         "server_time": 1,
+                     *         "version": 1
+                     *       },
+                     *       "playlist": {
+                     *         "items": [
+                     *           {
+                     *             "added": "2026-11-23T09:30:00Z",
+                     *             "by": "text",
+                     *             "id": "V1StGXR8_Z5j",
+                     *             "kind": "url",
+                     *             "source": "https://example.org/film.mp4",
+                     *             "title": "text"
+                     *           }
+                     *         ]
+                     *       },
+                     *       "room": {
+                     *         "access": "invited",
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "drift": 40,
+                     *         "guest_may": [
+                     *           "chat"
+                     *         ],
+                     *         "guests": true,
+                     *         "hold": true,
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "jump": 1000,
+                     *         "listed": true,
+                     *         "loop": "off",
+                     *         "member_may": [
+                     *           "chat"
+                     *         ],
+                     *         "name": "Film night",
+                     *         "password": true,
+                     *         "viewers": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomScene"];
+                };
+            };
+        };
+    };
+    "rooms.clock": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "time": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoomClock"];
+                };
+            };
+        };
+    };
+    "rooms.mine": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "rooms": [
+                     *         {
+                     *           "room": {
+                     *             "access": "invited",
+                     *             "created": "2026-11-23T09:30:00Z",
+                     *             "drift": 40,
+                     *             "guest_may": [
+                     *               "chat"
+                     *             ],
+                     *             "guests": true,
+                     *             "hold": true,
+                     *             "id": "V1StGXR8_Z5j",
+                     *             "jump": 1000,
+                     *             "listed": true,
+                     *             "loop": "off",
+                     *             "member_may": [
+                     *               "chat"
+                     *             ],
+                     *             "name": "Film night",
+                     *             "password": true,
+                     *             "viewers": 1
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["MyRooms"];
+                };
+            };
+        };
+    };
+    "service.group_create": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "text",
+                 *       "owner": "external:1042"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceGroup"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "id": "V1StGXR8_Z5j",
+                     *       "inviters": "member",
+                     *       "joins": "invited",
+                     *       "members": 12,
+                     *       "name": "Rowing",
+                     *       "picture": "V1StGXR8_Z5j",
+                     *       "version": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Group"];
+                };
+            };
+        };
+    };
+    "service.group_join": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the group's id */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "members": [
+                 *         "text"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceMembers"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "added": 1,
+                     *       "group": {
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "inviters": "member",
+                     *         "joins": "invited",
+                     *         "members": 12,
+                     *         "name": "Rowing",
+                     *         "picture": "V1StGXR8_Z5j",
+                     *         "version": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ServiceJoined"];
+                };
+            };
+        };
+    };
+    "service.group_remove": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the group's id */
+                group: string;
+                /** @description the user's id, or external: and the external id */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "service.messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "client_id": "8d1f-1",
+                 *       "from": "external:assistant",
+                 *       "in": "Kx7mQ2pLw9Za",
+                 *       "kind": "text",
+                 *       "text": "See you at eight",
+                 *       "to": "external:customer-4711"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ServiceMessage"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "chat": "u:V1StGXR8_Z5j",
+                     *       "id": "hT3kQ9_xLm2A",
+                     *       "seq": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Sent"];
+                };
+            };
+        };
+    };
+    "service.users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "users": [
+                 *         {
+                 *           "external_id": "customer-4711",
+                 *           "name": "Ada",
+                 *           "zone": "Europe/Athens"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["ExternalUsers"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "users": [
+                     *         {
+                     *           "created": "2026-11-23T09:30:00Z",
+                     *           "external_id": "customer-4711",
+                     *           "id": "V1StGXR8_Z5j",
+                     *           "name": "Ada",
+                     *           "zone": "Europe/Athens"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ServiceUsers"];
+                };
+            };
+        };
+    };
+    "service.user": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the user's id, or external: and the external id */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "external_id": "customer-4711",
+                     *       "id": "V1StGXR8_Z5j",
+                     *       "name": "Ada",
+                     *       "zone": "Europe/Athens"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ServiceUser"];
+                };
+            };
+        };
+    };
+    "service.user_delete": {
+        parameters: {
+            query?: {
+                /** @description without grace */
+                now?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description the user's id, or external: and the external id */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "erased": "2026-11-23T09:30:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AccountDeleted"];
+                };
+            };
+        };
+    };
+    "service.user_update": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the user's id, or external: and the external id */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["ServiceUserUpdate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "external_id": "customer-4711",
+                     *       "id": "V1StGXR8_Z5j",
+                     *       "name": "Ada",
+                     *       "zone": "Europe/Athens"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ServiceUser"];
+                };
+            };
+        };
+    };
+    "service.user_ban": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the user's id, or external: and the external id */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["ServiceBan"];
+            };
+        };
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "service.user_unban": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the user's id, or external: and the external id */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "service.user_logout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the user's id, or external: and the external id */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "service.user_tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the user's id, or external: and the external id */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["ServiceTokens"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "access_token": "sa_V1StGXR8_Z5j.Kx7mQ2pLw9Za.8d1f4h6j2l",
+                     *       "device": "Kx7mQ2pLw9Za",
+                     *       "expires_in": 1,
+                     *       "refresh_token": "sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c",
+                     *       "user": {
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "find_by_email": true,
+                     *         "find_by_id": true,
+                     *         "has_password": true,
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "name": "Ada",
+                     *         "on_boards": true,
+                     *         "presence": "friends",
+                     *         "requests": true,
+                     *         "zone": "Europe/Athens"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Tokens"];
                 };
             };
         };
@@ -6877,6 +9605,15 @@ export interface EventCatalogue {
     "notice.new": NoticeNew;
     "notice.read": NoticeCounts;
     "presence.changed": Presence;
+    "room.changed": Room;
+    "room.danmaku": Danmaku;
+    "room.danmaku_cleared": RoomRef;
+    "room.gone": RoomGone;
+    "room.member": RoomMember;
+    "room.playback": Playback;
+    "room.playlist": RoomRef;
+    "room.said": RoomLine;
+    "room.viewers": RoomViewers;
     "session.ended": SessionEnded;
     "session.opened": Session;
     "transfer.progress": TransferProgress;

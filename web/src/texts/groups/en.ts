@@ -43,6 +43,7 @@ export const en = {
     pictured: (who: string) => sentence(`${who} changed the picture of the group.`),
     pinned: (who: string) => sentence(`${who} pinned a message.`),
     unpinned: (who: string) => sentence(`${who} unpinned a message.`),
+    app: (_who: string, _users: string[], text: string) => text,
   },
   silenced: (until: string) => `An admin has muted you ${until}. You can read on.`,
   allSilenced: (until: string) => `Only admins may write ${until}.`,

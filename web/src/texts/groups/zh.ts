@@ -40,6 +40,7 @@ export const zh: GroupTexts = {
     pictured: (who) => `${who}更换了群组头像。`,
     pinned: (who) => `${who}置顶了一条消息。`,
     unpinned: (who) => `${who}取消置顶了一条消息。`,
+    app: (_who: string, _users: string[], text: string) => text,
   },
   silenced: (until) => `你已被管理员禁言${until}，仍可阅读消息。`,
   allSilenced: (until) => `目前仅管理员可以发言${until}。`,
