@@ -536,7 +536,7 @@ func (n *appNode) outbox() (waiting, dead int) {
 func TestABackendThatFailsLosesNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := newBackend(t)
-		n := startFor(t, b.after)
+		n := startFor(t, b.after, func(c *app.Config) { c.Webhooks.After.Events = []string{api.HookMessageSent} })
 		ctx := t.Context()
 		app := n.key("app", servicekeys.Scopes...)
 		users, err := app.ProvideUsers(ctx, api.ExternalUser{ExternalID: "a", Name: "A"}, api.ExternalUser{ExternalID: "b", Name: "B"})
@@ -616,6 +616,44 @@ func TestABackendThatFailsLosesNothing(t *testing.T) {
 		_, err = store.Replay(ctx, list[0].ID)
 		n.must(err)
 		eventually.Equal(t, "delivered by a replay", "four", texts)
+	})
+}
+
+// TestABackendIsToldWhatUsersShouldSeeWhileTheyAreOffLine: once for a message, and not of a chat that is muted.
+func TestABackendIsToldWhatUsersShouldSeeWhileTheyAreOffLine(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := newBackend(t)
+		n := startFor(t, b.after, func(c *app.Config) { c.Webhooks.After.Events = []string{api.HookNotifyOffline} })
+		ctx := t.Context()
+		app := n.key("app", servicekeys.Scopes...)
+		users, err := app.ProvideUsers(ctx, api.ExternalUser{ExternalID: "a", Name: "Ann"}, api.ExternalUser{ExternalID: "b", Name: "Bob"}, api.ExternalUser{ExternalID: "c", Name: "Cem"})
+		n.must(err)
+		say := func(from int) {
+			t.Helper()
+			_, err := app.Post(ctx, api.ServiceMessage{From: users[from].ID, To: users[1].ID, Send: saying("hello")})
+			n.must(err)
+		}
+		told := func() (list []string) {
+			for _, o := range items[api.HookOffline](b, api.HookNotifyOffline) {
+				list = append(list, o.User+" "+o.Push.What+" "+o.Push.Chat)
+			}
+			return list
+		}
+		say(0)
+		want := []string{users[1].ID + " messages " + client.ChatWith(users[0].ID)}
+		eventually.Equal(t, "told", want, told)
+
+		say(2)
+		want = append(want, users[1].ID+" messages "+client.ChatWith(users[2].ID))
+		eventually.Equal(t, "told of another chat", want, told)
+		_, err = app.As(users[1].ID).SetChat(ctx, client.ChatWith(users[2].ID), api.ChatChange{Muted: new(time.Now().Add(time.Hour))})
+		n.must(err)
+		bubble.Sleep(time.Minute)
+		say(2)
+		bubble.Sleep(2 * time.Minute)
+		if got := told(); !slices.Equal(got, want) {
+			t.Errorf("told %v, want %v", got, want)
+		}
 	})
 }
 

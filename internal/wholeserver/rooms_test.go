@@ -105,10 +105,10 @@ func TestARoomFromItsMakingToItsEnd(t *testing.T) {
 			t.Fatalf("a guest %+v, %v", guest, err)
 		}
 		visitor := c.client(1, client.WithTokens(api.Tokens{AccessToken: guest.Token}))
-		if _, err := visitor.Me(ctx); client.CodeOf(err) != "auth.required" {
+		if _, err := visitor.Me(ctx); client.CodeOf(err) != "auth.caller" {
 			t.Errorf("a guest reads an account: %v", err)
 		}
-		if _, err := visitor.Friends(ctx, "", "", 0); client.CodeOf(err) != "auth.required" {
+		if _, err := visitor.Friends(ctx, "", "", 0); client.CodeOf(err) != "auth.caller" {
 			t.Errorf("a guest reads friends: %v", err)
 		}
 		annSees, bobSees, guestSees := c.watch(0, ann.Tokens().AccessToken, room), c.watch(1, bob.Tokens().AccessToken, room), c.watch(1, guest.Token, room)

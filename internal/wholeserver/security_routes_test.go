@@ -273,6 +273,9 @@ func TestAFieldThatAnOperationDoesNotTakeIsRefusedByName(t *testing.T) {
 			continue
 		}
 		w.closed(o, "body", o.body, 0)
+		if strings.HasPrefix(o.path, "/v1/service/") { // these take nothing at all of a user
+			continue
+		}
 		before := w.rows()
 		fields := maps.Clone(serverOwned)
 		for _, name := range []string{"email", "name", "user", "device", "avatar", "zone", "password"} {

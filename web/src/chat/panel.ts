@@ -43,6 +43,7 @@ export class Panel {
   readonly #show: (items: Row[]) => void;
   #drawn = "";
   #seen = "";
+  #leaving = "";
 
   constructor(
     private readonly group: string,
@@ -152,6 +153,10 @@ export class Panel {
     const { groups } = this.talk.line;
     const owner = groups.may(this.group, "dissolve");
     const alone = groups.get(this.group)?.group.members === 1;
+    // A question that waits for an answer stays, whatever else happens to the group.
+    const state = `${owner} ${alone}`;
+    if (state === this.#leaving) return;
+    this.#leaving = state;
     const path = { group: this.group };
     put(
       this.#leave,
