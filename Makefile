@@ -16,7 +16,7 @@ run: ## Run the server on embedded engines
 build: ## Build bin/stoa
 	go build -trimpath -o bin/stoa ./cmd/stoa
 
-TEST = CGO_ENABLED=1 scripts/in-memory.sh go test -race -gcflags='modernc.org/...=-d=checkptr=0' -ldflags='-s -w' -vet=off -shuffle=on -timeout 15m $(TEST_FLAGS)
+TEST = CGO_ENABLED=1 scripts/in-memory.sh go test -race -gcflags='modernc.org/...=-d=checkptr=0' -ldflags='-s -w' -vet=off -shuffle=on -timeout 30m $(TEST_FLAGS)
 
 test: deps ## Run every test, with real engines and the race detector
 	$(TEST) $(PACKAGES)
