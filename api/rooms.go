@@ -37,7 +37,7 @@ type Room struct {
 
 // RoomSelf is the caller's own place in a room.
 type RoomSelf struct {
-	ID         string     `json:"id" doc:"the user's id, or the guest's"`
+	ID         string     `json:"id" example:"V1StGXR8_Z5j" doc:"the user's id, or the guest's"`
 	Role       string     `json:"role" enum:"guest,member,admin,owner"`
 	May        []string   `json:"may" example:"chat" doc:"what the caller may do by now"`
 	MutedUntil *time.Time `json:"muted_until,omitempty"`
@@ -109,7 +109,7 @@ type RoomGuestNew struct {
 
 // RoomGuest is a guest's token, and what it is good for.
 type RoomGuest struct {
-	Token   string    `json:"token" doc:"a bearer token for operations of this room, and for the socket"`
+	Token   string    `json:"token" example:"stoa_guest_Hk3u7sPq2ZxB.V1StGXR8_Z5j.Xq3vT8mZr1Lw5yKp9NbHc2" doc:"a bearer token for operations of this room, and for the socket"`
 	Expires time.Time `json:"expires"`
 	RoomPlace
 }
@@ -135,7 +135,7 @@ type RoomOwner struct {
 // RoomBan keeps a user out of a room.
 type RoomBan struct {
 	User Profile   `json:"user"`
-	By   string    `json:"by"`
+	By   string    `json:"by" example:"V1StGXR8_Z5j"`
 	At   time.Time `json:"at"`
 }
 
@@ -154,8 +154,8 @@ type RoomLinkNew struct {
 // RoomLink lets people into a room.
 type RoomLink struct {
 	ID      string    `json:"id" example:"V1StGXR8_Z5j"`
-	Room    string    `json:"room"`
-	By      string    `json:"by"`
+	Room    string    `json:"room" example:"Hk3u7sPq2ZxB"`
+	By      string    `json:"by" example:"V1StGXR8_Z5j"`
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 	Uses    int       `json:"uses"`
@@ -182,7 +182,7 @@ type Playback struct {
 	Room       string  `json:"room" example:"V1StGXR8_Z5j"`
 	Generation int64   `json:"generation" doc:"of two states the one with the higher generation is newer, then the one with the higher version"`
 	Version    int64   `json:"version"`
-	Item       string  `json:"item,omitempty" doc:"of the playlist; none: nothing is on"`
+	Item       string  `json:"item,omitempty" example:"c0aT9vWm4LyR" doc:"of the playlist; none: nothing is on"`
 	Position   int64   `json:"position" doc:"ms from the beginning of the item, at server_time"`
 	ServerTime int64   `json:"server_time" doc:"Unix ms of the clock of rooms.clock"`
 	Rate       float64 `json:"rate" example:"1"`
@@ -198,7 +198,7 @@ type PlaybackCommand struct {
 	Do         string  `json:"do" enum:"play,pause,seek,rate,load"`
 	Position   int64   `json:"position,omitempty" minimum:"0" maximum:"2592000000" doc:"ms, of seek and load"`
 	Rate       float64 `json:"rate,omitempty" minimum:"0" maximum:"4" doc:"of rate, 0.25 to 4"`
-	Item       string  `json:"item,omitempty" maxLength:"12" doc:"of load; none ends what is on"`
+	Item       string  `json:"item,omitempty" example:"c0aT9vWm4LyR" maxLength:"12" doc:"of load; none ends what is on"`
 }
 
 // PlaybackBuffering tells that the caller's player waits for data, or does not any more:
@@ -233,9 +233,9 @@ type RoomItem struct {
 	ID       string    `json:"id" example:"V1StGXR8_Z5j"`
 	Kind     string    `json:"kind" enum:"url,hls,file,live"`
 	Source   string    `json:"source" example:"https://example.org/film.mp4" doc:"the URL; of a file and of a live stream its id"`
-	Title    string    `json:"title"`
+	Title    string    `json:"title" example:"The film"`
 	Duration int64     `json:"duration,omitempty" doc:"ms; 0: not known"`
-	By       string    `json:"by" doc:"the user who added it"`
+	By       string    `json:"by" example:"V1StGXR8_Z5j" doc:"the user who added it"`
 	Added    time.Time `json:"added"`
 }
 
@@ -243,7 +243,7 @@ type RoomItem struct {
 type RoomItemNew struct {
 	Kind     string `json:"kind" enum:"url,hls,file,live"`
 	Source   string `json:"source" minLength:"1" maxLength:"2000" example:"https://example.org/film.mp4"`
-	Title    string `json:"title,omitempty" maxLength:"200"`
+	Title    string `json:"title,omitempty" example:"The film" maxLength:"200"`
 	Duration int64  `json:"duration,omitempty" minimum:"0" maximum:"2592000000" doc:"ms"`
 }
 
@@ -260,7 +260,7 @@ type RoomItemMove struct {
 // RoomItemSource is how an item is fetched: GET /v1/rooms/{room}/playlist/{item}/source.
 type RoomItemSource struct {
 	Kind    string     `json:"kind" enum:"url,hls,file,live"`
-	URL     string     `json:"url,omitempty" doc:"of a live stream there is none"`
+	URL     string     `json:"url,omitempty" example:"https://example.org/film.mp4" doc:"of a live stream there is none"`
 	Expires *time.Time `json:"expires,omitempty" doc:"until when the URL is good"`
 }
 
@@ -271,11 +271,11 @@ type RoomSay struct {
 
 // RoomLine is something that was said in a room.
 type RoomLine struct {
-	Room string    `json:"room"`
+	Room string    `json:"room" example:"Hk3u7sPq2ZxB"`
 	Seq  int64     `json:"seq" doc:"its number in the room"`
-	From string    `json:"from" doc:"the id of a user or a guest"`
-	Name string    `json:"name" doc:"what they were called then"`
-	Text string    `json:"text"`
+	From string    `json:"from" example:"V1StGXR8_Z5j" doc:"the id of a user or a guest"`
+	Name string    `json:"name" example:"Ada" doc:"what they were called then"`
+	Text string    `json:"text" example:"What a scene!"`
 	At   time.Time `json:"at"`
 }
 
@@ -296,7 +296,7 @@ const (
 // DanmakuNew has a comment fly over the picture: POST /v1/rooms/{room}/danmaku.
 type DanmakuNew struct {
 	Text     string `json:"text" minLength:"1" maxLength:"100" example:"Wow"`
-	Item     string `json:"item,omitempty" maxLength:"12" doc:"the item that the caller sees"`
+	Item     string `json:"item,omitempty" example:"c0aT9vWm4LyR" maxLength:"12" doc:"the item that the caller sees"`
 	Position int64  `json:"position,omitempty" minimum:"0" maximum:"2592000000" doc:"where in the item, ms"`
 	Color    int    `json:"color,omitempty" minimum:"0" maximum:"16777215" doc:"RGB"`
 	Mode     string `json:"mode,omitempty" enum:"scroll,top,bottom" doc:"scroll, unless it is given"`
@@ -306,10 +306,10 @@ type DanmakuNew struct {
 // Danmaku is a comment that flies over the picture.
 type Danmaku struct {
 	ID       string    `json:"id" example:"V1StGXR8_Z5j"`
-	Room     string    `json:"room"`
-	From     string    `json:"from" doc:"the id of a user or a guest"`
-	Text     string    `json:"text"`
-	Item     string    `json:"item,omitempty"`
+	Room     string    `json:"room" example:"Hk3u7sPq2ZxB"`
+	From     string    `json:"from" example:"V1StGXR8_Z5j" doc:"the id of a user or a guest"`
+	Text     string    `json:"text" example:"What a scene!"`
+	Item     string    `json:"item,omitempty" example:"c0aT9vWm4LyR"`
 	Position int64     `json:"position"`
 	Color    int       `json:"color"`
 	Mode     string    `json:"mode" enum:"scroll,top,bottom"`
@@ -343,20 +343,20 @@ type RoomOnline struct {
 
 // RoomViewer is someone on line in a room.
 type RoomViewer struct {
-	ID     string    `json:"id" doc:"of a user or a guest"`
+	ID     string    `json:"id" example:"V1StGXR8_Z5j" doc:"of a user or a guest"`
 	Active time.Time `json:"active" doc:"when they last did something"`
 }
 
 // RoomViewers is how many are on line in a room.
 type RoomViewers struct {
-	Room    string `json:"room"`
+	Room    string `json:"room" example:"Hk3u7sPq2ZxB"`
 	Viewers int    `json:"viewers"`
 }
 
 // RoomGone tells that someone is not in a room any more.
 type RoomGone struct {
-	Room string `json:"room"`
-	User string `json:"user"`
+	Room string `json:"room" example:"Hk3u7sPq2ZxB"`
+	User string `json:"user" example:"V1StGXR8_Z5j"`
 	Why  string `json:"why" enum:"left,kicked,banned,closed,erased"`
 }
 
@@ -371,7 +371,7 @@ const (
 
 // RoomRef names a room.
 type RoomRef struct {
-	Room string `json:"room"`
+	Room string `json:"room" example:"Hk3u7sPq2ZxB"`
 }
 
 // Types of events of a room, on its channel, with what their data is.

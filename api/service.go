@@ -64,7 +64,7 @@ type ServiceMessage struct {
 // ServiceGroup makes a group: POST /v1/service/groups.
 type ServiceGroup struct {
 	Owner   string   `json:"owner" example:"external:1042" maxLength:"200" doc:"a user: an id, or external: and an external id"`
-	Name    string   `json:"name" minLength:"1" maxLength:"60"`
+	Name    string   `json:"name" example:"Rowing" minLength:"1" maxLength:"60"`
 	Members []string `json:"members,omitempty" maxItems:"1000" doc:"ids of users, who need not be friends of the owner's"`
 }
 

@@ -39,7 +39,7 @@ func TestEveryEventThatACachedFamilyNamesDropsIt(t *testing.T) {
 			if _, ok := used[f.Pattern]; !ok {
 				t.Errorf("%s is declared and no cache uses it", f.Pattern)
 			}
-			if len(f.Doc.InvalidatedBy) == 0 {
+			if len(f.Doc.InvalidatedBy) == 0 && f.Pattern != "playback:{key}" { // how an item is fetched never changes
 				t.Errorf("nothing drops %s", f.Pattern)
 			}
 		}

@@ -186,7 +186,7 @@ func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 		if want := time.Duration(state.Position)*time.Millisecond + time.Since(time.UnixMilli(state.ServerTime)); (all[0].position - want).Abs() > 150*time.Millisecond {
 			t.Errorf("all are at %s, and the room is at %s", all[0].position, want)
 		}
-		t.Log(fmt.Sprintf("p50 %s, p99 %s, max %s", off[len(off)/2], off[len(off)*99/100], off[len(off)-1]))
+		t.Logf("p50 %s, p99 %s, max %s", off[len(off)/2], off[len(off)*99/100], off[len(off)-1])
 		close(stop)
 		running.Wait()
 	})

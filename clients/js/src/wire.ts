@@ -440,18 +440,24 @@ export interface components {
             at: string;
             /** Format: int64 */
             color: number;
-            /** @description the id of a user or a guest */
+            /**
+             * @description the id of a user or a guest
+             * @example V1StGXR8_Z5j
+             */
             from: string;
             /** @example V1StGXR8_Z5j */
             id: string;
+            /** @example c0aT9vWm4LyR */
             item?: string;
             /** @enum {string} */
             mode: "scroll" | "top" | "bottom";
             /** Format: int64 */
             position: number;
+            /** @example Hk3u7sPq2ZxB */
             room: string;
             /** @enum {string} */
             size: "small" | "normal" | "large";
+            /** @example What a scene! */
             text: string;
         };
         DanmakuList: {
@@ -464,7 +470,10 @@ export interface components {
              * @description RGB
              */
             color?: number;
-            /** @description the item that the caller sees */
+            /**
+             * @description the item that the caller sees
+             * @example c0aT9vWm4LyR
+             */
             item?: string;
             /**
              * @description scroll, unless it is given
@@ -1762,7 +1771,10 @@ export interface components {
             generation: number;
             /** @description it is paused because a viewer's player waits for data, and goes on by itself */
             held?: boolean;
-            /** @description of the playlist; none: nothing is on */
+            /**
+             * @description of the playlist; none: nothing is on
+             * @example c0aT9vWm4LyR
+             */
             item?: string;
             paused: boolean;
             /**
@@ -1793,7 +1805,10 @@ export interface components {
             do: "play" | "pause" | "seek" | "rate" | "load";
             /** Format: int64 */
             generation: number;
-            /** @description of load; none ends what is on */
+            /**
+             * @description of load; none ends what is on
+             * @example c0aT9vWm4LyR
+             */
             item?: string;
             /**
              * Format: int64
@@ -2045,6 +2060,7 @@ export interface components {
         RoomBan: {
             /** Format: date-time */
             at: string;
+            /** @example V1StGXR8_Z5j */
             by: string;
             user: components["schemas"]["Profile"];
         };
@@ -2060,7 +2076,9 @@ export interface components {
             time: number;
         };
         RoomGone: {
+            /** @example Hk3u7sPq2ZxB */
             room: string;
+            /** @example V1StGXR8_Z5j */
             user: string;
             /** @enum {string} */
             why: "left" | "kicked" | "banned" | "closed" | "erased";
@@ -2070,7 +2088,10 @@ export interface components {
             expires: string;
             me?: components["schemas"]["RoomSelf"];
             room: components["schemas"]["Room"];
-            /** @description a bearer token for operations of this room, and for the socket */
+            /**
+             * @description a bearer token for operations of this room, and for the socket
+             * @example stoa_guest_Hk3u7sPq2ZxB.V1StGXR8_Z5j.Xq3vT8mZr1Lw5yKp9NbHc2
+             */
             token: string;
         };
         RoomGuestNew: {
@@ -2082,7 +2103,10 @@ export interface components {
         RoomItem: {
             /** Format: date-time */
             added: string;
-            /** @description the user who added it */
+            /**
+             * @description the user who added it
+             * @example V1StGXR8_Z5j
+             */
             by: string;
             /**
              * Format: int64
@@ -2098,6 +2122,7 @@ export interface components {
              * @example https://example.org/film.mp4
              */
             source: string;
+            /** @example The film */
             title: string;
         };
         RoomItemMove: {
@@ -2114,6 +2139,7 @@ export interface components {
             kind: "url" | "hls" | "file" | "live";
             /** @example https://example.org/film.mp4 */
             source: string;
+            /** @example The film */
             title?: string;
         };
         RoomItemSource: {
@@ -2124,7 +2150,10 @@ export interface components {
             expires?: string;
             /** @enum {string} */
             kind: "url" | "hls" | "file" | "live";
-            /** @description of a live stream there is none */
+            /**
+             * @description of a live stream there is none
+             * @example https://example.org/film.mp4
+             */
             url?: string;
         };
         RoomJoin: {
@@ -2135,16 +2164,24 @@ export interface components {
         RoomLine: {
             /** Format: date-time */
             at: string;
-            /** @description the id of a user or a guest */
+            /**
+             * @description the id of a user or a guest
+             * @example V1StGXR8_Z5j
+             */
             from: string;
-            /** @description what they were called then */
+            /**
+             * @description what they were called then
+             * @example Ada
+             */
             name: string;
+            /** @example Hk3u7sPq2ZxB */
             room: string;
             /**
              * Format: int64
              * @description its number in the room
              */
             seq: number;
+            /** @example What a scene! */
             text: string;
         };
         RoomLines: {
@@ -2153,6 +2190,7 @@ export interface components {
             more: boolean;
         };
         RoomLink: {
+            /** @example V1StGXR8_Z5j */
             by: string;
             /** Format: date-time */
             created: string;
@@ -2162,6 +2200,7 @@ export interface components {
             id: string;
             /** Format: int64 */
             most?: number;
+            /** @example Hk3u7sPq2ZxB */
             room: string;
             /** Format: int64 */
             uses: number;
@@ -2248,6 +2287,7 @@ export interface components {
             items: components["schemas"]["RoomItem"][];
         };
         RoomRef: {
+            /** @example Hk3u7sPq2ZxB */
             room: string;
         };
         Rooms: {
@@ -2273,7 +2313,10 @@ export interface components {
             room: components["schemas"]["Room"];
         };
         RoomSelf: {
-            /** @description the user's id, or the guest's */
+            /**
+             * @description the user's id, or the guest's
+             * @example V1StGXR8_Z5j
+             */
             id: string;
             /**
              * @description what the caller may do by now
@@ -2324,10 +2367,14 @@ export interface components {
              * @description when they last did something
              */
             active: string;
-            /** @description of a user or a guest */
+            /**
+             * @description of a user or a guest
+             * @example V1StGXR8_Z5j
+             */
             id: string;
         };
         RoomViewers: {
+            /** @example Hk3u7sPq2ZxB */
             room: string;
             /** Format: int64 */
             viewers: number;
@@ -2406,6 +2453,7 @@ export interface components {
         ServiceGroup: {
             /** @description ids of users, who need not be friends of the owner's */
             members?: string[];
+            /** @example Rowing */
             name: string;
             /**
              * @description a user: an id, or external: and an external id
@@ -7393,7 +7441,7 @@ export interface operations {
                      *       "bans": [
                      *         {
                      *           "at": "2026-11-23T09:30:00Z",
-                     *           "by": "text",
+                     *           "by": "V1StGXR8_Z5j",
                      *           "user": {
                      *             "id": "V1StGXR8_Z5j",
                      *             "name": "Ada"
@@ -7481,11 +7529,11 @@ export interface operations {
                      *       "lines": [
                      *         {
                      *           "at": "2026-11-23T09:30:00Z",
-                     *           "from": "text",
-                     *           "name": "text",
-                     *           "room": "text",
+                     *           "from": "V1StGXR8_Z5j",
+                     *           "name": "Ada",
+                     *           "room": "Hk3u7sPq2ZxB",
                      *           "seq": 1,
-                     *           "text": "text"
+                     *           "text": "What a scene!"
                      *         }
                      *       ],
                      *       "more": true
@@ -7526,11 +7574,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "at": "2026-11-23T09:30:00Z",
-                     *       "from": "text",
-                     *       "name": "text",
-                     *       "room": "text",
+                     *       "from": "V1StGXR8_Z5j",
+                     *       "name": "Ada",
+                     *       "room": "Hk3u7sPq2ZxB",
                      *       "seq": 1,
-                     *       "text": "text"
+                     *       "text": "What a scene!"
                      *     }
                      */
                     "application/json": components["schemas"]["RoomLine"];
@@ -7573,13 +7621,14 @@ export interface operations {
                      *         {
                      *           "at": "2026-11-23T09:30:00Z",
                      *           "color": 1,
-                     *           "from": "text",
+                     *           "from": "V1StGXR8_Z5j",
                      *           "id": "V1StGXR8_Z5j",
+                     *           "item": "c0aT9vWm4LyR",
                      *           "mode": "scroll",
                      *           "position": 1,
-                     *           "room": "text",
+                     *           "room": "Hk3u7sPq2ZxB",
                      *           "size": "small",
-                     *           "text": "text"
+                     *           "text": "What a scene!"
                      *         }
                      *       ]
                      *     }
@@ -7603,6 +7652,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
+                 *       "item": "c0aT9vWm4LyR",
                  *       "text": "Wow"
                  *     }
                  */
@@ -7620,13 +7670,14 @@ export interface operations {
                      * @example {
                      *       "at": "2026-11-23T09:30:00Z",
                      *       "color": 1,
-                     *       "from": "text",
+                     *       "from": "V1StGXR8_Z5j",
                      *       "id": "V1StGXR8_Z5j",
+                     *       "item": "c0aT9vWm4LyR",
                      *       "mode": "scroll",
                      *       "position": 1,
-                     *       "room": "text",
+                     *       "room": "Hk3u7sPq2ZxB",
                      *       "size": "small",
-                     *       "text": "text"
+                     *       "text": "What a scene!"
                      *     }
                      */
                     "application/json": components["schemas"]["Danmaku"];
@@ -7705,7 +7756,7 @@ export interface operations {
                      *         "password": true,
                      *         "viewers": 1
                      *       },
-                     *       "token": "text"
+                     *       "token": "stoa_guest_Hk3u7sPq2ZxB.V1StGXR8_Z5j.Xq3vT8mZr1Lw5yKp9NbHc2"
                      *     }
                      */
                     "application/json": components["schemas"]["RoomGuest"];
@@ -7787,11 +7838,11 @@ export interface operations {
                      * @example {
                      *       "links": [
                      *         {
-                     *           "by": "text",
+                     *           "by": "V1StGXR8_Z5j",
                      *           "created": "2026-11-23T09:30:00Z",
                      *           "expires": "2026-11-23T09:30:00Z",
                      *           "id": "V1StGXR8_Z5j",
-                     *           "room": "text",
+                     *           "room": "Hk3u7sPq2ZxB",
                      *           "uses": 1
                      *         }
                      *       ]
@@ -7827,11 +7878,11 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "by": "text",
+                     *       "by": "V1StGXR8_Z5j",
                      *       "created": "2026-11-23T09:30:00Z",
                      *       "expires": "2026-11-23T09:30:00Z",
                      *       "id": "V1StGXR8_Z5j",
-                     *       "room": "text",
+                     *       "room": "Hk3u7sPq2ZxB",
                      *       "uses": 1
                      *     }
                      */
@@ -8024,7 +8075,7 @@ export interface operations {
                      *       "viewers": [
                      *         {
                      *           "active": "2026-11-23T09:30:00Z",
-                     *           "id": "text"
+                     *           "id": "V1StGXR8_Z5j"
                      *         }
                      *       ]
                      *     }
@@ -8111,6 +8162,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "generation": 1,
+                     *       "item": "c0aT9vWm4LyR",
                      *       "paused": true,
                      *       "position": 1,
                      *       "rate": 1,
@@ -8140,6 +8192,7 @@ export interface operations {
                  * @example {
                  *       "do": "play",
                  *       "generation": 1,
+                 *       "item": "c0aT9vWm4LyR",
                  *       "version": 1
                  *     }
                  */
@@ -8156,6 +8209,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "generation": 1,
+                     *       "item": "c0aT9vWm4LyR",
                      *       "paused": true,
                      *       "position": 1,
                      *       "rate": 1,
@@ -8230,6 +8284,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "generation": 1,
+                     *       "item": "c0aT9vWm4LyR",
                      *       "paused": true,
                      *       "position": 1,
                      *       "rate": 1,
@@ -8266,11 +8321,11 @@ export interface operations {
                      *       "items": [
                      *         {
                      *           "added": "2026-11-23T09:30:00Z",
-                     *           "by": "text",
+                     *           "by": "V1StGXR8_Z5j",
                      *           "id": "V1StGXR8_Z5j",
                      *           "kind": "url",
                      *           "source": "https://example.org/film.mp4",
-                     *           "title": "text"
+                     *           "title": "The film"
                      *         }
                      *       ]
                      *     }
@@ -8295,7 +8350,8 @@ export interface operations {
                 /**
                  * @example {
                  *       "kind": "url",
-                 *       "source": "https://example.org/film.mp4"
+                 *       "source": "https://example.org/film.mp4",
+                 *       "title": "The film"
                  *     }
                  */
                 "application/json": components["schemas"]["RoomItemNew"];
@@ -8311,11 +8367,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "added": "2026-11-23T09:30:00Z",
-                     *       "by": "text",
+                     *       "by": "V1StGXR8_Z5j",
                      *       "id": "V1StGXR8_Z5j",
                      *       "kind": "url",
                      *       "source": "https://example.org/film.mp4",
-                     *       "title": "text"
+                     *       "title": "The film"
                      *     }
                      */
                     "application/json": components["schemas"]["RoomItem"];
@@ -8396,7 +8452,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "kind": "url"
+                     *       "kind": "url",
+                     *       "url": "https://example.org/film.mp4"
                      *     }
                      */
                     "application/json": components["schemas"]["RoomItemSource"];
@@ -8429,17 +8486,18 @@ export interface operations {
                      *         {
                      *           "at": "2026-11-23T09:30:00Z",
                      *           "color": 1,
-                     *           "from": "text",
+                     *           "from": "V1StGXR8_Z5j",
                      *           "id": "V1StGXR8_Z5j",
+                     *           "item": "c0aT9vWm4LyR",
                      *           "mode": "scroll",
                      *           "position": 1,
-                     *           "room": "text",
+                     *           "room": "Hk3u7sPq2ZxB",
                      *           "size": "small",
-                     *           "text": "text"
+                     *           "text": "What a scene!"
                      *         }
                      *       ],
                      *       "me": {
-                     *         "id": "text",
+                     *         "id": "V1StGXR8_Z5j",
                      *         "may": [
                      *           "chat"
                      *         ],
@@ -8447,6 +8505,7 @@ export interface operations {
                      *       },
                      *       "playback": {
                      *         "generation": 1,
+                     *         "item": "c0aT9vWm4LyR",
                      *         "paused": true,
                      *         "position": 1,
                      *         "rate": 1,
@@ -8458,11 +8517,11 @@ export interface operations {
                      *         "items": [
                      *           {
                      *             "added": "2026-11-23T09:30:00Z",
-                     *             "by": "text",
+                     *             "by": "V1StGXR8_Z5j",
                      *             "id": "V1StGXR8_Z5j",
                      *             "kind": "url",
                      *             "source": "https://example.org/film.mp4",
-                     *             "title": "text"
+                     *             "title": "The film"
                      *           }
                      *         ]
                      *       },
@@ -8577,7 +8636,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "name": "text",
+                 *       "name": "Rowing",
                  *       "owner": "external:1042"
                  *     }
                  */
