@@ -2,6 +2,7 @@ package rooms
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -250,10 +251,14 @@ func TestEachEventDropsExactlyItsCopies(t *testing.T) {
 		for i := range many {
 			many[i] = Seat{A: id, B: ids.New[Viewer]()}
 		}
-		before := trips()
-		w.must(w.caches.Drop(t.Context(), PermissionsChanged.Of(w.caches, many...)...))
-		if n := trips() - before; n != 1 {
-			t.Errorf("dropping a hundred took %d round trips, want 1", n)
+		least := uint64(math.MaxUint64)
+		for range 5 { // the first one teaches Redis the script, and a beat of what runs beside may fall in between
+			before := trips()
+			w.must(w.caches.Drop(t.Context(), PermissionsChanged.Of(w.caches, many...)...))
+			least = min(least, trips()-before)
+		}
+		if least != 1 {
+			t.Errorf("dropping a hundred took %d round trips, want 1", least)
 		}
 	})
 }
