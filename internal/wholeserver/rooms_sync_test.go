@@ -2,7 +2,6 @@ package wholeserver
 
 import (
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
