@@ -208,14 +208,15 @@ func (ns *nodes) close() {
 	}
 }
 
-// watch runs until ctx ends.
+// watch runs until ctx ends. Suspicions, of which there may be many, take nothing from
+// those that are away: when it is time to ask for them is settled without regard to what
+// woke it.
 func (ns *nodes) watch(ctx context.Context) {
-	wait := probeEvery
+	wait, asked := probeEvery, time.Now()
 	for {
 		var timer <-chan time.Time
 		if ns.anyAway() {
-			timer = time.After(wait)
-			wait = min(2*wait, probeEveryMax)
+			timer = time.After(time.Until(asked.Add(wait)))
 		} else {
 			wait = probeEvery
 		}
@@ -227,8 +228,10 @@ func (ns *nodes) watch(ctx context.Context) {
 		}
 		if ns.suspects.Load() {
 			ns.check(ctx)
-		} else if timer != nil {
+		}
+		if timer != nil && time.Since(asked) >= wait {
 			ns.recover(ctx)
+			wait, asked = min(2*wait, probeEveryMax), time.Now()
 		}
 	}
 }
@@ -327,7 +330,8 @@ func (ns *nodes) anyAway() bool {
 
 // note looks at a command's error.
 func (ns *nodes) note(err error) {
-	if errors.Is(err, context.DeadlineExceeded) {
+	// What was not sent is late for the network's sake, and dial has seen to that.
+	if errors.Is(err, context.DeadlineExceeded) && !undialled(err) {
 		ns.suspect()
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,6 +202,44 @@ func TestAServerThatHangsHoldsNobodyBeyondItsContext(t *testing.T) {
 		awayAtOnce(t, db) // by now nobody waits for it any longer
 		wire.Heal()
 		backSoon(t, db)
+	})
+}
+
+// A network that swallows packets has dialling run out of time. The commands that fail
+// at once because of that are no reason to ask, again and again, the servers that are
+// there in place of the one that is not.
+func TestAServerThatCouldNotBeDialledIsFoundWhileCommandsKeepComing(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		cfg := wire.Config()
+		var swallowed atomic.Bool
+		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if swallowed.Load() {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: context.DeadlineExceeded} // as package net says it
+			}
+			return wire.Config().Dial(ctx, network, addr)
+		}
+		db := redistest.OpenConfig(t, cfg)
+		swallowed.Store(true)
+		wire.Reset()
+		awayAtOnce(t, db)
+		var callers sync.WaitGroup
+		end := time.Now().Add(3 * time.Second)
+		for range 8 {
+			callers.Go(func() {
+				for time.Now().Before(end) {
+					db.Do(t.Context(), get(1))
+					time.Sleep(5 * time.Millisecond)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		swallowed.Store(false)
+		time.Sleep(time.Second)
+		if err := db.Do(t.Context(), get(1)).Err; err != nil {
+			t.Errorf("a second after the network was whole again: %v", err)
+		}
+		callers.Wait()
 	})
 }
 
