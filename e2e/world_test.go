@@ -303,7 +303,7 @@ func (w *world) judgeReads() {
 	var slow []time.Time
 	for _, n := range w.nodes {
 		for line := range strings.Lines(n.all()) {
-			if !strings.Contains(line, "not applied to redis in time") {
+			if !strings.Contains(line, "not applied to redis in time") && !strings.Contains(line, "redis did not keep a batch") {
 				continue
 			}
 			stamp, _, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")

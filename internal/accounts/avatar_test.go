@@ -22,6 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 // square is a small image of one colour.
@@ -272,20 +273,21 @@ func TestAnUploadThatFailsLeavesThePictureBefore(t *testing.T) {
 }
 
 func TestWithoutRedisAPictureChangesAllTheSame(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	w.listen()
-	id := w.people(1)[0]
-	if _, err := w.User(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	server.Kill()
-	a, err := w.SetAvatar(t.Context(), id, square(t, color.White))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if u, err := w.User(t.Context(), id); err != nil || u.Avatar != a.String() {
-		t.Errorf("got %q, %v, want %q", u.Avatar, err, a)
-	}
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		w.listen()
+		id := w.people(1)[0]
+		if _, err := w.User(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		server.Kill()
+		a, err := w.SetAvatar(t.Context(), id, square(t, color.White))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, err := w.User(t.Context(), id); err != nil || u.Avatar != a.String() {
+			t.Errorf("got %q, %v, want %q", u.Avatar, err, a)
+		}
+	})
 }
 
 // BenchmarkAvatar is why pictures have no cache of ours.

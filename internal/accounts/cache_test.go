@@ -136,72 +136,75 @@ func TestEachEventDropsTheUser(t *testing.T) {
 }
 
 func TestManyUsersAreOneMGETAndNoSQL(t *testing.T) {
-	w, _ := onServer(t, Settings{})
-	w.listen()
-	cold := w.neighbour()
-	all := w.people(150)
-	before := w.calls()
-	names, err := w.Profiles(t.Context(), append(all, ids.New[User]()))
-	if err != nil || len(names) != 150 || names[all[149]].Name != "user 149" {
-		t.Fatalf("got %d names, %v", len(names), err)
-	}
-	after := w.calls()
-	if got := after["mget"] - before["mget"]; got != 1 {
-		t.Errorf("%d MGETs, want one", got)
-	}
-	if s := w.users.kept.Stats(); s.Loads != 1 || s.Loaded != 151 {
-		t.Errorf("%d loads of %d keys, want one of 151", s.Loads, s.Loaded)
-	}
-	before = w.calls()
-	if names, err := cold.Profiles(t.Context(), all); err != nil || len(names) != 150 {
-		t.Fatalf("got %d names, %v", len(names), err)
-	}
-	after = w.calls()
-	if s := cold.users.kept.Stats(); after["mget"]-before["mget"] != 1 || s.Loads != 0 {
-		t.Errorf("on another node: %d MGETs and %d loads, want one and none", after["mget"]-before["mget"], s.Loads)
-	}
-	cold.caches.Wait() // some lives are extended by chance
-	before = w.calls()
-	if names, err := cold.Profiles(t.Context(), all); err != nil || len(names) != 150 {
-		t.Fatalf("got %d names, %v", len(names), err)
-	}
-	if after := w.calls(); after["mget"] != before["mget"] || after["get"] != before["get"] {
-		t.Errorf("again: before %v, after %v, want nothing of Redis", before, after)
-	}
+	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
+		w.listen()
+		cold := w.neighbour()
+		all := w.people(150)
+		before := w.calls()
+		names, err := w.Profiles(t.Context(), append(all, ids.New[User]()))
+		if err != nil || len(names) != 150 || names[all[149]].Name != "user 149" {
+			t.Fatalf("got %d names, %v", len(names), err)
+		}
+		after := w.calls()
+		if got := after["mget"] - before["mget"]; got != 1 {
+			t.Errorf("%d MGETs, want one", got)
+		}
+		if s := w.users.kept.Stats(); s.Loads != 1 || s.Loaded != 151 {
+			t.Errorf("%d loads of %d keys, want one of 151", s.Loads, s.Loaded)
+		}
+		before = w.calls()
+		if names, err := cold.Profiles(t.Context(), all); err != nil || len(names) != 150 {
+			t.Fatalf("got %d names, %v", len(names), err)
+		}
+		after = w.calls()
+		if s := cold.users.kept.Stats(); after["mget"]-before["mget"] != 1 || s.Loads != 0 {
+			t.Errorf("on another node: %d MGETs and %d loads, want one and none", after["mget"]-before["mget"], s.Loads)
+		}
+		cold.caches.Wait() // some lives are extended by chance
+		before = w.calls()
+		if names, err := cold.Profiles(t.Context(), all); err != nil || len(names) != 150 {
+			t.Fatalf("got %d names, %v", len(names), err)
+		}
+		if after := w.calls(); after["mget"] != before["mget"] || after["get"] != before["get"] {
+			t.Errorf("again: before %v, after %v, want nothing of Redis", before, after)
+		}
+	})
 }
 
 func TestWithoutRedisUsersChangeAllTheSame(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	w.listen()
-	id := w.people(1)[0]
-	w.named(id, "user 0")
-	server.Kill()
-	w.rename(id, "Bea")
-	if u, err := w.User(t.Context(), id); err != nil || u.Name != "Bea" {
-		t.Errorf("without Redis: got %+v, %v", u, err)
-	}
-	server.Restart()
-	w.back()
-	w.named(id, "Bea")
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		w.listen()
+		id := w.people(1)[0]
+		w.named(id, "user 0")
+		server.Kill()
+		w.rename(id, "Bea")
+		if u, err := w.User(t.Context(), id); err != nil || u.Name != "Bea" {
+			t.Errorf("without Redis: got %+v, %v", u, err)
+		}
+		server.RestartEmpty()
+		w.back()
+		w.named(id, "Bea")
+	})
 }
 
 // SQL behind the domain's back: what the test needs to tell a copy from the truth.
 func TestWhileSQLFailsAUserIsAnsweredFromRedis(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	w.listen()
-	id := w.people(1)[0]
-	w.named(id, "user 0")
-	other := w.neighbour()
-	if err := w.db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if u, err := other.User(t.Context(), id); err != nil || u.Name != "user 0" {
-		t.Errorf("got %+v, %v, want what Redis has", u, err)
-	}
-	server.FlushAll()
-	eventually.True(t, "the bus to notice the flush, after which no copy is good", func() bool {
-		_, err := other.User(t.Context(), id)
-		return err != nil
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		w.listen()
+		id := w.people(1)[0]
+		w.named(id, "user 0")
+		other := w.neighbour()
+		if err := w.db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := other.User(t.Context(), id); err != nil || u.Name != "user 0" {
+			t.Errorf("got %+v, %v, want what Redis has", u, err)
+		}
+		server.FlushAll()
+		eventually.True(t, "the bus to notice the flush, after which no copy is good", func() bool {
+			_, err := other.User(t.Context(), id)
+			return err != nil
+		})
 	})
 }
 

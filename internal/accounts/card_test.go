@@ -28,6 +28,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 // scan reads a QR code with another library than the one that drew it.
@@ -189,44 +190,45 @@ func TestACardIsTheSameForTwoDaysOnEveryNode(t *testing.T) {
 }
 
 func TestACopyOfACardLivesNoLongerThanTheCard(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	w.listen()
-	id := w.people(1)[0]
-	first, err := w.Card(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.pass(47 * time.Hour)
-	look := func() {
-		t.Helper()
-		if c, err := w.Card(t.Context(), id); err != nil || w.CardToken(c) != w.CardToken(first) {
-			t.Fatalf("got %+v, %v", c, err)
-		}
-		if _, err := w.CardOwner(t.Context(), w.CardToken(first)); err != nil {
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		w.listen()
+		id := w.people(1)[0]
+		first, err := w.Card(t.Context(), id)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	look()
-	for _, k := range []keyspace.Key{cardKey.At(id).Key, cardTokenKey.At(keyspace.Hashed{S: first.Name}).Key} {
-		left, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: k}).Int()
-		if err != nil || left <= 0 || left > time.Hour.Milliseconds() {
-			t.Errorf("%s lives for another %d ms, %v, want at most an hour", k, left, err)
+		w.pass(47 * time.Hour)
+		look := func() {
+			t.Helper()
+			if c, err := w.Card(t.Context(), id); err != nil || w.CardToken(c) != w.CardToken(first) {
+				t.Fatalf("got %+v, %v", c, err)
+			}
+			if _, err := w.CardOwner(t.Context(), w.CardToken(first)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	// Redis holds copies only.
-	server.FlushAll()
-	look()
-	server.Kill()
-	look()
-	if err := w.WithdrawCard(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.CardOwner(t.Context(), w.CardToken(first)); !errors.Is(err, ErrNoCard) {
-		t.Errorf("withdrawn without Redis: got %v", err)
-	}
-	if c, err := w.Card(t.Context(), id); err != nil || w.CardToken(c) == w.CardToken(first) {
-		t.Errorf("drawn without Redis: got %+v, %v", c, err)
-	}
+		look()
+		for _, k := range []keyspace.Key{cardKey.At(id).Key, cardTokenKey.At(keyspace.Hashed{S: first.Name}).Key} {
+			left, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: k}).Int()
+			if err != nil || left <= 0 || left > time.Hour.Milliseconds() {
+				t.Errorf("%s lives for another %d ms, %v, want at most an hour", k, left, err)
+			}
+		}
+		// Redis holds copies only.
+		server.FlushAll()
+		look()
+		server.Kill()
+		look()
+		if err := w.WithdrawCard(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.CardOwner(t.Context(), w.CardToken(first)); !errors.Is(err, ErrNoCard) {
+			t.Errorf("withdrawn without Redis: got %v", err)
+		}
+		if c, err := w.Card(t.Context(), id); err != nil || w.CardToken(c) == w.CardToken(first) {
+			t.Errorf("drawn without Redis: got %+v, %v", c, err)
+		}
+	})
 }
 
 func TestWhoeverAsksAtOnceGetsOneCard(t *testing.T) {
@@ -333,37 +335,38 @@ func TestScanningIsLimitedForEachUser(t *testing.T) {
 
 // Guesses leave nothing in Redis.
 func TestAnUnknownCardIsNotRemembered(t *testing.T) {
-	w, _ := onServer(t, Settings{})
-	w.listen()
-	size := func() int64 {
-		t.Helper()
-		n, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "DBSIZE"}).Int()
-		if err != nil {
+	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
+		w.listen()
+		size := func() int64 {
+			t.Helper()
+			n, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "DBSIZE"}).Int()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if _, err := w.CardOwner(t.Context(), newNonce()); !errors.Is(err, ErrNoCard) {
 			t.Fatal(err)
 		}
-		return n
-	}
-	if _, err := w.CardOwner(t.Context(), newNonce()); !errors.Is(err, ErrNoCard) {
-		t.Fatal(err)
-	}
-	before := size()
-	for range 20 {
-		if _, err := w.CardOwner(t.Context(), newNonce()); !errors.Is(err, ErrNoCard) {
-			t.Error(err)
+		before := size()
+		for range 20 {
+			if _, err := w.CardOwner(t.Context(), newNonce()); !errors.Is(err, ErrNoCard) {
+				t.Error(err)
+			}
 		}
-	}
-	if after := size(); after != before {
-		t.Errorf("20 guesses: %d keys became %d", before, after)
-	}
-	calls := w.calls()
-	for _, token := range []string{"", "x", strings.Repeat("0", 21), strings.Repeat("0", 23), "000000000000000000000:", "00000000000000000000é"} {
-		if _, err := w.CardOwner(t.Context(), token); !errors.Is(err, ErrNoCard) {
-			t.Errorf("%q: %v", token, err)
+		if after := size(); after != before {
+			t.Errorf("20 guesses: %d keys became %d", before, after)
 		}
-	}
-	if now := w.calls(); now["get"] != calls["get"] || now["evalsha"] != calls["evalsha"] {
-		t.Errorf("what is no token was looked up: %v, then %v", calls, now)
-	}
+		calls := w.calls()
+		for _, token := range []string{"", "x", strings.Repeat("0", 21), strings.Repeat("0", 23), "000000000000000000000:", "00000000000000000000é"} {
+			if _, err := w.CardOwner(t.Context(), token); !errors.Is(err, ErrNoCard) {
+				t.Errorf("%q: %v", token, err)
+			}
+		}
+		if now := w.calls(); now["get"] != calls["get"] || now["evalsha"] != calls["evalsha"] {
+			t.Errorf("what is no token was looked up: %v, then %v", calls, now)
+		}
+	})
 }
 
 func FuzzQR(f *testing.F) {

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
 	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/redis/redistest"
 
 	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -164,25 +166,26 @@ func TestAnotherUserCanNeitherUseNorVoidACode(t *testing.T) {
 }
 
 func TestACodeOutlivesAnEmptiedRedisAndItsTriesDoToo(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	w.join("ann@example.org", "correct horse")
-	for i, wrong := range []int{4, 5} {
-		code := w.code("ann@example.org", "reset_password")
-		reset := func(code string) error {
-			return w.ResetPassword(t.Context(), Reset{Email: "ann@example.org", Code: code, Password: "battery staple"})
-		}
-		for n := range wrong {
-			if n == 2 {
-				server.FlushAll()
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		w.join("ann@example.org", "correct horse")
+		for i, wrong := range []int{4, 5} {
+			code := w.code("ann@example.org", "reset_password")
+			reset := func(code string) error {
+				return w.ResetPassword(t.Context(), Reset{Email: "ann@example.org", Code: code, Password: "battery staple"})
 			}
-			if err := reset(otherThan(code)); !errors.Is(err, ErrCode) {
-				t.Fatalf("a wrong code: got %v, want ErrCode", err)
+			for n := range wrong {
+				if n == 2 {
+					server.FlushAll()
+				}
+				if err := reset(otherThan(code)); !errors.Is(err, ErrCode) {
+					t.Fatalf("a wrong code: got %v, want ErrCode", err)
+				}
+			}
+			if err := reset(code); errors.Is(err, ErrCode) != (i == 1) || i == 0 && err != nil {
+				t.Errorf("the right code after %d wrong ones with Redis emptied in between: got %v", wrong, err)
 			}
 		}
-		if err := reset(code); errors.Is(err, ErrCode) != (i == 1) || i == 0 && err != nil {
-			t.Errorf("the right code after %d wrong ones with Redis emptied in between: got %v", wrong, err)
-		}
-	}
+	})
 }
 
 // Between the look at a code and the transaction of what it is for, it may have

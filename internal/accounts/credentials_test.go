@@ -16,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
 // login tries a password and returns what came of it.
@@ -462,56 +463,58 @@ func TestWhileSQLIsAwayNoLoginCounts(t *testing.T) {
 }
 
 func TestWithoutRedisCredentialsChangeAndLocksHold(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	a := w.join("ann@example.org", "correct horse")
-	server.Kill()
-	for range 5 {
-		if err := w.change(a, "wrong horse", "battery staple"); !errors.Is(err, ErrPasswordWrong) {
-			t.Fatalf("a wrong password: got %v, want ErrPasswordWrong", err)
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		a := w.join("ann@example.org", "correct horse")
+		server.Kill()
+		for range 5 {
+			if err := w.change(a, "wrong horse", "battery staple"); !errors.Is(err, ErrPasswordWrong) {
+				t.Fatalf("a wrong password: got %v, want ErrPasswordWrong", err)
+			}
 		}
-	}
-	if err := w.change(a, "correct horse", "battery staple"); !errors.Is(err, ErrLocked) {
-		t.Errorf("the right password after five wrong ones: got %v, want ErrLocked", err)
-	}
-	code := w.code("ann@example.org", "reset_password")
-	for range 4 {
-		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", otherThan(code), "battery staple", "192.0.2.1"}); !errors.Is(err, ErrCode) {
-			t.Fatalf("a wrong code: got %v, want ErrCode", err)
+		if err := w.change(a, "correct horse", "battery staple"); !errors.Is(err, ErrLocked) {
+			t.Errorf("the right password after five wrong ones: got %v, want ErrLocked", err)
 		}
-	}
-	if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "battery staple", "192.0.2.1"}); err != nil {
-		t.Fatal(err)
-	}
-	w.check("after the reset", a.Access, ErrToken)
-	a = w.enter("ann@example.org", "battery staple") // the lock is open
-	b := w.enter("ann@example.org", "battery staple")
-	if err := w.change(a, "battery staple", "correct horse"); err != nil {
-		t.Fatal(err)
-	}
-	w.check("another device", b.Access, ErrToken)
-	code = w.emailCode(a.User.ID, "new@example.org")
-	for range 5 {
-		if err := w.move(a, "new@example.org", otherThan(code), "correct horse"); !errors.Is(err, ErrCode) {
-			t.Fatalf("a wrong code: got %v, want ErrCode", err)
+		code := w.code("ann@example.org", "reset_password")
+		for range 4 {
+			if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", otherThan(code), "battery staple", "192.0.2.1"}); !errors.Is(err, ErrCode) {
+				t.Fatalf("a wrong code: got %v, want ErrCode", err)
+			}
 		}
-	}
-	if err := w.move(a, "new@example.org", code, "correct horse"); !errors.Is(err, ErrCode) {
-		t.Errorf("the right code after five wrong ones: got %v, want ErrCode", err)
-	}
-	if err := w.move(a, "new@example.org", w.emailCode(a.User.ID, "new@example.org"), "correct horse"); err != nil {
-		t.Fatal(err)
-	}
-	w.enter("new@example.org", "correct horse")
+		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "battery staple", "192.0.2.1"}); err != nil {
+			t.Fatal(err)
+		}
+		w.check("after the reset", a.Access, ErrToken)
+		a = w.enter("ann@example.org", "battery staple") // the lock is open
+		b := w.enter("ann@example.org", "battery staple")
+		if err := w.change(a, "battery staple", "correct horse"); err != nil {
+			t.Fatal(err)
+		}
+		w.check("another device", b.Access, ErrToken)
+		code = w.emailCode(a.User.ID, "new@example.org")
+		for range 5 {
+			if err := w.move(a, "new@example.org", otherThan(code), "correct horse"); !errors.Is(err, ErrCode) {
+				t.Fatalf("a wrong code: got %v, want ErrCode", err)
+			}
+		}
+		if err := w.move(a, "new@example.org", code, "correct horse"); !errors.Is(err, ErrCode) {
+			t.Errorf("the right code after five wrong ones: got %v, want ErrCode", err)
+		}
+		if err := w.move(a, "new@example.org", w.emailCode(a.User.ID, "new@example.org"), "correct horse"); err != nil {
+			t.Fatal(err)
+		}
+		w.enter("new@example.org", "correct horse")
+	})
 }
 
 func TestAnEmptiedRedisOpensALockAndNoMore(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	w.join("ann@example.org", "correct horse")
-	w.lock("ann@example.org")
-	server.FlushAll()
-	w.lock("ann@example.org") // five more and no further
-	server.FlushAll()
-	w.enter("ann@example.org", "correct horse")
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		w.join("ann@example.org", "correct horse")
+		w.lock("ann@example.org")
+		server.FlushAll()
+		w.lock("ann@example.org") // five more and no further
+		server.FlushAll()
+		w.enter("ann@example.org", "correct horse")
+	})
 }
 
 // Who guessed, or has read in the outbox and with the server's secret, a code that

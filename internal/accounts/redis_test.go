@@ -3,8 +3,6 @@ package accounts
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,16 +11,19 @@ import (
 	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 
-// onServer is a world whose Redis the test may kill.
-func onServer(t *testing.T, settings Settings) (*world, *redistest.Instance) {
+// onMemory runs test in a bubble, on a Redis that it may kill and whose commands it may
+// count.
+func onMemory(t *testing.T, settings Settings, test func(t *testing.T, w *world, server *redistest.Memory)) {
 	t.Helper()
-	server := redistest.Server(t)
-	w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.SQLite(t, f...) }, redistest.Open(t, server.URL), settings)
-	return w, server
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.SQLite(t, f...) }, server.Open(t), settings)
+		w.memory = server
+		test(t, w, server)
+	})
 }
 
 // back waits until Redis answers again.
@@ -32,86 +33,89 @@ func (w *world) back() {
 }
 
 func TestWithoutRedisNobodyIsLoggedOutAndEverythingGoesOn(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	a := w.join("ann@example.org", "correct horse")
-	w.check("before", a.Access, nil)
-	server.Kill()
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		a := w.join("ann@example.org", "correct horse")
+		w.check("before", a.Access, nil)
+		server.Kill()
 
-	w.check("killed", a.Access, nil)
-	b := w.join("bob@example.org", "correct horse")
-	w.check("registered meanwhile", b.Access, nil)
-	code := w.code("bob@example.org", "login")
-	b2, err := w.Login(t.Context(), Login{Email: "bob@example.org", Code: code})
-	if err != nil {
-		t.Fatalf("by code: %v", err)
-	}
-	b3, err := w.Refresh(t.Context(), b2.Refresh)
-	if err != nil {
-		t.Fatalf("refresh: %v", err)
-	}
-	if err := w.Revoke(t.Context(), b.User.ID, b.Device); err != nil {
-		t.Fatalf("revoke: %v", err)
-	}
-	w.check("revoked meanwhile", b.Access, ErrToken)
-	w.check("rotated away meanwhile", b2.Access, ErrToken)
-	w.check("rotated meanwhile", b3.Access, nil)
+		w.check("killed", a.Access, nil)
+		b := w.join("bob@example.org", "correct horse")
+		w.check("registered meanwhile", b.Access, nil)
+		code := w.code("bob@example.org", "login")
+		b2, err := w.Login(t.Context(), Login{Email: "bob@example.org", Code: code})
+		if err != nil {
+			t.Fatalf("by code: %v", err)
+		}
+		b3, err := w.Refresh(t.Context(), b2.Refresh)
+		if err != nil {
+			t.Fatalf("refresh: %v", err)
+		}
+		if err := w.Revoke(t.Context(), b.User.ID, b.Device); err != nil {
+			t.Fatalf("revoke: %v", err)
+		}
+		w.check("revoked meanwhile", b.Access, ErrToken)
+		w.check("rotated away meanwhile", b2.Access, ErrToken)
+		w.check("rotated meanwhile", b3.Access, nil)
 
-	server.Restart() // empty
-	w.back()
-	for what, tt := range map[string]struct {
-		access string
-		want   error
-	}{"from before": {a.Access, nil}, "revoked": {b.Access, ErrToken}, "rotated away": {b2.Access, ErrToken}, "rotated": {b3.Access, nil}} {
-		w.check("back, "+what, tt.access, tt.want)
-	}
-	server.FlushAll()
-	w.check("flushed", a.Access, nil)
-	redistest.KeysDeclared(t, w.redis, Keys)
+		server.RestartEmpty() // empty
+		w.back()
+		for what, tt := range map[string]struct {
+			access string
+			want   error
+		}{"from before": {a.Access, nil}, "revoked": {b.Access, ErrToken}, "rotated away": {b2.Access, ErrToken}, "rotated": {b3.Access, nil}} {
+			w.check("back, "+what, tt.access, tt.want)
+		}
+		server.FlushAll()
+		w.check("flushed", a.Access, nil)
+		redistest.KeysDeclared(t, w.redis, Keys)
+	})
 }
 
 func TestWithoutRedisGuessingIsCappedAllTheSame(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	w.join("ann@example.org", "correct horse")
-	w.code("bob@example.org", "register")
-	server.Kill()
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		w.join("ann@example.org", "correct horse")
+		w.code("bob@example.org", "register")
+		server.Kill()
 
-	wrong := 0
-	for i := range 12 {
-		_, err := w.Login(t.Context(), Login{Email: "ann@example.org", Password: fmt.Sprint("wrong horse ", i)})
-		if errors.Is(err, ErrCredentials) {
-			wrong++
-		} else if !errors.Is(err, ErrLocked) {
-			t.Fatalf("got %v", err)
+		wrong := 0
+		for i := range 12 {
+			_, err := w.Login(t.Context(), Login{Email: "ann@example.org", Password: fmt.Sprint("wrong horse ", i)})
+			if errors.Is(err, ErrCredentials) {
+				wrong++
+			} else if !errors.Is(err, ErrLocked) {
+				t.Fatalf("got %v", err)
+			}
 		}
-	}
-	if wrong != 5 {
-		t.Errorf("12 wrong passwords: %d were looked at, want 5", wrong)
-	}
-	code := w.codeTo("bob@example.org", "register", "192.0.2.1")
-	register := func(code string) error {
-		_, err := w.Register(t.Context(), Registration{Email: "bob@example.org", Code: code, Name: "Bob", IP: "192.0.2.1"})
-		return err
-	}
-	for range 5 {
-		if err := register(otherThan(code)); !errors.Is(err, ErrCode) {
-			t.Fatalf("a wrong code: got %v, want ErrCode", err)
+		if wrong != 5 {
+			t.Errorf("12 wrong passwords: %d were looked at, want 5", wrong)
 		}
-	}
-	if err := register(code); !errors.Is(err, ErrCode) {
-		t.Errorf("the right code after five wrong ones: got %v, want ErrCode", err)
-	}
-	if err := register(w.codeTo("bob@example.org", "register", "192.0.2.1")); err != nil {
-		t.Errorf("a new code: %v", err)
-	}
+		code := w.codeTo("bob@example.org", "register", "192.0.2.1")
+		register := func(code string) error {
+			_, err := w.Register(t.Context(), Registration{Email: "bob@example.org", Code: code, Name: "Bob", IP: "192.0.2.1"})
+			return err
+		}
+		for range 5 {
+			if err := register(otherThan(code)); !errors.Is(err, ErrCode) {
+				t.Fatalf("a wrong code: got %v, want ErrCode", err)
+			}
+		}
+		if err := register(code); !errors.Is(err, ErrCode) {
+			t.Errorf("the right code after five wrong ones: got %v, want ErrCode", err)
+		}
+		if err := register(w.codeTo("bob@example.org", "register", "192.0.2.1")); err != nil {
+			t.Errorf("a new code: %v", err)
+		}
+	})
 }
 
 func TestWithoutRedisGoodLoginsAreNotCounted(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	w.join("ann@example.org", "correct horse")
-	server.Kill()
-	for range 12 {
-		w.enter("ann@example.org", "correct horse")
-	}
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		w.join("ann@example.org", "correct horse")
+		server.Kill()
+		for range 12 {
+			w.enter("ann@example.org", "correct horse")
+		}
+	})
 }
 
 func TestNobodyWaitsForRedisLongerThanTheBudget(t *testing.T) {
@@ -159,23 +163,8 @@ func TestAttemptsOfThisProcessAreBounded(t *testing.T) {
 	}
 }
 
-// calls returns how often Redis carried out each command so far.
-func (w *world) calls() map[string]int {
-	w.t.Helper()
-	info, _, err := w.redis.Do(w.t.Context(), keyspace.Cmd{Name: "INFO", Args: []string{"commandstats"}}).Text()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	calls := map[string]int{}
-	for line := range strings.Lines(info) {
-		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-		n, _, _ := strings.Cut(rest, ",")
-		if n, err := strconv.Atoi(n); err == nil && name != "info" {
-			calls[name] = n
-		}
-	}
-	return calls
-}
+// calls returns how often each command came to Redis so far.
+func (w *world) calls() map[string]int { return w.memory.Calls() }
 
 func BenchmarkVerify(b *testing.B) {
 	for name, url := range map[string]string{"embedded": "embedded", "standalone": redistest.Server(b).URL} {

@@ -37,13 +37,14 @@ import (
 // moves and a log that it reads.
 type world struct {
 	*Service
-	t     testing.TB
-	redis *redis.DB
-	bus   *events.Bus // does not run: users come from SQL, unless a test calls listen
-	box   *mail.Box
-	ahead *atomic.Int64 // nanoseconds
-	log   *logtest.Buffer
-	ips   atomic.Int64
+	t      testing.TB
+	redis  *redis.DB
+	memory *redistest.Memory // of onMemory
+	bus    *events.Bus       // does not run: users come from SQL, unless a test calls listen
+	box    *mail.Box
+	ahead  *atomic.Int64 // nanoseconds
+	log    *logtest.Buffer
+	ips    atomic.Int64
 }
 
 // cheap is a cost of passwords for tests: with the race detector one of the real cost

@@ -55,65 +55,68 @@ func (w *world) spent(fn func()) map[string]int {
 }
 
 func TestAWarmCheckIsNothingFromTheProcessAndOneGETFromRedis(t *testing.T) {
-	w, _ := onServer(t, Settings{})
-	w.listen()
-	a := w.join("ann@example.org", "")
-	w.check("cold", a.Access, nil)
-	other := w.neighbour()
-	other.named(a.User.ID, "Ann") // the user is at hand, the session is not
-	if _, err := w.db.ExecContext(t.Context(), "DELETE FROM sessions"); err != nil {
-		t.Fatal(err) // behind the domain's back: whoever asks SQL now is refused
-	}
-	if got := w.spent(func() { other.check("from Redis", a.Access, nil) }); !maps.Equal(got, map[string]int{"get": 1}) {
-		t.Errorf("from Redis a check was %v, want one GET", got)
-	}
-	if got := w.spent(func() { other.check("from the process", a.Access, nil) }); len(got) != 0 {
-		t.Errorf("from the process a check was %v, want nothing of Redis", got)
-	}
+	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
+		w.listen()
+		a := w.join("ann@example.org", "")
+		w.check("cold", a.Access, nil)
+		other := w.neighbour()
+		other.named(a.User.ID, "Ann") // the user is at hand, the session is not
+		if _, err := w.db.ExecContext(t.Context(), "DELETE FROM sessions"); err != nil {
+			t.Fatal(err) // behind the domain's back: whoever asks SQL now is refused
+		}
+		if got := w.spent(func() { other.check("from Redis", a.Access, nil) }); !maps.Equal(got, map[string]int{"get": 1}) {
+			t.Errorf("from Redis a check was %v, want one GET", got)
+		}
+		if got := w.spent(func() { other.check("from the process", a.Access, nil) }); len(got) != 0 {
+			t.Errorf("from the process a check was %v, want nothing of Redis", got)
+		}
+	})
 }
 
 func TestATokenThatWasMadeUpLeavesNothingBehind(t *testing.T) {
-	w, _ := onServer(t, Settings{})
-	w.listen()
-	a := w.join("ann@example.org", "")
-	w.check("before", a.Access, nil)
-	keys := func() (n int) {
-		if err := w.redis.Scan(t.Context(), func(string) error { n++; return nil }); err != nil {
-			t.Fatal(err)
+	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
+		w.listen()
+		a := w.join("ann@example.org", "")
+		w.check("before", a.Access, nil)
+		keys := func() (n int) {
+			if err := w.redis.Scan(t.Context(), func(string) error { n++; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			return n
 		}
-		return n
-	}
-	before := keys()
-	secret := a.Access[tokenLen-secretLen:]
-	for what, user := range map[string]ID{"of nobody": ids.New[User](), "of somebody": a.User.ID} {
-		made := accessPrefix + user.String() + "." + ids.New[Session]().String() + "." + secret
-		w.check("made up, "+what, made, ErrToken)
-		t.Logf("a token %s costs %v", what, w.spent(func() { w.check("again", made, ErrToken) }))
-	}
-	w.check("of a device, with another secret", a.Access[:tokenLen-secretLen]+strings.Repeat("A", secretLen), ErrToken)
-	if n := w.checks.Len(); keys() != before || n != 1 {
-		t.Errorf("%d keys in Redis and %d sessions in process, want %d and one", keys(), n, before)
-	}
-	if got := w.spent(func() { w.check("the good one", a.Access, nil) }); len(got) != 0 {
-		t.Errorf("the good token's copy is gone: its check was %v", got)
-	}
+		before := keys()
+		secret := a.Access[tokenLen-secretLen:]
+		for what, user := range map[string]ID{"of nobody": ids.New[User](), "of somebody": a.User.ID} {
+			made := accessPrefix + user.String() + "." + ids.New[Session]().String() + "." + secret
+			w.check("made up, "+what, made, ErrToken)
+			t.Logf("a token %s costs %v", what, w.spent(func() { w.check("again", made, ErrToken) }))
+		}
+		w.check("of a device, with another secret", a.Access[:tokenLen-secretLen]+strings.Repeat("A", secretLen), ErrToken)
+		if n := w.checks.Len(); keys() != before || n != 1 {
+			t.Errorf("%d keys in Redis and %d sessions in process, want %d and one", keys(), n, before)
+		}
+		if got := w.spent(func() { w.check("the good one", a.Access, nil) }); len(got) != 0 {
+			t.Errorf("the good token's copy is gone: its check was %v", got)
+		}
+	})
 }
 
 func TestARefreshTokenThatWasMadeUpDisturbsNobody(t *testing.T) {
-	w, _ := onServer(t, Settings{})
-	w.listen()
-	a := w.join("ann@example.org", "")
-	w.check("before", a.Access, nil)
-	_, guess := mint("the secret of an impostor, 32 B.").pair(a.User.ID, a.Device, "", "")
-	got := w.spent(func() {
-		if _, err := w.Refresh(t.Context(), guess); !errors.Is(err, ErrRefresh) {
-			t.Errorf("got %v, want ErrRefresh", err)
+	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
+		w.listen()
+		a := w.join("ann@example.org", "")
+		w.check("before", a.Access, nil)
+		_, guess := mint("the secret of an impostor, 32 B.").pair(a.User.ID, a.Device, "", "")
+		got := w.spent(func() {
+			if _, err := w.Refresh(t.Context(), guess); !errors.Is(err, ErrRefresh) {
+				t.Errorf("got %v, want ErrRefresh", err)
+			}
+			w.check("after", a.Access, nil)
+		})
+		if len(got) != 0 {
+			t.Errorf("Redis was asked for %v, want nothing: the session's copy stays", got)
 		}
-		w.check("after", a.Access, nil)
 	})
-	if len(got) != 0 {
-		t.Errorf("Redis was asked for %v, want nothing: the session's copy stays", got)
-	}
 }
 
 func TestWhoseSecretWasReplacedCanStillRefresh(t *testing.T) {
@@ -248,36 +251,37 @@ func TestEndAllEndsTheOthersWithTheCommitOrNothing(t *testing.T) {
 // The list of devices to fence is made before the transaction. Whoever logs in
 // between, and is seen by another node, must not be missed.
 func TestADeviceThatLogsInMeanwhileIsNotMissed(t *testing.T) {
-	w, _ := onServer(t, Settings{})
-	w.listen()
-	other := w.neighbour()
-	a := w.join("ann@example.org", "correct horse")
-	var left []string
-	w.enqueueDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
-		left = append(left, namesOf(keys)...)
-		return nil
-	}
-	var late Tokens
-	fenced := w.targets(a.User.ID, []DeviceID{a.Device})
-	err := w.caches.Change(t.Context(), func(ctx context.Context) error {
-		late = w.enter("ann@example.org", "correct horse")
-		other.check("the late one, there", late.Access, nil)
-		return w.end(ctx, a.User.ID, []DeviceID{a.Device}, func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error) {
-			devices, err := lockDevices(ctx, tx, a.User.ID, DeviceID{})
-			if err == nil {
-				_, err = deleteSessions(ctx, tx, a.User.ID, devices)
-			}
-			return devices, err
-		})
-	}, fenced...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other.refused("the one that was known", a.Access)
-	other.refused("the late one", late.Access)
-	if want := namesOf(keysOf(w.targets(a.User.ID, []DeviceID{late.Device}))); !slices.Equal(left, want) {
-		t.Errorf("left a message for %v, want %v: this node may die before its drop", left, want)
-	}
+	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
+		w.listen()
+		other := w.neighbour()
+		a := w.join("ann@example.org", "correct horse")
+		var left []string
+		w.enqueueDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
+			left = append(left, namesOf(keys)...)
+			return nil
+		}
+		var late Tokens
+		fenced := w.targets(a.User.ID, []DeviceID{a.Device})
+		err := w.caches.Change(t.Context(), func(ctx context.Context) error {
+			late = w.enter("ann@example.org", "correct horse")
+			other.check("the late one, there", late.Access, nil)
+			return w.end(ctx, a.User.ID, []DeviceID{a.Device}, func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error) {
+				devices, err := lockDevices(ctx, tx, a.User.ID, DeviceID{})
+				if err == nil {
+					_, err = deleteSessions(ctx, tx, a.User.ID, devices)
+				}
+				return devices, err
+			})
+		}, fenced...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.refused("the one that was known", a.Access)
+		other.refused("the late one", late.Access)
+		if want := namesOf(keysOf(w.targets(a.User.ID, []DeviceID{late.Device}))); !slices.Equal(left, want) {
+			t.Errorf("left a message for %v, want %v: this node may die before its drop", left, want)
+		}
+	})
 }
 
 func namesOf(keys []keyspace.Key) (all []string) {
@@ -288,57 +292,59 @@ func namesOf(keys []keyspace.Key) (all []string) {
 }
 
 func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	w.listen()
-	a := w.join("ann@example.org", "correct horse")
-	b := w.enter("ann@example.org", "correct horse")
-	var left []string
-	w.enqueueDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
-		left = append(left, namesOf(keys)...)
-		return nil
-	}
-	if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
-		t.Fatal(err)
-	}
-	if len(left) != 0 {
-		t.Errorf("with Redis there a message was left for %v", left)
-	}
-	server.Kill()
-	if err := w.Revoke(t.Context(), b.User.ID, b.Device); err != nil {
-		t.Fatal(err)
-	}
-	if want := namesOf(keysOf(w.targets(b.User.ID, []DeviceID{b.Device}))); !slices.Equal(left, want) {
-		t.Errorf("left a message for %v, want %v", left, want)
-	}
-	w.enqueueDrop = func(context.Context, *sqldb.Tx, []keyspace.Key) error { return errors.New("the outbox is full") }
-	c := w.enter("ann@example.org", "correct horse")
-	if err := w.Revoke(t.Context(), c.User.ID, c.Device); err == nil {
-		t.Error("revoked without a fence and without a message")
-	}
-	w.check("the device that could not be revoked", c.Access, nil)
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		w.listen()
+		a := w.join("ann@example.org", "correct horse")
+		b := w.enter("ann@example.org", "correct horse")
+		var left []string
+		w.enqueueDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
+			left = append(left, namesOf(keys)...)
+			return nil
+		}
+		if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
+			t.Fatal(err)
+		}
+		if len(left) != 0 {
+			t.Errorf("with Redis there a message was left for %v", left)
+		}
+		server.Kill()
+		if err := w.Revoke(t.Context(), b.User.ID, b.Device); err != nil {
+			t.Fatal(err)
+		}
+		if want := namesOf(keysOf(w.targets(b.User.ID, []DeviceID{b.Device}))); !slices.Equal(left, want) {
+			t.Errorf("left a message for %v, want %v", left, want)
+		}
+		w.enqueueDrop = func(context.Context, *sqldb.Tx, []keyspace.Key) error { return errors.New("the outbox is full") }
+		c := w.enter("ann@example.org", "correct horse")
+		if err := w.Revoke(t.Context(), c.User.ID, c.Device); err == nil {
+			t.Error("revoked without a fence and without a message")
+		}
+		w.check("the device that could not be revoked", c.Access, nil)
+	})
 }
 
 // A panic leaves what a kill does: the commit, and fences that stand.
 func TestANodeThatDiesAfterTheCommitLeavesNothingOld(t *testing.T) {
-	w, _ := onServer(t, Settings{})
-	w.listen()
-	other := w.neighbour()
-	a := w.join("ann@example.org", "")
-	other.check("before", a.Access, nil)
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the node lives on")
-			}
+	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
+		w.listen()
+		other := w.neighbour()
+		a := w.join("ann@example.org", "")
+		other.check("before", a.Access, nil)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the node lives on")
+				}
+			}()
+			_ = w.endAll(t.Context(), a.User.ID, DeviceID{}, func(_ context.Context, tx *sqldb.Tx) error {
+				tx.AfterCommit(func() { panic("killed") })
+				return nil
+			})
 		}()
-		_ = w.endAll(t.Context(), a.User.ID, DeviceID{}, func(_ context.Context, tx *sqldb.Tx) error {
-			tx.AfterCommit(func() { panic("killed") })
-			return nil
-		})
-	}()
-	other.refused("there", a.Access)
-	third := w.neighbour()
-	third.check("on a node that has only Redis", a.Access, ErrToken)
+		other.refused("there", a.Access)
+		third := w.neighbour()
+		third.check("on a node that has only Redis", a.Access, ErrToken)
+	})
 }
 
 // A COMMIT that nobody answered may still take effect: until that is over, nobody
@@ -465,57 +471,59 @@ func TestTheLastUseIsNotedInRedisAndNowAndThenInSQL(t *testing.T) {
 }
 
 func TestFactsThatRedisLostAreWrittenAgain(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	a := w.join("ann@example.org", "correct horse")
-	b := w.enter("ann@example.org", "correct horse")
-	ka, kb := sessionKey{A: a.User.ID, B: a.Device}, sessionKey{A: b.User.ID, B: b.Device}
-	before, _ := w.facts(ka)
-	server.FlushAll()
-	w.pass(time.Hour)
-	w.check("used", a.Access, nil)
-	w.flush()
-	before["used"] = fmt.Sprint(w.uses.last(ka))
-	if m, life := w.facts(ka); !maps.Equal(m, before) || life < 23*time.Hour {
-		t.Errorf("refilled by use: got %v for %s, want %v", m, life, before)
-	}
-	if m, _ := w.facts(kb); len(m) != 0 {
-		t.Errorf("who is not in use has facts: %v", m)
-	}
-	w.listed(a.User.ID, b.Device)
-	if m, _ := w.facts(kb); m["device"] != "tablet" {
-		t.Errorf("refilled by the list: got %v", m)
-	}
-	if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
-		t.Fatal(err)
-	}
-	w.flush()
-	if m, _ := w.facts(ka); len(m) != 0 {
-		t.Errorf("a device that was logged out has facts: %v", m)
-	}
-	redistest.KeysDeclared(t, w.redis, Keys, events.Keys)
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		a := w.join("ann@example.org", "correct horse")
+		b := w.enter("ann@example.org", "correct horse")
+		ka, kb := sessionKey{A: a.User.ID, B: a.Device}, sessionKey{A: b.User.ID, B: b.Device}
+		before, _ := w.facts(ka)
+		server.FlushAll()
+		w.pass(time.Hour)
+		w.check("used", a.Access, nil)
+		w.flush()
+		before["used"] = fmt.Sprint(w.uses.last(ka))
+		if m, life := w.facts(ka); !maps.Equal(m, before) || life < 23*time.Hour {
+			t.Errorf("refilled by use: got %v for %s, want %v", m, life, before)
+		}
+		if m, _ := w.facts(kb); len(m) != 0 {
+			t.Errorf("who is not in use has facts: %v", m)
+		}
+		w.listed(a.User.ID, b.Device)
+		if m, _ := w.facts(kb); m["device"] != "tablet" {
+			t.Errorf("refilled by the list: got %v", m)
+		}
+		if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
+			t.Fatal(err)
+		}
+		w.flush()
+		if m, _ := w.facts(ka); len(m) != 0 {
+			t.Errorf("a device that was logged out has facts: %v", m)
+		}
+		redistest.KeysDeclared(t, w.redis, Keys, events.Keys)
+	})
 }
 
 func TestWithoutRedisLastUsesWait(t *testing.T) {
-	w, server := onServer(t, Settings{})
-	a := w.join("ann@example.org", "")
-	k := sessionKey{A: a.User.ID, B: a.Device}
-	server.Kill()
-	w.pass(time.Hour)
-	w.check("used", a.Access, nil)
-	w.flush()
-	if used, want := w.listed(k.A, k.B).Used.UnixMilli(), w.uses.last(k); used != want {
-		t.Errorf("listed as used at %d, want %d", used, want)
-	}
-	all, err := selectFacts(t.Context(), w.db, []sessionKey{k})
-	if err != nil || all[k].Used.UnixMilli() != w.uses.last(k) {
-		t.Errorf("SQL says %+v, %v, want the use of now", all[k], err)
-	}
-	server.Restart()
-	w.back()
-	w.flush()
-	if m, _ := w.facts(k); m["used"] != fmt.Sprint(w.uses.last(k)) {
-		t.Errorf("Redis is back and knows %v", m)
-	}
+	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
+		a := w.join("ann@example.org", "")
+		k := sessionKey{A: a.User.ID, B: a.Device}
+		server.Kill()
+		w.pass(time.Hour)
+		w.check("used", a.Access, nil)
+		w.flush()
+		if used, want := w.listed(k.A, k.B).Used.UnixMilli(), w.uses.last(k); used != want {
+			t.Errorf("listed as used at %d, want %d", used, want)
+		}
+		all, err := selectFacts(t.Context(), w.db, []sessionKey{k})
+		if err != nil || all[k].Used.UnixMilli() != w.uses.last(k) {
+			t.Errorf("SQL says %+v, %v, want the use of now", all[k], err)
+		}
+		server.RestartEmpty()
+		w.back()
+		w.flush()
+		if m, _ := w.facts(k); m["used"] != fmt.Sprint(w.uses.last(k)) {
+			t.Errorf("Redis is back and knows %v", m)
+		}
+	})
 }
 
 func TestAFlushIsOneRoundTripAndOneStatementForManySessions(t *testing.T) {

@@ -77,7 +77,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		later := true
 		keys, err = keyfunc.NewDefaultOverrideCtx(ctx, []string{cfg.JWKSURL}, keyfunc.Override{
 			HTTPTimeout: fetchTime, RefreshInterval: fetchEvery, NoErrorReturnFirstHTTPReq: &later,
-			RefreshUnknownKID: rate.NewLimiter(rate.Every(fetchUnknown), 1), RateLimitWaitMax: time.Millisecond,
+			RefreshUnknownKID: rate.NewLimiter(rate.Every(fetchUnknown), 1), RateLimitWaitMax: time.Second,
 			RefreshErrorHandlerFunc: func(string) func(context.Context, error) {
 				return func(_ context.Context, err error) {
 					cfg.Log.Error("jwt: the keys cannot be fetched; those that are known stay", "err", err)

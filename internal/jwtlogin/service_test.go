@@ -44,6 +44,7 @@ func TestKeysThatNobodyKnowsAreFetchedOnceInAWhile(t *testing.T) {
 	defer target.Close()
 	cfg := settings()
 	cfg.JWKSURL = target.URL
+	began := time.Now()
 	s, err := New(t.Context(), Config{Log: slog.New(slog.DiscardHandler), Now: time.Now, Settings: cfg})
 	if err != nil {
 		t.Fatal(err)
@@ -68,8 +69,9 @@ func TestKeysThatNobodyKnowsAreFetchedOnceInAWhile(t *testing.T) {
 			t.Error("a made-up key is taken")
 		}
 	}
-	if n := fetched.Load(); n != 2 {
-		t.Errorf("fetched %d times, want once at the start and once for what nobody knew", n)
+	// On a machine that stalls, a while may pass.
+	if n, most := fetched.Load(), 2+int32(time.Since(began)/fetchUnknown); n < 2 || n > most {
+		t.Errorf("fetched %d times, want once at the start and once in %s for what nobody knew", n, fetchUnknown)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/internal/foundation/supervise"
 	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/keyspace/audit"
 	"github.com/stoa-dev/stoa/redis"
@@ -111,7 +112,10 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 		}
 		cancel()
 		s.HTTP.CloseIdleConnections()
-		if err := <-ended; err != nil {
+		switch err := <-ended; {
+		case errors.Is(err, supervise.ErrStuck) && !virtual: // seconds of a machine that stalls prove nothing
+			t.Logf("the server ended with: %v", err)
+		case err != nil:
 			t.Errorf("the server ended with: %v", err)
 		}
 		if err := a.Close(); err != nil {

@@ -6,9 +6,11 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"maps"
 	mathrand "math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -44,19 +46,20 @@ type Memory struct {
 	run   string // run id and replication id
 	down  bool
 	wires []*Wire
+	calls map[string]int // by command, in lower case
 }
 
 // InMemory starts a Memory that ends with the test. In a bubble, call it there.
 func InMemory(t testing.TB) *Memory {
 	t.Helper()
-	m := &Memory{server: miniredis.NewMiniRedis(), run: rand.Text()}
+	m := &Memory{server: miniredis.NewMiniRedis(), run: rand.Text(), calls: make(map[string]int)}
 	c, err := m.server.Dial() // the first Dial starts a server without a listener
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
 	m.server.ClockTTL(true)
-	m.server.Server().SetPreHook(m.info)
+	m.server.Server().SetPreHook(m.seen)
 	t.Cleanup(func() {
 		m.Kill()
 		m.server.Close()
@@ -64,15 +67,25 @@ func InMemory(t testing.TB) *Memory {
 	return m
 }
 
-// info answers what tells one run of a server from another.
-func (m *Memory) info(c *server.Peer, cmd string, _ ...string) (done bool) {
+// seen counts a command, and answers INFO: with what tells one run of a server from
+// another.
+func (m *Memory) seen(c *server.Peer, cmd string, _ ...string) (done bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls[strings.ToLower(cmd)]++
 	if cmd != "INFO" {
 		return false
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	c.WriteBulk(fmt.Sprintf("run_id:%s\r\nmaster_replid:%[1]s\r\n", m.run))
 	return true
+}
+
+// Calls returns how often each command came so far, by its name in lower case. A script
+// is one command, whatever it calls.
+func (m *Memory) Calls() map[string]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.calls)
 }
 
 // Open connects over a wire of its own.
