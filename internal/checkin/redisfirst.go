@@ -66,6 +66,7 @@ type streamLog struct {
 	replicas   int           // which a check-in waits for
 	rate       int           // claims a second that a snapshot compares
 	budget     time.Duration // for the stream to take rows
+	sql        time.Duration // for SQL, where a caller waits for it; zero is sqlBudget
 	log        *slog.Logger
 	now        func() time.Time
 
@@ -76,7 +77,7 @@ type streamLog struct {
 func newStreamLog(cfg Config, s *Service) *streamLog {
 	return &streamLog{
 		store: s.store, fast: s.fast, projection: s.projection, freezes: s.freezes, stream: queue.NewRedis(cfg.Redis),
-		replicas: cfg.Replicas, rate: cfg.ReconcileRate, budget: cmp.Or(cfg.Pace.Budget, firstBudget), log: s.log, now: s.now,
+		replicas: cfg.Replicas, rate: cfg.ReconcileRate, budget: cmp.Or(cfg.Pace.Budget, firstBudget), sql: cfg.Pace.SQL, log: s.log, now: s.now,
 	}
 }
 
@@ -112,7 +113,7 @@ func (l *streamLog) ask(ctx context.Context, fn func(context.Context) error) err
 	if time.Now().UnixMilli() < l.sqlUntil.Load() {
 		return ErrStore
 	}
-	ctx, cancel := context.WithTimeout(ctx, sqlBudget)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.sql, sqlBudget))
 	defer cancel()
 	err := undeadlocked(func() error { return fn(ctx) })
 	if errors.Is(err, redis.ErrUnavailable) {

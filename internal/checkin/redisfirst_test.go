@@ -190,6 +190,7 @@ func TestSQLGetsTheRowThatCallersWereToldOf(t *testing.T) {
 func TestWhileRedisIsAwaySQLMayTakeItsTime(t *testing.T) {
 	t.Parallel()
 	w, server := firstWorld(t)
+	w.stream(t).sql = 0 // as in production
 	server.Kill()
 	w.projection.Suspect()
 	taken, slow := make(chan struct{}), make(chan error, 1)

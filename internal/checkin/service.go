@@ -52,6 +52,8 @@ type Apart interface {
 // Pace is how long the domain waits for what; a zero is what production has.
 type Pace struct {
 	Budget     time.Duration // a caller, for one answer of Redis before SQL answers
+	SQL        time.Duration // a caller of redis-first mode, for SQL
+	Round      time.Duration // see projection.Config.Patience
 	SecondLook time.Duration // a reconciliation, before it looks again at a user who differs
 	LaterAgain time.Duration // news of an import, while Redis is away
 	ScanPage   int           // keys that one command looks at
@@ -107,7 +109,7 @@ func New(cfg Config) *Service {
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
 	s.projection = projection.New(projection.Config[change, state]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
-		Changed: s.changed, State: s.state, Write: s.writeStates, Metrics: cfg.Metrics, Name: "checkin",
+		Changed: s.changed, State: s.state, Write: s.writeStates, Metrics: cfg.Metrics, Name: "checkin", Patience: cfg.Pace.Round,
 	})
 	if cfg.Mode == RedisFirst {
 		s.checkins = newStreamLog(cfg, s)

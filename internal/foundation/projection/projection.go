@@ -94,7 +94,10 @@ type Config[Change, State any] struct {
 	// Every is the pace of the mark, zero means a second. While Redis is away it
 	// is tried ten times as often.
 	Every time.Duration
-	Log   *slog.Logger
+	// Patience is how long Redis may take for the commands of a round, and SQL for the
+	// marks that it has; zero means a second.
+	Patience time.Duration
+	Log      *slog.Logger
 	// Metrics gets stoa_projection_*, labelled with Name. Nil keeps none.
 	Metrics prometheus.Registerer
 	Name    string // another one for each domain, up to 32 letters
@@ -154,6 +157,9 @@ func (b *backlog[Row]) take() (all backlog[Row]) {
 func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State] {
 	if cfg.Every == 0 {
 		cfg.Every = time.Second
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = time.Second
 	}
 	p := &Projection[Change, State]{cfg: cfg, store: newStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, reached: time.Now()}
 	p.applied.Store(time.Now().UnixMilli())
@@ -455,7 +461,7 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 // when it can. What fails is tried again in the next round.
 func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 	now := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
 	if p.sound {
 		if p.reached = now; p.note != "" && p.store.remove(ctx, p.cfg.Node, p.note) == nil {
@@ -481,7 +487,7 @@ func (p *Projection[Change, State]) deadNotes(ctx context.Context) map[string]st
 	if now.Sub(p.looked) < dead/2 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
 	notes, err := p.store.all(ctx)
 	if err != nil {
@@ -521,7 +527,7 @@ func (p *Projection[Change, State]) await(marks map[string]string, away bool) (s
 }
 
 func (p *Projection[Change, State]) look(ctx context.Context) (identity string, marks map[string]string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
 	if identity, err = p.cfg.Redis.Fingerprint(ctx); err != nil {
 		return "", nil, err
@@ -611,7 +617,7 @@ func (p *Projection[Change, State]) move(ctx context.Context, held *string, comp
 }
 
 func (p *Projection[Change, State]) swap(ctx context.Context, node, from, to string) keyspace.Reply {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
 	return swap.Run(ctx, p.cfg.Redis, []keyspace.Key{p.cfg.Applied.Key}, node, from, to)
 }
