@@ -114,7 +114,7 @@ func (p *person) acked() bool {
 // people enrolled.
 func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *world {
 	t.Helper()
-	w := &world{t: t, seed: *seedFlag, think: 400 * time.Millisecond, pace: 40}
+	w := &world{t: t, seed: *seedFlag, think: 800 * time.Millisecond, pace: 40}
 	if w.seed == 0 {
 		w.seed = rand.Uint64() >> 1
 	}

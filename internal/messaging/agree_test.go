@@ -77,7 +77,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 				w.befriend(who[0], who[3])
 				began := w.store.db.Now()
 				used := 0
-				for i := range 200 {
+				for i := range 80 {
 					a, b := dice.IntN(4), dice.IntN(4)
 					if a == b {
 						continue
