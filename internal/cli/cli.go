@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -117,7 +119,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 
 	var r root
 	c := &console{out: stdout, err: stderr}
-	k := parser(&r, c)
+	k := parser(&r, c, commandOf(args))
 	completion{}.answer(k)
 	parsed, err := k.Parse(args)
 	c.json = r.JSON || err != nil && slices.Contains(args, "--json") // also when the rest makes no sense
@@ -133,7 +135,22 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	return code
 }
 
-func parser(r *root, c *console) *kong.Kong {
+// commandOf is the first word of a command line that is no flag, or empty where the flags of
+// all commands are asked for: by a shell, and by the reference.
+func commandOf(args []string) string {
+	i := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
+	switch {
+	case os.Getenv("COMP_LINE") != "" || i >= 0 && args[i] == "reference":
+		return ""
+	case i < 0:
+		return "none"
+	}
+	return args[i]
+}
+
+// parser returns the grammar with the flags of one command's settings, or with those of all
+// commands: some two hundred for each of fifty take longer than most of them do.
+func parser(r *root, c *console, only string) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
 	r.Backup.shown, r.Restore.shown, r.Demo.shown = r.Migrate.shown, r.Migrate.shown, r.Migrate.shown
 	r.Mail.shown = []string{"addr"}
@@ -158,9 +175,18 @@ func parser(r *root, c *console) *kong.Kong {
 	}
 	r.Stats.Range.shown = []string{"data", "sql", "redis", "key_prefix", "log", "activity.zone"}
 	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
-	all := slices.Concat(queues, r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings, &r.Demo.settings})
-	for _, s := range all {
-		s.declare()
+	for command, all := range map[string][]*settings{
+		"backup": {&r.Backup.settings}, "cache": r.Cache.settingsOf(), "checkin": r.Checkin.tables(),
+		"config": {&r.Config.Print.settings, &r.Config.Check.settings}, "demo": {&r.Demo.settings}, "healthcheck": {&r.Healthcheck.settings},
+		"keys": r.Keys.settingsOf(), "keys-service": r.KeysService.settingsOf(), "mail": {&r.Mail.settings}, "migrate": {&r.Migrate.settings},
+		"nodes": {&r.Nodes.settings}, "notify": r.Notify.settingsOf(), "queue": queues, "restore": {&r.Restore.settings},
+		"rooms": r.Rooms.settingsOf(), "serve": {&r.Serve.settings}, "stats": r.Stats.settingsOf(), "users": r.Users.settingsOf(),
+	} {
+		if only == "" || only == command {
+			for _, s := range all {
+				s.declare()
+			}
+		}
 	}
 	k := kong.Must(r,
 		kong.Name("stoa"),

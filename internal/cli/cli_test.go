@@ -385,14 +385,14 @@ func TestEverySettingHasAFlagThatArrives(t *testing.T) {
 		args, want[set.Key] = append(args, flag), value
 	}
 	var r root
-	if _, err := parser(&r, &console{out: io.Discard, err: io.Discard}).Parse(args); err != nil {
+	if _, err := parser(&r, &console{out: io.Discard, err: io.Discard}, "serve").Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.Serve.given(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	r = root{}
-	if _, err := parser(&r, &console{out: io.Discard, err: io.Discard}).Parse([]string{"serve", "--dev"}); err != nil {
+	if _, err := parser(&r, &console{out: io.Discard, err: io.Discard}, "serve").Parse([]string{"serve", "--dev"}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := r.Serve.given(), map[string]string{"dev": "true"}; !reflect.DeepEqual(got, want) {
