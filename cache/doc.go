@@ -2,8 +2,17 @@
 Package cache keeps values in process, in Redis and at their source, so that no
 reader can put an old value back after a change.
 
-A family declares what is cached and for how long, a source says where it comes
-from, and the rest is Get:
+One call opens a cache, which stops with [Runtime.Close], and one more says what is cached:
+
+	rt, err := cache.Open(ctx, cache.Options{Redis: redis.Config{URL: "redis://localhost:6379"}})
+	users := cache.Keyed(rt, "user", strconv.Itoa, loadUser, cache.TTL(time.Hour))
+
+	u, err := users.Get(ctx, 7)
+	u, err = users.Mutate(ctx, 7, func(ctx context.Context) error { return rename(ctx, 7, "Ada") })
+
+Without a URL it is a cache in the memory of this process. The full form declares what is
+cached as a family, whose keys are checked, listed and audited by package keyspace, and shares a
+bus with whatever else the program tells its nodes; what comes of it is the same type:
 
 	var Schema = keyspace.New("shop")
 
@@ -17,7 +26,7 @@ from, and the rest is Get:
 	go events.Run(ctx, ready)
 	go rt.Run(ctx, ready)
 
-	u, err := users.Get(ctx, id)      // errors.Is(err, cache.ErrNotFound)
+	u, err = users.Get(ctx, id)       // errors.Is(err, cache.ErrNotFound)
 	m, err := users.GetMany(ctx, ids) // one round trip to Redis
 	e, err := users.Lookup(ctx, id)   // with tier, age, version
 	u, err = users.Mutate(ctx, id, func(ctx context.Context) error { return rename(ctx, id, "Ada") })

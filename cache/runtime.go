@@ -78,6 +78,7 @@ type Runtime struct {
 	caches map[string]registered // by family pattern
 	events map[string]*declared  // by name
 	work   sync.WaitGroup        // loads and refreshes under way
+	close  func() error          // of Open; nil: of NewRuntime
 }
 
 // registered is a cache or collection as the runtime sees it.

@@ -61,6 +61,13 @@ func Def3[A, B, C Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL
 	return F3[A, B, C, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B](), formOf[C]()).checked(k.check), k.bind}
 }
 
+// Named1 is [Def1], in a schema of the family's own, for a pattern that is not known before
+// the program runs: package cache makes one for a name that its caller gives. Patterns of a
+// program's own are constants, so that linters find them.
+func Named1[A Segment, H any](pattern string, k Kind[H], ttl TTL, doc Doc) F1[A, H] {
+	return Def1[A](New(literal(doc.Owner)), literal(pattern), k, ttl, doc)
+}
+
 // At returns the family's key.
 func (f F0[H]) At() H { return f.bind(Key{f.parts[0], f.Family}) }
 

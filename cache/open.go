@@ -1,0 +1,124 @@
+package cache
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// What runtimes of [Open] share with each other in Redis.
+var (
+	shared       = keyspace.New("cache")
+	sharedEvents = keyspace.DefChannel0(shared, "cache:events", keyspace.RawMessages("package bus"), keyspace.Doc{Purpose: "which keys the processes drop, at once"})
+	sharedLog    = keyspace.Def0(shared, "cache:events", keyspace.StreamOf("package bus"), keyspace.Forever("trimmed by package bus"),
+		keyspace.Doc{Purpose: "which keys the processes drop, to catch up from"})
+)
+
+// openWait is how long [Open] waits for Redis, without which a cache only asks its source.
+const openWait = time.Second
+
+// Options say what [Open] opens. The zero Options are a cache in the memory of this process.
+type Options struct {
+	// Redis is the server that the processes of a program share. With a zero URL it is the
+	// embedded one. Its Prefix keeps programs on one server apart.
+	Redis redis.Config
+	// DB is a connection that is there already, in place of Redis; Close leaves it open.
+	DB *redis.DB
+	// Node is what this process is called in logs; it need not be unique. Empty means a
+	// random name.
+	Node string
+
+	Config
+}
+
+// Open connects to Redis, and returns a runtime that works until [Runtime.Close]. Redis may
+// be away: caches ask their sources until it is there. It waits for Redis for a second at
+// most. The error is one of the options.
+func Open(ctx context.Context, o Options) (*Runtime, error) {
+	db := o.DB
+	if db == nil {
+		var err error
+		if db, err = redis.Open(ctx, o.Redis); err != nil {
+			return nil, err
+		}
+	}
+	events := bus.New(db, bus.Keys{Events: sharedEvents.At(), Log: sharedLog.At()}, bus.Config{Node: cmp.Or(o.Node, "process-"+rand.Text()[:6]), Log: o.Log})
+	rt := NewRuntime(db, events, o.Config)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var all sync.WaitGroup
+	all.Go(func() { _ = events.Run(running, func() {}) })
+	all.Go(func() { _ = rt.Run(running, func() {}) })
+	rt.close = sync.OnceValue(func() error {
+		stop()
+		all.Wait()
+		if o.DB != nil {
+			return nil
+		}
+		return db.Close()
+	})
+	wait, cancel := context.WithTimeout(ctx, openWait)
+	defer cancel()
+	if err := events.Wait(wait); err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return rt, nil
+}
+
+// Close ends what [Open] started and waits for it. Caches of the runtime ask their sources
+// afterwards. A runtime of [NewRuntime] has nothing to close.
+func (rt *Runtime) Close() error {
+	if rt.close == nil {
+		return nil
+	}
+	return rt.close()
+}
+
+// An Option says how long the values of [Keyed] live and how the cache behaves.
+type Option func(*keyedOptions)
+
+type keyedOptions struct {
+	ttl    keyspace.TTL
+	policy Policy
+}
+
+// TTL lets values live for d, a tenth more or less by chance, so that what was stored together does
+// not expire together. That there is no such value is remembered for as long, a
+// minute at most. The default is ten minutes.
+func TTL(d time.Duration) Option {
+	return Lives(keyspace.Expire(d).Jitter(d / 10).Negative(min(d, time.Minute)))
+}
+
+// Lives is TTL with all that a family can say, such as how long a value is served while its
+// source fails.
+func Lives(ttl keyspace.TTL) Option { return func(o *keyedOptions) { o.ttl = ttl } }
+
+// With is how the cache behaves otherwise.
+func With(p Policy) Option { return func(o *keyedOptions) { o.policy = p } }
+
+// Keyed returns a cache that needs no declared family: what is cached is called name, and key
+// says what a value is called among the others. The two are its key in Redis, name:key. Keys
+// longer than [keyspace.MaxText] bytes are hashed there.
+//
+// It is [New] with a family made for it. Who wants the key's form checked, or the
+// keys in a catalogue, declares the family and calls New: nothing else changes. It panics
+// when name is no level of a key, or already the name of a cache of rt.
+func Keyed[K comparable, V any](rt *Runtime, name string, key func(K) string, load func(context.Context, K) (V, error), opts ...Option) *Cache[K, V] {
+	return KeyedFrom(rt, name, key, Source[K, V]{Load: load}, opts...)
+}
+
+// KeyedFrom is [Keyed] for a source that can do more than load one value.
+func KeyedFrom[K comparable, V any](rt *Runtime, name string, key func(K) string, s Source[K, V], opts ...Option) *Cache[K, V] {
+	o := keyedOptions{}
+	TTL(10 * time.Minute)(&o)
+	for _, opt := range opts {
+		opt(&o)
+	}
+	f := keyspace.Named1[keyspace.Text](name+":{key}", keyspace.CachedOf[V](), o.ttl, keyspace.Doc{Owner: name, Purpose: "values of " + name})
+	return newCache(rt, f.Family, func(k K) keyspace.Key { return f.At(keyspace.Text{S: key(k)}).Key }, o.policy, s)
+}
