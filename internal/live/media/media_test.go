@@ -1,8 +1,13 @@
 package media_test
 
 import (
+	"bytes"
 	"context"
+	"github.com/at-wat/ebml-go/mkvcore"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,5 +181,62 @@ func TestAnOfferThatIsNoneIsRefused(t *testing.T) {
 			src.Close(nil)
 			t.Errorf("%q was answered", text)
 		}
+	}
+}
+
+func TestARecordingIsAFileThatBeginsWithAKeyFrame(t *testing.T) {
+	e := engine(t)
+	p, src := publish(t, e, livetest.Camera{KeyEvery: time.Second})
+	file, err := os.Create(filepath.Join(t.TempDir(), "live.webm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := media.Record(src, file, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := p.Sent.Load()
+	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > from+75 })
+	p.Close()
+	src.Close(nil)
+	out, err := r.Result()
+	if err != nil || out.Bytes < 1000 || out.Duration < time.Second || out.Full {
+		t.Fatalf("recorded %+v, %v", out, err)
+	}
+	text, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracks, err := mkvcore.NewSimpleBlockReader(bytes.NewReader(text))
+	if err != nil || len(tracks) != 2 {
+		t.Fatalf("%d tracks, %v", len(tracks), err)
+	}
+	var pictures, sounds int
+	var all sync.WaitGroup
+	for _, tr := range tracks {
+		all.Go(func() {
+			last := int64(-1)
+			for i := 0; ; i++ {
+				b, key, at, err := tr.Read()
+				if err != nil {
+					return
+				}
+				if at < last {
+					t.Errorf("%s: %d ms follows %d", tr.TrackEntry().CodecID, at, last)
+				}
+				last = at
+				if tr.TrackEntry().CodecID == "V_VP8" {
+					if pictures++; i == 0 && (!key || b[0]&1 != 0) {
+						t.Error("the first picture is no key frame")
+					}
+					continue
+				}
+				sounds++
+			}
+		})
+	}
+	all.Wait()
+	if pictures < 40 || sounds < 40 {
+		t.Errorf("%d pictures and %d sounds are in the file", pictures, sounds)
 	}
 }
