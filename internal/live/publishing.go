@@ -83,7 +83,7 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 			done()
 		}
 	}()
-	held, err := s.leases.Acquire(ctx, leaseKeys(id), s.cfg.Node, leaseLife)
+	held, err := s.leases.Acquire(ctx, leaseKeys(id), s.cfg.Node, s.life)
 	switch {
 	case errors.Is(err, lease.ErrHeld):
 		return SessionID{}, "", errors.Join(ErrBusy, err)
@@ -168,7 +168,7 @@ func (s *Service) claim(ctx context.Context, p *publication, token int64) error 
 
 // keep renews the lease of a publisher and tells what is counted, until the session ends.
 func (s *Service) keep(ctx context.Context, p *publication) {
-	t := time.NewTicker(reportEvery)
+	t := time.NewTicker(s.every)
 	defer t.Stop()
 	for {
 		select {
@@ -216,7 +216,7 @@ func (s *Service) round(ctx context.Context, p *publication) error {
 
 // again takes a lease that was lost: Redis has forgotten it, unless another publisher has it.
 func (s *Service) again(ctx context.Context, p *publication) error {
-	held, err := s.leases.Acquire(ctx, leaseKeys(p.stream), s.cfg.Node, leaseLife)
+	held, err := s.leases.Acquire(ctx, leaseKeys(p.stream), s.cfg.Node, s.life)
 	if err != nil {
 		return err
 	}

@@ -63,6 +63,8 @@ type Service struct {
 	cfg     Config
 	log     *slog.Logger
 	pulls   singleflight.Group // by stream
+	life    time.Duration      // of a publisher's lease
+	every   time.Duration      // between a publisher's reports
 
 	mu       sync.Mutex
 	engine   *media.Engine   // nil while no media are carried
@@ -81,7 +83,7 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("live: %w", err)
 	}
-	s := &Service{db: cfg.DB, store: &store{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus, signer: cfg.Secret, cfg: cfg, log: cfg.Log,
+	s := &Service{db: cfg.DB, store: &store{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus, signer: cfg.Secret, cfg: cfg, life: leaseLife, every: reportEvery, log: cfg.Log,
 		metrics: newMetrics(cfg.Metrics), airs: map[ID]*air{}, asked: map[ID]bool{}, nudge: make(chan struct{}, 1)}
 	s.streams = s.newStreams(cfg.Caches, cfg.Cache)
 	cfg.Bus.Handle(topic, bus.Handler{Event: s.heard, Lost: s.lost})
