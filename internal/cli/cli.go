@@ -75,6 +75,7 @@ type root struct {
 	Restore     restoreCmd     `cmd:"" help:"Put what stoa backup wrote in the place of the SQLite database."`
 	Rooms       roomsCmd       `cmd:"" help:"Look after rooms in which people watch together."`
 	Stats       statsCmd       `cmd:"" help:"Show how many users are active, by day, week and month, and how many come back."`
+	Streams     streamsCmd     `cmd:"" help:"Look after live streams: list, show, stop, give new keys."`
 	Users       usersCmd       `cmd:"" help:"Look after accounts: find, log out, ban, delete."`
 	Version     versionCmd     `cmd:"" help:"Say which build this is."`
 	Reference   referenceCmd   `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
@@ -153,12 +154,12 @@ func parser(r *root, c *console) *kong.Kong {
 	r.Cache.Lookup.shown = r.Nodes.shown
 	r.Cache.Drop.shown = []string{"data", "sql", "redis", "key_prefix", "log"}
 	r.Cache.Warm.shown = r.Cache.Drop.shown
-	for _, s := range slices.Concat(r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf()) {
+	for _, s := range slices.Concat(r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Streams.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf()) {
 		s.shown = r.Migrate.shown
 	}
 	r.Stats.Range.shown = []string{"data", "sql", "redis", "key_prefix", "log", "activity.zone"}
 	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
-	all := slices.Concat(queues, r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings, &r.Demo.settings})
+	all := slices.Concat(queues, r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Streams.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings, &r.Demo.settings})
 	for _, s := range all {
 		s.declare()
 	}

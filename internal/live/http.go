@@ -75,11 +75,11 @@ type empty struct{}
 
 // StreamPath names a stream; what is no identifier names none.
 type StreamPath struct {
-	Stream string `path:"stream" maxLength:"64" doc:"the stream's id"`
+	ID string `path:"stream" maxLength:"64" doc:"the stream's id"`
 }
 
 func (p StreamPath) id() (ID, error) {
-	id, err := ids.Parse[Stream](p.Stream)
+	id, err := ids.Parse[Stream](p.ID)
 	if err != nil {
 		return id, ErrStream
 	}

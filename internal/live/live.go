@@ -125,7 +125,7 @@ var (
 	ErrState   = errs.New(errs.Unavailable, "live.state_away", "Who publishes and who watches cannot be found out right now. Please try again.").Retry(2 * time.Second)
 )
 
-// Off is the setting that carries no media.
+// Off is the setting that carries no media; so does none, as of a server in a test.
 const Off = "off"
 
 // Settings are what an operator may choose; 0 is the default of each.
@@ -139,6 +139,8 @@ type Settings struct {
 	Warm        int           `koanf:"warm" default:"100" help:"live streams that a node reads when it has started; at most 10000" zero:"none"`
 }
 
+func (c Settings) carries() bool { return c.UDP != "" && c.UDP != Off }
+
 // Validate returns all faults, joined.
 func (c Settings) Validate() error {
 	config.Defaults(&c)
@@ -148,7 +150,7 @@ func (c Settings) Validate() error {
 		ips = errors.Join(ips, config.Refuse(net.ParseIP(ip) == nil, "public_ip", "%q is no IP address", ip))
 	}
 	return errors.Join(ips,
-		config.Refuse(c.UDP != Off && err != nil, "udp", "an address is host:port or :port; off carries no media"),
+		config.Refuse(c.carries() && err != nil, "udp", "an address is host:port or :port; off carries no media"),
 		config.Refuse(c.Owned < 1 || c.Owned > 1000, "owned", "%d is not between 1 and 1000", c.Owned),
 		config.Refuse(c.Sessions < 1 || c.Sessions > 100_000, "sessions", "%d is not between 1 and 100000", c.Sessions),
 		config.Refuse(c.RecordBytes < 1<<20, "record_bytes", "%d is less than 1048576", c.RecordBytes),

@@ -545,7 +545,7 @@ var errStopping = errors.New("live: the server stops")
 // open opens the port for media; a node that cannot carries none, and does the rest.
 func (s *Service) open(ctx context.Context) {
 	var engine *media.Engine
-	if s.cfg.UDP != Off {
+	if s.cfg.carries() {
 		var err error
 		if engine, err = media.New(media.Config{UDP: s.cfg.UDP, PublicIPs: s.cfg.PublicIP, Log: s.log}); err != nil {
 			s.log.Warn("this node carries no live streams: the UDP port cannot be opened", "udp", s.cfg.UDP, "err", err)

@@ -24,7 +24,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/supervise"
-	"github.com/stoa-dev/stoa/internal/live"
 	"github.com/stoa-dev/stoa/keyspace/audit"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -79,7 +78,6 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 	s := &Server{HTTP: &http.Client{Transport: http.DefaultTransport}, Dial: new(net.Dialer).DialContext, Clock: &Clock{}}
 	cfg := app.Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Now: s.Clock.Now}
 	cfg.Accounts.Limits.CodesPerIP = 1_000_000
-	cfg.Live.UDP = live.Off // a port that every server would want, and none in a bubble
 	for _, c := range change {
 		c(&cfg)
 	}
