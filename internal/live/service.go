@@ -159,7 +159,10 @@ func (s *Service) Asked(ctx context.Context, a Asking) (err error) {
 		return err
 	}
 	if a.Stop {
-		return s.stop(ctx, a.Stream)
+		if err := s.stop(ctx, a.Stream); !errors.Is(err, ErrOffAir) {
+			return err
+		}
+		return nil // it has stopped by itself
 	}
 	s.Changed(ctx, a.Stream)
 	return nil
