@@ -215,7 +215,7 @@ func (c Caller) owns(s Stream) bool { return !c.User.IsZero() && c.User == s.Own
 
 // mayPublish reports whether the caller may publish a stream as it is now.
 func (c Caller) mayPublish(s Stream) bool {
-	return c.owns(s) || c.Key != nil && c.Key.kind == publishKey && same(c.Key.hash, s.Publish)
+	return c.owns(s) || c.Key != nil && same(c.Key.hash, s.Publish)
 }
 
 // mayWatch reports whether the caller may watch a stream as it is now.
@@ -226,7 +226,7 @@ func (c Caller) mayWatch(s Stream) bool {
 	case c.Key.kind == relay:
 		return true
 	}
-	return (c.Key.kind == playKey || c.Key.kind == ticket) && same(c.Key.hash, s.Play)
+	return same(c.Key.hash, s.Play)
 }
 
 // signer makes tokens that only the holder of the server's secret can make: every node, and the next one after a restart.

@@ -502,7 +502,13 @@ func TestATicketEndsByItsTimeAndByNewKeys(t *testing.T) {
 			t.Errorf("a token %s: %v", what, err)
 		}
 	}
+	node := w.signer.sign(relay, st.ID, time.Now().Add(relayLife), "")
+	w.holds(node)
+	_, err = w.Verify(ctx, strings.Replace(node, st.ID.String(), other.ID.String(), 1))
+	w.fails("a node's token for another stream", err, accounts.ErrToken)
 	w.ahead.Store(int64(ticketLife + time.Second))
+	_, err = w.Verify(ctx, node)
+	w.fails("a node's token whose time is over", err, accounts.ErrToken)
 	_, err = w.Verify(ctx, token)
 	w.fails("a ticket whose time is over", err, accounts.ErrToken)
 	w.ahead.Store(0)
