@@ -5,7 +5,7 @@
 TEST_FLAGS ?= -p 2 -parallel 4
 PACKAGES ?= ./...
 
-.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-start bench-http hazards hazards-checkin deps
+.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-start bench-http bench-live hazards hazards-checkin deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ bench-cache: ## Measure package cache against what it is made of and against oth
 
 bench-files: ## Measure transfers of files against a copy between two sockets; BENCH_FLAGS=-short takes seconds
 	cd bench && go run ./files $(BENCH_FLAGS)
+
+bench-live: ## Measure live streams: fifty viewers of one, and who comes late; BENCH_FLAGS=-short takes seconds
+	cd bench && go run ./live $(BENCH_FLAGS)
 
 bench-people: ## Measure friends, users, sessions and log-ins; BENCH_FLAGS=-short takes seconds
 	cd bench && go run ./people $(BENCH_FLAGS)

@@ -50,8 +50,8 @@ var floors = [][]string{
 	{"internal/notices"},
 	{"internal/social", "internal/checkin", "internal/servicekeys", "internal/jwtlogin"},
 	{"internal/groups", "internal/transfers"},
-	{"internal/rooms/playback", "internal/rooms/danmaku"},
-	{"internal/messaging", "internal/presence", "internal/activity", "internal/rooms"},
+	{"internal/rooms/playback", "internal/rooms/danmaku", "internal/live/media", "internal/live/livetest"},
+	{"internal/messaging", "internal/presence", "internal/activity", "internal/rooms", "internal/live"},
 	{"internal/push"},
 	{"internal/serviceapi"},
 	{"client", "web"},
@@ -65,7 +65,7 @@ var floors = [][]string{
 var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
-var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}
+var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}
 
 // rooms says which files of a domain may import what.
 var rooms = map[string][]string{

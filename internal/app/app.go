@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/jwtlogin"
+	"github.com/stoa-dev/stoa/internal/live"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/internal/notices"
@@ -77,6 +79,7 @@ type App struct {
 	activity  *activity.Service
 	transfers *transfers.Service
 	checkin   *checkin.Service
+	live      *live.Service
 	rooms     *rooms.Service
 	queues    []*queue.Consumer
 	jobs      *worker.Pool
@@ -180,8 +183,12 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	a.activity = activity.New(activity.Config{DB: a.db, Redis: a.redis, Bus: a.bus.Nodes(), Metrics: a.reg, Log: log, Settings: cfg.Activity})
+	if a.live, err = live.New(live.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus.Nodes(), Node: a.node, Address: func() string { return a.cluster.Self().Address },
+		Files: a.transfers, Folder: filepath.Join(cfg.Data, "live"), Secret: key, Metrics: a.reg, Log: log, Settings: cfg.liveSettings()}); err != nil {
+		return nil, err
+	}
 	if a.rooms, err = rooms.New(ctx, rooms.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, Node: a.node, Nodes: a.liveNodes,
-		People: a.accounts, Blocks: a.social, Files: a.transfers, Passwords: a.accounts.Passwords(), Metrics: a.reg, Log: log, Settings: cfg.Rooms}); err != nil {
+		People: a.accounts, Blocks: a.social, Files: a.transfers, Streams: a.live, Passwords: a.accounts.Passwords(), Metrics: a.reg, Log: log, Settings: cfg.Rooms}); err != nil {
 		return nil, err
 	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social, Hooks: a.hooks, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
@@ -202,7 +209,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		return leases.Run(ctx, jobKeys(name), a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
-	jobs := slices.Concat(a.accounts.Jobs(), a.keys.Jobs(), a.notices.Jobs(), a.push.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.rooms.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
+	jobs := slices.Concat(a.accounts.Jobs(), a.keys.Jobs(), a.notices.Jobs(), a.push.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.live.Jobs(), a.rooms.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
 	if !cfg.does(roleWorker) { // a process keeps itself in order whatever its role
 		jobs = slices.DeleteFunc(jobs, func(j worker.Job) bool { return j.Singleton })
 	}
@@ -230,6 +237,9 @@ func (a *App) newQueues() error {
 	handlers[accounts.TopicErased] = queue.JSON(a.erased)
 	handlers[rooms.TopicClose] = queue.JSON(func(ctx context.Context, c rooms.Closing, _ queue.Delivery) error {
 		return a.rooms.CloseFor(ctx, c.Room)
+	})
+	handlers[live.TopicAsk] = queue.JSON(func(ctx context.Context, asking live.Asking, _ queue.Delivery) error {
+		return a.live.Asked(ctx, asking)
 	})
 	handlers[drops.Topic] = a.drops.Handler(a.redis, a.caches)
 	cfg := queue.Config{Log: a.log, Metrics: a.reg}
@@ -298,6 +308,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		supervise.Part{Name: "activity", Run: a.activity.Run},
 		supervise.Part{Name: "checkin", Run: a.checkin.Run},
 		supervise.Part{Name: "messages", Run: a.messages.Run},
+		supervise.Part{Name: "live", Run: a.live.Run},
 		supervise.Part{Name: "rooms", Run: a.rooms.Run},
 	)
 	for _, q := range a.queues {

@@ -7,28 +7,32 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/gateway"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/live"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/presence"
 	"github.com/stoa-dev/stoa/internal/rooms"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
 )
 
-// callers knows who calls: users, of whom it has noted that they are active, an app's own backend, and guests of
-// rooms, whom only the operations of rooms take.
+// callers knows who calls: users, of whom it has noted that they are active, an app's own backend, guests of
+// rooms, whom only the operations of rooms take, and whoever has a key of a live stream, whom only its media take.
 type callers struct {
 	users  gateway.Sessions
 	keys   *servicekeys.Service
 	guests *rooms.Service
+	live   *live.Service
 	seen   func(accounts.ID)
 }
 
-func (a *App) callers() callers { return callers{a.accounts, a.keys, a.rooms, a.activity.Seen} }
+func (a *App) callers() callers { return callers{a.accounts, a.keys, a.rooms, a.live, a.activity.Seen} }
 
 // Authenticate implements [web.Authenticator].
 func (c callers) Authenticate(ctx context.Context, bearer string) (web.Caller, error) {
 	switch {
 	case strings.HasPrefix(bearer, rooms.GuestPrefix):
 		return orNobody(c.guests.Verify(ctx, bearer))
+	case strings.HasPrefix(bearer, live.Prefix):
+		return orNobody(c.live.Verify(ctx, bearer))
 	case strings.HasPrefix(bearer, servicekeys.Prefix):
 		return orNobody(c.keys.Authenticate(ctx, bearer))
 	}

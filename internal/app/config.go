@@ -23,6 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/jwtlogin"
+	"github.com/stoa-dev/stoa/internal/live"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/push"
@@ -62,6 +63,7 @@ type Config struct {
 	Notices  notices.Settings  `koanf:"notices"`
 	Push     push.Settings     `koanf:"push"`
 	Rooms    rooms.Settings    `koanf:"rooms"`
+	Live     live.Settings     `koanf:"live"`
 	Checkin  checkin.Settings  `koanf:"checkin"`
 	Cache    CacheSettings     `koanf:"cache"`
 	Cluster  cluster.Settings  `koanf:"cluster"`
@@ -102,6 +104,14 @@ func (c Config) Validate() error {
 		config.Refuse(c.Accounts.SignIn != "" && c.Accounts.SignIn != accounts.SignInOwn && !c.JWT.On(), "accounts.sign_in", "%s needs the key by which tokens are checked: jwt.secret, jwt.jwks_url or jwt.jwks_file", c.Accounts.SignIn),
 		config.Refuse(badPrefix != nil, "key_prefix", "%v", badPrefix),
 		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"))
+}
+
+// liveSettings are those of live streams: a node that does not serve the API has nobody who could publish or watch.
+func (c Config) liveSettings() live.Settings {
+	if !c.does(roleAPI) {
+		c.Live.UDP = live.Off
+	}
+	return c.Live
 }
 
 // page is where people reach the page; empty: nobody has said.

@@ -72,6 +72,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	a.presence.Routes(a.api)
 	a.transfers.Routes(a.api)
 	a.rooms.Routes(a.api)
+	a.live.Routes(a.api)
 	a.checkin.Routes(a.api)
 	a.jwt.Routes(a.api)
 	serviceapi.Service{Accounts: a.accounts, Groups: a.groups, Messages: a.messages}.Routes(a.api)
@@ -117,6 +118,7 @@ var tags = []web.Tag{
 	{Name: "chats", Description: "Messages between users: sending, history, changes, marks, settings"},
 	{Name: "transfers", Description: "Files from a user to another: offers, uploads that resume, downloads"},
 	{Name: "rooms", Description: "Watching together: rooms, who is in them, playback in step, chat, danmaku, playlists"},
+	{Name: "live", Description: "Live streams: publishing by WHIP, watching by WHEP, keys, recordings"},
 	{Name: "check-in", Description: "Days, streaks, freezes, make-ups and boards"},
 	{Name: "service", Description: "What an app's own backend does with a service key, and no user can"},
 	{Name: "events", Description: "What happens to the caller's account, as it happens"},

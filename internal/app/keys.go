@@ -16,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/live"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/presence"
 	"github.com/stoa-dev/stoa/internal/rooms"
@@ -48,7 +49,7 @@ func jobKeys(name string) lease.Keys {
 
 // Keys has every family of the server, by owner.
 func Keys() []*keyspace.Schema {
-	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, social.Keys, groups.Keys, messaging.Keys, presence.Keys, activity.Keys, transfers.Keys, rooms.Keys, checkin.Keys, ranking.Keys}
+	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, social.Keys, groups.Keys, messaging.Keys, presence.Keys, activity.Keys, transfers.Keys, live.Keys, rooms.Keys, checkin.Keys, ranking.Keys}
 }
 
 // Cached knows which of [Keys] are cached.

@@ -77,6 +77,7 @@ type root struct {
 	Restore     restoreCmd     `cmd:"" help:"Put what stoa backup wrote in the place of the SQLite database."`
 	Rooms       roomsCmd       `cmd:"" help:"Look after rooms in which people watch together."`
 	Stats       statsCmd       `cmd:"" help:"Show how many users are active, by day, week and month, and how many come back."`
+	Streams     streamsCmd     `cmd:"" help:"Look after live streams: list, show, stop, give new keys."`
 	Users       usersCmd       `cmd:"" help:"Look after accounts: find, log out, ban, delete."`
 	Version     versionCmd     `cmd:"" help:"Say which build this is."`
 	Reference   referenceCmd   `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
@@ -170,7 +171,7 @@ func parser(r *root, c *console, only string) *kong.Kong {
 	r.Cache.Lookup.shown = r.Nodes.shown
 	r.Cache.Drop.shown = []string{"data", "sql", "redis", "key_prefix", "log"}
 	r.Cache.Warm.shown = r.Cache.Drop.shown
-	for _, s := range slices.Concat(r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf()) {
+	for _, s := range slices.Concat(r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Streams.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf()) {
 		s.shown = r.Migrate.shown
 	}
 	r.Stats.Range.shown = []string{"data", "sql", "redis", "key_prefix", "log", "activity.zone"}
@@ -180,7 +181,7 @@ func parser(r *root, c *console, only string) *kong.Kong {
 		"config": {&r.Config.Print.settings, &r.Config.Check.settings}, "demo": {&r.Demo.settings}, "healthcheck": {&r.Healthcheck.settings},
 		"keys": r.Keys.settingsOf(), "keys-service": r.KeysService.settingsOf(), "mail": {&r.Mail.settings}, "migrate": {&r.Migrate.settings},
 		"nodes": {&r.Nodes.settings}, "notify": r.Notify.settingsOf(), "queue": queues, "restore": {&r.Restore.settings},
-		"rooms": r.Rooms.settingsOf(), "serve": {&r.Serve.settings}, "stats": r.Stats.settingsOf(), "users": r.Users.settingsOf(),
+		"rooms": r.Rooms.settingsOf(), "serve": {&r.Serve.settings}, "stats": r.Stats.settingsOf(), "streams": r.Streams.settingsOf(), "users": r.Users.settingsOf(),
 	} {
 		if only == "" || only == command {
 			for _, s := range all {

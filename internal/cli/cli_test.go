@@ -85,7 +85,7 @@ func TestStories(t *testing.T) {
 				_, err := ts.Value(serverKey{}).(*server).redis.Do(args...)
 				ts.Check(err)
 			},
-			"member": member, "freezes": freezes, "answers": answers, "erased": erased, "asks": asks, "blocks": blocks, "room": room, "closed": closed,
+			"member": member, "freezes": freezes, "answers": answers, "erased": erased, "asks": asks, "blocks": blocks, "room": room, "closed": closed, "stream": stream,
 			"counted": counted, "today": today, "waits": waits, "delivered": delivered,
 		},
 	})
@@ -260,6 +260,14 @@ func room(ts *testscript.TestScript, _ bool, args []string) {
 	made, err := ts.Value(serverKey{}).(*server).users[args[0]].CreateRoom(context.Background(), api.RoomNew{Name: args[1], Access: &open})
 	ts.Check(err)
 	ts.Setenv("ROOM", made.Room.ID)
+}
+
+// stream has a member make a live stream.
+func stream(ts *testscript.TestScript, _ bool, args []string) {
+	made, err := ts.Value(serverKey{}).(*server).users[args[0]].CreateStream(context.Background(), api.StreamNew{Title: args[1]})
+	ts.Check(err)
+	ts.Setenv("STREAM", made.Stream.ID)
+	ts.Setenv("PLAYKEY", made.Keys.Play)
 }
 
 func closed(ts *testscript.TestScript, _ bool, args []string) {

@@ -10,8 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 )
 
-// What happens to rooms, as far as copies are concerned. The seventh event of docs/rooms.md, "stream
-// stopped", belongs to streams.
+// What happens to rooms, as far as copies are concerned. "stream stopped" is an event of package live.
 var (
 	SettingsChanged    = cache.NewEvent[ID]("room settings changed")
 	RoomUpdated        = cache.NewEvent[ID]("room updated") // its name, or its owner
@@ -46,6 +45,7 @@ type Source struct {
 	Kind    Kind   `json:"kind,omitempty"`
 	URL     string `json:"url,omitempty"`
 	Expires int64  `json:"expires,omitempty"` // Unix ms; 0: never
+	Token   string `json:"-"`                 // for a live stream, whose source has no copy
 }
 
 // copies are what Redis has of rooms. A change goes on while Redis is away ([cache.Proceed]): no rule of this

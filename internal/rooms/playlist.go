@@ -58,6 +58,11 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 			return Item{}, fileRefused(err)
 		}
 	}
+	if it.Kind == Live { // only what they may watch themselves
+		if _, _, _, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source); err != nil {
+			return Item{}, streamRefused(err)
+		}
+	}
 	return it, s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, d *scene, list []Item) error {
 		if len(list) >= maxItems {
 			return ErrItems
@@ -71,6 +76,14 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 func fileRefused(err error) error {
 	if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Conflict {
 		return ErrSource.On("body.source", "is no file that you can fetch")
+	}
+	return err
+}
+
+// streamRefused is ErrSource for a stream that is not there for its user.
+func streamRefused(err error) error {
+	if errs.KindOf(err) == errs.NotFound {
+		return ErrSource.On("body.source", "is no live stream that you can watch")
 	}
 	return err
 }
@@ -123,6 +136,13 @@ func (s *Service) Source(ctx context.Context, user ViewerID, id ID, item ItemID)
 	}
 	if indexOf(list, item) < 0 {
 		return Source{}, ErrItem
+	}
+	if it := list[indexOf(list, item)]; it.Kind == Live { // tickets end with the stream's keys, so there are no copies
+		path, token, until, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source)
+		if errs.KindOf(err) == errs.NotFound {
+			return Source{}, ErrItem
+		}
+		return Source{Room: id, Kind: Live, URL: path, Expires: until.UnixMilli(), Token: token}, err
 	}
 	src, err := s.copies.sources.Get(ctx, item)
 	if errors.Is(err, cache.ErrNotFound) || err == nil && src.Room != id {

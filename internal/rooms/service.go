@@ -45,6 +45,13 @@ type Files interface {
 	RoomFile(ctx context.Context, user accounts.ID, file string) (url string, until time.Time, err error)
 }
 
+// Streams is what this domain asks live streams for.
+type Streams interface {
+	// Ticket returns the path at which a stream is watched that the user may watch, with a token for whoever is to watch it, and
+	// until when that is good.
+	Ticket(ctx context.Context, user accounts.ID, stream string) (path, token string, until time.Time, err error)
+}
+
 // Config has what the domain stands on.
 type Config struct {
 	DB        *sqldb.DB
@@ -57,6 +64,7 @@ type Config struct {
 	People    People
 	Blocks    Blocks
 	Files     Files
+	Streams   Streams
 	Passwords *password.Hasher
 	Metrics   prometheus.Registerer
 	Log       *slog.Logger

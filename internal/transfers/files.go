@@ -2,7 +2,9 @@ package transfers
 
 import (
 	"context"
+	"io"
 	"slices"
+	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -99,4 +101,22 @@ func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side in
 		}
 	}
 	return s.linkTo(&t, what, user), nil
+}
+
+// Store keeps a file that the server has made for a user, for a while from now on, as an upload for messages, and returns its id. It
+// counts like what the user uploads. Where a scanner looks at files, and has not yet, the file is kept as long as an upload is that
+// no message has. ErrSize, ErrQuota, ErrOpen, ErrName, and what [Service.Upload] may return.
+func (s *Service) Store(ctx context.Context, owner accounts.ID, name, media string, size int64, body io.Reader, keep time.Duration) (file string, err error) {
+	defer errs.Wrap(&err, "transfers.Store for %s", owner)
+	t, err := s.Offer(ctx, owner, Offer{Name: name, Media: media, Size: size})
+	if err != nil {
+		return "", err
+	}
+	if t, err = s.Upload(ctx, owner, t.ID, Piece{Length: size, Body: body}); err != nil {
+		if _, gone := s.Cancel(ctx, owner, t.ID); gone != nil {
+			s.log.Warn("transfers: what there is of a file of the server's expires", "transfer", t.ID, "err", gone)
+		}
+		return "", err
+	}
+	return t.ID.String(), asKind(s.rows.keepUnused(ctx, t.ID, keep))
 }

@@ -73,3 +73,9 @@ func (r *rows) disown(ctx context.Context, user accounts.ID) error {
 	_, err := r.db.ExecContext(ctx, "UPDATE transfers SET sender = '' WHERE sender = ? AND receiver = '' AND expires = ?", user, never.UnixMilli())
 	return err
 }
+
+// keepUnused has an upload that is whole, and that no message has, expire later.
+func (r *rows) keepUnused(ctx context.Context, id ID, keep time.Duration) error {
+	_, err := r.db.ExecContext(ctx, "UPDATE transfers SET expires = ? WHERE id = ? AND status = ? AND expires <> ?", r.db.Now().Add(keep).UnixMilli(), id, Done, never.UnixMilli())
+	return err
+}

@@ -328,6 +328,7 @@ func (w *world) populate() {
 	w.belongs["room item"] = parse[api.RoomItem](w.t, w.must("POST", "/v1/rooms/"+room+"/playlist", token, api.RoomItemNew{Kind: api.ItemURL, Source: "https://example.org/hidden.mp4", Title: "the hidden film"})).ID
 	w.must("POST", "/v1/rooms/"+room+"/chat", token, api.RoomSay{Text: "the hidden line"})
 	w.must("POST", "/v1/rooms/"+room+"/danmaku", token, api.DanmakuNew{Text: "the hidden danmaku"})
+	w.belongs["stream"] = parse[api.StreamKeyed](w.t, w.must("POST", "/v1/streams", token, api.StreamNew{Title: "the hidden stream"})).Stream.ID
 	offered := w.must("POST", "/v1/transfers", token, api.TransferOffer{To: friend.User.ID, Name: "the hidden file", Size: 4242})
 	w.belongs["transfer"] = parse[api.Transfer](w.t, offered).ID
 	a = w.send(request{method: "PUT", path: group + "/picture", media: "image/png", token: token, body: bytes.NewReader(square(w.t, 70))})

@@ -1854,7 +1854,7 @@ export interface components {
              * @example checkin.day_closed
              * @enum {string}
              */
-            code: "account.ban_invalid" | "account.banned" | "account.bio_invalid" | "account.external_id_invalid" | "account.name_invalid" | "account.no_email" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.caller" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.jwt_invalid" | "auth.jwt_off" | "auth.jwt_unknown_user" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.sign_in_off" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "blocks.unknown" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "hook.away" | "hook.refused" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "room.ban_unknown" | "room.banned" | "room.busy" | "room.command_invalid" | "room.cursor" | "room.full" | "room.is_guest" | "room.item_unknown" | "room.link_unknown" | "room.links_full" | "room.member_unknown" | "room.muted" | "room.no_guests" | "room.not_allowed" | "room.owner" | "room.password" | "room.permission_unknown" | "room.playback_changed" | "room.playlist_full" | "room.rank" | "room.self" | "room.source_invalid" | "room.state_away" | "room.store_away" | "room.text_invalid" | "room.too_many" | "room.unknown" | "room.until_invalid" | "room.word_muted" | "route.method" | "route.unknown" | "security.cursor_invalid" | "service.act_as" | "service.closed" | "service.key_invalid" | "service.scope" | "service.store_away" | "service.to" | "session.unknown" | "too_many_streams" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
+            code: "account.ban_invalid" | "account.banned" | "account.bio_invalid" | "account.external_id_invalid" | "account.name_invalid" | "account.no_email" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.caller" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.jwt_invalid" | "auth.jwt_off" | "auth.jwt_unknown_user" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.sign_in_off" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "blocks.unknown" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "hook.away" | "hook.refused" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "live.codec" | "live.cursor" | "live.full" | "live.no_media" | "live.node_away" | "live.not_allowed" | "live.off_air" | "live.offer_invalid" | "live.publishing" | "live.session_unknown" | "live.state_away" | "live.store_away" | "live.stream_unknown" | "live.title_invalid" | "live.too_many" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "room.ban_unknown" | "room.banned" | "room.busy" | "room.command_invalid" | "room.cursor" | "room.full" | "room.is_guest" | "room.item_unknown" | "room.link_unknown" | "room.links_full" | "room.member_unknown" | "room.muted" | "room.no_guests" | "room.not_allowed" | "room.owner" | "room.password" | "room.permission_unknown" | "room.playback_changed" | "room.playlist_full" | "room.rank" | "room.self" | "room.source_invalid" | "room.state_away" | "room.store_away" | "room.text_invalid" | "room.too_many" | "room.unknown" | "room.until_invalid" | "room.word_muted" | "route.method" | "route.unknown" | "security.cursor_invalid" | "service.act_as" | "service.closed" | "service.key_invalid" | "service.scope" | "service.store_away" | "service.to" | "session.unknown" | "too_many_streams" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
             /** @example Check-in is for today, and for a few minutes after midnight for the day before. */
             detail?: string;
             errors?: components["schemas"]["ProblemField"][];
@@ -2145,13 +2145,18 @@ export interface components {
         RoomItemSource: {
             /**
              * Format: date-time
-             * @description until when the URL is good
+             * @description until when the URL, or the token, is good
              */
             expires?: string;
             /** @enum {string} */
             kind: "url" | "hls" | "file" | "live";
             /**
-             * @description of a live stream there is none
+             * @description of a live stream: the bearer token for that path
+             * @example stoa_live_tV1StGXR8_Z5j0suqz4kXq3vT8mZr1Lw5yKp9NbHc2Hk3u7sPq2ZxBXq3vT8mZr1
+             */
+            token?: string;
+            /**
+             * @description of a live stream the path at which it is watched by WHEP
              * @example https://example.org/film.mp4
              */
             url?: string;
@@ -2603,6 +2608,159 @@ export interface components {
         };
         Sessions: {
             sessions: components["schemas"]["Session"][];
+        };
+        Stream: {
+            /**
+             * @description who may watch: whoever has the play key, or every user
+             * @enum {string}
+             */
+            access: "key" | "open";
+            /** Format: date-time */
+            created: string;
+            /** @example V1StGXR8_Z5j */
+            id: string;
+            /**
+             * Format: date-time
+             * @description when it was published last
+             */
+            last_live?: string;
+            /** @description none: nobody publishes it */
+            live?: components["schemas"]["StreamLive"];
+            /** @example V1StGXR8_Z5j */
+            owner: string;
+            /** @description what is published is recorded */
+            record: boolean;
+            /** @example Sunday match */
+            title: string;
+        };
+        StreamKeyed: {
+            keys: components["schemas"]["StreamKeys"];
+            stream: components["schemas"]["Stream"];
+        };
+        StreamKeys: {
+            /**
+             * @description bearer token for POST /v1/streams/{stream}/whep
+             * @example stoa_live_wV1StGXR8_Z5jHk3u7sPq2ZxBXq3vT8mZr1Lw5yKp9NbHc
+             */
+            play?: string;
+            /**
+             * @description bearer token for POST /v1/streams/{stream}/whip
+             * @example stoa_live_pV1StGXR8_Z5jHk3u7sPq2ZxBXq3vT8mZr1Lw5yKp9NbHc
+             */
+            publish?: string;
+        };
+        StreamLive: {
+            /**
+             * @description codec of the sound; none: there is none
+             * @example opus
+             */
+            audio?: string;
+            /**
+             * Format: int64
+             * @description bits a second that the publisher has sent of late
+             */
+            bitrate: number;
+            /**
+             * Format: int64
+             * @description bytes of media that have come of the publisher
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description packets that never came
+             */
+            lost: number;
+            /**
+             * Format: int64
+             * @description RTP packets that have come of the publisher
+             */
+            packets: number;
+            /** @description it is being recorded */
+            recording: boolean;
+            /** Format: date-time */
+            since: string;
+            /**
+             * @description codec of the pictures: VP8 or H264; none: there are none
+             * @example VP8
+             */
+            video?: string;
+            /**
+             * Format: int64
+             * @description who watch by now, on all nodes; a node that died takes up to 30 seconds
+             */
+            viewers: number;
+        };
+        StreamNew: {
+            /**
+             * @description key, unless it is given
+             * @enum {string}
+             */
+            access?: "key" | "open";
+            record?: boolean;
+            /** @example Sunday match */
+            title: string;
+        };
+        StreamRecording: {
+            /** Format: int64 */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description ms
+             */
+            duration: number;
+            /**
+             * @description why there is no file
+             * @example transfer.quota
+             */
+            fault?: string;
+            /**
+             * @description the transfer that has the file; it can go on a room's playlist
+             * @example V1StGXR8_Z5j
+             */
+            file?: string;
+            /** @example V1StGXR8_Z5j */
+            id: string;
+            /** Format: date-time */
+            started: string;
+        };
+        StreamRecordings: {
+            recordings: components["schemas"]["StreamRecording"][];
+        };
+        StreamRotate: {
+            /** @description a new play key; who watches with the old one, or from a room, is sent away */
+            play?: boolean;
+            /** @description a new publish key; who publishes with the old one is sent away */
+            publish?: boolean;
+        };
+        Streams: {
+            /** @description cursor of the page after; none at the end */
+            next?: string;
+            streams: components["schemas"]["Stream"][];
+        };
+        StreamUpdate: {
+            /** @enum {string} */
+            access?: "key" | "open";
+            /** @description from the next publisher on */
+            record?: boolean;
+            /** @example Sunday match */
+            title?: string;
+        };
+        StreamViewer: {
+            /**
+             * @description the server's node
+             * @example V1StGXR8_Z5j
+             */
+            node: string;
+            /** @example V1StGXR8_Z5j */
+            session: string;
+            /**
+             * @description none: whoever has come with the play key, or from a room
+             * @example V1StGXR8_Z5j
+             */
+            user?: string;
+        };
+        StreamViewers: {
+            viewers: components["schemas"]["StreamViewer"][];
         };
         System: {
             /** @enum {string} */
@@ -3098,6 +3256,18 @@ export type ServiceUserUpdate = components['schemas']['ServiceUserUpdate'];
 export type Session = components['schemas']['Session'];
 export type SessionEnded = components['schemas']['SessionEnded'];
 export type Sessions = components['schemas']['Sessions'];
+export type Stream = components['schemas']['Stream'];
+export type StreamKeyed = components['schemas']['StreamKeyed'];
+export type StreamKeys = components['schemas']['StreamKeys'];
+export type StreamLive = components['schemas']['StreamLive'];
+export type StreamNew = components['schemas']['StreamNew'];
+export type StreamRecording = components['schemas']['StreamRecording'];
+export type StreamRecordings = components['schemas']['StreamRecordings'];
+export type StreamRotate = components['schemas']['StreamRotate'];
+export type Streams = components['schemas']['Streams'];
+export type StreamUpdate = components['schemas']['StreamUpdate'];
+export type StreamViewer = components['schemas']['StreamViewer'];
+export type StreamViewers = components['schemas']['StreamViewers'];
 export type System = components['schemas']['System'];
 export type Tokens = components['schemas']['Tokens'];
 export type Transfer = components['schemas']['Transfer'];
@@ -8453,6 +8623,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "kind": "url",
+                     *       "token": "stoa_live_tV1StGXR8_Z5j0suqz4kXq3vT8mZr1Lw5yKp9NbHc2Hk3u7sPq2ZxBXq3vT8mZr1",
                      *       "url": "https://example.org/film.mp4"
                      *     }
                      */
@@ -9118,6 +9289,445 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+        };
+    };
+    "live.mine": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "streams": [
+                     *         {
+                     *           "access": "key",
+                     *           "created": "2026-11-23T09:30:00Z",
+                     *           "id": "V1StGXR8_Z5j",
+                     *           "owner": "V1StGXR8_Z5j",
+                     *           "record": true,
+                     *           "title": "Sunday match"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Streams"];
+                };
+            };
+        };
+    };
+    "live.create": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "title": "Sunday match"
+                 *     }
+                 */
+                "application/json": components["schemas"]["StreamNew"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "keys": {
+                     *         "play": "stoa_live_wV1StGXR8_Z5jHk3u7sPq2ZxBXq3vT8mZr1Lw5yKp9NbHc",
+                     *         "publish": "stoa_live_pV1StGXR8_Z5jHk3u7sPq2ZxBXq3vT8mZr1Lw5yKp9NbHc"
+                     *       },
+                     *       "stream": {
+                     *         "access": "key",
+                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "id": "V1StGXR8_Z5j",
+                     *         "owner": "V1StGXR8_Z5j",
+                     *         "record": true,
+                     *         "title": "Sunday match"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["StreamKeyed"];
+                };
+            };
+        };
+    };
+    "live.get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the stream's id */
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "access": "key",
+                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "id": "V1StGXR8_Z5j",
+                     *       "owner": "V1StGXR8_Z5j",
+                     *       "record": true,
+                     *       "title": "Sunday match"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Stream"];
+                };
+            };
+        };
+    };
+    "live.delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the stream's id */
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "live.update": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the stream's id */
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "title": "Sunday match"
+                 *     }
+                 */
+                "application/json": components["schemas"]["StreamUpdate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "access": "key",
+                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "id": "V1StGXR8_Z5j",
+                     *       "owner": "V1StGXR8_Z5j",
+                     *       "record": true,
+                     *       "title": "Sunday match"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Stream"];
+                };
+            };
+        };
+    };
+    "live.rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the stream's id */
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["StreamRotate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "play": "stoa_live_wV1StGXR8_Z5jHk3u7sPq2ZxBXq3vT8mZr1Lw5yKp9NbHc",
+                     *       "publish": "stoa_live_pV1StGXR8_Z5jHk3u7sPq2ZxBXq3vT8mZr1Lw5yKp9NbHc"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["StreamKeys"];
+                };
+            };
+        };
+    };
+    "live.recordings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the stream's id */
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "recordings": [
+                     *         {
+                     *           "bytes": 1,
+                     *           "duration": 1,
+                     *           "fault": "transfer.quota",
+                     *           "file": "V1StGXR8_Z5j",
+                     *           "id": "V1StGXR8_Z5j",
+                     *           "started": "2026-11-23T09:30:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["StreamRecordings"];
+                };
+            };
+        };
+    };
+    "live.stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the stream's id */
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "live.viewers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the stream's id */
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "viewers": [
+                     *         {
+                     *           "node": "V1StGXR8_Z5j",
+                     *           "session": "V1StGXR8_Z5j",
+                     *           "user": "V1StGXR8_Z5j"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["StreamViewers"];
+                };
+            };
+        };
+    };
+    "live.watch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the stream's id */
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/sdp": string;
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/sdp": string;
+                };
+            };
+        };
+    };
+    "live.leave": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the session's id */
+                session: string;
+                /** @description the stream's id */
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "live.publish": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the stream's id */
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/sdp": string;
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/sdp": string;
+                };
+            };
+        };
+    };
+    "live.unpublish": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the session's id */
+                session: string;
+                /** @description the stream's id */
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "live.list": {
+        parameters: {
+            query?: {
+                /** @description next of the page before */
+                cursor?: string;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "streams": [
+                     *         {
+                     *           "access": "key",
+                     *           "created": "2026-11-23T09:30:00Z",
+                     *           "id": "V1StGXR8_Z5j",
+                     *           "owner": "V1StGXR8_Z5j",
+                     *           "record": true,
+                     *           "title": "Sunday match"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Streams"];
+                };
             };
         };
     };

@@ -86,6 +86,24 @@ var chinese = map[string]string{
 	"is no id":                                                                                              "不是标识符",
 	"is no https URL without a user":                                                                        "不是不含用户名的 https 网址",
 
+	// Package live.
+	"There is no such stream.":                           "直播流不存在。",
+	"This key is not for that.":                          "此密钥不能用于该操作。",
+	"A stream's title is 1 to 100 printable characters.": "直播标题为 1 到 100 个可打印字符。",
+	"is not 1 to 100 printable characters":               "不是 1 到 100 个可打印字符",
+	"You have as many streams as a user can.":            "你的直播流数已达上限。",
+	"Somebody publishes this stream already.":            "该直播流已有人在推流。",
+	"The stream is not live.":                            "直播尚未开始。",
+	"This is no WebRTC offer that can be answered.":      "这不是可以应答的 WebRTC offer。",
+	"Streams have pictures in VP8 or H.264 and sound in Opus, and viewers need the codec of the publisher.": "直播的画面为 VP8 或 H.264，声音为 Opus；观众须支持推流者所用的编码。",
+	"There is no such session.":                                                                  "会话不存在。",
+	"As many watch and publish here as this server carries.":                                     "此服务器的推流和观看人数已达上限。",
+	"This server carries no streams.":                                                            "此服务器不提供直播。",
+	"The server to which the stream is published cannot be reached right now. Please try again.": "暂时无法连接该直播流所在的服务器，请重试。",
+	"Who publishes and who watches cannot be found out right now. Please try again.":             "暂时无法得知谁在推流、谁在观看，请重试。",
+	"Streams cannot be reached right now. Please try again.":                                     "暂时无法访问直播，请重试。",
+	"is no live stream that you can watch":                                                       "不是你可以观看的直播流",
+
 	// Package web.
 	"Something went wrong here. It has been logged.":                            "服务器出错了，错误已记录。",
 	"The request was cancelled.":                                                "请求已取消。",

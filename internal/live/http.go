@@ -1,0 +1,330 @@
+package live
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/ratelimit"
+)
+
+// Limits for each user; for a stream where its key comes in place of a user.
+var (
+	createLimit  = ratelimit.Limit{Max: 30, Window: time.Hour}
+	keysLimit    = ratelimit.Limit{Max: 30, Window: time.Hour}
+	publishLimit = ratelimit.Limit{Max: 30, Window: time.Minute}
+	watchLimit   = ratelimit.Limit{Max: 600, Window: time.Minute} // all who come with one play key
+)
+
+// sdp is what WHIP and WHEP speak.
+const sdp = "application/sdp"
+
+// Routes adds the domain's operations to a.
+func (s *Service) Routes(a *web.API) {
+	tags := []string{"live"}
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams", ID: "live.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated, NoReplay: true,
+		Summary: "Make a stream", Description: "The answer has its keys, which are not shown again.", Errors: []*errs.Error{ErrTitle, ErrStreams, accounts.ErrNoUser, ErrStore}}, s.postStream)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams", ID: "live.mine", Tags: tags,
+		Summary: "The caller's streams, the newest first", Errors: []*errs.Error{ErrStore}}, s.getMine)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/live", ID: "live.list", Tags: tags,
+		Summary:     "The open streams that are live, the one that began last first",
+		Description: "A page may have fewer streams than asked for: a publisher whose node has died is left out.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getLive)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}", ID: "live.get", Tags: tags,
+		Summary: "A stream that the caller may watch, and what is known of it while it is live", Errors: []*errs.Error{ErrStream, ErrStore}}, s.getStream)
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/streams/{stream}", ID: "live.update", Tags: tags,
+		Summary: "Change a stream's settings", Errors: []*errs.Error{ErrStream, ErrTitle, ErrStore}}, s.patchStream)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}", ID: "live.delete", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Delete a stream; whoever publishes or watches it is sent away", Description: "Files that were recorded stay the caller's.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.deleteStream)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/keys", ID: "live.rotate", Tags: tags, Limit: keysLimit, Status: http.StatusOK, NoReplay: true,
+		Summary: "Give a stream new keys", Description: "The old ones are good no more, and end: who came with them is sent away, within a second where nodes reach each other.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.postKeys)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/stop", ID: "live.stop", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Send whoever publishes the stream away", Description: "With the publish key they may come again, as many programs do by themselves: rotate it to keep them out.", Errors: []*errs.Error{ErrStream, ErrOffAir, ErrState, ErrStore}}, s.postStop)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}/viewers", ID: "live.viewers", Tags: tags,
+		Summary: "Who watches the caller's stream", Errors: []*errs.Error{ErrStream, ErrState, ErrStore}}, s.getViewers)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}/recordings", ID: "live.recordings", Tags: tags,
+		Summary: "What was recorded of the caller's stream, the newest first", Errors: []*errs.Error{ErrStream, ErrStore}}, s.getRecordings)
+	s.mediaRoutes(a, tags)
+}
+
+func (s *Service) mediaRoutes(a *web.API, tags []string) {
+	begin := []*errs.Error{ErrStream, ErrMay, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrState, ErrStore}
+	statuses := map[string]int{ErrCodec.Code: http.StatusNotAcceptable, ErrOffer.Code: http.StatusBadRequest}
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whip", ID: "live.publish", Tags: tags, Limit: publishLimit, Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
+		Summary:     "Publish a stream by WHIP (RFC 9725)",
+		Description: "The bearer token is the publish key, or the owner's own. The offer has all candidates, or none: there is no trickle ICE, and PATCH is answered 405. The session, which Location names, ends by DELETE.",
+		Errors:      append(slices.Clone(begin), ErrBusy)}, s.postWHIP)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whip/{session}", ID: "live.unpublish", Tags: tags, Status: http.StatusOK,
+		Summary: "End a publisher's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrState, ErrStore}}, s.deleteWHIP)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whep", ID: "live.watch", Tags: tags, Limit: watchLimit, Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
+		Summary:     "Watch a stream by WHEP (draft-ietf-wish-whep)",
+		Description: "The bearer token is the play key, a token from a room's playlist, or that of a user who may watch. The offer has all candidates, or none: PATCH is answered 405. 409 with Retry-After: the stream is not live.",
+		Errors:      append(slices.Clone(begin), ErrOffAir, ErrNode)}, s.postWHEP)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whep/{session}", ID: "live.leave", Tags: tags, Status: http.StatusOK,
+		Summary: "End a viewer's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrStore}}, s.deleteWHEP)
+}
+
+type body[T any] struct{ Body T }
+
+type empty struct{}
+
+// StreamPath names a stream; what is no identifier names none.
+type StreamPath struct {
+	ID string `path:"stream" maxLength:"64" doc:"the stream's id"`
+}
+
+func (p StreamPath) id() (ID, error) {
+	id, err := ids.Parse[Stream](p.ID)
+	if err != nil {
+		return id, ErrStream
+	}
+	return id, nil
+}
+
+// as returns the stream that a path names and who calls, who may have come with a key of that stream. ErrStream.
+func (p StreamPath) as(caller web.Caller) (ID, Caller, error) {
+	id, err := p.id()
+	if err != nil {
+		return id, Caller{}, err
+	}
+	switch who := caller.(type) {
+	case accounts.Caller:
+		return id, Caller{User: who.User}, nil
+	case *Holder:
+		if who.Stream == id {
+			return id, Caller{Key: who}, nil
+		}
+	}
+	return id, Caller{}, ErrStream
+}
+
+// SessionPath names a session of a stream.
+type SessionPath struct {
+	StreamPath
+	Session string `path:"session" maxLength:"64" doc:"the session's id"`
+}
+
+func (p SessionPath) session() (SessionID, error) {
+	id, err := ids.Parse[Session](p.Session)
+	if err != nil {
+		return id, ErrSession
+	}
+	return id, nil
+}
+
+func (s Shown) wire() api.Stream {
+	w := api.Stream{ID: s.ID.String(), Owner: s.Owner.String(), Title: s.Title, Access: s.Access.String(), Record: s.Record, Created: moment(s.Created), LastLive: momentOrNil(s.Last)}
+	if a := s.OnAir; a != nil {
+		w.Live = &api.StreamLive{Since: moment(a.Started), Recording: a.Recording, Viewers: s.Stats.Viewers, Bitrate: s.Stats.Bitrate, Packets: s.Stats.Packets, Bytes: s.Stats.Bytes, Lost: s.Stats.Lost}
+		if f := a.Formats.Video; f != nil {
+			w.Live.Video = f.Name()
+		}
+		if f := a.Formats.Audio; f != nil {
+			w.Live.Audio = f.Name()
+		}
+	}
+	return w
+}
+
+func (k StreamKeys) wire() api.StreamKeys { return api.StreamKeys{Publish: k.Publish, Play: k.Play} }
+
+// accessOf returns the way that a name of the wire, which was checked, is; nil for none.
+func accessOf(name *string) *Access {
+	if name == nil {
+		return nil
+	}
+	a := Access(slices.Index(accesses[:], *name))
+	return &a
+}
+
+func (s *Service) postStream(ctx context.Context, caller accounts.Caller, in *body[api.StreamNew]) (*body[api.StreamKeyed], error) {
+	st, keys, err := s.Create(ctx, caller.User, Update{Title: &in.Body.Title, Access: accessOf(in.Body.Access), Record: in.Body.Record})
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.StreamKeyed]{api.StreamKeyed{Stream: Shown{Stream: st}.wire(), Keys: keys.wire()}}, nil
+}
+
+func (s *Service) getMine(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.Streams], error) {
+	list, err := s.Mine(ctx, caller.User)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Streams]{api.Streams{Streams: mapped(list, Shown.wire)}}, nil
+}
+
+func (s *Service) getLive(ctx context.Context, _ accounts.Caller, in *struct {
+	Cursor string `query:"cursor" maxLength:"200" doc:"next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50"`
+}) (*body[api.Streams], error) {
+	list, next, err := s.List(ctx, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Streams]{api.Streams{Streams: mapped(list, Shown.wire), Next: next}}, nil
+}
+
+func (s *Service) getStream(ctx context.Context, caller accounts.Caller, in *StreamPath) (*body[api.Stream], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	sh, err := s.Get(ctx, caller.User, id)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Stream]{sh.wire()}, nil
+}
+
+func (s *Service) patchStream(ctx context.Context, caller accounts.Caller, in *struct {
+	StreamPath
+	Body api.StreamUpdate
+}) (*body[api.Stream], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	st, err := s.Update(ctx, caller.User, id, Update{Title: in.Body.Title, Access: accessOf(in.Body.Access), Record: in.Body.Record})
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Stream]{s.show(ctx, []Stream{st})[0].wire()}, nil
+}
+
+func (s *Service) deleteStream(ctx context.Context, caller accounts.Caller, in *StreamPath) (*empty, error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.Delete(ctx, caller.User, id)
+}
+
+func (s *Service) postKeys(ctx context.Context, caller accounts.Caller, in *struct {
+	StreamPath
+	Body api.StreamRotate
+}) (*body[api.StreamKeys], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := s.Rotate(ctx, caller.User, id, Which{Publish: in.Body.Publish, Play: in.Body.Play})
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.StreamKeys]{keys.wire()}, nil
+}
+
+func (s *Service) postStop(ctx context.Context, caller accounts.Caller, in *StreamPath) (*empty, error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.Stop(ctx, caller.User, id)
+}
+
+func (s *Service) getViewers(ctx context.Context, caller accounts.Caller, in *StreamPath) (*body[api.StreamViewers], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Viewers(ctx, caller.User, id)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.StreamViewers]{api.StreamViewers{Viewers: mapped(list, func(w Watching) api.StreamViewer {
+		out := api.StreamViewer{Session: w.Session.String(), Node: w.Node}
+		if !w.User.IsZero() {
+			out.User = w.User.String()
+		}
+		return out
+	})}}, nil
+}
+
+func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in *StreamPath) (*body[api.StreamRecordings], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Recordings(ctx, caller.User, id)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.StreamRecordings]{api.StreamRecordings{Recordings: mapped(list, func(r Recording) api.StreamRecording {
+		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: moment(r.Started), Duration: r.Duration, Bytes: r.Bytes}
+	})}}, nil
+}
+
+// answered is a session that has begun.
+type answered struct {
+	Type     string `header:"Content-Type"`
+	Location string `header:"Location"`
+	Body     []byte
+}
+
+// offering is an offer for a stream.
+type offering struct {
+	StreamPath
+	RawBody []byte `contentType:"application/sdp"`
+}
+
+func (s *Service) postWHIP(ctx context.Context, caller web.Caller, in *offering) (*answered, error) {
+	id, by, err := in.as(caller)
+	if err != nil {
+		return nil, err
+	}
+	session, answer, err := s.Publish(ctx, by, id, string(in.RawBody))
+	if err != nil {
+		return nil, err
+	}
+	return &answered{sdp, publishPath(id) + "/" + session.String(), []byte(answer)}, nil
+}
+
+func (s *Service) deleteWHIP(ctx context.Context, caller web.Caller, in *SessionPath) (*empty, error) {
+	id, by, err := in.as(caller)
+	if err != nil {
+		return nil, err
+	}
+	session, err := in.session()
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.Unpublish(ctx, by, id, session)
+}
+
+func (s *Service) postWHEP(ctx context.Context, caller web.Caller, in *offering) (*answered, error) {
+	id, by, err := in.as(caller)
+	if err != nil {
+		return nil, err
+	}
+	session, answer, err := s.Watch(ctx, by, id, string(in.RawBody))
+	if err != nil {
+		return nil, err
+	}
+	return &answered{sdp, watchPath(id) + "/" + session.String(), []byte(answer)}, nil
+}
+
+func (s *Service) deleteWHEP(ctx context.Context, caller web.Caller, in *SessionPath) (*empty, error) {
+	id, by, err := in.as(caller)
+	if err != nil {
+		return nil, err
+	}
+	session, err := in.session()
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.Leave(ctx, by, id, session)
+}
+
+// mapped returns what f makes of each of list; never nil, which JSON would show.
+func mapped[T, U any](list []T, f func(T) U) []U {
+	out := make([]U, len(list))
+	for i, v := range list {
+		out[i] = f(v)
+	}
+	return out
+}

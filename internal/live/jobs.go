@@ -1,0 +1,97 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
+)
+
+const (
+	// sweepBatch bounds what a sweep does at a time.
+	sweepBatch = 200
+	// freshFor is how long a stream counts as live that Redis does not know yet.
+	freshFor = 15 * time.Second
+)
+
+// Jobs are what this domain does by itself. Nothing waits for it.
+func (s *Service) Jobs() []worker.Job {
+	return []worker.Job{{Name: "live.tidy", Every: 30 * time.Second, Singleton: true, Run: s.tidy}}
+}
+
+// tidy notes in SQL that streams have ended whose publisher's node has died, and forgets old recordings.
+func (s *Service) tidy(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "live.tidy")
+	now := s.db.Now()
+	list, err := allLive(ctx, s.db, 10_000)
+	if err != nil {
+		return asKind(ctx, err)
+	}
+	for some := range slices.Chunk(list, sweepBatch) {
+		which := make([]ID, len(some))
+		for i, st := range some {
+			which[i] = st.ID
+		}
+		held, err := s.store.held(ctx, which)
+		if err != nil {
+			return err
+		}
+		for _, st := range some {
+			if held[st.ID] || now.Sub(moment(st.Since)) < freshFor {
+				continue
+			}
+			if err := s.caches.Change(ctx, func(ctx context.Context) error {
+				return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+					_, err := unclaim(ctx, tx, st.ID, st.fence)
+					return err
+				})
+			}, StreamStopped.Of(s.caches, st.ID)...); err != nil {
+				return asKind(ctx, err)
+			}
+		}
+	}
+	return asKind(ctx, deleteOldRecordings(ctx, s.db, now.Add(-s.cfg.RecordFor), sweepBatch))
+}
+
+// warm reads the streams that are live, so that they are in this process, and logs its progress.
+func (s *Service) warm(ctx context.Context) {
+	began, told := time.Now(), time.Now()
+	n, err := 0, s.bus.Wait(ctx)
+	if err == nil && s.cfg.Warm > 0 {
+		n, err = s.Warm(ctx, s.cfg.Warm, func(done, total int) {
+			if time.Since(told) > time.Second {
+				told = time.Now()
+				s.log.LogAttrs(ctx, slog.LevelInfo, "live streams are being warmed up", slog.Int("streams", done), slog.Int("of", total))
+			}
+		})
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		s.log.LogAttrs(ctx, slog.LevelWarn, "live streams could not be warmed up; they are read as they are wanted", slog.Any("err", err))
+	case n > 0:
+		s.log.LogAttrs(ctx, slog.LevelInfo, "live streams are warm", slog.Int("streams", n), slog.Duration("took", time.Since(began).Round(time.Millisecond)))
+	}
+}
+
+// Warm reads up to n streams that are live, those that began last, and returns how many there were. progress is told how many of
+// how many were read.
+func (s *Service) Warm(ctx context.Context, n int, progress func(done, total int)) (_ int, err error) {
+	defer errs.Wrap(&err, "live.Warm")
+	rows, err := allLive(ctx, s.db, n)
+	if err != nil {
+		return 0, asKind(ctx, err)
+	}
+	list := make([]ID, len(rows))
+	for i, st := range rows {
+		list[len(rows)-1-i] = st.ID // the one that began last is the most wanted
+	}
+	err = s.streams.Warm(ctx, slices.Values(list), cache.Warming{Progress: func(done int) { progress(done, len(list)) }})
+	return len(list), errors.Join(err, ctx.Err())
+}

@@ -1,0 +1,315 @@
+package live
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/live/media"
+)
+
+// ID names a stream.
+type ID = ids.ID[Stream]
+
+// Session is one connection of a publisher or a viewer.
+type Session struct{}
+
+// SessionID names one. It is part of the address at which the session is ended.
+type SessionID = ids.ID[Session]
+
+// Access is who may watch. Its number is part of a row.
+type Access int
+
+// The ways to watch.
+const (
+	ByKey Access = iota // with the play key alone
+	Open                // every user, and the stream is on the list of what is live
+)
+
+var accesses = [...]string{"key", "open"}
+
+// String is the way's name on the wire.
+func (a Access) String() string { return accesses[a] }
+
+// Stream is a stream with its settings; see [Doc.Version] of streamKey before you change it.
+type Stream struct {
+	ID      ID          `json:"id"`
+	Owner   accounts.ID `json:"owner"`
+	Title   string      `json:"title"`
+	Access  Access      `json:"access,omitempty"`
+	Record  bool        `json:"record,omitempty"`
+	Created int64       `json:"created"`         // Unix ms
+	Since   int64       `json:"since,omitempty"` // Unix ms since when it is published; 0: it is not
+	Last    int64       `json:"last,omitempty"`  // Unix ms when it was published last
+	Publish string      `json:"publish"`         // hash of the key
+	Play    string      `json:"play"`            // hash of the key
+
+	fence int64 // token of the last publisher
+}
+
+// OnAir is where a stream is published, as Redis has it.
+type OnAir struct {
+	Token     int64         `json:"token"` // of the publisher's lease
+	Session   SessionID     `json:"session"`
+	Node      string        `json:"node"`
+	Address   string        `json:"address"` // host:port of the node's HTTP
+	Started   int64         `json:"started"` // Unix ms
+	Formats   media.Formats `json:"formats"`
+	Recording bool          `json:"recording,omitempty"`
+}
+
+// Stats are what is counted of a publisher.
+type Stats struct {
+	Viewers int
+	Bitrate int64 // bits a second, of late
+	Packets int64
+	Bytes   int64
+	Lost    int64 // packets
+}
+
+// State is what a stream is by now; OnAir is nil where it is not published.
+type State struct {
+	OnAir *OnAir
+	Stats Stats
+}
+
+// Watching is a viewer's session.
+type Watching struct {
+	Session SessionID
+	User    accounts.ID // zero for whoever came with a key
+	Node    string
+}
+
+// Recording is what was recorded of one turn.
+type Recording struct {
+	ID       SessionID
+	Stream   ID
+	File     string // the transfer; "" when there is none
+	Fault    string // why; a code
+	Started  int64  // Unix ms
+	Duration int64  // ms
+	Bytes    int64
+}
+
+// Keys of a stream, as they are given out once.
+type StreamKeys struct{ Publish, Play string }
+
+// The domain's refusals. A stream that somebody may neither watch nor change does not exist.
+var (
+	ErrStream  = errs.New(errs.NotFound, "live.stream_unknown", "There is no such stream.")
+	ErrMay     = errs.New(errs.Forbidden, "live.not_allowed", "This key is not for that.")
+	ErrTitle   = errs.New(errs.Invalid, "live.title_invalid", "A stream's title is 1 to 100 printable characters.")
+	ErrStreams = errs.New(errs.Conflict, "live.too_many", "You have as many streams as a user can.")
+	ErrBusy    = errs.New(errs.Conflict, "live.publishing", "Somebody publishes this stream already.").Retry(leaseLife)
+	ErrOffAir  = errs.New(errs.Conflict, "live.off_air", "The stream is not live.").Retry(5 * time.Second)
+	ErrOffer   = errs.New(errs.Invalid, "live.offer_invalid", "This is no WebRTC offer that can be answered.")
+	ErrCodec   = errs.New(errs.Invalid, "live.codec", "Streams have pictures in VP8 or H.264 and sound in Opus, and viewers need the codec of the publisher.")
+	ErrSession = errs.New(errs.NotFound, "live.session_unknown", "There is no such session.")
+	ErrCursor  = errs.New(errs.Invalid, "live.cursor", "That cursor does not come from this list.")
+	ErrFull    = errs.New(errs.Unavailable, "live.full", "As many watch and publish here as this server carries.").Retry(30 * time.Second)
+	ErrMedia   = errs.New(errs.Unavailable, "live.no_media", "This server carries no streams.").Retry(time.Minute)
+	ErrNode    = errs.New(errs.Unavailable, "live.node_away", "The server to which the stream is published cannot be reached right now. Please try again.").Retry(5 * time.Second)
+	ErrState   = errs.New(errs.Unavailable, "live.state_away", "Who publishes and who watches cannot be found out right now. Please try again.").Retry(2 * time.Second)
+)
+
+// Off is the setting that carries no media; so does none, as of a server in a test.
+const Off = "off"
+
+// Settings are what an operator may choose; 0 is the default of each.
+type Settings struct {
+	UDP         string        `koanf:"udp" default:":8189" help:"UDP address of the media of live streams, one port for all; without a host all addresses of the machine; off carries none"`
+	PublicIP    []string      `koanf:"public_ip" help:"addresses under which publishers and viewers reach this node behind a NAT that passes the UDP port on; none: the machine's own"`
+	Owned       int           `koanf:"owned" default:"20" help:"streams that a user may have, at most 1000"`
+	Sessions    int           `koanf:"sessions" default:"1000" help:"publishers and viewers that this node carries at a time, at most 100000"`
+	RecordBytes int64         `koanf:"record_bytes" default:"1073741824" help:"bytes at which the recording of a stream ends; not more than files.max_size"`
+	RecordFor   time.Duration `koanf:"record_for" default:"720h" help:"how long a recording is kept"`
+	Warm        int           `koanf:"warm" default:"100" help:"live streams that a node reads when it has started; at most 10000" zero:"none"`
+}
+
+func (c Settings) carries() bool { return c.UDP != "" && c.UDP != Off }
+
+// Validate returns all faults, joined.
+func (c Settings) Validate() error {
+	config.Defaults(&c)
+	_, _, err := net.SplitHostPort(c.UDP)
+	var ips error
+	for _, ip := range c.PublicIP {
+		ips = errors.Join(ips, config.Refuse(net.ParseIP(ip) == nil, "public_ip", "%q is no IP address", ip))
+	}
+	return errors.Join(ips,
+		config.Refuse(c.carries() && err != nil, "udp", "an address is host:port or :port; off carries no media"),
+		config.Refuse(c.Owned < 1 || c.Owned > 1000, "owned", "%d is not between 1 and 1000", c.Owned),
+		config.Refuse(c.Sessions < 1 || c.Sessions > 100_000, "sessions", "%d is not between 1 and 100000", c.Sessions),
+		config.Refuse(c.RecordBytes < 1<<20, "record_bytes", "%d is less than 1048576", c.RecordBytes),
+		config.Refuse(c.RecordFor < time.Hour || c.RecordFor > 10*365*24*time.Hour, "record_for", "%s is not between an hour and ten years", c.RecordFor),
+		config.Refuse(c.Warm < 0 || c.Warm > 10_000, "warm", "%d is not between 0 and 10000", c.Warm))
+}
+
+// Prefix is what each key of a stream begins with, and no user's token.
+const Prefix = "stoa_live_"
+
+// kind is what a token is for, and its first letter.
+type kind byte
+
+const (
+	publishKey kind = 'p'
+	playKey    kind = 'w'
+	ticket     kind = 't' // signed: whoever has it may begin to watch for a while
+	relay      kind = 'r' // signed: another node
+)
+
+const (
+	// secretLen is that of 24 random bytes.
+	secretLen = 32
+	// untilLen is that of seconds in base 36, until the year 4453.
+	untilLen = 7
+	macLen   = 43
+)
+
+// newKey makes a key of a stream.
+func newKey(k kind, id ID) string {
+	var secret [secretLen / 4 * 3]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	return Prefix + string(k) + id.String() + base64.RawURLEncoding.EncodeToString(secret[:])
+}
+
+// hashOf is what SQL has of a key.
+func hashOf(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// Holder is whoever calls with a key of a stream.
+type Holder struct {
+	Stream ID
+
+	kind kind
+	hash string // of a key; of the play key at the time for a ticket
+}
+
+// UserID implements web.Caller: limits are counted by it. All who hold keys of a stream are counted as the stream.
+func (h *Holder) UserID() string { return h.Stream.String() }
+
+// Caller is who publishes or watches: a user, or whoever holds a key.
+type Caller struct {
+	User accounts.ID // zero: nobody who has an account
+	Key  *Holder
+}
+
+func (c Caller) owns(s Stream) bool { return !c.User.IsZero() && c.User == s.Owner }
+
+// mayPublish reports whether the caller may publish a stream as it is now.
+func (c Caller) mayPublish(s Stream) bool {
+	return c.owns(s) || c.Key != nil && same(c.Key.hash, s.Publish)
+}
+
+// mayWatch reports whether the caller may watch a stream as it is now.
+func (c Caller) mayWatch(s Stream) bool {
+	switch {
+	case c.Key == nil:
+		return c.owns(s) || s.Access == Open && !c.User.IsZero()
+	case c.Key.kind == relay:
+		return true
+	}
+	return same(c.Key.hash, s.Play)
+}
+
+// signer makes tokens that only the holder of the server's secret can make: every node, and the next one after a restart.
+type signer []byte
+
+// mac is over texts of fixed lengths.
+func (s signer) mac(k kind, id ID, until, play string) string {
+	const label = "live ticket"
+	h := hmac.New(sha256.New, s)
+	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(label))))
+	h.Write([]byte(label + string(k) + id.String() + until + play))
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+// sign makes a token that ends at a moment. A ticket is of a play key, whose hash play is, and ends with it.
+func (s signer) sign(k kind, id ID, until time.Time, play string) string {
+	text := fmt.Sprintf("%0*s", untilLen, strconv.FormatInt(until.Unix(), 36))
+	return Prefix + string(k) + id.String() + text + s.mac(k, id, text, play)
+}
+
+// signed reports whether a token's rest, what follows the id, was made by sign and has not ended.
+func (s signer) signed(k kind, id ID, rest, play string, now time.Time) bool {
+	if len(rest) != untilLen+macLen {
+		return false
+	}
+	until, err := strconv.ParseInt(rest[:untilLen], 36, 64)
+	return err == nil && hmac.Equal([]byte(rest[untilLen:]), []byte(s.mac(k, id, rest[:untilLen], play))) && now.Unix() < until
+}
+
+// parseToken takes a token apart.
+func parseToken(token string) (k kind, id ID, rest string, ok bool) {
+	text, ok := strings.CutPrefix(token, Prefix)
+	if !ok || len(text) < 1+ids.Len {
+		return 0, id, "", false
+	}
+	id, err := ids.Parse[Stream](text[1 : 1+ids.Len])
+	return kind(text[0]), id, text[1+ids.Len:], err == nil
+}
+
+// line returns a title, trimmed. ErrTitle.
+func line(s string) (string, error) {
+	s, ok := accounts.Line(s, 100)
+	if !ok || s == "" {
+		return "", ErrTitle
+	}
+	return s, nil
+}
+
+func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+func momentOrNil(ms int64) *time.Time {
+	if ms == 0 {
+		return nil
+	}
+	t := moment(ms)
+	return &t
+}
+
+// place is where a page of the list ends.
+type place struct {
+	since int64
+	id    string
+}
+
+func (p place) cursor() string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", p.since, p.id))
+}
+
+// parsePlace returns the place of a cursor, or the begin of the list for none. ErrCursor.
+func parsePlace(cursor string) (place, error) {
+	if cursor == "" {
+		return place{since: 1 << 60}, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	number, id, ok := strings.Cut(string(text), ".")
+	if err != nil || !ok {
+		return place{}, ErrCursor
+	}
+	since, err := strconv.ParseInt(number, 10, 64)
+	parsed, idErr := ids.Parse[Stream](id)
+	p := place{since, parsed.String()}
+	if errors.Join(err, idErr) != nil || p.cursor() != cursor {
+		return place{}, ErrCursor
+	}
+	return p, nil
+}

@@ -1,0 +1,343 @@
+// Package livetest has a publisher and a viewer of live streams as other programs are, for tests and
+// benchmarks: they speak WHIP and WHEP over HTTP, and WebRTC on loopback. Pictures are made up: they have the headers
+// of VP8, and when they were sent.
+package livetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
+	"github.com/pion/rtp/codecs"
+	"github.com/pion/webrtc/v4"
+	"github.com/pion/webrtc/v4/pkg/media"
+)
+
+// Ask brings an offer somewhere and returns the answer.
+type Ask func(ctx context.Context, offer string) (answer string, err error)
+
+// Refused is an answer other than 201.
+type Refused struct {
+	Status int
+	Body   string
+}
+
+// Error tells both.
+func (r *Refused) Error() string { return fmt.Sprintf("%d: %s", r.Status, r.Body) }
+
+// Post is an [Ask] of WHIP and WHEP; session is told where the session is.
+func Post(c *http.Client, at, token string, session *string) Ask {
+	return func(ctx context.Context, offer string) (string, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader(offer))
+		if err != nil {
+			return "", err
+		}
+		req.Header.Set("Content-Type", "application/sdp")
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := c.Do(req)
+		if err != nil {
+			return "", err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return "", err
+		}
+		if resp.StatusCode != http.StatusCreated {
+			return "", &Refused{resp.StatusCode, string(body)}
+		}
+		if session != nil {
+			u, err := url.Parse(at)
+			if err != nil {
+				return "", err
+			}
+			if u, err = u.Parse(resp.Header.Get("Location")); err != nil {
+				return "", err
+			}
+			*session = u.String()
+		}
+		return string(body), nil
+	}
+}
+
+// connection makes a session of a program on this machine.
+func connection() (*webrtc.PeerConnection, error) {
+	se := webrtc.SettingEngine{}
+	se.SetIncludeLoopbackCandidate(true)
+	se.SetInterfaceFilter(func(name string) bool { return strings.HasPrefix(name, "lo") })
+	se.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4})
+	return webrtc.NewAPI(webrtc.WithSettingEngine(se)).NewPeerConnection(webrtc.Configuration{})
+}
+
+// negotiate asks with an offer that has all candidates.
+func negotiate(ctx context.Context, pc *webrtc.PeerConnection, ask Ask) error {
+	offer, err := pc.CreateOffer(nil)
+	if err != nil {
+		return err
+	}
+	gathered := webrtc.GatheringCompletePromise(pc)
+	if err := pc.SetLocalDescription(offer); err != nil {
+		return err
+	}
+	<-gathered
+	answer, err := ask(ctx, pc.LocalDescription().SDP)
+	if err != nil {
+		return err
+	}
+	return pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: answer})
+}
+
+// Camera says what a publisher sends.
+type Camera struct {
+	Bitrate  int           // bits a second; 0: 400,000
+	Rate     int           // pictures a second; 0: 30
+	KeyEvery time.Duration // between key frames; 0: only when asked
+	Deaf     bool          // key frames are not sent when asked for
+}
+
+// Publisher publishes a picture that nobody sees.
+type Publisher struct {
+	Sent atomic.Int64 // pictures
+
+	pc    *webrtc.PeerConnection
+	video *webrtc.TrackLocalStaticRTP
+	audio *webrtc.TrackLocalStaticSample
+	state atomic.Int32
+	up    chan struct{}
+	key   atomic.Bool
+	stop  chan struct{}
+	once  sync.Once
+	all   sync.WaitGroup
+}
+
+// Publish begins to publish, and returns when pictures flow.
+func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error) {
+	if cam.Bitrate == 0 {
+		cam.Bitrate = 400_000
+	}
+	if cam.Rate == 0 {
+		cam.Rate = 30
+	}
+	pc, err := connection()
+	if err != nil {
+		return nil, err
+	}
+	p := &Publisher{pc: pc, up: make(chan struct{}), stop: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	if p.video, err = webrtc.NewTrackLocalStaticRTP(webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeVP8, ClockRate: 90000}, "video", "cam"); err != nil {
+		return nil, err
+	}
+	if p.audio, err = webrtc.NewTrackLocalStaticSample(webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2}, "audio", "cam"); err != nil {
+		return nil, err
+	}
+	var once sync.Once
+	pc.OnConnectionStateChange(func(s webrtc.PeerConnectionState) {
+		p.state.Store(int32(s))
+		if s == webrtc.PeerConnectionStateConnected {
+			once.Do(func() { close(p.up) })
+		}
+	})
+	for _, t := range []webrtc.TrackLocal{p.video, p.audio} {
+		tr, err := pc.AddTransceiverFromTrack(t, webrtc.RTPTransceiverInit{Direction: webrtc.RTPTransceiverDirectionSendonly})
+		if err != nil {
+			return nil, err
+		}
+		p.all.Go(func() {
+			for {
+				packets, _, err := tr.Sender().ReadRTCP()
+				if err != nil {
+					return
+				}
+				for _, r := range packets {
+					if _, ok := r.(*rtcp.PictureLossIndication); ok && !cam.Deaf {
+						p.key.Store(true)
+					}
+				}
+			}
+		})
+	}
+	if err := negotiate(ctx, pc, ask); err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.up:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	p.all.Go(func() { p.film(cam) })
+	return p, nil
+}
+
+// film sends pictures and sound.
+func (p *Publisher) film(cam Camera) {
+	every := time.NewTicker(time.Second / time.Duration(cam.Rate))
+	defer every.Stop()
+	packetizer := rtp.NewPacketizer(1200, 0, 0, &codecs.VP8Payloader{}, rtp.NewRandomSequencer(), 90000)
+	size := max(64, cam.Bitrate/8/cam.Rate)
+	began, keyed, key := time.Now(), time.Time{}, true
+	for n := int64(0); ; n++ {
+		select {
+		case <-p.stop:
+			return
+		case now := <-every.C:
+			if p.key.Swap(false) || cam.KeyEvery > 0 && now.Sub(keyed) >= cam.KeyEvery {
+				key = true
+			}
+			frame := Picture(key, size, n, time.Now())
+			if key {
+				keyed, key = now, false
+			}
+			ts := uint32(time.Since(began).Milliseconds() * 90)
+			for _, packet := range packetizer.Packetize(frame, 0) {
+				packet.Timestamp = ts
+				_ = p.video.WriteRTP(packet)
+			}
+			_ = p.audio.WriteSample(media.Sample{Data: []byte{0xfc, 0xff, 0xfe, byte(n)}, Duration: time.Second / time.Duration(cam.Rate)})
+			p.Sent.Add(1)
+		}
+	}
+}
+
+// mark is where a picture has its number and its time.
+const mark = 16
+
+// Picture makes up a picture of VP8, 320 by 240.
+func Picture(key bool, size int, n int64, at time.Time) []byte {
+	b := make([]byte, max(size, mark+16))
+	copy(b, []byte{0x10, 0, 0, 0x9d, 0x01, 0x2a, 0x40, 0x01, 0xf0, 0x00})
+	if !key {
+		b[0] |= 1
+	}
+	binary.BigEndian.PutUint64(b[mark:], uint64(n))
+	binary.BigEndian.PutUint64(b[mark+8:], uint64(at.UnixNano()))
+	return b
+}
+
+// Ended reports whether the other side has ended the session.
+func (p *Publisher) Ended() bool {
+	s := webrtc.PeerConnectionState(p.state.Load())
+	return s == webrtc.PeerConnectionStateClosed || s == webrtc.PeerConnectionStateFailed || s == webrtc.PeerConnectionStateDisconnected
+}
+
+// Close ends the session without a word to the server beyond that of WebRTC.
+func (p *Publisher) Close() {
+	p.once.Do(func() { close(p.stop) })
+	_ = p.pc.Close()
+	p.all.Wait()
+}
+
+// Frame is a picture that has come.
+type Frame struct {
+	Key    bool
+	Number int64
+	Sent   time.Time
+	Came   time.Time
+	RTP    uint32 // its timestamp
+	First  uint16 // the sequence number of its first packet
+	Last   uint16
+}
+
+// Viewer watches.
+type Viewer struct {
+	pc    *webrtc.PeerConnection
+	state atomic.Int32
+	all   sync.WaitGroup
+
+	mu     sync.Mutex
+	frames []Frame
+	sounds int
+}
+
+// Watch begins to watch; pictures come afterwards.
+func Watch(ctx context.Context, ask Ask) (_ *Viewer, err error) {
+	pc, err := connection()
+	if err != nil {
+		return nil, err
+	}
+	v := &Viewer{pc: pc}
+	defer func() {
+		if err != nil {
+			v.Close()
+		}
+	}()
+	pc.OnConnectionStateChange(func(s webrtc.PeerConnectionState) { v.state.Store(int32(s)) })
+	pc.OnTrack(func(t *webrtc.TrackRemote, _ *webrtc.RTPReceiver) { v.read(t) })
+	for _, kind := range []webrtc.RTPCodecType{webrtc.RTPCodecTypeVideo, webrtc.RTPCodecTypeAudio} {
+		if _, err := pc.AddTransceiverFromKind(kind, webrtc.RTPTransceiverInit{Direction: webrtc.RTPTransceiverDirectionRecvonly}); err != nil {
+			return nil, err
+		}
+	}
+	return v, negotiate(ctx, pc, ask)
+}
+
+// read puts pictures together.
+func (v *Viewer) read(t *webrtc.TrackRemote) {
+	var picture bytes.Buffer
+	var at Frame
+	for {
+		p, _, err := t.ReadRTP()
+		if err != nil {
+			return
+		}
+		if t.Kind() == webrtc.RTPCodecTypeAudio {
+			v.mu.Lock()
+			v.sounds++
+			v.mu.Unlock()
+			continue
+		}
+		var vp8 codecs.VP8Packet
+		data, err := vp8.Unmarshal(p.Payload)
+		if err != nil {
+			continue
+		}
+		if vp8.S == 1 {
+			picture.Reset()
+			at = Frame{RTP: p.Timestamp, First: p.SequenceNumber}
+		}
+		picture.Write(data)
+		if b := picture.Bytes(); p.Marker && len(b) >= mark+16 {
+			at.Key, at.Number, at.Came, at.Last = b[0]&1 == 0, int64(binary.BigEndian.Uint64(b[mark:])), time.Now(), p.SequenceNumber
+			at.Sent = time.Unix(0, int64(binary.BigEndian.Uint64(b[mark+8:])))
+			v.mu.Lock()
+			v.frames = append(v.frames, at)
+			v.mu.Unlock()
+		}
+	}
+}
+
+// Frames returns what has come so far.
+func (v *Viewer) Frames() []Frame {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.frames[:len(v.frames):len(v.frames)]
+}
+
+// Sounds returns how many packets of sound have come so far.
+func (v *Viewer) Sounds() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.sounds
+}
+
+// Ended reports whether the other side has ended the session.
+func (v *Viewer) Ended() bool {
+	s := webrtc.PeerConnectionState(v.state.Load())
+	return s == webrtc.PeerConnectionStateClosed || s == webrtc.PeerConnectionStateFailed || s == webrtc.PeerConnectionStateDisconnected
+}
+
+// Close ends the session.
+func (v *Viewer) Close() { _ = v.pc.Close() }

@@ -1,0 +1,260 @@
+package media
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pion/ice/v4"
+	"github.com/pion/interceptor"
+	"github.com/pion/webrtc/v4"
+)
+
+// The refusals of an offer.
+var (
+	// ErrOffer says that a text is no offer that can be answered.
+	ErrOffer = errors.New("media: no offer of WebRTC that can be answered")
+	// ErrCodec says that the other side has no codec that this package forwards, or a viewer none of the publisher's.
+	ErrCodec = errors.New("media: no codec in common")
+	// ErrEnded says that a source has ended.
+	ErrEnded = errors.New("media: the source has ended")
+)
+
+const (
+	// answerTime bounds the making of an answer.
+	answerTime = 5 * time.Second
+	// connectTime is how long a session may take until media can flow.
+	connectTime = 15 * time.Second
+	// silentTime is how long nothing may come of the other side, twice, until a session has ended.
+	silentTime = 5 * time.Second
+	// keepAlive is how often a session says that it is there.
+	keepAlive = time.Second
+	// socketBuffer is asked for of the system for each socket; it may give less.
+	socketBuffer = 4 << 20
+)
+
+// Config says where an engine listens.
+type Config struct {
+	UDP       string   // host:port; without a host all addresses of the machine, with port 0 any
+	PublicIPs []string // under which others reach it behind a NAT; none: its own
+	Log       *slog.Logger
+}
+
+// Engine makes sessions. It is safe for concurrent use.
+type Engine struct {
+	api   *webrtc.API
+	certs []webrtc.Certificate
+	mux   io.Closer
+	addr  string
+	log   *slog.Logger
+}
+
+// New opens the UDP port.
+func New(cfg Config) (_ *Engine, err error) {
+	host, port, err := net.SplitHostPort(cfg.UDP)
+	if err != nil {
+		return nil, fmt.Errorf("media: %w", err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, fmt.Errorf("media: port %q: %w", port, err)
+	}
+	se := webrtc.SettingEngine{LoggerFactory: logs{cfg.Log}}
+	e := &Engine{log: cfg.Log}
+	if host == "" || net.ParseIP(host).IsUnspecified() {
+		mux, err := ice.NewMultiUDPMuxFromPort(number, ice.UDPMuxFromPortWithReadBufferSize(socketBuffer), ice.UDPMuxFromPortWithWriteBufferSize(socketBuffer),
+			ice.UDPMuxFromPortWithLogger(se.LoggerFactory.NewLogger("ice")))
+		if err != nil {
+			return nil, fmt.Errorf("media: %w", err)
+		}
+		se.SetICEUDPMux(mux)
+		e.mux, e.addr = mux, cfg.UDP
+	} else {
+		addr, err := net.ResolveUDPAddr("udp", cfg.UDP)
+		if err != nil {
+			return nil, fmt.Errorf("media: %w", err)
+		}
+		conn, err := net.ListenUDP("udp", addr)
+		if err != nil {
+			return nil, fmt.Errorf("media: %w", err)
+		}
+		_, _ = conn.SetReadBuffer(socketBuffer), conn.SetWriteBuffer(socketBuffer)
+		mux := ice.NewUDPMuxDefault(ice.UDPMuxParams{UDPConn: conn, Logger: se.LoggerFactory.NewLogger("ice")})
+		se.SetICEUDPMux(mux)
+		se.SetIncludeLoopbackCandidate(addr.IP.IsLoopback())
+		e.mux, e.addr = mux, conn.LocalAddr().String()
+	}
+	defer func() {
+		if err != nil {
+			_ = e.mux.Close()
+		}
+	}()
+	if len(cfg.PublicIPs) > 0 {
+		if err := se.SetICEAddressRewriteRules(webrtc.ICEAddressRewriteRule{External: cfg.PublicIPs, AsCandidateType: webrtc.ICECandidateTypeHost, Mode: webrtc.ICEAddressRewriteReplace}); err != nil {
+			return nil, fmt.Errorf("media: %w", err)
+		}
+	}
+	se.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4, webrtc.NetworkTypeUDP6})
+	se.SetICETimeouts(silentTime, silentTime, keepAlive)
+	se.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("media: %w", err)
+	}
+	cert, err := webrtc.GenerateCertificate(key)
+	if err != nil {
+		return nil, fmt.Errorf("media: %w", err)
+	}
+	e.certs = []webrtc.Certificate{*cert}
+	codecs := &webrtc.MediaEngine{}
+	if err := register(codecs); err != nil {
+		return nil, fmt.Errorf("media: %w", err)
+	}
+	between := &interceptor.Registry{}
+	if err := webrtc.RegisterDefaultInterceptorsWithOptions(codecs, between, webrtc.WithInterceptorLoggerFactory(se.LoggerFactory)); err != nil {
+		return nil, fmt.Errorf("media: %w", err)
+	}
+	e.api = webrtc.NewAPI(webrtc.WithSettingEngine(se), webrtc.WithMediaEngine(codecs), webrtc.WithInterceptorRegistry(between))
+	return e, nil
+}
+
+// Addr is where the engine listens.
+func (e *Engine) Addr() string { return e.addr }
+
+// Close closes the port. Sessions have to be closed before.
+func (e *Engine) Close() error { return e.mux.Close() }
+
+// connection makes a session.
+func (e *Engine) connection() (*webrtc.PeerConnection, error) {
+	return e.api.NewPeerConnection(webrtc.Configuration{Certificates: e.certs, BundlePolicy: webrtc.BundlePolicyMaxBundle})
+}
+
+// Format is a codec with its parameters.
+type Format struct {
+	Mime     string `json:"mime"`
+	Clock    uint32 `json:"clock"`
+	Channels uint16 `json:"channels,omitempty"`
+	Fmtp     string `json:"fmtp,omitempty"`
+}
+
+// Name is the codec as people call it: VP8, H264, opus.
+func (f Format) Name() string { _, name, _ := strings.Cut(f.Mime, "/"); return name }
+
+func (f Format) capability() webrtc.RTPCodecCapability {
+	c := webrtc.RTPCodecCapability{MimeType: f.Mime, ClockRate: f.Clock, Channels: f.Channels, SDPFmtpLine: f.Fmtp}
+	if f.Mime != webrtc.MimeTypeOpus {
+		c.RTCPFeedback = feedback
+	}
+	return c
+}
+
+// Formats are what a source has; nil where there is no such track.
+type Formats struct {
+	Video *Format `json:"video,omitempty"`
+	Audio *Format `json:"audio,omitempty"`
+}
+
+var feedback = []webrtc.RTCPFeedback{{Type: "goog-remb"}, {Type: "ccm", Parameter: "fir"}, {Type: "nack"}, {Type: "nack", Parameter: "pli"}}
+
+// profiles are those of H.264: baseline, constrained baseline, main, high.
+var profiles = []string{"42001f", "42e01f", "4d001f", "64001f"}
+
+// register adds the codecs that are forwarded, each with its retransmissions.
+func register(m *webrtc.MediaEngine) error {
+	if err := m.RegisterCodec(webrtc.RTPCodecParameters{PayloadType: 111,
+		RTPCodecCapability: webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2, SDPFmtpLine: "minptime=10;useinbandfec=1"}}, webrtc.RTPCodecTypeAudio); err != nil {
+		return err
+	}
+	video := []Format{{Mime: webrtc.MimeTypeVP8, Clock: 90000}}
+	for _, p := range profiles {
+		for _, mode := range []string{"1", "0"} {
+			video = append(video, Format{Mime: webrtc.MimeTypeH264, Clock: 90000, Fmtp: "level-asymmetry-allowed=1;packetization-mode=" + mode + ";profile-level-id=" + p})
+		}
+	}
+	pt := webrtc.PayloadType(96)
+	for _, f := range video {
+		again := webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeRTX, ClockRate: 90000, SDPFmtpLine: "apt=" + strconv.Itoa(int(pt))}
+		if err := errors.Join(m.RegisterCodec(webrtc.RTPCodecParameters{PayloadType: pt, RTPCodecCapability: f.capability()}, webrtc.RTPCodecTypeVideo),
+			m.RegisterCodec(webrtc.RTPCodecParameters{PayloadType: pt + 1, RTPCodecCapability: again}, webrtc.RTPCodecTypeVideo)); err != nil {
+			return err
+		}
+		if pt += 2; pt == 110 { // 111 is Opus'
+			pt = 112
+		}
+	}
+	return nil
+}
+
+// offered says that the text is an offer, and what of it is not.
+func offered(pc *webrtc.PeerConnection, sdp string) error {
+	if err := pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: sdp}); err != nil {
+		return fmt.Errorf("%w: %w", ErrOffer, err)
+	}
+	return nil
+}
+
+// answer completes a session whose offer is known, and returns the answer with all candidates.
+func answer(ctx context.Context, pc *webrtc.PeerConnection) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	sdp, err := pc.CreateAnswer(nil)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrOffer, err)
+	}
+	gathered := webrtc.GatheringCompletePromise(pc)
+	if err := pc.SetLocalDescription(sdp); err != nil {
+		if errors.Is(err, webrtc.ErrUnsupportedCodec) {
+			return "", ErrCodec
+		}
+		return "", fmt.Errorf("%w: %w", ErrOffer, err)
+	}
+	select {
+	case <-gathered:
+		return pc.LocalDescription().SDP, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("media: candidates are not known in time: %w", ctx.Err())
+	}
+}
+
+// pick has each incoming track use one codec, the first of the offer that is forwarded, and returns them. ErrCodec.
+func pick(pc *webrtc.PeerConnection) (f Formats, err error) {
+	for _, tr := range pc.GetTransceivers() {
+		if tr.Direction() != webrtc.RTPTransceiverDirectionRecvonly && tr.Direction() != webrtc.RTPTransceiverDirectionSendrecv {
+			continue
+		}
+		to := &f.Video
+		if tr.Kind() == webrtc.RTPCodecTypeAudio {
+			to = &f.Audio
+		}
+		all := tr.Receiver().GetParameters().Codecs
+		at := slices.IndexFunc(all, func(c webrtc.RTPCodecParameters) bool { return c.MimeType != webrtc.MimeTypeRTX })
+		if *to != nil || at < 0 {
+			return Formats{}, ErrCodec // a second camera, or nothing that is known
+		}
+		chosen := all[at]
+		*to = &Format{Mime: chosen.MimeType, Clock: chosen.ClockRate, Channels: chosen.Channels, Fmtp: chosen.SDPFmtpLine}
+		keep := []webrtc.RTPCodecParameters{chosen}
+		for _, c := range all {
+			if c.MimeType == webrtc.MimeTypeRTX && c.SDPFmtpLine == fmt.Sprintf("apt=%d", chosen.PayloadType) {
+				keep = append(keep, c)
+			}
+		}
+		if err := tr.SetCodecPreferences(keep); err != nil {
+			return Formats{}, fmt.Errorf("%w: %w", ErrCodec, err)
+		}
+	}
+	if f.Video == nil && f.Audio == nil {
+		return Formats{}, ErrCodec
+	}
+	return f, nil
+}

@@ -1,0 +1,28 @@
+package media
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/pion/logging"
+)
+
+// logs has the library's log lines be those of level debug: what is amiss with one session concerns its two sides.
+type logs struct{ log *slog.Logger }
+
+func (l logs) NewLogger(scope string) logging.LeveledLogger {
+	return lines{l.log.With("library", "webrtc", "part", scope)}
+}
+
+type lines struct{ log *slog.Logger }
+
+func (lines) Trace(string)                   {}
+func (lines) Tracef(string, ...any)          {}
+func (lines) Debug(string)                   {}
+func (lines) Debugf(string, ...any)          {}
+func (lines) Info(string)                    {}
+func (lines) Infof(string, ...any)           {}
+func (l lines) Warn(msg string)              { l.log.Debug("live media", "said", msg) }
+func (l lines) Warnf(f string, args ...any)  { l.Warn(fmt.Sprintf(f, args...)) }
+func (l lines) Error(msg string)             { l.Warn(msg) }
+func (l lines) Errorf(f string, args ...any) { l.Warn(fmt.Sprintf(f, args...)) }

@@ -1,0 +1,242 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"github.com/at-wat/ebml-go/mkvcore"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/live/livetest"
+	"github.com/stoa-dev/stoa/internal/live/media"
+)
+
+func engine(t *testing.T) *media.Engine {
+	t.Helper()
+	e, err := media.New(media.Config{UDP: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func yes() bool { return true }
+
+func publish(t *testing.T, e *media.Engine, cam livetest.Camera) (*livetest.Publisher, *media.Source) {
+	t.Helper()
+	var src *media.Source
+	p, err := livetest.Publish(t.Context(), cam, func(ctx context.Context, offer string) (answer string, err error) {
+		src, answer, err = e.Publish(ctx, offer, yes)
+		return answer, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close(); src.Close(nil) })
+	return p, src
+}
+
+func watch(t *testing.T, e *media.Engine, src *media.Source) (*livetest.Viewer, *media.Viewer) {
+	t.Helper()
+	var inner *media.Viewer
+	v, err := livetest.Watch(t.Context(), func(ctx context.Context, offer string) (answer string, err error) {
+		inner, answer, err = e.Watch(ctx, src, offer)
+		return answer, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { v.Close(); inner.Close() })
+	return v, inner
+}
+
+// whole wants pictures without a gap, the first of them a key frame, and timestamps that rise.
+func whole(t *testing.T, frames []livetest.Frame) {
+	t.Helper()
+	for i, f := range frames {
+		switch {
+		case i == 0 && !f.Key:
+			t.Error("the first picture is no key frame")
+		case i > 0 && f.First != frames[i-1].Last+1:
+			t.Errorf("picture %d: sequence %d follows %d", i, f.First, frames[i-1].Last)
+		case i > 0 && f.RTP-frames[i-1].RTP-1 >= 1<<31:
+			t.Errorf("picture %d: timestamp %d follows %d", i, f.RTP, frames[i-1].RTP)
+		case i > 0 && f.Number != frames[i-1].Number+1:
+			t.Errorf("picture %d: number %d follows %d", i, f.Number, frames[i-1].Number)
+		}
+	}
+}
+
+func TestWhatAPublisherSendsComesToViewers(t *testing.T) {
+	e := engine(t)
+	_, src := publish(t, e, livetest.Camera{})
+	if f := src.Formats; f.Video == nil || f.Video.Name() != "VP8" || f.Audio == nil || f.Audio.Name() != "opus" {
+		t.Fatalf("formats %+v", f)
+	}
+	v, _ := watch(t, e, src)
+	eventually.True(t, "pictures and sound to come", func() bool { return len(v.Frames()) > 30 && v.Sounds() > 30 })
+	whole(t, v.Frames())
+	if c := src.Counts(); c.Packets == 0 || c.Bytes == 0 || c.Lost != 0 || c.Dropped != 0 {
+		t.Errorf("counted %+v", c)
+	}
+}
+
+func TestALateJoinerGetsTheGroupOfPicturesThatIsUnderWay(t *testing.T) {
+	e := engine(t)
+	p, src := publish(t, e, livetest.Camera{Deaf: true, KeyEvery: time.Hour, Bitrate: 1_000_000}) // one key frame, the first
+	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 60 })
+	v, inner := watch(t, e, src)
+	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 90 })
+	frames := v.Frames()
+	whole(t, frames)
+	if frames[0].Number != 0 {
+		t.Errorf("the first picture is %d", frames[0].Number)
+	}
+	<-inner.First()
+	if !inner.Kept {
+		t.Error("nothing was kept")
+	}
+	// The pictures of the past lie a millisecond apart.
+	if d := frames[30].RTP - frames[0].RTP; d > 60*90 {
+		t.Errorf("thirty pictures of the past last %d ms", d/90)
+	}
+}
+
+func TestAViewerWhoComesWithoutAKeptGroupGetsAKeyFrameThatIsAskedFor(t *testing.T) {
+	e := engine(t)
+	p, src := publish(t, e, livetest.Camera{})
+	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 10 })
+	media.Forget(src)
+	v, inner := watch(t, e, src)
+	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 10 })
+	whole(t, v.Frames())
+	if <-inner.First(); inner.Kept {
+		t.Error("something was kept")
+	}
+}
+
+func TestARelayHandsOn(t *testing.T) {
+	near, far := engine(t), engine(t)
+	p, src := publish(t, near, livetest.Camera{})
+	var inner *media.Viewer
+	again, err := far.Pull(t.Context(), src.Formats, yes, func(ctx context.Context, offer string) (answer string, err error) {
+		inner, answer, err = near.Watch(ctx, src, offer)
+		return answer, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close(nil)
+	defer inner.Close()
+	v, _ := watch(t, far, again)
+	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 20 && v.Sounds() > 10 })
+	whole(t, v.Frames())
+	p.Close()
+	eventually.True(t, "the viewer to be told", func() bool { return v.Ended() })
+}
+
+func TestWhatComesWhileTheSourceIsNotOpenIsRefused(t *testing.T) {
+	e := engine(t)
+	open := make(chan struct{})
+	var src *media.Source
+	p, err := livetest.Publish(t.Context(), livetest.Camera{}, func(ctx context.Context, offer string) (answer string, err error) {
+		src, answer, err = e.Publish(ctx, offer, func() bool {
+			select {
+			case <-open:
+				return false
+			default:
+				return true
+			}
+		})
+		return answer, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	defer src.Close(nil)
+	v, _ := watch(t, e, src)
+	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 5 })
+	close(open)
+	before := src.Counts()
+	eventually.True(t, "pictures to be refused", func() bool { return src.Counts().Refused > 30 })
+	if after := src.Counts(); after.Packets > before.Packets+1 {
+		t.Errorf("%d packets counted after that", after.Packets-before.Packets)
+	}
+	if n := v.Frames()[len(v.Frames())-1].Number; p.Sent.Load()-n < 10 {
+		t.Errorf("picture %d has come", n)
+	}
+}
+
+func TestAnOfferThatIsNoneIsRefused(t *testing.T) {
+	e := engine(t)
+	for _, text := range []string{"", "v=0", "hello", "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\nm=video 9 UDP/TLS/RTP/SAVPF 99\r\na=rtpmap:99 MADEUP/90000\r\n"} {
+		if src, _, err := e.Publish(t.Context(), text, yes); err == nil {
+			src.Close(nil)
+			t.Errorf("%q was answered", text)
+		}
+	}
+}
+
+func TestARecordingIsAFileThatBeginsWithAKeyFrame(t *testing.T) {
+	e := engine(t)
+	p, src := publish(t, e, livetest.Camera{KeyEvery: time.Second})
+	file, err := os.Create(filepath.Join(t.TempDir(), "live.webm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := media.Record(src, file, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := p.Sent.Load()
+	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > from+75 })
+	p.Close()
+	src.Close(nil)
+	out, err := r.Result()
+	if err != nil || out.Bytes < 1000 || out.Duration < time.Second || out.Full {
+		t.Fatalf("recorded %+v, %v", out, err)
+	}
+	text, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracks, err := mkvcore.NewSimpleBlockReader(bytes.NewReader(text))
+	if err != nil || len(tracks) != 2 {
+		t.Fatalf("%d tracks, %v", len(tracks), err)
+	}
+	var pictures, sounds int
+	var all sync.WaitGroup
+	for _, tr := range tracks {
+		all.Go(func() {
+			last := int64(-1)
+			for i := 0; ; i++ {
+				b, key, at, err := tr.Read()
+				if err != nil {
+					return
+				}
+				if at < last {
+					t.Errorf("%s: %d ms follows %d", tr.TrackEntry().CodecID, at, last)
+				}
+				last = at
+				if tr.TrackEntry().CodecID == "V_VP8" {
+					if pictures++; i == 0 && (!key || b[0]&1 != 0) {
+						t.Error("the first picture is no key frame")
+					}
+					continue
+				}
+				sounds++
+			}
+		})
+	}
+	all.Wait()
+	if pictures < 40 || sounds < 40 {
+		t.Errorf("%d pictures and %d sounds are in the file", pictures, sounds)
+	}
+}

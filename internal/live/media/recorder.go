@@ -1,0 +1,230 @@
+package media
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/at-wat/ebml-go/mkvcore"
+	"github.com/at-wat/ebml-go/webm"
+	"github.com/pion/rtp/codecs"
+	"github.com/pion/webrtc/v4"
+	"github.com/pion/webrtc/v4/pkg/media/samplebuilder"
+)
+
+// ErrNoRecording says that a source's pictures are of a codec that is not recorded.
+var ErrNoRecording = errors.New("media: only VP8 and Opus are recorded")
+
+const (
+	// cuesBytes is kept free in a file for the index of key frames.
+	cuesBytes = 64 << 10
+	// lateness is how many packets a picture may be waited for, and stillness for how long.
+	lateness  = 512
+	stillness = time.Second
+)
+
+// Recording is what a recorder has written.
+type Recording struct {
+	Bytes    int64
+	Duration time.Duration
+	Full     bool // it ended because the file had its size
+}
+
+// Recorder writes a source into a WebM file until the source ends.
+type Recorder struct {
+	file  *os.File
+	src   *Source
+	taker taker
+	most  int64
+	began time.Time
+	out   Recording
+	err   error
+	done  chan struct{}
+	stop  chan struct{}
+	once  sync.Once
+}
+
+// Record begins to write a source of VP8 and Opus into file, up to about most bytes, and closes it at the end. The file begins
+// with a key frame. ErrNoRecording, ErrEnded: the file is not touched.
+func Record(src *Source, file *os.File, most int64) (*Recorder, error) {
+	if v := src.Formats.Video; v != nil && v.Mime != webrtc.MimeTypeVP8 {
+		return nil, ErrNoRecording
+	}
+	r := &Recorder{file: file, src: src, most: most, done: make(chan struct{}), stop: make(chan struct{}), taker: taker{queue: make(chan item, queued)}}
+	if _, err := src.add(&r.taker); err != nil {
+		return nil, err
+	}
+	r.began = time.Now()
+	go func() {
+		defer close(r.done)
+		r.err = r.run()
+		src.remove(&r.taker)
+		r.err = errors.Join(r.err, file.Sync())
+		if info, err := file.Stat(); err == nil {
+			r.out.Bytes = info.Size()
+		}
+		r.err = errors.Join(r.err, file.Close())
+	}()
+	return r, nil
+}
+
+// Done is closed when the file is closed.
+func (r *Recorder) Done() <-chan struct{} { return r.done }
+
+// Result returns what was written, once it is done.
+func (r *Recorder) Result() (Recording, error) {
+	<-r.done
+	return r.out, r.err
+}
+
+// Stop ends the recording before the source does, and waits for the file.
+func (r *Recorder) Stop() {
+	r.once.Do(func() { close(r.stop) })
+	<-r.done
+}
+
+// kept keeps the library from closing the file, which is measured first, and remembers what was amiss.
+type kept struct {
+	*os.File
+	mu  sync.Mutex
+	err error
+}
+
+func (*kept) Close() error { return nil }
+
+func (k *kept) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err = errors.Join(k.err, err)
+}
+
+func (k *kept) fault() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}
+
+// tracked is a track of a file.
+type tracked struct {
+	build *samplebuilder.SampleBuilder
+	to    webm.BlockWriteCloser
+	clock int64 // of its timestamps, in units a millisecond
+	begun bool
+	base  int64 // ms into the file of its first sample
+	last  uint32
+	at    int64 // units since the first sample
+}
+
+// moment returns a sample's place in the file in ms.
+func (t *tracked) moment(ts uint32, now time.Duration) int64 {
+	if !t.begun {
+		t.begun, t.base, t.last = true, now.Milliseconds(), ts
+	}
+	t.at += int64(int32(ts - t.last))
+	t.last = ts
+	return t.base + t.at/t.clock
+}
+
+func (r *Recorder) run() error {
+	out := &kept{File: r.file}
+	tracks := [2]*tracked{}
+	if r.src.Formats.Video != nil {
+		tracks[video] = &tracked{build: samplebuilder.New(lateness, &codecs.VP8Packet{}, 90000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 90}
+	}
+	if r.src.Formats.Audio != nil {
+		tracks[audio] = &tracked{build: samplebuilder.New(lateness, &codecs.OpusPacket{}, 48000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 48}
+	}
+	begun := false
+	begin := func(width, height uint64) error {
+		var entries []webm.TrackEntry
+		var which []*tracked
+		if tracks[audio] != nil {
+			which = append(which, tracks[audio])
+			entries = append(entries, webm.TrackEntry{Name: "Audio", TrackNumber: 1, TrackUID: 1, CodecID: "A_OPUS", TrackType: 2, CodecPrivate: opusHead, Audio: &webm.Audio{SamplingFrequency: 48000, Channels: 2}})
+		}
+		if tracks[video] != nil {
+			which = append(which, tracks[video])
+			entries = append(entries, webm.TrackEntry{Name: "Video", TrackNumber: 2, TrackUID: 2, CodecID: "V_VP8", TrackType: 1, Video: &webm.Video{PixelWidth: width, PixelHeight: height}})
+		}
+		opts := []mkvcore.BlockWriterOption{mkvcore.WithSeekHead(true), mkvcore.WithCues(cuesBytes), mkvcore.WithOnErrorHandler(out.fail), mkvcore.WithOnFatalHandler(out.fail)}
+		if tracks[video] != nil {
+			opts = append(opts, mkvcore.WithMaxKeyframeInterval(2, 30_000))
+		}
+		ws, err := webm.NewSimpleBlockWriter(out, entries, opts...)
+		for i, w := range ws {
+			which[i].to = w
+		}
+		begun = err == nil
+		r.began = time.Now()
+		return err
+	}
+	take := func(it item) error {
+		t := tracks[it.kind]
+		if t == nil {
+			return nil
+		}
+		t.build.Push(it.packet)
+		for {
+			s := t.build.Pop()
+			if s == nil {
+				return out.fault()
+			}
+			if len(s.Data) == 0 {
+				continue
+			}
+			key := it.kind == audio || s.Data[0]&1 == 0
+			if !begun {
+				if it.kind == audio && tracks[video] != nil || !key {
+					continue // the file begins with a picture
+				}
+				var width, height uint64
+				if it.kind == video {
+					if len(s.Data) < 10 {
+						continue
+					}
+					width, height = uint64(s.Data[6])|uint64(s.Data[7]&0x3f)<<8, uint64(s.Data[8])|uint64(s.Data[9]&0x3f)<<8
+				}
+				if err := begin(width, height); err != nil {
+					return err
+				}
+			}
+			at := t.moment(s.PacketTimestamp, time.Since(r.began))
+			if at < 0 {
+				continue
+			}
+			r.out.Duration = max(r.out.Duration, time.Duration(at)*time.Millisecond)
+			n, err := t.to.Write(key, at, s.Data)
+			if err != nil {
+				return err
+			}
+			r.out.Bytes += int64(n)
+			if r.out.Bytes >= r.most {
+				r.out.Full = true
+			}
+		}
+	}
+	var fault error
+	for fault == nil && !r.out.Full {
+		select {
+		case it := <-r.taker.queue:
+			fault = take(it)
+			continue
+		case <-r.src.Done():
+		case <-r.stop:
+		}
+		break
+	}
+	if !begun {
+		return fault
+	}
+	for _, t := range tracks {
+		if t != nil {
+			fault = errors.Join(fault, t.to.Close())
+		}
+	}
+	return errors.Join(fault, out.fault())
+}
+
+// opusHead is what a file says of Opus in two channels, RFC 7845.
+var opusHead = []byte{'O', 'p', 'u', 's', 'H', 'e', 'a', 'd', 1, 2, 0, 0, 0x80, 0xbb, 0, 0, 0, 0, 0}

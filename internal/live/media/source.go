@@ -1,0 +1,352 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
+	"github.com/pion/webrtc/v4"
+)
+
+// askEvery is how often a publisher is asked for a key frame, at most.
+const askEvery = 300 * time.Millisecond
+
+// Source is what comes of one publisher, or of another node that relays it. It is safe for concurrent use.
+type Source struct {
+	Formats Formats
+
+	pc      *webrtc.PeerConnection
+	open    func() bool // what comes counts
+	done    chan struct{}
+	readers sync.WaitGroup
+
+	mu      sync.Mutex
+	ended   error // why; nil while it goes on
+	takers  map[*taker]struct{}
+	gop     gop
+	ssrc    uint32 // of the pictures
+	asked   time.Time
+	counted [2]counter // of pictures and sound
+
+	packets, bytes, refused, dropped atomic.Uint64
+}
+
+// The tracks of a source.
+const (
+	video = 0
+	audio = 1
+)
+
+// counter tells how many packets of a track were lost before they came here.
+type counter struct {
+	began   bool
+	first   uint32 // extended sequence number
+	highest uint32
+	came    uint64
+}
+
+func (c *counter) count(seq uint16) {
+	if !c.began {
+		c.began, c.first, c.highest = true, uint32(seq), uint32(seq)
+	}
+	if ahead := seq - uint16(c.highest); ahead < 1<<15 {
+		c.highest += uint32(ahead)
+	}
+	c.came++
+}
+
+func (c *counter) lost() uint64 {
+	expected := uint64(c.highest-c.first) + 1
+	if !c.began || c.came >= expected {
+		return 0
+	}
+	return expected - c.came
+}
+
+// Counts are what a source has counted since it began.
+type Counts struct {
+	Packets, Bytes uint64 // came, and counted
+	Lost           uint64 // packets that never came
+	Refused        uint64 // packets that came while open said no
+	Dropped        uint64 // packets that did not fit into viewers' queues
+}
+
+// Counts returns them.
+func (s *Source) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Counts{s.packets.Load(), s.bytes.Load(), s.counted[video].lost() + s.counted[audio].lost(), s.refused.Load(), s.dropped.Load()}
+}
+
+func newSource(pc *webrtc.PeerConnection, open func() bool) *Source {
+	return &Source{pc: pc, open: open, done: make(chan struct{}), takers: map[*taker]struct{}{}}
+}
+
+// Publish answers a publisher's offer. What comes is handed on while open says so, which is asked for each
+// packet. The source ends when the publisher does. ErrOffer, ErrCodec.
+func (e *Engine) Publish(ctx context.Context, offer string, open func() bool) (_ *Source, sdp string, err error) {
+	pc, err := e.connection()
+	if err != nil {
+		return nil, "", err
+	}
+	s := newSource(pc, open)
+	defer func() {
+		if err != nil {
+			s.Close(err)
+		}
+	}()
+	s.follow()
+	if err := offered(pc, offer); err != nil {
+		return nil, "", err
+	}
+	if s.Formats, err = pick(pc); err != nil {
+		return nil, "", err
+	}
+	sdp, err = answer(ctx, pc)
+	return s, sdp, err
+}
+
+// Pull becomes a viewer elsewhere, of a source with these formats; ask brings the offer there and returns the answer.
+// ErrOffer, and errors of ask.
+func (e *Engine) Pull(ctx context.Context, f Formats, open func() bool, ask func(ctx context.Context, offer string) (string, error)) (_ *Source, err error) {
+	pc, err := e.connection()
+	if err != nil {
+		return nil, err
+	}
+	s := newSource(pc, open)
+	s.Formats = f
+	defer func() {
+		if err != nil {
+			s.Close(err)
+		}
+	}()
+	s.follow()
+	for _, format := range []*Format{f.Video, f.Audio} {
+		if format == nil {
+			continue
+		}
+		kind := webrtc.RTPCodecTypeVideo
+		if format == f.Audio {
+			kind = webrtc.RTPCodecTypeAudio
+		}
+		if _, err := pc.AddTransceiverFromKind(kind, webrtc.RTPTransceiverInit{Direction: webrtc.RTPTransceiverDirectionRecvonly}); err != nil {
+			return nil, err
+		}
+	}
+	offer, err := pc.CreateOffer(nil)
+	if err != nil {
+		return nil, err
+	}
+	gathered := webrtc.GatheringCompletePromise(pc)
+	if err := pc.SetLocalDescription(offer); err != nil {
+		return nil, err
+	}
+	select {
+	case <-gathered:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	sdp, err := ask(ctx, pc.LocalDescription().SDP)
+	if err != nil {
+		return nil, err
+	}
+	if err := pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: sdp}); err != nil {
+		return nil, errors.Join(ErrOffer, err)
+	}
+	return s, nil
+}
+
+// follow has the source read its tracks, and end with its connection.
+func (s *Source) follow() {
+	s.pc.OnTrack(func(t *webrtc.TrackRemote, r *webrtc.RTPReceiver) {
+		s.mu.Lock()
+		if s.ended != nil {
+			s.mu.Unlock()
+			return
+		}
+		if t.Kind() == webrtc.RTPCodecTypeVideo {
+			s.ssrc = uint32(t.SSRC())
+		}
+		s.readers.Add(2)
+		s.mu.Unlock()
+		go func() { // what is not read, the library does not look at
+			defer s.readers.Done()
+			buf := make([]byte, 1500)
+			for {
+				if _, _, err := r.Read(buf); err != nil {
+					return
+				}
+			}
+		}()
+		go func() {
+			defer s.readers.Done()
+			s.read(t)
+		}()
+	})
+	watch(s.pc, s.done, func(err error) { s.end(err) }, nil)
+}
+
+// errGone says that the other side of a session is not there any more.
+var errGone = errors.New("media: the other side is gone")
+
+// watch calls end once a session has failed, or has not come about in time, and up each time that it is connected.
+func watch(pc *webrtc.PeerConnection, done <-chan struct{}, end func(error), up func()) {
+	var connected atomic.Bool
+	pc.OnConnectionStateChange(func(state webrtc.PeerConnectionState) {
+		switch state {
+		case webrtc.PeerConnectionStateConnected:
+			connected.Store(true)
+			if up != nil {
+				up()
+			}
+		case webrtc.PeerConnectionStateFailed, webrtc.PeerConnectionStateClosed:
+			go end(errGone) // which closes the connection that waits for this
+		}
+	})
+	go func() {
+		t := time.NewTimer(connectTime)
+		defer t.Stop()
+		select {
+		case <-done:
+		case <-t.C:
+			if !connected.Load() {
+				end(errGone)
+			}
+		}
+	}()
+}
+
+// read hands a track's packets on until it ends.
+func (s *Source) read(t *webrtc.TrackRemote) {
+	kind, mime := video, t.Codec().MimeType
+	if t.Kind() == webrtc.RTPCodecTypeAudio {
+		kind = audio
+	}
+	for {
+		p, _, err := t.ReadRTP()
+		if err != nil {
+			return
+		}
+		// Extensions are of the publisher's session.
+		p.Header.Extension, p.Header.Extensions, p.Header.CSRC = false, nil, nil
+		s.take(kind, mime, p, time.Now())
+	}
+}
+
+// take hands on a packet that has come.
+func (s *Source) take(kind int, mime string, p *rtp.Packet, now time.Time) {
+	if !s.open() {
+		s.refused.Add(1)
+		return
+	}
+	s.packets.Add(1)
+	s.bytes.Add(uint64(len(p.Payload)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counted[kind].count(p.SequenceNumber)
+	key := kind == video && isKey(mime, p.Payload)
+	if kind == video {
+		s.gop.add(p, key, now)
+	}
+	waits := false
+	for t := range s.takers {
+		if kind == video && t.waits {
+			if !key {
+				waits = true
+				continue
+			}
+			t.waits = false
+		}
+		select {
+		case t.queue <- item{kind, p}:
+		default:
+			s.dropped.Add(1)
+			t.waits = t.waits || kind == video
+		}
+	}
+	if waits {
+		s.ask(now)
+	}
+}
+
+// ask asks the publisher for a key frame. The caller holds s.mu.
+func (s *Source) ask(now time.Time) {
+	if s.ssrc == 0 || now.Sub(s.asked) < askEvery {
+		return
+	}
+	s.asked = now
+	_ = s.pc.WriteRTCP([]rtcp.Packet{&rtcp.PictureLossIndication{MediaSSRC: s.ssrc}}) // the next packet asks again
+}
+
+// wanted asks for a key frame in the name of a viewer.
+func (s *Source) wanted() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ask(time.Now())
+}
+
+// item is a packet of a track.
+type item struct {
+	kind   int
+	packet *rtp.Packet
+}
+
+// queued is how many packets wait for a taker: two seconds of 12 Mbit/s.
+const queued = 2048
+
+// taker takes what comes of a source.
+type taker struct {
+	backlog []*rtp.Packet // the group of pictures that was under way
+	queue   chan item
+	waits   bool // for a key frame; of the source
+}
+
+// add has a taker take what comes from now on, and the group of pictures under way. It reports whether there is one. ErrEnded.
+func (s *Source) add(t *taker) (kept bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		return false, ErrEnded
+	}
+	t.backlog = s.gop.replay()
+	t.waits = len(t.backlog) == 0
+	if t.waits && s.Formats.Video != nil {
+		s.ask(time.Now())
+	}
+	s.takers[t] = struct{}{}
+	return !t.waits, nil
+}
+
+// remove ends what add has begun.
+func (s *Source) remove(t *taker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.takers, t)
+}
+
+// Done is closed when the source has ended.
+func (s *Source) Done() <-chan struct{} { return s.done }
+
+// end says once that the source has ended, and why.
+func (s *Source) end(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended == nil {
+		s.ended = why
+		close(s.done)
+	}
+}
+
+// Close ends the source and its session. It waits for what reads of it.
+func (s *Source) Close(why error) {
+	if why == nil {
+		why = ErrEnded
+	}
+	s.end(why)
+	_ = s.pc.Close()
+	s.readers.Wait()
+}

@@ -1,0 +1,299 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/live/media"
+	"github.com/stoa-dev/stoa/lease"
+)
+
+const (
+	// reportEvery is how often a publisher's lease is renewed, and what is counted is told: four renewals may fail.
+	reportEvery = 2 * time.Second
+	// patience is how long a publisher stays whose lease cannot be had because Redis is away.
+	patience = 30 * time.Second
+	// roundTime bounds what goes with one report, and finishTime what goes with an end.
+	roundTime  = 2 * time.Second
+	finishTime = 5 * time.Second
+)
+
+// air is what this node has of a stream: a publisher's session, or a relay of one at another node.
+type air struct {
+	id    ID
+	src   *media.Source
+	pub   *publication // nil: a relay
+	token int64        // of the publisher's turn, of a relay
+	views map[SessionID]*view
+	idle  time.Time // since when nobody watches
+}
+
+// publication is a publisher's session.
+type publication struct {
+	session SessionID
+	stream  ID
+	by      Caller
+	began   int64 // Unix ms
+	src     *media.Source
+	held    atomic.Pointer[lease.Held]
+	lost    time.Time // since when the lease is not this node's; zero: it is
+	take    *take     // the recording; nil: there is none
+
+	counted time.Time // of bytes
+	bytes   uint64
+}
+
+// open reports whether what comes of the publisher counts: while the lease is this node's for sure.
+func (p *publication) open() bool {
+	h := p.held.Load()
+	return h != nil && time.Now().Before(h.Until())
+}
+
+// token is that of the publisher's turn.
+func (p *publication) token() int64 { return p.held.Load().Token }
+
+// onAir is what other nodes are told.
+func (s *Service) onAir(p *publication) OnAir {
+	return OnAir{Token: p.token(), Session: p.session, Node: s.cfg.Node, Address: s.cfg.Address(), Started: p.began, Formats: p.src.Formats, Recording: p.take != nil}
+}
+
+// Publish answers the offer of a publisher, who publishes until the session ends. ErrStream, ErrMay, ErrBusy, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrState.
+func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (_ SessionID, answer string, err error) {
+	defer errs.Wrap(&err, "live.Publish %s", id)
+	st, err := s.stream(ctx, id)
+	switch {
+	case err != nil:
+		return SessionID{}, "", err
+	case !by.mayPublish(st) && by.Key != nil && by.mayWatch(st):
+		return SessionID{}, "", ErrMay
+	case !by.mayPublish(st):
+		return SessionID{}, "", ErrStream
+	}
+	engine, base, done, err := s.begin()
+	if err != nil {
+		return SessionID{}, "", err
+	}
+	defer func() {
+		if err != nil {
+			done()
+		}
+	}()
+	held, err := s.leases.Acquire(ctx, leaseKeys(id), s.cfg.Node, s.life)
+	switch {
+	case errors.Is(err, lease.ErrHeld):
+		return SessionID{}, "", errors.Join(ErrBusy, err)
+	case away(err):
+		return SessionID{}, "", errors.Join(ErrState, err)
+	case err != nil:
+		return SessionID{}, "", err
+	}
+	p := &publication{session: ids.New[Session](), stream: id, by: by, counted: time.Now()}
+	p.held.Store(held)
+	defer func() {
+		if err != nil {
+			p.held.Store(nil)
+			if err := held.Release(context.WithoutCancel(ctx)); err != nil {
+				s.log.Debug("live: the lease of a publisher who did not come about expires", "stream", id, "err", err)
+			}
+		}
+	}()
+	if p.src, answer, err = engine.Publish(ctx, offer, p.open); err != nil {
+		return SessionID{}, "", refusal(err)
+	}
+	defer func() {
+		if err != nil {
+			p.src.Close(err)
+		}
+	}()
+	p.began = s.db.Now().UnixMilli()
+	if err := s.claim(ctx, p, held.Token); err != nil {
+		return SessionID{}, "", err
+	}
+	s.mu.Lock()
+	if s.base == nil || s.airs[id] != nil && s.airs[id].pub != nil {
+		s.mu.Unlock()
+		return SessionID{}, "", ErrBusy // the last one's end is under way
+	}
+	if before := s.airs[id]; before != nil {
+		defer before.src.Close(errGone) // a relay of a publisher who is gone
+	}
+	a := &air{id: id, src: p.src, pub: p, views: map[SessionID]*view{}, idle: time.Now()}
+	s.airs[id] = a
+	s.mu.Unlock()
+	p.take = s.record(st, p)
+	if err := s.report(ctx, p); err != nil {
+		s.log.Debug("live: it is told later where a stream is published", "stream", id, "err", err)
+	}
+	s.metrics.publishers.Inc()
+	s.log.Info("a stream is published", "stream", id, "session", p.session, "pictures", name(p.src.Formats.Video), "sound", name(p.src.Formats.Audio))
+	go func() {
+		defer done()
+		s.keep(base, p)
+		s.finish(context.WithoutCancel(base), a)
+	}()
+	return p.session, answer, nil
+}
+
+func name(f *media.Format) string {
+	if f == nil {
+		return "none"
+	}
+	return f.Name()
+}
+
+// claim notes in SQL that a stream is published, by somebody who still may. ErrStream, ErrBusy.
+func (s *Service) claim(ctx context.Context, p *publication, token int64) error {
+	return asKind(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
+		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+			st, err := selectStream(ctx, tx, p.stream, tx.Dialect().ForUpdate())
+			if err != nil {
+				return err
+			}
+			if !p.by.mayPublish(st) {
+				return ErrStream
+			}
+			newest, err := claim(ctx, tx, p.stream, token, p.began)
+			if err == nil && !newest {
+				err = ErrBusy
+			}
+			return err
+		})
+	}, StreamStarted.Of(s.caches, p.stream)...))
+}
+
+// keep renews the lease of a publisher and tells what is counted, until the session ends.
+func (s *Service) keep(ctx context.Context, p *publication) {
+	t := time.NewTicker(s.every)
+	defer t.Stop()
+	for {
+		select {
+		case <-p.src.Done():
+			return
+		case <-ctx.Done():
+			p.src.Close(errStopping)
+			return
+		case <-t.C:
+		}
+		if err := s.round(ctx, p); err != nil {
+			s.log.Info("a publisher is sent away", "stream", p.stream, "session", p.session, "err", err)
+			p.src.Close(err)
+			return
+		}
+	}
+}
+
+// round renews a publisher's lease, takes it again where Redis has forgotten it, and reports. An error ends the session.
+func (s *Service) round(ctx context.Context, p *publication) error {
+	ctx, cancel := context.WithTimeout(ctx, roundTime)
+	defer cancel()
+	err := p.held.Load().Renew(ctx)
+	if errors.Is(err, lease.ErrLost) {
+		err = s.again(ctx, p)
+	}
+	if err == nil {
+		err = s.report(ctx, p)
+	}
+	switch {
+	case err == nil:
+		p.lost = time.Time{}
+		return nil
+	case errors.Is(err, errOvertaken), errors.Is(err, lease.ErrHeld), errors.Is(err, ErrStream), errors.Is(err, ErrBusy):
+		return err
+	case p.open():
+		return nil
+	case p.lost.IsZero():
+		p.lost = time.Now()
+	case time.Since(p.lost) > patience:
+		return err
+	}
+	return nil
+}
+
+// again takes a lease that was lost: Redis has forgotten it, unless another publisher has it.
+func (s *Service) again(ctx context.Context, p *publication) error {
+	held, err := s.leases.Acquire(ctx, leaseKeys(p.stream), s.cfg.Node, s.life)
+	if err != nil {
+		return err
+	}
+	if err := s.claim(ctx, p, held.Token); err != nil {
+		return errors.Join(err, held.Release(ctx))
+	}
+	p.held.Store(held)
+	return nil
+}
+
+// report tells where a stream is published, and what is counted. errOvertaken.
+func (s *Service) report(ctx context.Context, p *publication) error {
+	c, now := p.src.Counts(), time.Now()
+	stats := Stats{Packets: int64(c.Packets), Bytes: int64(c.Bytes), Lost: int64(c.Lost)}
+	if took := now.Sub(p.counted); took > 0 {
+		stats.Bitrate = int64(float64(c.Bytes-p.bytes) * 8 / took.Seconds())
+	}
+	s.metrics.bytesIn.Add(float64(c.Bytes - p.bytes))
+	p.counted, p.bytes = now, c.Bytes
+	_, err := s.store.report(ctx, p.stream, s.onAir(p), stats, s.bus.Time())
+	return err
+}
+
+// finish ends what goes with a publisher: other publishers may come, and what was recorded is kept.
+func (s *Service) finish(ctx context.Context, a *air) {
+	p := a.pub
+	p.src.Close(nil)
+	s.metrics.publishers.Dec()
+	held := p.held.Load()
+	s.mu.Lock()
+	if s.airs[a.id] == a {
+		delete(s.airs, a.id)
+	}
+	s.mu.Unlock()
+	func() {
+		ctx, cancel := context.WithTimeout(ctx, finishTime)
+		defer cancel()
+		err := asKind(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
+			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+				_, err := unclaim(ctx, tx, a.id, held.Token)
+				return err
+			})
+		}, StreamStopped.Of(s.caches, a.id)...))
+		if err != nil {
+			s.log.Warn("that a stream has ended is left to a job", "stream", a.id, "err", err)
+		}
+		if err := s.store.clear(ctx, a.id, held.Token); err != nil && !errors.Is(err, errOvertaken) {
+			s.log.Debug("live: where a stream was published expires", "stream", a.id, "err", err)
+		}
+		if err := held.Release(ctx); err != nil {
+			s.log.Debug("live: the lease of a publisher who is gone expires", "stream", a.id, "err", err)
+		}
+	}()
+	s.log.Info("a stream is not published any more", "stream", a.id, "session", p.session)
+	if p.take != nil {
+		s.keepTake(ctx, p.take)
+	}
+}
+
+// Unpublish ends a publisher's session, by whoever may publish. ErrStream, ErrMay, ErrSession, ErrState.
+func (s *Service) Unpublish(ctx context.Context, by Caller, id ID, session SessionID) (err error) {
+	defer errs.Wrap(&err, "live.Unpublish %s", id)
+	st, err := s.stream(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !by.mayPublish(st) && by.Key != nil && by.mayWatch(st):
+		return ErrMay
+	case !by.mayPublish(st):
+		return ErrStream
+	}
+	state, err := s.state(ctx, id)
+	if errors.Is(err, ErrOffAir) || err == nil && state.OnAir.Session != session {
+		return ErrSession
+	}
+	if err == nil {
+		s.finishSession(ctx, id, session)
+	}
+	return err
+}

@@ -1,0 +1,143 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/live/media"
+)
+
+const (
+	// webm is what is recorded.
+	webm      = "video/webm"
+	extension = ".webm"
+	// keepTime bounds the bringing of a recording to where files are.
+	keepTime = 30 * time.Minute
+)
+
+// take is a recording that is not yet a file of its owner's.
+type take struct {
+	Recording
+	path     string
+	recorder *media.Recorder // nil: of an earlier run of this program
+}
+
+// record begins to record a publisher, where the stream's owner wants it and it can be done.
+func (s *Service) record(st Stream, p *publication) *take {
+	if !st.Record {
+		return nil
+	}
+	t := &take{Recording: Recording{ID: p.session, Stream: st.ID, Started: p.began}, path: filepath.Join(s.cfg.Folder, st.ID.String()+"."+p.session.String()+"."+strconv.FormatInt(p.began, 10)+extension)}
+	err := os.MkdirAll(s.cfg.Folder, 0o700)
+	var file *os.File
+	if err == nil {
+		file, err = os.OpenFile(t.path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	}
+	if err == nil {
+		if t.recorder, err = media.Record(p.src, file, s.cfg.RecordBytes); err != nil {
+			err = errors.Join(err, file.Close(), os.Remove(t.path))
+		}
+	}
+	if err != nil {
+		s.log.Warn("a stream is not recorded", "stream", st.ID, "err", err)
+		return nil
+	}
+	return t
+}
+
+// keepTake makes a recording a file of its owner's. What cannot be done now is tried again when the program starts.
+func (s *Service) keepTake(ctx context.Context, t *take) {
+	ctx, cancel := context.WithTimeout(ctx, keepTime)
+	defer cancel()
+	if t.recorder != nil {
+		out, err := t.recorder.Result()
+		t.Duration, t.Bytes = out.Duration.Milliseconds(), out.Bytes
+		if err != nil {
+			s.log.Warn("the recording of a stream has ended early", "stream", t.Stream, "err", err)
+		}
+	}
+	var err error
+	if t.Bytes > 0 {
+		if err = s.storeTake(ctx, t); err != nil {
+			s.log.Warn("the recording of a stream is left to the next start", "stream", t.Stream, "path", t.path, "err", err)
+			return
+		}
+	}
+	if err := os.Remove(t.path); err != nil {
+		s.log.Warn("a file of a recording stays", "path", t.path, "err", err)
+	}
+}
+
+// storeTake keeps a recording that has bytes.
+func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
+	defer errs.Wrap(&err, "live.storeTake %s", t.ID)
+	if done, err := hasRecording(ctx, s.db, t.ID); done || err != nil {
+		return err
+	}
+	st, err := selectStream(ctx, s.db, t.Stream, "")
+	if errors.Is(err, ErrStream) {
+		return nil // it was deleted, and what it had
+	} else if err != nil {
+		return err
+	}
+	file, err := os.Open(t.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	t.File, err = s.cfg.Files.Store(ctx, st.Owner, "live-"+moment(t.Started).Format("2006-01-02-150405")+extension, webm, t.Bytes, file, s.cfg.RecordFor)
+	var refused *errs.Error
+	switch {
+	case errors.As(err, &refused) && refused.Kind != errs.Unavailable: // as by the owner's quota: to try again would not help
+		t.Fault = refused.Code
+	case err != nil:
+		return err
+	}
+	err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error { return insertRecording(ctx, tx, t.Recording) })
+	if errors.Is(err, ErrStream) {
+		return nil
+	}
+	return err
+}
+
+// recover keeps recordings that an earlier run of this program has left.
+func (s *Service) recover(ctx context.Context) {
+	found, err := filepath.Glob(filepath.Join(s.cfg.Folder, "*"+extension))
+	if err != nil || len(found) == 0 {
+		return
+	}
+	s.work.Go(func() {
+		for _, path := range found {
+			if ctx.Err() != nil {
+				return
+			}
+			if t := left(path); t != nil {
+				s.keepTake(ctx, t)
+			}
+		}
+	})
+}
+
+// left returns what a file's name says of the recording in it; nil: it is none.
+func left(path string) *take {
+	parts := strings.Split(strings.TrimSuffix(filepath.Base(path), extension), ".")
+	info, err := os.Stat(path)
+	if err != nil || len(parts) != 3 {
+		return nil
+	}
+	stream, streamErr := ids.Parse[Stream](parts[0])
+	session, sessionErr := ids.Parse[Session](parts[1])
+	started, startedErr := strconv.ParseInt(parts[2], 10, 64)
+	if errors.Join(streamErr, sessionErr, startedErr) != nil {
+		return nil
+	}
+	return &take{Recording: Recording{ID: session, Stream: stream, Started: started, Bytes: info.Size(), Duration: max(0, info.ModTime().UnixMilli()-started)}, path: path}
+}

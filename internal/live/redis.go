@@ -1,0 +1,201 @@
+package live
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+var (
+	//go:embed lua/report.lua
+	reportSource string
+	//go:embed lua/clear.lua
+	clearSource string
+
+	reportScript = redis.NewScript(reportSource)
+	clearScript  = redis.NewScript(clearSource)
+)
+
+// errOvertaken says that another publisher has a newer token.
+var errOvertaken = errors.New("live: another publisher has come")
+
+// viewerLife is how long a viewer counts unless its node says so again.
+const viewerLife = 30 * time.Second
+
+// store has every Redis call of the package.
+type store struct{ db *redis.DB }
+
+// away reports that Redis cannot be reached.
+func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }
+
+// report says where a stream is published, and returns how many watch it. errOvertaken.
+func (s *store) report(ctx context.Context, id ID, a OnAir, c Stats, now time.Time) (int, error) {
+	info, err := json.Marshal(a)
+	if err != nil {
+		return 0, err
+	}
+	n, err := reportScript.Run(ctx, s.db, []keyspace.Key{fenceKeys.At(id).Key, infoKeys.At(id).Key, statsKeys.At(id).Key, subscriberKeys.At(id).Key},
+		text(a.Token), string(info), text(infoLife.Milliseconds()), text(statsLife.Milliseconds()), text(now.UnixMilli()), text(c.Bitrate), text(c.Packets), text(c.Bytes), text(c.Lost)).Int()
+	if err == nil && n < 0 {
+		err = errOvertaken
+	}
+	return int(n), err
+}
+
+// clear forgets where a stream is published. errOvertaken.
+func (s *store) clear(ctx context.Context, id ID, token int64) error {
+	n, err := clearScript.Run(ctx, s.db, []keyspace.Key{fenceKeys.At(id).Key, infoKeys.At(id).Key, statsKeys.At(id).Key}, text(token)).Int()
+	if err == nil && n == 0 {
+		err = errOvertaken
+	}
+	return err
+}
+
+// forget removes what Redis has of a stream that was deleted, but for the fence, which refuses its last publisher.
+func (s *store) forget(ctx context.Context, id ID) error {
+	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: infoKeys.At(id).Key, More: []keyspace.Key{statsKeys.At(id).Key, subscriberKeys.At(id).Key}}).Err
+}
+
+// states returns what streams are by now, in one round trip.
+func (s *store) states(ctx context.Context, list []ID, now time.Time) (map[ID]State, error) {
+	const each = 4
+	cmds := make([]keyspace.Cmd, 0, each*len(list))
+	for _, id := range list {
+		cmds = append(cmds, keyspace.Cmd{Name: "GET", Key: publisherKeys.At(id).Key}, keyspace.Cmd{Name: "GET", Key: infoKeys.At(id).Key},
+			keyspace.Cmd{Name: "HGETALL", Key: statsKeys.At(id).Key}, keyspace.Cmd{Name: "ZCOUNT", Key: subscriberKeys.At(id).Key, Args: []string{"(" + text(now.UnixMilli()), "+inf"}})
+	}
+	all := make(map[ID]State, len(list))
+	replies := s.db.DoMulti(ctx, cmds)
+	if err := keyspace.FirstErr(replies); err != nil {
+		return nil, err
+	}
+	for i, part := range slices.Collect(slices.Chunk(replies, each)) {
+		state, err := parseState(part)
+		if err != nil {
+			return nil, err
+		}
+		all[list[i]] = state
+	}
+	return all, nil
+}
+
+// parseState reads the replies of one stream.
+func parseState(r []keyspace.Reply) (s State, err error) {
+	held, _, heldErr := r[0].Text()
+	info, there, infoErr := r[1].Text()
+	fields, fieldsErr := r[2].Items()
+	viewers, viewersErr := r[3].Int()
+	if err := errors.Join(heldErr, infoErr, fieldsErr, viewersErr); err != nil || !there {
+		return State{}, err
+	}
+	var a OnAir
+	token, _, _ := strings.Cut(held, " ")
+	if json.Unmarshal([]byte(info), &a) != nil || token != text(a.Token) {
+		return State{}, nil // of a publisher who is gone
+	}
+	s.OnAir, s.Stats.Viewers = &a, int(viewers)
+	for pair := range slices.Chunk(fields, 2) {
+		if len(pair) < 2 {
+			break
+		}
+		n, _ := strconv.ParseInt(pair[1].Str, 10, 64)
+		switch pair[0].Str {
+		case "bitrate":
+			s.Stats.Bitrate = n
+		case "packets":
+			s.Stats.Packets = n
+		case "bytes":
+			s.Stats.Bytes = n
+		case "lost":
+			s.Stats.Lost = n
+		}
+	}
+	return s, nil
+}
+
+// entry is how the set has a viewer.
+func (w Watching) entry() string {
+	user := "-"
+	if !w.User.IsZero() {
+		user = w.User.String()
+	}
+	return w.Session.String() + "." + w.Node + "." + user
+}
+
+// renew has viewers count for another viewerLife, and takes out those whose time is over, in one round trip.
+func (s *store) renew(ctx context.Context, here map[ID][]Watching, now time.Time) error {
+	var cmds []keyspace.Cmd
+	for id, list := range here {
+		key := subscriberKeys.At(id).Key
+		if len(list) > 0 {
+			add := keyspace.Cmd{Name: "ZADD", Key: key}
+			for _, w := range list {
+				add.Args = append(add.Args, text(now.Add(viewerLife).UnixMilli()), w.entry())
+			}
+			cmds = append(cmds, add)
+		}
+		cmds = append(cmds, keyspace.Cmd{Name: "ZREMRANGEBYSCORE", Key: key, Args: []string{"-inf", text(now.UnixMilli())}},
+			keyspace.Cmd{Name: "PEXPIRE", Key: key, Args: []string{text(subscribersLife.Milliseconds())}})
+	}
+	if len(cmds) == 0 {
+		return nil
+	}
+	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
+}
+
+// gone takes a viewer out.
+func (s *store) gone(ctx context.Context, id ID, w Watching) error {
+	return s.db.Do(ctx, keyspace.Cmd{Name: "ZREM", Key: subscriberKeys.At(id).Key, Args: []string{w.entry()}}).Err
+}
+
+// mostViewers bounds a list of who watches.
+const mostViewers = 1000
+
+// viewers returns who watches, at most mostViewers.
+func (s *store) viewers(ctx context.Context, id ID, now time.Time) ([]Watching, error) {
+	items, err := s.db.Do(ctx, keyspace.Cmd{Name: "ZRANGEBYSCORE", Key: subscriberKeys.At(id).Key, Args: []string{"(" + text(now.UnixMilli()), "+inf", "LIMIT", "0", strconv.Itoa(mostViewers)}}).Items()
+	var all []Watching
+	for _, it := range items {
+		parts := strings.SplitN(it.Str, ".", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		w := Watching{Node: parts[1]}
+		var bad error
+		if w.Session, bad = ids.Parse[Session](parts[0]); bad != nil {
+			continue
+		}
+		w.User, _ = ids.Parse[accounts.User](parts[2])
+		all = append(all, w)
+	}
+	return all, err
+}
+
+// held returns which streams somebody publishes, or is about to, in one round trip.
+func (s *store) held(ctx context.Context, list []ID) (map[ID]bool, error) {
+	cmds := make([]keyspace.Cmd, len(list))
+	for i, id := range list {
+		cmds[i] = keyspace.Cmd{Name: "EXISTS", Key: publisherKeys.At(id).Key}
+	}
+	all := make(map[ID]bool, len(list))
+	for i, r := range s.db.DoMulti(ctx, cmds) {
+		n, err := r.Int()
+		if err != nil {
+			return nil, err
+		}
+		all[list[i]] = n > 0
+	}
+	return all, nil
+}

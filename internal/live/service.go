@@ -1,0 +1,593 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/live/media"
+	"github.com/stoa-dev/stoa/lease"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+// Files is what this domain asks transfers for.
+type Files interface {
+	// Store keeps a file for a user for a while, and returns its id.
+	Store(ctx context.Context, owner accounts.ID, name, media string, size int64, body io.Reader, keep time.Duration) (file string, err error)
+}
+
+// Config has what the domain stands on.
+type Config struct {
+	DB      *sqldb.DB
+	Redis   *redis.DB
+	Caches  *cache.Runtime
+	Cache   cache.Policy  // of copies; Unfenced is this domain's to choose
+	Bus     *bus.Bus      // between nodes
+	Node    string        // this process, among all that share Redis
+	Address func() string // host:port at which other nodes reach this one's HTTP
+	Files   Files
+	Folder  string // where recordings are until they are files of their owner
+	Secret  []byte // the same on all nodes
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+
+	Settings
+}
+
+// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+type Service struct {
+	db      *sqldb.DB
+	store   *store
+	leases  *lease.Leases
+	caches  *cache.Runtime
+	streams *cache.Cache[ID, Stream]
+	bus     *bus.Bus
+	signer  signer
+	metrics *metrics
+	cfg     Config
+	log     *slog.Logger
+	pulls   singleflight.Group // by stream
+	life    time.Duration      // of a publisher's lease
+	every   time.Duration      // between a publisher's reports
+
+	mu       sync.Mutex
+	engine   *media.Engine   // nil while no media are carried
+	base     context.Context //nolint:containedctx // of what sessions do; nil before Run and after
+	work     sync.WaitGroup
+	airs     map[ID]*air
+	asked    map[ID]bool // whose sessions are to be held against SQL
+	all      bool        // all are
+	nudge    chan struct{}
+	sessions int
+}
+
+// New returns the domain on those parts. The error has all faults of the settings.
+func New(cfg Config) (*Service, error) {
+	config.Defaults(&cfg.Settings)
+	if err := cfg.Settings.Validate(); err != nil {
+		return nil, fmt.Errorf("live: %w", err)
+	}
+	s := &Service{db: cfg.DB, store: &store{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus, signer: cfg.Secret, cfg: cfg, life: leaseLife, every: reportEvery, log: cfg.Log,
+		metrics: newMetrics(cfg.Metrics), airs: map[ID]*air{}, asked: map[ID]bool{}, nudge: make(chan struct{}, 1)}
+	s.streams = s.newStreams(cfg.Caches, cfg.Cache)
+	cfg.Bus.Handle(topic, bus.Handler{Event: s.heard, Lost: s.lost})
+	return s, nil
+}
+
+// The bus carries what nodes tell each other of streams under topic.
+const (
+	topic   = "live"
+	changed = "stream.changed" // the data is the stream's id
+	ended   = "session.end"    // the data is the stream's id and the session's
+)
+
+// heard takes what another node tells.
+func (s *Service) heard(e bus.Event) {
+	if len(e.Data) < ids.Len {
+		return
+	}
+	id, err := ids.Parse[Stream](e.Data[:ids.Len])
+	if err != nil {
+		return
+	}
+	switch e.Name {
+	case changed:
+		s.lookSoon(id)
+	case ended:
+		if session, err := ids.Parse[Session](e.Data[ids.Len:]); err == nil {
+			s.endSession(id, session)
+		}
+	}
+}
+
+// lost has all sessions be held against SQL: something was missed.
+func (s *Service) lost() {
+	s.mu.Lock()
+	s.all = true
+	s.mu.Unlock()
+	s.wake()
+}
+
+// lookSoon has the sessions of a stream be held against SQL.
+func (s *Service) lookSoon(id ID) {
+	s.mu.Lock()
+	s.asked[id] = true
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *Service) wake() {
+	select {
+	case s.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// tell tells the other nodes. What is lost they find out within half a minute.
+func (s *Service) tell(ctx context.Context, name, data string) {
+	if err := s.bus.Publish(ctx, topic, name, data); err != nil {
+		s.log.Debug("live: other nodes are not told", "what", name, "err", err)
+	}
+}
+
+// Changed has all nodes hold the sessions of a stream against SQL.
+func (s *Service) Changed(ctx context.Context, id ID) {
+	s.lookSoon(id)
+	s.tell(ctx, changed, id.String())
+}
+
+// Asked does what an operator wants done with a stream.
+func (s *Service) Asked(ctx context.Context, a Asking) (err error) {
+	defer errs.Wrap(&err, "live.Asked %s", a.Stream)
+	if err := s.caches.Drop(ctx, StreamChanged.Of(s.caches, a.Stream)...); err != nil && !errors.Is(err, cache.ErrQueued) {
+		return err
+	}
+	if a.Stop {
+		if err := s.stop(ctx, a.Stream); !errors.Is(err, ErrOffAir) {
+			return err
+		}
+		return nil // it has stopped by itself
+	}
+	s.Changed(ctx, a.Stream)
+	return nil
+}
+
+// Which says which of a stream's keys are to be new.
+type Which struct{ Publish, Play bool }
+
+// rotate gives a stream new keys, and returns those.
+func (w Which) rotate(st *Stream) (keys StreamKeys) {
+	if w.Publish {
+		keys.Publish = newKey(publishKey, st.ID)
+		st.Publish = hashOf(keys.Publish)
+	}
+	if w.Play {
+		keys.Play = newKey(playKey, st.ID)
+		st.Play = hashOf(keys.Play)
+	}
+	return keys
+}
+
+// Update is what changes of a stream; nil changes nothing.
+type Update struct {
+	Title  *string
+	Access *Access
+	Record *bool
+}
+
+func (u Update) on(st *Stream) error {
+	if u.Title != nil {
+		title, err := line(*u.Title)
+		if err != nil {
+			return ErrTitle.On("body.title", "is not 1 to 100 printable characters")
+		}
+		st.Title = title
+	}
+	set(&st.Access, u.Access)
+	set(&st.Record, u.Record)
+	return nil
+}
+
+// set gives to a value, where there is one.
+func set[T any](to, value *T) {
+	if value != nil {
+		*to = *value
+	}
+}
+
+// Create makes a stream, with its keys, which nobody is told again. ErrTitle, ErrStreams, accounts.ErrNoUser.
+func (s *Service) Create(ctx context.Context, owner accounts.ID, u Update) (st Stream, keys StreamKeys, err error) {
+	defer errs.Wrap(&err, "live.Create %s", owner)
+	st = Stream{ID: ids.New[Stream](), Owner: owner}
+	if err := u.on(&st); err != nil {
+		return Stream{}, StreamKeys{}, err
+	}
+	keys = Which{true, true}.rotate(&st)
+	err = s.caches.Change(ctx, func(ctx context.Context) error {
+		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+			who, err := accounts.Standings(ctx, tx, owner)
+			if err != nil {
+				return err
+			}
+			if standing, known := who[owner]; !known || standing.Deleted {
+				return accounts.ErrNoUser
+			}
+			if n, err := countOwned(ctx, tx, owner); err != nil {
+				return err
+			} else if n >= s.cfg.Owned { // counted without a lock: at the same moment a user may make one more
+				return ErrStreams
+			}
+			st.Created = tx.Now().UnixMilli()
+			return insertStream(ctx, tx, st)
+		})
+	}, StreamChanged.Of(s.caches, st.ID)...) // somebody may have asked for the id before
+	return st, keys, asKind(ctx, err)
+}
+
+// change runs fn on a stream of its owner's in a transaction, under the lock of its row, and drops its copies. ErrStream.
+func (s *Service) change(ctx context.Context, owner accounts.ID, id ID, what cache.Event[ID], fn func(ctx context.Context, tx *sqldb.Tx, st *Stream) error) (st Stream, err error) {
+	err = s.caches.Change(ctx, func(ctx context.Context) error {
+		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			if st, err = selectStream(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+				return err
+			}
+			if st.Owner != owner {
+				return ErrStream
+			}
+			return fn(ctx, tx, &st)
+		})
+	}, what.Of(s.caches, id)...)
+	return st, asKind(ctx, err)
+}
+
+// Update changes a stream's settings. What is being recorded, or is not, stays so until the publisher comes again. ErrStream, ErrTitle.
+func (s *Service) Update(ctx context.Context, owner accounts.ID, id ID, u Update) (_ Stream, err error) {
+	defer errs.Wrap(&err, "live.Update %s", id)
+	st, err := s.change(ctx, owner, id, StreamChanged, func(ctx context.Context, tx *sqldb.Tx, st *Stream) error {
+		if err := u.on(st); err != nil {
+			return err
+		}
+		return updateStream(ctx, tx, *st)
+	})
+	if err == nil {
+		s.Changed(ctx, id)
+	}
+	return st, err
+}
+
+// Rotate gives a stream new keys, and ends the sessions that came with the old ones. ErrStream.
+func (s *Service) Rotate(ctx context.Context, owner accounts.ID, id ID, which Which) (keys StreamKeys, err error) {
+	defer errs.Wrap(&err, "live.Rotate %s", id)
+	_, err = s.change(ctx, owner, id, StreamChanged, func(ctx context.Context, tx *sqldb.Tx, st *Stream) error {
+		keys = which.rotate(st)
+		return updateStream(ctx, tx, *st)
+	})
+	if err != nil {
+		return StreamKeys{}, err
+	}
+	s.Changed(ctx, id)
+	return keys, nil
+}
+
+// Delete ends a stream for good. Files that were recorded stay their owner's. ErrStream.
+func (s *Service) Delete(ctx context.Context, owner accounts.ID, id ID) (err error) {
+	defer errs.Wrap(&err, "live.Delete %s", id)
+	if _, err := s.change(ctx, owner, id, StreamDeleted, func(ctx context.Context, tx *sqldb.Tx, _ *Stream) error { return deleteStream(ctx, tx, id) }); err != nil {
+		return err
+	}
+	s.deleted(ctx, id)
+	return nil
+}
+
+// deleted ends what goes on of a stream that is not any more.
+func (s *Service) deleted(ctx context.Context, id ID) {
+	s.Changed(ctx, id)
+	if err := s.store.forget(ctx, id); err != nil {
+		s.log.Debug("live: what Redis has of a deleted stream expires", "stream", id, "err", err)
+	}
+}
+
+// Erase deletes the streams of a user who has no account any more. It may be repeated.
+func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
+	defer errs.Wrap(&err, "live.Erase %s", user)
+	for {
+		list, err := streamsOf(ctx, s.db, user, sweepBatch)
+		if err != nil {
+			return asKind(ctx, err)
+		}
+		for _, st := range list {
+			if err := s.Delete(ctx, user, st.ID); err != nil && !errors.Is(err, ErrStream) {
+				return err
+			}
+		}
+		if len(list) < sweepBatch {
+			return nil
+		}
+	}
+}
+
+// Shown is a stream with what it is by now.
+type Shown struct {
+	Stream
+	State
+}
+
+// show adds what streams are by now. While Redis is away nothing is live as far as anybody knows.
+func (s *Service) show(ctx context.Context, list []Stream) []Shown {
+	out := make([]Shown, len(list))
+	var live []ID
+	for i, st := range list {
+		out[i].Stream = st
+		if st.Since > 0 {
+			live = append(live, st.ID)
+		}
+	}
+	if len(live) == 0 {
+		return out
+	}
+	states, err := s.store.states(ctx, live, s.bus.Time())
+	if err != nil {
+		s.log.Debug("live: nobody knows what is live", "err", err)
+	}
+	for i := range out {
+		out[i].State = states[out[i].ID]
+	}
+	return out
+}
+
+// Get returns a stream that the user may watch. ErrStream.
+func (s *Service) Get(ctx context.Context, user accounts.ID, id ID) (_ Shown, err error) {
+	defer errs.Wrap(&err, "live.Get %s", id)
+	st, err := s.stream(ctx, id)
+	if err == nil && !(Caller{User: user}).mayWatch(st) {
+		err = ErrStream
+	}
+	if err != nil {
+		return Shown{}, err
+	}
+	return s.show(ctx, []Stream{st})[0], nil
+}
+
+// Mine returns the streams of a user, the newest first.
+func (s *Service) Mine(ctx context.Context, user accounts.ID) (_ []Shown, err error) {
+	defer errs.Wrap(&err, "live.Mine %s", user)
+	list, err := streamsOf(ctx, s.db, user, 1000)
+	if err != nil {
+		return nil, asKind(ctx, err)
+	}
+	return s.show(ctx, list), nil
+}
+
+// List returns up to n open streams that are live, the one that began last first, and the cursor of the next page. ErrCursor.
+func (s *Service) List(ctx context.Context, cursor string, n int) (_ []Shown, next string, err error) {
+	defer errs.Wrap(&err, "live.List")
+	at, err := parsePlace(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	list, err := openLive(ctx, s.db, at, n)
+	if err != nil {
+		return nil, "", asKind(ctx, err)
+	}
+	if len(list) == n {
+		last := list[n-1]
+		next = place{last.Since, last.ID.String()}.cursor()
+	}
+	return slices.DeleteFunc(s.show(ctx, list), func(sh Shown) bool { return sh.OnAir == nil }), next, nil
+}
+
+// owned returns a stream of the owner's. ErrStream.
+func (s *Service) owned(ctx context.Context, owner accounts.ID, id ID) (Stream, error) {
+	st, err := s.stream(ctx, id)
+	if err == nil && st.Owner != owner {
+		err = ErrStream
+	}
+	return st, err
+}
+
+// Viewers returns who watches a stream of the owner's, at most 1000. ErrStream, ErrState.
+func (s *Service) Viewers(ctx context.Context, owner accounts.ID, id ID) (_ []Watching, err error) {
+	defer errs.Wrap(&err, "live.Viewers %s", id)
+	if _, err := s.owned(ctx, owner, id); err != nil {
+		return nil, err
+	}
+	list, err := s.store.viewers(ctx, id, s.bus.Time())
+	if away(err) {
+		return nil, errors.Join(ErrState, err)
+	}
+	return list, err
+}
+
+// Recordings returns the latest recordings of a stream of the owner's. ErrStream.
+func (s *Service) Recordings(ctx context.Context, owner accounts.ID, id ID) (_ []Recording, err error) {
+	defer errs.Wrap(&err, "live.Recordings %s", id)
+	if _, err := s.owned(ctx, owner, id); err != nil {
+		return nil, err
+	}
+	list, err := recordingsOf(ctx, s.db, id)
+	return list, asKind(ctx, err)
+}
+
+// Stop ends the publisher of a stream of the owner's; who has the key may come again. ErrStream, ErrOffAir, ErrState.
+func (s *Service) Stop(ctx context.Context, owner accounts.ID, id ID) (err error) {
+	defer errs.Wrap(&err, "live.Stop %s", id)
+	if _, err := s.owned(ctx, owner, id); err != nil {
+		return err
+	}
+	return s.stop(ctx, id)
+}
+
+// stop ends the publisher of a stream. ErrOffAir, ErrState.
+func (s *Service) stop(ctx context.Context, id ID) error {
+	state, err := s.state(ctx, id)
+	if err != nil {
+		return err
+	}
+	s.finishSession(ctx, id, state.OnAir.Session)
+	return nil
+}
+
+// state returns what a stream is that is live. ErrOffAir, ErrState.
+func (s *Service) state(ctx context.Context, id ID) (State, error) {
+	states, err := s.store.states(ctx, []ID{id}, s.bus.Time())
+	switch {
+	case away(err):
+		return State{}, errors.Join(ErrState, err)
+	case err != nil:
+		return State{}, err
+	case states[id].OnAir == nil:
+		return State{}, ErrOffAir
+	}
+	return states[id], nil
+}
+
+// finishSession ends a session, wherever it is.
+func (s *Service) finishSession(ctx context.Context, id ID, session SessionID) {
+	if !s.endSession(id, session) {
+		s.tell(ctx, ended, id.String()+session.String())
+	}
+}
+
+// Verify returns who has a token: accounts.ErrToken for one that is not, or not any more, good.
+func (s *Service) Verify(ctx context.Context, token string) (_ *Holder, err error) {
+	defer errs.Wrap(&err, "live.Verify")
+	k, id, rest, ok := parseToken(token)
+	if !ok {
+		return nil, accounts.ErrToken
+	}
+	h := &Holder{Stream: id, kind: k, hash: hashOf(token)}
+	st, err := s.stream(ctx, id)
+	if errors.Is(err, ErrStream) {
+		return nil, accounts.ErrToken
+	} else if err != nil {
+		return nil, err
+	}
+	switch k {
+	case publishKey:
+		ok = same(h.hash, st.Publish)
+	case playKey:
+		ok = same(h.hash, st.Play)
+	case ticket:
+		h.hash = st.Play
+		ok = s.signer.signed(k, id, rest, st.Play, s.db.Now())
+	case relay:
+		ok = s.signer.signed(k, id, rest, "", s.db.Now())
+	default:
+		ok = false
+	}
+	if !ok {
+		return nil, accounts.ErrToken
+	}
+	return h, nil
+}
+
+// ticketLife is how long a ticket lets somebody begin to watch.
+const ticketLife = 10 * time.Minute
+
+// Ticket returns the path at which a stream is watched that the user may watch, with a token for whoever is to watch it, and until
+// when that is good. New play keys end it. ErrStream.
+func (s *Service) Ticket(ctx context.Context, user accounts.ID, stream string) (path, token string, until time.Time, err error) {
+	defer errs.Wrap(&err, "live.Ticket %s", stream)
+	id, err := ids.Parse[Stream](stream)
+	if err != nil {
+		return "", "", time.Time{}, ErrStream
+	}
+	st, err := s.stream(ctx, id)
+	if err == nil && !(Caller{User: user}).mayWatch(st) {
+		err = ErrStream
+	}
+	if err != nil {
+		return "", "", time.Time{}, err
+	}
+	until = s.db.Now().Add(ticketLife).Truncate(time.Second)
+	return watchPath(id), s.signer.sign(ticket, id, until, st.Play), until, nil
+}
+
+func watchPath(id ID) string   { return "/v1/streams/" + id.String() + "/whep" }
+func publishPath(id ID) string { return "/v1/streams/" + id.String() + "/whip" }
+
+// Run carries media, and keeps in order what goes with them, until ctx ends.
+func (s *Service) Run(ctx context.Context, ready func()) error {
+	s.open(ctx)
+	ready()
+	s.recover(ctx)
+	s.work.Go(func() { s.warm(ctx) })
+	s.beat(ctx)
+	s.mu.Lock()
+	s.base = nil // nothing begins any more
+	airs := maps.Clone(s.airs)
+	s.mu.Unlock()
+	for _, a := range airs {
+		a.src.Close(errStopping)
+	}
+	s.work.Wait()
+	if s.engine != nil {
+		return s.engine.Close()
+	}
+	return nil
+}
+
+var errStopping = errors.New("live: the server stops")
+
+// open opens the port for media; a node that cannot carries none, and does the rest.
+func (s *Service) open(ctx context.Context) {
+	var engine *media.Engine
+	if s.cfg.carries() {
+		var err error
+		if engine, err = media.New(media.Config{UDP: s.cfg.UDP, PublicIPs: s.cfg.PublicIP, Log: s.log}); err != nil {
+			s.log.Warn("this node carries no live streams: the UDP port cannot be opened", "udp", s.cfg.UDP, "err", err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.engine, s.base = engine, ctx
+}
+
+// begin counts a session in and returns what it runs on. done has to be called once at its end. ErrMedia, ErrFull.
+func (s *Service) begin() (engine *media.Engine, base context.Context, done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.engine == nil || s.base == nil:
+		return nil, nil, nil, ErrMedia
+	case s.sessions >= s.cfg.Sessions:
+		return nil, nil, nil, ErrFull
+	}
+	s.sessions++
+	s.work.Add(1)
+	return s.engine, s.base, sync.OnceFunc(func() {
+		s.mu.Lock()
+		s.sessions--
+		s.mu.Unlock()
+		s.work.Done()
+	}), nil
+}
+
+// refusal is what a caller is told of an offer that cannot be answered.
+func refusal(err error) error {
+	switch {
+	case errors.Is(err, media.ErrCodec):
+		return errors.Join(ErrCodec, err)
+	case errors.Is(err, media.ErrOffer):
+		return errors.Join(ErrOffer, err)
+	case errors.Is(err, media.ErrEnded):
+		return errors.Join(ErrOffAir, err)
+	}
+	return err
+}

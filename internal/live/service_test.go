@@ -1,0 +1,564 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/live/livetest"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lease"
+	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// A world is one node's streams, and what is beneath them, on embedded engines and loopback.
+type world struct {
+	*Service
+	t        *testing.T
+	accounts *accounts.Service
+	redis    *redis.DB
+	ahead    *atomic.Int64 // nanoseconds that the clock is ahead
+	stop     func()        // as a node stops in good order
+	files    *files
+}
+
+// files stand for transfers.
+type files struct {
+	mu     sync.Mutex
+	stored map[string][]byte
+	fault  error
+}
+
+func (f *files) Store(_ context.Context, _ accounts.ID, name, media string, size int64, body io.Reader, _ time.Duration) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fault != nil {
+		return "", f.fault
+	}
+	b, err := io.ReadAll(body)
+	if err != nil || int64(len(b)) != size || media != "video/webm" || !strings.HasSuffix(name, ".webm") {
+		return "", errors.Join(err, errors.New("not what was announced"))
+	}
+	id := ids.New[files]().String()
+	f.stored[id] = b
+	return id, nil
+}
+
+func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, folder string, change func(*Service)) *world {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	node := ids.New[world]().String()
+	bus := events.NewBus(rdb, node, log)
+	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: 10 * time.Second})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &files{stored: map[string][]byte{}}
+	s, err := New(Config{DB: db, Redis: rdb, Caches: caches, Bus: bus.Nodes(), Node: node, Address: func() string { return "127.0.0.1:1" }, Files: f, Folder: folder, Secret: make([]byte, 32), Log: log, Settings: Settings{UDP: "127.0.0.1:0", Owned: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(s)
+	}
+	w := &world{Service: s, t: t, accounts: people, redis: rdb, ahead: ahead, files: f}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	ready := make(chan struct{})
+	all.Go(func() { _ = bus.Run(ctx, func() {}) })
+	all.Go(func() { _ = caches.Run(ctx, func() {}) })
+	stopped := make(chan struct{})
+	mine, end := context.WithCancel(ctx)
+	go func() {
+		defer close(stopped)
+		if err := s.Run(mine, func() { close(ready) }); err != nil {
+			t.Error(err)
+		}
+	}()
+	w.stop = func() { end(); <-stopped }
+	t.Cleanup(func() { w.stop(); cancel(); all.Wait() })
+	if err := bus.Nodes().Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-ready
+	return w
+}
+
+func single(t *testing.T, change func(*Service)) *world {
+	ahead := new(atomic.Int64)
+	db := sqldbtest.Engine{Name: "sqlite"}.Open(t, func(c *sqldb.Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	return newWorld(t, db, redistest.Open(t, "embedded"), ahead, t.TempDir(), change)
+}
+
+// neighbour is another node on the same engines.
+func (w *world) neighbour(change func(*Service)) *world {
+	w.t.Helper()
+	return newWorld(w.t, w.db, w.redis, w.ahead, w.t.TempDir(), change)
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) fails(what string, err, want error) {
+	w.t.Helper()
+	if !errors.Is(err, want) {
+		w.t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+func (w *world) person() accounts.ID {
+	w.t.Helper()
+	u, err := accounts.NewUser(fmt.Sprintf("%x@example.org", ids.New[world]().String()), "somebody", "UTC")
+	w.must(err)
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, []accounts.User{u}) }))
+	return u.ID
+}
+
+func to[T any](v T) *T { return &v }
+
+// made makes a stream.
+func (w *world) made(owner accounts.ID, u Update) (Stream, StreamKeys) {
+	w.t.Helper()
+	if u.Title == nil {
+		u.Title = to("Sunday match")
+	}
+	st, keys, err := w.Create(w.t.Context(), owner, u)
+	w.must(err)
+	return st, keys
+}
+
+// holds is whoever has a key.
+func (w *world) holds(key string) Caller {
+	w.t.Helper()
+	h, err := w.Verify(w.t.Context(), key)
+	w.must(err)
+	return Caller{Key: h}
+}
+
+func (w *world) publish(by Caller, id ID) (*livetest.Publisher, SessionID, error) {
+	w.t.Helper()
+	var session SessionID
+	p, err := livetest.Publish(w.t.Context(), livetest.Camera{KeyEvery: time.Second}, func(ctx context.Context, offer string) (answer string, err error) {
+		session, answer, err = w.Publish(ctx, by, id, offer)
+		return answer, err
+	})
+	if err == nil {
+		w.t.Cleanup(p.Close)
+	}
+	return p, session, err
+}
+
+func (w *world) watch(by Caller, id ID) (*livetest.Viewer, SessionID, error) {
+	w.t.Helper()
+	var session SessionID
+	v, err := livetest.Watch(w.t.Context(), func(ctx context.Context, offer string) (answer string, err error) {
+		session, answer, err = w.Watch(ctx, by, id, offer)
+		return answer, err
+	})
+	if err == nil {
+		w.t.Cleanup(v.Close)
+	}
+	return v, session, err
+}
+
+// sees waits for pictures that a viewer has not had.
+func (w *world) sees(what string, v *livetest.Viewer) {
+	w.t.Helper()
+	n := len(v.Frames())
+	eventually.True(w.t, what, func() bool { return len(v.Frames()) > n+3 })
+}
+
+func (w *world) shown(user accounts.ID, id ID) Shown {
+	w.t.Helper()
+	sh, err := w.Get(w.t.Context(), user, id)
+	w.must(err)
+	return sh
+}
+
+func TestAStreamIsPublishedByOneAndWatchedByWhoeverMay(t *testing.T) {
+	w := single(t, nil)
+	ctx := t.Context()
+	ann, bob := w.person(), w.person()
+	st, keys := w.made(ann, Update{})
+	play, pub := w.holds(keys.Play), w.holds(keys.Publish)
+	_, _, err := w.watch(play, st.ID)
+	w.fails("watching what is not live", err, ErrOffAir)
+
+	_, session, err := w.publish(pub, st.ID)
+	w.must(err)
+	_, _, err = w.publish(pub, st.ID)
+	w.fails("a second publisher", err, ErrBusy)
+	_, _, err = w.publish(Caller{User: ann}, st.ID)
+	w.fails("the owner beside the publisher", err, ErrBusy)
+	_, _, err = w.publish(play, st.ID)
+	w.fails("publishing with the play key", err, ErrMay)
+	_, _, err = w.publish(Caller{User: bob}, st.ID)
+	w.fails("publishing somebody else's", err, ErrStream)
+
+	v, seat, err := w.watch(play, st.ID)
+	w.must(err)
+	w.sees("pictures by the play key", v)
+	_, _, err = w.watch(pub, st.ID)
+	w.fails("watching with the publish key", err, ErrMay)
+	_, _, err = w.watch(Caller{User: bob}, st.ID)
+	w.fails("watching what needs a key", err, ErrStream)
+	_, err = w.Get(ctx, bob, st.ID)
+	w.fails("looking at what needs a key", err, ErrStream)
+	_, err = w.Update(ctx, ann, st.ID, Update{Access: to(Open)})
+	w.must(err)
+	v2, _, err := w.watch(Caller{User: bob}, st.ID)
+	w.must(err)
+	w.sees("pictures by an open stream", v2)
+
+	eventually.True(t, "what is counted to be told", func() bool {
+		sh := w.shown(bob, st.ID)
+		return sh.OnAir != nil && sh.Stats.Viewers == 2 && sh.Stats.Packets > 0 && sh.Stats.Bytes > 1000 && sh.Stats.Bitrate > 50_000
+	})
+	if got := w.shown(ann, st.ID).OnAir; got.Node != w.cfg.Node || got.Session != session || got.Formats.Video.Name() != "VP8" {
+		t.Errorf("on air: %+v", got)
+	}
+	list, _, err := w.List(ctx, "", 10)
+	if w.must(err); len(list) != 1 || list[0].ID != st.ID {
+		t.Errorf("live are %+v", list)
+	}
+	watching, err := w.Viewers(ctx, ann, st.ID)
+	if w.must(err); len(watching) != 2 {
+		t.Errorf("they watch: %+v", watching)
+	}
+	_, err = w.Viewers(ctx, bob, st.ID)
+	w.fails("who watches somebody else's", err, ErrStream)
+
+	w.must(w.Leave(ctx, play, st.ID, seat))
+	eventually.True(t, "the viewer to be gone", func() bool { return v.Ended() && w.shown(ann, st.ID).Stats.Viewers == 1 })
+	w.fails("ending what is no session", w.Unpublish(ctx, pub, st.ID, seat), ErrSession)
+	w.fails("ending the publisher with the play key", w.Unpublish(ctx, play, st.ID, session), ErrMay)
+	w.fails("ending the publisher as a viewer", w.Leave(ctx, play, st.ID, session), ErrSession)
+	w.must(w.Unpublish(ctx, pub, st.ID, session))
+	eventually.True(t, "the stream to be off the air", func() bool {
+		sh := w.shown(ann, st.ID)
+		return sh.OnAir == nil && sh.Since == 0 && sh.Last > 0 && v2.Ended()
+	})
+	list, _, err = w.List(ctx, "", 10)
+	if w.must(err); len(list) != 0 {
+		t.Errorf("live are still %+v", list)
+	}
+	_, _, err = w.publish(Caller{User: ann}, st.ID)
+	w.must(err)
+}
+
+func TestNewKeysEndTheSessionsOfTheOldOnesOnAllNodes(t *testing.T) {
+	w := single(t, nil)
+	far := w.neighbour(nil)
+	ann := w.person()
+	st, keys := w.made(ann, Update{Access: to(Open)})
+	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	v, _, err := w.watch(w.holds(keys.Play), st.ID)
+	w.must(err)
+	own, _, err := w.watch(Caller{User: ann}, st.ID)
+	w.must(err)
+	w.sees("pictures", v)
+	fresh, err := far.Rotate(t.Context(), ann, st.ID, Which{Play: true})
+	w.must(err)
+	eventually.True(t, "who came with the old play key to be sent away", func() bool { return v.Ended() })
+	w.sees("the owner's pictures to go on", own)
+	if _, err := w.Verify(t.Context(), keys.Play); !errors.Is(err, accounts.ErrToken) {
+		t.Errorf("the old play key: %v", err)
+	}
+	again, _, err := w.watch(w.holds(fresh.Play), st.ID)
+	w.must(err)
+	w.sees("pictures by the new key", again)
+	if fresh.Publish != "" {
+		t.Error("a publish key was made unasked")
+	}
+	_, err = far.Rotate(t.Context(), ann, st.ID, Which{Publish: true})
+	w.must(err)
+	eventually.True(t, "the publisher to be sent away", func() bool { return w.shown(ann, st.ID).OnAir == nil && again.Ended() })
+	_, err = w.Verify(t.Context(), keys.Publish)
+	w.fails("the old publish key", err, accounts.ErrToken)
+}
+
+// TestAnOldPublisherChangesNothingAndShowsNothing has a node sleep for longer than its lease, so that another one's publisher
+// comes; then the first one wakes.
+func TestAnOldPublisherChangesNothingAndShowsNothing(t *testing.T) {
+	asleep := single(t, func(s *Service) { s.life, s.every = time.Second, time.Hour })
+	next := asleep.neighbour(nil)
+	ctx := t.Context()
+	ann := asleep.person()
+	st, keys := asleep.made(ann, Update{})
+	old, _, err := asleep.publish(asleep.holds(keys.Publish), st.ID)
+	asleep.must(err)
+	before, _, err := asleep.watch(asleep.holds(keys.Play), st.ID)
+	asleep.must(err)
+	asleep.sees("pictures of the first one", before)
+	p := asleep.found(st.ID).pub
+
+	var session SessionID
+	eventually.NoError(t, "the lease to run out", func() (err error) {
+		_, session, err = next.publish(next.holds(keys.Publish), st.ID)
+		return err
+	})
+	if p.open() {
+		t.Error("the first one's pictures count though another publishes")
+	}
+	eventually.True(t, "its pictures to be refused", func() bool { return p.src.Counts().Refused > 10 })
+	last := before.Frames()[len(before.Frames())-1].Number
+	if old.Sent.Load()-last < 3 {
+		t.Errorf("picture %d of %d has come", last, old.Sent.Load())
+	}
+	onAir := func() Shown { return next.shown(ann, st.ID) }
+	was := onAir()
+	if was.OnAir == nil || was.OnAir.Session != session || was.OnAir.Token <= p.token() {
+		t.Fatalf("on air: %+v", was.OnAir)
+	}
+	// Whatever the first one writes is refused, one by one.
+	asleep.fails("a late report", asleep.report(ctx, p), errOvertaken)
+	asleep.fails("a late end", asleep.store.clear(ctx, st.ID, p.token()), errOvertaken)
+	asleep.fails("a late claim", asleep.claim(ctx, p, p.token()), ErrBusy)
+	asleep.must(transact(ctx, asleep.db, func(ctx context.Context, tx *sqldb.Tx) error {
+		if done, err := unclaim(ctx, tx, st.ID, p.token()); err != nil || done {
+			t.Errorf("a late end in SQL: %v %v", done, err)
+		}
+		return nil
+	}))
+	asleep.fails("waking up", asleep.round(ctx, p), lease.ErrHeld)
+	p.src.Close(nil)
+	eventually.True(t, "the first one to be gone", func() bool { return asleep.found(st.ID) == nil && before.Ended() })
+	now := onAir()
+	if now.OnAir == nil || now.OnAir.Session != session || now.Since != was.Since {
+		t.Errorf("after the first one's end: %+v since %d, was %d", now.OnAir, now.Since, was.Since)
+	}
+	after, _, err := next.watch(next.holds(keys.Play), st.ID)
+	asleep.must(err)
+	asleep.sees("pictures of the second one", after)
+}
+
+func TestALeaseThatRedisHasForgottenIsTakenAgain(t *testing.T) {
+	w := single(t, func(s *Service) { s.every = 50 * time.Millisecond })
+	ann := w.person()
+	st, keys := w.made(ann, Update{})
+	_, session, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	v, _, err := w.watch(w.holds(keys.Play), st.ID)
+	w.must(err)
+	w.sees("pictures", v)
+	token := w.found(st.ID).pub.token()
+	w.must(w.redis.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: publisherKeys.At(st.ID).Key, More: []keyspace.Key{fenceKeys.At(st.ID).Key, infoKeys.At(st.ID).Key, statsKeys.At(st.ID).Key, subscriberKeys.At(st.ID).Key}}).Err)
+	eventually.True(t, "the stream to be on the air again", func() bool {
+		sh := w.shown(ann, st.ID)
+		return sh.OnAir != nil && sh.OnAir.Session == session && sh.OnAir.Token > token
+	})
+	w.sees("pictures afterwards", v)
+	if v.Ended() {
+		t.Error("the viewer was sent away")
+	}
+}
+
+func TestAPublisherWhoseNodeDiedIsNotLive(t *testing.T) {
+	w := single(t, func(s *Service) { s.life, s.every = 400*time.Millisecond, time.Hour })
+	ann := w.person()
+	st, keys := w.made(ann, Update{Access: to(Open)})
+	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	eventually.True(t, "the lease to run out", func() bool { return w.shown(ann, st.ID).OnAir == nil })
+	if list, _, err := w.List(t.Context(), "", 10); err != nil || len(list) != 0 {
+		t.Errorf("live are %+v, %v", list, err)
+	}
+	w.must(w.tidy(t.Context()))
+	if w.shown(ann, st.ID).Since == 0 {
+		t.Error("what has just begun was tidied up")
+	}
+	w.ahead.Store(int64(time.Minute))
+	w.must(w.tidy(t.Context()))
+	if sh := w.shown(ann, st.ID); sh.Since != 0 || sh.Last == 0 {
+		t.Errorf("since %d, last %d", sh.Since, sh.Last)
+	}
+}
+
+func TestViewersOfADeadNodeCountForHalfAMinute(t *testing.T) {
+	w := single(t, nil)
+	st, _ := w.made(w.person(), Update{})
+	now := w.bus.Time()
+	w.must(w.store.renew(t.Context(), map[ID][]Watching{st.ID: {{Session: ids.New[Session](), Node: "dead"}, {Session: ids.New[Session](), Node: "dead", User: w.person()}}}, now))
+	for _, c := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 2}, {viewerLife - time.Second, 2}, {viewerLife + time.Millisecond, 0}} {
+		list, err := w.store.viewers(t.Context(), st.ID, now.Add(c.after))
+		if w.must(err); len(list) != c.want {
+			t.Errorf("after %s: %d, want %d", c.after, len(list), c.want)
+		}
+	}
+}
+
+func TestARecordingBecomesAFile(t *testing.T) {
+	w := single(t, nil)
+	ann := w.person()
+	st, keys := w.made(ann, Update{Record: to(true)})
+	record := func() *livetest.Publisher {
+		t.Helper()
+		p, _, err := w.publish(w.holds(keys.Publish), st.ID)
+		w.must(err)
+		eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 30 })
+		return p
+	}
+	if record(); !w.shown(ann, st.ID).OnAir.Recording {
+		t.Error("it is not said that it is recorded")
+	}
+	w.must(w.Stop(t.Context(), ann, st.ID))
+	var list []Recording
+	eventually.True(t, "the recording to be kept", func() bool {
+		var err error
+		list, err = w.Recordings(t.Context(), ann, st.ID)
+		w.must(err)
+		return len(list) == 1
+	})
+	if r := list[0]; r.File == "" || r.Fault != "" || r.Bytes < 1000 || r.Duration < 500 || len(w.files.stored[r.File]) != int(r.Bytes) {
+		t.Errorf("recorded %+v", r)
+	}
+	// One that is refused for good says so.
+	w.files.mu.Lock()
+	w.files.fault = ErrStreams
+	w.files.mu.Unlock()
+	record()
+	w.must(w.Stop(t.Context(), ann, st.ID))
+	eventually.True(t, "the fault to be kept", func() bool {
+		list, err := w.Recordings(t.Context(), ann, st.ID)
+		w.must(err)
+		return len(list) == 2 && list[0].File == "" && list[0].Fault == ErrStreams.Code
+	})
+	// One that cannot be kept now is kept by the next start.
+	w.files.mu.Lock()
+	w.files.fault = errors.New("the disk is full")
+	w.files.mu.Unlock()
+	record()
+	w.stop()
+	left, err := filepath.Glob(filepath.Join(w.cfg.Folder, "*.webm"))
+	if w.must(err); len(left) != 1 {
+		t.Fatalf("left are %q", left)
+	}
+	next := newWorld(t, w.db, w.redis, w.ahead, w.cfg.Folder, nil)
+	eventually.True(t, "what was left to be kept", func() bool {
+		list, err := next.Recordings(t.Context(), ann, st.ID)
+		w.must(err)
+		return len(list) == 3 && list[0].File != "" && list[0].Bytes > 1000
+	})
+	eventually.True(t, "nothing to be left", func() bool { _, err := os.Stat(left[0]); return errors.Is(err, os.ErrNotExist) })
+}
+
+func TestATicketEndsByItsTimeAndByNewKeys(t *testing.T) {
+	w := single(t, nil)
+	ctx := t.Context()
+	ann, bob := w.person(), w.person()
+	st, keys := w.made(ann, Update{})
+	_, _, err := w.publish(Caller{User: ann}, st.ID)
+	w.must(err)
+	_, _, _, err = w.Ticket(ctx, bob, st.ID.String())
+	w.fails("a ticket for what needs a key", err, ErrStream)
+	path, token, until, err := w.Ticket(ctx, ann, st.ID.String())
+	if w.must(err); path != "/v1/streams/"+st.ID.String()+"/whep" || time.Until(until) > ticketLife || time.Until(until) < ticketLife-time.Minute {
+		t.Errorf("a ticket for %s until %s", path, until)
+	}
+	by := w.holds(token)
+	v, _, err := w.watch(by, st.ID)
+	w.must(err)
+	w.sees("pictures by a ticket", v)
+	_, _, err = w.publish(by, st.ID)
+	w.fails("publishing by a ticket", err, ErrMay)
+	other, _ := w.made(ann, Update{})
+	for what, bad := range map[string]string{
+		"of another stream": strings.Replace(token, st.ID.String(), other.ID.String(), 1),
+		"as one of a node":  strings.Replace(token, Prefix+"t", Prefix+"r", 1),
+		"cut off":           token[:len(token)-1],
+		"of nothing":        Prefix + "t" + st.ID.String(),
+		"a key as a ticket": strings.Replace(keys.Play, Prefix+"w", Prefix+"t", 1),
+		"a key as another":  strings.Replace(keys.Play, Prefix+"w", Prefix+"p", 1),
+		"longer":            keys.Play + "A",
+	} {
+		if _, err := w.Verify(ctx, bad); !errors.Is(err, accounts.ErrToken) {
+			t.Errorf("a token %s: %v", what, err)
+		}
+	}
+	node := w.signer.sign(relay, st.ID, time.Now().Add(relayLife), "")
+	w.holds(node)
+	_, err = w.Verify(ctx, strings.Replace(node, st.ID.String(), other.ID.String(), 1))
+	w.fails("a node's token for another stream", err, accounts.ErrToken)
+	w.ahead.Store(int64(ticketLife + time.Second))
+	_, err = w.Verify(ctx, node)
+	w.fails("a node's token whose time is over", err, accounts.ErrToken)
+	_, err = w.Verify(ctx, token)
+	w.fails("a ticket whose time is over", err, accounts.ErrToken)
+	w.ahead.Store(0)
+	_, err = w.Rotate(ctx, ann, st.ID, Which{Play: true})
+	w.must(err)
+	_, err = w.Verify(ctx, token)
+	w.fails("a ticket of old keys", err, accounts.ErrToken)
+	eventually.True(t, "who came by it to be sent away", func() bool { return v.Ended() })
+}
+
+func TestErasingAUserDeletesTheirStreams(t *testing.T) {
+	w := single(t, nil)
+	ctx := t.Context()
+	ann, bob := w.person(), w.person()
+	st, keys := w.made(ann, Update{Access: to(Open)})
+	w.made(ann, Update{})
+	kept, _ := w.made(bob, Update{})
+	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	v, _, err := w.watch(Caller{User: bob}, st.ID)
+	w.must(err)
+	w.sees("pictures", v)
+	w.must(w.Erase(ctx, ann))
+	w.must(w.Erase(ctx, ann))
+	eventually.True(t, "all to be sent away", func() bool { return v.Ended() && w.found(st.ID) == nil })
+	_, err = w.Get(ctx, bob, st.ID)
+	w.fails("what is erased", err, ErrStream)
+	if list, err := w.Mine(ctx, ann); err != nil || len(list) != 0 {
+		t.Errorf("ann has %+v, %v", list, err)
+	}
+	w.shown(bob, kept.ID)
+}
+
+func TestAUserHasSoManyStreams(t *testing.T) {
+	w := single(t, nil)
+	ann := w.person()
+	for range w.cfg.Owned {
+		w.made(ann, Update{})
+	}
+	_, _, err := w.Create(t.Context(), ann, Update{Title: to("One more")})
+	w.fails("one more", err, ErrStreams)
+	_, _, err = w.Create(t.Context(), ann, Update{Title: to(" \x07")})
+	w.fails("no title", err, ErrTitle)
+}
+
+func TestANodeWithoutItsPortDoesTheRest(t *testing.T) {
+	w := single(t, func(s *Service) { s.cfg.UDP = "192.0.2.1:9" }) // an address of nobody's
+	ann := w.person()
+	st, keys := w.made(ann, Update{})
+	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.fails("publishing", err, ErrMedia)
+	w.shown(ann, st.ID)
+}

@@ -1,0 +1,154 @@
+package live
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// ErrStore reports that SQL is away.
+var ErrStore = errs.New(errs.Unavailable, "live.store_away", "Streams cannot be reached right now. Please try again.").Retry(2 * time.Second)
+
+// asKind gives errors of the engine the kind that callers act on.
+func asKind(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return errors.Join(ErrStore, err)
+	}
+	return sqldb.AsKind(err, ErrStore)
+}
+
+// transact runs fn in one transaction. A commit whose outcome is unknown is undecided for package
+// cache: the fences of what may have changed stand.
+func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return sqldb.Undecided(db.Tx(ctx, fn))
+}
+
+const streamColumns = "s.id, s.owner_id, s.title, s.access, s.record, s.created, s.since, s.ended, s.publish_hash, s.play_hash, s.fence"
+
+func scanStream(scan func(...any) error) (st Stream, err error) {
+	err = scan(&st.ID, &st.Owner, &st.Title, &st.Access, &st.Record, &st.Created, &st.Since, &st.Last, &st.Publish, &st.Play, &st.fence)
+	return st, err
+}
+
+func scanRow(rows *sql.Rows) (Stream, error) { return scanStream(rows.Scan) }
+
+// selectStream returns a stream, or ErrStream; lock is "" or a clause.
+func selectStream(ctx context.Context, q sqldb.Querier, id ID, lock string) (Stream, error) {
+	st, err := scanStream(q.QueryRowContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.id = ?"+lock, id).Scan)
+	return st, sqldb.Missing(err, ErrStream)
+}
+
+// selectStreams returns those of at most 500 streams that exist.
+func selectStreams(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]Stream, error) {
+	all := make(map[ID]Stream, len(list))
+	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.id IN (?)", bun.List(list))
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		st, err := scanRow(rows)
+		all[st.ID] = st
+		return err
+	})
+}
+
+// streamsOf returns up to n streams of a user, the newest first.
+func streamsOf(ctx context.Context, q sqldb.Querier, owner accounts.ID, n int) ([]Stream, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.owner_id = ? ORDER BY s.created DESC, s.id LIMIT ?", owner, n)
+	return sqldb.Collect(rows, err, scanRow)
+}
+
+func countOwned(ctx context.Context, q sqldb.Querier, owner accounts.ID) (n int, err error) {
+	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM streams WHERE owner_id = ?", owner).Scan(&n)
+	return n, err
+}
+
+// openLive returns up to n open streams that are published as far as SQL knows, the one that began last first.
+func openLive(ctx context.Context, q sqldb.Querier, after place, n int) ([]Stream, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.since > 0 AND s.access = ? AND (s.since < ? OR s.since = ? AND s.id > ?) ORDER BY s.since DESC, s.id LIMIT ?", Open, after.since, after.since, after.id, n)
+	return sqldb.Collect(rows, err, scanRow)
+}
+
+// allLive returns up to n streams that are published as far as SQL knows, the one that began last first.
+func allLive(ctx context.Context, q sqldb.Querier, n int) ([]Stream, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.since > 0 ORDER BY s.since DESC, s.id LIMIT ?", n)
+	return sqldb.Collect(rows, err, scanRow)
+}
+
+func insertStream(ctx context.Context, tx *sqldb.Tx, st Stream) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO streams (id, owner_id, title, access, record, created, since, ended, publish_hash, play_hash, fence) VALUES "+sqldb.Tuples(11, 1),
+		st.ID, st.Owner, st.Title, st.Access, st.Record, st.Created, 0, 0, st.Publish, st.Play, 0)
+	return err
+}
+
+func updateStream(ctx context.Context, tx *sqldb.Tx, st Stream) error {
+	_, err := tx.ExecContext(ctx, "UPDATE streams SET title = ?, access = ?, record = ?, publish_hash = ?, play_hash = ? WHERE id = ?", st.Title, st.Access, st.Record, st.Publish, st.Play, st.ID)
+	return err
+}
+
+func deleteStream(ctx context.Context, tx *sqldb.Tx, id ID) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM stream_recordings WHERE stream_id = ?", id)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "DELETE FROM streams WHERE id = ?", id)
+	}
+	return err
+}
+
+// claim notes that a stream is published under a token. False: a newer one has been noted.
+func claim(ctx context.Context, tx *sqldb.Tx, id ID, token, since int64) (bool, error) {
+	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE streams SET fence = ?, since = ? WHERE id = ? AND fence < ?", token, since, id, token))
+}
+
+// unclaim notes that a stream is not published any more, unless it is under a newer token.
+func unclaim(ctx context.Context, tx *sqldb.Tx, id ID, token int64) (bool, error) {
+	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE streams SET since = 0, ended = ? WHERE id = ? AND fence = ? AND since > 0", tx.Now().UnixMilli(), id, token))
+}
+
+// insertRecording keeps what was recorded of a stream that exists.
+func insertRecording(ctx context.Context, tx *sqldb.Tx, r Recording) error {
+	if _, err := selectStream(ctx, tx, r.Stream, tx.Dialect().ForUpdate()); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO stream_recordings (id, stream_id, file_id, fault, started, duration, bytes) VALUES "+sqldb.Tuples(7, 1),
+		r.ID, r.Stream, r.File, r.Fault, r.Started, r.Duration, r.Bytes)
+	return err
+}
+
+// mostRecordings bounds a list of recordings, and what is kept of older ones.
+const mostRecordings = 200
+
+// recordingsOf returns the latest recordings of a stream, the newest first.
+func recordingsOf(ctx context.Context, q sqldb.Querier, id ID) ([]Recording, error) {
+	rows, err := q.QueryContext(ctx, "SELECT id, stream_id, file_id, fault, started, duration, bytes FROM stream_recordings WHERE stream_id = ? ORDER BY started DESC, id LIMIT ?", id, mostRecordings)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (r Recording, err error) {
+		err = rows.Scan(&r.ID, &r.Stream, &r.File, &r.Fault, &r.Started, &r.Duration, &r.Bytes)
+		return r, err
+	})
+}
+
+// hasRecording reports whether a recording has been kept.
+func hasRecording(ctx context.Context, q sqldb.Querier, id SessionID) (bool, error) {
+	var n int
+	err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM stream_recordings WHERE id = ?", id).Scan(&n)
+	return n > 0, err
+}
+
+// deleteOldRecordings forgets recordings that began before a moment, up to n.
+func deleteOldRecordings(ctx context.Context, db *sqldb.DB, before time.Time, n int) error {
+	rows, err := db.QueryContext(ctx, "SELECT id FROM stream_recordings WHERE started < ? ORDER BY started LIMIT ?", before.UnixMilli(), n)
+	list, err := sqldb.Column[SessionID](rows, err)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	_, err = db.ExecContext(ctx, "DELETE FROM stream_recordings WHERE id IN (?)", bun.List(list))
+	return err
+}
+
+// standings returns how users stand, of those who are known.
+func standings(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]accounts.Standing, error) {
+	return accounts.Standings(ctx, q, users...)
+}

@@ -1,0 +1,430 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/live/media"
+)
+
+const (
+	// beatEvery is how often a node looks what is to be done.
+	beatEvery = time.Second
+	// relaysEvery is how often relays are held against who publishes.
+	relaysEvery = 2 * time.Second
+	// renewEvery is how often viewers are said to be there.
+	renewEvery = 10 * time.Second
+	// lookEvery is how often all sessions are held against SQL, in case a node was not told.
+	lookEvery = 30 * time.Second
+	// lingerFor is how long a relay goes on which nobody watches.
+	lingerFor = 10 * time.Second
+	// pullTime bounds the coming about of a relay.
+	pullTime = 10 * time.Second
+	// relayLife is how long a token is good that one node shows another.
+	relayLife = time.Minute
+)
+
+// errGone says that a publisher is not there any more.
+var errGone = errors.New("live: the publisher is gone")
+
+// view is a viewer's session.
+type view struct {
+	Watching
+	by     Caller
+	viewer *media.Viewer
+}
+
+// Watch answers the offer of a viewer. ErrStream, ErrMay, ErrOffAir, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrNode, ErrState.
+func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ SessionID, answer string, err error) {
+	defer errs.Wrap(&err, "live.Watch %s", id)
+	if err := s.mayWatch(ctx, by, id); err != nil {
+		return SessionID{}, "", err
+	}
+	engine, base, done, err := s.begin()
+	if err != nil {
+		return SessionID{}, "", err
+	}
+	defer func() {
+		if err != nil {
+			done()
+		}
+	}()
+	a, err := s.airOf(ctx, id, by.Key != nil && by.Key.kind == relay)
+	if err != nil {
+		return SessionID{}, "", err
+	}
+	came := time.Now()
+	viewer, answer, err := engine.Watch(ctx, a.src, offer)
+	if err != nil {
+		return SessionID{}, "", refusal(err)
+	}
+	v := &view{Watching: Watching{Session: ids.New[Session](), User: by.User, Node: s.cfg.Node}, by: by, viewer: viewer}
+	s.mu.Lock()
+	gone := s.base == nil || s.airs[id] != a
+	if !gone {
+		a.views[v.Session] = v
+	}
+	s.mu.Unlock()
+	if gone {
+		viewer.Close()
+		return SessionID{}, "", ErrOffAir
+	}
+	if v.counts() {
+		if err := s.store.renew(ctx, map[ID][]Watching{id: {v.Watching}}, s.bus.Time()); err != nil {
+			s.log.Debug("live: a viewer counts from the next round on", "stream", id, "err", err)
+		}
+		s.metrics.viewers.Inc()
+	}
+	go func() {
+		defer done()
+		select {
+		case <-viewer.First():
+			s.metrics.joined(viewer.Kept, time.Since(came))
+			<-viewer.Done()
+		case <-viewer.Done():
+		}
+		s.left(context.WithoutCancel(base), a, v)
+	}()
+	return v.Session, answer, nil
+}
+
+// counts reports whether a view is a viewer's, and not that of another node.
+func (v *view) counts() bool { return v.by.Key == nil || v.by.Key.kind != relay }
+
+// mayWatch refuses who may not watch a stream. ErrStream, ErrMay.
+func (s *Service) mayWatch(ctx context.Context, by Caller, id ID) error {
+	st, err := s.stream(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case by.Key != nil && by.Key.Stream != id:
+		return ErrStream
+	case !by.mayWatch(st) && by.Key != nil && by.mayPublish(st):
+		return ErrMay
+	case !by.mayWatch(st):
+		return ErrStream
+	}
+	return nil
+}
+
+// left notes that a viewer is gone.
+func (s *Service) left(ctx context.Context, a *air, v *view) {
+	v.viewer.Close()
+	s.mu.Lock()
+	delete(a.views, v.Session)
+	if len(a.views) == 0 {
+		a.idle = time.Now()
+	}
+	s.mu.Unlock()
+	if !v.counts() {
+		return
+	}
+	s.metrics.viewers.Dec()
+	ctx, cancel := context.WithTimeout(ctx, roundTime)
+	defer cancel()
+	if err := s.store.gone(ctx, a.id, v.Watching); err != nil {
+		s.log.Debug("live: a viewer who is gone counts for some seconds", "stream", a.id, "err", err)
+	}
+}
+
+// Leave ends a viewer's session, by whoever may watch. ErrStream, ErrMay.
+func (s *Service) Leave(ctx context.Context, by Caller, id ID, session SessionID) (err error) {
+	defer errs.Wrap(&err, "live.Leave %s", id)
+	if err := s.mayWatch(ctx, by, id); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	published := s.airs[id] != nil && s.airs[id].pub != nil && s.airs[id].pub.session == session
+	s.mu.Unlock()
+	if published { // that is for who may publish
+		return ErrSession
+	}
+	s.finishSession(ctx, id, session)
+	return nil
+}
+
+// endSession ends a session of this node. False: it is none.
+func (s *Service) endSession(id ID, session SessionID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.airs[id]
+	if a == nil {
+		return false
+	}
+	if a.pub != nil && a.pub.session == session {
+		go a.src.Close(errGone)
+		return true
+	}
+	if v := a.views[session]; v != nil {
+		go v.viewer.Close()
+		return true
+	}
+	return false
+}
+
+// airOf returns what this node has of a stream, which it fetches from where it is published. here: only what is published
+// at this node. ErrOffAir, ErrState, ErrNode.
+func (s *Service) airOf(ctx context.Context, id ID, here bool) (*air, error) {
+	if a := s.found(id); a != nil && (a.pub != nil || !here) {
+		return a, nil
+	}
+	if here {
+		return nil, ErrOffAir
+	}
+	got, err, _ := s.pulls.Do(id.String(), func() (any, error) {
+		if a := s.found(id); a != nil {
+			return a, nil
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pullTime)
+		defer cancel()
+		state, err := s.state(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if state.OnAir.Node == s.cfg.Node { // its end is under way
+			return nil, ErrOffAir
+		}
+		return s.pull(ctx, id, *state.OnAir)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return got.(*air), nil
+}
+
+// found returns what this node has of a stream that goes on.
+func (s *Service) found(id ID) *air {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.airs[id]
+	if a == nil {
+		return nil
+	}
+	select {
+	case <-a.src.Done():
+		return nil
+	default:
+		a.idle = time.Now()
+		return a
+	}
+}
+
+// pull makes this node a viewer of a stream at the publisher's. ErrNode, ErrOffAir, ErrMedia, ErrFull.
+func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *air, err error) {
+	engine, base, done, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	src, err := engine.Pull(ctx, at.Formats, func() bool { return true }, func(ctx context.Context, offer string) (string, error) {
+		return askNode(ctx, "http://"+at.Address+watchPath(id), s.signer.sign(relay, id, s.db.Now().Add(relayLife), ""), offer)
+	})
+	if err != nil {
+		done()
+		if errors.Is(err, ErrOffAir) {
+			return nil, err
+		}
+		s.log.Warn("a stream cannot be fetched from the node to which it is published", "stream", id, "node", at.Node, "address", at.Address, "err", err)
+		return nil, errors.Join(ErrNode, err)
+	}
+	a := &air{id: id, src: src, token: at.Token, views: map[SessionID]*view{}, idle: time.Now()}
+	s.mu.Lock()
+	if s.base == nil || s.airs[id] != nil {
+		s.mu.Unlock()
+		src.Close(nil)
+		done()
+		return nil, ErrOffAir
+	}
+	s.airs[id] = a
+	s.mu.Unlock()
+	s.metrics.relays.Inc()
+	go func() {
+		defer done()
+		select {
+		case <-src.Done():
+		case <-base.Done():
+		}
+		src.Close(errGone)
+		s.mu.Lock()
+		if s.airs[id] == a {
+			delete(s.airs, id)
+		}
+		s.mu.Unlock()
+		s.metrics.relays.Dec()
+	}()
+	return a, nil
+}
+
+// beat does what is due, until ctx ends.
+func (s *Service) beat(ctx context.Context) {
+	t := time.NewTicker(beatEvery)
+	defer t.Stop()
+	renewed, related, looked := time.Now(), time.Now(), time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.nudge:
+		case <-t.C:
+		}
+		now := time.Now()
+		if now.Sub(looked) >= lookEvery {
+			looked = now
+			s.lost()
+		}
+		s.look(ctx)
+		if now.Sub(related) >= relaysEvery {
+			related = now
+			s.lookAtRelays(ctx, now)
+		}
+		if now.Sub(renewed) >= renewEvery {
+			renewed = now
+			s.renew(ctx)
+		}
+	}
+}
+
+// look holds the sessions of streams that were asked for against SQL, and ends those that are not allowed any more.
+func (s *Service) look(ctx context.Context) {
+	var list []ID
+	s.mu.Lock()
+	for id := range s.airs {
+		if s.all || s.asked[id] {
+			list = append(list, id)
+		}
+	}
+	s.all = false
+	clear(s.asked)
+	s.mu.Unlock()
+	for some := range slices.Chunk(list, sweepBatch) {
+		if err := s.lookAt(ctx, some); err != nil && ctx.Err() == nil {
+			s.log.Debug("live: sessions are looked at later", "err", err)
+			s.mu.Lock()
+			for _, id := range some {
+				s.asked[id] = true
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// lookAt is look for some streams.
+func (s *Service) lookAt(ctx context.Context, list []ID) error {
+	ctx, cancel := context.WithTimeout(ctx, finishTime)
+	defer cancel()
+	rows, err := selectStreams(ctx, s.db, list)
+	if err != nil {
+		return err
+	}
+	out, err := s.fallen(ctx, list)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range list {
+		a := s.airs[id]
+		if a == nil {
+			continue
+		}
+		st, there := rows[id]
+		if a.pub != nil && (!there || !a.pub.by.mayPublish(st) || out[a.pub.by.User]) {
+			go a.src.Close(errMay)
+		}
+		for _, v := range a.views {
+			if !there || !v.by.mayWatch(st) || out[v.by.User] {
+				go v.viewer.Close()
+			}
+		}
+	}
+	return nil
+}
+
+// fallen returns those users with sessions of streams who are banned, or have no account any more.
+func (s *Service) fallen(ctx context.Context, list []ID) (map[accounts.ID]bool, error) {
+	users := map[accounts.ID]bool{}
+	s.mu.Lock()
+	for _, id := range list {
+		if a := s.airs[id]; a != nil {
+			if a.pub != nil {
+				users[a.pub.by.User] = true
+			}
+			for _, v := range a.views {
+				users[v.by.User] = true
+			}
+		}
+	}
+	s.mu.Unlock()
+	delete(users, accounts.ID{}) // whoever came with a key
+	out := map[accounts.ID]bool{}
+	for some := range slices.Chunk(slices.Collect(maps.Keys(users)), sweepBatch) {
+		found, err := standings(ctx, s.db, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range some {
+			if standing, known := found[u]; !known || standing.Deleted || standing.Banned {
+				out[u] = true
+			}
+		}
+	}
+	return out, nil
+}
+
+// errMay says that a session is not allowed any more.
+var errMay = errors.New("live: the session is not allowed any more")
+
+// lookAtRelays ends relays that nobody watches, and those of publishers who are gone.
+func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
+	var list []ID
+	s.mu.Lock()
+	for id, a := range s.airs {
+		switch {
+		case a.pub != nil:
+		case len(a.views) == 0 && now.Sub(a.idle) > lingerFor:
+			go a.src.Close(nil)
+		default:
+			list = append(list, id)
+		}
+	}
+	s.mu.Unlock()
+	for some := range slices.Chunk(list, sweepBatch) {
+		ctx, cancel := context.WithTimeout(ctx, roundTime)
+		states, err := s.store.states(ctx, some, s.bus.Time())
+		cancel()
+		if err != nil {
+			return // as long as pictures come they are shown
+		}
+		s.mu.Lock()
+		for _, id := range some {
+			if a := s.airs[id]; a != nil && a.pub == nil && (states[id].OnAir == nil || states[id].OnAir.Token != a.token) {
+				go a.src.Close(errGone)
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// renew says that this node's viewers are there.
+func (s *Service) renew(ctx context.Context) {
+	here := map[ID][]Watching{}
+	s.mu.Lock()
+	for id, a := range s.airs {
+		for _, v := range a.views {
+			if v.counts() {
+				here[id] = append(here[id], v.Watching)
+			}
+		}
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, finishTime)
+	defer cancel()
+	if err := s.store.renew(ctx, here, s.bus.Time()); err != nil {
+		s.log.Debug("live: viewers are said to be there later", "err", err)
+	}
+}

@@ -1,0 +1,1 @@
+DROP INDEX streams_owner{{on streams}}

@@ -1,0 +1,1 @@
+CREATE INDEX streams_owner ON streams (owner_id, created)

@@ -1,0 +1,1 @@
+CREATE INDEX streams_since ON streams (since, id)

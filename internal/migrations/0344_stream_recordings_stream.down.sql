@@ -1,0 +1,1 @@
+DROP INDEX stream_recordings_stream{{on stream_recordings}}

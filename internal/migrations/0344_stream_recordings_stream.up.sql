@@ -1,0 +1,1 @@
+CREATE INDEX stream_recordings_stream ON stream_recordings (stream_id, started)

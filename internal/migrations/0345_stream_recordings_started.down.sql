@@ -1,0 +1,1 @@
+DROP INDEX stream_recordings_started{{on stream_recordings}}

@@ -1,0 +1,1 @@
+CREATE INDEX stream_recordings_started ON stream_recordings (started)
