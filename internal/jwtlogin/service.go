@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -36,6 +37,8 @@ type Config struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 	Off    bool // nobody is logged in by tokens of an app
+	// Client fetches the keys at an address; nil means http.DefaultClient.
+	Client *http.Client
 
 	Settings
 }
@@ -76,6 +79,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	case cfg.JWKSURL != "":
 		later := true
 		keys, err = keyfunc.NewDefaultOverrideCtx(ctx, []string{cfg.JWKSURL}, keyfunc.Override{
+			Client: cfg.Client,
 			HTTPTimeout: fetchTime, RefreshInterval: fetchEvery, NoErrorReturnFirstHTTPReq: &later,
 			RefreshUnknownKID: rate.NewLimiter(rate.Every(fetchUnknown), 1), RateLimitWaitMax: time.Second,
 			RefreshErrorHandlerFunc: func(string) func(context.Context, error) {
