@@ -29,3 +29,6 @@ func (s *Service) post(ctx context.Context, in *body[api.JWTRequest]) (*body[api
 	}
 	return &body[api.Tokens]{s.cfg.People.WireTokens(t)}, nil
 }
+
+// Fetcher is by what the public keys at an address are fetched.
+type Fetcher = *http.Client

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -38,7 +37,7 @@ type Config struct {
 	Now    func() time.Time
 	Off    bool // nobody is logged in by tokens of an app
 	// Client fetches the keys at an address; nil means http.DefaultClient.
-	Client *http.Client
+	Client Fetcher
 
 	Settings
 }
