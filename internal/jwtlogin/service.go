@@ -78,7 +78,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	case cfg.JWKSURL != "":
 		later := true
 		keys, err = keyfunc.NewDefaultOverrideCtx(ctx, []string{cfg.JWKSURL}, keyfunc.Override{
-			Client: cfg.Client,
+			Client:      cfg.Client,
 			HTTPTimeout: fetchTime, RefreshInterval: fetchEvery, NoErrorReturnFirstHTTPReq: &later,
 			RefreshUnknownKID: rate.NewLimiter(rate.Every(fetchUnknown), 1), RateLimitWaitMax: time.Second,
 			RefreshErrorHandlerFunc: func(string) func(context.Context, error) {
