@@ -7,6 +7,7 @@ import { say } from "./form";
 import { face } from "./person";
 import { authed, Ended, json } from "./session";
 import { t } from "./texts";
+import { pic } from "./texts/picture";
 
 const MOST = 5 << 20; // bytes; the server takes no more
 
@@ -17,7 +18,7 @@ export function pictureCard(me: User, changed: (avatar: string) => void) {
   const fault = h("p", { class: "fault form-fault", role: "alert" });
   const said = h("span", { class: "saved", role: "status" });
   const input = h("input", { type: "file", id: "picture", class: "sr", accept: "image/png,image/jpeg,image/gif,image/webp", onchange: () => void look() });
-  const choose = h("label", { for: "picture", class: "secondary" }, t.picture.choose);
+  const choose = h("label", { for: "picture", class: "secondary" }, pic.choose);
 
   const failed = (err: unknown) => {
     if (!(err instanceof Ended)) fault.textContent = say(err);
@@ -31,14 +32,14 @@ export function pictureCard(me: User, changed: (avatar: string) => void) {
       choose,
       me.avatar &&
         act(
-          t.picture.remove,
+          pic.remove,
           "link",
           async () => {
             await authed("/v1/me/avatar", { method: "DELETE" });
-            done("", t.picture.removed);
+            done("", pic.removed);
           },
           failed,
-          t.picture.removeMine,
+          pic.removeMine,
         ),
     );
     input.value = "";
@@ -55,25 +56,25 @@ export function pictureCard(me: User, changed: (avatar: string) => void) {
     const file = input.files?.[0];
     fault.textContent = said.textContent = "";
     if (!file) return;
-    if (file.size > MOST) return void (fault.textContent = t.picture.tooLarge);
+    if (file.size > MOST) return void (fault.textContent = pic.tooLarge);
     let image: ImageBitmap;
     try {
       image = await createImageBitmap(file);
     } catch {
-      return void (fault.textContent = t.picture.notShown);
+      return void (fault.textContent = pic.notShown);
     }
     const side = Math.min(image.width, image.height);
-    const canvas = h("canvas", { class: "face large", width: 256, height: 256, role: "img", "aria-label": t.picture.chosen });
+    const canvas = h("canvas", { class: "face large", width: 256, height: 256, role: "img", "aria-label": pic.chosen });
     canvas.getContext("2d")!.drawImage(image, (image.width - side) / 2, (image.height - side) / 2, side, side, 0, 0, 256, 256);
     image.close();
     put(shown, canvas);
     const use = act(
-      t.picture.use,
+      pic.use,
       "primary",
       async () => {
         fault.textContent = "";
         const { avatar } = await json<Avatar>("/v1/me/avatar", { method: "PUT", body: file });
-        done(avatar, t.picture.changed);
+        done(avatar, pic.changed);
       },
       failed,
     );
@@ -83,7 +84,7 @@ export function pictureCard(me: User, changed: (avatar: string) => void) {
 
   show();
   return {
-    el: h("div", { class: "picture-row" }, shown, h("div", { class: "stack tight" }, h("p", { class: "hint" }, t.picture.hint), buttons, said, fault)),
+    el: h("div", { class: "picture-row" }, shown, h("div", { class: "stack tight" }, h("p", { class: "hint" }, pic.hint), buttons, said, fault)),
     take: (u: User) => {
       const same = u.avatar === me.avatar && u.name === me.name;
       me = u;

@@ -20,17 +20,17 @@ const USES = [0, 1, 10, 100];
 /** Where somebody who is not in a group finds it. */
 const address = (path: string) => `${location.origin}/#/${path}`;
 
-const saveRow = (close: () => void, text = t.words.save) => h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, text), h("button", { type: "button", class: "link", onclick: close }, t.words.cancel));
-const closeRow = (close: () => void) => h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, g.close));
-const fault = () => h("p", { class: "fault form-fault", role: "alert" });
-const into = (el: HTMLElement) => (err: unknown) => void (el.textContent = err instanceof Error ? err.message : String(err));
+export const saveRow = (close: () => void, text = t.words.save) => h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, text), h("button", { type: "button", class: "link", onclick: close }, t.words.cancel));
+export const closeRow = (close: () => void) => h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, g.close));
+export const fault = () => h("p", { class: "fault form-fault", role: "alert" });
+export const into = (el: HTMLElement) => (err: unknown) => void (el.textContent = err instanceof Error ? err.message : String(err));
 
-function select<T extends string | number>(label: string, name: string, values: readonly T[], text: (v: T) => string, chosen: T, hint?: string): Field {
+export function select<T extends string | number>(label: string, name: string, values: readonly T[], text: (v: T) => string, chosen: T, hint?: string): Field {
   const el = h("select", {}, ...values.map((value) => h("option", { value, selected: value === chosen }, text(value))));
   return field(label, { name }, hint, el);
 }
 
-function area(label: string, name: string, value: string, most: number, hint?: string): Field {
+export function area(label: string, name: string, value: string, most: number, hint?: string): Field {
   const el = h("textarea", { rows: 4, maxlength: most });
   el.value = value;
   return field(label, { name }, hint, el);

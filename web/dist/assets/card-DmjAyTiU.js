@@ -1,0 +1,1 @@
+export{t as cardView}from"./card-DG1ZcPS1.js";
