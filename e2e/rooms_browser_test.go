@@ -207,7 +207,7 @@ func TestRoomsAreFoundAndLegible(t *testing.T) {
 
 	bob.visit("#/rooms")
 	bob.typ("[name=q]", "nowhere")
-	bob.says("[role=status]:not([hidden])", "There is no such room.")
+	bob.says(".rooms .card [role=status]:not([hidden])", "There is no such room.")
 	bob.do(chromedp.Evaluate[chromedp.Void](`((s) => { s.value = "AIR"; s.dispatchEvent(new Event("input")); })(document.querySelector("[name=q]"))`))
 	bob.says("[data-list=public]", "Open air")
 	bob.says("[data-list=public]", "asks for a password")

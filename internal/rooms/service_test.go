@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/bubble"

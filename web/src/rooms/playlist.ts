@@ -11,6 +11,7 @@ import { clockOf } from "./player";
 import type { Seat } from "./seat";
 
 const SAMPLE = "/sample.webm"; // every server has it
+const SAMPLE_LASTS = 10_000; // ms
 const PROBE = 5000; // ms in which a video has to say how long it is
 
 interface Row {
@@ -97,6 +98,8 @@ export class RoomPlaylist {
 
 // lasts is how long a video says it is, ms; 0 where it does not say. Only then what follows needs nobody who may control the player.
 function lasts(source: string): Promise<number> {
+  if (source === SAMPLE) return Promise.resolve(SAMPLE_LASTS);
+  if (!/^https:/i.test(source)) return Promise.resolve(0); // the server refuses it
   return new Promise((done) => {
     const probe = h("video", { preload: "metadata", muted: true });
     const end = (ms: number) => {

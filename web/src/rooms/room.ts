@@ -17,6 +17,7 @@ import { RoomPlaylist } from "./playlist";
 import type { Seat } from "./seat";
 
 const RETRY = 3000; // ms
+const FRESH = 5000; // ms for which an event of viewers is newer than a scene
 const CALM = 1000; // ms between two looks at who watches
 const COLORS = { white: 0xffffff, red: 0xff6b6b, yellow: 0xffe066, green: 0x8ce99a, blue: 0x74c0fc, pink: 0xfaa2c1 };
 const TABS = ["chat", "list", "people"] as const;
@@ -48,6 +49,7 @@ export class RoomView {
   #reading: Promise<void> | undefined;
   #looksWho: ReturnType<typeof setTimeout> | undefined;
   #doable = "";
+  #viewers = { count: 0, at: -Infinity };
 
   constructor(
     private readonly seat: Seat,
@@ -134,7 +136,8 @@ export class RoomView {
       case "room.danmaku_cleared":
         return this.#danmaku.clear();
       case "room.viewers":
-        if (this.#room) this.#settings({ ...this.#room, viewers: (data as RoomViewers).viewers });
+        this.#viewers = { count: (data as RoomViewers).viewers, at: performance.now() };
+        if (this.#room) this.#settings(this.#room);
         this.#looksWho ??= setTimeout(() => {
           this.#looksWho = undefined;
           void this.#people.online().catch(() => {}); // the next event asks again
@@ -169,9 +172,11 @@ export class RoomView {
   readonly #may = (what: string): boolean => this.#me?.may.includes(what) ?? false;
 
   #settings(room: Room): void {
-    this.#room = room;
+    // What a scene says of viewers may be some seconds old: what an event has just told is newer.
+    const { count, at } = this.#viewers;
+    this.#room = performance.now() - at < FRESH ? { ...room, viewers: count } : room;
     this.#title.textContent = room.name;
-    this.#count.textContent = r.viewers(room.viewers);
+    this.#count.textContent = r.viewers(this.#room.viewers);
     this.#player.room(room, this.#may("control"));
   }
 
