@@ -306,7 +306,7 @@ func TestTheBrowserNotifiesWhileNobodyLooks(t *testing.T) {
 		};
 	})()`))
 	bob.visit("#/profile")
-	bob.says("[data-part=chats]", "Notify me in this browser")
+	bob.says("[data-part=push]", "Notify me in this browser")
 	ada.write("not yet")
 	bob.says("[data-unread-chats]", "1")
 	bob.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("[name=alerts]").click()`))

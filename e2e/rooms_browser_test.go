@@ -154,7 +154,7 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	ada.typ("[name=say]", "Popcorn?")
 	ada.key(kb.Enter)
 	bob.opens("chat")
-	bob.says(".said-list", "AdaPopcorn?")
+	bob.says(".said-list", "Ada Popcorn?")
 	guest := ada.stranger(link)
 	guest.says(".door h2", "Film night")
 	guest.typ("[name=guest_name]", "Visitor")
@@ -164,7 +164,7 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	guest.shows("the same moment", fmt.Sprintf(`v.paused && Math.abs(v.currentTime - %f) < 0.05`, at))
 	guest.typ("[name=say]", "Hello from outside")
 	guest.key(kb.Enter)
-	ada.says(".said-list", "VisitorHello from outside")
+	ada.says(".said-list", "Visitor Hello from outside")
 	guest.do(chromedp.Reload())
 	guest.says(".said-list", "Hello from outside")
 

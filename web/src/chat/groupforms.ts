@@ -1,17 +1,20 @@
 // The dialogs of a group: inviting, links, requests, bans, an announcement, settings.
 
-import type { Group, GroupLink, GroupSelfUpdate, GroupUpdate } from "@stoa-dev/client";
+import type { Group, GroupLink, GroupMembership, GroupSelfUpdate, GroupUpdate } from "@stoa-dev/client";
 import { act, twice } from "../buttons";
+import { cardAt } from "../card";
 import { ago } from "../days";
 import { dialog } from "../dialog";
 import { h, put, type Child } from "../dom";
 import { field, form, type Field } from "../form";
 import { nameOf, personRow } from "../person";
+import { pictureChooser } from "../picture";
+import { authed, json } from "../session";
 import { now } from "../api";
 import { t } from "../texts";
 import { g } from "../texts/groups";
 import { friends } from "./newgroup";
-import { ask, type Talk } from "./talk";
+import { ask, groupFace, type Talk } from "./talk";
 import { momentOf } from "./when";
 
 const LIVES = [1, 24, 168, 720]; // hours
@@ -119,6 +122,16 @@ function addressOf(group: string): HTMLElement {
   return where.el;
 }
 
+/** Shows the group's card, to be scanned. */
+export function card(group: string): void {
+  const gone = new AbortController();
+  const wrong = fault();
+  const said = h("span", { class: "saved", role: "status" });
+  const shown = cardAt(`/v1/groups/${group}/card`, g.cardWords, { signal: gone.signal, failed: (err) => gone.signal.aborted || into(wrong)(err) }, said);
+  const el = dialog(g.card, (close) => [...shown.parts, h("div", { class: "row" }, shown.copy, said), wrong, closeRow(close)]);
+  el.addEventListener("close", () => gone.abort());
+}
+
 /** Answers requests to join. */
 export function requests(group: string, talk: Talk): void {
   const list = h("ul", { class: "persons" });
@@ -221,7 +234,7 @@ export function mine(group: string, talk: Talk): void {
   ]);
 }
 
-/** Changes the group's name and, for the owner, who may join and invite. */
+/** Changes the group's picture and name and, for the owner, who may join and invite. */
 export function settings(group: string, talk: Talk): void {
   const is = talk.line.groups.get(group)?.group;
   if (!is) return;
@@ -238,7 +251,18 @@ export function settings(group: string, talk: Talk): void {
   joins.input.addEventListener("change", fits);
   fits();
   const further: Child[] = owner ? [where] : [];
+  const picture = pictureChooser({
+    face: () => groupFace(is.name, talk.line.groups.get(group)?.group.picture, true),
+    there: () => Boolean(talk.line.groups.get(group)?.group.picture),
+    keep: async (file) => talk.line.groups.take(await json<GroupMembership>(`/v1/groups/${group}/picture`, { method: "PUT", body: file })),
+    remove: async () => {
+      await authed(`/v1/groups/${group}/picture`, { method: "DELETE" });
+      talk.line.groups.take(await json<GroupMembership>(`/v1/groups/${group}`));
+    },
+    removeLabel: g.removePicture,
+  });
   dialog(g.settings, (close) => [
+    picture.el,
     form(
       { class: "stack" },
       owner ? [name, joins, question, inviters] : [name],

@@ -1,1 +1,0 @@
-export{t as cardView}from"./card-DG1ZcPS1.js";
