@@ -55,6 +55,8 @@ func browse(t *testing.T, url string) *tab {
 			chromedp.NoSandbox, // the sandbox does not start as root, which containers often are
 			chromedp.Flag("disable-component-update", true),
 			chromedp.Flag("disable-quic", true),
+			chromedp.Flag("use-fake-device-for-media-stream", true), // a microphone that beeps
+			chromedp.Flag("use-fake-ui-for-media-stream", true),     // and a reader who lets the page have it
 		)...)
 		ctx, stop := chromedp.NewContext(ctx)
 		chromium.ctx, chromium.stop = ctx, func() { stop(); end() }
