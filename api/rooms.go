@@ -228,11 +228,15 @@ const (
 	ItemLive = "live" // a live stream
 )
 
+// RoomSample is the path of a video of ten seconds that every server has. As the source of an item of kind url it stands
+// for itself: clients fetch it from the server.
+const RoomSample = "/sample.webm"
+
 // RoomItem is something on a playlist.
 type RoomItem struct {
 	ID       string    `json:"id" example:"V1StGXR8_Z5j"`
 	Kind     string    `json:"kind" enum:"url,hls,file,live"`
-	Source   string    `json:"source" example:"https://example.org/film.mp4" doc:"the URL; of a file and of a live stream its id"`
+	Source   string    `json:"source" example:"https://example.org/film.mp4" doc:"the URL, or /sample.webm, which every server has; of a file and of a live stream its id"`
 	Title    string    `json:"title" example:"The film"`
 	Duration int64     `json:"duration,omitempty" doc:"ms; 0: not known"`
 	By       string    `json:"by" example:"V1StGXR8_Z5j" doc:"the user who added it"`
@@ -260,7 +264,7 @@ type RoomItemMove struct {
 // RoomItemSource is how an item is fetched: GET /v1/rooms/{room}/playlist/{item}/source.
 type RoomItemSource struct {
 	Kind    string     `json:"kind" enum:"url,hls,file,live"`
-	URL     string     `json:"url,omitempty" example:"https://example.org/film.mp4" doc:"of a live stream the path at which it is watched by WHEP"`
+	URL     string     `json:"url,omitempty" example:"https://example.org/film.mp4" doc:"/sample.webm is a path of the server; of a live stream it is the path at which that is watched by WHEP"`
 	Token   string     `json:"token,omitempty" example:"stoa_live_tV1StGXR8_Z5j0suqz4kXq3vT8mZr1Lw5yKp9NbHc2Hk3u7sPq2ZxBXq3vT8mZr1" doc:"of a live stream: the bearer token for that path"`
 	Expires *time.Time `json:"expires,omitempty" doc:"until when the URL, or the token, is good"`
 }

@@ -1,14 +1,23 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
+	"image"
+	"image/png"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 )
 
 // group makes a group of the user's and friends of theirs; it returns its id.
@@ -89,7 +98,7 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 
 	// Nobody is offered what their role does not allow.
 	eve.button("About this group")
-	eve.until("her own doings", `[...document.querySelectorAll(".doing > span")].map((s) => s.textContent).join() === "Invite friends,Links into the group,For me"`)
+	eve.until("her own doings", `[...document.querySelectorAll(".doing > span")].map((s) => s.textContent).join() === "Invite friends,Links into the group,Card of the group,For me"`)
 	eve.button("What to do with Bob")
 	eve.until("no verbs over others", `[...document.querySelectorAll("[role=menuitem]")].map((s) => s.textContent).join() === "Write to them"`)
 	eve.key(kb.Escape)
@@ -306,7 +315,7 @@ func TestTheBrowserNotifiesWhileNobodyLooks(t *testing.T) {
 		};
 	})()`))
 	bob.visit("#/profile")
-	bob.says("[data-part=chats]", "Notify me in this browser")
+	bob.says("[data-part=push]", "Notify me in this browser")
 	ada.write("not yet")
 	bob.says("[data-unread-chats]", "1")
 	bob.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("[name=alerts]").click()`))
@@ -325,4 +334,74 @@ func TestTheBrowserNotifiesWhileNobodyLooks(t *testing.T) {
 	bob.until("the mention alone", `notified.slice(2).map((n) => n.body).join() === "Ada: to @Bob"`)
 	bob.do(chromedp.Evaluate[chromedp.Void](`notified[0].at.onclick()`))
 	bob.says(".room-who h2", "Ada")
+}
+
+// A group gets a picture and shows its card.
+func TestAGroupHasAPictureAndACardInTheBrowser(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t)
+	group := ada.group("Rowing", bob)
+	ada.visit("#/chats/g:" + group)
+	bob.visit("#/chats/g:" + group)
+	bob.says(".room-who h2", "Rowing")
+	ada.button("About this group")
+	ada.button("Settings of the group")
+	file := filepath.Join(t.TempDir(), "boat.png")
+	var drawn bytes.Buffer
+	if err := png.Encode(&drawn, image.NewRGBA(image.Rect(0, 0, 400, 300))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, drawn.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ada.chooses("dialog input[type=file]", file)
+	ada.legible("the chosen picture of a group")
+	ada.button("Use this picture")
+	ada.says("dialog .saved", "Your picture is changed.")
+	bob.until("the picture", `document.querySelector(".room-head img.group")?.naturalWidth > 0`)
+	ada.button("Remove the group's picture")
+	bob.until("no picture", `document.querySelector(".room-head img.group") === null`)
+	ada.button("Cancel")
+
+	bob.button("About this group")
+	bob.button("Card of the group")
+	bob.until("the code", `document.querySelector("dialog .qr path:last-child")?.getAttribute("d").length > 100`)
+	bob.until("the link", `document.querySelector("dialog .link-text").value.includes("/#/join/")`)
+	bob.fits("the card of a group")
+	bob.legible("the card of a group")
+	link := evaluated[string](bob, `document.querySelector("dialog .link-text").value`)
+	eve := ada.stranger(link)
+	eve.says("main", "an invitation to a group")
+}
+
+// Of a group so large that the page has not read all its members, the server finds them.
+func TestMembersOfALargeGroupAreFoundInTheBrowser(t *testing.T) {
+	t.Parallel()
+	file := "sqlite:" + filepath.Join(t.TempDir(), "stoa.db")
+	db := sqldbtest.Open(t, sqldb.Config{URL: file})
+	persons := enrol(t, db, rand.New(rand.NewPCG(1, 1)), 260)
+	url := serve(t, "--sql", file)
+	p := browse(t, url+"/healthz")
+	p.logIn(persons[0], "UTC", url+"/")
+	p.says("nav", "Log out")
+	group := p.group("Chorus")
+	now := time.Now().UnixMilli()
+	var members []any
+	for i, who := range persons[1:] {
+		members = append(members, group, who.id, 0, "", 0, now+int64(i), persons[0].id, "", 0, 0, 1000+i, 0)
+	}
+	insert(t, db, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, version, gone) VALUES ", 12, members)
+	if _, err := db.Writer().ExecContext(t.Context(), "UPDATE chat_groups SET members = ?, version = ? WHERE id = ?", len(persons), 2000, group); err != nil {
+		t.Fatal(err)
+	}
+	p.do(chromedp.Navigate(url + "/#/chats/g:" + group))
+	p.button("About this group")
+	last := persons[len(persons)-1].id
+	p.until("a page of members, and no more", `document.querySelectorAll(".members li").length === 200`)
+	p.lacks(".members [data-user='" + last + "']")
+	p.typ(".panel [type=search]", last)
+	p.until("the member whom the server has found", fmt.Sprintf(`[...document.querySelectorAll(".members li")].map((li) => li.dataset.user).join() === %q`, last))
+	p.fill(".panel [type=search]", "nobody is called so")
+	p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector(".panel [type=search]").dispatchEvent(new Event("input"))`))
+	p.says(".panel [role=status]:not([hidden])", "No member")
 }

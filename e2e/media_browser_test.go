@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
 // A picture and a file go into a group's chat from its field, and a notice tells who has come into the group.
@@ -45,4 +47,23 @@ func TestPicturesFilesAndNoticesInTheBrowser(t *testing.T) {
 	ada.says(".composer .fault", "The file is empty")
 	bob.fits("a chat with pictures")
 	bob.legible("a chat with pictures")
+}
+
+// A voice message is recorded from a microphone that the browser makes up, and played by whoever gets it.
+func TestAVoiceMessageIsSentInTheBrowser(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t)
+	ada.button("Record a voice message")
+	ada.says(".recorder", "Recording")
+	ada.until("a second of it", `document.querySelector(".record-time").textContent !== "0:00"`)
+	ada.fits("a recording")
+	ada.do(chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll(".recorder button")].at(-1).click()`))
+	ada.lacks(".recorder")
+	ada.lacks("[data-sending]")
+	bob.until("the message, with how loud it is", `document.querySelectorAll(".theirs .recording").length === 1 && document.querySelectorAll(".theirs .recording button").length === 1`)
+	bob.legible("a voice message")
+	bob.do(chromedp.Evaluate[chromedp.Void](`(() => { window.heard = 0; const play = HTMLMediaElement.prototype.play;
+		HTMLMediaElement.prototype.play = function () { this.addEventListener("timeupdate", () => (heard = this.currentTime)); return play.call(this); }; })()`))
+	bob.click(".theirs .recording button")
+	bob.until("the sound", `heard > 0`)
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what "make test" needs beside Go, make, git and apt: a C compiler for
-# the race detector, a real redis-server, a real MariaDB, Chromium, promtool for
-# the alerts, and curl for the commands of the README. Starts no service. Takes a
+# the race detector, a real redis-server, a real MariaDB, Chromium (its headless
+# shell where there is one: a story costs less than half), promtool for the
+# alerts, and curl for the commands of the README. Starts no service. Takes a
 # moment when all is there.
 set -eu
 
@@ -12,7 +13,7 @@ has gcc || missing="$missing gcc"
 [ -e /usr/include/stdlib.h ] || [ "$(uname)" != Linux ] || missing="$missing libc6-dev"
 has redis-server || missing="$missing redis-server"
 if ! has mariadbd || ! has mariadb-install-db; then missing="$missing mariadb-server"; fi
-has chromium || missing="$missing chromium"
+has chromium-headless-shell || has chromium || missing="$missing chromium-headless-shell"
 has promtool || missing="$missing prometheus" # the package has promtool in it
 has curl || missing="$missing curl"
 [ -n "$missing" ] || exit 0
@@ -48,15 +49,21 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get -q update
 available=
 for package in $missing; do
-	# Ubuntu has Chromium as a snap only; what its archive calls so is no browser.
-	if [ "$package" = chromium ] && ! apt-cache policy chromium | grep -q 'Candidate: [0-9]'; then
+	# Older releases have no headless shell. Ubuntu has Chromium as a snap only; what its archive calls so is no browser.
+	if [ "$package" = chromium-headless-shell ]; then
+		for package in chromium-headless-shell chromium; do
+			if apt-cache policy "$package" | grep -q 'Candidate: [0-9]'; then
+				available="$available $package"
+				break
+			fi
+		done
 		continue
 	fi
 	available="$available $package"
 done
 # shellcheck disable=SC2086 # a list of words
 [ -z "$available" ] || apt-get -q -y --no-install-recommends install $available
-if ! has chromium; then
+if ! has chromium-headless-shell && ! has chromium; then
 	echo "This release has no package with a Chromium browser. Install one in another way, so that chromium is in PATH." >&2
 	exit 1
 fi

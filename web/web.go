@@ -13,6 +13,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/static"
 )
 
@@ -20,8 +21,8 @@ import (
 var dist embed.FS
 
 // policy allows what the page needs and nothing else: no inline script or
-// style, no other host, no frame around it, no text that becomes markup, and no script's address but the worker's.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; media-src 'self'; " +
+// style, no other host but those of the videos that rooms watch, no frame around it, no text that becomes markup, and no script's address but the worker's.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; media-src 'self' https:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types stoa-worker"
 
@@ -32,13 +33,14 @@ var types = map[string]string{
 	".css":   "text/css; charset=utf-8",
 	".svg":   "image/svg+xml",
 	".woff2": "font/woff2",
+	".webm":  "video/webm",
 }
 
 // Patterns are the routes of the page, as http.ServeMux has them.
-var Patterns = []string{"GET /{$}", "GET /sw.js", "GET /assets/"}
+var Patterns = []string{"GET /{$}", "GET /sw.js", "GET /assets/", "GET " + api.RoomSample}
 
-// Handler serves the page at "/", its worker at "/sw.js" and its parts under "/assets/"; mount it on
-// every one of [Patterns]. Other paths are 404, other methods than GET and HEAD
+// Handler serves the page at "/", its worker at "/sw.js", the sample video of rooms at [api.RoomSample] and its parts
+// under "/assets/"; mount it on every one of [Patterns]. Other paths are 404, other methods than GET and HEAD
 // 405. The names of the parts have a hash of their content: browsers
 // keep them for a year. They ask for the page itself each time, by its ETag.
 func Handler() http.Handler {
@@ -84,6 +86,8 @@ func load() map[string]*static.File {
 		} else if url == "/sw.js" { // browsers look for a newer one by its address
 			head.Set("Cache-Control", "no-cache")
 			head.Set("Content-Security-Policy", "default-src 'none'")
+		} else if url == api.RoomSample { // its address stays the same: playlists have it
+			head.Set("Cache-Control", "public, max-age=86400")
 		} else {
 			head.Set("Cache-Control", "public, max-age=31536000, immutable")
 		}

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stoa-dev/stoa/api"
 )
 
 func get(t *testing.T, method, path string, headers ...string) *http.Response {
@@ -76,7 +78,7 @@ func TestEveryPartOfThePageIsThereHashedAndKept(t *testing.T) {
 		}
 	}
 	for url := range load() {
-		if url != "/" && url != "/sw.js" {
+		if url != "/" && url != "/sw.js" && url != api.RoomSample {
 			want[url] = true
 		}
 	}
@@ -133,6 +135,18 @@ func TestTheWorkerIsLookedForAnewAndFetchesNothing(t *testing.T) {
 	}
 	if body := text(t, res); strings.Contains(body, "import") || !strings.Contains(body, "notificationclick") {
 		t.Errorf("a worker that browsers take as no module says %s", body)
+	}
+}
+
+func TestTheSampleVideoIsSmallAndServedInParts(t *testing.T) {
+	res := get(t, "GET", api.RoomSample, "Accept-Encoding", "gzip")
+	whole := text(t, res)
+	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "video/webm" || res.Header.Get("Content-Encoding") != "" || len(whole) == 0 || len(whole) > 200<<10 {
+		t.Fatalf("the sample: %d %v, %d bytes", res.StatusCode, res.Header, len(whole))
+	}
+	part := get(t, "GET", api.RoomSample, "Range", "bytes=1000-1999", "Accept-Encoding", "gzip")
+	if got := text(t, part); part.StatusCode != 206 || got != whole[1000:2000] {
+		t.Errorf("a part of the sample: %d %v, %d bytes", part.StatusCode, part.Header, len(got))
 	}
 }
 

@@ -85,9 +85,9 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 		a.api.Raw("GET /dev/mail.json", box)
 	}
 	page := pages.Handler()
-	a.api.Raw("GET /{$}", page)
-	a.api.Raw("GET /sw.js", page)
-	a.api.Raw("GET /assets/", page)
+	for _, pattern := range pages.Patterns {
+		a.api.Raw(pattern, page)
+	}
 }
 
 // newGateway makes the sockets of a node that has them. They call the API, so that a node

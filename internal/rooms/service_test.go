@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
@@ -530,9 +531,14 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 			w.must(err)
 			list = append(list, it.ID)
 		}
-		for _, bad := range []Item{{Source: "http://example.org/"}, {Source: "https://user@example.org/"}, {Source: "javascript:alert(1)"}, {Source: "https://"}, {Kind: Live, Source: "x"}, {Kind: File, Source: "V1StGXR8_Z5j"}} {
+		for _, bad := range []Item{{Source: "http://example.org/"}, {Source: "https://user@example.org/"}, {Source: "javascript:alert(1)"}, {Source: "https://"}, {Source: "/v1/me"}, {Kind: HLS, Source: api.RoomSample}, {Kind: Live, Source: "x"}, {Kind: File, Source: "V1StGXR8_Z5j"}} {
 			_, err := w.Add(ctx, me, id, bad)
 			w.fails(bad.Source, err, ErrSource)
+		}
+		if sample, err := w.Add(ctx, me, id, Item{Source: api.RoomSample, Title: "sample"}); err != nil || sample.Source != api.RoomSample {
+			t.Errorf("the sample is fetched from %q, %v", sample.Source, err)
+		} else {
+			w.must(w.Remove(ctx, me, id, sample.ID))
 		}
 		order := func(want string) {
 			t.Helper()

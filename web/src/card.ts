@@ -12,21 +12,38 @@ import type { View } from "./view";
 
 /** The user's own card, as a picture and as a link. */
 export function myCard(on: { signal: AbortSignal; failed: (err: unknown) => void }): HTMLElement {
-  const picture = h("div", { class: "qr" });
-  const link = h("input", { type: "text", readonly: true, "aria-label": t.card.link, class: "link-text", onfocus: () => link.select() });
   const said = h("span", { class: "saved", role: "status" });
+  const shown = cardAt("/v1/me/card", t.card, on, said);
+  const renew = twice(
+    t.card.renew,
+    t.card.renewSure,
+    async () => {
+      await authed("/v1/me/card", { method: "DELETE" });
+      await shown.load();
+      said.textContent = t.card.renewed;
+    },
+    on.failed,
+    t.card.renewNote,
+  );
+  return h("section", { class: "card", "aria-labelledby": "card-title", "data-part": "card" }, h("h2", { id: "card-title" }, t.card.mine), ...shown.parts, h("div", { class: "row" }, shown.copy, renew), said);
+}
+
+/** A card at a path of the server: its picture, how long it is good for, its link, and how that is copied. */
+export function cardAt(path: string, words: { link: string; picture: string; lasts: (seconds: number) => string }, on: { signal: AbortSignal; failed: (err: unknown) => void }, said: HTMLElement) {
+  const picture = h("div", { class: "qr" });
+  const link = h("input", { type: "text", readonly: true, "aria-label": words.link, class: "link-text", onfocus: () => link.select() });
   const lasts = h("p", { class: "hint" }, t.words.moment);
   let expiry: ReturnType<typeof setTimeout> | undefined;
   on.signal.addEventListener("abort", () => clearTimeout(expiry));
 
   async function load(): Promise<void> {
     const [card, svg] = await Promise.all([
-      json<Card>("/v1/me/card", { signal: on.signal }),
-      authed("/v1/me/card.svg", { accept: "image/svg+xml", signal: on.signal }).then((res) => res.text()),
+      json<Card>(path, { signal: on.signal }),
+      authed(`${path}.svg`, { accept: "image/svg+xml", signal: on.signal }).then((res) => res.text()),
     ]);
-    put(picture, drawn(svg));
+    put(picture, drawn(svg, words.picture));
     link.value = card.url;
-    lasts.textContent = t.card.lasts(card.expires_in);
+    lasts.textContent = words.lasts(card.expires_in);
     clearTimeout(expiry);
     expiry = setTimeout(() => void load().catch(on.failed), (card.expires_in + 1) * 1000);
   }
@@ -43,35 +60,15 @@ export function myCard(on: { signal: AbortSignal; failed: (err: unknown) => void
     on.failed,
   );
   copy.hidden = !navigator.clipboard; // there is none outside secure contexts: the text can be selected
-  const renew = twice(
-    t.card.renew,
-    t.card.renewSure,
-    async () => {
-      await authed("/v1/me/card", { method: "DELETE" });
-      await load();
-      said.textContent = t.card.renewed;
-    },
-    on.failed,
-    t.card.renewNote,
-  );
-  return h(
-    "section",
-    { class: "card", "aria-labelledby": "card-title", "data-part": "card" },
-    h("h2", { id: "card-title" }, t.card.mine),
-    picture,
-    lasts,
-    link,
-    h("div", { class: "row" }, copy, renew),
-    said,
-  );
+  return { load, parts: [picture, lasts, link], copy };
 }
 
 // drawn builds the picture anew from its paths: nothing that a server sends is
 // parsed as markup here.
-function drawn(svg: string): SVGSVGElement {
+function drawn(svg: string, label: string): SVGSVGElement {
   const value = (text: string, name: string) => new RegExp(`\\s${name}="([\\w#. -]+)"`).exec(text)?.[1];
   const paths = (svg.match(/<path[^>]+>/g) ?? []).map((p) => s("path", { d: value(p, "d"), fill: value(p, "fill") }));
-  return s("svg", { viewBox: value(svg, "viewBox"), role: "img", "aria-label": t.card.picture, "shape-rendering": "crispEdges" }, ...paths);
+  return s("svg", { viewBox: value(svg, "viewBox"), role: "img", "aria-label": label, "shape-rendering": "crispEdges" }, ...paths);
 }
 
 /** Whom a scanned card belongs to. */

@@ -134,7 +134,10 @@ function happened(e: Event): void {
   if (e.type === "session.ended" && (e.data as SessionEnded).device === device()) end(t.frame.outHere);
 }
 
-type Page = "notices" | "home" | "chats" | "friends" | "card" | "profile" | "undo" | "group";
+// What an address begins with: pages of their own, and those that show what is named behind.
+const pages = ["notices", "chats", "rooms", "friends", "profile"] as const;
+const places: Record<string, "card" | "undo" | "group"> = { card: "card", undo: "undo", join: "group", group: "group" };
+type Page = (typeof pages)[number] | "home";
 let title = "";
 
 const requests = h("span", { class: "badge", "data-unread": "", hidden: true });
@@ -159,11 +162,8 @@ function show(): void {
   }
   announce("");
   const me = user();
-  const token = /^#\/card\/([\w-]+)$/.exec(location.hash)?.[1];
-  const undo = /^#\/undo\/([\w-]+)$/.exec(location.hash)?.[1];
-  const door = /^#\/(join|group)\/([\w-]+)$/.exec(location.hash);
-  const chat = /^#\/chats(\/|$)/.test(location.hash);
-  const page: Page = undo ? "undo" : door ? "group" : location.hash === "#/notices" ? "notices" : chat ? "chats" : token ? "card" : location.hash === "#/friends" ? "friends" : location.hash === "#/profile" ? "profile" : "home";
+  const [, at = "", id = ""] = /^#\/(\w+)(?:\/([\w-]+)$)?/.exec(location.hash) ?? [];
+  const page = (id && places[at]) || pages.find((p) => p === at) || (at === "watch" ? "rooms" : "home");
   title = me ? `${t.frame.titles[page]} · Stoa` : "Stoa";
   guest = !me;
   document.body.classList.toggle("guest", guest);
@@ -172,19 +172,30 @@ function show(): void {
     if (mine !== drawn) return;
     put(main, h("section", { class: "card empty", role: "alert" }, h("p", {}, t.frame.notLoaded), h("button", { type: "button", class: "secondary", onclick: show }, t.words.tryAgain)));
   };
+  const place = (v: View) => {
+    if (mine !== drawn) return v.close();
+    view = v;
+    put(main, v.el);
+    v.follow?.();
+  };
   if (!me) {
     dot.hidden = bell.hidden = true;
     put(nav);
-    if (undo) {
+    if (page === "undo") {
       put(main, h("p", { class: "muted" }, t.words.moment));
-      import("./undo").then((m) => mine === drawn && put(main, m.undoView(undo).el), lost);
+      import("./undo").then((m) => mine === drawn && put(main, m.undoView(id).el), lost);
       return showUnread();
     }
     const entered = (news: string) => {
-      navigate(token || door ? location.hash : "#/");
+      navigate(page === "card" || page === "group" || page === "rooms" ? location.hash : "#/");
       announce(news);
     };
-    put(main, welcome(entered, token ? t.frame.shownCard : door ? t.frame.shownGroup : undefined));
+    if (page === "rooms") {
+      put(main, h("p", { class: "muted" }, t.words.moment));
+      import("./rooms/view").then((m) => place(m.visitView((text) => welcome(entered, text), announce))).catch(lost);
+      return showUnread();
+    }
+    put(main, welcome(entered, page === "card" ? t.frame.shownCard : page === "group" ? t.frame.shownGroup : undefined));
     return showUnread();
   }
   login ??= begin();
@@ -196,17 +207,12 @@ function show(): void {
     nav,
     link("home", "#/", t.frame.titles.home),
     link("chats", "#/chats", t.frame.titles.chats, messages),
+    link("rooms", "#/rooms", t.frame.titles.rooms),
     link("friends", "#/friends", t.frame.titles.friends, requests),
     link("profile", "#/profile", t.frame.titles.profile),
     h("button", { type: "button", class: "link", onclick: logOut }, t.frame.logOut),
   );
   showUnread();
-  const place = (v: View) => {
-    if (mine !== drawn) return v.close();
-    view = v;
-    put(main, v.el);
-    v.follow?.();
-  };
   if (page === "home") {
     place(home(me, announce));
     return void setTimeout(() => void Promise.all([import("./chat/view"), import("./friends"), import("./profile")]).catch(() => {}), 2000);
@@ -215,14 +221,16 @@ function show(): void {
   // is away by then they are there.
   put(main, h("p", { class: "muted" }, t.words.moment));
   const { line } = login;
-  const coming: Promise<View> = undo
-    ? import("./undo").then((m) => m.undoView(undo))
-    : token
-    ? import("./card").then((m) => m.cardView(me, token, people, announce))
-    : door
-      ? Promise.all([import("./chat/door"), line]).then(([m, line]) => m.doorView(door[1] === "join" ? { link: door[2]! } : { group: door[2]! }, line, announce))
+  const coming: Promise<View> = page === "undo"
+    ? import("./undo").then((m) => m.undoView(id))
+    : page === "card"
+    ? import("./card").then((m) => m.cardView(me, id, people, announce))
+    : page === "group"
+      ? Promise.all([import("./chat/door"), line]).then(([m, line]) => m.doorView(at === "join" ? { link: id } : { group: id }, line, announce))
     : page === "chats"
       ? Promise.all([import("./chat/view"), line]).then(([m, line]) => m.chatsView(me, line, people, announce))
+    : page === "rooms"
+      ? Promise.all([import("./rooms/view"), line]).then(([m, line]) => m.roomsView(line, announce))
     : page === "notices"
       ? import("./notices").then((m) => m.noticesView(announce))
     : page === "friends"

@@ -1,4 +1,4 @@
-// The user's own picture: choose, look at it, keep or remove it.
+// A picture of the user's or of a group: choose, look at it, keep or remove it.
 
 import type { Avatar, User } from "./api";
 import { act } from "./buttons";
@@ -7,46 +7,81 @@ import { say } from "./form";
 import { face } from "./person";
 import { authed, Ended, json } from "./session";
 import { t } from "./texts";
+import { pic } from "./texts/picture";
 
 const MOST = 5 << 20; // bytes; the server takes no more
 
+/** What a picture is chosen for. */
+interface Chosen {
+  face: () => HTMLElement; // as it is now, the picture or what stands for it
+  there: () => boolean;
+  keep: (file: File) => Promise<void>;
+  remove: () => Promise<void>;
+  removeLabel?: string;
+}
+
 /** The part of the profile with the picture. changed tells its new id, "" for none. */
 export function pictureCard(me: User, changed: (avatar: string) => void) {
+  const chooser = pictureChooser({
+    face: () => face(me, true),
+    there: () => Boolean(me.avatar),
+    keep: async (file) => changed((await json<Avatar>("/v1/me/avatar", { method: "PUT", body: file })).avatar),
+    remove: async () => {
+      await authed("/v1/me/avatar", { method: "DELETE" });
+      changed("");
+    },
+    removeLabel: pic.removeMine,
+  });
+  return {
+    el: chooser.el,
+    take: (u: User) => {
+      const same = u.avatar === me.avatar && u.name === me.name;
+      me = u;
+      if (!same) chooser.show();
+    },
+  };
+}
+
+let choosers = 0;
+
+/** Has a picture chosen, looked at and kept; show draws what there is now. */
+export function pictureChooser(of: Chosen): { el: HTMLElement; show: () => void } {
+  const id = `picture${choosers++ || ""}`;
   const shown = h("div", { class: "picture" });
   const buttons = h("div", { class: "row" });
   const fault = h("p", { class: "fault form-fault", role: "alert" });
   const said = h("span", { class: "saved", role: "status" });
-  const input = h("input", { type: "file", id: "picture", class: "sr", accept: "image/png,image/jpeg,image/gif,image/webp", onchange: () => void look() });
-  const choose = h("label", { for: "picture", class: "secondary" }, t.picture.choose);
+  const input = h("input", { type: "file", id, class: "sr", accept: "image/png,image/jpeg,image/gif,image/webp", onchange: () => void look() });
+  const choose = h("label", { for: id, class: "secondary" }, pic.choose);
 
   const failed = (err: unknown) => {
     if (!(err instanceof Ended)) fault.textContent = say(err);
   };
 
   function show(): void {
-    put(shown, face(me, true));
+    put(shown, of.face());
     put(
       buttons,
       input,
       choose,
-      me.avatar &&
+      of.there() &&
         act(
-          t.picture.remove,
+          pic.remove,
           "link",
           async () => {
-            await authed("/v1/me/avatar", { method: "DELETE" });
-            done("", t.picture.removed);
+            await of.remove();
+            done(pic.removed);
           },
           failed,
-          t.picture.removeMine,
+          of.removeLabel,
         ),
     );
     input.value = "";
   }
 
-  function done(avatar: string, text: string): void {
+  function done(text: string): void {
     said.textContent = text;
-    changed(avatar);
+    show();
     input.focus();
   }
 
@@ -55,25 +90,25 @@ export function pictureCard(me: User, changed: (avatar: string) => void) {
     const file = input.files?.[0];
     fault.textContent = said.textContent = "";
     if (!file) return;
-    if (file.size > MOST) return void (fault.textContent = t.picture.tooLarge);
+    if (file.size > MOST) return void (fault.textContent = pic.tooLarge);
     let image: ImageBitmap;
     try {
       image = await createImageBitmap(file);
     } catch {
-      return void (fault.textContent = t.picture.notShown);
+      return void (fault.textContent = pic.notShown);
     }
     const side = Math.min(image.width, image.height);
-    const canvas = h("canvas", { class: "face large", width: 256, height: 256, role: "img", "aria-label": t.picture.chosen });
+    const canvas = h("canvas", { class: "face large", width: 256, height: 256, role: "img", "aria-label": pic.chosen });
     canvas.getContext("2d")!.drawImage(image, (image.width - side) / 2, (image.height - side) / 2, side, side, 0, 0, 256, 256);
     image.close();
     put(shown, canvas);
     const use = act(
-      t.picture.use,
+      pic.use,
       "primary",
       async () => {
         fault.textContent = "";
-        const { avatar } = await json<Avatar>("/v1/me/avatar", { method: "PUT", body: file });
-        done(avatar, t.picture.changed);
+        await of.keep(file);
+        done(pic.changed);
       },
       failed,
     );
@@ -83,11 +118,7 @@ export function pictureCard(me: User, changed: (avatar: string) => void) {
 
   show();
   return {
-    el: h("div", { class: "picture-row" }, shown, h("div", { class: "stack tight" }, h("p", { class: "hint" }, t.picture.hint), buttons, said, fault)),
-    take: (u: User) => {
-      const same = u.avatar === me.avatar && u.name === me.name;
-      me = u;
-      if (!same) show();
-    },
+    el: h("div", { class: "picture-row" }, shown, h("div", { class: "stack tight" }, h("p", { class: "hint" }, pic.hint), buttons, said, fault)),
+    show,
   };
 }

@@ -1,16 +1,27 @@
-// The part of the profile about what this device tells while the page is open nowhere.
+// The part of the profile about what this device tells: while the page is open and not looked at, and while it is open nowhere.
 
 import { act } from "./buttons";
 import { h, put } from "./dom";
 import { choosePush, disablePush, enablePush, pushState, type PushState, type PushStatus } from "./push";
 import { t } from "./texts";
+import { c } from "./texts/chats";
 import { p } from "./texts/push";
+import { alertState, setAlerts } from "./chat/alerts";
 
 const KINDS = ["messages", "requests", "notices", "previews"] as const;
 
 export function pushCard(on: { signal: AbortSignal; failed: (err: unknown) => void }): HTMLElement {
   const body = h("div", { class: "stack tight" });
   const said = h("span", { class: "saved", role: "status" });
+
+  const alerts = h("input", { type: "checkbox", name: "alerts", onchange: () => void setAlerts(alerts.checked).then(showAlerts) });
+  const alertsHint = h("p", { class: "hint" });
+  const showAlerts = () => {
+    const state = alertState();
+    alerts.checked = state === "on";
+    alerts.disabled = state === "denied" || state === "none";
+    alertsHint.textContent = c.alertsHint[state];
+  };
 
   const load = async () => {
     const { state, status } = await pushState();
@@ -54,6 +65,7 @@ export function pushCard(on: { signal: AbortSignal; failed: (err: unknown) => vo
     );
   }
 
+  showAlerts();
   load().catch(on.failed);
-  return h("section", { class: "card", "aria-labelledby": "push-title", "data-part": "push" }, h("h2", { id: "push-title" }, p.title), h("p", { class: "muted" }, p.about), body);
+  return h("section", { class: "card", "aria-labelledby": "push-title", "data-part": "push" }, h("h2", { id: "push-title" }, p.title), h("div", { class: "stack tight" }, h("label", { class: "switch" }, alerts, h("span", {}, c.alerts)), alertsHint), h("p", { class: "muted" }, p.about), body);
 }

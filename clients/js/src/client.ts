@@ -164,11 +164,13 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
   /**
    * Has fn called with the events of a channel until the function that is returned is called, also over
    * connections to come. What passes while there is none is missed, and where the server refuses there is none. A
-   * channel has one listener at a time.
+   * channel has one listener at a time. subscribed is called whenever the subscription stands, at first and after each break:
+   * then is the time to read what may have been missed.
    */
-  subscribe(channel: string, fn: (event: StoaEvent) => void): () => void {
+  subscribe(channel: string, fn: (event: StoaEvent) => void, subscribed?: () => void): () => void {
     const sub = this.wire.newSubscription(channel);
     sub.on("publication", ({ data }) => fn(data as StoaEvent));
+    if (subscribed) sub.on("subscribed", subscribed);
     sub.subscribe();
     return () => this.wire.removeSubscription(sub);
   }

@@ -2118,7 +2118,7 @@ export interface components {
             /** @enum {string} */
             kind: "url" | "hls" | "file" | "live";
             /**
-             * @description the URL; of a file and of a live stream its id
+             * @description the URL, or /sample.webm, which every server has; of a file and of a live stream its id
              * @example https://example.org/film.mp4
              */
             source: string;
@@ -2156,7 +2156,7 @@ export interface components {
              */
             token?: string;
             /**
-             * @description of a live stream the path at which it is watched by WHEP
+             * @description /sample.webm is a path of the server; of a live stream it is the path at which that is watched by WHEP
              * @example https://example.org/film.mp4
              */
             url?: string;

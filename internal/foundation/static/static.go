@@ -18,14 +18,18 @@ type File struct {
 	plain  []byte
 	head   http.Header
 	tag    string
-	packed func() []byte // plain by gzip, made when a client first asks; nil: that saves nothing
+	packed func() []byte // plain by gzip, made when a client first asks; nil: that saves nothing, or players ask for parts of it
 }
 
-// New returns a file with these headers, Content-Type among them. Do not change data or
+// New returns a file with these headers, Content-Type among them; a video is never compressed. Do not change data or
 // head afterwards.
 func New(data []byte, head http.Header) *File {
 	sum := sha256.Sum256(data)
-	return &File{plain: data, head: head, tag: base64.RawURLEncoding.EncodeToString(sum[:12]), packed: sync.OnceValue(func() []byte { return pack(data) })}
+	packed := func() []byte { return nil }
+	if !strings.HasPrefix(head.Get("Content-Type"), "video/") {
+		packed = sync.OnceValue(func() []byte { return pack(data) })
+	}
+	return &File{plain: data, head: head, tag: base64.RawURLEncoding.EncodeToString(sum[:12]), packed: packed}
 }
 
 // ServeHTTP implements [http.Handler] for GET and HEAD; others are refused with 405.

@@ -65,3 +65,11 @@ func TestWhatDoesNotBecomeSmallerIsSentAsItIs(t *testing.T) {
 		t.Errorf("got %v", res.Header)
 	}
 }
+
+func TestPartsOfAVideoAreThoseOfItsBytes(t *testing.T) {
+	video := strings.Repeat("frame", 1000)
+	res := ask(New([]byte(video), http.Header{"Content-Type": {"video/webm"}}), "GET", "Accept-Encoding", "gzip", "Range", "bytes=2-6")
+	if got, err := io.ReadAll(res.Body); string(got) != "amefr" || err != nil || res.StatusCode != http.StatusPartialContent || res.Header.Get("Content-Encoding") != "" {
+		t.Errorf("got %q, %v, %d %v", got, err, res.StatusCode, res.Header)
+	}
+}

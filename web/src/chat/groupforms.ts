@@ -1,17 +1,20 @@
 // The dialogs of a group: inviting, links, requests, bans, an announcement, settings.
 
-import type { Group, GroupLink, GroupSelfUpdate, GroupUpdate } from "@stoa-dev/client";
+import type { Group, GroupLink, GroupMembership, GroupSelfUpdate, GroupUpdate } from "@stoa-dev/client";
 import { act, twice } from "../buttons";
+import { cardAt } from "../card";
 import { ago } from "../days";
 import { dialog } from "../dialog";
 import { h, put, type Child } from "../dom";
 import { field, form, type Field } from "../form";
 import { nameOf, personRow } from "../person";
+import { pictureChooser } from "../picture";
+import { authed, json } from "../session";
 import { now } from "../api";
 import { t } from "../texts";
 import { g } from "../texts/groups";
 import { friends } from "./newgroup";
-import { ask, type Talk } from "./talk";
+import { ask, groupFace, type Talk } from "./talk";
 import { momentOf } from "./when";
 
 const LIVES = [1, 24, 168, 720]; // hours
@@ -20,17 +23,17 @@ const USES = [0, 1, 10, 100];
 /** Where somebody who is not in a group finds it. */
 const address = (path: string) => `${location.origin}/#/${path}`;
 
-const saveRow = (close: () => void, text = t.words.save) => h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, text), h("button", { type: "button", class: "link", onclick: close }, t.words.cancel));
-const closeRow = (close: () => void) => h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, g.close));
-const fault = () => h("p", { class: "fault form-fault", role: "alert" });
-const into = (el: HTMLElement) => (err: unknown) => void (el.textContent = err instanceof Error ? err.message : String(err));
+export const saveRow = (close: () => void, text = t.words.save) => h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, text), h("button", { type: "button", class: "link", onclick: close }, t.words.cancel));
+export const closeRow = (close: () => void) => h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, g.close));
+export const fault = () => h("p", { class: "fault form-fault", role: "alert" });
+export const into = (el: HTMLElement) => (err: unknown) => void (el.textContent = err instanceof Error ? err.message : String(err));
 
-function select<T extends string | number>(label: string, name: string, values: readonly T[], text: (v: T) => string, chosen: T, hint?: string): Field {
+export function select<T extends string | number>(label: string, name: string, values: readonly T[], text: (v: T) => string, chosen: T, hint?: string): Field {
   const el = h("select", {}, ...values.map((value) => h("option", { value, selected: value === chosen }, text(value))));
   return field(label, { name }, hint, el);
 }
 
-function area(label: string, name: string, value: string, most: number, hint?: string): Field {
+export function area(label: string, name: string, value: string, most: number, hint?: string): Field {
   const el = h("textarea", { rows: 4, maxlength: most });
   el.value = value;
   return field(label, { name }, hint, el);
@@ -117,6 +120,16 @@ function addressOf(group: string): HTMLElement {
   const where = field(g.address, { name: "address", readonly: true, value: address(`group/${group}`) }, g.addressHint);
   where.input.addEventListener("focus", () => (where.input as HTMLInputElement).select());
   return where.el;
+}
+
+/** Shows the group's card, to be scanned. */
+export function card(group: string): void {
+  const gone = new AbortController();
+  const wrong = fault();
+  const said = h("span", { class: "saved", role: "status" });
+  const shown = cardAt(`/v1/groups/${group}/card`, g.cardWords, { signal: gone.signal, failed: (err) => gone.signal.aborted || into(wrong)(err) }, said);
+  const el = dialog(g.card, (close) => [...shown.parts, h("div", { class: "row" }, shown.copy, said), wrong, closeRow(close)]);
+  el.addEventListener("close", () => gone.abort());
 }
 
 /** Answers requests to join. */
@@ -221,7 +234,7 @@ export function mine(group: string, talk: Talk): void {
   ]);
 }
 
-/** Changes the group's name and, for the owner, who may join and invite. */
+/** Changes the group's picture and name and, for the owner, who may join and invite. */
 export function settings(group: string, talk: Talk): void {
   const is = talk.line.groups.get(group)?.group;
   if (!is) return;
@@ -238,7 +251,18 @@ export function settings(group: string, talk: Talk): void {
   joins.input.addEventListener("change", fits);
   fits();
   const further: Child[] = owner ? [where] : [];
+  const picture = pictureChooser({
+    face: () => groupFace(is.name, talk.line.groups.get(group)?.group.picture, true),
+    there: () => Boolean(talk.line.groups.get(group)?.group.picture),
+    keep: async (file) => talk.line.groups.take(await json<GroupMembership>(`/v1/groups/${group}/picture`, { method: "PUT", body: file })),
+    remove: async () => {
+      await authed(`/v1/groups/${group}/picture`, { method: "DELETE" });
+      talk.line.groups.take(await json<GroupMembership>(`/v1/groups/${group}`));
+    },
+    removeLabel: g.removePicture,
+  });
   dialog(g.settings, (close) => [
+    picture.el,
     form(
       { class: "stack" },
       owner ? [name, joins, question, inviters] : [name],

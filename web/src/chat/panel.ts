@@ -8,7 +8,7 @@ import { face } from "../person";
 import { rows } from "../rows";
 import { t } from "../texts";
 import { g } from "../texts/groups";
-import { announce, bans, invite, links, mine, requests, settings } from "./groupforms";
+import { announce, bans, card, invite, links, mine, requests, settings } from "./groupforms";
 import { sign } from "./icons";
 import { openMenu, type Item } from "./menu";
 import { ask, groupFace, nameIn, type Talk } from "./talk";
@@ -17,6 +17,8 @@ import { untilWords } from "./when";
 const HOUR = 3600_000;
 const LONG = 9 * 365 * 24 * HOUR; // the server takes less than ten years
 const FILTER_FROM = 12; // members, from which on there is a field to find one
+const TYPED = 250; // ms after the last key in which a search of the server waits
+const FOUND = 50; // members on a page of what it finds
 const PAST = new Date(0).toISOString(); // what is muted until then is not muted
 
 interface Row {
@@ -35,7 +37,7 @@ export class Panel {
   readonly #doings = h("div", { class: "doings" });
   readonly #leave = h("div", { class: "panel-part stack tight" });
   readonly #count = h("h3", { tabindex: -1 });
-  readonly #filter = h("input", { type: "search", "aria-label": g.find, placeholder: g.find, autocomplete: "off", hidden: true, oninput: () => this.#drawMembers() });
+  readonly #filter = h("input", { type: "search", "aria-label": g.find, placeholder: g.find, autocomplete: "off", hidden: true, oninput: () => this.#search() });
   readonly #nobody = h("p", { class: "muted", role: "status", hidden: true }, g.noMember);
   readonly #list = h("ul", { class: "members" });
   readonly #more: HTMLElement;
@@ -44,13 +46,15 @@ export class Panel {
   #drawn = "";
   #seen = "";
   #leaving = "";
+  #found: { query: string; members: GroupMember[]; next: string } | undefined; // by the server, while not all members are here
+  #typed: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly group: string,
     private readonly talk: Talk,
     private readonly closed: () => void,
   ) {
-    this.#more = act(t.words.showMore, "link", () => talk.line.groups.more(group), this.#failed);
+    this.#more = act(t.words.showMore, "link", () => (this.#found ? this.#find(this.#found.next) : talk.line.groups.more(group)), this.#failed);
     this.#show = rows<Row>(this.#list, (r) => r.member.user.id, (r) => this.#row(r), this.#count);
     this.el = h(
       "aside",
@@ -140,6 +144,7 @@ export class Panel {
       this.#doings,
       may("invite") && doing("people", g.invite, invite),
       may("invite") && doing("link", g.links, links),
+      may("invite") && doing("code", g.card, card),
       may("answer") && doing("clock", g.requests, requests, waiting > 0 && h("span", { class: "badge" }, String(waiting))),
       doing("person", g.mine, mine),
       may("describe") && doing("pen", g.settings, settings),
@@ -171,19 +176,40 @@ export class Panel {
     const all = groups.members(this.group);
     const total = groups.get(this.group)?.group.members ?? all.length;
     const more = groups.hasMore(this.group);
-    this.#more.hidden = !more;
-    this.#filter.hidden = more || all.length < FILTER_FROM;
+    this.#more.hidden = this.#found ? !this.#found.next : !more;
+    this.#filter.hidden = !more && all.length < FILTER_FROM;
     this.#count.textContent = g.members(total);
-    const query = this.#filter.hidden ? "" : this.#filter.value.trim().toLowerCase();
-    const list = all.map((member): Row => {
+    const query = this.#filter.hidden || this.#found ? "" : this.#filter.value.trim().toLowerCase();
+    const list = (this.#found?.members.map((m) => groups.member(this.group, m.user.id) ?? m) ?? all).map((member): Row => {
       const own = member.user.id === this.talk.me.id;
       const name = own ? groups.called(this.group, member.user.id) : nameIn(this.talk, member.user.id, this.group);
       const until = Date.parse(member.muted_until ?? "");
       return { member, name, note: [member.nickname, member.user.name].filter((other) => other && other !== name).join(" · "), muted: until > Date.now() ? untilWords(until) : "" };
     });
     const found = list.filter((r) => !query || `${r.name} ${r.note}`.toLowerCase().includes(query));
-    this.#nobody.hidden = found.length > 0 || all.length === 0;
+    this.#nobody.hidden = found.length > 0 || (all.length === 0 && !this.#found);
     this.#show(found);
+  }
+
+  // #search shows the members that fit: of those that are here at once, and of a group of which not all are by the server.
+  #search(): void {
+    clearTimeout(this.#typed);
+    const query = this.#filter.value.trim();
+    if (!query || !this.talk.line.groups.hasMore(this.group)) {
+      this.#found = undefined;
+      return this.#drawMembers();
+    }
+    this.#typed = setTimeout(() => void this.#find("").catch(this.#failed), TYPED);
+  }
+
+  async #find(cursor: string): Promise<void> {
+    const query = this.#filter.value.trim();
+    if (!query) return;
+    const page = await ask(this.talk, "groups.members", { path: { group: this.group }, query: { q: query, limit: FOUND, ...(cursor && { cursor }) } });
+    if (query !== this.#filter.value.trim()) return; // a later question is on its way
+    const before = cursor && this.#found?.query === query ? this.#found.members : [];
+    this.#found = { query, members: [...before, ...page.members], next: page.next ?? "" };
+    this.#drawMembers();
   }
 
   #row(r: Row): HTMLLIElement {

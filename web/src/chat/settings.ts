@@ -7,7 +7,6 @@ import { field } from "../form";
 import { json } from "../session";
 import { t } from "../texts";
 import { c } from "../texts/chats";
-import { alertState, setAlerts } from "./alerts";
 
 const FROM = ["friends", "everybody", "nobody"] as const;
 const WISHES = ["online", "away", "busy"] as const;
@@ -22,21 +21,12 @@ export function chatSettings(me: User, on: { signal: AbortSignal; failed: (err: 
   const status = field(c.wish, { name: "wish" }, c.wishHint, wish);
   const receipts = h("input", { type: "checkbox", name: "receipts" });
   const presence = h("input", { type: "checkbox", name: "presence" });
-  const alerts = h("input", { type: "checkbox", name: "alerts" });
-  const alertsHint = h("p", { class: "hint" });
   const label = (box: HTMLElement, text: string) => h("label", { class: "switch" }, box, h("span", {}, text));
 
   function show(): void {
     choice.disabled = receipts.disabled = now === undefined;
     if (now) [choice.value, receipts.checked] = [now.messages_from, now.receipts];
     presence.checked = me.presence !== "nobody";
-  }
-
-  function showAlerts(): void {
-    const state = alertState();
-    alerts.checked = state === "on";
-    alerts.disabled = state === "denied" || state === "none";
-    alertsHint.textContent = c.alertsHint[state];
   }
 
   async function keep(work: () => Promise<void>): Promise<void> {
@@ -58,9 +48,7 @@ export function chatSettings(me: User, on: { signal: AbortSignal; failed: (err: 
   receipts.addEventListener("change", () => void keep(put));
   presence.addEventListener("change", () => void keep(async () => on.changed(await json<User>("/v1/me", { method: "PATCH", body: { presence: presence.checked ? "friends" : "nobody" } }))));
   wish.addEventListener("change", () => void keep(async () => void (await json<MyPresence>("/v1/me/presence", { method: "PUT", body: { status: wish.value } }))));
-  alerts.addEventListener("change", () => void setAlerts(alerts.checked).then(showAlerts));
   show();
-  showAlerts();
 
   return {
     el: h(
@@ -68,7 +56,7 @@ export function chatSettings(me: User, on: { signal: AbortSignal; failed: (err: 
       { class: "card", "aria-labelledby": "chats-title", "data-part": "chats" },
       h("h2", { id: "chats-title" }, t.frame.titles.chats),
       from.el,
-      h("div", { class: "stack tight" }, label(receipts, c.receipts), h("p", { class: "hint" }, c.receiptsHint), label(presence, c.presenceShown), label(alerts, c.alerts), alertsHint),
+      h("div", { class: "stack tight" }, label(receipts, c.receipts), h("p", { class: "hint" }, c.receiptsHint), label(presence, c.presenceShown)),
       status.el,
       said,
     ),

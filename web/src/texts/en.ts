@@ -47,7 +47,7 @@ export const en = {
       deletion: "Your account was deleted. Logging in brings it back for some days.",
       restored: "Your account is restored: it will not be deleted.",
     },
-    titles: { home: "Today", chats: "Chats", friends: "Friends", card: "A card", profile: "Profile", undo: "A change of address", group: "An invitation", notices: "Notices" },
+    titles: { home: "Today", chats: "Chats", rooms: "Rooms", friends: "Friends", card: "A card", profile: "Profile", undo: "A change of address", group: "An invitation", notices: "Notices" },
     newMessages: (n: number): string => (n === 1 ? " unread message" : " unread messages"),
     newNotices: (n: number): string => (n === 1 ? " new notice" : " new notices"),
     newRequests: (n: number): string => (n === 1 ? " new request" : " new requests"),
@@ -348,19 +348,6 @@ export const en = {
     out: "Log out",
     outName: (name: string, own: boolean) => `Log out ${name}${own ? ", this device" : ""}`,
     agent: (browser: string, system: string) => `${browser} on ${system}`,
-  },
-
-  picture: {
-    choose: "Choose a picture",
-    remove: "Remove",
-    removeMine: "Remove my picture",
-    removed: "Your picture is removed.",
-    tooLarge: "A picture has at most 5 MB.",
-    notShown: "This file is not a picture that can be shown here. Take a PNG, JPEG, GIF or WebP.",
-    chosen: "The chosen picture",
-    use: "Use this picture",
-    changed: "Your picture is changed.",
-    hint: "PNG, JPEG, GIF or WebP, at most 5 MB.",
   },
 };
 

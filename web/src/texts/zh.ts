@@ -43,7 +43,7 @@ export const zh: Texts = {
       deletion: "你的账号已被删除。几天之内重新登录即可恢复。",
       restored: "你的账号已恢复，不会被删除。",
     },
-    titles: { home: "今天", chats: "聊天", friends: "好友", card: "名片", profile: "资料", undo: "邮箱变更", group: "群组邀请", notices: "通知" },
+    titles: { home: "今天", chats: "聊天", rooms: "房间", friends: "好友", card: "名片", profile: "资料", undo: "邮箱变更", group: "群组邀请", notices: "通知" },
     newMessages: () => " 条未读消息",
     newNotices: () => " 条新通知",
     newRequests: () => " 个新请求",
@@ -334,18 +334,5 @@ export const zh: Texts = {
     out: "退出登录",
     outName: (name, own) => `退出 ${name}${own ? "（本机）" : ""}`,
     agent: (browser, system) => `${system} 上的 ${browser}`,
-  },
-
-  picture: {
-    choose: "选择图片",
-    remove: "移除",
-    removeMine: "移除我的头像",
-    removed: "头像已移除。",
-    tooLarge: "图片最大 5 MB。",
-    notShown: "此文件不是可以显示的图片。请选择 PNG、JPEG、GIF 或 WebP。",
-    chosen: "选中的图片",
-    use: "使用这张图片",
-    changed: "头像已更改。",
-    hint: "PNG、JPEG、GIF 或 WebP，最大 5 MB。",
   },
 };

@@ -96,6 +96,13 @@ export const en = {
   invite: "Invite friends",
   inviteDo: "Add them",
   allIn: "All of your friends are in the group.",
+  card: "Card of the group",
+  cardWords: {
+    link: "The link of the group's card",
+    picture: "The group's card as a QR code",
+    lasts: (seconds: number) => `Whoever scans it finds the group. It is good for ${seconds >= 7200 ? count(Math.floor(seconds / 3600), "hour") : count(Math.ceil(seconds / 60), "minute")} more.`,
+  },
+  removePicture: "Remove the group's picture",
   links: "Links into the group",
   linksHint: "Whoever opens a link sees the group and can join.",
   newLink: "Make a link",

@@ -90,6 +90,13 @@ export const zh: GroupTexts = {
   invite: "邀请好友",
   inviteDo: "添加",
   allIn: "你的好友都已在群组中。",
+  card: "群组名片",
+  cardWords: {
+    link: "群组名片链接",
+    picture: "群组名片二维码",
+    lasts: (seconds) => `扫描后即可找到群组。有效期还剩 ${seconds >= 7200 ? `${number(Math.floor(seconds / 3600))} 小时` : `${number(Math.ceil(seconds / 60))} 分钟`}。`,
+  },
+  removePicture: "移除群组头像",
   links: "群组链接",
   linksHint: "打开链接的人可以看到群组并加入。",
   newLink: "创建链接",

@@ -1,0 +1,249 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// moves has the page move as for a reader who has nothing against it; the headless shell may say otherwise.
+func (p *tab) moves(how string) {
+	p.t.Helper()
+	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: how}}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// shows waits until the video of the open room is somewhere: a JavaScript expression of v.
+func (p *tab) shows(what, expression string) {
+	p.t.Helper()
+	p.until(what, fmt.Sprintf(`((v) => v && v.readyState >= 1 && !v.error && (%s))(document.querySelector(".stage video"))`, expression))
+}
+
+// opens chooses one of the open room's lists: "chat", "list" or "people".
+func (p *tab) opens(tab string) { p.t.Helper(); p.click("[role=tab][data-tab=" + tab + "]") }
+
+// evaluated returns what a JavaScript expression is.
+func evaluated[T any](p *tab, expression string) T {
+	p.t.Helper()
+	got, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return got
+}
+
+// Two people watch a video together in two windows, and a guest looks in.
+func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t)
+	for _, p := range []*tab{ada, bob} {
+		p.moves("no-preference")
+	}
+
+	// A room is made, and comes into nobody's list.
+	ada.visit("#/rooms")
+	ada.says("[aria-label='My rooms']", "You are in no room")
+	ada.button("New room")
+	ada.typ("[name=room_name]", "Film night")
+	ada.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("dialog [name=guests]").click()`))
+	ada.button("Make the room")
+	ada.says(".watch h1", "Film night")
+	ada.says("[data-viewers]", "1 viewer")
+	ada.says(".stage-note", "Nothing is on.")
+
+	// Whoever has the link comes in.
+	ada.button("Invite")
+	ada.button("Make a link")
+	ada.until("the link", `document.querySelector(".group-links .link-text")?.value.includes("/#/watch/")`)
+	link := evaluated[string](ada, `document.querySelector(".group-links .link-text").value`)
+	ada.until("a way to copy it", `[...document.querySelectorAll(".group-links button")].some((b) => b.textContent === "Copy" && b.checkVisibility())`)
+	ada.button("Close")
+	bob.visit(link[strings.Index(link, "#"):])
+	bob.says(".door h2", "Film night")
+	bob.button("Come in")
+	bob.says(".watch h1", "Film night")
+	for _, p := range []*tab{ada, bob} {
+		p.says("[data-viewers]", "2 viewers")
+		p.opens("people")
+		p.until("both in the list", `document.querySelectorAll(".watch-side .members li").length === 2`)
+		p.says(".watch-side .members li:first-child", "owner")
+	}
+	bob.until("no verbs for a member", `document.querySelector(".watch-side .members [aria-haspopup=menu]") === null`)
+
+	// A member adds to the playlist, and who may control puts it on.
+	bob.opens("list")
+	bob.button("Add the sample video")
+	ada.opens("list")
+	ada.says(".items", "Sample: ten seconds")
+	ada.says(".items", "0:10")
+	ada.button("Add the sample video")
+	ada.until("two items", `document.querySelectorAll(".items li").length === 2`)
+	first := evaluated[string](ada, `document.querySelector(".items li").dataset.item`)
+	ada.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll(".items li")[1].querySelector("[aria-label^='Move'][aria-label$='up']").click()`))
+	for _, p := range []*tab{ada, bob} {
+		p.until("the other order", fmt.Sprintf(`document.querySelectorAll(".items li")[1]?.dataset.item === %q`, first))
+	}
+	bob.until("what is not his to choose", `document.querySelector(".controls button").disabled && document.querySelector(".seek").disabled && !document.querySelector(".items [aria-label^='Put']")`)
+	// The room repeats it: a machine that stalls for ten seconds does not end the story.
+	ada.button("Settings")
+	ada.fill("[name=loop]", "item")
+	ada.button("Save")
+	ada.lacks("dialog")
+	ada.button("Put on Sample: ten seconds")
+	for _, p := range []*tab{ada, bob} {
+		p.shows("the video, playing", `!v.paused && v.currentTime > 0 && v.videoWidth === 480 && v.duration === 10`)
+		p.says(".items [aria-current=true]", "on now")
+	}
+
+	// What one does the other sees.
+	ada.button("Pause")
+	bob.shows("the pause", `v.paused`)
+	bob.says(".controls", "of 0:10")
+	ada.do(chromedp.Evaluate[chromedp.Void](`((s) => { s.value = 7000; s.dispatchEvent(new Event("change")); })(document.querySelector(".seek"))`))
+	for _, p := range []*tab{ada, bob} {
+		p.shows("the seventh second", `v.paused && !v.seeking && Math.abs(v.currentTime - 7) < 0.01`)
+		p.says(".controls .time", "0:07 of 0:10")
+	}
+	ada.do(chromedp.Evaluate[chromedp.Void](`((s) => { s.value = "0.5"; s.dispatchEvent(new Event("change")); })(document.querySelector(".controls select"))`))
+	ada.button("Play")
+	bob.shows("half the speed", `!v.paused && Math.abs(v.playbackRate - 0.5) < 0.06`)
+	ada.button("Pause")
+	bob.shows("the pause", `v.paused`)
+	at := evaluated[float64](ada, `document.querySelector(".stage video").currentTime`)
+	bob.shows("the same moment", fmt.Sprintf(`Math.abs(v.currentTime - %f) < 0.05`, at))
+
+	// Comments fly, in a lane each, and no faster than the one before.
+	bob.typ("[name=danmaku]", "What a colour!")
+	bob.button("Let it fly")
+	for _, p := range []*tab{ada, bob} {
+		p.until("the comment, flying", `((e) => e?.textContent === "What a colour!" && e.getAnimations().length === 1)(document.querySelector(".flying"))`)
+	}
+	for i := range 3 {
+		bob.typ("[name=danmaku]", fmt.Sprintf("and again, number %d", i))
+		bob.button("Let it fly")
+		bob.until("an empty field", `document.querySelector("[name=danmaku]").value === ""`)
+	}
+	ada.until("a lane of its own for each that is there", `((all) => all.length > 0 && all.every((a, i) => all.slice(i + 1).every((b) => {
+		const [p, q] = [a.getBoundingClientRect(), b.getBoundingClientRect()];
+		return p.bottom <= q.top || q.bottom <= p.top || p.right <= q.left || q.right <= p.left;
+	})))([...document.querySelectorAll(".flying")])`)
+	ada.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("[name=danmaku_on]").click()`))
+	ada.until("none of them", `document.querySelectorAll(".flying").length === 0 && document.querySelector(".danmaku").hidden`)
+	bob.do(chromedp.Evaluate[chromedp.Void](`((s) => { s.value = "40"; s.dispatchEvent(new Event("input")); })(document.querySelector("[name=opacity]"))`))
+	bob.until("fainter ones", `getComputedStyle(document.querySelector(".danmaku")).opacity === "0.4"`)
+	ada.do(chromedp.Reload())
+	ada.says(".watch h1", "Film night")
+	ada.until("what the device remembers", `!document.querySelector("[name=danmaku_on]").checked && document.querySelector("[name=opacity]").disabled`)
+	ada.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("[name=danmaku_on]").click()`))
+	ada.shows("the video after a reload", fmt.Sprintf(`v.paused && Math.abs(v.currentTime - %f) < 0.05`, at))
+
+	// Who wants no movement sees it stand.
+	ada.moves("reduce")
+	bob.typ("[name=danmaku]", "Stand still")
+	bob.button("Let it fly")
+	ada.until("the comment, standing", `[...document.querySelectorAll(".flying.still")].some((e) => e.textContent === "Stand still")`)
+	ada.moves("no-preference")
+
+	// Chat, and a guest by the link.
+	ada.typ("[name=say]", "Popcorn?")
+	ada.key(kb.Enter)
+	bob.opens("chat")
+	bob.says(".said-list", "Ada Popcorn?")
+	guest := ada.stranger(link)
+	guest.says(".door h2", "Film night")
+	guest.typ("[name=guest_name]", "Visitor")
+	guest.button("Come in as a guest")
+	guest.says(".watch h1", "Film night")
+	guest.says(".said-list", "Popcorn?")
+	guest.shows("the same moment", fmt.Sprintf(`v.paused && Math.abs(v.currentTime - %f) < 0.05`, at))
+	guest.typ("[name=say]", "Hello from outside")
+	guest.key(kb.Enter)
+	ada.says(".said-list", "Visitor Hello from outside")
+	guest.do(chromedp.Reload())
+	guest.says(".said-list", "Hello from outside")
+
+	// The owner gives, and takes out.
+	ada.opens("people")
+	ada.doesTo("Bob", "Let them control the player")
+	bob.until("a button for him", `!document.querySelector(".controls button").disabled`)
+	bob.button("Play")
+	ada.shows("what he has begun", `!v.paused`)
+	ada.doesTo("Bob", "Mute for an hour")
+	bob.says(".watch-side", "You may not write here.")
+	ada.doesTo("Visitor", "Take out of the room", "Really take out")
+	guest.says(".banner", "You were taken out of Film night.")
+	ada.doesTo("Bob", "Take out of the room", "Really take out")
+	bob.says(".banner", "You were taken out of Film night.")
+	bob.says("[aria-label='My rooms']", "You are in no room")
+	ada.until("the owner alone", `document.querySelectorAll(".watch-side .members li").length === 1`)
+}
+
+// A room with a password is found in the list; all of it can be read on a phone, in light and dark, by the keyboard and in Chinese.
+func TestRoomsAreFoundAndLegible(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t)
+	ada.visit("#/rooms")
+	ada.button("New room")
+	ada.typ("[name=room_name]", "Open air")
+	ada.fill("[name=access]", "open")
+	ada.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("dialog [name=access]").dispatchEvent(new Event("change"))`))
+	ada.typ("dialog [name=password]", "summer")
+	ada.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("dialog [name=listed]").click()`))
+	ada.legible("the dialog of a new room")
+	ada.button("Make the room")
+	ada.says(".watch h1", "Open air")
+	ada.opens("list")
+	ada.button("Add the sample video")
+	ada.says(".items", "Sample: ten seconds")
+	ada.typ("[name=source]", "http://example.org/film.mp4")
+	ada.click(".items-add form [type=submit]")
+	ada.says(".items-add .fault:not(:empty)", "https")
+
+	bob.visit("#/rooms")
+	bob.typ("[name=q]", "nowhere")
+	bob.says(".rooms .card [role=status]:not([hidden])", "There is no such room.")
+	bob.do(chromedp.Evaluate[chromedp.Void](`((s) => { s.value = "AIR"; s.dispatchEvent(new Event("input")); })(document.querySelector("[name=q]"))`))
+	bob.says("[data-list=public]", "Open air")
+	bob.says("[data-list=public]", "asks for a password")
+	bob.fits("the list of rooms")
+	bob.legible("the list of rooms")
+	bob.click("[data-list=public] a")
+	bob.typ("[name=password]", "winter")
+	bob.button("Come in")
+	bob.until("the refusal", `(document.querySelector(".form-fault")?.textContent ?? "") !== ""`)
+	bob.fits("the door of a room")
+	bob.legible("the door of a room")
+	bob.fill("[name=password]", "summer")
+	bob.button("Come in")
+	bob.says(".watch h1", "Open air")
+
+	// The keyboard walks through it.
+	bob.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("[role=tab][data-tab=chat]").focus()`))
+	bob.key(kb.ArrowRight)
+	bob.on("Playlist")
+	bob.says(".watch-side", "Address of a video")
+	for _, list := range []string{"people", "list", "chat"} {
+		for _, p := range []*tab{ada, bob} {
+			p.opens(list)
+			p.do(chromedp.EmulateViewport(360, 780))
+			p.until("a phone with "+list, "document.documentElement.scrollWidth <= innerWidth")
+			p.legible("the room with " + list)
+			p.do(chromedp.EmulateViewport(1280, 900))
+		}
+	}
+	ada.button("Settings")
+	ada.legible("the settings of a room")
+	ada.key(kb.Escape)
+	ada.button("中文")
+	ada.says("[data-viewers]", "2 人在看")
+	ada.opens("list")
+	ada.says(".items-add", "添加示例视频")
+	ada.do(chromedp.EmulateViewport(360, 780))
+	ada.until("a phone in Chinese", "document.documentElement.scrollWidth <= innerWidth")
+}

@@ -1,1 +1,0 @@
-export{t as cardView}from"./card-dPZD9qTm.js";

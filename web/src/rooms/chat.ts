@@ -1,0 +1,78 @@
+// The chat of a room.
+
+import type { RoomLine, RoomLines } from "@stoa-dev/client";
+import { act } from "../buttons";
+import { h } from "../dom";
+import { form } from "../form";
+import { r } from "../texts/rooms";
+import { timeOf } from "../chat/when";
+import type { Seat } from "./seat";
+
+const MOST = 500; // lines; the server keeps no more, either
+const PAGE = 100;
+const NEAR = 60; // px from the end from which on what comes is followed
+
+export class RoomChat {
+  readonly el: HTMLElement;
+
+  readonly #list = h("ol", { class: "said-list", role: "log", "aria-label": r.tabs.chat, tabindex: 0 });
+  readonly #none = h("p", { class: "muted", hidden: true }, r.saidNothing);
+  readonly #older: HTMLButtonElement;
+  readonly #text = h("input", { name: "say", maxlength: 500, autocomplete: "off", "aria-label": r.say, placeholder: r.say });
+  readonly #form: HTMLFormElement;
+  readonly #silent = h("p", { class: "muted", hidden: true }, r.silent);
+  #lines = new Map<number, HTMLElement>();
+
+  constructor(
+    private readonly seat: Seat,
+    failed: (err: unknown) => void,
+  ) {
+    this.#older = act(r.older, "link", () => this.#read(Math.min(...this.#lines.keys())), failed);
+    this.#older.hidden = true;
+    this.#form = form(
+      { class: "say" },
+      [],
+      async () => {
+        const text = this.#text.value.trim();
+        if (!text) return;
+        this.add(await this.seat.ask<RoomLine>("/chat", { method: "POST", body: { text } }));
+        this.#text.value = "";
+        this.#list.scrollTop = this.#list.scrollHeight;
+      },
+      h("div", { class: "say-row" }, this.#text, h("button", { type: "submit", class: "primary small" }, r.send)),
+    );
+    this.el = h("div", { class: "room-chat" }, this.#older, this.#none, this.#list, this.#form, this.#silent);
+  }
+
+  may(chat: boolean): void {
+    this.#form.hidden = !chat;
+    this.#silent.hidden = chat;
+  }
+
+  /** Reads the latest lines, as after a break. */
+  read = () => this.#read(0);
+
+  async #read(before: number): Promise<void> {
+    const page = await this.seat.ask<RoomLines>(`/chat?limit=${PAGE}${before > 0 ? `&before=${before}` : ""}`);
+    if (before > 0 || this.#lines.size === 0) this.#older.hidden = !page.more;
+    for (const line of page.lines) this.add(line);
+    this.#none.hidden = this.#lines.size > 0;
+  }
+
+  add(line: RoomLine): void {
+    if (this.#lines.has(line.seq)) return;
+    const el = h("li", { "data-seq": line.seq }, h("span", { class: "said-name" }, line.name), " ", h("span", { class: "said-text" }, line.text), " ", h("time", { class: "said-at", datetime: line.at }, timeOf(line.at)));
+    const near = this.#list.scrollHeight - this.#list.scrollTop - this.#list.clientHeight < NEAR;
+    const after = [...this.#list.children].findLast((other) => Number((other as HTMLElement).dataset["seq"]) < line.seq);
+    if (after) after.after(el);
+    else this.#list.prepend(el);
+    this.#lines.set(line.seq, el);
+    if (this.#lines.size > MOST) {
+      const first = Math.min(...this.#lines.keys());
+      this.#lines.get(first)!.remove();
+      this.#lines.delete(first);
+    }
+    this.#none.hidden = true;
+    if (near) this.#list.scrollTop = this.#list.scrollHeight;
+  }
+}

@@ -1,0 +1,310 @@
+// The player of a room, kept where the room is.
+
+import { PlaybackSync, Refused as RefusedOnLine, type Playback, type PlaybackCommand, type Room, type RoomItem, type RoomItemSource } from "@stoa-dev/client";
+import { Refused } from "../api";
+import { h } from "../dom";
+import { r } from "../texts/rooms";
+import { sign } from "../chat/icons";
+import type { Danmaku } from "./danmaku";
+import type { Seat } from "./seat";
+
+const LOOK = 250; // ms between two looks at how far the player is off
+const ASK_CLOCK = 10_000; // ms
+const FIRST = 12; // questions for the clock at the beginning
+const AGAIN = 1000; // ms between two jumps, so that one that loads is not sent on
+const BUFFERING = 5000; // ms after which is said again that this player waits
+const RATES = [0.5, 0.75, 1, 1.25, 1.5, 2];
+const STEP = 5000; // ms of an arrow key
+
+/** A moment of an item: 75 s are 1:15. */
+export function clockOf(ms: number): string {
+  const s = Math.max(0, Math.floor(ms / 1000));
+  const two = (n: number) => String(n).padStart(2, "0");
+  const hours = Math.floor(s / 3600);
+  return hours > 0 ? `${hours}:${two(Math.floor((s % 3600) / 60))}:${two(s % 60)}` : `${Math.floor(s / 60)}:${two(s % 60)}`;
+}
+
+export class Player {
+  readonly el: HTMLElement;
+  readonly video = h("video", { playsinline: true, preload: "auto", "aria-label": r.player });
+
+  readonly #sync = new PlaybackSync(40, 1000);
+  readonly #note = h("p", { class: "stage-note", role: "status" });
+  readonly #play = h("button", { type: "button", class: "round", onclick: () => this.#toggle() });
+  readonly #next = h("button", { type: "button", class: "round", "aria-label": r.next, title: r.next, onclick: () => void this.#loadNext() }, sign("next"));
+  readonly #seek = h("input", { type: "range", class: "seek", min: 0, max: 1000, step: 100, "aria-label": r.position, oninput: () => this.#preview(), onchange: () => this.#seekTo(Number(this.#seek.value)) });
+  readonly #time = h("span", { class: "time" });
+  readonly #rate = h("select", { "aria-label": r.rate, onchange: () => void this.command({ do: "rate", rate: Number(this.#rate.value) }) }, ...RATES.map((value) => h("option", { value }, r.rateOf(value))));
+  readonly #sound = h("button", { type: "button", class: "round", onclick: () => ((this.video.muted = !this.video.muted), this.#draw()) });
+  readonly #full = h("button", { type: "button", class: "round", "aria-label": r.fullscreen, title: r.fullscreen, onclick: () => void (document.fullscreenElement ? document.exitFullscreen() : this.#stage.requestFullscreen()) }, sign("wide"));
+  readonly #stage: HTMLElement;
+  readonly #controls: HTMLElement;
+
+  #state: Playback | undefined;
+  #room: Room | undefined;
+  #items: RoomItem[] = [];
+  #may = false;
+  #item = ""; // what the video has
+  #timer: ReturnType<typeof setInterval> | undefined;
+  #clock: ReturnType<typeof setInterval>;
+  #jumped = 0;
+  #dragged = false;
+  #waits = false;
+  #told: ReturnType<typeof setInterval> | undefined;
+  #ended = ""; // generation and version whose end was told
+  #gone = false;
+
+  constructor(
+    private readonly seat: Seat,
+    private readonly danmaku: Danmaku,
+    private readonly failed: (err: unknown) => void,
+  ) {
+    const { video } = this;
+    this.#stage = h("div", { class: "stage" }, video, danmaku.el, this.#note);
+    this.#controls = h("div", { class: "controls" }, this.#play, this.#next, this.#seek, this.#time, this.#rate, this.#sound, this.#full);
+    this.el = h("section", { class: "player", "aria-label": r.player, onkeydown: (e: KeyboardEvent) => this.#key(e) }, this.#stage, this.#controls);
+    this.#full.hidden = !document.fullscreenEnabled;
+    video.addEventListener("loadedmetadata", () => this.#apply());
+    video.addEventListener("durationchange", () => this.#draw());
+    for (const name of ["canplay", "playing"]) video.addEventListener(name, () => (this.#buffers(false), this.#apply()));
+    video.addEventListener("waiting", () => this.#buffers(true));
+    video.addEventListener("ended", () => void this.#tellEnd());
+    video.addEventListener("error", () => video.hasAttribute("src") && this.#say(r.cannotPlay));
+    video.addEventListener("click", () => this.#toggle());
+    this.#clock = setInterval(() => !document.hidden && void this.#askClock(), ASK_CLOCK);
+    void (async () => {
+      for (let i = 0; i < FIRST && !this.#gone; i++) await this.#askClock();
+      this.#apply();
+    })();
+    this.#draw();
+  }
+
+  close(): void {
+    this.#gone = true;
+    clearInterval(this.#timer);
+    clearInterval(this.#clock);
+    clearInterval(this.#told);
+    this.danmaku.close();
+    this.video.removeAttribute("src");
+    this.video.load();
+  }
+
+  /** The item that is on, and where in it the room is, ms. */
+  get moment(): { item: string; position: number } {
+    return { item: this.#state?.item ?? "", position: Math.max(0, Math.round(this.#where())) };
+  }
+
+  /** What the player needs of the room, and whether the caller may control it. */
+  room(room: Room, may: boolean): void {
+    this.#room = room;
+    [this.#sync.drift, this.#sync.jump] = [room.drift, room.jump];
+    this.#may = may;
+    this.#draw();
+  }
+
+  items(items: RoomItem[]): void {
+    this.#items = items;
+    this.#draw();
+  }
+
+  /** Takes a register, from whichever way it came. */
+  take(state: Playback): void {
+    if (!this.#sync.take(state)) return;
+    this.#state = state;
+    const item = state.item ?? "";
+    if (item !== this.#item) void this.#load(item);
+    else this.#apply();
+    if (state.paused) clearInterval(this.#timer), (this.#timer = undefined);
+    else this.#timer ??= setInterval(() => this.#look(), LOOK);
+    this.#draw();
+  }
+
+  /** Sends a command that the caller wants; one that came late by a moment is sent again. */
+  async command(what: Pick<PlaybackCommand, "do"> & Partial<PlaybackCommand>): Promise<void> {
+    for (let again = false; ; again = true) {
+      const { generation = 0, version = 0 } = this.#state ?? {};
+      try {
+        return this.take(await this.seat.ask<Playback>("/playback", { method: "POST", body: { generation, version, ...what } }));
+      } catch (err) {
+        if (again || !(err instanceof Refused || err instanceof RefusedOnLine) || codeOf(err) !== "room.playback_changed") {
+          this.#draw(); // what was chosen is put back
+          return this.failed(err);
+        }
+        try {
+          this.take(await this.seat.ask<Playback>("/playback"));
+        } catch (err) {
+          return this.failed(err);
+        }
+      }
+    }
+  }
+
+  async #askClock(): Promise<void> {
+    const sent = Date.now();
+    try {
+      const { time } = await this.seat.client.call("rooms.clock");
+      this.#sync.clock(sent, Date.now(), time);
+    } catch {
+      // The clock that is known does until the connection is back.
+    }
+  }
+
+  async #load(item: string): Promise<void> {
+    const { video } = this;
+    this.#item = item;
+    this.danmaku.load(item);
+    this.#buffers(false);
+    this.#say("");
+    video.removeAttribute("src");
+    video.load();
+    if (!item) return;
+    try {
+      const source = await this.seat.ask<RoomItemSource>(`/playlist/${item}/source`);
+      if (this.#item !== item || this.#gone) return;
+      if (source.url) video.src = source.url;
+      else this.#say(r.cannotPlay);
+    } catch (err) {
+      if (this.#item === item) {
+        this.#item = "?"; // the next register loads it anew
+        this.failed(err);
+      }
+    }
+  }
+
+  #where(): number {
+    return this.#sync.position(Date.now());
+  }
+
+  #length(): number {
+    const { duration } = this.video;
+    if (Number.isFinite(duration) && duration > 0) return duration * 1000;
+    return this.#items.find((i) => i.id === this.#item)?.duration ?? 0;
+  }
+
+  // #apply has the video do what the room does.
+  #apply(): void {
+    const { video } = this;
+    if (!this.#state?.item || this.#state.item !== this.#item || video.readyState < HTMLMediaElement.HAVE_METADATA || this.#gone) return;
+    const c = this.#sync.correct(Date.now(), video.currentTime * 1000);
+    const length = this.#length();
+    const to = (length > 0 ? Math.min(c.to, length) : c.to) / 1000;
+    const now = performance.now();
+    if (c.seek && !video.seeking && Math.abs(video.currentTime - to) > 0.001 && (c.paused || now - this.#jumped > AGAIN)) {
+      this.#jumped = now;
+      video.currentTime = to;
+    }
+    if (video.playbackRate !== c.rate) video.playbackRate = c.rate;
+    if (c.paused) video.pause();
+    else if (video.paused && !video.ended) void this.#start();
+  }
+
+  async #start(): Promise<void> {
+    const { video } = this;
+    try {
+      await video.play();
+    } catch (err) {
+      // Browsers let nothing sound before the user has done something here.
+      if (!(err instanceof DOMException) || err.name !== "NotAllowedError" || video.muted) return;
+      video.muted = true;
+      this.#draw();
+      await video.play().catch(() => {});
+    }
+  }
+
+  #look(): void {
+    this.#apply();
+    this.danmaku.at(this.#where());
+    this.#drawTime();
+  }
+
+  #buffers(waits: boolean): void {
+    if (waits && (!this.#room?.hold || this.#state?.paused)) return;
+    if (waits === this.#waits) return;
+    this.#waits = waits;
+    clearInterval(this.#told);
+    const tell = () => void this.seat.ask("/playback/buffering", { method: "POST", body: { buffering: waits } }).catch(() => {}); // who is silent is not waited for
+    tell();
+    if (waits) this.#told = setInterval(tell, BUFFERING);
+  }
+
+  async #tellEnd(): Promise<void> {
+    const s = this.#state;
+    if (!s || s.paused || this.#ended === `${s.generation} ${s.version}`) return;
+    this.#ended = `${s.generation} ${s.version}`;
+    try {
+      this.take(await this.seat.ask<Playback>("/playback/ended", { method: "POST", body: { generation: s.generation, version: s.version } }));
+    } catch {
+      // Others tell it, too.
+    }
+  }
+
+  #toggle(): void {
+    if (this.#state?.item && this.#may) void this.command({ do: this.#state.paused && !this.#state.held ? "play" : "pause" });
+  }
+
+  #seekTo(position: number): void {
+    this.#dragged = false;
+    void this.command({ do: "seek", position: Math.round(position) });
+  }
+
+  #preview(): void {
+    this.#dragged = true;
+    this.#time.textContent = this.#spoken(Number(this.#seek.value));
+  }
+
+  async #loadNext(): Promise<void> {
+    const at = this.#items.findIndex((i) => i.id === this.#state?.item);
+    const next = this.#items[at + 1] ?? this.#items[0];
+    if (next) await this.command({ do: "load", item: next.id });
+  }
+
+  #key(e: KeyboardEvent): void {
+    if (e.target !== this.el && !(e.target instanceof HTMLVideoElement)) return; // the buttons have their own keys
+    if (!this.#may || !this.#state?.item) return;
+    const by = { ArrowLeft: -STEP, ArrowRight: STEP }[e.key];
+    if (by !== undefined) this.#seekTo(Math.max(0, this.#where() + by));
+    else if (e.key === " ") this.#toggle();
+    else return;
+    e.preventDefault();
+  }
+
+  #say(text: string): void {
+    this.#note.textContent = text;
+  }
+
+  readonly #spoken = (position: number) => r.at(clockOf(position), clockOf(this.#length()));
+
+  #drawTime(): void {
+    if (this.#dragged) return;
+    const length = this.#length();
+    const at = Math.min(this.#where(), length || Infinity);
+    this.#seek.max = String(Math.max(1000, length));
+    this.#seek.value = String(at);
+    this.#time.textContent = this.#state?.item ? this.#spoken(at) : "";
+    this.#seek.setAttribute("aria-valuetext", this.#time.textContent);
+  }
+
+  #draw(): void {
+    const s = this.#state;
+    const plays = s !== undefined && Boolean(s.item) && (!s.paused || Boolean(s.held));
+    const label = (el: HTMLElement, text: string, shape: Parameters<typeof sign>[0]) => {
+      if (el.ariaLabel === text) return;
+      el.ariaLabel = el.title = text;
+      el.replaceChildren(sign(shape));
+    };
+    label(this.#play, plays ? r.pause : r.play, plays ? "pause" : "play");
+    label(this.#sound, this.video.muted ? r.unmute : r.mute, this.video.muted ? "silent" : "loud");
+    this.#sound.classList.toggle("calls", this.video.muted);
+    this.#play.disabled = this.#seek.disabled = !this.#may || !s?.item;
+    this.#rate.disabled = !this.#may;
+    this.#next.disabled = !this.#may || this.#items.length === 0;
+    this.#rate.value = String(RATES.find((x) => x === s?.rate) ?? 1);
+    this.#controls.title = this.#may ? "" : r.onlyOthers;
+    if (s?.held) this.#say(r.waits);
+    else if (s && !s.item) this.#say(this.#may ? `${r.nothing} ${r.nothingHint}` : r.nothing);
+    else if (!this.video.error) this.#say("");
+    this.#drawTime();
+  }
+}
+
+const codeOf = (err: Refused | RefusedOnLine) => (err instanceof Refused ? err.problem.code : err.code);

@@ -1,0 +1,116 @@
+// The playlist of a room.
+
+import type { RoomItem, RoomItemNew } from "@stoa-dev/client";
+import { act } from "../buttons";
+import { h } from "../dom";
+import { field, form } from "../form";
+import { rows } from "../rows";
+import { r } from "../texts/rooms";
+import { sign } from "../chat/icons";
+import { clockOf } from "./player";
+import type { Seat } from "./seat";
+
+const SAMPLE = "/sample.webm"; // every server has it
+const SAMPLE_LASTS = 10_000; // ms
+const PROBE = 5000; // ms in which a video has to say how long it is
+
+interface Row {
+  item: RoomItem;
+  now: boolean;
+  arrange: boolean;
+  control: boolean;
+  before: string | null; // behind which it comes when it moves up; null: it is the first
+  after: string; // behind which it comes when it moves down; "": it is the last
+}
+
+export class RoomPlaylist {
+  readonly el: HTMLElement;
+
+  readonly #list = h("ol", { class: "items", "aria-label": r.tabs.list });
+  readonly #none = h("p", { class: "muted" }, r.items.none);
+  readonly #add: HTMLElement;
+  readonly #mayNot = h("p", { class: "hint" }, r.items.mayNot);
+  readonly #show: (items: Row[]) => void;
+
+  constructor(
+    private readonly seat: Seat,
+    private readonly put: (item: string) => Promise<void>,
+    private readonly failed: (err: unknown) => void,
+  ) {
+    const url = field(r.items.url, { name: "source", type: "url", required: true, maxlength: 2000, autocomplete: "off", placeholder: "https://" }, r.items.urlHint);
+    const title = field(r.items.title, { name: "title", maxlength: 200, autocomplete: "off" });
+    const add = async (source: string, title: string) => {
+      const path = source.split(/[?#]/)[0]!;
+      const kind = /\.m3u8$/i.test(path) ? "hls" : "url";
+      const duration = await lasts(source);
+      const body: RoomItemNew = { kind, source, title: title || decodeURIComponent(path.split("/").at(-1) || path).slice(0, 200), ...(duration > 0 && { duration }) };
+      await this.seat.ask("/playlist", { method: "POST", body });
+    };
+    this.#add = h(
+      "div",
+      { class: "stack items-add" },
+      h("div", { class: "row" }, act(r.items.sample, "secondary", () => add(SAMPLE, r.items.sampleTitle), failed)),
+      form(
+        { class: "stack" },
+        [url, title],
+        async () => {
+          await add(url.input.value.trim(), title.input.value.trim());
+          url.input.value = title.input.value = "";
+        },
+        h("div", { class: "row" }, h("button", { type: "submit", class: "secondary" }, r.items.add)),
+      ),
+    );
+    const rest = h("span", { tabindex: -1 });
+    this.el = h("div", { class: "stack" }, rest, this.#none, this.#list, this.#add, this.#mayNot);
+    this.#show = rows<Row>(this.#list, (row) => row.item.id, (row) => this.#row(row), rest);
+  }
+
+  show(items: RoomItem[], now: string, may: (what: "playlist" | "control") => boolean): void {
+    this.#none.hidden = items.length > 0;
+    this.#add.hidden = !may("playlist");
+    this.#mayNot.hidden = may("playlist");
+    this.#show(
+      items.map((item, i) => ({ item, now: item.id === now, arrange: may("playlist"), control: may("control"), before: i === 0 ? null : (items[i - 2]?.id ?? ""), after: items[i + 1]?.id ?? "" })),
+    );
+  }
+
+  #row({ item, now, arrange, control, before, after }: Row): HTMLLIElement {
+    const button = (text: string, shape: Parameters<typeof sign>[0], run: () => Promise<unknown>) => {
+      const b = act("", "link", run, this.failed, text);
+      b.className = "round";
+      b.title = text;
+      b.append(sign(shape));
+      return b;
+    };
+    const move = (behind: string) => () => this.seat.ask(`/playlist/${item.id}/move`, { method: "POST", body: behind ? { after: behind } : {} });
+    const { title } = item;
+    return h(
+      "li",
+      { class: "item", "data-item": item.id, "aria-current": now ? "true" : null },
+      h("div", { class: "item-text" }, h("p", { class: "person-name" }, title), h("p", { class: "muted" }, [now && r.items.now, item.duration && clockOf(item.duration)].filter(Boolean).join(" · "))),
+      control && !now && button(r.items.put(title), "play", () => this.put(item.id)),
+      arrange && before !== null && button(r.items.up(title), "up", move(before)),
+      arrange && after !== "" && button(r.items.down(title), "down", move(after)),
+      arrange && button(r.items.remove(title), "cross", () => this.seat.ask(`/playlist/${item.id}`, { method: "DELETE" })),
+    );
+  }
+}
+
+// lasts is how long a video says it is, ms; 0 where it does not say. Only then what follows needs nobody who may control the player.
+function lasts(source: string): Promise<number> {
+  if (source === SAMPLE) return Promise.resolve(SAMPLE_LASTS);
+  if (!/^https:/i.test(source)) return Promise.resolve(0); // the server refuses it
+  return new Promise((done) => {
+    const probe = h("video", { preload: "metadata", muted: true });
+    const end = (ms: number) => {
+      clearTimeout(patience);
+      probe.removeAttribute("src");
+      probe.load();
+      done(ms);
+    };
+    const patience = setTimeout(() => end(0), PROBE);
+    probe.onloadedmetadata = () => end(Number.isFinite(probe.duration) ? Math.round(probe.duration * 1000) : 0);
+    probe.onerror = () => end(0);
+    probe.src = source;
+  });
+}

@@ -1,0 +1,7 @@
+// What rooms say, in the language of the page.
+
+import { t } from "../texts";
+import { en, type RoomTexts } from "./rooms/en";
+
+/** What the page says of rooms. */
+export const r: RoomTexts = t.locale === "zh-CN" ? (await import("./rooms/zh")).zh : en;
