@@ -73,11 +73,12 @@ func New(cfg Config) (_ *Engine, err error) {
 	e := &Engine{log: cfg.Log}
 	if host == "" || net.ParseIP(host).IsUnspecified() {
 		mux, err := ice.NewMultiUDPMuxFromPort(number, ice.UDPMuxFromPortWithReadBufferSize(socketBuffer), ice.UDPMuxFromPortWithWriteBufferSize(socketBuffer),
-			ice.UDPMuxFromPortWithLogger(se.LoggerFactory.NewLogger("ice")))
+			ice.UDPMuxFromPortWithLoopback(), ice.UDPMuxFromPortWithLogger(se.LoggerFactory.NewLogger("ice")))
 		if err != nil {
 			return nil, fmt.Errorf("media: %w", err)
 		}
 		se.SetICEUDPMux(mux)
+		se.SetIncludeLoopbackCandidate(true) // for programs of this machine, which may have no other address
 		e.mux, e.addr = mux, cfg.UDP
 	} else {
 		addr, err := net.ResolveUDPAddr("udp", cfg.UDP)

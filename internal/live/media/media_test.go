@@ -3,10 +3,12 @@ package media_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"github.com/at-wat/ebml-go/mkvcore"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +20,12 @@ import (
 
 func engine(t *testing.T) *media.Engine {
 	t.Helper()
-	e, err := media.New(media.Config{UDP: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	return engineAt(t, "127.0.0.1:0")
+}
+
+func engineAt(t *testing.T, udp string, public ...string) *media.Engine {
+	t.Helper()
+	e, err := media.New(media.Config{UDP: udp, PublicIPs: public, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,5 +245,31 @@ func TestARecordingIsAFileThatBeginsWithAKeyFrame(t *testing.T) {
 	all.Wait()
 	if pictures < 40 || sounds < 40 {
 		t.Errorf("%d pictures and %d sounds are in the file", pictures, sounds)
+	}
+}
+
+func TestAnEngineOnAllAddressesIsReachedOnThisMachine(t *testing.T) {
+	e := engineAt(t, ":0")
+	_, src := publish(t, e, livetest.Camera{})
+	v, _ := watch(t, e, src)
+	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 5 })
+}
+
+func TestAnAnswerNamesThePublicAddress(t *testing.T) {
+	e := engineAt(t, "127.0.0.1:0", "203.0.113.7")
+	told := errors.New("that is all")
+	_, err := livetest.Publish(t.Context(), livetest.Camera{}, func(ctx context.Context, offer string) (string, error) {
+		src, answer, err := e.Publish(ctx, offer, yes)
+		if err != nil {
+			return "", err
+		}
+		src.Close(nil)
+		if !strings.Contains(answer, " 203.0.113.7 ") || strings.Contains(answer, " 127.0.0.1 ") {
+			t.Errorf("the answer is\n%s", answer)
+		}
+		return "", told
+	})
+	if !errors.Is(err, told) {
+		t.Fatal(err)
 	}
 }
