@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,8 +197,13 @@ func register(m *webrtc.MediaEngine) error {
 	return nil
 }
 
-// offered says that the text is an offer, and what of it is not.
+// candidates are the lines of a description that name addresses.
+var candidates = regexp.MustCompile(`(?m)^a=candidate:[^\n]*\n?`)
+
+// offered takes an offer, without its candidates: whoever offers finds the server, and no offer has the server send packets to
+// addresses of somebody else's.
 func offered(pc *webrtc.PeerConnection, sdp string) error {
+	sdp = candidates.ReplaceAllString(sdp, "")
 	if err := pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: sdp}); err != nil {
 		return fmt.Errorf("%w: %w", ErrOffer, err)
 	}

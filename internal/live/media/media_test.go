@@ -6,10 +6,13 @@ import (
 	"errors"
 	"github.com/at-wat/ebml-go/mkvcore"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -271,5 +274,44 @@ func TestAnAnswerNamesThePublicAddress(t *testing.T) {
 	})
 	if !errors.Is(err, told) {
 		t.Fatal(err)
+	}
+}
+
+func TestAnOfferHasTheServerSendNothingToSomebodyElse(t *testing.T) {
+	e := engine(t)
+	other, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	var came atomic.Int64
+	go func() { // until the socket is closed
+		for buf := make([]byte, 1500); ; came.Add(1) {
+			if _, _, err := other.ReadFrom(buf); err != nil {
+				return
+			}
+		}
+	}()
+	_, port, err := net.SplitHostPort(other.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var src *media.Source
+	p, err := livetest.Publish(t.Context(), livetest.Camera{}, func(ctx context.Context, offer string) (answer string, err error) {
+		offer = regexp.MustCompile(`(?m)^(a=candidate:.* 127\.0\.0\.1) \d+ `).ReplaceAllString(offer, "$1 "+port+" ")
+		if !strings.Contains(offer, " 127.0.0.1 "+port+" ") {
+			t.Errorf("the offer is\n%s", offer)
+		}
+		src, answer, err = e.Publish(ctx, offer, yes)
+		return answer, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	defer src.Close(nil)
+	eventually.True(t, "pictures to come", func() bool { return src.Counts().Packets > 30 })
+	if n := came.Load(); n > 0 {
+		t.Errorf("%d packets came to somebody else", n)
 	}
 }
