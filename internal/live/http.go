@@ -57,13 +57,13 @@ func (s *Service) mediaRoutes(a *web.API, tags []string) {
 	statuses := map[string]int{ErrCodec.Code: http.StatusNotAcceptable, ErrOffer.Code: http.StatusBadRequest}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whip", ID: "live.publish", Tags: tags, Limit: publishLimit, Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
 		Summary:     "Publish a stream by WHIP (RFC 9725)",
-		Description: "The bearer token is the publish key, or the owner's own. The offer has all candidates, or none: there is no trickle ICE, and PATCH is answered 405. The session, which Location names, ends by DELETE.",
+		Description: "The bearer token is the publish key, or the owner's own. The answer has all candidates, and those of the offer are not looked at: there is no trickle ICE, and PATCH is answered 405. The session, which Location names, ends by DELETE.",
 		Errors:      append(slices.Clone(begin), ErrBusy)}, s.postWHIP)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whip/{session}", ID: "live.unpublish", Tags: tags, Status: http.StatusOK,
 		Summary: "End a publisher's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrState, ErrStore}}, s.deleteWHIP)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whep", ID: "live.watch", Tags: tags, Limit: watchLimit, Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
 		Summary:     "Watch a stream by WHEP (draft-ietf-wish-whep)",
-		Description: "The bearer token is the play key, a token from a room's playlist, or that of a user who may watch. The offer has all candidates, or none: PATCH is answered 405. 409 with Retry-After: the stream is not live.",
+		Description: "The bearer token is the play key, a token from a room's playlist, or that of a user who may watch. The answer has all candidates, and those of the offer are not looked at: PATCH is answered 405. 409 with Retry-After: the stream is not live.",
 		Errors:      append(slices.Clone(begin), ErrOffAir, ErrNode)}, s.postWHEP)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whep/{session}", ID: "live.leave", Tags: tags, Status: http.StatusOK,
 		Summary: "End a viewer's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrStore}}, s.deleteWHEP)

@@ -30,12 +30,12 @@ func onAir(t *testing.T, n int) (nodes []*testkit.Server) {
 }
 
 // show publishes a picture at a node, until the test ends.
-func show(t *testing.T, node *testkit.Server, stream, key string, session *string) *livetest.Publisher {
+func show(t *testing.T, node *testkit.Server, stream, key string, session *string) (p *livetest.Publisher) {
 	t.Helper()
-	p, err := livetest.Publish(t.Context(), livetest.Camera{KeyEvery: time.Second}, livetest.Post(node.HTTP, node.URL+"/v1/streams/"+stream+"/whip", key, session))
-	if err != nil {
-		t.Fatal(err)
-	}
+	eventually.NoError(t, "the publisher to be let in", func() (err error) { // the one before may be on the way out
+		p, err = livetest.Publish(t.Context(), livetest.Camera{KeyEvery: time.Second}, livetest.Post(node.HTTP, node.URL+"/v1/streams/"+stream+"/whip", key, session))
+		return err
+	})
 	t.Cleanup(p.Close)
 	return p
 }
@@ -166,9 +166,11 @@ func TestAStreamIsPublishedByWHIPAndWatchedByWHEPOnEveryNode(t *testing.T) {
 		t.Errorf("a publisher's end: %d", got)
 	}
 	eventually.True(t, "all to be gone", func() bool { return here.Ended() && late.Ended() && p.Ended() })
-	if got := end(t, nodes[1], session, made.Keys.Publish); got != http.StatusNotFound {
-		t.Errorf("an end again: %d", got)
-	}
+	eventually.Equal(t, "an end again", http.StatusNotFound, func() int { return end(t, nodes[1], session, made.Keys.Publish) })
+	eventually.True(t, "the stream to be free", func() bool {
+		st, err := ann.Stream(t.Context(), id)
+		return err == nil && st.Live == nil && st.LastLive != nil
+	})
 	show(t, nodes[1], id, made.Keys.Publish, nil) // elsewhere
 	look(t, nodes[0], path, made.Keys.Play, nil)
 }

@@ -189,6 +189,7 @@ func (p *Publisher) film(cam Camera) {
 	packetizer := rtp.NewPacketizer(1200, 0, 0, &codecs.VP8Payloader{}, rtp.NewRandomSequencer(), 90000)
 	size := max(64, cam.Bitrate/8/cam.Rate)
 	began, keyed, key := time.Now(), time.Time{}, true
+	ts := uint32(0)
 	for n := int64(0); ; n++ {
 		select {
 		case <-p.stop:
@@ -201,7 +202,7 @@ func (p *Publisher) film(cam Camera) {
 			if key {
 				keyed, key = now, false
 			}
-			ts := uint32(time.Since(began).Milliseconds() * 90)
+			ts = max(ts+90, uint32(time.Since(began).Milliseconds()*90)) // a machine that stalls has two pictures follow each other at once
 			for _, packet := range packetizer.Packetize(frame, 0) {
 				packet.Timestamp = ts
 				_ = p.video.WriteRTP(packet)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,11 +74,12 @@ func New(cfg Config) (_ *Engine, err error) {
 	e := &Engine{log: cfg.Log}
 	if host == "" || net.ParseIP(host).IsUnspecified() {
 		mux, err := ice.NewMultiUDPMuxFromPort(number, ice.UDPMuxFromPortWithReadBufferSize(socketBuffer), ice.UDPMuxFromPortWithWriteBufferSize(socketBuffer),
-			ice.UDPMuxFromPortWithLogger(se.LoggerFactory.NewLogger("ice")))
+			ice.UDPMuxFromPortWithLoopback(), ice.UDPMuxFromPortWithLogger(se.LoggerFactory.NewLogger("ice")))
 		if err != nil {
 			return nil, fmt.Errorf("media: %w", err)
 		}
 		se.SetICEUDPMux(mux)
+		se.SetIncludeLoopbackCandidate(true) // for programs of this machine, which may have no other address
 		e.mux, e.addr = mux, cfg.UDP
 	} else {
 		addr, err := net.ResolveUDPAddr("udp", cfg.UDP)
@@ -195,8 +197,13 @@ func register(m *webrtc.MediaEngine) error {
 	return nil
 }
 
-// offered says that the text is an offer, and what of it is not.
+// candidates are the lines of a description that name addresses.
+var candidates = regexp.MustCompile(`(?m)^a=candidate:[^\n]*\n?`)
+
+// offered takes an offer, without its candidates: whoever offers finds the server, and no offer has the server send packets to
+// addresses of somebody else's.
 func offered(pc *webrtc.PeerConnection, sdp string) error {
+	sdp = candidates.ReplaceAllString(sdp, "")
 	if err := pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: sdp}); err != nil {
 		return fmt.Errorf("%w: %w", ErrOffer, err)
 	}

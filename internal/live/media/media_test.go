@@ -3,11 +3,16 @@ package media_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"github.com/at-wat/ebml-go/mkvcore"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +23,12 @@ import (
 
 func engine(t *testing.T) *media.Engine {
 	t.Helper()
-	e, err := media.New(media.Config{UDP: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	return engineAt(t, "127.0.0.1:0")
+}
+
+func engineAt(t *testing.T, udp string, public ...string) *media.Engine {
+	t.Helper()
+	e, err := media.New(media.Config{UDP: udp, PublicIPs: public, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,5 +248,70 @@ func TestARecordingIsAFileThatBeginsWithAKeyFrame(t *testing.T) {
 	all.Wait()
 	if pictures < 40 || sounds < 40 {
 		t.Errorf("%d pictures and %d sounds are in the file", pictures, sounds)
+	}
+}
+
+func TestAnEngineOnAllAddressesIsReachedOnThisMachine(t *testing.T) {
+	e := engineAt(t, ":0")
+	_, src := publish(t, e, livetest.Camera{})
+	v, _ := watch(t, e, src)
+	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 5 })
+}
+
+func TestAnAnswerNamesThePublicAddress(t *testing.T) {
+	e := engineAt(t, "127.0.0.1:0", "203.0.113.7")
+	told := errors.New("that is all")
+	_, err := livetest.Publish(t.Context(), livetest.Camera{}, func(ctx context.Context, offer string) (string, error) {
+		src, answer, err := e.Publish(ctx, offer, yes)
+		if err != nil {
+			return "", err
+		}
+		src.Close(nil)
+		if !strings.Contains(answer, " 203.0.113.7 ") || strings.Contains(answer, " 127.0.0.1 ") {
+			t.Errorf("the answer is\n%s", answer)
+		}
+		return "", told
+	})
+	if !errors.Is(err, told) {
+		t.Fatal(err)
+	}
+}
+
+func TestAnOfferHasTheServerSendNothingToSomebodyElse(t *testing.T) {
+	e := engine(t)
+	other, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	var came atomic.Int64
+	go func() { // until the socket is closed
+		for buf := make([]byte, 1500); ; came.Add(1) {
+			if _, _, err := other.ReadFrom(buf); err != nil {
+				return
+			}
+		}
+	}()
+	_, port, err := net.SplitHostPort(other.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var src *media.Source
+	p, err := livetest.Publish(t.Context(), livetest.Camera{}, func(ctx context.Context, offer string) (answer string, err error) {
+		offer = regexp.MustCompile(`(?m)^(a=candidate:.* 127\.0\.0\.1) \d+ `).ReplaceAllString(offer, "$1 "+port+" ")
+		if !strings.Contains(offer, " 127.0.0.1 "+port+" ") {
+			t.Errorf("the offer is\n%s", offer)
+		}
+		src, answer, err = e.Publish(ctx, offer, yes)
+		return answer, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	defer src.Close(nil)
+	eventually.True(t, "pictures to come", func() bool { return src.Counts().Packets > 30 })
+	if n := came.Load(); n > 0 {
+		t.Errorf("%d packets came to somebody else", n)
 	}
 }
