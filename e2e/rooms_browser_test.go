@@ -124,15 +124,23 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	for _, p := range []*tab{ada, bob} {
 		p.until("the comment, flying", `((e) => e?.textContent === "What a colour!" && e.getAnimations().length === 1)(document.querySelector(".flying"))`)
 	}
-	for i := range 3 {
-		bob.typ("[name=danmaku]", fmt.Sprintf("and again, number %d", i))
-		bob.button("Let it fly")
-		bob.until("an empty field", `document.querySelector("[name=danmaku]").value === ""`)
+	// Several at once: whenever one more flies, none may cover another.
+	ada.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		window.flown = window.covered = 0;
+		new MutationObserver((changes) => {
+			flown += changes.reduce((n, c) => n + [...c.addedNodes].filter((e) => e.isConnected).length, 0);
+			const all = [...document.querySelectorAll(".flying")].map((e) => e.getBoundingClientRect());
+			all.forEach((p, i) => all.slice(i + 1).forEach((q) => { if (p.bottom > q.top && q.bottom > p.top && p.right > q.left && q.right > p.left) covered++; }));
+		}).observe(document.querySelector(".danmaku"), { childList: true });
+	})()`))
+	room := bob.location()
+	for i := range 4 {
+		bob.ask("POST", "/v1/rooms/"+room[strings.LastIndex(room, "/")+1:]+"/danmaku", fmt.Sprintf(`{"text":"and again, number %d","color":16777215}`, i))
 	}
-	ada.until("a lane of its own for each that is there", `((all) => all.length > 0 && all.every((a, i) => all.slice(i + 1).every((b) => {
-		const [p, q] = [a.getBoundingClientRect(), b.getBoundingClientRect()];
-		return p.bottom <= q.top || q.bottom <= p.top || p.right <= q.left || q.right <= p.left;
-	})))([...document.querySelectorAll(".flying")])`)
+	ada.until("four more", `flown >= 4`)
+	if n := evaluated[int](ada, `covered`); n != 0 {
+		t.Errorf("comments that fly have covered another %d times", n)
+	}
 	ada.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("[name=danmaku_on]").click()`))
 	ada.until("none of them", `document.querySelectorAll(".flying").length === 0 && document.querySelector(".danmaku").hidden`)
 	bob.do(chromedp.Evaluate[chromedp.Void](`((s) => { s.value = "40"; s.dispatchEvent(new Event("input")); })(document.querySelector("[name=opacity]"))`))
