@@ -384,7 +384,7 @@ func TestAnAnnouncementIsInTheLanguageOfItsReader(t *testing.T) {
 			want   string
 		}{{ann, "", "Hello"}, {li, "", "你好"}, {ann, "zh;q=0.9, en;q=0.2", "你好"}, {li, "fr", "Hello"}} {
 			list := w.list(c.who)
-			w.must(w.word(context.WithValue(t.Context(), texts.Key{}, func() string { return c.header }), c.who, list))
+			w.must(w.word(context.WithValue(t.Context(), texts.Key{}, func() string { return c.header }), list))
 			var doc api.Announcement
 			w.must(json.Unmarshal(list[0].Data, &doc))
 			if doc.Title != c.want || doc.ID != a.ID.String() {
