@@ -69,7 +69,7 @@ type root struct {
 	Keys        keysCmd        `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
 	KeysService keysServiceCmd `cmd:"" name:"keys-service" help:"Make, list, rotate and revoke the keys with which apps' own backends call the API."`
 	Mail        mailCmd        `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
-	Nodes       nodesCmd       `cmd:"" help:"List the nodes that share a Redis, those that live and those that were there a minute ago."`
+	Nodes       nodesCmd       `cmd:"" help:"List the nodes that share a Redis, and send one's users and work to the others."`
 	Notify      notifyCmd      `cmd:"" help:"Tell all users something, or a part of them."`
 	Queue       queueCmd       `cmd:"" help:"Look after the messages between nodes."`
 	Restore     restoreCmd     `cmd:"" help:"Put what stoa backup wrote in the place of the SQLite database."`
@@ -137,7 +137,9 @@ func parser(r *root, c *console) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
 	r.Backup.shown, r.Restore.shown, r.Demo.shown = r.Migrate.shown, r.Migrate.shown, r.Migrate.shown
 	r.Mail.shown = []string{"addr"}
-	r.Nodes.shown = []string{"redis", "key_prefix", "log"}
+	for _, s := range r.Nodes.settingsOf() {
+		s.shown = []string{"redis", "key_prefix", "log"}
+	}
 	q := &r.Queue
 	queues := []*settings{&q.List.settings, &q.Show.settings, &q.Replay.settings, &q.Drop.settings}
 	for _, s := range queues {
@@ -150,7 +152,7 @@ func parser(r *root, c *console) *kong.Kong {
 		s.shown = []string{"redis", "key_prefix", "log"}
 	}
 	r.Cache.List.shown = r.Mail.shown
-	r.Cache.Lookup.shown = r.Nodes.shown
+	r.Cache.Lookup.shown = r.Nodes.List.shown
 	r.Cache.Drop.shown = []string{"data", "sql", "redis", "key_prefix", "log"}
 	r.Cache.Warm.shown = r.Cache.Drop.shown
 	for _, s := range slices.Concat(r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf()) {
@@ -158,7 +160,7 @@ func parser(r *root, c *console) *kong.Kong {
 	}
 	r.Stats.Range.shown = []string{"data", "sql", "redis", "key_prefix", "log", "activity.zone"}
 	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
-	all := slices.Concat(queues, r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Nodes.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings, &r.Demo.settings})
+	all := slices.Concat(queues, r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf(), r.Nodes.settingsOf(), r.Cache.settingsOf(), r.Checkin.tables(), r.Keys.settingsOf(), []*settings{&r.Serve.settings, &r.Migrate.settings, &r.Config.Print.settings, &r.Config.Check.settings, &r.Mail.settings, &r.Healthcheck.settings, &r.Backup.settings, &r.Restore.settings, &r.Demo.settings})
 	for _, s := range all {
 		s.declare()
 	}

@@ -60,6 +60,14 @@ func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
 		_, err = w.Recall(ctx, owner, In(g), head.seq+1)
 		w.must(err)
 		w.wantWaits("after a recall", places, 1, "2 text 2 false")
+		said = text("mention-again", "hello")
+		said.Mentions = []string{who[1].String()}
+		again, _, err := w.Send(ctx, owner, In(g), said)
+		w.must(err)
+		w.saysIn(owner, g, "the end")
+		w.wantWaits("who is mentioned in what is unread", places, 1, "4 the end true")
+		w.must(w.Mark(ctx, who[1], In(g), again.Seq, 0))
+		w.wantWaits("who is mentioned in what is read, by none but them", places, 1, "1 the end false")
 		w.must(w.Clear(ctx, who[2], In(g)))
 		w.wantWaits("who has cleared the chat", places, 2, "")
 		w.must(w.in.Leave(ctx, who[1], g))
@@ -112,4 +120,3 @@ func TestWhatWaitsCostsThreeStatementsWhateverTheNumber(t *testing.T) {
 		t.Errorf("one chat costs %d statements, %d chats %d; want 3", one, len(places), many)
 	}
 }
-
