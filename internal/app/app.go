@@ -92,7 +92,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	defer errs.Wrap(&err, "start")
 	config.Defaults(&cfg)
 	id := ids.New[cluster.Node]()
-	a := &App{cfg: cfg, log: log, reg: obs.NewRegistry(), node: id.String(), drain: newDrain()}
+	a := &App{cfg: cfg, log: log, reg: obs.NewRegistry(), node: id.String(), drain: newDrain(ctx)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())

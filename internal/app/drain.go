@@ -12,6 +12,8 @@ import (
 // drain is whether this node sends its users and its work to others, by the word of an operator or because it stops.
 // One that is not running yet serves.
 type drain struct {
+	whole context.Context //nolint:containedctx // never ends
+
 	mu      sync.Mutex
 	serving context.Context    //nolint:containedctx // ends when a drain begins; renewed when it is undone
 	begin   context.CancelFunc // ends serving
@@ -25,9 +27,9 @@ type drain struct {
 	runs sync.WaitGroup
 }
 
-func newDrain() *drain {
-	d := &drain{resumed: make(chan struct{})}
-	d.serving, d.begin = context.WithCancel(context.Background())
+func newDrain(ctx context.Context) *drain {
+	d := &drain{whole: context.WithoutCancel(ctx), resumed: make(chan struct{})}
+	d.serving, d.begin = context.WithCancel(d.whole)
 	return d
 }
 
@@ -124,7 +126,7 @@ func (a *App) ordered(o cluster.Order) {
 	case d.undo != nil:
 		d.undo()
 		d.undo, d.stops, d.drained = nil, false, false
-		d.serving, d.begin = context.WithCancel(context.Background())
+		d.serving, d.begin = context.WithCancel(d.whole)
 		close(d.resumed)
 		d.resumed = make(chan struct{})
 		if a.gateway != nil {

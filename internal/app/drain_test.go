@@ -25,7 +25,7 @@ func TestWhatANodeDoesForAllEndsWithADrainAndGoesOnAfterIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		a := &App{log: slog.New(slog.DiscardHandler), drain: newDrain()}
+		a := &App{log: slog.New(slog.DiscardHandler), drain: newDrain(t.Context())}
 		a.cluster = cluster.New(cluster.Config{Redis: db, Bus: events.NewBus(db, "n", a.log).Nodes(), Node: ids.New[cluster.Node](), Metrics: obs.NewRegistry(), Log: a.log})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := a.drain.running(ctx, stop)

@@ -21,7 +21,7 @@ var (
 		keyspace.Lease(leaseLife), keyspace.Doc{Purpose: "a node lives while it is there", MaxBytes: 64})
 
 	entryKeys = keyspace.Def1[ID](Keys, "cluster:node:{node}", keyspace.JSONOf[Node](),
-		keyspace.Expire(entryLife), keyspace.Doc{Purpose: "what a node is and where, for people", MaxBytes: 4096})
+		keyspace.Expire(entryLife), keyspace.Doc{Purpose: "what a node is and where, for people", MaxBytes: 4096, Version: 2})
 
 	orderKeys = keyspace.Def1[ID](Keys, "cluster:order:{node}", keyspace.JSONOf[Order](),
 		keyspace.Expire(entryLife), keyspace.Doc{Purpose: "what an operator tells a node to do: to drain, or to serve again", MaxBytes: 256})
