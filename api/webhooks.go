@@ -16,6 +16,8 @@ type Webhook struct {
 // Types of webhooks after the fact.
 const (
 	HookMessageSent     = "message.sent"     // Message
+	HookMessageEdited   = "message.edited"   // Message
+	HookMessageRecalled = "message.recalled" // HookRecall
 	HookUserRegistered  = "user.registered"  // HookUser
 	HookFriendRequested = "friend.requested" // HookFriendRequest
 	HookFriendAdded     = "friend.added"     // HookPair
@@ -28,6 +30,8 @@ const (
 // Types of webhooks before the fact. Each is answered with a HookVerdict.
 const (
 	BeforeMessage       = "before.message"        // HookMessage
+	BeforeMessageEdit   = "before.message_edit"   // HookEdit
+	BeforeMessageRecall = "before.message_recall" // HookRecall
 	BeforeRegistration  = "before.registration"   // HookUser
 	BeforeFriendRequest = "before.friend_request" // HookFriendRequest
 	BeforeCheckin       = "before.checkin"        // HookCheckin
@@ -36,6 +40,8 @@ const (
 // HookData has for each type of webhook a value of its data's type.
 var HookData = map[string]any{
 	HookMessageSent:     Message{},
+	HookMessageEdited:   Message{},
+	HookMessageRecalled: HookRecall{},
 	HookUserRegistered:  HookUser{},
 	HookFriendRequested: HookFriendRequest{},
 	HookFriendAdded:     HookPair{},
@@ -44,6 +50,8 @@ var HookData = map[string]any{
 	HookGroupChanged:    HookGroup{},
 	HookNotifyOffline:   HookOffline{},
 	BeforeMessage:       HookMessage{},
+	BeforeMessageEdit:   HookEdit{},
+	BeforeMessageRecall: HookRecall{},
 	BeforeRegistration:  HookUser{},
 	BeforeFriendRequest: HookFriendRequest{},
 	BeforeCheckin:       HookCheckin{},
@@ -55,6 +63,24 @@ type HookMessage struct {
 	Chat    string `json:"chat" example:"u:V1StGXR8_Z5j" doc:"as the sender calls it: u: and a user's id, or g: and a group's"`
 	Content        // what it says
 	ReplyTo int64  `json:"reply_to,omitempty"`
+}
+
+// HookEdit is a message to which its sender wants to give another text.
+type HookEdit struct {
+	From    string `json:"from" doc:"the sender's id"`
+	Chat    string `json:"chat" example:"u:V1StGXR8_Z5j" doc:"as the sender calls it: u: and a user's id, or g: and a group's"`
+	ID      string `json:"id" doc:"the message's id"`
+	Seq     int64  `json:"seq" example:"7" doc:"the message's number in the chat"`
+	Content        // what it would say
+}
+
+// HookRecall is a message that is taken back, or is to be.
+type HookRecall struct {
+	By   string `json:"by" doc:"the id of who takes it back: the sender, or an admin of the group"`
+	From string `json:"from" doc:"the sender's id"`
+	Chat string `json:"chat" example:"u:V1StGXR8_Z5j" doc:"as who takes it back calls it: u: and a user's id, or g: and a group's"`
+	ID   string `json:"id" doc:"the message's id"`
+	Seq  int64  `json:"seq" example:"7" doc:"the message's number in the chat"`
 }
 
 // HookUser is an account that was opened, or is to be: it has no id then.
@@ -102,7 +128,7 @@ type HookGroup struct {
 // HookVerdict answers a webhook before the fact. An empty body, or an empty object, lets it happen.
 type HookVerdict struct {
 	Refuse  *HookRefusal `json:"refuse,omitempty"`
-	Content *Content     `json:"content,omitempty" doc:"of a message: what it says instead"`
+	Content *Content     `json:"content,omitempty" doc:"of a message: what it says instead; of an edit its text alone counts"`
 }
 
 // HookRefusal is what the user is told.

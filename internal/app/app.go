@@ -86,6 +86,7 @@ type App struct {
 	group     *supervise.Group
 
 	redisHealth health
+	drain       *drain
 }
 
 // New opens SQL, migrates it, and builds every part on it. Redis may be away.
@@ -94,7 +95,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	defer errs.Wrap(&err, "start")
 	config.Defaults(&cfg)
 	id := ids.New[cluster.Node]()
-	a := &App{cfg: cfg, log: log, reg: obs.NewRegistry(), node: id.String()}
+	a := &App{cfg: cfg, log: log, reg: obs.NewRegistry(), node: id.String(), drain: newDrain(ctx)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -129,7 +130,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	a.bus = events.NewBus(a.redis, a.node, log)
 	a.reg.MustRegister(obs.NewBus(a.bus.Nodes()), a.bus.Metrics())
 	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus.Nodes(), Node: id, Version: obs.Build().Version,
-		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Settings: cfg.Cluster})
+		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Sockets: a.openSockets, Ordered: a.ordered, Settings: cfg.Cluster})
 	a.bus.SetLive(a.liveNodes)
 	counts := obs.NewCaches(a.reg)
 	a.drops = drops.New(a.db, Cached(), log)
@@ -204,6 +205,11 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	leases := lease.New(a.redis)
 	run := worker.PoolConfig{Log: log, Metrics: a.reg, Lease: func(ctx context.Context, name string, fn func(context.Context) error) error {
+		ctx, cancel, err := a.drain.whileServing(ctx)
+		if err != nil {
+			return err
+		}
+		defer cancel()
 		if a.redis.Ping(ctx) != nil {
 			return worker.ErrLeaseAway
 		}
@@ -294,6 +300,8 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		return func(ctx context.Context, ready func()) error { ready(); return run(ctx) }
 	}
 	a.cluster.Listening(ln.Addr().String())
+	ctx, stop := context.WithCancel(ctx)
+	defer a.drain.running(ctx, stop)()
 	defer context.AfterFunc(ctx, func() {
 		a.log.Info("stopping: requests that run may finish", "node", a.node)
 		a.cluster.SetStatus(cluster.Draining)

@@ -46,7 +46,7 @@ type Config struct {
 	SQL        string         `koanf:"sql" default:"sqlite" secret:"url" help:"sqlite, sqlite:/path or mysql://user:pass@host/db"`
 	SQLConns   int            `koanf:"sql_conns" default:"16" help:"most connections to MySQL or MariaDB"`
 	Queue      string         `koanf:"queue" default:"sql" secret:"url" help:"where messages between nodes wait: sql or redis"`
-	Roles      []string       `koanf:"roles" default:"api,gateway,worker" help:"what this node does: api, gateway (the sockets of apps; together with api), worker (jobs and queue)"`
+	Roles      []string       `koanf:"roles" default:"api,gateway,worker" help:"what this node does: api, gateway (the sockets of apps), worker (jobs and queue)"`
 	KeyPrefix  string         `koanf:"key_prefix" default:"stoa" help:"what every Redis key begins with, so that deployments can share one Redis"`
 	Secret     string         `koanf:"secret" secret:"true" help:"at least 32 characters, the same on all nodes; generated and kept in the data folder when empty"`
 	Dev        string         `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails to this machine at /dev/mail instead of sending them; auto is true on loopback with SQLite, the embedded Redis, no mail server and no trusted proxy"`
@@ -228,9 +228,6 @@ func (c Config) checkRoles() error {
 		if !slices.Contains(roles, role) {
 			return &config.Fault{Key: "roles", Text: fmt.Sprintf("%q is no role; the roles are %s", role, all)}
 		}
-	}
-	if slices.Contains(c.Roles, roleGateway) && !slices.Contains(c.Roles, roleAPI) {
-		return &config.Fault{Key: "roles", Text: "the gateway's sockets call the API: a node with gateway needs api, too"}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/gateway"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
@@ -40,7 +41,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	cfg := web.Config{
 		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: slices.Concat(accounts.AuthErrors, servicekeys.AuthErrors), ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins,
-		NoDocs: !a.cfg.DocsHere(), AccessLog: a.cfg.AccessLog,
+		NoDocs: !a.cfg.DocsHere() || !a.cfg.does(roleAPI), AccessLog: a.cfg.AccessLog,
 	}
 	if a.cfg.Limits {
 		cfg.Limiter, cfg.Limit = limiter, web.DefaultLimit
@@ -60,9 +61,17 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 			a.api.DocsOn(a.admin)
 		}
 	}
-	if !a.cfg.does(roleAPI) {
-		return
+	switch {
+	case a.cfg.does(roleAPI):
+		a.operations()
+		a.pages()
+	case a.cfg.does(roleGateway): // whose sockets call them
+		a.api.Unserved(a.operations)
 	}
+}
+
+// operations adds those of all domains.
+func (a *App) operations() {
 	a.accounts.Routes(a.api)
 	a.notices.Routes(a.api)
 	a.push.Routes(a.api)
@@ -78,7 +87,12 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	serviceapi.Service{Accounts: a.accounts, Groups: a.groups, Messages: a.messages}.Routes(a.api)
 	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"}, Events: api.EventData,
 		Summary:     "The caller's own events as they happen, from every node",
-		Description: "Server-sent events; each carries an Event. Delivery is at most once: on (re)connection read the present state first."}, a.streamEvents)
+		Description: "Server-sent events; each carries an Event. Delivery is at most once: on (re)connection read the present state first.",
+		Errors:      []*errs.Error{gateway.ErrDraining}}, a.streamEvents)
+}
+
+// pages adds the page, and what developers see.
+func (a *App) pages() {
 	if a.cfg.Development() {
 		box := mail.NewBox(a.db).Handler(a.log)
 		a.api.Raw("GET /dev/mail", box)
@@ -90,10 +104,10 @@ func (a *App) newAPI(limiter *ratelimit.Limiter) {
 	}
 }
 
-// newGateway makes the sockets of a node that has them. They call the API, so that a node
-// without it has none.
+// newGateway makes the sockets of a node that has them. They call the API's operations, whether the node serves
+// these or not.
 func (a *App) newGateway(ctx context.Context) (err error) {
-	if !a.cfg.does(roleGateway) || !a.cfg.does(roleAPI) {
+	if !a.cfg.does(roleGateway) {
 		return nil
 	}
 	a.gateway, err = gateway.New(ctx, gateway.Config{
@@ -144,6 +158,11 @@ func keysPage() http.Handler {
 // streamEvents ends with the session of the device that listens: the token is looked at
 // again before each event, and the end of the session is one.
 func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *struct{}, send web.Send) error {
+	ctx, cancel, draining := a.drain.stream(ctx, a.cfg.Gateway.DrainOver)
+	if draining {
+		return gateway.ErrDraining
+	}
+	defer cancel()
 	sub := a.bus.Subscribe(ctx, caller.UserID())
 	defer sub.Close()
 	watch, name := a.presence.Watch(presence.Stream), rand.Text()
@@ -166,7 +185,7 @@ func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *struc
 
 // readiness is the body of /readyz.
 type readiness struct {
-	Status string            `json:"status"` // ready, degraded, starting or unavailable
+	Status string            `json:"status"` // ready, degraded, draining, starting or unavailable
 	Parts  []supervise.State `json:"parts,omitempty"`
 }
 
@@ -177,7 +196,7 @@ func (a *App) readyz(detail bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := a.readiness(r.Context())
 		status := http.StatusOK
-		if out.Status == starting || out.Status == unavailable {
+		if out.Status == starting || out.Status == unavailable || out.Status == draining {
 			status = http.StatusServiceUnavailable
 		}
 		if !detail {
@@ -192,7 +211,8 @@ func (a *App) readyz(detail bool) http.Handler {
 
 // The statuses of a node that cannot serve.
 const (
-	starting    = "starting"    // or stopping: a part does not run
+	draining    = "draining"    // or drained, or stopping: others are to be asked
+	starting    = "starting"    // a part does not run
 	unavailable = "unavailable" // all parts run, and SQL is away
 )
 
@@ -229,6 +249,9 @@ func (a *App) readiness(ctx context.Context) readiness {
 			}
 			out.Parts = append(out.Parts, redis)
 		}
+	}
+	if a.drain.on() {
+		out.Status = draining
 	}
 	return out
 }

@@ -71,7 +71,7 @@ type root struct {
 	Keys        keysCmd        `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
 	KeysService keysServiceCmd `cmd:"" name:"keys-service" help:"Make, list, rotate and revoke the keys with which apps' own backends call the API."`
 	Mail        mailCmd        `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
-	Nodes       nodesCmd       `cmd:"" help:"List the nodes that share a Redis, those that live and those that were there a minute ago."`
+	Nodes       nodesCmd       `cmd:"" help:"List the nodes that share a Redis, and send one's users and work to the others."`
 	Notify      notifyCmd      `cmd:"" help:"Tell all users something, or a part of them."`
 	Queue       queueCmd       `cmd:"" help:"Look after the messages between nodes."`
 	Restore     restoreCmd     `cmd:"" help:"Put what stoa backup wrote in the place of the SQLite database."`
@@ -155,7 +155,9 @@ func parser(r *root, c *console, only string) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
 	r.Backup.shown, r.Restore.shown, r.Demo.shown = r.Migrate.shown, r.Migrate.shown, r.Migrate.shown
 	r.Mail.shown = []string{"addr"}
-	r.Nodes.shown = []string{"redis", "key_prefix", "log"}
+	for _, s := range r.Nodes.settingsOf() {
+		s.shown = []string{"redis", "key_prefix", "log"}
+	}
 	q := &r.Queue
 	queues := []*settings{&q.List.settings, &q.Show.settings, &q.Replay.settings, &q.Drop.settings}
 	for _, s := range queues {
@@ -168,7 +170,7 @@ func parser(r *root, c *console, only string) *kong.Kong {
 		s.shown = []string{"redis", "key_prefix", "log"}
 	}
 	r.Cache.List.shown = r.Mail.shown
-	r.Cache.Lookup.shown = r.Nodes.shown
+	r.Cache.Lookup.shown = r.Nodes.List.shown
 	r.Cache.Drop.shown = []string{"data", "sql", "redis", "key_prefix", "log"}
 	r.Cache.Warm.shown = r.Cache.Drop.shown
 	for _, s := range slices.Concat(r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Streams.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf()) {
@@ -180,7 +182,7 @@ func parser(r *root, c *console, only string) *kong.Kong {
 		"backup": {&r.Backup.settings}, "cache": r.Cache.settingsOf(), "checkin": r.Checkin.tables(),
 		"config": {&r.Config.Print.settings, &r.Config.Check.settings}, "demo": {&r.Demo.settings}, "healthcheck": {&r.Healthcheck.settings},
 		"keys": r.Keys.settingsOf(), "keys-service": r.KeysService.settingsOf(), "mail": {&r.Mail.settings}, "migrate": {&r.Migrate.settings},
-		"nodes": {&r.Nodes.settings}, "notify": r.Notify.settingsOf(), "queue": queues, "restore": {&r.Restore.settings},
+		"nodes": r.Nodes.settingsOf(), "notify": r.Notify.settingsOf(), "queue": queues, "restore": {&r.Restore.settings},
 		"rooms": r.Rooms.settingsOf(), "serve": {&r.Serve.settings}, "stats": r.Stats.settingsOf(), "streams": r.Streams.settingsOf(), "users": r.Users.settingsOf(),
 	} {
 		if only == "" || only == command {

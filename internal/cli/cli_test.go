@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -73,7 +74,7 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "serving": serving, "stopping": stopping, "code": mailCode, "letters": letters,
+			"exits": exits, "serving": serving, "stopping": stopping, "node": node, "code": mailCode, "letters": letters,
 			"mariadb": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("MARIADB", sqldbtest.Server(t).URL) },
 			"redis": func(ts *testscript.TestScript, _ bool, _ []string) {
 				i := redistest.Server(t)
@@ -146,6 +147,18 @@ func serving(ts *testscript.TestScript, _ bool, args []string) {
 		_, _ = io.Copy(&s.out, lines)
 	}()
 	ts.Setenv("SERVER", url)
+}
+
+// node puts the id of the one node that lives into NODE.
+func node(ts *testscript.TestScript, _ bool, _ []string) {
+	out, err := exec.Command("stoa", "nodes", "--json", "--redis", ts.Getenv("REDIS")).Output()
+	ts.Check(err)
+	var list struct{ Nodes []struct{ ID string } }
+	ts.Check(json.Unmarshal(out, &list))
+	if len(list.Nodes) != 1 {
+		ts.Fatalf("%d nodes: %s", len(list.Nodes), out)
+	}
+	ts.Setenv("NODE", list.Nodes[0].ID)
 }
 
 func stopping(ts *testscript.TestScript, _ bool, _ []string) {

@@ -28,8 +28,10 @@ type Node struct {
 	Version   string    `json:"version"`
 	Roles     []string  `json:"roles"`
 	Status    Status    `json:"status"`
-	Started   time.Time `json:"started"`        // by its own clock, as is
-	Heartbeat time.Time `json:"last_heartbeat"` // the time of this entry
+	Sockets   int       `json:"sockets"`         // connections of apps
+	Order     string    `json:"order,omitempty"` // the id of the last order that it took
+	Started   time.Time `json:"started"`         // by its own clock, as is
+	Heartbeat time.Time `json:"last_heartbeat"`  // the time of this entry
 }
 
 // Status is what a node is doing, in its own words.
@@ -39,9 +41,17 @@ type Status string
 const (
 	Starting Status = "starting" // not all of its parts are up
 	Serving  Status = "serving"
-	Draining Status = "draining" // it was asked to stop and ends what it has begun
+	Draining Status = "draining" // it was asked to drain or to stop, and ends what it has begun
+	Drained  Status = "drained"  // it has no sockets and no leases, and takes none until it is told to serve again
 	Stopped  Status = "stopped"
 )
+
+// Order is what an operator tells a node to do. The last one holds.
+type Order struct {
+	ID    string `json:"id"`             // unlike that of any other
+	Drain bool   `json:"drain"`          // false: serve again
+	Stop  bool   `json:"stop,omitempty"` // end once it is drained
+}
 
 // Entry is a node as the registry has it.
 type Entry struct {

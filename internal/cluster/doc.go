@@ -21,6 +21,9 @@
 // entry takes it off the list. On the bus, topic "nodes", come node.joined and
 // node.left; they hasten what each node sees by itself within a second.
 //
+// An operator's order to a node ([Tell]) is a key that the node reads with each round: to drain, or to serve
+// again. Its entry then has the order's id, and how many sockets are left.
+//
 // Each round costs a node one command for each node of the deployment, in two
 // round trips: 0.2 ms among ten nodes, 0.6 ms among a hundred, which together ask
 // 10,000 times a second.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -36,26 +37,52 @@ type store struct {
 	lease, entry time.Duration // lives
 }
 
-// renew renews a node's lease and entry and returns the list, in one round trip.
-// lapsed reports whether the lease was not there, or another boot's.
-func (s *store) renew(ctx context.Context, n Node) (lapsed bool, nodes []listed, err error) {
+// renewed is what a node finds as it renews its lease.
+type renewed struct {
+	lapsed bool // the lease was not there, or another boot's
+	nodes  []listed
+	order  Order // zero: there is none
+}
+
+// renew renews a node's lease and entry and returns the list and the node's order, in one round trip.
+func (s *store) renew(ctx context.Context, n Node) (r renewed, err error) {
 	set, err := entryKeys.At(n.ID).SetCmd(n, s.entry)
 	if err != nil {
-		return false, nil, err
+		return r, err
 	}
 	lease := leaseKeys.At(n.ID).SetCmd(n.Boot.String(), s.lease)
 	lease.Args = append(lease.Args, "GET")
 	replies := s.db.DoMulti(ctx, []keyspace.Cmd{lease, set,
-		{Name: "ZADD", Key: nodesKey.At().Key, Args: []string{score(n.Heartbeat), n.ID.String()}}, listCmd()})
+		{Name: "ZADD", Key: nodesKey.At().Key, Args: []string{score(n.Heartbeat), n.ID.String()}}, listCmd(),
+		{Name: "GET", Key: orderKeys.At(n.ID).Key}})
 	if err := keyspace.FirstErr(replies); err != nil {
-		return false, nil, err
+		return r, err
 	}
 	before, _, err := replies[0].Text()
 	if err != nil {
-		return false, nil, err
+		return r, err
 	}
-	nodes, err = parseList(replies[3])
-	return before != n.Boot.String(), nodes, err
+	order, there, err := replies[4].Text()
+	if err != nil {
+		return r, err
+	}
+	if there && json.Unmarshal([]byte(order), &r.order) != nil {
+		r.order = Order{} // one of a form that this build does not know
+	}
+	r.lapsed = before != n.Boot.String()
+	r.nodes, err = parseList(replies[3])
+	return r, err
+}
+
+// Tell gives a node an order, which it takes with its next heartbeat, within a second or two: then its entry
+// has the order's id. A node that does not look for a minute misses it.
+func Tell(ctx context.Context, db *redis.DB, node ID, o Order) (err error) {
+	defer errs.Wrap(&err, "cluster.Tell %s", node)
+	set, err := orderKeys.At(node).SetCmd(o, entryLife)
+	if err != nil {
+		return err
+	}
+	return db.Do(ctx, set).Err
 }
 
 // leave ends a node's lease; its entry says why.

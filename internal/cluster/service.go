@@ -34,6 +34,9 @@ type Config struct {
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 
+	Sockets func() int  // how many connections of apps there are; nil: none
+	Ordered func(Order) // is told of each order once, in their order, and must not wait; nil: orders are not taken
+
 	Settings
 }
 
@@ -44,6 +47,9 @@ type Service struct {
 	log   *slog.Logger
 	beat  time.Duration
 	nudge chan struct{} // asks for a heartbeat at once
+
+	sockets func() int
+	ordered func(Order)
 
 	mu     sync.Mutex
 	self   Node
@@ -59,7 +65,7 @@ type Service struct {
 // bus' [Topic], and so comes before the bus runs.
 func New(cfg Config) *Service {
 	s := &Service{
-		store: &store{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus, log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1),
+		store: &store{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus, log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1), sockets: cfg.Sockets, ordered: cfg.Ordered,
 		self: Node{ID: cfg.Node, Boot: ids.New[boot](), Address: cfg.Advertise, RTMPPort: cfg.RTMPPort, GRPCPort: cfg.GRPCPort,
 			Version: cfg.Version, Roles: cfg.Roles, Status: Starting, Started: time.Now().UTC().Truncate(time.Millisecond)},
 	}
@@ -189,22 +195,45 @@ func (s *Service) round(ctx context.Context, joined *bool) error {
 	asked, news := time.Now(), s.heard()
 	s.mu.Lock()
 	s.self.Heartbeat = asked.UTC().Truncate(time.Millisecond)
+	if s.sockets != nil {
+		s.self.Sockets = s.sockets()
+	}
 	self := s.self
 	s.mu.Unlock()
-	lapsed, nodes, err := s.store.renew(ctx, self)
+	found, err := s.store.renew(ctx, self)
 	if err != nil {
 		return err
 	}
-	if lapsed || !*joined {
+	s.take(found.order)
+	if found.lapsed || !*joined {
 		err := s.bus.Publish(ctx, Topic, Joined, self.ID.String())
 		if *joined = err == nil; err != nil {
 			return err
 		}
 	}
-	if _, err := s.look(ctx, nodes, asked, news); err != nil {
+	if _, err := s.look(ctx, found.nodes, asked, news); err != nil {
 		return err
 	}
-	return s.tidy(ctx, nodes)
+	return s.tidy(ctx, found.nodes)
+}
+
+// take passes on an order that is new, and has others see that it was taken.
+func (s *Service) take(o Order) {
+	s.mu.Lock()
+	fresh := s.ordered != nil && o.ID != "" && o.ID != s.self.Order
+	if fresh {
+		s.self.Order = o.ID
+	}
+	s.mu.Unlock()
+	if !fresh {
+		return
+	}
+	s.log.Info("an order of an operator", "drain", o.Drain, "stop", o.Stop)
+	s.ordered(o)
+	select {
+	case s.nudge <- struct{}{}:
+	default:
+	}
 }
 
 // tidy publishes the death of nodes, and removes from the list those that have been

@@ -14,8 +14,9 @@ import (
 )
 
 // change has fn change a message under the lock of its conversation, whose next rev the
-// message then has. fn returns false where there is nothing to do. Everybody in the chat is told.
-func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, fn func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error)) (_ api.Message, err error) {
+// message then has. fn returns false where there is nothing to do. Everybody in the chat is told, and
+// so is the app's own backend unless hook is empty.
+func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, hook string, fn func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error)) (_ api.Message, err error) {
 	var m message
 	changed := false
 	var c change
@@ -36,7 +37,10 @@ func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, se
 		if err != nil {
 			return nil, err
 		}
-		return &step{message: &m, rev: m.rev}, s.store.setMessage(ctx, tx, m)
+		if err := s.store.setMessage(ctx, tx, m); err != nil {
+			return nil, err
+		}
+		return &step{message: &m, rev: m.rev}, s.tellHookOf(ctx, tx, hook, user, chat, m)
 	})
 	if err != nil {
 		return api.Message{}, asKind(ctx, err)
@@ -45,6 +49,22 @@ func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, se
 		s.tellChanged(user, chat, m)
 	}
 	return m.wire(user, chat.String()), nil
+}
+
+// tellHookOf leaves a message in the outbox for what has become of one that was there. It has the
+// subject of messages that are sent, so that the backend hears of a message before of its change.
+func (s *Service) tellHookOf(ctx context.Context, tx *sqldb.Tx, hook string, user accounts.ID, chat ChatRef, m message) error {
+	switch hook {
+	case api.HookMessageEdited:
+		return s.hooks.Enqueue(ctx, tx, hook, hookSubject, m.wire(user, chat.String()))
+	case api.HookMessageRecalled:
+		return s.hooks.Enqueue(ctx, tx, hook, hookSubject, recallOf(user, chat, m))
+	}
+	return nil
+}
+
+func recallOf(by accounts.ID, chat ChatRef, m message) api.HookRecall {
+	return api.HookRecall{By: by.String(), From: m.from.String(), Chat: chat.String(), ID: m.id.String(), Seq: m.seq}
 }
 
 // locked returns a chat whose conversation is locked until tx ends.
@@ -80,20 +100,15 @@ func own(m *message, user accounts.ID, now time.Time, within time.Duration) erro
 }
 
 // Edit gives a message another text; what it said before is kept. ErrChat, ErrMessage,
-// ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrStore.
+// ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, webhooks.ErrRefused, webhooks.ErrAway, ErrStore.
 func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, text string) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Edit %s", user)
-	return s.change(ctx, user, chat, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error) {
-		if err := own(m, user, tx.Now(), s.cfg.EditFor); err != nil {
-			return false, err
-		}
-		if m.said.Forwarded != nil {
-			return false, ErrNotYours
-		}
-		next := m.said
-		next.Text = text
-		var err error
-		if next.Content, err = checkContent(next.Content); err != nil || next.Text == m.said.Text {
+	if text, err = s.askEdit(ctx, user, chat, seq, text); err != nil {
+		return api.Message{}, asKind(ctx, err)
+	}
+	return s.change(ctx, user, chat, seq, api.HookMessageEdited, func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error) {
+		next, err := s.edited(m, user, tx.Now(), text)
+		if err != nil || next.Text == m.said.Text {
 			return false, err
 		}
 		if err := s.store.keepEdit(ctx, tx, *m, rev); err != nil {
@@ -104,20 +119,61 @@ func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 	})
 }
 
+// edited is what a message says after its edit. ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent.
+func (s *Service) edited(m *message, user accounts.ID, now time.Time, text string) (said, error) {
+	if err := own(m, user, now, s.cfg.EditFor); err != nil {
+		return said{}, err
+	}
+	if m.said.Forwarded != nil {
+		return said{}, ErrNotYours
+	}
+	next := m.said
+	next.Text = text
+	var err error
+	next.Content, err = checkContent(next.Content)
+	return next, err
+}
+
+// askEdit asks the app's own backend about an edit that may be made and changes something, and returns
+// the text that the message gets. What the rules refuse, nobody is asked about.
+func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, text string) (string, error) {
+	if !s.hooks.Asks(api.BeforeMessageEdit) {
+		return text, nil
+	}
+	_, m, err := s.messageOf(ctx, user, chat, seq)
+	if err != nil {
+		return "", err
+	}
+	next, err := s.edited(&m, user, s.store.db.Now(), text)
+	if err != nil || next.Text == m.said.Text {
+		return text, err
+	}
+	v, err := s.hooks.Before(ctx, api.BeforeMessageEdit, api.HookEdit{From: user.String(), Chat: chat.String(), ID: m.id.String(), Seq: seq, Content: next.Content}, func(v api.HookVerdict) error {
+		if v.Content == nil {
+			return nil
+		}
+		_, err := s.edited(&m, user, s.store.db.Now(), v.Content.Text)
+		return err
+	})
+	if err != nil || v.Content == nil {
+		return text, err
+	}
+	return v.Content.Text, nil
+}
+
 // Recall takes a message back: its content, its reactions and what it said before are
 // gone for everybody, and its file with them unless another message has it. In a group an admin can take back those of members of a lower role. Recalling again changes nothing. ErrChat, ErrMessage, ErrNotYours,
-// ErrTooLate, ErrStore.
+// ErrTooLate, webhooks.ErrRefused, webhooks.ErrAway, ErrStore.
 func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Recall %s", user)
-	return s.change(ctx, user, chat, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, _ int64) (bool, error) {
-		if m.recalled != 0 && (m.from == user || !chat.direct()) {
+	if err := s.askRecall(ctx, user, chat, seq); err != nil {
+		return api.Message{}, asKind(ctx, err)
+	}
+	return s.change(ctx, user, chat, seq, api.HookMessageRecalled, func(ctx context.Context, tx *sqldb.Tx, m *message, _ int64) (bool, error) {
+		if m.recalledFor(user, chat) {
 			return false, nil
 		}
-		err := own(m, user, tx.Now(), s.cfg.RecallFor)
-		if errors.Is(err, ErrNotYours) && !chat.direct() {
-			err = moderate(ctx, tx, chat.group, user, m)
-		}
-		if err != nil {
+		if err := s.mayRecall(ctx, tx, user, chat, m, tx.Now()); err != nil {
 			return false, err
 		}
 		if _, has := m.said.file(); has {
@@ -130,10 +186,40 @@ func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, se
 	})
 }
 
+// recalledFor reports whether a message is recalled already, and user may know.
+func (m *message) recalledFor(user accounts.ID, chat ChatRef) bool {
+	return m.recalled != 0 && (m.from == user || !chat.direct())
+}
+
+// mayRecall refuses a user who may not take a message back. ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate.
+func (s *Service) mayRecall(ctx context.Context, q sqldb.Querier, user accounts.ID, chat ChatRef, m *message, now time.Time) error {
+	err := own(m, user, now, s.cfg.RecallFor)
+	if errors.Is(err, ErrNotYours) && !chat.direct() {
+		err = moderate(ctx, q, chat.group, user, m)
+	}
+	return err
+}
+
+// askRecall asks the app's own backend about a recall that the rules allow.
+func (s *Service) askRecall(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) error {
+	if !s.hooks.Asks(api.BeforeMessageRecall) {
+		return nil
+	}
+	_, m, err := s.messageOf(ctx, user, chat, seq)
+	if err != nil || m.recalledFor(user, chat) {
+		return err
+	}
+	if err := s.mayRecall(ctx, s.store.db, user, chat, &m, s.store.db.Now()); err != nil {
+		return err
+	}
+	_, err = s.hooks.Before(ctx, api.BeforeMessageRecall, recallOf(user, chat, m), nil)
+	return err
+}
+
 // moderate refuses a user who may not take back another member's message. ErrNotYours.
-func moderate(ctx context.Context, tx *sqldb.Tx, group groups.ID, user accounts.ID, m *message) error {
+func moderate(ctx context.Context, q sqldb.Querier, group groups.ID, user accounts.ID, m *message) error {
 	mine, theirs := groups.Seat{Group: group, User: user}, groups.Seat{Group: group, User: m.from}
-	found, err := groups.Standings(ctx, tx, []groups.Seat{mine, theirs})
+	found, err := groups.Standings(ctx, q, []groups.Seat{mine, theirs})
 	if err != nil {
 		return err
 	}
@@ -155,7 +241,7 @@ func (s *Service) React(ctx context.Context, user accounts.ID, chat ChatRef, seq
 			return api.Message{}, asKind(ctx, err)
 		}
 	}
-	return s.change(ctx, user, chat, seq, func(ctx context.Context, tx *sqldb.Tx, m *message, _ int64) (bool, error) {
+	return s.change(ctx, user, chat, seq, "", func(ctx context.Context, tx *sqldb.Tx, m *message, _ int64) (bool, error) {
 		r := reaction{emoji, user}
 		at := slices.Index(m.reactions, r)
 		switch {

@@ -207,6 +207,9 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, l
 	return out, s.store.mark(ctx, tx, sorted(read, compareMembers))
 }
 
+// hookSubject is that of all webhooks about messages: the backend is told of them in their order.
+const hookSubject = "messages"
+
 // tellHooks leaves one message in the outbox for all that a batch has stored.
 func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, fresh []message) error {
 	if !s.hooks.Wants(api.HookMessageSent) {
@@ -216,7 +219,7 @@ func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, fresh []message) 
 	for i, m := range fresh {
 		told[i] = m.wire(m.from, m.to.String())
 	}
-	return s.hooks.Enqueue(ctx, tx, api.HookMessageSent, "messages", told...)
+	return s.hooks.Enqueue(ctx, tx, api.HookMessageSent, hookSubject, told...)
 }
 
 // refusals are those of messages to groups. The conversations are locked, and a group in which members'

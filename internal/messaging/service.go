@@ -72,7 +72,7 @@ type Config struct {
 	Relations Relations
 	Groups    Groups
 	Files     Files
-	Hooks     *webhooks.Service // asked before a message is sent, and told of it; nil: nobody is
+	Hooks     *webhooks.Service // asked before a message is sent, edited or recalled, and told of it; nil: nobody is
 	Log       *slog.Logger
 
 	Settings

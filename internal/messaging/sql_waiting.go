@@ -1,8 +1,12 @@
 package messaging
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -35,14 +39,75 @@ func UndeliveredSince(ctx context.Context, q sqldb.Querier, since time.Time, aft
 	})
 }
 
-// waitingView returns a conversation as a member has it. ErrChat.
-func (s *store) waitingView(ctx context.Context, user accounts.ID, conv ConversationID) (view, error) {
-	found, err := s.viewsAt(ctx, []memberKey{{user, conv}})
-	if err == nil && (len(found) == 0 || found[0].me.gone != 0) {
-		err = ErrChat
+// waitingAtOnce is of how many chats is read at a time what waits in them: SQLite takes 500 parts of one statement.
+const waitingAtOnce = 100
+
+func memberKeys(places []Place) []memberKey {
+	keys := make([]memberKey, len(places))
+	for i, p := range places {
+		keys[i] = memberKey{p.User, p.Conv}
 	}
+	return keys
+}
+
+// waitingMessages returns the latest unread messages of chats, the newest first, among the latest n of their conversations,
+// without those that their members have deleted for themselves, and without reactions. Members of one conversation share what is read of it.
+func (s *store) waitingMessages(ctx context.Context, views []view, n int) (map[memberKey][]message, error) {
+	all := make(map[memberKey][]message, len(views))
+	if len(views) == 0 {
+		return all, nil
+	}
+	unread := func(m member) int64 { return max(m.read, m.cleared) }
+	from := make(map[ConversationID]int64, len(views)) // up to where each of its members has read
+	var hiddenArgs []any
+	for _, v := range views {
+		least, there := from[v.id]
+		if !there || unread(v.me) < least {
+			from[v.id] = unread(v.me)
+		}
+		hiddenArgs = append(hiddenArgs, v.me.user, v.id, unread(v.me))
+	}
+	var text strings.Builder
+	var args []any
+	for conv, after := range from {
+		if len(args) > 0 {
+			text.WriteString(" UNION ALL ")
+		}
+		text.WriteString("SELECT * FROM (SELECT " + messageColumns + " FROM messages WHERE conversation = ? AND seq > ? ORDER BY seq DESC LIMIT ?) s" + strconv.Itoa(len(args)))
+		args = append(args, conv, after, n)
+	}
+	rows, err := s.db.QueryContext(ctx, text.String(), args...)
+	list, err := sqldb.Collect(rows, err, scanMessage)
 	if err != nil {
-		return view{}, err
+		return nil, err
 	}
-	return found[0], nil
+	type own struct {
+		memberKey
+		seq int64
+	}
+	gone := map[own]bool{}
+	rows, err = s.db.QueryContext(ctx, "SELECT user_id, conversation, seq FROM hidden_messages WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ? AND seq > ?)", len(views)), hiddenArgs...)
+	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var h own
+		err := rows.Scan(&h.user, &h.conv, &h.seq)
+		gone[h] = true
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list, func(a, b message) int { return cmp.Compare(b.seq, a.seq) })
+	of := map[ConversationID][]message{}
+	for _, m := range list {
+		of[m.conv] = append(of[m.conv], m)
+	}
+	for _, v := range views {
+		k := memberKey{v.me.user, v.id}
+		for _, m := range of[v.id] {
+			if m.seq > unread(v.me) && m.seq <= v.seq && !gone[own{k, m.seq}] {
+				all[k] = append(all[k], m)
+			}
+		}
+	}
+	return all, nil
 }

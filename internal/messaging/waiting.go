@@ -23,34 +23,55 @@ type Waiting struct {
 // latestLooked is how many of the latest messages are looked at for who is mentioned.
 const latestLooked = 50
 
-// Waiting returns what waits for a user in a conversation, as SQL has it. ErrChat: nothing does, the chat is muted, or the
-// user is in it no more. ErrStore.
-func (s *Service) Waiting(ctx context.Context, user accounts.ID, conv ConversationID) (w Waiting, err error) {
-	defer errs.Wrap(&err, "messaging.Waiting %s", user)
-	v, err := s.store.waitingView(ctx, user, conv)
-	if err != nil {
-		return w, asKind(ctx, err)
+// Place is a conversation as one of its members has it.
+type Place struct {
+	User accounts.ID
+	Conv ConversationID
+}
+
+// Waiting returns what waits for users in conversations, as SQL has it, by three statements for a hundred
+// places. A place that is not in the answer has nothing that waits, is muted, or its user is in it no more. ErrStore.
+func (s *Service) Waiting(ctx context.Context, places []Place) (_ map[Place]Waiting, err error) {
+	defer errs.Wrap(&err, "messaging.Waiting")
+	all := make(map[Place]Waiting, len(places))
+	for some := range slices.Chunk(places, waitingAtOnce) {
+		views, err := s.store.viewsAt(ctx, memberKeys(some))
+		if err != nil {
+			return nil, asKind(ctx, err)
+		}
+		now := s.store.db.Now().UnixMilli()
+		views = slices.DeleteFunc(views, func(v view) bool {
+			return v.me.gone != 0 || v.me.unread(v.conversation) == 0 || v.me.delivered >= v.seq || v.me.muted > now
+		})
+		latest, err := s.store.waitingMessages(ctx, views, latestLooked)
+		if err != nil {
+			return nil, asKind(ctx, err)
+		}
+		for _, v := range views {
+			if w, there := v.waiting(latest[memberKey{v.me.user, v.id}]); there {
+				all[Place{v.me.user, v.id}] = w
+			}
+		}
 	}
-	if w.Unread = v.me.unread(v.conversation); w.Unread == 0 || v.me.delivered >= v.seq || v.me.muted > s.store.db.Now().UnixMilli() {
-		return w, ErrChat
-	}
-	w.Title, w.Seq, w.Chat = v.title, v.seq, With(v.me.peer)
+	return all, nil
+}
+
+// waiting is what waits in a chat whose latest messages are list, the newest first.
+func (v view) waiting(list []message) (w Waiting, there bool) {
+	w.Title, w.Seq, w.Unread, w.Chat = v.title, v.seq, v.me.unread(v.conversation), With(v.me.peer)
 	if v.kind == group {
-		w.Chat = In(groups.ID(conv))
+		w.Chat = In(groups.ID(v.id))
 	}
-	list, err := s.store.messages(ctx, s.store.db, user, conv, max(v.me.read, v.me.cleared), v.seq+1, true, latestLooked)
-	if err != nil {
-		return w, asKind(ctx, err)
-	}
-	list = slices.DeleteFunc(list, func(m message) bool { return m.from == user || m.recalled != 0 || m.said.Kind == api.MessageSystem })
-	if len(list) == 0 {
-		return w, ErrChat
-	}
-	w.Newest = list[0].wire(user, w.Chat.String())
 	for _, m := range list {
-		w.Mentioned = w.Mentioned || slices.Contains(m.said.Mentions, user.String()) || slices.Contains(m.said.Mentions, api.MentionAll)
+		if m.from == v.me.user || m.recalled != 0 || m.said.Kind == api.MessageSystem {
+			continue
+		}
+		if !there {
+			w.Newest, there = m.wire(v.me.user, w.Chat.String()), true
+		}
+		w.Mentioned = w.Mentioned || slices.Contains(m.said.Mentions, v.me.user.String()) || slices.Contains(m.said.Mentions, api.MentionAll)
 	}
-	return w, nil
+	return w, there
 }
 
 // Group is the group whose conversation it is, where it is a group's.

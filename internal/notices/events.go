@@ -1,6 +1,7 @@
 package notices
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -95,12 +96,13 @@ func (c Counts) wire() api.NoticeCounts {
 }
 
 // word puts the texts of announcements into notices, in the language of the caller, else in the one that
-// the user is known to read.
-func (s *Service) word(ctx context.Context, user accounts.ID, list []Notice) error {
+// the user of each is known to read.
+func (s *Service) word(ctx context.Context, list []Notice) error {
 	var announced []any
+	var users []accounts.ID
 	for _, n := range list {
 		if n.Kind == api.NoticeAnnouncement {
-			announced = append(announced, n.Subject)
+			announced, users = append(announced, n.Subject), append(users, n.User)
 		}
 	}
 	if len(announced) == 0 {
@@ -110,17 +112,18 @@ func (s *Service) word(ctx context.Context, user accounts.ID, list []Notice) err
 	if err != nil {
 		return err
 	}
+	reads := map[accounts.ID]string{}
 	read := ""
 	if header, ok := ctx.Value(texts.Key{}).(func() string); ok {
 		read = header()
 	}
 	if read == "" {
-		known, err := accounts.ReadersOf(ctx, s.db, []accounts.ID{user})
+		known, err := accounts.ReadersOf(ctx, s.db, users)
 		if err != nil {
 			return err
 		}
 		for _, r := range known {
-			read = string(r.Language)
+			reads[r.User] = string(r.Language)
 		}
 	}
 	for i, n := range list {
@@ -129,7 +132,7 @@ func (s *Service) word(ctx context.Context, user accounts.ID, list []Notice) err
 		}
 		id, _ := ids.Parse[Announcement](n.Subject.String())
 		if a, ok := found[id]; ok {
-			if list[i].Data, err = a.document(read); err != nil {
+			if list[i].Data, err = a.document(cmp.Or(read, reads[n.User])); err != nil {
 				return err
 			}
 		}

@@ -39,7 +39,7 @@ func (s *Service) getNotices(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	if err := s.word(ctx, caller.User, list); err != nil {
+	if err := s.word(ctx, list); err != nil {
 		return nil, asKind(err)
 	}
 	who, err := s.profiles(ctx, list)

@@ -177,21 +177,25 @@ func (s *Service) prune(ctx context.Context) (err error) {
 
 func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// Pending returns a notice that is listed and unread, with its data in the language that its user reads. ErrNotice.
-func (s *Service) Pending(ctx context.Context, user accounts.ID, seq int64) (_ Notice, err error) {
-	defer errs.Wrap(&err, "notices.Pending %s", user)
-	n, err := one(ctx, s.db, user, seq)
+// Place is a notice's: a user and its number there.
+type Place struct {
+	User accounts.ID
+	Seq  int64
+}
+
+// Pending returns those of up to 500 notices that are listed and unread, each with its data in the language that its user reads.
+func (s *Service) Pending(ctx context.Context, places []Place) (_ map[Place]Notice, err error) {
+	defer errs.Wrap(&err, "notices.Pending")
+	found, err := pending(ctx, s.db, places)
 	if err != nil {
-		return Notice{}, asKind(err)
+		return nil, asKind(err)
 	}
-	all, err := count(ctx, s.db, user)
-	if err == nil && (n.Read != 0 || n.Seq <= all[user].Seen) {
-		err = ErrNotice
+	if err := s.word(ctx, found); err != nil {
+		return nil, asKind(err)
 	}
-	if err != nil {
-		return Notice{}, asKind(err)
+	all := make(map[Place]Notice, len(found))
+	for _, n := range found {
+		all[Place{n.User, n.Seq}] = n
 	}
-	list := []Notice{n}
-	err = s.word(ctx, user, list)
-	return list[0], asKind(err)
+	return all, nil
 }

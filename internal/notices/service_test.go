@@ -384,12 +384,40 @@ func TestAnAnnouncementIsInTheLanguageOfItsReader(t *testing.T) {
 			want   string
 		}{{ann, "", "Hello"}, {li, "", "你好"}, {ann, "zh;q=0.9, en;q=0.2", "你好"}, {li, "fr", "Hello"}} {
 			list := w.list(c.who)
-			w.must(w.word(context.WithValue(t.Context(), texts.Key{}, func() string { return c.header }), c.who, list))
+			w.must(w.word(context.WithValue(t.Context(), texts.Key{}, func() string { return c.header }), list))
 			var doc api.Announcement
 			w.must(json.Unmarshal(list[0].Data, &doc))
 			if doc.Title != c.want || doc.ID != a.ID.String() {
 				t.Errorf("%q reads %+v", c.header, doc)
 			}
+		}
+	})
+}
+
+// TestWhatIsPendingIsEachUsersOwnAndUnread: a notice that was read, or seen in the list, is no more.
+func TestWhatIsPendingIsEachUsersOwnAndUnread(t *testing.T) {
+	eachEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.users(4, "")
+		w.announce(Draft{Texts: hello, Users: who})
+		w.must(w.deliver(ctx))
+		var places []Place
+		for _, u := range who {
+			places = append(places, Place{u, w.list(u)[0].Seq})
+		}
+		_, err := w.Read(ctx, who[1], places[1].Seq)
+		w.must(err)
+		_, err = w.Mark(ctx, who[2], places[2].Seq)
+		w.must(err)
+		found, err := w.Pending(ctx, append(places, Place{who[0], 99}))
+		w.must(err)
+		if len(found) != 2 || found[places[0]].User != who[0] || found[places[3]].User != who[3] {
+			t.Errorf("pending are %+v, want those of the first and the last", found)
+		}
+		var doc api.Announcement
+		w.must(json.Unmarshal(found[places[0]].Data, &doc))
+		if doc.Title != "Hello" {
+			t.Errorf("it says %+v", doc)
 		}
 	})
 }

@@ -159,6 +159,20 @@ func one(ctx context.Context, q sqldb.Querier, user accounts.ID, seq int64) (Not
 	return found[0], nil
 }
 
+// pending returns those of up to 500 notices that are shown and unread.
+func pending(ctx context.Context, q sqldb.Querier, places []Place) ([]Notice, error) {
+	if len(places) == 0 {
+		return nil, nil
+	}
+	args := []any{q.Now().UnixMilli()}
+	for _, p := range places {
+		args = append(args, p.User, p.Seq)
+	}
+	rows, err := q.QueryContext(ctx, "SELECT "+noticeColumns+" FROM notices n LEFT JOIN notice_lists l ON l.user_id = n.user_id WHERE n.read_at = 0 AND n.seq > COALESCE(l.seen, 0)"+listed+
+		" AND ("+sqldb.AnyOf("(n.user_id = ? AND n.seq = ?)", len(places))+")", args...)
+	return sqldb.Collect(rows, err, scanNotice)
+}
+
 // count counts what users have not read, by two statements for all.
 func count(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[accounts.ID]Counts, error) {
 	all := make(map[accounts.ID]Counts, len(users))

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"unicode/utf8"
 
 	"github.com/stoa-dev/stoa/api"
@@ -41,8 +40,75 @@ func (s *Service) readers(ctx context.Context, users []accounts.ID) (map[account
 	return all, nil
 }
 
-// compose returns what a job comes to by now; there is false where nothing is to be pushed.
-func (s *Service) compose(ctx context.Context, j job, to reader) (p api.Push, there bool, err error) {
+// facts are what pushes of a batch say, read at once for all of them.
+type facts struct {
+	readers map[accounts.ID]reader
+	waiting map[messaging.Place]messaging.Waiting
+	wishes  map[groups.Seat]groups.Notify
+	notices map[notices.Place]notices.Notice
+	names   map[accounts.ID]string // of who has written, or done something; none: nobody knows
+}
+
+// facts looks up what deliveries come to by now: by so many statements, whatever their number up to a hundred.
+func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts.ID]reader) (f facts, err error) {
+	f = facts{readers: about, names: map[accounts.ID]string{}}
+	var chats []messaging.Place
+	var told []notices.Place
+	seen := map[messaging.Place]bool{}
+	for _, d := range list {
+		chat := messaging.Place{User: d.job.User, Conv: d.job.Conv}
+		switch {
+		case d.job.Notice != 0:
+			told = append(told, notices.Place{User: d.job.User, Seq: d.job.Notice})
+		case !seen[chat]: // a user with two devices has two jobs
+			seen[chat] = true
+			chats = append(chats, chat)
+		}
+	}
+	if len(chats) > 0 {
+		if f.waiting, err = s.chats.Waiting(ctx, chats); err != nil {
+			return f, err
+		}
+	}
+	if len(told) > 0 {
+		if f.notices, err = s.told.Pending(ctx, told); err != nil {
+			return f, err
+		}
+	}
+	var seats []groups.Seat
+	var people []accounts.ID
+	known := map[accounts.ID]bool{}
+	person := func(id string) {
+		if user, err := ids.Parse[accounts.User](id); err == nil && !known[user] {
+			known[user] = true
+			people = append(people, user)
+		}
+	}
+	for at, w := range f.waiting {
+		if group, in := w.Chat.Group(); in && !w.Mentioned {
+			seats = append(seats, groups.Seat{Group: group, User: at.User})
+		}
+		person(w.Newest.From)
+	}
+	for _, n := range f.notices {
+		person(n.Subject.String())
+	}
+	if f.wishes, err = groups.Notifies(ctx, s.db, seats); err != nil {
+		return f, asKind(err)
+	}
+	if len(people) == 0 {
+		return f, nil
+	}
+	found, err := s.people.Profiles(ctx, people)
+	for user, profile := range found {
+		f.names[user] = profile.Wire().Name
+	}
+	return f, err
+}
+
+// compose returns what a job comes to; there is false where nothing is to be pushed.
+func (f facts) compose(j job) (p api.Push, there bool, err error) {
+	to := f.readers[j.User]
 	switch {
 	case !to.there:
 		return p, false, nil
@@ -51,9 +117,9 @@ func (s *Service) compose(ctx context.Context, j job, to reader) (p api.Push, th
 	}
 	p = api.Push{V: 1, Lang: string(to.lang), At: j.At}
 	if j.Notice != 0 {
-		there, err = s.ofNotice(ctx, &p, j, to)
+		there, err = f.ofNotice(&p, j, to)
 	} else {
-		there, err = s.ofMessages(ctx, &p, j, to)
+		there = f.ofMessages(&p, j, to)
 	}
 	return p, there, err
 }
@@ -61,32 +127,16 @@ func (s *Service) compose(ctx context.Context, j job, to reader) (p api.Push, th
 // previewed is how many characters of a message a push has.
 const previewed = 200
 
-func (s *Service) ofMessages(ctx context.Context, p *api.Push, j job, to reader) (there bool, err error) {
-	if !to.choice.Messages {
-		return false, nil
-	}
-	w, err := s.chats.Waiting(ctx, j.User, j.Conv)
-	if errors.Is(err, messaging.ErrChat) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
+func (f facts) ofMessages(p *api.Push, j job, to reader) (there bool) {
+	w, there := f.waiting[messaging.Place{User: j.User, Conv: j.Conv}]
+	if !there || !to.choice.Messages {
+		return false
 	}
 	group, inGroup := w.Chat.Group()
-	if inGroup && !w.Mentioned {
-		seat := groups.Seat{Group: group, User: j.User}
-		wish, err := groups.Notifies(ctx, s.db, []groups.Seat{seat})
-		if err != nil {
-			return false, asKind(err)
-		}
-		if wish[seat] != groups.All {
-			return false, nil
-		}
+	if inGroup && !w.Mentioned && f.wishes[groups.Seat{Group: group, User: j.User}] != groups.All {
+		return false
 	}
-	from, err := s.name(ctx, w.Newest.From, to.lang)
-	if err != nil {
-		return false, err
-	}
+	from := f.name(w.Newest.From, to.lang)
 	p.What, p.Tag, p.Chat, p.Unread, p.Seq = api.PushMessages, w.Chat.String(), w.Chat.String(), int(w.Unread), w.Seq
 	p.Title, p.Body = from, to.lang.Say("A new message")
 	if w.Unread > 1 {
@@ -101,20 +151,16 @@ func (s *Service) ofMessages(ctx context.Context, p *api.Push, j job, to reader)
 	if inGroup {
 		p.Title = w.Title
 	}
-	return true, nil
+	return true
 }
 
 // name is what somebody is called.
-func (s *Service) name(ctx context.Context, id string, lang texts.Language) (string, error) {
+func (f facts) name(id string, lang texts.Language) string {
 	user, err := ids.Parse[accounts.User](id)
-	if err != nil {
-		return lang.Say("Somebody"), nil
+	if name := f.names[user]; err == nil && name != "" {
+		return name
 	}
-	found, err := s.people.Profiles(ctx, []accounts.ID{user})
-	if name := found[user].Wire().Name; err == nil && name != "" {
-		return name, nil
-	}
-	return lang.Say("Somebody"), err
+	return lang.Say("Somebody")
 }
 
 // saying is the body of a push of a notice: what it says, with the name of whoever it tells of in the place of %s.
@@ -134,13 +180,10 @@ var saying = map[string]string{
 }
 
 // ofNotice composes the push of a notice. What nobody wants to be woken for, a refusal, is none.
-func (s *Service) ofNotice(ctx context.Context, p *api.Push, j job, to reader) (there bool, err error) {
-	n, err := s.told.Pending(ctx, j.User, j.Notice)
-	if errors.Is(err, notices.ErrNotice) {
+func (f facts) ofNotice(p *api.Push, j job, to reader) (there bool, err error) {
+	n, there := f.notices[notices.Place{User: j.User, Seq: j.Notice}]
+	if !there || !to.choice.wants(n.Kind) {
 		return false, nil
-	}
-	if err != nil || !to.choice.wants(n.Kind) {
-		return false, err
 	}
 	p.What, p.Kind, p.Seq, p.Tag = api.PushNotice, n.Kind, n.Seq, "n:"+n.Source
 	if n.Kind == api.NoticeAnnouncement {
@@ -155,10 +198,7 @@ func (s *Service) ofNotice(ctx context.Context, p *api.Push, j job, to reader) (
 	if !there {
 		return false, nil
 	}
-	name, err := s.name(ctx, n.Subject.String(), to.lang)
-	if err != nil {
-		return false, err
-	}
+	name := f.name(n.Subject.String(), to.lang)
 	p.Title, p.Body = to.lang.Say("Your account"), to.lang.Say(said)
 	switch notices.Category(n.Kind) {
 	case "friend":

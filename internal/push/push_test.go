@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"crypto/ecdh"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -143,6 +144,7 @@ type world struct {
 	online  map[accounts.ID]bool
 	partial bool
 	told    []string // what the hook was told
+	asked   int      // how often other domains were asked what pushes say
 }
 
 func (w *world) Online(context.Context, []accounts.ID) (map[accounts.ID]bool, bool, error) {
@@ -153,12 +155,22 @@ func (w *world) Profiles(context.Context, []accounts.ID) (map[accounts.ID]accoun
 	return nil, nil
 }
 
-func (w *world) Waiting(_ context.Context, _ accounts.ID, conv messaging.ConversationID) (messaging.Waiting, error) {
-	return messaging.Waiting{Chat: messaging.In(groups.ID(conv)), Title: "Rowing", Unread: 2, Seq: 2, Mentioned: true, Newest: api.Message{Content: api.Content{Text: "hello"}}}, nil
+func (w *world) Waiting(_ context.Context, places []messaging.Place) (map[messaging.Place]messaging.Waiting, error) {
+	w.asked++
+	all := map[messaging.Place]messaging.Waiting{}
+	for _, p := range places {
+		all[p] = messaging.Waiting{Chat: messaging.In(groups.ID(p.Conv)), Title: "Rowing", Unread: 2, Seq: 2, Mentioned: true, Newest: api.Message{Content: api.Content{Text: "hello"}}}
+	}
+	return all, nil
 }
 
-func (w *world) Pending(context.Context, accounts.ID, int64) (notices.Notice, error) {
-	return notices.Notice{}, notices.ErrNotice
+func (w *world) Pending(_ context.Context, places []notices.Place) (map[notices.Place]notices.Notice, error) {
+	w.asked++
+	all := map[notices.Place]notices.Notice{}
+	for _, p := range places {
+		all[p] = notices.Notice{User: p.User, Seq: p.Seq, Kind: api.NoticeAccountLogin}
+	}
+	return all, nil
 }
 
 func newWorld(t testing.TB, db *sqldb.DB, ahead *atomic.Int64, hook bool) *world {
@@ -309,6 +321,102 @@ func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
 	})
 }
 
+// TestTheMarkMovesOnlyOnceThePushesAreQueued: where a look fails, or is not whole, the next node looks at the same again.
+func TestTheMarkMovesOnlyOnceThePushesAreQueued(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		conv := w.conversation()
+		ann := w.member(conv)
+		w.follows()
+		before, err := readMark(t.Context(), w.db)
+		w.must(err)
+		marked := func(what string) {
+			t.Helper()
+			if at, err := readMark(t.Context(), w.db); err != nil || !at.Equal(before) {
+				t.Errorf("%s the mark is %s (%v), want %s", what, at, err, before)
+			}
+			if !w.mark.at.Equal(before) {
+				t.Errorf("%s this node has come to %s, want %s", what, w.mark.at, before)
+			}
+		}
+		w.ahead.Add(int64(5 * time.Minute))
+		w.says(conv, 1, 4*time.Minute)
+		w.exec("ALTER TABLE outbox RENAME TO outbox_away")
+		if err := w.follow(t.Context()); err == nil {
+			t.Error("a push that cannot be queued is no error")
+		}
+		marked("after pushes that could not be queued")
+		w.exec("ALTER TABLE outbox_away RENAME TO outbox")
+		w.partial = true
+		w.follows()
+		marked("while nobody knows who is on line")
+		w.partial = false
+		successor := newWorld(t, w.db, w.ahead, false) // which knows of the mark alone
+		successor.follows()
+		successor.wants("looked at again", names(ann))
+	})
+}
+
+// answering is a push service that answers everything with one status, and whom it was asked for.
+type answering struct {
+	status int
+	asked  []string
+}
+
+func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.asked = append(a.asked, r.URL.String())
+	return &http.Response{StatusCode: a.status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+}
+
+// TestOnlyWhatThePushServiceSaysIsGoneIsDeleted: other answers leave a subscription as it is.
+func TestOnlyWhatThePushServiceSaysIsGoneIsDeleted(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64), false)
+	conv := w.conversation()
+	key, err := ecdh.P256().GenerateKey(rand.Reader)
+	w.must(err)
+	for status, want := range map[int]bool{http.StatusCreated: true, http.StatusBadRequest: true, http.StatusForbidden: true, http.StatusNotFound: false, http.StatusGone: false, http.StatusTooManyRequests: true, http.StatusInternalServerError: true} {
+		user := w.member(conv)
+		subs, err := subscriptionsOf(t.Context(), w.db, []accounts.ID{user})
+		w.must(err)
+		w.must(w.Subscribe(t.Context(), Subscription{User: user, Device: subs[0].Device, Endpoint: "https://push.example/" + user.String(),
+			P256DH: base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes()), Auth: base64.RawURLEncoding.EncodeToString(make([]byte, 16))}))
+		host := &answering{status: status}
+		w.http = newPoster(host, false)
+		payload, err := json.Marshal(job{User: user, Device: subs[0].Device, Conv: conv, At: w.db.Now().UnixMilli()})
+		w.must(err)
+		w.sendAll(t.Context(), []queue.Delivery{{Topic: TopicSend, Attempt: 1, Payload: payload}})
+		subs, err = subscriptionsOf(t.Context(), w.db, []accounts.ID{user})
+		w.must(err)
+		if len(host.asked) != 1 || (len(subs) == 1) != want {
+			t.Errorf("after the answer %d to %d requests the subscription is there: %t, want %t", status, len(host.asked), len(subs) == 1, want)
+		}
+		w.hosts.well("push.example")
+	}
+}
+
+// TestASubscriptionIsItsDevicesAlone: who asks changes none of another user or device, but for the endpoint that is theirs now.
+func TestASubscriptionIsItsDevicesAlone(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		conv := w.conversation()
+		ann, bob := w.member(conv), w.member(conv)
+		w.exec("UPDATE push_subscriptions SET endpoint = CONCAT('https://push.example/', user_id), hash = user_id")
+		subs, err := subscriptionsOf(ctx, w.db, []accounts.ID{ann, bob})
+		w.must(err)
+		of := map[accounts.ID]Subscription{subs[0].User: subs[0], subs[1].User: subs[1]}
+		w.must(w.Unsubscribe(ctx, bob, of[ann].Device))
+		w.must(w.Unsubscribe(ctx, ann, of[bob].Device))
+		if subs, err = subscriptionsOf(ctx, w.db, []accounts.ID{ann, bob}); err != nil || len(subs) != 2 {
+			t.Errorf("a user has ended another's: %+v, %v", subs, err)
+		}
+		// A push goes to the device for which it was queued, and to nobody who has not got that device.
+		list, answers := w.prepared(ctx, []job{{User: bob, Device: of[ann].Device, Conv: conv, At: w.db.Now().UnixMilli()}, {User: ann, Device: of[ann].Device, Conv: conv, At: w.db.Now().UnixMilli()}})
+		w.must(errors.Join(answers...))
+		if len(list) != 1 || list[0].sub.User != ann || list[0].sub.Device != of[ann].Device {
+			t.Errorf("deliveries: %+v", list)
+		}
+	})
+}
+
 func TestACommitThatCameLateIsFoundByTheDeepLook(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		conv := w.conversation()
@@ -406,6 +514,41 @@ func TestTheHookIsToldOfWhoIsAway(t *testing.T) {
 			t.Errorf("told of who is on line: %q", w.told)
 		}
 	})
+}
+
+// TestABatchIsLookedUpAtOnce: the statements of a batch are as many as those of one push; MariaDB counts them.
+func TestABatchIsLookedUpAtOnce(t *testing.T) {
+	w := newWorld(t, sqldbtest.Default(t).Open(t), new(atomic.Int64), true)
+	conv := w.conversation()
+	var jobs []job
+	for i := range 60 {
+		user := w.member(conv)
+		jobs = append(jobs, job{User: user, Conv: conv, At: w.db.Now().UnixMilli()}, job{User: user, Notice: int64(i + 1), At: w.db.Now().UnixMilli()})
+	}
+	cost := func(jobs []job) (statements, asked int) {
+		count := func() (n int) {
+			var name string
+			w.must(w.db.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n))
+			return n
+		}
+		w.asked = 0
+		before := count()
+		list, answers := w.prepared(t.Context(), jobs)
+		statements = count() - before
+		for _, err := range answers {
+			w.must(err)
+		}
+		if len(list) != len(jobs) {
+			t.Fatalf("%d of %d are to be sent", len(list), len(jobs))
+		}
+		return statements, w.asked
+	}
+	one, askedOne := cost(jobs[:2])
+	many, askedMany := cost(jobs)
+	t.Logf("2 pushes: %d statements; %d: %d", one, len(jobs), many)
+	if many != one || askedMany != askedOne || askedMany != 2 {
+		t.Errorf("%d pushes cost %d statements and %d questions to other domains, 2 cost %d and %d", len(jobs), many, askedMany, one, askedOne)
+	}
 }
 
 func TestWhatIsForgottenIsOldOrOfNoDeviceAnyMore(t *testing.T) {

@@ -122,7 +122,7 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 		bySub[device{sub.User, sub.Device}] = sub
 	}
 	now := s.db.Now()
-	var messages []job
+	var wanted []delivery
 	for i, j := range jobs {
 		d := delivery{at: i, job: j, sub: bySub[device{j.User, j.Device}]}
 		if online[j.User] || now.UnixMilli()-j.At > life.Milliseconds() || !j.Device.IsZero() && d.sub.User.IsZero() {
@@ -134,18 +134,26 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 			answers[i] = later{until}
 			continue
 		}
+		wanted = append(wanted, d)
+	}
+	facts, err := s.facts(ctx, wanted, about)
+	if err != nil {
+		return all(err)
+	}
+	var messages []job
+	for _, d := range wanted {
 		var there bool
-		d.push, there, err = s.compose(ctx, j, about[j.User])
+		d.push, there, err = facts.compose(d.job)
 		switch {
 		case err != nil:
-			answers[i] = err
+			answers[d.at] = err
 		case !there:
 			s.metrics.sent.WithLabelValues(needless).Inc()
 		default:
 			list = append(list, d)
-			if !j.Conv.IsZero() {
-				j.seq = d.push.Seq
-				messages = append(messages, j)
+			if !d.job.Conv.IsZero() {
+				d.job.seq = d.push.Seq
+				messages = append(messages, d.job)
 			}
 		}
 	}

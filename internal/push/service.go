@@ -32,14 +32,14 @@ type Presence interface {
 
 // Chats says what waits in them; *messaging.Service does.
 type Chats interface {
-	// Waiting returns what waits for a user in a conversation. messaging.ErrChat: nothing.
-	Waiting(ctx context.Context, user accounts.ID, conv messaging.ConversationID) (messaging.Waiting, error)
+	// Waiting returns what waits for users in conversations; a place that is not in the answer has nothing that waits.
+	Waiting(ctx context.Context, places []messaging.Place) (map[messaging.Place]messaging.Waiting, error)
 }
 
 // Told has users' notices; *notices.Service does.
 type Told interface {
-	// Pending returns a notice that is listed and unread. notices.ErrNotice.
-	Pending(ctx context.Context, user accounts.ID, seq int64) (notices.Notice, error)
+	// Pending returns those of some notices that are listed and unread.
+	Pending(ctx context.Context, places []notices.Place) (map[notices.Place]notices.Notice, error)
 }
 
 // Config has what the domain stands on.

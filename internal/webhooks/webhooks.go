@@ -43,7 +43,7 @@ type After struct {
 // Before are the settings of webhooks before the fact.
 type Before struct {
 	URL         string        `koanf:"url" secret:"url" help:"where is asked what users may do; empty: nobody is asked"`
-	Events      []string      `koanf:"events" help:"what is asked about: message, registration, friend_request, checkin; empty: all of them"`
+	Events      []string      `koanf:"events" help:"what is asked about: message, message_edit, message_recall, registration, friend_request, checkin; empty: all of them"`
 	Timeout     time.Duration `koanf:"timeout" default:"2s" help:"how long an answer may take, at most 10s"`
 	Policy      string        `koanf:"policy" default:"allow" enum:"allow,refuse" help:"what holds while nobody answers"`
 	Concurrency int           `koanf:"concurrency" default:"64" help:"questions that a node asks at a time; beyond them the policy holds"`
@@ -68,7 +68,7 @@ func (c Settings) Validate() error {
 		faults = append(faults, config.Refuse(!isEvent(e) || strings.HasPrefix(e, beforePrefix), "after.events", "%q is none: see docs/integration.md", e))
 	}
 	for _, e := range c.Before.Events {
-		faults = append(faults, config.Refuse(!isEvent(beforePrefix+e), "before.events", "%q is none of message, registration, friend_request, checkin", e))
+		faults = append(faults, config.Refuse(!isEvent(beforePrefix+e), "before.events", "%q is none of message, message_edit, message_recall, registration, friend_request, checkin", e))
 	}
 	if c.After.URL != "" || c.Before.URL != "" {
 		_, err := signer(c.Secret)

@@ -517,6 +517,141 @@ func TestWhatHappensReachesTheBackend(t *testing.T) {
 	})
 }
 
+// TestABackendHearsOfEditsAndRecalls: after the message, and of none that changed nothing or was refused.
+func TestABackendHearsOfEditsAndRecalls(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := newBackend(t)
+		n := startFor(t, b.after, func(c *app.Config) {
+			c.Webhooks.After.Events = []string{api.HookMessageSent, api.HookMessageEdited, api.HookMessageRecalled}
+			c.Chats.MessagesFrom = "everybody"
+		})
+		ctx := t.Context()
+		app := n.key("app", servicekeys.Scopes...)
+		users, err := app.ProvideUsers(ctx, api.ExternalUser{ExternalID: "a", Name: "Ann"}, api.ExternalUser{ExternalID: "b", Name: "Bob"})
+		n.must(err)
+		annID, bobID := users[0].ID, users[1].ID
+		ann, bob := app.As(annID), app.As(bobID)
+		chat := client.ChatWith(bobID)
+		sent, err := ann.Send(ctx, chat, saying("helo"))
+		n.must(err)
+		_, err = ann.EditMessage(ctx, chat, sent.Seq, "hello")
+		n.must(err)
+		_, err = ann.EditMessage(ctx, chat, sent.Seq, "hello") // changes nothing
+		n.must(err)
+		if _, err := bob.EditMessage(ctx, client.ChatWith(annID), sent.Seq, "no"); client.CodeOf(err) != "message.not_yours" {
+			t.Errorf("another's message was edited: %v", err)
+		}
+		_, err = bob.React(ctx, client.ChatWith(annID), sent.Seq, "👍")
+		n.must(err)
+		n.must(ann.RecallMessage(ctx, chat, sent.Seq))
+		n.must(ann.RecallMessage(ctx, chat, sent.Seq)) // changes nothing
+
+		group, err := app.MakeGroup(ctx, api.ServiceGroup{Owner: annID, Name: "Orders"})
+		n.must(err)
+		_, err = app.AddMembers(ctx, group.ID, api.ServiceMembers{Members: []string{bobID}, Silent: true})
+		n.must(err)
+		said, err := bob.Send(ctx, client.ChatIn(group.ID), saying("spam"))
+		n.must(err)
+		n.must(ann.RecallMessage(ctx, client.ChatIn(group.ID), said.Seq))
+
+		time.Sleep(time.Minute)
+		want := []string{api.HookMessageSent, api.HookMessageEdited, api.HookMessageRecalled, api.HookMessageSent, api.HookMessageRecalled}
+		if got := b.heard(); !slices.Equal(got, want) {
+			t.Errorf("heard %v, want %v", got, want)
+		}
+		edits := items[api.Message](b, api.HookMessageEdited)
+		if len(edits) != 1 || edits[0].Text != "hello" || edits[0].From != annID || edits[0].Chat != chat || edits[0].Seq != sent.Seq || edits[0].Edited == nil {
+			t.Errorf("edits: %+v", edits)
+		}
+		recalls := items[api.HookRecall](b, api.HookMessageRecalled)
+		if want := []api.HookRecall{{By: annID, From: annID, Chat: chat, ID: sent.ID, Seq: sent.Seq}, {By: annID, From: bobID, Chat: client.ChatIn(group.ID), ID: said.ID, Seq: said.Seq}}; !slices.Equal(recalls, want) {
+			t.Errorf("recalls: %+v, want %+v", recalls, want)
+		}
+	})
+}
+
+func TestABackendIsAskedAboutEditsAndRecalls(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := newBackend(t)
+		n := startFor(t, func(c *app.Config) {
+			c.DialWebhooks = b.dial
+			c.Webhooks = webhooks.Settings{Secret: hookSecret, Before: webhooks.Before{URL: "http://app.example.org/ask", Policy: "refuse", Events: []string{"message_edit", "message_recall"}}}
+			c.Chats.MessagesFrom = "everybody"
+		})
+		ctx := t.Context()
+		ann, bob := n.SignUp(t, "UTC"), n.SignUp(t, "UTC")
+		chat := client.ChatWith(id(bob))
+		sent, err := ann.Send(ctx, chat, saying("damn"))
+		n.must(err)
+		reads := func() string {
+			t.Helper()
+			page, err := bob.Messages(ctx, client.ChatWith(id(ann)), client.MessageRange{})
+			n.must(err)
+			return page.Messages[0].Text
+		}
+		say := func(body string) {
+			b.set(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }, false)
+		}
+		say(`{"refuse":{"code":"spam","text":"Please do not."}}`)
+		if _, err := ann.EditMessage(ctx, chat, sent.Seq, "buy"); client.CodeOf(err) != "hook.refused" || reads() != "damn" {
+			t.Errorf("an edit that the backend refuses: %v; bob reads %q", err, reads())
+		}
+		if err := ann.RecallMessage(ctx, chat, sent.Seq); client.CodeOf(err) != "hook.refused" || reads() != "damn" {
+			t.Errorf("a recall that the backend refuses: %v; bob reads %q", err, reads())
+		}
+		if want := []string{api.BeforeMessageEdit, api.BeforeMessageRecall}; !slices.Equal(b.heard(), want) {
+			t.Errorf("asked %v, want %v", b.heard(), want)
+		}
+		var edit api.HookEdit
+		n.must(json.Unmarshal(b.got[0].Data, &edit))
+		if edit.From != id(ann) || edit.Chat != chat || edit.ID != sent.ID || edit.Seq != sent.Seq || edit.Text != "buy" || edit.Kind != api.MessageText {
+			t.Errorf("asked about the edit %+v", edit)
+		}
+		var recall api.HookRecall
+		n.must(json.Unmarshal(b.got[1].Data, &recall))
+		if want := (api.HookRecall{By: id(ann), From: id(ann), Chat: chat, ID: sent.ID, Seq: sent.Seq}); recall != want {
+			t.Errorf("asked about the recall %+v, want %+v", recall, want)
+		}
+
+		// What the rules refuse anyway, and what changes nothing, nobody is asked about.
+		b.forget()
+		if _, err := bob.EditMessage(ctx, client.ChatWith(id(ann)), sent.Seq, "no"); client.CodeOf(err) != "message.not_yours" {
+			t.Errorf("another's message was edited: %v", err)
+		}
+		if err := bob.RecallMessage(ctx, client.ChatWith(id(ann)), sent.Seq); client.CodeOf(err) != "message.not_yours" {
+			t.Errorf("another's message was recalled: %v", err)
+		}
+		_, err = ann.EditMessage(ctx, chat, sent.Seq, "damn")
+		n.must(err)
+		if len(b.heard()) != 0 {
+			t.Errorf("asked %v", b.heard())
+		}
+
+		say(`{"content":{"kind":"text","text":"***"}}`)
+		got, err := ann.EditMessage(ctx, chat, sent.Seq, "worse")
+		n.must(err)
+		if got.Text != "***" || reads() != "***" {
+			t.Errorf("the backend's own text is %q; bob reads %q", got.Text, reads())
+		}
+		say(`{"content":{"kind":"text","text":""}}`)
+		if _, err := ann.EditMessage(ctx, chat, sent.Seq, "x"); client.CodeOf(err) != "hook.away" || reads() != "***" {
+			t.Errorf("with nonsense: %v; bob reads %q", err, reads())
+		}
+		b.set(nil, true)
+		if err := ann.RecallMessage(ctx, chat, sent.Seq); client.CodeOf(err) != "hook.away" {
+			t.Errorf("away: %v", err)
+		}
+		b.set(nil, false)
+		time.Sleep(10 * time.Second) // longer than the breaker stays open
+		n.must(ann.RecallMessage(ctx, chat, sent.Seq))
+		b.forget()
+		n.must(ann.RecallMessage(ctx, chat, sent.Seq)) // changes nothing
+		if len(b.heard()) != 0 || reads() != "" {
+			t.Errorf("recalled again: asked %v; bob reads %q", b.heard(), reads())
+		}
+	})
+}
+
 // outbox are the messages of webhooks in the database: those that wait and dead letters.
 func (n *appNode) outbox() (waiting, dead int) {
 	n.t.Helper()
@@ -576,7 +711,8 @@ func TestABackendThatFailsLosesNothing(t *testing.T) {
 			return strings.Join(list, " ")
 		})
 
-		// It hangs: a delivery ends after its time, and users do not notice.
+		// It hangs: a delivery ends after its time, and users do not notice. Five minutes are longer than five tries of ten seconds
+		// take with the back-off between them, which is what would make a dead letter if they counted.
 		hanging := make(chan struct{})
 		b.set(func(_ http.ResponseWriter, r *http.Request) {
 			select {
@@ -585,9 +721,16 @@ func TestABackendThatFailsLosesNothing(t *testing.T) {
 			}
 		}, false)
 		send("three")
-		time.Sleep(time.Minute)
+		time.Sleep(5 * time.Minute)
 		if waiting, dead := n.outbox(); waiting != 1 || dead != 0 {
 			t.Errorf("hanging: %d wait, %d are dead", waiting, dead)
+		}
+		for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} {
+			b.set(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }, false)
+			time.Sleep(5 * time.Minute)
+			if waiting, dead := n.outbox(); waiting != 1 || dead != 0 {
+				t.Errorf("while it answers %d: %d wait, %d are dead", status, waiting, dead)
+			}
 		}
 		b.set(nil, false)
 		close(hanging)

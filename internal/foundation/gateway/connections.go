@@ -147,6 +147,11 @@ type openedKey struct{}
 // days, and its request holds on to the buffers of HTTP.
 func (g *Gateway) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.refusing.Load() {
+			g.metrics.refused.WithLabelValues(refusedDraining).Inc()
+			web.Refuse(r, ErrDraining)
+			return
+		}
 		from := household.From(r.Context())
 		if !g.from.enter(from, g.cfg.MaxFrom) {
 			g.metrics.refused.WithLabelValues(refusedHousehold).Inc()
@@ -154,7 +159,8 @@ func (g *Gateway) admit(next http.Handler) http.Handler {
 			http.Error(w, "Too many connections are open from this address.", http.StatusTooManyRequests)
 			return
 		}
-		leave := sync.OnceFunc(func() { g.from.leave(from) })
+		g.open.Add(1)
+		leave := sync.OnceFunc(func() { g.from.leave(from); g.open.Add(-1) })
 		opened := web.Opening(r)
 		if r.ProtoMajor != 1 || r.Method != http.MethodGet { // the connection ends with the request
 			defer leave()

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -12,6 +14,8 @@ import (
 	"github.com/centrifugal/centrifuge"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
@@ -59,7 +63,20 @@ type Settings struct {
 	Ping    time.Duration `koanf:"ping" default:"25s" help:"how often a silent connection is pinged; less than the shortest idle time of a proxy on the way"`
 	MaxUser int           `koanf:"max_user" default:"32" help:"connections of one user to one node"`
 	MaxFrom int           `koanf:"max_from" default:"1000" help:"connections from one household (IPv4 address or IPv6 /64) to one node"`
+
+	DrainOver   time.Duration `koanf:"drain_over" default:"20s" help:"over how long a node that is drained sends its connections to other nodes, so that these do not get them all at once, at most an hour"`
+	DrainWithin time.Duration `koanf:"drain_within" default:"1m" help:"after how long a node counts as drained although connections are left, at most an hour"`
 }
+
+// Validate returns all faults, joined.
+func (c Settings) Validate() error {
+	return errors.Join(
+		config.Refuse(c.DrainOver < 0 || c.DrainOver > time.Hour, "drain_over", "%s is not between nothing and an hour", c.DrainOver),
+		config.Refuse(c.DrainWithin < c.DrainOver || c.DrainWithin > time.Hour, "drain_within", "%s is not between drain_over and an hour", c.DrainWithin))
+}
+
+// ErrDraining refuses a connection to a node that sends its connections away.
+var ErrDraining = errs.New(errs.Unavailable, "gateway.draining", "This node takes no new connections. Please try again.").Retry(time.Second)
 
 // Config has what a gateway needs.
 type Config struct {
@@ -121,7 +138,9 @@ type Gateway struct {
 
 	metrics *metrics
 
-	draining atomic.Bool
+	open     atomic.Int64  // connections, and requests for one
+	refusing atomic.Bool   // new ones
+	draining atomic.Bool   // for good
 	drained  chan struct{} // closed when all clients were sent away
 }
 
@@ -210,6 +229,53 @@ func (g *Gateway) Run(ctx context.Context, ready func()) error {
 	return err
 }
 
+// Open returns how many connections there are, those among them that are only being opened.
+func (g *Gateway) Open() int { return int(g.open.Load()) }
+
+// Refuse has new connections refused with [ErrDraining].
+func (g *Gateway) Refuse() { g.refusing.Store(true) }
+
+// Resume has new connections taken again after [Gateway.Refuse].
+func (g *Gateway) Resume() {
+	if !g.draining.Load() {
+		g.refusing.Store(false)
+	}
+}
+
+// drainBeat is how often some clients are sent away.
+const drainBeat = 100 * time.Millisecond
+
+// Drain sends all clients to other nodes in random order, evenly over a while. It returns when no connection is
+// left, or ctx ends. Call [Gateway.Refuse] before, else clients come back here.
+func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
+	end := time.Now().Add(over)
+	due := 0.0 // clients; less than one is sent away with a later beat
+	for g.open.Load() > 0 && ctx.Err() == nil {
+		all := g.clients()
+		if left := time.Until(end); left > drainBeat {
+			due += float64(len(all)) * float64(drainBeat) / float64(left)
+		} else {
+			due = float64(len(all))
+		}
+		some := min(int(due), len(all))
+		due -= float64(some)
+		for _, c := range all[:some] {
+			c.Disconnect(centrifuge.DisconnectShutdown)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(drainBeat):
+		}
+	}
+}
+
+// clients are all clients, in random order.
+func (g *Gateway) clients() []*centrifuge.Client {
+	all := slices.Collect(maps.Values(g.node.Hub().Connections()))
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
 // drain sends all clients to other nodes, one after the other in random order, once.
 func (g *Gateway) drain() {
 	if !g.draining.CompareAndSwap(false, true) {
@@ -217,11 +283,8 @@ func (g *Gateway) drain() {
 		return
 	}
 	defer close(g.drained)
-	all := make([]*centrifuge.Client, 0, 64)
-	for _, c := range g.node.Hub().Connections() {
-		all = append(all, c)
-	}
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	g.Refuse()
+	all := g.clients()
 	const steps = 20
 	for some := range slices.Chunk(all, max(1, (len(all)+steps-1)/steps)) {
 		for _, c := range some {

@@ -14,6 +14,7 @@ const (
 	refusedToken     = "token"     // it is nobody's, or has expired
 	refusedAway      = "away"      // nobody could tell whose token it is
 	refusedHousehold = "household" // too many were open from there
+	refusedDraining  = "draining"  // the node sends its connections away
 )
 
 func newMetrics(reg prometheus.Registerer, connections func() float64) *metrics {

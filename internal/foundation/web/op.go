@@ -167,6 +167,9 @@ func (a *API) add(op Op, in, out reflect.Type, rt *route) {
 		rt.out = newOutput(out.Elem(), op.Status)
 	}
 	a.routes[op.ID] = rt
+	if a.unserved {
+		return
+	}
 	a.doc.AddOperation(a.describe(rt, out))
 	a.mux.HandleFunc(op.Method+" "+op.Path, func(_ http.ResponseWriter, r *http.Request) {
 		a.serveOp(rt, callOf(r.Context()), r)

@@ -111,6 +111,12 @@ func (p *problem) setHeaders(c *call, h http.Header) {
 // ceilSeconds rounds up: who comes back earlier is refused again. At least 1.
 func ceilSeconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
+// Refuse answers a request to a handler of [API.Raw] or [API.RawConnection] with a problem document.
+func Refuse(r *http.Request, e *errs.Error) {
+	c := callOf(r.Context())
+	c.refuse(newProblem(c.route.statusOf(e), e))
+}
+
 // refuse writes p, unless an answer has begun.
 func (c *call) refuse(p *problem) {
 	if c.wrote {

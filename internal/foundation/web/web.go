@@ -122,6 +122,8 @@ type API struct {
 	onDrain []func()
 	stop    sync.Once
 	quit    chan struct{} // closed when streams must end
+
+	unserved bool // see Unserved
 }
 
 // How long what may take. There is no limit on writing an answer as a whole,
@@ -198,6 +200,9 @@ func (a *API) Raw(pattern string, h http.Handler) { a.raw(pattern, h, false) }
 func (a *API) RawConnection(pattern string, h http.Handler) { a.raw(pattern, h, true) }
 
 func (a *API) raw(pattern string, h http.Handler, stays bool) {
+	if a.unserved {
+		return
+	}
 	rt := &route{label: pattern, op: Op{ID: "pages", Limit: rawLimit}, public: true, stays: stays, duration: a.stats.observer(pattern)}
 	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
@@ -207,6 +212,13 @@ func (a *API) raw(pattern string, h http.Handler, stays bool) {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// Unserved has what add adds be called by [API.Invoke] alone: no path leads there, and the description does not have it.
+func (a *API) Unserved(add func()) {
+	a.unserved = true
+	defer func() { a.unserved = false }()
+	add()
 }
 
 // OpenAPI returns the OpenAPI 3.1 document as JSON. The first call makes it;

@@ -1,0 +1,122 @@
+package messaging
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/redis/redistest"
+)
+
+// wantWaits checks what waits for a user in a chat, with the others asked about beside.
+func (w *world) wantWaits(what string, places []Place, at int, want string) {
+	w.t.Helper()
+	all, err := w.Waiting(w.t.Context(), places)
+	w.must(err)
+	got := ""
+	if found, there := all[places[at]]; there {
+		got = fmt.Sprint(found.Unread, " ", found.Newest.Text, " ", found.Mentioned)
+	}
+	if got != want {
+		w.t.Errorf("%s: %q waits, want %q", what, got, want)
+	}
+}
+
+func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		g, who := w.crowd(5)
+		owner := who[0]
+		conv := conversationOf(g)
+		var places []Place
+		for _, u := range who {
+			places = append(places, Place{u, conv})
+		}
+		for i := range 3 {
+			w.saysIn(owner, g, fmt.Sprint("text ", i))
+		}
+		head, err := w.store.view(ctx, w.store.db, owner, In(g))
+		w.must(err)
+		w.wantWaits("the sender", places, 0, "")
+		w.wantWaits("a member", places, 1, "4 text 2 false") // that the group was made is the first
+		w.must(w.Mark(ctx, who[1], In(g), head.seq-1, 0))
+		w.must(w.Hide(ctx, who[2], In(g), head.seq))
+		w.must(w.Mark(ctx, who[3], In(g), head.seq, 0))
+		_, err = w.Set(ctx, who[4], In(g), api.ChatChange{Muted: new(w.store.db.Now().Add(time.Hour))})
+		w.must(err)
+		w.wantWaits("who has read all but one", places, 1, "1 text 2 false")
+		w.wantWaits("who has deleted the newest", places, 2, "4 text 1 false")
+		w.wantWaits("who has read all", places, 3, "")
+		w.wantWaits("who has muted it", places, 4, "")
+		said := text("mention", "hello")
+		said.Mentions = []string{who[2].String()}
+		_, _, err = w.Send(ctx, owner, In(g), said)
+		w.must(err)
+		w.wantWaits("who is mentioned", places, 2, "5 hello true")
+		w.wantWaits("who is not", places, 1, "2 hello false")
+		_, err = w.Recall(ctx, owner, In(g), head.seq+1)
+		w.must(err)
+		w.wantWaits("after a recall", places, 1, "2 text 2 false")
+		said = text("mention-again", "hello")
+		said.Mentions = []string{who[1].String()}
+		again, _, err := w.Send(ctx, owner, In(g), said)
+		w.must(err)
+		w.saysIn(owner, g, "the end")
+		w.wantWaits("who is mentioned in what is unread", places, 1, "4 the end true")
+		w.must(w.Mark(ctx, who[1], In(g), again.Seq, 0))
+		w.wantWaits("who is mentioned in what is read, by none but them", places, 1, "1 the end false")
+		w.must(w.Clear(ctx, who[2], In(g)))
+		w.wantWaits("who has cleared the chat", places, 2, "")
+		w.must(w.in.Leave(ctx, who[1], g))
+		w.wantWaits("who has left", places, 1, "")
+
+		// Chats of two, asked about with a group.
+		w.says(who[0], who[3], "you alone")
+		pair, err := w.between(ctx, who[0], who[3])
+		w.must(err)
+		places = append(places, Place{who[3], pair}, Place{who[0], pair})
+		w.wantWaits("a chat of two", places, 5, "1 you alone false")
+		w.wantWaits("its sender", places, 6, "")
+	})
+}
+
+// TestWhatWaitsCostsThreeStatementsWhateverTheNumber: MariaDB counts them.
+func TestWhatWaitsCostsThreeStatementsWhateverTheNumber(t *testing.T) {
+	db := sqldbtest.Default(t).Open(t)
+	w := newWorld(t, db, redistest.Open(t, "embedded"), Settings{})
+	g, who := w.crowd(60)
+	var places []Place
+	for i, u := range who[1:] {
+		places = append(places, Place{u, conversationOf(g)})
+		if i < 20 {
+			w.says(who[0], u, "hello")
+			pair, err := w.between(t.Context(), who[0], u)
+			w.must(err)
+			places = append(places, Place{u, pair})
+		}
+	}
+	w.saysIn(who[0], g, "hello")
+	count := func() (n int) {
+		var name string
+		w.must(db.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Com_select'").Scan(&name, &n))
+		return n
+	}
+	cost := func(places []Place) int {
+		least := math.MaxInt
+		for i := 0; i < 10 || least > 3 && i < 100; i++ { // what other tests ask meanwhile counts, too
+			before := count()
+			all, err := w.Waiting(t.Context(), places)
+			least = min(least, count()-before)
+			if w.must(err); len(all) != len(places) {
+				t.Fatalf("something waits in %d of %d chats", len(all), len(places))
+			}
+		}
+		return least
+	}
+	if one, many := cost(places[:1]), cost(places); one != 3 || many != 3 {
+		t.Errorf("one chat costs %d statements, %d chats %d; want 3", one, len(places), many)
+	}
+}
