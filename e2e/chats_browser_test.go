@@ -168,9 +168,9 @@ func (p *tab) befriends(other *tab) {
 }
 
 // twoFriends are Ada and Bob, who have an open chat with each other. Bob's browser reaches the server by a line.
-func twoFriends(t *testing.T) (ada, bob *tab, l *line) {
+func twoFriends(t *testing.T, args ...string) (ada, bob *tab, l *line) {
 	t.Helper()
-	url := serve(t)
+	url := serve(t, args...)
 	l = lineTo(t, url)
 	ada = browse(t, url+"/")
 	ada.signUp("ada@example.com", "Ada", "correct horse")

@@ -38,6 +38,57 @@ func evaluated[T any](p *tab, expression string) T {
 	return got
 }
 
+// A camera is published from a room, and seen by the others in it until it stops.
+func TestACameraIsWatchedLiveInARoom(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t, "--live-udp", "127.0.0.1:0")
+	ada.visit("#/rooms")
+	ada.button("New room")
+	ada.typ("[name=room_name]", "On air")
+	ada.button("Make the room")
+	ada.says(".watch h1", "On air")
+	ada.button("Invite")
+	ada.button("Make a link")
+	ada.until("the link", `document.querySelector(".group-links .link-text")?.value.includes("/#/watch/")`)
+	link := evaluated[string](ada, `document.querySelector(".group-links .link-text").value`)
+	ada.button("Close")
+	bob.visit(link[strings.Index(link, "#"):])
+	bob.button("Come in")
+	bob.says(".watch h1", "On air")
+
+	// A member who may not control goes live: it is on the playlist, and whoever may puts it on.
+	bob.opens("list")
+	bob.button("Go live with the camera")
+	bob.says(".items", "Live: Bob")
+	bob.says(".items-add", "Stop the camera")
+	ada.opens("list")
+	ada.says(".items li", "live")
+	ada.button("Put on Live: Bob")
+	for _, p := range []*tab{ada, bob} {
+		p.shows("the pictures of the camera", `!v.paused && v.videoWidth > 0 && v.srcObject.getVideoTracks().length === 1`)
+		p.says(".time", "live")
+		p.until("nothing to seek", `document.querySelector(".seek").checkVisibility() === false`)
+	}
+	bob.shows("no sound of his own", `v.muted`)
+	at := evaluated[float64](ada, `document.querySelector(".stage video").currentTime`)
+	ada.shows("pictures that go on", fmt.Sprintf(`v.currentTime > %f + 0.5`, at))
+	ada.button("Pause")
+	bob.shows("the pause", `v.paused`)
+	ada.button("Play")
+	bob.shows("that it goes on", `!v.paused`)
+
+	// The camera stops: the item goes, and with it the stream.
+	bob.button("Stop the camera")
+	for _, p := range []*tab{ada, bob} {
+		p.says(".watch-side", "The playlist is empty.")
+		p.until("no pictures", `document.querySelector(".stage video").srcObject === null`)
+	}
+	bob.says(".items-add", "Go live with the camera")
+	ada.button("Add the sample video")
+	ada.button("Put on Sample: ten seconds")
+	bob.shows("a video again", `v.videoWidth === 480 && v.srcObject === null && document.querySelector(".seek").checkVisibility()`)
+}
+
 // Two people watch a video together in two windows, and a guest looks in.
 func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ func load() map[string]*static.File {
 			head.Set("Content-Security-Policy", policy)
 			head.Set("Referrer-Policy", "no-referrer")
 			head.Set("Cross-Origin-Opener-Policy", "same-origin")
-			head.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(self)")
+			head.Set("Permissions-Policy", "camera=(self), geolocation=(), microphone=(self)")
 		} else if url == "/sw.js" { // browsers look for a newer one by its address
 			head.Set("Cache-Control", "no-cache")
 			head.Set("Content-Security-Policy", "default-src 'none'")

@@ -578,5 +578,9 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 		if err != nil || again != next {
 			t.Errorf("said again: %+v, %v", again, err)
 		}
+		for _, it := range []ItemID{list[0], list[2], list[3]} { // the last one, too
+			w.must(w.Remove(ctx, me, id, it))
+		}
+		order("")
 	})
 }

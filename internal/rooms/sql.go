@@ -363,6 +363,9 @@ func deleteItem(ctx context.Context, tx *sqldb.Tx, id ItemID) error {
 
 // arrangeItems gives all items of a room their places anew, in the order of list.
 func arrangeItems(ctx context.Context, tx *sqldb.Tx, id ID, list []Item) error {
+	if len(list) == 0 {
+		return nil
+	}
 	var cases strings.Builder
 	var args []any
 	for i, it := range list {

@@ -6,6 +6,7 @@ import { h } from "../dom";
 import { r } from "../texts/rooms";
 import { sign } from "../chat/icons";
 import type { Danmaku } from "./danmaku";
+import { Watched } from "./camera";
 import type { Seat } from "./seat";
 
 const LOOK = 250; // ms between two looks at how far the player is off
@@ -53,6 +54,9 @@ export class Player {
   #told: ReturnType<typeof setInterval> | undefined;
   #ended = ""; // generation and version whose end was told
   #gone = false;
+  #live: Watched | undefined; // the item is a live stream
+  /** The live item that this device publishes: its own sound is not played back to it. */
+  own = "";
 
   constructor(
     private readonly seat: Seat,
@@ -85,6 +89,7 @@ export class Player {
     clearInterval(this.#clock);
     clearInterval(this.#told);
     this.danmaku.close();
+    this.#live?.close();
     this.video.removeAttribute("src");
     this.video.load();
   }
@@ -155,12 +160,17 @@ export class Player {
     this.danmaku.load(item);
     this.#buffers(false);
     this.#say("");
+    this.#live?.close();
+    this.#live = undefined;
     video.removeAttribute("src");
     video.load();
     if (!item) return;
+    const find = () => this.seat.ask<RoomItemSource>(`/playlist/${item}/source`);
+    if (this.#items.find((i) => i.id === item)?.kind === "live") return this.#watch(item, find);
     try {
-      const source = await this.seat.ask<RoomItemSource>(`/playlist/${item}/source`);
+      const source = await find();
       if (this.#item !== item || this.#gone) return;
+      if (source.kind === "live") return this.#watch(item, find);
       if (source.url) video.src = source.url;
       else this.#say(r.cannotPlay);
     } catch (err) {
@@ -169,6 +179,18 @@ export class Player {
         this.failed(err);
       }
     }
+  }
+
+  // #watch shows a live stream: there is nothing to seek, and everybody sees its newest picture.
+  #watch(item: string, find: () => Promise<RoomItemSource>): void {
+    if (item === this.own) this.video.muted = true;
+    this.#live = new Watched(
+      this.video,
+      find,
+      (waits) => this.#item === item && this.#say(waits ? r.live.waits : ""),
+      (err) => this.#item === item && (this.#say(r.cannotPlay), this.failed(err)),
+    );
+    this.#draw();
   }
 
   #where(): number {
@@ -185,6 +207,11 @@ export class Player {
   #apply(): void {
     const { video } = this;
     if (!this.#state?.item || this.#state.item !== this.#item || video.readyState < HTMLMediaElement.HAVE_METADATA || this.#gone) return;
+    if (this.#live) {
+      if (this.#state.paused) video.pause();
+      else if (video.paused) void this.#start();
+      return;
+    }
     const c = this.#sync.correct(Date.now(), video.currentTime * 1000);
     const length = this.#length();
     const to = (length > 0 ? Math.min(c.to, length) : c.to) / 1000;
@@ -218,7 +245,7 @@ export class Player {
   }
 
   #buffers(waits: boolean): void {
-    if (waits && (!this.#room?.hold || this.#state?.paused)) return;
+    if (waits && (this.#live || !this.#room?.hold || this.#state?.paused)) return;
     if (waits === this.#waits) return;
     this.#waits = waits;
     clearInterval(this.#told);
@@ -229,7 +256,7 @@ export class Player {
 
   async #tellEnd(): Promise<void> {
     const s = this.#state;
-    if (!s || s.paused || this.#ended === `${s.generation} ${s.version}`) return;
+    if (!s || s.paused || this.#live || this.#ended === `${s.generation} ${s.version}`) return;
     this.#ended = `${s.generation} ${s.version}`;
     try {
       this.take(await this.seat.ask<Playback>("/playback/ended", { method: "POST", body: { generation: s.generation, version: s.version } }));
@@ -260,7 +287,7 @@ export class Player {
 
   #key(e: KeyboardEvent): void {
     if (e.target !== this.el && !(e.target instanceof HTMLVideoElement)) return; // the buttons have their own keys
-    if (!this.#may || !this.#state?.item) return;
+    if (!this.#may || !this.#state?.item || this.#live) return;
     const by = { ArrowLeft: -STEP, ArrowRight: STEP }[e.key];
     if (by !== undefined) this.#seekTo(Math.max(0, this.#where() + by));
     else if (e.key === " ") this.#toggle();
@@ -276,6 +303,7 @@ export class Player {
 
   #drawTime(): void {
     if (this.#dragged) return;
+    if (this.#live) return void (this.#time.textContent = r.live.now);
     const length = this.#length();
     const at = Math.min(this.#where(), length || Infinity);
     this.#seek.max = String(Math.max(1000, length));
@@ -297,12 +325,13 @@ export class Player {
     this.#sound.classList.toggle("calls", this.video.muted);
     this.#play.disabled = this.#seek.disabled = !this.#may || !s?.item;
     this.#rate.disabled = !this.#may;
+    this.#seek.hidden = this.#rate.hidden = this.#live !== undefined;
     this.#next.disabled = !this.#may || this.#items.length === 0;
     this.#rate.value = String(RATES.find((x) => x === s?.rate) ?? 1);
     this.#controls.title = this.#may ? "" : r.onlyOthers;
     if (s?.held) this.#say(r.waits);
     else if (s && !s.item) this.#say(this.#may ? `${r.nothing} ${r.nothingHint}` : r.nothing);
-    else if (!this.video.error) this.#say("");
+    else if (!this.video.error && !this.#live) this.#say("");
     this.#drawTime();
   }
 }

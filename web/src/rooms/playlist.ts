@@ -35,6 +35,7 @@ export class RoomPlaylist {
   constructor(
     private readonly seat: Seat,
     private readonly put: (item: string) => Promise<void>,
+    private readonly camera: HTMLElement, // what publishes this device's camera
     private readonly failed: (err: unknown) => void,
   ) {
     const url = field(r.items.url, { name: "source", type: "url", required: true, maxlength: 2000, autocomplete: "off", placeholder: "https://" }, r.items.urlHint);
@@ -49,7 +50,7 @@ export class RoomPlaylist {
     this.#add = h(
       "div",
       { class: "stack items-add" },
-      h("div", { class: "row" }, act(r.items.sample, "secondary", () => add(SAMPLE, r.items.sampleTitle), failed)),
+      h("div", { class: "row" }, this.camera, act(r.items.sample, "secondary", () => add(SAMPLE, r.items.sampleTitle), failed)),
       form(
         { class: "stack" },
         [url, title],
@@ -87,7 +88,7 @@ export class RoomPlaylist {
     return h(
       "li",
       { class: "item", "data-item": item.id, "aria-current": now ? "true" : null },
-      h("div", { class: "item-text" }, h("p", { class: "person-name" }, title), h("p", { class: "muted" }, [now && r.items.now, item.duration && clockOf(item.duration)].filter(Boolean).join(" · "))),
+      h("div", { class: "item-text" }, h("p", { class: "person-name" }, title), h("p", { class: "muted" }, [now && r.items.now, item.kind === "live" && r.live.now, item.duration && clockOf(item.duration)].filter(Boolean).join(" · "))),
       control && !now && button(r.items.put(title), "play", () => this.put(item.id)),
       arrange && before !== null && button(r.items.up(title), "up", move(before)),
       arrange && after !== "" && button(r.items.down(title), "down", move(after)),

@@ -2,12 +2,13 @@
 
 import { isTemporary, Refused as RefusedOnLine, type Danmaku as Comment, type DanmakuNew, type Room, type RoomGone, type RoomLine, type RoomMember, type RoomPlaylist as Playlist, type RoomScene, type RoomSelf, type RoomViewers, type Playback, type StoaEvent } from "@stoa-dev/client";
 import { Refused, Unreachable } from "../api";
-import { twice } from "../buttons";
+import { act, twice } from "../buttons";
 import { h, put } from "../dom";
 import { form, say } from "../form";
-import { Ended } from "../session";
+import { Ended, user } from "../session";
 import { r } from "../texts/rooms";
 import { sign } from "../chat/icons";
+import { broadcast, type Broadcast } from "./camera";
 import { RoomChat } from "./chat";
 import { Danmaku } from "./danmaku";
 import { bans, invite, settings } from "./forms";
@@ -38,6 +39,7 @@ export class RoomView {
   readonly #shoot: HTMLElement;
   readonly #clear: HTMLElement;
   readonly #away = h("p", { class: "offline", role: "status", hidden: true }, r.away);
+  readonly #camera = act("", "secondary", () => (this.#broadcast ? this.#goOff() : this.#goLive()), (err) => this.failed(err));
 
   #room: Room | undefined;
   #me: RoomSelf | undefined;
@@ -49,6 +51,7 @@ export class RoomView {
   #reading: Promise<void> | undefined;
   #looksWho: ReturnType<typeof setTimeout> | undefined;
   #doable = "";
+  #broadcast: Broadcast | undefined;
   #viewers = { count: 0, at: -Infinity };
 
   constructor(
@@ -59,7 +62,7 @@ export class RoomView {
     this.#danmaku = new Danmaku(seat);
     this.#player = new Player(seat, this.#danmaku, failed);
     this.#chat = new RoomChat(seat, failed);
-    this.#list = new RoomPlaylist(seat, (item) => this.#player.command({ do: "load", item }), failed);
+    this.#list = new RoomPlaylist(seat, (item) => this.#player.command({ do: "load", item }), this.#camera, failed);
     this.#people = new RoomPeople(seat, failed);
     this.#clear = twice(r.danmaku.clear, r.danmaku.clearSure, async () => void (await seat.ask("/danmaku", { method: "DELETE" })), failed);
     this.#shoot = this.#shootForm();
@@ -71,6 +74,7 @@ export class RoomView {
       h("div", { class: "watch-main" }, this.#player.el, this.#shoot),
       h("section", { class: "card watch-side" }, ...this.#tabs()),
     );
+    this.#drawCamera();
     this.#offs = [
       seat.client.on("room.gone", (gone) => this.#gone(gone)),
       seat.client.on("state", ({ state }) => {
@@ -88,6 +92,7 @@ export class RoomView {
     clearTimeout(this.#looksWho);
     for (const off of this.#offs) off();
     this.#unsubscribe();
+    void this.#goOff().catch(() => {}); // nobody sees the room any more
     this.#player.close();
     this.seat.close();
   }
@@ -167,6 +172,32 @@ export class RoomView {
     if (this.#over) return;
     this.close();
     this.on.gone(text);
+  }
+
+  async #goLive(): Promise<void> {
+    const title = r.live.title(user()?.name ?? "");
+    try {
+      this.#broadcast = await broadcast(this.seat, title, () => void this.#goOff().catch(this.failed));
+    } catch (err) {
+      if (!(err instanceof DOMException)) throw err;
+      return this.on.fail(err.name === "NotAllowedError" ? r.live.refused : r.live.noCamera);
+    }
+    if (this.#over) return this.#goOff();
+    this.#player.own = this.#broadcast.item;
+    this.#drawCamera();
+    if (this.#may("control")) await this.#player.command({ do: "load", item: this.#broadcast.item });
+  }
+
+  async #goOff(): Promise<void> {
+    const was = this.#broadcast;
+    this.#broadcast = undefined;
+    this.#drawCamera();
+    await was?.stop();
+  }
+
+  #drawCamera(): void {
+    this.#camera.textContent = this.#broadcast ? r.live.stop : r.live.begin;
+    this.#camera.hidden = this.seat.guest || !navigator.mediaDevices; // a page without TLS has no devices
   }
 
   readonly #may = (what: string): boolean => this.#me?.may.includes(what) ?? false;

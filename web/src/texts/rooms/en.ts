@@ -86,6 +86,16 @@ export const en = {
     clearSure: "Really remove them all",
   },
 
+  live: {
+    begin: "Go live with the camera",
+    stop: "Stop the camera",
+    title: (name: string) => `Live: ${name}`,
+    now: "live",
+    waits: "Waiting for the live picture.",
+    refused: "The browser may not use the camera and the microphone. Allow it in the browser's settings for this page.",
+    noCamera: "There is no camera or microphone that can be used.",
+  },
+
   tabs: { chat: "Chat", list: "Playlist", people: "People" },
   say: "Message",
   send: "Send",

@@ -88,6 +88,16 @@ export const zh: RoomTexts = {
     clearSure: "确认清空全部弹幕",
   },
 
+  live: {
+    begin: "用摄像头直播",
+    stop: "停止直播",
+    title: (name) => `${name} 的直播`,
+    now: "直播中",
+    waits: "正在等待直播画面。",
+    refused: "浏览器不允许使用摄像头和麦克风。请在浏览器中为本页面开启权限。",
+    noCamera: "没有可用的摄像头或麦克风。",
+  },
+
   tabs: { chat: "聊天", list: "播放列表", people: "成员" },
   say: "消息",
   send: "发送",

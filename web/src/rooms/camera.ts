@@ -1,0 +1,147 @@
+// Live pictures over WebRTC: a camera is published by WHIP, and what is published is watched by WHEP.
+
+import type { RoomItemSource, StreamKeyed } from "@stoa-dev/client";
+import { Refused, Unreachable } from "../api";
+import { json, token } from "../session";
+import type { Seat } from "./seat";
+
+const AGAIN = 2000; // ms between two tries to watch
+const LOST = 10_000; // ms without a connection after which it is made anew
+
+interface Session {
+  answer: string;
+  end: () => void;
+}
+
+// exchange brings an offer to where it is answered. The server says all of its candidates in the answer, and needs none of ours.
+async function exchange(path: string, bearer: string, pc: RTCPeerConnection): Promise<Session> {
+  await pc.setLocalDescription();
+  let res: Response;
+  try {
+    res = await fetch(path, { method: "POST", headers: { "Content-Type": "application/sdp", Authorization: `Bearer ${bearer}` }, body: pc.localDescription!.sdp, cache: "no-store" });
+  } catch {
+    throw new Unreachable();
+  }
+  if (res.status !== 201) {
+    const problem = (res.headers.get("Content-Type") ?? "").startsWith("application/problem+json") ? await res.json() : { type: "about:blank", title: res.statusText, status: res.status, code: "" };
+    throw new Refused(problem, Number(res.headers.get("Retry-After")) || 0);
+  }
+  const at = res.headers.get("Location") ?? "";
+  return {
+    answer: await res.text(),
+    end: () => void (at && fetch(at, { method: "DELETE", headers: { Authorization: `Bearer ${bearer}` }, keepalive: true }).catch(() => {})), // the server notices by itself, too
+  };
+}
+
+/** A camera that is published to a room. */
+export interface Broadcast {
+  item: string; // on the playlist
+  stop: () => Promise<void>;
+}
+
+/** Publishes this device's camera, and puts it on the room's playlist. ended is called when the device is taken away. */
+export async function broadcast(seat: Seat, title: string, ended: () => void): Promise<Broadcast> {
+  const camera = await navigator.mediaDevices.getUserMedia({ video: { width: { ideal: 1280 }, height: { ideal: 720 } }, audio: true });
+  const pc = new RTCPeerConnection();
+  let stream = "";
+  let session: Session | undefined;
+  let item = "";
+  const stop = async () => {
+    for (const track of camera.getTracks()) track.stop();
+    pc.close();
+    session?.end();
+    if (item) await seat.ask(`/playlist/${item}`, { method: "DELETE" }).catch(() => {}); // somebody else may have removed it
+    if (stream) await json(`/v1/streams/${stream}`, { method: "DELETE" });
+  };
+  try {
+    stream = (await json<StreamKeyed>("/v1/streams", { method: "POST", body: { title } })).stream.id;
+    for (const track of camera.getTracks()) {
+      pc.addTransceiver(track, { direction: "sendonly" });
+      track.onended = ended;
+    }
+    pc.onconnectionstatechange = () => pc.connectionState === "failed" && ended();
+    session = await exchange(`/v1/streams/${stream}/whip`, await token(), pc);
+    await pc.setRemoteDescription({ type: "answer", sdp: session.answer });
+    ({ id: item } = await seat.ask<{ id: string }>("/playlist", { method: "POST", body: { kind: "live", source: stream, title } }));
+  } catch (err) {
+    await stop().catch(() => {});
+    throw err;
+  }
+  return { item, stop };
+}
+
+/** Shows a live stream in a video, for as long as there is one, and waits for it where there is none. */
+export class Watched {
+  #pc: RTCPeerConnection | undefined;
+  #session: Session | undefined;
+  #later: ReturnType<typeof setTimeout> | undefined;
+  #over = false;
+
+  constructor(
+    private readonly video: HTMLVideoElement,
+    private readonly source: () => Promise<RoomItemSource>, // its token is good for some minutes
+    private readonly waits: (waits: boolean) => void,
+    private readonly failed: (err: unknown) => void,
+  ) {
+    void this.#begin();
+  }
+
+  close(): void {
+    this.#over = true;
+    this.#end();
+    this.video.srcObject = null;
+  }
+
+  #end(): void {
+    clearTimeout(this.#later);
+    this.#pc?.close();
+    this.#session?.end();
+    this.#pc = this.#session = undefined;
+  }
+
+  #again(after = AGAIN): void {
+    if (this.#over) return;
+    this.#end();
+    this.waits(true);
+    this.#later = setTimeout(() => void this.#begin(), after);
+  }
+
+  async #begin(): Promise<void> {
+    const pc = new RTCPeerConnection();
+    this.#pc = pc;
+    this.waits(true);
+    const media = new MediaStream();
+    pc.ontrack = ({ track }) => {
+      media.addTrack(track);
+      if (this.video.srcObject !== media) this.video.srcObject = media;
+    };
+    pc.onconnectionstatechange = () => {
+      if (this.#pc !== pc) return;
+      clearTimeout(this.#later);
+      switch (pc.connectionState) {
+        case "connected":
+          return this.waits(false);
+        case "disconnected":
+          this.#later = setTimeout(() => this.#again(), LOST);
+          return;
+        case "failed":
+        case "closed":
+          return this.#again();
+      }
+    };
+    for (const kind of ["video", "audio"]) pc.addTransceiver(kind, { direction: "recvonly" });
+    try {
+      const { url = "", token: ticket = "" } = await this.source();
+      const session = await exchange(url, ticket, pc);
+      if (this.#pc !== pc) return session.end();
+      this.#session = session;
+      await pc.setRemoteDescription({ type: "answer", sdp: session.answer });
+    } catch (err) {
+      if (this.#pc !== pc) return;
+      const wait = err instanceof Unreachable || (err instanceof Refused && (err.problem.code === "live.off_air" || err.problem.status === 503));
+      if (wait) return this.#again(err instanceof Refused && err.retryAfter ? err.retryAfter * 1000 : AGAIN);
+      this.#end();
+      this.failed(err);
+    }
+  }
+}
