@@ -55,6 +55,7 @@ export class Player {
   #ended = ""; // generation and version whose end was told
   #gone = false;
   #live: Watched | undefined; // the item is a live stream
+  #removed = ""; // an item that is on, and not on the playlist any more
   /** The live item that this device publishes: its own sound is not played back to it. */
   own = "";
 
@@ -109,6 +110,7 @@ export class Player {
 
   items(items: RoomItem[]): void {
     this.#items = items;
+    if (this.#live && !items.some((i) => i.id === this.#item)) this.#endRemoved();
     this.#draw();
   }
 
@@ -175,6 +177,7 @@ export class Player {
       else this.#say(r.cannotPlay);
     } catch (err) {
       if (this.#item === item) {
+        if (err instanceof Refused && err.problem.status === 404) return this.#endRemoved();
         this.#item = "?"; // the next register loads it anew
         this.failed(err);
       }
@@ -188,8 +191,20 @@ export class Player {
       this.video,
       find,
       (waits) => this.#item === item && this.#say(waits ? r.live.waits : ""),
-      (err) => this.#item === item && (this.#say(r.cannotPlay), this.failed(err)),
+      (err) => {
+        if (this.#item !== item) return;
+        if (err instanceof Refused && err.problem.status === 404) return this.#endRemoved();
+        this.#say(r.cannotPlay);
+        this.failed(err);
+      },
     );
+    this.#draw();
+  }
+
+  #endRemoved(): void {
+    this.#live?.close();
+    this.#live = undefined;
+    this.#removed = this.#item;
     this.#draw();
   }
 
@@ -330,6 +345,7 @@ export class Player {
     this.#rate.value = String(RATES.find((x) => x === s?.rate) ?? 1);
     this.#controls.title = this.#may ? "" : r.onlyOthers;
     if (s?.held) this.#say(r.waits);
+    else if (s?.item && s.item === this.#removed) this.#say(r.removed);
     else if (s && !s.item) this.#say(this.#may ? `${r.nothing} ${r.nothingHint}` : r.nothing);
     else if (!this.video.error && !this.#live) this.#say("");
     this.#drawTime();

@@ -66,6 +66,7 @@ export const en = {
   mute: "Mute",
   unmute: "Sound on",
   fullscreen: "Full screen",
+  removed: "What was on is not on the playlist any more.",
   onlyOthers: "Others choose what is played here.",
   away: "The connection is gone. The room goes on without you until it is back.",
 
