@@ -52,10 +52,11 @@ type Socket struct {
 	ready chan struct{} // closed while there is one
 	ended error
 
-	epoch  string // of the last event
-	offset uint64
-	known  bool // there was a connection
-	silent time.Duration
+	channel string // of the user's own events, as the server has named it
+	epoch   string // of the last event
+	offset  uint64
+	known   bool // there was a connection
+	silent  time.Duration
 }
 
 // Socket returns a socket; [Socket.Run] opens it.
@@ -195,7 +196,7 @@ func (s *Socket) dial(ctx context.Context, token string) (*link, *protocol.Reply
 	l := &link{conn: conn, write: make(chan struct{}, 1), gone: make(chan struct{}), next: 1, calls: map[uint32]chan *protocol.Reply{}}
 	req := &protocol.ConnectRequest{Token: token, Name: "stoa-go"}
 	if s.known {
-		req.Subs = map[string]*protocol.SubscribeRequest{s.c.Tokens().User.ID: {Recover: true, Epoch: s.epoch, Offset: s.offset}}
+		req.Subs = map[string]*protocol.SubscribeRequest{s.channel: {Recover: true, Epoch: s.epoch, Offset: s.offset}}
 	}
 	if err = l.send(ctx, &protocol.Command{Id: 1, Connect: req}); err == nil {
 		var replies []*protocol.Reply
@@ -251,7 +252,7 @@ func (l *link) receive(ctx context.Context) ([]*protocol.Reply, error) {
 // begin makes the connection the socket's, and hands on what was missed.
 func (s *Socket) begin(l *link, hello *protocol.ConnectResult) {
 	resumed := s.known
-	for _, sub := range hello.Subs { // the personal channel is the only one
+	for channel, sub := range hello.Subs { // the personal channel is the only one
 		resumed = resumed && sub.Recovered
 		if s.l.Open != nil {
 			s.l.Open(resumed)
@@ -259,7 +260,7 @@ func (s *Socket) begin(l *link, hello *protocol.ConnectResult) {
 		for _, pub := range sub.Publications {
 			s.hand(pub)
 		}
-		s.known, s.epoch, s.offset = sub.Recoverable, sub.Epoch, sub.Offset
+		s.channel, s.known, s.epoch, s.offset = channel, sub.Recoverable, sub.Epoch, sub.Offset
 	}
 	s.silent = 0
 	if hello.Ping > 0 {

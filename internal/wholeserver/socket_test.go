@@ -177,7 +177,8 @@ func TestASocketCallsAndHearsOnEveryNode(t *testing.T) {
 func TestABrokenSocketResumesOnAnotherNodeOrTellsThatItCannot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
-		stays, goes := p.socket(0, p.enter(0)), p.socket(1, p.enter(1))
+		// A client that has been given an access token and nothing else resumes as well.
+		stays, goes := p.socket(0, p.enter(0)), p.socket(1, api.Tokens{AccessToken: p.enter(1).AccessToken})
 		bubble.Sleep(time.Second)
 		began := len(goes.all())
 		goes.line.harm(nil)
