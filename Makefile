@@ -5,7 +5,7 @@
 TEST_FLAGS ?= -p 2 -parallel 4
 PACKAGES ?= ./...
 
-.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-start bench-http bench-live hazards hazards-checkin deps
+.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-start bench-http bench-live hazards hazards-checkin deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ bench-presence: ## Count what presence costs Redis: 100,000 users on ten nodes
 
 bench-realtime: ## Measure sockets: memory, messages, and clients that come back; BENCH_FLAGS=-short takes seconds
 	cd bench && go run ./realtime $(BENCH_FLAGS)
+
+bench-rooms: ## Measure rooms: players in step, changes and danmaku to a thousand, warm rooms; BENCH_FLAGS=-short takes seconds
+	cd bench && go run ./rooms $(BENCH_FLAGS)
 
 bench-start: ## Measure a start, and the memory it takes
 	cd bench && go run ./start

@@ -584,3 +584,67 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 		order("")
 	})
 }
+
+// A password that is changed shuts out who knows the old one, also while they are at the door; who is in stays.
+func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		ctx := t.Context()
+		who := w.people(4)
+		r, _, err := w.Create(ctx, who[0], Update{Name: to("Film night"), Access: to(Open), Guests: to(true), Password: to("swordfish")})
+		w.must(err)
+		join := func(user accounts.ID, text string) error {
+			_, _, err := w.Join(ctx, user, r.ID, Key{Password: text})
+			return err
+		}
+		visit := func(text string) error {
+			_, _, _, err := w.Visit(ctx, "here", r.ID, "Visitor", Key{Password: text})
+			return err
+		}
+		w.must(join(who[1], "swordfish"))
+
+		// Both of them have had their password compared when the owner's change commits.
+		doors := map[string]func() error{"a user": func() error { return join(who[2], "swordfish") }, "a guest": func() error { return visit("swordfish") }}
+		answers := make(chan error, len(doors))
+		hash, err := w.cfg.Passwords.Hash(ctx, who[0].String(), "herring")
+		w.must(err)
+		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			there, err := selectRoom(ctx, tx, r.ID, tx.Dialect().ForUpdate())
+			if err != nil {
+				return err
+			}
+			there.hash = hash
+			if err := updateRoom(ctx, tx, there); err != nil {
+				return err
+			}
+			for _, door := range doors {
+				go func() { answers <- door() }()
+			}
+			bubble.Sleep(100 * time.Millisecond)
+			if n := len(answers); n > 0 {
+				t.Errorf("%d did not wait for the transaction", n)
+			}
+			return nil
+		}))
+		for range doors {
+			w.fails("at the door with the old password", <-answers, ErrPassword)
+		}
+
+		_, _, err = w.Change(ctx, ViewerID(who[0]), r.ID, Update{Password: to("trout")})
+		w.must(err)
+		for _, old := range []string{"", "swordfish", "herring"} {
+			w.fails("a user with "+old, join(who[2], old), ErrPassword)
+			w.fails("a guest with "+old, visit(old), ErrPassword)
+		}
+		if _, _, err := w.Room(ctx, ViewerID(who[1]), r.ID); err != nil {
+			t.Errorf("who is in: %v", err)
+		}
+		w.fails("who is in comes again", join(who[1], ""), nil)
+		w.fails("a user with the new one", join(who[2], "trout"), nil)
+		w.fails("a guest with the new one", visit("trout"), nil)
+		_, _, err = w.Change(ctx, ViewerID(who[0]), r.ID, Update{Password: to("")})
+		w.must(err)
+		w.fails("without one, where there is none any more", join(who[3], ""), nil)
+		w.sound()
+	})
+}

@@ -82,7 +82,7 @@ func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 		case r.Err != nil:
 			b.here(ctx, *e, Position{})
 			b.stats.local.Add(1)
-			if !e.Fleeting {
+			if !e.Fleeting || e.On != "" { // who shows a channel has to look at the truth
 				b.unsent.add(e.channel())
 			}
 		default:
