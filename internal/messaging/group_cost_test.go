@@ -44,10 +44,16 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 		g, who := w.crowd(size)
 		w.saysIn(who[0], g, "scripts are loaded")
 		for _, u := range who[:3] { // some have their chats in Redis
-			_, err := w.Chats(ctx, u, "", "", 10)
-			w.must(err)
+			eventually.NoError(t, "chats to be in Redis", func() error {
+				if _, err := w.Chats(ctx, u, "", "", 10); err != nil {
+					return err
+				}
+				_, _, _, err := w.fast.list(ctx, u, 0, 10, 0)
+				return err
+			})
 		}
-		count := func() (commands, rows int) {
+		count := func() (commands map[string]int, rows int) {
+			commands = map[string]int{}
 			info, err := server.Do("INFO", "commandstats")
 			w.must(err)
 			for line := range strings.Lines(info[0]) {
@@ -58,13 +64,13 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 				}
 				switch strings.TrimPrefix(name, "cmdstat_") {
 				case "evalsha", "set", "hset", "zadd", "rpush", "hget", "xadd": // what a message is written with; it is published afterwards
-					commands += n
+					commands[name] = n
 				}
 			}
 			w.must(w.store.db.NewRaw("SELECT SUM(version) FROM chat_members").Scan(ctx, &rows))
 			return commands, rows
 		}
-		least := math.MaxInt
+		least, spent := math.MaxInt, ""
 		for i := 0; i < 10 || least > want && i < 100; i++ { // a beat of what runs beside may fall in between
 			commands, rows := count()
 			w.saysIn(who[0], g, fmt.Sprint("counted ", i))
@@ -72,15 +78,24 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 			if moreRows-rows != 1 {
 				t.Errorf("with %d members a message changed %d rows of members, want one", size, moreRows-rows)
 			}
-			least = min(least, moreCommands-commands)
+			sum, each := 0, map[string]int{}
+			for name, n := range moreCommands {
+				if d := n - commands[name]; d > 0 {
+					sum, each[name] = sum+d, d
+				}
+			}
+			if sum < least {
+				least, spent = sum, fmt.Sprint(each)
+			}
 		}
+		t.Logf("with %d members %d commands that write: %s", size, least, spent)
 		return least
 	}
 	few := cost(10, math.MaxInt)
-	if many := cost(5000, few); few != many {
+	// One more, for all members: on a machine that takes half a second for a message each of them is told by itself.
+	if many := cost(5000, few); many != few && many != few+1 {
 		t.Errorf("with 10 members %d commands that write, with 5,000 %d", few, many)
 	}
-	t.Logf("%d commands that write", few)
 }
 
 // TestInALargeGroupEverybodyIsToldHowFarItHasCome, and the message goes to whoever has the chat open.
