@@ -203,8 +203,9 @@ func TestEveryPageCanNeitherBeFramedNorMadeToRunWhatIsNotItsOwn(t *testing.T) {
 					t.Errorf("%s: scripts may come from %s: %s", path, source, csp)
 				}
 			}
+			elsewhere := strings.Replace(csp, "media-src 'self' https:;", "", 1) // a room's playlist names videos of any host
 			for _, bad := range []string{"unsafe-eval", "http:", "https:", "*", "script-src data:"} {
-				if strings.Contains(csp, bad) {
+				if strings.Contains(elsewhere, bad) {
 					t.Errorf("%s: the policy allows %s: %s", path, bad, csp)
 				}
 			}

@@ -256,7 +256,6 @@ type Frame struct {
 type Viewer struct {
 	pc    *webrtc.PeerConnection
 	state atomic.Int32
-	all   sync.WaitGroup
 
 	mu     sync.Mutex
 	frames []Frame
