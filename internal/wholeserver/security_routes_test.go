@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"slices"
@@ -343,18 +344,25 @@ var hostile = []string{
 }
 
 // TestNoTextReachesAnythingButItsPlace puts texts that are hostile to SQL and
-// Redis into every text that any operation takes.
+// Redis into every text that any operation takes: into each place a quarter of them, another
+// one in each run.
 func TestNoTextReachesAnythingButItsPlace(t *testing.T) {
 	w := newWorld(t)
 	w.populate()
 	tables, before := w.tables(), w.rows().of(w.owned()...)
 	size, asked := w.sizes(), 0
+	turn := rand.IntN(4)
+	t.Logf("turn %d of four", turn)
 	for _, o := range w.ops {
 		for _, p := range o.places() {
 			if !p.text() {
 				continue
 			}
-			for _, s := range hostile {
+			turn++
+			for i, s := range hostile {
+				if (i+turn)%4 != 0 {
+					continue
+				}
 				if p.in == "header" && strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) || p.in == "path" && s == "" {
 					continue // a Go client does not send it; see the raw ones
 				}
