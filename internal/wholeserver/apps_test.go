@@ -727,7 +727,7 @@ func TestABackendThatFailsLosesNothing(t *testing.T) {
 		}
 		for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} {
 			b.set(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }, false)
-			time.Sleep(5 * time.Minute)
+			time.Sleep(2 * time.Minute)
 			if waiting, dead := n.outbox(); waiting != 1 || dead != 0 {
 				t.Errorf("while it answers %d: %d wait, %d are dead", status, waiting, dead)
 			}
