@@ -12,14 +12,6 @@ import (
 	"github.com/stoa-dev/stoa/redis"
 )
 
-// What runtimes of [Open] share with each other in Redis.
-var (
-	shared       = keyspace.New("cache")
-	sharedEvents = keyspace.DefChannel0(shared, "cache:events", keyspace.RawMessages("package bus"), keyspace.Doc{Purpose: "which keys the processes drop, at once"})
-	sharedLog    = keyspace.Def0(shared, "cache:events", keyspace.StreamOf("package bus"), keyspace.Forever("trimmed by package bus"),
-		keyspace.Doc{Purpose: "which keys the processes drop, to catch up from"})
-)
-
 // openWait is how long [Open] waits for Redis, without which a cache only asks its source.
 const openWait = time.Second
 
