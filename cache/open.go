@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"sync"
 	"time"
 
@@ -57,7 +58,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	wait, cancel := context.WithTimeout(ctx, openWait)
 	defer cancel()
 	if err := events.Wait(wait); err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, errors.Join(context.Cause(ctx), rt.Close())
 	}
 	return rt, nil
 }

@@ -173,6 +173,19 @@ func TestOpenGoesOnWhileRedisIsAway(t *testing.T) {
 	})
 }
 
+// Nothing that Open has started goes on: the bubble waits for all of it.
+func TestWhoGivesUpWhileACacheIsOpenedLeavesNothing(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		wire.Refuse()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := cache.Open(ctx, cache.Options{Redis: wire.Config()}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the end of the context", err)
+		}
+	})
+}
+
 func TestWhatCannotBeOpenedSaysSo(t *testing.T) {
 	if _, err := cache.Open(t.Context(), cache.Options{Redis: redis.Config{URL: "ftp://somewhere"}}); err == nil {
 		t.Error("a URL of another protocol is taken")

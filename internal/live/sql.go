@@ -147,8 +147,3 @@ func deleteOldRecordings(ctx context.Context, db *sqldb.DB, before time.Time, n 
 	_, err = db.ExecContext(ctx, "DELETE FROM stream_recordings WHERE id IN (?)", bun.List(list))
 	return err
 }
-
-// standings returns how users stand, of those who are known.
-func standings(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]accounts.Standing, error) {
-	return accounts.Standings(ctx, q, users...)
-}

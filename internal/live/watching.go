@@ -363,7 +363,7 @@ func (s *Service) fallen(ctx context.Context, list []ID) (map[accounts.ID]bool, 
 	delete(users, accounts.ID{}) // whoever came with a key
 	out := map[accounts.ID]bool{}
 	for some := range slices.Chunk(slices.Collect(maps.Keys(users)), sweepBatch) {
-		found, err := standings(ctx, s.db, some)
+		found, err := accounts.Standings(ctx, s.db, some...)
 		if err != nil {
 			return nil, err
 		}
