@@ -172,11 +172,26 @@ func (p *tab) text(css string) string {
 	return s
 }
 
-// until waits for a JavaScript expression to become true. chromedp.Poll would
-// need eval inside the page, which the page's policy forbids.
+// until waits for a JavaScript expression to become true, across a page that is
+// loaded anew meanwhile. chromedp.Poll would need eval inside the page, which the
+// page's policy forbids.
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
-	ok, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((done) => {
+	ok, err := chromedp.Run(p.ctx, until(expression))
+	for err != nil && strings.Contains(err.Error(), "Inspected target navigated") {
+		ok, err = chromedp.Run(p.ctx, until(expression))
+	}
+	if err != nil {
+		p.t.Fatalf("waiting for %s: %v", what, err)
+	}
+	if !ok {
+		p.t.Fatalf("%s did not come; the page says:\n%s", what, p.text("body"))
+	}
+}
+
+// until tells whether an expression became true while there was patience.
+func until(expression string) chromedp.Action[bool] {
+	return chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((done) => {
 		const end = performance.now() + %d;
 		const look = () => {
 			if (%s) done(true);
@@ -184,13 +199,7 @@ func (p *tab) until(what, expression string) {
 			else setTimeout(look, 20);
 		};
 		look();
-	})`, patience.Milliseconds(), expression), chromedp.EvalAwaitPromise))
-	if err != nil {
-		p.t.Fatalf("waiting for %s: %v", what, err)
-	}
-	if !ok {
-		p.t.Fatalf("%s did not come; the page says:\n%s", what, p.text("body"))
-	}
+	})`, patience.Milliseconds(), expression), chromedp.EvalAwaitPromise)
 }
 
 // says waits for an element to contain a text.

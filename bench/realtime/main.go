@@ -7,6 +7,7 @@
 //	3  clients that come back after a restart with messages missed: until all are whole
 //	4  one message to 1,000 open sockets, against the library's publish alone
 //	5  messages into a group of 5,000 with 1,000 on line: when they are acknowledged
+//	6  members who join two groups of 5,000 by a backend's import
 //
 //	go run ./realtime [-figure 1,2] [-short]      (in the folder bench)
 //
@@ -33,7 +34,7 @@ import (
 )
 
 var (
-	figures = flag.String("figure", "1,2,3,4,5", "which ones")
+	figures = flag.String("figure", "1,2,3,4,5,6", "which ones")
 	short   = flag.Bool("short", false, "take seconds, only to see that everything runs")
 	idle    = flag.Int("idle", 10_000, "connections of figure 1")
 	// A Go program that rests collects what connecting has left behind every two minutes, and
@@ -45,7 +46,7 @@ var (
 	back    = flag.Int("back", 5_000, "clients of figure 3")
 	missed  = flag.Int("missed", 20, "messages that each of them has missed")
 	reach   = flag.Int("reach", 1_000, "sockets that a message reaches in figures 4 and 5, more than the 200 members up to whom each is sent messages")
-	crowdOf = flag.Int("crowd", 5_000, "members of the group of figure 5, at most 5,000")
+	crowdOf = flag.Int("crowd", 5_000, "members of the group of figure 5, and of each of the two of figure 6, at most 5,000")
 	spread  = flag.Int("spread", 200, "messages of a turn of figure 4, and of figure 5")
 	bare    = flag.String("bare", "", "serve the bare echo in this form: library, small, gws or fan; the program starts itself so")
 )
@@ -103,10 +104,10 @@ func run() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.db.Close()) }()
-	if err := b.populate(ctx, max(*idle, *back+senders, 2*senders, *crowdOf, *reach+1)); err != nil {
+	if err := b.populate(ctx, max(*idle, *back+senders, 2*senders, 2**crowdOf, *reach+1)); err != nil {
 		return err
 	}
-	all := map[string]func(context.Context) error{"1": b.idle, "2": b.messages, "3": b.comeBack, "4": b.fanOut, "5": b.crowded}
+	all := map[string]func(context.Context) error{"1": b.idle, "2": b.messages, "3": b.comeBack, "4": b.fanOut, "5": b.crowded, "6": b.imports}
 	for number := range strings.SplitSeq(*figures, ",") {
 		if all[number] == nil {
 			return fmt.Errorf("there is no figure %q", number)

@@ -1,5 +1,6 @@
 // The page Chats: the list, and beside it the chat that is open. On a narrow screen one of them.
 
+import { isTemporary, Refused } from "@stoa-dev/client";
 import type { User } from "../api";
 import { h, icon, put } from "../dom";
 import type { Line } from "../live";
@@ -70,6 +71,22 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
     });
   };
 
+  // The address may name a group that the user has joined this moment, of which the event is on its way: the server knows.
+  const asked = new Set<string>();
+  async function askFor(group: string): Promise<void> {
+    if (asked.has(group)) return;
+    asked.add(group);
+    try {
+      const there = await line.client.call("groups.get", { path: { group } });
+      if (there.me) return line.groups.take(there);
+    } catch (err) {
+      if (!(err instanceof Refused) || isTemporary(err)) throw err;
+    } finally {
+      asked.delete(group);
+    }
+    if (!closed.signal.aborted && groupOf(room?.chat ?? "") === group) location.replace(`#/group/${group}`); // its door
+  }
+
   function draw(): void {
     const waiting = line.files.offers().filter((f) => f.from !== room?.user);
     showOffers(waiting.map((f) => ({ id: f.id, from: f.from, name: nameIn(talk, f.from), file: f.name })));
@@ -77,7 +94,7 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
     list.show(room?.chat ?? "");
     const group = groupOf(room?.chat ?? "");
     if (line.groups.get(group)) titles.set(group, line.groups.title(group));
-    else if (group && line.groups.ready && !titles.has(group)) return location.replace(`#/group/${group}`); // the user is not in it
+    else if (group && line.groups.ready && !titles.has(group)) void askFor(group).catch(talk.failed);
     none.hidden = line.chats.list().length > 0;
     room?.draw();
   }
