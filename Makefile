@@ -1,8 +1,8 @@
 # Continuous integration has two cores: of three packages at once one makes the servers
-# of the others stall. Two interpreters are not watched for races, nor their pointers checked:
-# SQLite, whose memory is that of its C code and has its own locks, and Lua of the embedded
-# Redis, which runs under one. They take two fifths of a whole node's test otherwise. Without tables for a debugger linking takes half as long. "make lint"
-# vets.
+# of the others stall. Two interpreters are neither watched for races nor have their pointers
+# checked: SQLite, whose memory is that of its C code and has locks of its own, and the Lua of
+# the embedded Redis, which runs under one. They take two fifths of a whole node's tests
+# otherwise. Without tables for a debugger linking takes half as long. "make lint" vets.
 TEST_FLAGS ?= -p 2 -parallel 4
 # The two that take longest begin: at the end one of them would have a processor idle.
 PACKAGES ?= ./internal/wholeserver ./e2e ./...
