@@ -81,6 +81,7 @@ type Bus struct {
 	out   chan []Event
 	doubt chan struct{} // asks for a look at where channels stand
 	stale atomic.Bool   // that look is to begin new epochs
+	gap   atomic.Bool   // that look is the first one since the subscription was interrupted
 	era   uint64        // of nodes, in which the last look was made; keepRight's alone
 
 	mu       sync.Mutex

@@ -378,6 +378,32 @@ func TestALetterThatCannotBeSentBeginsNewEpochs(t *testing.T) {
 	})
 }
 
+// Of events that are not kept nobody can say which were lost while a node's subscription was
+// interrupted: the listeners are told. Where events are kept they lack none.
+func TestListenersOfAChannelThatKeepsNothingAreToldOfAGap(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		a, b := run(t, server.Open(t), "a"), run(t, redistest.OpenConfig(t, wire.Config()), "b")
+		room, ann, here := b.ear(t, "room"), b.ear(t, "ann"), a.ear(t, "room")
+		said := func(n int) []Event {
+			e := tick("bob", n)
+			e.On, e.Fleeting = "room", true
+			return []Event{e, tick("ann", n)}
+		}
+		a.Publish(said(1))
+		room.wants(t, "1")
+		ann.wants(t, "1")
+		wire.ResetSubscriptions()
+		a.Publish(said(2))
+		eventually.True(t, "the room's listeners are told", func() bool { return slices.Contains(room.all(), "lost") })
+		b.hears(t)
+		a.Publish(said(3))
+		ann.wants(t, "1", "2", "3")
+		here.wants(t, "1", "2", "3")
+	})
+}
+
 func TestMoreLostChannelsThanAreRememberedConcernEverybody(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)

@@ -35,7 +35,7 @@ func decode(text string) (e Event, err error) {
 // receive hands on what other nodes send, until ctx ends.
 func (b *Bus) receive(ctx context.Context) {
 	_ = b.db.Subscribe(ctx, nodeChannels.At(keyspace.Text{S: b.node}), redis.Handler{ // it ends with ctx, or with the DB
-		Subscribed: b.look,
+		Subscribed: b.lookAfterGap,
 		Message:    func(text string) { b.open(ctx, text) },
 	})
 }
@@ -85,6 +85,12 @@ func (b *Bus) look() {
 	}
 }
 
+// lookAfterGap is look, at a time when what other nodes sent may have been lost on the way.
+func (b *Bus) lookAfterGap() {
+	b.gap.Store(true)
+	b.look()
+}
+
 // resetAll is look, after which every channel of this node has begun a new epoch: another
 // node has lost events and does not know of which channels.
 func (b *Bus) resetAll() {
@@ -119,12 +125,15 @@ func (b *Bus) keepRight(ctx context.Context) {
 // lookAtAll compares where channels stand with what was handed on; it reports whether
 // Redis answered.
 func (b *Bus) lookAtAll(ctx context.Context) bool {
-	era, stale := b.nodes.Era(), b.stale.Swap(false)
+	era, stale, gap := b.nodes.Era(), b.stale.Swap(false), b.gap.Swap(false)
 	// In another era what Redis had may be gone, and offsets may come again.
 	fresh := stale || b.era != 0 && b.era != era
 	for names := range slices.Chunk(b.all(), page) {
-		if !b.lookAtSome(ctx, names, fresh) {
+		if !b.lookAtSome(ctx, names, fresh, gap) {
 			b.stale.Store(fresh)
+			if gap {
+				b.gap.Store(true)
+			}
 			return false
 		}
 	}
@@ -132,7 +141,7 @@ func (b *Bus) lookAtAll(ctx context.Context) bool {
 	return true
 }
 
-func (b *Bus) lookAtSome(ctx context.Context, names []string, fresh bool) bool {
+func (b *Bus) lookAtSome(ctx context.Context, names []string, fresh, gap bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	if fresh && !b.resetSome(ctx, names, true) {
@@ -149,17 +158,22 @@ func (b *Bus) lookAtSome(ctx context.Context, names []string, fresh bool) bool {
 			return false
 		}
 		if c := b.listening(names[i]); c != nil {
-			b.compare(ctx, c, at)
+			b.compare(ctx, c, at, gap)
 		}
 	}
 	return true
 }
 
-// compare brings a channel to where it stands in Redis.
-func (b *Bus) compare(ctx context.Context, c *channel, at Position) {
+// compare brings a channel to where it stands in Redis. Of a channel whose events are not
+// kept, such as a room's, nobody can say which were lost in a gap: its listeners are told.
+func (b *Bus) compare(ctx context.Context, c *channel, at Position, gap bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at.Epoch == c.at.Epoch {
+		if gap && at.Offset == 0 {
+			b.tellLost(c)
+			return
+		}
 		if at.Offset > c.at.Offset {
 			b.fill(ctx, c)
 		}
