@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -260,6 +261,12 @@ func TestRoomsAreFoundAndLegible(t *testing.T) {
 	ada.opens("list")
 	ada.button("Add the sample video")
 	ada.says(".items", "Sample: ten seconds")
+	film, err := filepath.Abs("../web/public/sample.webm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada.chooses(".items-add input[type=file]", film)
+	ada.until("the uploaded video with its length", `[...document.querySelectorAll(".items li")].some((li) => /sample\.webm.*0:10/s.test(li.textContent))`)
 	ada.typ("[name=source]", "http://example.org/film.mp4")
 	ada.click(".items-add form [type=submit]")
 	ada.says(".items-add .fault:not(:empty)", "https")

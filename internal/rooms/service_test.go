@@ -371,6 +371,57 @@ func TestWhoMayDoWhatInARoom(t *testing.T) {
 	}
 }
 
+func TestARoomPutsOnWhatItsPlaylistHas(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		ctx := t.Context()
+		owner := w.people(1)[0]
+		me := ViewerID(owner)
+		for what, want := range map[string]error{"its own": nil, "another room's": ErrItem} {
+			id := w.open(owner)
+			of := id
+			if want != nil {
+				of = w.open(owner)
+			}
+			it, err := w.Add(ctx, me, of, Item{Source: "https://example.org/film.mp4"})
+			w.must(err)
+			state, err := w.Playback(ctx, me, id)
+			w.must(err)
+			_, err = w.Command(ctx, me, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: playback.Load, Item: it.ID.String()})
+			w.fails(what, err, want)
+		}
+	})
+}
+
+// What members may do is the room's own choice, one thing at a time.
+func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		ctx := t.Context()
+		who := w.people(2)
+		id, me := w.open(who[0], who[1]), ViewerID(who[1])
+		for of, try := range map[Permission]func() error{
+			Chat:     func() error { _, err := w.Say(ctx, me, id, "Hi"); return err },
+			Shoot:    func() error { _, err := w.Shoot(ctx, me, id, Comment{Text: "Wow"}); return err },
+			Playlist: func() error { _, err := w.Add(ctx, me, id, Item{Source: "https://example.org/film.mp4"}); return err },
+			Invite:   func() error { _, err := w.NewLink(ctx, me, id, time.Hour, 1); return err },
+			Control: func() error {
+				state, err := w.state(ctx, id)
+				if err == nil {
+					_, err = w.Command(ctx, me, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: playback.Play})
+				}
+				return err
+			},
+		} {
+			for may, want := range map[Permission]error{of: nil, everything &^ (Moderate | Configure | of): ErrMay} {
+				_, _, err := w.Change(ctx, ViewerID(who[0]), id, Update{MemberMay: to(may)})
+				w.must(err)
+				w.fails(fmt.Sprint(of.names(), " where members have ", may.names()), try(), want)
+			}
+		}
+	})
+}
+
 // dump is what SQL has of rooms, but for their registers, which readers may have to make anew.
 func (w *world) dump() string {
 	w.t.Helper()

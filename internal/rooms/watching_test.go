@@ -85,6 +85,11 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 			w.must(w.store.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKey.At(id).Key}).Err)
 		}
 		do(playback.Command{Verb: playback.Load, Item: it.ID.String(), Position: 5000})
+		loaded := s
+		lose()
+		if s, err = w.Playback(ctx, me, id); err != nil || !s.Newer(loaded) || s.Paused || s.Item != it.ID.String() {
+			t.Errorf("after a load came back %+v, %v, of %+v", s, err, loaded)
+		}
 		do(playback.Command{Verb: playback.Seek, Position: 90_000})
 		do(playback.Command{Verb: playback.Pause})
 		before := s

@@ -1,6 +1,6 @@
 // The playlist of a room.
 
-import type { RoomItem, RoomItemNew } from "@stoa-dev/client";
+import { uploadFile, type RoomItem, type RoomItemNew } from "@stoa-dev/client";
 import { act } from "../buttons";
 import { h } from "../dom";
 import { field, form } from "../form";
@@ -29,6 +29,7 @@ export class RoomPlaylist {
   readonly #list = h("ol", { class: "items", "aria-label": r.tabs.list });
   readonly #none = h("p", { class: "muted" }, r.items.none);
   readonly #add: HTMLElement;
+  readonly #coming = h("div", { class: "stack" }); // what is being uploaded
   readonly #mayNot = h("p", { class: "hint" }, r.items.mayNot);
   readonly #show: (items: Row[]) => void;
 
@@ -50,7 +51,8 @@ export class RoomPlaylist {
     this.#add = h(
       "div",
       { class: "stack items-add" },
-      h("div", { class: "row" }, this.camera, act(r.items.sample, "secondary", () => add(SAMPLE, r.items.sampleTitle), failed)),
+      h("div", { class: "row" }, this.camera, act(r.items.sample, "secondary", () => add(SAMPLE, r.items.sampleTitle), failed), ...(seat.guest ? [] : this.#ownFile())),
+      this.#coming,
       form(
         { class: "stack" },
         [url, title],
@@ -73,6 +75,38 @@ export class RoomPlaylist {
     this.#show(
       items.map((item, i) => ({ item, now: item.id === now, arrange: may("playlist"), control: may("control"), before: i === 0 ? null : (items[i - 2]?.id ?? ""), after: items[i + 1]?.id ?? "" })),
     );
+  }
+
+  // #ownFile is the button that uploads a video from this device, and then puts it on the playlist.
+  #ownFile(): HTMLElement[] {
+    const input = h("input", { type: "file", class: "sr", tabindex: -1, accept: "video/*", "aria-label": r.items.file, onchange: () => {
+      const [file] = input.files ?? [];
+      input.value = "";
+      if (file) void this.#upload(file).catch(this.failed);
+    } });
+    return [h("button", { type: "button", class: "secondary", title: r.items.fileHint, onclick: () => input.click() }, r.items.file), input];
+  }
+
+  async #upload(file: File): Promise<void> {
+    const bar = h("progress", { max: file.size, value: 0, "aria-label": r.items.uploading(file.name) });
+    const stop = new AbortController();
+    let begun = "";
+    const cancel = act(r.items.cancel, "link", async () => {
+      stop.abort();
+      if (begun) await this.seat.client.call("transfers.cancel", { path: { transfer: begun } });
+    }, this.failed);
+    const row = h("div", { class: "stack", role: "status" }, h("p", { class: "muted" }, r.items.uploading(file.name)), bar, h("div", { class: "row" }, cancel));
+    this.#coming.append(row);
+    try {
+      const source = await uploadFile(this.seat.client, file, { onProgress: (sent) => (bar.value = sent), onBegun: (id) => (begun = id), signal: stop.signal });
+      const duration = await lasts((await this.seat.client.call("transfers.link", { path: { transfer: source } })).url);
+      const body: RoomItemNew = { kind: "file", source, title: file.name.slice(0, 200), ...(duration > 0 && { duration }) };
+      await this.seat.ask("/playlist", { method: "POST", body });
+    } catch (err) {
+      if (!stop.signal.aborted) throw err;
+    } finally {
+      row.remove();
+    }
   }
 
   #row({ item, now, arrange, control, before, after }: Row): HTMLLIElement {
@@ -100,7 +134,7 @@ export class RoomPlaylist {
 // lasts is how long a video says it is, ms; 0 where it does not say. Only then what follows needs nobody who may control the player.
 function lasts(source: string): Promise<number> {
   if (source === SAMPLE) return Promise.resolve(SAMPLE_LASTS);
-  if (!/^https:/i.test(source)) return Promise.resolve(0); // the server refuses it
+  if (!/^(https:|\/v1\/files\/)/i.test(source)) return Promise.resolve(0); // the server refuses it
   return new Promise((done) => {
     const probe = h("video", { preload: "metadata", muted: true });
     const end = (ms: number) => {

@@ -117,6 +117,10 @@ export const en = {
     add: "Add",
     sample: "Add the sample video",
     sampleTitle: "Sample: ten seconds",
+    file: "Add a video from this device",
+    fileHint: "It is uploaded, and can be watched for a day.",
+    uploading: (name: string) => `${name} is being uploaded.`,
+    cancel: "Cancel",
     mayNot: "Others choose what comes on the playlist.",
   },
 

@@ -119,6 +119,10 @@ export const zh: RoomTexts = {
     add: "添加",
     sample: "添加示例视频",
     sampleTitle: "示例：十秒短片",
+    file: "添加本机视频",
+    fileHint: "视频会上传到服务器，一天内可以观看。",
+    uploading: (name) => `正在上传“${name}”。`,
+    cancel: "取消",
     mayNot: "播放列表由其他人管理。",
   },
 
