@@ -393,6 +393,46 @@ func TestARoomPutsOnWhatItsPlaylistHas(t *testing.T) {
 	})
 }
 
+// Who may not control what is on does not skip it by saying that it has ended.
+func TestTheEndOfAnItemIsTheRoomsClocks(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		ctx := t.Context()
+		who := w.people(2)
+		owner, member := ViewerID(who[0]), ViewerID(who[1])
+		for _, c := range []struct {
+			what     string
+			duration int64 // ms; 0: not known
+			after    time.Duration
+			user     ViewerID
+			follows  bool
+		}{
+			{"a member, at once", 100_000, 0, member, false},
+			{"a member, near its end", 100_000, 98 * time.Second, member, true},
+			{"a member, where it is not known when", 0, 98 * time.Second, member, false},
+			{"the owner, at once", 100_000, 0, owner, true},
+		} {
+			id := w.open(who[0], who[1])
+			var items [2]Item
+			for i := range items {
+				var err error
+				items[i], err = w.Add(ctx, owner, id, Item{Source: "https://example.org/film.mp4", Duration: c.duration})
+				w.must(err)
+			}
+			state, err := w.Playback(ctx, owner, id)
+			w.must(err)
+			state, err = w.Command(ctx, owner, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: playback.Load, Item: items[0].ID.String()})
+			w.must(err)
+			time.Sleep(c.after)
+			now, err := w.Ended(ctx, c.user, id, state.Generation, state.Version)
+			w.must(err)
+			if follows := now.Item == items[1].ID.String(); follows != c.follows {
+				t.Errorf("%s: the next one follows: %t", c.what, follows)
+			}
+		}
+	})
+}
+
 // What members may do is the room's own choice, one thing at a time.
 func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
