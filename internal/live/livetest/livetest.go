@@ -1,6 +1,6 @@
 // Package livetest has a publisher and a viewer of live streams as other programs are, for tests and
 // benchmarks: they speak WHIP and WHEP over HTTP, and WebRTC on loopback. Pictures are made up: they have the headers
-// of VP8, and when they were sent.
+// of VP8 or of H.264, and when they were sent.
 package livetest
 
 import (
@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -103,6 +104,14 @@ type Camera struct {
 	Rate     int           // pictures a second; 0: 30
 	KeyEvery time.Duration // between key frames; 0: only when asked
 	Deaf     bool          // key frames are not sent when asked for
+	H264     bool          // in place of VP8
+}
+
+func (c Camera) mime() string {
+	if c.H264 {
+		return webrtc.MimeTypeH264
+	}
+	return webrtc.MimeTypeVP8
 }
 
 // Publisher publishes a picture that nobody sees.
@@ -138,7 +147,7 @@ func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error)
 			p.Close()
 		}
 	}()
-	if p.video, err = webrtc.NewTrackLocalStaticRTP(webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeVP8, ClockRate: 90000}, "video", "cam"); err != nil {
+	if p.video, err = webrtc.NewTrackLocalStaticRTP(webrtc.RTPCodecCapability{MimeType: cam.mime(), ClockRate: 90000}, "video", "cam"); err != nil {
 		return nil, err
 	}
 	if p.audio, err = webrtc.NewTrackLocalStaticSample(webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2}, "audio", "cam"); err != nil {
@@ -155,6 +164,13 @@ func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error)
 		tr, err := pc.AddTransceiverFromTrack(t, webrtc.RTPTransceiverInit{Direction: webrtc.RTPTransceiverDirectionSendonly})
 		if err != nil {
 			return nil, err
+		}
+		if cam.H264 && t == p.video { // as OBS, which offers nothing else
+			if err := tr.SetCodecPreferences([]webrtc.RTPCodecParameters{{PayloadType: 102, RTPCodecCapability: webrtc.RTPCodecCapability{
+				MimeType: webrtc.MimeTypeH264, ClockRate: 90000, SDPFmtpLine: "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42001f",
+				RTCPFeedback: []webrtc.RTCPFeedback{{Type: "nack"}, {Type: "nack", Parameter: "pli"}}}}}); err != nil {
+				return nil, err
+			}
 		}
 		p.all.Go(func() {
 			for {
@@ -186,7 +202,11 @@ func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error)
 func (p *Publisher) film(cam Camera) {
 	every := time.NewTicker(time.Second / time.Duration(cam.Rate))
 	defer every.Stop()
-	packetizer := rtp.NewPacketizer(1200, 0, 0, &codecs.VP8Payloader{}, rtp.NewRandomSequencer(), 90000)
+	picture, payloader := Picture, rtp.Payloader(&codecs.VP8Payloader{})
+	if cam.H264 {
+		picture, payloader = pictureH264, &codecs.H264Payloader{}
+	}
+	packetizer := rtp.NewPacketizer(1200, 0, 0, payloader, rtp.NewRandomSequencer(), 90000)
 	size := max(64, cam.Bitrate/8/cam.Rate)
 	began, keyed, key := time.Now(), time.Time{}, true
 	ts := uint32(0)
@@ -198,7 +218,7 @@ func (p *Publisher) film(cam Camera) {
 			if p.key.Swap(false) || cam.KeyEvery > 0 && now.Sub(keyed) >= cam.KeyEvery {
 				key = true
 			}
-			frame := Picture(key, size, n, time.Now())
+			frame := picture(key, size, n, time.Now())
 			if key {
 				keyed, key = now, false
 			}
@@ -226,6 +246,34 @@ func Picture(key bool, size int, n int64, at time.Time) []byte {
 	binary.BigEndian.PutUint64(b[mark:], uint64(n))
 	binary.BigEndian.PutUint64(b[mark+8:], uint64(at.UnixNano()))
 	return b
+}
+
+// begin is what NAL units of H.264 begin with in a byte stream, Annex B.
+const begin = "\x00\x00\x00\x01"
+
+// pictureH264 makes up a picture of H.264: its slice has its number and its time as text, in which no begin can be.
+func pictureH264(key bool, size int, n int64, at time.Time) []byte {
+	b := []byte(begin + "\x41") // a slice that needs other pictures
+	if key {
+		b = []byte(begin + "\x67\x42\xe0\x1f\x8c\x8d\x40" + begin + "\x68\xce\x3c\x80" + begin + "\x65") // parameter sets, and a slice that needs none
+	}
+	b = fmt.Appendf(b, "%016x%016x", n, at.UnixNano())
+	return append(b, bytes.Repeat([]byte{0xaa}, max(0, size-len(b)))...)
+}
+
+// readH264 reads what pictureH264 wrote.
+func readH264(b []byte) (key bool, n, at int64, ok bool) {
+	i := bytes.LastIndex(b, []byte(begin))
+	if i < 0 || len(b) < i+len(begin)+33 {
+		return false, 0, 0, false
+	}
+	slice := b[i+len(begin):]
+	n, err := strconv.ParseInt(string(slice[1:17]), 16, 64)
+	if err != nil {
+		return false, 0, 0, false
+	}
+	at, err = strconv.ParseInt(string(slice[17:33]), 16, 64)
+	return slice[0]&0x1f == 5 && bytes.Contains(b, []byte(begin+"\x67")), n, at, err == nil
 }
 
 // Ended reports whether the other side has ended the session.
@@ -288,6 +336,8 @@ func Watch(ctx context.Context, ask Ask) (_ *Viewer, err error) {
 func (v *Viewer) read(t *webrtc.TrackRemote) {
 	var picture bytes.Buffer
 	var at Frame
+	var units codecs.H264Packet
+	h264, whole := t.Codec().MimeType == webrtc.MimeTypeH264, true
 	for {
 		p, _, err := t.ReadRTP()
 		if err != nil {
@@ -297,6 +347,28 @@ func (v *Viewer) read(t *webrtc.TrackRemote) {
 			v.mu.Lock()
 			v.sounds++
 			v.mu.Unlock()
+			continue
+		}
+		if h264 {
+			if p.Timestamp != at.RTP || whole {
+				whole = false
+				picture.Reset()
+				at = Frame{RTP: p.Timestamp, First: p.SequenceNumber}
+			}
+			data, err := units.Unmarshal(p.Payload)
+			if err != nil {
+				continue
+			}
+			picture.Write(data)
+			if !p.Marker {
+				continue
+			}
+			whole = true
+			key, n, sent, ok := readH264(picture.Bytes())
+			if ok {
+				at.Key, at.Number, at.Sent = key, n, time.Unix(0, sent)
+				v.came(at, p)
+			}
 			continue
 		}
 		var vp8 codecs.VP8Packet
@@ -310,13 +382,19 @@ func (v *Viewer) read(t *webrtc.TrackRemote) {
 		}
 		picture.Write(data)
 		if b := picture.Bytes(); p.Marker && len(b) >= mark+16 {
-			at.Key, at.Number, at.Came, at.Last = b[0]&1 == 0, int64(binary.BigEndian.Uint64(b[mark:])), time.Now(), p.SequenceNumber
+			at.Key, at.Number = b[0]&1 == 0, int64(binary.BigEndian.Uint64(b[mark:]))
 			at.Sent = time.Unix(0, int64(binary.BigEndian.Uint64(b[mark+8:])))
-			v.mu.Lock()
-			v.frames = append(v.frames, at)
-			v.mu.Unlock()
+			v.came(at, p)
 		}
 	}
+}
+
+// came notes a picture that is whole with its last packet.
+func (v *Viewer) came(f Frame, last *rtp.Packet) {
+	f.Came, f.Last = time.Now(), last.SequenceNumber
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.frames = append(v.frames, f)
 }
 
 // Frames returns what has come so far.

@@ -83,38 +83,50 @@ func whole(t *testing.T, frames []livetest.Frame) {
 	}
 }
 
+// codecs are those of pictures that are handed on.
+var codecs = map[string]livetest.Camera{"VP8": {}, "H264": {H264: true}}
+
 func TestWhatAPublisherSendsComesToViewers(t *testing.T) {
-	e := engine(t)
-	_, src := publish(t, e, livetest.Camera{})
-	if f := src.Formats; f.Video == nil || f.Video.Name() != "VP8" || f.Audio == nil || f.Audio.Name() != "opus" {
-		t.Fatalf("formats %+v", f)
-	}
-	v, _ := watch(t, e, src)
-	eventually.True(t, "pictures and sound to come", func() bool { return len(v.Frames()) > 30 && v.Sounds() > 30 })
-	whole(t, v.Frames())
-	if c := src.Counts(); c.Packets == 0 || c.Bytes == 0 || c.Lost != 0 || c.Dropped != 0 {
-		t.Errorf("counted %+v", c)
+	for name, cam := range codecs {
+		t.Run(name, func(t *testing.T) {
+			e := engine(t)
+			_, src := publish(t, e, cam)
+			if f := src.Formats; f.Video == nil || f.Video.Name() != name || f.Audio == nil || f.Audio.Name() != "opus" {
+				t.Fatalf("formats %+v", f)
+			}
+			v, _ := watch(t, e, src)
+			eventually.True(t, "pictures and sound to come", func() bool { return len(v.Frames()) > 30 && v.Sounds() > 30 })
+			whole(t, v.Frames())
+			if c := src.Counts(); c.Packets == 0 || c.Bytes == 0 || c.Lost != 0 || c.Dropped != 0 {
+				t.Errorf("counted %+v", c)
+			}
+		})
 	}
 }
 
 func TestALateJoinerGetsTheGroupOfPicturesThatIsUnderWay(t *testing.T) {
-	e := engine(t)
-	p, src := publish(t, e, livetest.Camera{Deaf: true, KeyEvery: time.Hour, Bitrate: 1_000_000}) // one key frame, the first
-	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 60 })
-	v, inner := watch(t, e, src)
-	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 90 })
-	frames := v.Frames()
-	whole(t, frames)
-	if frames[0].Number != 0 {
-		t.Errorf("the first picture is %d", frames[0].Number)
-	}
-	<-inner.First()
-	if !inner.Kept {
-		t.Error("nothing was kept")
-	}
-	// The pictures of the past lie a millisecond apart.
-	if d := frames[30].RTP - frames[0].RTP; d > 60*90 {
-		t.Errorf("thirty pictures of the past last %d ms", d/90)
+	for name, cam := range codecs {
+		t.Run(name, func(t *testing.T) {
+			e := engine(t)
+			cam.Deaf, cam.KeyEvery, cam.Bitrate = true, time.Hour, 1_000_000 // one key frame, the first
+			p, src := publish(t, e, cam)
+			eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 60 })
+			v, inner := watch(t, e, src)
+			eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 90 })
+			frames := v.Frames()
+			whole(t, frames)
+			if frames[0].Number != 0 {
+				t.Errorf("the first picture is %d", frames[0].Number)
+			}
+			<-inner.First()
+			if !inner.Kept {
+				t.Error("nothing was kept")
+			}
+			// The pictures of the past lie a millisecond apart.
+			if d := frames[30].RTP - frames[0].RTP; d > 60*90 {
+				t.Errorf("thirty pictures of the past last %d ms", d/90)
+			}
+		})
 	}
 }
 
