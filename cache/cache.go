@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"iter"
@@ -50,6 +49,7 @@ func newCache[K comparable, V any](rt *Runtime, fam *keyspace.Family, key func(K
 	if s.Load == nil {
 		panic(fmt.Sprintf("cache: %s has no source", fam.Pattern))
 	}
+	codec := codecOr(s.Codec, fam.Pattern)
 	of := func(e *localCopy) *typedCopy[K, V] { return e.typed.(*typedCopy[K, V]) }
 	types := typeFuncs{
 		hash:    func(k any) uint64 { return maphash.Comparable(rt.seed, k.(K)) },
@@ -59,8 +59,9 @@ func newCache[K comparable, V any](rt *Runtime, fam *keyspace.Family, key func(K
 			of(e).value, err = s.Load(ctx, of(e).key)
 			return err
 		},
-		encode: func(e *localCopy) ([]byte, error) { return json.Marshal(of(e).value) },
-		decode: func(e *localCopy, payload string) error { return json.Unmarshal([]byte(payload), &of(e).value) },
+		codec:  codec.Name(),
+		encode: func(e *localCopy) ([]byte, error) { return codec.Append(nil, of(e).value) },
+		decode: func(e *localCopy, body []byte) error { return codec.Decode(body, &of(e).value) },
 	}
 	if s.LoadMany != nil {
 		types.loadMany = func(ctx context.Context, es []*localCopy) error {

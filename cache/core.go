@@ -64,8 +64,9 @@ type typeFuncs struct {
 	loadMany func(ctx context.Context, es []*localCopy) error // sets missing; nil: the source has none
 	life     func(e *localCopy) time.Duration                 // nil: the family's
 	tags     func(k any) []Tag                                // nil: none
+	codec    string                                           // its name; empty means JSON
 	encode   func(e *localCopy) ([]byte, error)
-	decode   func(e *localCopy, payload string) error
+	decode   func(e *localCopy, body []byte) error
 }
 
 // localCopy is a value in this process. The fields that each hit reads come first.
@@ -361,7 +362,7 @@ func (r *reading) accept(ctx context.Context, slot string) step {
 		return toLoad
 	}
 	e := c.types.newCopy(r.k)
-	if !env.missing && c.types.decode(e, env.payload) != nil { // another version of the program wrote it
+	if !env.missing && c.decode(e, env.payload) != nil { // another version of the program wrote it
 		return toLoad
 	}
 	c.setTimes(e, &env, r)

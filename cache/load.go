@@ -210,11 +210,9 @@ func (c *core) seal(e *localCopy, took time.Duration, r *reading) (env envelope,
 	soft := c.fam.TTL.Empty
 	life = soft
 	if !e.missing {
-		text, err := c.types.encode(e)
-		if err != nil {
+		if env.payload, err = c.encode(e); err != nil {
 			return env, 0, fmt.Errorf("cache: %s: %w", c.fam.Pattern, err)
 		}
-		env.payload = string(text)
 		soft = c.fam.TTL.Draw()
 		if c.types.life != nil {
 			if own := c.types.life(e); own > 0 {
