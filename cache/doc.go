@@ -113,6 +113,13 @@ against what the families say drops them:
 	cache.Drops(rt, RoomDeleted, rooms, states, playlists)
 	err := rt.Change(ctx, deleteRoom, RoomDeleted.Of(rt, id)...)
 
+# By hand
+
+[Cache.Peek] looks at the memory of this process alone. [Cache.Refresh] loads a value now,
+whatever is cached, and leaves that to readers until it is done. Clear forgets the copies of
+this process; ClearEverywhere has nothing that is cached at any key used again, in Redis and
+on all nodes, with the same promise as a drop.
+
 # When things fail
 
 Redis refuses or does not answer: reads ask the source, at most [Config].Loads at a

@@ -94,6 +94,40 @@ func ExampleCodec_protobuf() {
 	// lamp 7 from redis <nil>
 }
 
+func ExampleCache_Refresh() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	cents := 700
+	load := func(context.Context, int) (int, error) { return cents, nil }
+	prices := cache.Keyed(rt, "price", strconv.Itoa, load)
+
+	_, there := prices.Peek(7)
+	fmt.Println("in memory:", there)
+	price, err := prices.Get(ctx, 7)
+	fmt.Println(price, err)
+
+	cents = 800
+	price, err = prices.Refresh(ctx, 7)
+	fmt.Println(price, err)
+
+	cents = 900 // and so on for all prices
+	if err := prices.ClearEverywhere(ctx); err != nil {
+		fmt.Println(err)
+	}
+	price, err = prices.Get(ctx, 7)
+	fmt.Println(price, err)
+	// Output:
+	// in memory: false
+	// 700 <nil>
+	// 800 <nil>
+	// 900 <nil>
+}
+
 func ExampleCompress() {
 	ctx := context.Background()
 	rt, err := cache.Open(ctx, cache.Options{})
