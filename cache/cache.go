@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"iter"
@@ -50,6 +49,7 @@ func newCache[K comparable, V any](rt *Runtime, fam *keyspace.Family, key func(K
 	if s.Load == nil {
 		panic(fmt.Sprintf("cache: %s has no source", fam.Pattern))
 	}
+	codec := codecOr(s.Codec, fam.Pattern)
 	of := func(e *localCopy) *typedCopy[K, V] { return e.typed.(*typedCopy[K, V]) }
 	types := typeFuncs{
 		hash:    func(k any) uint64 { return maphash.Comparable(rt.seed, k.(K)) },
@@ -59,8 +59,9 @@ func newCache[K comparable, V any](rt *Runtime, fam *keyspace.Family, key func(K
 			of(e).value, err = s.Load(ctx, of(e).key)
 			return err
 		},
-		encode: func(e *localCopy) ([]byte, error) { return json.Marshal(of(e).value) },
-		decode: func(e *localCopy, payload string) error { return json.Unmarshal([]byte(payload), &of(e).value) },
+		codec:  codec.Name(),
+		encode: func(e *localCopy) ([]byte, error) { return codec.Append(nil, of(e).value) },
+		decode: func(e *localCopy, body []byte) error { return codec.Decode(body, &of(e).value) },
 	}
 	if s.LoadMany != nil {
 		types.loadMany = func(ctx context.Context, es []*localCopy) error {
@@ -245,8 +246,36 @@ func (c *Cache[K, V]) Set(ctx context.Context, k K, v V) error {
 	return c.core.set(ctx, k, &t.localCopy)
 }
 
+// Peek returns the value of k if this process has a copy of it that a read may use and
+// whose life has not ended. It asks neither Redis nor the source, is not counted in
+// [Stats], and is no reason to keep the copy longer. ok is also false when it is known that
+// there is no such thing.
+func (c *Cache[K, V]) Peek(k K) (v V, ok bool) {
+	e := c.core.peek(k, bus.Now())
+	if e == nil || e.missing {
+		return v, false
+	}
+	return valueOf[K, V](e), true
+}
+
+// Refresh loads the value of k now, whatever is cached, and returns it. Once it has
+// returned, no read on this node returns what was cached before, and none on another node
+// that begins later than [Policy.MaxStale]. When the load fails, the error is the load's,
+// and what was cached stays; when there is no such thing, it is [ErrNotFound]. Readers go on
+// with what is cached meanwhile. Calls at once on one node share a load, which may have
+// begun before some of them: who has changed the source calls [Cache.Mutate] or Invalidate.
+// A change that comes between has the last word, as over any load.
+func (c *Cache[K, V]) Refresh(ctx context.Context, k K) (V, error) {
+	found, err := c.core.reload(ctx, k, bus.Now())
+	if err == nil && found.Missing {
+		err = ErrNotFound
+	}
+	return valueOf[K, V](found.Value), err
+}
+
 // Len is how many copies there are in process.
 func (c *Cache[K, V]) Len() int { return c.family.len() }
 
-// Clear forgets all copies of this process.
+// Clear forgets all copies of this process. What is in Redis and on other nodes
+// stays: see ClearEverywhere.
 func (c *Cache[K, V]) Clear() { c.core.clear() }

@@ -35,6 +35,7 @@ type core struct {
 
 	mu         sync.Mutex
 	flights    map[string]*flight // by logical key
+	reloads    map[string]*flight // likewise
 	refreshing map[string]bool    // likewise
 }
 
@@ -64,8 +65,9 @@ type typeFuncs struct {
 	loadMany func(ctx context.Context, es []*localCopy) error // sets missing; nil: the source has none
 	life     func(e *localCopy) time.Duration                 // nil: the family's
 	tags     func(k any) []Tag                                // nil: none
+	codec    string                                           // its name; empty means JSON
 	encode   func(e *localCopy) ([]byte, error)
-	decode   func(e *localCopy, payload string) error
+	decode   func(e *localCopy, body []byte) error
 }
 
 // localCopy is a value in this process. The fields that each hit reads come first.
@@ -99,7 +101,7 @@ func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p 
 	p = p.withDefaults()
 	rt.checkStale(fam, p.MaxStale)
 	c := &core{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
-		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, refreshing: map[string]bool{}}
+		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, reloads: map[string]*flight{}, refreshing: map[string]bool{}}
 	if p.Entries > 0 {
 		c.local = newTable[*localCopy](p.Entries)
 		c.copies = c.local.EstimatedSize
@@ -129,6 +131,18 @@ func (c *core) localAt(hash uint64, now bus.Moment) *localCopy {
 		return nil
 	}
 	return e
+}
+
+// peek is localAt without a trace, of a copy whose life has not ended.
+func (c *core) peek(k any, now bus.Moment) *localCopy {
+	if c.local == nil || !c.trusted(now) {
+		return nil
+	}
+	found, ok := c.local.(*otter.Cache[uint64, *localCopy]).GetEntryQuietly(c.types.hash(k))
+	if e := found.Value; ok && now < e.softEnd && e.current() && c.types.isOf(e, k) {
+		return e
+	}
+	return nil
 }
 
 // counted counts a hit and samples its age.
@@ -166,7 +180,8 @@ var errAborted = errors.New("cache: the read was aborted")
 // A flight is a read under way, which all callers of this process share.
 type flight struct {
 	reading
-	tagged []generation // of its tags, from before the read
+	among  map[string]*flight // of the core
+	tagged []generation       // of its tags, from before the read
 
 	// With the cache's mutex:
 	finished bool
@@ -181,25 +196,10 @@ func (c *core) miss(ctx context.Context, k any, now bus.Moment) (Entry[*localCop
 	if ctx.Err() != nil {
 		return Entry[*localCopy]{}, context.Cause(ctx)
 	}
-	key := c.key(k)
-	name := key.String()
-	var tagged []generation
-	if c.types.tags != nil {
-		for _, t := range c.types.tags(k) {
-			tagged = append(tagged, c.rt.generationOf(t.key().String()))
-		}
-	}
-	c.mu.Lock()
-	// Not a flight that began before a change, nor one that may have without this
-	// node knowing: what it returns may be older than this call.
-	if f := c.flights[name]; f != nil && !f.generation.changed() && !anyChanged(f.tagged) && time.Duration(now-f.began) < c.policy.MaxStale {
-		c.mu.Unlock()
+	f, joined := c.join(c.flights, k, now)
+	if joined {
 		return f.wait(ctx)
 	}
-	f := &flight{reading: c.read(k, key, now), tagged: tagged}
-	c.flights[name] = f
-	c.mu.Unlock()
-
 	looked := false
 	defer func() {
 		if !looked { // a panic
@@ -211,10 +211,49 @@ func (c *core) miss(ctx context.Context, k any, now bus.Moment) (Entry[*localCop
 	if next == settled {
 		return f.finish(f.found(), f.reading.err)
 	}
-	// The source is asked in a goroutine of its own: this caller may leave while
-	// others still wait.
+	return f.in(ctx, f.load)
+}
+
+// reload is [Cache.Refresh]: as one flight for all callers, beside those of reads.
+func (c *core) reload(ctx context.Context, k any, now bus.Moment) (Entry[*localCopy], error) {
+	if ctx.Err() != nil {
+		return Entry[*localCopy]{}, context.Cause(ctx)
+	}
+	f, joined := c.join(c.reloads, k, now)
+	if joined {
+		return f.wait(ctx)
+	}
+	return f.in(ctx, f.reload)
+}
+
+// join returns the flight of k, which the caller may only wait for, or a new one, which he
+// has to finish.
+func (c *core) join(among map[string]*flight, k any, now bus.Moment) (f *flight, joined bool) {
+	key := c.key(k)
+	name := key.String()
+	var tagged []generation
+	if c.types.tags != nil {
+		for _, t := range c.types.tags(k) {
+			tagged = append(tagged, c.rt.generationOf(t.key().String()))
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Not a flight that began before a change, nor one that may have without this
+	// node knowing: what it returns may be older than this call.
+	if f := among[name]; f != nil && !f.generation.changed() && !anyChanged(f.tagged) && time.Duration(now-f.began) < c.policy.MaxStale {
+		return f, true
+	}
+	f = &flight{reading: c.read(k, key, now), tagged: tagged, among: among}
+	among[name] = f
+	return f, false
+}
+
+// in has the source asked in a goroutine of its own, and waits for the answer: this
+// caller may leave while others still wait.
+func (f *flight) in(ctx context.Context, load func(ctx context.Context, early func(Entry[*localCopy], error)) (Entry[*localCopy], error)) (Entry[*localCopy], error) {
 	detached := context.WithoutCancel(ctx)
-	c.rt.work.Go(func() {
+	f.c.rt.work.Go(func() {
 		// A source or a value's own methods may panic or end this goroutine.
 		defer func() {
 			err := errAborted
@@ -223,7 +262,7 @@ func (c *core) miss(ctx context.Context, k any, now bus.Moment) (Entry[*localCop
 			}
 			f.finish(Entry[*localCopy]{}, err)
 		}()
-		f.finish(f.load(detached, func(early Entry[*localCopy], err error) { f.finish(early, err) }))
+		f.finish(load(detached, func(early Entry[*localCopy], err error) { f.finish(early, err) }))
 	})
 	return f.wait(ctx)
 }
@@ -259,8 +298,8 @@ func (f *flight) finish(entry Entry[*localCopy], err error) (Entry[*localCopy], 
 	if f.done != nil {
 		close(f.done)
 	}
-	if name := f.key.String(); c.flights[name] == f {
-		delete(c.flights, name)
+	if name := f.key.String(); f.among[name] == f {
+		delete(f.among, name)
 	}
 	return entry, err
 }
@@ -281,6 +320,7 @@ type reading struct {
 	best     *localCopy // what was found: the answer, or the fallback when a load fails
 	tier     Tier       // of best
 	replaces string     // version in Redis that a load is to replace
+	anew     bool       // no version in Redis is an answer, however new it is
 	overdue  string     // a lease of another process that was waited for in vain
 	err      error
 }
@@ -357,11 +397,11 @@ func (r *reading) accept(ctx context.Context, slot string) step {
 	if ok && slot[0] == isValue {
 		r.replaces = slot[idAt : idAt+8]
 	}
-	if !ok || env.era != r.era || !slices.Equal(env.tags, r.tagVersions) {
+	if r.anew || !ok || env.era != r.era || !slices.Equal(env.tags, r.tagVersions) {
 		return toLoad
 	}
 	e := c.types.newCopy(r.k)
-	if !env.missing && c.types.decode(e, env.payload) != nil { // another version of the program wrote it
+	if !env.missing && c.decode(e, env.payload) != nil { // another version of the program wrote it
 		return toLoad
 	}
 	c.setTimes(e, &env, r)

@@ -93,6 +93,14 @@ life ends, at random, the earlier the longer its load takes (XFetch, see
 [Policy].Beta), and one read in a hundred of Redis extends that life
 ([Policy].Renew). [Source].Life lets a value choose its own.
 
+# Codecs
+
+Values stand in Redis as JSON, or as a [Codec] says: [WithCodec], or Source.Codec for a
+declared family. Its name is stored with each value, so that none is decoded by another codec
+than has encoded it. [Compress] has those above a size compressed, by S2:
+
+	users := cache.Keyed(rt, "user", strconv.Itoa, loadUser, cache.WithCodec(MessagePack[User]{}), cache.Compress(4096))
+
 # Tags and events
 
 [Tag]s drop many keys at once: [Source].Tags says what a key belongs to, and
@@ -104,6 +112,13 @@ against what the families say drops them:
 
 	cache.Drops(rt, RoomDeleted, rooms, states, playlists)
 	err := rt.Change(ctx, deleteRoom, RoomDeleted.Of(rt, id)...)
+
+# By hand
+
+[Cache.Peek] looks at the memory of this process alone. [Cache.Refresh] loads a value now,
+whatever is cached, and leaves that to readers until it is done. Clear forgets the copies of
+this process; ClearEverywhere has nothing that is cached at any key used again, in Redis and
+on all nodes, with the same promise as a drop.
 
 # When things fail
 

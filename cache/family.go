@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/stoa-dev/stoa/keyspace"
@@ -58,6 +59,17 @@ func (f *family) target(k any) Target {
 	return Target{key: f.key(k), timeout: f.changeTimeout, unfenced: f.unfenced}
 }
 
+// clearEverywhere is ClearEverywhere.
+func (f *family) clearEverywhere(ctx context.Context) error {
+	err := f.rt.forgetFamily(ctx, f.fam)
+	if err == nil {
+		return nil
+	}
+	f.rt.undropped.addFamily(f.fam)
+	f.rt.forgetAll()
+	return fmt.Errorf("%w: %w", ErrQueued, err)
+}
+
 // keyed is a family with keys of K.
 type keyed[K comparable] struct{ family *family }
 
@@ -83,3 +95,12 @@ func (c keyed[K]) Invalidate(ctx context.Context, ks ...K) error {
 	}
 	return c.family.rt.Drop(ctx, targets...)
 }
+
+// ClearEverywhere drops everything that is cached at any key: in Redis and on all nodes.
+// Once it has returned, no read on this node returns what was cached before, and none on
+// another node that begins later than MaxStale. It looks through all keys of Redis, a
+// thousand at a time, and the cache works meanwhile. It is for operators and for changes of
+// everything, such as an import: what belongs together has a [Tag], whose drop is one
+// command. An error that is [ErrQueued] says that Redis did not do it, or that ctx ended: it
+// will be tried again, and this node asks the source until it is done.
+func (c keyed[K]) ClearEverywhere(ctx context.Context) error { return c.family.clearEverywhere(ctx) }

@@ -94,6 +94,43 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 	return entry, nil
 }
 
+// reload is load whatever Redis has. What cannot be stored there is dropped, and the other
+// nodes are told.
+func (r *reading) reload(ctx context.Context, early func(Entry[*localCopy], error)) (Entry[*localCopy], error) {
+	c := r.c
+	r.anew = true
+	if c.trusted(r.began) && !c.rt.undropped.has(r.key) {
+		r.era = c.era()
+	}
+	if r.era != 0 {
+		err := resolveTags(c.rt, r)
+		var slot string
+		if err == nil {
+			slot, _, err = c.rt.one(keyspace.Cmd{Name: "GET", Key: r.key}).Text()
+		}
+		if err != nil {
+			r.era = 0
+			c.stats.failed.add(1)
+		} else {
+			r.accept(ctx, slot)
+		}
+	}
+	entry, err := r.load(ctx, early)
+	if err != nil {
+		return entry, err
+	}
+	keys := []keyspace.Key{r.key}
+	if entry.Version != 0 {
+		err = c.rt.tell(keys)
+	} else {
+		err = c.rt.Redo(keys)
+	}
+	if err != nil {
+		c.rt.later(ctx, keys)
+	}
+	return entry, nil
+}
+
 // release gives a lease up.
 func (r *reading) release(lease string) {
 	cmd := releaseCmd(r.key, lease)
@@ -210,11 +247,9 @@ func (c *core) seal(e *localCopy, took time.Duration, r *reading) (env envelope,
 	soft := c.fam.TTL.Empty
 	life = soft
 	if !e.missing {
-		text, err := c.types.encode(e)
-		if err != nil {
+		if env.payload, err = c.encode(e); err != nil {
 			return env, 0, fmt.Errorf("cache: %s: %w", c.fam.Pattern, err)
 		}
-		env.payload = string(text)
 		soft = c.fam.TTL.Draw()
 		if c.types.life != nil {
 			if own := c.types.life(e); own > 0 {

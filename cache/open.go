@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -78,6 +80,8 @@ type Option func(*keyedOptions)
 type keyedOptions struct {
 	ttl    keyspace.TTL
 	policy Policy
+	codec  any // a Codec[V]; nil: the source's
+	above  int // bytes; 0: as the policy says
 }
 
 // TTL lets values live for d, a tenth more or less by chance, so that what was stored together does
@@ -93,6 +97,17 @@ func Lives(ttl keyspace.TTL) Option { return func(o *keyedOptions) { o.ttl = ttl
 
 // With is how the cache behaves otherwise.
 func With(p Policy) Option { return func(o *keyedOptions) { o.policy = p } }
+
+// WithCodec is how values stand in Redis, in place of JSON. [Keyed] panics when it is a codec
+// of another type than the cache's values have.
+func WithCodec[V any](c Codec[V]) Option { return func(o *keyedOptions) { o.codec = c } }
+
+// Compress has values compressed in Redis whose JSON, or what their codec makes of them, has
+// more than above bytes, unless that makes them no shorter. Values are read whether they are
+// compressed or not: it can be switched on and off, and processes can differ. A damaged one
+// is loaded again. The format is S2, a relative of Snappy: Zstandard makes values shorter, and
+// each read of Redis slower.
+func Compress(above int) Option { return func(o *keyedOptions) { o.above = above } }
 
 // Keyed returns a cache that needs no declared family: what is cached is called name, and key
 // says what a value is called among the others. The two are its key in Redis, name:key. Keys
@@ -112,6 +127,14 @@ func KeyedFrom[K comparable, V any](rt *Runtime, name string, key func(K) string
 	for _, opt := range opts {
 		opt(&o)
 	}
+	if o.codec != nil {
+		codec, fits := o.codec.(Codec[V])
+		if !fits {
+			panic(fmt.Sprintf("cache: %s has values of %s and a codec for others", name, reflect.TypeFor[V]()))
+		}
+		s.Codec = codec
+	}
+	o.policy.CompressAbove = cmp.Or(o.above, o.policy.CompressAbove)
 	f := keyspace.Named1[keyspace.Text](name+":{key}", keyspace.CachedOf[V](), o.ttl, keyspace.Doc{Owner: name, Purpose: "values of " + name})
 	return newCache(rt, f.Family, func(k K) keyspace.Key { return f.At(keyspace.Text{S: key(k)}).Key }, o.policy, s)
 }

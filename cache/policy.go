@@ -40,6 +40,8 @@ type Source[K comparable, V any] struct {
 	// its values. They depend on the key alone, for they have to be known before
 	// the load. At most 255. Nil: none.
 	Tags func(k K) []Tag
+	// Codec is how values stand in Redis. Nil: as JSON.
+	Codec Codec[V]
 }
 
 // Policy says how one cache behaves. The zero Policy is a good one. How long
@@ -49,6 +51,9 @@ type Policy struct {
 	// Entries is how many values are kept in process; 0 means 10,000, a negative
 	// number none.
 	Entries int
+	// CompressAbove has values of more bytes than this compressed in Redis; 0 means
+	// none. See [Compress].
+	CompressAbove int
 	// MaxStale bounds how long after an acknowledged change an old value may be
 	// read, on any node, whatever happens to the network; 0 means 500 ms. It has
 	// to be a few of the bus' beats; New panics when it is less than two.

@@ -39,7 +39,8 @@ type Slot struct {
 	Era     uint64        // it counts only while this is [EraOf] its family and [bus.Bus.Era]
 	Version uint64        // of the load; of a tag, the tag's
 	Tags    []uint64      // versions of its tags when it was loaded
-	Payload string        // JSON
+	Payload string        // the value, decompressed: JSON, or what Codec says
+	Codec   string        // the [Codec]'s name; empty means JSON
 
 	Until   time.Time // of a lease: when it expires
 	Changes int       // of a fence: how many are under way
@@ -72,7 +73,8 @@ func Inspect(slot string) (s Slot) {
 		s.Kind, s.Until, s.Kept = SlotLease, time.UnixMilli(until).UTC(), true
 	}
 	env, ok := parse(slot)
-	if !ok {
+	codec, body, whole := unpack(env.payload)
+	if !ok || !whole {
 		s.Kept = false
 		return s
 	}
@@ -80,7 +82,8 @@ func Inspect(slot string) (s Slot) {
 		s.Kind = SlotValue
 	}
 	moment := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-	s.Missing, s.Era, s.Version, s.Tags, s.Payload = env.missing, env.era, env.id, env.tags, env.payload
+	s.Missing, s.Era, s.Version, s.Tags, s.Payload = env.missing, env.era, env.id, env.tags, string(body)
+	s.Codec = codec
 	s.Stored, s.Soft, s.Hard, s.Took = moment(env.stored), moment(env.soft), moment(env.hard), time.Duration(env.took)*time.Microsecond
 	return s
 }

@@ -47,6 +47,18 @@ func (u *undropped) add(keys []keyspace.Key) (kept []keyspace.Key) {
 	return kept
 }
 
+// addFamily says that all of a family has to be forgotten.
+func (u *undropped) addFamily(f *keyspace.Family) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.families == nil {
+		u.keys, u.families = map[string]uint64{}, map[*keyspace.Family]uint64{}
+	}
+	u.drops++
+	u.families[f] = u.drops
+	u.count()
+}
+
 func (u *undropped) count() { u.n.Store(int64(len(u.keys) + len(u.families))) }
 
 func (u *undropped) has(key keyspace.Key) bool {
@@ -103,8 +115,8 @@ func (u *undropped) forgot(f *keyspace.Family, before uint64) {
 // forgetLimit bounds one look through all keys of Redis.
 const forgetLimit = 10 * time.Minute
 
-// forgetFull drops all keys of the families of which too many drops have failed, if
-// there are any. It looks through all of Redis, beside everything else.
+// forgetFull drops all keys of the families of which too many drops have failed, or whose
+// ClearEverywhere has, if there are any. It looks through all of Redis, beside everything else.
 func (rt *Runtime) forgetFull(ctx context.Context) {
 	if rt.undropped.n.Load() == 0 || len(rt.undropped.full()) == 0 || !rt.undropped.forgetting.CompareAndSwap(false, true) {
 		return
@@ -119,7 +131,7 @@ func (rt *Runtime) forgetFull(ctx context.Context) {
 				return // Redis is still away
 			}
 			rt.undropped.forgot(f, before)
-			rt.cfg.Log.Warn("more changes than can be remembered were made while Redis was away: all that was cached of a family is dropped", "family", f.Pattern)
+			rt.cfg.Log.Warn("Redis did not take a clear, or more drops than can be remembered: now all that was cached of a family is dropped", "family", f.Pattern)
 		}
 	})
 }

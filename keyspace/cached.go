@@ -26,10 +26,10 @@ func CachedOf[V any]() Kind[Cached[V]] {
 var errNotCached = errors.New("is neither a cached value nor a lease nor a fence")
 
 // cachedPayload finds the JSON in what package cache has written; nil when there
-// is none. It knows a part of that package's layout, and a test there keeps the two
+// is none, or another codec's bytes, or compressed ones. It knows a part of that package's layout, and a test there keeps the two
 // in agreement.
 func cachedPayload(v []byte) ([]byte, error) {
-	const lease, head = 22, 47
+	const lease, head, coded, compressed = 22, 47, 1, 2
 	if len(v) >= lease && v[0] == 'L' {
 		if v = v[lease:]; len(v) == 0 {
 			return nil, nil
@@ -43,7 +43,11 @@ func cachedPayload(v []byte) ([]byte, error) {
 	case v[1] == '1': // there is no such thing
 		return nil, nil
 	}
-	return v[head+8*int(v[head-1]):], nil
+	payload := v[head+8*int(v[head-1]):]
+	if len(payload) >= 2 && (payload[0] == coded || payload[0] == compressed) && len(payload) >= 2+int(payload[1]) {
+		return nil, nil
+	}
+	return payload, nil
 }
 
 // CachedHash is a hash key that holds a whole collection of V by F for package

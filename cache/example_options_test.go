@@ -1,0 +1,150 @@
+package cache_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/stoa-dev/stoa/cache"
+)
+
+// MessagePack is a codec for values of any type.
+type MessagePack[V any] struct{}
+
+func (MessagePack[V]) Name() string { return "msgpack" }
+
+func (MessagePack[V]) Append(b []byte, v V) ([]byte, error) {
+	to := bytes.NewBuffer(b)
+	err := msgpack.NewEncoder(to).Encode(v)
+	return to.Bytes(), err
+}
+
+func (MessagePack[V]) Decode(b []byte, v *V) error { return msgpack.Unmarshal(b, v) }
+
+// Protobuf is a codec for pointers to messages: of a generated type pb.User it is
+// Protobuf[pb.User, *pb.User].
+type Protobuf[T any, M interface {
+	*T
+	proto.Message
+}] struct{}
+
+func (Protobuf[T, M]) Name() string { return "protobuf" }
+
+func (Protobuf[T, M]) Append(b []byte, m M) ([]byte, error) {
+	return proto.MarshalOptions{}.MarshalAppend(b, m)
+}
+
+func (Protobuf[T, M]) Decode(b []byte, m *M) error {
+	*m = new(T)
+	return proto.Unmarshal(b, *m)
+}
+
+type product struct {
+	Name  string
+	Cents int
+}
+
+func ExampleCodec() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	load := func(_ context.Context, id int) (product, error) { return product{"lamp", 100 * id}, nil }
+	products := cache.Keyed(rt, "product", strconv.Itoa, load, cache.WithCodec(MessagePack[product]{}))
+
+	p, err := products.Get(ctx, 7)
+	fmt.Println(p, err)
+	products.Clear() // of this process' memory
+	e, err := products.Lookup(ctx, 7)
+	fmt.Println(e.Value, "from", e.Tier, err)
+	// Output:
+	// {lamp 700} <nil>
+	// {lamp 700} from redis <nil>
+}
+
+func ExampleCodec_protobuf() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	load := func(_ context.Context, id int) (*wrapperspb.StringValue, error) {
+		return wrapperspb.String("lamp " + strconv.Itoa(id)), nil
+	}
+	labels := cache.Keyed(rt, "label", strconv.Itoa, load,
+		cache.WithCodec(Protobuf[wrapperspb.StringValue, *wrapperspb.StringValue]{}))
+
+	if _, err := labels.Get(ctx, 7); err != nil {
+		fmt.Println(err)
+	}
+	labels.Clear()
+	e, err := labels.Lookup(ctx, 7)
+	fmt.Println(e.Value.GetValue(), "from", e.Tier, err)
+	// Output:
+	// lamp 7 from redis <nil>
+}
+
+func ExampleCache_Refresh() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	cents := 700
+	load := func(context.Context, int) (int, error) { return cents, nil }
+	prices := cache.Keyed(rt, "price", strconv.Itoa, load)
+
+	_, there := prices.Peek(7)
+	fmt.Println("in memory:", there)
+	price, err := prices.Get(ctx, 7)
+	fmt.Println(price, err)
+
+	cents = 800
+	price, err = prices.Refresh(ctx, 7)
+	fmt.Println(price, err)
+
+	cents = 900 // and so on for all prices
+	if err := prices.ClearEverywhere(ctx); err != nil {
+		fmt.Println(err)
+	}
+	price, err = prices.Get(ctx, 7)
+	fmt.Println(price, err)
+	// Output:
+	// in memory: false
+	// 700 <nil>
+	// 800 <nil>
+	// 900 <nil>
+}
+
+func ExampleCompress() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	load := func(_ context.Context, id int) (string, error) { return string(bytes.Repeat([]byte("la"), id)), nil }
+	songs := cache.Keyed(rt, "song", strconv.Itoa, load, cache.Compress(1000))
+
+	song, err := songs.Get(ctx, 5000)
+	fmt.Println(len(song), err)
+	songs.Clear()
+	e, err := songs.Lookup(ctx, 5000)
+	fmt.Println(len(e.Value), "from", e.Tier, err)
+	// Output:
+	// 10000 <nil>
+	// 10000 from redis <nil>
+}
