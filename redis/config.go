@@ -30,7 +30,19 @@ type Config struct {
 	// The port may be left out. User and password are the data servers'; with
 	// sentinels ?sentinel_password= names theirs. ?tls=true encrypts sentinel and
 	// cluster connections, ?db=1 selects a database behind sentinels.
+	//
+	// Where connections are encrypted, ?ca=FILE names the authorities to trust in place
+	// of the system's, ?cert=FILE&key=FILE the certificate that this client shows and its
+	// private key, all in PEM, and ?servername= the name that is in the servers'
+	// certificates if it is not that of the address. A certificate that is replaced on
+	// disk is shown from the next connection on; the authorities are read once.
 	URL string
+
+	// TLS is how connections are encrypted, in place of ?ca= and the like: it needs
+	// rediss:// or ?tls=true, and holds for the server, sentinels, every node of a
+	// cluster, and subscriptions. An empty ServerName means the host of each address. Nil
+	// trusts the system's authorities. "embedded", "spawn" and unix:// have no use for it.
+	TLS *tls.Config
 
 	// Prefix is put before every key and channel, with a colon. Empty means
 	// "stoa". Lower-case letters, digits, '-', '_' and '.' only.
@@ -45,8 +57,8 @@ type Config struct {
 	HotKeys bool
 
 	// Dial makes the connections, where the network alone cannot: through a tunnel, say,
-	// or within the memory of a test. What it returns speaks Redis' protocol, so TLS is
-	// its own affair. Nil dials, as the URL says. "embedded" and "spawn" do not ask it.
+	// or within the memory of a test. What it returns speaks Redis' protocol, so TLS and
+	// its certificates are its own affair. Nil dials, as the URL says. "embedded" and "spawn" do not ask it.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// Patience is how long a server may take to accept a connection, or to answer a PING
@@ -72,15 +84,37 @@ const (
 
 // target is a parsed Config.URL.
 type target struct {
-	mode string
-	opt  rueidis.ClientOption
+	mode  string
+	opt   rueidis.ClientOption
+	files bool // the URL itself names certificates
 }
 
-// CheckURL reports what is wrong with a [Config].URL, without connecting. No error has the
-// password.
+// CheckURL reports what is wrong with a [Config].URL, or with the files that it names,
+// without connecting. No error has the password.
 func CheckURL(raw string) error {
 	_, err := parse(raw)
 	return err
+}
+
+// target returns the parsed URL with what the other settings say of connections.
+func (cfg Config) target() (target, error) {
+	t, err := parse(cfg.URL)
+	if err != nil || len(t.opt.InitAddress) == 0 || t.opt.InitAddress[0][0] == '/' {
+		return t, err
+	}
+	switch {
+	case cfg.TLS != nil && t.opt.TLSConfig == nil:
+		return t, errors.New("redis: Config.TLS needs rediss:// or ?tls=true in the URL, which else is plain text")
+	case cfg.TLS != nil && t.files:
+		return t, errors.New("redis: certificates are named by the URL or by Config.TLS, not by both")
+	case cfg.Dial != nil && (cfg.TLS != nil || t.files):
+		return t, errors.New("redis: what Config.Dial makes is encrypted by itself: certificates are its own affair")
+	}
+	if cfg.TLS != nil {
+		t.opt.TLSConfig = cfg.TLS.Clone()
+		t.opt.Sentinel.TLSConfig = t.opt.TLSConfig
+	}
+	return t, nil
 }
 
 func parse(raw string) (target, error) {
@@ -126,6 +160,7 @@ func parse(raw string) (target, error) {
 	switch scheme {
 	case "redis", "rediss":
 		t.mode, secure = "standalone", scheme == "rediss"
+		known = certificates
 		if strings.Contains(hosts, ",") {
 			return t, errors.New("redis: redis:// names one host; use redis-cluster:// or redis-sentinel:// for several")
 		}
@@ -150,7 +185,7 @@ func parse(raw string) (target, error) {
 		t.opt.Sentinel.Password = q.Get("sentinel_password")
 		t.opt.Sentinel.TopologyRefreshInterval = 5 * time.Second
 		secure = q.Get("tls") == "true"
-		known = []string{"db", "tls", "sentinel_password"}
+		known = append([]string{"db", "tls", "sentinel_password"}, certificates...)
 	case "redis-cluster":
 		t.mode = "cluster"
 		if path != "" {
@@ -159,14 +194,20 @@ func parse(raw string) (target, error) {
 		t.opt.ClusterOption.ShardsRefreshInterval = 5 * time.Second
 		t.opt.ClusterOption.MaxMovedRedirections = maxRedirects
 		secure = q.Get("tls") == "true"
-		known = []string{"tls"}
+		known = append([]string{"tls"}, certificates...)
 	default:
 		return t, fmt.Errorf("redis: unknown scheme %q", scheme)
 	}
-	for name := range q {
+	for name, values := range q {
 		if !slices.Contains(known, name) {
 			return t, fmt.Errorf("redis: the URL has an unknown setting %q", name)
 		}
+		if len(values) > 1 {
+			return t, fmt.Errorf("redis: the URL has %s twice", name)
+		}
+	}
+	if on := q.Get("tls"); q.Has("tls") && on != "true" && on != "false" {
+		return t, errors.New("redis: the URL's tls is true or false")
 	}
 	if db := q.Get("db"); db != "" {
 		if t.opt.SelectDB, err = strconv.Atoi(db); err != nil || t.opt.SelectDB < 0 {
@@ -182,8 +223,17 @@ func parse(raw string) (target, error) {
 			t.opt.InitAddress = append(t.opt.InitAddress, addr)
 		}
 	}
+	named, err := encryption(q)
+	if err != nil {
+		return t, err
+	}
+	if t.files = named != nil; t.files && !secure {
+		return t, errors.New("redis: the URL's ca, cert, key and servername need rediss:// or ?tls=true")
+	}
 	if secure {
-		t.opt.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		if t.opt.TLSConfig = named; named == nil {
+			t.opt.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
 		t.opt.Sentinel.TLSConfig = t.opt.TLSConfig
 	}
 	return t, nil

@@ -6,11 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -136,11 +138,21 @@ func (ns *nodes) connect(ctx context.Context, n *node) (net.Conn, error) {
 		defer cancel()
 		return ns.open(ctx, network, n.addr)
 	}
-	if n.tls != nil {
-		d := tls.Dialer{NetDialer: n.dialer, Config: n.tls}
-		return d.DialContext(ctx, network, n.addr)
+	if n.tls == nil {
+		return n.dialer.DialContext(ctx, network, n.addr)
 	}
-	return n.dialer.DialContext(ctx, network, n.addr)
+	ctx, cancel := context.WithTimeout(ctx, ns.patience)
+	defer cancel()
+	plain, err := n.dialer.DialContext(ctx, network, n.addr)
+	if err != nil {
+		return nil, err
+	}
+	c, err := encrypt(ctx, plain, n.addr, n.tls)
+	if err != nil {
+		plain.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // ask reports whether the server answers on a fresh connection, be it with an
@@ -153,14 +165,30 @@ func (ns *nodes) ask(ctx context.Context, n *node) error {
 		return err
 	}
 	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
-	if _, err = c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err == nil {
-		_, err = bufio.NewReader(c).ReadSlice('\n')
-	}
-	if err != nil {
-		return fmt.Errorf("no answer from %s: %w", n.addr, err)
+	if _, err = ping(ctx, c); err != nil {
+		return fmt.Errorf("no answer from %s: %w", n.addr, n.hint(err))
 	}
 	return nil
+}
+
+// ping returns the first line that a server says on a fresh connection. What it says
+// before it ends the connection counts, even where nothing can be sent to it any longer.
+func ping(ctx context.Context, c net.Conn) (line []byte, err error) {
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	_, unsent := c.Write([]byte("*1\r\n$4\r\nPING\r\n"))
+	if line, err = bufio.NewReader(c).ReadSlice('\n'); err != nil && errors.Is(err, io.EOF) && unsent != nil {
+		err = unsent
+	}
+	return line, err
+}
+
+// hint says what may be the matter with a server that ended a connection before it
+// answered anything.
+func (n *node) hint(err error) error {
+	if n.tls != nil || n.addr[0] == '/' || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	return fmt.Errorf("%w, before any answer: a server that speaks TLS needs rediss:// or ?tls=true", err)
 }
 
 // suspect has the watcher ask every server; a command ran out of time.
@@ -348,6 +376,17 @@ type tracked struct {
 	net.Conn
 	nodes *nodes
 	node  *node
+	heard atomic.Bool // the server answered something
+}
+
+func (t *tracked) Read(b []byte) (int, error) {
+	n, err := t.Conn.Read(b)
+	if err != nil && !t.heard.Load() {
+		err = t.node.hint(err)
+	} else if n > 0 && !t.heard.Load() {
+		t.heard.Store(true)
+	}
+	return n, err
 }
 
 // Write sends what the client library has gathered. Before it sends little it lets

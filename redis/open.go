@@ -20,7 +20,7 @@ import (
 // waits for the first attempt, a second at the most. ctx bounds that wait
 // alone; the DB lives until Close.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
-	t, err := parse(cfg.URL)
+	t, err := cfg.target()
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type Probed struct {
 // written. The servers are in the order of the URL, then those that it leads to. Each
 // has until ctx ends, which needs a deadline. The error is that of a malformed cfg.
 func Probe(ctx context.Context, cfg Config, schemas ...*keyspace.Schema) ([]Probed, error) {
-	t, err := parse(cfg.URL)
+	t, err := cfg.target()
 	if err != nil {
 		return nil, err
 	}

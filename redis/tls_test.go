@@ -85,7 +85,14 @@ const asApp = "app:p%40ss%3Aw%2Frd@"
 // works does a command, a pipeline, a script, and hears what it publishes.
 func works(t *testing.T, url string) {
 	t.Helper()
-	db := redistest.Open(t, url)
+	worksWith(t, redis.Config{URL: url})
+}
+
+// worksWith is works with all settings, and the patience of tests.
+func worksWith(t *testing.T, cfg redis.Config) {
+	t.Helper()
+	cfg.Patience = 20 * time.Second
+	db := redistest.OpenConfig(t, cfg)
 	testHandles(t, db)
 	testPipeline(t, db)
 	testScripts(t, db)
