@@ -19,7 +19,8 @@ build: ## Build bin/stoa
 	go build -trimpath -o bin/stoa ./cmd/stoa
 
 UNWATCHED = -race=false -d=checkptr=0
-TEST = CGO_ENABLED=1 scripts/in-memory.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -shuffle=on -timeout 30m $(TEST_FLAGS)
+# Without atexit_sleep_ms each package's tests would sleep for a second at their end.
+TEST = CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 scripts/in-memory.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -shuffle=on -timeout 30m $(TEST_FLAGS)
 
 test: deps ## Run every test, with real engines and the race detector
 	$(TEST) $(PACKAGES)
