@@ -77,6 +77,12 @@ func newCache[K comparable, V any](rt *Runtime, fam *keyspace.Family, key func(K
 			return err
 		}
 	}
+	if s.Weigh != nil {
+		types.weigh = func(e *localCopy) uint32 { return s.Weigh(of(e).key, of(e).value) }
+	}
+	if s.OnRemoval != nil {
+		types.removed = func(e *localCopy, why Removal) { s.OnRemoval(of(e).key, of(e).value, why) }
+	}
 	if s.Life != nil {
 		types.life = func(e *localCopy) time.Duration { return s.Life(of(e).value) }
 	}

@@ -33,6 +33,8 @@ type core struct {
 
 	local table[*localCopy] // nil: the policy allows none
 
+	renewing sync.Map // copies whose value stays, in another copy
+
 	mu         sync.Mutex
 	flights    map[string]*flight // by logical key
 	reloads    map[string]*flight // likewise
@@ -55,6 +57,46 @@ func newTable[V any](entries int) table[V] {
 	return otter.Must(&otter.Options[uint64, V]{MaximumSize: entries})
 }
 
+// newLocal is the table of a cache's copies.
+func (c *core) newLocal() table[*localCopy] {
+	o := &otter.Options[uint64, *localCopy]{MaximumSize: c.policy.Entries}
+	if most := c.policy.MaxWeight; most > 0 {
+		o.MaximumSize, o.MaximumWeight = 0, most
+		ofNone := uint32(min(max(most/defaultEntries, 1), math.MaxUint32))
+		o.Weigher = func(_ uint64, e *localCopy) uint32 {
+			if e.missing {
+				return ofNone
+			}
+			return max(c.types.weigh(e), 1)
+		}
+	}
+	if c.types.removed != nil {
+		// The reason is found while otter holds a lock, under which no listener may run.
+		o.OnAtomicDeletion = func(d otter.DeletionEvent[uint64, *localCopy]) {
+			if _, stays := c.renewing.Load(d.Value); !stays && !d.Value.missing {
+				why := d.Value.left(d.Cause)
+				go c.types.removed(d.Value, why)
+			}
+		}
+	}
+	return otter.Must(o)
+}
+
+// left is why a copy leaves the table.
+func (e *localCopy) left(cause otter.DeletionCause) Removal {
+	switch {
+	case cause == otter.CauseOverflow:
+		return Evicted
+	case !e.current():
+		return Invalidated
+	case bus.Now() >= e.softEnd:
+		return Expired
+	case cause == otter.CauseReplacement:
+		return Replaced
+	}
+	return Invalidated
+}
+
 // typeFuncs are the operations that need a cache's types K and V. A k is a K, and
 // a localCopy the head of a typedCopy[K, V].
 type typeFuncs struct {
@@ -65,6 +107,8 @@ type typeFuncs struct {
 	loadMany func(ctx context.Context, es []*localCopy) error // sets missing; nil: the source has none
 	life     func(e *localCopy) time.Duration                 // nil: the family's
 	tags     func(k any) []Tag                                // nil: none
+	weigh    func(e *localCopy) uint32                        // nil: without a weight
+	removed  func(e *localCopy, why Removal)                  // nil: nobody is told
 	codec    string                                           // its name; empty means JSON
 	encode   func(e *localCopy) ([]byte, error)
 	decode   func(e *localCopy, body []byte) error
@@ -100,10 +144,13 @@ func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p 
 	}
 	p = p.withDefaults()
 	rt.checkStale(fam, p.MaxStale)
+	if (p.MaxWeight > 0) != (types.weigh != nil) {
+		panic(fmt.Sprintf("cache: %s needs both a MaxWeight and who weighs its values, or neither", fam.Pattern))
+	}
 	c := &core{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
 		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, reloads: map[string]*flight{}, refreshing: map[string]bool{}}
 	if p.Entries > 0 {
-		c.local = newTable[*localCopy](p.Entries)
+		c.local = c.newLocal()
 		c.copies = c.local.EstimatedSize
 	}
 	rt.register(c)
@@ -443,6 +490,13 @@ func (c *core) keep(hash uint64, e *localCopy) {
 	if c.local != nil && e.current() {
 		c.local.Set(hash, e)
 	}
+}
+
+// keepInstead stores a copy of the same value as another.
+func (c *core) keepInstead(hash uint64, e, of *localCopy) {
+	c.renewing.Store(of, nil)
+	c.keep(hash, e)
+	c.renewing.Delete(of)
 }
 
 // refresh loads a value before it becomes stale, beside its readers.

@@ -120,6 +120,12 @@ whatever is cached, and leaves that to readers until it is done. Clear forgets t
 this process; ClearEverywhere has nothing that is cached at any key used again, in Redis and
 on all nodes, with the same promise as a drop.
 
+# Room
+
+A cache keeps 10,000 values in process, or Policy.Entries, or what [MaxWeight] lets it keep by
+their weight; which ones, otter decides by how often and how lately they were read. [OnRemoval]
+is told what leaves, and why.
+
 # When things fail
 
 Redis refuses or does not answer: reads ask the source, at most [Config].Loads at a

@@ -128,6 +128,29 @@ func ExampleCache_Refresh() {
 	// 900 <nil>
 }
 
+func ExampleOnRemoval() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	load := func(_ context.Context, id int) (string, error) { return "page " + strconv.Itoa(id), nil }
+	removed := make(chan string, 1)
+	pages := cache.Keyed(rt, "page", strconv.Itoa, load,
+		cache.MaxWeight(64<<20, func(_ int, page string) uint32 { return uint32(len(page)) }), // 64 MiB
+		cache.OnRemoval(func(id int, page string, why cache.Removal) { removed <- fmt.Sprint(page, " was ", why) }))
+
+	page, err := pages.Get(ctx, 7)
+	fmt.Println(page, err)
+	pages.Clear()
+	fmt.Println(<-removed)
+	// Output:
+	// page 7 <nil>
+	// page 7 was invalidated
+}
+
 func ExampleCompress() {
 	ctx := context.Background()
 	rt, err := cache.Open(ctx, cache.Options{})

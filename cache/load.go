@@ -66,7 +66,7 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 		}
 		again := *r.best // a copy, for others may be reading the original
 		again.refreshAt = min(bus.Now()+bus.Moment(failedPause+mathrand.N(failedPause/4)), again.hardEnd)
-		c.keep(r.hash, &again)
+		c.keepInstead(r.hash, &again, r.best)
 		return c.serveStale(r.best, r.tier), nil
 	}
 	entry := Entry[*localCopy]{Value: e, Missing: e.missing, Tier: Origin}

@@ -82,6 +82,18 @@ type keyedOptions struct {
 	policy Policy
 	codec  any // a Codec[V]; nil: the source's
 	above  int // bytes; 0: as the policy says
+	weight uint64
+	weigh  any // a func(K, V) uint32; nil: the source's
+	gone   any // a func(K, V, Removal); nil: the source's
+}
+
+// optionOf returns what an option was given for caches of any type, as one cache has it.
+func optionOf[T any](given any, name string) T {
+	fits, ok := given.(T)
+	if !ok {
+		panic(fmt.Sprintf("cache: %s has an option for keys or values of another type: %T, not %s", name, given, reflect.TypeFor[T]()))
+	}
+	return fits
 }
 
 // TTL lets values live for d, a tenth more or less by chance, so that what was stored together does
@@ -109,6 +121,19 @@ func WithCodec[V any](c Codec[V]) Option { return func(o *keyedOptions) { o.code
 // each read of Redis slower.
 func Compress(above int) Option { return func(o *keyedOptions) { o.above = above } }
 
+// MaxWeight bounds what the values in this process' memory weigh together, in place of how many
+// there are; weigh says what each weighs, its size in bytes for instance. See Source.Weigh.
+// [Keyed] panics when weigh is for other types than the cache has.
+func MaxWeight[K comparable, V any](most uint64, weigh func(k K, v V) uint32) Option {
+	return func(o *keyedOptions) { o.weight, o.weigh = most, weigh }
+}
+
+// OnRemoval is told which value has left this process' memory, and why. See
+// Source.OnRemoval. [Keyed] panics when told is for other types than the cache has.
+func OnRemoval[K comparable, V any](told func(k K, v V, why Removal)) Option {
+	return func(o *keyedOptions) { o.gone = told }
+}
+
 // Keyed returns a cache that needs no declared family: what is cached is called name, and key
 // says what a value is called among the others. The two are its key in Redis, name:key. Keys
 // longer than [keyspace.MaxText] bytes are hashed there.
@@ -128,11 +153,13 @@ func KeyedFrom[K comparable, V any](rt *Runtime, name string, key func(K) string
 		opt(&o)
 	}
 	if o.codec != nil {
-		codec, fits := o.codec.(Codec[V])
-		if !fits {
-			panic(fmt.Sprintf("cache: %s has values of %s and a codec for others", name, reflect.TypeFor[V]()))
-		}
-		s.Codec = codec
+		s.Codec = optionOf[Codec[V]](o.codec, name)
+	}
+	if o.weigh != nil {
+		s.Weigh, o.policy.MaxWeight = optionOf[func(K, V) uint32](o.weigh, name), o.weight
+	}
+	if o.gone != nil {
+		s.OnRemoval = optionOf[func(K, V, Removal)](o.gone, name)
 	}
 	o.policy.CompressAbove = cmp.Or(o.above, o.policy.CompressAbove)
 	f := keyspace.Named1[keyspace.Text](name+":{key}", keyspace.CachedOf[V](), o.ttl, keyspace.Doc{Owner: name, Purpose: "values of " + name})

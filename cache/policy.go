@@ -42,7 +42,26 @@ type Source[K comparable, V any] struct {
 	Tags func(k K) []Tag
 	// Codec is how values stand in Redis. Nil: as JSON.
 	Codec Codec[V]
+	// Weigh returns what a value weighs in this process' memory, its size in bytes for
+	// instance, when it is put there; 0 counts as 1. [Policy.MaxWeight] bounds the
+	// sum. It runs under a lock: it must not use the cache. Nil: values have no weight.
+	Weigh func(k K, v V) uint32
+	// OnRemoval is told which value has left this process' memory, and why, on a goroutine of
+	// its own. A value that was changed or dropped, or whose life has ended, leaves when it
+	// is asked for or, if it is not, within a minute. Nil: nobody is told.
+	OnRemoval func(k K, v V, why Removal)
 }
+
+// A Removal is why a value has left the memory of a process.
+type Removal string
+
+// The reasons.
+const (
+	Replaced    Removal = "replaced"    // by what was loaded or read anew before its life ended
+	Invalidated Removal = "invalidated" // it, a tag of it or everything was changed, dropped or cleared
+	Expired     Removal = "expired"     // its life had ended
+	Evicted     Removal = "evicted"     // others needed the room
+)
 
 // Policy says how one cache behaves. The zero Policy is a good one. How long
 // values live is the family's to say: [keyspace.Expire], Jitter, Negative and
@@ -51,6 +70,10 @@ type Policy struct {
 	// Entries is how many values are kept in process; 0 means 10,000, a negative
 	// number none.
 	Entries int
+	// MaxWeight bounds what the values in process weigh together, by Source.Weigh, in
+	// place of a positive Entries; 0 means by Entries. What is known not to exist weighs
+	// a ten-thousandth of it.
+	MaxWeight uint64
 	// CompressAbove has values of more bytes than this compressed in Redis; 0 means
 	// none. See [Compress].
 	CompressAbove int
@@ -113,8 +136,10 @@ const (
 	Proceed
 )
 
+const defaultEntries = 10_000
+
 func (p Policy) withDefaults() Policy {
-	p.Entries = cmp.Or(p.Entries, 10_000)
+	p.Entries = cmp.Or(p.Entries, defaultEntries)
 	p.MaxStale = cmp.Or(p.MaxStale, 500*time.Millisecond)
 	p.Beta = cmp.Or(p.Beta, 1)
 	p.Renew = cmp.Or(p.Renew, 0.01)
