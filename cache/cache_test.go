@@ -172,6 +172,16 @@ func TestCache(t *testing.T) {
 			if err != nil || len(all) != 8 || all[7].Name != "u7" || a.users.Stats().Hits != hits+2 {
 				t.Errorf("GetAll again: %+v, %v, %d hits more", all, err, a.users.Stats().Hits-hits)
 			}
+			s.set(7, user{"countess", 36})
+			loads = s.loads.Load()
+			if u, err := a.users.Refresh(t.Context(), many[7]); err != nil || u.Name != "countess" || s.loads.Load() != loads+1 {
+				t.Errorf("Refresh = %+v, %v after %d loads", u, err, s.loads.Load()-loads)
+			}
+			s.set(7, user{"ada", 36})
+			must(t, a.users.ClearEverywhere(t.Context()))
+			if u, err := a.users.Get(t.Context(), many[7]); err != nil || u.Name != "ada" {
+				t.Errorf("after ClearEverywhere: %+v, %v", u, err)
+			}
 			t.Logf("%+v", a.users.Stats())
 			redistest.KeysDeclared(t, db, schema, cache.Keys)
 		})

@@ -185,6 +185,11 @@ func TestCompressedValuesAreReadByAll(t *testing.T) {
 				t.Errorf("%s is compressed: %q", what, s)
 			}
 		}
+		for id, c := range map[int64]*cache.Cache[int64, string]{1: packed, 3: plain} {
+			if err := c.Family().Check([]byte(raw(t, db, c, id))); err != nil {
+				t.Errorf("the family's check of %d: %v", id, err)
+			}
+		}
 		if s := cache.Inspect(raw(t, db, packed, 1)); s.Payload != `"`+long+`"` || s.Codec != "" {
 			t.Errorf("Inspect does not decompress: %+v", s)
 		}

@@ -40,7 +40,8 @@ type Source[K comparable, V any] struct {
 	// its values. They depend on the key alone, for they have to be known before
 	// the load. At most 255. Nil: none.
 	Tags func(k K) []Tag
-	// Codec is how values stand in Redis. Nil: as JSON.
+	// Codec is how values stand in Redis. Nil: as JSON, whose shape is what the
+	// family's form tells with any codec.
 	Codec Codec[V]
 	// Weigh returns what a value weighs in this process' memory, its size in bytes for
 	// instance, when it is put there; 0 counts as 1. [Policy.MaxWeight] bounds the

@@ -60,7 +60,7 @@ type envelope struct {
 	hard    int64  // from when on it must not be used
 	took    int64  // µs to load it
 	tags    []uint64
-	payload string
+	payload string // see pack
 }
 
 // text is 'V', flags, era, id, stored, soft, hard, took, the tags' versions and
