@@ -24,7 +24,8 @@ type Event struct {
 	Time int64           `json:"time"` // Unix milliseconds
 	Data json.RawMessage `json:"data"` // the domain's own document
 
-	// On is the channel that the event goes to; empty: the user's own.
+	// On is the channel that the event goes to; empty: the user's own. Its name has a
+	// slash, as no user's id has.
 	On string `json:"-"`
 
 	// Fleeting is an event that is of use at once or not at all: it has no offset, and

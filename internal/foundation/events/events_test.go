@@ -378,17 +378,18 @@ func TestALetterThatCannotBeSentBeginsNewEpochs(t *testing.T) {
 	})
 }
 
-// Of events that are not kept nobody can say which were lost while a node's subscription was
-// interrupted: the listeners are told. Where events are kept they lack none.
-func TestListenersOfAChannelThatKeepsNothingAreToldOfAGap(t *testing.T) {
+// The events of a shared channel are not kept, and nobody can say which were lost while a node's
+// subscription was interrupted: the listeners are told. Those of a user lack none that is kept, and
+// are not told of others.
+func TestListenersOfASharedChannelAreToldOfAGap(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
 		a, b := run(t, server.Open(t), "a"), run(t, redistest.OpenConfig(t, wire.Config()), "b")
-		room, ann, here := b.ear(t, "room"), b.ear(t, "ann"), a.ear(t, "room")
+		room, ann, eve, here := b.ear(t, "room/1"), b.ear(t, "ann"), b.ear(t, "eve"), a.ear(t, "room/1")
 		said := func(n int) []Event {
 			e := tick("bob", n)
-			e.On, e.Fleeting = "room", true
+			e.On, e.Fleeting = "room/1", true
 			return []Event{e, tick("ann", n)}
 		}
 		a.Publish(said(1))
@@ -401,6 +402,7 @@ func TestListenersOfAChannelThatKeepsNothingAreToldOfAGap(t *testing.T) {
 		a.Publish(said(3))
 		ann.wants(t, "1", "2", "3")
 		here.wants(t, "1", "2", "3")
+		eve.wants(t)
 	})
 }
 

@@ -164,13 +164,16 @@ func (b *Bus) lookAtSome(ctx context.Context, names []string, fresh, gap bool) b
 	return true
 }
 
-// compare brings a channel to where it stands in Redis. Of a channel whose events are not
-// kept, such as a room's, nobody can say which were lost in a gap: its listeners are told.
+// shared reports whether a channel is no user's own: see [Event.On].
+func shared(name string) bool { return strings.Contains(name, "/") }
+
+// compare brings a channel to where it stands in Redis. The events of a shared channel, such as
+// a room's, are not kept, and nobody can say which were lost in a gap: its listeners are told.
 func (b *Bus) compare(ctx context.Context, c *channel, at Position, gap bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at.Epoch == c.at.Epoch {
-		if gap && at.Offset == 0 {
+		if gap && shared(c.name) {
 			b.tellLost(c)
 			return
 		}
