@@ -154,7 +154,7 @@ func parse(raw string) (target, error) {
 	} else if user != "" {
 		return t, errors.New("redis: user without password; write :password@ for a password alone")
 	}
-	known := []string{}
+	var known []string
 	secure := false
 	port := "6379"
 	switch scheme {
