@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -338,11 +339,7 @@ func (v *Viewer) read(t *webrtc.TrackRemote) {
 	var at Frame
 	var units codecs.H264Packet
 	h264, whole := t.Codec().MimeType == webrtc.MimeTypeH264, true
-	for {
-		p, _, err := t.ReadRTP()
-		if err != nil {
-			return
-		}
+	for p := range inOrder(t) {
 		if t.Kind() == webrtc.RTPCodecTypeAudio {
 			v.mu.Lock()
 			v.sounds++
@@ -385,6 +382,41 @@ func (v *Viewer) read(t *webrtc.TrackRemote) {
 			at.Key, at.Number = b[0]&1 == 0, int64(binary.BigEndian.Uint64(b[mark:]))
 			at.Sent = time.Unix(0, int64(binary.BigEndian.Uint64(b[mark+8:])))
 			v.came(at, p)
+		}
+	}
+}
+
+// mostEarly is how many packets may have come before one that is missing, until it is given up.
+const mostEarly = 1024
+
+// inOrder are a track's packets in the order in which they were sent: what was lost is sent again, and comes later.
+func inOrder(t *webrtc.TrackRemote) iter.Seq[*rtp.Packet] {
+	return func(yield func(*rtp.Packet) bool) {
+		early := map[uint16]*rtp.Packet{}
+		var next uint16
+		for begun := false; ; begun = true {
+			p, _, err := t.ReadRTP()
+			if err != nil {
+				return
+			}
+			if !begun {
+				next = p.SequenceNumber
+			}
+			if int16(p.SequenceNumber-next) < 0 { // it was given up
+				continue
+			}
+			early[p.SequenceNumber] = p
+			for len(early) > 0 {
+				p, there := early[next]
+				if !there && len(early) <= mostEarly {
+					break
+				}
+				delete(early, next)
+				next++
+				if there && !yield(p) {
+					return
+				}
+			}
 		}
 	}
 }
