@@ -1,16 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os/exec"
-	"strings"
 	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
 )
 
 // imported is how many members a call of a backend brings, the most that it may.
@@ -31,36 +30,16 @@ func (b *bench) imports(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	call := func(path string, body, answer any) error {
-		data, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Addr+path, bytes.NewReader(data))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Authorization", "Bearer "+made.Token)
-		req.Header.Set("Content-Type", "application/json")
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		got, err := io.ReadAll(res.Body)
-		if err := errors.Join(err, res.Body.Close()); err != nil {
-			return err
-		}
-		if res.StatusCode >= 300 {
-			return fmt.Errorf("%s answers %d: %s", path, res.StatusCode, strings.TrimSpace(string(got)))
-		}
-		return json.Unmarshal(got, answer)
+	backend, err := client.New("http://"+s.Addr, client.WithServiceKey(made.Token))
+	if err != nil {
+		return err
 	}
 	var joined int
 	var took time.Duration
 	for half := range 2 {
 		all := b.people[half**crowdOf : (half+1)**crowdOf]
-		var group struct{ ID string }
-		if err := call("/v1/service/groups", map[string]any{"owner": all[0].id, "name": "Imported"}, &group); err != nil {
+		group, err := backend.MakeGroup(ctx, api.ServiceGroup{Owner: all[0].id, Name: "Imported"})
+		if err != nil {
 			return err
 		}
 		began := time.Now()
@@ -69,8 +48,7 @@ func (b *bench) imports(ctx context.Context) (err error) {
 			for _, p := range all[i:min(len(all), i+imported)] {
 				users = append(users, p.id)
 			}
-			var answer json.RawMessage
-			if err := call("/v1/service/groups/"+group.ID+"/members", map[string]any{"members": users, "silent": true}, &answer); err != nil {
+			if _, err := backend.AddMembers(ctx, group.ID, api.ServiceMembers{Members: users, Silent: true}); err != nil {
 				return err
 			}
 			joined += len(users)
