@@ -2,6 +2,8 @@ package checkin
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -35,6 +37,7 @@ func rowChange(k rowKey) change { return change{user: k.user, days: []civil.Day{
 
 // state is what Redis should hold of a user because of a change.
 type state struct {
+	change
 	lost      []rowKey  // days that SQL does not have: their records are dropped
 	records   []yearKey // to be there
 	held      []yearKey // to be merged where they are
@@ -116,7 +119,7 @@ func (s *Service) state(ctx context.Context, changes []change) ([]state, error) 
 // stateOf is state for one user; covered is the first day of a gap that was closed, 0
 // when there was none.
 func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered civil.Day, boards []ranking.Board) (st state) {
-	st.history = h
+	st.change, st.history = c, h
 	today := clock.Today(s.now())
 	from := today
 	if covered != 0 {
@@ -155,19 +158,64 @@ func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered
 	return st
 }
 
-// writeStates brings Redis to what was computed.
+// writeStates brings Redis to what was computed, and to what SQL has become meanwhile.
 func (s *Service) writeStates(ctx context.Context, states []state) error {
-	if err := s.fast.patient().writeRecords(ctx, states); err != nil {
-		return err
-	}
-	var ms ranking.Moves
-	for _, st := range states {
-		if st.ranked {
-			ms.Add(st.placement)
+	for len(states) > 0 {
+		if err := s.fast.patient().writeRecords(ctx, states); err != nil {
+			return err
+		}
+		var ms ranking.Moves
+		for _, st := range states {
+			if st.ranked {
+				ms.Add(st.placement)
+			}
+		}
+		err := s.Boards.Move(ctx, ms)
+		if err != nil {
+			return err
+		}
+		if states, err = s.overtaken(ctx, states); err != nil {
+			return err
 		}
 	}
-	return s.Boards.Move(ctx, ms)
+	return nil
 }
+
+// overtaken returns the new states of users who got another row while theirs was on its
+// way. A board cannot tell two rows of one second apart, so that the older state may have
+// taken the newer one's place. Whoever writes last looks last: what SQL has wins in the end.
+func (s *Service) overtaken(ctx context.Context, states []state) ([]state, error) {
+	now := s.now()
+	written := map[accounts.ID]state{}
+	for _, st := range states {
+		if last := st.history.LastWrite(); st.ranked && now.Sub(last) < overtakenWithin {
+			written[st.user] = st
+		}
+	}
+	if len(written) == 0 {
+		return nil, nil
+	}
+	histories, err := s.checkins.histories(ctx, slices.Collect(maps.Keys(written)))
+	if err != nil {
+		return nil, err
+	}
+	var again []change
+	for user, st := range written {
+		if !histories[user].Equal(st.history) {
+			c := st.change
+			c.at = time.Time{} // the boards have been told
+			again = append(again, c)
+		}
+	}
+	if len(again) == 0 {
+		return nil, nil
+	}
+	return s.state(ctx, again)
+}
+
+// overtakenWithin is how old a user's newest row is when no other can have its second: more
+// than the clocks of two nodes differ.
+const overtakenWithin = time.Minute
 
 // imports are the days by which the boards of seasons hear of an import.
 func (c change) imports(h streak.History, today civil.Day) (days []civil.Day) {

@@ -132,6 +132,36 @@ func TestSixtyFourMakeUpsOnTwoNodesKeepToTheLimit(t *testing.T) {
 	})
 }
 
+// Two nodes that make up days of one user in one second may tell the boards in the wrong
+// order, and their clocks may differ.
+func TestAnOlderStateThatArrivesLastIsPutRight(t *testing.T) {
+	t.Parallel()
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := newUsers(2), civil.Clock{}
+		for _, user := range users {
+			w.register(t, user, "UTC")
+		}
+		today := w.on(t, "2026-11-20")
+		if err := w.Boards.Keep(t.Context()); err != nil { // what is told from here on is not counted anew
+			t.Fatal(err)
+		}
+		first := w.mustMakeUp(t, users[0], (today - 3).String())
+		states, err := w.state(t.Context(), []change{{user: users[0], days: []civil.Day{today - 3}, at: first.At}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.mustMakeUp(t, users[0], (today - 1).String())
+		if err := w.writeStates(t.Context(), states); err != nil {
+			t.Fatal(err)
+		}
+
+		w.mustMakeUp(t, users[1], (today - 3).String())
+		w.clock.set(w.clock.now().Add(-3 * time.Second)) // as on another node
+		w.mustMakeUp(t, users[1], (today - 1).String())
+		w.check(t, users, c)
+	}, Settings{MakeupDays: 30, MakeupLimit: 3})
+}
+
 // on sets the clock to nine in the morning of a day.
 func (w *world) on(t *testing.T, date string) civil.Day {
 	t.Helper()

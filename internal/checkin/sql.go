@@ -398,6 +398,9 @@ func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int
 		return 0, at, nil, ErrMakeupLimit
 	}
 	n++
+	if last := histories[m.user].LastWrite(); last.After(m.at) {
+		m.at = last // on a board the later one stands: no row is older than what it follows
+	}
 	// The key of either table refuses a second one.
 	if _, err := tx.ExecContext(ctx, "INSERT INTO checkin_makeups (user_id, month, n, day, at, req) VALUES (?, ?, ?, ?, ?, ?)", m.user, m.month, n, int32(m.day), m.at.UnixMilli(), m.req); err != nil {
 		return 0, at, nil, taken(err)

@@ -124,6 +124,8 @@ func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
 		if _, err := eve.c.React(t.Context(), client.ChatWith(bob.id), 1, "👍"); err != nil {
 			t.Fatal(err)
 		}
+		// Events of two nodes have no order among them; clients go by the message's rev.
+		bob.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.marked 2", "message.changed 1 Hi 👍1")
 		if _, err := bob.c.EditMessage(t.Context(), client.ChatWith(eve.id), 1, "Hi there"); err != nil {
 			t.Fatal(err)
 		}

@@ -75,6 +75,21 @@ func (h History) FreezesGranted() (n int) {
 	return n
 }
 
+// LastWrite returns when the newest row was written; zero when there is none.
+func (h History) LastWrite() (at time.Time) {
+	for _, m := range h.Marks {
+		at = later(at, m.At)
+	}
+	return at
+}
+
+// Equal reports whether o has the same days, written at the same times, and the same grants.
+func (h History) Equal(o History) bool {
+	return slices.EqualFunc(h.Marks, o.Marks, func(a, b Mark) bool {
+		return a.Day == b.Day && a.Kind == b.Kind && a.At.Equal(b.At)
+	}) && h.FreezesGranted() == o.FreezesGranted()
+}
+
 // WithFrozen returns h with more days covered by freezes at that time.
 func (h History) WithFrozen(days []civil.Day, at time.Time) History {
 	return h.covered(Frozen, days, at)
