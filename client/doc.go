@@ -16,4 +16,7 @@
 // out. Everything that writes carries an Idempotency-Key and is sent again when
 // the connection breaks, so that it happens once however often it was sent.
 // A client is safe for concurrent use.
+//
+// [Client.Socket] is the connection over which events come and operations can be called, too; [Socket.Watch] has it
+// bring those of a room or of a large group's chat.
 package client

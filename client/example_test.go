@@ -43,3 +43,24 @@ func Example() {
 	// true 3 <nil>
 	// http.404 false
 }
+
+// A room is watched from the moment at which Open is called; what happened before is asked for there.
+func ExampleSocket_Watch() {
+	ctx := context.Background()
+	c, err := client.New("https://stoa.example.org", client.WithTokens(api.Tokens{AccessToken: "…"}))
+	if err != nil {
+		panic(err)
+	}
+	socket := c.Socket(client.SocketListener{})
+	go func() { _ = socket.Run(ctx) }()
+	err = socket.Watch(ctx, api.RoomChannel("Hk3u7sPq2ZxB"), client.SocketListener{
+		Open: func(bool) {
+			scene, err := c.RoomScene(ctx, "Hk3u7sPq2ZxB")
+			fmt.Println(scene.Playback.Position, err)
+		},
+		Event: func(e api.Event) { fmt.Println(e.Type) },
+	})
+	if errors.Is(err, client.ErrChannel) {
+		fmt.Println("no longer in the room")
+	}
+}

@@ -27,7 +27,8 @@ const (
 	tokenGone   = 109              // the code of an expired token, in the library's protocol
 )
 
-// SocketListener gets what a socket brings, one call at a time. A nil function ignores it.
+// SocketListener gets what a socket brings, one call at a time. A nil function ignores it. While a function runs the socket
+// reads nothing: it must not wait for a [Socket.Call].
 type SocketListener struct {
 	// Open is called when the connection stands, and again whenever it stands again after a
 	// break. With resumed, every event since the last one is brought, in order; without, some
@@ -47,10 +48,11 @@ type Socket struct {
 	c *Client
 	l SocketListener
 
-	mu    sync.Mutex
-	link  *link         // nil while there is none
-	ready chan struct{} // closed while there is one
-	ended error
+	mu      sync.Mutex
+	link    *link         // nil while there is none
+	ready   chan struct{} // closed while there is one
+	ended   error
+	watches map[string]*watch // by channel
 
 	channel string // of the user's own events, as the server has named it
 	epoch   string // of the last event
@@ -61,7 +63,7 @@ type Socket struct {
 
 // Socket returns a socket; [Socket.Run] opens it.
 func (c *Client) Socket(l SocketListener) *Socket {
-	return &Socket{c: c, l: l, ready: make(chan struct{})}
+	return &Socket{c: c, l: l, ready: make(chan struct{}), watches: map[string]*watch{}}
 }
 
 // link is one connection.
@@ -72,7 +74,7 @@ type link struct {
 
 	mu    sync.Mutex
 	next  uint32
-	calls map[uint32]chan *protocol.Reply // that wait for an answer
+	calls map[uint32]func(*protocol.Reply) // what is done with the answer, by the reader
 }
 
 // Run keeps the socket open until ctx ends or the server refuses for good, and returns why.
@@ -193,7 +195,7 @@ func (s *Socket) dial(ctx context.Context, token string) (*link, *protocol.Reply
 		return nil, nil, unreachable(ctx, err)
 	}
 	conn.SetReadLimit(maxEvent)
-	l := &link{conn: conn, write: make(chan struct{}, 1), gone: make(chan struct{}), next: 1, calls: map[uint32]chan *protocol.Reply{}}
+	l := &link{conn: conn, write: make(chan struct{}, 1), gone: make(chan struct{}), next: 1, calls: map[uint32]func(*protocol.Reply){}}
 	req := &protocol.ConnectRequest{Token: token, Name: "stoa-go"}
 	if s.known {
 		req.Subs = map[string]*protocol.SubscribeRequest{s.channel: {Recover: true, Epoch: s.epoch, Offset: s.offset}}
@@ -258,7 +260,7 @@ func (s *Socket) begin(l *link, hello *protocol.ConnectResult) {
 			s.l.Open(resumed)
 		}
 		for _, pub := range sub.Publications {
-			s.hand(pub)
+			s.own(pub)
 		}
 		s.channel, s.known, s.epoch, s.offset = channel, sub.Recoverable, sub.Epoch, sub.Offset
 	}
@@ -272,13 +274,18 @@ func (s *Socket) begin(l *link, hello *protocol.ConnectResult) {
 	close(s.ready)
 }
 
-func (s *Socket) hand(pub *protocol.Publication) {
+// own hands on what the caller's own channel has brought.
+func (s *Socket) own(pub *protocol.Publication) {
 	if pub.Offset > 0 {
 		s.offset = pub.Offset
 	}
+	s.l.hand(pub)
+}
+
+func (l *SocketListener) hand(pub *protocol.Publication) {
 	e, err := event(string(pub.Data))
-	if err == nil && s.l.Event != nil {
-		s.l.Event(e)
+	if err == nil && l.Event != nil {
+		l.Event(e)
 	}
 }
 
@@ -302,8 +309,10 @@ func (s *Socket) read(ctx context.Context, l *link) error {
 				if err := l.sendFrame(ctx, []byte("{}")); err != nil {
 					return err
 				}
+			case reply.Push.Channel != s.channel:
+				s.pushed(reply.Push)
 			case reply.Push.Pub != nil:
-				s.hand(reply.Push.Pub)
+				s.own(reply.Push.Pub)
 			}
 		}
 	}
@@ -311,28 +320,20 @@ func (s *Socket) read(ctx context.Context, l *link) error {
 
 func (l *link) answered(reply *protocol.Reply) {
 	l.mu.Lock()
-	waiting := l.calls[reply.Id]
+	answer := l.calls[reply.Id]
 	delete(l.calls, reply.Id)
 	l.mu.Unlock()
-	if waiting != nil {
-		waiting <- reply
+	if answer != nil {
+		answer(reply)
 	}
 }
 
 // ask sends a command and waits for the reply.
 func (l *link) ask(ctx context.Context, cmd *protocol.Command) (*protocol.Reply, error) {
 	waiting := make(chan *protocol.Reply, 1)
-	l.mu.Lock()
-	l.next++
-	cmd.Id = l.next
-	l.calls[cmd.Id] = waiting
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.calls, cmd.Id)
-	}()
-	if err := l.send(ctx, cmd); err != nil {
+	forget, err := l.begin(ctx, cmd, func(reply *protocol.Reply) { waiting <- reply })
+	defer forget()
+	if err != nil {
 		return nil, unreachable(ctx, err)
 	}
 	select {
@@ -343,6 +344,21 @@ func (l *link) ask(ctx context.Context, cmd *protocol.Command) (*protocol.Reply,
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// begin sends a command; the reader calls answer with the reply, which forget prevents.
+func (l *link) begin(ctx context.Context, cmd *protocol.Command, answer func(*protocol.Reply)) (forget func(), err error) {
+	l.mu.Lock()
+	l.next++
+	cmd.Id = l.next
+	l.calls[cmd.Id] = answer
+	l.mu.Unlock()
+	forget = func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.calls, cmd.Id)
+	}
+	return forget, l.send(ctx, cmd)
 }
 
 // keepToken renews the token before it expires, as long as the connection stands.

@@ -2,8 +2,12 @@ package e2e
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 
@@ -132,4 +136,110 @@ func TestARoomOutlivesANodeSQLAndRedis(t *testing.T) {
 	if err != nil || older(got, state) || got.Paused {
 		t.Errorf("the node that was killed says %+v, %v; want %+v", got, err, state)
 	}
+}
+
+// Who watches at a node that was killed is not counted any more once its lease has ended, and a room needs no worker
+// from one command to the next.
+func TestARoomOutlivesAGatewayAndAWorker(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	common := []string{"--sql", sqldbtest.Server(t).URL, "--redis", redistest.Server(t).URL, "--dev=true", "--limits=false"}
+	env := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}
+	front := newNode(t, env, append(common, "--roles", "api,gateway")...)
+	gate := newNode(t, env, append(common, "--roles", "gateway")...)
+	back := newNode(t, env, append(common, "--roles", "worker")...)
+	ann, bob, eve := register(t, front.URL(), "ann@example.org"), register(t, front.URL(), "bob@example.org"), register(t, front.URL(), "eve@example.org")
+	open := "open"
+	place, err := ann.CreateRoom(ctx, api.RoomNew{Name: "Film night", Access: &open})
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := place.Room.ID
+	for _, c := range []*client.Client{bob, eve} {
+		if _, err := c.JoinRoom(ctx, room, api.RoomJoin{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	viewers := func() string {
+		got, err := ann.Room(ctx, room)
+		if err != nil {
+			return err.Error()
+		}
+		online, err := ann.RoomOnline(ctx, room)
+		return fmt.Sprintf("%d, of whom %d have a name (%v)", got.Room.Viewers, len(online.Viewers), err)
+	}
+	count := func(n int) string { return fmt.Sprintf("%d, of whom %d have a name (<nil>)", n, n) }
+	watchRoom(t, front, ann, room)
+	atGate := watchRoom(t, gate, bob, room)
+	watchRoom(t, gate, eve, room)
+	eventually.Equal(t, "viewers", count(3), viewers)
+	say := func(text string, to *viewer) {
+		t.Helper()
+		if _, err := ann.SayInRoom(ctx, room, text); err != nil {
+			t.Fatal(err)
+		}
+		eventually.True(t, "a viewer to hear "+text, func() bool { return to.heard(text) })
+	}
+	say("Shall we begin?", atGate)
+
+	gate.Kill()
+	eventually.Equal(t, "viewers after their node was killed", count(1), viewers)
+	moved := watchRoom(t, front, bob, room)
+	eventually.Equal(t, "viewers when one has come to another node", count(2), viewers)
+
+	back.Kill()
+	say("Who is there?", moved)
+	if _, err := bob.RequestCode(ctx, api.CodeRequest{Email: "zoe@example.org", Purpose: api.PurposeRegister}); err != nil {
+		t.Fatal(err)
+	}
+	watchRoom(t, front, eve, room)
+	eventually.Equal(t, "viewers without a worker", count(3), viewers)
+	back.Start()
+	eventually.True(t, "the mail that was asked for without a worker", func() bool {
+		mails, err := ann.DevMails(ctx, "zoe@example.org")
+		return err == nil && len(mails) == 1
+	})
+	say("Then let us begin.", moved)
+}
+
+// viewer keeps what was said in a room that it watches.
+type viewer struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (v *viewer) heard(text string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Contains(v.said, text)
+}
+
+// watchRoom has a user watch a room at a node until the test ends.
+func watchRoom(t *testing.T, n *node, who *client.Client, room string) *viewer {
+	t.Helper()
+	c, err := client.New(n.URL(), client.WithTokens(who.Tokens()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, v, open := c.Socket(client.SocketListener{}), &viewer{}, make(chan struct{})
+	opened := sync.OnceFunc(func() { close(open) })
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = socket.Run(ctx) })
+	running.Go(func() {
+		_ = socket.Watch(ctx, api.RoomChannel(room), client.SocketListener{
+			Open: func(bool) { opened() },
+			Event: func(e api.Event) {
+				var line api.RoomLine
+				if data, ok := e.Data.(json.RawMessage); ok && e.Type == api.EventRoomSaid && json.Unmarshal(data, &line) == nil {
+					v.mu.Lock()
+					defer v.mu.Unlock()
+					v.said = append(v.said, line.Text)
+				}
+			},
+		})
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	<-open
+	return v
 }

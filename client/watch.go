@@ -1,0 +1,138 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/centrifugal/protocol"
+)
+
+// ErrChannel is what [Socket.Watch] returns when the caller may not have a channel, or not any more: they
+// were taken out, or what it belongs to has ended.
+var ErrChannel = errors.New("the channel is not open to the caller")
+
+// unsubscribedForNow is the least code of an end of a subscription after which one subscribes again.
+const unsubscribedForNow = 2500
+
+// watch is a channel that a caller watches.
+type watch struct {
+	l     SocketListener
+	ended chan error // of the present subscription; under the socket's lock
+}
+
+// end keeps the first reason.
+func end(ended chan<- error, why error) {
+	select {
+	case ended <- why:
+	default:
+	}
+}
+
+// Watch passes on the events of a channel that many have, such as api.RoomChannel, until ctx ends, which
+// leaves the channel, or the server refuses for good: [ErrChannel]. The subscription is made again whenever it breaks, and
+// whenever the server says that something may be missing. Nobody keeps these events: l.Open is always called with false,
+// and what happened before is asked for there. Calls of l come one at a time.
+func (s *Socket) Watch(ctx context.Context, channel string, l SocketListener) error {
+	w := &watch{l: l}
+	s.mu.Lock()
+	if s.watches[channel] != nil {
+		s.mu.Unlock()
+		return fmt.Errorf("channel %q is watched already", channel)
+	}
+	s.watches[channel] = w
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watches, channel)
+	}()
+	wait := s.c.reconnect
+	for {
+		stood, err := s.watchOnce(ctx, channel, w)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if stood {
+			wait = s.c.reconnect
+			if l.Closed != nil {
+				l.Closed(err)
+			}
+		}
+		if !errors.Is(err, ErrUnreachable) {
+			return err
+		}
+		if err := sleep(ctx, wait/2+rand.N(wait/2)); err != nil {
+			return err
+		}
+		wait = min(2*wait, maxReconnect)
+	}
+}
+
+// watchOnce subscribes and waits for the end of that. An error that is no ErrUnreachable is for good.
+func (s *Socket) watchOnce(ctx context.Context, channel string, w *watch) (stood bool, err error) {
+	link, err := s.connected(ctx)
+	if err != nil {
+		return false, err
+	}
+	opened, ended := make(chan struct{}), make(chan error, 1)
+	s.mu.Lock()
+	w.ended = ended
+	s.mu.Unlock()
+	forget, err := link.begin(ctx, &protocol.Command{Subscribe: &protocol.SubscribeRequest{Channel: channel}}, func(reply *protocol.Reply) {
+		switch {
+		case reply.Error == nil:
+			close(opened)
+			if w.l.Open != nil {
+				w.l.Open(false)
+			}
+		case reply.Error.Temporary:
+			end(ended, fmt.Errorf("%w: %s", ErrUnreachable, reply.Error.Message))
+		default:
+			end(ended, fmt.Errorf("%w: %s", ErrChannel, reply.Error.Message))
+		}
+	})
+	defer forget()
+	if err != nil {
+		return false, unreachable(ctx, err)
+	}
+	select {
+	case err = <-ended:
+	case <-link.gone:
+		err = fmt.Errorf("%w: the connection broke", ErrUnreachable)
+	case <-ctx.Done():
+		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), helloTime)
+		defer cancel()
+		_, _ = link.ask(leave, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: channel}}) // or the connection is gone
+		err = ctx.Err()
+	}
+	select {
+	case <-opened:
+		return true, err
+	default:
+		return false, err
+	}
+}
+
+// pushed hands on what a watched channel has brought.
+func (s *Socket) pushed(push *protocol.Push) {
+	s.mu.Lock()
+	w := s.watches[push.Channel]
+	var ended chan error
+	if w != nil {
+		ended = w.ended
+	}
+	s.mu.Unlock()
+	switch {
+	case w == nil:
+	case push.Pub != nil:
+		w.l.hand(push.Pub)
+	case push.Unsubscribe != nil:
+		kind := ErrChannel
+		if push.Unsubscribe.Code >= unsubscribedForNow {
+			kind = ErrUnreachable
+		}
+		end(ended, fmt.Errorf("%w: %s", kind, push.Unsubscribe.Reason))
+	}
+}
