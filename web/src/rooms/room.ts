@@ -207,7 +207,7 @@ export class RoomView {
     const { count, at } = this.#viewers;
     this.#room = performance.now() - at < FRESH ? { ...room, viewers: count } : room;
     this.#title.textContent = room.name;
-    this.#count.textContent = r.viewers(this.#room.viewers);
+    this.#count.textContent = r.viewers(Math.max(1, this.#room.viewers)); // who reads this watches
     this.#player.room(room, this.#may("control"));
   }
 
