@@ -2,7 +2,7 @@
 // that none misses an event without knowing it, and each can say how fresh its
 // knowledge is.
 //
-//	b := bus.New(db, bus.Keys{Events: channel.At(), Log: log.At()}, bus.Config{Node: "node-7"})
+//	b := bus.New(db, bus.Named("cluster"), bus.Config{Node: "node-7"})
 //	b.Handle("rooms", bus.Handler{
 //		Event: func(e bus.Event) { … },  // quick: drop a cache entry, wake a listener
 //		Lost:  func() { … },             // forget whatever an event could have changed

@@ -7,16 +7,7 @@ import (
 	"sync"
 
 	"github.com/stoa-dev/stoa/bus"
-	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
-)
-
-var (
-	schema  = keyspace.New("example")
-	channel = keyspace.DefChannel0(schema, "cluster:events", keyspace.RawMessages("events"), keyspace.Doc{Purpose: "events of other nodes, at once"})
-	entries = keyspace.Def0(schema, "cluster:events", keyspace.StreamOf("e: event"), keyspace.Forever("holds the latest"),
-		keyspace.Doc{Purpose: "events of other nodes, to catch up from"})
-	keys = bus.Keys{Events: channel.At(), Log: entries.At()}
 )
 
 func Example() {
@@ -28,6 +19,7 @@ func Example() {
 	defer db.Close()
 
 	// Two nodes, which are two processes otherwise.
+	keys := bus.Named("cluster")
 	here, there := bus.New(db, keys, bus.Config{Node: "here"}), bus.New(db, keys, bus.Config{Node: "there"})
 	dropped := make(chan string)
 	started := make(chan struct{}, 1)

@@ -1,7 +1,7 @@
 // Package leaderboard keeps rankings in Redis: the best n, anybody's rank and
 // neighbours, with ties going to who was first, and with entries that can die.
 //
-//	board := leaderboard.Exact(db, leaderboard.Keys{Scores: …, Deaths: …, Loaded: …})
+//	board := leaderboard.Exact(db, leaderboard.Named("season-12"))
 //	replies := db.DoMulti(ctx, board.Update(entries)) // among other commands, if you like
 //	best, mine, ok, err := board.Read(ctx, now, 10, leaderboard.Entry{Member: "V1StGXR8_Z5j"})
 //

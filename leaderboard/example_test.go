@@ -57,3 +57,30 @@ func Example() {
 	// 2026-03-03
 	// 1 eve 1 08:00:00
 }
+
+// Without declared families, on a board of either kind.
+func ExampleNamed() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	now := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+	for _, board := range []leaderboard.Board{
+		leaderboard.Exact(db, leaderboard.Named("season-12")),
+		leaderboard.Compact(db, leaderboard.NamedCompact("season-12")),
+	} {
+		if err := board.Load(ctx, now, func(func(leaderboard.Entry, error) bool) {}); err != nil { // nobody has played yet
+			log.Fatal(err)
+		}
+		if err := keyspace.FirstErr(db.DoMulti(ctx, board.Update([]leaderboard.Entry{{Member: "ada", Value: 7, At: now}}))); err != nil {
+			log.Fatal(err)
+		}
+		best, err := board.Top(ctx, now, 10)
+		fmt.Println(best[0].Member, best[0].Value, err)
+	}
+	// Output:
+	// ada 7 <nil>
+	// ada 7 <nil>
+}

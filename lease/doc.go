@@ -1,6 +1,6 @@
 // Package lease lets one process at a time do something, and numbers the turns.
 //
-//	err := leases.Run(ctx, keys, "node-7", 5*time.Second, func(ctx context.Context, token int64) error {
+//	err := leases.Run(ctx, lease.Named("report"), "node-7", 5*time.Second, func(ctx context.Context, token int64) error {
 //		… // until ctx ends; send token along with what must not be overtaken
 //	})
 //

@@ -43,3 +43,21 @@ func Example() {
 	// node-7 has the newest token: true
 	// done: <nil>
 }
+
+// Without declared families.
+func ExampleNamed() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	err = lease.New(db).Run(ctx, lease.Named("report"), "node-7", 5*time.Second, func(_ context.Context, token int64) error {
+		fmt.Println("alone, with a token:", token > 0)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// alone, with a token: true
+	// <nil>
+}

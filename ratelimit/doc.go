@@ -1,7 +1,7 @@
 // Package ratelimit says how often something may happen in a window of time,
 // for all nodes together.
 //
-//	res, err := limiter.Allow(ctx, loginPerIP.At(ip), ratelimit.Limit{Max: 10, Window: time.Minute})
+//	res, err := limiter.Allow(ctx, ratelimit.Named("login", ip), ratelimit.Limit{Max: 10, Window: time.Minute})
 //	if err == nil && !res.Allowed { … } // come back after res.Reset
 //
 // # Idea

@@ -39,3 +39,22 @@ func Example() {
 	// true 0 true
 	// false 0 true
 }
+
+// Without a declared family.
+func ExampleNamed() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	limiter, once := ratelimit.New(db), ratelimit.Limit{Max: 1, Window: time.Minute}
+	for _, address := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.2"} {
+		res, err := limiter.Allow(ctx, ratelimit.Named("login", address), once)
+		fmt.Println(res.Allowed, err)
+	}
+	// Output:
+	// true <nil>
+	// false <nil>
+	// true <nil>
+}

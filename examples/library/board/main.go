@@ -1,0 +1,47 @@
+// Command board keeps the best of each season of a game: board SEASON [PLAYER POINTS].
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/leaderboard"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+func main() {
+	ctx, now := context.Background(), time.Now()
+	db, err := redis.Open(ctx, redis.Config{URL: os.Getenv("REDIS")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	board := leaderboard.Exact(db, leaderboard.Named("season-"+os.Args[1]))
+	if complete, err := board.Complete(ctx, now); err == nil && !complete { // a new season, or Redis was emptied
+		// Whoever keeps the points in a database yields them here.
+		if err := board.Load(ctx, now, func(func(leaderboard.Entry, error) bool) {}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if len(os.Args) > 3 {
+		points, err := strconv.ParseInt(os.Args[3], 10, 64)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := keyspace.FirstErr(db.DoMulti(ctx, board.Update([]leaderboard.Entry{{Member: os.Args[2], Value: points, At: now}}))); err != nil {
+			log.Fatal(err)
+		}
+	}
+	best, err := board.Top(ctx, now, 10)
+	for _, r := range best {
+		fmt.Println(r.Rank, r.Member, r.Value)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,36 @@
+// Command report writes a report every second, in one process at a time however many run. Its number tells whoever
+// takes the report which is the newest.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/stoa-dev/stoa/lease"
+	"github.com/stoa-dev/stoa/redis"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	db, err := redis.Open(ctx, redis.Config{URL: os.Getenv("REDIS")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	err = lease.New(db).Run(ctx, lease.Named("report"), os.Getenv("NODE"), 3*time.Second, func(ctx context.Context, token int64) error {
+		for every := time.NewTicker(time.Second); ; {
+			fmt.Println(os.Getenv("NODE"), "writes the report, with number", token)
+			select {
+			case <-every.C:
+			case <-ctx.Done(): // the lease is lost, or the program ends
+				return ctx.Err()
+			}
+		}
+	})
+	log.Print(err)
+}
