@@ -1,4 +1,3 @@
-// Package library has programs that use the library alone; docs/library has the words to them.
 package library
 
 import (
