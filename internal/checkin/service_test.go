@@ -402,6 +402,7 @@ func TestCheckingInFollowsTheReference(t *testing.T) {
 				w.check(t, users, c)
 			}
 		}
+		w.persisted(t) // words and minutes are SQL's
 		st, err := w.Stats(t.Context(), users[0], c)
 		if err != nil || st.Words != int64(10*st.Total) || st.Minutes != int64(5*st.Total) {
 			t.Errorf("stats: got %+v, %v", st, err)
