@@ -152,7 +152,7 @@ func (rt *Runtime) fence(keys []keyspace.Key, f *fencing, timeout time.Duration)
 // forget drops the copies of keys in this process.
 func (rt *Runtime) forget(keys []keyspace.Key) {
 	for _, k := range keys {
-		rt.invalidationsOf(k.String()).Add(1)
+		rt.invalidate(k.String())
 	}
 }
 

@@ -65,7 +65,7 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 			return Entry[*localCopy]{}, err
 		}
 		again := *r.best // a copy, for others may be reading the original
-		again.refreshAt = min(bus.Now()+bus.Moment(failedPause+mathrand.N(failedPause/4)), again.hardEnd)
+		again.refreshAt = min(bus.Now()+bus.Moment(failedPause+mathrand.N(failedPause/4)), again.hardEnd())
 		c.keepInstead(r.hash, &again, r.best)
 		return c.serveStale(r.best, r.tier), nil
 	}
