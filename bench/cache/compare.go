@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	crowd   = 64 // callers at once
-	batchOf = 32 // keys read at once
-	herdOf  = 1_000
-	slow    = 20 * time.Millisecond // that the source takes for a herd
-	weighed = 50_000                // entries
-	told    = 250 * time.Millisecond
+	crowd    = 64 // callers at once
+	batchOf  = 32 // keys read at once
+	herdOf   = 1_000
+	slow     = 20 * time.Millisecond  // that the source takes for a herd
+	weighed  = 20_000                 // entries
+	patience = 250 * time.Millisecond // for another node to hear of a drop
 )
 
 // A row is a line of the table: a cell for each library, and what the aim is and whether package
@@ -118,7 +118,7 @@ func measure(sides []*side, do func(*side) func(n int), more ...turns.Side) (cel
 			all = append(all, turns.Side{Name: libraries[i].name, Do: do(s)})
 		}
 	}
-	results := turns.Compare(*rounds, *round, append(all, more...)...)
+	results := turns.Compare(*rounds, *round/2, append(all, more...)...)
 	next := 0
 	for _, s := range sides {
 		if s == nil {
@@ -186,8 +186,8 @@ func nearHits(ctx context.Context, addr string) (rows []row) {
 		{fmt.Sprintf("a batch of %d in process", batchOf), getBatch, 0},
 	} {
 		fmt.Printf(" %s:\n", w.name)
-		cells, nanos, others := measure(sides, w.do, turns.Side{Name: "otter with its statistics", Do: w.do(counting)})
-		aim := aimed(nanos[ours], nanos[otterAt], "otter", w.most) + fmt.Sprintf(", %.2f × with its statistics", nanos[ours]/others[0].Nanos)
+		cells, nanos, others := measure(sides, w.do, turns.Side{Name: "otter with statistics and an end of life", Do: w.do(counting)})
+		aim := aimed(nanos[ours], nanos[otterAt], "otter", w.most) + fmt.Sprintf(", %.2f × otter with statistics and an end of life", nanos[ours]/others[0].Nanos)
 		if w.most == 0 {
 			aim = aimed(nanos[ours], nanos[rueidisAt], "MGetCache", 0)
 		}
@@ -280,7 +280,7 @@ func plural(n int64, of string) string {
 // drops changes the source, drops the key on one node, and counts the reads of another that
 // began once the drop was acknowledged and were answered the old value.
 func drops(ctx context.Context, addr string) []row {
-	const most, long = 300, 4 * time.Second
+	const most, long = 300, 2 * time.Second
 	name := "a drop on another node: old answers to reads that begin after it"
 	fmt.Printf(" %s:\n", name)
 	r := row{name: name}
@@ -317,7 +317,7 @@ func drops(ctx context.Context, addr string) []row {
 					break
 				}
 				stale, last = stale+1, at
-				if at > told {
+				if at > patience {
 					unheard++
 					break
 				}
@@ -328,17 +328,18 @@ func drops(ctx context.Context, addr string) []row {
 		there.close()
 		cell := ""
 		if unheard == changes {
-			cell = fmt.Sprintf("all: after none of %d drops had the other node the new value within %s", changes, told)
+			cell = fmt.Sprintf("all, in %s after each of %d drops", patience, changes)
 		} else {
-			cell = fmt.Sprintf("%d after %d drops, the last after %s (p99 %s)", stale, changes, took(p(late, 100)), took(p(late, 99)))
+			slices.Sort(late)
+			cell = fmt.Sprintf("%d after %d drops, the last after %s (p99 %s)", stale, changes, took(late[len(late)-1]), took(late[len(late)*99/100]))
 			if unheard > 0 {
-				cell += fmt.Sprintf("; %d not within %s", unheard, told)
+				cell += fmt.Sprintf("; %d not within %s", unheard, patience)
 			}
 		}
 		fmt.Printf("  %-44s %s\n", l.name, cell)
 		r.cells = append(r.cells, cell)
 		if i == ours {
-			r.aim = "**p99 " + took(p(late, 99)) + "** (aim < 5 ms)"
+			r.aim = "**p99 " + took(late[len(late)*99/100]) + "** (aim < 5 ms)"
 		}
 	}
 	return []row{r}
@@ -349,19 +350,29 @@ func memory(ctx context.Context, addr string) []row {
 	name := fmt.Sprintf("memory of an entry in process, of %d, with key and value", weighed)
 	fmt.Printf(" %s:\n", name)
 	r := row{name: name}
-	each := make([]float64, len(libraries))
+	each := make([][]float64, len(libraries))
+	for range 3 { // what another side has left may be collected late: the median counts
+		for i, l := range libraries {
+			s := openOne(ctx, l, i, opening{addr: addr, near: true, steady: true, load: of}, 0)
+			fill(s, crowd) // connections and tables are there
+			before := heap()
+			for range 2 { // rueidis keeps what it reads, not what it writes
+				fill(s, weighed)
+			}
+			each[i] = append(each[i], (heap()-before)/(weighed-crowd))
+			s.close()
+		}
+	}
+	median := func(i int) float64 {
+		slices.Sort(each[i])
+		return each[i][1]
+	}
 	for i, l := range libraries {
-		s := openOne(ctx, l, i, opening{addr: addr, near: true, steady: true, load: of}, 0)
-		fill(s, 1) // connections and tables are there
-		before := heap()
-		fill(s, weighed)
-		each[i] = (heap() - before) / (weighed - 1)
-		s.close()
-		cell := fmt.Sprintf("%.0f bytes", each[i])
+		cell := fmt.Sprintf("%.0f bytes", median(i))
 		fmt.Printf("  %-44s %s\n", l.name, cell)
 		r.cells = append(r.cells, cell)
 	}
-	r.aim = aimed(each[ours], each[otterAt], "otter", 1.25)
+	r.aim = aimed(median(ours), median(otterAt), "otter", 1.25)
 	return []row{r}
 }
 

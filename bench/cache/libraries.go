@@ -83,11 +83,13 @@ const (
 	nearEntries = 100_000 // that each keeps in process, more than any figure reads
 )
 
-func openOtter(counting bool) func(context.Context, *opening) *side {
+// openOtter is otter as it comes, or with what every other side has: statistics and an end of
+// each value's life, for which it looks at the clock.
+func openOtter(whole bool) func(context.Context, *opening) *side {
 	return func(ctx context.Context, o *opening) *side {
 		opt := &otter.Options[int64, profile]{MaximumSize: nearEntries}
-		if counting {
-			opt.StatsRecorder = stats.NewCounter()
+		if whole {
+			opt.StatsRecorder, opt.ExpiryCalculator = stats.NewCounter(), otter.ExpiryWriting[int64, profile](life)
 		}
 		c := otter.Must(opt)
 		load := otter.LoaderFunc[int64, profile](func(_ context.Context, id int64) (profile, error) { return o.load(id), nil })
