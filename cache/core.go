@@ -225,9 +225,17 @@ func (c *core) reportAge(from Tier, age time.Duration) {
 	}
 }
 
-// readThrough is miss, and reports the age of the answer.
-func (c *core) readThrough(ctx context.Context, k any, now bus.Moment) (Entry[*localCopy], error) {
-	found, err := c.miss(ctx, k, now)
+// readThrough is miss, and reports the read and the age of its answer.
+func (c *core) readThrough(ctx context.Context, k any, now bus.Moment) (found Entry[*localCopy], err error) {
+	ctx, answered := c.rt.asking(ctx, Redis, c.Name(), 1)
+	defer func() {
+		if err == nil && found.Missing {
+			answered(found.Tier, ErrNotFound)
+		} else {
+			answered(found.Tier, err)
+		}
+	}()
+	found, err = c.miss(ctx, k, now)
 	if err == nil && found.Tier != Origin {
 		c.reportAge(found.Tier, found.Age)
 	}

@@ -214,11 +214,13 @@ func (rt *Runtime) admitted(ctx context.Context, cache string, stats *counters, 
 			return fmt.Errorf("cache: %s: too many loads: %w", cache, context.Cause(ctx))
 		}
 	}
+	ctx, answered := rt.asking(ctx, Origin, cache, keys)
 	began := bus.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("cache: the source of %s panicked: %v\n%s", cache, p, debug.Stack())
 		}
+		answered(Origin, err)
 		took := time.Duration(bus.Now() - began)
 		stats.loaded(keys, took, err)
 		if rt.cfg.Hooks.Loaded != nil {

@@ -38,23 +38,6 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Hooks are called on the read's or change's own goroutine: be quick. Each may be
-// nil.
-type Hooks struct {
-	// Loaded is called after each load: of how many keys, how long it took, and
-	// its error, [ErrNotFound] included.
-	Loaded func(cache string, keys int, took time.Duration, err error)
-	// Answered is called with the age of a value that was answered: of one in 64 from
-	// this process' memory, and of each from Redis or past its life.
-	Answered func(cache string, from Tier, age time.Duration)
-	// Dropped is called when keys were dropped by a change here.
-	Dropped func(keys int)
-	// Queued is called with how many keys Redis did not drop: they wait for that.
-	Queued func(keys int)
-	// Redis is called with each error of Redis for which a cache did without it.
-	Redis func(err error)
-}
-
 // Runtime is what the caches of one process share: Redis, the bus over which the
 // nodes tell each other of changes, and the bounds. It is safe for concurrent use.
 type Runtime struct {
