@@ -49,7 +49,7 @@ func TestHooksAreToldWhoIsAsked(t *testing.T) {
 			d, boom := &diary{}, errors.New("boom")
 			rt := open(t, cache.Options{DB: engine.Open(t), Config: cache.Config{Budget: 5 * time.Second, Hooks: cache.Hooks{Asking: d.asking}}})
 			load := func(ctx context.Context, id int64) (string, error) {
-				if ctx.Value(depth{}) == nil {
+				if level := ctx.Value(depth{}); level != 2 {
 					t.Error("the source has another context than the hook has returned")
 				}
 				switch id {
