@@ -56,7 +56,7 @@ func (c *core) readMany(ctx context.Context, reads []*reading) (Tier, error) {
 		return from, err
 	}
 	return from, forEach(leasedElsewhere, func(r *reading) error {
-		found, err := c.readThrough(ctx, r.k, bus.Now())
+		found, err := c.readThrough(ctx, r.k, bus.Now(), 0)
 		if err == nil {
 			r.answer = found.Value
 		}

@@ -272,7 +272,7 @@ func (c *core) set(ctx context.Context, k any, e *localCopy) error {
 		if err != nil {
 			return err
 		}
-		text, life = env.text(), l
+		text, life = env.textOr(l), l
 	}
 	err := c.rt.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life))).Err
 	if err == nil {

@@ -37,6 +37,7 @@ type core struct {
 
 	mu         sync.Mutex
 	flights    map[string]*flight // by logical key
+	young      map[string]*flight // likewise, of reads with a maxAge
 	reloads    map[string]*flight // likewise
 	refreshing map[string]bool    // likewise
 }
@@ -161,7 +162,7 @@ func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p 
 		panic(fmt.Sprintf("cache: %s needs both a MaxWeight and who weighs its values, or neither", fam.Pattern))
 	}
 	c := &core{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
-		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, reloads: map[string]*flight{}, refreshing: map[string]bool{}}
+		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, young: map[string]*flight{}, reloads: map[string]*flight{}, refreshing: map[string]bool{}}
 	if p.Entries > 0 {
 		c.local = c.newLocal()
 		c.copies = c.local.EstimatedSize
@@ -226,7 +227,7 @@ func (c *core) reportAge(from Tier, age time.Duration) {
 }
 
 // readThrough is miss, and reports the read and the age of its answer.
-func (c *core) readThrough(ctx context.Context, k any, now bus.Moment) (found Entry[*localCopy], err error) {
+func (c *core) readThrough(ctx context.Context, k any, now bus.Moment, maxAge time.Duration) (found Entry[*localCopy], err error) {
 	ctx, answered := c.rt.asking(ctx, Redis, c.Name(), 1)
 	defer func() {
 		if err == nil && found.Missing {
@@ -235,7 +236,7 @@ func (c *core) readThrough(ctx context.Context, k any, now bus.Moment) (found En
 			answered(found.Tier, err)
 		}
 	}()
-	found, err = c.miss(ctx, k, now)
+	found, err = c.miss(ctx, k, now, maxAge)
 	if err == nil && found.Tier != Origin {
 		c.reportAge(found.Tier, found.Age)
 	}
@@ -259,15 +260,24 @@ type flight struct {
 }
 
 // miss reads a value that has no local copy, as one flight for all callers; the
-// read began at now.
-func (c *core) miss(ctx context.Context, k any, now bus.Moment) (Entry[*localCopy], error) {
+// read began at now. A maxAge of 0 is none; see tooOld.
+func (c *core) miss(ctx context.Context, k any, now bus.Moment, maxAge time.Duration) (Entry[*localCopy], error) {
 	if ctx.Err() != nil {
 		return Entry[*localCopy]{}, context.Cause(ctx)
 	}
-	f, joined := c.join(c.flights, k, now)
-	if joined {
-		return f.wait(ctx)
+	among := c.flights
+	if maxAge != 0 {
+		among = c.young
 	}
+	f, joined := c.join(among, k, now)
+	if joined {
+		found, err := f.wait(ctx)
+		if err == nil && found.Tier != Origin && tooOld(found.Value, now, maxAge) { // for the one who began the flight it was not
+			return c.miss(ctx, k, bus.Now(), maxAge)
+		}
+		return found, err
+	}
+	f.maxAge = maxAge
 	looked := false
 	defer func() {
 		if !looked { // a panic
@@ -384,13 +394,20 @@ type reading struct {
 	tagVersions    []uint64
 	era            uint64 // 0: Redis is not to be used
 
-	answer   *localCopy // of a batch's read; nil or missing: there is no such thing
-	best     *localCopy // what was found: the answer, or the fallback when a load fails
-	tier     Tier       // of best
-	replaces string     // version in Redis that a load is to replace
-	anew     bool       // no version in Redis is an answer, however new it is
-	overdue  string     // a lease of another process that was waited for in vain
+	answer   *localCopy    // of a batch's read; nil or missing: there is no such thing
+	best     *localCopy    // what was found: the answer, or the fallback when a load fails
+	tier     Tier          // of best
+	replaces string        // version in Redis that a load is to replace
+	anew     bool          // no version in Redis is an answer, however new it is
+	maxAge   time.Duration // nor is one that is tooOld
+	overdue  string        // a lease of another process that was waited for in vain
 	err      error
+}
+
+// tooOld reports whether a copy was loaded longer than maxAge before a moment: never if that
+// is 0, always if it is negative.
+func tooOld(e *localCopy, at bus.Moment, maxAge time.Duration) bool {
+	return maxAge < 0 || maxAge > 0 && time.Duration(at-e.loaded) > maxAge
 }
 
 type step uint8
@@ -424,7 +441,7 @@ func (r *reading) begin() error {
 		c.stats.bypassed.add(1)
 		return nil // a copy that may be outdated is no fallback
 	}
-	if c.local != nil && c.fam.TTL.Stale > 0 {
+	if c.local != nil && c.fam.TTL.Stale > 0 && r.maxAge == 0 {
 		if e, ok := c.local.GetIfPresent(r.hash); ok && c.types.isOf(e, r.k) && c.current(e) && r.began < e.hardEnd() {
 			r.best, r.tier = e, Process
 		}
@@ -474,7 +491,7 @@ func (r *reading) accept(ctx context.Context, slot string) step {
 	}
 	c.setTimes(e, &env, r)
 	now := bus.Now()
-	if now >= e.hardEnd() {
+	if now >= e.hardEnd() || tooOld(e, r.began, r.maxAge) {
 		return toLoad
 	}
 	r.best, r.tier = e, Redis
@@ -486,12 +503,15 @@ func (r *reading) accept(ctx context.Context, slot string) step {
 	case now >= e.refreshAt:
 		e.refreshAt = e.softEnd()
 		c.refresh(ctx, r.k, r.key, r.replaces)
-	case c.policy.Renew > 0 && c.fam.TTL.Stale > 0 && !env.missing && rand.Float64() < c.policy.Renew:
+	case c.policy.Renew > 0 && c.fam.TTL.Stale > 0 && !env.missing && rand.Float64() < c.policy.Renew && !c.knowsItsLife(e):
 		c.renew(r.key, r.replaces, env)
 	}
 	c.keep(r.hash, e)
 	return settled
 }
+
+// knowsItsLife reports whether a value has a life of its own, which is not extended.
+func (c *core) knowsItsLife(e *localCopy) bool { return c.types.life != nil && c.types.life(e) != 0 }
 
 // setTimes makes a new copy one of the envelope that was read or stored by r.
 func (c *core) setTimes(e *localCopy, env *envelope, r *reading) {

@@ -254,8 +254,11 @@ func (c *core) seal(e *localCopy, took time.Duration, r *reading) (env envelope,
 		}
 		soft = c.fam.TTL.Draw()
 		if c.types.life != nil {
-			if own := c.types.life(e); own > 0 {
+			switch own := c.types.life(e); {
+			case own >= time.Millisecond:
 				soft = min(own, c.fam.TTL.Longest())
+			case own != 0:
+				return env, 0, nil
 			}
 		}
 		life = min(soft+c.fam.TTL.Stale, c.fam.TTL.Longest())
