@@ -148,6 +148,28 @@ func TestAnOlderAnswerToAnotherReaderIsNoFreshOne(t *testing.T) {
 	})
 }
 
+// Who accepts any age does not share the failure of who does not.
+func TestAFreshReadThatFailsIsNobodyElses(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &table{}
+		s.set(1, user{"ada", 36})
+		a := start(t, redistest.InMemory(t).Open(t), s, cache.Policy{Entries: -1, Renew: -1})
+		a.wants(t, "at first", "ada")
+		s.mu.Lock()
+		s.err, s.delay = errors.New("boom"), 100*time.Millisecond
+		s.mu.Unlock()
+		var all sync.WaitGroup
+		all.Go(func() {
+			if u, err := a.users.GetFresh(t.Context(), one, 0); err == nil {
+				t.Errorf("got %+v of a source that fails", u)
+			}
+		})
+		time.Sleep(10 * time.Millisecond)
+		a.wants(t, "meanwhile", "ada")
+		all.Wait()
+	})
+}
+
 // A reader cannot put an old value back, however young he wants it.
 func TestAChangeOvertakesAFreshRead(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
@@ -209,15 +231,15 @@ func TestAValueSaysHowLongItLives(t *testing.T) {
 			issued int
 		}{
 			{"ten_seconds", 10*time.Second + time.Millisecond/2, 29*time.Second + time.Second/2, 3},
-			{"says_nothing", 0, 59 * time.Second, 1},
-			{"longer_than_allowed", time.Hour, 90 * time.Second, 2},
+			{"says_nothing", 0, 90 * time.Second, 1}, // and is extended,
+			{"longer_than_allowed", time.Hour, 150 * time.Second, 2},
 			{"is_over", -time.Second, 4*time.Second + time.Second/2, 5},
 			{"is_about_to_end", time.Microsecond, 4*time.Second + time.Second/2, 5},
 		} {
 			i := &issuer{life: c.life}
 			db := redistest.OpenConfig(t, server.Wire().Config())
 			tokens := cache.Keyed(open(t, cache.Options{DB: db}), c.name, decimal, i.load, cache.LifeOf(accessToken.life),
-				cache.Lives(keyspace.Expire(time.Minute).StaleIfError(time.Second)), cache.With(cache.Policy{Renew: 1, Beta: -1}))
+				cache.Lives(keyspace.Expire(time.Minute).StaleIfError(time.Minute)), cache.With(cache.Policy{Renew: 1, Beta: -1}))
 			for began := time.Now(); time.Since(began) < c.asked; bubble.Sleep(time.Second) {
 				got, err := tokens.Get(t.Context(), 7)
 				if err != nil || got.Text != "token" {
