@@ -32,7 +32,7 @@ var floors = [][]string{
 	{"keyspace/cli", "keyspace/keyvet"},
 	{"keyspace/keyvet/cmd/keyvet"},
 	{"cache"},
-	{"cache/cachetest"},
+	{"cache/cachetest", "cache/cacheprom"},
 	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts", "internal/foundation/qr", "internal/foundation/words"},
 	{"internal/foundation/ids", "internal/foundation/civil", "internal/foundation/config", "internal/foundation/obs"},
 	{"internal/foundation/events"},
@@ -62,7 +62,7 @@ var floors = [][]string{
 }
 
 // library packages can be imported by anyone.
-var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
+var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "cache/cacheprom", "api", "client"}
 
 // domains keep each technology in its own room.
 var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}

@@ -13,10 +13,13 @@ import (
 
 // missMany reads keys that have no local copy; the answer to each is nil when it
 // does not exist. With an error there may be answers to some.
-func (c *core) missMany(ctx context.Context, ks []any) ([]*localCopy, error) {
+func (c *core) missMany(ctx context.Context, ks []any) (answers []*localCopy, err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	from := Redis
+	ctx, answered := c.rt.asking(ctx, Redis, c.Name(), len(ks))
+	defer func() { answered(from, err) }()
 	now := bus.Now()
 	reads, byName, same := make([]*reading, 0, len(ks)), make(map[string]*reading, len(ks)), make([]*reading, len(ks))
 	for i, k := range ks {
@@ -28,8 +31,8 @@ func (c *core) missMany(ctx context.Context, ks []any) ([]*localCopy, error) {
 		}
 		same[i] = r
 	}
-	err := c.readMany(ctx, reads)
-	answers := make([]*localCopy, len(ks))
+	from, err = c.readMany(ctx, reads)
+	answers = make([]*localCopy, len(ks))
 	for i, r := range same {
 		if r.answer != nil && !r.answer.missing {
 			answers[i] = r.answer
@@ -38,18 +41,22 @@ func (c *core) missMany(ctx context.Context, ks []any) ([]*localCopy, error) {
 	return answers, err
 }
 
-// readMany answers the reads.
-func (c *core) readMany(ctx context.Context, reads []*reading) error {
+// readMany answers the reads, and returns the furthest tier that was asked.
+func (c *core) readMany(ctx context.Context, reads []*reading) (Tier, error) {
 	misses, err := c.manyFromRedis(ctx, reads)
 	if err != nil {
-		return err
+		return Redis, err
 	}
 	misses, leases, leasedElsewhere := c.acquireMany(ctx, misses)
-	if err := c.loadMany(ctx, misses, leases); err != nil {
-		return err
+	from := Redis
+	if len(misses) > 0 {
+		from = Origin
 	}
-	return forEach(leasedElsewhere, func(r *reading) error {
-		found, err := c.readThrough(ctx, r.k, bus.Now())
+	if err := c.loadMany(ctx, misses, leases); err != nil {
+		return from, err
+	}
+	return from, forEach(leasedElsewhere, func(r *reading) error {
+		found, err := c.readThrough(ctx, r.k, bus.Now(), 0)
 		if err == nil {
 			r.answer = found.Value
 		}

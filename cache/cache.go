@@ -127,7 +127,35 @@ func (c *Cache[K, V]) Get(ctx context.Context, k K) (V, error) {
 		}
 		return t.value, nil
 	}
-	found, err := c.core.readThrough(ctx, k, now)
+	found, err := c.core.readThrough(ctx, k, now, 0)
+	if err == nil && found.Missing {
+		err = ErrNotFound
+	}
+	return valueOf[K, V](found.Value), err
+}
+
+// GetFresh is [Cache.Get] for a caller who accepts no value that was loaded longer than maxAge
+// ago, as [Entry].Age counts it. Where no tier has one that young, it is loaded now and stored, and
+// all callers of this node get it from then on. With 0, or less, it is always loaded. When the
+// source fails, the error is the load's: an older value is no answer. Calls at once on one node
+// share a load. Who waits for a change does not need it: how late one is seen is up to
+// [Policy].MaxStale and not to a value's age. The age of what another node has loaded is known as
+// well as the servers' clock is, to about a millisecond.
+func (c *Cache[K, V]) GetFresh(ctx context.Context, k K, maxAge time.Duration) (V, error) {
+	if maxAge <= 0 {
+		maxAge = -1
+	}
+	now := bus.Now()
+	if c.core.trusted(now) {
+		if t := c.local(k, now); t != nil && !tooOld(&t.localCopy, now, maxAge) {
+			c.core.counted(&t.localCopy, now)
+			if t.missing {
+				return *new(V), ErrNotFound
+			}
+			return t.value, nil
+		}
+	}
+	found, err := c.core.readThrough(ctx, k, now, maxAge)
 	if err == nil && found.Missing {
 		err = ErrNotFound
 	}
@@ -151,7 +179,7 @@ func (c *Cache[K, V]) Lookup(ctx context.Context, k K) (Entry[V], error) {
 	if t := c.hit(k, now); t != nil {
 		found = t.entry(now, Process)
 	} else {
-		found, err = c.core.readThrough(ctx, k, now)
+		found, err = c.core.readThrough(ctx, k, now, 0)
 	}
 	return Entry[V]{Value: valueOf[K, V](found.Value), Missing: found.Missing, Tier: found.Tier, Age: found.Age, Stale: found.Stale, Version: found.Version}, err
 }

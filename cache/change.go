@@ -152,7 +152,7 @@ func (rt *Runtime) fence(keys []keyspace.Key, f *fencing, timeout time.Duration)
 // forget drops the copies of keys in this process.
 func (rt *Runtime) forget(keys []keyspace.Key) {
 	for _, k := range keys {
-		rt.invalidationsOf(k.String()).Add(1)
+		rt.invalidate(k.String())
 	}
 }
 
@@ -272,7 +272,7 @@ func (c *core) set(ctx context.Context, k any, e *localCopy) error {
 		if err != nil {
 			return err
 		}
-		text, life = env.text(), l
+		text, life = env.textOr(l), l
 	}
 	err := c.rt.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life))).Err
 	if err == nil {

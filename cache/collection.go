@@ -267,7 +267,7 @@ func (c *collection) loadShared(ctx context.Context, k any, key keyspace.Key, er
 	c.mu.Lock()
 	g := c.loads[at]
 	// As with values: not a flight that may have begun before a change.
-	if g == nil || g.generation.changed() || time.Duration(now-g.began) >= c.policy.MaxStale {
+	if g == nil || c.rt.changed(g.generation) || time.Duration(now-g.began) >= c.policy.MaxStale {
 		g = &sharedLoad{done: make(chan struct{}), began: now, generation: c.rt.generationOf(key.String())}
 		c.loads[at] = g
 		inner, mine := context.WithoutCancel(ctx), g

@@ -37,6 +37,7 @@ type core struct {
 
 	mu         sync.Mutex
 	flights    map[string]*flight // by logical key
+	young      map[string]*flight // likewise, of reads with a maxAge
 	reloads    map[string]*flight // likewise
 	refreshing map[string]bool    // likewise
 }
@@ -74,7 +75,7 @@ func (c *core) newLocal() table[*localCopy] {
 		// The reason is found while otter holds a lock, under which no listener may run.
 		o.OnAtomicDeletion = func(d otter.DeletionEvent[uint64, *localCopy]) {
 			if _, stays := c.renewing.Load(d.Value); !stays && !d.Value.missing {
-				why := d.Value.left(d.Cause)
+				why := c.left(d.Value, d.Cause)
 				go c.types.removed(d.Value, why)
 			}
 		}
@@ -83,13 +84,13 @@ func (c *core) newLocal() table[*localCopy] {
 }
 
 // left is why a copy leaves the table.
-func (e *localCopy) left(cause otter.DeletionCause) Removal {
+func (c *core) left(e *localCopy, cause otter.DeletionCause) Removal {
 	switch {
 	case cause == otter.CauseOverflow:
 		return Evicted
-	case !e.current():
+	case !c.current(e):
 		return Invalidated
-	case bus.Now() >= e.softEnd:
+	case bus.Now() >= e.softEnd():
 		return Expired
 	case cause == otter.CauseReplacement:
 		return Replaced
@@ -114,28 +115,41 @@ type typeFuncs struct {
 	decode   func(e *localCopy, body []byte) error
 }
 
-// localCopy is a value in this process. The fields that each hit reads come first.
+// localCopy is a value in this process. The fields that each hit reads come first. There may
+// be millions of copies: every field counts.
 type localCopy struct {
-	refreshAt      bus.Moment   // when Redis is asked again: before softEnd, by chance
-	generation     generation   // of its key
-	tagGenerations []generation // of its tags
-	missing        bool
-	typed          any // the *typedCopy that this is the head of, or a copy of that head
+	refreshAt   bus.Moment // when Redis is asked again: before softEnd, by chance
+	n           uint32     // the generation of its key, as is counter
+	counter     uint16
+	missing     bool
+	generations *[]generation // of its tags; nil: it has none
+	typed       any           // the *typedCopy that this is the head of, or a copy of that head
 
-	softEnd bus.Moment // from here on the value is stale
-	hardEnd bus.Moment // from here on it must not be used at all
 	loaded  bus.Moment
+	soft    uint32 // ms from loaded on; then the value is stale
+	hard    uint32 // likewise; then it must not be used at all
 	version uint64
 }
 
+// within is a life in ms as a copy has it. One of more than 49 days is shorter here: Redis is
+// asked again.
+func within(ms int64) uint32 { return uint32(min(max(ms, 0), math.MaxUint32)) }
+
+func (e *localCopy) softEnd() bus.Moment { return e.after(e.soft) }
+func (e *localCopy) hardEnd() bus.Moment { return e.after(e.hard) }
+
+func (e *localCopy) after(ms uint32) bus.Moment {
+	return e.loaded + bus.Moment(time.Duration(ms)*time.Millisecond)
+}
+
 // current reports that no change of the key or its tags is known here.
-func (e *localCopy) current() bool {
-	return !e.generation.changed() && (len(e.tagGenerations) == 0 || !anyChanged(e.tagGenerations))
+func (c *core) current(e *localCopy) bool {
+	return !c.rt.changed(generation{e.n, e.counter}) && (e.generations == nil || !c.rt.anyChanged(*e.generations))
 }
 
 // entry is what is known of the copy; its Value is the copy.
 func (e *localCopy) entry(now bus.Moment, from Tier) Entry[*localCopy] {
-	return Entry[*localCopy]{Value: e, Missing: e.missing, Tier: from, Age: time.Duration(now - e.loaded), Stale: now >= e.softEnd, Version: e.version}
+	return Entry[*localCopy]{Value: e, Missing: e.missing, Tier: from, Age: time.Duration(now - e.loaded), Stale: now >= e.softEnd(), Version: e.version}
 }
 
 func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p Policy, types typeFuncs) *core {
@@ -148,7 +162,7 @@ func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p 
 		panic(fmt.Sprintf("cache: %s needs both a MaxWeight and who weighs its values, or neither", fam.Pattern))
 	}
 	c := &core{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
-		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, reloads: map[string]*flight{}, refreshing: map[string]bool{}}
+		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, young: map[string]*flight{}, reloads: map[string]*flight{}, refreshing: map[string]bool{}}
 	if p.Entries > 0 {
 		c.local = c.newLocal()
 		c.copies = c.local.EstimatedSize
@@ -174,7 +188,7 @@ func (c *core) localAt(hash uint64, now bus.Moment) *localCopy {
 		return nil
 	}
 	e, ok := c.local.GetIfPresent(hash)
-	if !ok || now >= e.refreshAt || !e.current() {
+	if !ok || now >= e.refreshAt || !c.current(e) {
 		return nil
 	}
 	return e
@@ -186,7 +200,7 @@ func (c *core) peek(k any, now bus.Moment) *localCopy {
 		return nil
 	}
 	found, ok := c.local.(*otter.Cache[uint64, *localCopy]).GetEntryQuietly(c.types.hash(k))
-	if e := found.Value; ok && now < e.softEnd && e.current() && c.types.isOf(e, k) {
+	if e := found.Value; ok && now < e.softEnd() && c.current(e) && c.types.isOf(e, k) {
 		return e
 	}
 	return nil
@@ -212,9 +226,17 @@ func (c *core) reportAge(from Tier, age time.Duration) {
 	}
 }
 
-// readThrough is miss, and reports the age of the answer.
-func (c *core) readThrough(ctx context.Context, k any, now bus.Moment) (Entry[*localCopy], error) {
-	found, err := c.miss(ctx, k, now)
+// readThrough is miss, and reports the read and the age of its answer.
+func (c *core) readThrough(ctx context.Context, k any, now bus.Moment, maxAge time.Duration) (found Entry[*localCopy], err error) {
+	ctx, answered := c.rt.asking(ctx, Redis, c.Name(), 1)
+	defer func() {
+		if err == nil && found.Missing {
+			answered(found.Tier, ErrNotFound)
+		} else {
+			answered(found.Tier, err)
+		}
+	}()
+	found, err = c.miss(ctx, k, now, maxAge)
 	if err == nil && found.Tier != Origin {
 		c.reportAge(found.Tier, found.Age)
 	}
@@ -238,15 +260,24 @@ type flight struct {
 }
 
 // miss reads a value that has no local copy, as one flight for all callers; the
-// read began at now.
-func (c *core) miss(ctx context.Context, k any, now bus.Moment) (Entry[*localCopy], error) {
+// read began at now. A maxAge of 0 is none; see tooOld.
+func (c *core) miss(ctx context.Context, k any, now bus.Moment, maxAge time.Duration) (Entry[*localCopy], error) {
 	if ctx.Err() != nil {
 		return Entry[*localCopy]{}, context.Cause(ctx)
 	}
-	f, joined := c.join(c.flights, k, now)
-	if joined {
-		return f.wait(ctx)
+	among := c.flights
+	if maxAge != 0 {
+		among = c.young
 	}
+	f, joined := c.join(among, k, now)
+	if joined {
+		found, err := f.wait(ctx)
+		if err == nil && found.Tier != Origin && tooOld(found.Value, now, maxAge) { // for the one who began the flight it was not
+			return c.miss(ctx, k, bus.Now(), maxAge)
+		}
+		return found, err
+	}
+	f.maxAge = maxAge
 	looked := false
 	defer func() {
 		if !looked { // a panic
@@ -288,7 +319,7 @@ func (c *core) join(among map[string]*flight, k any, now bus.Moment) (f *flight,
 	defer c.mu.Unlock()
 	// Not a flight that began before a change, nor one that may have without this
 	// node knowing: what it returns may be older than this call.
-	if f := among[name]; f != nil && !f.generation.changed() && !anyChanged(f.tagged) && time.Duration(now-f.began) < c.policy.MaxStale {
+	if f := among[name]; f != nil && !c.rt.changed(f.generation) && !c.rt.anyChanged(f.tagged) && time.Duration(now-f.began) < c.policy.MaxStale {
 		return f, true
 	}
 	f = &flight{reading: c.read(k, key, now), tagged: tagged, among: among}
@@ -363,13 +394,20 @@ type reading struct {
 	tagVersions    []uint64
 	era            uint64 // 0: Redis is not to be used
 
-	answer   *localCopy // of a batch's read; nil or missing: there is no such thing
-	best     *localCopy // what was found: the answer, or the fallback when a load fails
-	tier     Tier       // of best
-	replaces string     // version in Redis that a load is to replace
-	anew     bool       // no version in Redis is an answer, however new it is
-	overdue  string     // a lease of another process that was waited for in vain
+	answer   *localCopy    // of a batch's read; nil or missing: there is no such thing
+	best     *localCopy    // what was found: the answer, or the fallback when a load fails
+	tier     Tier          // of best
+	replaces string        // version in Redis that a load is to replace
+	anew     bool          // no version in Redis is an answer, however new it is
+	maxAge   time.Duration // nor is one that is tooOld
+	overdue  string        // a lease of another process that was waited for in vain
 	err      error
+}
+
+// tooOld reports whether a copy was loaded longer than maxAge before a moment: never if that
+// is 0, always if it is negative.
+func tooOld(e *localCopy, at bus.Moment, maxAge time.Duration) bool {
+	return maxAge < 0 || maxAge > 0 && time.Duration(at-e.loaded) > maxAge
 }
 
 type step uint8
@@ -403,8 +441,8 @@ func (r *reading) begin() error {
 		c.stats.bypassed.add(1)
 		return nil // a copy that may be outdated is no fallback
 	}
-	if c.local != nil && c.fam.TTL.Stale > 0 {
-		if e, ok := c.local.GetIfPresent(r.hash); ok && c.types.isOf(e, r.k) && e.current() && r.began < e.hardEnd {
+	if c.local != nil && c.fam.TTL.Stale > 0 && r.maxAge == 0 {
+		if e, ok := c.local.GetIfPresent(r.hash); ok && c.types.isOf(e, r.k) && c.current(e) && r.began < e.hardEnd() {
 			r.best, r.tier = e, Process
 		}
 	}
@@ -453,41 +491,48 @@ func (r *reading) accept(ctx context.Context, slot string) step {
 	}
 	c.setTimes(e, &env, r)
 	now := bus.Now()
-	if now >= e.hardEnd {
+	if now >= e.hardEnd() || tooOld(e, r.began, r.maxAge) {
 		return toLoad
 	}
 	r.best, r.tier = e, Redis
-	if now >= e.softEnd {
+	if now >= e.softEnd() {
 		return toLoad
 	}
 	c.stats.redisHits.add(1)
 	switch {
 	case now >= e.refreshAt:
-		e.refreshAt = e.softEnd
+		e.refreshAt = e.softEnd()
 		c.refresh(ctx, r.k, r.key, r.replaces)
-	case c.policy.Renew > 0 && c.fam.TTL.Stale > 0 && !env.missing && rand.Float64() < c.policy.Renew:
+	case c.policy.Renew > 0 && c.fam.TTL.Stale > 0 && !env.missing && rand.Float64() < c.policy.Renew && !c.knowsItsLife(e):
 		c.renew(r.key, r.replaces, env)
 	}
 	c.keep(r.hash, e)
 	return settled
 }
 
+// knowsItsLife reports whether a value has a life of its own, which is not extended.
+func (c *core) knowsItsLife(e *localCopy) bool { return c.types.life != nil && c.types.life(e) != 0 }
+
 // setTimes makes a new copy one of the envelope that was read or stored by r.
 func (c *core) setTimes(e *localCopy, env *envelope, r *reading) {
-	e.missing, e.generation, e.tagGenerations, e.version = env.missing, r.generation, r.tagGenerations, env.id
+	e.missing, e.n, e.counter, e.version = env.missing, r.generation.n, r.generation.counter, env.id
+	if len(r.tagGenerations) > 0 {
+		tags := r.tagGenerations
+		e.generations = &tags
+	}
 	// The envelope's times are by the servers' clock, a copy's by this process'
 	// monotonic one.
-	e.loaded, e.softEnd, e.hardEnd = c.bus.When(env.stored), c.bus.When(env.soft), c.bus.When(env.hard)
-	e.refreshAt = e.softEnd
+	e.loaded, e.soft, e.hard = c.bus.When(env.stored), within(env.soft-env.stored), within(env.hard-env.stored)
+	e.refreshAt = e.softEnd()
 	if c.policy.Beta > 0 {
 		early := float64(env.took) * float64(time.Microsecond) * c.policy.Beta * -math.Log(1-rand.Float64())
-		e.refreshAt -= bus.Moment(min(early, float64(e.softEnd-e.loaded)))
+		e.refreshAt -= bus.Moment(min(early, float64(e.softEnd()-e.loaded)))
 	}
 }
 
 // keep stores a local copy.
 func (c *core) keep(hash uint64, e *localCopy) {
-	if c.local != nil && e.current() {
+	if c.local != nil && c.current(e) {
 		c.local.Set(hash, e)
 	}
 }
@@ -541,7 +586,7 @@ func (c *core) cleanUp() {
 	}
 	now := bus.Now()
 	for hash, e := range c.local.All() {
-		if now >= e.hardEnd || !e.current() {
+		if now >= e.hardEnd() || !c.current(e) {
 			c.local.Invalidate(hash)
 		}
 	}

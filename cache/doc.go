@@ -115,6 +115,8 @@ against what the families say drops them:
 
 # By hand
 
+[Cache.GetFresh] takes no value for an answer that was loaded longer ago than the caller
+accepts, and [LifeOf] lets values say how long they live.
 [Cache.Peek] looks at the memory of this process alone. [Cache.Refresh] loads a value now,
 whatever is cached, and leaves that to readers until it is done. Clear forgets the copies of
 this process; ClearEverywhere has nothing that is cached at any key used again, in Redis and

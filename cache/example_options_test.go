@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 	"google.golang.org/protobuf/proto"
@@ -170,4 +171,62 @@ func ExampleCompress() {
 	// Output:
 	// 10000 <nil>
 	// 10000 from redis <nil>
+}
+
+func ExampleCache_GetFresh() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	stock := 3 // which others change without telling the cache
+	load := func(context.Context, int) (int, error) { return stock, nil }
+	stocks := cache.Keyed(rt, "stock", strconv.Itoa, load, cache.TTL(time.Hour))
+
+	n, err := stocks.Get(ctx, 7)
+	fmt.Println(n, err)
+	stock = 2
+	n, err = stocks.GetFresh(ctx, 7, time.Minute) // good enough for a list of products
+	fmt.Println(n, err)
+	n, err = stocks.GetFresh(ctx, 7, 0) // at the checkout
+	fmt.Println(n, err)
+	n, err = stocks.Get(ctx, 7)
+	fmt.Println(n, err)
+	// Output:
+	// 3 <nil>
+	// 3 <nil>
+	// 2 <nil>
+	// 2 <nil>
+}
+
+func ExampleLifeOf() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	type token struct {
+		Text string
+		Ends time.Time
+	}
+	asked := 0
+	load := func(context.Context, string) (token, error) { // from an issuer of tokens
+		asked++
+		return token{fmt.Sprint("token ", asked), time.Now().Add(10 * time.Minute)}, nil
+	}
+	tokens := cache.Keyed(rt, "token", func(of string) string { return of }, load,
+		cache.TTL(time.Hour), // at the most
+		cache.LifeOf(func(t token) time.Duration { return time.Until(t.Ends) - time.Minute }))
+
+	for range 2 {
+		t, err := tokens.Get(ctx, "payments")
+		fmt.Println(t.Text, err)
+	}
+	// Output:
+	// token 1 <nil>
+	// token 1 <nil>
 }

@@ -65,7 +65,7 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 			return Entry[*localCopy]{}, err
 		}
 		again := *r.best // a copy, for others may be reading the original
-		again.refreshAt = min(bus.Now()+bus.Moment(failedPause+mathrand.N(failedPause/4)), again.hardEnd)
+		again.refreshAt = min(bus.Now()+bus.Moment(failedPause+mathrand.N(failedPause/4)), again.hardEnd())
 		c.keepInstead(r.hash, &again, r.best)
 		return c.serveStale(r.best, r.tier), nil
 	}
@@ -214,11 +214,13 @@ func (rt *Runtime) admitted(ctx context.Context, cache string, stats *counters, 
 			return fmt.Errorf("cache: %s: too many loads: %w", cache, context.Cause(ctx))
 		}
 	}
+	ctx, answered := rt.asking(ctx, Origin, cache, keys)
 	began := bus.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("cache: the source of %s panicked: %v\n%s", cache, p, debug.Stack())
 		}
+		answered(Origin, err)
 		took := time.Duration(bus.Now() - began)
 		stats.loaded(keys, took, err)
 		if rt.cfg.Hooks.Loaded != nil {
@@ -252,8 +254,11 @@ func (c *core) seal(e *localCopy, took time.Duration, r *reading) (env envelope,
 		}
 		soft = c.fam.TTL.Draw()
 		if c.types.life != nil {
-			if own := c.types.life(e); own > 0 {
+			switch own := c.types.life(e); {
+			case own >= time.Millisecond:
 				soft = min(own, c.fam.TTL.Longest())
+			case own != 0:
+				return env, 0, nil
 			}
 		}
 		life = min(soft+c.fam.TTL.Stale, c.fam.TTL.Longest())

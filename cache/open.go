@@ -85,6 +85,7 @@ type keyedOptions struct {
 	weight uint64
 	weigh  any // a func(K, V) uint32; nil: the source's
 	gone   any // a func(K, V, Removal); nil: the source's
+	life   any // a func(V) time.Duration; nil: the source's
 }
 
 // optionOf returns what an option was given for caches of any type, as one cache has it.
@@ -106,6 +107,13 @@ func TTL(d time.Duration) Option {
 // Lives is TTL with all that a family can say, such as how long a value is served while its
 // source fails.
 func Lives(ttl keyspace.TTL) Option { return func(o *keyedOptions) { o.ttl = ttl } }
+
+// LifeOf lets a value say itself how long it lives, as an access token does; d in [TTL] is the
+// longest, a tenth more at most. See Source.Life. [Keyed] panics when life is for other values
+// than the cache has.
+func LifeOf[V any](life func(v V) time.Duration) Option {
+	return func(o *keyedOptions) { o.life = life }
+}
 
 // With is how the cache behaves otherwise.
 func With(p Policy) Option { return func(o *keyedOptions) { o.policy = p } }
@@ -157,6 +165,9 @@ func KeyedFrom[K comparable, V any](rt *Runtime, name string, key func(K) string
 	}
 	if o.weigh != nil {
 		s.Weigh, o.policy.MaxWeight = optionOf[func(K, V) uint32](o.weigh, name), o.weight
+	}
+	if o.life != nil {
+		s.Life = optionOf[func(V) time.Duration](o.life, name)
 	}
 	if o.gone != nil {
 		s.OnRemoval = optionOf[func(K, V, Removal)](o.gone, name)

@@ -33,8 +33,11 @@ type Source[K comparable, V any] struct {
 	// LoadMany returns the values of keys; what is absent does not exist. Nil:
 	// Load is called for each.
 	LoadMany func(ctx context.Context, keys []K) (map[K]V, error)
-	// Life returns a value's soft life, if that depends on the value; 0 means the
-	// family's life. Nil: it never depends on it.
+	// Life returns a value's soft life, if that depends on the value, up to the longest that
+	// the family allows, StaleIfError included; 0 means the family's life. A value whose life is
+	// negative, or less than a millisecond, is over by then: callers that wait for
+	// it get it, and it is stored nowhere. No such life is extended (Policy.Renew). Nil: it never
+	// depends on the value.
 	Life func(v V) time.Duration
 	// Tags are what a value belongs to beside its key: dropping a tag drops all
 	// its values. They depend on the key alone, for they have to be known before

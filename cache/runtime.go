@@ -38,23 +38,6 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Hooks are called on the read's or change's own goroutine: be quick. Each may be
-// nil.
-type Hooks struct {
-	// Loaded is called after each load: of how many keys, how long it took, and
-	// its error, [ErrNotFound] included.
-	Loaded func(cache string, keys int, took time.Duration, err error)
-	// Answered is called with the age of a value that was answered: of one in 64 from
-	// this process' memory, and of each from Redis or past its life.
-	Answered func(cache string, from Tier, age time.Duration)
-	// Dropped is called when keys were dropped by a change here.
-	Dropped func(keys int)
-	// Queued is called with how many keys Redis did not drop: they wait for that.
-	Queued func(keys int)
-	// Redis is called with each error of Redis for which a cache did without it.
-	Redis func(err error)
-}
-
 // Runtime is what the caches of one process share: Redis, the bus over which the
 // nodes tell each other of changes, and the bounds. It is safe for concurrent use.
 type Runtime struct {
@@ -94,15 +77,15 @@ type registered interface {
 // which nodes have a copy, or are about to make one. Keys share counters, and an
 // invalidation of one key then costs the others a look into Redis.
 type generation struct {
-	counter *atomic.Uint32
 	n       uint32
+	counter uint16 // which of the runtime's
 }
 
 const invalidationCounters = 1 << 14
 
-func (g generation) changed() bool { return g.counter.Load() != g.n }
+func (rt *Runtime) changed(g generation) bool { return rt.invalidations[g.counter].Load() != g.n }
 
-func anyChanged(gs []generation) bool { return slices.ContainsFunc(gs, generation.changed) }
+func (rt *Runtime) anyChanged(gs []generation) bool { return slices.ContainsFunc(gs, rt.changed) }
 
 // topic is the caches' topic on the bus. The data of a dropped event are logical
 // keys, one a line.
@@ -132,7 +115,7 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 				return
 			}
 			for key := range strings.Lines(e.Data) {
-				rt.invalidationsOf(strings.TrimSuffix(key, "\n")).Add(1)
+				rt.invalidate(strings.TrimSuffix(key, "\n"))
 			}
 		},
 		Lost: rt.forgetAll,
@@ -212,14 +195,17 @@ func (rt *Runtime) registered() []registered {
 	return cs
 }
 
-func (rt *Runtime) invalidationsOf(key string) *atomic.Uint32 {
-	return &rt.invalidations[maphash.String(rt.seed, key)%invalidationCounters]
+func (rt *Runtime) counterOf(key string) uint16 {
+	return uint16(maphash.String(rt.seed, key) % invalidationCounters)
 }
+
+// invalidate makes copies of a key invalid in this process.
+func (rt *Runtime) invalidate(key string) { rt.invalidations[rt.counterOf(key)].Add(1) }
 
 // generationOf returns the generation of a key as it is now: before the key is read.
 func (rt *Runtime) generationOf(key string) generation {
-	counter := rt.invalidationsOf(key)
-	return generation{counter, counter.Load()}
+	counter := rt.counterOf(key)
+	return generation{rt.invalidations[counter].Load(), counter}
 }
 
 // clock is the servers' time in Unix ms, as known here. The nodes' own clocks may

@@ -55,7 +55,7 @@ func resolveTags(rt *Runtime, reads ...*reading) error {
 		r.tagGenerations, r.tagVersions = make([]generation, len(tags)), make([]uint64, len(tags))
 		for i, t := range tags {
 			hash := maphash.String(rt.seed, t.name)
-			if known, ok := rt.tags.GetIfPresent(hash); ok && known.tag == t && !known.generation.changed() && bus.Now() < known.until {
+			if known, ok := rt.tags.GetIfPresent(hash); ok && known.tag == t && !rt.changed(known.generation) && bus.Now() < known.until {
 				r.tagGenerations[i], r.tagVersions[i] = known.generation, known.version
 				continue
 			}
