@@ -7,7 +7,7 @@ TEST_FLAGS ?= -p 2 -parallel 4
 # The two that take longest begin: at the end one of them would have a processor idle.
 PACKAGES ?= ./internal/wholeserver ./e2e ./...
 
-.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-start bench-http bench-live hazards hazards-checkin deps
+.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ bench-realtime: ## Measure sockets: memory, messages, and clients that come back
 
 bench-rooms: ## Measure rooms: players in step, changes and danmaku to a thousand, warm rooms; BENCH_FLAGS=-short takes seconds
 	cd bench && go run ./rooms $(BENCH_FLAGS)
+
+bench-size: ## Compare the size of a program with package cache with one by hand
+	cd bench && go run ./size
 
 bench-start: ## Measure a start, and the memory it takes
 	cd bench && go run ./start

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis/internal/engine"
 )
 
 // Ping succeeds when every owner of keys answers, and a cluster calls itself
@@ -39,7 +40,7 @@ func (db *DB) Ping(ctx context.Context) error {
 // with the one noted before; it means nothing else.
 func (db *DB) Fingerprint(ctx context.Context) (string, error) {
 	if db.server != nil {
-		return db.server.id, nil
+		return db.server.ID(), nil
 	}
 	var ids []string
 	err := db.eachOwner(ctx, func(c rueidis.Client) error {
@@ -77,7 +78,7 @@ func field(info, name string) string {
 func (db *DB) Scan(ctx context.Context, fn func(physical string) error) error {
 	page := int64(1000)
 	if db.server != nil {
-		page = embeddedPage
+		page = engine.Page
 	}
 	pattern := db.prefix + "*" // checkPrefix let no character through that MATCH takes otherwise
 	return db.eachOwner(ctx, func(c rueidis.Client) error {

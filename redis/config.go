@@ -20,8 +20,10 @@ import (
 type Config struct {
 	// URL is one of
 	//
-	//	embedded                                 in this process, empty at start; also when URL is empty
-	//	spawn                                    a redis-server from PATH as a child, empty at start
+	//	embedded                                 in this process, empty at start; also when URL is empty;
+	//	                                         needs import _ "github.com/stoa-dev/stoa/redis/embedded"
+	//	spawn                                    a redis-server from PATH as a child, empty at start;
+	//	                                         needs import _ "github.com/stoa-dev/stoa/redis/spawn"
 	//	redis://user:password@host:6379/0        one server; rediss:// for TLS
 	//	unix:///path/to/redis.sock               one server on a unix socket
 	//	redis-sentinel://user:password@h1:26379,h2:26379/mymaster

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis/internal/engine"
 )
 
 // A DB is a connection pool to one Redis: embedded, spawned, standalone, behind
@@ -28,8 +29,8 @@ type DB struct {
 	client   atomic.Pointer[rueidis.Client] // for commands; nil until first connected
 	listener atomic.Pointer[rueidis.Client] // for subscriptions; likewise
 	nodes    *nodes
-	server   *embedded // mode embedded
-	child    *child    // mode spawn
+	server   engine.Server // mode embedded
+	child    engine.Child  // mode spawn
 
 	mu     sync.Mutex         // one Close at a time
 	closed chan struct{}      // by Close

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis/internal/engine"
 )
 
 // An Owner is one server that owns keys, for tools that look after what is in it:
@@ -52,7 +53,7 @@ func (o *Owner) Addr() string { return o.addr }
 // The embedded server has pages of its own, for it sorts all keys for each.
 func (o *Owner) Scan(ctx context.Context, cursor uint64, pattern string, count int) (physical []string, next uint64, err error) {
 	if o.db.server != nil {
-		count = embeddedPage
+		count = engine.Page
 	}
 	page, err := o.work.Do(ctx, o.work.B().Scan().Cursor(cursor).Match(pattern).Count(int64(count)).Build()).AsScanEntry()
 	if err != nil {

@@ -56,7 +56,8 @@ func (db *DB) Stats() Stats {
 		Canceled: db.stats.faults[faultCanceled].Load(), Refused: db.stats.faults[faultRefused].Load(),
 	}
 	if db.server != nil {
-		s.Connections, s.Connects = db.server.server.CurrentConnectionCount(), uint64(db.server.server.TotalConnectionCount())
+		open, made := db.server.Connections()
+		s.Connections, s.Connects = open, uint64(made)
 		return s
 	}
 	db.nodes.count(&s)
