@@ -29,6 +29,7 @@ var floors = [][]string{
 	{"redis/embedded", "redis/spawn"},
 	{"redis"},
 	{"redis/redistest"},
+	{"redis/redistest/conformance"},
 	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit", "keyspace/move"},
 	{"keyspace/cli", "keyspace/keyvet"},
 	{"keyspace/keyvet/cmd/keyvet"},

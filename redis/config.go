@@ -50,6 +50,11 @@ type Config struct {
 	// "stoa". Lower-case letters, digits, '-', '_' and '.' only.
 	Prefix string
 
+	// NoPrefix puts nothing before keys and channels, for keys that are there already. Every
+	// key of the server is then this DB's to scan, so give it a server of its own, or
+	// leave the tools alone that look at all keys. It excludes Prefix.
+	NoPrefix bool
+
 	// Dir is where "spawn" puts its socket; empty means a fresh temporary
 	// directory, removed by Close.
 	Dir string
@@ -250,6 +255,20 @@ func address(host, port string) (string, error) {
 		return "", errors.New("redis: the URL needs host or host:port")
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+// physicalPrefix returns what stands before the logical names, with its colon.
+func physicalPrefix(prefix string, none bool) (string, error) {
+	if none {
+		if prefix != "" {
+			return "", errors.New("redis: there is a Prefix and NoPrefix")
+		}
+		return "", nil
+	}
+	if prefix == "" {
+		prefix = "stoa"
+	}
+	return prefix + ":", checkPrefix(prefix)
 }
 
 func checkPrefix(p string) error {

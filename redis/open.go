@@ -33,10 +33,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	case t.mode == "spawn" && engine.Spawn == nil:
 		return nil, errors.New(`redis: "spawn" needs import _ "github.com/stoa-dev/stoa/redis/spawn" in this program`)
 	}
-	if cfg.Prefix == "" {
-		cfg.Prefix = "stoa"
-	}
-	if err := checkPrefix(cfg.Prefix); err != nil {
+	prefix, err := physicalPrefix(cfg.Prefix, cfg.NoPrefix)
+	if err != nil {
 		return nil, err
 	}
 	if cfg.Log == nil {
@@ -45,7 +43,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.Patience == 0 {
 		cfg.Patience = patience
 	}
-	db := &DB{mode: t.mode, prefix: cfg.Prefix + ":", log: cfg.Log.With("redis", t.mode)}
+	db := &DB{mode: t.mode, prefix: prefix, log: cfg.Log.With("redis", t.mode)}
 	if cfg.HotKeys {
 		db.hot = newHot()
 	}
@@ -145,7 +143,8 @@ func connect(ctx context.Context, opt rueidis.ClientOption, slot *atomic.Pointer
 
 // Close ends the connection: commands under way and later ones fail with
 // [ErrUnavailable], subscriptions end. It waits for the background work and
-// stops an embedded or spawned server, whose data is then gone. Calling it
+// stops an embedded or spawned server, whose data is then gone. The client of [Wrap] stays
+// open, and finishes what is under way. Calling it
 // again does nothing.
 func (db *DB) Close() error {
 	db.mu.Lock()
