@@ -171,14 +171,18 @@ func (db *DB) eachOwner(ctx context.Context, fn func(Server) error) error {
 // servers returns the servers that own keys.
 func (db *DB) servers(ctx context.Context) (all []Server, err error) {
 	if db.via != nil {
-		select {
-		case <-db.closed:
-			return nil, &unavailable{ErrClosed}
-		default:
+		type found struct {
+			all []Server
+			err error
 		}
-		if all, err = db.via.Owners(ctx); err != nil {
-			return nil, foreign(ctx, err)
+		f, err := within(ctx, db, func() found { all, err := db.via.Owners(ctx); return found{all, err} })
+		switch {
+		case err != nil:
+			return nil, err
+		case f.err != nil:
+			return nil, foreign(ctx, f.err)
 		}
+		all = f.all
 		for i, s := range all {
 			all[i].Do = func(ctx context.Context, cmds []Command) []keyspace.Reply { return db.send(ctx, s.Do, cmds) }
 		}

@@ -24,9 +24,9 @@ type Conn interface {
 	// Mode returns "standalone", "sentinel" or "cluster".
 	Mode() string
 	// Do sends commands in one round trip to each owner of their slots, and returns a reply
-	// for each, in order. Those of one slot are carried out in their order. It returns when
-	// ctx ends at the latest, and sends nothing twice, but for what a cluster answered by
-	// naming another node.
+	// for each, in order. Those of one slot are carried out in their order. It sends nothing
+	// twice, but for what a cluster answered by naming another node. Where ctx ends it
+	// should return; the DB waits no longer, and ignores what comes then.
 	Do(ctx context.Context, cmds []Command) []keyspace.Reply
 	// Subscribe subscribes once to a channel, to a sharded one in a cluster, and calls on's
 	// functions, neither of which is nil: Subscribed when the subscription took effect,
@@ -68,13 +68,13 @@ type WrapConfig struct {
 // the connections of a program that has a client already. The error is one of cfg.
 //
 // The client finds out by itself whether its servers are there, so a command may take as long
-// as its context or the client's own timeouts allow before it fails with [ErrUnavailable];
+// as its context allows, or the client's own timeouts, before it fails with [ErrUnavailable];
 // callers that have something else to answer from give it a deadline, as package cache does.
 // What the DB cannot know of another's connections: [DB.Stats] counts none, and [DB.Ended]
 // never returns the same number twice, so that whoever compares asks [DB.Fingerprint]. The
 // [Owner]s of such a DB have no connections of their own.
 //
-// [DB.Close] ends subscriptions and has later commands fail. The client stays open: closing
+// [DB.Close] ends subscriptions, and commands fail from then on, those under way too. The client stays open: closing
 // it is up to the caller, after Close.
 func Wrap(conn Conn, cfg WrapConfig) (*DB, error) {
 	prefix, err := physicalPrefix(cfg.Prefix, cfg.NoPrefix)
@@ -131,33 +131,51 @@ func (db *DB) command(cmd *keyspace.Cmd, full bool) Command {
 	return c
 }
 
-// send has the client send commands, and classifies the errors.
-func (db *DB) send(ctx context.Context, do func(context.Context, []Command) []keyspace.Reply, cmds []Command) []keyspace.Reply {
-	fail := func(err error) []keyspace.Reply {
-		return slices.Repeat([]keyspace.Reply{keyspace.Fail(err)}, len(cmds))
-	}
+// within returns what fn does, or an error when ctx ends or the DB is closed before: a client may
+// dial on the path of a command, or read on without regard to contexts. What is then left ends
+// with the client's own timeouts.
+func within[T any](ctx context.Context, db *DB, fn func() T) (result T, err error) {
 	select {
 	case <-db.closed:
-		return fail(&unavailable{ErrClosed})
+		return result, &unavailable{ErrClosed}
 	default:
 	}
 	if err := ctx.Err(); err != nil {
-		return fail(classify(err))
+		return result, classify(err)
 	}
+	done := make(chan T, 1)
+	go func() { done <- fn() }()
+	select {
+	case result = <-done:
+		return result, nil
+	case <-ctx.Done():
+		return result, classify(ctx.Err())
+	case <-db.closed:
+		return result, &unavailable{ErrClosed}
+	}
+}
+
+// send has the client send commands, and classifies the errors.
+func (db *DB) send(ctx context.Context, do func(context.Context, []Command) []keyspace.Reply, cmds []Command) []keyspace.Reply {
 	if db.timeout > 0 {
-		within, cancel := context.WithTimeout(ctx, db.timeout)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, db.timeout)
 		defer cancel()
-		return db.settle(ctx, cmds, do(within, cmds))
 	}
-	return db.settle(ctx, cmds, do(ctx, cmds))
+	replies, err := within(ctx, db, func() []keyspace.Reply { return do(ctx, cmds) })
+	if err == nil && len(replies) != len(cmds) {
+		err = keyspace.ErrReply
+	}
+	if err != nil {
+		return slices.Repeat([]keyspace.Reply{keyspace.Fail(err)}, len(cmds))
+	}
+	settle(ctx, cmds, replies)
+	return replies
 }
 
 // settle brings replies into the one shape, in which nothing depends on the protocol that the
 // client speaks.
-func (db *DB) settle(ctx context.Context, cmds []Command, replies []keyspace.Reply) []keyspace.Reply {
-	if len(replies) != len(cmds) {
-		return slices.Repeat([]keyspace.Reply{keyspace.Fail(keyspace.ErrReply)}, len(cmds))
-	}
+func settle(ctx context.Context, cmds []Command, replies []keyspace.Reply) {
 	for i := range replies {
 		r := &replies[i]
 		switch {
@@ -167,7 +185,6 @@ func (db *DB) settle(ctx context.Context, cmds []Command, replies []keyspace.Rep
 			flatten(r)
 		}
 	}
-	return replies
 }
 
 // foreign classifies an error of a client that is not ours.
@@ -178,11 +195,18 @@ func foreign(ctx context.Context, err error) error {
 		}
 		return server
 	}
-	// The caller has not left, so it was the answer that was lost.
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+	// A connection may end with the patience of another caller, who used it or was making it.
+	if (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) && !ended(ctx) {
 		return &unavailable{errors.New(err.Error())}
 	}
 	return classify(err)
+}
+
+// ended reports that a context has ended, or is just about to: a connection with the same
+// deadline may be faster.
+func ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // pairs are the commands that answer with one flat list by RESP2, and with a list of pairs by
