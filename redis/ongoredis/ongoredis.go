@@ -75,17 +75,16 @@ func command(ctx context.Context, cmd redis.Command) once {
 }
 
 func (c conn) Do(ctx context.Context, cmds []redis.Command) []keyspace.Reply {
-	return do(ctx, c.client, c.cluster == nil, cmds)
+	return do(ctx, c.client, cmds)
 }
 
-// do sends commands by a client. A lone one goes without a pipeline where single is true; in a
-// cluster the client would send some to all servers.
-func do(ctx context.Context, client goredis.UniversalClient, single bool, cmds []redis.Command) []keyspace.Reply {
+// do sends commands by a client.
+func do(ctx context.Context, client goredis.UniversalClient, cmds []redis.Command) []keyspace.Reply {
 	sent := make([]once, len(cmds))
 	for i, cmd := range cmds {
 		sent[i] = command(ctx, cmd)
 	}
-	if len(sent) == 1 && single {
+	if len(sent) == 1 {
 		_ = client.Process(ctx, sent[0]) // the command has its error
 	} else {
 		p := client.Pipeline()
@@ -255,7 +254,7 @@ func (p *pulse) stop() {
 func (c conn) Owners(ctx context.Context) ([]redis.Server, error) {
 	server := func(of *goredis.Client) redis.Server {
 		return redis.Server{Addr: of.Options().Addr, Do: func(ctx context.Context, cmds []redis.Command) []keyspace.Reply {
-			return do(ctx, of, true, cmds)
+			return do(ctx, of, cmds)
 		}}
 	}
 	if c.cluster == nil {

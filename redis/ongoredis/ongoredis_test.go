@@ -13,6 +13,7 @@ import (
 
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/ongoredis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -67,6 +68,15 @@ func TestAWrappedClientBehavesAsTheLibrarysOwn(t *testing.T) {
 			if err := client.Get(t.Context(), "x").Err(); err != goredis.Nil {
 				t.Errorf("the client itself after Close: %v", err)
 			}
+			other, err := ongoredis.New(client, redis.WrapConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			client.Close()
+			if err := other.Do(t.Context(), keyspace.Cmd{Name: "PING"}).Err; !errors.Is(err, redis.ErrClosed) || !errors.Is(err, redis.ErrUnavailable) {
+				t.Errorf("after the client was closed: %v", err)
+			}
 		})
 	}
 }
@@ -109,6 +119,17 @@ func TestTwoCachesOverTwoClientsShowNothingStale(t *testing.T) {
 func openAt(t *testing.T, addr string) *redis.DB {
 	t.Helper()
 	return open(t, goredis.NewClient(&goredis.Options{Addr: addr}), redis.WrapConfig{})
+}
+
+func TestTheTimeoutEndsWhatNoContextDoes(t *testing.T) {
+	server := redistest.Server(t)
+	db := open(t, goredis.NewClient(&goredis.Options{Addr: server.Addr}), redis.WrapConfig{Timeout: 50 * time.Millisecond})
+	eventually.NoError(t, "the server answers in time", func() error { return db.Ping(t.Context()) })
+	server.Pause()
+	defer server.Resume()
+	if err := db.Ping(t.Context()); !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a silent server: %v", err)
+	}
 }
 
 func TestAClientThatCannotKeepThePromisesIsRefused(t *testing.T) {

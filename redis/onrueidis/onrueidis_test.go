@@ -13,6 +13,7 @@ import (
 
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/onrueidis"
 	"github.com/stoa-dev/stoa/redis/redistest"
@@ -69,6 +70,15 @@ func TestAWrappedClientBehavesAsTheLibrarysOwn(t *testing.T) {
 			}
 			if err := client.Do(t.Context(), client.B().Get().Key("x").Build()).Error(); !rueidis.IsRedisNil(err) {
 				t.Errorf("the client itself after Close: %v", err)
+			}
+			other, err := onrueidis.New(client, redis.WrapConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			client.Close()
+			if err := other.Do(t.Context(), keyspace.Cmd{Name: "PING"}).Err; db.Mode() != "cluster" && (!errors.Is(err, redis.ErrClosed) || !errors.Is(err, redis.ErrUnavailable)) { // a cluster's client connects again
+				t.Errorf("after the client was closed: %v", err)
 			}
 		})
 	}

@@ -49,6 +49,8 @@ func Run(t *testing.T, db *redis.DB) {
 		{"SCAN finds what is under the prefix and nothing else", testScan},
 		{"each owner tells of its own keys", testOwners},
 		{"the fingerprint stays", testFingerprint},
+		{"a command without a key goes to any server", testKeyless},
+		{"every command went to the owner of its slot at once", testNoRedirects},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, db) })
 	}
@@ -428,6 +430,32 @@ func testContext(t *testing.T, db *redis.DB) {
 	}
 	if err := db.Ping(t.Context()); err != nil {
 		t.Errorf("Ping afterwards: %v", err)
+	}
+}
+
+func testKeyless(t *testing.T, db *redis.DB) {
+	for _, name := range []string{"PING", "DBSIZE", "TIME"} {
+		lone := db.Do(t.Context(), keyspace.Cmd{Name: name})
+		batch := db.DoMulti(t.Context(), []keyspace.Cmd{{Name: name}, value.At(n(12)).SetCmd("x", time.Minute), {Name: name}})
+		for _, r := range []keyspace.Reply{lone, batch[0], batch[2]} {
+			want := map[string]keyspace.ReplyKind{"PING": keyspace.TextReply, "DBSIZE": keyspace.IntReply, "TIME": keyspace.ListReply}[name]
+			if r.Kind != want || name == "PING" && r.Str != "PONG" || name == "TIME" && len(r.List) != 2 {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+	}
+}
+
+// The embedded server does not count its errors.
+func testNoRedirects(t *testing.T, db *redis.DB) {
+	servers, err := db.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range servers {
+		if s.Err != nil || s.Fields["errorstat_MOVED"] != "" {
+			t.Errorf("%s has sent commands elsewhere: %s, %v", s.Addr, s.Fields["errorstat_MOVED"], s.Err)
+		}
 	}
 }
 

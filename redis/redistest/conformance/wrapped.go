@@ -95,6 +95,9 @@ func losing(t *testing.T, server string) (addr string, lost *atomic.Int64) {
 func testLostAnswer(t *testing.T, open func(*testing.T, string) *redis.DB) {
 	addr, lost := losing(t, redistest.Server(t).Addr)
 	db := open(t, addr)
+	if before := db.Ended(); db.Ended() == before {
+		t.Error("Ended tells that no connection has ended, which it cannot know")
+	}
 	counted := visits.At(n(1))
 	count := redis.NewScript("redis.call('EXPIRE', KEYS[1], 60) return redis.call('INCR', KEYS[1])")
 	must(t, count.Run(t.Context(), db, []keyspace.Key{counted.Key}))
