@@ -14,6 +14,10 @@
 // the operator runs: one, one behind sentinels, or a cluster. The conformance
 // suite runs over all of them.
 //
+// A program that has a client already gives that to the library, in place of a second pool:
+// packages redis/onrueidis and redis/ongoredis make a [DB] of it, with [Wrap]. Keys that were
+// there before the library keep their names with [Config.NoPrefix].
+//
 // The differences between servers are hidden: replies come in the flat shapes of
 // RESP2 everywhere; a command whose keys do not share a hash tag is refused
 // everywhere, with [ErrCrossSlot]; channels are sharded on a cluster and ordinary
