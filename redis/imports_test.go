@@ -9,7 +9,7 @@ import (
 )
 
 // A program that uses a Redis of its operator has no server within itself, nor what starts one:
-// its size would double.
+// the two would add 2.2 MB to 7.4.
 func TestTheLibraryIsFreeOfTheEmbeddedServer(t *testing.T) {
 	heavy := func(of string) (found []string) {
 		out, err := exec.Command("go", "list", "-deps", of).Output()
