@@ -7,7 +7,7 @@ TEST_FLAGS ?= -p 2 -parallel 4
 # The two that take longest begin: at the end one of them would have a processor idle.
 PACKAGES ?= ./internal/wholeserver ./e2e ./...
 
-.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-start bench-http bench-live hazards hazards-checkin deps
+.PHONY: help run build test test-adapters test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,10 +20,16 @@ build: ## Build bin/stoa
 
 UNWATCHED = -race=false -d=checkptr=0
 # Without atexit_sleep_ms each package's tests would sleep for a second at their end.
-TEST = CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 scripts/in-memory.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -shuffle=on -timeout 30m $(TEST_FLAGS)
+TEST = CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -shuffle=on -timeout 30m $(TEST_FLAGS)
 
-test: deps ## Run every test, with real engines and the race detector
+test: deps test-adapters ## Run every test, with real engines and the race detector
 	$(TEST) $(PACKAGES)
+
+# Modules of their own, so that the library depends on no client but its own and on no telemetry.
+ADAPTERS = redis/onrueidis redis/ongoredis cache/cacheotel
+
+test-adapters: deps ## Run the tests of the adapters of clients that a program has already
+	for module in $(ADAPTERS); do (cd $$module && $(TEST) ./...) || exit; done
 
 # Half of the runs have a machine that stalls. A short trial: RUNS=2 PACKAGES="./lease ./e2e"
 RUNS ?= 8
@@ -41,7 +47,7 @@ test-mysql: deps ## Run the tests that touch SQL on MySQL in place of MariaDB
 	@scripts/mysql.sh
 	STOA_TEST_SQL=mysql $(TEST) $(MYSQL_TESTS)
 
-lint: ## Check form, vet, staticcheck and go.mod, of the benchmarks too
+lint: ## Check form, vet, staticcheck and go.mod, of the other modules too
 	@scripts/lint.sh
 
 generate: ## Write docs/reference, keyspace.lock and Redis' users anew
@@ -86,6 +92,9 @@ bench-realtime: ## Measure sockets: memory, messages, and clients that come back
 
 bench-rooms: ## Measure rooms: players in step, changes and danmaku to a thousand, warm rooms; BENCH_FLAGS=-short takes seconds
 	cd bench && go run ./rooms $(BENCH_FLAGS)
+
+bench-size: ## Compare the size of a program with package cache with one by hand
+	cd bench && go run ./size
 
 bench-start: ## Measure a start, and the memory it takes
 	cd bench && go run ./start

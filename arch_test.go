@@ -25,9 +25,11 @@ const module = "github.com/stoa-dev/stoa"
 // floors lists the module's packages from the ground up. A package imports
 // packages of lower floors only; neighbours do not import each other.
 var floors = [][]string{
-	{"keyspace", "api", "internal/eventually", "internal/bubble", "internal/logtest"},
+	{"keyspace", "api", "internal/eventually", "internal/bubble", "internal/logtest", "redis/internal/engine", "redis/internal/pipe"},
+	{"redis/embedded", "redis/spawn"},
 	{"redis"},
 	{"redis/redistest"},
+	{"redis/redistest/conformance"},
 	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit", "keyspace/move"},
 	{"keyspace/cli", "keyspace/keyvet"},
 	{"keyspace/keyvet/cmd/keyvet"},
@@ -62,7 +64,7 @@ var floors = [][]string{
 }
 
 // library packages can be imported by anyone.
-var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "cache/cacheprom", "api", "client"}
+var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "redis/embedded", "redis/spawn", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "cache/cacheprom", "api", "client"}
 
 // domains keep each technology in its own room.
 var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/bus"
 	"github.com/stoa-dev/stoa/redis"
+	_ "github.com/stoa-dev/stoa/redis/embedded"
 )
 
 func Example() {

@@ -21,7 +21,8 @@ const openWait = time.Second
 // Options say what [Open] opens. The zero Options are a cache in the memory of this process.
 type Options struct {
 	// Redis is the server that the processes of a program share. With a zero URL it is the
-	// embedded one. Its Prefix keeps programs on one server apart.
+	// embedded one, which the program has to import:
+	// _ "github.com/stoa-dev/stoa/redis/embedded". Its Prefix keeps programs on one server apart.
 	Redis redis.Config
 	// DB is a connection that is there already, in place of Redis; Close leaves it open.
 	DB *redis.DB

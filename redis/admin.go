@@ -5,27 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis/internal/engine"
 )
 
 // Ping succeeds when every owner of keys answers, and a cluster calls itself
 // complete.
 func (db *DB) Ping(ctx context.Context) error {
-	return db.eachOwner(ctx, func(c rueidis.Client) error {
-		if err := c.Do(ctx, c.B().Ping().Build()).Error(); err != nil {
-			return db.failed(err)
+	return db.eachOwner(ctx, func(s Server) error {
+		if err := ask(ctx, s, "PING").Err; err != nil {
+			return err
 		}
 		if db.mode != "cluster" {
 			return nil
 		}
-		info, err := c.Do(ctx, c.B().ClusterInfo().Build()).ToString()
+		info, _, err := ask(ctx, s, "CLUSTER", "INFO").Text()
 		if err != nil {
-			return db.failed(err)
+			return err
 		}
 		if field(info, "cluster_state") != "ok" {
 			return &unavailable{errors.New("the cluster is not complete")}
@@ -34,19 +36,24 @@ func (db *DB) Ping(ctx context.Context) error {
 	})
 }
 
+// ask sends one command to one server.
+func ask(ctx context.Context, s Server, args ...string) keyspace.Reply {
+	return s.Do(ctx, []Command{{Args: args}})[0]
+}
+
 // Fingerprint names the present run of the owners: it changes when one of them
 // was restarted or failed over, after which keys may be missing. Compare it
 // with the one noted before; it means nothing else.
 func (db *DB) Fingerprint(ctx context.Context) (string, error) {
 	if db.server != nil {
-		return db.server.id, nil
+		return db.server.ID(), nil
 	}
 	var ids []string
-	err := db.eachOwner(ctx, func(c rueidis.Client) error {
-		for i, r := range c.DoMulti(ctx, c.B().Info().Section("server").Build(), c.B().Info().Section("replication").Build()) {
-			info, err := r.ToString()
+	err := db.eachOwner(ctx, func(s Server) error {
+		for i, r := range s.Do(ctx, []Command{{Args: []string{"INFO", "server"}}, {Args: []string{"INFO", "replication"}}}) {
+			info, _, err := r.Text()
 			if err != nil {
-				return db.failed(err)
+				return err
 			}
 			ids = append(ids, field(info, []string{"run_id", "master_replid"}[i]))
 		}
@@ -61,8 +68,14 @@ func (db *DB) Fingerprint(ctx context.Context) (string, error) {
 
 // Ended returns how many connections to servers have ended so far. A connection belongs to
 // one run of a server: while the number is what it was before [DB.Fingerprint] was asked,
-// no server that answers was restarted since. It costs nothing.
-func (db *DB) Ended() uint64 { return db.nodes.ends.Load() }
+// no server that answers was restarted since. It costs nothing. What is known of the
+// connections of [Wrap] is nothing: the number is another one each time.
+func (db *DB) Ended() uint64 {
+	if db.via != nil {
+		return db.nodes.ends.Add(1)
+	}
+	return db.nodes.ends.Load()
+}
 
 // field returns a value from an INFO text.
 func field(info, name string) string {
@@ -75,39 +88,63 @@ func field(info, name string) string {
 // that comes or goes meanwhile may be missed or, rarely, told twice. An error
 // of fn ends it and is returned.
 func (db *DB) Scan(ctx context.Context, fn func(physical string) error) error {
-	page := int64(1000)
+	page := 1000
 	if db.server != nil {
-		page = embeddedPage
+		page = engine.Page
 	}
 	pattern := db.prefix + "*" // checkPrefix let no character through that MATCH takes otherwise
-	return db.eachOwner(ctx, func(c rueidis.Client) error {
+	return db.eachOwner(ctx, func(s Server) error {
 		for cursor := uint64(0); ; {
-			found, err := c.Do(ctx, c.B().Scan().Cursor(cursor).Match(pattern).Count(page).Build()).AsScanEntry()
+			names, next, err := scan(ctx, s.Do, cursor, pattern, page)
 			if err != nil {
-				return db.failed(err)
+				return err
 			}
-			for _, key := range found.Elements {
+			for _, key := range names {
 				if err := fn(key); err != nil {
 					return err
 				}
 			}
-			if cursor = found.Cursor; cursor == 0 {
+			if cursor = next; cursor == 0 {
 				return nil
 			}
 		}
 	})
 }
 
+// scan is one SCAN of one server.
+func scan(ctx context.Context, do func(context.Context, []Command) []keyspace.Reply, cursor uint64, pattern string, count int) (names []string, next uint64, err error) {
+	page, err := do(ctx, []Command{{Args: []string{"SCAN", strconv.FormatUint(cursor, 10), "MATCH", pattern, "COUNT", strconv.Itoa(count)}}})[0].Items()
+	if err == nil && len(page) != 2 {
+		err = fmt.Errorf("%w: SCAN", keyspace.ErrReply)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if next, err = strconv.ParseUint(page[0].Str, 10, 64); err != nil {
+		return nil, 0, fmt.Errorf("%w: SCAN: %w", keyspace.ErrReply, err)
+	}
+	for _, name := range page[1].List {
+		names = append(names, name.Str)
+	}
+	return names, next, nil
+}
+
 // TypeAndTTL returns what TYPE says of a key named by [DB.Scan] and how long it
 // has to live: 0 for ever. A key that is gone has the type "none".
 func (db *DB) TypeAndTTL(ctx context.Context, physical string) (typ string, ttl time.Duration, err error) {
-	c, err := db.conn()
-	if err != nil {
-		return "", 0, err
+	cmds := []Command{{Args: []string{"TYPE", physical}, Key: 1}, {Args: []string{"PTTL", physical}, Key: 1}}
+	var r []keyspace.Reply
+	if db.via != nil {
+		r = db.send(ctx, db.via.Do, cmds)
+	} else {
+		c, err := db.conn()
+		if err != nil {
+			return "", 0, err
+		}
+		r = db.through(c)(ctx, cmds)
 	}
-	r := c.DoMulti(ctx, c.B().Type().Key(physical).Build(), c.B().Pttl().Key(physical).Build())
-	typ, err = db.reply(r[0]).Str, db.reply(r[0]).Err
-	ms, err2 := db.reply(r[1]).Int()
+	typ, err = r[0].Str, r[0].Err
+	ms, err2 := r[1].Int()
 	if err := errors.Join(err, err2); err != nil {
 		return "", 0, err
 	}
@@ -117,18 +154,72 @@ func (db *DB) TypeAndTTL(ctx context.Context, physical string) (typ string, ttl 
 	return typ, time.Duration(max(ms, 0)) * time.Millisecond, nil
 }
 
-// eachOwner calls fn with a client for each server that owns keys.
-func (db *DB) eachOwner(ctx context.Context, fn func(rueidis.Client) error) error {
-	_, clients, err := db.ownerClients(ctx)
+// eachOwner calls fn with each server that owns keys.
+func (db *DB) eachOwner(ctx context.Context, fn func(Server) error) error {
+	servers, err := db.servers(ctx)
 	if err != nil {
 		return err
 	}
-	for _, c := range clients {
-		if err := fn(c); err != nil {
+	for _, s := range servers {
+		if err := fn(s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// servers returns the servers that own keys.
+func (db *DB) servers(ctx context.Context) (all []Server, err error) {
+	if db.via != nil {
+		type found struct {
+			all []Server
+			err error
+		}
+		f, err := within(ctx, db, func() found { all, err := db.via.Owners(ctx); return found{all, err} })
+		switch {
+		case err != nil:
+			return nil, err
+		case f.err != nil:
+			return nil, foreign(ctx, f.err)
+		}
+		all = f.all
+		for i, s := range all {
+			all[i].Do = func(ctx context.Context, cmds []Command) []keyspace.Reply { return db.send(ctx, s.Do, cmds) }
+		}
+		return all, nil
+	}
+	addrs, clients, err := db.ownerClients(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range clients {
+		all = append(all, Server{addrs[i], db.through(c)})
+	}
+	return all, nil
+}
+
+// through sends commands by one of the client library's clients.
+func (db *DB) through(c interface {
+	B() rueidis.Builder
+	DoMulti(context.Context, ...rueidis.Completed) []rueidis.RedisResult
+}) func(context.Context, []Command) []keyspace.Reply {
+	return func(ctx context.Context, cmds []Command) []keyspace.Reply {
+		built := make([]rueidis.Completed, len(cmds))
+		for i, cmd := range cmds {
+			a := c.B().Arbitrary(cmd.Args[0])
+			if cmd.Key > 0 {
+				a = a.Args(cmd.Args[1:cmd.Key]...).Keys(cmd.Args[cmd.Key]).Args(cmd.Args[cmd.Key+1:]...)
+			} else {
+				a = a.Args(cmd.Args[1:]...)
+			}
+			built[i] = a.Build()
+		}
+		replies := make([]keyspace.Reply, len(cmds))
+		for i, r := range c.DoMulti(ctx, built...) {
+			replies[i] = db.reply(r)
+		}
+		return replies
+	}
 }
 
 // ownerClients returns the servers that own keys, with their addresses.

@@ -20,8 +20,10 @@ import (
 type Config struct {
 	// URL is one of
 	//
-	//	embedded                                 in this process, empty at start; also when URL is empty
-	//	spawn                                    a redis-server from PATH as a child, empty at start
+	//	embedded                                 in this process, empty at start; also when URL is empty;
+	//	                                         needs import _ "github.com/stoa-dev/stoa/redis/embedded"
+	//	spawn                                    a redis-server from PATH as a child, empty at start;
+	//	                                         needs import _ "github.com/stoa-dev/stoa/redis/spawn"
 	//	redis://user:password@host:6379/0        one server; rediss:// for TLS
 	//	unix:///path/to/redis.sock               one server on a unix socket
 	//	redis-sentinel://user:password@h1:26379,h2:26379/mymaster
@@ -47,6 +49,11 @@ type Config struct {
 	// Prefix is put before every key and channel, with a colon. Empty means
 	// "stoa". Lower-case letters, digits, '-', '_' and '.' only.
 	Prefix string
+
+	// NoPrefix puts nothing before keys and channels, for keys that are there already. Every
+	// key of the server is then this DB's to scan, so give it a server of its own, or
+	// leave the tools alone that look at all keys. It excludes Prefix.
+	NoPrefix bool
 
 	// Dir is where "spawn" puts its socket; empty means a fresh temporary
 	// directory, removed by Close.
@@ -248,6 +255,20 @@ func address(host, port string) (string, error) {
 		return "", errors.New("redis: the URL needs host or host:port")
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+// physicalPrefix returns what stands before the logical names, with its colon.
+func physicalPrefix(prefix string, none bool) (string, error) {
+	if none {
+		if prefix != "" {
+			return "", errors.New("redis: there is a Prefix and NoPrefix")
+		}
+		return "", nil
+	}
+	if prefix == "" {
+		prefix = "stoa"
+	}
+	return prefix + ":", checkPrefix(prefix)
 }
 
 func checkPrefix(p string) error {

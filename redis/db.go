@@ -15,21 +15,24 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis/internal/engine"
 )
 
 // A DB is a connection pool to one Redis: embedded, spawned, standalone, behind
-// sentinels, or a cluster. It is safe for concurrent use; commands of
+// sentinels, or a cluster; or it sits on a client that the program has already, see [Wrap]. It is safe for concurrent use; commands of
 // concurrent callers share round trips. It implements [keyspace.Executor].
 type DB struct {
 	mode   string
-	prefix string // with its colon
+	prefix string // with its colon; empty for none
 	log    *slog.Logger
 
 	client   atomic.Pointer[rueidis.Client] // for commands; nil until first connected
 	listener atomic.Pointer[rueidis.Client] // for subscriptions; likewise
 	nodes    *nodes
-	server   *embedded // mode embedded
-	child    *child    // mode spawn
+	via      Conn          // of Wrap, in place of both
+	timeout  time.Duration // WrapConfig.Timeout
+	server   engine.Server // mode embedded
+	child    engine.Child  // mode spawn
 
 	mu     sync.Mutex         // one Close at a time
 	closed chan struct{}      // by Close
@@ -47,7 +50,7 @@ var _ keyspace.Executor = (*DB)(nil)
 func (db *DB) Mode() string { return db.mode }
 
 // Physical returns the name a key has in Redis: the prefix, a colon and the
-// logical name.
+// logical name, or that alone without a prefix.
 func (db *DB) Physical(k keyspace.Key) string { return db.prefix + k.String() }
 
 // Do sends one command and returns its reply. It returns when ctx ends at the
@@ -84,6 +87,11 @@ func (db *DB) Do(ctx context.Context, cmd keyspace.Cmd) keyspace.Reply {
 }
 
 func (db *DB) do(ctx context.Context, cmd *keyspace.Cmd) keyspace.Reply {
+	if db.via != nil {
+		var reply [1]keyspace.Reply
+		db.sendMulti(ctx, []keyspace.Cmd{*cmd}, reply[:])
+		return reply[0]
+	}
 	c, err := db.conn()
 	if err != nil {
 		return keyspace.Fail(err)
@@ -176,6 +184,10 @@ func (db *DB) DoMulti(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply
 
 // doMulti fills in one reply for each command.
 func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspace.Reply) {
+	if db.via != nil {
+		db.sendMulti(ctx, cmds, replies)
+		return
+	}
 	c, err := db.conn()
 	if err != nil {
 		for i := range replies {

@@ -9,17 +9,20 @@
 //
 // [Config.URL] chooses. "embedded" is a server inside this process, for
 // development, tests and small installations: nothing to install, empty at every
-// start. Its clock looks at every key in turn, so keys die 50 ms late, and about
-// a second late where there are 100,000 of them. "spawn" runs the redis-server
-// found in PATH as a child that dies with its parent. The others are servers that
+// start. "spawn" runs the redis-server found in PATH as a child that dies with its parent.
+// The program imports packages redis/embedded and redis/spawn for these. The others are servers that
 // the operator runs: one, one behind sentinels, or a cluster. The conformance
 // suite runs over all of them.
+//
+// A program that has a client already gives that to the library, in place of a second pool:
+// packages redis/onrueidis and redis/ongoredis make a [DB] of it, with [Wrap]. Keys that were
+// there before the library keep their names with [Config.NoPrefix].
 //
 // The differences between servers are hidden: replies come in the flat shapes of
 // RESP2 everywhere; a command whose keys do not share a hash tag is refused
 // everywhere, with [ErrCrossSlot]; channels are sharded on a cluster and ordinary
-// elsewhere. Some cannot be hidden: the embedded server lacks BITFIELD, ZRANGESTORE,
-// functions and the Lua library bit, and runs scripts about thirty times slower.
+// elsewhere. Some cannot be hidden: the embedded server lacks a few commands, and runs
+// scripts about thirty times slower.
 //
 // # While Redis is away
 //

@@ -21,27 +21,34 @@ func (db *DB) MGet(ctx context.Context, keys []keyspace.Key) []keyspace.Reply {
 		return db.DoMulti(ctx, cmds)
 	}
 	began := clock()
-	all := func(r keyspace.Reply) []keyspace.Reply { return slices.Repeat([]keyspace.Reply{r}, len(keys)) }
-	c, err := db.conn()
-	if err != nil {
-		return all(keyspace.Fail(err))
-	}
 	names := make([]string, len(keys))
 	for i, k := range keys {
 		names[i] = db.prefix + k.String()
+	}
+	reply := db.mget(ctx, names)
+	if reply.Kind == keyspace.ErrorReply {
+		db.stats.fault(reply.Err)
+		return slices.Repeat([]keyspace.Reply{reply}, len(keys))
+	}
+	if len(reply.List) != len(keys) {
+		return slices.Repeat([]keyspace.Reply{keyspace.Fail(keyspace.ErrReply)}, len(keys))
+	}
+	db.stats.lone.add(clock()-began, 1, 1)
+	return reply.List
+}
+
+// mget is one MGET.
+func (db *DB) mget(ctx context.Context, names []string) keyspace.Reply {
+	if db.via != nil {
+		return db.send(ctx, db.via.Do, []Command{{Args: append([]string{"MGET"}, names...), Key: 1}})[0]
+	}
+	c, err := db.conn()
+	if err != nil {
+		return keyspace.Fail(err)
 	}
 	var r rueidis.RedisResult
 	for try := 0; try == 0 || try < connectTries && unsent(ctx, r.NonRedisError()); try++ {
 		r = c.Do(ctx, c.B().Arbitrary("MGET").Keys(names...).Build())
 	}
-	reply := db.reply(r)
-	if reply.Kind == keyspace.ErrorReply {
-		db.stats.fault(reply.Err)
-		return all(reply)
-	}
-	if len(reply.List) != len(keys) {
-		return all(keyspace.Fail(keyspace.ErrReply))
-	}
-	db.stats.lone.add(clock()-began, 1, 1)
-	return reply.List
+	return db.reply(r)
 }

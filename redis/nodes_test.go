@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/redis/internal/pipe"
 )
 
 // watched starts a server that accepts and never answers, and connects to it.
 func watched(t *testing.T) (ns *nodes, conn net.Conn, dial func() (net.Conn, error)) {
 	t.Helper()
 	ns = newNodes(Config{Patience: patience, Dial: func(context.Context, string, string) (net.Conn, error) {
-		near, far := newPipe()
+		near, far := pipe.New()
 		t.Cleanup(func() { far.Close() })
 		return near, nil
 	}}, slog.New(slog.DiscardHandler))

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"math/bits"
 	"net"
@@ -11,11 +12,13 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/stoa-dev/stoa/redis/internal/engine"
 )
 
 // Open starts or connects to the Redis that cfg names. It fails for a
 // configuration that cannot work, such as a malformed URL or "spawn" without a
-// redis-server in PATH, and never because a server is away: commands then fail
+// redis-server in PATH or without its import, and never because a server is away: commands then fail
 // with [ErrUnavailable] at once while connecting goes on in the background. It
 // waits for the first attempt, a second at the most. ctx bounds that wait
 // alone; the DB lives until Close.
@@ -24,10 +27,14 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Prefix == "" {
-		cfg.Prefix = "stoa"
+	switch {
+	case t.mode == "embedded" && engine.Start == nil:
+		return nil, errors.New(`redis: the URL is "embedded" or empty, and this program has no embedded server: import _ "github.com/stoa-dev/stoa/redis/embedded", or give the URL of a server`)
+	case t.mode == "spawn" && engine.Spawn == nil:
+		return nil, errors.New(`redis: "spawn" needs import _ "github.com/stoa-dev/stoa/redis/spawn" in this program`)
 	}
-	if err := checkPrefix(cfg.Prefix); err != nil {
+	prefix, err := physicalPrefix(cfg.Prefix, cfg.NoPrefix)
+	if err != nil {
 		return nil, err
 	}
 	if cfg.Log == nil {
@@ -36,7 +43,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.Patience == 0 {
 		cfg.Patience = patience
 	}
-	db := &DB{mode: t.mode, prefix: cfg.Prefix + ":", log: cfg.Log.With("redis", t.mode)}
+	db := &DB{mode: t.mode, prefix: prefix, log: cfg.Log.With("redis", t.mode)}
 	if cfg.HotKeys {
 		db.hot = newHot()
 	}
@@ -51,24 +58,24 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	db.done.Go(func() { db.nodes.watch(life) })
 	switch t.mode {
 	case "embedded":
-		if db.server, err = startEmbedded(); err != nil {
+		if db.server, err = engine.Start(); err != nil {
 			stop()
 			db.done.Wait()
 			return nil, err
 		}
 		opt.InitAddress = []string{"memory"}
 		opt.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			return db.server.dial()
+			return db.server.Dial()
 		}
 		opt.PipelineMultiplex, opt.RingScaleEachConn = -1, 0 // the server works under one lock anyway
 	case "spawn":
-		if db.child, err = spawn(ctx, cfg.Dir, db.log); err != nil {
+		if db.child, err = engine.Spawn(ctx, cfg.Dir, db.log); err != nil {
 			stop()
 			db.done.Wait()
 			return nil, err
 		}
-		opt.InitAddress = []string{db.child.socket}
-		db.done.Go(func() { db.child.run(life) })
+		opt.InitAddress = []string{db.child.Socket()}
+		db.done.Go(func() { db.child.Run(life) })
 	}
 	opt.ForceSingleClient = t.mode != "sentinel" && t.mode != "cluster"
 	opt.AlwaysRESP2 = true // the same flat replies in every mode
@@ -136,7 +143,8 @@ func connect(ctx context.Context, opt rueidis.ClientOption, slot *atomic.Pointer
 
 // Close ends the connection: commands under way and later ones fail with
 // [ErrUnavailable], subscriptions end. It waits for the background work and
-// stops an embedded or spawned server, whose data is then gone. Calling it
+// stops an embedded or spawned server, whose data is then gone. The client of [Wrap] stays
+// open. Calling it
 // again does nothing.
 func (db *DB) Close() error {
 	db.mu.Lock()
@@ -164,10 +172,10 @@ func (db *DB) Close() error {
 		}
 	}
 	if db.server != nil {
-		db.server.close()
+		db.server.Close()
 	}
 	if db.child != nil {
-		return db.child.close()
+		return db.child.Close()
 	}
 	return nil
 }

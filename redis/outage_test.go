@@ -543,3 +543,38 @@ func TestACallerThatGivesUpTakesNobodyAlong(t *testing.T) {
 		callers.Wait()
 	}
 }
+
+// listener runs a Subscribe until the test ends or stop is called.
+type listener struct {
+	got  chan string
+	up   chan struct{}
+	stop func() error
+}
+
+func listen(t *testing.T, db *redis.DB, ch keyspace.Channel) *listener {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &listener{got: make(chan string, 1000), up: make(chan struct{}, 100)}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- db.Subscribe(ctx, ch, redis.Handler{
+			Message:    func(s string) { l.got <- s },
+			Subscribed: func() { l.up <- struct{}{} },
+		})
+	}()
+	l.stop = func() error { cancel(); return <-ended }
+	t.Cleanup(cancel)
+	wait(t, l.up)
+	return l
+}
+
+func wait[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(time.Minute):
+		t.Fatal("waited a minute in vain")
+		panic("unreachable")
+	}
+}

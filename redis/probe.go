@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -38,10 +37,11 @@ func Probe(ctx context.Context, cfg Config, schemas ...*keyspace.Schema) ([]Prob
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPrefix(cfg.Prefix); err != nil {
+	prefix, err := physicalPrefix(cfg.Prefix, cfg.NoPrefix)
+	if err != nil {
 		return nil, err
 	}
-	p := &prober{cfg: cfg, target: t, prefix: cmp.Or(cfg.Prefix, "stoa") + ":", schemas: schemas}
+	p := &prober{cfg: cfg, target: t, prefix: prefix, schemas: schemas}
 	if t.mode == "embedded" || t.mode == "spawn" {
 		return p.own(ctx)
 	}

@@ -165,6 +165,9 @@ func (db *DB) serve(ctx context.Context, t *topic) {
 // receive subscribes once and hands on what comes until that subscription ends;
 // it reports whether there was one.
 func (db *DB) receive(session context.Context, t *topic) (subscribed bool) {
+	if db.via != nil {
+		return db.subscribeOnce(session, t)
+	}
 	listener := db.listener.Load()
 	if listener == nil {
 		return false

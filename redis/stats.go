@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/stoa-dev/stoa/keyspace"
 )
 
 // Stats is what a [DB] did since Open. See BenchmarkStats for what it costs.
@@ -56,7 +58,8 @@ func (db *DB) Stats() Stats {
 		Canceled: db.stats.faults[faultCanceled].Load(), Refused: db.stats.faults[faultRefused].Load(),
 	}
 	if db.server != nil {
-		s.Connections, s.Connects = db.server.server.CurrentConnectionCount(), uint64(db.server.server.TotalConnectionCount())
+		open, made := db.server.Connections()
+		s.Connections, s.Connects = open, uint64(made)
 		return s
 	}
 	db.nodes.count(&s)
@@ -143,8 +146,8 @@ const infoTimeout = time.Second
 // known which ones those are; a server that does not answer has an Err. The
 // embedded server says little.
 func (db *DB) Info(ctx context.Context) ([]ServerInfo, error) {
-	return db.ask(ctx, []string{"INFO"}, func(r rueidis.RedisResult) (map[string]string, error) {
-		text, err := r.ToString()
+	return db.askAll(ctx, []string{"INFO"}, func(r keyspace.Reply) (map[string]string, error) {
+		text, _, err := r.Text()
 		fields := make(map[string]string)
 		for line := range strings.SplitSeq(text, "\n") {
 			if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\r"), ":"); ok {
@@ -159,10 +162,34 @@ func (db *DB) Info(ctx context.Context) ([]ServerInfo, error) {
 // does, with CONFIG GET, which a user may lack: it shows passwords, too. Several
 // at once need Redis 7.0.
 func (db *DB) Settings(ctx context.Context, names ...string) ([]ServerInfo, error) {
-	return db.ask(ctx, append([]string{"CONFIG", "GET"}, names...), rueidis.RedisResult.AsStrMap)
+	return db.askAll(ctx, append([]string{"CONFIG", "GET"}, names...), func(r keyspace.Reply) (map[string]string, error) {
+		flat, err := r.Items()
+		fields := make(map[string]string)
+		for i := 1; i < len(flat); i += 2 {
+			fields[flat[i-1].Str] = flat[i].Str
+		}
+		return fields, err
+	})
 }
 
-func (db *DB) ask(ctx context.Context, cmd []string, read func(rueidis.RedisResult) (map[string]string, error)) ([]ServerInfo, error) {
+func (db *DB) askAll(ctx context.Context, cmd []string, read func(keyspace.Reply) (map[string]string, error)) ([]ServerInfo, error) {
+	servers, err := db.infoServers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []ServerInfo
+	for _, s := range servers {
+		all = append(all, db.askOne(ctx, s, cmd, read))
+	}
+	return all, nil
+}
+
+// infoServers returns the servers that own keys. One that cannot be asked yet, in a cluster, is
+// among them without a Do, so that it hides no other.
+func (db *DB) infoServers(ctx context.Context) (all []Server, err error) {
+	if db.via != nil {
+		return db.servers(ctx)
+	}
 	c, err := db.conn()
 	if err != nil {
 		return nil, err
@@ -182,22 +209,25 @@ func (db *DB) ask(ctx context.Context, cmd []string, read func(rueidis.RedisResu
 		}
 		clients = masters
 	}
-	var all []ServerInfo
-	for addr, server := range clients {
-		all = append(all, db.askOne(ctx, addr, server, cmd, read))
+	for addr, client := range clients {
+		s := Server{Addr: addr}
+		if client != nil {
+			s.Do = db.through(client)
+		}
+		all = append(all, s)
 	}
 	return all, nil
 }
 
-func (db *DB) askOne(ctx context.Context, addr string, c rueidis.Client, cmd []string, read func(rueidis.RedisResult) (map[string]string, error)) ServerInfo {
-	if c == nil {
-		return ServerInfo{Addr: addr, Err: &unavailable{errConnecting}}
+func (db *DB) askOne(ctx context.Context, s Server, cmd []string, read func(keyspace.Reply) (map[string]string, error)) ServerInfo {
+	if s.Do == nil {
+		return ServerInfo{Addr: s.Addr, Err: &unavailable{errConnecting}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
 	defer cancel()
-	fields, err := read(c.Do(ctx, c.B().Arbitrary(cmd...).Build()))
+	fields, err := read(ask(ctx, s, cmd...))
 	if err != nil {
-		return ServerInfo{Addr: addr, Err: db.failed(err)}
+		return ServerInfo{Addr: s.Addr, Err: err}
 	}
-	return ServerInfo{Addr: addr, Fields: fields}
+	return ServerInfo{Addr: s.Addr, Fields: fields}
 }

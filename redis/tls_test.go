@@ -23,6 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/redis"
 	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/redis/redistest/conformance"
 )
 
 // authority makes a CA and a certificate of it for 127.0.0.1, not for localhost,
@@ -93,10 +94,7 @@ func worksWith(t *testing.T, cfg redis.Config) {
 	t.Helper()
 	cfg.Patience = 20 * time.Second
 	db := redistest.OpenConfig(t, cfg)
-	testHandles(t, db)
-	testPipeline(t, db)
-	testScripts(t, db)
-	testPubSub(t, db)
+	conformance.Brief(t, db)
 	servers, err := db.Info(t.Context())
 	if err != nil || len(servers) != 1 || servers[0].Fields["redis_version"] == "" {
 		t.Errorf("Info: %v, %v", servers, err)

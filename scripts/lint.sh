@@ -26,19 +26,22 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
 # A module that requires this one compiles all its packages anew, from another path.
-# In a workspace with it the benchmarks' module takes what is there. That of the
-# hazards needs five packages, and other versions of what both require.
-GOWORK=$tmp/go.work go work init . ./bench
+# In a workspace with it the benchmarks' module and the adapters of clients take what is there.
+# That of the hazards needs five packages, and other versions of what both require.
+adapters="redis/onrueidis redis/ongoredis cache/cacheotel"
+GOWORK=$tmp/go.work go work init . ./bench $adapters
 
 check gofmt unformatted
-for module in . bench bench/hazards cache/cacheotel; do
+for module in . bench bench/hazards $adapters; do
 	check "go mod tidy ($module)" go -C "$module" mod tidy -diff
 done
-check "go vet" env GOWORK="$tmp/go.work" go vet ./... ./bench/...
-check "staticcheck" env GOWORK="$tmp/go.work" go run "$staticcheck" ./... ./bench/...
+check "go vet" env GOWORK="$tmp/go.work" go vet ./... ./bench/... ./redis/onrueidis/... ./redis/ongoredis/... ./cache/cacheotel/...
+check "staticcheck" env GOWORK="$tmp/go.work" go run "$staticcheck" ./... ./bench/... ./redis/onrueidis/... ./redis/ongoredis/... ./cache/cacheotel/...
 check "go vet (bench/hazards)" go -C bench/hazards vet ./...
-check "go vet (cache/cacheotel)" go -C cache/cacheotel vet ./...
 check "staticcheck (bench/hazards)" env -C bench/hazards go run "$staticcheck" ./...
 check "go build (keyvet)" go build -o "$tmp/keyvet" ./keyspace/keyvet/cmd/keyvet
 check "keys outside keys.go" go vet -vettool="$tmp/keyvet" ./...
+for module in $adapters; do
+	check "keys outside keys.go ($module)" go -C "$module" vet -vettool="$tmp/keyvet" ./...
+done
 exit "$failed"

@@ -47,6 +47,8 @@ import (
 	"github.com/stoa-dev/stoa/lease"
 	"github.com/stoa-dev/stoa/ratelimit"
 	"github.com/stoa-dev/stoa/redis"
+	_ "github.com/stoa-dev/stoa/redis/embedded" // for the URL of that name
+	_ "github.com/stoa-dev/stoa/redis/spawn"    // likewise
 )
 
 // App is one node of Stoa. Make one with [New] and run it once.

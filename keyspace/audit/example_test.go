@@ -9,6 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/keyspace/audit"
 	"github.com/stoa-dev/stoa/redis"
+	_ "github.com/stoa-dev/stoa/redis/embedded"
 )
 
 func Example() {

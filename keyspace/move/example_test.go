@@ -10,6 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/keyspace/move"
 	"github.com/stoa-dev/stoa/redis"
+	_ "github.com/stoa-dev/stoa/redis/embedded"
 )
 
 // Room identifies a room by its number.

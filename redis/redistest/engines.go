@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/redis"
+	_ "github.com/stoa-dev/stoa/redis/embedded" // for the engine of that name
+	_ "github.com/stoa-dev/stoa/redis/spawn"    // likewise
 )
 
 // An Engine is one kind of Redis.

@@ -1,4 +1,17 @@
-package redis
+// Package spawn starts the redis-server that is in PATH, for the program alone: empty at
+// first, without persistence, on a socket of its own. It dies with the program, on Linux
+// however that ends, and another takes its place when it dies before. A program imports the
+// package for its effect, as it imports a driver of database/sql:
+//
+//	import (
+//		"github.com/stoa-dev/stoa/redis"
+//		_ "github.com/stoa-dev/stoa/redis/spawn"
+//	)
+//
+//	db, err := redis.Open(ctx, redis.Config{URL: "spawn"})
+//
+// Each Open starts a server, which ends with the DB. Without the import this URL is an error.
+package spawn
 
 import (
 	"context"
@@ -12,7 +25,19 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/stoa-dev/stoa/redis/internal/engine"
 )
+
+func init() {
+	engine.Spawn = func(ctx context.Context, dir string, log *slog.Logger) (engine.Child, error) {
+		c, err := spawn(ctx, dir, log)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+}
 
 // child is a redis-server that this process started for itself.
 type child struct {
@@ -49,7 +74,7 @@ func spawn(ctx context.Context, dir string, log *slog.Logger) (*child, error) {
 		err = c.start(ctx)
 	}
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, fmt.Errorf("redis: spawn: %w", err)
 	}
 	return c, nil
@@ -67,7 +92,7 @@ func (c *child) start(ctx context.Context) error {
 		return err
 	}
 	started, ended := make(chan error, 1), make(chan struct{})
-	go func() { // run, or the end of this function, waits for it
+	go func() { // Run, or the end of this function, waits for it
 		defer close(ended)
 		// The kernel takes the thread that has started a child for its parent.
 		runtime.LockOSThread()
@@ -103,9 +128,12 @@ func (c *child) start(ctx context.Context) error {
 	return fmt.Errorf("redis-server did not come up: %w: %s", err, strings.TrimSpace(out.String()))
 }
 
-// run starts another child whenever one ends, until ctx ends; then it ends the
+// Socket is where the server listens.
+func (c *child) Socket() string { return c.socket }
+
+// Run starts another child whenever one ends, until ctx ends; then it ends the
 // last one.
-func (c *child) run(ctx context.Context) {
+func (c *child) Run(ctx context.Context) {
 	for {
 		began := time.Now()
 		select {
@@ -134,8 +162,8 @@ func (c *child) run(ctx context.Context) {
 	}
 }
 
-// close removes what start left; run has ended the process.
-func (c *child) close() error {
+// Close removes what start left; Run has ended the process.
+func (c *child) Close() error {
 	if c.temporary {
 		return os.RemoveAll(c.dir)
 	}

@@ -1,4 +1,4 @@
-package redis
+package embedded
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 // The clock of the embedded server needs its lock, and so does a script, whose commands
 // come while it has it.
 func TestScriptsAndTheClockOfTheEmbeddedServerDoNotLockEachOtherOut(t *testing.T) {
-	e, err := startEmbedded()
+	e, err := start()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestScriptsAndTheClockOfTheEmbeddedServerDoNotLockEachOtherOut(t *testing.T
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				c, err := e.dial()
+				c, err := e.Dial()
 				if err != nil {
 					t.Error(err)
 					return
@@ -49,7 +49,7 @@ func TestScriptsAndTheClockOfTheEmbeddedServerDoNotLockEachOtherOut(t *testing.T
 	}()
 	select {
 	case <-ended:
-		e.close()
+		e.Close()
 	case <-time.After(time.Minute):
 		t.Fatal("scripts hang")
 	}

@@ -1,4 +1,4 @@
-package redis
+package pipe
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 )
 
 func TestAPipeHoldsWhatNobodyReadsYet(t *testing.T) {
-	a, b := newPipe()
+	a, b := New()
 	want := bytes.Repeat([]byte("0123456789"), 300_000)
 	for chunk := want; len(chunk) > 0; chunk = chunk[min(len(chunk), 70_001):] {
 		if _, err := a.Write(chunk[:min(len(chunk), 70_001)]); err != nil {
@@ -30,7 +30,7 @@ func TestAPipeHoldsWhatNobodyReadsYet(t *testing.T) {
 }
 
 func TestAPipeThatIsNeverEmptyKeepsItsSize(t *testing.T) {
-	a, b := newPipe()
+	a, b := New()
 	buf := make([]byte, 1000)
 	a.Write(buf) // the reader stays behind by this much
 	for range 10_000 {
@@ -43,24 +43,24 @@ func TestAPipeThatIsNeverEmptyKeepsItsSize(t *testing.T) {
 }
 
 func TestAReaderThatLagsTooFarIsCut(t *testing.T) {
-	a, b := newPipe()
+	a, b := New()
 	chunk := make([]byte, 16<<20)
 	var err error
 	written := 0
-	for ; err == nil && written <= 2*pipeLimit; written += len(chunk) {
+	for ; err == nil && written <= 2*limit; written += len(chunk) {
 		_, err = a.Write(chunk)
 	}
-	if err == nil || written > pipeLimit+2*len(chunk) {
-		t.Errorf("wrote %d bytes that nobody read, %v; want a cut at %d", written, err, pipeLimit)
+	if err == nil || written > limit+2*len(chunk) {
+		t.Errorf("wrote %d bytes that nobody read, %v; want a cut at %d", written, err, limit)
 	}
-	if n, err := io.Copy(io.Discard, b); n < pipeLimit-int64(len(chunk)) || err != nil {
+	if n, err := io.Copy(io.Discard, b); n < limit-int64(len(chunk)) || err != nil {
 		t.Errorf("the reader got %d bytes, %v; want what was written before the cut, and the end", n, err)
 	}
 }
 
 func TestAPipesDeadlineEndsARead(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		a, b := newPipe()
+		a, b := New()
 		defer a.Close()
 		began := time.Now()
 		b.SetDeadline(began.Add(time.Minute))

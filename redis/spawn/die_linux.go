@@ -1,4 +1,4 @@
-package redis
+package spawn
 
 import (
 	"os/exec"

@@ -1,4 +1,5 @@
-package redis
+// Package pipe has connections within a process that never block a writer.
+package pipe
 
 import (
 	"io"
@@ -8,15 +9,15 @@ import (
 	"time"
 )
 
-// pipeLimit is how far a reader may lag behind before its pipe is cut, as Redis
+// limit is how far a reader may lag behind before its pipe is cut, as Redis
 // cuts a client whose output buffer overflows.
-const pipeLimit = 64 << 20
+const limit = 64 << 20
 
-// newPipe returns the two ends of an in-memory connection. Unlike net.Pipe it
+// New returns the two ends of an in-memory connection. Unlike net.Pipe it
 // is buffered: a client that writes a long pipeline before it reads the first
 // reply, and a server that answers while it is still being written to, would
 // else wait for each other for ever.
-func newPipe() (client, server net.Conn) {
+func New() (client, server net.Conn) {
 	a, b := newStream(), newStream()
 	return &pipe{in: a, out: b}, &pipe{in: b, out: a}
 }
@@ -73,7 +74,7 @@ func (s *stream) write(b []byte) (int, error) {
 		s.buf = s.buf[:copy(s.buf, s.buf[s.off:])]
 		s.off = 0
 	}
-	if len(s.buf)-s.off+len(b) > pipeLimit {
+	if len(s.buf)-s.off+len(b) > limit {
 		s.closed = true
 		s.more.Broadcast()
 		return 0, io.ErrShortBuffer

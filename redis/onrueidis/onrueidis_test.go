@@ -1,0 +1,126 @@
+package onrueidis_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/redis/onrueidis"
+	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/redis/redistest/conformance"
+)
+
+// open returns a DB on a client of its own, and the client.
+func open(t *testing.T, opt rueidis.ClientOption, cfg redis.WrapConfig) (*redis.DB, rueidis.Client) {
+	t.Helper()
+	client, err := rueidis.NewClient(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	db, err := onrueidis.New(client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db, client
+}
+
+func TestAWrappedClientBehavesAsTheLibrarysOwn(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		opt  func(*testing.T) rueidis.ClientOption
+	}{
+		{"standalone", func(t *testing.T) rueidis.ClientOption {
+			return rueidis.ClientOption{InitAddress: []string{redistest.Server(t).Addr}}
+		}},
+		{"standalone by RESP2", func(t *testing.T) rueidis.ClientOption {
+			return rueidis.ClientOption{InitAddress: []string{redistest.Server(t).Addr}, AlwaysRESP2: true, DisableCache: true}
+		}},
+		{"sentinel", func(t *testing.T) rueidis.ClientOption {
+			hosts, master, _ := strings.Cut(strings.TrimPrefix(redistest.Sentinel(t).URL, "redis-sentinel://"), "/")
+			return rueidis.ClientOption{InitAddress: strings.Split(hosts, ","), Sentinel: rueidis.SentinelOption{MasterSet: master}}
+		}},
+		{"cluster", func(t *testing.T) rueidis.ClientOption {
+			return rueidis.ClientOption{InitAddress: strings.Split(strings.TrimPrefix(redistest.Cluster(t, 3, 0).URL, "redis-cluster://"), ",")}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db, client := open(t, c.opt(t), redis.WrapConfig{})
+			if mode, _, _ := strings.Cut(c.name, " "); db.Mode() != mode {
+				t.Errorf("Mode() = %q", db.Mode())
+			}
+			conformance.Run(t, db)
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := db.Ping(t.Context()); !errors.Is(err, redis.ErrClosed) || !errors.Is(err, redis.ErrUnavailable) {
+				t.Errorf("after Close: %v", err)
+			}
+			if err := client.Do(t.Context(), client.B().Get().Key("x").Build()).Error(); !rueidis.IsRedisNil(err) {
+				t.Errorf("the client itself after Close: %v", err)
+			}
+			other, err := onrueidis.New(client, redis.WrapConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			client.Close()
+			if err := other.Do(t.Context(), keyspace.Cmd{Name: "PING"}).Err; db.Mode() != "cluster" && (!errors.Is(err, redis.ErrClosed) || !errors.Is(err, redis.ErrUnavailable)) { // a cluster's client connects again
+				t.Errorf("after the client was closed: %v", err)
+			}
+		})
+	}
+}
+
+func TestAWrappedClientLastsThroughOutages(t *testing.T) { conformance.Wrapped(t, openAt) }
+
+// Two programs, each with its own client: a change through one is seen by the other, and no
+// reader sees an older value after a newer one.
+func TestTwoCachesOverTwoClientsShowNothingStale(t *testing.T) {
+	server := redistest.Server(t)
+	var truth atomic.Int64
+	load := func(context.Context, int) (int64, error) { return truth.Load(), nil }
+	var nodes []*cache.Cache[int, int64]
+	for range 2 {
+		rt, err := cache.Open(t.Context(), cache.Options{DB: openAt(t, server.Addr)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { rt.Close() })
+		nodes = append(nodes, cache.Keyed(rt, "truth", strconv.Itoa, load, cache.TTL(time.Hour)))
+	}
+	for i := range int64(200) {
+		writer, reader := nodes[i%2], nodes[1-i%2]
+		if _, err := reader.Get(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := writer.Mutate(t.Context(), 1, func(context.Context) error { truth.Add(1); return nil }); v != i+1 || err != nil {
+			t.Fatalf("change %d: %d, %v", i+1, v, err)
+		}
+		eventually.True(t, "the other sees the change", func() bool {
+			v, err := reader.Get(t.Context(), 1)
+			if err != nil || v > i+1 {
+				t.Fatalf("after change %d: %d, %v", i+1, v, err)
+			}
+			return v == i+1
+		})
+	}
+}
+
+func openAt(t *testing.T, addr string) *redis.DB {
+	t.Helper()
+	db, _ := open(t, rueidis.ClientOption{InitAddress: []string{addr}}, redis.WrapConfig{})
+	return db
+}
