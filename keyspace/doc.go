@@ -37,6 +37,13 @@ Neither has a longest input that it refuses.
 A Segment type promises a [Form]: an alphabet and lengths, or a list of words.
 At holds every argument against it and panics when one breaks the promise.
 
+# A layout that is there already
+
+The keys of a Redis that has run for years keep their names. A schema of
+[Schema.Brownfield] takes them as they are: placeholders beside text, as in
+"app.user-{id}" and "user_{id}_profile", any separator, arguments that are [Raw].
+What is ambiguous is found all the same, with a key that shows it.
+
 # Using
 
 At returns a handle with the commands of the family's type:
