@@ -51,6 +51,14 @@ var (
 		"stream":  {"xadd", "xdel", "xtrim", "xack", "xgroup", "xreadgroup", "xclaim", "xautoclaim", "xsetid"},
 		"channel": {"publish", "spublish"},
 	}
+	// special are of single kinds, by how their forms begin.
+	special = map[string]struct {
+		typ           string
+		reads, writes []string
+	}{
+		geoForm: {"zset", []string{"geopos", "geodist", "geohash", "geosearch"}, []string{"geoadd", "geosearchstore"}},
+		logForm: {"string", nil, []string{"pfmerge"}},
+	}
 	// looks are for any key, and for the server itself.
 	looks = []string{"exists", "type", "ttl", "pttl", "expiretime", "pexpiretime", "object|encoding", "object|freq", "memory|usage", "scan", "dbsize", "dump",
 		"ping", "hello", "auth", "reset", "quit", "select", "readonly", "client|setname", "client|getname", "client|id",
@@ -90,6 +98,13 @@ func (a ACL) Line(schemas ...*Schema) string {
 		may(reads[e.Type]...)
 		if !a.ReadOnly {
 			may(writes[e.Type]...)
+		}
+		for form, s := range special {
+			if e.Type == s.typ && strings.HasPrefix(e.Form, form) {
+				if may(s.reads...); !a.ReadOnly {
+					may(s.writes...)
+				}
+			}
 		}
 		if e.Type == channelType {
 			channels = append(channels, "&"+glob)
