@@ -124,6 +124,7 @@ func TestEachKindDoesWhatItsMethodsSay(t *testing.T) {
 		{"counter take", func() string { return got(c.Take(ctx, db)) }, "42", c.Key},
 		{"counter gone", func() string { return got(c.Take(ctx, db)) }, "0", c.Key},
 
+		{"bit cleared first", func() string { return got(vBits.At(n, two).ClearBit(ctx, db, 3)) }, "false", vBits.At(n, two).Key},
 		{"bit add", func() string { return got(m.Add(ctx, db, "\x01")) }, "true", m.Key},
 		{"bit add again", func() string { return got(m.Add(ctx, db, "\x01")) }, "false", m.Key},
 		{"bit set", func() string { return got(m.SetBit(ctx, db, 9)) }, "false", m.Key},
