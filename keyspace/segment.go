@@ -13,7 +13,8 @@ import (
 // may use must be of the type's [Form]. At checks the form and panics when it
 // does not hold, as for a zero identifier: such a key would name nothing,
 // or would be shared by all. Use a struct rather than a string type, so that an untyped
-// constant does not pass for an identifier.
+// constant does not pass for an identifier. A pointer to it may have ReadSegment as well,
+// the reverse, for [F1.All].
 type Segment interface {
 	comparable
 	AppendSegment(b []byte) []byte
