@@ -21,6 +21,9 @@ type ACL struct {
 	// are declared. A program may then be replaced by one with other families
 	// before its user is.
 	Wide bool
+	// NoPrefix is for keys that stand without a prefix, as those of a Redis that ran
+	// before this package did; see [Schema.Brownfield]. With Wide they are all keys.
+	NoPrefix bool
 	// Commands are allowed besides, for example "config|get".
 	Commands []string
 }
@@ -48,6 +51,14 @@ var (
 		"stream":  {"xadd", "xdel", "xtrim", "xack", "xgroup", "xreadgroup", "xclaim", "xautoclaim", "xsetid"},
 		"channel": {"publish", "spublish"},
 	}
+	// special are of single kinds, by how their forms begin.
+	special = map[string]struct {
+		typ           string
+		reads, writes []string
+	}{
+		geoForm: {"zset", []string{"geopos", "geodist", "geohash", "geosearch"}, []string{"geoadd", "geosearchstore"}},
+		logForm: {"string", nil, []string{"pfmerge"}},
+	}
 	// looks are for any key, and for the server itself.
 	looks = []string{"exists", "type", "ttl", "pttl", "expiretime", "pexpiretime", "object|encoding", "object|freq", "memory|usage", "scan", "dbsize", "dump",
 		"ping", "hello", "auth", "reset", "quit", "select", "readonly", "client|setname", "client|getname", "client|id",
@@ -60,7 +71,10 @@ var (
 // Line returns the user's line of an ACL file, for Redis 7.0 and later. It is the
 // same for the same families, in any order of schemas.
 func (a ACL) Line(schemas ...*Schema) string {
-	prefix, user := cmp.Or(a.Prefix, "stoa"), cmp.Or(a.User, "stoa")
+	prefix, user := cmp.Or(a.Prefix, "stoa")+":", cmp.Or(a.User, "stoa")
+	if a.NoPrefix {
+		prefix = ""
+	}
 	secret := cmp.Or(a.Secret, "#"+user+"-sha256")
 	var keys, channels, commands []string
 	may := func(cmds ...string) {
@@ -77,13 +91,20 @@ func (a ACL) Line(schemas ...*Schema) string {
 	families := NewCatalogue(schemas...).Families
 	slices.SortFunc(families, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Pattern, b.Pattern)) })
 	for _, e := range families {
-		glob := prefix + ":" + e.glob()
+		glob := prefix + e.glob()
 		if a.Wide {
-			glob = prefix + ":*"
+			glob = prefix + "*"
 		}
 		may(reads[e.Type]...)
 		if !a.ReadOnly {
 			may(writes[e.Type]...)
+		}
+		for form, s := range special {
+			if e.Type == s.typ && strings.HasPrefix(e.Form, form) {
+				if may(s.reads...); !a.ReadOnly {
+					may(s.writes...)
+				}
+			}
 		}
 		if e.Type == channelType {
 			channels = append(channels, "&"+glob)
@@ -103,16 +124,20 @@ func (a ACL) Line(schemas ...*Schema) string {
 }
 
 // glob is the pattern as Redis matches names: braces are themselves, and an
-// argument is anything, for Redis knows no levels.
+// argument is anything, for Redis knows no levels. A space would end the rule.
 func (e Entry) glob() string {
-	levels := strings.Split(e.Pattern, ":")
-	for i, level := range levels {
-		switch _, kind := placeholder(level); kind {
-		case argument:
-			levels[i] = "*"
-		case hashTag:
-			levels[i] = "{*}"
+	var b strings.Builder
+	at := 0
+	for _, slot := range argumentsIn.FindAllStringIndex(e.Pattern, -1) {
+		b.WriteString(globbed.Replace(e.Pattern[at:slot[0]]))
+		if at = slot[1]; strings.HasPrefix(e.Pattern[slot[0]:], "{{") {
+			b.WriteString("{*}")
+		} else {
+			b.WriteString("*")
 		}
 	}
-	return strings.Join(levels, ":")
+	b.WriteString(globbed.Replace(e.Pattern[at:]))
+	return b.String()
 }
+
+var globbed = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`, ` `, `?`)

@@ -1,6 +1,9 @@
 package keyspace
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // automaton is a deterministic finite automaton over bytes. next[dead] stays all
 // zero, so that a walk needs no test.
@@ -66,6 +69,17 @@ var automata = [...]*automaton{
 	Digits:    signedDigits(),
 	Hex:       oneOrMore(hexits),
 	Base64URL: oneOrMore(base64url),
+	RawText:   oneOrMore(allBut("{}")),
+}
+
+func allBut(chars string) string {
+	var b []byte
+	for c := range 256 {
+		if strings.IndexByte(chars, byte(c)) < 0 {
+			b = append(b, byte(c))
+		}
+	}
+	return string(b)
 }
 
 func newAutomaton(states int, accept ...uint8) *automaton {

@@ -29,9 +29,12 @@ func Disjoint(schemas ...*Schema) error {
 	return errors.Join(faults...)
 }
 
-// meet returns a name that both families can make. No argument ever contains a
-// colon, so two names are equal when they are so level by level.
+// meet returns a name that both families can make. An argument that fills its level
+// never contains a colon, so two such names are equal when they are so level by level.
 func (f *Family) meet(g *Family) (name string, ok bool) {
+	if f.mixed || g.mixed {
+		return common(f, g, false)
+	}
 	if len(f.levels) != len(g.levels) {
 		return "", false
 	}

@@ -37,15 +37,36 @@ Neither has a longest input that it refuses.
 A Segment type promises a [Form]: an alphabet and lengths, or a list of words.
 At holds every argument against it and panics when one breaks the promise.
 
+# A layout that is there already
+
+The keys of a Redis that has run for years keep their names. A schema of
+[Schema.Brownfield] takes them as they are: placeholders beside text, as in
+"app.user-{id}" and "user_{id}_profile", any separator, arguments that are [Raw].
+What is ambiguous is found all the same, with a key that shows it.
+
 # Using
 
 At returns a handle with the commands of the family's type:
 
 	cart, ok, err := cartKey.At(uid).Get(ctx, db)
 
-Each kind has the commands that its type is used with; those that write give the key its
-declared life in the same step. Whoever sends a [Cmd] of their own gives it themselves;
-a command that writes another type than the key's is refused ([ErrType]).
+Each kind has the commands that its type is used with: [Bytes], [JSON], [Counter],
+[Bitmap], [HyperLogLog], [Hash], [Record] for a struct in a hash, [Set], [ZSet], [Geo],
+[List] and [Stream]. Those that write give the key its declared life in the same step.
+Whoever sends a [Cmd] of their own gives it themselves; a command that writes another
+type than the key's is refused ([ErrType]).
+
+A [Batch] sends commands in one round trip, and gives each a typed result:
+
+	var b keyspace.Batch
+	cart := cartKey.At(uid).GetIn(&b)
+	seen := b.Int(seenKey.At(uid).AddCmd(1))
+	err := b.Run(ctx, db) // or b.RunAtomic: nothing of other clients in between
+
+[DefScript] binds a Lua script to the families of its keys and to typed arguments. All
+and Keys of a family find the keys that are there, with their arguments parsed:
+
+	for uid, err := range cartKey.All(ctx, db) {
 
 db is an [Executor], for example package redis's DB, which puts the
 deployment's prefix before each key; see [ValidPrefix].

@@ -3,6 +3,7 @@ package keyspace
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unsafe"
@@ -37,10 +38,12 @@ type Family struct {
 	// that any can. See [Kind].Checked.
 	Check func(value []byte) error
 
-	levels []level  // the pattern between its colons
+	levels []level  // the pattern between its colons; of a mixed one, its texts and arguments
 	parts  []string // the literal text around the arguments, tag braces included
 	tag    int      // which argument is the hash tag; -1 for none
 	room   int      // bytes that hold most keys
+	asIs   bool     // the schema is one of [Schema.Brownfield]
+	mixed  bool     // an argument shares its level with text, or can be several levels
 }
 
 // level is a word of the pattern or the place of an argument.
@@ -56,10 +59,14 @@ type Schema struct {
 	owner    string
 	families []*Family
 	retired  []*Family
+	asIs     bool
+	badWords []string
 }
 
 // New returns an empty schema; owner is the package that declares it.
-func New(owner literal) *Schema { return &Schema{owner: string(owner)} }
+func New(owner literal) *Schema {
+	return &Schema{owner: string(owner), badWords: meaningless}
+}
 
 // Families returns what was declared, in order.
 func (s *Schema) Families() []*Family { return slices.Clone(s.families) }
@@ -70,7 +77,7 @@ func (s *Schema) Families() []*Family { return slices.Clone(s.families) }
 // anew. It panics on a malformed pattern, and without a reason. Take it out when no Redis
 // can have such a key any longer.
 func Retire(s *Schema, pattern, migration literal) {
-	f, err := Locked{Pattern: string(pattern), Type: retiredType}.family()
+	f, err := Locked{Pattern: string(pattern), Type: retiredType}.family(s.asIs)
 	if err == nil && strings.TrimSpace(string(migration)) == "" {
 		err = errors.New("is retired, and nothing says what becomes of its keys")
 	}
@@ -85,7 +92,7 @@ func (s *Schema) add(pattern literal, typ, form string, ttl TTL, doc Doc, args .
 	if doc.Owner == "" {
 		doc.Owner = s.owner
 	}
-	f := &Family{Pattern: string(pattern), Type: typ, Form: form, TTL: ttl, Doc: doc, Args: args, tag: -1}
+	f := &Family{Pattern: string(pattern), Type: typ, Form: form, TTL: ttl, Doc: doc, Args: args, tag: -1, asIs: s.asIs}
 	if err := f.compile(); err != nil {
 		panic(fmt.Sprintf("keyspace: %q %v", pattern, err))
 	}
@@ -109,15 +116,59 @@ func (f *Family) compile() error {
 	if err := f.TTL.validate(); err != nil {
 		return err
 	}
+	pieces, separator := strings.Split(f.Pattern, ":"), ":"
+	if f.asIs && f.mixes(pieces) {
+		f.mixed, separator = true, ""
+		pieces = pieces[:0]
+		for from, rest := 0, f.Pattern; from < len(rest); {
+			at := argumentsIn.FindStringIndex(rest[from:])
+			if at == nil {
+				at = []int{len(rest) - from, len(rest) - from}
+			}
+			for _, piece := range []string{rest[from:][:at[0]], rest[from:][at[0]:at[1]]} {
+				if piece != "" {
+					pieces = append(pieces, piece)
+				}
+			}
+			from += at[1]
+		}
+	}
+	if err := f.assemble(pieces, separator); err != nil {
+		return err
+	}
+	for i, p := range f.parts {
+		if f.room += len(p); i > 0 {
+			f.room += min(f.Args[i-1].longest(), 32)
+		}
+	}
+	return nil
+}
+
+// argumentsIn finds the placeholders of a pattern in which they do not fill whole levels.
+var argumentsIn = regexp.MustCompile(`\{\{[^{}:]+\}\}|\{[^{}:]+\}`)
+
+// mixes reports whether a pattern is more than words and arguments between colons.
+func (f *Family) mixes(levels []string) bool {
+	return slices.ContainsFunc(f.Args, Form.wide) || slices.ContainsFunc(levels, func(word string) bool {
+		_, kind := placeholder(word)
+		return kind == noArgument && (word == "" || strings.ContainsAny(word, "{}"))
+	})
+}
+
+// assemble makes the family's levels and parts of the pieces of its pattern.
+func (f *Family) assemble(pieces []string, separator string) error {
 	text, args := "", 0
-	for i, word := range strings.Split(f.Pattern, ":") {
+	for i, word := range pieces {
 		if i > 0 {
-			text += ":"
+			text += separator
 		}
 		name, kind := placeholder(word)
 		if kind == noArgument {
-			if word == "" || strings.ContainsAny(word, "{}") {
-				return fmt.Errorf("has the level %q, which is neither a word nor {name} nor {{name}}", word)
+			switch {
+			case !f.asIs && (word == "" || strings.ContainsAny(word, "{}")):
+				return fmt.Errorf("has the level %q, which is neither a word nor {name} nor {{name}}; a pattern that Redis has already may be declared with Schema.Brownfield", word)
+			case strings.ContainsAny(word, "{}"):
+				return fmt.Errorf("has braces in %q that are neither {name} nor {{name}}", word)
 			}
 			f.levels = append(f.levels, level{text: word})
 			text += word
@@ -130,7 +181,7 @@ func (f *Family) compile() error {
 			return fmt.Errorf("has more placeholders than its %d arguments", args)
 		}
 		l := level{text: name, form: &f.Args[args], tag: kind == hashTag}
-		if err := l.form.validate(); err != nil {
+		if err := l.form.validate(f.asIs); err != nil {
 			return fmt.Errorf("has an argument {%s} that %w", name, err)
 		}
 		closing := ""
@@ -148,11 +199,6 @@ func (f *Family) compile() error {
 	f.parts = append(f.parts, text)
 	if args < len(f.Args) {
 		return fmt.Errorf("has %d placeholders and was declared with %d arguments", args, len(f.Args))
-	}
-	for i, p := range f.parts {
-		if f.room += len(p); i > 0 {
-			f.room += min(f.Args[i-1].longest(), 32)
-		}
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ const (
 	Digits             // 0-9, and a leading '-'
 	Hex                // 0-9 a-f
 	Base64URL          // A-Z a-z 0-9 _ -
+	RawText            // every byte but braces, as it is; see [Schema.Brownfield]
 )
 
 // Formed is implemented by Segment types that promise a [Form]. SegmentForm is
@@ -54,7 +55,7 @@ func (f *Form) match(s string) bool {
 	return automata[f.Alphabet].accepts(s)
 }
 
-var alphabetNames = [...]string{AnyText: "escaped text", Digits: "digits", Hex: "hex", Base64URL: "base64url"}
+var alphabetNames = [...]string{AnyText: "escaped text", Digits: "digits", Hex: "hex", Base64URL: "base64url", RawText: "raw text"}
 
 // String describes the form for people, for example "base64url, 12 bytes".
 func (f Form) String() string {
@@ -73,15 +74,27 @@ func (f Form) String() string {
 	return name
 }
 
-// validate refuses a form that no string is of.
-func (f *Form) validate() error {
+// wide reports whether what is of form f can be several levels of a key.
+func (f Form) wide() bool {
+	return f.Words == nil && f.Alphabet == RawText || slices.ContainsFunc(f.Words, func(w string) bool { return strings.Contains(w, ":") })
+}
+
+// validate refuses a form that no string is of; asIs says that the schema takes keys as
+// they are.
+func (f *Form) validate(asIs bool) error {
+	never := ":{}"
+	if asIs {
+		never = "{}"
+	}
 	switch {
 	case int(f.Alphabet) >= len(automata):
 		return fmt.Errorf("has the unknown alphabet %d", f.Alphabet)
 	case f.Words != nil && len(f.Words) == 0, f.Min < 0, f.Max < 0, f.Max > 0 && f.Min > f.Max:
 		return errors.New("is of a form that nothing has")
-	case slices.ContainsFunc(f.Words, func(w string) bool { return w == "" || strings.ContainsAny(w, ":{}") }):
+	case slices.ContainsFunc(f.Words, func(w string) bool { return w == "" || strings.ContainsAny(w, never) }):
 		return fmt.Errorf("has a word that cannot stand in a key: one of %q", f.Words)
+	case f.wide() && !asIs:
+		return errors.New("is raw text, which may stand in keys of a Schema.Brownfield alone")
 	}
 	return nil
 }

@@ -46,11 +46,6 @@ func (h Bytes) SetCmd(v string, life time.Duration) Cmd {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// Delete removes the key.
-func (h Bytes) Delete(ctx context.Context, db Executor) error {
-	return db.Do(ctx, Cmd{Name: "UNLINK", Key: h.Key}).Err
-}
-
 // JSON is a string key that holds one V as JSON.
 type JSON[V any] struct{ Key }
 
@@ -62,7 +57,12 @@ func JSONOf[V any]() Kind[JSON[V]] {
 
 // Get reads the value; ok is false when there is none.
 func (h JSON[V]) Get(ctx context.Context, db Executor) (v V, ok bool, err error) {
-	s, ok, err := Bytes(h).Get(ctx, db)
+	return h.Read(db.Do(ctx, h.GetCmd()))
+}
+
+// Read returns the value in the reply to GetCmd; ok is false when there is none.
+func (h JSON[V]) Read(r Reply) (v V, ok bool, err error) {
+	s, ok, err := r.Text()
 	if !ok || err != nil {
 		return v, false, err
 	}
@@ -90,9 +90,6 @@ func (h JSON[V]) SetCmd(v V, life time.Duration) (Cmd, error) {
 	}
 	return Bytes(h).SetCmd(string(s), life), nil
 }
-
-// Delete removes the key.
-func (h JSON[V]) Delete(ctx context.Context, db Executor) error { return Bytes(h).Delete(ctx, db) }
 
 // Counter is a string key that holds a whole number.
 type Counter struct{ Key }
@@ -143,9 +140,6 @@ func (h Bitmap) AddCmd(v string) Cmd {
 	return cmd
 }
 
-// RenewCmd gives the key its family's life anew, for a pipeline.
-func (h Bitmap) RenewCmd() Cmd { return renew(h.Key) }
-
 // renew must not send PEXPIRE 0 for a key that lives for ever: it deletes.
 func renew(k Key) Cmd {
 	life := k.fam.TTL.Draw()
@@ -161,19 +155,6 @@ type Hash struct{ Key }
 // HashOf is the [Kind] of [Hash]; form names the fields for the catalogue.
 func HashOf(form literal) Kind[Hash] {
 	return Kind[Hash]{typ: "hash", form: string(form), bind: func(k Key) Hash { return Hash{k} }}
-}
-
-// All reads every field.
-func (h Hash) All(ctx context.Context, db Executor) (map[string]string, error) {
-	items, err := db.Do(ctx, Cmd{Name: "HGETALL", Key: h.Key}).Items()
-	if err != nil {
-		return nil, err
-	}
-	m := make(map[string]string, len(items)/2)
-	for i := 0; i+1 < len(items); i += 2 {
-		m[items[i].Str] = items[i+1].Str
-	}
-	return m, nil
 }
 
 // ZSet is a sorted set whose members are texts of the owner's choice.

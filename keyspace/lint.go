@@ -18,13 +18,16 @@ import (
 //   - owner, purpose and value form are stated;
 //   - families used together share a hash tag;
 //   - no key and no channel belongs to two families, see [Disjoint];
-//   - no key is of a pattern that is retired, see [Retire].
+//   - no key is of a pattern that is retired, see [Retire];
+//   - no key of a family can be read with other arguments.
+//
+// [Schema.Brownfield] and [Schema.BadWords] change the first two for a schema.
 func Lint(schemas ...*Schema) error {
 	var faults []error
 	together := map[string]*Family{}
 	for _, s := range schemas {
 		for _, f := range s.families {
-			faults = append(faults, f.lintNames(), f.lintLength(), f.lintDoc(), f.lintTogether(together))
+			faults = append(faults, f.lintNames(s.badWords), f.lintReading(), f.lintLength(), f.lintDoc(), f.lintTogether(together))
 		}
 	}
 	return errors.Join(append(faults, Disjoint(schemas...), lintRetired(schemas))...)
@@ -49,21 +52,25 @@ func lintRetired(schemas []*Schema) error {
 
 var (
 	words = regexp.MustCompile(`^[a-z0-9]+(_[a-z0-9]+)*$`)
+	alnum = regexp.MustCompile(`^[A-Za-z0-9]+`)
 	named = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 )
 
-// meaningless first words could stand before any key.
+// meaningless first words could stand before any key; [Schema.BadWords] has others.
 var meaningless = []string{"bar", "data", "foo", "item", "key", "keys", "misc", "obj", "object", "temp", "test", "thing", "tmp", "value"}
 
-func (f *Family) lintNames() error {
+func (f *Family) lintNames(bad []string) error {
 	var faults []error
+	if f.asIs {
+		return errors.Join(f.lintAsIs(bad)...)
+	}
 	for i, l := range f.levels {
 		switch {
 		case l.form == nil && !words.MatchString(l.text):
 			faults = append(faults, f.fault("has the level %q, which is not lower-case words joined by '_'", l.text))
 		case l.form != nil && !named.MatchString(l.text):
 			faults = append(faults, f.fault("has the placeholder {%s}, which is not lower-case words joined by '_'", l.text))
-		case i == 0 && (l.form != nil || len(l.text) < 3 || !named.MatchString(l.text) || slices.Contains(meaningless, l.text)):
+		case i == 0 && (l.form != nil || len(l.text) < 3 || !named.MatchString(l.text) || slices.Contains(bad, l.text)):
 			faults = append(faults, f.fault("begins with %q; the first level is a word that says what the key is about", l.text))
 		}
 		if l.form == nil {
@@ -76,6 +83,32 @@ func (f *Family) lintNames() error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// lintAsIs judges what is not in the keys, and the first word, if the schema has said
+// which words are bad.
+func (f *Family) lintAsIs(bad []string) (faults []error) {
+	for _, l := range f.levels {
+		if l.form != nil && !named.MatchString(l.text) {
+			faults = append(faults, f.fault("has the placeholder {%s}, which is not lower-case words joined by '_'", l.text))
+		}
+	}
+	if first := alnum.FindString(f.Pattern); slices.Contains(bad, strings.ToLower(first)) {
+		faults = append(faults, f.fault("begins with %q, which is one of the schema's bad words", first))
+	}
+	return faults
+}
+
+// lintReading finds keys from which two sets of arguments can be read. Arguments that
+// fill their levels cannot be misread.
+func (f *Family) lintReading() error {
+	if !f.mixed {
+		return nil
+	}
+	if name, twice := common(f, f, true); twice {
+		return f.fault("does not tell where an argument ends: %q can be read in two ways", name)
+	}
+	return nil
 }
 
 func (f *Family) lintLength() error {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // A Lock is what a lock file keeps of a program's families: enough to tell, in
@@ -69,7 +70,7 @@ func (l Lock) String() string {
 	var b strings.Builder
 	b.WriteString(lockHeader)
 	for _, f := range l.Families {
-		fmt.Fprintf(&b, "\n%s\n", f.Pattern)
+		fmt.Fprintf(&b, "\n%s\n", lockedName(f.Pattern))
 		line := func(name, value string) { fmt.Fprintf(&b, "\t%-8s %s\n", name, value) }
 		line("type", f.Type)
 		if f.Type != retiredType {
@@ -89,6 +90,15 @@ func (l Lock) String() string {
 	}
 	b.WriteString("\n" + lockEnd + "\n")
 	return b.String()
+}
+
+// lockedName is a pattern as it stands in a lock file: quoted where it would pass for
+// something else.
+func lockedName(pattern string) string {
+	if pattern == lockEnd || strings.Trim(pattern, " #\"") != pattern || strings.ContainsFunc(pattern, unicode.IsControl) {
+		return strconv.Quote(pattern)
+	}
+	return pattern
 }
 
 // ParseLock reads the text of a lock file. One that is not whole is [ErrTruncated].
@@ -112,7 +122,14 @@ func ParseLock(text string) (Lock, error) {
 			if err := l.complete(); err != nil {
 				return fault(began, err)
 			}
-			if began, whole = n, line == lockEnd; !whole {
+			began, whole = n, line == lockEnd
+			if strings.HasPrefix(line, `"`) {
+				var err error
+				if line, err = strconv.Unquote(line); err != nil {
+					return fault(n, errors.New("a quoted pattern that does not end"))
+				}
+			}
+			if !whole {
 				l.Families = append(l.Families, Locked{Pattern: line})
 			}
 			continue
@@ -140,7 +157,7 @@ func (l Lock) complete() error {
 	if f.Type == "" || f.Owner == "" || f.Type != retiredType && (f.Form == "" || f.Life == "" || f.Version == 0) {
 		return fmt.Errorf("%s lacks a line: type, form, life, owner and version are wanted", f.Pattern)
 	}
-	if _, err := f.family(); err != nil {
+	if _, err := f.family(true); err != nil {
 		return fmt.Errorf("%s %w", f.Pattern, err)
 	}
 	return nil
@@ -301,8 +318,9 @@ func (f Locked) class() string {
 
 // family compiles what the lock has of a family. A form that this version does not
 // know counts as any text, which meets more and never less.
-func (f Locked) family() (*Family, error) {
-	g := &Family{Pattern: f.Pattern, Type: "string", TTL: Forever("locked"), tag: -1}
+// asIs says that the pattern may be one of [Schema.Brownfield].
+func (f Locked) family(asIs bool) (*Family, error) {
+	g := &Family{Pattern: f.Pattern, Type: "string", TTL: Forever("locked"), tag: -1, asIs: asIs}
 	if f.Type == retiredType {
 		g.Args = make([]Form, len(placeholders.FindAllString(f.Pattern, -1)))
 	}
@@ -318,8 +336,8 @@ func (f Locked) meets(old Locked) (string, bool) {
 	if f.Pattern == old.Pattern && f.class() == old.class() || f.isChannel() || old.isChannel() {
 		return "", false
 	}
-	a, err := f.family()
-	b, err2 := old.family()
+	a, err := f.family(true)
+	b, err2 := old.family(true)
 	if err != nil || err2 != nil {
 		return "", false // ParseLock and NewLock make none of these
 	}
@@ -335,7 +353,7 @@ func (f Locked) blank() string { return placeholders.ReplaceAllString(f.Pattern,
 
 // words are the levels of the pattern that are no argument.
 func (f Locked) words() string {
-	return strings.Join(slices.DeleteFunc(strings.Split(f.Pattern, ":"), func(level string) bool { return level[0] == '{' }), ":")
+	return strings.Join(slices.DeleteFunc(strings.Split(f.blank(), ":"), func(level string) bool { return level == "{}" || level == "{{}}" }), ":")
 }
 
 // changes tells what is different in next, which is the same family.

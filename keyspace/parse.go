@@ -13,7 +13,8 @@ type Parser struct{ keys, channels node }
 type node struct {
 	words  map[string]*node
 	args   []edge
-	family *Family // whose pattern ends here
+	family *Family   // whose pattern ends here
+	mixed  []*Family // of the first node: those whose arguments do not fill whole levels
 }
 
 // edge leads on over any level of one form.
@@ -54,6 +55,10 @@ func ParserOf(families ...*Family) *Parser {
 }
 
 func (n *node) insert(f *Family) {
+	if f.mixed {
+		n.mixed = append(n.mixed, f)
+		return
+	}
 	for _, l := range f.levels {
 		n = n.child(l)
 	}
@@ -101,8 +106,39 @@ func (p *Parser) Key(logical string) (Parsed, bool) { return p.keys.parse(logica
 func (p *Parser) Channel(logical string) (Parsed, bool) { return p.channels.parse(logical) }
 
 func (n *node) parse(name string) (found Parsed, ok bool) {
-	ok = n.walk(name, &found, 0)
-	return found, ok
+	if n.walk(name, &found, 0) {
+		return found, true
+	}
+	for _, f := range n.mixed {
+		if rest, begins := strings.CutPrefix(name, f.parts[0]); begins && f.read(rest, &found, 0) {
+			found.Family = f
+			return found, true
+		}
+	}
+	return Parsed{}, false
+}
+
+// read finds argument i and those behind it at the beginning of rest, which is the whole
+// remainder of the name.
+func (f *Family) read(rest string, found *Parsed, i int) bool {
+	if i == len(f.Args) {
+		return rest == ""
+	}
+	form, behind := &f.Args[i], f.parts[i+1]
+	if i+1 == len(f.Args) {
+		value, ok := strings.CutSuffix(rest, behind)
+		if ok = ok && form.match(value); ok {
+			found.Args[i] = value
+		}
+		return ok
+	}
+	for n := 1; n+len(behind) <= len(rest); n++ {
+		if strings.HasPrefix(rest[n:], behind) && form.match(rest[:n]) && f.read(rest[n+len(behind):], found, i+1) {
+			found.Args[i] = rest[:n]
+			return true
+		}
+	}
+	return false
 }
 
 // walk tries the word before the arguments: a level can be both where a later

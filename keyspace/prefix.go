@@ -31,8 +31,11 @@ func ValidPrefix(prefix string) error {
 }
 
 // Logical takes the prefix off a physical key or channel; ok is false when the
-// name is another deployment's.
+// name is another deployment's. An empty prefix says that names have none.
 func Logical(prefix, physical string) (logical string, ok bool) {
+	if prefix == "" {
+		return physical, true
+	}
 	if n := len(prefix); len(physical) > n && physical[n] == ':' && strings.HasPrefix(physical, prefix) {
 		return physical[n+1:], true
 	}

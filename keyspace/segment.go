@@ -13,7 +13,8 @@ import (
 // may use must be of the type's [Form]. At checks the form and panics when it
 // does not hold, as for a zero identifier: such a key would name nothing,
 // or would be shared by all. Use a struct rather than a string type, so that an untyped
-// constant does not pass for an identifier.
+// constant does not pass for an identifier. A pointer to it may have ReadSegment as well,
+// the reverse, for [F1.All].
 type Segment interface {
 	comparable
 	AppendSegment(b []byte) []byte
@@ -38,6 +39,18 @@ func (t Text) AppendSegment(b []byte) []byte {
 
 // SegmentForm implements [Formed].
 func (Text) SegmentForm() Form { return Form{Alphabet: AnyText, Min: 1, Max: 3 * MaxText} }
+
+// Raw is text that stands in a key as it is, for keys that another program has named:
+// only a family of a [Schema.Brownfield] takes it. It is 1 to 160 bytes, so that a key
+// has room for three, and has no braces, which would be the key's hash tag. Colons,
+// spaces and glob characters are allowed; Lint finds what they make ambiguous.
+type Raw struct{ S string }
+
+// AppendSegment appends the text.
+func (r Raw) AppendSegment(b []byte) []byte { return append(b, r.S...) }
+
+// SegmentForm implements [Formed].
+func (Raw) SegmentForm() Form { return Form{Alphabet: RawText, Min: 1, Max: 160} }
 
 // Hashed is text of which only a fixed-length hash enters the key: e-mail
 // addresses, IP addresses, tokens. It keeps personal data out of key names and

@@ -30,7 +30,7 @@ const (
 	fullWorkers = 2
 )
 
-// Run audits the keys under db's prefix. It returns an error when it could not
+// Run audits the keys under db's prefix, or with Options.NoPrefix all of its keys. It returns an error when it could not
 // look at everything; faults are no error but in the report.
 func Run(ctx context.Context, db *redis.DB, schemas []*keyspace.Schema, opt Options) (*Report, error) {
 	opt.Prefix = strings.TrimSuffix(db.Physical(keyspace.Key{}), ":")
@@ -172,7 +172,12 @@ func (l *live) scan(ctx context.Context, s *server, pages chan<- []string) error
 
 // under returns the pattern of the keys behind a prefix, which has no character
 // that MATCH takes otherwise.
-func under(prefix string) string { return prefix + ":*" }
+func under(prefix string) string {
+	if prefix == "" {
+		return "*"
+	}
+	return prefix + ":*"
+}
 
 // each calls fn with each page of a server's keys and where the next one begins,
 // at the pacer's pace.

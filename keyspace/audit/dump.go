@@ -24,8 +24,10 @@ func RunRDB(ctx context.Context, file string, schemas []*keyspace.Schema, opt Op
 	if err := opt.settle(); err != nil {
 		return nil, err
 	}
-	if err := keyspace.ValidPrefix(opt.Prefix); err != nil {
-		return nil, err
+	if !opt.NoPrefix {
+		if err := keyspace.ValidPrefix(opt.Prefix); err != nil {
+			return nil, err
+		}
 	}
 	f, err := os.Open(file)
 	if err != nil {

@@ -42,6 +42,11 @@ type Options struct {
 	// Progress, if set, is told how far the audit is, after every page.
 	Progress func(Progress)
 
+	// NoPrefix takes the whole name of each key for the one that is declared, for a
+	// Redis whose keys have no prefix; see keyspace.Schema.Brownfield. Every key of the
+	// database is looked at then.
+	NoPrefix bool
+
 	// Prefix and DB say which keys of a dump file are meant: those behind Prefix
 	// ("stoa" if empty) in database number DB. A live audit takes both from its
 	// connection.
@@ -81,7 +86,10 @@ func (o *Options) settle() error {
 	if o.MaxPing == 0 {
 		o.MaxPing = defaultMaxPing
 	}
-	if o.Prefix == "" {
+	switch {
+	case o.NoPrefix:
+		o.Prefix = ""
+	case o.Prefix == "":
 		o.Prefix = "stoa"
 	}
 	return nil

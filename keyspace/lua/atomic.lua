@@ -1,0 +1,26 @@
+-- atomic: carry out commands one after the other, with nothing of other clients between
+-- them. As after EXEC, one that fails does not keep the others from running.
+--
+-- KEYS[1] …        the keys of all commands, in their order
+-- ARGV[1] …        for each command: its life in ms or '', once ('1' or ''), the number of
+--                  the key that gets the life, how many arguments stand before its keys, how
+--                  many keys and how many arguments it has, its name, its arguments
+--
+-- Returns a list of what each command does; errors are among them.
+local replies, key, arg = {}, 0, 1
+while arg <= #ARGV do
+	local life, once, which, before = ARGV[arg], ARGV[arg + 1], tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3])
+	local keys, args = tonumber(ARGV[arg + 4]), tonumber(ARGV[arg + 5])
+	local call = {ARGV[arg + 6]}
+	arg = arg + 6
+	for i = 1, before do call[#call + 1] = ARGV[arg + i] end
+	for i = 1, keys do call[#call + 1] = KEYS[key + i] end
+	for i = before + 1, args do call[#call + 1] = ARGV[arg + i] end
+	local reply = redis.pcall(unpack(call))
+	local written = KEYS[key + which]
+	local failed = type(reply) == 'table' and reply.err
+	if life ~= '' and not failed and (once == '' or redis.call('PTTL', written) == -1) then redis.call('PEXPIRE', written, life) end
+	replies[#replies + 1] = reply
+	key, arg = key + keys, arg + args + 1
+end
+return replies
