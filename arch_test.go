@@ -28,9 +28,9 @@ var floors = [][]string{
 	{"keyspace", "api", "internal/eventually", "internal/bubble", "internal/logtest"},
 	{"redis"},
 	{"redis/redistest"},
-	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit", "keyspace/move"},
+	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit", "keyspace/move", "keyspace/adopt"},
 	{"keyspace/cli", "keyspace/keyvet"},
-	{"keyspace/keyvet/cmd/keyvet"},
+	{"keyspace/keyvet/cmd/keyvet", "keyspace/cmd/keyspace"},
 	{"cache"},
 	{"cache/cachetest"},
 	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts", "internal/foundation/qr", "internal/foundation/words"},
@@ -62,7 +62,7 @@ var floors = [][]string{
 }
 
 // library packages can be imported by anyone.
-var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
+var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/adopt", "keyspace/cli", "keyspace/cmd/keyspace", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "api", "client"}
 
 // domains keep each technology in its own room.
 var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}
