@@ -50,7 +50,7 @@ type Family struct {
 // Arg is what differs between the keys of a family.
 type Arg struct {
 	Name string
-	Type string // of package keyspace: Int or Text
+	Type string // of package keyspace: Int, Text or Raw
 }
 
 // Read reads the keys of a Redis: the names of all, and what is in a few of each pattern. A server that
@@ -148,8 +148,11 @@ func familyOf(shape string, n *node) Family {
 		}
 		word = ""
 		arg := Arg{Name: name, Type: "Text"}
-		if kind == number {
+		switch kind {
+		case number:
 			arg.Type = "Int"
+		case raw:
+			arg.Type = "Raw"
 		}
 		f.Args = append(f.Args, arg)
 		b.WriteString("{" + name + "}")

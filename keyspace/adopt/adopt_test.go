@@ -80,7 +80,7 @@ func TestFamiliesAreReadFromNames(t *testing.T) {
 		`"board:{{board}}:scores" 60 zset Int `,
 		`"config:flags" 1 string  `,
 		`"mark:{mark}" 60 string Int `,
-		`"odd{odd}key" 1 set Text `,
+		`"odd{odd}key" 1 set Raw `,
 		`"session:{session}" 60 set Text `,
 		`"timeline:{timeline}:posts" 60 list Text `,
 		`"user_{user}_profile" 60 hash Int `,

@@ -13,6 +13,7 @@ const (
 	number     = "\x01"
 	identifier = "\x02"
 	text       = "\x03"
+	raw        = "\x04" // with bytes that package keyspace would escape
 )
 
 const (
@@ -113,7 +114,7 @@ func shapeOf(level string) string {
 	switch {
 	case len(level) == 1 && !inLevel(level[0]):
 		if level[0] < ' ' {
-			return text
+			return raw
 		}
 		return level // a separator
 	case uuid.MatchString(level), hex.MatchString(level):
@@ -134,7 +135,10 @@ func shapeOf(level string) string {
 	if len(level) >= 8 && mixed(level) {
 		return identifier
 	}
-	if len(level) > longestWord || strings.ContainsFunc(level, func(r rune) bool { return r >= 0x80 }) {
+	if strings.ContainsFunc(level, func(r rune) bool { return r >= 0x80 }) {
+		return raw
+	}
+	if len(level) > longestWord {
 		return text
 	}
 	// "week202647", "shard_12_x"
@@ -179,10 +183,12 @@ func mixed(s string) bool {
 
 // isWord reports whether a shape is a level without an argument.
 func isWord(shape string) bool {
-	return !strings.ContainsAny(shape, number+identifier+text) && (len(shape) > 1 || inLevel(shape[0]))
+	return !strings.ContainsAny(shape, number+identifier+text+raw) && (len(shape) > 1 || inLevel(shape[0]))
 }
 
-func isArgument(shape string) bool { return shape == number || shape == identifier || shape == text }
+func isArgument(shape string) bool {
+	return shape == number || shape == identifier || shape == text || shape == raw
+}
 
 // fold makes the words of a place arguments.
 func (n *node) fold() {
@@ -242,7 +248,7 @@ func (n *node) settle() {
 	}
 	// The widest argument takes the others: an identifier may happen to be a number.
 	widest := ""
-	for _, shape := range []string{number, identifier, text} {
+	for _, shape := range []string{number, identifier, text, raw} {
 		if n.children[shape] == nil {
 			continue
 		}
@@ -252,7 +258,7 @@ func (n *node) settle() {
 		widest = shape
 	}
 	// An identifier may look like "abc-{id}", and no key tells the two apart.
-	if widest == identifier || widest == text {
+	if widest != "" && widest != number {
 		all := n.children[widest].keys
 		for _, shape := range slices.Sorted(maps.Keys(n.children)) {
 			if child := n.children[shape]; !isArgument(shape) && !isWord(shape) && inLevel(shape[0]) && child.keys <= all {
