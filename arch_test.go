@@ -30,9 +30,9 @@ var floors = [][]string{
 	{"redis"},
 	{"redis/redistest"},
 	{"redis/redistest/conformance"},
-	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit", "keyspace/move"},
+	{"groupcommit", "leaderboard", "ratelimit", "lease", "bus", "keyspace/audit", "keyspace/move", "keyspace/adopt"},
 	{"keyspace/cli", "keyspace/keyvet"},
-	{"keyspace/keyvet/cmd/keyvet"},
+	{"keyspace/keyvet/cmd/keyvet", "keyspace/cmd/keyspace"},
 	{"cache"},
 	{"cache/cachetest", "cache/cacheprom"},
 	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts", "internal/foundation/qr", "internal/foundation/words"},
@@ -64,7 +64,7 @@ var floors = [][]string{
 }
 
 // library packages can be imported by anyone.
-var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/cli", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "redis/embedded", "redis/spawn", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "cache/cacheprom", "api", "client"}
+var library = []string{"keyspace", "keyspace/audit", "keyspace/move", "keyspace/adopt", "keyspace/cli", "keyspace/cmd/keyspace", "keyspace/keyvet", "keyspace/keyvet/cmd/keyvet", "redis", "redis/embedded", "redis/spawn", "groupcommit", "leaderboard", "ratelimit", "lease", "bus", "cache", "cache/cacheprom", "api", "client"}
 
 // domains keep each technology in its own room.
 var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}

@@ -118,6 +118,7 @@ type root struct {
 	Explain Explain `cmd:"" help:"Say what a key or channel is, and what is there."`
 	Audit   Audit   `cmd:"" help:"Hold what a Redis contains against the declared families; exit code 5 when something is wrong."`
 	Sweep   Sweep   `cmd:"" help:"Remove all keys of one prefix, such as those of a deployment that is gone."`
+	Adopt   Adopt   `cmd:"" help:"Propose declarations for the keys that a Redis has, as the source of a keys.go."`
 }
 
 // aclCmd is [ACL] for a program of any name.

@@ -79,6 +79,27 @@ func TestTheCommandsLookAfterALiveRedis(t *testing.T) {
 	expect(t, cli.ExitOK, "no keys with the prefix eu found", append(at, "sweep", "--prefix", "eu", "--dry-run")...)
 }
 
+func TestKeysThatAreThereAreProposed(t *testing.T) {
+	i, file := redistest.Server(t), filepath.Join(t.TempDir(), "keys.go")
+	for _, id := range []string{"17", "18"} {
+		if _, err := i.Do("SET", "app.user-"+id, "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := []string{"--redis", i.URL, "adopt"}
+	expect(t, cli.ExitOK, `keyspace.Def1[keyspace.Int](Keys, "app.user-{user}", `, at...)
+	expect(t, cli.ExitOK, `"Pattern": "app.user-{user}"`, append([]string{"--json"}, at...)...)
+	expect(t, cli.ExitOK, "1 pattern of 2 keys are in "+file, append(at, "-o", file)...)
+	expect(t, cli.ExitUsage, "file exists", append(at, "-o", file)...)
+	expect(t, cli.ExitUsage, "no name of a package", append(at, "--package", "a-b")...)
+	expect(t, cli.ExitUsage, "--rate", append(at, "--rate", "-1")...)
+	expect(t, cli.ExitNothing, "there is no such key", append(at, "--match", "nothing*")...)
+	expect(t, cli.ExitUnreachable, "shop: ", "adopt", "--redis", "redis://127.0.0.1:1")
+	if source, err := os.ReadFile(file); err != nil || !strings.HasPrefix(string(source), "package keys\n") {
+		t.Errorf("%v: %s", err, source)
+	}
+}
+
 func TestAMistakeOfAReleaseIsExitCodeFive(t *testing.T) {
 	t.Chdir(t.TempDir())
 	expect(t, cli.ExitOK, "added", "diff", "--write")

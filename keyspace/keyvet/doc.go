@@ -10,9 +10,18 @@ The compiler already refuses a string where a key is wanted. What is left, and
 found here, in everything but tests:
 
   - a family, channel or schema that is declared in a file of another name;
+
   - a text that begins like a key of keyspace.lock, wherever it stands;
+
   - a text that looks like a key and is put together, by package fmt or with +;
+
+  - a Sprintf that makes keys of a family which the same package declares, of whatever look;
+    with -fix the family takes its place:
+
+    fmt.Sprintf("app.user-%d", id)  →  appUser.At(keyspace.Int{N: id}).String()
+
   - a key among the arguments of a keyspace.Cmd, or in a script that is sent;
+
   - a Redis client that is used past package redis.
 
 Where such a text is none of these, a comment on its line says so:

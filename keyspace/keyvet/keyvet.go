@@ -43,6 +43,7 @@ func run(pass *analysis.Pass) (any, error) {
 	if pass.Pkg.Path() == keyspaceAt {
 		return nil, nil // it is what the others are held to
 	}
+	families := (&visitor{pass: pass}).familiesOf(pass.Files)
 	for _, file := range pass.Files {
 		name := pass.Fset.Position(file.Package).Filename
 		if strings.HasSuffix(name, "_test.go") || filepath.Base(name) == "keys.go" {
@@ -52,7 +53,7 @@ func run(pass *analysis.Pass) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		v := &visitor{pass: pass, heads: known, excused: excused(pass.Fset, file)}
+		v := &visitor{pass: pass, heads: known, families: families, excused: excused(pass.Fset, file), reported: map[ast.Node]bool{}}
 		for _, imp := range file.Imports {
 			v.client(imp)
 		}
@@ -75,9 +76,11 @@ func excused(fset *token.FileSet, file *ast.File) map[int]bool {
 }
 
 type visitor struct {
-	pass    *analysis.Pass
-	heads   heads
-	excused map[int]bool
+	pass     *analysis.Pass
+	heads    heads
+	families []family // that the package declares
+	excused  map[int]bool
+	reported map[ast.Node]bool // formats of which all is said
 }
 
 func (v *visitor) report(n ast.Node, format string, args ...any) {
@@ -131,6 +134,10 @@ func (v *visitor) call(call *ast.CallExpr) {
 			v.report(call, "keyspace.%s belongs in keys.go", name)
 		}
 	case "fmt":
+		if name == "Sprintf" && len(call.Args) > 0 && v.sprintf(call) {
+			v.reported[call.Args[0]] = true
+			return
+		}
 		for _, arg := range call.Args {
 			if s, ok := v.constant(arg); ok && v.heads.puts(s) && v.heads.of(s) == "" { // else text says it
 				v.report(arg, "%q puts a key together; declare its family in keys.go", s)
@@ -179,7 +186,7 @@ var (
 
 func (v *visitor) text(lit *ast.BasicLit, above []ast.Node) {
 	s, ok := v.constant(lit)
-	if !ok {
+	if !ok || v.reported[lit] {
 		return
 	}
 	if family := v.heads.of(s); family != "" {

@@ -85,3 +85,7 @@ func TestAnotherLockFileIsNotAnsweredFromGosCache(t *testing.T) {
 		}
 	}
 }
+
+func TestAFamilyTakesThePlaceOfSprintf(t *testing.T) {
+	analysistest.RunWithSuggestedFixes(t, analysistest.TestData(), Analyzer, "legacy")
+}

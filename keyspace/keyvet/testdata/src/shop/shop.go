@@ -56,6 +56,7 @@ func format(uid string, n int) {
 	_ = fmt.Errorf("user: %s: %d", uid, n)
 	_ = fmt.Sprint("user:%s:profile") // want `puts a key together`
 	_ = fmt.Sprintf("http://%s:%d/", uid, n)
+	_ = fmt.Sprintf("cart:items:%d", n) // want `"cart:items:%d" puts a key of cart:items:{uid} together; take it from cart`
 }
 
 func send(uid string) []keyspace.Cmd {

@@ -1,0 +1,178 @@
+package keyvet
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/printer"
+	"go/token"
+	"go/types"
+	"regexp"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+)
+
+// family is one that the package at hand declares.
+type family struct {
+	variable, pattern string
+	spelled           *regexp.Regexp // the formats by which Sprintf makes its keys
+	args              []types.Type
+}
+
+var (
+	placeholder = regexp.MustCompile(`\\\{[^{}\\]*\\\}`)
+	defName     = regexp.MustCompile(`^Def([0-3])$`)
+)
+
+// familiesOf returns what the package declares in variables.
+func (v *visitor) familiesOf(files []*ast.File) (all []family) {
+	for _, file := range files {
+		for _, decl := range file.Decls {
+			gen, ok := decl.(*ast.GenDecl)
+			if !ok || gen.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range gen.Specs {
+				if spec := spec.(*ast.ValueSpec); len(spec.Names) == len(spec.Values) {
+					for i, value := range spec.Values {
+						if f, ok := v.declared(spec.Names[i].Name, value); ok {
+							all = append(all, f)
+						}
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (v *visitor) declared(variable string, value ast.Expr) (f family, ok bool) {
+	call, ok := value.(*ast.CallExpr)
+	if !ok || len(call.Args) < 2 {
+		return f, false
+	}
+	fn := v.callee(call)
+	if fn == nil || fn.Pkg() == nil || fn.Pkg().Path() != keyspaceAt || !defName.MatchString(fn.Name()) {
+		return f, false
+	}
+	f.variable = variable
+	if f.pattern, ok = v.constant(call.Args[1]); !ok {
+		return f, false
+	}
+	var indices []ast.Expr
+	switch fun := ast.Unparen(call.Fun).(type) {
+	case *ast.IndexExpr:
+		indices = []ast.Expr{fun.Index}
+	case *ast.IndexListExpr:
+		indices = fun.Indices
+	}
+	for _, index := range indices {
+		f.args = append(f.args, v.pass.TypesInfo.TypeOf(index))
+	}
+	f.spelled = regexp.MustCompile("^" + placeholder.ReplaceAllString(regexp.QuoteMeta(f.pattern), "%[-+#0-9.]*[dsvqx]") + "$")
+	return f, true
+}
+
+// sprintf reports a Sprintf that makes keys of a family of this package, and offers the family in
+// its place where its arguments tell how.
+func (v *visitor) sprintf(call *ast.CallExpr) (reported bool) {
+	text, ok := v.constant(call.Args[0])
+	if !ok || !strings.Contains(text, "%") {
+		return false
+	}
+	for _, f := range v.families {
+		if !f.spelled.MatchString(text) {
+			continue
+		}
+		d := analysis.Diagnostic{Pos: call.Args[0].Pos(), End: call.Args[0].End(), Message: fmt.Sprintf("%q puts a key of %s together; take it from %s", text, f.pattern, f.variable)}
+		if code, ok := v.at(f, call.Args[1:]); ok {
+			d.SuggestedFixes = []analysis.SuggestedFix{{
+				Message:   "Take the key from " + f.variable,
+				TextEdits: append(v.imports(call), analysis.TextEdit{Pos: call.Pos(), End: call.End(), NewText: []byte(code)}),
+			}}
+		}
+		if !v.excused[v.pass.Fset.Position(call.Pos()).Line] {
+			v.pass.Report(d)
+		}
+		return true
+	}
+	return false
+}
+
+// at is the call that makes a family's key.
+func (v *visitor) at(f family, args []ast.Expr) (code string, ok bool) {
+	if len(args) != len(f.args) {
+		return "", false
+	}
+	var parts []string
+	for i, arg := range args {
+		part, ok := v.segment(f.args[i], arg)
+		if !ok {
+			return "", false
+		}
+		parts = append(parts, part)
+	}
+	return fmt.Sprintf("%s.At(%s).String()", f.variable, strings.Join(parts, ", ")), true
+}
+
+// segment makes a family's argument of what Sprintf was given: an Int of a whole number, a text of a
+// string, or a type of the program's own around one of them.
+func (v *visitor) segment(want types.Type, arg ast.Expr) (code string, ok bool) {
+	named, ok := types.Unalias(want).(*types.Named)
+	if !ok {
+		return "", false
+	}
+	name := types.TypeString(named, types.RelativeTo(v.pass.Pkg))
+	if pkg := named.Obj().Pkg(); pkg != v.pass.Pkg {
+		name = pkg.Name() + "." + named.Obj().Name()
+	}
+	if pkg := named.Obj().Pkg(); pkg == nil || pkg.Path() != keyspaceAt {
+		st, ok := named.Underlying().(*types.Struct)
+		if !ok || st.NumFields() != 1 || !st.Field(0).Embedded() || pkg != v.pass.Pkg {
+			return "", false
+		}
+		inner, ok := v.segment(st.Field(0).Type(), arg)
+		return name + "{" + inner + "}", ok
+	}
+	basic, ok := v.pass.TypesInfo.TypeOf(arg).Underlying().(*types.Basic)
+	if !ok {
+		return "", false
+	}
+	var text bytes.Buffer
+	if err := printer.Fprint(&text, v.pass.Fset, arg); err != nil {
+		return "", false
+	}
+	field, plain := "", ""
+	switch named.Obj().Name() {
+	case "Int":
+		field, plain = "N", "int64"
+		ok = basic.Info()&types.IsInteger != 0
+	case "Text", "Raw": // a Hashed would make another key of it
+		field, plain = "S", "string"
+		ok = basic.Info()&types.IsString != 0
+	default:
+		return "", false
+	}
+	value := text.String()
+	if t := v.pass.TypesInfo.TypeOf(arg); types.TypeString(t, nil) != plain && v.pass.TypesInfo.Types[arg].Value == nil {
+		value = plain + "(" + value + ")"
+	}
+	return name + "{" + field + ": " + value + "}", ok
+}
+
+// imports adds package keyspace to the file of a call that lacks it.
+func (v *visitor) imports(call *ast.CallExpr) []analysis.TextEdit {
+	for _, file := range v.pass.Files {
+		if file.FileStart > call.Pos() || call.Pos() >= file.FileEnd {
+			continue
+		}
+		for _, imp := range file.Imports {
+			if imp.Path.Value == `"`+keyspaceAt+`"` {
+				return nil
+			}
+		}
+		return []analysis.TextEdit{{Pos: file.Name.End(), End: file.Name.End(), NewText: []byte("\n\nimport \"" + keyspaceAt + "\"")}}
+	}
+	return nil
+}

@@ -1,0 +1,7 @@
+package legacy
+
+import "fmt"
+
+func alone(id int64) string {
+	return fmt.Sprintf("app.user-%d", id) // want `take it from appUser`
+}
