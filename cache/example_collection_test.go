@@ -11,6 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
+	_ "github.com/stoa-dev/stoa/redis/embedded"
 )
 
 var members = keyspace.Def1[keyspace.Int](shop, "club:members:{club}", keyspace.CachedHashOf[string, string](),

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/stoa-dev/stoa/cache"
+	_ "github.com/stoa-dev/stoa/redis/embedded"
 )
 
 // MessagePack is a codec for values of any type.

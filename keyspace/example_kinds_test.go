@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
+	_ "github.com/stoa-dev/stoa/redis/embedded"
 )
 
 // GameID identifies a game, whose keys all share its hash tag.

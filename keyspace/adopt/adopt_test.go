@@ -16,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/keyspace/adopt"
 	"github.com/stoa-dev/stoa/redis"
+	_ "github.com/stoa-dev/stoa/redis/embedded"
 	"github.com/stoa-dev/stoa/redis/redistest"
 )
 

@@ -30,10 +30,11 @@ const (
 	fullWorkers = 2
 )
 
-// Run audits the keys under db's prefix, or with Options.NoPrefix all of its keys. It returns an error when it could not
-// look at everything; faults are no error but in the report.
+// Run audits the keys under db's prefix, or all keys where it has none or Options.NoPrefix says so. It
+// returns an error when it could not look at everything; faults are no error but in the report.
 func Run(ctx context.Context, db *redis.DB, schemas []*keyspace.Schema, opt Options) (*Report, error) {
 	opt.Prefix = strings.TrimSuffix(db.Physical(keyspace.Key{}), ":")
+	opt.NoPrefix = opt.NoPrefix || opt.Prefix == ""
 	if err := opt.settle(); err != nil {
 		return nil, err
 	}

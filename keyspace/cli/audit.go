@@ -98,7 +98,7 @@ func (cmd *Audit) audit(ctx context.Context, c *Console, s *Server, opt audit.Op
 		if _, err := os.Stat(cmd.RDB); err != nil {
 			return nil, usage{err}
 		}
-		opt.Prefix = s.Prefix
+		opt.Prefix, opt.NoPrefix = s.Prefix, s.NoPrefix
 		return audit.RunRDB(ctx, cmd.RDB, c.Schemas, opt)
 	}
 	db, err := s.Open(ctx)
@@ -135,8 +135,12 @@ func (c *Console) lines(name string) (*json.Encoder, func() error, error) {
 func showReport(w io.Writer, r *audit.Report, top int) error {
 	buffered := bufio.NewWriter(w)
 	head := map[string]string{"names": "every name read, %s looked at", "full": "%s looked at", "rdb": "%s of the dump looked at"}[r.Mode]
-	fmt.Fprintf(buffered, "%s in %s under %s: "+head+", in %s.\n",
-		Count(r.Faults, "fault"), Count(r.Keys, "key"), r.Prefix, Count(r.Looked, "key"), seconds(r.Seconds))
+	where := "under " + r.Prefix
+	if r.Prefix == "" {
+		where = "of the whole database"
+	}
+	fmt.Fprintf(buffered, "%s in %s %s: "+head+", in %s.\n",
+		Count(r.Faults, "fault"), Count(r.Keys, "key"), where, Count(r.Looked, "key"), seconds(r.Seconds))
 	for _, n := range []struct {
 		n    int64
 		what string

@@ -72,6 +72,9 @@ type Server struct {
 	Prefix string // of the deployment
 	Log    *slog.Logger
 
+	// NoPrefix is for keys that stand without one, as those of keyspace.Schema.Brownfield may.
+	NoPrefix bool
+
 	// Hot, if set, tells an audit which keys the program itself uses most.
 	Hot func(context.Context, *redis.DB) ([]audit.Hot, error)
 }
@@ -88,7 +91,11 @@ func (s *Server) Open(ctx context.Context) (*redis.DB, error) {
 	if s.inside() {
 		return nil, usage{fmt.Errorf("--redis: %s is a Redis inside the server, which no other program reaches; name the one that is meant", s.URL)}
 	}
-	db, err := redis.Open(ctx, redis.Config{URL: s.URL, Prefix: s.Prefix, Log: s.Log})
+	cfg := redis.Config{URL: s.URL, Prefix: s.Prefix, Log: s.Log}
+	if s.NoPrefix {
+		cfg.Prefix, cfg.NoPrefix = "", true
+	}
+	db, err := redis.Open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -106,9 +113,10 @@ func (s *Server) Open(ctx context.Context) (*redis.DB, error) {
 
 // root is the grammar of a program that has nothing but these commands.
 type root struct {
-	JSON   bool   `name:"json" help:"Write JSON, for programs."`
-	Redis  string `env:"REDIS_URL" placeholder:"URL" default:"redis://127.0.0.1:6379" help:"The Redis that is meant: redis://, rediss://, sentinel:// or cluster://."`
-	Prefix string `name:"key-prefix" placeholder:"PREFIX" default:"stoa" help:"Stands before every key, as redis.Config has it."`
+	JSON     bool   `name:"json" help:"Write JSON, for programs."`
+	Redis    string `env:"REDIS_URL" placeholder:"URL" default:"redis://127.0.0.1:6379" help:"The Redis that is meant: redis://, rediss://, sentinel:// or cluster://."`
+	Prefix   string `name:"key-prefix" placeholder:"PREFIX" default:"stoa" help:"Stands before every key, as redis.Config has it."`
+	NoPrefix bool   `name:"no-key-prefix" help:"Nothing stands before the keys."`
 
 	List    List    `cmd:"" help:"List every declared family of keys and channels."`
 	Lint    Lint    `cmd:"" help:"Check the declarations, and prove that no key belongs to two families."`
@@ -129,7 +137,7 @@ type aclCmd struct {
 
 // Run writes the users' lines.
 func (cmd *aclCmd) Run(c *Console, s *Server) error {
-	return cmd.Write(c, s.Prefix, keyspace.ACL{User: cmd.User}, keyspace.ACL{User: "operator", ReadOnly: true})
+	return cmd.Write(c, s.Prefix, keyspace.ACL{User: cmd.User, NoPrefix: s.NoPrefix}, keyspace.ACL{User: "operator", ReadOnly: true, NoPrefix: s.NoPrefix})
 }
 
 // leave is how kong's wish to exit comes through its own code.
@@ -167,7 +175,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, schemas .
 	if err == nil {
 		parsed.BindTo(ctx, (*context.Context)(nil))
 		log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		err = parsed.Run(c, &Server{URL: r.Redis, Prefix: r.Prefix, Log: log})
+		err = parsed.Run(c, &Server{URL: r.Redis, Prefix: r.Prefix, NoPrefix: r.NoPrefix, Log: log})
 	}
 	code = ExitCode(err)
 	switch {

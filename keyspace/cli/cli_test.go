@@ -79,6 +79,22 @@ func TestTheCommandsLookAfterALiveRedis(t *testing.T) {
 	expect(t, cli.ExitOK, "no keys with the prefix eu found", append(at, "sweep", "--prefix", "eu", "--dry-run")...)
 }
 
+func TestKeysWithoutAPrefix(t *testing.T) {
+	i := redistest.Server(t)
+	if _, err := i.Do("SET", "cart:items:{7}", `{"pens":3}`, "EX", "60"); err != nil {
+		t.Fatal(err)
+	}
+	at := []string{"--redis", i.URL, "--no-key-prefix"}
+	expect(t, cli.ExitOK, "no faults in 1 key of the whole database", append(at, "audit")...)
+	expect(t, cli.ExitOK, "name     cart:items:{7}\n", append(at, "explain", "cart:items:{7}")...)
+	expect(t, cli.ExitOK, "~cart:items:{*} ", append(at, "acl")...)
+	expect(t, cli.ExitOK, "no faults in no keys under stoa", "--redis", i.URL, "audit")
+	if _, err := i.Do("SET", "other", "1"); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, cli.ExitFaults, "other     1 ", append(at, "audit")...)
+}
+
 func TestKeysThatAreThereAreProposed(t *testing.T) {
 	i, file := redistest.Server(t), filepath.Join(t.TempDir(), "keys.go")
 	for _, id := range []string{"17", "18"} {

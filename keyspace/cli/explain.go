@@ -44,7 +44,11 @@ type present struct {
 
 // Run explains the name, and ends with "nothing" when no family has it.
 func (cmd *Explain) Run(ctx context.Context, c *Console, s *Server) error {
-	e, found, err := explain(cmd.Name, s.Prefix, c.Schemas)
+	prefix := s.Prefix
+	if s.NoPrefix {
+		prefix = ""
+	}
+	e, found, err := explain(cmd.Name, prefix, c.Schemas)
 	if err != nil {
 		return err
 	}
@@ -53,7 +57,7 @@ func (cmd *Explain) Run(ctx context.Context, c *Console, s *Server) error {
 	case s.inside():
 		e.Note = "not looked up: this Redis is inside the server"
 	default:
-		err := e.look(ctx, &Server{URL: s.URL, Prefix: e.Prefix, Log: s.Log}, found)
+		err := e.look(ctx, &Server{URL: s.URL, Prefix: e.Prefix, NoPrefix: e.Prefix == "", Log: s.Log}, found)
 		if err != nil {
 			e.Note = "not looked up: " + err.Error()
 		}
@@ -90,7 +94,7 @@ func explain(name, prefix string, schemas []*keyspace.Schema) (*explanation, key
 
 func newExplanation(prefix, logical string, found keyspace.Parsed, schemas []*keyspace.Schema) *explanation {
 	e := &explanation{
-		Name: logical, Prefix: prefix, Slot: keyspace.Slot(prefix + ":" + logical),
+		Name: logical, Prefix: prefix, Slot: keyspace.Slot(physical(prefix, logical)),
 		Arguments: map[string]string{}, With: []string{},
 	}
 	for _, f := range keyspace.NewCatalogue(schemas...).Families {
@@ -109,6 +113,14 @@ func newExplanation(prefix, logical string, found keyspace.Parsed, schemas []*ke
 		e.args = append(e.args, a.Name)
 	}
 	return e
+}
+
+// physical is a key's name in Redis.
+func physical(prefix, logical string) string {
+	if prefix == "" {
+		return logical
+	}
+	return prefix + ":" + logical
 }
 
 // nearest returns the families with the most levels in common with a name, none
@@ -208,7 +220,7 @@ func (e *explanation) write(w io.Writer) error {
 		fmt.Fprintf(tab, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	f := e.Family
-	line("name", "%s", e.Prefix+":"+e.Name)
+	line("name", "%s", physical(e.Prefix, e.Name))
 	line("family", "%s", f.Pattern)
 	for _, name := range e.args {
 		line("{"+name+"}", "%s", printable(e.Arguments[name]))
