@@ -20,6 +20,7 @@ import (
 
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/cache/cacheotel"
+	_ "github.com/stoa-dev/stoa/redis/embedded"
 )
 
 func Example() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/cache/cacheprom"
+	_ "github.com/stoa-dev/stoa/redis/embedded"
 )
 
 func Example() {
