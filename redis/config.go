@@ -74,6 +74,18 @@ type Config struct {
 	// meanwhile, for as long as their contexts allow.
 	Patience time.Duration
 
+	// Credentials, if set, is asked for user and password of each connection to a server that has data, in
+	// place of those in the URL: for passwords that change, such as tokens that a cloud gives for an hour. It
+	// has Patience for it. An error has the command fail with [ErrUnavailable], and the next
+	// one ask again; connections that are there stay, until the server ends them. Sentinels are
+	// authenticated by the URL. "embedded" and "spawn" do not ask it.
+	Credentials Credentials
+
+	// Connections is how many connections to one server commands share, a power of two up to 256; 0 means
+	// as many as the processors can look after: 1 for two of them, 2 for four, 4 for eight or more. A cluster
+	// has one to each owner. Subscriptions have one more.
+	Connections int
+
 	// Log gets one line for each loss and return of a server; nil discards.
 	Log *slog.Logger
 }
@@ -106,8 +118,17 @@ func CheckURL(raw string) error {
 // target returns the parsed URL with what the other settings say of connections.
 func (cfg Config) target() (target, error) {
 	t, err := parse(cfg.URL)
-	if err != nil || len(t.opt.InitAddress) == 0 || t.opt.InitAddress[0][0] == '/' {
+	switch {
+	case err != nil:
 		return t, err
+	case cfg.Patience < 0:
+		return t, errors.New("redis: Config.Patience is negative")
+	case cfg.Connections < 0 || cfg.Connections > 256 || cfg.Connections&(cfg.Connections-1) != 0:
+		return t, errors.New("redis: Config.Connections is a power of two up to 256, or 0")
+	case cfg.Credentials != nil && (t.opt.Username != "" || t.opt.Password != ""):
+		return t, errors.New("redis: user and password are in the URL or come from Config.Credentials, not both")
+	case len(t.opt.InitAddress) == 0 || t.opt.InitAddress[0][0] == '/':
+		return t, nil
 	}
 	switch {
 	case cfg.TLS != nil && t.opt.TLSConfig == nil:

@@ -77,7 +77,7 @@ func TestABadConfigIsRefusedAndNeverShowsItsPassword(t *testing.T) {
 // What the client library is told: 2 to that power of connections, -1 for one.
 func TestConnectionsAreSharedByProcessors(t *testing.T) {
 	for processors, want := range map[int][2]int{1: {-1, 12}, 2: {-1, 12}, 3: {-1, 12}, 4: {1, 11}, 7: {1, 11}, 8: {2, 10}, 64: {2, 10}} {
-		if multiplex, ring := sharing(processors); multiplex != want[0] || ring != want[1] {
+		if multiplex, ring := sharing(connections(processors)); multiplex != want[0] || ring != want[1] {
 			t.Errorf("%d processors: got %d and %d, want %v", processors, multiplex, ring, want)
 		}
 	}

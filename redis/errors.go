@@ -59,7 +59,7 @@ var away = map[string]bool{
 // classify turns an error of the client library into one of ours.
 func classify(err error) error {
 	if re, ok := err.(*rueidis.RedisError); ok {
-		e := ServerError(re.Error())
+		e := ServerError(bare(re.Error()))
 		if away[e.Code()] {
 			return &unavailable{e}
 		}
@@ -74,4 +74,11 @@ func classify(err error) error {
 		return &unavailable{ErrClosed}
 	}
 	return &unavailable{err}
+}
+
+// bare leaves out the arguments that a server repeats of a command which it does not know: of an AUTH that was
+// renamed one is the password.
+func bare(text string) string {
+	text, _, _ = strings.Cut(text, ", with args beginning with")
+	return text
 }

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // nodes watches the servers, so that commands fail at once while one is away.
@@ -31,6 +33,9 @@ type nodes struct {
 	open func(ctx context.Context, network, addr string) (net.Conn, error) // Config.Dial
 
 	patience time.Duration // Config.Patience
+
+	who      Credentials            // Config.Credentials
+	watchers rueidis.SentinelOption // who has user and password at the sentinels
 
 	mu     sync.Mutex
 	by     map[string]*node
@@ -71,7 +76,7 @@ const (
 var errHangs = errors.New("no answer, and too many commands wait for one")
 
 func newNodes(cfg Config, log *slog.Logger) *nodes {
-	return &nodes{log: log, open: cfg.Dial, patience: cfg.Patience, by: make(map[string]*node), wake: make(chan struct{}, 1), flood: make(chan struct{}, 1)}
+	return &nodes{log: log, open: cfg.Dial, patience: cfg.Patience, who: cfg.Credentials, by: make(map[string]*node), wake: make(chan struct{}, 1), flood: make(chan struct{}, 1)}
 }
 
 // dial is the client library's way to a server.
@@ -101,7 +106,12 @@ func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.
 		ns.lost(n, err)
 		return nil, &dialError{err}
 	}
-	t := &tracked{Conn: c, nodes: ns, node: n}
+	by, err := ns.credentials(ctx, addr, d, c)
+	if err != nil { // which says nothing of the server: connections that are there stay
+		c.Close()
+		return nil, &dialError{&unavailable{err}}
+	}
+	t := &tracked{Conn: c, nodes: ns, node: n, by: by}
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	if ns.closed {
@@ -376,8 +386,11 @@ type tracked struct {
 	net.Conn
 	nodes *nodes
 	node  *node
+	by    net.Addr    // the server's, perhaps with credentials
 	heard atomic.Bool // the server answered something
 }
+
+func (t *tracked) RemoteAddr() net.Addr { return t.by }
 
 func (t *tracked) Read(b []byte) (int, error) {
 	n, err := t.Conn.Read(b)

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -49,11 +50,12 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	opt := t.opt
 	if t.mode != "cluster" { // which has a connection to each owner
-		opt.PipelineMultiplex, opt.RingScaleEachConn = sharing(runtime.GOMAXPROCS(0))
+		opt.PipelineMultiplex, opt.RingScaleEachConn = sharing(cmp.Or(cfg.Connections, connections(runtime.GOMAXPROCS(0))))
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.closed, db.stop = make(chan struct{}), stop
 	db.nodes = newNodes(cfg, db.log)
+	db.nodes.watchers = opt.Sentinel
 	opt.DialCtxFn = db.nodes.dial
 	db.done.Go(func() { db.nodes.watch(life) })
 	switch t.mode {
@@ -86,6 +88,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	opt.ConnWriteTimeout = 2 * cfg.Patience
 	opt.Dialer = net.Dialer{Timeout: cfg.Patience, KeepAlive: pingEvery}
 	opt.Sentinel.Dialer = opt.Dialer
+	if cfg.Credentials != nil {
+		authenticate(&opt)
+		opt.Sentinel.Dialer.KeepAlive = sentinels
+	}
 
 	// Subscriptions have a client of their own, so that a slow handler holds up no
 	// command, and with RESP3: with RESP2 the library keeps one extra connection
@@ -105,14 +111,16 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	return db, nil
 }
 
-// sharing returns how many connections commands share, and how many commands may
-// wait on each, as the client library wants to be told: powers of two, and -1 for one
-// connection. A second connection for the same server is of use only where another
-// processor could look after it; else it halves what is written and read at once,
-// which is most of what a command costs. In all 4,096 may wait.
-func sharing(processors int) (multiplex, ring int) {
-	n := min(max(bits.Len(uint(processors))-2, 0), 2) // 1 for 2 processors, 2 for 4, 4 for 8
-	if ring = 12 - n; n == 0 {
+// connections is how many connections to one server commands share by themselves: 1 for two processors, 2
+// for four, 4 for eight. A second one is of use only where another processor could look after it; else it
+// halves what is written and read at once, which is most of what a command costs.
+func connections(processors int) int { return 1 << min(max(bits.Len(uint(processors))-2, 0), 2) }
+
+// sharing is how the client library wants to be told of so many connections: powers of two, and -1 for one
+// connection, and how many commands may wait on each, 4,096 in all but 64 at least.
+func sharing(connections int) (multiplex, ring int) {
+	n := bits.Len(uint(connections)) - 1
+	if ring = max(12-n, 6); n == 0 {
 		return -1, ring
 	}
 	return n, ring

@@ -106,12 +106,24 @@ func (p *prober) one(ctx context.Context, s *Probed, sentinel bool) (named []str
 	opt.Dialer.Timeout = max(time.Until(deadline), time.Millisecond)
 	opt.ConnWriteTimeout = opt.Dialer.Timeout
 	opt.DialCtxFn = func(_ context.Context, addr string, d *net.Dialer, encrypt *tls.Config) (net.Conn, error) {
-		n := &node{addr: addr, dialer: d, tls: encrypt}
-		conn, err := (&nodes{open: p.cfg.Dial, patience: d.Timeout}).connect(ctx, n)
-		if err == nil {
-			context.AfterFunc(ctx, func() { conn.Close() }) // the library waits out its own time
+		n, ns := &node{addr: addr, dialer: d, tls: encrypt}, &nodes{open: p.cfg.Dial, patience: d.Timeout, who: p.cfg.Credentials}
+		if sentinel {
+			ns.who = nil
 		}
-		return conn, err
+		conn, err := ns.connect(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		by, err := ns.credentials(ctx, addr, d, conn)
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		context.AfterFunc(ctx, func() { conn.Close() }) // the library waits out its own time
+		return &tracked{Conn: conn, nodes: ns, node: n, by: by}, nil
+	}
+	if p.cfg.Credentials != nil && !sentinel {
+		authenticate(&opt)
 	}
 	c, err := rueidis.NewClient(opt)
 	if c != nil {
