@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -263,6 +264,7 @@ type lane struct {
 	pieces   []piece
 	ended    bool // the writer has closed it: what is under way arrives
 	cut      bool // nothing arrives any more
+	losing   int  // bytes of a message that is being lost
 	deadline time.Time
 	timer    *time.Timer // wakes a waiting reader
 }
@@ -317,23 +319,39 @@ func (l *lane) write(b []byte) (int, error) {
 	if l.cut || l.ended {
 		return 0, syscall.EPIPE
 	}
-	if l.to == ToNode && w.mute && message(b) {
-		w.lost++
-		return len(b), nil
+	n := len(b)
+	if l.to == ToNode && w.mute && l.losing == 0 {
+		if l.losing = message(b); l.losing > 0 {
+			w.lost++
+		}
 	}
-	l.pieces = append(l.pieces, piece{bytes.Clone(b), time.Now().Add(w.delay + mathrand.N(w.jitter+1))})
-	w.change.Broadcast()
-	return len(b), nil
+	lost := min(l.losing, len(b)) // a server writes a long message in pieces
+	l.losing -= lost
+	if b = b[lost:]; len(b) > 0 {
+		l.pieces = append(l.pieces, piece{bytes.Clone(b), time.Now().Add(w.delay + mathrand.N(w.jitter+1))})
+		w.change.Broadcast()
+	}
+	return n, nil
 }
 
-// message reports that a server says this unasked.
-func message(text []byte) bool {
+// message returns how long the message of a channel is with which a server's text begins, of which the text may be
+// only the beginning; 0 when it begins with something else. The lengths stand in the text.
+func message(text []byte) int {
 	if len(text) == 0 || text[0] != '*' && text[0] != '>' {
-		return false
+		return 0
 	}
-	_, rest, _ := bytes.Cut(text, []byte("\r\n"))
-	_, word, _ := bytes.Cut(rest, []byte("\r\n"))
-	return bytes.HasPrefix(word, []byte("message\r\n"))
+	head, rest, _ := bytes.Cut(text, []byte("\r\n"))
+	all := len(head) + 2
+	for i := range 3 { // "message", the channel, the payload
+		size, after, ok := bytes.Cut(rest, []byte("\r\n"))
+		n, err := strconv.Atoi(strings.TrimPrefix(string(size), "$"))
+		if !ok || err != nil || i == 0 && !bytes.HasPrefix(after, []byte("message\r\n")) {
+			return 0
+		}
+		all += len(size) + 2 + n + 2
+		rest = after[min(n+2, len(after)):]
+	}
+	return all
 }
 
 // end is one end of a link. It reads one lane and writes the other.

@@ -1,7 +1,9 @@
 package redistest_test
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,5 +65,47 @@ func TestARedisInMemoryIsAwayAndBackInABubble(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		want("at the end of its life", "", "")
+	})
+}
+
+// A server writes a long message in pieces. All of them are lost, or else the rest would be taken for an answer.
+func TestALongMessageIsLostWhole(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		schema := keyspace.New("memory")
+		channel := keyspace.DefChannel0(schema, "memory:news", keyspace.RawMessages("text"), keyspace.Doc{}).At()
+		m := redistest.InMemory(t)
+		w := m.Wire()
+		db, other := redistest.OpenConfig(t, w.Config()), m.Open(t)
+		ctx, stop := context.WithCancel(t.Context())
+		ended, ups := make(chan error, 1), 0
+		heard := make(chan string, 10)
+		go func() {
+			ended <- db.Subscribe(ctx, channel, redis.Handler{Subscribed: func() { ups++ }, Message: func(text string) { heard <- text }})
+		}()
+		time.Sleep(time.Second)
+		w.LoseMessages()
+		for _, c := range []string{",", "+", ":", "x"} {
+			for _, n := range []int{1, 4000, 4096, 20_000} {
+				if err := other.Publish(t.Context(), channel, strings.Repeat(c, n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		time.Sleep(time.Second)
+		if w.Lost() != 16 || len(heard) != 0 {
+			t.Errorf("%d messages were lost, %d heard", w.Lost(), len(heard))
+		}
+		w.Heal()
+		if err := other.Publish(t.Context(), channel, "the next"); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-heard; got != "the next" {
+			t.Errorf("heard %.20q", got)
+		}
+		stop()
+		<-ended
+		if ups != 1 {
+			t.Errorf("subscribed %d times: the connection has ended", ups)
+		}
 	})
 }
