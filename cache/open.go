@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"sync"
 	"time"
 
@@ -38,6 +39,9 @@ type Options struct {
 // most. The error is one of the options.
 func Open(ctx context.Context, o Options) (*Runtime, error) {
 	db := o.DB
+	if db != nil && !reflect.ValueOf(o.Redis).IsZero() {
+		return nil, errors.New("cache: Options have a DB and a Redis: which is meant?")
+	}
 	if db == nil {
 		var err error
 		if db, err = redis.Open(ctx, o.Redis); err != nil {
@@ -143,19 +147,24 @@ func OnRemoval[K comparable, V any](told func(k K, v V, why Removal)) Option {
 	return func(o *keyedOptions) { o.gone = told }
 }
 
+var cacheName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
 // Keyed returns a cache that needs no declared family: what is cached is called name, and key
 // says what a value is called among the others. The two are its key in Redis, name:key. Keys
 // longer than [keyspace.MaxText] bytes are hashed there.
 //
 // It is [New] with a family made for it. Who wants the key's form checked, or the
 // keys in a catalogue, declares the family and calls New: nothing else changes. It panics
-// when name is no level of a key, or already the name of a cache of rt.
+// when name has anything but letters, digits, '-', '_' and '.', or is already the name of a cache of rt.
 func Keyed[K comparable, V any](rt *Runtime, name string, key func(K) string, load func(context.Context, K) (V, error), opts ...Option) *Cache[K, V] {
 	return KeyedFrom(rt, name, key, Source[K, V]{Load: load}, opts...)
 }
 
 // KeyedFrom is [Keyed] for a source that can do more than load one value.
 func KeyedFrom[K comparable, V any](rt *Runtime, name string, key func(K) string, s Source[K, V], opts ...Option) *Cache[K, V] {
+	if !cacheName.MatchString(name) {
+		panic(fmt.Sprintf("cache: %q is no name of a cache: it has letters, digits, '-', '_' and '.'", name))
+	}
 	o := keyedOptions{}
 	TTL(10 * time.Minute)(&o)
 	for _, opt := range opts {

@@ -203,3 +203,27 @@ func TestWhatCannotBeOpenedSaysSo(t *testing.T) {
 		}()
 	}
 }
+
+func TestWhatOpenAndKeyedRefuse(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	if _, err := cache.Open(t.Context(), cache.Options{DB: db, Redis: redis.Config{URL: "redis://127.0.0.1"}}); err == nil {
+		t.Error("a DB and a Redis were taken")
+	}
+	rt, err := cache.Open(t.Context(), cache.Options{DB: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	load := func(context.Context, string) (string, error) { return "", nil }
+	for _, name := range []string{"", "a:b", "{a}", "Person Cache", ".hidden"} {
+		func() {
+			defer func() {
+				if said, _ := recover().(string); !strings.Contains(said, "name of a cache") {
+					t.Errorf("%q: %q", name, said)
+				}
+			}()
+			cache.Keyed(rt, name, func(k string) string { return k }, load)
+		}()
+	}
+	cache.Keyed(rt, "app.person-v2", func(k string) string { return k }, load)
+}

@@ -74,6 +74,8 @@ type compact struct {
 // Compact returns the board that lives under k. It sends nothing.
 func Compact(db *redis.DB, k CompactKeys) Board { return &compact{db: db, k: k, sizes: usual} }
 
+func (b *compact) Put(ctx context.Context, es ...Entry) error { return put(ctx, b.db, b, es) }
+
 // Update is one RPUSH.
 func (b *compact) Update(es []Entry) []keyspace.Cmd {
 	if len(es) == 0 {

@@ -2,8 +2,11 @@
 // neighbours, with ties going to who was first, and with entries that can die.
 //
 //	board := leaderboard.Exact(db, leaderboard.Named("season-12"))
-//	replies := db.DoMulti(ctx, board.Update(entries)) // among other commands, if you like
-//	best, mine, ok, err := board.Read(ctx, now, 10, leaderboard.Entry{Member: "V1StGXR8_Z5j"})
+//	_, err := leaderboard.Ensure(ctx, board, now, fromSQL)                        // at start, and now and then
+//	err = board.Put(ctx, leaderboard.Entry{Member: "ada", Value: 7, Restart: true}) // after SQL has it
+//	best, mine, ok, err := board.Read(ctx, now, 10, leaderboard.Entry{Member: "ada"})
+//
+// [Board.Update] is Put as commands, to go to Redis among others.
 //
 // There are two kinds, and one suite of tests for both. An [Exact] board keeps
 // everybody in a sorted set, a hundred bytes each, twice that with a death. A [Compact] board

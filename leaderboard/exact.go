@@ -59,6 +59,8 @@ type exact struct {
 // Exact returns the board that lives under k. It sends nothing.
 func Exact(db *redis.DB, k Keys) Board { return &exact{db, k} }
 
+func (b *exact) Put(ctx context.Context, es ...Entry) error { return put(ctx, b.db, b, es) }
+
 // Update writes entries by ZADD GT, and those of members that restart by a
 // script. Each command carries at most 250 members.
 func (b *exact) Update(es []Entry) []keyspace.Cmd {

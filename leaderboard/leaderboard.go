@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/redis"
 )
 
 const (
@@ -23,7 +25,7 @@ var (
 	// ErrNotLoaded says that the board cannot answer: Redis was emptied, nobody
 	// has loaded it yet, or so many of a compact board's best have died that the
 	// next ones are not known. Call [Board.Load].
-	ErrNotLoaded = errors.New("the board is not loaded")
+	ErrNotLoaded = errors.New("leaderboard: the board is not loaded (Load, Ensure)")
 	// ErrValue says that an entry's value is not from 0 to [MaxValue], and that nothing of
 	// its update was sent, or the load has ended.
 	ErrValue = errors.New("leaderboard: a value has no room on a board")
@@ -35,6 +37,11 @@ var (
 // Board is a ranking, made by [Exact] or [Compact]; the package documentation
 // says what each promises. It is safe for concurrent use.
 type Board interface {
+	// Put is [Board.Update], sent by itself: an update of one or several members. An At that is
+	// zero is the present, by this machine's clock. With [ErrValue] nothing was sent;
+	// after any other error nobody knows what was applied: Put the entries again, with Replay set.
+	Put(ctx context.Context, es ...Entry) error
+
 	// Update returns the commands that move the members of es: a few, to be
 	// pipelined with whatever else the caller sends. They stand alone, in any
 	// order among other commands. After an error among their replies nobody knows
@@ -93,19 +100,55 @@ type Board interface {
 	Drop(ctx context.Context) error
 }
 
+// Ensure loads a board that is not [Board.Complete], because nobody has loaded it yet, or Redis was
+// emptied: at start, and every few seconds from then on. everybody is as for [Board.Load], which
+// only then is asked. loaded reports that it was.
+func Ensure(ctx context.Context, b Board, now time.Time, everybody iter.Seq2[Entry, error]) (loaded bool, err error) {
+	complete, err := b.Complete(ctx, now)
+	if err != nil || complete {
+		return false, err
+	}
+	return true, b.Load(ctx, now, everybody)
+}
+
+// put is Put of either kind of board.
+func put(ctx context.Context, db *redis.DB, b Board, es []Entry) error {
+	now := time.Now()
+	for i := range es {
+		if es[i].At.IsZero() {
+			es = slices.Clone(es)
+			break
+		}
+	}
+	for i := range es {
+		if es[i].At.IsZero() {
+			es[i].At = now
+		}
+	}
+	if err := keyspace.FirstErr(db.DoMulti(ctx, b.Update(es))); err != nil {
+		return fmt.Errorf("leaderboard: put: %w", err)
+	}
+	return nil
+}
+
+// CheckValue returns an error that is [ErrValue] when no board has room for a value: look before the
+// truth is committed, for a load that meets one fails.
+func CheckValue(value int64) error { return checkValues(Entry{Value: value}) }
+
 // Entry is what one member reached.
 type Entry struct {
 	Member string
 	// Value ranks the entry, from 0 to [MaxValue]; see [ErrValue].
 	Value int64
 	// At is when the value was reached, not when it was last confirmed; earlier
-	// wins a tie. Kept in whole seconds from 2020 to 2156.
+	// wins a tie. Zero is 2020, but for [Board.Put]. Kept in whole seconds from 2020 to 2156.
 	At time.Time
 	// Dies is the first moment at which the entry does not count any more, in
 	// milliseconds. Zero: it never dies.
 	Dies time.Time
 	// Restart says that the value may be lower than the stored one, because it
-	// begins a new run or because it is not known what is stored. The later At
+	// begins a new run or because it is not known what is stored: set it if you do not
+	// know. Without it a lower value changes nothing. The later At
 	// wins then.
 	Restart bool
 

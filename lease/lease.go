@@ -128,7 +128,7 @@ func (l *Leases) Acquire(ctx context.Context, keys Keys, owner string, life time
 // acquire also says, with ErrHeld, how long the lease has left.
 func (l *Leases) acquire(ctx context.Context, keys Keys, owner string, life time.Duration) (*Held, time.Duration, error) {
 	if life < minLife || life > keys.Lease.Family().TTL.Base {
-		return nil, 0, fmt.Errorf("%w: %s", ErrLife, life)
+		return nil, 0, fmt.Errorf("%w: %s; %s to %s are possible", ErrLife, life, minLife, keys.Lease.Family().TTL.Base)
 	}
 	me := rand.Text() + " " + owner
 	sent := time.Now()
@@ -196,11 +196,17 @@ func (h *Held) Release(ctx context.Context) error {
 // [ErrLost], waits for fn, whatever it returns, and begins anew. While Redis is
 // away, it tries again three times a life.
 //
+// It is one turn: what is to be done again and again is done in fn, or by calling Run again.
+//
 // When ctx ends, Run returns the result of fn, or the cause of ctx if fn was not
-// running. Other errors are [ErrLife] and what the server has against the key.
+// running, joined with a [redis.ErrUnavailable] if Redis was away. Other errors are [ErrLife] and what the server has against the key.
 func (l *Leases) Run(ctx context.Context, keys Keys, owner string, life time.Duration, fn func(ctx context.Context, token int64) error) error {
+	var away error // why Redis could not be asked, if it could not
 	for {
 		if ctx.Err() != nil {
+			if away != nil {
+				return errors.Join(context.Cause(ctx), away)
+			}
 			return context.Cause(ctx)
 		}
 		trying, cancel := context.WithTimeout(ctx, life)
@@ -208,14 +214,17 @@ func (l *Leases) Run(ctx context.Context, keys Keys, owner string, life time.Dur
 		cancel()
 		switch {
 		case err == nil:
+			away = nil
 			if lost, err := held.keep(ctx, fn); !lost {
 				return err
 			}
 		case errors.Is(err, ErrHeld):
 			// Try again just after the lease expires unless it is renewed; sooner,
 			// in case it is released.
+			away = nil
 			wait(ctx, min(left+time.Millisecond, pause(life)))
 		case errors.Is(err, redis.ErrUnavailable):
+			away = err
 			wait(ctx, pause(life))
 		case ctx.Err() == nil:
 			return fmt.Errorf("lease: run %s: %w", keys.Lease, err)

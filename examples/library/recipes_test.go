@@ -101,16 +101,13 @@ func TestAValueKnowsItsLifeAndIsWarmed(t *testing.T) {
 func TestABoardIsLoadedAfterALoss(t *testing.T) {
 	db, now := redistest.Open(t, "embedded"), time.Now()
 	board := leaderboard.Exact(db, leaderboard.Named("season-12"))
-	complete, err := board.Complete(t.Context(), now)
-	if err == nil && !complete {
-		err = board.Load(t.Context(), now, func(yield func(leaderboard.Entry, error) bool) {
-			for player, points := range map[string]int64{"ada": 7, "bob": 9} {
-				if !yield(leaderboard.Entry{Member: player, Value: points, At: now}, nil) {
-					return
-				}
+	_, err := leaderboard.Ensure(t.Context(), board, now, func(yield func(leaderboard.Entry, error) bool) {
+		for player, points := range map[string]int64{"ada": 7, "bob": 9} {
+			if !yield(leaderboard.Entry{Member: player, Value: points, At: now}, nil) {
+				return
 			}
-		})
-	}
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

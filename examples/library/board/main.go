@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/leaderboard"
 	"github.com/stoa-dev/stoa/redis"
 )
@@ -22,18 +21,17 @@ func main() {
 	}
 	defer db.Close()
 	board := leaderboard.Exact(db, leaderboard.Named("season-"+os.Args[1]))
-	if complete, err := board.Complete(ctx, now); err == nil && !complete { // a new season, or Redis was emptied
-		// Whoever keeps the points in a database yields them here.
-		if err := board.Load(ctx, now, func(func(leaderboard.Entry, error) bool) {}); err != nil {
-			log.Fatal(err)
-		}
+	// Whoever keeps the points in a database yields them here: a new season, or a Redis that was emptied, asks for them.
+	everybody := func(func(leaderboard.Entry, error) bool) {}
+	if _, err := leaderboard.Ensure(ctx, board, now, everybody); err != nil {
+		log.Fatal(err)
 	}
 	if len(os.Args) > 3 {
 		points, err := strconv.ParseInt(os.Args[3], 10, 64)
 		if err != nil {
 			log.Fatal(err)
 		}
-		if err := keyspace.FirstErr(db.DoMulti(ctx, board.Update([]leaderboard.Entry{{Member: os.Args[2], Value: points, At: now}}))); err != nil {
+		if err := board.Put(ctx, leaderboard.Entry{Member: os.Args[2], Value: points}); err != nil {
 			log.Fatal(err)
 		}
 	}
