@@ -130,6 +130,7 @@ func TestAFieldOfAnotherTypeIsNamed(t *testing.T) {
 		}
 	}
 	var syntax *strconv.NumError
+	db.Do(ctx, h.DeleteCmd())
 	db.Do(ctx, keyspace.Cmd{Name: "HSET", Key: h.Key, Args: []string{"age", "old"}})
 	if _, _, err := h.Get(ctx, db); !errors.As(err, &syntax) {
 		t.Errorf("the cause is lost: %v", err)
