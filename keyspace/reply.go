@@ -145,15 +145,6 @@ func (r Reply) bools() ([]bool, error) {
 	return all, nil
 }
 
-// only is the text of a list of one or none.
-func (r Reply) only() (s string, ok bool, err error) {
-	texts, err := r.Texts()
-	if err != nil || len(texts) == 0 {
-		return "", false, err
-	}
-	return texts[0], true, nil
-}
-
 func floatText(f float64) string { return strconv.FormatFloat(f, 'g', 17, 64) }
 
 func intText(n int64) string { return strconv.FormatInt(n, 10) }

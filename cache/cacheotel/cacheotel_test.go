@@ -230,7 +230,7 @@ func TestMetricsTellWhatTheCachesDid(t *testing.T) {
 
 func series(name string, of attribute.Set) string {
 	for _, a := range of.ToSlice() {
-		name += " " + string(a.Key) + "=" + a.Value.Emit()
+		name += " " + string(a.Key) + "=" + a.Value.String()
 	}
 	return name
 }
