@@ -141,7 +141,7 @@ this process, if the family allows stale values.
 # Costs
 
 Measured by bench/cache, in one run, two cores that had other work: look at the
-ratios. A read in process takes 1.2 times what otter takes with its statistics, of
+ratios. A read in process takes 1.2 to 1.8 times what otter takes with its statistics, of
 the same values, and allocates nothing; go-redis/cache takes ten times that. Most of
 what is added is one look at the clock. A value that is in Redis only costs exactly
 one GET, and 1.1 to 1.2 times a raw GET with decoding where both take turns in one
