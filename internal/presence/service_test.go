@@ -44,6 +44,19 @@ func (w *world) soon(n *node, viewer, user int, want Status) {
 	eventually.Equal(w.t, "what is seen", want, func() Status { return w.looks(n, viewer, user).Status })
 }
 
+// toldOf is what a user was told of another one.
+func (w *world) toldOf(viewer, user int) []telling {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.told[[2]accounts.ID{w.users[viewer], w.users[user]}])
+}
+
+// hears waits until a user was told of another one for the first time, which comes after what can be seen.
+func (w *world) hears(viewer, user int) {
+	w.t.Helper()
+	eventually.True(w.t, "a friend to be told", func() bool { return len(w.toldOf(viewer, user)) == 1 })
+}
+
 func (w *world) exec(query string, args ...any) {
 	w.t.Helper()
 	_, err := w.db.ExecContext(w.t.Context(), query, args...)
@@ -112,6 +125,7 @@ func TestADeletedOrBannedUserLooksOffLineAndFriendsAreToldSo(t *testing.T) {
 				w.listen(n)
 				w.enter(n, 1, "x")
 				w.soon(n, 0, 1, Online)
+				w.hears(0, 1)
 				w.exec(query, w.users[1])
 				w.memory.FlushAll() // and so all copies
 				m := w.start()      // which has none in its memory
@@ -126,11 +140,8 @@ func TestADeletedOrBannedUserLooksOffLineAndFriendsAreToldSo(t *testing.T) {
 				m.bus.SetLive(nil)
 				w.listen(m)
 				bubble.Sleep(15 * time.Second)
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				told := w.told[[2]accounts.ID{w.users[0], w.users[1]}]
-				if len(told) != 2 || told[1].status != api.StatusOffline || told[1].seen {
-					t.Errorf("the friend was told %+v", told)
+				if got := w.toldOf(0, 1); len(got) != 2 || got[1].status != api.StatusOffline || got[1].seen {
+					t.Errorf("the friend was told %+v", got)
 				}
 			})
 		})
@@ -214,6 +225,7 @@ func TestAWishThatRedisDidNotTakeComesLater(t *testing.T) {
 		w.listen(n)
 		w.enter(n, 1, "x")
 		w.soon(n, 0, 1, Online)
+		w.hears(0, 1)
 		n.wire.Refuse()
 		w.must(n.SetWish(t.Context(), w.users[1], Away))
 		if seen, partial, err := n.Of(t.Context(), w.users[0], w.users[1:], false); err != nil || !partial || seen[0].Status != Away {
@@ -222,9 +234,7 @@ func TestAWishThatRedisDidNotTakeComesLater(t *testing.T) {
 		n.wire.Heal()
 		bubble.Sleep(5 * time.Second)
 		w.soon(n, 0, 1, Away)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if told := w.told[[2]accounts.ID{w.users[0], w.users[1]}]; len(told) != 2 || told[1].status != api.StatusAway {
+		if told := w.toldOf(0, 1); len(told) != 2 || told[1].status != api.StatusAway {
 			t.Errorf("a friend was told %+v", told)
 		}
 	})
