@@ -20,9 +20,7 @@ func Example() {
 	}
 	defer db.Close()
 
-	// Families are declared once for each program: see keys of this test.
-	name := keyspace.Text{S: "streaks"}
-	board := leaderboard.Exact(db, leaderboard.Keys{Scores: scores.At(name), Deaths: deaths.At(name), Loaded: loaded.At(name)})
+	board := leaderboard.Exact(db, leaderboard.Named("streaks"))
 
 	// At start the truth is streamed in; here there is none yet.
 	if err := board.Load(ctx, time.Now(), func(func(leaderboard.Entry, error) bool) {}); err != nil {

@@ -16,3 +16,6 @@ func init() {
 func SmallCompact(db *redis.DB, k CompactKeys) Board {
 	return &compact{db: db, k: k, sizes: sizes{head: 2, want: 3, keep: 4, max: 6}}
 }
+
+// Schema has the families of Named and NamedCompact.
+var Schema = schema

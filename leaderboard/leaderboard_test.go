@@ -19,37 +19,17 @@ import (
 )
 
 var (
-	schema = keyspace.New("boards")
-
-	scores = keyspace.Def1[keyspace.Text](schema, "board:{{name}}", keyspace.ZSetOf("member → value and time"),
-		keyspace.Forever("a board is rewritten, never renewed"), keyspace.Doc{Purpose: "who stands where"})
-	deaths = keyspace.Def1[keyspace.Text](schema, "board:{{name}}:deaths", keyspace.ZSetOf("member → Unix ms"),
-		keyspace.Forever("goes with the board"), keyspace.Doc{Purpose: "when entries stop to count"})
-	loaded = keyspace.Def1[keyspace.Text](schema, "board:{{name}}:loaded", keyspace.BytesOf("leaderboard: state and token"),
-		keyspace.Forever("goes with the board"), keyspace.Doc{Purpose: "whether the board is complete"})
-
-	states = keyspace.Def1[keyspace.Text](schema, "compact:{{name}}", keyspace.HashOf("leaderboard: a compact board"),
-		keyspace.Forever("a board is rewritten, never renewed"), keyspace.Doc{Purpose: "a compact board"})
-	logs = keyspace.Def1[keyspace.Text](schema, "compact:{{name}}:log", keyspace.ListOf("leaderboard: changes"),
-		keyspace.Forever("folded every second"), keyspace.Doc{Purpose: "changes that are not in the board yet"})
-	helds = keyspace.Def1[keyspace.Text](schema, "compact:{{name}}:held", keyspace.ListOf("leaderboard: changes"),
-		keyspace.Forever("goes with the load"), keyspace.Doc{Purpose: "changes that a load under way has to know of"})
-)
-
-var (
 	names atomic.Int64
 	noon  = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
 // fresh returns the keys of a board that nobody has used.
 func fresh() leaderboard.Keys {
-	name := keyspace.Text{S: "b" + strconv.FormatInt(names.Add(1), 10)}
-	return leaderboard.Keys{Scores: scores.At(name), Deaths: deaths.At(name), Loaded: loaded.At(name)}
+	return leaderboard.Named("b" + strconv.FormatInt(names.Add(1), 10))
 }
 
 func freshCompact() leaderboard.CompactKeys {
-	name := keyspace.Text{S: "c" + strconv.FormatInt(names.Add(1), 10)}
-	return leaderboard.CompactKeys{State: states.At(name), Log: logs.At(name), Held: helds.At(name)}
+	return leaderboard.NamedCompact("c" + strconv.FormatInt(names.Add(1), 10))
 }
 
 // suite is what the conformance tests run on: a kind of board on a kind of Redis.
@@ -188,7 +168,7 @@ func TestBoard(t *testing.T) {
 				t.Run("exact, random histories end as the model says", func(t *testing.T) { testHistories(t, exact) })
 				t.Run("compact, random histories end as the model says", func(t *testing.T) { testCounts(t, compact) })
 			}
-			redistest.KeysDeclared(t, db, schema)
+			redistest.KeysDeclared(t, db, leaderboard.Schema)
 		})
 	}
 }
