@@ -89,16 +89,22 @@ func (s *Socket) Run(ctx context.Context) (err error) {
 			close(s.ready)
 		}
 	}()
+	return s.keep(ctx, s.l.Closed, s.once)
+}
+
+// keep calls once again and again, with pauses that double until it has stood, and tells closed, unless that is nil, of
+// each end of what stood. It returns when ctx ends, or with an error that is no ErrUnreachable.
+func (s *Socket) keep(ctx context.Context, closed func(error), once func(context.Context) (stood bool, err error)) error {
 	wait := s.c.reconnect
 	for {
-		stood, err := s.once(ctx)
+		stood, err := once(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if stood {
 			wait = s.c.reconnect
-			if s.l.Closed != nil {
-				s.l.Closed(err)
+			if closed != nil {
+				closed(err)
 			}
 		}
 		if !errors.Is(err, ErrUnreachable) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/centrifugal/protocol"
 )
@@ -48,26 +47,7 @@ func (s *Socket) Watch(ctx context.Context, channel string, l SocketListener) er
 		defer s.mu.Unlock()
 		delete(s.watches, channel)
 	}()
-	wait := s.c.reconnect
-	for {
-		stood, err := s.watchOnce(ctx, channel, w)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if stood {
-			wait = s.c.reconnect
-			if l.Closed != nil {
-				l.Closed(err)
-			}
-		}
-		if !errors.Is(err, ErrUnreachable) {
-			return err
-		}
-		if err := sleep(ctx, wait/2+rand.N(wait/2)); err != nil {
-			return err
-		}
-		wait = min(2*wait, maxReconnect)
-	}
+	return s.keep(ctx, l.Closed, func(ctx context.Context) (bool, error) { return s.watchOnce(ctx, channel, w) })
 }
 
 // watchOnce subscribes and waits for the end of that. An error that is no ErrUnreachable is for good.

@@ -113,13 +113,7 @@ func Ensure(ctx context.Context, b Board, now time.Time, everybody iter.Seq2[Ent
 
 // put is Put of either kind of board.
 func put(ctx context.Context, db *redis.DB, b Board, es []Entry) error {
-	now := time.Now()
-	for i := range es {
-		if es[i].At.IsZero() {
-			es = slices.Clone(es)
-			break
-		}
-	}
+	now, es := time.Now(), slices.Clone(es) // the caller's may be used again
 	for i := range es {
 		if es[i].At.IsZero() {
 			es[i].At = now

@@ -12,9 +12,9 @@ import (
 // addr, host:port. An empty user is the server's default one, and two empty texts are no authentication.
 type Credentials func(ctx context.Context, addr string) (user, password string, err error)
 
-// known is the address of a connection's server, with what it is authenticated by: all that the client
-// library tells when it asks for that.
-type known struct {
+// loginAddr is the address of a connection's server, together with user and password: the address is all
+// that the client library hands over when it asks for them.
+type loginAddr struct {
 	net.Addr
 	user, password string
 }
@@ -22,13 +22,13 @@ type known struct {
 // authenticate has connections authenticated as their address says.
 func authenticate(opt *rueidis.ClientOption) {
 	opt.AuthCredentialsFn = func(at rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
-		by, _ := at.Address.(known)
+		by, _ := at.Address.(loginAddr)
 		return rueidis.AuthCredentials{Username: by.user, Password: by.password}, nil
 	}
 }
 
-// sentinels marks the dialer of connections to sentinels, whose password is in the URL: the client library
-// hands it on as it is.
+// sentinels is the KeepAlive of the dialer for sentinels, whose password is in the URL. The client library dials them
+// as it dials servers that have data, and that dialer is all by which a dial can be told apart.
 const sentinels = pingEvery + 1
 
 // credentials asks whose a connection is. It sends nothing.
@@ -37,7 +37,7 @@ func (ns *nodes) credentials(ctx context.Context, addr string, d *net.Dialer, c 
 	case ns.who == nil:
 		return c.RemoteAddr(), nil
 	case d.KeepAlive == sentinels:
-		return known{c.RemoteAddr(), ns.watchers.Username, ns.watchers.Password}, nil
+		return loginAddr{c.RemoteAddr(), ns.watchers.Username, ns.watchers.Password}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, ns.patience)
 	defer cancel()
@@ -45,5 +45,5 @@ func (ns *nodes) credentials(ctx context.Context, addr string, d *net.Dialer, c 
 	if err != nil {
 		return nil, fmt.Errorf("the credentials for %s: %w", addr, err)
 	}
-	return known{c.RemoteAddr(), user, password}, nil
+	return loginAddr{c.RemoteAddr(), user, password}, nil
 }

@@ -152,8 +152,7 @@ func connect(ctx context.Context, opt rueidis.ClientOption, slot *atomic.Pointer
 // Close ends the connection: commands under way and later ones fail with
 // [ErrUnavailable], subscriptions end. It waits for the background work and
 // stops an embedded or spawned server, whose data is then gone. The client of [Wrap] stays
-// open. Calling it
-// again does nothing.
+// open. Calling it again does nothing.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -82,7 +82,7 @@ func TestAServerThatDiesAndReturns(t *testing.T) {
 	before := fingerprint(t, db)
 	script := redis.NewScript("return 'ran'")
 	must(t, script.Run(t.Context(), db, nil))
-	l := listen(t, db, news.At(n(1)))
+	l := redistest.Listen(t, db, news.At(n(1)))
 
 	server.Kill()
 	away(t, db)
@@ -116,12 +116,12 @@ func TestAServerThatDiesAndReturns(t *testing.T) {
 	if r := must(t, script.Run(t.Context(), db, nil)); r.Str != "ran" {
 		t.Errorf("a script after the restart = %v", r)
 	}
-	wait(t, l.up) // it subscribed again by itself, and says so
-	wait(t, joined)
+	redistest.Wait(t, l.Up) // it subscribed again by itself, and says so
+	redistest.Wait(t, joined)
 	if err := db.Publish(t.Context(), news.At(n(1)), "after"); err != nil {
 		t.Fatal(err)
 	}
-	if got := wait(t, l.got); got != "after" {
+	if got := redistest.Wait(t, l.Got); got != "after" {
 		t.Errorf("got %q", got)
 	}
 	db.Close()
@@ -136,16 +136,16 @@ func TestASubscriptionThatTheServerCutsComesBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
-	l := listen(t, db, news.At(n(1)))
+	l := redistest.Listen(t, db, news.At(n(1)))
 	for range 2 {
 		if killed, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil || killed[0] != "1" {
 			t.Fatalf("CLIENT KILL = %v, %v; want 1 killed", killed, err)
 		}
-		wait(t, l.up)
+		redistest.Wait(t, l.Up)
 		if err := db.Publish(t.Context(), news.At(n(1)), "after"); err != nil {
 			t.Fatal(err)
 		}
-		if got := wait(t, l.got); got != "after" {
+		if got := redistest.Wait(t, l.Got); got != "after" {
 			t.Errorf("got %q", got)
 		}
 	}
@@ -262,7 +262,7 @@ func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
 		if d := time.Since(began); d > 100*time.Millisecond {
 			t.Errorf("Close took %s", d)
 		}
-		if err := wait(t, pending); !errors.Is(err, redis.ErrUnavailable) {
+		if err := redistest.Wait(t, pending); !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("the pending command: %v, want ErrUnavailable", err)
 		}
 		if err := db.Close(); err != nil {
@@ -322,7 +322,7 @@ func TestSentinelsReplaceADeadMaster(t *testing.T) {
 	s := redistest.Sentinel(t)
 	db := redistest.Open(t, s.URL)
 	before := fingerprint(t, db)
-	l := listen(t, db, news.At(n(1)))
+	l := redistest.Listen(t, db, news.At(n(1)))
 	s.Failover(t)
 	began := time.Now()
 	eventually.True(t, "writing works again", func() bool {
@@ -332,11 +332,11 @@ func TestSentinelsReplaceADeadMaster(t *testing.T) {
 	if after := fingerprint(t, db); after == before {
 		t.Errorf("the fingerprint stayed %q over a failover", after)
 	}
-	wait(t, l.up)
+	redistest.Wait(t, l.Up)
 	if err := db.Publish(t.Context(), news.At(n(1)), "after"); err != nil {
 		t.Fatal(err)
 	}
-	if got := wait(t, l.got); got != "after" {
+	if got := redistest.Wait(t, l.Got); got != "after" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -450,7 +450,7 @@ func TestAClusterPromotesAReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := fingerprint(t, db)
-	l := listen(t, db, ch)
+	l := redistest.Listen(t, db, ch)
 	dead := c.Owner(db.Physical(v.Key))
 	dead.Kill()
 	began := time.Now()
@@ -460,7 +460,7 @@ func TestAClusterPromotesAReplica(t *testing.T) {
 		return v.SetFor(ctx, db, "y", time.Minute) == nil
 	})
 	t.Logf("back %s after the kill", time.Since(began))
-	wait(t, l.up)
+	redistest.Wait(t, l.Up)
 	// Nodes that have not heard of the failover yet still name the dead owner.
 	eventually.True(t, "the fingerprint changes over a failover", func() bool {
 		after, err := db.Fingerprint(t.Context())
@@ -469,7 +469,7 @@ func TestAClusterPromotesAReplica(t *testing.T) {
 	if err := db.Publish(t.Context(), ch, "after"); err != nil {
 		t.Fatal(err)
 	}
-	if got := wait(t, l.got); got != "after" {
+	if got := redistest.Wait(t, l.Got); got != "after" {
 		t.Errorf("got %q", got)
 	}
 
@@ -501,13 +501,13 @@ func TestCloseEndsEverything(t *testing.T) {
 				ended <- db.Subscribe(t.Context(), news.At(n(1)), redis.Handler{Message: func(string) {}, Subscribed: func() { up <- struct{}{} }})
 			}()
 			if url != "redis://127.0.0.1:1" {
-				wait(t, up)
+				redistest.Wait(t, up)
 				db.DoMulti(t.Context(), []keyspace.Cmd{get(1), get(2)})
 			}
 			if err := db.Close(); err != nil {
 				t.Error(err)
 			}
-			if err := wait(t, ended); !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
+			if err := redistest.Wait(t, ended); !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
 				t.Errorf("Subscribe after Close returned %v, want ErrClosed under ErrUnavailable", err)
 			}
 			if err := db.Do(t.Context(), get(1)).Err; !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
@@ -541,40 +541,5 @@ func TestACallerThatGivesUpTakesNobodyAlong(t *testing.T) {
 			})
 		}
 		callers.Wait()
-	}
-}
-
-// listener runs a Subscribe until the test ends or stop is called.
-type listener struct {
-	got  chan string
-	up   chan struct{}
-	stop func() error
-}
-
-func listen(t *testing.T, db *redis.DB, ch keyspace.Channel) *listener {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	l := &listener{got: make(chan string, 1000), up: make(chan struct{}, 100)}
-	ended := make(chan error, 1)
-	go func() {
-		ended <- db.Subscribe(ctx, ch, redis.Handler{
-			Message:    func(s string) { l.got <- s },
-			Subscribed: func() { l.up <- struct{}{} },
-		})
-	}()
-	l.stop = func() error { cancel(); return <-ended }
-	t.Cleanup(cancel)
-	wait(t, l.up)
-	return l
-}
-
-func wait[T any](t *testing.T, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(time.Minute):
-		t.Fatal("waited a minute in vain")
-		panic("unreachable")
 	}
 }

@@ -165,7 +165,7 @@ func familyOf(shape string, n *node) Family {
 func (f *Family) look(ctx context.Context, owners []*redis.Owner, sample []sampled) error {
 	numbers, texts, strs := 0, 0, 0
 	for _, s := range sample {
-		replies := owners[s.owner].Do(ctx, []string{"TYPE", s.key}, []string{"PTTL", s.key})
+		replies := owners[s.owner].Do(ctx, []string{"TYPE", s.key}, []string{"PTTL", s.key}, []string{"GETRANGE", s.key, "0", "4095"})
 		for _, r := range replies {
 			if _, refused := errors.AsType[redis.ServerError](r.Err); r.Err != nil && !refused {
 				return r.Err
@@ -185,10 +185,10 @@ func (f *Family) look(ctx context.Context, owners []*redis.Owner, sample []sampl
 			continue
 		}
 		strs++
-		value := owners[s.owner].Do(ctx, []string{"GETRANGE", s.key, "0", "4095"})[0]
-		if _, err := strconv.ParseInt(value.Str, 10, 64); err == nil {
+		value := replies[2].Str
+		if _, err := strconv.ParseInt(value, 10, 64); err == nil {
 			numbers++
-		} else if looksLikeJSON(value.Str) {
+		} else if looksLikeJSON(value) {
 			texts++
 		}
 	}

@@ -123,10 +123,12 @@ func (v *visitor) segment(want types.Type, arg ast.Expr) (code string, ok bool) 
 	if !ok {
 		return "", false
 	}
-	name := types.TypeString(named, types.RelativeTo(v.pass.Pkg))
-	if pkg := named.Obj().Pkg(); pkg != v.pass.Pkg {
-		name = pkg.Name() + "." + named.Obj().Name()
-	}
+	name := types.TypeString(named, func(p *types.Package) string {
+		if p == v.pass.Pkg {
+			return ""
+		}
+		return p.Name()
+	})
 	if pkg := named.Obj().Pkg(); pkg == nil || pkg.Path() != keyspaceAt {
 		st, ok := named.Underlying().(*types.Struct)
 		if !ok || st.NumFields() != 1 || !st.Field(0).Embedded() || pkg != v.pass.Pkg {

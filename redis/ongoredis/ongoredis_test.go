@@ -3,15 +3,13 @@ package ongoredis_test
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/cache/cachetest"
 	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/keyspace"
 	"github.com/stoa-dev/stoa/redis"
@@ -83,37 +81,9 @@ func TestAWrappedClientBehavesAsTheLibrarysOwn(t *testing.T) {
 
 func TestAWrappedClientLastsThroughOutages(t *testing.T) { conformance.Wrapped(t, openAt) }
 
-// Two programs, each with its own client: a change through one is seen by the other, and no
-// reader sees an older value after a newer one.
 func TestTwoCachesOverTwoClientsShowNothingStale(t *testing.T) {
 	server := redistest.Server(t)
-	var truth atomic.Int64
-	load := func(context.Context, int) (int64, error) { return truth.Load(), nil }
-	var nodes []*cache.Cache[int, int64]
-	for range 2 {
-		rt, err := cache.Open(t.Context(), cache.Options{DB: openAt(t, server.Addr)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { rt.Close() })
-		nodes = append(nodes, cache.Keyed(rt, "truth", strconv.Itoa, load, cache.TTL(time.Hour)))
-	}
-	for i := range int64(200) {
-		writer, reader := nodes[i%2], nodes[1-i%2]
-		if _, err := reader.Get(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-		if v, err := writer.Mutate(t.Context(), 1, func(context.Context) error { truth.Add(1); return nil }); v != i+1 || err != nil {
-			t.Fatalf("change %d: %d, %v", i+1, v, err)
-		}
-		eventually.True(t, "the other sees the change", func() bool {
-			v, err := reader.Get(t.Context(), 1)
-			if err != nil || v > i+1 {
-				t.Fatalf("after change %d: %d, %v", i+1, v, err)
-			}
-			return v == i+1
-		})
-	}
+	cachetest.NothingStale(t, [2]*redis.DB{openAt(t, server.Addr), openAt(t, server.Addr)})
 }
 
 func openAt(t *testing.T, addr string) *redis.DB {

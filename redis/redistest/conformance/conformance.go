@@ -459,43 +459,8 @@ func testNoRedirects(t *testing.T, db *redis.DB) {
 	}
 }
 
-// listener runs a Subscribe until the test ends or stop is called.
-type listener struct {
-	got  chan string
-	up   chan struct{}
-	stop func() error
-}
-
-func listen(t *testing.T, db *redis.DB, ch keyspace.Channel) *listener {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	l := &listener{got: make(chan string, 1000), up: make(chan struct{}, 100)}
-	ended := make(chan error, 1)
-	go func() {
-		ended <- db.Subscribe(ctx, ch, redis.Handler{
-			Message:    func(s string) { l.got <- s },
-			Subscribed: func() { l.up <- struct{}{} },
-		})
-	}()
-	l.stop = func() error { cancel(); return <-ended }
-	t.Cleanup(cancel)
-	wait(t, l.up)
-	return l
-}
-
-func wait[T any](t *testing.T, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(time.Minute):
-		t.Fatal("waited a minute in vain")
-		panic("unreachable")
-	}
-}
-
 func testPubSub(t *testing.T, db *redis.DB) {
-	a, b := listen(t, db, news.At(n(1))), listen(t, db, news.At(n(2)))
+	a, b := redistest.Listen(t, db, news.At(n(1))), redistest.Listen(t, db, news.At(n(2)))
 	if err := db.Publish(t.Context(), news.At(n(1)), "one"); err != nil {
 		t.Fatal(err)
 	}
@@ -509,11 +474,11 @@ func testPubSub(t *testing.T, db *redis.DB) {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"one", "three"} {
-		if got := wait(t, a.got); got != want {
+		if got := redistest.Wait(t, a.Got); got != want {
 			t.Errorf("message %d = %q, want %q", i, got, want)
 		}
 	}
-	if got := wait(t, b.got); got != "two" {
+	if got := redistest.Wait(t, b.Got); got != "two" {
 		t.Errorf("the other channel got %q, want two", got)
 	}
 	for i := range 500 {
@@ -522,19 +487,19 @@ func testPubSub(t *testing.T, db *redis.DB) {
 		}
 	}
 	for i := range 500 {
-		if got := wait(t, a.got); got != strconv.Itoa(i) {
+		if got := redistest.Wait(t, a.Got); got != strconv.Itoa(i) {
 			t.Fatalf("message %d = %q: out of order", i, got)
 		}
 	}
-	for _, l := range []*listener{a, b} {
-		if err := l.stop(); !errors.Is(err, context.Canceled) {
+	for _, l := range []*redistest.Listener{a, b} {
+		if err := l.Stop(); !errors.Is(err, context.Canceled) {
 			t.Errorf("Subscribe returned %v, want context.Canceled", err)
 		}
 	}
 }
 
 func testPubSubTyped(t *testing.T, db *redis.DB) {
-	l := listen(t, db, prices.At().Channel)
+	l := redistest.Listen(t, db, prices.At().Channel)
 	if err := prices.At().Publish(t.Context(), db, map[string]int{"tea": 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -543,7 +508,7 @@ func testPubSubTyped(t *testing.T, db *redis.DB) {
 		t.Fatal(err)
 	}
 	for _, want := range []int{3, 4} {
-		if got, err := prices.At().Decode(wait(t, l.got)); err != nil || got["tea"] != want {
+		if got, err := prices.At().Decode(redistest.Wait(t, l.Got)); err != nil || got["tea"] != want {
 			t.Errorf("got %v, %v, want %d", got, err, want)
 		}
 	}
@@ -551,15 +516,15 @@ func testPubSubTyped(t *testing.T, db *redis.DB) {
 
 func testPubSubShared(t *testing.T, db *redis.DB) {
 	ch := news.At(n(4))
-	stays, leaves := listen(t, db, ch), listen(t, db, ch)
-	leaves.stop()
+	stays, leaves := redistest.Listen(t, db, ch), redistest.Listen(t, db, ch)
+	leaves.Stop()
 	if err := db.Publish(t.Context(), ch, "still here"); err != nil {
 		t.Fatal(err)
 	}
-	if got := wait(t, stays.got); got != "still here" {
+	if got := redistest.Wait(t, stays.Got); got != "still here" {
 		t.Errorf("got %q", got)
 	}
-	stays.stop()
+	stays.Stop()
 	if db.Mode() == "cluster" {
 		return // the reply counts the subscribers of one node
 	}

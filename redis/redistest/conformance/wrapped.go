@@ -147,21 +147,21 @@ func testSilence(t *testing.T, open func(*testing.T, string) *redis.DB) {
 func testCutSubscription(t *testing.T, open func(*testing.T, string) *redis.DB) {
 	server := redistest.Server(t)
 	db := open(t, server.Addr)
-	l := listen(t, db, news.At(n(1)))
+	l := redistest.Listen(t, db, news.At(n(1)))
 	for i := range 3 {
 		if i > 0 {
-			wait(t, l.up)
+			redistest.Wait(t, l.Up)
 		}
 		if err := db.Publish(t.Context(), news.At(n(1)), "x"); err != nil {
 			t.Fatal(err)
 		}
-		wait(t, l.got)
+		redistest.Wait(t, l.Got)
 		if _, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wait(t, l.up)
-	if err := l.stop(); !errors.Is(err, context.Canceled) {
+	redistest.Wait(t, l.Up)
+	if err := l.Stop(); !errors.Is(err, context.Canceled) {
 		t.Errorf("Subscribe returned %v", err)
 	}
 }
@@ -169,7 +169,7 @@ func testCutSubscription(t *testing.T, open func(*testing.T, string) *redis.DB) 
 func testCloseInSilence(t *testing.T, open func(*testing.T, string) *redis.DB) {
 	server := redistest.Server(t)
 	db := open(t, server.Addr)
-	l := listen(t, db, news.At(n(1)))
+	l := redistest.Listen(t, db, news.At(n(1)))
 	server.Pause()
 	defer server.Resume()
 	answer := make(chan error, 1)
@@ -177,10 +177,10 @@ func testCloseInSilence(t *testing.T, open func(*testing.T, string) *redis.DB) {
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := wait(t, answer); !errors.Is(err, redis.ErrClosed) || !errors.Is(err, redis.ErrUnavailable) {
+	if err := redistest.Wait(t, answer); !errors.Is(err, redis.ErrClosed) || !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("a command under way: %v", err)
 	}
-	if err := l.stop(); !errors.Is(err, redis.ErrClosed) && !errors.Is(err, context.Canceled) {
+	if err := l.Stop(); !errors.Is(err, redis.ErrClosed) && !errors.Is(err, context.Canceled) {
 		t.Errorf("Subscribe returned %v", err)
 	}
 }
