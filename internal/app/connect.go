@@ -76,7 +76,6 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 			return []Check{check}
 		}
 	}
-	deadline, _ := ctx.Deadline()
 	fault := func(err error) []Check {
 		check.Fault = err.Error()
 		check.Away = sqldb.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded)
@@ -90,7 +89,7 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 		}
 		return []Check{check}
 	}
-	db, err := sqldb.Open(ctx, sqldb.Config{URL: c.SQL, Dir: c.Data, MaxConns: 1, Patience: time.Until(deadline)})
+	db, err := sqldb.Open(ctx, sqldb.Config{URL: c.SQL, Dir: c.Data, MaxConns: 1, Patience: -1})
 	if err != nil {
 		return fault(err)
 	}

@@ -3,13 +3,17 @@ package testkit
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/stoa-dev/stoa/internal/app"
 )
 
 // declared holds every answer that a test gets against the description of the API: its
@@ -28,7 +32,28 @@ type declaredOp map[int][]string
 
 func (declaredOp) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-func newDeclared(t testing.TB, next http.RoundTripper, host string, document []byte) *declared {
+// described remembers the operations by what decides which of them a node has: to write
+// the description takes longer than all else that a node does as it starts.
+var described = struct {
+	sync.Mutex
+	ops map[string]*http.ServeMux
+}{ops: map[string]*http.ServeMux{}}
+
+func newDeclared(t testing.TB, next http.RoundTripper, host string, cfg app.Config, document func() []byte) *declared {
+	t.Helper()
+	described.Lock()
+	defer described.Unlock()
+	kind := fmt.Sprint(cfg.Roles, cfg.OperatorsHere())
+	ops, known := described.ops[kind]
+	if !known {
+		ops = operations(t, document())
+		described.ops[kind] = ops
+	}
+	return &declared{RoundTripper: next, t: t, host: host, ops: ops}
+}
+
+// operations reads a description of the API.
+func operations(t testing.TB, document []byte) *http.ServeMux {
 	t.Helper()
 	var doc struct {
 		Paths map[string]map[string]struct {
@@ -40,7 +65,7 @@ func newDeclared(t testing.TB, next http.RoundTripper, host string, document []b
 	if err := json.Unmarshal(document, &doc); err != nil {
 		t.Fatal(err)
 	}
-	d := &declared{RoundTripper: next, t: t, host: host, ops: http.NewServeMux()}
+	ops := http.NewServeMux()
 	for path, methods := range doc.Paths {
 		for method, described := range methods {
 			op := declaredOp{}
@@ -51,10 +76,10 @@ func newDeclared(t testing.TB, next http.RoundTripper, host string, document []b
 				}
 				op[n] = r.Codes
 			}
-			d.ops.Handle(strings.ToUpper(method)+" "+path, op)
+			ops.Handle(strings.ToUpper(method)+" "+path, op)
 		}
 	}
-	return d
+	return ops
 }
 
 // CloseIdleConnections is what http.Client.CloseIdleConnections looks for.

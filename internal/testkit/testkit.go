@@ -92,7 +92,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.HTTP.Transport = newDeclared(t, s.HTTP.Transport, ln.Addr().String(), a.OpenAPI())
+	s.HTTP.Transport = newDeclared(t, s.HTTP.Transport, ln.Addr().String(), cfg, a.OpenAPI)
 	if cfg.AdminAddr != "" {
 		admin, err := net.Listen("tcp", cfg.AdminAddr)
 		if err != nil {

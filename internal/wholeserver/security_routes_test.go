@@ -146,9 +146,10 @@ func TestNobodyReachesWhatIsSomebodyElses(t *testing.T) {
 	w := newWorld(t)
 	w.populate()
 	asked, fields := 0, 0
+	before := w.rows().of(w.owned()...)
 	for _, o := range w.ops {
 		w.mal = w.signUp("mal", "", "")
-		before, said := w.rows().of(w.owned()...), []string{}
+		said := []string{}
 		for _, p := range o.places() {
 			if !p.text() {
 				continue
@@ -183,6 +184,7 @@ func TestNobodyReachesWhatIsSomebodyElses(t *testing.T) {
 				t.Errorf("%s by somebody else changed what is ann's: %s", o, row)
 			}
 		}
+		before = after
 	}
 	if asked < 100 {
 		t.Errorf("tried %d requests; the walk is broken", asked)

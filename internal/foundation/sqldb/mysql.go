@@ -115,8 +115,11 @@ func mysqlConfig(raw string) (*mysql.Config, error) {
 
 // awaitMySQL asks for the version until it gets it or patience is over.
 func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *slog.Logger) (version string, _ error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	if patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
 	wait := 50 * time.Millisecond
 	var away error // why the last try failed that came to an end by itself
 	for try := 1; ; try++ {
@@ -124,7 +127,7 @@ func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *
 		if err != nil && ctx.Err() != nil && away != nil {
 			err = away
 		}
-		if err == nil || !IsUnavailable(err) {
+		if err == nil || !IsUnavailable(err) || patience < 0 {
 			return version, err
 		}
 		away = err

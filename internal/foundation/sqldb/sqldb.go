@@ -34,7 +34,7 @@ type Config struct {
 	MaxConns int
 
 	// Patience is how long Open waits for a MySQL or MariaDB that is away.
-	// Zero means 30 s.
+	// Zero means 30 s; below zero, Open tries once, for as long as its context allows.
 	Patience time.Duration
 
 	// Now is the clock behind [Tx.Now] and [DB.Now]. Nil means time.Now.
@@ -80,7 +80,7 @@ type Querier interface {
 }
 
 // Open connects. A MySQL or MariaDB that is away is tried again until
-// cfg.Patience is over; wrong credentials, an unknown database and a faulty
+// cfg.Patience, if there is any, is over; wrong credentials, an unknown database and a faulty
 // URL are errors at once. No error ever contains the password.
 func Open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if cfg.Log == nil {
