@@ -19,8 +19,9 @@ build: ## Build bin/stoa
 	go build -trimpath -o bin/stoa ./cmd/stoa
 
 UNWATCHED = -race=false -d=checkptr=0
-# Without atexit_sleep_ms each package's tests would sleep for a second at their end.
-TEST = CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -shuffle=on -timeout 30m $(TEST_FLAGS)
+# Without atexit_sleep_ms each package's tests would sleep for a second at their end. Tests of real servers wait more
+# than they work, so that three packages and eight tests of each at a time keep two cores busy.
+TEST = CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -shuffle=on -p 3 -parallel 8 -timeout 30m $(TEST_FLAGS)
 
 test: deps test-adapters ## Run every test, with real engines and the race detector
 	$(TEST) $(PACKAGES)

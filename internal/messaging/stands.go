@@ -39,8 +39,12 @@ func (s *Service) tellStands(ctx context.Context, changes []change) error {
 }
 
 // tellEvery is how long messages of a large group are gathered before those on line are told how far its chat
-// has come. Telling them is an event for each, so this bounds what a busy group costs.
-const tellEvery = 500 * time.Millisecond
+// has come, and for how long they are then told. Telling them is an event for each, so this bounds what a busy
+// group costs; were they all told at once, what others wait for would wait for a thousand sockets.
+const (
+	tellEvery = 500 * time.Millisecond
+	tellTurns = 50
+)
 
 // crowd is a large group whose members are to be told.
 type crowd struct {
@@ -117,6 +121,14 @@ func (s *Service) tellCrowds(ctx context.Context) {
 				batch = append(batch, events.New(api.EventChatStands, to.String(), s.store.db.Now(), text))
 			}
 		}
-		s.bus.Publish(batch)
+		pause := time.NewTicker(tellEvery / tellTurns)
+		for part := range slices.Chunk(batch, 1+len(batch)/tellTurns) {
+			s.bus.Publish(part)
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+			}
+		}
+		pause.Stop()
 	}
 }

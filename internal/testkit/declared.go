@@ -43,7 +43,7 @@ func newDeclared(t testing.TB, next http.RoundTripper, host string, cfg app.Conf
 	t.Helper()
 	described.Lock()
 	defer described.Unlock()
-	kind := fmt.Sprint(cfg.Roles, cfg.OperatorsHere())
+	kind := fmt.Sprint(cfg.Roles, cfg.OperatorsHere(), cfg.Limits)
 	ops, known := described.ops[kind]
 	if !known {
 		ops = operations(t, document())
