@@ -13,10 +13,10 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/testkit"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/keyspace/audit"
-	"github.com/stoa-dev/stoa/lease"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/audit"
+	"github.com/stoa-dev/stoa/lib/lease"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
 // line returns a user's line of an ACL file, without its password.

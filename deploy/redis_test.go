@@ -17,11 +17,11 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/checkin"
-	"github.com/stoa-dev/stoa/internal/eventually"
-	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
+	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
 // patience ends a command that hangs. It decides nothing.

@@ -33,11 +33,11 @@ import (
 
 	"github.com/stoa-dev/stoa/bench/servers"
 	"github.com/stoa-dev/stoa/bench/turns"
-	"github.com/stoa-dev/stoa/bus"
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 type profile struct {

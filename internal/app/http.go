@@ -22,8 +22,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/presence"
 	"github.com/stoa-dev/stoa/internal/serviceapi"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
 	pages "github.com/stoa-dev/stoa/web"
 )
 

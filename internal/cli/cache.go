@@ -18,8 +18,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/stoa-dev/stoa/bus"
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/app"
@@ -27,9 +25,11 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/keyspace"
-	keycli "github.com/stoa-dev/stoa/keyspace/cli"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 // cacheCmd is about what servers keep at hand.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/keyspace"
-	keycli "github.com/stoa-dev/stoa/keyspace/cli"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
 // keysCmd is about the declared keys and channels, and what a Redis holds of them. The

@@ -17,7 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 const keysIntro = "Every key and channel of a server. In Redis the deployment's prefix stands before each " +

@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/lib/cache"
 )
 
 // MembersChanged says that a copy of a group's members is dropped as a whole; a change of some is applied

@@ -3,9 +3,9 @@ package social
 import (
 	"context"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/lib/cache"
 )
 
 // The events of a user's relations. A change of one friend or request is

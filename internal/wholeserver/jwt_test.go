@@ -20,9 +20,9 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/jwtlogin"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 const jwtSecret = "0123456789abcdef0123456789abcdef"

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/testkit"
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 func TestTheKeyspaceHasNoFault(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
 // raw sends bytes and returns all that the server answers until it hangs up, which

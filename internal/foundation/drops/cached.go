@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stoa-dev/stoa/cache"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 // ErrNotCached reports text that names no key, tag or family of a cache.
