@@ -4,12 +4,12 @@
 # They take two fifths of a whole node's tests otherwise. Without tables for a debugger linking takes half as long.
 # "make lint" vets.
 TEST_FLAGS ?= -p 3 -parallel 8
-# The two that take longest begin: at the end one of them would have a processor idle.
 # The library, and the adapters of clients that a program has already, so that the library depends on none but its own.
 MODULES = lib lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
+# The two that take longest begin: at the end one of them would have a processor idle.
 PACKAGES ?= ./internal/wholeserver ./e2e ./... $(MODULES:%=./%/...)
 
-.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
+.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-compatible check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ generate: ## Write docs/reference, keyspace.lock and Redis' users anew
 	go run ./cmd/stoa keys diff --write
 	go run ./cmd/stoa keys acl --role stoa --wide --into deploy/redis/users.acl
 	go run ./cmd/stoa reference docs/reference
+
+check-compatible: ## Hold the library's exported names against those of its newest version
+	@scripts/check-compatible.sh
 
 check-generated: ## Compare what is generated with what is in the tree
 	@scripts/check-generated.sh

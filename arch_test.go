@@ -94,7 +94,9 @@ func (p pkg) rel() string { return strings.TrimPrefix(strings.TrimPrefix(p.Impor
 
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestImports,TestGoFiles,XTestImports", "./...", module+"/lib/...").Output()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestImports,TestGoFiles,XTestImports", "./...", module+"/lib/...")
+	cmd.Env = append(os.Environ(), "GOWORK=off") // modules beside these two are no part of the house
+	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
