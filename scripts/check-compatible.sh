@@ -20,8 +20,9 @@ fi
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 git archive "$base" lib | tar -x -C "$tmp"
-(cd "$tmp/lib" && go run "$apidiff" -m -w "$tmp/base.export" "$module")
-(cd lib && go run "$apidiff" -m -incompatible "$tmp/base.export" "$module") | sed -n 's/^- //p' | sort >"$tmp/changes"
+(cd "$tmp/lib" && go run "$apidiff" -m -w "$tmp/base.export" "$module" 2>"$tmp/said") || { cat "$tmp/said" >&2; exit 1; }
+(cd lib && go run "$apidiff" -m -incompatible "$tmp/base.export" "$module" 2>"$tmp/said") >"$tmp/found" || { cat "$tmp/said" >&2; exit 1; }
+sed -n 's/^- //p' "$tmp/found" | sort -u >"$tmp/changes"
 { grep -v '^\(#\|$\)' lib/compatible.accepted || true; } | sort >"$tmp/accepted"
 
 failed=0
@@ -34,14 +35,12 @@ while read -r line; do
 	failed=1
 done < <(comm -13 "$tmp/changes" "$tmp/accepted")
 
-# A line about a removed name is "./cache.Name: removed" or "./cache.Type.Method: removed".
+# A line about a removed name is "./cache.Name: removed" or "./cache.(*Cache[K, V]).Peek: removed".
 while read -r name; do
-	name=${name#./} package=${name%%.*}
-	# shellcheck disable=SC2001 # one of two, and the first is a path
-	what=$(sed 's/^[^.]*\.//; s/^(\*\?\([A-Za-z0-9_]*\))/\1/' <<<"$name")
+	package=${name%%.*} what=$(sed 's/^[^.]*\.//; s/^(\*\?\([A-Za-z0-9_]*\))/\1/' <<<"$name")
 	if ! (cd "$tmp/lib" && go doc "./$package" "$what" 2>/dev/null) | grep -q 'Deprecated:'; then
 		echo "$package.$what goes, and was not deprecated in $base" >&2
 		failed=1
 	fi
-done < <(sed -n 's/: removed$//p' "$tmp/changes")
+done < <(sed -n 's/: removed$//; T; s/^\.\///; s/\[.*\]//; p' "$tmp/changes" | sort -u)
 exit "$failed"
