@@ -205,8 +205,8 @@ func atomically(cmds []Cmd) (Cmd, error) {
 			life, once, name, rest = rest[0], rest[1], rest[2], rest[3:]
 		case name == placeName:
 			life, once, which, before, name, rest = rest[0], rest[1], rest[2], rest[3], rest[4], rest[5:]
-		case strings.HasPrefix(name, ScriptMark), cmd.Key.IsZero():
-			return Cmd{}, fmt.Errorf("keyspace: command %d of a transaction%s is a script or has no key", i+1, about(cmd.Key))
+		case strings.HasPrefix(name, ScriptMark), strings.HasPrefix(name, FunctionMark), cmd.Key.IsZero():
+			return Cmd{}, fmt.Errorf("keyspace: command %d of a transaction%s is a script, a function, or has no key", i+1, about(cmd.Key))
 		}
 		own := append([]Key{cmd.Key}, cmd.More...)
 		for _, k := range own {

@@ -125,7 +125,8 @@ func TestATransactionIsRefusedAsAWhole(t *testing.T) {
 		{vSet.At(keyspace.Int{N: 10}, one).AddCmd("x"), keyspace.ErrCrossSlot, "set:{9}:one and set:{10}:one"},
 		{fine.UnionCmd(vSet.At(keyspace.Int{N: 10}, one)), keyspace.ErrCrossSlot, "set:{10}:one"},
 		{keyspace.Cmd{Name: keyspace.ScriptName("return 1"), Key: fine.Key}, nil, "command 2 of a transaction, of set:{{n}}:{c} is a script"},
-		{keyspace.Cmd{Name: "PING"}, nil, "command 2 of a transaction is a script or has no key"},
+		{keyspace.Cmd{Name: "PING"}, nil, "command 2 of a transaction is a script, a function, or has no key"},
+		{keyspace.Cmd{Name: keyspace.FunctionMark + "f", Key: fine.Key}, nil, "command 2 of a transaction, of set:{{n}}:{c} is a script, a function"},
 		{keyspace.Cmd{Name: "ZADD", Key: fine.Key, Args: []string{"1", "x"}}, keyspace.ErrType, ""},
 	} {
 		var b keyspace.Batch

@@ -63,8 +63,9 @@ A [Batch] sends commands in one round trip, and gives each a typed result:
 	seen := b.Int(seenKey.At(uid).AddCmd(1))
 	err := b.Run(ctx, db) // or b.RunAtomic: nothing of other clients in between
 
-[DefScript] binds a Lua script to the families of its keys and to typed arguments. All
-and Keys of a family find the keys that are there, with their arguments parsed:
+[DefScript] binds a Lua script to the families of its keys and to typed arguments, and
+[DefFunction] a function that servers keep themselves. All and Keys of a family find the
+keys that are there, with their arguments parsed:
 
 	for uid, err := range cartKey.All(ctx, db) {
 

@@ -30,6 +30,10 @@ func ScriptName(src string) string {
 	return ScriptMark + hex.EncodeToString(sum[:]) + " " + src
 }
 
+// FunctionMark begins the Name of a [Cmd] that calls a function, of which the rest is the name. See
+// [DefFunction].
+const FunctionMark = "FCALL "
+
 // An Executor sends commands to Redis. Package redis provides it; a test may
 // record with it. DoMulti sends all commands at once, one round trip for each
 // owner of their slots, keeps the order within a slot, and returns one reply

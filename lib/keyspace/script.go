@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 )
 
-// Script is a Lua script whose KEYS are the fields of a struct K, whose ARGV those of a
-// struct A, and whose reply is an R. See [DefScript].
+// Script is a Lua script or a function whose KEYS are the fields of a struct K, whose ARGV those
+// of a struct A, and whose reply is an R. See [DefScript] and [DefFunction].
 type Script[K, A, R any] struct {
 	name     string
 	keys     []int // fields of K
@@ -30,6 +31,24 @@ func DefScript[K, A, R any](src string, read func(Reply) (R, error), families ..
 	s := Script[K, A, R]{name: ScriptName(src), families: families, read: read}
 	if err := s.compile(); err != nil {
 		panic("keyspace: a script " + err.Error())
+	}
+	return s
+}
+
+var functionName = regexp.MustCompile(`^\w+$`)
+
+// DefFunction is [DefScript] for a function, which servers from Redis 7 on keep themselves, under a
+// name of letters, digits and underscores (https://redis.io/docs/latest/develop/programmability/functions-intro/).
+// Whoever deploys the program loads its library before, by redis.DB.LoadFunctions for instance; a
+// server that has none of that name answers with an error.
+func DefFunction[K, A, R any](name string, read func(Reply) (R, error), families ...*Family) Script[K, A, R] {
+	s := Script[K, A, R]{name: FunctionMark + name, families: families, read: read}
+	err := s.compile()
+	if !functionName.MatchString(name) {
+		err = errors.New("is called something else than a word")
+	}
+	if err != nil {
+		panic(fmt.Sprintf("keyspace: the function %q %s", name, err))
 	}
 	return s
 }

@@ -79,6 +79,8 @@ func TestAScriptThatDoesNotFitIsRefusedAtOnce(t *testing.T) {
 	untagged := keyspace.Def1[keyspace.Int](keyspace.New("test"), "loose:{n}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
 	type two struct{ A, B keyspace.Counter }
 	for want, make := range map[string]func(){
+		"else than a word":         func() { keyspace.DefFunction[struct{}, struct{}]("a b", keyspace.Reply.Int) },
+		`function "f" has 1 fam`:   func() { keyspace.DefFunction[two, struct{}]("f", keyspace.Reply.Int, vCount.Family) },
 		"has 1 families":           func() { keyspace.DefScript[two, struct{}]("", keyspace.Reply.Int, vCount.Family) },
 		"no struct of as many":     func() { keyspace.DefScript[int, struct{}]("", keyspace.Reply.Int, vCount.Family) },
 		"share no hash tag":        func() { keyspace.DefScript[two, struct{}]("", keyspace.Reply.Int, vCount.Family, untagged.Family) },
@@ -243,6 +245,20 @@ func ExampleDefScript() {
 	// 2 <nil>
 	// [eve] <nil>
 	// keyspace: the keys of one transaction or script must share a hash tag: [game:waiting:{7} game:players:{8}]
+}
+
+// The embedded server has no functions: this is compiled, and carried out by the suite of package
+// redis in other words.
+func ExampleDefFunction() {
+	ctx, db := context.Background(), embedded()
+	defer db.Close()
+	const library = `#!lua name=game
+redis.register_function('seat', function(KEYS, ARGV) ` + moveLua + ` end)`
+	show(db.LoadFunctions(ctx, library))
+
+	seat := keyspace.DefFunction[moveKeys, moveArgs]("seat", keyspace.Reply.Int, waitingKey.Family, playersKey.Family)
+	tx := keyspace.Atomic(chess)
+	show(seat.Run(ctx, db, moveKeys{waitingKey.In(tx), playersKey.In(tx)}, moveArgs{Most: 2, Life: time.Hour}))
 }
 
 func ExampleF1_All() {

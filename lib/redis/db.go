@@ -288,18 +288,14 @@ func (db *DB) conn() (rueidis.Client, error) {
 // hash. The physical keys come out of b, in its order, if there is one.
 func (db *DB) build(c rueidis.Client, cmd *keyspace.Cmd, full bool, b *batch) rueidis.Completed {
 	a := c.B().Arbitrary()
-	if scripted(cmd) {
-		verb, text := "EVALSHA", cmd.Name[len(scriptMark):len(scriptMark)+shaLen]
-		if full {
-			verb, text = "EVAL", cmd.Name[len(scriptMark)+shaLen+1:]
-		}
+	if verb, of := verb(cmd, full); of != "" {
 		n := len(cmd.More)
 		if !cmd.Key.IsZero() {
 			n++
 		}
-		a = a.Args(verb, text, strconv.Itoa(n))
+		a = a.Args(verb, of, strconv.Itoa(n))
 	} else {
-		a = a.Args(cmd.Name)
+		a = a.Args(verb)
 	}
 	args := cmd.Args
 	if !cmd.Key.IsZero() {

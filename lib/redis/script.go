@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"crypto/sha1"
+	"fmt"
 	"strings"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
@@ -65,3 +66,32 @@ func (db *DB) RunMulti(ctx context.Context, calls []Call) []keyspace.Reply {
 }
 
 func scripted(cmd *keyspace.Cmd) bool { return strings.HasPrefix(cmd.Name, scriptMark) }
+
+// verb returns how a command begins on the wire. A script is its hash or, if full, its source; after
+// what names it, and after a function's name, the number of keys comes. of is "" for other commands.
+func verb(cmd *keyspace.Cmd, full bool) (verb, of string) {
+	switch {
+	case scripted(cmd) && full:
+		return "EVAL", cmd.Name[len(scriptMark)+shaLen+1:]
+	case scripted(cmd):
+		return "EVALSHA", cmd.Name[len(scriptMark) : len(scriptMark)+shaLen]
+	}
+	if name, function := strings.CutPrefix(cmd.Name, keyspace.FunctionMark); function {
+		return "FCALL", name
+	}
+	return cmd.Name, ""
+}
+
+// LoadFunctions loads a library of functions, a text that begins with "#!lua name=…", into every server
+// that owns keys, in place of the one of that name; their replicas get it from them. A server that
+// joins a cluster later has none until this is called again. See [keyspace.DefFunction]. It
+// needs Redis 7; the embedded server has no functions.
+func (db *DB) LoadFunctions(ctx context.Context, library string) error {
+	return db.eachOwner(ctx, func(s Server) error {
+		_, _, err := s.Do(ctx, []Command{{Args: []string{"FUNCTION", "LOAD", "REPLACE", library}}})[0].Text()
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Addr, err)
+		}
+		return nil
+	})
+}

@@ -108,14 +108,9 @@ func (db *DB) command(cmd *keyspace.Cmd, full bool) Command {
 	if !cmd.Key.IsZero() {
 		keys++
 	}
-	if scripted(cmd) {
-		verb, text := "EVALSHA", cmd.Name[len(scriptMark):len(scriptMark)+shaLen]
-		if full {
-			verb, text = "EVAL", cmd.Name[len(scriptMark)+shaLen+1:]
-		}
-		args = append(args, verb, text, strconv.Itoa(keys))
-	} else {
-		args = append(args, cmd.Name)
+	verb, of := verb(cmd, full)
+	if args = append(args, verb); of != "" {
+		args = append(args, of, strconv.Itoa(keys))
 	}
 	c := Command{}
 	if keys > 0 || published(cmd) && db.mode == "cluster" {

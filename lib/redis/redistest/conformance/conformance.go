@@ -42,6 +42,7 @@ func Run(t *testing.T, db *redis.DB) {
 		{"a pipeline answers in order and fails one by one", testPipeline},
 		{"a thousand commands and ten thousand", testLongPipeline},
 		{"an unknown script is sent whole, once", testScripts},
+		{"every owner gets a library of functions", testFunctions},
 		{"a context ends a command", testContext},
 		{"messages reach their subscribers", testPubSub},
 		{"a typed channel carries its type", testPubSubTyped},
@@ -409,6 +410,49 @@ func testScripts(t *testing.T, db *redis.DB) {
 	}
 	if r := must(t, redis.NewScript("return 7").Run(ctx, db, nil)); r.N != 7 {
 		t.Errorf("a script without keys = %v, want 7", r)
+	}
+}
+
+func testFunctions(t *testing.T, db *redis.DB) {
+	ctx := t.Context()
+	// Nobody has a library of this name, on whichever server.
+	name := "conformance_" + rand.Text()
+	library := func(more string) string {
+		return "#!lua name=" + name + "\nredis.register_function('" + name + "', function(keys, args) return {keys[1], redis.call('INCRBY', keys[2], args[1] + " + more + ")} end)"
+	}
+	type keys struct{ A, B keyspace.Counter }
+	type args struct{ N int }
+	add := keyspace.DefFunction[keys, args](name, keyspace.Reply.Texts, counter.Family, counter.Family)
+	none := counter.At(keyspace.Text{S: "nothing"})
+	var server redis.ServerError
+	if _, err := add.Run(ctx, db, keys{none, none}, args{}); !errors.As(err, &server) {
+		t.Errorf("a function that no server has: %v, want the server's error", err)
+	}
+	if err := db.LoadFunctions(ctx, library("nonsense(")); !errors.As(err, &server) {
+		t.Errorf("a library with an error: %v, want the server's error", err)
+	}
+	if db.Mode() == "embedded" { // which has no functions
+		return
+	}
+	for _, more := range []string{"0", "1000"} { // the second takes the place of the first
+		if err := db.LoadFunctions(ctx, library(more)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 30 {
+			c := counter.At(keyspace.Text{S: "function" + strconv.Itoa(i)})
+			got, err := add.Run(ctx, db, keys{c, c}, args{i})
+			want := []string{db.Physical(c.Key), strconv.Itoa(i)}
+			if more != "0" {
+				want[1] = strconv.Itoa(2*i + 1000)
+			}
+			if !slices.Equal(got, want) || err != nil {
+				t.Errorf("got %q, %v, want %q", got, err, want)
+			}
+		}
+	}
+	v := counter.At(keyspace.Text{S: "another slot"})
+	if _, err := add.Run(ctx, db, keys{none, v}, args{}); !errors.Is(err, keyspace.ErrCrossSlot) {
+		t.Errorf("keys of two slots: %v, want ErrCrossSlot", err)
 	}
 }
 
