@@ -221,7 +221,7 @@ func (b *compact) read(ctx context.Context, now time.Time) (*snapshot, error) {
 		case err != nil:
 			return nil, err
 		case !s.loaded():
-			return nil, ErrNotLoaded
+			return nil, notLoaded(b.k.State.Key)
 		case s.more:
 			_, _, err = b.fold(ctx, now.UnixMilli())
 		case len(s.blobs) > foldAbove && b.folding.TryLock():

@@ -182,7 +182,7 @@ func (b *exact) Read(ctx context.Context, now time.Time, n int, me Entry) (best 
 		}
 		before, after := replies[0].Str, replies[len(replies)-1].Str
 		if before != after || before == "" || before[0] != '1' {
-			return nil, Ranked{}, false, fmt.Errorf("leaderboard: read: %w", ErrNotLoaded)
+			return nil, Ranked{}, false, fmt.Errorf("leaderboard: read: %w", notLoaded(b.k.Scores.Key))
 		}
 		if due < 0 || len(replies[due].List) == 0 {
 			break
@@ -321,7 +321,7 @@ func (b *exact) ask(ctx context.Context, s *redis.Script, now time.Time, args ..
 		case 2:
 			return answer[1].Items()
 		case 0:
-			return nil, ErrNotLoaded
+			return nil, notLoaded(b.k.Scores.Key)
 		}
 	}
 }

@@ -25,7 +25,7 @@ var (
 	// ErrNotLoaded says that the board cannot answer: Redis was emptied, nobody
 	// has loaded it yet, or so many of a compact board's best have died that the
 	// next ones are not known. Call [Board.Load].
-	ErrNotLoaded = errors.New("leaderboard: the board is not loaded (Load, Ensure)")
+	ErrNotLoaded = errors.New("the board is not loaded (Load, Ensure)")
 	// ErrValue says that an entry's value is not from 0 to [MaxValue], and that nothing of
 	// its update was sent, or the load has ended.
 	ErrValue = errors.New("leaderboard: a value has no room on a board")
@@ -33,6 +33,9 @@ var (
 	// board was being loaded: load it again.
 	ErrEmptied = errors.New("the board was emptied while it was being loaded")
 )
+
+// notLoaded names the board that is not, by one of its keys.
+func notLoaded(k keyspace.Key) error { return fmt.Errorf("%s: %w", k, ErrNotLoaded) }
 
 // Board is a ranking, made by [Exact] or [Compact]; the package documentation
 // says what each promises. It is safe for concurrent use.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +35,9 @@ import (
 // ContextTimeoutEnabled it ends with a deadline of the context. [redis.DB.Mode] is standalone
 // behind sentinels too. See [redis.Wrap] for Stats, Ended and Owners.
 func New(client goredis.UniversalClient, cfg redis.WrapConfig) (*redis.DB, error) {
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, errors.New("ongoredis: the client is nil")
+	}
 	switch c := client.(type) {
 	case *goredis.Client:
 		return redis.Wrap(conn{client: client}, cfg)

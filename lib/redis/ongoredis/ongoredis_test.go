@@ -114,4 +114,9 @@ func TestAClientThatCannotKeepThePromisesIsRefused(t *testing.T) {
 		}
 		client.Close()
 	}
+	for name, client := range map[string]goredis.UniversalClient{"none": nil, "a nil Client": (*goredis.Client)(nil), "a nil ClusterClient": (*goredis.ClusterClient)(nil)} {
+		if _, err := ongoredis.New(client, redis.WrapConfig{}); err == nil || !strings.Contains(err.Error(), "nil") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

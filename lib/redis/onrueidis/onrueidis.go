@@ -26,6 +26,9 @@ import (
 // [redis.ErrUnavailable] when its context ends, or the client's Dialer gives up. See
 // [redis.Wrap] for Stats, Ended and Owners.
 func New(client rueidis.Client, cfg redis.WrapConfig) (*redis.DB, error) {
+	if client == nil {
+		return nil, errors.New("onrueidis: the client is nil")
+	}
 	return redis.Wrap(conn{client}, cfg)
 }
 
