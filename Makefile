@@ -6,8 +6,8 @@
 TEST_FLAGS ?= -p 3 -parallel 8
 # The library, and the adapters of clients that a program has already, so that the library depends on none but its own.
 MODULES = lib lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
-# The two that take longest begin: at the end one of them would have a processor idle.
-PACKAGES ?= ./internal/wholeserver ./e2e ./... $(MODULES:%=./%/...)
+# Those that take longest begin: at the end one of them would have a processor idle.
+PACKAGES ?= ./internal/wholeserver ./e2e ./internal/wholeserver/integration ./... $(MODULES:%=./%/...)
 
 .PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-compatible check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
 

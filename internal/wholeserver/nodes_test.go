@@ -235,3 +235,14 @@ func TestADrainThatIsUndoneAtOnceLeavesTheNodeServing(t *testing.T) {
 		p.socket(0, p.enter(0)).hears(t, "opened")
 	})
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func saying(s string) api.Send {
+	return api.Send{ClientID: strings.ReplaceAll(s, " ", "-"), Content: api.Content{Kind: api.MessageText, Text: s}}
+}

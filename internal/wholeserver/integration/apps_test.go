@@ -1,4 +1,4 @@
-package wholeserver
+package integration
 
 import (
 	"context"
@@ -172,6 +172,8 @@ func (n *appNode) must(err error) {
 		n.t.Fatal(err)
 	}
 }
+
+func id(c *client.Client) string { return c.Tokens().User.ID }
 
 func saying(s string) api.Send {
 	return api.Send{ClientID: strings.ReplaceAll(s, " ", "-"), Content: api.Content{Kind: api.MessageText, Text: s}}

@@ -1,4 +1,4 @@
-package wholeserver
+package integration
 
 import (
 	"crypto/ecdsa"
