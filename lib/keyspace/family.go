@@ -95,8 +95,9 @@ func Retire(s *Schema, pattern, migration literal) {
 }
 
 // FamilyOf returns a family of string keys that no schema has, for tools that have the names
-// alone: those of a lock file, or of another program. Its pattern is one that a schema of
-// [Schema.Brownfield] takes; the error, about a malformed one, reads on from the pattern.
+// alone: those of a lock file, or of another program. The pattern may be whatever a schema of
+// [Schema.Brownfield] takes. An error is the rest of a sentence that begins with the pattern,
+// such as "has two hash tags".
 func FamilyOf(pattern string, args ...Form) (*Family, error) {
 	return undeclared(pattern, slices.Clone(args), true)
 }

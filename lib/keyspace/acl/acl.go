@@ -107,12 +107,12 @@ func globOf(f *keyspace.Family) string {
 	rest := f.Pattern
 	for i := range f.Args {
 		name, hashTag := f.Placeholder(i)
-		placeholder, any := "{"+name+"}", "*"
+		placeholder, star := "{"+name+"}", "*"
 		if hashTag {
-			placeholder, any = "{"+placeholder+"}", "{*}"
+			placeholder, star = "{"+placeholder+"}", "{*}"
 		}
 		text, behind, _ := strings.Cut(rest, placeholder)
-		b.WriteString(globbed.Replace(text) + any)
+		b.WriteString(globbed.Replace(text) + star)
 		rest = behind
 	}
 	b.WriteString(globbed.Replace(rest))
