@@ -25,7 +25,10 @@ const module = "github.com/stoa-dev/stoa"
 // floors lists the module's packages from the ground up. A package imports
 // packages of lower floors only; neighbours do not import each other.
 var floors = [][]string{
+	{"lib/keyspace/internal/commands"},
 	{"lib/keyspace", "api", "lib/testing/eventually", "lib/testing/bubble", "lib/testing/logtest", "lib/redis/internal/engine", "lib/redis/internal/pipe"},
+	{"lib/keyspace/acl", "lib/keyspace/catalogue"},
+	{"lib/keyspace/lock"},
 	{"lib/redis/embedded", "lib/redis/spawn"},
 	{"lib/redis"},
 	{"lib/redis/redistest"},
@@ -64,7 +67,7 @@ var floors = [][]string{
 }
 
 // library packages can be imported by anyone.
-var library = []string{"lib/keyspace", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet", "lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "api", "client"}
+var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalogue", "lib/keyspace/lock", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet", "lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "api", "client"}
 
 // domains keep each technology in its own room.
 var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}

@@ -28,6 +28,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
@@ -140,7 +141,7 @@ func caches(ctx context.Context, base string) (list cacheList, err error) {
 		l := cacheLine{Cache: name, Entries: int64(m.GetGauge().GetValue()), Process: reads("process"), Redis: reads("redis"), Loads: reads("load"),
 			Stale: reads("stale"), Without: int64(value("stoa_cache_fallbacks_total", name))}
 		l.HitRate = float64(l.Process+l.Redis) / float64(max(1, l.Process+l.Redis+l.Loads))
-		for _, e := range keyspace.NewCatalogue(app.Keys()...).Families {
+		for _, e := range catalogue.New(app.Keys()...).Families {
 			if e.Pattern == name && e.Type != "channel" {
 				l.Life = e.Lives()
 			}

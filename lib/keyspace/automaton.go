@@ -107,7 +107,7 @@ func signedDigits() *automaton {
 	return m.finish()
 }
 
-// escapedText accepts what AppendEscaped writes and no other spelling of it: a
+// escapedText accepts what appendEscaped writes and no other spelling of it: a
 // plain byte is never escaped, hex digits are lower case, and a '%' that
 // escapes nothing is the whole text. And it accepts what Text writes for a long
 // one, "%%" and a hash.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+
+	"github.com/stoa-dev/stoa/lib/keyspace/internal/commands"
 )
 
 // Get reads the whole string, in which bit 0 is the most significant one of byte 0; ok is
@@ -68,11 +70,9 @@ func (h Bitmap) First(ctx context.Context, db Executor) (int64, error) {
 // within about 0.8 %, in 12 KiB at most.
 type HyperLogLog struct{ Key }
 
-const logForm = "hyperloglog of "
-
 // HyperLogLogOf is the [Kind] of [HyperLogLog]; form names the members for the catalogue.
 func HyperLogLogOf(form literal) Kind[HyperLogLog] {
-	return Kind[HyperLogLog]{typ: "string", form: logForm + string(form), bind: func(k Key) HyperLogLog { return HyperLogLog{k} },
+	return Kind[HyperLogLog]{typ: "string", form: commands.LogForm + string(form), bind: func(k Key) HyperLogLog { return HyperLogLog{k} },
 		check: func(v []byte) error {
 			if !strings.HasPrefix(string(v[:min(len(v), 4)]), "HYLL") {
 				return errors.New("not a HyperLogLog")

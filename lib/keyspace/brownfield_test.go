@@ -1,7 +1,6 @@
 package keyspace
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -192,40 +191,6 @@ func TestTheBadWordsAreTheSchemas(t *testing.T) {
 	}
 }
 
-func TestABrownfieldIsLockedAndHasItsUser(t *testing.T) {
-	lock := NewLock(legacy())
-	again, err := ParseLock(lock.String())
-	if err != nil {
-		t.Fatalf("%v\n%s", err, lock)
-	}
-	if changes := lock.Diff(again); len(changes) > 0 {
-		t.Errorf("the lock differs from itself: %v", changes)
-	}
-	s := New("legacy").Brownfield()
-	Def1[Int](s, "user_{user}_profile", BytesOf("JSON"), Expire(time.Hour), Doc{})
-	Def1[Text](s, "user_{name}", BytesOf("JSON"), Expire(time.Hour), Doc{Migration: ""})
-	got := fmt.Sprint(Lock{Families: slices.DeleteFunc(lock.Families, func(f Locked) bool { return !strings.HasPrefix(f.Pattern, "user_") })}.Diff(NewLock(s)))
-	for _, want := range []string{"renamed  user_{user}_profile", "removed  user_{id}_friends", `"user_0_friends" may be there from before`} {
-		if !strings.Contains(got, want) {
-			t.Errorf("got %s\nwant %q in it", got, want)
-		}
-	}
-	line := ACL{NoPrefix: true}.Line(legacy())
-	for _, want := range []string{" ~app.user-* ", " ~*/cart/{*} ", " ~#jobs?waiting ", " ~Sess::* "} {
-		if !strings.Contains(line, want) {
-			t.Errorf("%q lacks %q", line, want)
-		}
-	}
-	glob := New("test").Brownfield()
-	declare(glob, `a*[b]?\{x}`, text)
-	if line := (ACL{}).Line(glob); !strings.Contains(line, ` ~stoa:a\*\[b\]\?\\* `) {
-		t.Errorf("got %s, want glob characters that are themselves", line)
-	}
-	if line := (ACL{NoPrefix: true, Wide: true}).Line(glob); !strings.Contains(line, " ~* ") {
-		t.Errorf("got %s, want all keys", line)
-	}
-}
-
 // The search over whole names is held against the one that goes level by level.
 func TestBothWaysOfMeetingAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -235,7 +200,7 @@ func TestBothWaysOfMeetingAgree(t *testing.T) {
 				t.Fatalf("%q of %q is said to have two readings", name, f.Pattern)
 			}
 			for _, g := range s.families[:i] {
-				one, meet := f.meet(g)
+				one, meet := f.Meets(g)
 				other, also := common(f, g, false)
 				if meet != also || also && readings(f, other)*readings(g, other) != 1 {
 					t.Fatalf("%q and %q: %q, %v by levels and %q, %v as a whole", f.Pattern, g.Pattern, one, meet, other, also)
@@ -305,7 +270,7 @@ func TestABrownfieldThatIsAcceptedIsReadInOneWay(t *testing.T) {
 				}
 			}
 			for _, g := range s.families[:i] {
-				if name, meet := f.meet(g); meet {
+				if name, meet := f.Meets(g); meet {
 					met, fine = met+1, false
 					if readings(f, name) == 0 || readings(g, name) == 0 {
 						t.Fatalf("%q is said to be of %q and %q", name, f.Pattern, g.Pattern)

@@ -65,21 +65,8 @@ func TestAMessageWithoutJSONIsNotSent(t *testing.T) {
 	}
 }
 
-func TestTheCatalogueSaysHowAChannelDelivers(t *testing.T) {
+func TestAChannelIsLoggedInAStreamAlone(t *testing.T) {
 	s := New("test")
-	log := Def0(s, "bus:log", StreamOf("event"), Forever("trimmed"), Doc{})
-	DefChannel0(s, "bus:event", MessagesOf[greeting]().LoggedIn(log.Family), Doc{MaxBytes: 1000})
-	DefChannel0(s, "bus:wake", RawMessages("empty"), Doc{})
-	got := NewCatalogue(s).Families
-	if e := got[0]; e.Delivery != "logged in bus:log" || e.Form != "json {from string, n int}" || e.MaxValueBytes != 1000 {
-		t.Errorf("bus:event: %+v", e)
-	}
-	if e := got[2]; e.Delivery != "at most once" || e.Lives() != "at most once" {
-		t.Errorf("bus:wake: %+v", e)
-	}
-	if e := got[1]; e.Delivery != "" || e.Lives() != "none: trimmed" {
-		t.Errorf("bus:log: %+v", e)
-	}
 	mustPanic(t, "which is no stream", func() {
 		list := Def0(s, "bus:list", ListOf("event"), Forever("trimmed"), Doc{})
 		DefChannel0(s, "bus:other", RawMessages("empty").LoggedIn(list.Family), Doc{})

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/stoa-dev/stoa/lib/keyspace/internal/commands"
 )
 
 // Each kind has the commands that it is used with twice: AddCmd makes a command, for a
@@ -68,16 +70,16 @@ var ErrType = errors.New("keyspace: the command writes another type of key")
 // written are the types that commands write.
 var written = func() map[string]string {
 	all := map[string]string{}
-	for typ, names := range writes {
+	for typ, names := range commands.Writes {
 		for _, name := range names {
 			if typ != channelType {
 				all[strings.ToUpper(name)] = typ
 			}
 		}
 	}
-	for _, s := range special {
-		for _, name := range s.writes {
-			all[strings.ToUpper(name)] = s.typ
+	for _, s := range commands.Special {
+		for _, name := range s.Writes {
+			all[strings.ToUpper(name)] = s.Type
 		}
 	}
 	return all

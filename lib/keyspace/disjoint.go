@@ -16,10 +16,7 @@ func Disjoint(schemas ...*Schema) error {
 	for _, s := range schemas {
 		for _, f := range s.families {
 			for _, g := range before {
-				if f.IsChannel() != g.IsChannel() {
-					continue
-				}
-				if name, meet := f.meet(g); meet {
+				if name, meet := f.Meets(g); meet {
 					faults = append(faults, f.fault("can meet %q of %s: both can be %q", g.Pattern, g.Doc.Owner, name))
 				}
 			}
@@ -29,9 +26,14 @@ func Disjoint(schemas ...*Schema) error {
 	return errors.Join(faults...)
 }
 
-// meet returns a name that both families can make. An argument that fills its level
-// never contains a colon, so two such names are equal when they are so level by level.
-func (f *Family) meet(g *Family) (name string, ok bool) {
+// Meets returns a shortest name that both families can make; ok is false when there is
+// none. A key and a channel never meet.
+func (f *Family) Meets(g *Family) (name string, ok bool) {
+	if f.IsChannel() != g.IsChannel() {
+		return "", false
+	}
+	// An argument that fills its level never contains a colon, so two such names are equal
+	// when they are so level by level.
 	if f.mixed || g.mixed {
 		return common(f, g, false)
 	}
@@ -49,7 +51,7 @@ func (f *Family) meet(g *Family) (name string, ok bool) {
 
 // Example returns a shortest name of the family, the same each time.
 func (f *Family) Example() string {
-	name, _ := f.meet(f) // it meets itself: compile refuses a form that nothing has
+	name, _ := f.Meets(f) // it meets itself: compile refuses a form that nothing has
 	return name
 }
 

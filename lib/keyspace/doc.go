@@ -95,15 +95,16 @@ to, with that key. One test over all schemas of the program is enough:
 	}
 
 A [Parser] goes the other way, from a key to its family and arguments, without
-allocating; it is what an audit of a live server is made of. A [Catalogue] is
-the reference, as JSON, as Markdown and as a page. An [ACL] is the line of a Redis
-user who may do with the families what the program does, and nothing else.
+allocating; it is what an audit of a live server is made of. Package
+keyspace/catalogue writes the reference, as JSON, as Markdown and as a page. Package
+keyspace/acl writes the line of a Redis user who may do with the families what the
+program does, and nothing else.
 
 # Changing
 
-Keys outlive the program that wrote them. A [Lock] is the text of what is
-declared, to be kept beside the sources: [Lock.Diff] tells what the next version
-changes, and which change of layout must not be without a higher [Doc].Version or
-another pattern. What is truth in Redis is moved by package keyspace/move.
+Keys outlive the program that wrote them. Package keyspace/lock keeps the text of what is
+declared beside the sources, and tells what the next version changes, and which change of
+layout must not be without a higher [Doc].Version or another pattern. What is truth in
+Redis is moved by package keyspace/move.
 */
 package keyspace

@@ -10,11 +10,11 @@ var plain = func() (safe [256]bool) {
 	return safe
 }()
 
-// AppendEscaped appends s in lower-case percent-encoding of ':', braces, '%',
+// appendEscaped appends s in lower-case percent-encoding of ':', braces, '%',
 // glob characters, quotes, controls, space and everything outside ASCII: up to
 // three bytes for one. An empty s becomes a lone '%', which no other text does,
-// so that [Unescape] gets every string back.
-func AppendEscaped(b []byte, s string) []byte {
+// so that unescape gets every string back.
+func appendEscaped(b []byte, s string) []byte {
 	if s == "" {
 		return append(b, '%')
 	}
@@ -28,10 +28,10 @@ func AppendEscaped(b []byte, s string) []byte {
 	return b
 }
 
-// Unescape returns the text that [AppendEscaped] wrote as s. It is false for
-// everything that AppendEscaped does not write: other spellings of the same
+// unescape returns the text that appendEscaped wrote as s. It is false for
+// everything that appendEscaped does not write: other spellings of the same
 // text, and the hash that stands for a long [Text].
-func Unescape(s string) (text string, ok bool) {
+func unescape(s string) (text string, ok bool) {
 	if !automata[AnyText].accepts(s) || strings.HasPrefix(s, "%%") {
 		return "", false
 	}

@@ -91,15 +91,3 @@ func ExampleLint() {
 	// Output:
 	// keyspace: cluster: "cluster:nodes:active" can meet "cluster:nodes:{node}" of cluster: both can be "cluster:nodes:active"
 }
-
-func ExampleCatalogue_Markdown() {
-	fmt.Print(keyspace.NewCatalogue(shop).Markdown())
-	// Output:
-	// ## shop
-	//
-	// | pattern | type | form | arguments | life | purpose | invalidated by | max bytes |
-	// |---|---|---|---|---|---|---|---|
-	// | `order:asked:{email}` | string | int | email: base64url, 22 bytes | up to 1 min | questions by address and minute |  | 20 B |
-	// | `order:{{number}}:view` | string | json {string: int} | number: digits, 1 to 20 bytes | 1 h | an order as the customer sees it | order changed | 64 KiB |
-	// | `order:{{number}}:visits:{status}` | string | int | number: digits, 1 to 20 bytes; status: one of open, paid, sent | up to 24 h | how often an order was looked at in each status |  | 20 B |
-}

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -19,8 +20,8 @@ type Doc struct {
 	Purpose       string   // one line
 	InvalidatedBy []string // the changes after which its keys are dropped
 	MaxBytes      int      // the largest value expected, for the audit; 0 means 64 KiB
-	Version       int      // of the layout of keys and values; 0 counts as 1. Raise it with a change of layout, see [Lock]; package cache takes what was stored under another one for missing
-	Migration     string   // what is done about the keys of the version before, for example the name of a move; see [Lock.Diff] for when one is wanted
+	Version       int      // of the layout of keys and values; 0 counts as 1. Raise it with a change of layout, see package keyspace/lock; package cache takes what was stored under another one for missing
+	Migration     string   // what is done about the keys of the version before, for example the name of a move; package keyspace/lock says when one is wanted
 	Together      string   // names a set of families used in one command or script; all must share a hash tag
 }
 
@@ -71,13 +72,18 @@ func New(owner literal) *Schema {
 // Families returns what was declared, in order.
 func (s *Schema) Families() []*Family { return slices.Clone(s.families) }
 
+// Retired returns what [Retire] was told, in order: families of the patterns that are no
+// longer used, with the owner and the migration in their Doc. The forms of their arguments
+// are not known any more and are those of any text.
+func (s *Schema) Retired() []*Family { return slices.Clone(s.retired) }
+
 // Retire says that a pattern of keys is no longer used, and what becomes of those that are
-// there: the name of a move, or who sweeps them. [Lock.Diff] takes the removal of what
-// lives for ever for a fault without it, and [Lint] keeps the pattern from being declared
-// anew. It panics on a malformed pattern, and without a reason. Take it out when no Redis
-// can have such a key any longer.
+// there: the name of a move, or who sweeps them. Package keyspace/lock takes the removal of
+// what lives for ever for a fault without it, and [Lint] keeps the pattern from being
+// declared anew. It panics on a malformed pattern, and without a reason. Take it out when
+// no Redis can have such a key any longer.
 func Retire(s *Schema, pattern, migration literal) {
-	f, err := Locked{Pattern: string(pattern), Type: retiredType}.family(s.asIs)
+	f, err := undeclared(string(pattern), make([]Form, len(argumentsIn.FindAllString(string(pattern), -1))), s.asIs)
 	if err == nil && strings.TrimSpace(string(migration)) == "" {
 		err = errors.New("is retired, and nothing says what becomes of its keys")
 	}
@@ -86,6 +92,22 @@ func Retire(s *Schema, pattern, migration literal) {
 	}
 	f.Doc = Doc{Owner: s.owner, Migration: string(migration)}
 	s.retired = append(s.retired, f)
+}
+
+// FamilyOf returns a family of string keys that no schema has, for tools that have the names
+// alone: those of a lock file, or of another program. The pattern may be whatever a schema of
+// [Schema.Brownfield] takes. An error is the rest of a sentence that begins with the pattern,
+// such as "has two hash tags".
+func FamilyOf(pattern string, args ...Form) (*Family, error) {
+	return undeclared(pattern, slices.Clone(args), true)
+}
+
+func undeclared(pattern string, args []Form, asIs bool) (*Family, error) {
+	f := &Family{Pattern: pattern, Type: "string", TTL: Forever("undeclared"), Args: args, tag: -1, asIs: asIs}
+	if err := f.compile(); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 func (s *Schema) add(pattern literal, typ, form string, ttl TTL, doc Doc, args ...Form) *Family {
@@ -239,6 +261,33 @@ func (f *Family) longest() (n int, bounded bool) {
 		bounded = bounded && l > 0
 	}
 	return n, bounded
+}
+
+// MaxKeyBytes returns the length of the longest key, or of a channel's name, without its
+// prefix; 0 when an argument is unbounded.
+func (f *Family) MaxKeyBytes() int {
+	n, bounded := f.longest()
+	if !bounded {
+		return 0
+	}
+	return n
+}
+
+// MaxValueBytes returns the size of the largest value expected: [Doc].MaxBytes, or 64 KiB.
+func (f *Family) MaxValueBytes() int { return cmp.Or(f.Doc.MaxBytes, 64<<10) }
+
+// Placeholder returns the name of argument i in the pattern, and whether it is the hash tag.
+func (f *Family) Placeholder(i int) (name string, hashTag bool) {
+	for _, l := range f.levels {
+		if l.form == nil {
+			continue
+		}
+		if i == 0 {
+			return l.text, l.tag
+		}
+		i--
+	}
+	return "", false
 }
 
 // next appends argument i, which segment wrote from b[from] on, and the text

@@ -149,7 +149,7 @@ func TestALongTextEntersAsItsHash(t *testing.T) {
 	if want := "%%" + string(Hashed{long}.AppendSegment(nil)); got != want {
 		t.Errorf("%d bytes became %q, want %q", MaxText+1, got, want)
 	}
-	if text, ok := Unescape(got); ok {
+	if text, ok := unescape(got); ok {
 		t.Errorf("%q unescapes to %q", got, text)
 	}
 	if again := string(Text{got}.AppendSegment(nil)); again == got {

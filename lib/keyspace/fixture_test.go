@@ -16,7 +16,7 @@ func (id) SegmentForm() Form               { return Form{Alphabet: Base64URL, Mi
 // name is text that should have been bounded by its constructor.
 type name struct{ s string }
 
-func (n name) AppendSegment(b []byte) []byte { return AppendEscaped(b, n.s) }
+func (n name) AppendSegment(b []byte) []byte { return appendEscaped(b, n.s) }
 func (name) SegmentForm() Form               { return Form{Max: 3 * 64} }
 
 type boards struct{}

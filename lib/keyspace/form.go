@@ -20,8 +20,7 @@ type Form struct {
 // Alphabet is the set of texts a segment may be.
 type Alphabet uint8
 
-// The alphabets. AnyText covers exactly what [AppendEscaped] and [Text] can
-// write.
+// The alphabets. AnyText covers exactly what [Text] can write.
 const (
 	AnyText   Alphabet = iota
 	Digits             // 0-9, and a leading '-'

@@ -4,16 +4,16 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+
+	"github.com/stoa-dev/stoa/lib/keyspace/internal/commands"
 )
 
 // Geo is a sorted set of members with a place on earth each.
 type Geo struct{ Key }
 
-const geoForm = "places of "
-
 // GeoOf is the [Kind] of [Geo]; form names the members for the catalogue.
 func GeoOf(form literal) Kind[Geo] {
-	return Kind[Geo]{typ: "zset", form: geoForm + string(form), bind: func(k Key) Geo { return Geo{k} }}
+	return Kind[Geo]{typ: "zset", form: commands.GeoForm + string(form), bind: func(k Key) Geo { return Geo{k} }}
 }
 
 // Point is a place on earth in degrees: latitude from -85.05 to 85.05, north is positive,

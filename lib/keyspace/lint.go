@@ -40,7 +40,7 @@ func lintRetired(schemas []*Schema) error {
 		for _, old := range s.retired {
 			for _, t := range schemas {
 				for _, f := range t.families {
-					if name, meet := f.meet(old); meet && !f.IsChannel() {
+					if name, meet := f.Meets(old); meet {
 						faults = append(faults, f.fault("can meet %q, which %s has retired: both can be %q", old.Pattern, s.owner, name))
 					}
 				}

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -183,5 +184,58 @@ func TestLogicalTakesThePrefixOff(t *testing.T) {
 		if got != want {
 			t.Errorf("Logical(%q) = %q, want %q", physical, got, want)
 		}
+	}
+}
+
+func TestARetiredPatternIsNotDeclaredAnew(t *testing.T) {
+	s := New("test")
+	Retire(s, "user:all:{uid}", "swept by hand")
+	if got := s.Retired(); len(got) != 1 || got[0].Pattern != "user:all:{uid}" || got[0].Doc.Owner != "test" || got[0].Doc.Migration != "swept by hand" {
+		t.Errorf("retired is %+v", got)
+	}
+	if err := Lint(s); err != nil {
+		t.Errorf("retired alone: Lint says %v", err)
+	}
+	Def1[id](s, "user:all:{who}", BytesOf("x"), Forever("truth"), Doc{Purpose: "a test's"})
+	if err := Lint(s); err == nil || !strings.Contains(err.Error(), `which test has retired`) {
+		t.Errorf("declared and retired: Lint says %v", err)
+	}
+	mustPanic(t, "what becomes of its keys", func() { Retire(s, "user:x", " ") })
+	mustPanic(t, "neither a word", func() { Retire(s, "user::x", "swept") })
+}
+
+func TestAFamilyThatNoSchemaHasKnowsItsNames(t *testing.T) {
+	old, err := FamilyOf("app.user-{{id}}:{day}", Form{Alphabet: Digits, Min: 1, Max: 8}, Form{Words: []string{"mon", "sunday"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"id true", "day false", " false"} {
+		if name, tag := old.Placeholder(i); fmt.Sprint(name, " ", tag) != want {
+			t.Errorf("placeholder %d is %s %v, want %s", i, name, tag, want)
+		}
+	}
+	if got, want := old.MaxKeyBytes(), len("app.user-{12345678}:sunday"); got != want {
+		t.Errorf("its keys are %d bytes long, want %d", got, want)
+	}
+	if other, _ := FamilyOf("app.{user}", Form{}); other.MaxKeyBytes() != 0 || other.MaxValueBytes() != 64<<10 {
+		t.Errorf("without bounds: %d and %d bytes", other.MaxKeyBytes(), other.MaxValueBytes())
+	}
+	s := New("test").Brownfield()
+	key, channel := Def1[Raw](s, "app.{rest}", BytesOf("x"), Expire(time.Hour), Doc{}), DefChannel1[Raw](s, "app.{what}", RawMessages("x"), Doc{})
+	if name, ok := old.Meets(key.Family); ok {
+		t.Errorf("raw text has no braces, and both can be %q", name)
+	}
+	if name, ok := key.Meets(channel.Family); ok {
+		t.Errorf("a key and a channel are both %q", name)
+	}
+	plain, err := FamilyOf("app.user-{n}", Form{Alphabet: Digits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, ok := plain.Meets(key.Family); !ok || name != "app.user-0" {
+		t.Errorf("a name of both is %q, %v", name, ok)
+	}
+	if _, err := FamilyOf("user:{a}:{b}", Form{}); err == nil || !strings.Contains(err.Error(), "more placeholders") {
+		t.Errorf("too few forms: %v", err)
 	}
 }

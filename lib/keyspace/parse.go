@@ -30,7 +30,7 @@ const MaxArgs = 3
 // Parsed is what a [Parser] found.
 type Parsed struct {
 	Family *Family
-	Args   [MaxArgs]string // as they stand in the key; [Unescape] reads escaped text
+	Args   [MaxArgs]string // as they stand in the key; ReadSegment of [Text] reads escaped text
 }
 
 // NewParser returns a parser for the families of schemas, which must pass

@@ -197,7 +197,7 @@ func TestFamiliesThatDisjointAcceptsNeverCollide(t *testing.T) {
 			refused++
 			for i, f := range s.families {
 				for _, g := range s.families[:i] {
-					name, meet := f.meet(g)
+					name, meet := f.Meets(g)
 					if !meet {
 						continue
 					}
@@ -242,7 +242,7 @@ func ofForm(f Form) *rapid.Generator[string] {
 	}
 	if f.Alphabet == AnyText {
 		return rapid.Custom(func(t *rapid.T) string {
-			return string(AppendEscaped(nil, string(rapid.SliceOfN(rapid.Byte(), 0, 24).Draw(t, "text"))))
+			return string(appendEscaped(nil, string(rapid.SliceOfN(rapid.Byte(), 0, 24).Draw(t, "text"))))
 		}).Filter(f.Match)
 	}
 	chars := [...]string{Digits: decimal, Hex: hexits, Base64URL: base64url}[f.Alphabet]
@@ -278,7 +278,7 @@ func FuzzAnyTextStaysInItsPlaceAndComesBack(f *testing.F) {
 				t.Fatalf("%q parsed as %v, want %s", key, got.Family, f.Pattern)
 			}
 			for i, want := range []string{one, other, one + other}[:len(f.Args)] {
-				text, ok := Unescape(got.Args[i])
+				text, ok := unescape(got.Args[i])
 				if len(want) > MaxText {
 					want = ""
 				} else if !ok {
@@ -300,8 +300,8 @@ func FuzzAParsedKeyIsBuiltAgain(f *testing.F) {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
-		text, ok := Unescape(key)
-		if again := string(AppendEscaped(nil, text)); ok && again != key {
+		text, ok := unescape(key)
+		if again := string(appendEscaped(nil, text)); ok && again != key {
 			t.Fatalf("%q unescapes to %q, which escapes to %q", key, text, again)
 		}
 		p, ok := parser.Key(key)
@@ -312,4 +312,29 @@ func FuzzAParsedKeyIsBuiltAgain(f *testing.F) {
 			t.Fatalf("%q is built again as %q", key, again)
 		}
 	})
+}
+
+func TestEveryFamilyHasAnExample(t *testing.T) {
+	for _, f := range origin.Families() {
+		name := f.Example()
+		find := parser.Key
+		if f.IsChannel() {
+			find = parser.Channel
+		}
+		found, ok := find(name)
+		if !ok || found.Family != f {
+			t.Errorf("%q, of %s, parsed as %v", name, f.Pattern, found.Family)
+			continue
+		}
+		want := name
+		if f.IsChannel() {
+			want = ""
+		}
+		if key := found.Key(); key.String() != want || key.IsZero() != f.IsChannel() {
+			t.Errorf("the key parsed out of %q is %q", name, key)
+		}
+	}
+	if key := (Parsed{}).Key(); !key.IsZero() {
+		t.Errorf("nothing parsed is the key %q", key)
+	}
 }

@@ -131,7 +131,7 @@ func (i *Int) ReadSegment(s string) (err error) {
 
 // ReadSegment reads what AppendSegment writes, but for the hash of a long text.
 func (t *Text) ReadSegment(s string) error {
-	text, ok := Unescape(s)
+	text, ok := unescape(s)
 	if !ok {
 		return errors.New("it is the hash of a text that was too long for a key")
 	}

@@ -34,7 +34,7 @@ func (t Text) AppendSegment(b []byte) []byte {
 	if len(t.S) > MaxText {
 		return Hashed(t).AppendSegment(append(b, "%%"...))
 	}
-	return AppendEscaped(b, t.S)
+	return appendEscaped(b, t.S)
 }
 
 // SegmentForm implements [Formed].

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/acl"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
@@ -72,7 +73,7 @@ func metres(all []keyspace.Scored, err error) string {
 func restricted(t *testing.T, schemas ...*keyspace.Schema) *redis.DB {
 	t.Helper()
 	s := redistest.Server(t)
-	line := strings.Fields(keyspace.ACL{User: "app", Secret: ">secret"}.Line(schemas...))
+	line := strings.Fields(acl.User{Name: "app", Secret: ">secret"}.Line(schemas...))
 	if _, err := s.Do(append([]string{"ACL", "SETUSER"}, line[1:]...)...); err != nil {
 		t.Fatal(err)
 	}
@@ -324,12 +325,12 @@ func TestSpecialKindsAreCheckedAndAllowed(t *testing.T) {
 	if check([]byte("HYLLx")) != nil || check([]byte("HYL")) == nil || check(nil) == nil {
 		t.Error("a HyperLogLog is not told from other strings")
 	}
-	if line := (keyspace.ACL{ReadOnly: true}).Line(values); strings.Contains(line, "+geoadd") || !strings.Contains(line, "+geosearch ") {
+	if line := (acl.User{ReadOnly: true}).Line(values); strings.Contains(line, "+geoadd") || !strings.Contains(line, "+geosearch ") {
 		t.Errorf("who only looks has %s", line)
 	}
 	plain := keyspace.New("plain")
 	keyspace.Def0(plain, "board", keyspace.ZSetOf("x"), keyspace.Forever("x"), doc)
-	if line := (keyspace.ACL{}).Line(plain); strings.Contains(line, "geo") || strings.Contains(line, "pfmerge") {
+	if line := (acl.User{}).Line(plain); strings.Contains(line, "geo") || strings.Contains(line, "pfmerge") {
 		t.Errorf("a board's user has %s", line)
 	}
 	bad := keyspace.Cmd{Name: "GEOADD", Key: vSet.At(keyspace.Int{N: 1}, one).Key}

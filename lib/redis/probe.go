@@ -291,5 +291,5 @@ func (p *prober) permitted(ctx context.Context, c rueidis.Client) error {
 	return fmt.Errorf("%w: %s", ErrForbidden, shown)
 }
 
-// ErrForbidden reports a user who may not do what a program needs, see [keyspace.ACL].
+// ErrForbidden reports a user who may not do what a program needs, see package keyspace/acl.
 var ErrForbidden = errors.New("redis: the user may not do all that is needed")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/acl"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
@@ -97,9 +98,9 @@ func TestAProbeFindsWhatEachURLLeadsTo(t *testing.T) {
 func TestAProbeSaysWhatTheUserMayNotDo(t *testing.T) {
 	t.Parallel()
 	i := redistest.Server(t)
-	own := keyspace.ACL{User: "own", Secret: ">hunter2"}.Line(probedSchema)
-	look := keyspace.ACL{User: "look", Secret: ">hunter2", ReadOnly: true}.Line(probedSchema)
-	other := keyspace.ACL{User: "other", Secret: ">hunter2", Prefix: "other"}.Line(probedSchema)
+	own := acl.User{Name: "own", Secret: ">hunter2"}.Line(probedSchema)
+	look := acl.User{Name: "look", Secret: ">hunter2", ReadOnly: true}.Line(probedSchema)
+	other := acl.User{Name: "other", Secret: ">hunter2", Prefix: "other"}.Line(probedSchema)
 	half := strings.NewReplacer("user own", "user half", "+sadd ", "").Replace(own)
 	for _, line := range []string{own, look, other, half} {
 		if _, err := i.Do(append([]string{"ACL", "SETUSER"}, strings.Fields(line)[1:]...)...); err != nil {

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/acl"
 	"github.com/stoa-dev/stoa/lib/keyspace/audit"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -400,7 +401,7 @@ func TestAUserMayBeAllowedOnlySomeKeys(t *testing.T) {
 		"+scan", "+type", "+pttl", "+strlen", "+getrange", "+memory|usage", "+ping", "+hello", "+client|setname"); err != nil {
 		t.Fatal(err)
 	}
-	line := strings.Fields(keyspace.ACL{User: "operator", Secret: ">secret", ReadOnly: true}.Line(shop))
+	line := strings.Fields(acl.User{Name: "operator", Secret: ">secret", ReadOnly: true}.Line(shop))
 	if _, err := s.Do(append([]string{"ACL", "SETUSER"}, line[1:]...)...); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -30,7 +29,7 @@ const maxRead = 1 << 20
 
 // largest returns the size up to which a value is as declared.
 func largest(f *keyspace.Family) int64 {
-	return int64(cmp.Or(f.Doc.MaxBytes, keyspace.DefaultMaxBytes))
+	return int64(f.MaxValueBytes())
 }
 
 // judge holds a key against its family and calls fault for each thing that is

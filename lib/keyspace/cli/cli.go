@@ -19,6 +19,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/acl"
 	"github.com/stoa-dev/stoa/lib/keyspace/audit"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
@@ -137,7 +138,7 @@ type aclCmd struct {
 
 // Run writes the users' lines.
 func (cmd *aclCmd) Run(c *Console, s *Server) error {
-	return cmd.Write(c, s.Prefix, keyspace.ACL{User: cmd.User, NoPrefix: s.NoPrefix}, keyspace.ACL{User: "operator", ReadOnly: true, NoPrefix: s.NoPrefix})
+	return cmd.Write(c, s.Prefix, acl.User{Name: cmd.User, NoPrefix: s.NoPrefix}, acl.User{Name: "operator", ReadOnly: true, NoPrefix: s.NoPrefix})
 }
 
 // leave is how kong's wish to exit comes through its own code.

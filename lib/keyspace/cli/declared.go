@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/acl"
+	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
+	"github.com/stoa-dev/stoa/lib/keyspace/lock"
 )
 
 // List lists the families.
@@ -20,8 +23,8 @@ type List struct {
 
 // Run lists the families that were asked for.
 func (cmd *List) Run(c *Console) error {
-	cat := keyspace.NewCatalogue(c.Schemas...)
-	cat.Families = slices.DeleteFunc(cat.Families, func(e keyspace.Entry) bool {
+	cat := catalogue.New(c.Schemas...)
+	cat.Families = slices.DeleteFunc(cat.Families, func(e catalogue.Entry) bool {
 		return cmd.Owner != "" && e.Owner != cmd.Owner || cmd.Type != "" && e.Type != cmd.Type
 	})
 	if len(cat.Families) == 0 {
@@ -47,7 +50,7 @@ func (Lint) Run(c *Console) error {
 	if err := keyspace.Lint(schemas...); err != nil {
 		faults = strings.Split(err.Error(), "\n")
 	}
-	n := len(keyspace.NewCatalogue(schemas...).Families)
+	n := len(catalogue.New(schemas...).Families)
 	err := c.Result(map[string]any{"families": n, "faults": faults}, func(w io.Writer) error {
 		for _, f := range faults {
 			fmt.Fprintln(w, f)
@@ -68,7 +71,7 @@ type Doc struct {
 
 // Run writes the catalogue.
 func (cmd *Doc) Run(c *Console) error {
-	cat := keyspace.NewCatalogue(c.Schemas...)
+	cat := catalogue.New(c.Schemas...)
 	return c.Result(cat, func(w io.Writer) error {
 		text := cat.Markdown()
 		if cmd.HTML {
@@ -91,26 +94,26 @@ var errLock = errors.New("the lock file stays as it is: what changed must not be
 // Run shows every change, and returns [ErrFaults] when one of them must not be or the
 // file is not whole. What came, and what may go, is no fault.
 func (cmd *Diff) Run(c *Console) error {
-	now := keyspace.NewLock(c.Schemas...)
+	now := lock.New(c.Schemas...)
 	text, err := os.ReadFile(cmd.File)
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case missing && cmd.Write:
-		text = []byte(keyspace.Lock{}.String())
+		text = []byte(lock.File{}.String())
 	case missing:
 		return usage{fmt.Errorf("%w; --write makes it", err)}
 	case err != nil:
 		return err
 	}
-	was, err := keyspace.ParseLock(string(text))
-	if errors.Is(err, keyspace.ErrTruncated) {
-		fault := keyspace.Change{Kind: "file", Pattern: cmd.File, Fault: err.Error()}
-		return errors.Join(c.diff([]keyspace.Change{fault}, false), ErrFaults)
+	was, err := lock.Parse(string(text))
+	if errors.Is(err, lock.ErrTruncated) {
+		fault := lock.Change{Kind: "file", Pattern: cmd.File, Fault: err.Error()}
+		return errors.Join(c.diff([]lock.Change{fault}, false), ErrFaults)
 	} else if err != nil {
 		return usage{fmt.Errorf("%s: %w", cmd.File, err)}
 	}
-	changes := append([]keyspace.Change{}, was.Diff(now)...)
-	sound := len(keyspace.Faults(changes)) == 0
+	changes := append([]lock.Change{}, was.Diff(now)...)
+	sound := len(lock.Faults(changes)) == 0
 	write := cmd.Write && sound
 	if write {
 		if err := os.WriteFile(cmd.File, []byte(now.String()), 0o644); err != nil {
@@ -130,8 +133,8 @@ func (cmd *Diff) Run(c *Console) error {
 }
 
 // diff shows changes, the faults as what they are.
-func (c *Console) diff(changes []keyspace.Change, written bool) error {
-	faults := len(keyspace.Faults(changes))
+func (c *Console) diff(changes []lock.Change, written bool) error {
+	faults := len(lock.Faults(changes))
 	return c.Result(map[string]any{"changes": changes, "faults": faults, "written": written}, func(w io.Writer) error {
 		for _, change := range changes {
 			fmt.Fprintln(w, change)
@@ -154,8 +157,8 @@ type ACL struct {
 
 // Write writes one line for each user whom Role asks for. A new user's password is a
 // placeholder.
-func (cmd *ACL) Write(c *Console, prefix string, users ...keyspace.ACL) error {
-	users = slices.DeleteFunc(users, func(a keyspace.ACL) bool { return cmd.Role != "all" && cmd.Role != a.User })
+func (cmd *ACL) Write(c *Console, prefix string, users ...acl.User) error {
+	users = slices.DeleteFunc(users, func(a acl.User) bool { return cmd.Role != "all" && cmd.Role != a.Name })
 	if len(users) == 0 {
 		return usage{fmt.Errorf("--role: there is no user %q", cmd.Role)}
 	}
@@ -170,13 +173,13 @@ func (cmd *ACL) Write(c *Console, prefix string, users ...keyspace.ACL) error {
 	lines := map[string]string{}
 	for _, a := range users {
 		a.Prefix, a.Wide = prefix, cmd.Wide
-		at := slices.IndexFunc(file, func(line string) bool { return strings.HasPrefix(line, "user "+a.User+" ") })
+		at := slices.IndexFunc(file, func(line string) bool { return strings.HasPrefix(line, "user "+a.Name+" ") })
 		if at < 0 {
 			at, file = len(file), append(file, "")
 		}
 		a.Secret = secretOf(file[at])
-		lines[a.User] = a.Line(c.Schemas...)
-		file[at] = lines[a.User]
+		lines[a.Name] = a.Line(c.Schemas...)
+		file[at] = lines[a.Name]
 	}
 	if cmd.Into != "" {
 		if err := os.WriteFile(cmd.Into, []byte(strings.Join(file, "\n")+"\n"), 0o600); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
 )
 
 // Explain says what a name is.
@@ -23,7 +24,7 @@ type explanation struct {
 	Name      string            `json:"name"` // without prefix
 	Prefix    string            `json:"prefix"`
 	Slot      uint16            `json:"slot"` // of the key with its prefix
-	Family    keyspace.Entry    `json:"family"`
+	Family    catalogue.Entry   `json:"family"`
 	Arguments map[string]string `json:"arguments"`
 	With      []string          `json:"with"` // families that one command may name together with it
 	Redis     *present          `json:"redis,omitempty"`
@@ -97,7 +98,7 @@ func newExplanation(prefix, logical string, found keyspace.Parsed, schemas []*ke
 		Name: logical, Prefix: prefix, Slot: keyspace.Slot(physical(prefix, logical)),
 		Arguments: map[string]string{}, With: []string{},
 	}
-	for _, f := range keyspace.NewCatalogue(schemas...).Families {
+	for _, f := range catalogue.New(schemas...).Families {
 		if f.Pattern == found.Family.Pattern && f.Type == found.Family.Type {
 			e.Family = f
 		} else if set := found.Family.Doc.Together; set != "" && f.Together == set && f.Owner == found.Family.Doc.Owner {
@@ -106,8 +107,11 @@ func newExplanation(prefix, logical string, found keyspace.Parsed, schemas []*ke
 	}
 	for i, a := range e.Family.Arguments {
 		value := found.Args[i]
-		if text, ok := keyspace.Unescape(value); ok && found.Family.Args[i].Alphabet == keyspace.AnyText && found.Family.Args[i].Words == nil {
-			value = text
+		if form := found.Family.Args[i]; form.Alphabet == keyspace.AnyText && form.Words == nil {
+			var text keyspace.Text
+			if text.ReadSegment(value) == nil { // it is not of a text's hash
+				value = text.S
+			}
 		}
 		e.Arguments[a.Name] = value
 		e.args = append(e.args, a.Name)
@@ -127,7 +131,7 @@ func physical(prefix, logical string) string {
 // when there are no such levels.
 func nearest(name string, schemas []*keyspace.Schema) (patterns []string) {
 	levels, most := strings.Split(name, ":"), 1
-	for _, f := range keyspace.NewCatalogue(schemas...).Families {
+	for _, f := range catalogue.New(schemas...).Families {
 		n := 0
 		for i, level := range strings.Split(f.Pattern, ":") {
 			if i == len(levels) || level != levels[i] {

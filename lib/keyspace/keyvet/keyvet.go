@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/tools/go/analysis"
 
-	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/lock"
 )
 
 // Analyzer is for drivers of package analysis other than [Main]. One that keeps results
@@ -280,12 +280,12 @@ func headsFor(dir string) (heads, error) {
 }
 
 func headsOf(text string) (heads, error) {
-	lock, err := keyspace.ParseLock(text)
+	agreed, err := lock.Parse(text)
 	if err != nil {
 		return nil, err
 	}
 	h := heads{}
-	for _, f := range lock.Families {
+	for _, f := range agreed.Families {
 		head, _, _ := strings.Cut(f.Pattern, "{")
 		h[head] = f.Pattern
 	}

@@ -1,4 +1,7 @@
-package keyspace
+// Package lock keeps what a program declared, as the text of a file beside its sources, and
+// tells what the next version changes: which keys it would lose and which values it would
+// misread.
+package lock
 
 import (
 	"cmp"
@@ -9,45 +12,55 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
 )
 
-// A Lock is what a lock file keeps of a program's families: enough to tell, in
+// A File is what a lock file keeps of a program's families: enough to tell, in
 // the next version, whether a value written by this one can still be found and
 // read. It is a text that people review: one block for each family, by pattern.
-type Lock struct{ Families []Locked }
+type File struct{ Families []Family }
 
-// Locked is one family in a [Lock].
-type Locked struct {
+// Family is one family in a [File].
+type Family struct {
 	Pattern string
-	Type    string // as [Family].Type has it
+	Type    string // as [keyspace.Family].Type has it
 	Form    string
-	Args    []Argument
+	Args    []catalogue.Argument
 	Life    string // or a channel's delivery
 	Owner   string
 	Version int
 
-	// Migration is [Doc].Migration. Of a retired pattern, whose Type is "retired" and
-	// which has nothing else but an owner, it is what [Retire] was told.
+	// Migration is [keyspace.Doc].Migration. Of a retired pattern, whose Type is "retired" and
+	// which has nothing else but an owner, it is what [keyspace.Retire] was told.
 	Migration string
 }
 
-// NewLock returns the lock of the families of schemas, and of what they have retired.
-func NewLock(schemas ...*Schema) Lock {
-	var l Lock
+// New returns the lock of the families of schemas, and of what they have retired.
+func New(schemas ...*keyspace.Schema) File {
+	var families, retired []*keyspace.Family
 	for _, s := range schemas {
-		for _, r := range s.retired {
-			l.Families = append(l.Families, Locked{Pattern: r.Pattern, Type: retiredType, Owner: s.owner, Migration: oneLine(r.Doc.Migration)})
-		}
+		families, retired = append(families, s.Families()...), append(retired, s.Retired()...)
 	}
-	for _, e := range NewCatalogue(schemas...).Families {
+	return lockOf(families, retired)
+}
+
+func lockOf(families, retired []*keyspace.Family) File {
+	var l File
+	for _, f := range retired {
+		l.Families = append(l.Families, Family{Pattern: f.Pattern, Type: retiredType, Owner: f.Doc.Owner, Migration: oneLine(f.Doc.Migration)})
+	}
+	for _, f := range families {
+		e := catalogue.Describe(f)
 		e.Life.Reason = ""
-		l.Families = append(l.Families, Locked{
+		l.Families = append(l.Families, Family{
 			Pattern: e.Pattern, Type: e.Type, Form: oneLine(e.Form), Args: e.Arguments, Life: e.Lives(), Owner: e.Owner, Version: e.Version,
 			Migration: oneLine(e.Migration),
 		})
 	}
-	slices.SortFunc(l.Families, func(a, b Locked) int {
-		return cmp.Or(cmp.Compare(a.Pattern, b.Pattern), cmp.Compare(a.Type, b.Type))
+	slices.SortFunc(l.Families, func(a, b Family) int {
+		return cmp.Or(cmp.Compare(a.Pattern, b.Pattern), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Owner, b.Owner))
 	})
 	return l
 }
@@ -61,12 +74,12 @@ const lockHeader = `# The keys and channels of this program, as they were last a
 // lockEnd is the last line, by which a file that was cut off is known.
 const lockEnd = "end"
 
-// ErrTruncated reports a lock file that does not end as one does: [Lock.Diff] against
+// ErrTruncated reports a lock file that does not end as one does: [File.Diff] against
 // it would take the families that were cut off for new ones.
 var ErrTruncated = errors.New("the lock file is cut off: get it back from version control; the last line of a whole one is \"" + lockEnd + "\"")
 
 // String returns the text of the lock file.
-func (l Lock) String() string {
+func (l File) String() string {
 	var b strings.Builder
 	b.WriteString(lockHeader)
 	for _, f := range l.Families {
@@ -101,12 +114,12 @@ func lockedName(pattern string) string {
 	return pattern
 }
 
-// ParseLock reads the text of a lock file. One that is not whole is [ErrTruncated].
-func ParseLock(text string) (Lock, error) {
-	var l Lock
+// Parse reads the text of a lock file. One that is not whole is [ErrTruncated].
+func Parse(text string) (File, error) {
+	var l File
 	n, began, whole := 0, 0, false
-	fault := func(n int, err error) (Lock, error) {
-		return Lock{}, fmt.Errorf("keyspace: line %d of the lock file: %w", n, err)
+	fault := func(n int, err error) (File, error) {
+		return File{}, fmt.Errorf("keyspace: line %d of the lock file: %w", n, err)
 	}
 	for line := range strings.Lines(text) {
 		n++
@@ -130,7 +143,7 @@ func ParseLock(text string) (Lock, error) {
 				}
 			}
 			if !whole {
-				l.Families = append(l.Families, Locked{Pattern: line})
+				l.Families = append(l.Families, Family{Pattern: line})
 			}
 			continue
 		}
@@ -143,13 +156,13 @@ func ParseLock(text string) (Lock, error) {
 		}
 	}
 	if !whole {
-		return Lock{}, fmt.Errorf("keyspace: line %d: %w", n, ErrTruncated)
+		return File{}, fmt.Errorf("keyspace: line %d: %w", n, ErrTruncated)
 	}
 	return l, nil
 }
 
 // complete reports what the last family lacks.
-func (l Lock) complete() error {
+func (l File) complete() error {
 	if len(l.Families) == 0 {
 		return nil
 	}
@@ -157,13 +170,13 @@ func (l Lock) complete() error {
 	if f.Type == "" || f.Owner == "" || f.Type != retiredType && (f.Form == "" || f.Life == "" || f.Version == 0) {
 		return fmt.Errorf("%s lacks a line: type, form, life, owner and version are wanted", f.Pattern)
 	}
-	if _, err := f.family(true); err != nil {
+	if _, err := f.family(); err != nil {
 		return fmt.Errorf("%s %w", f.Pattern, err)
 	}
 	return nil
 }
 
-func (f *Locked) set(name, value string) (err error) {
+func (f *Family) set(name, value string) (err error) {
 	switch name {
 	case "type":
 		f.Type = value
@@ -183,36 +196,36 @@ func (f *Locked) set(name, value string) (err error) {
 		if !ok || !closed {
 			return fmt.Errorf("there is no field %q", name)
 		}
-		f.Args = append(f.Args, Argument{Name: inner, Form: value, HashTag: strings.Contains(f.Pattern, "{"+name+"}")})
+		f.Args = append(f.Args, catalogue.Argument{Name: inner, Form: value, HashTag: strings.Contains(f.Pattern, "{"+name+"}")})
 	}
 	return err
 }
 
-// A ChangeKind says what became of a family.
-type ChangeKind string
+// A Kind says what became of a family.
+type Kind string
 
 // The kinds of change, the gravest first.
 const (
-	LayoutChanged ChangeKind = "layout"  // keys or values are written differently
-	Removed       ChangeKind = "removed" // what lives for ever stays in Redis
-	Retired       ChangeKind = "retired" // removed, and [Retire] says what becomes of its keys
-	Added         ChangeKind = "added"
-	Widened       ChangeKind = "widened"   // an argument may be more than before
-	Overlaps      ChangeKind = "overlaps"  // keys that another pattern left behind are of this one
-	LifeChanged   ChangeKind = "life"      // keys keep the one they were written with
-	VersionRaised ChangeKind = "version"   // without a change that the lock can see
-	Migrates      ChangeKind = "migration" // another one is named, and nothing else differs
-	OwnerChanged  ChangeKind = "owner"
-	Renamed       ChangeKind = "renamed" // a placeholder, which no key shows
+	LayoutChanged Kind = "layout"  // keys or values are written differently
+	Removed       Kind = "removed" // what lives for ever stays in Redis
+	Retired       Kind = "retired" // removed, and [keyspace.Retire] says what becomes of its keys
+	Added         Kind = "added"
+	Widened       Kind = "widened"   // an argument may be more than before
+	Overlaps      Kind = "overlaps"  // keys that another pattern left behind are of this one
+	LifeChanged   Kind = "life"      // keys keep the one they were written with
+	VersionRaised Kind = "version"   // without a change that the lock can see
+	Migrates      Kind = "migration" // another one is named, and nothing else differs
+	OwnerChanged  Kind = "owner"
+	Renamed       Kind = "renamed" // a placeholder, which no key shows
 )
 
 // A Change is one difference between a lock and the next one.
 type Change struct {
-	Kind    ChangeKind `json:"kind"`
-	Pattern string     `json:"pattern"`         // as it is now; of a removed family as it was
-	Was     string     `json:"was,omitempty"`   // what differs
-	Is      string     `json:"is,omitempty"`    //
-	Fault   string     `json:"fault,omitempty"` // why it must not be; "" when it may
+	Kind    Kind   `json:"kind"`
+	Pattern string `json:"pattern"`         // as it is now; of a removed family as it was
+	Was     string `json:"was,omitempty"`   // what differs
+	Is      string `json:"is,omitempty"`    //
+	Fault   string `json:"fault,omitempty"` // why it must not be; "" when it may
 }
 
 // String tells the change in one line.
@@ -241,24 +254,24 @@ func Faults(changes []Change) []Change {
 //
 // These are faults, since the next program would lose or misread what this one wrote:
 //
-//   - a layout that changed without a higher [Doc].Version, and a version that fell;
+//   - a layout that changed without a higher [keyspace.Doc].Version, and a version that fell;
 //   - another type, another pattern of what lives for ever, a life that is new or shorter,
-//     unless [Doc].Migration names what is done about the keys that are there;
-//   - a family that lived for ever and is gone, unless [Retire] names that;
+//     unless [keyspace.Doc].Migration names what is done about the keys that are there;
+//   - a family that lived for ever and is gone, unless [keyspace.Retire] names that;
 //   - a pattern whose keys may be those that another one has left behind, unless its
-//     [Doc].Migration says why that does no harm.
-func (l Lock) Diff(next Lock) []Change {
+//     [keyspace.Doc].Migration says why that does no harm.
+func (l File) Diff(next File) []Change {
 	was, is := slices.Clone(l.Families), slices.Clone(next.Families)
 	var changes []Change
-	var left, fresh []Locked // what keys were left behind by, and what takes keys that nothing took before
-	for _, same := range []func(a, b Locked) bool{
-		func(a, b Locked) bool { return a.Pattern == b.Pattern && a.class() == b.class() },
-		func(a, b Locked) bool {
+	var left, fresh []Family // what keys were left behind by, and what takes keys that nothing took before
+	for _, same := range []func(a, b Family) bool{
+		func(a, b Family) bool { return a.Pattern == b.Pattern && a.class() == b.class() },
+		func(a, b Family) bool {
 			return a.words() == b.words() && a.class() == b.class() && a.class() != retiredType
 		},
 	} {
-		is = slices.DeleteFunc(is, func(b Locked) bool {
-			i := slices.IndexFunc(was, func(a Locked) bool { return same(a, b) })
+		is = slices.DeleteFunc(is, func(b Family) bool {
+			i := slices.IndexFunc(was, func(a Family) bool { return same(a, b) })
 			if i < 0 {
 				return false
 			}
@@ -266,7 +279,7 @@ func (l Lock) Diff(next Lock) []Change {
 			if changes = append(changes, a.changes(b)...); a.blank() != b.blank() {
 				left = append(left, a)
 			}
-			if a.blank() != b.blank() || !slices.EqualFunc(a.Args, b.Args, func(x, y Argument) bool { return x.Form == y.Form }) {
+			if a.blank() != b.blank() || !slices.EqualFunc(a.Args, b.Args, func(x, y catalogue.Argument) bool { return x.Form == y.Form }) {
 				fresh = append(fresh, b)
 			}
 			was = slices.Delete(was, i, i+1)
@@ -275,7 +288,7 @@ func (l Lock) Diff(next Lock) []Change {
 	}
 	for _, f := range was {
 		c := Change{Kind: Removed, Pattern: f.Pattern}
-		i := slices.IndexFunc(is, func(b Locked) bool { return b.Type == retiredType && b.blank() == f.blank() })
+		i := slices.IndexFunc(is, func(b Family) bool { return b.Type == retiredType && b.blank() == f.blank() })
 		switch {
 		case i >= 0 && f.class() == "":
 			c.Kind, c.Is = Retired, is[i].Migration
@@ -308,9 +321,12 @@ func (l Lock) Diff(next Lock) []Change {
 // retiredType stands in a lock in place of a type for a pattern that is no longer used.
 const retiredType = "retired"
 
+// forever is the life of a key that has none.
+var forever = catalogue.Life{}.String()
+
 // class parts what is never the same family.
-func (f Locked) class() string {
-	if f.Type == channelType || f.Type == retiredType {
+func (f Family) class() string {
+	if f.isChannel() || f.Type == retiredType {
 		return f.Type
 	}
 	return ""
@@ -318,47 +334,46 @@ func (f Locked) class() string {
 
 // family compiles what the lock has of a family. A form that this version does not
 // know counts as any text, which meets more and never less.
-// asIs says that the pattern may be one of [Schema.Brownfield].
-func (f Locked) family(asIs bool) (*Family, error) {
-	g := &Family{Pattern: f.Pattern, Type: "string", TTL: Forever("locked"), tag: -1, asIs: asIs}
+func (f Family) family() (*keyspace.Family, error) {
+	var args []keyspace.Form
 	if f.Type == retiredType {
-		g.Args = make([]Form, len(placeholders.FindAllString(f.Pattern, -1)))
+		args = make([]keyspace.Form, len(placeholders.FindAllString(f.Pattern, -1)))
 	}
 	for _, a := range f.Args {
 		form, _ := parseForm(a.Form)
-		g.Args = append(g.Args, form)
+		args = append(args, form)
 	}
-	return g, g.compile()
+	return keyspace.FamilyOf(f.Pattern, args...)
 }
 
 // meets returns a key that both families can have.
-func (f Locked) meets(old Locked) (string, bool) {
+func (f Family) meets(old Family) (string, bool) {
 	if f.Pattern == old.Pattern && f.class() == old.class() || f.isChannel() || old.isChannel() {
 		return "", false
 	}
-	a, err := f.family(true)
-	b, err2 := old.family(true)
+	a, err := f.family()
+	b, err2 := old.family()
 	if err != nil || err2 != nil {
-		return "", false // ParseLock and NewLock make none of these
+		return "", false // Parse and New make none of these
 	}
-	return a.meet(b)
+	return a.Meets(b)
 }
 
-func (f Locked) isChannel() bool { return f.Type == channelType }
+func (f Family) isChannel() bool { return f.Type == "channel" }
 
 var placeholders = regexp.MustCompile(`\{[^{}:]*\}`)
 
 // blank is the pattern without the names of its arguments.
-func (f Locked) blank() string { return placeholders.ReplaceAllString(f.Pattern, "{}") }
+func (f Family) blank() string { return placeholders.ReplaceAllString(f.Pattern, "{}") }
 
 // words are the levels of the pattern that are no argument.
-func (f Locked) words() string {
+func (f Family) words() string {
 	return strings.Join(slices.DeleteFunc(strings.Split(f.blank(), ":"), func(level string) bool { return level == "{}" || level == "{{}}" }), ":")
 }
 
 // changes tells what is different in next, which is the same family.
-func (f Locked) changes(next Locked) (all []Change) {
-	note := func(kind ChangeKind, was, is string) {
+func (f Family) changes(next Family) (all []Change) {
+	note := func(kind Kind, was, is string) {
 		c := Change{Kind: kind, Pattern: next.Pattern, Was: was, Is: is}
 		switch {
 		case next.Version < f.Version:
@@ -424,7 +439,7 @@ func (f Locked) changes(next Locked) (all []Change) {
 var spans = regexp.MustCompile(`(\d+) (d|h|min|s|ms)\b`)
 
 // longestLife returns in milliseconds how long a key lives at most whose life
-// [Life.String] wrote so; 0 is for ever. The life of an empty value is no longer than
+// [catalogue.Life.String] wrote so; 0 is for ever. The life of an empty value is no longer than
 // the other.
 func longestLife(life string) (ms int64) {
 	units := map[string]int64{"d": 24 * 3600_000, "h": 3600_000, "min": 60_000, "s": 1000, "ms": 1}
@@ -448,28 +463,31 @@ func wider(was, is string) bool {
 	case !ok || !ok2:
 		return false
 	case a.Words != nil:
-		return !slices.ContainsFunc(a.Words, func(w string) bool { return !b.match(w) })
+		return !slices.ContainsFunc(a.Words, func(w string) bool { return !b.Match(w) })
 	}
 	return b.Words == nil && a.Alphabet == b.Alphabet && b.Min <= a.Min && (b.Max == 0 || a.Max > 0 && a.Max <= b.Max)
 }
 
 var sized = regexp.MustCompile(`^(.+?)(?:, (\d+)(?: to (\d+))? bytes( or more)?)?$`)
 
-// parseForm reads what [Form.String] wrote.
-func parseForm(s string) (f Form, ok bool) {
+// parseForm reads what [keyspace.Form.String] wrote.
+func parseForm(s string) (f keyspace.Form, ok bool) {
 	if words, ok := strings.CutPrefix(s, "one of "); ok {
-		return Form{Words: strings.Split(words, ", ")}, true
+		return keyspace.Form{Words: strings.Split(words, ", ")}, true
 	}
 	m := sized.FindStringSubmatch(s)
 	if m == nil {
-		return Form{}, false
+		return keyspace.Form{}, false
 	}
-	alphabet := slices.Index(alphabetNames[:], m[1])
 	f.Min, _ = strconv.Atoi(m[2])
 	f.Max, _ = strconv.Atoi(m[3])
 	if m[3] == "" && m[4] == "" {
 		f.Max = f.Min
 	}
-	f.Alphabet = Alphabet(max(alphabet, 0))
-	return f, alphabet >= 0
+	for a := keyspace.AnyText; a <= keyspace.RawText; a++ {
+		if (keyspace.Form{Alphabet: a}).String() == m[1] {
+			f.Alphabet, ok = a, true
+		}
+	}
+	return f, ok
 }

@@ -1,4 +1,4 @@
-package keyspace
+package catalogue
 
 import (
 	_ "embed"

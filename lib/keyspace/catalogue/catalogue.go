@@ -1,4 +1,6 @@
-package keyspace
+// Package catalogue describes every family of keys and channels that a program declares, for
+// people and tools: as JSON, as Markdown and as a page.
+package catalogue
 
 import (
 	"bytes"
@@ -9,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 // Catalogue describes every family of a program, sorted by owner, pattern and
@@ -42,7 +46,7 @@ type Argument struct {
 	HashTag bool   `json:"hash_tag"`
 }
 
-// Life is a [TTL] in milliseconds.
+// Life is a [keyspace.TTL] in milliseconds.
 type Life struct {
 	Millis       int64  `json:"ms"` // 0: none
 	JitterMillis int64  `json:"jitter_ms"`
@@ -53,15 +57,12 @@ type Life struct {
 	Reason       string `json:"reason,omitempty"`
 }
 
-// DefaultMaxBytes is the largest value expected in a family that names none.
-const DefaultMaxBytes = 64 << 10
-
-// NewCatalogue describes the families of schemas.
-func NewCatalogue(schemas ...*Schema) Catalogue {
+// New describes the families of schemas.
+func New(schemas ...*keyspace.Schema) Catalogue {
 	c := Catalogue{Families: []Entry{}}
 	for _, s := range schemas {
-		for _, f := range s.families {
-			c.Families = append(c.Families, describe(f))
+		for _, f := range s.Families() {
+			c.Families = append(c.Families, Describe(f))
 		}
 	}
 	slices.SortFunc(c.Families, func(a, b Entry) int {
@@ -70,7 +71,8 @@ func NewCatalogue(schemas ...*Schema) Catalogue {
 	return c
 }
 
-func describe(f *Family) Entry {
+// Describe describes one family.
+func Describe(f *keyspace.Family) Entry {
 	e := Entry{
 		Owner: f.Doc.Owner, Pattern: f.Pattern, Type: f.Type, Form: f.Form,
 		Arguments: []Argument{}, InvalidatedBy: append([]string{}, f.Doc.InvalidatedBy...),
@@ -80,21 +82,17 @@ func describe(f *Family) Entry {
 			Lease:       f.TTL.IsLease, Variable: f.TTL.Variable, Reason: f.TTL.Reason,
 		},
 		Purpose: f.Doc.Purpose, Together: f.Doc.Together, Version: cmp.Or(f.Doc.Version, 1), Migration: f.Doc.Migration,
-		MaxValueBytes: cmp.Or(f.Doc.MaxBytes, DefaultMaxBytes),
+		MaxKeyBytes: f.MaxKeyBytes(), MaxValueBytes: f.MaxValueBytes(),
 	}
-	for _, l := range f.levels {
-		if l.form != nil {
-			e.Arguments = append(e.Arguments, Argument{l.text, l.form.String(), l.tag})
-		}
+	for i, form := range f.Args {
+		name, hashTag := f.Placeholder(i)
+		e.Arguments = append(e.Arguments, Argument{name, form.String(), hashTag})
 	}
 	if f.IsChannel() {
 		e.Delivery = "at most once"
 		if f.Log != nil {
 			e.Delivery = "logged in " + f.Log.Pattern
 		}
-	}
-	if n, bounded := f.longest(); bounded {
-		e.MaxKeyBytes = n
 	}
 	return e
 }
@@ -156,7 +154,7 @@ func (e Entry) Lives() string {
 // String describes the life for people: "1 h ± 5 min, empty 5 min".
 func (l Life) String() string {
 	if l.Millis == 0 {
-		return strings.TrimSuffix(forever+": "+l.Reason, ": ")
+		return strings.TrimSuffix("none: "+l.Reason, ": ")
 	}
 	s := span(l.Millis)
 	switch {
@@ -176,9 +174,6 @@ func (l Life) String() string {
 	}
 	return s
 }
-
-// forever is the life of a key that has none.
-const forever = "none"
 
 // span writes milliseconds in the largest unit that leaves a whole number; days
 // from two on, because a life of 24 hours is not a calendar day.
