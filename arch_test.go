@@ -33,8 +33,9 @@ var floors = [][]string{
 	{"lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt"},
 	{"lib/keyspace/cli", "lib/keyspace/keyvet"},
 	{"lib/keyspace/keyvet/cmd/keyvet", "lib/keyspace/cmd/keyspace"},
+	{"lib/cache/internal/slots"},
 	{"lib/cache"},
-	{"lib/cache/cachetest", "lib/cache/cacheprom"},
+	{"lib/cache/cachetest", "lib/cache/cacheprom", "lib/cache/inspect"},
 	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts", "internal/foundation/qr", "internal/foundation/words"},
 	{"internal/foundation/ids", "internal/foundation/civil", "internal/foundation/config", "internal/foundation/obs"},
 	{"internal/foundation/events"},
@@ -64,7 +65,7 @@ var floors = [][]string{
 }
 
 // library packages can be imported by anyone.
-var library = []string{"lib/keyspace", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet", "lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "api", "client"}
+var library = []string{"lib/keyspace", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet", "lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "lib/cache/inspect", "api", "client"}
 
 // domains keep each technology in its own room.
 var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -233,7 +234,7 @@ func (rt *Runtime) Drop(ctx context.Context, targets ...Target) error {
 func (c *core) mutate(ctx context.Context, k any, change func(ctx context.Context) error) (*localCopy, error) {
 	var e *localCopy
 	var loadErr error
-	var env envelope
+	var env slots.Envelope
 	r := c.read(k, c.key(k), bus.Now())
 	stored, err := c.rt.change(ctx, change, []Target{c.target(k)}, func(ctx context.Context) (string, time.Duration) {
 		// Read under our own fence, after our own commit.
@@ -251,7 +252,7 @@ func (c *core) mutate(ctx context.Context, k any, change func(ctx context.Contex
 			return "", 0
 		}
 		env = sealed
-		return env.textOr(life), life
+		return textOr(&env, life), life
 	})
 	if err != nil {
 		return nil, err
@@ -272,7 +273,7 @@ func (c *core) set(ctx context.Context, k any, e *localCopy) error {
 		if err != nil {
 			return err
 		}
-		text, life = env.textOr(l), l
+		text, life = textOr(&env, l), l
 	}
 	err := c.rt.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life))).Err
 	if err == nil {

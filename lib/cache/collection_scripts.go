@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
@@ -124,7 +125,7 @@ func (s *shape) release(k keyspace.Key, l grant, era uint64) keyspace.Cmd {
 }
 
 func (s *shape) fence(k keyspace.Key, f *fencing, life time.Duration) keyspace.Cmd {
-	return collectionFence.Cmd([]keyspace.Key{k}, s.typ, f.token, eraText(EraOf(k.Family(), f.era)), millis(life))
+	return collectionFence.Cmd([]keyspace.Key{k}, s.typ, f.token, eraText(slots.EraOf(k.Family(), f.era)), millis(life))
 }
 
 // finish applies a target's edit if the change was made and the collection had
@@ -141,7 +142,7 @@ func (s *shape) finish(t Target, f *fencing, left int64, changed bool) keyspace.
 		}
 	}
 	args := make([]string, 0, 5+len(puts)+len(removes))
-	args = append(args, s.typ, f.token, eraText(EraOf(t.key.Family(), f.era)), strconv.FormatInt(left, 10), strconv.Itoa(len(puts)))
+	args = append(args, s.typ, f.token, eraText(slots.EraOf(t.key.Family(), f.era)), strconv.FormatInt(left, 10), strconv.Itoa(len(puts)))
 	return collectionFinish.Cmd([]keyspace.Key{t.key}, append(append(args, puts...), removes...)...)
 }
 
