@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
 	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
@@ -135,8 +136,8 @@ func (rt *Runtime) fence(keys []keyspace.Key, f *fencing, timeout time.Duration)
 	}
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
-		if s := shapeOf(k); s != nil {
-			cmds[i] = s.fence(k, f, life)
+		if s := shapes.Of(k.Family()); s != nil {
+			cmds[i] = s.Fence(k, f.token, slots.EraOf(k.Family(), f.era), life)
 		} else {
 			cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, f.token, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until), millis(life))
 		}
@@ -181,8 +182,8 @@ func (rt *Runtime) tell(keys []keyspace.Key) error {
 func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *fencing, changed bool, value string, life time.Duration) (stored bool) {
 	cmds := make([]keyspace.Cmd, len(targets))
 	for i, t := range targets {
-		if s := shapeOf(t.key); s != nil {
-			cmds[i] = s.finish(t, f, f.left[i], changed)
+		if s := shapes.Of(t.key.Family()); s != nil {
+			cmds[i] = finishCollection(s, t, f, f.left[i], changed)
 		} else {
 			cmds[i] = finishScript.Cmd([]keyspace.Key{t.key}, f.token, value, millis(life))
 		}

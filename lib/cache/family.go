@@ -73,8 +73,8 @@ func (c keyed[K]) Family() *keyspace.Family { return c.family.fam }
 // Stats returns the counts.
 func (c keyed[K]) Stats() Stats { return c.family.Stats() }
 
-// Target is all that is cached at k, for [Runtime.Change] and [Runtime.Drop]: a
-// value or a whole collection. It is dropped, and loaded when it is asked for.
+// Target is the value that is cached at k, for [Runtime.Change] and [Runtime.Drop]. It is
+// dropped, and loaded when it is asked for.
 func (c keyed[K]) Target(k K) Target { return c.family.target(k) }
 
 // Invalidate drops what is cached at keys after its source has changed. See

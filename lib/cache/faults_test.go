@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -178,9 +179,9 @@ func TestACollectionWhoseLoaderIsGoneIsWaitedForOnce(t *testing.T) {
 		server := redistest.InMemory(t)
 		gone, s := newTables(), newTables()
 		s.befriend(1, "bob", friend{})
-		dead := relate(t, server.Open(t), gone, cache.CollectionPolicy{})
+		dead := relate(t, server.Open(t), gone, collection.Policy{})
 		release, done := loading(t, gone, dead, 1)
-		n := relate(t, server.Open(t), s, cache.CollectionPolicy{LeaseWait: 300 * time.Millisecond})
+		n := relate(t, server.Open(t), s, collection.Policy{LeaseWait: 300 * time.Millisecond})
 		for _, stored := range []bool{false, true, true} {
 			began := time.Now()
 			ok, err := n.friends.Has(t.Context(), id(1), "bob")
@@ -208,7 +209,7 @@ func TestALeaseWhoseReplyWasLostIsGivenBack(t *testing.T) {
 				_, c := numberNode(t, db, cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
 				key, read := c.Target(one).Key(), func() error { _, err := c.Get(t.Context(), one); return err }
 				if lost == "collection" {
-					n := relate(t, db, tables, cache.CollectionPolicy{})
+					n := relate(t, db, tables, collection.Policy{})
 					key, read = n.friends.Target(id(1)).Key(), func() error { _, err := n.friends.Has(t.Context(), id(1), "bob"); return err }
 				}
 				const hop = 10 * time.Millisecond

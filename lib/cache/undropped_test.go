@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
@@ -77,7 +78,7 @@ func TestTheNodeThatChangedACollectionWithoutRedisSeesItsChange(t *testing.T) {
 		server := redistest.InMemory(t)
 		s, p := newTables(), &parked{}
 		s.befriend(1, "bob", friend{})
-		policy := cache.CollectionPolicy{Unfenced: cache.Proceed, MaxStale: time.Second}
+		policy := collection.Policy{Unfenced: cache.Proceed, MaxStale: time.Second}
 		wire := server.Wire()
 		ours := relate(t, redistest.OpenConfig(t, wire.Config()), s, policy, func(c *cache.Config) { c.Retries = p })
 		theirs := relate(t, server.Open(t), s, policy)
@@ -89,7 +90,7 @@ func TestTheNodeThatChangedACollectionWithoutRedisSeesItsChange(t *testing.T) {
 		}
 		sees(ours, true)
 		wire.Refuse()
-		must(t, ours.friends.Mutate(t.Context(), id(1), s.do(func() { delete(s.friends[1], "bob") }), func(e *cache.HashEdit[string, friend]) { e.Delete("bob") }))
+		must(t, ours.friends.Mutate(t.Context(), id(1), s.do(func() { delete(s.friends[1], "bob") }), func(e *collection.HashEdit[string, friend]) { e.Delete("bob") }))
 		wire.Heal()
 		time.Sleep(5 * time.Second)
 		sees(theirs, true) // Redis has the old one indeed
