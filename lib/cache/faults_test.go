@@ -46,6 +46,8 @@ func (r *row) load(context.Context, keyspace.Int) (int64, error) {
 var (
 	numbers = keyspace.Def1[keyspace.Int](schema, "test:number:{id}", keyspace.CachedOf[int64](),
 		keyspace.Expire(time.Hour).StaleIfError(time.Hour), keyspace.Doc{Purpose: "numbers of the tests"})
+	bobs = keyspace.Def1[keyspace.Int](schema, "test:bobs:{id}", keyspace.CachedSetOf[string](),
+		keyspace.Expire(time.Hour).Negative(time.Minute), keyspace.Doc{Purpose: "names of the tests"})
 	roomTag = cache.TagOf("room", "1")
 )
 
@@ -174,29 +176,6 @@ func TestALeaseWhoseHolderIsGoneIsWaitedForOnce(t *testing.T) {
 	})
 }
 
-func TestACollectionWhoseLoaderIsGoneIsWaitedForOnce(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		server := redistest.InMemory(t)
-		gone, s := newTables(), newTables()
-		s.befriend(1, "bob", friend{})
-		dead := relate(t, server.Open(t), gone, collection.Policy{})
-		release, done := loading(t, gone, dead, 1)
-		n := relate(t, server.Open(t), s, collection.Policy{LeaseWait: 300 * time.Millisecond})
-		for _, stored := range []bool{false, true, true} {
-			began := time.Now()
-			ok, err := n.friends.Has(t.Context(), id(1), "bob")
-			if waited := time.Since(began) >= 300*time.Millisecond; !ok || err != nil || waited == stored {
-				t.Errorf("%v, %v after %s; want one that is stored: %v", ok, err, time.Since(began), stored)
-			}
-		}
-		if st := n.friends.Stats(); st.RedisHits == 0 {
-			t.Errorf("nothing is stored: %+v", st)
-		}
-		release()
-		<-done
-	})
-}
-
 // Redis takes a lease, and the connection breaks before its answer arrives.
 func TestALeaseWhoseReplyWasLostIsGivenBack(t *testing.T) {
 	for _, lost := range []string{"value", "collection"} {
@@ -204,13 +183,14 @@ func TestALeaseWhoseReplyWasLostIsGivenBack(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				server := redistest.InMemory(t)
 				wire := server.Wire()
-				s, tables := &row{}, newTables()
+				s := &row{}
 				db := redistest.OpenConfig(t, wire.Config())
-				_, c := numberNode(t, db, cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				rt, c := numberNode(t, db, cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
 				key, read := c.Target(one).Key(), func() error { _, err := c.Get(t.Context(), one); return err }
 				if lost == "collection" {
-					n := relate(t, db, tables, collection.Policy{})
-					key, read = n.friends.Target(id(1)).Key(), func() error { _, err := n.friends.Has(t.Context(), id(1), "bob"); return err }
+					set := collection.NewSet(rt, bobs, collection.Policy{}, collection.SetSource[keyspace.Int, string]{
+						Load: func(context.Context, keyspace.Int) ([]string, error) { return nil, nil }})
+					key, read = set.Target(one).Key(), func() error { _, err := set.Has(t.Context(), one, "bob"); return err }
 				}
 				const hop = 10 * time.Millisecond
 				other := server.Open(t)

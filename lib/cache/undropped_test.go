@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/cache"
-	"github.com/stoa-dev/stoa/lib/cache/collection"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
@@ -68,37 +67,6 @@ func TestTheNodeThatChangedWithoutRedisSeesItsChange(t *testing.T) {
 		hits := ours.Stats().RedisHits
 		ours.Clear()
 		if sees(ours, 2); ours.Stats().RedisHits == hits {
-			t.Error("Redis is not asked after the drop")
-		}
-	})
-}
-
-func TestTheNodeThatChangedACollectionWithoutRedisSeesItsChange(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		server := redistest.InMemory(t)
-		s, p := newTables(), &parked{}
-		s.befriend(1, "bob", friend{})
-		policy := collection.Policy{Unfenced: cache.Proceed, MaxStale: time.Second}
-		wire := server.Wire()
-		ours := relate(t, redistest.OpenConfig(t, wire.Config()), s, policy, func(c *cache.Config) { c.Retries = p })
-		theirs := relate(t, server.Open(t), s, policy)
-		sees := func(n *relations, want bool) {
-			t.Helper()
-			if ok, err := n.friends.Has(t.Context(), id(1), "bob"); ok != want || err != nil {
-				t.Errorf("Has = %v, %v, want %v", ok, err, want)
-			}
-		}
-		sees(ours, true)
-		wire.Refuse()
-		must(t, ours.friends.Mutate(t.Context(), id(1), s.do(func() { delete(s.friends[1], "bob") }), func(e *collection.HashEdit[string, friend]) { e.Delete("bob") }))
-		wire.Heal()
-		time.Sleep(5 * time.Second)
-		sees(theirs, true) // Redis has the old one indeed
-		sees(ours, false)
-		must(t, ours.rt.Redo(slices.Clone(p.keys)))
-		sees(theirs, false)
-		hits := ours.friends.Stats().RedisHits
-		if sees(ours, false); ours.friends.Stats().RedisHits == hits {
 			t.Error("Redis is not asked after the drop")
 		}
 	})

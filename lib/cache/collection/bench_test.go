@@ -1,4 +1,4 @@
-package cache_test
+package collection_test
 
 import (
 	"encoding/json"

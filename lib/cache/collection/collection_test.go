@@ -1,4 +1,4 @@
-package cache_test
+package collection_test
 
 import (
 	"context"
@@ -39,7 +39,18 @@ var (
 		keyspace.Doc{Purpose: "whom one blocks", InvalidatedBy: []string{"account deleted"}})
 	pending = keyspace.Def1[keyspace.Int](related, "test:pending:{id}", keyspace.CachedZSetOf[string](), life,
 		keyspace.Doc{Purpose: "who asks to be a friend", InvalidatedBy: []string{"account deleted"}})
+	events = keyspace.DefChannel0(related, "test:events", keyspace.RawMessages("bus"), keyspace.Doc{Purpose: "the tests' bus"})
+	log    = keyspace.Def0(related, "test:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"), keyspace.Doc{Purpose: "the tests' bus"})
 )
+
+var nodes atomic.Int64
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // tables are the source.
 type tables struct {
@@ -160,7 +171,7 @@ func TestCollections(t *testing.T) {
 			t.Run("two at once", func(t *testing.T) { two(t, s, a, b) })
 			a.rt.Wait()
 			b.rt.Wait()
-			redistest.KeysDeclared(t, db, schema, related, cache.Keys)
+			redistest.KeysDeclared(t, db, related, cache.Keys)
 		})
 	}
 }
