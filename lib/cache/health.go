@@ -7,8 +7,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// The rest of this file is for the tools of operators, not for programs that use caches. What
-// stands in Redis under a cached key is for package inspect to tell.
+// The rest of this file is for the tools of operators, not for programs that use caches. Package
+// inspect tells them what stands in Redis under a cached key.
 
 // Key is what the target is called in Redis, for [Runtime.Redo].
 func (t Target) Key() keyspace.Key { return t.key }

@@ -8,5 +8,5 @@
 //	err = friends.Mutate(ctx, ada, addBob, func(e *collection.HashEdit[UserID, Remark]) { e.Set(bob, remark) })
 //
 // [Hash] says how they behave. Their runtime is that of the values, [cache.Runtime], and so are the
-// promises, the tags' drops, events and errors; one change can drop values and edit collections.
+// promises, the events and the errors; one change can drop values and edit collections.
 package collection
