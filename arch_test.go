@@ -36,8 +36,9 @@ var floors = [][]string{
 	{"lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt"},
 	{"lib/keyspace/cli", "lib/keyspace/keyvet"},
 	{"lib/keyspace/keyvet/cmd/keyvet", "lib/keyspace/cmd/keyspace"},
+	{"lib/cache/internal/shapes", "lib/cache/internal/slots"},
 	{"lib/cache"},
-	{"lib/cache/cachetest", "lib/cache/cacheprom"},
+	{"lib/cache/cachetest", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect"},
 	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts", "internal/foundation/qr", "internal/foundation/words"},
 	{"internal/foundation/ids", "internal/foundation/civil", "internal/foundation/config", "internal/foundation/obs"},
 	{"internal/foundation/events"},
@@ -67,7 +68,7 @@ var floors = [][]string{
 }
 
 // library packages can be imported by anyone.
-var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalogue", "lib/keyspace/lock", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet", "lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "api", "client"}
+var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalogue", "lib/keyspace/lock", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet", "lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect", "api", "client"}
 
 // domains keep each technology in its own room.
 var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}
@@ -79,6 +80,7 @@ var rooms = map[string][]string{
 	module + "/lib/redis":                  {"redis.go", "redisfirst.go", "service.go", "boards.go"},
 	module + "/lib/leaderboard":            {"redis.go", "boards.go", "keys.go"},
 	module + "/lib/cache":                  {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "requests.go", "erase.go", "members.go", "playlist.go", "jobs.go"},
+	module + "/lib/cache/collection":       {"cache.go", "service.go", "requests.go"},
 	"net/http":                             {"http.go", "http_*.go"},
 	module + "/internal/foundation/web":    {"http.go", "http_*.go"},
 	module + "/internal/foundation/worker": {"jobs.go"},

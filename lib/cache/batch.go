@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -137,10 +138,10 @@ func (c *core) acquireMany(ctx context.Context, reads []*reading) (misses []*rea
 			misses, leases = append(misses, r), append(leases, "")
 		case !held:
 			misses, leases = append(misses, r), append(leases, tokens[i])
-		case kind(slot) == isFence:
+		case slots.Kind(slot) == slots.IsFence:
 			c.stats.fenced.add(1)
 			misses, leases = append(misses, r), append(leases, "")
-		case kind(slot) == isValue && r.accept(ctx, slot) == settled:
+		case slots.Kind(slot) == slots.IsValue && r.accept(ctx, slot) == settled:
 			r.useBest()
 		case r.best != nil: // another node holds the lease; serve stale
 			c.stats.stale.add(1)
@@ -177,10 +178,10 @@ func (c *core) loadMany(ctx context.Context, reads []*reading, leases []string) 
 		if leases[i] == "" {
 			continue
 		}
-		text, life, env := "", time.Duration(0), envelope{} // gives the lease up
+		text, life, env := "", time.Duration(0), slots.Envelope{} // gives the lease up
 		if err == nil {
 			if sealed, l, sealErr := c.seal(e, took, r); sealErr == nil {
-				text, life, env = sealed.textOr(l), l, sealed
+				text, life, env = textOr(&sealed, l), l, sealed
 			}
 		}
 		cmds = append(cmds, fillScript.Cmd([]keyspace.Key{r.key}, leases[i], text, millis(life)))

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -134,8 +136,8 @@ func (rt *Runtime) fence(keys []keyspace.Key, f *fencing, timeout time.Duration)
 	}
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
-		if s := shapeOf(k); s != nil {
-			cmds[i] = s.fence(k, f, life)
+		if s := shapes.Of(k.Family()); s != nil {
+			cmds[i] = s.Fence(k, f.token, slots.EraOf(k.Family(), f.era), life)
 		} else {
 			cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, f.token, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until), millis(life))
 		}
@@ -180,8 +182,8 @@ func (rt *Runtime) tell(keys []keyspace.Key) error {
 func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *fencing, changed bool, value string, life time.Duration) (stored bool) {
 	cmds := make([]keyspace.Cmd, len(targets))
 	for i, t := range targets {
-		if s := shapeOf(t.key); s != nil {
-			cmds[i] = s.finish(t, f, f.left[i], changed)
+		if s := shapes.Of(t.key.Family()); s != nil {
+			cmds[i] = finishCollection(s, t, f, f.left[i], changed)
 		} else {
 			cmds[i] = finishScript.Cmd([]keyspace.Key{t.key}, f.token, value, millis(life))
 		}
@@ -233,7 +235,7 @@ func (rt *Runtime) Drop(ctx context.Context, targets ...Target) error {
 func (c *core) mutate(ctx context.Context, k any, change func(ctx context.Context) error) (*localCopy, error) {
 	var e *localCopy
 	var loadErr error
-	var env envelope
+	var env slots.Envelope
 	r := c.read(k, c.key(k), bus.Now())
 	stored, err := c.rt.change(ctx, change, []Target{c.target(k)}, func(ctx context.Context) (string, time.Duration) {
 		// Read under our own fence, after our own commit.
@@ -251,7 +253,7 @@ func (c *core) mutate(ctx context.Context, k any, change func(ctx context.Contex
 			return "", 0
 		}
 		env = sealed
-		return env.textOr(life), life
+		return textOr(&env, life), life
 	})
 	if err != nil {
 		return nil, err
@@ -272,7 +274,7 @@ func (c *core) set(ctx context.Context, k any, e *localCopy) error {
 		if err != nil {
 			return err
 		}
-		text, life = env.textOr(l), l
+		text, life = textOr(&env, l), l
 	}
 	err := c.rt.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life))).Err
 	if err == nil {

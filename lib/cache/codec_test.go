@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/inspect"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -86,7 +87,7 @@ func TestWhatAnotherCodecWroteIsLoadedAgain(t *testing.T) {
 		if name, err := c.Mutate(t.Context(), 7, func(context.Context) error { return table.rename(7, "Countess") }); name != "Countess" || err != nil {
 			t.Errorf("after Mutate: %q, %v", name, err)
 		}
-		if s := cache.Inspect(raw(t, db, c, 7)); s.Codec != "mirrored" || s.Payload != `"ssetnuoC"` || s.Kind != cache.SlotValue {
+		if s := inspect.Parse(raw(t, db, c, 7)); s.Codec != "mirrored" || s.Payload != `"ssetnuoC"` || s.Kind != inspect.Value {
 			t.Errorf("Inspect tells %+v", s)
 		}
 	})
@@ -125,7 +126,7 @@ func TestACodecOfADeclaredFamily(t *testing.T) {
 		}
 		slot, _, err := server.Open(t).Do(t.Context(), keyspace.Cmd{Name: "GET", Key: f.At(keyspace.Int{N: 7}).Key}).Text()
 		must(t, err)
-		if s := cache.Inspect(slot); s.Payload != `"7 rebmun"` || c.Stats().Loads != 1 {
+		if s := inspect.Parse(slot); s.Payload != `"7 rebmun"` || c.Stats().Loads != 1 {
 			t.Errorf("the codec was not asked: %+v", s)
 		}
 		if err := f.Check([]byte(slot)); err != nil {
@@ -190,7 +191,7 @@ func TestCompressedValuesAreReadByAll(t *testing.T) {
 				t.Errorf("the family's check of %d: %v", id, err)
 			}
 		}
-		if s := cache.Inspect(raw(t, db, packed, 1)); s.Payload != `"`+long+`"` || s.Codec != "" {
+		if s := inspect.Parse(raw(t, db, packed, 1)); s.Payload != `"`+long+`"` || s.Codec != "" {
 			t.Errorf("Inspect does not decompress: %+v", s)
 		}
 	})
@@ -230,7 +231,7 @@ func TestADamagedCompressedValueIsLoadedAgain(t *testing.T) {
 		}
 		b := []byte(whole)
 		b[len(b)-1] ^= 1
-		if s := cache.Inspect(string(b)); s.Kind != cache.SlotUnknown {
+		if s := inspect.Parse(string(b)); s.Kind != inspect.Unknown {
 			t.Errorf("Inspect takes a damaged value for %+v", s)
 		}
 	})

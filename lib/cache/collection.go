@@ -1,57 +1,19 @@
 package cache
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
-
-// CollectionPolicy says how one [Hash], [Set] or [ZSet] behaves. The zero policy
-// is a good one. How long collections live is the family's to say:
-// [keyspace.Expire] and Jitter, and Negative for empty ones; without it those are
-// not kept.
-type CollectionPolicy struct {
-	// MaxStale bounds how long after an acknowledged change something old may be
-	// read, on any node, whatever happens to the network; 0 means 500 ms. It has
-	// to be a few of the bus' beats.
-	MaxStale time.Duration
-	// Renew is the share of reads that check whether the collection is in the last
-	// fifth of its life, and load it again then, so that a collection that is read
-	// often does not expire; 0 means 0.01, a negative number none. Meanwhile the old
-	// one answers, unless it has more than 500 members.
-	Renew float64
-	// LeaseWait is how long a reader waits for the load of another node; see
-	// [Policy.LeaseWait].
-	LeaseWait time.Duration
-	// LoadTimeout bounds a load; 0 means 5 s.
-	LoadTimeout time.Duration
-	// ChangeTimeout bounds what Mutate and [Runtime.Change] call; 0 means 10 s.
-	// No node stores the collection meanwhile.
-	ChangeTimeout time.Duration
-	// CutOff says what reads do while this node may have missed that a server was
-	// replaced, for longer than MaxStale.
-	CutOff CutOff
-	// Unfenced says what a change does that Redis cannot be told of beforehand.
-	Unfenced Unfenced
-}
-
-func (p CollectionPolicy) withDefaults() CollectionPolicy {
-	p.MaxStale = cmp.Or(p.MaxStale, 500*time.Millisecond)
-	p.Renew = cmp.Or(p.Renew, 0.01)
-	p.LoadTimeout = cmp.Or(p.LoadTimeout, 5*time.Second)
-	p.ChangeTimeout = cmp.Or(p.ChangeTimeout, 10*time.Second)
-	return p
-}
 
 const (
 	// A script takes at most this many texts and bytes, so that it blocks the server
@@ -61,19 +23,16 @@ const (
 	partsSent = 4
 )
 
-// collection is what [Hash], [Set] and [ZSet] have in common. Members and values
-// are texts here: a hash's values are JSON, a sorted set's are scores, a set has
-// none.
+// Collection is what a Hash, Set or ZSet of package collection is made of. Programs use those.
 //
 // There are no copies in process: a query is one command, which asks for a marker
 // beside the members it is about, so that one answer says whether the collection is
 // loaded and what is in it.
-type collection struct {
+type Collection struct {
 	family
-	shape  *shape
-	policy CollectionPolicy
-	load   func(ctx context.Context, k any) (held, error)
-	pick   func(ctx context.Context, k any, members []string) (held, error) // nil: the source cannot
+	shape  *shapes.Shape
+	policy Policy
+	source shapes.Source
 
 	loaded atomic.Pointer[string] // marker of the present era
 
@@ -83,36 +42,48 @@ type collection struct {
 	overdue    map[string]bus.Moment // when a load of another node was waited for in vain, likewise
 }
 
-// held are members with their values as they came from the source: all of a
-// collection's or some.
-type held map[string]string
-
-func newCollection(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p CollectionPolicy, hasSource bool) *collection {
+// Collection returns the collections of a family, for package collection.
+func (rt *Runtime) Collection(fam *keyspace.Family, key func(k any) keyspace.Key, p Policy, s shapes.Source) *Collection {
 	switch {
 	case fam.TTL.Base == 0:
 		panic(fmt.Sprintf("cache: collections of %s would never expire", fam.Pattern))
 	case fam.TTL.Stale != 0:
 		panic(fmt.Sprintf("cache: collections of %s would be kept past their life, which only values can be", fam.Pattern))
-	case !hasSource:
+	case s.Load == nil:
 		panic(fmt.Sprintf("cache: %s has no source", fam.Pattern))
 	}
 	p = p.withDefaults()
 	rt.checkStale(fam, p.MaxStale)
-	c := &collection{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
-		shape: shapes[fam.Type], policy: p, loads: map[loadKey]*sharedLoad{}, refreshing: map[string]bool{}, overdue: map[string]bus.Moment{}}
+	c := &Collection{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
+		shape: shapes.Of(fam), policy: p, source: s, loads: map[loadKey]*sharedLoad{}, refreshing: map[string]bool{}, overdue: map[string]bus.Moment{}}
 	rt.register(c)
 	return c
 }
 
-func (c *collection) cleanUp() {} // nothing is kept in process
+func (c *Collection) cleanUp() {} // nothing is kept in process
 
-// edited is the collection k as changed by ops, which is called after the change,
+// Runtime returns the runtime to which the collections belong.
+func (c *Collection) Runtime() *Runtime { return c.rt }
+
+// Shape returns what the collections are in Redis.
+func (c *Collection) Shape() *shapes.Shape { return c.shape }
+
+// Embedded reports that Redis is the embedded server.
+func (c *Collection) Embedded() bool { return c.rt.db.Mode() == "embedded" }
+
+// Target is the collection k, which is dropped.
+func (c *Collection) Target(k any) Target { return c.target(k) }
+
+// Edit is the collection k as changed by ops, which is called after the change,
 // and only if the collection is there.
-func (c *collection) edited(k any, ops func() (puts, removes []string, err error)) Target {
+func (c *Collection) Edit(k any, ops func() (puts, removes []string, err error)) Target {
 	t := c.target(k)
 	t.edit = &edit{ops, &c.stats.applied}
 	return t
 }
+
+// ClearEverywhere drops all collections, in Redis and on all nodes.
+func (c *Collection) ClearEverywhere(ctx context.Context) error { return c.clearEverywhere(ctx) }
 
 // edit is what a change does to a collection that is loaded.
 type edit struct {
@@ -120,35 +91,24 @@ type edit struct {
 	applied *plain
 }
 
-// query is one query to Redis.
-type query interface {
-	// about are the members in question; nil: the query is about all.
-	about() []string
-	cmd(key keyspace.Key, mark string) keyspace.Cmd
-	take(keyspace.Reply) verdict
+// finishCollection applies a target's edit if the change was made and the collection had
+// been kept with left ms to live. It does not live longer for it.
+func finishCollection(s *shapes.Shape, t Target, f *fencing, left int64, changed bool) keyspace.Cmd {
+	var puts, removes []string
+	left -= time.Duration(bus.Now() - f.began).Milliseconds()
+	if left <= 0 || !changed || t.edit == nil {
+		left = 0
+	} else {
+		var err error
+		if puts, removes, err = t.edit.ops(); err != nil || len(puts)+len(removes) > partTexts {
+			left, puts, removes = 0, nil, nil
+		}
+	}
+	return s.Finish(t.key, f.token, slots.EraOf(t.key.Family(), f.era), left, puts, removes)
 }
 
-// wholeQuery is a query about all members.
-type wholeQuery struct {
-	ask    func(key keyspace.Key, mark string) keyspace.Cmd
-	answer func(keyspace.Reply) verdict
-}
-
-func (q wholeQuery) about() []string                                { return nil }
-func (q wholeQuery) cmd(key keyspace.Key, mark string) keyspace.Cmd { return q.ask(key, mark) }
-func (q wholeQuery) take(r keyspace.Reply) verdict                  { return q.answer(r) }
-
-type verdict uint8
-
-const (
-	answered   verdict = iota
-	absent             // the collection is not loaded
-	unreadable         // it is loaded, by another version of the program
-	failed             // Redis did not answer
-)
-
-// read has Redis answer q, or returns at least the members that q is about.
-func (c *collection) read(ctx context.Context, k any, q query) (held, error) {
+// Read has Redis answer q, or returns at least the members that q is about.
+func (c *Collection) Read(ctx context.Context, k any, q shapes.Query) (shapes.Held, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -160,16 +120,16 @@ func (c *collection) read(ctx context.Context, k any, q query) (held, error) {
 		}
 		replace := false
 		if era != 0 {
-			switch c.took(ctx, k, key, era, q, c.rt.one(q.cmd(key, c.mark(era)))) {
-			case answered:
+			switch c.took(ctx, k, key, era, q, c.rt.one(q.Cmd(key, c.mark(era)))) {
+			case shapes.Answered:
 				return nil, nil
-			case unreadable:
+			case shapes.Unreadable:
 				replace = true
-			case failed:
+			case shapes.Failed:
 				era = 0
 			}
 		}
-		whole := q.about() == nil || c.pick == nil
+		whole := q.About() == nil || c.source.Pick == nil
 		if era != 0 || whole {
 			g, err := c.loadShared(ctx, k, key, era, whole, replace)
 			if err != nil {
@@ -182,12 +142,42 @@ func (c *collection) read(ctx context.Context, k any, q query) (held, error) {
 				continue
 			}
 		}
-		return c.fromSource(ctx, func(ctx context.Context) (held, error) { return c.pick(ctx, k, q.about()) })
+		return c.fromSource(ctx, func(ctx context.Context) (shapes.Held, error) { return c.source.Pick(ctx, k, q.About()) })
 	}
 }
 
+// ReadSeveral has Redis answer questions about collections of this runtime, in one round trip, and
+// returns the places of those that it has not answered.
+func (c *Collection) ReadSeveral(ctx context.Context, questions []shapes.Question[*Collection]) (left []int, err error) {
+	var cmds []keyspace.Cmd
+	var asked []int
+	var eras []uint64
+	for i, q := range questions {
+		key := q.Of.key(q.At)
+		era, err := q.Of.usable(key)
+		if err != nil {
+			return nil, err
+		}
+		if era == 0 {
+			left = append(left, i)
+			continue
+		}
+		cmds = append(cmds, q.Query.Cmd(key, q.Of.mark(era)))
+		asked, eras = append(asked, i), append(eras, era)
+	}
+	if len(cmds) == 0 {
+		return left, nil
+	}
+	for j, r := range c.rt.do(cmds...) {
+		if q := questions[asked[j]]; q.Of.took(ctx, q.At, cmds[j].Key, eras[j], q.Query, r) != shapes.Answered {
+			left = append(left, asked[j])
+		}
+	}
+	return left, nil
+}
+
 // usable is the servers' era, or 0 when Redis must not be asked for key.
-func (c *collection) usable(key keyspace.Key) (uint64, error) {
+func (c *Collection) usable(key keyspace.Key) (uint64, error) {
 	era, err := c.era()
 	if c.rt.undropped.has(key) {
 		era = 0
@@ -196,13 +186,13 @@ func (c *collection) usable(key keyspace.Key) (uint64, error) {
 }
 
 // took has q take a reply of Redis, and renews what is loaded now and then.
-func (c *collection) took(ctx context.Context, k any, key keyspace.Key, era uint64, q query, r keyspace.Reply) verdict {
+func (c *Collection) took(ctx context.Context, k any, key keyspace.Key, era uint64, q shapes.Query, r keyspace.Reply) shapes.Verdict {
 	if r.Err != nil {
 		c.stats.failed.add(1)
-		return failed
+		return shapes.Failed
 	}
-	v := q.take(r)
-	if v == answered {
+	v := q.Take(r)
+	if v == shapes.Answered {
 		c.stats.redisHits.add(1)
 		if c.policy.Renew > 0 && rand.Float64() < c.policy.Renew {
 			c.refresh(ctx, k, key, era)
@@ -212,17 +202,17 @@ func (c *collection) took(ctx context.Context, k any, key keyspace.Key, era uint
 }
 
 // mark is the marker member that a loaded collection has.
-func (c *collection) mark(era uint64) string {
+func (c *Collection) mark(era uint64) string {
 	m := c.loaded.Load()
-	if m == nil || eraOf(*m) != era {
-		m = new(loadedMark(era))
+	if m == nil || shapes.EraOf(*m) != era {
+		m = new(shapes.LoadedMark(era))
 		c.loaded.Store(m)
 	}
 	return *m
 }
 
 // era is the servers' era, or 0 when Redis must not be used.
-func (c *collection) era() (uint64, error) {
+func (c *Collection) era() (uint64, error) {
 	c.rt.sayIdle()
 	if bus.Now()-c.rt.bus.Seen() >= bus.Moment(c.policy.MaxStale) {
 		switch c.policy.CutOff {
@@ -243,7 +233,7 @@ type sharedLoad struct {
 	began      bus.Moment
 	generation generation
 	outcome    outcome
-	held       held // shared: do not change it
+	held       shapes.Held // shared: do not change it
 	err        error
 }
 
@@ -261,7 +251,7 @@ const (
 )
 
 // loadShared loads a collection, as a single flight for all callers of this process.
-func (c *collection) loadShared(ctx context.Context, k any, key keyspace.Key, era uint64, whole, replace bool) (*sharedLoad, error) {
+func (c *Collection) loadShared(ctx context.Context, k any, key keyspace.Key, era uint64, whole, replace bool) (*sharedLoad, error) {
 	at := loadKey{key.String(), whole}
 	now := bus.Now()
 	c.mu.Lock()
@@ -293,7 +283,7 @@ func (c *collection) loadShared(ctx context.Context, k any, key keyspace.Key, er
 }
 
 // land gives a flight's callers their answer; only the first answer counts.
-func (c *collection) land(at loadKey, g *sharedLoad, o outcome, h held, err error) {
+func (c *Collection) land(at loadKey, g *sharedLoad, o outcome, h shapes.Held, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -309,7 +299,7 @@ func (c *collection) land(at loadKey, g *sharedLoad, o outcome, h held, err erro
 }
 
 // fetch loads a collection and stores it, if no change comes between.
-func (c *collection) fetch(ctx context.Context, k any, key keyspace.Key, era uint64, whole, replace bool) (outcome, held, error) {
+func (c *Collection) fetch(ctx context.Context, k any, key keyspace.Key, era uint64, whole, replace bool) (outcome, shapes.Held, error) {
 	var l grant
 	if era != 0 {
 		var there bool
@@ -325,8 +315,8 @@ func (c *collection) fetch(ctx context.Context, k any, key keyspace.Key, era uin
 }
 
 // fill loads a collection and, with a lease, stores it or releases the lease.
-func (c *collection) fill(ctx context.Context, k any, key keyspace.Key, era uint64, l grant) (held, error) {
-	h, err := c.fromSource(ctx, func(ctx context.Context) (held, error) { return c.load(ctx, k) })
+func (c *Collection) fill(ctx context.Context, k any, key keyspace.Key, era uint64, l grant) (shapes.Held, error) {
+	h, err := c.fromSource(ctx, func(ctx context.Context) (shapes.Held, error) { return c.source.Load(ctx, k) })
 	if l.token == "" {
 		return h, err
 	}
@@ -356,22 +346,22 @@ type grant struct {
 
 // acquire takes the lease on a collection, unless that is loaded. Without a lease it
 // has to be loaded and must not be stored.
-func (c *collection) acquire(ctx context.Context, key keyspace.Key, era uint64, replace bool) (l grant, there bool) {
+func (c *Collection) acquire(ctx context.Context, key keyspace.Key, era uint64, replace bool) (l grant, there bool) {
 	patience := bus.Now() + bus.Moment(c.leaseWait())
 	for pause := firstPoll; ; pause = min(2*pause, longestPoll) {
 		l = grant{token: c.rt.leases.token(), since: bus.Now()}
-		n, err := c.rt.one(c.shape.acquire(key, l.token, era, c.leaseLife(), replace)).Int()
+		n, err := c.rt.one(c.shape.Acquire(key, l.token, era, c.leaseLife(), replace)).Int()
 		switch {
 		case err != nil:
 			c.stats.failed.add(1)
-			c.rt.leases.disown(l.token, c.shape.release(key, l, era), c.leaseLife(), err)
+			c.rt.leases.disown(l.token, c.releaseCmd(key, l, era), c.leaseLife(), err)
 			return grant{}, false
 		case n >= 0:
 			l.left = n
 			return l, false
-		case n == isThere:
+		case n == shapes.IsThere:
 			return grant{}, true
-		case n == isFenced:
+		case n == shapes.IsFenced:
 			c.stats.fenced.add(1)
 			return grant{}, false
 		case c.breakOverdue(key):
@@ -392,7 +382,7 @@ func (c *collection) acquire(ctx context.Context, key keyspace.Key, era uint64, 
 }
 
 // noteOverdue remembers that another node's load was waited for in vain.
-func (c *collection) noteOverdue(key keyspace.Key) {
+func (c *Collection) noteOverdue(key keyspace.Key) {
 	now := bus.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -408,7 +398,7 @@ func (c *collection) noteOverdue(key keyspace.Key) {
 
 // breakOverdue drops what another node has begun to load and had the time for twice,
 // and reports whether it did.
-func (c *collection) breakOverdue(key keyspace.Key) bool {
+func (c *Collection) breakOverdue(key keyspace.Key) bool {
 	now, name := bus.Now(), key.String()
 	c.mu.Lock()
 	since, known := c.overdue[name]
@@ -417,12 +407,16 @@ func (c *collection) breakOverdue(key keyspace.Key) bool {
 		delete(c.overdue, name)
 	}
 	c.mu.Unlock()
-	return due && time.Duration(now-since) <= c.leaseLife() && c.rt.one(c.shape.drop(key)).Err == nil
+	return due && time.Duration(now-since) <= c.leaseLife() && c.rt.one(c.shape.Drop(key)).Err == nil
+}
+
+func (c *Collection) releaseCmd(key keyspace.Key, l grant, era uint64) keyspace.Cmd {
+	return c.shape.Release(key, l.token, era, max(0, l.left-time.Duration(bus.Now()-l.since).Milliseconds()))
 }
 
 // release gives a lease up, with what was stored under it.
-func (c *collection) release(key keyspace.Key, l grant, era uint64) {
-	cmd := c.shape.release(key, l, era)
+func (c *Collection) release(key keyspace.Key, l grant, era uint64) {
+	cmd := c.releaseCmd(key, l, era)
 	if err := c.rt.one(cmd).Err; err != nil {
 		c.rt.leases.disown(l.token, cmd, c.leaseLife(), nil)
 	}
@@ -430,7 +424,7 @@ func (c *collection) release(key keyspace.Key, l grant, era uint64) {
 
 // fromSource calls the source when [Config.Loads] allows it. [ErrNotFound] is an
 // empty collection.
-func (c *collection) fromSource(ctx context.Context, load func(context.Context) (held, error)) (h held, err error) {
+func (c *Collection) fromSource(ctx context.Context, load func(context.Context) (shapes.Held, error)) (h shapes.Held, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 	defer cancel()
 	err = c.rt.admitted(ctx, c.Name(), &c.stats, 1, func(ctx context.Context) (err error) {
@@ -438,17 +432,17 @@ func (c *collection) fromSource(ctx context.Context, load func(context.Context) 
 		return err
 	})
 	if errors.Is(err, ErrNotFound) {
-		return held{}, nil
+		return shapes.Held{}, nil
 	}
 	if err == nil && h == nil {
-		h = held{}
+		h = shapes.Held{}
 	}
 	return h, err
 }
 
 // store puts a loaded collection into Redis, in parts, and reports whether it is
 // there: all of it or nothing.
-func (c *collection) store(key keyspace.Key, era uint64, l grant, h held, life time.Duration) bool {
+func (c *Collection) store(key keyspace.Key, era uint64, l grant, h shapes.Held, life time.Duration) bool {
 	var cmds []keyspace.Cmd
 	send := func() bool {
 		defer func() { cmds = cmds[:0] }()
@@ -463,21 +457,21 @@ func (c *collection) store(key keyspace.Key, era uint64, l grant, h held, life t
 	first, bytes := true, 0
 	for m, v := range h {
 		if len(part)+2 > partTexts || bytes > partBytes {
-			cmds = append(cmds, c.shape.fill(key, l.token, era, c.leaseLife(), first, -1, part))
+			cmds = append(cmds, c.shape.Fill(key, l.token, era, c.leaseLife(), first, -1, part))
 			first, part, bytes = false, nil, 0
 			if len(cmds) == partsSent && !send() {
 				return false
 			}
 		}
-		part = c.shape.put(part, m, v)
+		part = c.shape.Put(part, m, v)
 		bytes += len(m) + len(v)
 	}
-	cmds = append(cmds, c.shape.fill(key, l.token, era, life, first, len(h), part))
+	cmds = append(cmds, c.shape.Fill(key, l.token, era, life, first, len(h), part))
 	return send()
 }
 
 // refresh loads a collection again if it is in the last fifth of its life.
-func (c *collection) refresh(ctx context.Context, k any, key keyspace.Key, era uint64) {
+func (c *Collection) refresh(ctx context.Context, k any, key keyspace.Key, era uint64) {
 	name := key.String()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -497,174 +491,21 @@ func (c *collection) refresh(ctx context.Context, k any, key keyspace.Key, era u
 			return
 		}
 		// This is a script, and thus not part of every check.
-		members, err := c.rt.one(c.shape.size(key, era, "")).Int()
+		members, err := c.rt.one(c.shape.Size(key, era, "")).Int()
 		if err != nil || members == 0 { // an empty one is a negative entry and short-lived
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 		defer cancel()
 		l := grant{token: c.rt.leases.token(), since: bus.Now()}
-		if l.left, err = c.rt.one(c.shape.acquire(key, l.token, era, c.leaseLife(), true)).Int(); err != nil || l.left < 0 {
+		if l.left, err = c.rt.one(c.shape.Acquire(key, l.token, era, c.leaseLife(), true)).Int(); err != nil || l.left < 0 {
 			if err != nil {
 				l.left = 0
-				c.rt.leases.disown(l.token, c.shape.release(key, l, era), c.leaseLife(), err)
+				c.rt.leases.disown(l.token, c.releaseCmd(key, l, era), c.leaseLife(), err)
 			}
 			return
 		}
 		c.stats.refreshed.add(1)
 		_, _ = c.fill(ctx, k, key, era, l) // a failure is counted there, and the old one is still good
 	})
-}
-
-// memberQuery is a query about some members: whether they are there, and with what
-// values. It is one command while the collection is loaded.
-type memberQuery struct {
-	shape *shape
-	args  []string                   // of the command: the mark, which cmd fills in, and the members
-	pair  [2]string                  // room for args
-	use   func(f *memberQuery) error // decodes the values; nil: nothing is decoded
-	list  []keyspace.Reply           // the answer, or
-	held  held
-}
-
-// oneMember is a query about one member.
-func oneMember(member string, use func(f *memberQuery) error) *memberQuery {
-	f := &memberQuery{pair: [2]string{1: member}, use: use}
-	f.args = f.pair[:]
-	return f
-}
-
-func (f *memberQuery) about() []string { return f.args[1:] }
-
-func (f *memberQuery) cmd(key keyspace.Key, mark string) keyspace.Cmd {
-	f.args[0] = mark
-	return keyspace.Cmd{Name: f.shape.check, Key: key, Args: f.args}
-}
-
-func (f *memberQuery) take(r keyspace.Reply) verdict {
-	if len(r.List) != len(f.args) || !present(r.List[0]) {
-		return absent
-	}
-	if f.list = r.List[1:]; f.use != nil {
-		return readable(f.use(f))
-	}
-	return answered
-}
-
-// at is the value of the i-th member.
-func (f *memberQuery) at(i int) (v string, ok bool) {
-	if f.held == nil {
-		return f.list[i].Str, present(f.list[i])
-	}
-	v, ok = f.held[f.args[1+i]]
-	return v, ok
-}
-
-// ask answers a query about some members from Redis or the source.
-func (c *collection) ask(ctx context.Context, k any, f *memberQuery) (err error) {
-	f.shape = c.shape
-	if f.held, err = c.read(ctx, k, f); err == nil && f.held != nil && f.use != nil {
-		err = f.use(f)
-	}
-	return err
-}
-
-// contains reports whether a member is there.
-func (c *collection) contains(ctx context.Context, k any, member string) (bool, error) {
-	f := oneMember(member, nil)
-	if err := c.ask(ctx, k, f); err != nil {
-		return false, err
-	}
-	_, ok := f.at(0)
-	return ok, nil
-}
-
-// has returns those of ms that are there.
-func has[M comparable](ctx context.Context, c *collection, k any, of *codec[M], ms []M) (map[M]bool, error) {
-	args, err := of.args(ms)
-	if err != nil {
-		return nil, err
-	}
-	f := &memberQuery{args: args}
-	if err := c.ask(ctx, k, f); err != nil {
-		return nil, err
-	}
-	out := make(map[M]bool, len(ms))
-	for i, m := range ms {
-		if _, ok := f.at(i); ok {
-			out[m] = true
-		}
-	}
-	return out, nil
-}
-
-// present reports whether a reply of HMGET, SMISMEMBER or ZMSCORE says that a member
-// is there.
-func present(r keyspace.Reply) bool {
-	return r.Kind == keyspace.TextReply || r.Kind == keyspace.IntReply && r.N == 1
-}
-
-// count returns the number of members, of a sorted set's those above a score if
-// there is one.
-func (c *collection) count(ctx context.Context, k any, above string, counts func(v string) bool) (int, error) {
-	n := int64(0)
-	h, err := c.read(ctx, k, wholeQuery{
-		func(key keyspace.Key, mark string) keyspace.Cmd { return c.shape.size(key, eraOf(mark), above) },
-		func(r keyspace.Reply) verdict {
-			n = r.N
-			return loadedIf(!r.Nil())
-		}})
-	if h == nil || err != nil {
-		return int(n), err
-	}
-	for _, v := range h {
-		if above == "" || counts(v) {
-			n++
-		}
-	}
-	return int(n), nil
-}
-
-func loadedIf(ok bool) verdict {
-	if ok {
-		return answered
-	}
-	return absent
-}
-
-// changes are the steps of an edit; of several about one member the last counts.
-type changes struct {
-	puts    map[string]string
-	removes map[string]bool
-	err     error
-}
-
-func (c *changes) put(m, v string, err error) {
-	if c.err == nil {
-		c.err = err
-	}
-	if c.puts == nil {
-		c.puts = map[string]string{}
-	}
-	c.puts[m] = v
-	delete(c.removes, m)
-}
-
-func (c *changes) remove(m string, err error) {
-	if c.err == nil {
-		c.err = err
-	}
-	if c.removes == nil {
-		c.removes = map[string]bool{}
-	}
-	c.removes[m] = true
-	delete(c.puts, m)
-}
-
-// texts are the steps as the shape's commands take them.
-func (c *changes) texts(s *shape) (puts, removes []string, err error) {
-	for m, v := range c.puts {
-		puts = s.put(puts, m, v)
-	}
-	return puts, slices.Collect(maps.Keys(c.removes)), c.err
 }

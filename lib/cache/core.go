@@ -16,6 +16,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -478,15 +479,15 @@ func (r *reading) fromRedis(ctx context.Context) step {
 // accept examines what a slot holds. A fresh value settles the read.
 func (r *reading) accept(ctx context.Context, slot string) step {
 	c := r.c
-	env, ok := parse(slot)
-	if ok && slot[0] == isValue {
-		r.replaces = slot[idAt : idAt+8]
+	env, ok := slots.Parse(slot)
+	if ok && slot[0] == slots.IsValue {
+		r.replaces = slot[slots.IDAt : slots.IDAt+8]
 	}
-	if r.anew || !ok || env.era != r.era || !slices.Equal(env.tags, r.tagVersions) {
+	if r.anew || !ok || env.Era != r.era || !slices.Equal(env.Tags, r.tagVersions) {
 		return toLoad
 	}
 	e := c.types.newCopy(r.k)
-	if !env.missing && c.decode(e, env.payload) != nil { // another version of the program wrote it
+	if !env.Missing && c.decode(e, env.Payload) != nil { // another version of the program wrote it
 		return toLoad
 	}
 	c.setTimes(e, &env, r)
@@ -503,7 +504,7 @@ func (r *reading) accept(ctx context.Context, slot string) step {
 	case now >= e.refreshAt:
 		e.refreshAt = e.softEnd()
 		c.refresh(ctx, r.k, r.key, r.replaces)
-	case c.policy.Renew > 0 && c.fam.TTL.Stale > 0 && !env.missing && rand.Float64() < c.policy.Renew && !c.knowsItsLife(e):
+	case c.policy.Renew > 0 && c.fam.TTL.Stale > 0 && !env.Missing && rand.Float64() < c.policy.Renew && !c.knowsItsLife(e):
 		c.renew(r.key, r.replaces, env)
 	}
 	c.keep(r.hash, e)
@@ -514,18 +515,18 @@ func (r *reading) accept(ctx context.Context, slot string) step {
 func (c *core) knowsItsLife(e *localCopy) bool { return c.types.life != nil && c.types.life(e) != 0 }
 
 // setTimes makes a new copy one of the envelope that was read or stored by r.
-func (c *core) setTimes(e *localCopy, env *envelope, r *reading) {
-	e.missing, e.n, e.counter, e.version = env.missing, r.generation.n, r.generation.counter, env.id
+func (c *core) setTimes(e *localCopy, env *slots.Envelope, r *reading) {
+	e.missing, e.n, e.counter, e.version = env.Missing, r.generation.n, r.generation.counter, env.ID
 	if len(r.tagGenerations) > 0 {
 		tags := r.tagGenerations
 		e.generations = &tags
 	}
 	// The envelope's times are by the servers' clock, a copy's by this process'
 	// monotonic one.
-	e.loaded, e.soft, e.hard = c.bus.When(env.stored), within(env.soft-env.stored), within(env.hard-env.stored)
+	e.loaded, e.soft, e.hard = c.bus.When(env.Stored), within(env.Soft-env.Stored), within(env.Hard-env.Stored)
 	e.refreshAt = e.softEnd()
 	if c.policy.Beta > 0 {
-		early := float64(env.took) * float64(time.Microsecond) * c.policy.Beta * -math.Log(1-rand.Float64())
+		early := float64(env.Took) * float64(time.Microsecond) * c.policy.Beta * -math.Log(1-rand.Float64())
 		e.refreshAt -= bus.Moment(min(early, float64(e.softEnd()-e.loaded)))
 	}
 }
@@ -573,10 +574,10 @@ func (c *core) refresh(ctx context.Context, k any, key keyspace.Key, replaces st
 }
 
 // renew extends a value's soft life, at most to the end of its hard life.
-func (c *core) renew(key keyspace.Key, id string, env envelope) {
-	env.soft = min(c.rt.clock()+c.fam.TTL.Draw().Milliseconds(), env.hard)
+func (c *core) renew(key keyspace.Key, id string, env slots.Envelope) {
+	env.Soft = min(c.rt.clock()+c.fam.TTL.Draw().Milliseconds(), env.Hard)
 	c.stats.renewed.add(1)
-	c.rt.work.Go(func() { c.rt.one(renewScript.Cmd([]keyspace.Key{key}, id, env.text())) })
+	c.rt.work.Go(func() { c.rt.one(renewScript.Cmd([]keyspace.Key{key}, id, env.Text())) })
 }
 
 // cleanUp removes local copies that are expired or outdated.

@@ -113,6 +113,12 @@ against what the families say drops them:
 	cache.Drops(rt, RoomDeleted, rooms, states, playlists)
 	err := rt.Change(ctx, deleteRoom, RoomDeleted.Of(rt, id)...)
 
+# Collections and tools
+
+Hashes, sets and sorted sets, such as the friends of a user, are cached by package
+cache/collection, on the same runtime. Package cache/inspect tells operators what
+stands in Redis under a key.
+
 # By hand
 
 [Cache.GetFresh] takes no value for an answer that was loaded longer ago than the caller

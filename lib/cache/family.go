@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -43,17 +44,7 @@ func (f *family) len() int {
 }
 
 // era is the servers' era as values of the family carry it, 0 while it is unknown.
-func (f *family) era() uint64 { return EraOf(f.fam, f.rt.bus.Era()) }
-
-// EraOf is what stored values of a family carry in an era of [bus.Bus.Era]: it is another
-// one for each Doc.Version, so that a program does not read what it or another one has
-// stored in another layout. It is for tools.
-func EraOf(f *keyspace.Family, era uint64) uint64 {
-	if era == 0 || f.Doc.Version <= 1 {
-		return era
-	}
-	return era ^ uint64(f.Doc.Version-1)*0x9E3779B97F4A7C15<<1 // never 0: eras are odd
-}
+func (f *family) era() uint64 { return slots.EraOf(f.fam, f.rt.bus.Era()) }
 
 func (f *family) target(k any) Target {
 	return Target{key: f.key(k), timeout: f.changeTimeout, unfenced: f.unfenced}
@@ -82,8 +73,8 @@ func (c keyed[K]) Family() *keyspace.Family { return c.family.fam }
 // Stats returns the counts.
 func (c keyed[K]) Stats() Stats { return c.family.Stats() }
 
-// Target is all that is cached at k, for [Runtime.Change] and [Runtime.Drop]: a
-// value or a whole collection. It is dropped, and loaded when it is asked for.
+// Target is the value that is cached at k, for [Runtime.Change] and [Runtime.Drop]. It is
+// dropped, and loaded when it is asked for.
 func (c keyed[K]) Target(k K) Target { return c.family.target(k) }
 
 // Invalidate drops what is cached at keys after its source has changed. See

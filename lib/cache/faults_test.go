@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -45,6 +46,8 @@ func (r *row) load(context.Context, keyspace.Int) (int64, error) {
 var (
 	numbers = keyspace.Def1[keyspace.Int](schema, "test:number:{id}", keyspace.CachedOf[int64](),
 		keyspace.Expire(time.Hour).StaleIfError(time.Hour), keyspace.Doc{Purpose: "numbers of the tests"})
+	bobs = keyspace.Def1[keyspace.Int](schema, "test:bobs:{id}", keyspace.CachedSetOf[string](),
+		keyspace.Expire(time.Hour).Negative(time.Minute), keyspace.Doc{Purpose: "names of the tests"})
 	roomTag = cache.TagOf("room", "1")
 )
 
@@ -173,29 +176,6 @@ func TestALeaseWhoseHolderIsGoneIsWaitedForOnce(t *testing.T) {
 	})
 }
 
-func TestACollectionWhoseLoaderIsGoneIsWaitedForOnce(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		server := redistest.InMemory(t)
-		gone, s := newTables(), newTables()
-		s.befriend(1, "bob", friend{})
-		dead := relate(t, server.Open(t), gone, cache.CollectionPolicy{})
-		release, done := loading(t, gone, dead, 1)
-		n := relate(t, server.Open(t), s, cache.CollectionPolicy{LeaseWait: 300 * time.Millisecond})
-		for _, stored := range []bool{false, true, true} {
-			began := time.Now()
-			ok, err := n.friends.Has(t.Context(), id(1), "bob")
-			if waited := time.Since(began) >= 300*time.Millisecond; !ok || err != nil || waited == stored {
-				t.Errorf("%v, %v after %s; want one that is stored: %v", ok, err, time.Since(began), stored)
-			}
-		}
-		if st := n.friends.Stats(); st.RedisHits == 0 {
-			t.Errorf("nothing is stored: %+v", st)
-		}
-		release()
-		<-done
-	})
-}
-
 // Redis takes a lease, and the connection breaks before its answer arrives.
 func TestALeaseWhoseReplyWasLostIsGivenBack(t *testing.T) {
 	for _, lost := range []string{"value", "collection"} {
@@ -203,13 +183,14 @@ func TestALeaseWhoseReplyWasLostIsGivenBack(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				server := redistest.InMemory(t)
 				wire := server.Wire()
-				s, tables := &row{}, newTables()
+				s := &row{}
 				db := redistest.OpenConfig(t, wire.Config())
-				_, c := numberNode(t, db, cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				rt, c := numberNode(t, db, cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
 				key, read := c.Target(one).Key(), func() error { _, err := c.Get(t.Context(), one); return err }
 				if lost == "collection" {
-					n := relate(t, db, tables, cache.CollectionPolicy{})
-					key, read = n.friends.Target(id(1)).Key(), func() error { _, err := n.friends.Has(t.Context(), id(1), "bob"); return err }
+					set := collection.NewSet(rt, bobs, collection.Policy{}, collection.SetSource[keyspace.Int, string]{
+						Load: func(context.Context, keyspace.Int) ([]string, error) { return nil, nil }})
+					key, read = set.Target(one).Key(), func() error { _, err := set.Has(t.Context(), one, "bob"); return err }
 				}
 				const hop = 10 * time.Millisecond
 				other := server.Open(t)
@@ -356,13 +337,15 @@ func TestManyReadWhileTheSourceFails(t *testing.T) {
 // another life: lives are moments of the servers' clock, which package bus keeps
 // on this process' monotonic one.
 func TestNoClockOfThisMachineIsAsked(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	must(t, err)
+	var files []string
+	for _, pattern := range []string{"*.go", "collection/*.go", "internal/*/*.go"} { // package inspect shows moments to people
+		found, err := filepath.Glob(pattern)
+		must(t, err)
+		files = append(files, found...)
+	}
 	looked := 0
 	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") ||
-			name == "deadline.go" || // whose contexts are monotonic
-			name == "tools.go" { // which shows moments to people
+		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		text, err := os.ReadFile(name)

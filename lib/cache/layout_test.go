@@ -9,6 +9,7 @@ import (
 
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
@@ -18,7 +19,7 @@ import (
 func TestAValueOfAnotherLayoutIsMissing(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
-		program := func(version int) (*cache.Cache[keyspace.Int, string], *cache.Set[keyspace.Int, string]) {
+		program := func(version int) (*cache.Cache[keyspace.Int, string], *collection.Set[keyspace.Int, string]) {
 			doc := keyspace.Doc{Purpose: "of the tests", Version: version}
 			s := keyspace.New("programs")
 			values := keyspace.Def1[keyspace.Int](s, "program:value:{id}", keyspace.CachedOf[string](), keyspace.Expire(time.Hour), doc)
@@ -29,7 +30,7 @@ func TestAValueOfAnotherLayoutIsMissing(t *testing.T) {
 			text := fmt.Sprint("of version ", version)
 			c := cache.New(rt, values, cache.Policy{Entries: -1}, cache.Source[keyspace.Int, string]{
 				Load: func(context.Context, keyspace.Int) (string, error) { return text, nil }})
-			set := cache.NewSet(rt, sets, cache.CollectionPolicy{}, cache.SetSource[keyspace.Int, string]{
+			set := collection.NewSet(rt, sets, collection.Policy{}, collection.SetSource[keyspace.Int, string]{
 				Load: func(context.Context, keyspace.Int) ([]string, error) { return []string{text}, nil }})
 			ctx, cancel := context.WithCancel(t.Context())
 			var run sync.WaitGroup
@@ -53,7 +54,7 @@ func TestAValueOfAnotherLayoutIsMissing(t *testing.T) {
 			if c.Stats().Loads != 1 || c.Stats().RedisHits != 1 || set.Stats().Loads != 1 {
 				t.Errorf("version %d: %+v, %+v", version, c.Stats(), set.Stats())
 			}
-			must(t, set.Mutate(t.Context(), one, func(context.Context) error { return nil }, func(e *cache.SetEdit[string]) { e.Add("more") }))
+			must(t, set.Mutate(t.Context(), one, func(context.Context) error { return nil }, func(e *collection.SetEdit[string]) { e.Add("more") }))
 			if ok, err := set.Has(t.Context(), one, "more"); !ok || err != nil || set.Stats().Applied != 1 {
 				t.Errorf("version %d: after a change: %v, %v, %+v", version, ok, err, set.Stats())
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -46,7 +47,7 @@ func (l *leases) start() {
 
 // token names a lease, and whose it is.
 func (l *leases) token() string {
-	return string(binary.BigEndian.AppendUint32(append(make([]byte, 0, tokenLen), l.process[:]...), l.count.Add(1)))
+	return string(binary.BigEndian.AppendUint32(append(make([]byte, 0, slots.TokenLen), l.process[:]...), l.count.Add(1)))
 }
 
 // disown has a lease given back which Redis may hold for this process without its
@@ -136,11 +137,11 @@ func (f *family) overdueAfter() time.Duration { return max(f.leaseWait(), 2*f.st
 
 // leaseIn takes the lease in a slot apart; ok is false when there is none.
 func leaseIn(slot string) (token string, until int64, ok bool) {
-	if len(slot) < keptAt || slot[0] != isLease {
+	if len(slot) < slots.KeptAt || slot[0] != slots.IsLease {
 		return "", 0, false
 	}
-	until, err := strconv.ParseInt(slot[1+tokenLen:keptAt], 10, 64)
-	return slot[1 : 1+tokenLen], until, err == nil
+	until, err := strconv.ParseInt(slot[1+slots.TokenLen:slots.KeptAt], 10, 64)
+	return slot[1 : 1+slots.TokenLen], until, err == nil
 }
 
 // releaseCmd gives the lease on a slot up.

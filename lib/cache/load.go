@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -26,7 +27,7 @@ const (
 
 // token returns 8 random bytes, which identify one lease, fence or version.
 func token() string {
-	var b [tokenLen]byte
+	var b [slots.TokenLen]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return string(b[:])
 }
@@ -81,13 +82,13 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 		r.release(lease)
 		return entry, err
 	}
-	stored, err := c.rt.one(fillScript.Cmd([]keyspace.Key{r.key}, lease, env.textOr(life), millis(life))).Int()
+	stored, err := c.rt.one(fillScript.Cmd([]keyspace.Key{r.key}, lease, textOr(&env, life), millis(life))).Int()
 	if err != nil {
 		c.rt.leases.disown(lease, releaseCmd(r.key, lease), c.leaseLife(), nil)
 	}
 	if stored == 1 && life > 0 {
 		c.keepLoaded(e, &env, r)
-		entry.Version = env.id
+		entry.Version = env.ID
 	} else if life > 0 {
 		c.stats.refused.add(1)
 	}
@@ -156,10 +157,10 @@ func (r *reading) acquire(ctx context.Context) (lease string, found bool) {
 			return "", false
 		case !held:
 			return mine, false
-		case kind(slot) == isFence:
+		case slots.Kind(slot) == slots.IsFence:
 			c.stats.fenced.add(1)
 			return "", false
-		case kind(slot) == isValue:
+		case slots.Kind(slot) == slots.IsValue:
 			before := r.replaces
 			if r.accept(ctx, slot) == settled {
 				return "", true
@@ -243,13 +244,13 @@ func (c *core) serveStale(e *localCopy, tier Tier) Entry[*localCopy] {
 
 // seal makes the envelope of a value that r loaded; life 0 says that it must not
 // be stored.
-func (c *core) seal(e *localCopy, took time.Duration, r *reading) (env envelope, life time.Duration, err error) {
+func (c *core) seal(e *localCopy, took time.Duration, r *reading) (env slots.Envelope, life time.Duration, err error) {
 	now := c.rt.clock()
-	env = envelope{missing: e.missing, era: r.era, id: mathrand.Uint64(), stored: now, took: took.Microseconds(), tags: r.tagVersions}
+	env = slots.Envelope{Missing: e.missing, Era: r.era, ID: mathrand.Uint64(), Stored: now, Took: took.Microseconds(), Tags: r.tagVersions}
 	soft := c.fam.TTL.Empty
 	life = soft
 	if !e.missing {
-		if env.payload, err = c.encode(e); err != nil {
+		if env.Payload, err = c.encode(e); err != nil {
 			return env, 0, fmt.Errorf("cache: %s: %w", c.fam.Pattern, err)
 		}
 		soft = c.fam.TTL.Draw()
@@ -263,20 +264,20 @@ func (c *core) seal(e *localCopy, took time.Duration, r *reading) (env envelope,
 		}
 		life = min(soft+c.fam.TTL.Stale, c.fam.TTL.Longest())
 	}
-	env.soft, env.hard = now+soft.Milliseconds(), now+life.Milliseconds()
+	env.Soft, env.Hard = now+soft.Milliseconds(), now+life.Milliseconds()
 	return env, life, nil
 }
 
 // textOr is the envelope's text, or nothing when it must not be stored.
-func (e *envelope) textOr(life time.Duration) string {
+func textOr(e *slots.Envelope, life time.Duration) string {
 	if life <= 0 {
 		return ""
 	}
-	return e.text()
+	return e.Text()
 }
 
 // keepLoaded stores the local copy of what was just loaded.
-func (c *core) keepLoaded(e *localCopy, env *envelope, r *reading) {
+func (c *core) keepLoaded(e *localCopy, env *slots.Envelope, r *reading) {
 	c.setTimes(e, env, r)
 	c.keep(r.hash, e)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -90,16 +91,16 @@ func (m *model) set(slot string, life int64) {
 
 // value is an envelope of a version, which is also its id.
 func value(version int64) string {
-	e := envelope{era: 1, id: uint64(version), payload: strconv.FormatInt(version, 10)}
-	return e.text()
+	e := slots.Envelope{Era: 1, ID: uint64(version), Payload: strconv.FormatInt(version, 10)}
+	return e.Text()
 }
 
 func versionOf(slot string) (int64, bool) {
-	e, ok := parse(slot)
+	e, ok := slots.Parse(slot)
 	if !ok {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(e.payload, 10, 64)
+	n, err := strconv.ParseInt(e.Payload, 10, 64)
 	return n, err == nil
 }
 
@@ -121,13 +122,13 @@ func (m *model) reader() modelActor {
 		mark := m.mark
 		found := m.slot // the reply is on its way
 		return func() modelActor {
-			if v, ok := versionOf(found); ok && kind(found) == isValue && m.r.IntN(8) > 0 {
+			if v, ok := versionOf(found); ok && slots.Kind(found) == slots.IsValue && m.r.IntN(8) > 0 {
 				m.copy = modelCopy{v, mark, m.now + modelLife, true}
 				return nil
 			}
 			unwanted := ""
-			if kind(found) == isValue { // it is to be loaded anew
-				unwanted = found[idAt : idAt+8]
+			if slots.Kind(found) == slots.IsValue { // it is to be loaded anew
+				unwanted = found[slots.IDAt : slots.IDAt+8]
 			}
 			return m.loader(mark, unwanted)
 		}
@@ -328,15 +329,15 @@ func TestTheModelSeesWrongRules(t *testing.T) {
 		},
 		"a fill that takes any lease for its own": func(s *slotSteps) {
 			s.fill = func(slot, token, value string) (string, bool) {
-				if kind(slot) != isLease {
+				if slots.Kind(slot) != slots.IsLease {
 					return slot, false
 				}
-				return fillSlot(slot, slot[1:1+tokenLen], value)
+				return fillSlot(slot, slot[1:1+slots.TokenLen], value)
 			}
 		},
 		"a lease that is taken from a fence": func(s *slotSteps) {
 			s.acquire = func(slot, token string, now, until int64, unwanted string) (string, bool) {
-				if kind(slot) == isFence {
+				if slots.Kind(slot) == slots.IsFence {
 					slot = ""
 				}
 				return acquireSlot(slot, token, now, until, unwanted)
@@ -347,7 +348,7 @@ func TestTheModelSeesWrongRules(t *testing.T) {
 		"a finish that lifts the others' fence": func(s *slotSteps) {
 			s.finish = func(slot, token, value string) (string, int) {
 				next, result := finishSlot(slot, token, value)
-				if kind(next) == isFence {
+				if slots.Kind(next) == slots.IsFence {
 					next = ""
 				}
 				return next, result
@@ -355,7 +356,7 @@ func TestTheModelSeesWrongRules(t *testing.T) {
 		},
 		"a finish that stores beside another change": func(s *slotSteps) {
 			s.finish = func(slot, token, value string) (string, int) {
-				if kind(slot) == isFence {
+				if slots.Kind(slot) == slots.IsFence {
 					slot = "F0" + slot[2:]
 				}
 				return finishSlot(slot, token, value)
@@ -363,7 +364,7 @@ func TestTheModelSeesWrongRules(t *testing.T) {
 		},
 		"a finish that leaves what came when the fence was lost": func(s *slotSteps) {
 			s.finish = func(slot, token, value string) (string, int) {
-				if kind(slot) != isFence {
+				if slots.Kind(slot) != slots.IsFence {
 					return slot, 1
 				}
 				return finishSlot(slot, token, value)
@@ -374,7 +375,7 @@ func TestTheModelSeesWrongRules(t *testing.T) {
 		},
 		"a drop that leaves a lease": func(s *slotSteps) {
 			s.put = func(slot, value string) (string, bool) {
-				if kind(slot) == isLease {
+				if slots.Kind(slot) == slots.IsLease {
 					return slot, true
 				}
 				return putSlot(slot, value)
@@ -382,7 +383,7 @@ func TestTheModelSeesWrongRules(t *testing.T) {
 		},
 		"a drop that a change under way does not notice": func(s *slotSteps) {
 			s.put = func(slot, value string) (string, bool) {
-				if kind(slot) == isFence {
+				if slots.Kind(slot) == slots.IsFence {
 					return slot, false
 				}
 				return putSlot(slot, value)
@@ -448,8 +449,8 @@ func agree(t *testing.T, db *redis.DB, seed uint64, steps int) {
 		switch r.IntN(6) {
 		case 0:
 			unwanted := ""
-			if kind(slot) == isValue && r.IntN(2) == 0 {
-				unwanted = slot[idAt : idAt+8]
+			if slots.Kind(slot) == slots.IsValue && r.IntN(2) == 0 {
+				unwanted = slot[slots.IDAt : slots.IDAt+8]
 			}
 			leased := int64(50_000)
 			script, reply = "acquire", run(acquireScript, token, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until), strconv.FormatInt(leased, 10), unwanted)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -39,8 +40,8 @@ func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) {
 func (rt *Runtime) Redo(keys []keyspace.Key) error {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
-		if s := shapeOf(k); s != nil {
-			cmds[i] = s.drop(k)
+		if s := shapes.Of(k.Family()); s != nil {
+			cmds[i] = s.Drop(k)
 		} else {
 			cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
 		}

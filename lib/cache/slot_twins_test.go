@@ -5,11 +5,13 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 )
 
 // lapsed reports that a slot's lease has expired.
 func lapsed(slot string, now int64) bool {
-	until, _ := strconv.ParseInt(slot[1+tokenLen:keptAt], 10, 64)
+	until, _ := strconv.ParseInt(slot[1+slots.TokenLen:slots.KeptAt], 10, 64)
 	return until <= now
 }
 
@@ -19,28 +21,28 @@ func acquireSlot(slot, token string, now, until int64, unwanted string) (next st
 	kept := ""
 	switch {
 	case slot == "":
-	case slot[0] == isValue && unwanted != "" && slot[idAt:idAt+8] == unwanted:
+	case slot[0] == slots.IsValue && unwanted != "" && slot[slots.IDAt:slots.IDAt+8] == unwanted:
 		kept = slot
-	case slot[0] == isLease && lapsed(slot, now):
-		kept = slot[keptAt:]
+	case slot[0] == slots.IsLease && lapsed(slot, now):
+		kept = slot[slots.KeptAt:]
 	default:
 		return slot, false
 	}
-	return string(isLease) + token + fmt.Sprintf("%013d", until) + kept, true
+	return string(slots.IsLease) + token + fmt.Sprintf("%013d", until) + kept, true
 }
 
 func fillSlot(slot, token, value string) (next string, ok bool) {
-	if !strings.HasPrefix(slot, string(isLease)+token) {
+	if !strings.HasPrefix(slot, string(slots.IsLease)+token) {
 		return slot, false
 	}
 	if value != "" {
 		return value, true
 	}
-	return slot[keptAt:], true
+	return slot[slots.KeptAt:], true
 }
 
 func renewSlot(slot, id, value string) (next string, ok bool) {
-	if kind(slot) != isValue || slot[idAt:idAt+8] != id {
+	if slots.Kind(slot) != slots.IsValue || slot[slots.IDAt:slots.IDAt+8] != id {
 		return slot, false
 	}
 	return value, true
@@ -50,10 +52,10 @@ func renewSlot(slot, id, value string) (next string, ok bool) {
 // slot must not live shorter than it did.
 func fenceSlot(slot, token string, now, until int64) (next string, shared bool) {
 	open, others := "F0", ""
-	if kind(slot) == isFence {
+	if slots.Kind(slot) == slots.IsFence {
 		open = "Fs"
 		for entry := range fences(slot) {
-			if ends, _ := strconv.ParseInt(entry[tokenLen:], 10, 64); ends > now {
+			if ends, _ := strconv.ParseInt(entry[slots.TokenLen:], 10, 64); ends > now {
 				others += entry
 			}
 		}
@@ -62,12 +64,12 @@ func fenceSlot(slot, token string, now, until int64) (next string, shared bool) 
 }
 
 func finishSlot(slot, token, value string) (next string, result int) {
-	if kind(slot) != isFence {
+	if slots.Kind(slot) != slots.IsFence {
 		return "", 0
 	}
 	others := ""
 	for entry := range fences(slot) {
-		if entry[:tokenLen] == token {
+		if entry[:slots.TokenLen] == token {
 			result = 1
 		} else {
 			others += entry
@@ -85,14 +87,14 @@ func finishSlot(slot, token, value string) (next string, result int) {
 // fences are the changes under way in a fence: of each its token and its end.
 func fences(slot string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for at := 2; at < len(slot) && yield(slot[at:at+fenceLen]); at += fenceLen {
+		for at := 2; at < len(slot) && yield(slot[at:at+slots.FenceLen]); at += slots.FenceLen {
 		}
 	}
 }
 
 func putSlot(slot, value string) (next string, ok bool) {
-	if kind(slot) == isFence {
-		return string(isFence) + "s" + slot[2:], false
+	if slots.Kind(slot) == slots.IsFence {
+		return string(slots.IsFence) + "s" + slot[2:], false
 	}
 	return value, true
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -37,8 +38,6 @@ const (
 	tagKnown = 10 * time.Second
 )
 
-const isTag = 'T'
-
 // resolveTags looks up the versions of the reads' tags, in one round trip at most.
 // It also fails while a tag is fenced: no value of it may be stored or used then.
 func resolveTags(rt *Runtime, reads ...*reading) error {
@@ -61,11 +60,11 @@ func resolveTags(rt *Runtime, reads ...*reading) error {
 			}
 			key := tagKey.At(keyspace.Text{S: t.name})
 			g := rt.generationOf(key.String())
-			set := key.SetCmd(string(isTag)+token(), tagKey.TTL.Draw())
+			set := key.SetCmd(string(slots.IsTag)+token(), tagKey.TTL.Draw())
 			set.Args = append(set.Args, "NX")
 			cmds = append(cmds, set, keyspace.Cmd{Name: "GET", Key: key.Key})
 			replied = append(replied, func(text string) bool {
-				if len(text) != 1+tokenLen || text[0] != isTag {
+				if len(text) != 1+slots.TokenLen || text[0] != slots.IsTag {
 					return false
 				}
 				r.tagGenerations[i], r.tagVersions[i] = g, binary.BigEndian.Uint64([]byte(text[1:]))

@@ -72,37 +72,6 @@ func TestTheNodeThatChangedWithoutRedisSeesItsChange(t *testing.T) {
 	})
 }
 
-func TestTheNodeThatChangedACollectionWithoutRedisSeesItsChange(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		server := redistest.InMemory(t)
-		s, p := newTables(), &parked{}
-		s.befriend(1, "bob", friend{})
-		policy := cache.CollectionPolicy{Unfenced: cache.Proceed, MaxStale: time.Second}
-		wire := server.Wire()
-		ours := relate(t, redistest.OpenConfig(t, wire.Config()), s, policy, func(c *cache.Config) { c.Retries = p })
-		theirs := relate(t, server.Open(t), s, policy)
-		sees := func(n *relations, want bool) {
-			t.Helper()
-			if ok, err := n.friends.Has(t.Context(), id(1), "bob"); ok != want || err != nil {
-				t.Errorf("Has = %v, %v, want %v", ok, err, want)
-			}
-		}
-		sees(ours, true)
-		wire.Refuse()
-		must(t, ours.friends.Mutate(t.Context(), id(1), s.do(func() { delete(s.friends[1], "bob") }), func(e *cache.HashEdit[string, friend]) { e.Delete("bob") }))
-		wire.Heal()
-		time.Sleep(5 * time.Second)
-		sees(theirs, true) // Redis has the old one indeed
-		sees(ours, false)
-		must(t, ours.rt.Redo(slices.Clone(p.keys)))
-		sees(theirs, false)
-		hits := ours.friends.Stats().RedisHits
-		if sees(ours, false); ours.friends.Stats().RedisHits == hits {
-			t.Error("Redis is not asked after the drop")
-		}
-	})
-}
-
 // A read between the commit and the drop that fails may find the old value, and must
 // leave no copy of it.
 func TestNoCopyIsLeftOfAReadBetweenACommitAndADropThatFails(t *testing.T) {

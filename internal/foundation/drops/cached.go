@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/inspect"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
@@ -107,7 +108,7 @@ func (c *Cached) Do(ctx context.Context, db *redis.DB, rt *cache.Runtime, d Drop
 		return 0, err
 	}
 	for _, tag := range d.Tags {
-		t, ok := cache.ParseTag(tag)
+		t, ok := inspect.ParseTag(tag)
 		if !ok {
 			return 0, fmt.Errorf("%w: %s", ErrNotCached, tag)
 		}

@@ -1,4 +1,4 @@
-package cache
+package shapes
 
 import (
 	"flag"
@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -55,12 +54,12 @@ func (t *twin) changes() (n int) {
 func (t *twin) acquire(token, era string, life int64, replace bool) (left int64) {
 	switch {
 	case t.has("F1"):
-		return isFenced
+		return IsFenced
 	case t.has("L"):
-		return isLent
+		return IsLent
 	case t.has("V" + era):
 		if !replace {
-			return isThere
+			return IsThere
 		}
 		left = t.life
 	default:
@@ -186,6 +185,14 @@ func (t *twin) size(era string) int64 {
 	return int64(len(t.in) - 1)
 }
 
+// pair is a member and its value.
+type pair struct{ member, value string }
+
+func scoreOf(text string) float64 {
+	score, _ := strconv.ParseFloat(text, 64)
+	return score
+}
+
 // page is nil when nothing is loaded.
 func (t *twin) page(era string, n int, score, after string) []string {
 	if !t.has("V" + era) {
@@ -194,7 +201,7 @@ func (t *twin) page(era string, n int, score, after string) []string {
 	out := []string{}
 	var pairs []pair
 	for m, v := range t.in {
-		if _, isMark := unescape(m); !isMark {
+		if _, isMark := Unescape(m); !isMark {
 			pairs = append(pairs, pair{m, v})
 		}
 	}
@@ -239,7 +246,7 @@ func TestScriptsDoWhatTheirTwinsDo(t *testing.T) {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()
 			db := engine.Open(t)
-			for typ := range shapes {
+			for typ := range byType {
 				t.Run(typ, func(t *testing.T) { history(t, db, typ, rand.New(rand.NewPCG(1, uint64(len(typ)))), 1500) })
 			}
 		})
@@ -247,7 +254,7 @@ func TestScriptsDoWhatTheirTwinsDo(t *testing.T) {
 }
 
 func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
-	s, key := shapes[typ], historyKeys[typ]
+	s, key := byType[typ], historyKeys[typ]
 	tw := &twin{typ: typ}
 	pick := func(xs ...string) string { return xs[r.IntN(len(xs))] }
 	value := func() string {
@@ -273,16 +280,15 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 		}
 		token, mine := "l"+token[1:], "c"+token[1:] // of leases and of changes
 		eraN, life := uint64(1+r.IntN(16)/15), (1+r.Int64N(9))*grain
-		era := eraText(eraN)
+		era := EraText(eraN)
 		some := map[string]string{}
 		for range r.IntN(4) {
 			some[pick("a", "b", "ba", "\x01c", "", "é")] = value()
 		}
 		var texts []string
 		for m, v := range some {
-			texts = s.put(texts, m, v)
+			texts = s.Put(texts, m, v)
 		}
-		f := &fencing{token: mine, era: eraN, began: bus.Now()}
 		ms := time.Duration(life) * time.Millisecond
 		var cmd keyspace.Cmd
 		var want int64
@@ -290,7 +296,7 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 		switch r.IntN(12) {
 		case 0, 1:
 			replace := r.IntN(2) == 0
-			name, cmd, want = "acquire", s.acquire(key, token, eraN, ms, replace), tw.acquire(token, era, life, replace)
+			name, cmd, want = "acquire", s.Acquire(key, token, eraN, ms, replace), tw.acquire(token, era, life, replace)
 		case 2, 3, 4, 5:
 			first, total := r.IntN(2) == 0, -1
 			if r.IntN(2) == 0 {
@@ -300,12 +306,12 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 				}
 				total += r.IntN(8) / 7
 			}
-			name, cmd, want = "fill", s.fill(key, token, eraN, ms, first, total, texts), tw.fill(token, era, life, first, total, some)
+			name, cmd, want = "fill", s.Fill(key, token, eraN, ms, first, total, texts), tw.fill(token, era, life, first, total, some)
 		case 6:
 			left := r.Int64N(2) * life
-			name, cmd, want = "release", s.release(key, grant{token, bus.Now(), left}, eraN), tw.release(token, era, left)
+			name, cmd, want = "release", s.Release(key, token, eraN, left), tw.release(token, era, left)
 		case 7:
-			name, cmd, want = "fence", s.fence(key, f, ms), tw.fence(mine, era, life)
+			name, cmd, want = "fence", s.Fence(key, mine, eraN, ms), tw.fence(mine, era, life)
 		case 8, 9:
 			left := r.Int64N(4) / 3
 			left = (1 - left) * life
@@ -315,24 +321,23 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 			}
 			texts = nil
 			for m, v := range some {
-				texts = s.put(texts, m, v)
+				texts = s.Put(texts, m, v)
 			}
-			target := Target{key: key, edit: &edit{ops: func() ([]string, []string, error) { return texts, removes, nil }}}
-			name, cmd, want = "finish", s.finish(target, f, left, true), tw.finish(mine, era, left, some, removes)
+			name, cmd, want = "finish", s.Finish(key, mine, eraN, left, texts, removes), tw.finish(mine, era, left, some, removes)
 		case 10:
 			if r.IntN(3) > 0 {
 				continue
 			}
-			name, cmd, want = "drop", s.drop(key), tw.drop()
+			name, cmd, want = "drop", s.Drop(key), tw.drop()
 		case 11:
-			name, cmd, want = "size", s.size(key, eraN, ""), max(0, tw.size(era))
+			name, cmd, want = "size", s.Size(key, eraN, ""), max(0, tw.size(era))
 			if typ == "zset" && r.IntN(2) == 0 {
 				n, score, after := 1+r.IntN(3), "", ""
 				if r.IntN(3) > 0 {
 					score, after = value(), pick("a", "b", "bb", "zz")
 				}
 				got := []string(nil)
-				reply := db.Do(t.Context(), collectionPage.Cmd([]keyspace.Key{key}, era, strconv.Itoa(n), score, after))
+				reply := db.Do(t.Context(), Page(key, eraN, n, score, after))
 				if items, err := reply.Items(); err != nil {
 					t.Fatal(err)
 				} else if !reply.Nil() {
@@ -371,10 +376,10 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 }
 
 // dump reads a collection, marks and all.
-func dump(t *testing.T, db *redis.DB, key keyspace.Key, s *shape) (map[string]string, int64) {
+func dump(t *testing.T, db *redis.DB, key keyspace.Key, s *Shape) (map[string]string, int64) {
 	t.Helper()
-	cmd := keyspace.Cmd{Name: s.whole, Key: key}
-	if s.typ == "zset" {
+	cmd := keyspace.Cmd{Name: s.Whole, Key: key}
+	if s.Type == "zset" {
 		cmd = keyspace.Cmd{Name: "ZRANGE", Key: key, Args: []string{"0", "-1", "WITHSCORES"}}
 	}
 	replies := db.DoMulti(t.Context(), []keyspace.Cmd{cmd, {Name: "PTTL", Key: key}})
@@ -384,12 +389,12 @@ func dump(t *testing.T, db *redis.DB, key keyspace.Key, s *shape) (map[string]st
 	}
 	life, _ := replies[1].Int()
 	var held map[string]string
-	for i := 0; i < len(items); i += s.valued {
+	for i := 0; i < len(items); i += s.Valued {
 		if held == nil {
 			held = map[string]string{}
 		}
 		held[items[i].Str] = ""
-		if s.valued == 2 {
+		if s.Valued == 2 {
 			held[items[i].Str] = items[i+1].Str
 		}
 	}

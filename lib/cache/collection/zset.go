@@ -1,4 +1,4 @@
-package cache
+package collection
 
 import (
 	"cmp"
@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -21,13 +23,12 @@ var ErrScore = errors.New("cache: this score cannot be kept")
 // for it too.
 type ZSet[K, M comparable] struct {
 	keyed[K]
-	c       *collection
 	members codec[M]
 }
 
 // ZSetSource is where a [ZSet] comes from.
 type ZSetSource[K, M comparable] struct {
-	// Load returns all of k's members; none is no error. See [Source] for its
+	// Load returns all of k's members; none is no error. See [cache.Source] for its
 	// context.
 	Load func(ctx context.Context, k K) (map[M]float64, error)
 	// Pick returns those of ms that are members. See [HashSource].
@@ -36,12 +37,14 @@ type ZSetSource[K, M comparable] struct {
 
 // NewZSet returns the cached sorted sets of a family with one argument. It panics
 // when M cannot be written as text: see [encoding/json] on the keys of maps.
-func NewZSet[A keyspace.Segment, M comparable](rt *Runtime, f keyspace.F1[A, keyspace.CachedZSet[M]], p CollectionPolicy, src ZSetSource[A, M]) *ZSet[A, M] {
-	c := newCollection(rt, f.Family, func(k any) keyspace.Key { return f.At(k.(A)).Key }, p, src.Load != nil)
-	z := &ZSet[A, M]{keyed[A]{&c.family}, c, codecOf[M]()}
-	c.load = func(ctx context.Context, k any) (held, error) { return z.hold(src.Load(ctx, k.(A))) }
+func NewZSet[A keyspace.Segment, M comparable](rt *cache.Runtime, f keyspace.F1[A, keyspace.CachedZSet[M]], p Policy, src ZSetSource[A, M]) *ZSet[A, M] {
+	z := &ZSet[A, M]{members: codecOf[M]()}
+	from := shapes.Source{}
+	if src.Load != nil {
+		from.Load = func(ctx context.Context, k any) (shapes.Held, error) { return z.hold(src.Load(ctx, k.(A))) }
+	}
 	if src.Pick != nil {
-		c.pick = func(ctx context.Context, k any, texts []string) (held, error) {
+		from.Pick = func(ctx context.Context, k any, texts []string) (shapes.Held, error) {
 			ms, err := z.members.members(texts)
 			if err != nil {
 				return nil, err
@@ -49,15 +52,16 @@ func NewZSet[A keyspace.Segment, M comparable](rt *Runtime, f keyspace.F1[A, key
 			return z.hold(src.Pick(ctx, k.(A), ms))
 		}
 	}
+	z.keyed = keyed[A]{newCollection(rt, f.Family, func(k any) keyspace.Key { return f.At(k.(A)).Key }, p, from)}
 	return z
 }
 
 // hold writes what the source returned.
-func (z *ZSet[K, M]) hold(scores map[M]float64, err error) (held, error) {
+func (z *ZSet[K, M]) hold(scores map[M]float64, err error) (shapes.Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make(held, len(scores))
+	out := make(shapes.Held, len(scores))
 	for m, score := range scores {
 		text, err := z.members.text(m)
 		if err == nil {
@@ -149,13 +153,13 @@ func (z *ZSet[K, M]) Page(ctx context.Context, k K, cursor string, n int) (page 
 		}
 		return nil
 	}
-	h, err := z.c.read(ctx, k, wholeQuery{
+	h, err := z.c.Read(ctx, k, wholeQuery{
 		func(key keyspace.Key, mark string) keyspace.Cmd {
-			return collectionPage.Cmd([]keyspace.Key{key}, eraText(eraOf(mark)), strconv.Itoa(n), score, after)
+			return shapes.Page(key, shapes.EraOf(mark), n, score, after)
 		},
-		func(r keyspace.Reply) verdict {
+		func(r keyspace.Reply) shapes.Verdict {
 			if r.Nil() {
-				return absent
+				return shapes.Absent
 			}
 			pairs, _ := z.c.pairs(r.List, "")
 			return readable(take(pairs))
@@ -163,7 +167,7 @@ func (z *ZSet[K, M]) Page(ctx context.Context, k K, cursor string, n int) (page 
 	if h == nil || err != nil {
 		return page, next, err
 	}
-	pairs := h.pairs()
+	pairs := pairsOf(h)
 	down := func(a, b pair) int {
 		return cmp.Or(cmp.Compare(scoreOf(b.value), scoreOf(a.value)), cmp.Compare(b.member, a.member))
 	}
@@ -222,8 +226,8 @@ func (e *ZSetEdit[M]) Remove(ms ...M) {
 }
 
 // Edit is k's set with what a change does to it. See [Hash.Edit].
-func (z *ZSet[K, M]) Edit(k K, edit func(e *ZSetEdit[M])) Target {
-	return z.c.edited(k, func() ([]string, []string, error) {
+func (z *ZSet[K, M]) Edit(k K, edit func(e *ZSetEdit[M])) cache.Target {
+	return z.c.Edit(k, func() ([]string, []string, error) {
 		e := &ZSetEdit[M]{members: z.members}
 		edit(e)
 		return e.texts(z.c.shape)
@@ -231,7 +235,7 @@ func (z *ZSet[K, M]) Edit(k K, edit func(e *ZSetEdit[M])) Target {
 }
 
 // Mutate calls change, which commits something to the source, and applies edit to
-// k's set. See [Runtime.Change] and [Hash.Edit].
+// k's set. See [cache.Runtime.Change] and [Hash.Edit].
 func (z *ZSet[K, M]) Mutate(ctx context.Context, k K, change func(ctx context.Context) error, edit func(e *ZSetEdit[M])) error {
-	return z.c.rt.Change(ctx, change, z.Edit(k, edit))
+	return z.c.Runtime().Change(ctx, change, z.Edit(k, edit))
 }

@@ -1,4 +1,4 @@
-package cache_test
+package collection_test
 
 import (
 	"context"
@@ -9,9 +9,16 @@ import (
 
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
+)
+
+var (
+	shop       = keyspace.New("shop")
+	shopEvents = keyspace.DefChannel0(shop, "shop:events", keyspace.RawMessages("package bus"), keyspace.Doc{Purpose: "what nodes tell each other, at once"})
+	shopLog    = keyspace.Def0(shop, "shop:events", keyspace.StreamOf("package bus"), keyspace.Forever("trimmed by package bus"), keyspace.Doc{Purpose: "what nodes tell each other"})
 )
 
 var members = keyspace.Def1[keyspace.Int](shop, "club:members:{club}", keyspace.CachedHashOf[string, string](),
@@ -33,7 +40,7 @@ func ExampleHash() {
 
 	events := bus.New(db, bus.Keys{Events: shopEvents.At(), Log: shopLog.At()}, bus.Config{Node: "node-1"})
 	rt := cache.NewRuntime(db, events, cache.Config{})
-	clubs := cache.NewHash(rt, members, cache.CollectionPolicy{}, cache.HashSource[keyspace.Int, string, string]{
+	clubs := collection.NewHash(rt, members, collection.Policy{}, collection.HashSource[keyspace.Int, string, string]{
 		Load: func(context.Context, keyspace.Int) (map[string]string, error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -56,7 +63,7 @@ func ExampleHash() {
 		defer mu.Unlock()
 		table["bob"] = "member"
 		return nil
-	}, func(e *cache.HashEdit[string, string]) { e.Set("bob", "member") })
+	}, func(e *collection.HashEdit[string, string]) { e.Set("bob", "member") })
 	fmt.Println("changed:", err)
 
 	roles, err := clubs.GetMany(ctx, chess, []string{"ada", "bob", "eve"}) // one command, no load

@@ -1,10 +1,12 @@
-package cache
+package collection
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -19,20 +21,19 @@ import (
 // family's empty life. The field is never counted or returned; callers' fields
 // may be any text.
 //
-// Loads and changes are kept apart as those of a [Cache] are: one node loads, the
+// Loads and changes are kept apart as those of a [cache.Cache] are: one node loads, the
 // others wait, and a change between drops what is being loaded. A change that was
 // alone is applied to the loaded collection, see [Hash.Edit]; changes that
 // overlap drop it. There are no copies in process, so reads are as fresh as
 // Redis; without Redis they ask the source.
 type Hash[K, F comparable, V any] struct {
 	keyed[K]
-	c      *collection
 	fields codec[F]
 }
 
 // HashSource is where a [Hash] comes from.
 type HashSource[K, F comparable, V any] struct {
-	// Load returns all of k's; none is no error. See [Source] for its context.
+	// Load returns all of k's; none is no error. See [cache.Source] for its context.
 	Load func(ctx context.Context, k K) (map[F]V, error)
 	// Pick returns those of fields that there are. It spares loading everything
 	// when that cannot be stored: while Redis is away or a change is under way.
@@ -42,12 +43,14 @@ type HashSource[K, F comparable, V any] struct {
 
 // NewHash returns the cached hashes of a family with one argument. It panics when
 // F cannot be written as text: see [encoding/json] on the keys of maps.
-func NewHash[A keyspace.Segment, F comparable, V any](rt *Runtime, f keyspace.F1[A, keyspace.CachedHash[F, V]], p CollectionPolicy, s HashSource[A, F, V]) *Hash[A, F, V] {
-	c := newCollection(rt, f.Family, func(k any) keyspace.Key { return f.At(k.(A)).Key }, p, s.Load != nil)
-	h := &Hash[A, F, V]{keyed[A]{&c.family}, c, codecOf[F]()}
-	c.load = func(ctx context.Context, k any) (held, error) { return h.hold(s.Load(ctx, k.(A))) }
+func NewHash[A keyspace.Segment, F comparable, V any](rt *cache.Runtime, f keyspace.F1[A, keyspace.CachedHash[F, V]], p Policy, s HashSource[A, F, V]) *Hash[A, F, V] {
+	h := &Hash[A, F, V]{fields: codecOf[F]()}
+	from := shapes.Source{}
+	if s.Load != nil {
+		from.Load = func(ctx context.Context, k any) (shapes.Held, error) { return h.hold(s.Load(ctx, k.(A))) }
+	}
 	if s.Pick != nil {
-		c.pick = func(ctx context.Context, k any, texts []string) (held, error) {
+		from.Pick = func(ctx context.Context, k any, texts []string) (shapes.Held, error) {
 			fields, err := h.fields.members(texts)
 			if err != nil {
 				return nil, err
@@ -55,15 +58,16 @@ func NewHash[A keyspace.Segment, F comparable, V any](rt *Runtime, f keyspace.F1
 			return h.hold(s.Pick(ctx, k.(A), fields))
 		}
 	}
+	h.keyed = keyed[A]{newCollection(rt, f.Family, func(k any) keyspace.Key { return f.At(k.(A)).Key }, p, from)}
 	return h
 }
 
 // hold writes what the source returned.
-func (h *Hash[K, F, V]) hold(values map[F]V, err error) (held, error) {
+func (h *Hash[K, F, V]) hold(values map[F]V, err error) (shapes.Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make(held, len(values))
+	out := make(shapes.Held, len(values))
 	for f, v := range values {
 		field, value, err := h.write(f, v)
 		if err != nil {
@@ -209,14 +213,14 @@ func (e *HashEdit[F, V]) Delete(fs ...F) {
 	}
 }
 
-// Edit is k's collection, for [Runtime.Change], with what the change does to it:
+// Edit is k's collection, for [cache.Runtime.Change], with what the change does to it:
 // edit is called after it, and only if the collection is loaded and no other
 // change of it is under way; otherwise it is dropped. It has to do exactly what
 // the change has done, so it may depend on what that found out. One change can
 // edit several collections, the friends of either side for instance. With more
 // than some hundred steps dropping is cheaper, and done.
-func (h *Hash[K, F, V]) Edit(k K, edit func(e *HashEdit[F, V])) Target {
-	return h.c.edited(k, func() ([]string, []string, error) {
+func (h *Hash[K, F, V]) Edit(k K, edit func(e *HashEdit[F, V])) cache.Target {
+	return h.c.Edit(k, func() ([]string, []string, error) {
 		e := &HashEdit[F, V]{write: h.write, fields: h.fields}
 		edit(e)
 		return e.texts(h.c.shape)
@@ -224,7 +228,7 @@ func (h *Hash[K, F, V]) Edit(k K, edit func(e *HashEdit[F, V])) Target {
 }
 
 // Mutate calls change, which commits something to the source, and applies edit to
-// k's collection. See [Runtime.Change] and [Hash.Edit].
+// k's collection. See [cache.Runtime.Change] and [Hash.Edit].
 func (h *Hash[K, F, V]) Mutate(ctx context.Context, k K, change func(ctx context.Context) error, edit func(e *HashEdit[F, V])) error {
-	return h.c.rt.Change(ctx, change, h.Edit(k, edit))
+	return h.c.Runtime().Change(ctx, change, h.Edit(k, edit))
 }

@@ -1,4 +1,4 @@
-package cache_test
+package collection_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
@@ -31,7 +31,7 @@ func BenchmarkCollection(b *testing.B) {
 		plain["SADD"] = append(plain["SADD"], fmt.Sprint(numbers[i]))
 		plain["ZADD"] = append(plain["ZADD"], fmt.Sprint(i), name)
 	}
-	n := relate(b, db, s, cache.CollectionPolicy{MaxStale: time.Minute})
+	n := relate(b, db, s, collection.Policy{MaxStale: time.Minute})
 	ctx, k := b.Context(), id(1)
 	raw := map[string]keyspace.Key{"HSET": friends.At(id(2)).Key, "SADD": blocked.At(id(2)).Key, "ZADD": pending.At(id(2)).Key}
 	for name, args := range plain {

@@ -1,8 +1,10 @@
-package cache
+package collection
 
 import (
 	"context"
 
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -10,13 +12,12 @@ import (
 // that [Hash] says of itself holds for it too.
 type Set[K, M comparable] struct {
 	keyed[K]
-	c       *collection
 	members codec[M]
 }
 
 // SetSource is where a [Set] comes from.
 type SetSource[K, M comparable] struct {
-	// Load returns all of k's members; none is no error. See [Source] for its
+	// Load returns all of k's members; none is no error. See [cache.Source] for its
 	// context.
 	Load func(ctx context.Context, k K) ([]M, error)
 	// Pick returns those of ms that are members. See [HashSource].
@@ -25,12 +26,14 @@ type SetSource[K, M comparable] struct {
 
 // NewSet returns the cached sets of a family with one argument. It panics when M
 // cannot be written as text: see [encoding/json] on the keys of maps.
-func NewSet[A keyspace.Segment, M comparable](rt *Runtime, f keyspace.F1[A, keyspace.CachedSet[M]], p CollectionPolicy, src SetSource[A, M]) *Set[A, M] {
-	c := newCollection(rt, f.Family, func(k any) keyspace.Key { return f.At(k.(A)).Key }, p, src.Load != nil)
-	s := &Set[A, M]{keyed[A]{&c.family}, c, codecOf[M]()}
-	c.load = func(ctx context.Context, k any) (held, error) { return s.hold(src.Load(ctx, k.(A))) }
+func NewSet[A keyspace.Segment, M comparable](rt *cache.Runtime, f keyspace.F1[A, keyspace.CachedSet[M]], p Policy, src SetSource[A, M]) *Set[A, M] {
+	s := &Set[A, M]{members: codecOf[M]()}
+	from := shapes.Source{}
+	if src.Load != nil {
+		from.Load = func(ctx context.Context, k any) (shapes.Held, error) { return s.hold(src.Load(ctx, k.(A))) }
+	}
 	if src.Pick != nil {
-		c.pick = func(ctx context.Context, k any, texts []string) (held, error) {
+		from.Pick = func(ctx context.Context, k any, texts []string) (shapes.Held, error) {
 			ms, err := s.members.members(texts)
 			if err != nil {
 				return nil, err
@@ -38,11 +41,12 @@ func NewSet[A keyspace.Segment, M comparable](rt *Runtime, f keyspace.F1[A, keys
 			return s.hold(src.Pick(ctx, k.(A), ms))
 		}
 	}
+	s.keyed = keyed[A]{newCollection(rt, f.Family, func(k any) keyspace.Key { return f.At(k.(A)).Key }, p, from)}
 	return s
 }
 
 // hold writes what the source returned.
-func (s *Set[K, M]) hold(ms []M, err error) (held, error) {
+func (s *Set[K, M]) hold(ms []M, err error) (shapes.Held, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +54,7 @@ func (s *Set[K, M]) hold(ms []M, err error) (held, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make(held, len(ms))
+	out := make(shapes.Held, len(ms))
 	for _, t := range texts {
 		out[t] = ""
 	}
@@ -114,8 +118,8 @@ func (e *SetEdit[M]) Remove(ms ...M) {
 }
 
 // Edit is k's set with what a change does to it. See [Hash.Edit].
-func (s *Set[K, M]) Edit(k K, edit func(e *SetEdit[M])) Target {
-	return s.c.edited(k, func() ([]string, []string, error) {
+func (s *Set[K, M]) Edit(k K, edit func(e *SetEdit[M])) cache.Target {
+	return s.c.Edit(k, func() ([]string, []string, error) {
 		e := &SetEdit[M]{members: s.members}
 		edit(e)
 		return e.texts(s.c.shape)
@@ -123,7 +127,7 @@ func (s *Set[K, M]) Edit(k K, edit func(e *SetEdit[M])) Target {
 }
 
 // Mutate calls change, which commits something to the source, and applies edit to
-// k's set. See [Runtime.Change] and [Hash.Edit].
+// k's set. See [cache.Runtime.Change] and [Hash.Edit].
 func (s *Set[K, M]) Mutate(ctx context.Context, k K, change func(ctx context.Context) error, edit func(e *SetEdit[M])) error {
-	return s.c.rt.Change(ctx, change, s.Edit(k, edit))
+	return s.c.Runtime().Change(ctx, change, s.Edit(k, edit))
 }

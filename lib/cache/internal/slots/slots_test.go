@@ -1,4 +1,4 @@
-package cache
+package slots
 
 import (
 	"encoding/binary"
@@ -10,17 +10,17 @@ import (
 )
 
 func FuzzSlot(f *testing.F) {
-	whole := envelope{era: 1, id: 2, stored: 3, soft: 4, hard: 5, took: 6, tags: []uint64{7, 8}, payload: `{"a":1}`}
+	whole := Envelope{Era: 1, ID: 2, Stored: 3, Soft: 4, Hard: 5, Took: 6, Tags: []uint64{7, 8}, Payload: `{"a":1}`}
 	f.Add("")
-	f.Add(whole.text())
-	f.Add(whole.text()[:headLen+7])
-	f.Add("L" + strings.Repeat("0", keptAt-1) + whole.text())
+	f.Add(whole.Text())
+	f.Add(whole.Text()[:HeadLen+7])
+	f.Add("L" + strings.Repeat("0", KeptAt-1) + whole.Text())
 	f.Fuzz(func(t *testing.T, slot string) {
-		e, ok := parse(slot)
+		e, ok := Parse(slot)
 		if !ok {
 			return
 		}
-		if again, ok := parse(e.text()); !ok || !reflect.DeepEqual(again, e) {
+		if again, ok := Parse(e.Text()); !ok || !reflect.DeepEqual(again, e) {
 			t.Errorf("%q: got %+v, and of its own text %+v", slot, e, again)
 		}
 	})
@@ -31,11 +31,11 @@ func FuzzPayload(f *testing.F) {
 	f.Add("msgpack", strings.Repeat("a", 100), 50)
 	f.Add("", "\x02\x00abcd", 1)
 	f.Fuzz(func(t *testing.T, codec, body string, above int) {
-		unpack(body) // whatever stands there, nothing panics
+		Unpack(body) // whatever stands there, nothing panics
 		if len(codec) > 255 || codec == "" && body != "" && (body[0] == isCoded || body[0] == isCompressed) {
 			return // no name, and no JSON
 		}
-		if gotCodec, got, ok := unpack(pack(codec, []byte(body), above)); !ok || gotCodec != codec || string(got) != body {
+		if gotCodec, got, ok := Unpack(Pack(codec, []byte(body), above)); !ok || gotCodec != codec || string(got) != body {
 			t.Errorf("%q of %q above %d: got %q of %q, %v", body, codec, above, got, gotCodec, ok)
 		}
 	})
@@ -47,24 +47,9 @@ func TestABlockThatClaimsToBeHugeIsDamaged(t *testing.T) {
 	payload := string(binary.BigEndian.AppendUint32([]byte{isCompressed, 0}, crc32.Checksum(block, checksums))) + string(block)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, _, ok := unpack(payload)
+	_, _, ok := Unpack(payload)
 	runtime.ReadMemStats(&after)
 	if got := after.TotalAlloc - before.TotalAlloc; ok || got > mostUnpacked/2 {
 		t.Errorf("%d bytes were allocated for it", got)
 	}
-}
-
-func FuzzCursor(f *testing.F) {
-	for _, seed := range []string{"", "bQ", "cw", "c2E6MQ", "====", position{ordered: true, after: "é:\x00"}.cursor(), position{era: 9, at: "17"}.cursor()} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, cursor string) {
-		p, err := positionOf(cursor)
-		if err != nil || cursor == "" {
-			return
-		}
-		if again, err := positionOf(p.cursor()); err != nil || again != p {
-			t.Errorf("%q: got %+v, and of its own text %+v, %v", cursor, p, again, err)
-		}
-	})
 }

@@ -1,4 +1,4 @@
-package cache_test
+package collection_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -38,7 +39,18 @@ var (
 		keyspace.Doc{Purpose: "whom one blocks", InvalidatedBy: []string{"account deleted"}})
 	pending = keyspace.Def1[keyspace.Int](related, "test:pending:{id}", keyspace.CachedZSetOf[string](), life,
 		keyspace.Doc{Purpose: "who asks to be a friend", InvalidatedBy: []string{"account deleted"}})
+	events = keyspace.DefChannel0(related, "test:events", keyspace.RawMessages("bus"), keyspace.Doc{Purpose: "the tests' bus"})
+	log    = keyspace.Def0(related, "test:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"), keyspace.Doc{Purpose: "the tests' bus"})
 )
+
+var nodes atomic.Int64
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // tables are the source.
 type tables struct {
@@ -93,12 +105,12 @@ func (s *tables) read(ctx context.Context, n *atomic.Int64, read func()) error {
 type relations struct {
 	rt      *cache.Runtime
 	bus     *bus.Bus
-	friends *cache.Hash[keyspace.Int, string, friend]
-	blocked *cache.Set[keyspace.Int, int64]
-	pending *cache.ZSet[keyspace.Int, string]
+	friends *collection.Hash[keyspace.Int, string, friend]
+	blocked *collection.Set[keyspace.Int, int64]
+	pending *collection.ZSet[keyspace.Int, string]
 }
 
-func relate(t testing.TB, db *redis.DB, s *tables, p cache.CollectionPolicy, change ...func(*cache.Config)) *relations {
+func relate(t testing.TB, db *redis.DB, s *tables, p collection.Policy, change ...func(*cache.Config)) *relations {
 	t.Helper()
 	cfg := cache.Config{Budget: p.MaxStale / 10}
 	for _, set := range change {
@@ -106,7 +118,7 @@ func relate(t testing.TB, db *redis.DB, s *tables, p cache.CollectionPolicy, cha
 	}
 	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
 	n := &relations{rt: cache.NewRuntime(db, b, cfg), bus: b}
-	n.friends = cache.NewHash(n.rt, friends, p, cache.HashSource[keyspace.Int, string, friend]{
+	n.friends = collection.NewHash(n.rt, friends, p, collection.HashSource[keyspace.Int, string, friend]{
 		Load: func(ctx context.Context, k keyspace.Int) (out map[string]friend, err error) {
 			err = s.read(ctx, &s.loads, func() { out = maps.Clone(s.friends[k.N]) })
 			return out, err
@@ -122,12 +134,12 @@ func relate(t testing.TB, db *redis.DB, s *tables, p cache.CollectionPolicy, cha
 			})
 			return out, err
 		}})
-	n.blocked = cache.NewSet(n.rt, blocked, p, cache.SetSource[keyspace.Int, int64]{
+	n.blocked = collection.NewSet(n.rt, blocked, p, collection.SetSource[keyspace.Int, int64]{
 		Load: func(ctx context.Context, k keyspace.Int) (out []int64, err error) {
 			err = s.read(ctx, &s.loads, func() { out = slices.Clone(s.blocked[k.N]) })
 			return out, err
 		}})
-	n.pending = cache.NewZSet(n.rt, pending, p, cache.ZSetSource[keyspace.Int, string]{
+	n.pending = collection.NewZSet(n.rt, pending, p, collection.ZSetSource[keyspace.Int, string]{
 		Load: func(ctx context.Context, k keyspace.Int) (out map[string]float64, err error) {
 			err = s.read(ctx, &s.loads, func() { out = maps.Clone(s.pending[k.N]) })
 			return out, err
@@ -144,7 +156,7 @@ func relate(t testing.TB, db *redis.DB, s *tables, p cache.CollectionPolicy, cha
 func id(n int64) keyspace.Int { return keyspace.Int{N: n} }
 
 // patient does not lose trust in Redis on a busy machine.
-var patient = cache.CollectionPolicy{MaxStale: 10 * time.Second, Renew: -1}
+var patient = collection.Policy{MaxStale: 10 * time.Second, Renew: -1}
 
 func TestCollections(t *testing.T) {
 	for _, engine := range redistest.SharedEngines(t) {
@@ -159,7 +171,7 @@ func TestCollections(t *testing.T) {
 			t.Run("two at once", func(t *testing.T) { two(t, s, a, b) })
 			a.rt.Wait()
 			b.rt.Wait()
-			redistest.KeysDeclared(t, db, schema, related, cache.Keys)
+			redistest.KeysDeclared(t, db, related, cache.Keys)
 		})
 	}
 }
@@ -188,7 +200,7 @@ func hash(t *testing.T, s *tables, a, b *relations) {
 	for i, name := range odd {
 		f := friend{"of " + name, int64(i)}
 		n := []*relations{a, b}[i%2]
-		must(t, n.friends.Mutate(ctx, k, s.do(func() { s.befriend(1, name, f) }), func(e *cache.HashEdit[string, friend]) { e.Set(name, f) }))
+		must(t, n.friends.Mutate(ctx, k, s.do(func() { s.befriend(1, name, f) }), func(e *collection.HashEdit[string, friend]) { e.Set(name, f) }))
 		want[name] = f
 		for _, n := range []*relations{a, b} {
 			if got, ok, err := n.friends.Get(ctx, k, name); got != f || !ok || err != nil {
@@ -196,7 +208,7 @@ func hash(t *testing.T, s *tables, a, b *relations) {
 			}
 		}
 	}
-	must(t, a.friends.Mutate(ctx, k, s.do(func() { delete(s.friends[1], "ada") }), func(e *cache.HashEdit[string, friend]) { e.Delete("ada") }))
+	must(t, a.friends.Mutate(ctx, k, s.do(func() { delete(s.friends[1], "ada") }), func(e *collection.HashEdit[string, friend]) { e.Delete("ada") }))
 	delete(want, "ada")
 	if ok, err := b.friends.Has(ctx, k, "ada"); ok || err != nil {
 		t.Errorf("after Delete: %v, %v", ok, err)
@@ -247,9 +259,9 @@ func set(t *testing.T, s *tables, a, b *relations) {
 	}
 	loads := s.loads.Load()
 	for i := range int64(120) {
-		must(t, a.blocked.Mutate(ctx, k, s.do(func() { s.blocked[1] = append(s.blocked[1], i) }), func(e *cache.SetEdit[int64]) { e.Add(i) }))
+		must(t, a.blocked.Mutate(ctx, k, s.do(func() { s.blocked[1] = append(s.blocked[1], i) }), func(e *collection.SetEdit[int64]) { e.Add(i) }))
 	}
-	must(t, b.blocked.Mutate(ctx, k, s.do(func() { s.blocked[1] = s.blocked[1][2:] }), func(e *cache.SetEdit[int64]) { e.Remove(0, 1) }))
+	must(t, b.blocked.Mutate(ctx, k, s.do(func() { s.blocked[1] = s.blocked[1][2:] }), func(e *collection.SetEdit[int64]) { e.Remove(0, 1) }))
 	got, err := b.blocked.HasMany(ctx, k, []int64{0, 1, 2, 119, 120, -3})
 	if !maps.Equal(got, map[int64]bool{2: true, 119: true}) || err != nil {
 		t.Errorf("HasMany = %v, %v", got, err)
@@ -266,7 +278,7 @@ func set(t *testing.T, s *tables, a, b *relations) {
 		}
 		if cursor = next; cursor != "" && len(seen) < 60 { // members that come and go do not hide others
 			gone := int64(len(seen) % 2)
-			must(t, b.blocked.Mutate(ctx, k, s.do(func() {}), func(e *cache.SetEdit[int64]) { e.Remove(gone) }))
+			must(t, b.blocked.Mutate(ctx, k, s.do(func() {}), func(e *collection.SetEdit[int64]) { e.Remove(gone) }))
 		}
 	}
 	if len(seen) != 118 || seen[0] || !seen[2] {
@@ -275,7 +287,7 @@ func set(t *testing.T, s *tables, a, b *relations) {
 	if n := s.loads.Load() - loads; n != 0 {
 		t.Errorf("%d loads", n)
 	}
-	if _, _, err := a.blocked.Members(ctx, k, "nonsense", 0); !errors.Is(err, cache.ErrCursor) {
+	if _, _, err := a.blocked.Members(ctx, k, "nonsense", 0); !errors.Is(err, collection.ErrCursor) {
 		t.Errorf("a page after nonsense: %v", err)
 	}
 }
@@ -296,7 +308,7 @@ func zset(t *testing.T, s *tables, a, b *relations) {
 				s.pending[1] = map[string]float64{}
 			}
 			s.pending[1][name] = score
-		}), func(e *cache.ZSetEdit[string]) { e.Set(name, score) }))
+		}), func(e *collection.ZSetEdit[string]) { e.Set(name, score) }))
 	}
 	names := slices.Collect(maps.Keys(scores))
 	if got, err := b.pending.Scores(ctx, k, append(names, "nobody")); !maps.Equal(got, scores) || err != nil {
@@ -336,7 +348,7 @@ func zset(t *testing.T, s *tables, a, b *relations) {
 			}
 			if len(page) > 0 && n == 7 {
 				last := page[len(page)-1]
-				must(t, b.pending.Mutate(ctx, k, s.do(func() {}), func(e *cache.ZSetEdit[string]) {
+				must(t, b.pending.Mutate(ctx, k, s.do(func() {}), func(e *collection.ZSetEdit[string]) {
 					e.Remove(last.Member)
 					e.Set("new"+last.Member, math.Inf(1)) // before all
 				}))
@@ -351,18 +363,18 @@ func zset(t *testing.T, s *tables, a, b *relations) {
 			must(t, b.pending.Invalidate(ctx, k))
 		}
 	}
-	if _, _, err := a.pending.Page(ctx, k, "bm9uc2Vuc2U", 0); !errors.Is(err, cache.ErrCursor) {
+	if _, _, err := a.pending.Page(ctx, k, "bm9uc2Vuc2U", 0); !errors.Is(err, collection.ErrCursor) {
 		t.Errorf("a page after nonsense: %v", err)
 	}
 	// A score that cannot be kept is not: the change stands, the set is dropped.
-	must(t, a.pending.Mutate(ctx, k, s.do(func() {}), func(e *cache.ZSetEdit[string]) { e.Set("x", math.Inf(-1)) }))
+	must(t, a.pending.Mutate(ctx, k, s.do(func() {}), func(e *collection.ZSetEdit[string]) { e.Set("x", math.Inf(-1)) }))
 	if n, err := a.pending.Len(ctx, k); n != 60 || err != nil {
 		t.Errorf("Len = %d, %v", n, err)
 	}
 	s.mu.Lock()
 	s.pending[3] = map[string]float64{"x": math.NaN()}
 	s.mu.Unlock()
-	if _, err := a.pending.Len(ctx, id(3)); !errors.Is(err, cache.ErrScore) {
+	if _, err := a.pending.Len(ctx, id(3)); !errors.Is(err, collection.ErrScore) {
 		t.Errorf("a source with NaN: %v", err)
 	}
 }
@@ -390,8 +402,8 @@ func two(t *testing.T, s *tables, a, b *relations) {
 		s.befriend(11, "12", f)
 		s.befriend(12, "11", f)
 	}),
-		a.friends.Edit(id(11), func(e *cache.HashEdit[string, friend]) { e.Set("12", f) }),
-		a.friends.Edit(id(12), func(e *cache.HashEdit[string, friend]) { e.Set("11", f) })))
+		a.friends.Edit(id(11), func(e *collection.HashEdit[string, friend]) { e.Set("12", f) }),
+		a.friends.Edit(id(12), func(e *collection.HashEdit[string, friend]) { e.Set("11", f) })))
 	for k, other := range map[int64]string{11: "12", 12: "11"} {
 		if got, ok, err := b.friends.Get(ctx, id(k), other); got.Since != 42 || !ok || err != nil {
 			t.Errorf("Get = %+v, %v, %v", got, ok, err)
@@ -402,13 +414,13 @@ func two(t *testing.T, s *tables, a, b *relations) {
 	}
 	// A change that fails leaves the collection to be loaded: who knows what it did.
 	boom := errors.New("boom")
-	err := a.friends.Mutate(ctx, id(11), func(context.Context) error { return boom }, func(e *cache.HashEdit[string, friend]) { e.Delete("12") })
+	err := a.friends.Mutate(ctx, id(11), func(context.Context) error { return boom }, func(e *collection.HashEdit[string, friend]) { e.Delete("12") })
 	if ok, err2 := b.friends.Has(ctx, id(11), "12"); !errors.Is(err, boom) || !ok || err2 != nil || s.loads.Load() != loads+1 {
 		t.Errorf("after a failure: %v, %v, %v, %d loads", err, ok, err2, s.loads.Load()-loads)
 	}
 	// Named twice, a collection is dropped.
 	must(t, a.rt.Change(ctx, s.do(func() { delete(s.friends[11], "12") }), a.friends.Target(id(11)),
-		a.friends.Edit(id(11), func(e *cache.HashEdit[string, friend]) { t.Error("an edit of what is dropped") })))
+		a.friends.Edit(id(11), func(e *collection.HashEdit[string, friend]) { t.Error("an edit of what is dropped") })))
 	if ok, err := b.friends.Has(ctx, id(11), "12"); ok || err != nil || s.loads.Load() != loads+2 {
 		t.Errorf("after a drop: %v, %v, %d loads", ok, err, s.loads.Load()-loads)
 	}
@@ -439,7 +451,7 @@ func TestAQuestionIsOneCommand(t *testing.T) {
 		s.blocked[1] = []int64{5}
 		s.pending[1] = map[string]float64{"eve": 1}
 	})(t.Context()))
-	n := relate(t, redistest.Open(t, server.URL), s, cache.CollectionPolicy{MaxStale: time.Minute, Renew: -1})
+	n := relate(t, redistest.Open(t, server.URL), s, collection.Policy{MaxStale: time.Minute, Renew: -1})
 	ctx, k := t.Context(), id(1)
 	var hundred []string
 	var numbers []int64
@@ -505,12 +517,12 @@ func TestSeveralQuestionsAreOneRoundTrip(t *testing.T) {
 	s := newTables()
 	s.befriend(1, "bob", friend{"b", 1})
 	s.blocked[2] = []int64{5}
-	n := relate(t, redistest.Open(t, server.URL), s, cache.CollectionPolicy{MaxStale: time.Minute, Renew: -1})
+	n := relate(t, redistest.Open(t, server.URL), s, collection.Policy{MaxStale: time.Minute, Renew: -1})
 	ctx := t.Context()
 	ask := func(want ...bool) {
 		t.Helper()
-		questions := []*cache.Question{n.friends.Ask(id(1), "bob"), n.friends.Ask(id(1), "eve"), n.friends.Ask(id(3), "bob"), n.blocked.Ask(id(2), 5), n.blocked.Ask(id(1), 5)}
-		if err := n.rt.Ask(ctx, questions...); err != nil {
+		questions := []*collection.Question{n.friends.Ask(id(1), "bob"), n.friends.Ask(id(1), "eve"), n.friends.Ask(id(3), "bob"), n.blocked.Ask(id(2), 5), n.blocked.Ask(id(1), 5)}
+		if err := collection.Ask(ctx, questions...); err != nil {
 			t.Fatal(err)
 		}
 		for i, q := range questions {
@@ -531,21 +543,21 @@ func TestSeveralQuestionsAreOneRoundTrip(t *testing.T) {
 	if got := s.loads.Load() - loads; got != 0 {
 		t.Errorf("%d loads of what is there", got)
 	}
-	must(t, n.friends.Mutate(ctx, id(1), s.do(func() { s.befriend(1, "eve", friend{}) }), func(e *cache.HashEdit[string, friend]) { e.Set("eve", friend{}) }))
-	must(t, n.blocked.Mutate(ctx, id(2), s.do(func() { s.blocked[2] = nil }), func(e *cache.SetEdit[int64]) { e.Remove(5) }))
+	must(t, n.friends.Mutate(ctx, id(1), s.do(func() { s.befriend(1, "eve", friend{}) }), func(e *collection.HashEdit[string, friend]) { e.Set("eve", friend{}) }))
+	must(t, n.blocked.Mutate(ctx, id(2), s.do(func() { s.blocked[2] = nil }), func(e *collection.SetEdit[int64]) { e.Remove(5) }))
 	ask(true, true, false, false, false)
-	if err := n.rt.Ask(ctx); err != nil {
+	if err := collection.Ask(ctx); err != nil {
 		t.Errorf("no question: %v", err)
 	}
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := n.rt.Ask(over, n.friends.Ask(id(1), "bob")); !errors.Is(err, context.Canceled) {
+	if err := collection.Ask(over, n.friends.Ask(id(1), "bob")); !errors.Is(err, context.Canceled) {
 		t.Errorf("without time: %v", err)
 	}
 	s.mu.Lock()
 	s.err = errors.New("the source is away")
 	s.mu.Unlock()
-	if err := n.rt.Ask(ctx, n.friends.Ask(id(1), "bob"), n.friends.Ask(id(9), "bob")); err == nil {
+	if err := collection.Ask(ctx, n.friends.Ask(id(1), "bob"), n.friends.Ask(id(9), "bob")); err == nil {
 		t.Error("what cannot be loaded has an answer")
 	}
 }
@@ -606,7 +618,7 @@ func TestAChangeDuringALoadIsNotOverwritten(t *testing.T) {
 			a, b := relate(t, db, s, patient), relate(t, db, s, patient)
 			release, done := loading(t, s, a, 1)
 			must(t, b.friends.Mutate(t.Context(), id(1), s.do(func() { s.befriend(1, "bob", friend{}) }),
-				func(e *cache.HashEdit[string, friend]) { e.Set("bob", friend{}) }))
+				func(e *collection.HashEdit[string, friend]) { e.Set("bob", friend{}) }))
 			for _, n := range []*relations{b, a} {
 				if ok, err := n.friends.Has(t.Context(), id(1), "bob"); n == b && !ok || err != nil {
 					t.Errorf("after the change: %v, %v", ok, err)
@@ -660,7 +672,7 @@ func TestAReadDuringAChangeAsksTheSource(t *testing.T) {
 			s.held = nil
 			s.mu.Unlock()
 			return s.do(func() { s.blocked[1] = nil })(ctx)
-		}, func(e *cache.SetEdit[int64]) { e.Remove(1) }))
+		}, func(e *collection.SetEdit[int64]) { e.Remove(1) }))
 		if ok, err := n.blocked.Has(t.Context(), id(1), 1); ok || err != nil {
 			t.Errorf("after the change: %v, %v", ok, err)
 		}
@@ -688,8 +700,8 @@ func TestOverlappingChangesAreNotApplied(t *testing.T) {
 			must(t, a.friends.Mutate(t.Context(), id(1), func(ctx context.Context) error {
 				must(t, s.do(func() { s.befriend(1, "bob", friend{"old", 1}) })(ctx))
 				return b.friends.Mutate(ctx, id(1), s.do(func() { s.befriend(1, "bob", friend{"new", 2}) }),
-					func(e *cache.HashEdit[string, friend]) { e.Set("bob", friend{"new", 2}) })
-			}, func(e *cache.HashEdit[string, friend]) { e.Set("bob", friend{"old", 1}) }))
+					func(e *collection.HashEdit[string, friend]) { e.Set("bob", friend{"new", 2}) })
+			}, func(e *collection.HashEdit[string, friend]) { e.Set("bob", friend{"old", 1}) }))
 			if f, ok, err := b.friends.Get(t.Context(), id(1), "bob"); f.Remark != "new" || !ok || err != nil {
 				t.Errorf("Get = %+v, %v, %v", f, ok, err)
 			}
@@ -778,8 +790,8 @@ func TestWithoutRedisTheSourceIsAsked(t *testing.T) {
 		s.befriend(1, "bob", friend{})
 		s.blocked[1] = []int64{5}
 		wires := []*redistest.Wire{server.Wire(), server.Wire()}
-		strict := relate(t, redistest.OpenConfig(t, wires[0].Config()), s, cache.CollectionPolicy{})
-		loose := relate(t, redistest.OpenConfig(t, wires[1].Config()), s, cache.CollectionPolicy{Unfenced: cache.Proceed})
+		strict := relate(t, redistest.OpenConfig(t, wires[0].Config()), s, collection.Policy{})
+		loose := relate(t, redistest.OpenConfig(t, wires[1].Config()), s, collection.Policy{Unfenced: cache.Proceed})
 		ctx := t.Context()
 		for _, n := range []*relations{strict, loose} {
 			if ok, err := n.friends.Has(ctx, id(1), "bob"); !ok || err != nil {
@@ -802,28 +814,28 @@ func TestWithoutRedisTheSourceIsAsked(t *testing.T) {
 			t.Errorf("without a Pick: %v, %v", ok, err)
 		}
 		bob, eve, five := strict.friends.Ask(id(1), "bob"), strict.friends.Ask(id(1), "eve"), strict.blocked.Ask(id(1), 5)
-		if err := strict.rt.Ask(ctx, bob, eve, five); err != nil || !bob.Yes() || eve.Yes() || !five.Yes() {
+		if err := collection.Ask(ctx, bob, eve, five); err != nil || !bob.Yes() || eve.Yes() || !five.Yes() {
 			t.Errorf("asked at once: %v", err)
 		}
 		if ms, next, err := strict.blocked.Members(ctx, id(1), "", 0); !slices.Equal(ms, []int64{5}) || next != "" || err != nil {
 			t.Errorf("Members = %v, %q, %v", ms, next, err)
 		}
-		err := strict.friends.Mutate(ctx, id(1), func(context.Context) error { t.Error("changed"); return nil }, func(*cache.HashEdit[string, friend]) {})
+		err := strict.friends.Mutate(ctx, id(1), func(context.Context) error { t.Error("changed"); return nil }, func(*collection.HashEdit[string, friend]) {})
 		if !errors.Is(err, cache.ErrUnfenced) {
 			t.Errorf("a change without Redis: %v", err)
 		}
-		must(t, loose.friends.Mutate(ctx, id(1), s.do(func() { delete(s.friends[1], "bob") }), func(e *cache.HashEdit[string, friend]) { e.Delete("bob") }))
+		must(t, loose.friends.Mutate(ctx, id(1), s.do(func() { delete(s.friends[1], "bob") }), func(e *collection.HashEdit[string, friend]) { e.Delete("bob") }))
 		if ok, err := loose.friends.Has(ctx, id(1), "bob"); ok || err != nil {
 			t.Errorf("after the change: %v, %v", ok, err)
 		}
-		if q := loose.friends.Ask(id(1), "bob"); loose.rt.Ask(ctx, q) != nil || q.Yes() {
+		if q := loose.friends.Ask(id(1), "bob"); collection.Ask(ctx, q) != nil || q.Yes() {
 			t.Error("after the change he is a friend when asked beside others")
 		}
 		for _, w := range wires {
 			w.Heal()
 		}
 		// The node that made the change does not read its own old value, though Redis has it.
-		if q := loose.friends.Ask(id(1), "bob"); loose.rt.Ask(ctx, q) != nil || q.Yes() {
+		if q := loose.friends.Ask(id(1), "bob"); collection.Ask(ctx, q) != nil || q.Yes() {
 			t.Error("before the drop has come through he is a friend when asked beside others")
 		}
 		// The drop waits in the queue; then the collection is loaded anew.
@@ -841,7 +853,7 @@ func TestWhatWasThereBeforeARestartDoesNotCount(t *testing.T) {
 		s := newTables()
 		s.befriend(1, "bob", friend{})
 		db := server.Open(t)
-		n := relate(t, db, s, cache.CollectionPolicy{})
+		n := relate(t, db, s, collection.Policy{})
 		if ok, err := n.friends.Has(t.Context(), id(1), "bob"); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -865,7 +877,7 @@ func TestACollectionThatIsReadIsLoadedAgainBeforeItExpires(t *testing.T) {
 	server := redistest.Server(t)
 	s := newTables()
 	s.befriend(1, "bob", friend{})
-	n := relate(t, redistest.Open(t, server.URL), s, cache.CollectionPolicy{MaxStale: time.Minute, Renew: 1})
+	n := relate(t, redistest.Open(t, server.URL), s, collection.Policy{MaxStale: time.Minute, Renew: 1})
 	ctx := t.Context()
 	ask := func() {
 		t.Helper()
@@ -919,7 +931,7 @@ func TestWhatCannotBeReadIsLoadedAgain(t *testing.T) {
 	server := redistest.Server(t)
 	s := newTables()
 	s.befriend(1, "bob", friend{"b", 1})
-	n := relate(t, redistest.Open(t, server.URL), s, cache.CollectionPolicy{MaxStale: time.Minute})
+	n := relate(t, redistest.Open(t, server.URL), s, collection.Policy{MaxStale: time.Minute})
 	reads := []func() error{
 		func() error { _, _, err := n.friends.Get(t.Context(), id(1), "bob"); return err },
 		func() error { _, err := n.friends.All(t.Context(), id(1)); return err },
@@ -942,8 +954,8 @@ func TestASourceThatHangsDoesNotHoldItsCallersUp(t *testing.T) {
 		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "silent"})
 		hangs := make(chan struct{})
 		defer close(hangs)
-		h := cache.NewSet(cache.NewRuntime(db, b, cache.Config{}), blocked, cache.CollectionPolicy{LoadTimeout: 20 * time.Millisecond},
-			cache.SetSource[keyspace.Int, int64]{Load: func(context.Context, keyspace.Int) ([]int64, error) { <-hangs; return nil, nil }})
+		h := collection.NewSet(cache.NewRuntime(db, b, cache.Config{}), blocked, collection.Policy{LoadTimeout: 20 * time.Millisecond},
+			collection.SetSource[keyspace.Int, int64]{Load: func(context.Context, keyspace.Int) ([]int64, error) { <-hangs; return nil, nil }})
 		if _, err := h.Has(t.Context(), id(1), 1); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Has = %v", err)
 		}
@@ -959,12 +971,12 @@ func TestASourceThatHangsDoesNotHoldItsCallersUp(t *testing.T) {
 func TestAChangeWhoseOutcomeIsOpenKeepsItsFence(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := newTables()
-		n := relate(t, redistest.OpenConfig(t, redis.Config{}), s, cache.CollectionPolicy{MaxStale: 10 * time.Second, ChangeTimeout: 10 * time.Millisecond})
+		n := relate(t, redistest.OpenConfig(t, redis.Config{}), s, collection.Policy{MaxStale: 10 * time.Second, ChangeTimeout: 10 * time.Millisecond})
 		if n, err := n.friends.Len(t.Context(), id(1)); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
 		err := n.friends.Mutate(t.Context(), id(1), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-			func(e *cache.HashEdit[string, friend]) { t.Error("applied") })
+			func(e *collection.HashEdit[string, friend]) { t.Error("applied") })
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Mutate = %v", err)
 		}
@@ -985,7 +997,7 @@ func TestCutOffNodesDoNotTrustCollections(t *testing.T) {
 	db := redistest.OpenConfig(t, redis.Config{})
 	for policy, want := range map[cache.CutOff]error{cache.Bypass: nil, cache.Fail: cache.ErrCutOff, cache.ServeStale: nil} {
 		never := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "silent", Beat: time.Nanosecond}) // runs
-		h := cache.NewHash(cache.NewRuntime(db, never, cache.Config{}), friends, cache.CollectionPolicy{CutOff: policy, MaxStale: 2 * time.Nanosecond}, cache.HashSource[keyspace.Int, string, friend]{
+		h := collection.NewHash(cache.NewRuntime(db, never, cache.Config{}), friends, collection.Policy{CutOff: policy, MaxStale: 2 * time.Nanosecond}, collection.HashSource[keyspace.Int, string, friend]{
 			Load: func(context.Context, keyspace.Int) (map[string]friend, error) { return s.friends[1], nil }})
 		if ok, err := h.Has(t.Context(), id(1), "bob"); !errors.Is(err, want) || ok != (want == nil) {
 			t.Errorf("%v: %v, %v", policy, ok, err)
@@ -998,20 +1010,20 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 	rt := cache.NewRuntime(db, bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "n"}), cache.Config{})
 	wrong := keyspace.New("wrong")
 	doc := keyspace.Doc{Purpose: "wrong"}
-	load := cache.SetSource[keyspace.Int, int]{Load: func(context.Context, keyspace.Int) ([]int, error) { return nil, nil }}
+	load := collection.SetSource[keyspace.Int, int]{Load: func(context.Context, keyspace.Int) ([]int, error) { return nil, nil }}
 	for name, make := range map[string]func(){
 		"no life": func() {
-			cache.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "a:{x}", keyspace.CachedSetOf[int](), keyspace.Forever("why"), doc), cache.CollectionPolicy{}, load)
+			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "a:{x}", keyspace.CachedSetOf[int](), keyspace.Forever("why"), doc), collection.Policy{}, load)
 		},
 		"a life after its life": func() {
-			cache.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "b:{x}", keyspace.CachedSetOf[int](), keyspace.Expire(time.Hour).StaleIfError(time.Hour), doc), cache.CollectionPolicy{}, load)
+			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "b:{x}", keyspace.CachedSetOf[int](), keyspace.Expire(time.Hour).StaleIfError(time.Hour), doc), collection.Policy{}, load)
 		},
 		"no source": func() {
-			cache.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "c:{x}", keyspace.CachedSetOf[int](), keyspace.Expire(time.Hour), doc), cache.CollectionPolicy{}, cache.SetSource[keyspace.Int, int]{})
+			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "c:{x}", keyspace.CachedSetOf[int](), keyspace.Expire(time.Hour), doc), collection.Policy{}, collection.SetSource[keyspace.Int, int]{})
 		},
 		"no text": func() {
-			cache.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "d:{x}", keyspace.CachedSetOf[struct{ a int }](), keyspace.Expire(time.Hour), doc), cache.CollectionPolicy{},
-				cache.SetSource[keyspace.Int, struct{ a int }]{Load: func(context.Context, keyspace.Int) ([]struct{ a int }, error) { return nil, nil }})
+			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "d:{x}", keyspace.CachedSetOf[struct{ a int }](), keyspace.Expire(time.Hour), doc), collection.Policy{},
+				collection.SetSource[keyspace.Int, struct{ a int }]{Load: func(context.Context, keyspace.Int) ([]struct{ a int }, error) { return nil, nil }})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1047,7 +1059,7 @@ func TestRandomTrafficNeverSeesThePast(t *testing.T) {
 func randomTraffic(t *testing.T, db *redis.DB, long time.Duration) {
 	s := newTables()
 	const maxStale = 2 * time.Second // the machine may be busy
-	ns := []*relations{relate(t, db, s, cache.CollectionPolicy{MaxStale: maxStale}), relate(t, db, s, cache.CollectionPolicy{MaxStale: maxStale})}
+	ns := []*relations{relate(t, db, s, collection.Policy{MaxStale: maxStale}), relate(t, db, s, collection.Policy{MaxStale: maxStale})}
 	type fact struct {
 		version atomic.Int64 // acknowledged
 		turn    chan bool    // the source orders its changes
@@ -1080,7 +1092,7 @@ func randomTraffic(t *testing.T, db *redis.DB, long time.Duration) {
 					if gone { // and back with a later one
 						s.befriend(int64(k), m, friend{Since: v, Remark: "gone"})
 					}
-				}), func(e *cache.HashEdit[string, friend]) {
+				}), func(e *collection.HashEdit[string, friend]) {
 					if e.Set(m, friend{Since: v}); gone {
 						e.Set(m, friend{Since: v, Remark: "gone"})
 					}

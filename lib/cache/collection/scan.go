@@ -1,4 +1,4 @@
-package cache
+package collection
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -33,38 +34,38 @@ type pair struct{ member, value string }
 // whole reads all members at once.
 func (c *collection) whole(ctx context.Context, k any, take func([]pair) error) error {
 	var mark string
-	h, err := c.read(ctx, k, wholeQuery{
+	h, err := c.Read(ctx, k, wholeQuery{
 		func(key keyspace.Key, loaded string) keyspace.Cmd {
 			mark = loaded
-			return keyspace.Cmd{Name: c.shape.whole, Key: key}
+			return keyspace.Cmd{Name: c.shape.Whole, Key: key}
 		},
-		func(r keyspace.Reply) verdict {
+		func(r keyspace.Reply) shapes.Verdict {
 			pairs, loaded := c.pairs(r.List, mark)
 			if !loaded {
-				return absent
+				return shapes.Absent
 			}
 			return readable(take(pairs))
 		}})
 	if h == nil || err != nil {
 		return err
 	}
-	return take(h.pairs())
+	return take(pairsOf(h))
 }
 
 // pairs are the caller's members among texts; loaded reports that the mark is there.
 func (c *collection) pairs(texts []keyspace.Reply, mark string) (pairs []pair, loaded bool) {
-	for i := 0; i+c.shape.valued <= len(texts); i += c.shape.valued {
+	for i := 0; i+c.shape.Valued <= len(texts); i += c.shape.Valued {
 		m := texts[i].Str
-		if _, isMark := unescape(m); isMark {
+		if _, isMark := shapes.Unescape(m); isMark {
 			loaded = loaded || m == mark
 			continue
 		}
-		pairs = append(pairs, pair{m, texts[i+c.shape.valued-1].Str})
+		pairs = append(pairs, pair{m, texts[i+c.shape.Valued-1].Str})
 	}
 	return pairs, loaded
 }
 
-func (h held) pairs() []pair {
+func pairsOf(h shapes.Held) []pair {
 	pairs := make([]pair, 0, len(h))
 	for m, v := range h {
 		pairs = append(pairs, pair{m, v})
@@ -132,22 +133,22 @@ func (c *collection) scan(ctx context.Context, k any, cursor string, n int, take
 		}
 		return take(pairs)
 	}
-	if from.ordered || c.rt.db.Mode() == "embedded" { // whose cursors count members, which come and go
+	if from.ordered || c.Embedded() { // whose cursors count members, which come and go
 		err = c.whole(ctx, k, inOrder)
 		return next, err
 	}
 	var era uint64
-	h, err := c.read(ctx, k, wholeQuery{
+	h, err := c.Read(ctx, k, wholeQuery{
 		func(key keyspace.Key, mark string) keyspace.Cmd {
 			at := "0"
-			if era = eraOf(mark); era == from.era {
+			if era = shapes.EraOf(mark); era == from.era {
 				at = from.at
 			}
-			return collectionScan.Cmd([]keyspace.Key{key}, c.shape.typ, eraText(era), at, strconv.Itoa(n))
+			return c.shape.Scan(key, era, at, n)
 		},
-		func(r keyspace.Reply) verdict {
+		func(r keyspace.Reply) shapes.Verdict {
 			if len(r.List) != 2 {
-				return absent
+				return shapes.Absent
 			}
 			next = ""
 			if at := r.List[0].Str; at != "0" {
@@ -157,17 +158,17 @@ func (c *collection) scan(ctx context.Context, k any, cursor string, n int, take
 			return readable(take(pairs))
 		}})
 	if h != nil && err == nil {
-		err = inOrder(h.pairs())
+		err = inOrder(pairsOf(h))
 	}
 	return next, err
 }
 
 // readable is the verdict on members that could be parsed, or not.
-func readable(err error) verdict {
+func readable(err error) shapes.Verdict {
 	if err != nil {
-		return unreadable
+		return shapes.Unreadable
 	}
-	return answered
+	return shapes.Answered
 }
 
 func encodeCursor(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }

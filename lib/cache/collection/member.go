@@ -1,10 +1,12 @@
-package cache
+package collection
 
 import (
 	"encoding"
 	"fmt"
 	"reflect"
 	"strconv"
+
+	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
 )
 
 // A codec writes members and fields: what encoding/json takes for a map's keys.
@@ -25,22 +27,22 @@ func codecOf[M comparable]() codec[M] {
 		return codec[M]{
 			func(m M) (string, error) {
 				b, err := any(m).(encoding.TextMarshaler).MarshalText()
-				return escape(string(b)), err
+				return shapes.Escape(string(b)), err
 			},
 			func(s string) (m M, err error) {
-				s, _ = unescape(s)
+				s, _ = shapes.Unescape(s)
 				return m, any(&m).(encoding.TextUnmarshaler).UnmarshalText([]byte(s))
 			}}
 	case kind == reflect.String:
 		return codec[M]{
 			func(m M) (string, error) {
 				if s, ok := any(m).(string); ok {
-					return escape(s), nil
+					return shapes.Escape(s), nil
 				}
-				return escape(reflect.ValueOf(m).String()), nil
+				return shapes.Escape(reflect.ValueOf(m).String()), nil
 			},
 			func(s string) (m M, err error) {
-				s, _ = unescape(s)
+				s, _ = shapes.Unescape(s)
 				reflect.ValueOf(&m).Elem().SetString(s)
 				return m, nil
 			}}
@@ -65,7 +67,7 @@ func (c *codec[M]) texts(ms []M) ([]string, error) {
 	return args[1:], nil
 }
 
-// args are several members, in order, behind the place of a mark. See [few].
+// args are several members, in order, behind the place of a mark. See memberQuery.
 func (c *codec[M]) args(ms []M) ([]string, error) {
 	args := make([]string, 1+len(ms))
 	for i, m := range ms {
