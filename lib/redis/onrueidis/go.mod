@@ -10,7 +10,6 @@ require (
 	github.com/maypok86/otter/v2 v2.4.0 // indirect
 	github.com/stoa-dev/stoa/lib v0.0.0
 	github.com/yuin/gopher-lua v1.1.1 // indirect
-	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )
 

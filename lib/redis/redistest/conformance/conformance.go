@@ -415,17 +415,12 @@ func testScripts(t *testing.T, db *redis.DB) {
 
 func testFunctions(t *testing.T, db *redis.DB) {
 	ctx := t.Context()
-	// Nobody has a library of this name, on whichever server.
-	name := "conformance_" + rand.Text()
 	library := func(more string) string {
-		return "#!lua name=" + name + "\nredis.register_function('" + name + "', function(keys, args) return {keys[1], redis.call('INCRBY', keys[2], args[1] + " + more + ")} end)"
+		return "#!lua name=conformance\nredis.register_function('conformance_add', function(keys, args) return {keys[1], redis.call('INCRBY', keys[2], args[1] + " + more + ")} end)"
 	}
-	type keys struct{ A, B keyspace.Counter }
-	type args struct{ N int }
-	add := keyspace.DefFunction[keys, args](name, keyspace.Reply.Texts, counter.Family, counter.Family)
-	none := counter.At(keyspace.Text{S: "nothing"})
+	c := counter.At(keyspace.Text{S: "function"})
 	var server redis.ServerError
-	if _, err := add.Run(ctx, db, keys{none, none}, args{}); !errors.As(err, &server) {
+	if _, err := none.Run(ctx, db, addKeys{c, c}, addArgs{}); !errors.As(err, &server) {
 		t.Errorf("a function that no server has: %v, want the server's error", err)
 	}
 	if err := db.LoadFunctions(ctx, library("nonsense(")); !errors.As(err, &server) {
@@ -440,7 +435,7 @@ func testFunctions(t *testing.T, db *redis.DB) {
 		}
 		for i := range 30 {
 			c := counter.At(keyspace.Text{S: "function" + strconv.Itoa(i)})
-			got, err := add.Run(ctx, db, keys{c, c}, args{i})
+			got, err := add.Run(ctx, db, addKeys{c, c}, addArgs{i})
 			want := []string{db.Physical(c.Key), strconv.Itoa(i)}
 			if more != "0" {
 				want[1] = strconv.Itoa(2*i + 1000)
@@ -451,7 +446,7 @@ func testFunctions(t *testing.T, db *redis.DB) {
 		}
 	}
 	v := counter.At(keyspace.Text{S: "another slot"})
-	if _, err := add.Run(ctx, db, keys{none, v}, args{}); !errors.Is(err, keyspace.ErrCrossSlot) {
+	if _, err := add.Run(ctx, db, addKeys{c, v}, addArgs{}); !errors.Is(err, keyspace.ErrCrossSlot) {
 		t.Errorf("keys of two slots: %v, want ErrCrossSlot", err)
 	}
 }

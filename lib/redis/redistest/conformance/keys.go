@@ -27,3 +27,14 @@ var (
 	news   = keyspace.DefChannel1[keyspace.Int](keys, "news:{{n}}", keyspace.RawMessages("text"), keyspace.Doc{})
 	prices = keyspace.DefChannel0(keys, "prices", keyspace.MessagesOf[map[string]int](), keyspace.Doc{})
 )
+
+// Functions: the library that testFunctions loads has add, and no library has none.
+type (
+	addKeys struct{ First, Second keyspace.Counter }
+	addArgs struct{ N int }
+)
+
+var (
+	add  = keyspace.DefFunction[addKeys, addArgs]("conformance_add", keyspace.Reply.Texts, counter.Family, counter.Family)
+	none = keyspace.DefFunction[addKeys, addArgs]("conformance_none", keyspace.Reply.Texts, counter.Family, counter.Family)
+)
