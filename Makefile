@@ -4,10 +4,12 @@
 # They take two fifths of a whole node's tests otherwise. Without tables for a debugger linking takes half as long.
 # "make lint" vets.
 TEST_FLAGS ?= -p 3 -parallel 8
-# The two that take longest begin: at the end one of them would have a processor idle.
-PACKAGES ?= ./internal/wholeserver ./e2e ./...
+# The library, and the adapters of clients that a program has already, so that the library depends on none but its own.
+MODULES = lib lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
+# Those that take longest begin: at the end one of them would have a processor idle.
+PACKAGES ?= ./internal/wholeserver ./e2e ./internal/wholeserver/integration ./... $(MODULES:%=./%/...)
 
-.PHONY: help run build test test-adapters test-mysql test-stability test-timing soak lint generate check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
+.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-compatible check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,26 +21,21 @@ build: ## Build bin/stoa
 	go build -trimpath -o bin/stoa ./cmd/stoa
 
 UNWATCHED = -race=false -d=checkptr=0
-# Without atexit_sleep_ms each package's tests would sleep for a second at their end.
-TEST = CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -shuffle=on -timeout 30m $(TEST_FLAGS)
+# Without atexit_sleep_ms each package's tests would sleep for a second at their end. Tests of real servers wait more
+# than they work, so that three packages and eight tests of each at a time keep two cores busy.
+TEST = CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh $(CURDIR)/scripts/in-workspace.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -shuffle=on -p 3 -parallel 8 -timeout 30m $(TEST_FLAGS)
 
-test: deps test-adapters ## Run every test, with real engines and the race detector
+test: deps ## Run every test, with real engines and the race detector
 	$(TEST) $(PACKAGES)
 
-# Modules of their own, so that the library depends on no client but its own and on no telemetry.
-ADAPTERS = redis/onrueidis redis/ongoredis cache/cacheotel
-
-test-adapters: deps ## Run the tests of the adapters of clients that a program has already
-	for module in $(ADAPTERS); do (cd $$module && $(TEST) ./...) || exit; done
-
-# Half of the runs have a machine that stalls. A short trial: RUNS=2 PACKAGES="./lease ./e2e"
+# Half of the runs have a machine that stalls. A short trial: RUNS=2 PACKAGES="./lib/lease ./e2e"
 RUNS ?= 8
 
 test-stability: deps ## Run the tests eight times, four of them on a machine that stalls; takes an hour
 	RUNS=$(RUNS) scripts/test-stability.sh $(PACKAGES)
 
 test-timing: deps ## Run the tests that judge by real time, one after another, on a machine that does nothing else
-	go test -tags timing -p 1 -parallel 1 -run Timing $(PACKAGES)
+	scripts/in-workspace.sh go test -tags timing -p 1 -parallel 1 -run Timing $(PACKAGES)
 
 # The packages that touch SQL.
 MYSQL_TESTS ?= ./internal/... ./e2e
@@ -54,6 +51,9 @@ generate: ## Write docs/reference, keyspace.lock and Redis' users anew
 	go run ./cmd/stoa keys diff --write
 	go run ./cmd/stoa keys acl --role stoa --wide --into deploy/redis/users.acl
 	go run ./cmd/stoa reference docs/reference
+
+check-compatible: ## Hold the library's exported names against those of its newest version
+	@scripts/check-compatible.sh
 
 check-generated: ## Compare what is generated with what is in the tree
 	@scripts/check-generated.sh
@@ -104,8 +104,8 @@ soak: deps ## Inflict every failure of the tests six times, and play all histori
 	go test -v ./e2e -run 'Killed|Emptied|Away|StandsStill|Promote|Loses|Whole' -soak 6 -timeout 60m
 
 hazards: ## Hold the cache, and others, against all hazards at full size; takes half an hour
-	STOA_HAZARDS=full go test -v ./cache/cachetest
-	STOA_HAZARDS=full go test -v -run UnderLoad ./keyspace/move
+	STOA_HAZARDS=full go -C lib test -v ./cache/cachetest
+	STOA_HAZARDS=full go -C lib test -v -run UnderLoad ./keyspace/move
 	cd bench/hazards && go test -v -timeout 60m .
 
 hazards-checkin: ## Play what can make a streak lie, on Stoa and on the design that it began with

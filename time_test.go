@@ -16,7 +16,7 @@ import (
 // byRealTime lists the test files that still sleep or judge by real time. The list only
 // shrinks, and goes when it is empty.
 var byRealTime = []string{
-	"cache/cachetest/stoa_test.go",
+	"lib/cache/cachetest/stoa_test.go",
 	"e2e/chats_test.go", "e2e/failures_test.go",
 	"e2e/newcomers_test.go",
 	"e2e/people_test.go",
@@ -52,7 +52,7 @@ func checkRealTime(fset *token.FileSet, name string, f *ast.File) (faults []stri
 				if isBubble(n) {
 					return false
 				}
-				if isCall(n, "synctest", "Test") && !strings.HasPrefix(name, "internal/bubble/") {
+				if isCall(n, "synctest", "Test") && !strings.HasPrefix(name, "lib/testing/bubble/") {
 					faults = append(faults, fmt.Sprintf("%s:%d calls synctest.Test; call bubble.Test", name, fset.Position(n.Pos()).Line))
 				}
 				if isCall(n, "time", "Sleep") {

@@ -14,6 +14,7 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/stoa-dev/stoa v0.0.0
+	github.com/stoa-dev/stoa/lib v0.0.0
 	github.com/viccon/sturdyc v1.1.5
 )
 
@@ -112,4 +113,7 @@ require (
 	modernc.org/sqlite v1.60.1 // indirect
 )
 
-replace github.com/stoa-dev/stoa => ../
+replace (
+	github.com/stoa-dev/stoa => ../
+	github.com/stoa-dev/stoa/lib => ../lib
+)

@@ -13,10 +13,11 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/testkit"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/keyspace/audit"
-	"github.com/stoa-dev/stoa/lease"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/acl"
+	"github.com/stoa-dev/stoa/lib/keyspace/audit"
+	"github.com/stoa-dev/stoa/lib/lease"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
 // line returns a user's line of an ACL file, without its password.
@@ -32,7 +33,7 @@ func line(t *testing.T, file, user string) string {
 }
 
 func TestTheShippedUserIsMadeFromTheSchema(t *testing.T) {
-	if got, want := line(t, "redis/users.acl", "stoa"), (keyspace.ACL{Wide: true}).Line(app.Keys()...); got != want {
+	if got, want := line(t, "redis/users.acl", "stoa"), (acl.User{Wide: true}).Line(app.Keys()...); got != want {
 		t.Errorf("run make generate; got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -78,7 +79,7 @@ func TestTheShippedUserMaySendWhateverTheProgramSends(t *testing.T) {
 	}
 	for command, path := range found {
 		if !allowed(command) {
-			t.Errorf("%s sends %s, which the user stoa may not: package keyspace's ACL lacks it", path, command)
+			t.Errorf("%s sends %s, which the user stoa may not: package keyspace/acl lacks it", path, command)
 		}
 	}
 }
@@ -118,8 +119,8 @@ func TestTheNarrowUsersSuffice(t *testing.T) {
 	t.Parallel()
 	s := install(t)
 	s.passwords["operator"] = "look"
-	server := keyspace.ACL{Secret: ">" + s.passwords["stoa"]}
-	operator := keyspace.ACL{User: "operator", Secret: ">look", ReadOnly: true}
+	server := acl.User{Secret: ">" + s.passwords["stoa"]}
+	operator := acl.User{Name: "operator", Secret: ">look", ReadOnly: true}
 	s.write(t, "users.acl", strings.ReplaceAll(read(t, s.path("users.acl")), line(t, s.path("users.acl"), "stoa"),
 		server.Line(app.Keys()...)+"\n"+operator.Line(app.Keys()...)))
 	i := redistest.Conf(t, s.path("redis.conf"))

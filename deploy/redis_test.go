@@ -17,11 +17,11 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/checkin"
-	"github.com/stoa-dev/stoa/internal/eventually"
-	"github.com/stoa-dev/stoa/internal/logtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/keyspace/acl"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
+	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
 // patience ends a command that hangs. It decides nothing.
@@ -348,7 +348,7 @@ func TestRedisFirstModeOnTheShippedSettings(t *testing.T) {
 	t.Parallel()
 	const warning = "answered check-ins may be lost"
 	mayAsk := func(t *testing.T, s *site) {
-		user := keyspace.ACL{Secret: ">" + s.passwords["stoa"], Wide: true, Commands: []string{"config|get"}}
+		user := acl.User{Secret: ">" + s.passwords["stoa"], Wide: true, Commands: []string{"config|get"}}
 		file := s.path("users.acl")
 		s.write(t, "users.acl", strings.ReplaceAll(read(t, file), line(t, file, "stoa"), user.Line(app.Keys()...)))
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // A drop that Redis did not take in time waits in SQL, and until it is done other

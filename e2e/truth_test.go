@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // What follows from the log, computed a second time and as simply as can be:

@@ -25,23 +25,20 @@ unformatted() {
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# A module that requires this one compiles all its packages anew, from another path.
-# In a workspace with it the benchmarks' module and the adapters of clients take what is there.
-# That of the hazards needs five packages, and other versions of what both require.
-adapters="redis/onrueidis redis/ongoredis cache/cacheotel"
-GOWORK=$tmp/go.work go work init . ./bench $adapters
+modules="lib lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel"
+packages=$(printf './%s/... ' . $modules bench)
 
 check gofmt unformatted
-for module in . bench bench/hazards $adapters; do
+for module in . $modules bench bench/hazards; do
 	check "go mod tidy ($module)" go -C "$module" mod tidy -diff
 done
-check "go vet" env GOWORK="$tmp/go.work" go vet ./... ./bench/... ./redis/onrueidis/... ./redis/ongoredis/... ./cache/cacheotel/...
-check "staticcheck" env GOWORK="$tmp/go.work" go run "$staticcheck" ./... ./bench/... ./redis/onrueidis/... ./redis/ongoredis/... ./cache/cacheotel/...
-check "go vet (bench/hazards)" go -C bench/hazards vet ./...
-check "staticcheck (bench/hazards)" env -C bench/hazards go run "$staticcheck" ./...
-check "go build (keyvet)" go build -o "$tmp/keyvet" ./keyspace/keyvet/cmd/keyvet
-check "keys outside keys.go" go vet -vettool="$tmp/keyvet" ./...
-for module in $adapters; do
-	check "keys outside keys.go ($module)" go -C "$module" vet -vettool="$tmp/keyvet" ./...
-done
+# shellcheck disable=SC2086 # a list
+check "go vet" scripts/in-workspace.sh go vet $packages
+# shellcheck disable=SC2086
+check "staticcheck" scripts/in-workspace.sh go run "$staticcheck" $packages
+check "go vet (bench/hazards)" env GOWORK=off go -C bench/hazards vet ./...
+check "staticcheck (bench/hazards)" env -C bench/hazards GOWORK=off go run "$staticcheck" ./...
+check "go build (keyvet)" scripts/in-workspace.sh go build -o "$tmp/keyvet" ./lib/keyspace/keyvet/cmd/keyvet
+# shellcheck disable=SC2086
+check "keys outside keys.go" scripts/in-workspace.sh go vet -vettool="$tmp/keyvet" ./... $(printf './%s/... ' $modules)
 exit "$failed"

@@ -25,8 +25,8 @@ import (
 
 	"github.com/stoa-dev/stoa/bench/servers"
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/keyspace/audit"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/keyspace/audit"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 var (

@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/bench/servers"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/leaderboard"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/leaderboard"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 var (

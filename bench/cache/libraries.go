@@ -13,8 +13,8 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/viccon/sturdyc"
 
-	"github.com/stoa-dev/stoa/cache"
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 // life is how long values live: longer than any figure takes.

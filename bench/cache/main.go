@@ -33,11 +33,12 @@ import (
 
 	"github.com/stoa-dev/stoa/bench/servers"
 	"github.com/stoa-dev/stoa/bench/turns"
-	"github.com/stoa-dev/stoa/bus"
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 type profile struct {
@@ -548,7 +549,7 @@ func figure8(ctx context.Context, addr string) {
 		all[names[i]] = of(int64(i))
 		fields = append(fields, names[i], string(text))
 	}
-	c := cache.NewHash(rt, remarks, cache.CollectionPolicy{MaxStale: time.Minute}, cache.HashSource[keyspace.Int, string, profile]{
+	c := collection.NewHash(rt, remarks, collection.Policy{MaxStale: time.Minute}, collection.HashSource[keyspace.Int, string, profile]{
 		Load: func(context.Context, keyspace.Int) (map[string]profile, error) { return all, nil },
 	})
 	run()

@@ -2,14 +2,11 @@ module github.com/stoa-dev/stoa/bench/hazards
 
 go 1.26.0
 
-replace github.com/stoa-dev/stoa => ../../
-
 require (
 	github.com/go-redis/cache/v9 v9.0.0
 	github.com/maypok86/otter/v2 v2.4.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
-	github.com/stoa-dev/stoa v0.0.0
 	github.com/viccon/sturdyc v1.1.5
 	github.com/zeromicro/go-zero v1.10.3
 	golang.org/x/sync v0.24.0
@@ -36,6 +33,7 @@ require (
 	github.com/prometheus/common v0.72.1 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/spaolacci/murmur3 v1.1.0 // indirect
+	github.com/stoa-dev/stoa/lib v0.0.0
 	github.com/titanous/json5 v1.0.0 // indirect
 	github.com/vmihailenco/go-tinylfu v0.2.2 // indirect
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
@@ -63,3 +61,5 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 )
+
+replace github.com/stoa-dev/stoa/lib => ../../lib

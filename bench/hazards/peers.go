@@ -25,7 +25,7 @@ import (
 	"github.com/zeromicro/go-zero/core/syncx"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/stoa-dev/stoa/cache/cachetest"
+	"github.com/stoa-dev/stoa/lib/cache/cachetest"
 )
 
 // peers are the libraries.

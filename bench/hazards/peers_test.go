@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stoa-dev/stoa/cache/cachetest"
+	"github.com/stoa-dev/stoa/lib/cache/cachetest"
 )
 
 var (

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/lib/cache"
 )
 
 // The events of a user that make copies stale. Each is committed inside

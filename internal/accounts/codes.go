@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
 // Purpose is what a verification code is for. Its number is part of a key and

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 
-	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 func TestAChangeOfAddressIsNoPublicPurpose(t *testing.T) {

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // Nobody may learn from an answer whether an address has an account.

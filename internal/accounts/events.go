@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 // publish sends an event of what was committed to all devices of a user, and to

@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
-	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
 // searchLimit is what a person needs who looks for friends, and next to nothing

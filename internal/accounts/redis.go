@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/ratelimit"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 //go:embed lua/touch.lua

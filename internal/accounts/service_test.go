@@ -17,8 +17,6 @@ import (
 
 	"github.com/alexedwards/argon2id"
 
-	"github.com/stoa-dev/stoa/cache"
-	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -27,10 +25,12 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/internal/logtest"
-	"github.com/stoa-dev/stoa/ratelimit"
-	"github.com/stoa-dev/stoa/redis"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
+	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
 // A world is the domain on a database and a Redis, with a clock that the test

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/activity"
 	"github.com/stoa-dev/stoa/internal/checkin"
@@ -44,11 +43,12 @@ import (
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/internal/webhooks"
-	"github.com/stoa-dev/stoa/lease"
-	"github.com/stoa-dev/stoa/ratelimit"
-	"github.com/stoa-dev/stoa/redis"
-	_ "github.com/stoa-dev/stoa/redis/embedded" // for the URL of that name
-	_ "github.com/stoa-dev/stoa/redis/spawn"    // likewise
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/lease"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
+	"github.com/stoa-dev/stoa/lib/redis"
+	_ "github.com/stoa-dev/stoa/lib/redis/embedded" // for the URL of that name
+	_ "github.com/stoa-dev/stoa/lib/redis/spawn"    // likewise
 )
 
 // App is one node of Stoa. Make one with [New] and run it once.

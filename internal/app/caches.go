@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/lib/cache"
 )
 
 // CacheSettings are what an operator may choose about the caches.

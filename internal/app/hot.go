@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/keyspace/audit"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/audit"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 const (

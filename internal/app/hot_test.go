@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/keyspace/audit"
-	"github.com/stoa-dev/stoa/redis"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/audit"
+	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
 func TestNodesTellWhichKeysTheyUseMost(t *testing.T) {

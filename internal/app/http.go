@@ -22,8 +22,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/presence"
 	"github.com/stoa-dev/stoa/internal/serviceapi"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
 	pages "github.com/stoa-dev/stoa/web"
 )
 
@@ -148,7 +148,7 @@ func healthz(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok
 
 // keysPage shows every key and channel that a node of this build may use.
 func keysPage() http.Handler {
-	text := []byte(keyspace.NewCatalogue(Keys()...).HTML("Redis keys of Stoa"))
+	text := []byte(catalogue.New(Keys()...).HTML("Redis keys of Stoa"))
 	return static.New(text, http.Header{
 		"Content-Type":            {"text/html; charset=utf-8"},
 		"Content-Security-Policy": {"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // However many ask how a part is, it is asked once in a moment, and whoever gives up does

@@ -3,7 +3,7 @@ package checkin
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stoa-dev/stoa/groupcommit"
+	"github.com/stoa-dev/stoa/lib/groupcommit"
 )
 
 // metrics are what an operator sees of this package.

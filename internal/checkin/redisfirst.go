@@ -19,7 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/projection"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 // Redis-first mode: a check-in is answered when a stream in Redis has it, and

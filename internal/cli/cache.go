@@ -18,8 +18,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/stoa-dev/stoa/bus"
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/app"
@@ -27,9 +25,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/keyspace"
-	keycli "github.com/stoa-dev/stoa/keyspace/cli"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/inspect"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 // cacheCmd is about what servers keep at hand.
@@ -140,7 +142,7 @@ func caches(ctx context.Context, base string) (list cacheList, err error) {
 		l := cacheLine{Cache: name, Entries: int64(m.GetGauge().GetValue()), Process: reads("process"), Redis: reads("redis"), Loads: reads("load"),
 			Stale: reads("stale"), Without: int64(value("stoa_cache_fallbacks_total", name))}
 		l.HitRate = float64(l.Process+l.Redis) / float64(max(1, l.Process+l.Redis+l.Loads))
-		for _, e := range keyspace.NewCatalogue(app.Keys()...).Families {
+		for _, e := range catalogue.New(app.Keys()...).Families {
 			if e.Pattern == name && e.Type != "channel" {
 				l.Life = e.Lives()
 			}
@@ -197,7 +199,7 @@ type cacheLookupCmd struct {
 type slotView struct {
 	Key     string          `json:"key"` // without prefix
 	Family  string          `json:"family"`
-	Holds   cache.SlotKind  `json:"holds"`
+	Holds   inspect.Kind    `json:"holds"`
 	State   string          `json:"state"` // in words
 	Good    bool            `json:"good"`  // a server would answer with it
 	TTL     int64           `json:"ttl_ms,omitempty"`
@@ -236,29 +238,29 @@ func (cmd *cacheLookupCmd) Run(ctx context.Context, c *console) error {
 		if err != nil {
 			return err
 		}
-		v := viewSlot(key, cache.Inspect(text), b.nodes.Time(), cache.EraOf(key.Family(), b.nodes.Era()))
+		v := viewSlot(key, inspect.Parse(text), b.nodes.Time(), inspect.EraOf(key.Family(), b.nodes.Era()))
 		v.TTL = max(ttl, 0)
 		return c.result(v, v.write)
 	})
 }
 
 // viewSlot tells what a slot means at a time, by the servers' clock, in an era.
-func viewSlot(key keyspace.Key, s cache.Slot, now time.Time, era uint64) *slotView {
+func viewSlot(key keyspace.Key, s inspect.Slot, now time.Time, era uint64) *slotView {
 	v := &slotView{Key: key.String(), Family: key.Family().Pattern, Holds: s.Kind, Changes: s.Changes}
 	switch s.Kind {
-	case cache.SlotEmpty:
+	case inspect.Empty:
 		v.State = "nothing: the next read loads it"
 		return v
-	case cache.SlotUnknown:
+	case inspect.Unknown:
 		v.State = "not readable by this version of the program: the next read loads it"
 		return v
-	case cache.SlotFence:
+	case inspect.Fence:
 		v.State = "changes are under way: reads ask the source, and store nothing"
 		return v
-	case cache.SlotTag:
+	case inspect.Tag:
 		v.State, v.Version, v.Good = "values stored under another version do not count", fmt.Sprintf("%016x", s.Version), true
 		return v
-	case cache.SlotLease:
+	case inspect.Lease:
 		v.Until = &s.Until
 		v.State = "somebody is loading it"
 		if !s.Until.After(now) {
@@ -277,7 +279,7 @@ func viewSlot(key keyspace.Key, s cache.Slot, now time.Time, era uint64) *slotVi
 	if !s.Missing {
 		v.Value = json.RawMessage(s.Payload)
 	}
-	if s.Kind != cache.SlotValue {
+	if s.Kind != inspect.Value {
 		return v
 	}
 	switch {
@@ -372,7 +374,7 @@ func (cmd *cacheDropCmd) Run(ctx context.Context, c *console) error {
 		m.Keys = append(m.Keys, key.String())
 	}
 	for _, tag := range cmd.Tag {
-		if _, ok := cache.ParseTag(tag); !ok {
+		if _, ok := inspect.ParseTag(tag); !ok {
 			return usage{fmt.Errorf("--tag: %q is not such as room:42", tag)}
 		}
 	}

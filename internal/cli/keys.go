@@ -5,8 +5,8 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/keyspace"
-	keycli "github.com/stoa-dev/stoa/keyspace/cli"
+	"github.com/stoa-dev/stoa/lib/keyspace/acl"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
 // keysCmd is about the declared keys and channels, and what a Redis holds of them. The
@@ -91,10 +91,10 @@ func (cmd *keysACLCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	server := keyspace.ACL{User: "stoa"}
+	server := acl.User{Name: "stoa"}
 	if cmd.Conf {
 		server.Commands = []string{"config|get"}
 	}
-	operator := keyspace.ACL{User: "operator", ReadOnly: true, Commands: []string{"latency|latest", "memory|stats"}}
+	operator := acl.User{Name: "operator", ReadOnly: true, Commands: []string{"latency|latest", "memory|stats"}}
 	return cmd.Write(c.keys(), cfg.KeyPrefix, server, operator)
 }

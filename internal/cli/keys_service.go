@@ -11,7 +11,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
-	keycli "github.com/stoa-dev/stoa/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
 type keysServiceCmd struct {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/client"
-	keycli "github.com/stoa-dev/stoa/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
 // pollEvery is how often a mail is looked for that is awaited.

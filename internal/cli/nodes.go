@@ -10,8 +10,8 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/cluster"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	keycli "github.com/stoa-dev/stoa/keyspace/cli"
-	"github.com/stoa-dev/stoa/redis"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 type nodesCmd struct {

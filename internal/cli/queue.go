@@ -14,7 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	keycli "github.com/stoa-dev/stoa/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
 type queueCmd struct {

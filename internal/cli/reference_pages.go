@@ -17,7 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
 )
 
 const keysIntro = "Every key and channel of a server. In Redis the deployment's prefix stands before each " +
@@ -26,7 +26,7 @@ const keysIntro = "Every key and channel of a server. In Redis the deployment's 
 
 // keyFamilies writes the catalogue of keys.
 func keyFamilies(_ context.Context, w io.Writer, _ *kong.Application) error {
-	_, err := io.WriteString(w, keyspace.NewCatalogue(app.Keys()...).Markdown())
+	_, err := io.WriteString(w, catalogue.New(app.Keys()...).Markdown())
 	return err
 }
 

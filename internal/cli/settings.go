@@ -18,7 +18,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
-	keycli "github.com/stoa-dev/stoa/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
 // defaultFile is read when it is there and no other file is named.

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/activity"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	keycli "github.com/stoa-dev/stoa/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
 type statsCmd struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/social"
-	keycli "github.com/stoa-dev/stoa/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
 type usersCmd struct {

@@ -3,7 +3,7 @@ package cluster
 import (
 	"time"
 
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 // Keys is the cluster's part of the keyspace.

@@ -6,10 +6,11 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
 // MembersChanged says that a copy of a group's members is dropped as a whole; a change of some is applied
@@ -19,7 +20,7 @@ var MembersChanged = cache.NewEvent[ID]("group members changed")
 // copies are what Redis has of groups. A change goes on while Redis is away ([cache.Proceed]):
 // no rule of this domain rests on the copies.
 type copies struct {
-	members *cache.Hash[ID, accounts.ID, kept]
+	members *collection.Hash[ID, accounts.ID, kept]
 }
 
 func newCopies(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) copies {
@@ -30,7 +31,7 @@ func newCopies(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) copies {
 		}
 		return all
 	}
-	c := copies{cache.NewHash(rt, membersKey, cache.CollectionPolicy{MaxStale: p.MaxStale, Unfenced: cache.Proceed}, cache.HashSource[ID, accounts.ID, kept]{
+	c := copies{collection.NewHash(rt, membersKey, collection.Policy{MaxStale: p.MaxStale, Unfenced: cache.Proceed}, collection.HashSource[ID, accounts.ID, kept]{
 		Load: func(ctx context.Context, id ID) (map[accounts.ID]kept, error) {
 			list, err := allMembers(ctx, db, id)
 			return byUser(slices.Values(list)), err
@@ -46,7 +47,7 @@ func newCopies(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) copies {
 
 // targets are the copies of a group, with what d then does to those that are loaded.
 func (c copies) targets(id ID, d *changeSet) []cache.Target {
-	return []cache.Target{c.members.Edit(id, func(e *cache.HashEdit[accounts.ID, kept]) {
+	return []cache.Target{c.members.Edit(id, func(e *collection.HashEdit[accounts.ID, kept]) {
 		for _, l := range d.left {
 			e.Delete(l.user)
 		}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -19,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/webhooks"
+	"github.com/stoa-dev/stoa/lib/cache"
 )
 
 // People is what this domain asks accounts for; *accounts.Service is one.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/stoa-dev/stoa/cache"
+	"github.com/stoa-dev/stoa/lib/cache"
 )
 
 // What happens to streams, as far as copies are concerned.

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
-	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
 // Limits for each user; for a stream where its key comes in place of a user.

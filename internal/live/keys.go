@@ -3,8 +3,8 @@ package live
 import (
 	"time"
 
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/lease"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/lease"
 )
 
 // Keys are the families of this domain.

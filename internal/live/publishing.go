@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/live/media"
-	"github.com/stoa-dev/stoa/lease"
+	"github.com/stoa-dev/stoa/lib/lease"
 )
 
 const (

@@ -14,19 +14,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/live/livetest"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/lease"
-	"github.com/stoa-dev/stoa/ratelimit"
-	"github.com/stoa-dev/stoa/redis"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/lease"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
+	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // A world is one node's streams, and what is beneath them, on embedded engines and loopback.

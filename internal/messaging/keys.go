@@ -6,7 +6,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/groups"
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 // Keys are the families of this domain.

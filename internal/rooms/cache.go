@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
+	"github.com/stoa-dev/stoa/lib/cache"
 )
 
 // What happens to rooms, as far as copies are concerned. "stream stopped" is an event of package live.

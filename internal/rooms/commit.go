@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/lib/groupcommit"
 
 	"github.com/stoa-dev/stoa/api"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
-	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
 // Limits for each user or guest; for an address where there is neither.

@@ -3,7 +3,7 @@ package rooms
 import (
 	"time"
 
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 // Keys are the families of this domain.

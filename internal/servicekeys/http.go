@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/web"
-	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
 // Caller is an app's own backend. It implements [web.Delegate].

@@ -3,9 +3,10 @@ package social
 import (
 	"context"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
 // The events of a user's relations. A change of one friend or request is
@@ -26,17 +27,17 @@ var (
 // is away for one node alone, the other nodes may miss that node's changes until
 // the outbox has told Redis of them.
 type relations struct {
-	friends *cache.Hash[accounts.ID, accounts.ID, kept]
-	blocks  *cache.Set[accounts.ID, accounts.ID]
-	pending *cache.ZSet[accounts.ID, accounts.ID]
+	friends *collection.Hash[accounts.ID, accounts.ID, kept]
+	blocks  *collection.Set[accounts.ID, accounts.ID]
+	pending *collection.ZSet[accounts.ID, accounts.ID]
 	unread  *cache.Cache[accounts.ID, int]
 }
 
 func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 	p.Unfenced = cache.Proceed
-	set := cache.CollectionPolicy{MaxStale: p.MaxStale, Unfenced: p.Unfenced}
+	set := collection.Policy{MaxStale: p.MaxStale, Unfenced: p.Unfenced}
 	r := relations{
-		friends: cache.NewHash(rt, friendsKey, set, cache.HashSource[accounts.ID, accounts.ID, kept]{
+		friends: collection.NewHash(rt, friendsKey, set, collection.HashSource[accounts.ID, accounts.ID, kept]{
 			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]kept, error) {
 				return allFriends(ctx, db, user)
 			},
@@ -44,14 +45,14 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 				return someFriends(ctx, db, user, others)
 			},
 		}),
-		blocks: cache.NewSet(rt, blocksKey, set, cache.SetSource[accounts.ID, accounts.ID]{
+		blocks: collection.NewSet(rt, blocksKey, set, collection.SetSource[accounts.ID, accounts.ID]{
 			Load: func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) { return allBlocks(ctx, db, user) },
 			Pick: func(ctx context.Context, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
 				return someBlocks(ctx, db, user, others)
 			},
 		}),
 		// It is never asked about single members, so it needs no Pick.
-		pending: cache.NewZSet(rt, pendingKey, set, cache.ZSetSource[accounts.ID, accounts.ID]{
+		pending: collection.NewZSet(rt, pendingKey, set, collection.ZSetSource[accounts.ID, accounts.ID]{
 			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]float64, error) {
 				return allPending(ctx, db, user)
 			},
@@ -83,7 +84,7 @@ const (
 // those that are loaded.
 func (r relations) targets(user accounts.ID, parts part, d *changeSet) (targets []cache.Target) {
 	if parts&inFriends != 0 {
-		targets = append(targets, r.friends.Edit(user, func(e *cache.HashEdit[accounts.ID, kept]) {
+		targets = append(targets, r.friends.Edit(user, func(e *collection.HashEdit[accounts.ID, kept]) {
 			for _, t := range d.removed {
 				if t.user == user {
 					e.Delete(t.other)
@@ -97,7 +98,7 @@ func (r relations) targets(user accounts.ID, parts part, d *changeSet) (targets 
 		}))
 	}
 	if parts&inBlocks != 0 {
-		targets = append(targets, r.blocks.Edit(user, func(e *cache.SetEdit[accounts.ID]) {
+		targets = append(targets, r.blocks.Edit(user, func(e *collection.SetEdit[accounts.ID]) {
 			for _, b := range d.blocked {
 				if b.user == user {
 					e.Add(b.other)
@@ -111,7 +112,7 @@ func (r relations) targets(user accounts.ID, parts part, d *changeSet) (targets 
 		}))
 	}
 	if parts&inRequests != 0 {
-		targets = append(targets, r.unread.Target(user), r.pending.Edit(user, func(e *cache.ZSetEdit[accounts.ID]) {
+		targets = append(targets, r.unread.Target(user), r.pending.Edit(user, func(e *collection.ZSetEdit[accounts.ID]) {
 			for _, q := range d.closed {
 				if q.To == user {
 					e.Remove(q.From)

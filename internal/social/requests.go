@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
 // Asking is a request for friendship as its sender makes it.
@@ -243,7 +244,7 @@ func (s *Service) answer(ctx context.Context, tx *sqldb.Tx, d *changeSet, id Req
 func (s *Service) Received(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "social.Received %s", user)
 	waiting, next, err := s.rel.pending.Page(ctx, user, cursor, limit)
-	if errors.Is(err, cache.ErrCursor) {
+	if errors.Is(err, collection.ErrCursor) {
 		return nil, "", ErrCursor
 	}
 	if err != nil || len(waiting) == 0 {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stoa-dev/stoa/cache"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -16,6 +15,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/webhooks"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
 // People is what this domain asks accounts for; *accounts.Service is one.
@@ -243,7 +244,7 @@ func (s *Service) Between(ctx context.Context, a, b accounts.ID) (ofA, ofB Relat
 	defer errs.Wrap(&err, "social.Between %s", a)
 	friendA, friendB := s.rel.friends.Ask(a, b), s.rel.friends.Ask(b, a)
 	blockedA, blockedB := s.rel.blocks.Ask(a, b), s.rel.blocks.Ask(b, a)
-	if err := s.caches.Ask(ctx, friendA, friendB, blockedA, blockedB); err != nil {
+	if err := collection.Ask(ctx, friendA, friendB, blockedA, blockedB); err != nil {
 		return ofA, ofB, asKind(ctx, err)
 	}
 	return Relation{friendA.Yes(), blockedA.Yes()}, Relation{friendB.Yes(), blockedB.Yes()}, nil

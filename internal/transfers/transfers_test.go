@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 func TestAFilesNameIsOneEverywhere(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
-	"github.com/stoa-dev/stoa/internal/bubble"
-	"github.com/stoa-dev/stoa/internal/eventually"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // voiceOf is a recording of silence.

@@ -7,9 +7,11 @@ import (
 	"testing"
 
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/testkit"
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
+	"github.com/stoa-dev/stoa/lib/keyspace/lock"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 func TestTheKeyspaceHasNoFault(t *testing.T) {
@@ -23,12 +25,12 @@ func TestTheLockFileIsWhatTheProgramDeclares(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := keyspace.ParseLock(string(text))
+	was, err := lock.Parse(string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := keyspace.NewLock(app.Keys()...)
-	for _, change := range lock.Diff(now) {
+	now := lock.New(app.Keys()...)
+	for _, change := range was.Diff(now) {
 		t.Errorf("%s", change)
 	}
 	if string(text) != now.String() {
@@ -73,7 +75,7 @@ func TestTheServerShowsItsKeys(t *testing.T) {
 		if status != 200 || header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(header.Get("Content-Security-Policy"), "default-src 'none'") {
 			t.Errorf("got %d %v", status, header)
 		}
-		for _, f := range keyspace.NewCatalogue(app.Keys()...).Families {
+		for _, f := range catalogue.New(app.Keys()...).Families {
 			if !strings.Contains(body, "<code>"+f.Pattern+"</code>") {
 				t.Errorf("the page lacks %s", f.Pattern)
 			}

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 func TestProblemsAndMailsSpeakTheCallersLanguage(t *testing.T) {

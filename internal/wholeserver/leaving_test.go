@@ -7,9 +7,9 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // A whole server, by its clock: the job, the message, every domain, and the second

@@ -13,13 +13,13 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/cluster"
-	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/testkit"
-	"github.com/stoa-dev/stoa/redis"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // asks returns the status of a node's answer to a GET, and the document that it is.
@@ -234,4 +234,15 @@ func TestADrainThatIsUndoneAtOnceLeavesTheNodeServing(t *testing.T) {
 		}
 		p.socket(0, p.enter(0)).hears(t, "opened")
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func saying(s string) api.Send {
+	return api.Send{ClientID: strings.ReplaceAll(s, " ", "-"), Content: api.Content{Kind: api.MessageText, Text: s}}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
-	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // player is somebody's player, whose machine has a clock of its own, behind a slow line.

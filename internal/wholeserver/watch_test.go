@@ -10,7 +10,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
-	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // The Go client watches a room: through a broken line, through "subscribe again", and until it is taken out.

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stoa-dev/stoa/cache"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 type user struct{ Name string }

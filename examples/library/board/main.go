@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stoa-dev/stoa/leaderboard"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/leaderboard"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 func main() {

@@ -10,8 +10,8 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/stoa-dev/stoa/lease"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/lease"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 func main() {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/alexedwards/argon2id"
 
-	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // cheap is a cost for tests: with the race detector a password of the real one takes an

@@ -15,8 +15,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/leaderboard"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/leaderboard"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 // The kinds of boards, as package leaderboard describes them.

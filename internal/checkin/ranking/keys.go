@@ -1,8 +1,8 @@
 package ranking
 
 import (
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/leaderboard"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/leaderboard"
 )
 
 // Keys is the boards' share of check-in's part of the keyspace.

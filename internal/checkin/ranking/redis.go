@@ -12,8 +12,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/leaderboard"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/leaderboard"
 )
 
 // patience is how long work that no caller waits for waits for Redis.

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stoa-dev/stoa/cache"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/inspect"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 // ErrNotCached reports text that names no key, tag or family of a cache.
@@ -107,7 +108,7 @@ func (c *Cached) Do(ctx context.Context, db *redis.DB, rt *cache.Runtime, d Drop
 		return 0, err
 	}
 	for _, tag := range d.Tags {
-		t, ok := cache.ParseTag(tag)
+		t, ok := inspect.ParseTag(tag)
 		if !ok {
 			return 0, fmt.Errorf("%w: %s", ErrNotCached, tag)
 		}

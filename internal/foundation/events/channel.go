@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 //go:embed lua/listen.lua

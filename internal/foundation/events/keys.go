@@ -3,8 +3,8 @@ package events
 import (
 	"time"
 
-	"github.com/stoa-dev/stoa/bus"
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 // Keys are the channel and the log between nodes, and who listens to which channel.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/centrifugal/centrifuge"
 
-	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/lib/bus"
 )
 
 // topic is what nodes of the library tell each other; the event's name is the node that is

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 // Len is the length of an identifier in bytes.

@@ -3,7 +3,7 @@ package obs
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stoa-dev/stoa/bus"
+	"github.com/stoa-dev/stoa/lib/bus"
 )
 
 var (

@@ -5,10 +5,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stoa-dev/stoa/bus"
-	"github.com/stoa-dev/stoa/internal/eventually"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 func TestTheBusTellsHowEventsCameAndHowOldItsKnowledgeIs(t *testing.T) {

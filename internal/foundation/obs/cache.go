@@ -3,8 +3,8 @@ package obs
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stoa-dev/stoa/cache"
-	"github.com/stoa-dev/stoa/cache/cacheprom"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/cacheprom"
 )
 
 // Caches is the [cacheprom.Collector] of this process. Give its Hooks to the caches' runtime,

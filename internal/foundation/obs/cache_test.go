@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/bus"
-	"github.com/stoa-dev/stoa/cache"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
 var (

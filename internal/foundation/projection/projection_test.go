@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/bubble"
-	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 var (

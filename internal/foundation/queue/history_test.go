@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
 func TestTheKeysAreInOrder(t *testing.T) {

@@ -1,6 +1,6 @@
 package queue
 
-import "github.com/stoa-dev/stoa/keyspace"
+import "github.com/stoa-dev/stoa/lib/keyspace"
 
 // Keys is the queue's part of the keyspace.
 var Keys = keyspace.New("queue")

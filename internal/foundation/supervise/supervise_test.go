@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // diary notes what happens in which order.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
 // maxToken is well above what any token of ours has and keeps hashing cheap.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stoa-dev/stoa/ratelimit"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
 // nobody takes an answer without keeping it.

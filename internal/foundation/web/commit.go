@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stoa-dev/stoa/groupcommit"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/lib/groupcommit"
 )
 
 // answers keeps the rows of idempotency_keys for the requests of this node. A claim

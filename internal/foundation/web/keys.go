@@ -3,7 +3,7 @@ package web
 import (
 	"time"
 
-	"github.com/stoa-dev/stoa/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 // Keys has the families of this package.

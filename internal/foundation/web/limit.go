@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/keyspace"
-	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
 // DefaultLimit is what Config.Limit should be: ten requests a second to one

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 type listenIn struct {

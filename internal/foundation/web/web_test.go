@@ -25,9 +25,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/bubble"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/ratelimit"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

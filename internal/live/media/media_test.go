@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/eventually"
 	"github.com/stoa-dev/stoa/internal/live/livetest"
 	"github.com/stoa-dev/stoa/internal/live/media"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 func engine(t *testing.T) *media.Engine {

@@ -23,7 +23,7 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
 // patience bounds every wait for a server: a hundred times what it takes.

@@ -1,0 +1,727 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
+)
+
+func TestBus(t *testing.T) {
+	cases := []struct {
+		name string
+		test func(*testing.T, *redis.DB)
+	}{
+		{"every node hears each event of the others once and in one order", testOrder},
+		{"an event arrives as it was published", testWhole},
+		{"what is only passed on is heard, and not kept", testPassed},
+		{"a pipeline can publish", testPipeline},
+		{"an entry without a message is found by the next beat", testSilent},
+		{"a gap between messages is filled before what follows", testGap},
+		{"more than a page of the log is caught up with", testPages},
+		{"a trimmed log means that events may have been missed", testTrimmed},
+		{"an emptied log means that events may have been missed", testEmptied},
+		{"an entry that has another's id is not taken for it", testSameID},
+		{"ids that come again after the log was emptied hide nothing", testSameIDs},
+		{"an entry that nobody can read is passed over", testUnreadable},
+		{"the log does not grow for ever", testKeep},
+		{"the script does what its Go twin does", testTwin},
+	}
+	for _, engine := range redistest.Engines(t) {
+		t.Run(engine.Name, func(t *testing.T) {
+			if engine.Name == "embedded" {
+				for _, c := range cases {
+					t.Run(c.name, func(t *testing.T) {
+						redistest.Bubble(t, func(t *testing.T) {
+							db := engine.Open(t)
+							c.test(t, db)
+							redistest.KeysDeclared(t, db, schema)
+						})
+					})
+				}
+				return
+			}
+			t.Parallel()
+			db := engine.Open(t)
+			for _, c := range cases {
+				t.Run(c.name, func(t *testing.T) { c.test(t, db) })
+			}
+			redistest.KeysDeclared(t, db, schema)
+		})
+	}
+}
+
+func testOrder(t *testing.T, db *redis.DB) {
+	nodes := []*node{join(t, db, "a", Config{}), join(t, db, "b", Config{}), join(t, db, "c", Config{})}
+	const each = 200
+	var wg sync.WaitGroup
+	for _, n := range nodes {
+		wg.Go(func() {
+			for i := range each {
+				if err := n.Publish(t.Context(), "topic", "name", fmt.Sprint(n.cfg.Node, i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var order []string // of the log
+	entries, err := nodes[0].read(t.Context(), "XREVRANGE", "+", "-", each*len(nodes))
+	must(t, err)
+	for _, e := range slices.Backward(entries) {
+		order = append(order, e.event.Data)
+	}
+	for _, n := range nodes {
+		n.caughtUp(t)
+		n.wants(t, slices.DeleteFunc(slices.Clone(order), func(data string) bool { return strings.HasPrefix(data, n.cfg.Node) })...)
+	}
+}
+
+func testWhole(t *testing.T, db *redis.DB) {
+	a := join(t, db, "a", Config{})
+	got := make(chan Event, 2)
+	b := New(db, keys, Config{Node: "b"})
+	b.Handle("other", Handler{Event: func(e Event) { got <- e }})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = b.Run(ctx, func() {}) })
+	defer running.Wait()
+	defer cancel()
+	eventually.True(t, "the first beat", func() bool { return b.Seen() != 0 })
+	data := "two words, \x00, {\"json\":\"é\"}\r\n and an end "
+	before := time.Now().Truncate(time.Millisecond)
+	must(t, a.Publish(t.Context(), "topic", "elsewhere", data)) // nobody handles it
+	must(t, a.Publish(t.Context(), "other", "room.closed", data))
+	e := <-got
+	if e.Node != "a" || e.Topic != "other" || e.Name != "room.closed" || e.Data != data || e.ID == "" || e.At.Before(before) || e.At.After(time.Now()) {
+		t.Errorf("got %+v", e)
+	}
+	if b.Era() == 0 || b.Era() != a.Era() {
+		t.Errorf("the eras are %d and %d, want one", a.Era(), b.Era())
+	}
+}
+
+func testPassed(t *testing.T, db *redis.DB) {
+	a, b := join(t, db, "a", Config{}), join(t, db, "b", Config{})
+	length := func() int64 {
+		n, err := db.Do(t.Context(), keyspace.Cmd{Name: "XLEN", Key: keys.Log.Key}).Int()
+		must(t, err)
+		return n
+	}
+	before := length()
+	// A subscription may take effect after the first beat.
+	eventually.True(t, "a passed event", func() bool {
+		must(t, a.Pass(t.Context(), "topic", "name", "passed on"))
+		return slices.Contains(b.heard(), "passed on")
+	})
+	if after := length(); after != before {
+		t.Errorf("the log has %d entries more", after-before)
+	}
+	a.wants(t)
+	if s := b.Stats(); s.Passed == 0 || s.Events != 0 || s.Lost != 0 {
+		t.Errorf("Stats = %+v", s)
+	}
+}
+
+func testPipeline(t *testing.T, db *redis.DB) {
+	a, b := join(t, db, "a", Config{}), join(t, db, "b", Config{})
+	must(t, keyspace.FirstErr(db.DoMulti(t.Context(), []keyspace.Cmd{a.PublishCmd("topic", "name", "1"), a.PublishCmd("topic", "name", "2")})))
+	b.caughtUp(t)
+	b.wants(t, "1", "2")
+}
+
+// silent adds an entry and tells nobody, as if its message were lost.
+func silent(t *testing.T, n *node, data string) {
+	t.Helper()
+	must(t, n.db.Do(t.Context(), keyspace.Cmd{Name: "XADD", Key: keys.Log.Key, Args: []string{"*", "e", n.event("topic", "name", data)}}).Err)
+}
+
+func testSilent(t *testing.T, db *redis.DB) {
+	a, b := join(t, db, "a", Config{}), join(t, db, "b", Config{})
+	silent(t, a, "1")
+	b.caughtUp(t)
+	b.wants(t, "1")
+	if s := b.Stats(); s.FromLog != 1 || s.Events != 1 {
+		t.Errorf("Stats = %+v, want one event, from the log", s)
+	}
+}
+
+func testGap(t *testing.T, db *redis.DB) {
+	// No beat comes by itself.
+	a, b := join(t, db, "a", Config{Beat: time.Hour}), join(t, db, "b", Config{Beat: time.Hour})
+	must(t, a.Publish(t.Context(), "topic", "name", "1"))
+	eventually.True(t, "the message", func() bool { return len(b.heard()) == 1 })
+	silent(t, a, "2")
+	silent(t, a, "3")
+	for i := 4; i < 10; i++ {
+		must(t, a.Publish(t.Context(), "topic", "name", fmt.Sprint(i)))
+	}
+	eventually.True(t, "the others", func() bool { return len(b.heard()) >= 9 })
+	b.wants(t, "1", "2", "3", "4", "5", "6", "7", "8", "9")
+}
+
+// What comes while a gap is being filled is not read from the log a second time:
+// the message itself is taken.
+func TestMessagesWaitForTheGapBeforeThem(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.Open(t, "embedded")
+		// Nobody listens: the channel brings what the test hands over, when it does.
+		a, b := newNode(t, db, "a", Config{}), newNode(t, db, "b", Config{})
+		must(t, b.beat(t.Context()))
+		silent(t, a, "1")
+		newest, err := a.read(t.Context(), "XREVRANGE", "+", "-", 1)
+		must(t, err)
+		// Its entry is in no log, so only the message can have told of it.
+		b.message(newest[0].event.ID + " 99999999999999-0 " + a.event("topic", "name", "2"))
+		b.wants(t)
+		must(t, b.beat(t.Context()))
+		b.wants(t, "1", "2")
+	})
+}
+
+func testPages(t *testing.T, db *redis.DB) {
+	a, b := join(t, db, "a", Config{Beat: time.Hour}), join(t, db, "b", Config{Beat: time.Hour})
+	var cmds []keyspace.Cmd
+	var want []string
+	for i := range 2*page + 1 {
+		want = append(want, fmt.Sprint(i))
+		cmds = append(cmds, keyspace.Cmd{Name: "XADD", Key: keys.Log.Key, Args: []string{"*", "e", a.event("topic", "name", want[i])}})
+	}
+	must(t, keyspace.FirstErr(db.DoMulti(t.Context(), cmds)))
+	m := Now()
+	eventually.True(t, "the log to be handled", func() bool { b.ask(); return b.Seen() > m })
+	b.wants(t, want...)
+}
+
+// trimmed adds two entries and keeps the newer one, at once.
+var trimmed = redis.NewScript(`
+redis.call('XADD', KEYS[1], '*', 'e', ARGV[1])
+redis.call('XADD', KEYS[1], 'MAXLEN', '=', 1, '*', 'e', ARGV[2])
+return 1`)
+
+func testTrimmed(t *testing.T, db *redis.DB) {
+	a, b := join(t, db, "a", Config{Beat: fast}), join(t, db, "b", Config{Beat: fast})
+	must(t, trimmed.Run(t.Context(), db, []keyspace.Key{keys.Log.Key}, a.event("topic", "name", "1"), a.event("topic", "name", "2")).Err)
+	b.caughtUp(t)
+	b.wants(t, "LOST")
+	must(t, a.Publish(t.Context(), "topic", "name", "3"))
+	b.caughtUp(t)
+	b.wants(t, "LOST", "3")
+	if s := b.Stats(); s.Lost != 1 {
+		t.Errorf("Stats = %+v, want one loss", s)
+	}
+}
+
+func testEmptied(t *testing.T, db *redis.DB) {
+	a, b := join(t, db, "a", Config{Beat: fast}), join(t, db, "b", Config{Beat: fast})
+	empty := keyspace.Cmd{Name: "DEL", Key: keys.Log.Key} // as FLUSHALL does
+	must(t, db.Do(t.Context(), empty).Err)
+	b.caughtUp(t)
+	b.wants(t, "LOST")
+	must(t, a.Publish(t.Context(), "topic", "name", "1"))
+	b.caughtUp(t)
+	b.wants(t, "LOST", "1")
+	// The first event of the new log comes with the loss of the old one: it is
+	// covered by that.
+	must(t, keyspace.FirstErr(db.DoMulti(t.Context(), []keyspace.Cmd{empty, a.PublishCmd("topic", "name", "2")})))
+	b.caughtUp(t)
+	if got := b.heard(); len(got) < 3 || got[2] != "LOST" {
+		t.Errorf("handled %q, want a loss at the end", got)
+	}
+}
+
+// replaced puts a log in place of the old whose first entry has the id that was
+// the last.
+var replaced = redis.NewScript(`
+local id = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1]
+redis.call('DEL', KEYS[1])
+redis.call('XADD', KEYS[1], id, 'e', ARGV[1])
+return id`)
+
+func testSameID(t *testing.T, db *redis.DB) {
+	a, b := join(t, db, "a", Config{Beat: fast}), join(t, db, "b", Config{Beat: fast})
+	must(t, a.Publish(t.Context(), "topic", "name", "1"))
+	b.caughtUp(t)
+	must(t, replaced.Run(t.Context(), db, []keyspace.Key{keys.Log.Key}, a.event("topic", "name", "2")).Err)
+	b.caughtUp(t)
+	b.wants(t, "1", "LOST")
+}
+
+// again empties the log and publishes to the new one, with the ids of the old:
+// one event under the last id of old, and one that follows it.
+var again = redis.NewScript(`
+local id = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1]
+redis.call('DEL', KEYS[1])
+redis.call('XADD', KEYS[1], id, 'e', ARGV[3])
+redis.call(ARGV[1], ARGV[2], '0 ' .. id .. ' ' .. ARGV[3])
+local prev = string.match(ARGV[3], '^[^ ]*')
+local entry = redis.call('XADD', KEYS[1], '*', 'e', ARGV[4])
+redis.call(ARGV[1], ARGV[2], prev .. ' ' .. entry .. ' ' .. ARGV[4])
+return id`)
+
+func testSameIDs(t *testing.T, db *redis.DB) {
+	a, b := join(t, db, "a", Config{Beat: fast}), join(t, db, "b", Config{Beat: fast})
+	must(t, a.Publish(t.Context(), "topic", "name", "1"))
+	b.caughtUp(t)
+	must(t, again.Run(t.Context(), db, []keyspace.Key{keys.Log.Key}, a.verb, a.channel, a.event("topic", "name", "2"), a.event("topic", "name", "3")).Err)
+	b.caughtUp(t)
+	if got := b.heard(); len(got) < 2 || got[1] != "LOST" {
+		t.Errorf("handled %q, want 1 and then a loss", got)
+	}
+}
+
+func testUnreadable(t *testing.T, db *redis.DB) {
+	a, b := join(t, db, "a", Config{Beat: fast}), join(t, db, "b", Config{Beat: fast})
+	for _, text := range []string{"nonsense", "id a topic name then data"} {
+		must(t, db.Do(t.Context(), keyspace.Cmd{Name: "XADD", Key: keys.Log.Key, Args: []string{"*", "e", text}}).Err)
+		must(t, db.Publish(t.Context(), keys.Events, text))
+		must(t, db.Publish(t.Context(), keys.Events, "0 1-1 "+text))
+		b.caughtUp(t)
+		b.caughtUp(t) // it can be held on to
+	}
+	must(t, a.Publish(t.Context(), "topic", "name", "1"))
+	b.caughtUp(t)
+	b.wants(t, "1")
+}
+
+func testKeep(t *testing.T, db *redis.DB) {
+	a := join(t, db, "a", Config{Keep: 10})
+	for i := range 400 {
+		must(t, a.Publish(t.Context(), "topic", "name", fmt.Sprint(i)))
+	}
+	// A server trims whole nodes of a stream, of a hundred entries.
+	if n, err := db.Do(t.Context(), keyspace.Cmd{Name: "XLEN", Key: keys.Log.Key}).Int(); err != nil || n < 10 || n > 220 {
+		t.Errorf("the log has %d entries (%v), want 10 to 220", n, err)
+	}
+}
+
+// twin is the log as publish.lua sees it.
+type twin struct{ ids, events []string }
+
+// publish returns what is told of the entry that the server called id.
+func (w *twin) publish(id, event string) string {
+	prev := "0"
+	if n := len(w.events); n > 0 {
+		prev, _, _ = strings.Cut(w.events[n-1], " ")
+	}
+	w.ids, w.events = append(w.ids, id), append(w.events, event)
+	return prev + " " + id + " " + event
+}
+
+func testTwin(t *testing.T, db *redis.DB) {
+	// Its own channel, since what others still listen to may be ending.
+	own := Keys{twinChannel.At(keyspace.Int{N: 1}), twinLog.At(keyspace.Int{N: 1})}
+	told, up := make(chan string, 1), make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var listener sync.WaitGroup
+	listener.Go(func() {
+		_ = db.Subscribe(ctx, own.Events, redis.Handler{Message: func(s string) { told <- s }, Subscribed: func() { up <- struct{}{} }})
+	})
+	defer listener.Wait()
+	defer cancel()
+	<-up
+	b := New(db, own, Config{Node: "twin"})
+	log := []keyspace.Key{own.Log.Key}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var model twin
+	forget := func() {
+		must(t, db.Do(t.Context(), keyspace.Cmd{Name: "DEL", Key: own.Log.Key}).Err)
+		model = twin{}
+	}
+	forget()
+	for i := range 300 {
+		if rng.IntN(50) == 0 {
+			forget()
+		}
+		event := b.event("topic", "name", strings.Repeat("x", rng.IntN(100)))
+		id, _, err := publish.Run(t.Context(), db, log, b.verb, b.channel, "1000", event).Text()
+		must(t, err)
+		if got, want := <-told, model.publish(id, event); got != want {
+			t.Fatalf("after %d: told %q, want %q", i, got, want)
+		}
+	}
+	entries, err := b.read(t.Context(), "XRANGE", "-", "+", 1000)
+	must(t, err)
+	for i, e := range entries {
+		if e.id != model.ids[i] || e.event.encode() != model.events[i] {
+			t.Errorf("entry %d is %s: %q, want %s: %q", i, e.id, e.event.encode(), model.ids[i], model.events[i])
+		}
+	}
+	if len(entries) != len(model.ids) {
+		t.Errorf("%d entries, want %d", len(entries), len(model.ids))
+	}
+}
+
+func TestASubscriptionThatIsCutOffCostsNothing(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		memory := redistest.InMemory(t)
+		wire := memory.Wire()
+		a, b := join(t, memory.Open(t), "a", Config{}), join(t, redistest.OpenConfig(t, wire.Config()), "b", Config{})
+		var want []string
+		for i := range 300 {
+			if i%30 == 15 {
+				wire.ResetSubscriptions()
+			}
+			want = append(want, fmt.Sprint(i))
+			must(t, a.Publish(t.Context(), "topic", "name", want[i]))
+			time.Sleep(time.Millisecond)
+		}
+		b.caughtUp(t)
+		b.wants(t, want...)
+		if s := b.Stats(); s.FromLog == 0 {
+			t.Errorf("Stats = %+v: no message was lost, so nothing was tested", s)
+		}
+	})
+}
+
+func TestWhoSubscribesAgainLooksAtOnce(t *testing.T) {
+	server := redistest.Server(t)
+	db := redistest.Open(t, server.URL)
+	a, b := join(t, db, "a", Config{}), join(t, redistest.Open(t, server.URL), "b", Config{Beat: time.Hour})
+	eventually.True(t, "the subscription", func() bool {
+		must(t, a.Pass(t.Context(), "topic", "name", "0"))
+		return len(b.heard()) > 0
+	})
+	do := func(args ...string) {
+		_, err := server.Do(args...)
+		must(t, err)
+	}
+	do("ACL", "SETUSER", "default", "-subscribe")
+	do("CLIENT", "KILL", "TYPE", "pubsub")
+	must(t, a.Publish(t.Context(), "topic", "name", "1"))
+	do("ACL", "SETUSER", "default", "+subscribe")
+	eventually.True(t, "the event", func() bool { return slices.Contains(b.heard(), "1") })
+}
+
+func TestInABlackHoleANodeKnowsThatItKnowsNothing(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		memory := redistest.InMemory(t)
+		wire := memory.Wire()
+		a, b := join(t, memory.Open(t), "a", Config{}), join(t, redistest.OpenConfig(t, wire.Config()), "b", Config{})
+		must(t, a.Publish(t.Context(), "topic", "name", "before"))
+		b.caughtUp(t)
+
+		wire.BlackHole()
+		hole := Now()
+		must(t, a.Publish(t.Context(), "topic", "name", "meanwhile"))
+		time.Sleep(time.Second)
+		// A beat waits a tenth of a second for its answer.
+		if s := b.Stats(); s.Failed < 4 {
+			t.Errorf("in a second %d beats failed, want at least 4", s.Failed)
+		}
+		if seen := b.Seen(); seen > hole {
+			t.Errorf("the node claims to know what happened %s after it was cut off", time.Duration(seen-hole))
+		}
+		b.wants(t, "before")
+		if a.caughtUp(t); a.lost.Load() != 1 {
+			t.Error("the other node lost track")
+		}
+
+		wire.Heal()
+		b.caughtUp(t)
+		b.wants(t, "before", "meanwhile")
+	})
+}
+
+func TestANodeThatWasAwayForLongerThanTheLogIsTold(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		memory := redistest.InMemory(t)
+		wire := memory.Wire()
+		a, b := join(t, memory.Open(t), "a", Config{Keep: 10}), join(t, redistest.OpenConfig(t, wire.Config()), "b", Config{})
+		wire.Refuse()
+		for i := range 400 {
+			must(t, a.Publish(t.Context(), "topic", "name", fmt.Sprint(i)))
+		}
+		wire.Heal()
+		b.caughtUp(t)
+		b.wants(t, "LOST")
+	})
+}
+
+func TestARestartIsANewEra(t *testing.T) {
+	// What was persisted comes back, and still may lack the newest.
+	server := redistest.Server(t, "appendonly yes", "appendfsync always")
+	a := join(t, redistest.Open(t, server.URL), "a", Config{})
+	b := join(t, redistest.Open(t, server.URL), "b", Config{})
+	must(t, a.Publish(t.Context(), "topic", "name", "1"))
+	b.caughtUp(t)
+	era := b.Era()
+	server.Restart()
+	for _, n := range []*node{a, b} {
+		n.caughtUp(t)
+		if n.Era() == era || n.Era() != a.Era() {
+			t.Errorf("era %d, was %d; the other node's is %d", n.Era(), era, a.Era())
+		}
+	}
+	b.wants(t, "1", "LOST")
+	must(t, a.Publish(t.Context(), "topic", "name", "2"))
+	b.caughtUp(t)
+	b.wants(t, "1", "LOST", "2")
+}
+
+func TestAnotherServersLogIsNotTakenForTheOld(t *testing.T) {
+	server := redistest.Server(t)
+	a := join(t, redistest.Open(t, server.URL), "a", Config{})
+	must(t, a.Publish(t.Context(), "topic", "name", "1"))
+	server.RestartEmpty()
+	a.caughtUp(t)
+	if got := a.heard(); len(got) == 0 || slices.ContainsFunc(got, func(s string) bool { return s != "LOST" }) {
+		t.Errorf("handled %q, want a loss and nothing else", got)
+	}
+}
+
+func TestAFailoverIsANewEra(t *testing.T) {
+	for _, set := range []struct {
+		name  string
+		start func(*testing.T) (url string, failover func())
+	}{
+		{"sentinel", func(t *testing.T) (string, func()) {
+			s := redistest.Sentinel(t)
+			return s.URL, func() { s.Failover(t) }
+		}},
+		{"cluster", func(t *testing.T) (string, func()) {
+			c := redistest.Cluster(t, 3, 1)
+			return c.URL, func() { c.Owner("stoa:cluster:events").Kill() }
+		}},
+	} {
+		t.Run(set.name, func(t *testing.T) {
+			t.Parallel()
+			url, failover := set.start(t)
+			a, b := join(t, redistest.Open(t, url), "a", Config{}), join(t, redistest.Open(t, url), "b", Config{})
+			era := b.Era()
+			failover()
+			eventually.True(t, "the new master", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				return a.Publish(ctx, "topic", "name", "1") == nil
+			})
+			b.caughtUp(t)
+			if b.Era() == era || b.lost.Load() < 2 {
+				t.Errorf("era %d was %d, %d losses", b.Era(), era, b.lost.Load()-1)
+			}
+			a.caughtUp(t)
+			if a.Era() != b.Era() {
+				t.Errorf("the nodes are in the eras %d and %d", a.Era(), b.Era())
+			}
+			must(t, a.Publish(t.Context(), "topic", "name", "2"))
+			b.caughtUp(t)
+			if got := b.heard(); got[len(got)-1] != "2" {
+				t.Errorf("handled %q, want the event at the end", got)
+			}
+		})
+	}
+}
+
+// Two nodes publish while connections are cut, the log is emptied and trimmed
+// and the server is killed. Whatever was published without an error must be
+// handled by the other node, or be covered by a loss it is told of, and that
+// before the node claims to have seen the moment after the publishing.
+func TestNoEventIsMissedInSilence(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		memory := redistest.InMemory(t)
+		wires := []*redistest.Wire{memory.Wire(), memory.Wire()}
+		var nodes []*node
+		var heard [2]sync.Map
+		for i := range wires {
+			n := &node{Bus: New(redistest.OpenConfig(t, wires[i].Config()), keys, Config{Node: fmt.Sprint("node", i), Keep: 200})}
+			n.Handle("topic", Handler{Event: func(e Event) {
+				if _, twice := heard[i].LoadOrStore(e.Data, true); twice {
+					t.Errorf("%s came twice", e.Data)
+				}
+			}, Lost: func() { n.lost.Add(1) }})
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { _ = n.Run(ctx, func() {}) })
+			defer running.Wait()
+			defer cancel()
+			must(t, n.Wait(ctx))
+			nodes = append(nodes, n)
+		}
+		direct := memory.Open(t)
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		var published, covered, refused atomic.Int64
+		for i, from := range nodes {
+			to, inbox := nodes[1-i], &heard[1-i]
+			for w := range 4 {
+				wg.Go(func() {
+					for k := 0; ; {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						lost := to.lost.Load()
+						var sent []string
+						for range 10 {
+							data := fmt.Sprint(i, "-", w, "-", k)
+							k++
+							ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+							if from.Publish(ctx, "topic", "name", data) == nil {
+								sent = append(sent, data)
+							} else {
+								refused.Add(1)
+							}
+							cancel()
+							time.Sleep(rand.N(4 * time.Millisecond))
+						}
+						published.Add(int64(len(sent)))
+						at := Now()
+						eventually.True(t, "the moment to be seen", func() bool { return to.Seen() > at })
+						for _, data := range sent {
+							if _, ok := inbox.Load(data); ok {
+								continue
+							}
+							if to.lost.Load() == lost {
+								t.Errorf("%s was missed in silence", data)
+							}
+							covered.Add(1)
+						}
+					}
+				})
+			}
+		}
+		trim := keyspace.Cmd{Name: "XTRIM", Key: keys.Log.Key, Args: []string{"MAXLEN", "0"}}
+		harms := []func(*redistest.Wire){
+			(*redistest.Wire).ResetSubscriptions,
+			(*redistest.Wire).Reset,
+			func(w *redistest.Wire) {
+				w.BlackHole()
+				time.Sleep(rand.N(400 * time.Millisecond))
+				if rand.N(2) == 0 {
+					w.Reset()
+				}
+				w.Heal()
+			},
+			func(*redistest.Wire) { memory.FlushAll() },
+			func(*redistest.Wire) { _ = direct.Do(t.Context(), trim) },
+			func(*redistest.Wire) { memory.Restart() },
+		}
+		for i := range silentHarms * len(harms) {
+			if i%len(harms) == 0 { // each comes, in any order
+				rand.Shuffle(len(harms), func(i, j int) { harms[i], harms[j] = harms[j], harms[i] })
+			}
+			harms[i%len(harms)](wires[rand.N(2)])
+			time.Sleep(rand.N(300 * time.Millisecond))
+		}
+		close(stop)
+		wg.Wait()
+		t.Logf("%d published, %d of them covered by a loss, %d refused; %+v and %+v", published.Load(), covered.Load(), refused.Load(), nodes[0].Stats(), nodes[1].Stats())
+		if published.Load() < 500 || nodes[0].Stats().FromLog == 0 {
+			t.Error("too little happened to prove anything")
+		}
+	})
+}
+
+// silentHarms is how often each harm comes.
+const silentHarms = 15
+
+func TestMistakesOfTheProgramPanic(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	other := keyspace.DefChannel0(keyspace.New("other"), "other:events", keyspace.RawMessages("text"), keyspace.Doc{})
+	b := New(db, keys, Config{Node: "a"})
+	b.Handle("topic", Handler{})
+	for what, do := range map[string]func(){
+		"a name with a space":   func() { New(db, keys, Config{Node: "a b"}) },
+		"no name":               func() { New(db, keys, Config{}) },
+		"two slots":             func() { New(db, Keys{other.At(), keys.Log}, Config{Node: "a"}) },
+		"a topic handled twice": func() { b.Handle("topic", Handler{}) },
+		"a topic with a space":  func() { b.Handle("a topic", Handler{}) },
+		"an event with no name": func() { b.PublishCmd("topic", "", "") },
+		"an event of no topic":  func() { b.PublishCmd("", "name", "") },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", what)
+				}
+			}()
+			do()
+		}()
+	}
+}
+
+// A bubble ends only when all that was begun in it has ended.
+func TestNothingRunsOnAfterRun(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db, err := redis.Open(t.Context(), redis.Config{})
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		b := New(db, keys, Config{Node: "a"})
+		ended := make(chan error)
+		go func() { ended <- b.Run(ctx, func() {}) }()
+		must(t, b.Wait(ctx))
+		cancel()
+		if err := <-ended; err != context.Canceled {
+			t.Errorf("Run: %v, want %v", err, context.Canceled)
+		}
+		must(t, db.Close())
+		// A DB that is closed ends the run, too.
+		if err := New(db, keys, Config{Node: "b"}).Run(t.Context(), func() {}); !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("Run on a closed DB: %v, want %v", err, redis.ErrClosed)
+		}
+	})
+}
+
+func TestRunTellsAtOnceAndSeenTellsTheTruth(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		wire.Refuse()
+		db, err := redis.Open(t.Context(), wire.Config())
+		must(t, err)
+		defer db.Close()
+		b := New(db, keys, Config{Node: "a"})
+		ctx, cancel := context.WithCancel(t.Context())
+		ready, ended := make(chan struct{}), make(chan error)
+		go func() { ended <- b.Run(ctx, func() { close(ready) }) }()
+		<-ready
+		time.Sleep(time.Second)
+		if b.Stats().Failed == 0 || b.Seen() != 0 || b.Era() != 0 {
+			t.Errorf("without Redis: %+v, seen %d, era %d", b.Stats(), b.Seen(), b.Era())
+		}
+		cancel()
+		<-ended
+	})
+}
+
+func TestProcessesOfOneNameHearEachOther(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		a, b := join(t, server.Open(t), "same", Config{}), join(t, redistest.OpenConfig(t, wire.Config()), "same", Config{})
+		must(t, a.Publish(t.Context(), "topic", "x", "1"))
+		b.caughtUp(t)
+		wire.LoseMessages()
+		must(t, a.Publish(t.Context(), "topic", "x", "2")) // from the log
+		b.caughtUp(t)
+		a.caughtUp(t)
+		b.wants(t, "1", "2")
+		a.wants(t)
+		if s := b.Stats(); s.Events != 2 || s.FromLog == 0 { // a beat may find the first one, too
+			t.Errorf("got %+v", s)
+		}
+	})
+}
+
+func TestANameFromAConfigurationIsAnErrorAndNoPanic(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	for _, name := range []string{"", "two words"} {
+		if b, err := Open(db, keys, Config{Node: name}); b != nil || err == nil {
+			t.Errorf("%q: %v, %v", name, b, err)
+		}
+	}
+	if _, err := Open(db, keys, Config{Node: "one"}); err != nil {
+		t.Error(err)
+	}
+}

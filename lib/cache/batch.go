@@ -1,0 +1,308 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+)
+
+// missMany reads keys that have no local copy; the answer to each is nil when it
+// does not exist. With an error there may be answers to some.
+func (c *core) missMany(ctx context.Context, ks []any) (answers []*localCopy, err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	from := Redis
+	ctx, answered := c.rt.asking(ctx, Redis, c.Name(), len(ks))
+	defer func() { answered(from, err) }()
+	now := bus.Now()
+	reads, byName, same := make([]*reading, 0, len(ks)), make(map[string]*reading, len(ks)), make([]*reading, len(ks))
+	for i, k := range ks {
+		key := c.key(k)
+		r := byName[key.String()]
+		if r == nil {
+			r = new(c.read(k, key, now))
+			reads, byName[key.String()] = append(reads, r), r
+		}
+		same[i] = r
+	}
+	from, err = c.readMany(ctx, reads)
+	answers = make([]*localCopy, len(ks))
+	for i, r := range same {
+		if r.answer != nil && !r.answer.missing {
+			answers[i] = r.answer
+		}
+	}
+	return answers, err
+}
+
+// readMany answers the reads, and returns the furthest tier that was asked.
+func (c *core) readMany(ctx context.Context, reads []*reading) (Tier, error) {
+	misses, err := c.manyFromRedis(ctx, reads)
+	if err != nil {
+		return Redis, err
+	}
+	misses, leases, leasedElsewhere := c.acquireMany(ctx, misses)
+	from := Redis
+	if len(misses) > 0 {
+		from = Origin
+	}
+	if err := c.loadMany(ctx, misses, leases); err != nil {
+		return from, err
+	}
+	return from, forEach(leasedElsewhere, func(r *reading) error {
+		found, err := c.readThrough(ctx, r.k, bus.Now(), 0)
+		if err == nil {
+			r.answer = found.Value
+		}
+		return err
+	})
+}
+
+// useBest makes what was found the answer.
+func (r *reading) useBest() {
+	if r.best != nil {
+		r.c.reportAge(r.tier, time.Duration(bus.Now()-r.best.loaded))
+		r.answer = r.best
+	}
+}
+
+// manyFromRedis answers what Redis has, and returns the reads that are to be loaded.
+func (c *core) manyFromRedis(ctx context.Context, reads []*reading) (misses []*reading, err error) {
+	asked := make([]*reading, 0, len(reads))
+	for _, r := range reads {
+		switch err := r.begin(); {
+		case err != nil:
+			return nil, err
+		case r.era == 0:
+			misses = append(misses, r)
+		default:
+			asked = append(asked, r)
+		}
+	}
+	if len(asked) == 0 {
+		return misses, nil
+	}
+	keys := make([]keyspace.Key, len(asked))
+	for i, r := range asked {
+		keys[i] = r.key
+	}
+	tagErr := resolveTags(c.rt, asked...)
+	for i, reply := range c.rt.mget(keys) {
+		r := asked[i]
+		slot, _, err := reply.Text()
+		if err != nil || tagErr != nil {
+			r.era = 0
+			c.stats.failed.add(1)
+			misses = append(misses, r)
+		} else if r.accept(ctx, slot) == settled {
+			r.useBest()
+		} else {
+			misses = append(misses, r)
+		}
+	}
+	return misses, nil
+}
+
+// acquireMany takes leases, in one round trip. It returns what is to be loaded
+// here, with the lease of each or "", and the reads whose lease another node or
+// flight holds.
+func (c *core) acquireMany(ctx context.Context, reads []*reading) (misses []*reading, leases []string, leasedElsewhere []*reading) {
+	var asked []*reading
+	var tokens []string
+	var cmds []keyspace.Cmd
+	for _, r := range reads {
+		if r.era == 0 {
+			misses, leases = append(misses, r), append(leases, "")
+			continue
+		}
+		mine := c.rt.leases.token()
+		asked, tokens, cmds = append(asked, r), append(tokens, mine), append(cmds, r.acquireCmd(mine))
+	}
+	if len(cmds) == 0 {
+		return misses, leases, nil
+	}
+	for i, reply := range c.rt.do(cmds...) {
+		r := asked[i]
+		slot, held, err := reply.Text()
+		switch {
+		case err != nil:
+			c.stats.failed.add(1)
+			c.rt.leases.disown(tokens[i], releaseCmd(r.key, tokens[i]), c.leaseLife(), err)
+			misses, leases = append(misses, r), append(leases, "")
+		case !held:
+			misses, leases = append(misses, r), append(leases, tokens[i])
+		case slots.Kind(slot) == slots.IsFence:
+			c.stats.fenced.add(1)
+			misses, leases = append(misses, r), append(leases, "")
+		case slots.Kind(slot) == slots.IsValue && r.accept(ctx, slot) == settled:
+			r.useBest()
+		case r.best != nil: // another node holds the lease; serve stale
+			c.stats.stale.add(1)
+			r.useBest()
+		default:
+			leasedElsewhere = append(leasedElsewhere, r)
+		}
+	}
+	return misses, leases, leasedElsewhere
+}
+
+// loadMany calls the source and stores what it returns.
+func (c *core) loadMany(ctx context.Context, reads []*reading, leases []string) error {
+	if len(reads) == 0 {
+		return nil
+	}
+	loading, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
+	defer cancel()
+	began := bus.Now()
+	err := c.askMany(loading, reads)
+	took := time.Duration(bus.Now() - began)
+
+	cmds := make([]keyspace.Cmd, 0, len(reads))
+	var filled []func(stored bool, err error)
+	for i, r := range reads {
+		e := r.answer
+		if err != nil {
+			r.answer = nil
+			if r.best != nil {
+				c.stats.stale.add(1)
+				r.useBest()
+			}
+		}
+		if leases[i] == "" {
+			continue
+		}
+		text, life, env := "", time.Duration(0), slots.Envelope{} // gives the lease up
+		if err == nil {
+			if sealed, l, sealErr := c.seal(e, took, r); sealErr == nil {
+				text, life, env = textOr(&sealed, l), l, sealed
+			}
+		}
+		cmds = append(cmds, fillScript.Cmd([]keyspace.Key{r.key}, leases[i], text, millis(life)))
+		filled = append(filled, func(stored bool, err error) {
+			if err != nil {
+				c.rt.leases.disown(leases[i], releaseCmd(r.key, leases[i]), c.leaseLife(), nil)
+			}
+			if stored && text != "" {
+				c.keepLoaded(e, &env, r)
+			} else if text != "" {
+				c.stats.refused.add(1)
+			}
+		})
+	}
+	if len(cmds) > 0 {
+		for i, reply := range c.rt.do(cmds...) {
+			n, err := reply.Int()
+			filled[i](n == 1, err)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	for _, r := range reads {
+		if r.best == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askMany answers the reads from the source; with an error their answers are void.
+func (c *core) askMany(ctx context.Context, reads []*reading) error {
+	if c.types.loadMany == nil {
+		return forEach(reads, func(r *reading) (err error) {
+			if r.answer, err = c.ask(ctx, r.k); r.answer.missing {
+				return nil
+			}
+			return err
+		})
+	}
+	es := make([]*localCopy, len(reads))
+	for i, r := range reads {
+		r.answer = c.types.newCopy(r.k)
+		es[i] = r.answer
+	}
+	return c.admitted(ctx, len(es), func(ctx context.Context) error { return c.types.loadMany(ctx, es) })
+}
+
+// forEach calls do for every read, eight at a time, and returns an error if there
+// was one.
+func forEach(reads []*reading, do func(*reading) error) error {
+	if len(reads) == 0 {
+		return nil
+	}
+	var all sync.WaitGroup
+	var first error
+	var once sync.Once
+	places := make(chan struct{}, 8)
+	for _, r := range reads {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			if err := do(r); err != nil {
+				once.Do(func() { first = err })
+			}
+		})
+	}
+	all.Wait()
+	return first
+}
+
+// Warming says how a cache is warmed up.
+type Warming struct {
+	Batch    int            // keys read at once; 0 means 100
+	AtOnce   int            // batches under way; 0 means 4
+	Progress func(done int) // told after each batch how many keys were read; nil is allowed
+}
+
+// warm calls read for keys in batches, several at once.
+func (c *core) warm(ctx context.Context, keys iter.Seq[any], w Warming, read func(ctx context.Context, part []any) error) error {
+	if w.Batch <= 0 {
+		w.Batch = 100
+	}
+	if w.AtOnce <= 0 {
+		w.AtOnce = 4
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	done := 0
+	places := make(chan struct{}, w.AtOnce)
+	start := func(part []any) {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			if err := read(ctx, part); err != nil {
+				stop(fmt.Errorf("cache: warm %s: %w", c.fam.Pattern, err))
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if done += len(part); w.Progress != nil {
+				w.Progress(done)
+			}
+		})
+	}
+	part := make([]any, 0, w.Batch)
+	for k := range keys {
+		if ctx.Err() != nil {
+			break
+		}
+		if part = append(part, k); len(part) == w.Batch {
+			start(part)
+			part = make([]any, 0, w.Batch)
+		}
+	}
+	if len(part) > 0 && ctx.Err() == nil {
+		start(part)
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}

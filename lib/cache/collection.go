@@ -1,0 +1,511 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+)
+
+const (
+	// A script takes at most this many texts and bytes, so that it blocks the server
+	// for less than a millisecond; a load sends at most partsSent scripts at once.
+	partTexts = 1000
+	partBytes = 64 << 10
+	partsSent = 4
+)
+
+// Collection is what a Hash, Set or ZSet of package collection is made of. Programs use those.
+//
+// There are no copies in process: a query is one command, which asks for a marker
+// beside the members it is about, so that one answer says whether the collection is
+// loaded and what is in it.
+type Collection struct {
+	family
+	shape  *shapes.Shape
+	policy Policy
+	source shapes.Source
+
+	loaded atomic.Pointer[string] // marker of the present era
+
+	mu         sync.Mutex
+	loads      map[loadKey]*sharedLoad
+	refreshing map[string]bool       // by logical key
+	overdue    map[string]bus.Moment // when a load of another node was waited for in vain, likewise
+}
+
+// Collection returns the collections of a family, for package collection.
+func (rt *Runtime) Collection(fam *keyspace.Family, key func(k any) keyspace.Key, p Policy, s shapes.Source) *Collection {
+	switch {
+	case fam.TTL.Base == 0:
+		panic(fmt.Sprintf("cache: collections of %s would never expire", fam.Pattern))
+	case fam.TTL.Stale != 0:
+		panic(fmt.Sprintf("cache: collections of %s would be kept past their life, which only values can be", fam.Pattern))
+	case s.Load == nil:
+		panic(fmt.Sprintf("cache: %s has no source", fam.Pattern))
+	}
+	p = p.withDefaults()
+	rt.checkStale(fam, p.MaxStale)
+	c := &Collection{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
+		shape: shapes.Of(fam), policy: p, source: s, loads: map[loadKey]*sharedLoad{}, refreshing: map[string]bool{}, overdue: map[string]bus.Moment{}}
+	rt.register(c)
+	return c
+}
+
+func (c *Collection) cleanUp() {} // nothing is kept in process
+
+// Runtime returns the runtime to which the collections belong.
+func (c *Collection) Runtime() *Runtime { return c.rt }
+
+// Shape returns what the collections are in Redis.
+func (c *Collection) Shape() *shapes.Shape { return c.shape }
+
+// Embedded reports that Redis is the embedded server.
+func (c *Collection) Embedded() bool { return c.rt.db.Mode() == "embedded" }
+
+// Target is the collection k, which is dropped.
+func (c *Collection) Target(k any) Target { return c.target(k) }
+
+// Edit is the collection k as changed by ops, which is called after the change,
+// and only if the collection is there.
+func (c *Collection) Edit(k any, ops func() (puts, removes []string, err error)) Target {
+	t := c.target(k)
+	t.edit = &edit{ops, &c.stats.applied}
+	return t
+}
+
+// ClearEverywhere drops all collections, in Redis and on all nodes.
+func (c *Collection) ClearEverywhere(ctx context.Context) error { return c.clearEverywhere(ctx) }
+
+// edit is what a change does to a collection that is loaded.
+type edit struct {
+	ops     func() (puts, removes []string, err error)
+	applied *plain
+}
+
+// finishCollection applies a target's edit if the change was made and the collection had
+// been kept with left ms to live. It does not live longer for it.
+func finishCollection(s *shapes.Shape, t Target, f *fencing, left int64, changed bool) keyspace.Cmd {
+	var puts, removes []string
+	left -= time.Duration(bus.Now() - f.began).Milliseconds()
+	if left <= 0 || !changed || t.edit == nil {
+		left = 0
+	} else {
+		var err error
+		if puts, removes, err = t.edit.ops(); err != nil || len(puts)+len(removes) > partTexts {
+			left, puts, removes = 0, nil, nil
+		}
+	}
+	return s.Finish(t.key, f.token, slots.EraOf(t.key.Family(), f.era), left, puts, removes)
+}
+
+// Read has Redis answer q, or returns at least the members that q is about.
+func (c *Collection) Read(ctx context.Context, k any, q shapes.Query) (shapes.Held, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	key := c.key(k)
+	for {
+		era, err := c.usable(key)
+		if err != nil {
+			return nil, err
+		}
+		replace := false
+		if era != 0 {
+			switch c.took(ctx, k, key, era, q, c.rt.one(q.Cmd(key, c.mark(era)))) {
+			case shapes.Answered:
+				return nil, nil
+			case shapes.Unreadable:
+				replace = true
+			case shapes.Failed:
+				era = 0
+			}
+		}
+		whole := q.About() == nil || c.source.Pick == nil
+		if era != 0 || whole {
+			g, err := c.loadShared(ctx, k, key, era, whole, replace)
+			if err != nil {
+				return nil, err
+			}
+			switch g.outcome {
+			case loadedHere:
+				return g.held, nil
+			case nowInRedis:
+				continue
+			}
+		}
+		return c.fromSource(ctx, func(ctx context.Context) (shapes.Held, error) { return c.source.Pick(ctx, k, q.About()) })
+	}
+}
+
+// ReadSeveral has Redis answer questions about collections of this runtime, in one round trip, and
+// returns the places of those that it has not answered.
+func (c *Collection) ReadSeveral(ctx context.Context, questions []shapes.Question[*Collection]) (left []int, err error) {
+	var cmds []keyspace.Cmd
+	var asked []int
+	var eras []uint64
+	for i, q := range questions {
+		key := q.Of.key(q.At)
+		era, err := q.Of.usable(key)
+		if err != nil {
+			return nil, err
+		}
+		if era == 0 {
+			left = append(left, i)
+			continue
+		}
+		cmds = append(cmds, q.Query.Cmd(key, q.Of.mark(era)))
+		asked, eras = append(asked, i), append(eras, era)
+	}
+	if len(cmds) == 0 {
+		return left, nil
+	}
+	for j, r := range c.rt.do(cmds...) {
+		if q := questions[asked[j]]; q.Of.took(ctx, q.At, cmds[j].Key, eras[j], q.Query, r) != shapes.Answered {
+			left = append(left, asked[j])
+		}
+	}
+	return left, nil
+}
+
+// usable is the servers' era, or 0 when Redis must not be asked for key.
+func (c *Collection) usable(key keyspace.Key) (uint64, error) {
+	era, err := c.era()
+	if c.rt.undropped.has(key) {
+		era = 0
+	}
+	return era, err
+}
+
+// took has q take a reply of Redis, and renews what is loaded now and then.
+func (c *Collection) took(ctx context.Context, k any, key keyspace.Key, era uint64, q shapes.Query, r keyspace.Reply) shapes.Verdict {
+	if r.Err != nil {
+		c.stats.failed.add(1)
+		return shapes.Failed
+	}
+	v := q.Take(r)
+	if v == shapes.Answered {
+		c.stats.redisHits.add(1)
+		if c.policy.Renew > 0 && rand.Float64() < c.policy.Renew {
+			c.refresh(ctx, k, key, era)
+		}
+	}
+	return v
+}
+
+// mark is the marker member that a loaded collection has.
+func (c *Collection) mark(era uint64) string {
+	m := c.loaded.Load()
+	if m == nil || shapes.EraOf(*m) != era {
+		m = new(shapes.LoadedMark(era))
+		c.loaded.Store(m)
+	}
+	return *m
+}
+
+// era is the servers' era, or 0 when Redis must not be used.
+func (c *Collection) era() (uint64, error) {
+	c.rt.sayIdle()
+	if bus.Now()-c.rt.bus.Seen() >= bus.Moment(c.policy.MaxStale) {
+		switch c.policy.CutOff {
+		case Fail:
+			return 0, ErrCutOff
+		case Bypass:
+			c.stats.bypassed.add(1)
+			return 0, nil
+		}
+	}
+	return c.family.era(), nil
+}
+
+// A sharedLoad is a single flight. One that is whole returns all members even when
+// they cannot be stored.
+type sharedLoad struct {
+	done       chan struct{}
+	began      bus.Moment
+	generation generation
+	outcome    outcome
+	held       shapes.Held // shared: do not change it
+	err        error
+}
+
+type loadKey struct {
+	name  string // logical key
+	whole bool
+}
+
+type outcome uint8
+
+const (
+	loadedHere  outcome = iota // held is the collection
+	nowInRedis                 // it is in Redis by now: ask again
+	notStorable                // it cannot be stored now: ask the source for the members in question
+)
+
+// loadShared loads a collection, as a single flight for all callers of this process.
+func (c *Collection) loadShared(ctx context.Context, k any, key keyspace.Key, era uint64, whole, replace bool) (*sharedLoad, error) {
+	at := loadKey{key.String(), whole}
+	now := bus.Now()
+	c.mu.Lock()
+	g := c.loads[at]
+	// As with values: not a flight that may have begun before a change.
+	if g == nil || c.rt.changed(g.generation) || time.Duration(now-g.began) >= c.policy.MaxStale {
+		g = &sharedLoad{done: make(chan struct{}), began: now, generation: c.rt.generationOf(key.String())}
+		c.loads[at] = g
+		inner, mine := context.WithoutCancel(ctx), g
+		c.rt.work.Go(func() {
+			inner, cancel := context.WithTimeout(inner, c.policy.LoadTimeout)
+			defer cancel()
+			// A source that ignores the end of its context must not block its callers.
+			late := context.AfterFunc(inner, func() {
+				c.land(at, mine, loadedHere, nil, fmt.Errorf("cache: %s: %w", c.Name(), context.Cause(inner)))
+			})
+			defer late()
+			outcome, h, err := c.fetch(inner, k, key, era, whole, replace)
+			c.land(at, mine, outcome, h, err)
+		})
+	}
+	c.mu.Unlock()
+	select {
+	case <-g.done:
+		return g, g.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// land gives a flight's callers their answer; only the first answer counts.
+func (c *Collection) land(at loadKey, g *sharedLoad, o outcome, h shapes.Held, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-g.done:
+		return
+	default:
+	}
+	g.outcome, g.held, g.err = o, h, err
+	close(g.done)
+	if c.loads[at] == g {
+		delete(c.loads, at)
+	}
+}
+
+// fetch loads a collection and stores it, if no change comes between.
+func (c *Collection) fetch(ctx context.Context, k any, key keyspace.Key, era uint64, whole, replace bool) (outcome, shapes.Held, error) {
+	var l grant
+	if era != 0 {
+		var there bool
+		if l, there = c.acquire(ctx, key, era, replace); there {
+			return nowInRedis, nil, nil
+		}
+	}
+	if l.token == "" && !whole {
+		return notStorable, nil, nil
+	}
+	h, err := c.fill(ctx, k, key, era, l)
+	return loadedHere, h, err
+}
+
+// fill loads a collection and, with a lease, stores it or releases the lease.
+func (c *Collection) fill(ctx context.Context, k any, key keyspace.Key, era uint64, l grant) (shapes.Held, error) {
+	h, err := c.fromSource(ctx, func(ctx context.Context) (shapes.Held, error) { return c.source.Load(ctx, k) })
+	if l.token == "" {
+		return h, err
+	}
+	life := c.fam.TTL.Draw()
+	if len(h) == 0 {
+		life = c.fam.TTL.Empty
+	}
+	switch {
+	case err != nil:
+		c.release(key, l, era)
+	case life == 0:
+		l.left = 0
+		c.release(key, l, era)
+	case !c.store(key, era, l, h, life):
+		c.stats.refused.add(1)
+		c.release(key, l, era) // and the parts that are stored
+	}
+	return h, err
+}
+
+// grant is an acquired lease on a collection.
+type grant struct {
+	token string
+	since bus.Moment
+	left  int64 // ms that what is to be replaced has, if there is something
+}
+
+// acquire takes the lease on a collection, unless that is loaded. Without a lease it
+// has to be loaded and must not be stored.
+func (c *Collection) acquire(ctx context.Context, key keyspace.Key, era uint64, replace bool) (l grant, there bool) {
+	patience := bus.Now() + bus.Moment(c.leaseWait())
+	for pause := firstPoll; ; pause = min(2*pause, longestPoll) {
+		l = grant{token: c.rt.leases.token(), since: bus.Now()}
+		n, err := c.rt.one(c.shape.Acquire(key, l.token, era, c.leaseLife(), replace)).Int()
+		switch {
+		case err != nil:
+			c.stats.failed.add(1)
+			c.rt.leases.disown(l.token, c.releaseCmd(key, l, era), c.leaseLife(), err)
+			return grant{}, false
+		case n >= 0:
+			l.left = n
+			return l, false
+		case n == shapes.IsThere:
+			return grant{}, true
+		case n == shapes.IsFenced:
+			c.stats.fenced.add(1)
+			return grant{}, false
+		case c.breakOverdue(key):
+			continue
+		case bus.Now() >= patience: // the holder may have died
+			c.noteOverdue(key)
+			return grant{}, false
+		}
+		c.stats.waited.add(1)
+		wait := time.NewTimer(min(pause, time.Duration(patience-bus.Now())))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return grant{}, false
+		}
+	}
+}
+
+// noteOverdue remembers that another node's load was waited for in vain.
+func (c *Collection) noteOverdue(key keyspace.Key) {
+	now := bus.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, since := range c.overdue {
+		if time.Duration(now-since) > c.leaseLife() {
+			delete(c.overdue, name)
+		}
+	}
+	if _, known := c.overdue[key.String()]; !known {
+		c.overdue[key.String()] = now
+	}
+}
+
+// breakOverdue drops what another node has begun to load and had the time for twice,
+// and reports whether it did.
+func (c *Collection) breakOverdue(key keyspace.Key) bool {
+	now, name := bus.Now(), key.String()
+	c.mu.Lock()
+	since, known := c.overdue[name]
+	due := known && time.Duration(now-since) >= 2*c.stats.loadTime()
+	if due {
+		delete(c.overdue, name)
+	}
+	c.mu.Unlock()
+	return due && time.Duration(now-since) <= c.leaseLife() && c.rt.one(c.shape.Drop(key)).Err == nil
+}
+
+func (c *Collection) releaseCmd(key keyspace.Key, l grant, era uint64) keyspace.Cmd {
+	return c.shape.Release(key, l.token, era, max(0, l.left-time.Duration(bus.Now()-l.since).Milliseconds()))
+}
+
+// release gives a lease up, with what was stored under it.
+func (c *Collection) release(key keyspace.Key, l grant, era uint64) {
+	cmd := c.releaseCmd(key, l, era)
+	if err := c.rt.one(cmd).Err; err != nil {
+		c.rt.leases.disown(l.token, cmd, c.leaseLife(), nil)
+	}
+}
+
+// fromSource calls the source when [Config.Loads] allows it. [ErrNotFound] is an
+// empty collection.
+func (c *Collection) fromSource(ctx context.Context, load func(context.Context) (shapes.Held, error)) (h shapes.Held, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
+	defer cancel()
+	err = c.rt.admitted(ctx, c.Name(), &c.stats, 1, func(ctx context.Context) (err error) {
+		h, err = load(ctx)
+		return err
+	})
+	if errors.Is(err, ErrNotFound) {
+		return shapes.Held{}, nil
+	}
+	if err == nil && h == nil {
+		h = shapes.Held{}
+	}
+	return h, err
+}
+
+// store puts a loaded collection into Redis, in parts, and reports whether it is
+// there: all of it or nothing.
+func (c *Collection) store(key keyspace.Key, era uint64, l grant, h shapes.Held, life time.Duration) bool {
+	var cmds []keyspace.Cmd
+	send := func() bool {
+		defer func() { cmds = cmds[:0] }()
+		for _, r := range c.rt.do(cmds...) {
+			if n, err := r.Int(); err != nil || n != 1 {
+				return false
+			}
+		}
+		return true
+	}
+	var part []string
+	first, bytes := true, 0
+	for m, v := range h {
+		if len(part)+2 > partTexts || bytes > partBytes {
+			cmds = append(cmds, c.shape.Fill(key, l.token, era, c.leaseLife(), first, -1, part))
+			first, part, bytes = false, nil, 0
+			if len(cmds) == partsSent && !send() {
+				return false
+			}
+		}
+		part = c.shape.Put(part, m, v)
+		bytes += len(m) + len(v)
+	}
+	cmds = append(cmds, c.shape.Fill(key, l.token, era, life, first, len(h), part))
+	return send()
+}
+
+// refresh loads a collection again if it is in the last fifth of its life.
+func (c *Collection) refresh(ctx context.Context, k any, key keyspace.Key, era uint64) {
+	name := key.String()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refreshing[name] {
+		return
+	}
+	c.refreshing[name] = true
+	ctx = context.WithoutCancel(ctx)
+	c.rt.work.Go(func() {
+		defer func() {
+			c.mu.Lock()
+			delete(c.refreshing, name)
+			c.mu.Unlock()
+		}()
+		left, err := c.rt.one(keyspace.Cmd{Name: "PTTL", Key: key}).Int()
+		if err != nil || left <= 0 || left > c.fam.TTL.Base.Milliseconds()/5 {
+			return
+		}
+		// This is a script, and thus not part of every check.
+		members, err := c.rt.one(c.shape.Size(key, era, "")).Int()
+		if err != nil || members == 0 { // an empty one is a negative entry and short-lived
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
+		defer cancel()
+		l := grant{token: c.rt.leases.token(), since: bus.Now()}
+		if l.left, err = c.rt.one(c.shape.Acquire(key, l.token, era, c.leaseLife(), true)).Int(); err != nil || l.left < 0 {
+			if err != nil {
+				l.left = 0
+				c.rt.leases.disown(l.token, c.releaseCmd(key, l, era), c.leaseLife(), err)
+			}
+			return
+		}
+		c.stats.refreshed.add(1)
+		_, _ = c.fill(ctx, k, key, era, l) // a failure is counted there, and the old one is still good
+	})
+}

@@ -1,0 +1,233 @@
+package cache_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/stoa-dev/stoa/lib/cache"
+	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
+)
+
+// MessagePack is a codec for values of any type.
+type MessagePack[V any] struct{}
+
+func (MessagePack[V]) Name() string { return "msgpack" }
+
+func (MessagePack[V]) Append(b []byte, v V) ([]byte, error) {
+	to := bytes.NewBuffer(b)
+	err := msgpack.NewEncoder(to).Encode(v)
+	return to.Bytes(), err
+}
+
+func (MessagePack[V]) Decode(b []byte, v *V) error { return msgpack.Unmarshal(b, v) }
+
+// Protobuf is a codec for pointers to messages: of a generated type pb.User it is
+// Protobuf[pb.User, *pb.User].
+type Protobuf[T any, M interface {
+	*T
+	proto.Message
+}] struct{}
+
+func (Protobuf[T, M]) Name() string { return "protobuf" }
+
+func (Protobuf[T, M]) Append(b []byte, m M) ([]byte, error) {
+	return proto.MarshalOptions{}.MarshalAppend(b, m)
+}
+
+func (Protobuf[T, M]) Decode(b []byte, m *M) error {
+	*m = new(T)
+	return proto.Unmarshal(b, *m)
+}
+
+type product struct {
+	Name  string
+	Cents int
+}
+
+func ExampleCodec() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	load := func(_ context.Context, id int) (product, error) { return product{"lamp", 100 * id}, nil }
+	products := cache.Keyed(rt, "product", strconv.Itoa, load, cache.WithCodec(MessagePack[product]{}))
+
+	p, err := products.Get(ctx, 7)
+	fmt.Println(p, err)
+	products.Clear() // of this process' memory
+	e, err := products.Lookup(ctx, 7)
+	fmt.Println(e.Value, "from", e.Tier, err)
+	// Output:
+	// {lamp 700} <nil>
+	// {lamp 700} from redis <nil>
+}
+
+func ExampleCodec_protobuf() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	load := func(_ context.Context, id int) (*wrapperspb.StringValue, error) {
+		return wrapperspb.String("lamp " + strconv.Itoa(id)), nil
+	}
+	labels := cache.Keyed(rt, "label", strconv.Itoa, load,
+		cache.WithCodec(Protobuf[wrapperspb.StringValue, *wrapperspb.StringValue]{}))
+
+	if _, err := labels.Get(ctx, 7); err != nil {
+		fmt.Println(err)
+	}
+	labels.Clear()
+	e, err := labels.Lookup(ctx, 7)
+	fmt.Println(e.Value.GetValue(), "from", e.Tier, err)
+	// Output:
+	// lamp 7 from redis <nil>
+}
+
+func ExampleCache_Refresh() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	cents := 700
+	load := func(context.Context, int) (int, error) { return cents, nil }
+	prices := cache.Keyed(rt, "price", strconv.Itoa, load)
+
+	_, there := prices.Peek(7)
+	fmt.Println("in memory:", there)
+	price, err := prices.Get(ctx, 7)
+	fmt.Println(price, err)
+
+	cents = 800
+	price, err = prices.Refresh(ctx, 7)
+	fmt.Println(price, err)
+
+	cents = 900 // and so on for all prices
+	if err := prices.ClearEverywhere(ctx); err != nil {
+		fmt.Println(err)
+	}
+	price, err = prices.Get(ctx, 7)
+	fmt.Println(price, err)
+	// Output:
+	// in memory: false
+	// 700 <nil>
+	// 800 <nil>
+	// 900 <nil>
+}
+
+func ExampleOnRemoval() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	load := func(_ context.Context, id int) (string, error) { return "page " + strconv.Itoa(id), nil }
+	removed := make(chan string, 1)
+	pages := cache.Keyed(rt, "page", strconv.Itoa, load,
+		cache.MaxWeight(64<<20, func(_ int, page string) uint32 { return uint32(len(page)) }), // 64 MiB
+		cache.OnRemoval(func(id int, page string, why cache.Removal) { removed <- fmt.Sprint(page, " was ", why) }))
+
+	page, err := pages.Get(ctx, 7)
+	fmt.Println(page, err)
+	pages.Clear()
+	fmt.Println(<-removed)
+	// Output:
+	// page 7 <nil>
+	// page 7 was invalidated
+}
+
+func ExampleCompress() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	load := func(_ context.Context, id int) (string, error) { return string(bytes.Repeat([]byte("la"), id)), nil }
+	songs := cache.Keyed(rt, "song", strconv.Itoa, load, cache.Compress(1000))
+
+	song, err := songs.Get(ctx, 5000)
+	fmt.Println(len(song), err)
+	songs.Clear()
+	e, err := songs.Lookup(ctx, 5000)
+	fmt.Println(len(e.Value), "from", e.Tier, err)
+	// Output:
+	// 10000 <nil>
+	// 10000 from redis <nil>
+}
+
+func ExampleCache_GetFresh() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	stock := 3 // which others change without telling the cache
+	load := func(context.Context, int) (int, error) { return stock, nil }
+	stocks := cache.Keyed(rt, "stock", strconv.Itoa, load, cache.TTL(time.Hour))
+
+	n, err := stocks.Get(ctx, 7)
+	fmt.Println(n, err)
+	stock = 2
+	n, err = stocks.GetFresh(ctx, 7, time.Minute) // good enough for a list of products
+	fmt.Println(n, err)
+	n, err = stocks.GetFresh(ctx, 7, 0) // at the checkout
+	fmt.Println(n, err)
+	n, err = stocks.Get(ctx, 7)
+	fmt.Println(n, err)
+	// Output:
+	// 3 <nil>
+	// 3 <nil>
+	// 2 <nil>
+	// 2 <nil>
+}
+
+func ExampleLifeOf() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	type token struct {
+		Text string
+		Ends time.Time
+	}
+	asked := 0
+	load := func(context.Context, string) (token, error) { // from an issuer of tokens
+		asked++
+		return token{fmt.Sprint("token ", asked), time.Now().Add(10 * time.Minute)}, nil
+	}
+	tokens := cache.Keyed(rt, "token", func(of string) string { return of }, load,
+		cache.TTL(time.Hour), // at the most
+		cache.LifeOf(func(t token) time.Duration { return time.Until(t.Ends) - time.Minute }))
+
+	for range 2 {
+		t, err := tokens.Get(ctx, "payments")
+		fmt.Println(t.Text, err)
+	}
+	// Output:
+	// token 1 <nil>
+	// token 1 <nil>
+}

@@ -1,0 +1,455 @@
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/cache/collection"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/logtest"
+)
+
+// row is a source of one row, whose loads can be held.
+type row struct {
+	value atomic.Int64
+	loads atomic.Int64
+	hold  atomic.Pointer[hold] // for the next load
+}
+
+// hold stops a load after it has read.
+type hold struct{ reached, release chan struct{} }
+
+func newHold() *hold { return &hold{make(chan struct{}), make(chan struct{})} }
+
+func (r *row) load(context.Context, keyspace.Int) (int64, error) {
+	r.loads.Add(1)
+	v := r.value.Load()
+	if h := r.hold.Swap(nil); h != nil {
+		close(h.reached)
+		<-h.release
+	}
+	return v, nil
+}
+
+var (
+	numbers = keyspace.Def1[keyspace.Int](schema, "test:number:{id}", keyspace.CachedOf[int64](),
+		keyspace.Expire(time.Hour).StaleIfError(time.Hour), keyspace.Doc{Purpose: "numbers of the tests"})
+	bobs = keyspace.Def1[keyspace.Int](schema, "test:bobs:{id}", keyspace.CachedSetOf[string](),
+		keyspace.Expire(time.Hour).Negative(time.Minute), keyspace.Doc{Purpose: "names of the tests"})
+	roomTag = cache.TagOf("room", "1")
+)
+
+// numberNode is a process with a cache of numbers.
+func numberNode(t testing.TB, db *redis.DB, cfg cache.Config, p cache.Policy, s cache.Source[keyspace.Int, int64]) (*cache.Runtime, *cache.Cache[keyspace.Int, int64]) {
+	t.Helper()
+	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
+	rt := cache.NewRuntime(db, b, cfg)
+	c := cache.New(rt, numbers, p, s)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = b.Run(ctx, func() {}) })
+	wg.Go(func() { _ = rt.Run(ctx, func() {}) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	must(t, b.Wait(t.Context()))
+	return rt, c
+}
+
+var one = keyspace.Int{N: 1}
+
+func TestNobodyWaitsForAReadThatBeganBeforeTheCommit(t *testing.T) {
+	for _, by := range []string{"key", "tag"} {
+		t.Run(by, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				s := &row{}
+				rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{MaxStale: time.Minute},
+					cache.Source[keyspace.Int, int64]{Load: s.load, Tags: func(keyspace.Int) []cache.Tag { return []cache.Tag{roomTag} }})
+				target := c.Target(one)
+				if by == "tag" {
+					target = roomTag.Target()
+				}
+				h := newHold()
+				s.hold.Store(h)
+				var early sync.WaitGroup
+				must(t, rt.Change(t.Context(), func(ctx context.Context) error {
+					early.Go(func() { _, _ = c.Get(t.Context(), one) })
+					<-h.reached // it has read the old value
+					s.value.Store(1)
+					return nil
+				}, target))
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				time.AfterFunc(200*time.Millisecond, func() { close(h.release) })
+				if v, err := c.Get(ctx, one); v != 1 || err != nil {
+					t.Errorf("after the change: %d, %v", v, err)
+				}
+				early.Wait()
+				if v, err := c.Get(ctx, one); v != 1 || err != nil {
+					t.Errorf("after the early read: %d, %v", v, err)
+				}
+			})
+		})
+	}
+}
+
+func TestAShortChangeDoesNotLiftTheFenceOfALongOne(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &row{}
+		db := redistest.Open(t, "embedded")
+		rt, c := numberNode(t, db, cache.Config{Budget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 20 * time.Second}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		rt2, brief := numberNode(t, db, cache.Config{Budget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		must(t, rt.Change(t.Context(), func(ctx context.Context) error {
+			must(t, rt2.Change(ctx, func(context.Context) error { return nil }, brief.Target(one)))
+			time.Sleep(1600 * time.Millisecond) // longer than a fence of the short one
+			if e, err := brief.Lookup(ctx, one); err != nil || e.Version != 0 {
+				t.Errorf("during the long change: %+v, %v; want a value that is not stored", e, err)
+			}
+			return nil
+		}, c.Target(one)))
+	})
+}
+
+func TestAChangeThatNeverEndedDoesNotFenceAKeyForGood(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &row{}
+		rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{Budget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		func() {
+			defer func() { _ = recover() }()
+			_ = rt.Change(t.Context(), func(context.Context) error { panic("crash") }, c.Target(one))
+		}()
+		for end := time.Now().Add(1800 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			must(t, rt.Change(t.Context(), func(context.Context) error { return nil }, c.Target(one)))
+		}
+		if e, err := c.Lookup(t.Context(), one); err != nil || e.Version == 0 {
+			t.Errorf("after it: %+v, %v; want a value that is stored", e, err)
+		}
+	})
+}
+
+func TestAChangeOfUnknownOutcomeStaysFenced(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &row{}
+		rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		err := rt.Change(t.Context(), func(context.Context) error { return fmt.Errorf("commit: %w", context.DeadlineExceeded) }, c.Target(one))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if _, err := c.Get(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+		s.value.Store(1) // the commit was under way
+		if v, err := c.Get(t.Context(), one); v != 1 || err != nil {
+			t.Errorf("after the late commit: %d, %v", v, err)
+		}
+	})
+}
+
+func TestALeaseWhoseHolderIsGoneIsWaitedForOnce(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		gone, s := &row{}, &row{}
+		h := newHold()
+		defer close(h.release)
+		gone.hold.Store(h)
+		_, dead := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: gone.load})
+		_, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{LeaseWait: 300 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		go func() { _, _ = dead.Get(t.Context(), one) }()
+		<-h.reached
+		for _, stored := range []bool{false, true, true} {
+			began := time.Now()
+			e, err := c.Lookup(t.Context(), one)
+			if waited := time.Since(began) >= 300*time.Millisecond; err != nil || waited == stored || (e.Version != 0) != stored {
+				t.Errorf("%+v, %v after %s; want one that is stored: %v", e, err, time.Since(began), stored)
+			}
+		}
+	})
+}
+
+// Redis takes a lease, and the connection breaks before its answer arrives.
+func TestALeaseWhoseReplyWasLostIsGivenBack(t *testing.T) {
+	for _, lost := range []string{"value", "collection"} {
+		t.Run(lost, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				server := redistest.InMemory(t)
+				wire := server.Wire()
+				s := &row{}
+				db := redistest.OpenConfig(t, wire.Config())
+				rt, c := numberNode(t, db, cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				key, read := c.Target(one).Key(), func() error { _, err := c.Get(t.Context(), one); return err }
+				if lost == "collection" {
+					set := collection.NewSet(rt, bobs, collection.Policy{}, collection.SetSource[keyspace.Int, string]{
+						Load: func(context.Context, keyspace.Int) ([]string, error) { return nil, nil }})
+					key, read = set.Target(one).Key(), func() error { _, err := set.Has(t.Context(), one, "bob"); return err }
+				}
+				const hop = 10 * time.Millisecond
+				other := server.Open(t)
+				there := func() int64 {
+					n, err := other.Do(t.Context(), keyspace.Cmd{Name: "EXISTS", Key: key}).Int()
+					must(t, err)
+					return n
+				}
+				for range 20 { // a script that the server does not know is sent twice: until it is known
+					wire.Delay(hop)
+					done := make(chan error, 1)
+					go func() { done <- read() }()
+					for end := time.Now().Add(20 * hop); there() == 0 && time.Now().Before(end); {
+						time.Sleep(hop / 10)
+					}
+					taken := there() == 1
+					wire.Reset()
+					wire.Heal()
+					must(t, <-done)
+					time.Sleep(100 * time.Millisecond)
+					if !taken || there() == 1 {
+						t.Fatalf("taken: %v, there: %v", taken, there() == 1)
+					}
+					time.Sleep(time.Second) // the breaker closes
+				}
+			})
+		})
+	}
+}
+
+func TestCallersDoNotHangOnASourceThatIgnoresItsContext(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &row{}
+		h := newHold()
+		defer close(h.release)
+		s.hold.Store(h)
+		_, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{LoadTimeout: 100 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := c.Get(ctx, one); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			t.Errorf("Get: %v; the caller's context: %v", err, ctx.Err())
+		}
+	})
+}
+
+func TestASourceMayReadAnotherCache(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.Open(t, "embedded")
+		s := &table{}
+		s.set(1, user{Name: "ada"})
+		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
+		rt := cache.NewRuntime(db, b, cache.Config{Loads: 1}) // the bus does not run: there are only sources
+		inner := cache.New(rt, users, cache.Policy{}, cache.Source[keyspace.Int, user]{Load: s.load})
+		outer := cache.New(rt, numbers, cache.Policy{LoadTimeout: time.Second}, cache.Source[keyspace.Int, int64]{
+			Load: func(ctx context.Context, k keyspace.Int) (int64, error) {
+				u, err := inner.Get(ctx, k)
+				return int64(len(u.Name)), err
+			}})
+		if n, err := outer.Get(t.Context(), one); n != 3 || err != nil {
+			t.Errorf("Get = %d, %v", n, err)
+		}
+	})
+}
+
+// strict does not like null, and what is 13.
+type strict struct{ N int }
+
+func (s *strict) UnmarshalJSON(text []byte) error {
+	_, err := fmt.Sscanf(string(text), "%d", &s.N)
+	return err
+}
+
+func (s strict) MarshalJSON() ([]byte, error) {
+	if s.N == 13 {
+		panic("13")
+	}
+	return fmt.Append(nil, s.N), nil
+}
+
+var stricts = keyspace.Def1[keyspace.Int](schema, "test:strict:{id}", keyspace.CachedOf[strict](),
+	keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "values with methods of their own"})
+
+func TestValuesWithMethodsOfTheirOwn(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.Open(t, "embedded")
+		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
+		rt := cache.NewRuntime(db, b, cache.Config{})
+		c := cache.New(rt, stricts, cache.Policy{}, cache.Source[keyspace.Int, strict]{
+			Load: func(_ context.Context, k keyspace.Int) (strict, error) { return strict{int(k.N)}, nil }})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = b.Run(ctx, func() {}) })
+		t.Cleanup(func() { cancel(); wg.Wait() })
+		must(t, b.Wait(t.Context()))
+		if _, err := c.Get(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+		if e, err := c.Lookup(t.Context(), one); e.Tier != cache.Process || e.Value.N != 1 || err != nil {
+			t.Errorf("a value that was loaded here: %+v, %v; want it from the process", e, err)
+		}
+		if _, err := c.Get(t.Context(), keyspace.Int{N: 13}); err == nil {
+			t.Error("a value that cannot be written: no error")
+		}
+	})
+}
+
+func TestManyReadWhileTheSourceFails(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &table{}
+		s.set(1, user{Name: "ada"})
+		brief := keyspace.Def1[keyspace.Int](keyspace.New("brief"), "test:brief:{id}", keyspace.CachedOf[user](),
+			keyspace.Expire(20*time.Millisecond).StaleIfError(time.Hour), keyspace.Doc{})
+		db := redistest.Open(t, "embedded")
+		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
+		rt := cache.NewRuntime(db, b, cache.Config{})
+		c := cache.New(rt, brief, cache.Policy{MaxStale: time.Minute}, cache.Source[keyspace.Int, user]{Load: s.load})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = b.Run(ctx, func() {}) })
+		t.Cleanup(func() { cancel(); wg.Wait() })
+		must(t, b.Wait(t.Context()))
+		if _, err := c.Get(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		s.err = errors.New("down")
+		s.mu.Unlock()
+		var readers sync.WaitGroup
+		for range 8 {
+			readers.Go(func() {
+				for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+					if u, err := c.Get(t.Context(), one); err != nil || u.Name != "ada" {
+						t.Errorf("Get = %+v, %v", u, err)
+						return
+					}
+				}
+			})
+		}
+		readers.Wait()
+	})
+}
+
+// A node whose clock is wrong, or is set while it runs, must not give a value
+// another life: lives are moments of the servers' clock, which package bus keeps
+// on this process' monotonic one.
+func TestNoClockOfThisMachineIsAsked(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"*.go", "collection/*.go", "internal/*/*.go"} { // package inspect shows moments to people
+		found, err := filepath.Glob(pattern)
+		must(t, err)
+		files = append(files, found...)
+	}
+	looked := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		must(t, err)
+		looked++
+		for _, word := range []string{"time.Now", "time.Until", "time.Unix"} {
+			if strings.Contains(string(text), word) {
+				t.Errorf("%s asks %s", name, word)
+			}
+		}
+	}
+	if looked < 10 {
+		t.Fatalf("looked at %d files", looked)
+	}
+}
+
+func TestAChangeIsToldThatItsFenceFailed(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		s := &row{}
+		rt, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{Unfenced: cache.Proceed}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		failed := func() (failed bool) {
+			if err := rt.Change(t.Context(), func(ctx context.Context) error { failed = cache.FenceFailed(ctx); return nil }, c.Target(one)); err != nil {
+				t.Fatal(err)
+			}
+			return failed
+		}
+		if failed() {
+			t.Error("with Redis there the fence is said to have failed")
+		}
+		server.Kill()
+		if !failed() {
+			t.Error("without Redis the fence is said to hold")
+		}
+	})
+}
+
+func TestANodeThatIsCutOffDoesAsItsPolicySays(t *testing.T) {
+	for policy, want := range map[cache.CutOff]struct {
+		value int64
+		err   error
+	}{cache.Bypass: {value: 1}, cache.Fail: {err: cache.ErrCutOff}, cache.ServeStale: {value: 0}} {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				wire := redistest.InMemory(t).Wire()
+				s := &row{}
+				_, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{CutOff: policy}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				for range 2 { // the second is from the process
+					if v, err := c.Get(t.Context(), one); v != 0 || err != nil {
+						t.Fatalf("before: %d, %v", v, err)
+					}
+				}
+				wire.BlackHole()
+				s.value.Store(1)
+				time.Sleep(time.Second)
+				if v, err := c.Get(t.Context(), one); v != want.value || !errors.Is(err, want.err) {
+					t.Errorf("cut off: %d, %v; want %d, %v", v, err, want.value, want.err)
+				}
+			})
+		})
+	}
+}
+
+func TestThatTheBusDoesNotRunIsSaidOnce(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.InMemory(t).Open(t)
+		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "idle"})
+		var said logtest.Buffer
+		s := &row{}
+		c := cache.New(cache.NewRuntime(db, b, cache.Config{Log: said.Logger()}), numbers, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		get := func() {
+			_, err := c.Get(t.Context(), one)
+			must(t, err)
+		}
+		get()
+		if said.String() != "" {
+			t.Errorf("a program that begins is told %s", said.String())
+		}
+		time.Sleep(11 * time.Second)
+		get()
+		get()
+		if n := said.Count("bus.Run"); n != 1 {
+			t.Errorf("said %d times: %s", n, said.String())
+		}
+	})
+}
+
+func TestAMaxStaleOfLessThanTwoBeatsIsRefused(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	for _, c := range []struct {
+		stale, beat time.Duration
+		refused     bool
+	}{{50 * time.Millisecond, 0, true}, {200 * time.Millisecond, 0, false}, {50 * time.Millisecond, 25 * time.Millisecond, false}, {0, time.Second, true}} {
+		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "n", Beat: c.beat})
+		refused := func(make func(rt *cache.Runtime)) (refused bool) {
+			defer func() { refused = recover() != nil }()
+			make(cache.NewRuntime(db, b, cache.Config{}))
+			return false
+		}
+		got := refused(func(rt *cache.Runtime) {
+			cache.New(rt, numbers, cache.Policy{MaxStale: c.stale}, cache.Source[keyspace.Int, int64]{Load: (&row{}).load})
+		})
+		if got != c.refused {
+			t.Errorf("%s with a beat of %s: refused %v", c.stale, b.Beat(), got)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+)
+
+// The rest of this file is for the tools of operators, not for programs that use caches. Package
+// inspect tells them what stands in Redis under a cached key.
+
+// Key is what the target is called in Redis, for [Runtime.Redo].
+func (t Target) Key() keyspace.Key { return t.key }
+
+// forgotten is the event at which every process drops all its copies.
+const forgotten = "forget"
+
+// Forget has every process drop all its copies. It is for tools that remove values
+// from Redis by other means than [Runtime.Drop].
+func (rt *Runtime) Forget() error {
+	rt.forgetAll()
+	return rt.do(rt.bus.PublishCmd(topic, forgotten, ""))[0].Err
+}
+
+// forgetAll invalidates all copies of this process.
+func (rt *Runtime) forgetAll() {
+	for i := range rt.invalidations {
+		rt.invalidations[i].Add(1)
+	}
+}
+
+// Health is the state of the runtime's connection with Redis.
+type Health struct {
+	Behind time.Duration // how long this node may have missed changes for; normally one beat of the bus
+	Open   int           // open circuit breakers; there is one in all, or 16 for a cluster
+	Queued int           // keys and whole families whose drop Redis has not taken yet: this node reads them from their source
+}
+
+// Health returns the present state of the runtime's connection with Redis.
+func (rt *Runtime) Health() Health {
+	h := Health{Behind: time.Duration(bus.Now() - rt.bus.Seen()), Queued: int(rt.undropped.n.Load())}
+	for i := range rt.breakers {
+		if rt.breakers[i].until.Load() != 0 {
+			h.Open++
+		}
+	}
+	return h
+}

@@ -1,0 +1,229 @@
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+)
+
+// nameTable is a table of users, by number.
+type nameTable struct {
+	mu    sync.Mutex
+	names map[int64]string
+	asked int
+}
+
+func (u *nameTable) load(_ context.Context, id int64) (string, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.asked++
+	name, there := u.names[id]
+	if !there {
+		return "", cache.ErrNotFound
+	}
+	return name, nil
+}
+
+func (u *nameTable) rename(id int64, name string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.names[id] = name
+	return nil
+}
+
+func decimal(id int64) string { return strconv.FormatInt(id, 10) }
+
+// The whole of it, in the memory of one process. With a URL in Options.Redis the processes of
+// a program share what is cached, and learn of each other's changes.
+func ExampleOpen() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{}) // cache.Options{Redis: redis.Config{URL: "redis://localhost:6379"}}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+
+	table := &nameTable{names: map[int64]string{7: "Ada"}} // your database
+	names := cache.Keyed(rt, "user_name", decimal, table.load, cache.TTL(time.Hour))
+
+	name, err := names.Get(ctx, 7)
+	fmt.Println(name, err)
+	name, err = names.Mutate(ctx, 7, func(context.Context) error { return table.rename(7, "Ada Lovelace") })
+	fmt.Println(name, err)
+	_, err = names.Get(ctx, 8)
+	fmt.Println(errors.Is(err, cache.ErrNotFound))
+	// Output:
+	// Ada <nil>
+	// Ada Lovelace <nil>
+	// true
+}
+
+func open(t *testing.T, o cache.Options) *cache.Runtime {
+	t.Helper()
+	rt, err := cache.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rt
+}
+
+func TestTwoProcessesShareWhatKeyedCaches(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		table := &nameTable{names: map[int64]string{7: "Ada"}}
+		var caches []*cache.Cache[int64, string]
+		for range 2 {
+			rt := open(t, cache.Options{Redis: server.Wire().Config()})
+			caches = append(caches, cache.Keyed(rt, "user_name", decimal, table.load))
+		}
+		for i, c := range caches {
+			if name, err := c.Get(t.Context(), 7); name != "Ada" || err != nil {
+				t.Errorf("process %d: got %q, %v", i, name, err)
+			}
+		}
+		if table.asked != 1 {
+			t.Errorf("the source was asked %d times, want once for both", table.asked)
+		}
+		if _, err := caches[0].Mutate(t.Context(), 7, func(context.Context) error { return table.rename(7, "Ada Lovelace") }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond) // MaxStale
+		if name, err := caches[1].Get(t.Context(), 7); name != "Ada Lovelace" || err != nil {
+			t.Errorf("after the change the other process got %q, %v", name, err)
+		}
+		long := strings.Repeat("x", 500)
+		texts := cache.Keyed(open(t, cache.Options{Redis: server.Wire().Config()}), "text", func(s string) string { return s },
+			func(_ context.Context, s string) (int, error) { return len(s), nil })
+		for _, key := range []string{"", "a:b", "{a}", long, long + "x"} {
+			for range 2 {
+				if n, err := texts.Get(t.Context(), key); n != len(key) || err != nil {
+					t.Errorf("%.10q: got %d, %v; want %d", key, n, err, len(key))
+				}
+			}
+		}
+	})
+}
+
+func TestOpenOnAConnectionOfTheProgramLeavesItOpen(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.InMemory(t).Open(t)
+		rt := open(t, cache.Options{DB: db})
+		for range 2 {
+			if err := rt.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := db.Ping(t.Context()); err != nil {
+			t.Errorf("the program's own connection: %v", err)
+		}
+		table := &nameTable{names: map[int64]string{7: "Ada"}}
+		closed := cache.Keyed(rt, "user_name", decimal, table.load)
+		time.Sleep(time.Second)
+		for range 3 {
+			if name, err := closed.Get(t.Context(), 7); name != "Ada" || err != nil {
+				t.Errorf("after Close: got %q, %v", name, err)
+			}
+		}
+		if table.asked != 3 {
+			t.Errorf("after Close the source was asked %d times for 3 reads", table.asked)
+		}
+	})
+}
+
+func TestOpenGoesOnWhileRedisIsAway(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		wire.Refuse()
+		began := time.Now()
+		rt := open(t, cache.Options{Redis: wire.Config()})
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("Open took %s while Redis is away", took)
+		}
+		table := &nameTable{names: map[int64]string{7: "Ada"}}
+		names := cache.Keyed(rt, "user_name", decimal, table.load)
+		if name, err := names.Get(t.Context(), 7); name != "Ada" || err != nil {
+			t.Errorf("while Redis is away: got %q, %v", name, err)
+		}
+		wire.Heal()
+		time.Sleep(5 * time.Second)
+		for range 3 {
+			if _, err := names.Get(t.Context(), 7); err != nil {
+				t.Error(err)
+			}
+		}
+		if table.asked != 2 {
+			t.Errorf("the source was asked %d times, want once while Redis was away and once afterwards", table.asked)
+		}
+	})
+}
+
+// Nothing that Open has started goes on: the bubble waits for all of it.
+func TestWhoGivesUpWhileACacheIsOpenedLeavesNothing(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		wire.Refuse()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := cache.Open(ctx, cache.Options{Redis: wire.Config()}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the end of the context", err)
+		}
+	})
+}
+
+func TestWhatCannotBeOpenedSaysSo(t *testing.T) {
+	if _, err := cache.Open(t.Context(), cache.Options{Redis: redis.Config{URL: "ftp://somewhere"}}); err == nil {
+		t.Error("a URL of another protocol is taken")
+	}
+	rt := open(t, cache.Options{})
+	cache.Keyed(rt, "one", decimal, (&nameTable{}).load)
+	for _, name := range []string{"one", "", "{a}", "a:"} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("Keyed takes %q as a name", name)
+				}
+			}()
+			cache.Keyed(rt, name, decimal, (&nameTable{}).load)
+		}()
+	}
+}
+
+func TestWhatOpenAndKeyedRefuse(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	if _, err := cache.Open(t.Context(), cache.Options{DB: db, Redis: redis.Config{URL: "redis://127.0.0.1"}}); err == nil {
+		t.Error("a DB and a Redis were taken")
+	}
+	rt, err := cache.Open(t.Context(), cache.Options{DB: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	load := func(context.Context, string) (string, error) { return "", nil }
+	for _, name := range []string{"", "a:b", "{a}", "Person Cache", ".hidden"} {
+		func() {
+			defer func() {
+				if said, _ := recover().(string); !strings.Contains(said, "name of a cache") {
+					t.Errorf("%q: %q", name, said)
+				}
+			}()
+			cache.Keyed(rt, name, func(k string) string { return k }, load)
+		}()
+	}
+	cache.Keyed(rt, "app.person-v2", func(k string) string { return k }, load)
+}

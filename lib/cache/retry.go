@@ -1,0 +1,94 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+)
+
+// A RetryQueue keeps drops that Redis did not take, until [Runtime.Redo] succeeds
+// with them. Only drops wait there, never values: done late or twice they cost a load,
+// and cannot put an old value over a newer one.
+type RetryQueue interface {
+	Add(ctx context.Context, keys []keyspace.Key) error
+}
+
+// later adds drops to the queue, and keeps in memory what that does not take. Until they
+// are done this process reads the keys from their source; a copy that a read has made of
+// the old value meanwhile is forgotten.
+func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) {
+	kept := rt.undropped.add(keys)
+	rt.forget(keys)
+	if rt.cfg.Hooks.Queued != nil {
+		rt.cfg.Hooks.Queued(len(keys))
+	}
+	if rt.cfg.Retries != nil {
+		err := rt.cfg.Retries.Add(context.WithoutCancel(ctx), keys)
+		if err == nil {
+			return
+		}
+		rt.cfg.Log.Warn("drops wait in this process alone", "keys", len(keys), "err", err)
+	}
+	rt.memory.add(kept)
+}
+
+// Redo retries drops of a [RetryQueue]: it removes the keys from Redis and then from
+// every process.
+func (rt *Runtime) Redo(keys []keyspace.Key) error {
+	cmds := make([]keyspace.Cmd, len(keys))
+	for i, k := range keys {
+		if s := shapes.Of(k.Family()); s != nil {
+			cmds[i] = s.Drop(k)
+		} else {
+			cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
+		}
+	}
+	before := rt.undropped.before()
+	err := errors.Join(keyspace.FirstErr(rt.do(cmds...)), rt.tell(keys))
+	if err == nil {
+		rt.undropped.done(keys, before)
+	}
+	return err
+}
+
+// memoryKeys bounds the keys whose drops wait in memory. Where there are more, all of
+// their family is dropped once Redis is back.
+const memoryKeys = 10_000
+
+// memoryQueue is the queue of a program that configures none. It has no bound of its own:
+// its keys are some of those in [undropped].
+type memoryQueue struct {
+	mu   sync.Mutex
+	keys map[string]keyspace.Key
+}
+
+func (q *memoryQueue) add(keys []keyspace.Key) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.keys == nil {
+		q.keys = map[string]keyspace.Key{}
+	}
+	for _, k := range keys {
+		q.keys[k.String()] = k
+	}
+}
+
+// run retries the drops that wait, as far as Redis takes them.
+func (q *memoryQueue) run(rt *Runtime) {
+	q.mu.Lock()
+	var keys []keyspace.Key
+	for name, k := range q.keys {
+		if len(keys) == messageKeys {
+			break
+		}
+		keys = append(keys, k)
+		delete(q.keys, name) // a key that is added again meanwhile belongs to a later change
+	}
+	q.mu.Unlock()
+	if len(keys) > 0 && rt.Redo(keys) != nil {
+		q.add(keys)
+	}
+}

@@ -1,0 +1,342 @@
+package cache
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/bus"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
+)
+
+// Config is what the caches of a process have in common.
+type Config struct {
+	// Budget is how long a read waits for Redis before it asks the source;
+	// 0 means 75 ms, and a second for the embedded server, which is slow at
+	// scripts and never unreachable.
+	Budget time.Duration
+	// Loads bounds how many loads run at once, so that a cold cache or an outage of
+	// Redis cannot overload the source; 0 means 64. Further loads wait.
+	Loads int
+	// Retries keeps the drops that Redis did not take; nil keeps them in memory. None is
+	// given up: where more than 10,000 keys wait, all that is cached of a family is
+	// dropped once Redis is back.
+	Retries RetryQueue
+	// Hooks are called with what happens.
+	Hooks Hooks
+	// Log gets a line when a circuit breaker opens; nil discards.
+	Log *slog.Logger
+}
+
+// Runtime is what the caches of one process share: Redis, the bus over which the
+// nodes tell each other of changes, and the bounds. It is safe for concurrent use.
+type Runtime struct {
+	db  *redis.DB
+	bus *bus.Bus
+	cfg Config
+
+	seed          maphash.Seed
+	invalidations [invalidationCounters]atomic.Uint32
+	loads         chan struct{}
+	deadlines     redis.Deadlines
+	breakers      [16]breaker
+	memory        memoryQueue
+	began         bus.Moment
+	idle          atomic.Bool // that the bus does not run was said
+	undropped     undropped
+	leases        leases
+	tags          table[*tagVersion] // by hash of the name
+
+	mu     sync.Mutex
+	caches map[string]registered // by family pattern
+	events map[string]*declared  // by name
+	work   sync.WaitGroup        // loads and refreshes under way
+	close  func() error          // of Open; nil: of NewRuntime
+}
+
+// registered is a cache or collection as the runtime sees it.
+type registered interface {
+	Name() string
+	Family() *keyspace.Family
+	Stats() Stats
+	cleanUp()
+}
+
+// A generation is the count of invalidations of a key when it was read. A local copy
+// remembers it, and is invalid once the count has changed: a change need not know
+// which nodes have a copy, or are about to make one. Keys share counters, and an
+// invalidation of one key then costs the others a look into Redis.
+type generation struct {
+	n       uint32
+	counter uint16 // which of the runtime's
+}
+
+const invalidationCounters = 1 << 14
+
+func (rt *Runtime) changed(g generation) bool { return rt.invalidations[g.counter].Load() != g.n }
+
+func (rt *Runtime) anyChanged(gs []generation) bool { return slices.ContainsFunc(gs, rt.changed) }
+
+// topic is the caches' topic on the bus. The data of a dropped event are logical
+// keys, one a line.
+const (
+	topic   = "cache"
+	dropped = "drop"
+)
+
+// NewRuntime returns a runtime on db. Let b run: until it does, caches ask their
+// sources. It registers with b, so call it before [bus.Bus.Run].
+func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
+	if cfg.Budget == 0 && db.Mode() == "embedded" {
+		cfg.Budget = time.Second
+	}
+	cfg.Budget, cfg.Loads = cmp.Or(cfg.Budget, 75*time.Millisecond), cmp.Or(cfg.Loads, 64)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	rt := &Runtime{db: db, bus: b, cfg: cfg, began: bus.Now(), seed: maphash.MakeSeed(), loads: make(chan struct{}, cfg.Loads),
+		tags:   newTable[*tagVersion](tagsKnown),
+		caches: map[string]registered{}, events: map[string]*declared{}}
+	rt.leases.start()
+	b.Handle(topic, bus.Handler{
+		Event: func(e bus.Event) {
+			if e.Name == forgotten {
+				rt.forgetAll()
+				return
+			}
+			for key := range strings.Lines(e.Data) {
+				rt.invalidate(strings.TrimSuffix(key, "\n"))
+			}
+		},
+		Lost: rt.forgetAll,
+	})
+	return rt
+}
+
+// idleAfter is how long a program may take until its bus runs.
+const idleAfter = 10 * time.Second
+
+// sayIdle logs once that the bus does not run, or has never reached Redis, so that nothing
+// is stored.
+func (rt *Runtime) sayIdle() {
+	if rt.bus.Seen() == 0 && time.Duration(bus.Now()-rt.began) > idleAfter && rt.idle.CompareAndSwap(false, true) {
+		rt.cfg.Log.Warn("nothing is cached: the bus has not read its log yet; does bus.Run run?")
+	}
+}
+
+// checkStale panics when a node would mistrust its copies between two beats of the bus.
+func (rt *Runtime) checkStale(f *keyspace.Family, maxStale time.Duration) {
+	if beat := rt.bus.Beat(); maxStale < 2*beat {
+		panic(fmt.Sprintf("cache: MaxStale of %s is %s, less than two beats of the bus, which are %s each", f.Pattern, maxStale, beat))
+	}
+}
+
+// Run does the periodic work until ctx ends: it retries drops that Redis did not
+// take, gives back leases whose acquisition Redis did not answer, and removes expired
+// copies from this process.
+func (rt *Runtime) Run(ctx context.Context, ready func()) error {
+	ready()
+	clean := time.NewTicker(time.Minute)
+	defer clean.Stop()
+	retry := time.NewTicker(250 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			rt.work.Wait()
+			return nil
+		case <-retry.C:
+			rt.memory.run(rt)
+			rt.forgetFull(ctx)
+			rt.leases.giveBack(rt)
+		case <-rt.leases.wake:
+			rt.leases.giveBack(rt)
+		case <-clean.C:
+			for _, c := range rt.registered() {
+				c.cleanUp()
+			}
+		}
+	}
+}
+
+// Wait returns when no load of this runtime is under way. No cache may be read
+// meanwhile.
+func (rt *Runtime) Wait() { rt.work.Wait() }
+
+func (rt *Runtime) register(c registered) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	p := c.Family().Pattern
+	if _, twice := rt.caches[p]; twice {
+		panic(fmt.Sprintf("cache: %s is cached twice", p))
+	}
+	rt.caches[p] = c
+}
+
+// registered returns the caches, sorted by name.
+func (rt *Runtime) registered() []registered {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	var cs []registered
+	for _, c := range rt.caches {
+		cs = append(cs, c)
+	}
+	slices.SortFunc(cs, func(a, b registered) int { return cmp.Compare(a.Name(), b.Name()) })
+	return cs
+}
+
+func (rt *Runtime) counterOf(key string) uint16 {
+	return uint16(maphash.String(rt.seed, key) % invalidationCounters)
+}
+
+// invalidate makes copies of a key invalid in this process.
+func (rt *Runtime) invalidate(key string) { rt.invalidations[rt.counterOf(key)].Add(1) }
+
+// generationOf returns the generation of a key as it is now: before the key is read.
+func (rt *Runtime) generationOf(key string) generation {
+	counter := rt.counterOf(key)
+	return generation{rt.invalidations[counter].Load(), counter}
+}
+
+// clock is the servers' time in Unix ms, as known here. The nodes' own clocks may
+// differ by more than a value's life.
+func (rt *Runtime) clock() int64 { return rt.bus.Time().UnixMilli() }
+
+// one sends a command within the budget, unless the circuit breaker of its part of
+// Redis is open, and reports the outcome to the breaker. The budget does not end
+// with a caller's context: other callers wait for the same answer.
+func (rt *Runtime) one(cmd keyspace.Cmd) keyspace.Reply {
+	b := rt.breaker(cmd.Key)
+	if !b.allows() {
+		return keyspace.Fail(errOpen)
+	}
+	reply := rt.db.Do(rt.deadlines.Within(rt.cfg.Budget), cmd)
+	rt.note(b, reply.Err)
+	return reply
+}
+
+// do sends several commands like one, in one round trip.
+func (rt *Runtime) do(cmds ...keyspace.Cmd) []keyspace.Reply {
+	if len(cmds) == 1 {
+		return []keyspace.Reply{rt.one(cmds[0])}
+	}
+	inner := rt.deadlines.Within(rt.cfg.Budget)
+	replies := make([]keyspace.Reply, len(cmds))
+	asked := make([]*breaker, 0, 1) // those that allow it; more than one only in a cluster
+	var sent []keyspace.Cmd
+	var at []int
+	for i, cmd := range cmds {
+		b := rt.breaker(cmd.Key)
+		if !slices.Contains(asked, b) {
+			if !b.allows() {
+				replies[i] = keyspace.Fail(errOpen)
+				continue
+			}
+			asked = append(asked, b)
+		}
+		sent, at = append(sent, cmd), append(at, i)
+	}
+	for j, r := range rt.db.DoMulti(inner, sent) {
+		replies[at[j]] = r
+	}
+	for _, b := range asked {
+		var err error
+		for i, cmd := range cmds {
+			if err == nil && rt.breaker(cmd.Key) == b {
+				err = replies[i].Err
+			}
+		}
+		rt.note(b, err)
+	}
+	return replies
+}
+
+// mget reads keys within the budget.
+func (rt *Runtime) mget(keys []keyspace.Key) []keyspace.Reply {
+	if rt.db.Mode() == "cluster" {
+		cmds := make([]keyspace.Cmd, len(keys))
+		for i, k := range keys {
+			cmds[i] = keyspace.Cmd{Name: "GET", Key: k}
+		}
+		return rt.do(cmds...)
+	}
+	b := &rt.breakers[0]
+	if !b.allows() {
+		return slices.Repeat([]keyspace.Reply{keyspace.Fail(errOpen)}, len(keys))
+	}
+	replies := rt.db.MGet(rt.deadlines.Within(rt.cfg.Budget), keys)
+	rt.note(b, keyspace.FirstErr(replies))
+	return replies
+}
+
+// note reports an outcome to a breaker.
+func (rt *Runtime) note(b *breaker, err error) {
+	if err == nil {
+		b.worked()
+		return
+	}
+	if errors.Is(err, redis.ErrUnavailable) && b.failed() {
+		rt.cfg.Log.Warn("Redis is away: caches ask their sources", "err", err)
+	}
+	if rt.cfg.Hooks.Redis != nil {
+		rt.cfg.Hooks.Redis(err)
+	}
+}
+
+// A breaker is a circuit breaker: it opens for a while after some failures in a row,
+// and then lets one command try.
+type breaker struct {
+	failures atomic.Int32
+	until    atomic.Int64 // a bus.Moment
+}
+
+const (
+	breakAfter = 3
+	breakFor   = 500 * time.Millisecond
+)
+
+var errOpen = fmt.Errorf("cache: %w: it failed %d times in a row, the circuit breaker is open", redis.ErrUnavailable, breakAfter)
+
+// breaker returns the one of a key: in a cluster a single master can be away, and
+// each owns ranges of slots.
+func (rt *Runtime) breaker(k keyspace.Key) *breaker {
+	if rt.db.Mode() != "cluster" {
+		return &rt.breakers[0]
+	}
+	return &rt.breakers[int(keyspace.Slot(rt.db.Physical(k)))*len(rt.breakers)/keyspace.Slots]
+}
+
+func (b *breaker) allows() bool {
+	until := b.until.Load()
+	if until == 0 {
+		return true
+	}
+	now := int64(bus.Now())
+	return now >= until && b.until.CompareAndSwap(until, now+int64(breakFor))
+}
+
+func (b *breaker) worked() {
+	if b.failures.Load() != 0 {
+		b.failures.Store(0)
+		b.until.Store(0)
+	}
+}
+
+// failed reports whether this failure has opened the breaker.
+func (b *breaker) failed() bool {
+	if b.failures.Add(1) < breakAfter {
+		return false
+	}
+	jitter := rand.N(breakFor / 4) // nodes should not come back in step
+	return b.until.Swap(int64(bus.Now())+int64(breakFor+jitter)) == 0
+}

@@ -1,0 +1,100 @@
+package cache
+
+import (
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
+)
+
+// lapsed reports that a slot's lease has expired.
+func lapsed(slot string, now int64) bool {
+	until, _ := strconv.ParseInt(slot[1+slots.TokenLen:slots.KeptAt], 10, 64)
+	return until <= now
+}
+
+// What follows are the scripts of slots, in Go.
+
+func acquireSlot(slot, token string, now, until int64, unwanted string) (next string, taken bool) {
+	kept := ""
+	switch {
+	case slot == "":
+	case slot[0] == slots.IsValue && unwanted != "" && slot[slots.IDAt:slots.IDAt+8] == unwanted:
+		kept = slot
+	case slot[0] == slots.IsLease && lapsed(slot, now):
+		kept = slot[slots.KeptAt:]
+	default:
+		return slot, false
+	}
+	return string(slots.IsLease) + token + fmt.Sprintf("%013d", until) + kept, true
+}
+
+func fillSlot(slot, token, value string) (next string, ok bool) {
+	if !strings.HasPrefix(slot, string(slots.IsLease)+token) {
+		return slot, false
+	}
+	if value != "" {
+		return value, true
+	}
+	return slot[slots.KeptAt:], true
+}
+
+func renewSlot(slot, id, value string) (next string, ok bool) {
+	if slots.Kind(slot) != slots.IsValue || slot[slots.IDAt:slots.IDAt+8] != id {
+		return slot, false
+	}
+	return value, true
+}
+
+// fenceSlot also returns whether others' changes are under way, for which the
+// slot must not live shorter than it did.
+func fenceSlot(slot, token string, now, until int64) (next string, shared bool) {
+	open, others := "F0", ""
+	if slots.Kind(slot) == slots.IsFence {
+		open = "Fs"
+		for entry := range fences(slot) {
+			if ends, _ := strconv.ParseInt(entry[slots.TokenLen:], 10, 64); ends > now {
+				others += entry
+			}
+		}
+	}
+	return open + others + token + fmt.Sprintf("%013d", until), others != ""
+}
+
+func finishSlot(slot, token, value string) (next string, result int) {
+	if slots.Kind(slot) != slots.IsFence {
+		return "", 0
+	}
+	others := ""
+	for entry := range fences(slot) {
+		if entry[:slots.TokenLen] == token {
+			result = 1
+		} else {
+			others += entry
+		}
+	}
+	switch {
+	case others != "":
+		return "Fs" + others, result
+	case value != "" && slot[1] == '0':
+		return value, 2
+	}
+	return "", result
+}
+
+// fences are the changes under way in a fence: of each its token and its end.
+func fences(slot string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for at := 2; at < len(slot) && yield(slot[at:at+slots.FenceLen]); at += slots.FenceLen {
+		}
+	}
+}
+
+func putSlot(slot, value string) (next string, ok bool) {
+	if slots.Kind(slot) == slots.IsFence {
+		return string(slots.IsFence) + "s" + slot[2:], false
+	}
+	return value, true
+}

@@ -1,0 +1,235 @@
+package adopt_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/adopt"
+	"github.com/stoa-dev/stoa/lib/redis"
+	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+)
+
+// fill writes keys as programs have them that spell them by hand.
+func fill(t *testing.T, db *redis.DB) {
+	t.Helper()
+	owners, err := db.Owners(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owners[0].Close()
+	var cmds [][]string
+	add := func(cmd ...string) { cmds = append(cmds, cmd) }
+	for i := range 60 {
+		n := strconv.Itoa(i + 100)
+		add("SET", "app.user-"+n, `{"name":"Ada"}`, "EX", "3600")
+		add("HSET", "user_"+n+"_profile", "name", "Ada")
+		add("INCR", "visits:2026:"+n)
+		add("SADD", "session:"+fmt.Sprintf("550e8400-e29b-41d4-a716-4466554400%02d", i), "x")
+		add("ZADD", "board:{"+n+"}:scores", "1", "ada")
+		add("LPUSH", "timeline:"+strings.Repeat(string(rune('a'+i%26)), 3)+string(rune('a'+i/26))+":posts", "1")
+		add("SET", "v2:cache:"+n, "text")
+		add("SET", "mark:"+n, []string{"7", "seven"}[i%2])
+		add("XADD", fmt.Sprintf("a:%d:b:%d:c:%d:d:%d", i, i, i, i), "*", "k", "v")
+	}
+	add("SET", "config:flags", "on")
+	add("SADD", "odd\x01key", "x")
+	for _, r := range owners[0].Do(t.Context(), cmds...) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+}
+
+func read(t *testing.T) *adopt.Layout {
+	t.Helper()
+	db := redistest.Open(t, redistest.Server(t).URL)
+	fill(t, db)
+	l, err := adopt.Read(t.Context(), db, adopt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestFamiliesAreReadFromNames(t *testing.T) {
+	t.Parallel()
+	l := read(t)
+	var got []string
+	for _, f := range l.Families {
+		var args []string
+		for _, a := range f.Args {
+			args = append(args, a.Type)
+		}
+		for typ := range f.Types {
+			got = append(got, fmt.Sprintf("%q %d %s %s %s", f.Pattern, f.Keys, typ, strings.Join(args, ","), f.Value))
+		}
+	}
+	want := []string{
+		`"a:{a}:b:{b}:c:{c}:d:{d}" 60 stream Int,Int,Int,Int `,
+		`"app.user-{user}" 60 string Int JSON`,
+		`"board:{{board}}:scores" 60 zset Int `,
+		`"config:flags" 1 string  `,
+		`"mark:{mark}" 60 string Int `,
+		`"odd{odd}key" 1 set Raw `,
+		`"session:{session}" 60 set Text `,
+		`"timeline:{timeline}:posts" 60 list Text `,
+		`"user_{user}_profile" 60 hash Int `,
+		`"v2:cache:{cache}" 60 string Int `,
+		`"visits:2026:{id}" 60 string Int number`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, f := range l.Families {
+		switch f.Pattern {
+		case "app.user-{user}":
+			if f.Lasting != 0 || f.Longest <= 50*time.Minute || f.Longest > time.Hour {
+				t.Errorf("lives: %+v", f)
+			}
+		case "config:flags":
+			if f.Lasting != 1 || f.Longest != 0 {
+				t.Errorf("lives: %+v", f)
+			}
+		}
+	}
+}
+
+// What it proposes compiles, passes the linter and knows each key.
+func TestTheSourceIsASchemaOfTheseKeys(t *testing.T) {
+	t.Parallel()
+	l := read(t)
+	source, err := l.Source("main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"more than 3 arguments", "JSONOf[T]", "keyspace.UpTo(time.Hour)", `Forever("say what removes it")`} {
+		if !strings.Contains(string(source), want) {
+			t.Errorf("the source lacks %q:\n%s", want, source)
+		}
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(mod), "\n")
+	files := map[string]string{
+		"go.mod":  "module example.org/legacy\n" + rest + "\nrequire github.com/stoa-dev/stoa/lib v0.0.0\nreplace github.com/stoa-dev/stoa/lib => " + root + "\n",
+		"go.sum":  string(sum),
+		"keys.go": string(source),
+		"main.go": `package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
+)
+
+func main() {
+	if err := keyspace.Lint(Keys); err != nil {
+		fmt.Println(err)
+	}
+	parser := keyspace.NewParser(Keys)
+	for _, key := range os.Args[1:] {
+		if found, ok := parser.Key(key); ok {
+			fmt.Println(key, found.Family.Pattern)
+		} else {
+			fmt.Println(key, "unknown")
+		}
+	}
+}
+`,
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"run", "-mod=mod", "."}
+	want := ""
+	for _, f := range l.Families {
+		if len(f.Args) <= 3 && !strings.HasPrefix(f.Pattern, "odd") {
+			args = append(args, f.Examples[0])
+			want += f.Examples[0] + " " + f.Pattern + "\n"
+		}
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	if err != nil || string(out) != want {
+		t.Errorf("%v:\n%s\nwant\n%s\nof\n%s", err, out, want, source)
+	}
+}
+
+func TestManyKeysOfOnePlaceDoNotFillTheMemory(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	owners, err := db.Owners(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owners[0].Close()
+	letters := func(n int) (s string) {
+		for ; n > 0 || s == ""; n /= 26 {
+			s += string(rune('a' + n%26))
+		}
+		return s
+	}
+	var cmds [][]string
+	for i := range 5000 {
+		cmds = append(cmds, []string{"SET", "name:" + letters(i) + ":x", "1"})
+	}
+	for _, r := range owners[0].Do(t.Context(), cmds...) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	l, err := adopt.Read(t.Context(), db, adopt.Options{Match: "name:*"})
+	if err != nil || len(l.Families) != 1 || l.Families[0].Pattern != "name:{name}:x" || l.Families[0].Keys != 5000 {
+		t.Errorf("got %+v, %v", l, err)
+	}
+}
+
+func Example() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded", Prefix: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	carts := keyspace.Named1[keyspace.Int]("cart:{uid}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{Owner: "shop", Purpose: "things in it"})
+	for uid := range int64(3) { // a program that spells its keys
+		if _, err := carts.At(keyspace.Int{N: 100 + uid}).Add(ctx, db, 1); err != nil {
+			log.Fatal(err)
+		}
+	}
+	layout, err := adopt.Read(ctx, db, adopt.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, f := range layout.Families {
+		fmt.Println(f.Pattern, f.Keys, f.Types)
+	}
+	// Output:
+	// shop:cart:{cart} 3 map[string:3]
+}

@@ -1,0 +1,10 @@
+// Command keyvet finds Redis keys and channels that are spelled outside keys.go, as
+// package keyvet describes it:
+//
+//	go run github.com/stoa-dev/stoa/lib/keyspace/keyvet/cmd/keyvet ./...
+//	go vet -vettool=$(which keyvet) ./...
+package main
+
+import "github.com/stoa-dev/stoa/lib/keyspace/keyvet"
+
+func main() { keyvet.Main() }

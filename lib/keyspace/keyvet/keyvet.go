@@ -1,0 +1,293 @@
+package keyvet
+
+import (
+	"errors"
+	"go/ast"
+	"go/constant"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+
+	"github.com/stoa-dev/stoa/lib/keyspace/lock"
+)
+
+// Analyzer is for drivers of package analysis other than [Main]. One that keeps results
+// has to make keyspace.lock a part of what they depend on.
+var Analyzer = &analysis.Analyzer{
+	Name: "keyvet",
+	Doc:  "find Redis keys and channels that are spelled outside keys.go",
+	URL:  "https://pkg.go.dev/github.com/stoa-dev/stoa/lib/keyspace/keyvet",
+	Run:  run,
+}
+
+// lockName is the file that says which keys there are.
+const lockName = "keyspace.lock"
+
+const (
+	module     = "github.com/stoa-dev/stoa/lib"
+	keyspaceAt = module + "/keyspace"
+	redisAt    = module + "/redis"
+)
+
+// clients are Redis clients; package redis uses the first.
+var clients = []string{"github.com/redis/", "github.com/gomodule/redigo", "github.com/mediocregopher/radix"}
+
+func run(pass *analysis.Pass) (any, error) {
+	if pass.Pkg.Path() == keyspaceAt {
+		return nil, nil // it is what the others are held to
+	}
+	families := (&visitor{pass: pass}).familiesOf(pass.Files)
+	for _, file := range pass.Files {
+		name := pass.Fset.Position(file.Package).Filename
+		if strings.HasSuffix(name, "_test.go") || filepath.Base(name) == "keys.go" {
+			continue
+		}
+		known, err := headsFor(filepath.Dir(name))
+		if err != nil {
+			return nil, err
+		}
+		v := &visitor{pass: pass, heads: known, families: families, excused: excused(pass.Fset, file), reported: map[ast.Node]bool{}}
+		for _, imp := range file.Imports {
+			v.client(imp)
+		}
+		ast.PreorderStack(file, nil, v.visit)
+	}
+	return nil, nil
+}
+
+// excused returns the lines with a comment that excuses what is on them.
+func excused(fset *token.FileSet, file *ast.File) map[int]bool {
+	lines := map[int]bool{}
+	for _, group := range file.Comments {
+		for _, c := range group.List {
+			if reason, ok := strings.CutPrefix(c.Text, "//keyvet:ok "); ok && strings.TrimSpace(reason) != "" {
+				lines[fset.Position(c.Pos()).Line] = true
+			}
+		}
+	}
+	return lines
+}
+
+type visitor struct {
+	pass     *analysis.Pass
+	heads    heads
+	families []family // that the package declares
+	excused  map[int]bool
+	reported map[ast.Node]bool // formats of which all is said
+}
+
+func (v *visitor) report(n ast.Node, format string, args ...any) {
+	if !v.excused[v.pass.Fset.Position(n.Pos()).Line] {
+		v.pass.Reportf(n.Pos(), format, args...)
+	}
+}
+
+func (v *visitor) client(imp *ast.ImportSpec) {
+	path, _ := strconv.Unquote(imp.Path.Value)
+	self := v.pass.Pkg.Path()
+	for _, c := range clients {
+		if strings.HasPrefix(path, c) && self != redisAt && !strings.HasPrefix(self, redisAt+"/") {
+			v.report(imp, "%s is used past package redis, where no command has a declared key", path)
+		}
+	}
+}
+
+func (v *visitor) visit(n ast.Node, above []ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.ImportSpec:
+		return false
+	case *ast.Field: // a tag is no text of the program's
+		return n.Tag == nil || v.onlyType(n, above)
+	case *ast.CallExpr:
+		v.call(n)
+	case *ast.BasicLit:
+		if n.Kind == token.STRING {
+			v.text(n, above)
+		}
+	}
+	return true
+}
+
+// onlyType visits a field without its tag.
+func (v *visitor) onlyType(n *ast.Field, above []ast.Node) bool {
+	ast.PreorderStack(n.Type, append(above, n), v.visit)
+	return false
+}
+
+// call looks for declarations and for formats.
+func (v *visitor) call(call *ast.CallExpr) {
+	fn := v.callee(call)
+	if fn == nil || fn.Pkg() == nil {
+		return
+	}
+	name := fn.Name()
+	switch fn.Pkg().Path() {
+	case keyspaceAt:
+		if fn.Signature().Recv() == nil && (name == "New" || strings.HasPrefix(name, "Def")) {
+			v.report(call, "keyspace.%s belongs in keys.go", name)
+		}
+	case "fmt":
+		if name == "Sprintf" && len(call.Args) > 0 && v.sprintf(call) {
+			v.reported[call.Args[0]] = true
+			return
+		}
+		for _, arg := range call.Args {
+			if s, ok := v.constant(arg); ok && v.heads.puts(s) && v.heads.of(s) == "" { // else text says it
+				v.report(arg, "%q puts a key together; declare its family in keys.go", s)
+			}
+		}
+	}
+}
+
+func (v *visitor) callee(call *ast.CallExpr) *types.Func {
+	fun := ast.Unparen(call.Fun)
+	switch f := fun.(type) { // the type arguments of Def1[UserID](…)
+	case *ast.IndexExpr:
+		fun = f.X
+	case *ast.IndexListExpr:
+		fun = f.X
+	}
+	var id *ast.Ident
+	switch f := fun.(type) {
+	case *ast.Ident:
+		id = f
+	case *ast.SelectorExpr:
+		id = f.Sel
+	}
+	fn, _ := v.pass.TypesInfo.Uses[id].(*types.Func)
+	return fn
+}
+
+func (v *visitor) constant(e ast.Expr) (string, bool) {
+	value := v.pass.TypesInfo.Types[e].Value
+	if value == nil || value.Kind() != constant.String {
+		return "", false
+	}
+	return constant.StringVal(value), true
+}
+
+var (
+	// scripted is a key that a script spells instead of being given it.
+	scripted = regexp.MustCompile(`redis\.p?call\(\s*["'][A-Za-z]+["']\s*,\s*["'][^"']*:`)
+	// keyish looks like a key.
+	keyish = regexp.MustCompile(`^[a-z][a-z0-9_]*(:[^\s:/]+)+$`)
+	// headish looks like the beginning of one.
+	headish = regexp.MustCompile(`^([a-z][a-z0-9_]*:){2,}\{?$`)
+	// format puts a key together.
+	format = regexp.MustCompile(`^(%s:)?[a-z][a-z0-9_]*(:(\{?%[-+#0-9.]*[a-z]\}?|[a-z0-9_]+))+$`)
+)
+
+func (v *visitor) text(lit *ast.BasicLit, above []ast.Node) {
+	s, ok := v.constant(lit)
+	if !ok || v.reported[lit] {
+		return
+	}
+	if family := v.heads.of(s); family != "" {
+		v.report(lit, "%q spells a key of %s; take it from its family in keys.go", s, family)
+		return
+	}
+	if scripted.MatchString(s) {
+		v.report(lit, "this script spells a key; give it as one of KEYS")
+		return
+	}
+	switch parent := above[len(above)-1].(type) {
+	case *ast.BinaryExpr:
+		if parent.Op == token.ADD && headish.MatchString(s) {
+			v.report(lit, "%q begins a key; declare its family in keys.go", s)
+		}
+	case *ast.CompositeLit:
+		if keyish.MatchString(s) && v.inCmd(above) {
+			v.report(lit, "%q is a key among the arguments of a command; it belongs in its Key", s)
+		}
+	}
+}
+
+// inCmd reports whether a text is in the Args of a command.
+func (v *visitor) inCmd(above []ast.Node) bool {
+	for i := len(above) - 1; i >= max(0, len(above)-3); i-- {
+		lit, ok := above[i].(*ast.CompositeLit)
+		if !ok {
+			continue
+		}
+		if named, ok := types.Unalias(v.pass.TypesInfo.TypeOf(lit)).(*types.Named); ok {
+			obj := named.Obj()
+			return obj.Name() == "Cmd" && obj.Pkg() != nil && obj.Pkg().Path() == keyspaceAt
+		}
+	}
+	return false
+}
+
+// heads are the beginnings of declared keys and channels, up to the first
+// argument, and their families.
+type heads map[string]string
+
+// of returns the pattern of the family whose keys begin as s does, which may have
+// a prefix before them.
+func (h heads) of(s string) string {
+	if strings.ContainsAny(s, " \t\n") {
+		return "" // prose
+	}
+	_, rest, _ := strings.Cut(s, ":")
+	for head, pattern := range h {
+		for _, name := range []string{s, rest} {
+			if name == head || strings.HasSuffix(head, ":") && strings.HasPrefix(name, head) {
+				return pattern
+			}
+		}
+	}
+	return ""
+}
+
+// puts reports whether a format makes keys: of two levels where the first is one
+// that declared keys begin with, or of more.
+func (h heads) puts(s string) bool {
+	if !format.MatchString(s) || !strings.Contains(s, "%") {
+		return false
+	}
+	if strings.Count(s, ":") > 1 {
+		return true
+	}
+	first, _, _ := strings.Cut(s, ":")
+	for head := range h {
+		if strings.HasPrefix(head, first+":") {
+			return true
+		}
+	}
+	return false
+}
+
+// headsFor reads the nearest keyspace.lock at dir or above it; without one only
+// the looks of a text tell a key.
+func headsFor(dir string) (heads, error) {
+	for {
+		text, err := os.ReadFile(filepath.Join(dir, lockName))
+		if err == nil {
+			return headsOf(string(text))
+		}
+		up := filepath.Dir(dir)
+		if !errors.Is(err, fs.ErrNotExist) || up == dir {
+			return heads{}, nil
+		}
+		dir = up
+	}
+}
+
+func headsOf(text string) (heads, error) {
+	agreed, err := lock.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	h := heads{}
+	for _, f := range agreed.Families {
+		head, _, _ := strings.Cut(f.Pattern, "{")
+		h[head] = f.Pattern
+	}
+	return h, nil
+}

@@ -1,0 +1,125 @@
+package move_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/keyspace/move"
+	"github.com/stoa-dev/stoa/lib/redis"
+	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
+)
+
+// Room identifies a room by its number.
+type Room struct{ keyspace.Int }
+
+var (
+	rooms = keyspace.New("rooms")
+
+	// What was one text ...
+	topicKey = keyspace.Def1[Room](rooms, "room:topic:{{room}}", keyspace.BytesOf("text"), keyspace.Forever("until the room goes"),
+		keyspace.Doc{Purpose: "what a room talks about"})
+	// ... becomes a document.
+	settingsKey = keyspace.Def1[Room](rooms, "room:settings:{{room}}", keyspace.JSONOf[settings](), keyspace.Forever("until the room goes"),
+		keyspace.Doc{Purpose: "a room's topic, and soon more"})
+	roomMove = keyspace.Def0(rooms, "room:move_settings", keyspace.HashOf("see package move"), keyspace.Forever("removed by hand after the move"),
+		keyspace.Doc{Purpose: "how far the move of topics is"})
+)
+
+type settings struct {
+	Topic string `json:"topic"`
+}
+
+var topics = move.Plan[Room, string]{
+	State: roomMove.At(),
+	Poll:  20 * time.Millisecond, // of an example; leave it at a second
+	Parse: func(args []string) (Room, error) {
+		n, err := strconv.ParseInt(args[0], 10, 64)
+		return Room{keyspace.Int{N: n}}, err
+	},
+	Old: move.Side[Room, string]{
+		Family: topicKey.Family,
+		Key:    func(r Room) keyspace.Key { return topicKey.At(r).Key },
+		Get: func(ctx context.Context, db keyspace.Executor, r Room) (string, bool, error) {
+			return topicKey.At(r).Get(ctx, db)
+		},
+		Set: func(r Room, topic string) ([]keyspace.Cmd, error) {
+			return []keyspace.Cmd{topicKey.At(r).SetCmd(topic, 0)}, nil
+		},
+	},
+	New: move.Side[Room, string]{
+		Family: settingsKey.Family,
+		Key:    func(r Room) keyspace.Key { return settingsKey.At(r).Key },
+		Get: func(ctx context.Context, db keyspace.Executor, r Room) (string, bool, error) {
+			s, ok, err := settingsKey.At(r).Get(ctx, db)
+			return s.Topic, ok, err
+		},
+		Set: func(r Room, topic string) ([]keyspace.Cmd, error) {
+			cmd, err := settingsKey.At(r).SetCmd(settings{topic}, 0)
+			return []keyspace.Cmd{cmd}, err
+		},
+	},
+}
+
+func Example() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	must := func(err error) {
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	// Every node reads and writes through its own.
+	m := move.Start(db, topics)
+	tea, chess := Room{keyspace.Int{N: 1}}, Room{keyspace.Int{N: 2}}
+	must(m.Set(ctx, tea, "oolong"))
+	must(m.Set(ctx, chess, "openings"))
+
+	// One takes the move along.
+	for {
+		phase, err := m.Phase(ctx)
+		must(err)
+		fmt.Println("phase", phase)
+		switch phase {
+		case move.Both:
+			must(m.Set(ctx, tea, "sencha"))
+			filled, err := m.Fill(ctx)
+			must(err)
+			compared, err := m.Compare(ctx)
+			must(err)
+			fmt.Println(filled.Keys, "filled,", compared.Differ, "differ")
+		case move.New:
+			_, err := m.Clean(ctx)
+			must(err)
+			continue
+		case move.Done:
+			for _, r := range []Room{tea, chess} {
+				s, _, err := settingsKey.At(r).Get(ctx, db)
+				must(err)
+				_, left, err := topicKey.At(r).Get(ctx, db)
+				must(err)
+				fmt.Println(s.Topic, "in the old key too:", left)
+			}
+			return
+		}
+		_, err = m.Advance(ctx)
+		must(err)
+	}
+	// Output:
+	// phase old
+	// phase both
+	// 2 filled, 0 differ
+	// phase switched
+	// phase new
+	// phase done
+	// sencha in the old key too: false
+	// openings in the old key too: false
+}

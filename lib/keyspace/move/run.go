@@ -1,0 +1,238 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
+)
+
+// Progress is how far a pass over the old keys is.
+type Progress struct {
+	What     string // "fill", "compare" or "clean"
+	Keys     int64  // so far
+	Differ   int64  // of them, found by Compare
+	Examples []string
+}
+
+// workers is how many entities a pass works on at once.
+const workers = 16
+
+// every is how many keys lie between two reports.
+const every = 1000
+
+// Advance goes to the next phase and returns when every node acts on it, ten
+// Polls later. From Both it does so only after a Compare without a difference,
+// and beyond New only Clean leads.
+func (m *Mover[K, V]) Advance(ctx context.Context) (Phase, error) {
+	v, err := m.ask(ctx)
+	if err != nil {
+		return "", err
+	}
+	to, ok := next[v.phase]
+	if !ok {
+		return v.phase, fmt.Errorf("%w: nothing to advance to from %s", ErrPhase, v.phase)
+	}
+	if v.phase == Old {
+		if err := m.empty(ctx); err != nil {
+			return v.phase, err
+		}
+	}
+	return m.change(ctx, v.phase, to)
+}
+
+// empty refuses new keys that are older than the move: nothing would ever make
+// them right.
+func (m *Mover[K, V]) empty(ctx context.Context) error {
+	return m.scan(ctx, m.plan.New.Family, func(p keyspace.Parsed) error {
+		return fmt.Errorf("%w: %s, for example", ErrNotEmpty, p.Key())
+	})
+}
+
+// scan calls fn for every key of a family.
+func (m *Mover[K, V]) scan(ctx context.Context, f *keyspace.Family, fn func(keyspace.Parsed) error) error {
+	prefix, parser := m.db.Physical(keyspace.Key{}), keyspace.ParserOf(f)
+	return m.db.Scan(ctx, func(physical string) error {
+		if found, ok := parser.Key(physical[len(prefix):]); ok {
+			return fn(found)
+		}
+		return nil
+	})
+}
+
+// Back goes from Switched to Both, where the old keys are read again.
+func (m *Mover[K, V]) Back(ctx context.Context) (Phase, error) {
+	return m.change(ctx, Switched, Both)
+}
+
+// change first lets the present phase reach everybody: whoever began it may have
+// been killed before it did.
+func (m *Mover[K, V]) change(ctx context.Context, from, to Phase) (Phase, error) {
+	if err := m.settle(ctx, from); err != nil {
+		return "", err
+	}
+	done, err := phaseScript.Run(ctx, m.db, []keyspace.Key{m.plan.State.Key}, string(from), string(to)).Int()
+	if err != nil {
+		return "", fmt.Errorf("move: to %s: %w", to, err)
+	}
+	switch done {
+	case 0:
+		return "", fmt.Errorf("%w: it is not %s any more", ErrPhase, from)
+	case -1:
+		return from, fmt.Errorf("%w, or were not compared since the last fill: run Fill and Compare", ErrDiffers)
+	}
+	return to, m.settle(ctx, to)
+}
+
+// settle returns when every node acts on the phase, which must stay what it is.
+func (m *Mover[K, V]) settle(ctx context.Context, phase Phase) error {
+	end := time.Now().Add(grace * m.plan.Poll)
+	for {
+		v, err := m.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if v.phase != phase {
+			return fmt.Errorf("%w: it is %s and should be %s", ErrPhase, v.phase, phase)
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			return nil
+		}
+		if err := sleep(ctx, min(left, m.plan.Poll)); err != nil {
+			return err
+		}
+	}
+}
+
+// Fill makes every new key hold what its old one holds. It runs beside reads and
+// writes, in phase Both, as often as is wanted.
+func (m *Mover[K, V]) Fill(ctx context.Context) (Progress, error) {
+	return m.pass(ctx, "fill", Both, func(ctx context.Context, k K, _ *Progress, _ *sync.Mutex) error { return m.fill(ctx, k) })
+}
+
+// Compare reads both sides of every old key. A difference that stays is counted,
+// and is returned as ErrDiffers after the pass. Without one the way to the next
+// phase is open.
+func (m *Mover[K, V]) Compare(ctx context.Context) (Progress, error) {
+	p, err := m.pass(ctx, "compare", Both, m.compare)
+	if err == nil && p.Differ > 0 {
+		err = fmt.Errorf("%w: %d of %d", ErrDiffers, p.Differ, p.Keys)
+	}
+	equal := "0"
+	if err == nil {
+		equal = "1"
+	}
+	if said := m.db.Do(ctx, m.plan.State.SetCmd("equal", equal)).Err; said != nil && err == nil {
+		err = fmt.Errorf("move: compare: %w", said)
+	}
+	return p, err
+}
+
+// compare gives a write between its two reads a few chances to be over.
+func (m *Mover[K, V]) compare(ctx context.Context, k K, p *Progress, mu *sync.Mutex) error {
+	const chances = 10
+	for chance := range chances {
+		old, had, err := m.plan.Old.Get(ctx, m.db, k)
+		if err != nil {
+			return err
+		}
+		now, has, err := m.plan.New.Get(ctx, m.db, k)
+		if err != nil {
+			return err
+		}
+		if had == has && (!had || m.plan.Equal(old, now)) {
+			return nil
+		}
+		if err := sleep(ctx, time.Duration(chance)*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if p.Differ++; len(p.Examples) < 10 {
+		p.Examples = append(p.Examples, m.plan.Old.Key(k).String())
+	}
+	return nil
+}
+
+// Clean removes the old keys, in phase New, and ends the move. An old key
+// without a new one was written by a node that slept through every phase; it is
+// filled first.
+func (m *Mover[K, V]) Clean(ctx context.Context) (Progress, error) {
+	p, err := m.pass(ctx, "clean", New, func(ctx context.Context, k K, _ *Progress, _ *sync.Mutex) error {
+		for range tries {
+			gone, err := dropScript.Run(ctx, m.db, []keyspace.Key{m.plan.Old.Key(k), m.plan.New.Key(k)}).Int()
+			if err != nil || gone == 1 {
+				return err
+			}
+			if err := m.fill(ctx, k); err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("%w: %s", ErrBusy, m.plan.Old.Key(k))
+	})
+	if err != nil {
+		return p, err
+	}
+	_, err = m.change(ctx, New, Done)
+	return p, err
+}
+
+// pass calls fn for every old key, some at once, once every node is in the phase.
+func (m *Mover[K, V]) pass(ctx context.Context, what string, phase Phase, fn func(context.Context, K, *Progress, *sync.Mutex) error) (Progress, error) {
+	p := Progress{What: what}
+	if err := m.settle(ctx, phase); err != nil {
+		return p, err
+	}
+	if err := m.db.Do(ctx, m.plan.State.SetCmd("equal", "0")).Err; phase == Both && err != nil {
+		return p, fmt.Errorf("move: %s: %w", what, err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		mu   sync.Mutex
+		all  sync.WaitGroup
+		free = make(chan struct{}, workers)
+	)
+	err := m.scan(ctx, m.plan.Old.Family, func(found keyspace.Parsed) error {
+		k, err := m.plan.Parse(found.Args[:len(found.Family.Args)])
+		if err != nil {
+			return fmt.Errorf("move: %s: %w", found.Key(), err)
+		}
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		all.Go(func() {
+			defer func() { <-free }()
+			if err := fn(ctx, k, &p, &mu); err != nil {
+				cancel(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if p.Keys++; p.Keys%every == 0 {
+				m.report(ctx, p)
+			}
+		})
+		return nil
+	})
+	all.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	m.report(ctx, p)
+	return p, err
+}
+
+// report tells the plan's Progress, and writes the state in Redis for other tools.
+func (m *Mover[K, V]) report(ctx context.Context, p Progress) {
+	_ = m.db.Do(ctx, m.plan.State.SetCmd(p.What, strconv.FormatInt(p.Keys, 10))) // for people; the pass goes on
+	if m.plan.Progress != nil {
+		m.plan.Progress(p)
+	}
+}

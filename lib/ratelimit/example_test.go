@@ -1,0 +1,61 @@
+package ratelimit_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
+	"github.com/stoa-dev/stoa/lib/redis"
+	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
+)
+
+var (
+	schema     = keyspace.New("example")
+	loginPerIP = keyspace.Def1[keyspace.Hashed](schema, "limit:login:{ip}", keyspace.CounterKind(), keyspace.UpTo(time.Hour),
+		keyspace.Doc{Purpose: "log-ins tried from an address"})
+)
+
+func Example() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	limiter := ratelimit.New(db)
+	lim := ratelimit.Limit{Max: 2, Window: time.Minute}
+	for range 3 {
+		res, err := limiter.Allow(ctx, loginPerIP.At(keyspace.Hashed{S: "192.0.2.1"}), lim)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(res.Allowed, res.Remaining, res.Reset > 0)
+	}
+	// Output:
+	// true 1 true
+	// true 0 true
+	// false 0 true
+}
+
+// Without a declared family.
+func ExampleNamed() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	limiter, once := ratelimit.New(db), ratelimit.Limit{Max: 1, Window: time.Minute}
+	for _, address := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.2"} {
+		res, err := limiter.Allow(ctx, ratelimit.Named("login", address), once)
+		fmt.Println(res.Allowed, err)
+	}
+	// Output:
+	// true <nil>
+	// false <nil>
+	// true <nil>
+}

@@ -1,0 +1,43 @@
+package ongoredis_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/ongoredis"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+)
+
+// A cache on the client that a program has already, whose own commands go on as before.
+func ExampleNew() {
+	ctx := context.Background()
+	addr, end := redistest.ForExample() // such as localhost:6379
+	defer end()
+	client := goredis.NewClient(&goredis.Options{Addr: addr})
+	defer client.Close()
+
+	db, err := ongoredis.New(client, redis.WrapConfig{Prefix: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	rt, err := cache.Open(ctx, cache.Options{DB: db})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	users := cache.Keyed(rt, "user", strconv.Itoa, func(context.Context, int) (string, error) { return "Ada", nil }, cache.TTL(time.Hour))
+
+	fmt.Println(users.Get(ctx, 7))
+	fmt.Println(client.Exists(ctx, "shop:user:7").Result())
+	// Output:
+	// Ada <nil>
+	// 1 <nil>
+}

@@ -1,0 +1,93 @@
+package onrueidis_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stoa-dev/stoa/lib/cache/cachetest"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/onrueidis"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/redis/redistest/conformance"
+)
+
+// open returns a DB on a client of its own, and the client.
+func open(t *testing.T, opt rueidis.ClientOption, cfg redis.WrapConfig) (*redis.DB, rueidis.Client) {
+	t.Helper()
+	client, err := rueidis.NewClient(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	db, err := onrueidis.New(client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db, client
+}
+
+func TestAWrappedClientBehavesAsTheLibrarysOwn(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		opt  func(*testing.T) rueidis.ClientOption
+	}{
+		{"standalone", func(t *testing.T) rueidis.ClientOption {
+			return rueidis.ClientOption{InitAddress: []string{redistest.Server(t).Addr}}
+		}},
+		{"standalone by RESP2", func(t *testing.T) rueidis.ClientOption {
+			return rueidis.ClientOption{InitAddress: []string{redistest.Server(t).Addr}, AlwaysRESP2: true, DisableCache: true}
+		}},
+		{"sentinel", func(t *testing.T) rueidis.ClientOption {
+			hosts, master, _ := strings.Cut(strings.TrimPrefix(redistest.Sentinel(t).URL, "redis-sentinel://"), "/")
+			return rueidis.ClientOption{InitAddress: strings.Split(hosts, ","), Sentinel: rueidis.SentinelOption{MasterSet: master}}
+		}},
+		{"cluster", func(t *testing.T) rueidis.ClientOption {
+			return rueidis.ClientOption{InitAddress: strings.Split(strings.TrimPrefix(redistest.Cluster(t, 3, 0).URL, "redis-cluster://"), ",")}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db, client := open(t, c.opt(t), redis.WrapConfig{})
+			if mode, _, _ := strings.Cut(c.name, " "); db.Mode() != mode {
+				t.Errorf("Mode() = %q", db.Mode())
+			}
+			conformance.Run(t, db)
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := db.Ping(t.Context()); !errors.Is(err, redis.ErrClosed) || !errors.Is(err, redis.ErrUnavailable) {
+				t.Errorf("after Close: %v", err)
+			}
+			if err := client.Do(t.Context(), client.B().Get().Key("x").Build()).Error(); !rueidis.IsRedisNil(err) {
+				t.Errorf("the client itself after Close: %v", err)
+			}
+			other, err := onrueidis.New(client, redis.WrapConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			client.Close()
+			if err := other.Do(t.Context(), keyspace.Cmd{Name: "PING"}).Err; db.Mode() != "cluster" && (!errors.Is(err, redis.ErrClosed) || !errors.Is(err, redis.ErrUnavailable)) { // a cluster's client connects again
+				t.Errorf("after the client was closed: %v", err)
+			}
+		})
+	}
+}
+
+func TestAWrappedClientLastsThroughOutages(t *testing.T) { conformance.Wrapped(t, openAt) }
+
+func TestTwoCachesOverTwoClientsShowNothingStale(t *testing.T) {
+	server := redistest.Server(t)
+	cachetest.NothingStale(t, [2]*redis.DB{openAt(t, server.Addr), openAt(t, server.Addr)})
+}
+
+func openAt(t *testing.T, addr string) *redis.DB {
+	t.Helper()
+	db, _ := open(t, rueidis.ClientOption{InitAddress: []string{addr}}, redis.WrapConfig{})
+	return db
+}

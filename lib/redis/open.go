@@ -1,0 +1,188 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"math/bits"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stoa-dev/stoa/lib/redis/internal/engine"
+)
+
+// Open starts or connects to the Redis that cfg names. It fails for a
+// configuration that cannot work, such as a malformed URL or "spawn" without a
+// redis-server in PATH or without its import, and never because a server is away: commands then fail
+// with [ErrUnavailable] at once while connecting goes on in the background. It
+// waits for the first attempt, a second at the most. ctx bounds that wait
+// alone; the DB lives until Close.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	t, err := cfg.target()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case t.mode == "embedded" && engine.Start == nil:
+		return nil, errors.New(`redis: the URL is "embedded" or empty, and this program has no embedded server: import _ "github.com/stoa-dev/stoa/lib/redis/embedded", or give the URL of a server`)
+	case t.mode == "spawn" && engine.Spawn == nil:
+		return nil, errors.New(`redis: "spawn" needs import _ "github.com/stoa-dev/stoa/lib/redis/spawn" in this program`)
+	}
+	prefix, err := physicalPrefix(cfg.Prefix, cfg.NoPrefix)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = patience
+	}
+	db := &DB{mode: t.mode, prefix: prefix, log: cfg.Log.With("redis", t.mode)}
+	if cfg.HotKeys {
+		db.hot = newHot()
+	}
+	opt := t.opt
+	if t.mode != "cluster" { // which has a connection to each owner
+		opt.PipelineMultiplex, opt.RingScaleEachConn = sharing(cmp.Or(cfg.Connections, connections(runtime.GOMAXPROCS(0))))
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	db.closed, db.stop = make(chan struct{}), stop
+	db.nodes = newNodes(cfg, db.log)
+	db.nodes.watchers = opt.Sentinel
+	opt.DialCtxFn = db.nodes.dial
+	db.done.Go(func() { db.nodes.watch(life) })
+	switch t.mode {
+	case "embedded":
+		if db.server, err = engine.Start(); err != nil {
+			stop()
+			db.done.Wait()
+			return nil, err
+		}
+		opt.InitAddress = []string{"memory"}
+		opt.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return db.server.Dial()
+		}
+		opt.PipelineMultiplex, opt.RingScaleEachConn = -1, 0 // the server works under one lock anyway
+	case "spawn":
+		if db.child, err = engine.Spawn(ctx, cfg.Dir, db.log); err != nil {
+			stop()
+			db.done.Wait()
+			return nil, err
+		}
+		opt.InitAddress = []string{db.child.Socket()}
+		db.done.Go(func() { db.child.Run(life) })
+	}
+	opt.ForceSingleClient = t.mode != "sentinel" && t.mode != "cluster"
+	opt.AlwaysRESP2 = true // the same flat replies in every mode
+	opt.DisableCache = true
+	opt.AlwaysPipelining = true // else a command that runs out of time takes the connection with it
+	opt.DisableRetry = true     // see DB.Do
+	opt.ClientSetInfo = rueidis.DisableClientSetInfo
+	opt.ConnWriteTimeout = 2 * cfg.Patience
+	opt.Dialer = net.Dialer{Timeout: cfg.Patience, KeepAlive: pingEvery}
+	opt.Sentinel.Dialer = opt.Dialer
+	if cfg.Credentials != nil {
+		authenticate(&opt)
+		opt.Sentinel.Dialer.KeepAlive = sentinels
+	}
+
+	// Subscriptions have a client of their own, so that a slow handler holds up no
+	// command, and with RESP3: with RESP2 the library keeps one extra connection
+	// for them, and never replaces it when the server cuts that one alone.
+	listen := opt
+	listen.AlwaysRESP2 = false
+	listen.PipelineMultiplex, listen.RingScaleEachConn = -1, 0
+	db.done.Go(func() { connect(life, listen, &db.listener, nil) })
+
+	first := make(chan struct{})
+	db.done.Go(func() { connect(life, opt, &db.client, first) })
+	select {
+	case <-first:
+	case <-ctx.Done():
+	case <-time.After(cfg.Patience):
+	}
+	return db, nil
+}
+
+// connections is how many connections to one server commands share by themselves: 1 for two processors, 2
+// for four, 4 for eight. A second one is of use only where another processor could look after it; else it
+// halves what is written and read at once, which is most of what a command costs.
+func connections(processors int) int { return 1 << min(max(bits.Len(uint(processors))-2, 0), 2) }
+
+// sharing is how the client library wants to be told of so many connections: powers of two, and -1 for one
+// connection, and how many commands may wait on each, 4,096 in all but 64 at least.
+func sharing(connections int) (multiplex, ring int) {
+	n := bits.Len(uint(connections)) - 1
+	if ring = max(12-n, 6); n == 0 {
+		return -1, ring
+	}
+	return n, ring
+}
+
+// connect tries until there is a client, and tells when it tried first. After
+// that the client reconnects by itself, whenever a command needs a connection.
+func connect(ctx context.Context, opt rueidis.ClientOption, slot *atomic.Pointer[rueidis.Client], first chan<- struct{}) {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		c, _ := rueidis.NewClient(opt)
+		if c != nil { // of a single server there is a client even when it is away
+			slot.Store(&c)
+		}
+		if first != nil {
+			close(first)
+			first = nil
+		}
+		if c != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Close ends the connection: commands under way and later ones fail with
+// [ErrUnavailable], subscriptions end. It waits for the background work and
+// stops an embedded or spawned server, whose data is then gone. The client of [Wrap] stays
+// open. Calling it again does nothing.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	select {
+	case <-db.closed:
+		return nil
+	default:
+	}
+	close(db.closed)
+	db.topics.mu.Lock()
+	db.topics.closed = true
+	for _, t := range db.topics.byName {
+		if t.stop != nil {
+			t.stop()
+		}
+	}
+	db.topics.mu.Unlock()
+	db.stop()
+	db.nodes.close() // the client would wait for replies that may never come
+	db.done.Wait()
+	for _, slot := range []*atomic.Pointer[rueidis.Client]{&db.client, &db.listener} {
+		if c := slot.Swap(nil); c != nil {
+			(*c).Close()
+		}
+	}
+	if db.server != nil {
+		db.server.Close()
+	}
+	if db.child != nil {
+		return db.child.Close()
+	}
+	return nil
+}

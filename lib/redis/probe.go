@@ -1,0 +1,295 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
+)
+
+// A Probed is what [Probe] found out about one server.
+type Probed struct {
+	Addr    string        // host:port, or the path of a socket
+	Mode    string        // what the URL takes it for: standalone, sentinel or cluster
+	Version string        // such as 7.0.15; empty if the server did not say
+	Role    string        // master or replica; empty for a sentinel
+	Master  string        // of a sentinel: the address of the master it names
+	Took    time.Duration // connecting and asking
+	Err     error         // why this server does not do; an [ErrUnavailable] if it may do later
+}
+
+// Probe asks every server that cfg.URL names or leads to (the master that sentinels name, all
+// masters of a cluster) whether it does for a program with these families: whether it answers, takes
+// user and password, is what the URL says, and lets the user read and write every family. Nothing is
+// written. The servers are in the order of the URL, then those that it leads to. Each
+// has until ctx ends, which needs a deadline. The error is that of a malformed cfg.
+func Probe(ctx context.Context, cfg Config, schemas ...*keyspace.Schema) ([]Probed, error) {
+	t, err := cfg.target()
+	if err != nil {
+		return nil, err
+	}
+	prefix, err := physicalPrefix(cfg.Prefix, cfg.NoPrefix)
+	if err != nil {
+		return nil, err
+	}
+	p := &prober{cfg: cfg, target: t, prefix: prefix, schemas: schemas}
+	if t.mode == "embedded" || t.mode == "spawn" {
+		return p.own(ctx)
+	}
+	servers, more := p.all(ctx, t.opt.InitAddress, t.mode == "sentinel")
+	if t.mode != "standalone" {
+		more = slices.DeleteFunc(more, func(addr string) bool { return t.mode == "cluster" && slices.Contains(t.opt.InitAddress, addr) })
+		found, _ := p.all(ctx, more, false)
+		servers = append(servers, found...)
+	}
+	return servers, nil
+}
+
+type prober struct {
+	cfg     Config
+	target  target
+	prefix  string
+	schemas []*keyspace.Schema
+}
+
+// own tries a Redis that the program brings itself.
+func (p *prober) own(ctx context.Context) ([]Probed, error) {
+	began := time.Now()
+	db, err := Open(ctx, p.cfg)
+	if err != nil {
+		return []Probed{{Addr: p.target.mode, Mode: p.target.mode, Took: time.Since(began), Err: err}}, nil
+	}
+	err = db.Ping(ctx)
+	return []Probed{{Addr: p.target.mode, Mode: p.target.mode, Role: "master", Took: time.Since(began), Err: errors.Join(err, db.Close())}}, nil
+}
+
+// all asks servers at once, and returns the addresses that they name.
+func (p *prober) all(ctx context.Context, addrs []string, sentinels bool) (servers []Probed, more []string) {
+	servers = make([]Probed, len(addrs))
+	named := make([][]string, len(addrs))
+	var all sync.WaitGroup
+	for i, addr := range addrs {
+		all.Go(func() {
+			began := time.Now()
+			s := &servers[i]
+			s.Addr, s.Mode = addr, p.target.mode
+			named[i], s.Err = p.one(ctx, s, sentinels)
+			s.Took = time.Since(began)
+		})
+	}
+	all.Wait()
+	more = slices.Concat(named...)
+	slices.Sort(more)
+	return servers, slices.Compact(more)
+}
+
+// one asks a server, and returns the addresses that it names.
+func (p *prober) one(ctx context.Context, s *Probed, sentinel bool) (named []string, err error) {
+	opt := p.target.opt
+	opt.InitAddress, opt.Sentinel, opt.ClusterOption = []string{s.Addr}, rueidis.SentinelOption{}, rueidis.ClusterOption{}
+	if sentinel {
+		from := p.target.opt.Sentinel
+		opt.Username, opt.Password, opt.SelectDB = from.Username, from.Password, 0
+	}
+	opt.ForceSingleClient, opt.AlwaysRESP2, opt.DisableCache, opt.DisableRetry = true, true, true, true
+	opt.ClientSetInfo = rueidis.DisableClientSetInfo
+	deadline, _ := ctx.Deadline()
+	opt.Dialer.Timeout = max(time.Until(deadline), time.Millisecond)
+	opt.ConnWriteTimeout = opt.Dialer.Timeout
+	opt.DialCtxFn = func(_ context.Context, addr string, d *net.Dialer, encrypt *tls.Config) (net.Conn, error) {
+		n, ns := &node{addr: addr, dialer: d, tls: encrypt}, &nodes{open: p.cfg.Dial, patience: d.Timeout, who: p.cfg.Credentials}
+		if sentinel {
+			ns.who = nil
+		}
+		conn, err := ns.connect(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		by, err := ns.credentials(ctx, addr, d, conn)
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		context.AfterFunc(ctx, func() { conn.Close() }) // the library waits out its own time
+		return &tracked{Conn: conn, nodes: ns, node: n, by: by}, nil
+	}
+	if p.cfg.Credentials != nil && !sentinel {
+		authenticate(&opt)
+	}
+	c, err := rueidis.NewClient(opt)
+	if c != nil {
+		defer c.Close()
+	}
+	if err == nil {
+		if sentinel {
+			named, err = p.sentinel(ctx, c, s)
+		} else {
+			named, err = p.data(ctx, c, s)
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if errors.Is(err, context.DeadlineExceeded) { // that of ctx, or the library's own, which is the same
+		err = &unavailable{errors.New("no answer in time")}
+	}
+	if err != nil {
+		err = classify(err)
+	}
+	return named, err
+}
+
+// facts reads what a server says of itself.
+func facts(ctx context.Context, c rueidis.Client, s *Probed) (mode string, err error) {
+	info, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()
+	if err != nil {
+		return "", err
+	}
+	s.Version = field(info, "redis_version")
+	return field(info, "redis_mode"), nil
+}
+
+func (p *prober) sentinel(ctx context.Context, c rueidis.Client, s *Probed) (named []string, err error) {
+	mode, err := facts(ctx, c, s)
+	if err != nil {
+		return nil, err
+	}
+	if mode != "sentinel" {
+		return nil, ServerError("this is no sentinel; write redis:// for a single server")
+	}
+	name := p.target.opt.Sentinel.MasterSet
+	at, err := c.Do(ctx, c.B().SentinelGetMasterAddrByName().Master(name).Build()).AsStrSlice()
+	if rueidis.IsRedisNil(err) || err == nil && len(at) != 2 {
+		return nil, ServerError("the sentinel knows no master of the name " + name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Master = net.JoinHostPort(at[0], at[1])
+	return []string{s.Master}, nil
+}
+
+func (p *prober) data(ctx context.Context, c rueidis.Client, s *Probed) (named []string, err error) {
+	mode, err := facts(ctx, c, s)
+	if err != nil {
+		return nil, err
+	}
+	cluster := p.target.mode == "cluster"
+	switch {
+	case mode == "sentinel":
+		return nil, ServerError("this is a sentinel; write redis-sentinel://…/NAME")
+	case mode == "cluster" && !cluster:
+		return nil, ServerError("this server belongs to a cluster; write redis-cluster://")
+	case mode == "standalone" && cluster:
+		return nil, ServerError("this server belongs to no cluster; write redis://")
+	}
+	info, err := c.Do(ctx, c.B().Info().Section("replication").Build()).ToString()
+	if err != nil {
+		return nil, err
+	}
+	if s.Role = field(info, "role"); s.Role == "slave" {
+		s.Role = "replica"
+	}
+	if s.Role == "replica" && !cluster {
+		return nil, ServerError("this is a replica, which takes no writes; name its master")
+	}
+	if cluster {
+		info, err := c.Do(ctx, c.B().ClusterInfo().Build()).ToString()
+		if err != nil {
+			return nil, err
+		}
+		if field(info, "cluster_state") != "ok" {
+			return nil, &unavailable{errors.New("the cluster is not complete")}
+		}
+		slots, err := c.Do(ctx, c.B().ClusterSlots().Build()).ToMessage()
+		if err != nil {
+			return nil, err
+		}
+		if named, err = slotOwners(value(&slots).List); err != nil {
+			return nil, err
+		}
+	}
+	return named, p.permitted(ctx, c)
+}
+
+// tries has a command for each type, by which a program changes and reads it.
+var tries = map[string][2][]string{
+	"string":  {{"SET", "x"}, {"GET"}},
+	"hash":    {{"HSET", "f", "x"}, {"HGETALL"}},
+	"set":     {{"SADD", "x"}, {"SMEMBERS"}},
+	"zset":    {{"ZADD", "1", "x"}, {"ZRANGE", "0", "0"}},
+	"list":    {{"RPUSH", "x"}, {"LRANGE", "0", "0"}},
+	"stream":  {{"XADD", "*", "f", "x"}, {"XLEN"}},
+	"channel": {{"PUBLISH", "x"}, {}},
+}
+
+// permitted reports what the user may not do. The commands are sent within a transaction that is
+// discarded: a server refuses what the user may not do as it is queued, and
+// carries nothing out.
+func (p *prober) permitted(ctx context.Context, c rueidis.Client) error {
+	d, release := c.Dedicate()
+	defer release()
+	cmds := []rueidis.Completed{d.B().Arbitrary("MULTI").Build()}
+	names := []string{"MULTI"}
+	try := func(command, name string, args ...string) {
+		a := d.B().Arbitrary(command)
+		if name != "" {
+			a = a.Keys(name)
+		}
+		cmds, names = append(cmds, a.Args(args...).Build()), append(names, strings.TrimSpace(command+" "+name))
+	}
+	for _, schema := range p.schemas {
+		for _, f := range schema.Families() {
+			for _, cmd := range tries[f.Type] {
+				if len(cmd) > 0 {
+					name := cmd[0]
+					if name == "PUBLISH" && p.target.mode == "cluster" {
+						name = "SPUBLISH" // see DB.Publish
+					}
+					try(name, p.prefix+f.Example(), cmd[1:]...)
+				}
+			}
+			if f.Type != "channel" {
+				try("UNLINK", p.prefix+f.Example())
+				try("PEXPIRE", p.prefix+f.Example(), "1000")
+			}
+		}
+	}
+	try("EVAL", "", "return 1", "0")
+	try("DISCARD", "")
+	var refused []string
+	for i, r := range d.DoMulti(ctx, cmds...) {
+		err := r.Error()
+		if re, ok := errors.AsType[*rueidis.RedisError](err); ok {
+			// A server of a cluster sends most of these elsewhere, once it has let the user do them.
+			if strings.HasPrefix(re.Error(), "NOPERM") {
+				refused = append(refused, names[i])
+			}
+			if away[ServerError(re.Error()).Code()] && p.target.mode != "cluster" {
+				return re
+			}
+		} else if err != nil {
+			return err
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	shown := strings.Join(refused[:min(len(refused), 3)], ", ")
+	if more := len(refused) - 3; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("%w: %s", ErrForbidden, shown)
+}
+
+// ErrForbidden reports a user who may not do what a program needs, see package keyspace/acl.
+var ErrForbidden = errors.New("redis: the user may not do all that is needed")

@@ -1,0 +1,54 @@
+package redistest
+
+import (
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
+)
+
+func TestAPortIsOneTestsUntilItEnds(t *testing.T) {
+	taken := func(port int) bool {
+		c, err := net.ListenPacket("udp", fmt.Sprint("127.0.0.1:", port)) // as FreePort asks
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	}
+	var port int
+	t.Run("of one", func(t *testing.T) {
+		s := Server(t)
+		port = s.port
+		s.Kill()
+		if !taken(port) {
+			t.Error("another test may have the port of a server that is down")
+		}
+		s.Restart()
+	})
+	if taken(port) {
+		t.Error("nobody gives it back")
+	}
+}
+
+func TestTestsShareAServerAndNoKeys(t *testing.T) {
+	note := keyspace.Def0(keyspace.New("shared"), "note", keyspace.BytesOf("text"), keyspace.Expire(time.Minute), keyspace.Doc{})
+	for _, e := range SharedEngines(t)[2:] { // the others are a connection's own
+		t.Run(e.Name, func(t *testing.T) {
+			cfg, other := e.Config(t), e.Config(t)
+			if cfg.URL != other.URL {
+				t.Errorf("two servers, %s and %s, want one", cfg.URL, other.URL)
+			}
+			if err := note.At().Set(t.Context(), OpenConfig(t, cfg), "mine"); err != nil {
+				t.Fatal(err)
+			}
+			if got, _, err := note.At().Get(t.Context(), OpenConfig(t, cfg)); got != "mine" || err != nil {
+				t.Errorf("over a second connection: %q, %v, want the same keys", got, err)
+			}
+			if got, there, err := note.At().Get(t.Context(), OpenConfig(t, other)); there || err != nil {
+				t.Errorf("in another test: %q, %v, want nothing", got, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,146 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/redis/redistest/conformance"
+)
+
+// A tap is the least of a Conn: it sends to one server, and hears nothing.
+type tap struct {
+	*redis.Owner
+	mode string
+}
+
+func (c tap) Mode() string { return c.mode }
+
+func (c tap) Do(ctx context.Context, cmds []redis.Command) []keyspace.Reply {
+	wire := make([][]string, len(cmds))
+	for i, cmd := range cmds {
+		wire[i] = cmd.Args
+	}
+	return c.Owner.Do(ctx, wire...)
+}
+
+func (c tap) Subscribe(ctx context.Context, _ string, _ redis.Handler) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (c tap) Owners(context.Context) ([]redis.Server, error) {
+	return []redis.Server{{Addr: c.Addr(), Do: c.Do}}, nil
+}
+
+// The Conn of a program's own client. For rueidis and go-redis there are packages with one.
+func ExampleWrap() {
+	ctx := context.Background()
+	own, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer own.Close()
+	owners, err := own.Owners(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer owners[0].Close()
+
+	db, err := redis.Wrap(tap{owners[0], "standalone"}, redis.WrapConfig{NoPrefix: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	fmt.Println(value.At(n(7)).SetFor(ctx, db, "seven", time.Minute))
+	for _, r := range owners[0].Do(ctx, []string{"GET", "value:{7}"}) {
+		fmt.Println(r.Str)
+	}
+	// Output:
+	// <nil>
+	// seven
+}
+
+func TestWhatCannotBeWrappedIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode string
+		cfg  redis.WrapConfig
+	}{
+		"no such mode":        {"ring", redis.WrapConfig{}},
+		"a malformed prefix":  {"standalone", redis.WrapConfig{Prefix: "A:"}},
+		"a prefix and none":   {"standalone", redis.WrapConfig{Prefix: "a", NoPrefix: true}},
+		"a negative time out": {"standalone", redis.WrapConfig{Timeout: -1}},
+	} {
+		if _, err := redis.Wrap(tap{mode: c.mode}, c.cfg); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	if _, err := redis.Wrap(tap{mode: "sentinel"}, redis.WrapConfig{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A conn that answers too little must not shift answers to other commands.
+type short struct{ tap }
+
+func (c short) Do(ctx context.Context, cmds []redis.Command) []keyspace.Reply {
+	return c.tap.Do(ctx, cmds[1:])
+}
+
+func TestAConnThatAnswersTooLittleFailsTheBatch(t *testing.T) {
+	owners, err := redistest.Open(t, "embedded").Owners(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owners[0].Close()
+	db, err := redis.Wrap(short{tap{owners[0], "standalone"}}, redis.WrapConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for i, r := range db.DoMulti(t.Context(), []keyspace.Cmd{{Name: "PING"}, {Name: "TIME"}}) {
+		if !errors.Is(r.Err, keyspace.ErrReply) {
+			t.Errorf("reply %d is %+v", i, r)
+		}
+	}
+}
+
+func TestWithoutAPrefixKeysAreAsTheyAre(t *testing.T) {
+	server := redistest.Server(t)
+	db := redistest.OpenConfig(t, redis.Config{URL: server.URL, NoPrefix: true, Patience: 20 * time.Second})
+	if got, want := db.Physical(value.At(n(1)).Key), "value:{1}"; got != want {
+		t.Errorf("Physical = %q, want %q", got, want)
+	}
+	if _, err := server.Do("SET", "value:{1}", "was there"); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := value.At(n(1)).Get(t.Context(), db); got != "was there" || err != nil {
+		t.Errorf("Get = %q, %v", got, err)
+	}
+	if replies := db.MGet(t.Context(), []keyspace.Key{value.At(n(2)).Key, value.At(n(1)).Key}); len(replies) != 2 || !replies[0].Nil() || replies[1].Str != "was there" {
+		t.Errorf("MGet = %+v", replies)
+	}
+	server.FlushAll()
+	conformance.Run(t, db)
+	both := redis.Config{URL: server.URL, Prefix: "a", NoPrefix: true}
+	if _, err := redis.Open(t.Context(), both); err == nil || !strings.Contains(err.Error(), "NoPrefix") {
+		t.Errorf("Open with a prefix and none: %v", err)
+	}
+	if _, err := redis.Probe(t.Context(), both); err == nil || !strings.Contains(err.Error(), "NoPrefix") {
+		t.Errorf("Probe with a prefix and none: %v", err)
+	}
+	var found []string
+	if err := db.Scan(t.Context(), func(k string) error { found = append(found, k); return nil }); err != nil || !slices.Contains(found, "other:{1}") {
+		t.Errorf("Scan: %d keys, %v", len(found), err)
+	}
+}
