@@ -1,5 +1,10 @@
 // Package acl writes the lines of Redis' ACL file for users who may do with the declared
 // families of a program what their role needs, and nothing else.
+//
+//	fmt.Println(acl.User{Name: "shop", Prefix: "eu", Secret: "#" + sha256OfThePassword}.Line(shop.Keys))
+//
+// Programs have it as a command by package keyspace/cli: acl. A program with functions of Redis, see
+// [keyspace.DefFunction], needs "fcall" among its Commands, and who loads them "function|load".
 package acl
 
 import (

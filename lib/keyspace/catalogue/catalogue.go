@@ -1,5 +1,9 @@
 // Package catalogue describes every family of keys and channels that a program declares, for
 // people and tools: as JSON, as Markdown and as a page.
+//
+//	fmt.Print(catalogue.New(shop.Keys).Markdown())
+//
+// Programs have it as a command by package keyspace/cli: doc.
 package catalogue
 
 import (

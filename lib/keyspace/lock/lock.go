@@ -1,6 +1,13 @@
 // Package lock keeps what a program declared, as the text of a file beside its sources, and
 // tells what the next version changes: which keys it would lose and which values it would
 // misread.
+//
+//	was, err := lock.Parse(string(text)) // of the file that was reviewed last
+//	for _, c := range lock.Faults(was.Diff(lock.New(shop.Keys))) {
+//		fmt.Println(c) // layout   cart:{user}: string → set: raise Doc.Version above 1, or put a new word in the pattern
+//	}
+//
+// Programs have it as a command by package keyspace/cli: diff, and diff --write.
 package lock
 
 import (
