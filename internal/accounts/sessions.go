@@ -22,7 +22,7 @@ import (
 )
 
 // A sessionKey names a session.
-type sessionKey = cache.Pair[ID, DeviceID]
+type sessionKey = keyspace.Args2[ID, DeviceID]
 
 // access is what a check needs of a session. As JSON it is what caches hold: see
 // Doc.Version before you change that.

@@ -8,6 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 // What happens to rooms, as far as copies are concerned. "stream stopped" is an event of package live.
@@ -21,7 +22,7 @@ var (
 )
 
 // Seat is a viewer's place in a room, as caches know it.
-type Seat = cache.Pair[ID, ViewerID]
+type Seat = keyspace.Args2[ID, ViewerID]
 
 // checkpoint is a register as SQL has it, in Redis; see Doc.Version before you change it.
 type checkpoint struct {

@@ -40,9 +40,19 @@ func New[A keyspace.Segment, V any](rt *Runtime, f keyspace.F1[A, keyspace.Cache
 	return newCache(rt, f.Family, func(a A) keyspace.Key { return f.At(a).Key }, p, s)
 }
 
+// New0 returns the cache of a family without arguments: of the one value of its kind, whose key is struct{}{}.
+func New0[V any](rt *Runtime, f keyspace.F0[keyspace.Cached[V]], p Policy, s Source[struct{}, V]) *Cache[struct{}, V] {
+	return newCache(rt, f.Family, func(struct{}) keyspace.Key { return f.At().Key }, p, s)
+}
+
 // New2 returns the cache of a family with two arguments.
-func New2[A, B keyspace.Segment, V any](rt *Runtime, f keyspace.F2[A, B, keyspace.Cached[V]], p Policy, s Source[Pair[A, B], V]) *Cache[Pair[A, B], V] {
-	return newCache(rt, f.Family, func(k Pair[A, B]) keyspace.Key { return f.At(k.A, k.B).Key }, p, s)
+func New2[A, B keyspace.Segment, V any](rt *Runtime, f keyspace.F2[A, B, keyspace.Cached[V]], p Policy, s Source[keyspace.Args2[A, B], V]) *Cache[keyspace.Args2[A, B], V] {
+	return newCache(rt, f.Family, func(k keyspace.Args2[A, B]) keyspace.Key { return f.At(k.A, k.B).Key }, p, s)
+}
+
+// New3 returns the cache of a family with three arguments.
+func New3[A, B, C keyspace.Segment, V any](rt *Runtime, f keyspace.F3[A, B, C, keyspace.Cached[V]], p Policy, s Source[keyspace.Args3[A, B, C], V]) *Cache[keyspace.Args3[A, B, C], V] {
+	return newCache(rt, f.Family, func(k keyspace.Args3[A, B, C]) keyspace.Key { return f.At(k.A, k.B, k.C).Key }, p, s)
 }
 
 func newCache[K comparable, V any](rt *Runtime, fam *keyspace.Family, key func(K) keyspace.Key, p Policy, s Source[K, V]) *Cache[K, V] {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
 )
 
@@ -230,4 +231,37 @@ func ExampleLifeOf() {
 	// Output:
 	// token 1 <nil>
 	// token 1 <nil>
+}
+
+// A family without arguments has one value; the keys of families with two and three arguments have as many fields.
+func ExampleNew3() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{}) // embedded; give a Redis for a real one
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	keys, life := keyspace.New("shop"), keyspace.Expire(time.Hour)
+	rates := cache.New0(rt, keyspace.Def0(keys, "rates", keyspace.CachedOf[float64](), life, keyspace.Doc{Purpose: "the rate of the day"}),
+		cache.Policy{}, cache.Source[struct{}, float64]{Load: func(context.Context, struct{}) (float64, error) { return 1.08, nil }})
+	prices := cache.New2(rt, keyspace.Def2[keyspace.Int, keyspace.Text](keys, "price:{product}:{country}", keyspace.CachedOf[int](), life, keyspace.Doc{Purpose: "a price"}),
+		cache.Policy{}, cache.Source[keyspace.Args2[keyspace.Int, keyspace.Text], int]{
+			Load: func(_ context.Context, at keyspace.Args2[keyspace.Int, keyspace.Text]) (int, error) {
+				return 100 * int(at.A.N), nil
+			},
+		})
+	stocks := cache.New3(rt, keyspace.Def3[keyspace.Int, keyspace.Text, keyspace.Text](keys, "stock:{product}:{country}:{town}", keyspace.CachedOf[int](), life, keyspace.Doc{Purpose: "how many are there"}),
+		cache.Policy{}, cache.Source[keyspace.Args3[keyspace.Int, keyspace.Text, keyspace.Text], int]{
+			Load: func(_ context.Context, at keyspace.Args3[keyspace.Int, keyspace.Text, keyspace.Text]) (int, error) {
+				return len(at.C.S), nil
+			},
+		})
+	fmt.Println(rates.Get(ctx, struct{}{}))
+	fmt.Println(prices.Get(ctx, keyspace.Args2[keyspace.Int, keyspace.Text]{A: keyspace.Int{N: 7}, B: keyspace.Text{S: "GR"}}))
+	fmt.Println(stocks.Get(ctx, keyspace.Args3[keyspace.Int, keyspace.Text, keyspace.Text]{A: keyspace.Int{N: 7}, B: keyspace.Text{S: "GR"}, C: keyspace.Text{S: "Athens"}}))
+	// Output:
+	// 1.08 <nil>
+	// 700 <nil>
+	// 6 <nil>
 }

@@ -186,3 +186,41 @@ func KeyedFrom[K comparable, V any](rt *Runtime, name string, key func(K) string
 	f := keyspace.Named1[keyspace.Text](name+":{key}", keyspace.CachedOf[V](), o.ttl, keyspace.Doc{Owner: name, Purpose: "values of " + name})
 	return newCache(rt, f.Family, func(k K) keyspace.Key { return f.At(keyspace.Text{S: key(k)}).Key }, o.policy, s)
 }
+
+// Get returns the value called key among those called name, and loads it by load if neither this process
+// nor Redis has it: a cache in one call, for what is asked for in one place. The first call of a name
+// makes its cache, as [Keyed] does, and its opts count. Of callers who miss the same key at the same time
+// one loads for all, and a value may be loaded anew before its life ends: load may run on after Get has returned.
+//
+// Values go when their life ends. Who wants to drop or change them makes the cache by [Keyed]. It panics
+// as Keyed does, and when name has values of another type than V.
+func Get[V any](ctx context.Context, rt *Runtime, name, key string, load func(context.Context) (V, error), opts ...Option) (V, error) {
+	made, ok := rt.gets.Load(name)
+	if !ok {
+		made = rt.madeByGet(name, func() any {
+			return Keyed(rt, name, func(k string) string { return k }, func(ctx context.Context, _ string) (V, error) {
+				return ctx.Value(loadOfGet{}).(func(context.Context) (V, error))(ctx) // a miss has its caller's
+			}, opts...)
+		})
+	}
+	c, ok := made.(*Cache[string, V])
+	if !ok {
+		panic(fmt.Sprintf("cache: Get of %s has made a %T, and is asked for a value of type %s", name, made, reflect.TypeFor[V]()))
+	}
+	return c.Get(context.WithValue(ctx, loadOfGet{}, load), key)
+}
+
+// loadOfGet is what a context knows the load of a [Get] by.
+type loadOfGet struct{}
+
+// madeByGet returns the cache that [Get] has for name, and makes it unless it is there.
+func (rt *Runtime) madeByGet(name string, make func() any) any {
+	rt.getting.Lock()
+	defer rt.getting.Unlock()
+	made, ok := rt.gets.Load(name)
+	if !ok {
+		made = make()
+		rt.gets.Store(name, made)
+	}
+	return made
+}

@@ -7,12 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // nameTable is a table of users, by number.
@@ -115,6 +117,92 @@ func TestTwoProcessesShareWhatKeyedCaches(t *testing.T) {
 					t.Errorf("%.10q: got %d, %v; want %d", key, n, err, len(key))
 				}
 			}
+		}
+	})
+}
+
+func ExampleGet() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	for range 2 {
+		title, err := cache.Get(ctx, rt, "title", "chess", func(context.Context) (string, error) {
+			fmt.Println("asking the database")
+			return "Chess", nil
+		}, cache.TTL(time.Hour))
+		fmt.Println(title, err)
+	}
+	// Output:
+	// asking the database
+	// Chess <nil>
+	// Chess <nil>
+}
+
+func TestAGetLoadsWithItsOwnLoad(t *testing.T) {
+	server := redistest.Server(t)
+	open := func() *cache.Runtime {
+		rt, err := cache.Open(t.Context(), cache.Options{Redis: redis.Config{URL: server.URL, Prefix: "app"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { rt.Close() })
+		return rt
+	}
+	one, two := open(), open()
+	get := func(rt *cache.Runtime, key, value string) string {
+		t.Helper()
+		v, err := cache.Get(t.Context(), rt, "title", key, func(context.Context) (string, error) { return value, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	if got := get(one, "a", "1") + get(one, "a", "2") + get(one, "b", "3") + get(two, "a", "4") + get(two, "c", "5"); got != "11315" {
+		t.Errorf("got %s, want 11315", got)
+	}
+	if _, err := cache.Get(t.Context(), one, "title", "d", func(context.Context) (string, error) { return "", cache.ErrNotFound }); !errors.Is(err, cache.ErrNotFound) {
+		t.Errorf("what is not there: %v", err)
+	}
+	if _, err := cache.Get(t.Context(), one, "title", "e", func(context.Context) (string, error) { return "", errors.New("away") }); err == nil || !strings.Contains(err.Error(), "away") {
+		t.Errorf("a source that fails: %v", err)
+	}
+
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "Get of title") {
+			t.Errorf("values of another type: %s", said)
+		}
+	}()
+	_, _ = cache.Get(t.Context(), one, "title", "a", func(context.Context) (int, error) { return 0, nil })
+}
+
+func TestOfManyGetsAtOnceOneLoads(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		rt, err := cache.Open(t.Context(), cache.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rt.Close()
+		var all sync.WaitGroup
+		var loads atomic.Int32
+		for range 20 {
+			all.Go(func() {
+				n, err := cache.Get(t.Context(), rt, "number", "x", func(context.Context) (int, error) {
+					loads.Add(1)
+					bubble.Sleep(100 * time.Millisecond)
+					return 7, nil
+				})
+				if n != 7 || err != nil {
+					t.Errorf("got %d, %v", n, err)
+				}
+			})
+		}
+		all.Wait()
+		if n := loads.Load(); n != 1 {
+			t.Errorf("%d loads, want 1", n)
 		}
 	})
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
 var (
@@ -151,12 +149,6 @@ func (p Policy) withDefaults() Policy {
 	p.LoadTimeout = cmp.Or(p.LoadTimeout, 5*time.Second)
 	p.ChangeTimeout = cmp.Or(p.ChangeTimeout, 10*time.Second)
 	return p
-}
-
-// Pair is the key of a cache whose family has two arguments.
-type Pair[A, B keyspace.Segment] struct {
-	A A
-	B B
 }
 
 // Tier is where a value was found.

@@ -61,7 +61,11 @@ type Runtime struct {
 	caches map[string]registered // by family pattern
 	events map[string]*declared  // by name
 	work   sync.WaitGroup        // loads and refreshes under way
-	close  func() error          // of Open; nil: of NewRuntime
+
+	gets    sync.Map   // the caches of [Get] by name
+	getting sync.Mutex // one is made at a time
+
+	close func() error // of Open; nil: of NewRuntime
 }
 
 // registered is a cache or collection as the runtime sees it.
