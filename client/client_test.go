@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"github.com/stoa-dev/stoa/api"
 )
 
@@ -674,5 +676,47 @@ func TestAStreamWaitsWhenTheServerIsFull(t *testing.T) {
 	cancel()
 	if err := <-over; !errors.Is(err, context.Canceled) {
 		t.Errorf("Events: got %v, want %v", err, context.Canceled)
+	}
+}
+
+// A server may put what comes right after the answer to connect into the same frame.
+func TestEventsInTheFirstFrameAreHeard(t *testing.T) {
+	s := start(t)
+	done := make(chan struct{})
+	s.Config.Handler.(*http.ServeMux).HandleFunc("GET /v1/socket", func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.CloseNow()
+		if _, _, err := conn.Read(r.Context()); err != nil {
+			t.Error(err)
+			return
+		}
+		event := func(offset int, id string) string {
+			return fmt.Sprintf(`{"push":{"channel":"ann","pub":{"offset":%d,"data":{"id":"%s","type":"new","time":"2026-03-01T12:00:00Z","data":[%[1]d]}}}}`, offset, id)
+		}
+		for _, frame := range []string{
+			`{"id":1,"connect":{"client":"c","version":"v","subs":{"ann":{"recoverable":true,"epoch":"e","offset":1}}}}` + "\n" + event(2, "e2") + "\n" + event(3, "e3"),
+			event(4, "e4"),
+		} {
+			if err := conn.Write(r.Context(), websocket.MessageText, []byte(frame)); err != nil {
+				t.Error(err)
+			}
+		}
+		<-done
+	})
+	defer close(done)
+	got := make(chan string, 3)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error)
+	socket := dial(t, s).Socket(SocketListener{Event: func(e api.Event) { got <- string(e.Data.(json.RawMessage)) }})
+	go func() { over <- socket.Run(ctx) }()
+	defer func() { cancel(); <-over }()
+	for _, want := range []string{"[2]", "[3]", "[4]"} {
+		if e := <-got; e != want {
+			t.Fatalf("got %s, want %s", e, want)
+		}
 	}
 }

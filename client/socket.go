@@ -69,8 +69,9 @@ func (c *Client) Socket(l SocketListener) *Socket {
 // link is one connection.
 type link struct {
 	conn  *websocket.Conn
-	write chan struct{} // held while a frame is written
-	gone  chan struct{} // closed with the connection
+	early []*protocol.Reply // what came in one frame with the answer to connect, until it is read
+	write chan struct{}     // held while a frame is written
+	gone  chan struct{}     // closed with the connection
 
 	mu    sync.Mutex
 	next  uint32
@@ -209,6 +210,7 @@ func (s *Socket) dial(ctx context.Context, token string) (*link, *protocol.Reply
 	if err = l.send(ctx, &protocol.Command{Id: 1, Connect: req}); err == nil {
 		var replies []*protocol.Reply
 		if replies, err = l.receive(ctx); err == nil && len(replies) > 0 {
+			l.early = replies[1:]
 			return l, replies[0], nil
 		}
 	}
@@ -242,6 +244,10 @@ func (l *link) sendFrame(ctx context.Context, frame []byte) error {
 
 // receive reads one frame, which has one reply or several.
 func (l *link) receive(ctx context.Context) ([]*protocol.Reply, error) {
+	if early := l.early; len(early) > 0 {
+		l.early = nil
+		return early, nil
+	}
 	_, frame, err := l.conn.Read(ctx)
 	if err != nil {
 		return nil, err

@@ -141,7 +141,20 @@ func TestARollingRestartLosesNoMessage(t *testing.T) {
 	writers.Wait()
 
 	for i := range heard {
-		eventually.Equal(t, fmt.Sprint("messages that listener ", i, " has heard"), len(said), func() int { mu.Lock(); defer mu.Unlock(); return len(heard[i]) })
+		eventually.Equal(t, fmt.Sprint("messages that listener ", i, " has not heard"), "", func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			var missed []string
+			for n, name := range said {
+				if heard[i][name] == 0 {
+					missed = append(missed, fmt.Sprint(n, ": ", name))
+				}
+			}
+			if missed == nil {
+				return ""
+			}
+			return fmt.Sprintf("%s of %d; %d sockets were opened %d times, %d of them without what came meanwhile", missed, len(said), listeners, opened, lost)
+		})
 	}
 	mu.Lock()
 	defer mu.Unlock()
