@@ -579,7 +579,7 @@ func enrol(t *testing.T, db *sqldb.DB, rng *rand.Rand, n int) []*person {
 			sessions = append(sessions, id, device, "", "127.0.0.1", now.UnixMilli(), now.UnixMilli(),
 				base64.RawURLEncoding.EncodeToString(sum[:]), now.Add(4*time.Hour).UnixMilli(), "", now.Add(4*time.Hour).UnixMilli(), "", 0, "")
 			p.today = dayIn(p.zone, now)
-			p.history = randomHistory(rng, p.zone, p.today, now)
+			p.history = randomHistory(rng, p.zone, p.today)
 			for _, r := range p.history {
 				log = append(log, id, r.day, r.at, r.kind, r.words, 0, rng.Int64())
 			}
@@ -606,9 +606,8 @@ func enrol(t *testing.T, db *sqldb.DB, rng *rand.Rand, n int) []*person {
 }
 
 // randomHistory has days before today in a few runs, the latest of which may
-// reach yesterday. Some are made up or covered by a freeze. All rows are older than a day: a
-// server that starts spends freezes for the newest row of the log if it is younger, as after a crash.
-func randomHistory(rng *rand.Rand, zone string, today int, now time.Time) (rows []logRow) {
+// reach yesterday. Some are made up or covered by a freeze.
+func randomHistory(rng *rand.Rand, zone string, today int) (rows []logRow) {
 	day := today - rng.IntN(3)
 	for range rng.IntN(4) {
 		day -= rng.IntN(3) * rng.IntN(100)
@@ -620,9 +619,8 @@ func randomHistory(rng *rand.Rand, zone string, today int, now time.Time) (rows 
 			} else if n == 1 {
 				kind = frozen
 			}
-			at := noon(zone, day).Add(time.Duration(rng.Int64N(int64(10 * time.Hour)))).UnixMilli()
-			at = min(at, now.Add(-24*time.Hour-time.Minute).UnixMilli())
-			rows = append(rows, logRow{day: day, at: at, kind: kind, words: rng.IntN(9)})
+			at := noon(zone, day).Add(time.Duration(rng.Int64N(int64(10 * time.Hour))))
+			rows = append(rows, logRow{day: day, at: at.UnixMilli(), kind: kind, words: rng.IntN(9)})
 		}
 	}
 	slices.Reverse(rows)
