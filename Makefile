@@ -1,9 +1,8 @@
-# Tests of real servers wait more than they work, so that three packages and four tests of each at a time keep two
-# cores busy. Two interpreters are neither watched for races nor have their pointers checked: SQLite, whose
+# Continuous integration has two cores: of three packages at once one makes the servers of the others stall. Two interpreters are neither watched for races nor have their pointers checked: SQLite, whose
 # memory is that of its C code and has locks of its own, and the Lua of the embedded Redis, which runs under one.
 # They take two fifths of a whole node's tests otherwise. Without tables for a debugger linking takes half as long.
 # "make lint" vets.
-TEST_FLAGS ?= -p 3 -parallel 4
+TEST_FLAGS ?= -p 2 -parallel 4
 # The library, and the adapters of clients that a program has already, so that the library depends on none but its own.
 MODULES = lib lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
 # Those that take longest begin: at the end one of them would have a processor idle.
