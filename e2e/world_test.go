@@ -606,18 +606,22 @@ func enrol(t *testing.T, db *sqldb.DB, rng *rand.Rand, n int) []*person {
 }
 
 // randomHistory has days before today in a few runs, the latest of which may
-// reach yesterday. Some are made up or covered by a freeze.
+// reach yesterday. Some are made up or covered by a freeze. A day of yesterday that ends a gap is made up:
+// the newest row of the log would have a server that starts spend freezes, as after a crash.
 func randomHistory(rng *rand.Rand, zone string, today int) (rows []logRow) {
 	day := today - rng.IntN(3)
 	for range rng.IntN(4) {
 		day -= rng.IntN(3) * rng.IntN(100)
-		for range 1 + rng.IntN(8) {
+		length := 1 + rng.IntN(8)
+		for i := range length {
 			day--
 			kind := tapped
 			if n := rng.IntN(10); n == 0 {
 				kind = madeUp
 			} else if n == 1 {
 				kind = frozen
+			} else if day == today-1 && i == length-1 {
+				kind = madeUp
 			}
 			at := noon(zone, day).Add(time.Duration(rng.Int64N(int64(10 * time.Hour))))
 			rows = append(rows, logRow{day: day, at: at.UnixMilli(), kind: kind, words: rng.IntN(9)})
