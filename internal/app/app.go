@@ -132,7 +132,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	a.bus = events.NewBus(a.redis, a.node, log)
 	a.reg.MustRegister(obs.NewBus(a.bus.Nodes()), a.bus.Metrics())
 	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus.Nodes(), Node: id, Version: obs.Build().Version,
-		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Sockets: a.openSockets, Ordered: a.ordered, Settings: cfg.Cluster})
+		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Sockets: a.openSockets, Ordered: a.ordered, Lapsed: a.bus.TakenForDead, Settings: cfg.Cluster})
 	a.bus.SetLive(a.liveNodes)
 	counts := obs.NewCaches(a.reg)
 	a.drops = drops.New(a.db, Cached(), log)

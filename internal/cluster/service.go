@@ -36,6 +36,7 @@ type Config struct {
 
 	Sockets func() int  // how many connections of apps there are; nil: none
 	Ordered func(Order) // is told of each order once, in their order, and must not wait; nil: orders are not taken
+	Lapsed  func()      // is told that the node lives, after others may have taken it for dead, and must not wait; nil: nobody asks
 
 	Settings
 }
@@ -50,6 +51,7 @@ type Service struct {
 
 	sockets func() int
 	ordered func(Order)
+	lapsed  func()
 
 	mu     sync.Mutex
 	self   Node
@@ -65,7 +67,7 @@ type Service struct {
 // bus' [Topic], and so comes before the bus runs.
 func New(cfg Config) *Service {
 	s := &Service{
-		store: &store{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus, log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1), sockets: cfg.Sockets, ordered: cfg.Ordered,
+		store: &store{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus, log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1), sockets: cfg.Sockets, ordered: cfg.Ordered, lapsed: cfg.Lapsed,
 		self: Node{ID: cfg.Node, Boot: ids.New[boot](), Address: cfg.Advertise, RTMPPort: cfg.RTMPPort, GRPCPort: cfg.GRPCPort,
 			Version: cfg.Version, Roles: cfg.Roles, Status: Starting, Started: time.Now().UTC().Truncate(time.Millisecond)},
 	}
@@ -205,6 +207,9 @@ func (s *Service) round(ctx context.Context, joined *bool) error {
 		return err
 	}
 	s.take(found.order)
+	if found.lapsed && s.lapsed != nil {
+		s.lapsed()
+	}
 	if found.lapsed || !*joined {
 		err := s.bus.Publish(ctx, Topic, Joined, self.ID.String())
 		if *joined = err == nil; err != nil {

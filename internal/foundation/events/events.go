@@ -82,7 +82,8 @@ type Bus struct {
 	out   chan []Event
 	doubt chan struct{} // asks for a look at where channels stand
 	stale atomic.Bool   // that look is to begin new epochs
-	gap   atomic.Bool   // that look is the first one since the subscription was interrupted
+	gap   atomic.Bool   // that look is the first one since events may have been lost on their way here
+	dead  chan struct{} // others may have taken this node for dead
 	era   uint64        // of nodes, in which the last look was made; keepRight's alone
 
 	mu       sync.Mutex
@@ -98,7 +99,7 @@ func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
 		log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), db: db, node: node, log: log,
-		out: make(chan []Event, waiting), doubt: make(chan struct{}, 1), channels: map[string]*channel{}}
+		out: make(chan []Event, waiting), doubt: make(chan struct{}, 1), dead: make(chan struct{}, 1), channels: map[string]*channel{}}
 	b.nodes.Handle(topic, bus.Handler{
 		Event: func(bus.Event) { b.resetAll() },
 		Lost:  b.look,
@@ -117,6 +118,15 @@ func (b *Bus) Nodes() *bus.Bus { return b.nodes }
 // comes to listen. live returns those that do. Call it before [Bus.Run]. Without it they
 // stay until the keys' life has ended.
 func (b *Bus) SetLive(live func(context.Context) ([]string, error)) { b.live = live }
+
+// TakenForDead says that this node lives, after others may have taken it for dead, and off its
+// channels. It listens to them again and finds out what was missed.
+func (b *Bus) TakenForDead() {
+	select {
+	case b.dead <- struct{}{}:
+	default:
+	}
+}
 
 // Publish sends committed events to whoever listens, on every node, and does not wait for
 // it. Events of one channel that are published one after the other on one node arrive in

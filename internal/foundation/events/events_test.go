@@ -273,6 +273,28 @@ func TestANodeThatDiedIsTakenOffTheList(t *testing.T) {
 	})
 }
 
+func TestANodeThatWasTakenForDeadIsBackOnItsChannels(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		a, b := run(t, server.Open(t), "a"), run(t, server.Open(t), "b")
+		b.SetLive(func(context.Context) ([]string, error) { return []string{"b"}, nil }) // a's lease has ended
+		ann := a.ear(t, "ann")
+		other := b.ear(t, "ann") // which takes a off the list
+		b.Publish([]Event{tick("ann", 1)})
+		bubble.Sleep(time.Minute)
+		ann.wants(t)
+
+		a.TakenForDead() // it has a lease again
+		ann.wants(t, "1")
+		other.leave()
+		b.ear(t, "ann") // b looked at who lives before that
+		b.Publish([]Event{tick("ann", 2)})
+		ann.wants(t, "1", "2")
+		b.Publish([]Event{tick("ann", 3)})
+		ann.wants(t, "1", "2", "3")
+	})
+}
+
 func TestWhatPubSubLosesIsReadFromTheStream(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)

@@ -15,6 +15,10 @@ const (
 	page     = 500                    // channels that one round trip looks at
 	lookTime = 5 * time.Second        // for one page
 	again    = 250 * time.Millisecond // after Redis did not answer
+
+	// oldList is more than the age of another node's list of those that live, with the time for which a
+	// command may be under way ([listenTime]): a node that was taken for dead may be taken off a channel for so long.
+	oldList = 4 * time.Second
 )
 
 // letterItem is one event in what a node gets. Without V it says that the channel has
@@ -105,6 +109,7 @@ func (b *Bus) keepRight(ctx context.Context) {
 	defer renew.Stop()
 	defer retry.Stop()
 	wanted := false
+	var oldListsGone <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,6 +117,12 @@ func (b *Bus) keepRight(ctx context.Context) {
 		case <-renew.C:
 			wanted = true
 		case <-b.doubt:
+			wanted = true
+		case <-b.dead:
+			b.gap.Store(true)
+			wanted, oldListsGone = true, time.After(oldList)
+		case <-oldListsGone:
+			b.gap.Store(true)
 			wanted = true
 		case <-retry.C:
 		}
