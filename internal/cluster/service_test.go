@@ -210,7 +210,8 @@ func testDead(t *testing.T, db *redis.DB) {
 func testSilent(t *testing.T, db *redis.DB) {
 	w := witness(t, db)
 	m := join(t, db, brief)
-	joined := false
+	joined, lapsed := false, 0
+	m.lapsed = func() { lapsed++ }
 	must(t, m.round(t.Context(), &joined))
 	must(t, m.round(t.Context(), &joined))
 	eventually.True(t, "the lease to end", func() bool { _, ok := entryOf(t, db, m.self.ID); return ok && len(liveOf(t, m)) == 0 })
@@ -219,6 +220,9 @@ func testSilent(t *testing.T, db *redis.DB) {
 	eventually.True(t, "the news", func() bool { return len(w.heardOf()) >= 2 })
 	if got := w.heardOf(); !slices.Equal(got, []string{news, news}) {
 		t.Errorf("told %q, want twice that it joined", got)
+	}
+	if lapsed != 2 {
+		t.Errorf("was told %d times that it has a lease which was not there, want twice", lapsed)
 	}
 	m.signOff(t.Context())
 }
