@@ -142,12 +142,26 @@ func (b *Bus) all() []string {
 func (b *Bus) register(ctx context.Context, name string) (Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, listenTime)
 	defer cancel()
-	return position(b.db.Do(ctx, b.listenCmd(name, b.alive(ctx))))
+	at, _, err := registered(b.db.Do(ctx, b.listenCmd(name, b.alive(ctx))))
+	return at, err
 }
 
 func (b *Bus) listenCmd(name, live string) keyspace.Cmd {
 	nodes, meta, _ := keysOf(name)
 	return listenScript.Cmd([]keyspace.Key{nodes, meta}, b.node, millis(listenLife), newEpoch(), live)
+}
+
+// registered reads the reply to [Bus.listenCmd]: where the channel stands, and whether the node was listening
+// already, as far as Redis knew. Where it was not, events did not come here.
+func registered(r keyspace.Reply) (at Position, listed bool, err error) {
+	if at, err = position(r); err != nil {
+		return at, false, err
+	}
+	if len(r.List) < 3 {
+		return at, false, keyspace.ErrReply
+	}
+	n, err := r.List[2].Int()
+	return at, n == 1, err
 }
 
 // alive returns the nodes that live, with spaces between them, "" where nobody knows.

@@ -278,8 +278,8 @@ func TestANodeThatWasTakenForDeadIsBackOnItsChannels(t *testing.T) {
 		server := redistest.InMemory(t)
 		a, b := run(t, server.Open(t), "a"), run(t, server.Open(t), "b")
 		b.SetLive(func(context.Context) ([]string, error) { return []string{"b"}, nil }) // a's lease has ended
-		ann := a.ear(t, "ann")
-		other := b.ear(t, "ann") // which takes a off the list
+		ann, room, kept := a.ear(t, "ann"), a.ear(t, "room/1"), a.ear(t, "room/2")
+		other, _ := b.ear(t, "ann"), b.ear(t, "room/1") // which takes a off the list
 		b.Publish([]Event{tick("ann", 1)})
 		bubble.Sleep(time.Minute)
 		ann.wants(t)
@@ -292,6 +292,9 @@ func TestANodeThatWasTakenForDeadIsBackOnItsChannels(t *testing.T) {
 		ann.wants(t, "1", "2")
 		b.Publish([]Event{tick("ann", 3)})
 		ann.wants(t, "1", "2", "3")
+		bubble.Sleep(time.Minute)
+		room.wants(t, "lost")
+		kept.wants(t) // nobody took a off that list
 	})
 }
 

@@ -119,10 +119,8 @@ func (b *Bus) keepRight(ctx context.Context) {
 		case <-b.doubt:
 			wanted = true
 		case <-b.dead:
-			b.gap.Store(true)
 			wanted, oldListsGone = true, time.After(oldList)
 		case <-oldListsGone:
-			b.gap.Store(true)
 			wanted = true
 		case <-retry.C:
 		}
@@ -164,12 +162,12 @@ func (b *Bus) lookAtSome(ctx context.Context, names []string, fresh, gap bool) b
 		cmds[i] = b.listenCmd(name, live)
 	}
 	for i, r := range b.db.DoMulti(ctx, cmds) {
-		at, err := position(r)
+		at, listed, err := registered(r)
 		if err != nil {
 			return false
 		}
 		if c := b.listening(names[i]); c != nil {
-			b.compare(ctx, c, at, gap)
+			b.compare(ctx, c, at, gap || !listed)
 		}
 	}
 	return true

@@ -8,10 +8,12 @@
 -- ARGV[3] the epoch of a channel that has none
 -- ARGV[4] the nodes that live, with spaces between them; empty: nobody knows
 --
--- Returns epoch and offset.
-local nodes = ARGV[1]
+-- Returns epoch, offset, and 1 where the node was among them already.
+local nodes, listed = ARGV[1], 0
 for node in string.gmatch(redis.call('GET', KEYS[1]) or '', '%S+') do
-  if node ~= ARGV[1] and (ARGV[4] == '' or string.find(ARGV[4], node, 1, true)) then
+  if node == ARGV[1] then
+    listed = 1
+  elseif ARGV[4] == '' or string.find(ARGV[4], node, 1, true) then
     nodes = nodes .. ' ' .. node
   end
 end
@@ -22,4 +24,4 @@ if not at[1] then
   redis.call('HSET', KEYS[2], 'e', at[1], 'o', at[2])
 end
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
-return at
+return {at[1], at[2], listed}
