@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"sync"
+	"time"
 
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/redis"
@@ -39,4 +40,35 @@ func Example() {
 	stop()
 	running.Wait()
 	// Output: here: room.closed V1StGXR8_Z5j
+}
+
+// A cache asks, before it trusts what it holds, how fresh this node's knowledge is: while Redis is
+// away Seen stands still.
+func ExampleBus_Seen() {
+	ctx, stop := context.WithCancel(context.Background())
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	events, err := bus.Open(db, bus.Named("cluster"), bus.Config{Node: "here"})
+	if err != nil {
+		log.Fatal(err) // a name with a space in it, say
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = events.Run(ctx, func() {}) })
+	if err := events.Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	stored := events.Seen() // a value that was read from here on knows of all changes before
+	fresh := func(now bus.Moment) bool { return time.Duration(now-stored) < time.Hour }
+	fmt.Println(fresh(bus.Now()), fresh(bus.Now()+bus.Moment(2*time.Hour)))
+	var s bus.Stats = events.Stats()
+	fmt.Println(s.Beats > 0, s.Failed, s.Lost)
+	stop()
+	running.Wait()
+	// Output:
+	// true false
+	// true 0 0
 }

@@ -2,6 +2,7 @@ package leaderboard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -82,4 +83,68 @@ func ExampleNamed() {
 	// Output:
 	// ada 7 <nil>
 	// ada 7 <nil>
+}
+
+// A board that Redis has lost is loaded anew from the truth; until then it says so.
+func ExampleEnsure() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	now := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+	board := leaderboard.Exact(db, leaderboard.Named("season-12"))
+	_, err = board.Top(ctx, now, leaderboard.MaxTop)
+	fmt.Println("not loaded:", errors.Is(err, leaderboard.ErrNotLoaded))
+
+	fromSQL := func(yield func(leaderboard.Entry, error) bool) { // SELECT member, points, reached FROM …
+		yield(leaderboard.Entry{Member: "ada", Value: 7, At: now}, nil)
+	}
+	loaded, err := leaderboard.Ensure(ctx, board, now, fromSQL) // at start, and every few seconds
+	if errors.Is(err, leaderboard.ErrEmptied) {
+		fmt.Println("Redis was emptied meanwhile: the next call loads it")
+	}
+	fmt.Println(loaded, err)
+	best, err := board.Top(ctx, now, leaderboard.MaxTop)
+	fmt.Println(best[0].Member, err)
+	// Output:
+	// not loaded: true
+	// true <nil>
+	// ada <nil>
+}
+
+// Look before the truth is committed: a board has no room for larger values.
+func ExampleCheckValue() {
+	fmt.Println(leaderboard.CheckValue(leaderboard.MaxValue))
+	fmt.Println(errors.Is(leaderboard.CheckValue(leaderboard.MaxValue+1), leaderboard.ErrValue))
+	// Output:
+	// <nil>
+	// true
+}
+
+// A compact board does not know those below the best by name. It is told where a member stood before.
+func ExampleCompact() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	now := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+	board := leaderboard.Compact(db, leaderboard.NamedCompact("season-12"))
+	if _, err := leaderboard.Ensure(ctx, board, now, func(func(leaderboard.Entry, error) bool) {}); err != nil {
+		log.Fatal(err)
+	}
+	was := leaderboard.Entry{Member: "ada", Value: 7, At: now}
+	is := leaderboard.Entry{Member: "ada", Value: 9, At: now.Add(time.Minute), From: leaderboard.Standing{Value: was.Value, Dies: was.Dies}}
+	for _, e := range []leaderboard.Entry{was, is} {
+		if err := board.Put(ctx, e); err != nil {
+			log.Fatal(err)
+		}
+	}
+	mine, ok, err := board.Rank(ctx, now.Add(time.Hour), is)
+	fmt.Println(mine.Rank, mine.Value, ok, err)
+	// Output:
+	// 1 9 true <nil>
 }

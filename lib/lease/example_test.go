@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -61,4 +62,35 @@ func ExampleNamed() {
 	// Output:
 	// alone, with a token: true
 	// <nil>
+}
+
+// A turn of which its holder decides itself when it renews and when it ends.
+func ExampleLeases_Acquire() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	leases, keys := lease.New(db), lease.Named("report")
+	held, err := leases.Acquire(ctx, keys, "node-7", 5*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = leases.Acquire(ctx, keys, "node-8", 5*time.Second)
+	fmt.Println("held by another:", errors.Is(err, lease.ErrHeld))
+	fmt.Println("renewed:", held.Renew(ctx))
+
+	if err := keys.Lease.Delete(ctx, db); err != nil { // as if Redis had been emptied
+		log.Fatal(err)
+	}
+	fmt.Println("lost:", errors.Is(held.Renew(ctx), lease.ErrLost))
+
+	_, err = leases.Acquire(ctx, keys, "node-7", 48*time.Hour)
+	fmt.Println("too long a life:", errors.Is(err, lease.ErrLife))
+	// Output:
+	// held by another: true
+	// renewed: <nil>
+	// lost: true
+	// too long a life: true
 }

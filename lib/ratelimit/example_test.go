@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -58,4 +59,31 @@ func ExampleNamed() {
 	// true <nil>
 	// false <nil>
 	// true <nil>
+}
+
+// Several limits at once: a call counts under all of them or under none.
+func ExampleLimiter_AllowAll() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	limiter := ratelimit.New(db)
+	asks := []ratelimit.Ask{
+		{Key: ratelimit.Named("login-account", "ada"), Limit: ratelimit.Limit{Max: 2, Window: time.Hour}},
+		{Key: ratelimit.Named("login-address", "192.0.2.1"), Limit: ratelimit.Limit{Max: 100, Window: time.Minute}},
+	}
+	for range 3 {
+		res, err := limiter.AllowAll(ctx, asks)
+		fmt.Println(res.Allowed, err)
+	}
+	asks[0].Limit.Window = 0
+	_, err = limiter.AllowAll(ctx, asks)
+	fmt.Println("a limit without a window:", errors.Is(err, ratelimit.ErrLimit))
+	// Output:
+	// true <nil>
+	// true <nil>
+	// false <nil>
+	// a limit without a window: true
 }

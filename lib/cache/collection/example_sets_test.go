@@ -2,7 +2,10 @@ package collection_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/cache"
@@ -66,4 +69,37 @@ func ExampleZSet() {
 	// [{ann 30} {bob 20}] true <nil>
 	// 2 <nil>
 	// 10 true <nil>
+}
+
+func ExampleZSetEdit() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	table := map[string]float64{"ann": 30, "bob": 20} // your database
+	board := collection.NewZSet(rt, boardKey, collection.Policy{}, collection.ZSetSource[keyspace.Int, string]{
+		Load: func(context.Context, keyspace.Int) (map[string]float64, error) { return maps.Clone(table), nil },
+	})
+	chess := keyspace.Int{N: 8}
+	change := func(e *collection.ZSetEdit[string]) { e.Set("eve", 40); e.Remove("bob") }
+	err = board.Mutate(ctx, chess, func(context.Context) error {
+		table["eve"] = 40
+		delete(table, "bob")
+		return nil
+	}, change)
+	page, next, _ := board.Page(ctx, chess, "", 10)
+	fmt.Println(page, next == "", err)
+
+	_, _, err = board.Page(ctx, chess, "a cursor of another list", 10)
+	fmt.Println(errors.Is(err, collection.ErrCursor))
+	table["ann"] = math.NaN()
+	_, err = board.Len(ctx, keyspace.Int{N: 9}) // which loads it
+	fmt.Println(errors.Is(err, collection.ErrScore))
+	// Output:
+	// [{eve 40} {ann 30}] true <nil>
+	// true
+	// true
 }

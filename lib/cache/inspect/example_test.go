@@ -47,3 +47,23 @@ func ExampleParse() {
 	// nothing  0s <nil>
 	// value 42 1h0m0s <nil>
 }
+
+// What a tool's user writes: shelf:7.
+func ExampleParseTag() {
+	tag, ok := inspect.ParseTag("shelf:7")
+	fmt.Println(tag == cache.TagOf("shelf", "7"), ok, tag.Target().Key())
+	_, ok = inspect.ParseTag("shelf")
+	fmt.Println(ok)
+	// Output:
+	// true true cache:tag:shelf%3a7
+	// false
+}
+
+// A value counts only while the era that stands in it is its family's: another layout has another one.
+func ExampleEraOf() {
+	next := keyspace.Def1[keyspace.Int](keyspace.New("next"), "price:{product}", keyspace.CachedOf[int64](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a price", Version: 2})
+	const era = 7 // of the bus: events.Era()
+	stored := inspect.Slot{Kind: inspect.Value, Era: inspect.EraOf(priceKey.Family, era)}
+	fmt.Println(stored.Era == inspect.EraOf(priceKey.Family, era), stored.Era == inspect.EraOf(next.Family, era))
+	// Output: true false
+}

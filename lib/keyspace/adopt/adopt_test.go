@@ -229,7 +229,11 @@ func Example() {
 	}
 	for _, f := range layout.Families {
 		fmt.Println(f.Pattern, f.Keys, f.Types)
+		for _, arg := range f.Args {
+			fmt.Println(arg.Name, "is an", arg.Type)
+		}
 	}
 	// Output:
 	// shop:cart:{cart} 3 map[string:3]
+	// cart is an Int
 }

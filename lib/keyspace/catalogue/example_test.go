@@ -21,7 +21,7 @@ type Status = keyspace.Word[status]
 var shop = keyspace.New("shop")
 
 var (
-	_ = keyspace.Def1[Order](shop, "order:{{number}}:view", keyspace.JSONOf[map[string]int](),
+	viewKey = keyspace.Def1[Order](shop, "order:{{number}}:view", keyspace.JSONOf[map[string]int](),
 		keyspace.Expire(time.Hour),
 		keyspace.Doc{Purpose: "an order as the customer sees it", InvalidatedBy: []string{"order changed"}})
 
@@ -44,4 +44,16 @@ func ExampleCatalogue_Markdown() {
 	// | `order:asked:{email}` | string | int | email: base64url, 22 bytes | up to 1 min | questions by address and minute |  | 20 B |
 	// | `order:{{number}}:view` | string | json {string: int} | number: digits, 1 to 20 bytes | 1 h | an order as the customer sees it | order changed | 64 KiB |
 	// | `order:{{number}}:visits:{status}` | string | int | number: digits, 1 to 20 bytes; status: one of open, paid, sent | up to 24 h | how often an order was looked at in each status |  | 20 B |
+}
+
+// One family, for a page of one's own.
+func ExampleDescribe() {
+	var e catalogue.Entry = catalogue.Describe(viewKey.Family)
+	fmt.Println(e.Pattern, "of", e.Owner, "lives", e.Life)
+	for _, arg := range e.Arguments {
+		fmt.Println(arg.Name, arg.Form, arg.HashTag)
+	}
+	// Output:
+	// order:{{number}}:view of shop lives 1 h
+	// number digits, 1 to 20 bytes true
 }

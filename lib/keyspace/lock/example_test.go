@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,4 +31,37 @@ func ExampleFile_Diff() {
 	// layout   cart:{user}: json [string] → items: raise Doc.Version above 1, or put a new word in the pattern
 	// added    seen:{user}
 	// 2 must not be
+}
+
+// What becomes of each family, by kind.
+func ExampleKind() {
+	before, after := keyspace.New("shop"), keyspace.New("shop")
+	keyspace.Def1[keyspace.Int](before, "order:{user}", keyspace.ListOf("orders"), keyspace.Forever("they are the truth"), keyspace.Doc{})
+	keyspace.Retire(after, "order:{user}", "moved to SQL by the migration of May")
+	keyspace.Def1[keyspace.Int](before, "cart:{user}", keyspace.SetOf("items"), keyspace.UpTo(time.Hour), keyspace.Doc{})
+	keyspace.Def1[keyspace.Int](after, "cart:{customer}", keyspace.SetOf("items"), keyspace.UpTo(2*time.Hour), keyspace.Doc{})
+
+	was, is := lock.New(before), lock.New(after)
+	for _, f := range was.Families {
+		fmt.Println(f.Pattern, f.Type, f.Life)
+	}
+	for _, c := range was.Diff(is) {
+		switch c.Kind {
+		case lock.Retired, lock.Removed:
+			fmt.Println("gone:", c.Pattern)
+		case lock.LifeChanged:
+			fmt.Println("from", c.Was, "to", c.Is)
+		default: // and so on
+			fmt.Println(c.Kind, c.Pattern)
+		}
+	}
+	_, err := lock.Parse(was.String()[:20])
+	fmt.Println(errors.Is(err, lock.ErrTruncated))
+	// Output:
+	// cart:{user} set up to 1 h
+	// order:{user} list none
+	// renamed cart:{customer}
+	// from up to 1 h to up to 2 h
+	// gone: order:{user}
+	// true
 }

@@ -2,6 +2,7 @@ package move_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"strconv"
@@ -122,4 +123,52 @@ func Example() {
 	// phase done
 	// sencha in the old key too: false
 	// openings in the old key too: false
+}
+
+// What a move refuses, and why.
+func ExampleMover_Advance() {
+	ctx := context.Background()
+	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	m := move.Start(db, topics)
+	tea := Room{keyspace.Int{N: 1}}
+	show := func(err error) {
+		switch {
+		case errors.Is(err, move.ErrPhase):
+			fmt.Println("not in this phase")
+		case errors.Is(err, move.ErrNotEmpty):
+			fmt.Println("keys of the new family are there: who wrote them?")
+		case errors.Is(err, move.ErrDiffers):
+			fmt.Println("fill and compare first")
+		case errors.Is(err, move.ErrCommand):
+			fmt.Println("a command for the wrong key")
+		case errors.Is(err, move.ErrBusy):
+			fmt.Println("compare once more, when less is written")
+		default:
+			fmt.Println(err)
+		}
+	}
+	_, err = m.Fill(ctx)
+	show(err)
+	_, err = m.Write(ctx, tea, []keyspace.Cmd{settingsKey.At(tea).DeleteCmd()}, nil)
+	show(err)
+	show(settingsKey.At(tea).Set(ctx, db, settings{"oolong"}))
+	_, err = m.Advance(ctx)
+	show(err)
+	show(settingsKey.At(tea).Delete(ctx, db))
+	_, err = m.Advance(ctx)
+	show(err)
+	_, err = m.Advance(ctx)
+	show(err)
+	// Output:
+	// not in this phase
+	// a command for the wrong key
+	// <nil>
+	// keys of the new family are there: who wrote them?
+	// <nil>
+	// <nil>
+	// fill and compare first
 }

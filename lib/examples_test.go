@@ -1,0 +1,131 @@
+package lib_test
+
+import (
+	"go/ast"
+	"go/types"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// A stranger copies from examples. Each exported name stands in one that runs, or belongs to one: as the
+// type of a value that stands there, as what a function that stands there takes, or as a constant of such a type.
+func TestEveryNameBelongsToAnExample(t *testing.T) {
+	t.Parallel()
+	loaded, err := packages.Load(&packages.Config{Tests: true,
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps}, "./...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, names := map[string]bool{}, map[string]string{}
+	for _, p := range loaded {
+		for _, err := range p.Errors {
+			t.Fatal(err)
+		}
+		for _, f := range p.Syntax {
+			runs := func(d ast.Decl) bool {
+				fn, ok := d.(*ast.FuncDecl)
+				return ok && strings.HasPrefix(fn.Name.Name, "Example")
+			}
+			testing := strings.HasSuffix(p.PkgPath, "test_test") // an example of what is for tests is a test
+			if testing || strings.HasPrefix(filepath.Base(p.Fset.File(f.Pos()).Name()), "example") {
+				show(shown, f, p.TypesInfo)
+			} else if slices.ContainsFunc(f.Decls, runs) { // a file of tests: of its declarations those that are no functions
+				for _, d := range f.Decls {
+					if _, ok := d.(*ast.GenDecl); ok || runs(d) {
+						show(shown, d, p.TypesInfo)
+					}
+				}
+			}
+		}
+		if forUsers(p) {
+			for _, name := range p.Types.Scope().Names() {
+				if o := p.Types.Scope().Lookup(name); o.Exported() {
+					names[nameOf(o)] = ""
+					if _, ok := o.(*types.Const); ok {
+						if named, ok := o.Type().(*types.Named); ok {
+							names[nameOf(o)] = nameOf(named.Obj())
+						}
+					}
+				}
+			}
+		}
+	}
+	if len(names) < 300 {
+		t.Fatalf("only %d names were found", len(names))
+	}
+	delete(names, "cache.Collection") // what the types of package cache/collection are made of, as it says
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !shown[name] && !shown[names[name]] {
+			t.Errorf("%s stands in no example", name)
+		}
+	}
+}
+
+// forUsers reports whether strangers import the package: it is no test, no command and not internal.
+func forUsers(p *packages.Package) bool {
+	return p.ID == p.PkgPath && p.Name != "main" && !strings.Contains(p.PkgPath, "/internal/") && !strings.Contains(p.PkgPath, "/lib/testing/") && !strings.HasSuffix(p.PkgPath, "/conformance") && !strings.HasSuffix(p.PkgPath, "_test") && p.Types != nil
+}
+
+// show notes what is named somewhere, and the types of all that it computes.
+func show(shown map[string]bool, in ast.Node, info *types.Info) {
+	seen := map[types.Type]bool{}
+	var showType func(types.Type)
+	showType = func(t types.Type) {
+		if t == nil || seen[t] {
+			return
+		}
+		seen[t] = true
+		switch t := t.(type) {
+		case *types.Alias:
+			shown[nameOf(t.Obj())] = true
+			showType(t.Rhs())
+		case *types.Named:
+			shown[nameOf(t.Obj())] = true
+			for arg := range t.TypeArgs().Types() {
+				showType(arg)
+			}
+		case *types.Pointer:
+			showType(t.Elem())
+		case *types.Slice:
+			showType(t.Elem())
+		case *types.Array:
+			showType(t.Elem())
+		case *types.Chan:
+			showType(t.Elem())
+		case *types.Map:
+			showType(t.Key())
+			showType(t.Elem())
+		case *types.Signature: // what a function that stands there takes and returns
+			showType(t.Params())
+			showType(t.Results())
+		case *types.Tuple:
+			for v := range t.Variables() {
+				showType(v.Type())
+			}
+		}
+	}
+	ast.Inspect(in, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			if o := info.Uses[n]; o != nil && o.Pkg() != nil {
+				shown[nameOf(o)] = true
+			}
+		}
+		if e, ok := n.(ast.Expr); ok {
+			showType(info.TypeOf(e))
+		}
+		return true
+	})
+}
+
+func nameOf(o types.Object) string {
+	if o.Pkg() == nil {
+		return o.Name()
+	}
+	return strings.TrimPrefix(o.Pkg().Path(), "github.com/stoa-dev/stoa/lib/") + "." + o.Name()
+}

@@ -1,0 +1,21 @@
+package keyvet_test
+
+import (
+	"fmt"
+
+	"golang.org/x/tools/go/analysis"
+
+	"github.com/stoa-dev/stoa/lib/keyspace/keyvet"
+)
+
+// Among the analyzers of a driver of one's own.
+func ExampleAnalyzer() {
+	analyzers := []*analysis.Analyzer{keyvet.Analyzer}
+	fmt.Println(analyzers[0].Name, "finds what is wrong:", analysis.Validate(analyzers) == nil)
+	// Output: keyvet finds what is wrong: true
+}
+
+// The whole of the command, for go vet -vettool.
+func ExampleMain() {
+	keyvet.Main()
+}
