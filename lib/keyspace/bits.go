@@ -66,6 +66,36 @@ func (h Bitmap) First(ctx context.Context, db Executor) (int64, error) {
 	return db.Do(ctx, h.FirstCmd()).Int()
 }
 
+// StoreAndCmd makes this key hold the bits that are 1 in each of others, which must share its hash tag; the
+// reply is its length in bytes, 0 where it is gone because there is none of them.
+func (h Bitmap) StoreAndCmd(others ...Bitmap) Cmd { return h.storeBits("AND", others) }
+
+// StoreAnd makes this key hold the bits that are 1 in each of others, which must share its hash tag, and
+// returns its length in bytes; it is gone where that is 0, because there is none of them.
+func (h Bitmap) StoreAnd(ctx context.Context, db Executor, others ...Bitmap) (int64, error) {
+	return db.Do(ctx, h.StoreAndCmd(others...)).Int()
+}
+
+// StoreOrCmd is [Bitmap.StoreAndCmd] of the bits that are 1 in one of others at least.
+func (h Bitmap) StoreOrCmd(others ...Bitmap) Cmd { return h.storeBits("OR", others) }
+
+// StoreOr is [Bitmap.StoreAnd] of the bits that are 1 in one of others at least.
+func (h Bitmap) StoreOr(ctx context.Context, db Executor, others ...Bitmap) (int64, error) {
+	return db.Do(ctx, h.StoreOrCmd(others...)).Int()
+}
+
+// StoreXorCmd is [Bitmap.StoreAndCmd] of the bits that are 1 in an odd number of others: of two, in one alone.
+func (h Bitmap) StoreXorCmd(others ...Bitmap) Cmd { return h.storeBits("XOR", others) }
+
+// StoreXor is [Bitmap.StoreAnd] of the bits that are 1 in an odd number of others: of two, in one alone.
+func (h Bitmap) StoreXor(ctx context.Context, db Executor, others ...Bitmap) (int64, error) {
+	return db.Do(ctx, h.StoreXorCmd(others...)).Int()
+}
+
+func (h Bitmap) storeBits(how string, others []Bitmap) Cmd {
+	return placed(append([]Key{h.Key}, bare(others, func(o Bitmap) Key { return o.Key })...), 1, 1, "BITOP", how)
+}
+
 // HyperLogLog is a string key that estimates how many different members it was given,
 // within about 0.8 %, in 12 KiB at most.
 type HyperLogLog struct{ Key }

@@ -23,6 +23,7 @@ var (
 	rulesKey   = keyspace.Def1[GameID](games, "game:rules:{{game}}", keyspace.JSONOf[map[string]int](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "the rules"})
 	movesKey   = keyspace.Def1[GameID](games, "game:moves:{{game}}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "how many moves were made"})
 	seatsKey   = keyspace.Def1[GameID](games, "game:seats:{{game}}", keyspace.BitmapOf("one bit for each seat"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "taken seats"})
+	cameKey    = keyspace.Def2[GameID, keyspace.Int](games, "game:came:{{game}}:{day}", keyspace.BitmapOf("one bit for each player"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "who came on a day"})
 	viewersKey = keyspace.Def1[GameID](games, "game:viewers:{{game}}", keyspace.HyperLogLogOf("users"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "how many looked on", MaxBytes: 13 << 10})
 	stateKeys  = keyspace.Def1[GameID](games, "game:state:{{game}}", keyspace.HashOf("turn, round"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "where a game is"})
 	playersKey = keyspace.Def1[GameID](games, "game:players:{{game}}", keyspace.SetOf("user"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "who plays"})
@@ -128,6 +129,24 @@ func ExampleBitmap() {
 	// 2 <nil>
 	// 3 <nil>
 	// false <nil>
+}
+
+// Who came on both days, without a bit on the way to the program.
+func ExampleBitmap_StoreAnd() {
+	ctx, db := context.Background(), embedded()
+	defer db.Close()
+	first, second, both := cameKey.At(chess, keyspace.Int{N: 1}), cameKey.At(chess, keyspace.Int{N: 2}), cameKey.At(chess, keyspace.Int{N: 0})
+	for _, player := range []int{3, 5} {
+		first.SetBit(ctx, db, player)
+	}
+	second.SetBit(ctx, db, 5)
+	show(both.StoreAnd(ctx, db, first, second))
+	show(both.First(ctx, db))
+	show(both.Left(ctx, db))
+	// Output:
+	// 1 <nil>
+	// 5 <nil>
+	// 1h0m0s true <nil>
 }
 
 func ExampleHyperLogLog() {

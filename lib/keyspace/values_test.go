@@ -92,7 +92,8 @@ func TestEachKindDoesWhatItsMethodsSay(t *testing.T) {
 	}
 	b, b2 := vBytes.At(n, one), vBytes.At(n, two)
 	j, c := vJSON.At(n, one), vCount.At(n, one)
-	m, l, l2 := vBits.At(n, one), vLog.At(n, one), vLog.At(n, two)
+	m, m2, m3 := vBits.At(n, one), vBits.At(n, two), vBits.At(n, three)
+	l, l2 := vLog.At(n, one), vLog.At(n, two)
 	h, z, g := vHash.At(n, one), vZSet.At(n, one), vGeo.At(n, one)
 	s, s2, s3 := vSet.At(n, one), vSet.At(n, two), vSet.At(n, three)
 	q, q2, x := vList.At(n, one), vList.At(n, two), vStream.At(n, one)
@@ -136,6 +137,16 @@ func TestEachKindDoesWhatItsMethodsSay(t *testing.T) {
 		{"first", func() string { return got(m.First(ctx, db)) }, "7", m.Key},
 		{"clear", func() string { return got(m.ClearBit(ctx, db, 7)) }, "true", m.Key},
 		{"cleared", func() string { return got(m.Bit(ctx, db, 7)) }, "false", m.Key},
+
+		{"bits of another", func() string { return got(m2.SetBit(ctx, db, 3)) }, "false", m2.Key},
+		{"bits or", func() string { return got(m3.StoreOr(ctx, db, m, m2)) }, "2", m3.Key},
+		{"bits or'ed", func() string { return got(m3.Get(ctx, db)) }, "\x10\x40 true", m3.Key},
+		{"bits xor", func() string { return got(m3.StoreXor(ctx, db, m3, m)) }, "2", m3.Key},
+		{"bits xor'ed", func() string { return got(m3.Get(ctx, db)) }, "\x10\x00 true", m3.Key},
+		{"bits and", func() string { return got(m3.StoreAnd(ctx, db, m3, m2)) }, "2", m3.Key},
+		{"bits and'ed", func() string { return got(m3.Count(ctx, db)) }, "1", m3.Key},
+		{"bits deleted", func() string { return got(m2.Delete(ctx, db)) }, "", m2.Key},
+		{"bits of none", func() string { return got(m3.StoreOr(ctx, db, m2)) }, "0", m3.Key},
 
 		{"log add", func() string { return got(l.Add(ctx, db, "a", "b", "a")) }, "true", l.Key},
 		{"log add again", func() string { return got(l.Add(ctx, db, "a")) }, "false", l.Key},

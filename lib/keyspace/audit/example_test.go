@@ -14,11 +14,13 @@ import (
 	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
 )
 
-func Example() {
-	library := keyspace.New("library")
-	loans := keyspace.Def1[keyspace.Int](library, "loan:{reader}", keyspace.CounterKind(), keyspace.Expire(time.Hour),
+var (
+	library = keyspace.New("library")
+	loans   = keyspace.Def1[keyspace.Int](library, "loan:{reader}", keyspace.CounterKind(), keyspace.Expire(time.Hour),
 		keyspace.Doc{Purpose: "how many books a reader has"})
+)
 
+func Example() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded", Prefix: "city"})
 	if err != nil {
@@ -43,9 +45,6 @@ func Example() {
 // The report has more than faults: what each family occupies, how keys lie over servers and slots, and
 // what strangers have put there.
 func ExampleReport() {
-	library := keyspace.New("library")
-	loans := keyspace.Def1[keyspace.Int](library, "loan:{reader}", keyspace.CounterKind(), keyspace.Expire(time.Hour),
-		keyspace.Doc{Purpose: "how many books a reader has"})
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded", Prefix: "city"})
 	if err != nil {
@@ -111,9 +110,6 @@ func Example_faults() {
 
 // A deployment that is gone leaves nothing behind; one's own is not swept by mistake.
 func ExampleSweep() {
-	library := keyspace.New("library")
-	loans := keyspace.Def1[keyspace.Int](library, "loan:{reader}", keyspace.CounterKind(), keyspace.Expire(time.Hour),
-		keyspace.Doc{Purpose: "how many books a reader has"})
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded", Prefix: "city-test"})
 	if err != nil {
