@@ -25,7 +25,7 @@ const module = "github.com/stoa-dev/stoa"
 // floors lists the module's packages from the ground up. A package imports
 // packages of lower floors only; neighbours do not import each other.
 var floors = [][]string{
-	{"lib/keyspace/internal/commands"},
+	{"lib/keyspace/internal/commands", "lib"},
 	{"lib/keyspace", "api", "lib/testing/eventually", "lib/testing/bubble", "lib/testing/logtest", "lib/redis/internal/engine", "lib/redis/internal/pipe"},
 	{"lib/keyspace/acl", "lib/keyspace/catalogue"},
 	{"lib/keyspace/lock"},

@@ -2,10 +2,15 @@ package library
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	_ "modernc.org/sqlite"
 
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/leaderboard"
@@ -99,20 +104,43 @@ func TestAValueKnowsItsLifeAndIsWarmed(t *testing.T) {
 }
 
 func TestABoardIsLoadedAfterALoss(t *testing.T) {
-	db, now := redistest.Open(t, "embedded"), time.Now()
-	board := leaderboard.Exact(db, leaderboard.Named("season-12"))
-	_, err := leaderboard.Ensure(t.Context(), board, now, func(yield func(leaderboard.Entry, error) bool) {
-		for player, points := range map[string]int64{"ada": 7, "bob": 9} {
-			if !yield(leaderboard.Entry{Member: player, Value: points, At: now}, nil) {
-				return
-			}
-		}
-	})
+	shared := redistest.Open(t, "embedded")
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "points.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if best, err := board.Top(t.Context(), now, 1); err != nil || len(best) != 1 || best[0].Member != "bob" {
-		t.Errorf("got %v, %v", best, err)
+	defer db.Close()
+	exec := func(query string, args ...any) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), query, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("CREATE TABLE points (season INTEGER, player TEXT, points INTEGER, at TIMESTAMP, PRIMARY KEY (season, player))")
+	now := time.Now()
+	for player, points := range map[string]int64{"ada": 7, "bob": 9} {
+		exec("INSERT INTO points VALUES (11, ?, ?, ?)", player, points, now)
+	}
+	board := func(season int) leaderboard.Board {
+		return leaderboard.Exact(shared, leaderboard.Named(fmt.Sprint("season-", season)))
+	}
+	ensure := func(season int) (bool, error) {
+		return leaderboard.Ensure(t.Context(), board(season), now, leaderboard.FromRows(
+			func() (*sql.Rows, error) {
+				return db.QueryContext(t.Context(), "SELECT player, points, at FROM points WHERE season = ?", season)
+			},
+			func(rows *sql.Rows, e *leaderboard.Entry) error { return rows.Scan(&e.Member, &e.Value, &e.At) }))
+	}
+	for season, want := range map[int]int{11: 2, 12: 0} {
+		if loaded, err := ensure(season); !loaded || err != nil {
+			t.Fatal(loaded, err)
+		}
+		if best, err := board(season).Top(t.Context(), now, 10); err != nil || len(best) != want || want > 0 && best[0].Member != "bob" {
+			t.Errorf("season %d: %v, %v", season, best, err)
+		}
+	}
+	if loaded, err := ensure(11); loaded || err != nil {
+		t.Errorf("loaded again: %v, %v", loaded, err)
 	}
 }
 

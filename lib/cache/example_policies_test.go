@@ -61,8 +61,10 @@ func ExampleCutOff() {
 	}
 
 	db.Close() // as if Redis were gone
-	for rt.Health().Behind < time.Second {
-		time.Sleep(10 * time.Millisecond)
+	for range time.Tick(10 * time.Millisecond) {
+		if rt.Health().Behind >= time.Second {
+			break
+		}
 	}
 	_, err = balances.Get(ctx, 7)
 	fmt.Println(errors.Is(err, cache.ErrCutOff))

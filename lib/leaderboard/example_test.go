@@ -2,8 +2,10 @@ package leaderboard_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"log"
 	"time"
 
@@ -147,4 +149,18 @@ func ExampleCompact() {
 	fmt.Println(mine.Rank, mine.Value, ok, err)
 	// Output:
 	// 1 9 true <nil>
+}
+
+// The points of a season, from a table with a row for each player: at is a TIMESTAMP there.
+func ExampleFromRows() {
+	var db *sql.DB
+	everybody := func(ctx context.Context, season int) iter.Seq2[leaderboard.Entry, error] {
+		return leaderboard.FromRows(
+			func() (*sql.Rows, error) {
+				return db.QueryContext(ctx, "SELECT player, points, at FROM points WHERE season = ?", season)
+			},
+			func(rows *sql.Rows, e *leaderboard.Entry) error { return rows.Scan(&e.Member, &e.Value, &e.At) })
+	}
+	_ = everybody // for Ensure and Load
+	var _ leaderboard.Rows = (*sql.Rows)(nil)
 }

@@ -105,13 +105,14 @@ type Board interface {
 
 // Ensure loads a board that is not [Board.Complete], because nobody has loaded it yet, or Redis was
 // emptied: at start, and every few seconds from then on. everybody is as for [Board.Load], which
-// only then is asked. loaded reports that it was.
+// only then is asked; [FromRows] makes one of a query. loaded reports that the board was loaded.
 func Ensure(ctx context.Context, b Board, now time.Time, everybody iter.Seq2[Entry, error]) (loaded bool, err error) {
 	complete, err := b.Complete(ctx, now)
 	if err != nil || complete {
 		return false, err
 	}
-	return true, b.Load(ctx, now, everybody)
+	err = b.Load(ctx, now, everybody)
+	return err == nil, err
 }
 
 // put is Put of either kind of board.
