@@ -369,7 +369,7 @@ func (w *world) rows() rows {
 	if w.dump == "" {
 		var selects []string
 		for _, table := range w.tables() {
-			if strings.HasPrefix(table, "sqlite_") || slices.Contains([]string{"outbox", "dev_mails", "checkin_runs", "checkin_months", "checkin_totals"}, table) {
+			if strings.HasPrefix(table, "sqlite_") || slices.Contains([]string{"outbox", "dev_mails", "checkin_runs", "checkin_months", "checkin_totals", "activity_days"}, table) {
 				continue
 			}
 			line := "'" + table + ":'"
