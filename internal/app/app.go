@@ -206,7 +206,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	leases := lease.New(a.redis)
-	run := worker.PoolConfig{Log: log, Metrics: a.reg, Lease: func(ctx context.Context, name string, fn func(context.Context) error) error {
+	run := worker.PoolConfig{Log: log, Metrics: a.reg, Lease: func(ctx context.Context, fn func(context.Context) error) error {
 		ctx, cancel, err := a.drain.whileServing(ctx)
 		if err != nil {
 			return err
@@ -215,7 +215,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		if a.redis.Ping(ctx) != nil {
 			return worker.ErrLeaseAway
 		}
-		return leases.Run(ctx, jobKeys(name), a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
+		return leases.Run(ctx, jobKeys, a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
 	jobs := slices.Concat(a.accounts.Jobs(), a.keys.Jobs(), a.notices.Jobs(), a.push.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.live.Jobs(), a.rooms.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
 	if !cfg.does(roleWorker) { // a process keeps itself in order whatever its role

@@ -29,8 +29,8 @@ import (
 
 var keys = keyspace.New("app")
 
-// Jobs that must run on one node at a time hold a lease of this life; a dead
-// node's jobs go on elsewhere after it.
+// The node that runs the jobs of one node at a time holds a lease of this life; when it dies
+// they go on elsewhere after it.
 const jobLease = 10 * time.Second
 
 var (
@@ -43,9 +43,9 @@ var (
 		keyspace.Expire(hotLife), keyspace.Doc{Purpose: "the keys that each node uses most, for stoa keys audit", MaxBytes: 1 << 20})
 )
 
-func jobKeys(name string) lease.Keys {
-	return lease.Keys{Lease: jobLeaseKeys.At(keyspace.Text{S: name}), Fence: jobFenceKeys.At(keyspace.Text{S: name})}
-}
+var jobKeys = lease.Keys{Lease: jobLeaseKeys.At(allJobs), Fence: jobFenceKeys.At(allJobs)}
+
+var allJobs = keyspace.Text{S: "all"} // that run on one node at a time
 
 // Keys has every family of the server, by owner.
 func Keys() []*keyspace.Schema {

@@ -10,6 +10,6 @@
 //	err = pool.Run(ctx)
 //
 // A run that fails, panics or takes too long is logged once and tried again
-// after a growing wait. A singleton runs on the one node that holds its lease.
+// after a growing wait. Singletons run on the one node that holds the lease for them.
 // Work that is to follow a commit is a message of package queue.
 package worker

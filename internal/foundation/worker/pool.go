@@ -23,7 +23,7 @@ const (
 	firstBackoff = time.Second
 	maxBackoff   = time.Minute
 
-	// leaseRetry is how often the lease service is asked again while it is away.
+	// leaseRetry is how often the lease is asked for again while there is no server to ask.
 	leaseRetry = 10 * time.Second
 )
 
@@ -31,15 +31,16 @@ const (
 // to ask: neither this node nor any other is known to hold it.
 var ErrLeaseAway = errors.New("worker: leases are away")
 
-// Lease runs fn while this node, and no other, holds the lease of that name. It
+// Lease runs fn while this node, and no other, holds the lease for singletons. It
 // waits until the lease is free, ends fn's context when it is lost, gives it
 // up when fn returns, and returns when fn has returned, when ctx has ended or
-// with [ErrLeaseAway].
-type Lease func(ctx context.Context, name string, fn func(ctx context.Context) error) error
+// with [ErrLeaseAway]. There is one for all of a pool's singletons: one for each costs Redis
+// three scripts for each job, node and life of a lease, and a node that was first has them all anyway.
+type Lease func(ctx context.Context, fn func(ctx context.Context) error) error
 
 // Job is work that recurs. Either Every or Next is set.
 type Job struct {
-	// Name is the label in logs, metrics and leases, such as "codes.sweep".
+	// Name is the label in logs and metrics, such as "codes.sweep".
 	Name string
 
 	// Every is the time from the end of one run to the start of the next. The
@@ -57,9 +58,10 @@ type Job struct {
 	// Timeout ends a run's context. Zero means a minute.
 	Timeout time.Duration
 
-	// Singleton runs the job on one node at a time. While leases are away it does
-	// not run, unless RunWithoutLease is set: then it may run on several nodes at
-	// once, which must do no harm but cost.
+	// Singleton runs the job on one node at a time, the same one for all singletons. While the
+	// lease is away it does not run, unless RunWithoutLease is set: then it may run on several
+	// nodes at once, which must do no harm but cost. A run whose context ends has to return, for
+	// the lease is not sought again before all have.
 	Singleton, RunWithoutLease bool
 
 	// Run does it. Its error is logged, counted and retried with back-off.
@@ -143,18 +145,20 @@ func (p *Pool) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var all sync.WaitGroup
+	var singletons []*schedule
 	for _, j := range p.jobs {
 		s := &schedule{Pool: p, job: j, next: time.Now().Add(jitter(j.Every)), running: make(chan struct{}, 1)}
 		if j.Next != nil {
 			s.next = j.Next(time.Now()).Add(jitter(j.Jitter))
 		}
-		all.Go(func() {
-			if j.Singleton && p.cfg.Lease != nil {
-				s.leased(ctx, hard)
-			} else {
-				s.loop(ctx, hard, time.Time{})
-			}
-		})
+		if j.Singleton && p.cfg.Lease != nil {
+			singletons = append(singletons, s)
+			continue
+		}
+		all.Go(func() { s.loop(ctx, hard, time.Time{}) })
+	}
+	if len(singletons) > 0 {
+		all.Go(func() { p.leased(ctx, hard, singletons) })
 	}
 	<-ctx.Done()
 	defer time.AfterFunc(p.cfg.Grace, cancel).Stop()
@@ -197,21 +201,29 @@ func (s *schedule) loop(soft, hard context.Context, until time.Time) {
 	}
 }
 
-// leased runs the loop while the lease is held.
-func (s *schedule) leased(soft, hard context.Context) {
-	// Waiting for the lease ends at once with soft, a run is waited for.
+// leased runs singletons while the lease is held.
+func (p *Pool) leased(soft, hard context.Context, singletons []*schedule) {
+	var unguarded []*schedule
+	for _, s := range singletons {
+		if s.job.RunWithoutLease {
+			unguarded = append(unguarded, s)
+		}
+	}
+	// Waiting for the lease ends at once with soft, runs are waited for.
 	asking, cancel := context.WithCancel(hard)
 	defer cancel()
 	defer context.AfterFunc(soft, func() {
-		s.running <- struct{}{}
-		defer func() { <-s.running }()
+		for _, s := range singletons {
+			s.running <- struct{}{}
+			defer func() { <-s.running }()
+		}
 		cancel()
 	})()
 	told := false
 	for soft.Err() == nil {
-		err := s.cfg.Lease(asking, s.job.Name, func(held context.Context) error {
+		err := p.cfg.Lease(asking, func(held context.Context) error {
 			told = false
-			s.loop(soft, held, time.Time{})
+			loops(singletons, soft, held, time.Time{})
 			return nil
 		})
 		if soft.Err() != nil {
@@ -220,21 +232,34 @@ func (s *schedule) leased(soft, hard context.Context) {
 		if err == nil {
 			continue // the lease was lost; queue for it again
 		}
-		if !told {
+		away := errors.Is(err, ErrLeaseAway)
+		if !told && !errors.Is(err, context.Canceled) { // as where the node drains
 			told = true
-			s.cfg.Log.LogAttrs(soft, slog.LevelWarn, "job has no lease", slog.String("job", s.job.Name),
-				slog.Bool("runs_alone", s.job.RunWithoutLease && errors.Is(err, ErrLeaseAway)), slog.Any("error", err))
+			running := 0
+			if away {
+				running = len(unguarded)
+			}
+			p.cfg.Log.LogAttrs(soft, slog.LevelWarn, "there is no lease for the jobs of one node", slog.Int("jobs", len(singletons)),
+				slog.Int("that_run_without", running), slog.Any("error", err))
 		}
 		again := time.Now().Add(leaseRetry)
-		if s.job.RunWithoutLease && errors.Is(err, ErrLeaseAway) {
-			s.loop(soft, hard, again)
-			continue
+		if away {
+			loops(unguarded, soft, hard, again)
 		}
 		select {
 		case <-soft.Done():
 		case <-time.After(time.Until(again)):
 		}
 	}
+}
+
+// loops runs several loops and waits for them.
+func loops(all []*schedule, soft, hard context.Context, until time.Time) {
+	var wait sync.WaitGroup
+	for _, s := range all {
+		wait.Go(func() { s.loop(soft, hard, until) })
+	}
+	wait.Wait()
 }
 
 // run does one run and fixes the time of the next.

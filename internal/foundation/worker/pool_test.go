@@ -213,7 +213,7 @@ type leases struct {
 	lose context.CancelFunc
 }
 
-func (l *leases) run(ctx context.Context, name string, fn func(ctx context.Context) error) error {
+func (l *leases) run(ctx context.Context, fn func(ctx context.Context) error) error {
 	for {
 		if l.away.Load() {
 			return worker.ErrLeaseAway
@@ -309,8 +309,7 @@ func TestWhileLeasesAreAwayOnlyAJobThatIsSafeAloneRuns(t *testing.T) {
 		count := func(n *atomic.Int64) func(context.Context) error {
 			return func(context.Context) error { n.Add(1); return nil }
 		}
-		// Its lease is per name in production; here each has its own service.
-		stop := running(t, worker.PoolConfig{Lease: func(ctx context.Context, name string, fn func(context.Context) error) error {
+		stop := running(t, worker.PoolConfig{Lease: func(ctx context.Context, fn func(context.Context) error) error {
 			if lease.away.Load() {
 				return worker.ErrLeaseAway
 			}
@@ -330,8 +329,8 @@ func TestWhileLeasesAreAwayOnlyAJobThatIsSafeAloneRuns(t *testing.T) {
 		if u := unsafe.Load(); u < 9 {
 			t.Errorf("%d unsafe runs after leases came back, want about ten", u)
 		}
-		if got := strings.Count(log.String(), "no lease"); got != 2 {
-			t.Errorf("%d lines about it, want one per job:\n%s", got, &log)
+		if got := strings.Count(log.String(), "no lease"); got != 1 || !strings.Contains(log.String(), "jobs=2 that_run_without=1") {
+			t.Errorf("%d lines about it, want one:\n%s", got, &log)
 		}
 	})
 }
