@@ -85,7 +85,7 @@ func (b *bench) open(ctx context.Context, sqlURL, redisURL, prefix string, build
 	// What keeps the boards in order is part of the service's work.
 	jobs := slices.DeleteFunc(n.service.Jobs(), func(j worker.Job) bool { return j.Name != "checkin.sweep" && j.Name != "checkin.boards" })
 	pool, err := worker.NewPool(worker.PoolConfig{Log: discard, Metrics: prometheus.NewRegistry(),
-		Lease: func(ctx context.Context, _ string, run func(context.Context) error) error { return run(ctx) }}, jobs...)
+		Lease: func(ctx context.Context, run func(context.Context) error) error { return run(ctx) }}, jobs...)
 	if err != nil {
 		return nil, err
 	}

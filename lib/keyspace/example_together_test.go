@@ -55,7 +55,7 @@ func announce(ctx context.Context, to keyspace.Publisher, m Moved) error {
 // away is an Executor for tests of what a program does while Redis is away.
 type away struct{}
 
-var errAway = errors.New("Redis is away")
+var errAway = errors.New("away")
 
 func (away) Do(context.Context, keyspace.Cmd) keyspace.Reply { return keyspace.Fail(errAway) }
 
@@ -73,7 +73,7 @@ func ExampleFail() {
 	show(keyspace.FirstErr(away{}.DoMulti(context.Background(), make([]keyspace.Cmd, 2))))
 	// Output:
 	// true
-	// Redis is away
+	// away
 }
 
 // A reply of one's own command, by its kind.
