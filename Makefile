@@ -1,4 +1,5 @@
-# Continuous integration has two cores: of three packages at once one makes the servers of the others stall. Two interpreters are neither watched for races nor have their pointers checked: SQLite, whose
+# Continuous integration has two cores: of three packages at once, one makes the servers of the others stall. Two
+# interpreters are neither watched for races nor have their pointers checked: SQLite, whose
 # memory is that of its C code and has locks of its own, and the Lua of the embedded Redis, which runs under one.
 # They take two fifths of a whole node's tests otherwise. Without tables for a debugger linking takes half as long.
 # "make lint" vets.
@@ -20,9 +21,8 @@ build: ## Build bin/stoa
 	go build -trimpath -o bin/stoa ./cmd/stoa
 
 UNWATCHED = -race=false -d=checkptr=0
-# Without atexit_sleep_ms each package's tests would sleep for a second at their end. Tests of real servers wait more
-# than they work, so that three packages and eight tests of each at a time keep two cores busy.
-TEST = CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh $(CURDIR)/scripts/in-workspace.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -shuffle=on -p 3 -parallel 8 -timeout 30m $(TEST_FLAGS)
+# Without atexit_sleep_ms each package's tests would sleep for a second at their end.
+TEST = CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh $(CURDIR)/scripts/in-workspace.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -shuffle=on -timeout 30m $(TEST_FLAGS)
 
 test: deps ## Run every test, with real engines and the race detector
 	$(TEST) $(PACKAGES)

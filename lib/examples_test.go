@@ -31,8 +31,8 @@ func TestEveryNameBelongsToAnExample(t *testing.T) {
 				fn, ok := d.(*ast.FuncDecl)
 				return ok && strings.HasPrefix(fn.Name.Name, "Example")
 			}
-			testing := strings.HasSuffix(p.PkgPath, "test_test") // an example of what is for tests is a test
-			if testing || strings.HasPrefix(filepath.Base(p.Fset.File(f.Pos()).Name()), "example") {
+			forTests := strings.HasSuffix(p.PkgPath, "test_test") // an example of what is for tests is a test
+			if forTests || strings.HasPrefix(filepath.Base(p.Fset.File(f.Pos()).Name()), "example") {
 				show(shown, f, p.TypesInfo)
 			} else if slices.ContainsFunc(f.Decls, runs) { // a file of tests: of its declarations those that are no functions
 				for _, d := range f.Decls {
@@ -110,9 +110,8 @@ func show(shown map[string]bool, in ast.Node, info *types.Info) {
 		}
 	}
 	ast.Inspect(in, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.Ident:
-			if o := info.Uses[n]; o != nil && o.Pkg() != nil {
+		if id, ok := n.(*ast.Ident); ok {
+			if o := info.Uses[id]; o != nil && o.Pkg() != nil {
 				shown[nameOf(o)] = true
 			}
 		}

@@ -35,9 +35,9 @@ const jobLease = 10 * time.Second
 
 var (
 	jobLeaseKeys = keyspace.Def1[keyspace.Text](keys, "cluster:job:{{job}}:lease", keyspace.BytesOf("token and holder"),
-		keyspace.Lease(jobLease), keyspace.Doc{Purpose: "which node runs a job"})
+		keyspace.Lease(jobLease), keyspace.Doc{Purpose: "which node runs the jobs of one node at a time"})
 	jobFenceKeys = keyspace.Def1[keyspace.Text](keys, "cluster:job:{{job}}:fence", keyspace.CounterKind(),
-		keyspace.Forever("one small counter for each job"), keyspace.Doc{Purpose: "the last token given for a job"})
+		keyspace.Forever("one small counter"), keyspace.Doc{Purpose: "the last token given with that lease"})
 
 	hotKey = keyspace.Def0(keys, "cluster:hot_keys", keyspace.HashOf("node → json: when, and keys with commands per second"),
 		keyspace.Expire(hotLife), keyspace.Doc{Purpose: "the keys that each node uses most, for stoa keys audit", MaxBytes: 1 << 20})

@@ -74,8 +74,7 @@ func ExampleCutOff() {
 	// 42 <nil>
 }
 
-// drops is a RetryQueue. In a program it is a table, so that a drop outlives the process; package redis'
-// keyspace.Key has a String.
+// drops is a RetryQueue. In a program it is a table, so that a drop outlives the process.
 type drops struct{ keys []keyspace.Key }
 
 func (d *drops) Add(_ context.Context, keys []keyspace.Key) error {

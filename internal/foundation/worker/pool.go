@@ -233,7 +233,7 @@ func (p *Pool) leased(soft, hard context.Context, singletons []*schedule) {
 			continue // the lease was lost; queue for it again
 		}
 		away := errors.Is(err, ErrLeaseAway)
-		if !told && !errors.Is(err, context.Canceled) { // as where the node drains
+		if !told && !errors.Is(err, context.Canceled) { // a node that drains has no lease, which is no fault
 			told = true
 			running := 0
 			if away {

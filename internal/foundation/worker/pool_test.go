@@ -335,6 +335,27 @@ func TestWhileLeasesAreAwayOnlyAJobThatIsSafeAloneRuns(t *testing.T) {
 	})
 }
 
+func TestANodeThatDrainsSaysNothingOfItsLease(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		asked := 0
+		stop := running(t, worker.PoolConfig{Lease: func(context.Context, func(context.Context) error) error {
+			asked++
+			return context.Canceled
+		}, Log: slog.New(slog.NewTextHandler(&log, nil))},
+			worker.Job{Name: "j", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: func(context.Context) error {
+				t.Error("the job runs on a node that drains")
+				return nil
+			}})
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		stop()
+		if asked < 10 || log.Len() > 0 {
+			t.Errorf("it asked for the lease %d times, and said\n%s", asked, &log)
+		}
+	})
+}
+
 func TestFaultyJobsAreRefusedTogether(t *testing.T) {
 	run := func(context.Context) error { return nil }
 	_, err := worker.NewPool(worker.PoolConfig{},
