@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,9 @@ import (
 //     meanwhile every dial for a command fails at once;
 //   - a command that ran out of time raises suspicion: the watcher asks every
 //     server over a fresh connection, and cuts all connections to one that does
-//     not answer.
+//     not answer;
+//   - a connection that the client library gives up before any answer, after
+//     Config.Patience, has asked already: its server is away.
 type nodes struct {
 	log  *slog.Logger
 	open func(ctx context.Context, network, addr string) (net.Conn, error) // Config.Dial
@@ -111,7 +114,7 @@ func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.
 		c.Close()
 		return nil, &dialError{&unavailable{err}}
 	}
-	t := &tracked{Conn: c, nodes: ns, node: n, by: by}
+	t := &tracked{Conn: c, nodes: ns, node: n, by: by, made: time.Now()}
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	if ns.closed {
@@ -387,6 +390,7 @@ type tracked struct {
 	nodes *nodes
 	node  *node
 	by    net.Addr    // the server's, perhaps with credentials
+	made  time.Time
 	heard atomic.Bool // the server answered something
 }
 
@@ -414,11 +418,17 @@ func (t *tracked) Write(b []byte) (int, error) {
 
 func (t *tracked) Close() error {
 	t.nodes.mu.Lock()
-	if _, open := t.node.conns[t]; open { // else it was cut
+	_, open := t.node.conns[t] // else it was cut
+	if open {
 		delete(t.node.conns, t)
 		t.node.ended++
 		t.nodes.ends.Add(1)
 	}
+	silent := open && !t.nodes.closed && !t.heard.Load() && time.Since(t.made) >= t.nodes.patience
 	t.nodes.mu.Unlock()
-	return t.Conn.Close()
+	err := t.Conn.Close()
+	if silent {
+		t.nodes.lost(t.node, fmt.Errorf("no answer from %s: %w", t.node.addr, os.ErrDeadlineExceeded))
+	}
+	return err
 }

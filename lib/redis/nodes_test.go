@@ -93,6 +93,39 @@ func TestOtherErrorsRaiseNoSuspicion(t *testing.T) {
 	})
 }
 
+func TestAConnectionGivenUpBeforeAnyAnswerHasAskedAlready(t *testing.T) {
+	for name, c := range map[string]struct {
+		held     time.Duration
+		answered bool
+		away     bool
+	}{
+		"after the patience":                  {held: patience, away: true},
+		"just before":                         {held: patience - 1},
+		"after the patience, but it answered": {held: patience, answered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				ns, first, dial := watched(t)
+				second, err := dial()
+				if err != nil {
+					t.Fatal(err)
+				}
+				second.(*tracked).heard.Store(c.answered)
+				time.Sleep(c.held)
+				second.Close()
+				if got := ns.isAway("server"); got != c.away {
+					t.Errorf("the server is away: %v, want %v", got, c.away)
+				}
+				if c.away {
+					if took := untilCut(t, first); took != 0 {
+						t.Errorf("the other connection is cut after %s, want at once", took)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestAServerThatNobodyAsksForIsForgotten(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ns, conn, dial := watched(t)
