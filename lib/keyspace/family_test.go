@@ -3,6 +3,7 @@ package keyspace
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -203,3 +204,34 @@ func TestTryIsAnErrorWhereAtPanics(t *testing.T) {
 type noWords struct{}
 
 func (noWords) Words() []string { return []string{"none"} }
+
+func TestASegmentReadsBackWhatItWrites(t *testing.T) {
+	w, _ := ParseWord[boards]("streak")
+	back := []struct {
+		write interface{ AppendSegment([]byte) []byte }
+		read  interface{ ReadSegment(string) error }
+		wrong string // what it cannot read
+	}{
+		{Int{-7}, new(Int), "seven"}, {Text{"a:b c"}, new(Text), "%%"}, {Raw{"a:b c"}, new(Raw), ""}, {w, new(board), "weekly"},
+	}
+	for _, c := range back {
+		if c.wrong != "" {
+			if err := c.read.ReadSegment(c.wrong); err == nil {
+				t.Errorf("%T read %q", c.write, c.wrong)
+			}
+		}
+		if err := c.read.ReadSegment(string(c.write.AppendSegment(nil))); err != nil || reflect.ValueOf(c.read).Elem().Interface() != any(c.write) {
+			t.Errorf("%T: %+v, %v; want %+v", c.write, c.read, err, c.write)
+		}
+	}
+}
+
+func TestATryLetsOtherPanicsGoOn(t *testing.T) {
+	s := New("test")
+	f := Def1[panicking](s, "panicking:{x}", BytesOf("x"), Expire(time.Hour), Doc{})
+	mustPanic(t, "a segment's own", func() { f.Try(panicking{}) })
+}
+
+type panicking struct{ Int }
+
+func (panicking) AppendSegment([]byte) []byte { panic("a segment's own") }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,9 @@ type script struct {
 }
 
 func (s *script) Do(_ context.Context, c Cmd) Reply {
+	if c.Err != nil {
+		return Fail(c.Err)
+	}
 	s.sent = append(s.sent, strings.Join(append([]string{c.Name, c.Key.String()}, c.Args...), " "))
 	if len(s.replies) == 0 {
 		return Reply{}
@@ -37,6 +41,11 @@ func (s *script) DoMulti(ctx context.Context, cmds []Cmd) []Reply {
 
 type point struct{ X, Y int }
 
+type both struct {
+	A string `redis:"a"`
+	B string `redis:"b"`
+}
+
 var (
 	handles = New("test")
 	hour    = Expire(time.Hour)
@@ -48,6 +57,9 @@ var (
 	bits    = Def0(handles, "test:bits", BitmapOf("x"), hour, Doc{})
 	kept    = Def0(handles, "test:kept", BitmapOf("x"), Forever("swept"), Doc{})
 	hash    = Def0(handles, "test:hash", HashOf("x"), hour, Doc{})
+	places  = Def0(handles, "test:places", GeoOf("x"), hour, Doc{})
+	journal = Def0(handles, "test:journal", StreamOf("x"), hour, Doc{})
+	record  = Def0(handles, "test:record", RecordOf[both](), hour, Doc{})
 )
 
 func TestHandlesSendTheirCommands(t *testing.T) {
@@ -90,12 +102,14 @@ func TestHandlesSendTheirCommands(t *testing.T) {
 	if m, err := hash.At().All(ctx, db); len(m) != 1 || m["a"] != "1" || err != nil {
 		t.Errorf("Hash.All = %v, %v", m, err)
 	}
-	db.DoMulti(ctx, []Cmd{bits.At().SetBitBareCmd(9), bits.At().GetCmd(), bits.At().RenewCmd(), kept.At().RenewCmd(), asBytes.At().SetCmd("z", 0)})
+	db.DoMulti(ctx, []Cmd{bits.At().SetBitBareCmd(9), bits.At().GetCmd(), bits.At().RenewCmd(), kept.At().RenewCmd(), bits.At().GetRenewCmd(), kept.At().GetRenewCmd(), asBytes.At().SetCmd("z", 0),
+		places.At().LenCmd(), places.At().RemoveCmd("m", "n")})
 	want := []string{
 		"GET test:bytes", "GET test:bytes", "SET test:bytes w PX 3600000", "SET test:up_to w PX 60000", "UNLINK test:bytes",
 		"GET test:json", "GET test:json", `SET test:json {"X":3,"Y":4} PX 3600000`, "UNLINK test:json",
 		"GET test:counter", "GET test:counter", "HGETALL test:hash",
-		"SETBIT test:bits 9 1", "GET test:bits", "PEXPIRE test:bits 3600000", "PERSIST test:kept", "SET test:bytes z",
+		"SETBIT test:bits 9 1", "GET test:bits", "PEXPIRE test:bits 3600000", "PERSIST test:kept", "GETEX test:bits PX 3600000", "GETEX test:kept PERSIST", "SET test:bytes z",
+		"ZCARD test:places", "ZREM test:places m n",
 	}
 	if !slices.Equal(db.sent, want) {
 		t.Errorf("sent %q\nwant %q", db.sent, want)
@@ -136,8 +150,68 @@ func TestHandlesReturnWhatWentWrong(t *testing.T) {
 	if syntax := new(json.UnmarshalTypeError); !errors.As(err, &syntax) || ok || v != (point{}) {
 		t.Errorf("JSON.Get of another value: %v, %v, %v", v, ok, err)
 	}
-	if err := noJSON.At().Set(ctx, new(script), func() {}); err == nil {
-		t.Error("a func was written as JSON")
+}
+
+func TestWhatHasNoJSONIsNotSent(t *testing.T) {
+	ctx, db, f := t.Context(), new(script), func() {}
+	var b Batch
+	noJSON.At().SetIn(&b, f)
+	added, err := noJSON.At().Add(ctx, db, f)
+	for name, err := range map[string]error{"Set": noJSON.At().Set(ctx, db, f), "Add": err, "a batch": b.Run(ctx, db)} {
+		if what := new(json.UnsupportedTypeError); !errors.As(err, &what) {
+			t.Errorf("%s: %v, want %T", name, err, what)
+		}
+	}
+	if added || len(db.sent) != 0 {
+		t.Errorf("added %v, sent %q", added, db.sent)
+	}
+}
+
+// A server, or what stands before it, that answers in another form is an error in every
+// method that reads one.
+func TestARepliesOtherFormIsAnErrorOfEveryHandle(t *testing.T) {
+	ctx := t.Context()
+	text, number := Reply{Kind: TextReply, Str: "x"}, Reply{Kind: IntReply, N: 1}
+	list := func(items ...Reply) Reply { return Reply{Kind: ListReply, List: items} }
+	ask := map[string]struct {
+		ask     func(Executor) error
+		replies []Reply
+	}{
+		"Geo.At": {func(db Executor) error { _, _, err := places.At().At(ctx, db, "m"); return err },
+			[]Reply{number, list(number), list(list(text)), list(list(list(), text)), list(list(text, text))}},
+		"Hash.GetSome":   {func(db Executor) error { _, err := hash.At().GetSome(ctx, db, "f"); return err }, []Reply{number, list(list())}},
+		"Hash.All":       {func(db Executor) error { _, err := hash.At().All(ctx, db); return err }, []Reply{number, list(text), list(text, list())}},
+		"Record.GetSome": {func(db Executor) error { _, err := record.At().GetSome(ctx, db, "a"); return err }, []Reply{number, list(list())}},
+		"Stream.Read":    {func(db Executor) error { _, err := journal.At().Read(ctx, db, "g", "c", 1); return err }, []Reply{number, list(text), list(list(text, number))}},
+		"Stream.Claim":   {func(db Executor) error { _, err := journal.At().Claim(ctx, db, "g", "c", 0, 1); return err }, []Reply{number, list(text, number)}},
+		"Stream.Range": {func(db Executor) error { _, err := journal.At().Range(ctx, db, "-", "+", 1); return err },
+			[]Reply{number, list(text), list(list(text)), list(list(list(), list())), list(list(text, number)), list(list(text, list(text)))}},
+		"Geo.Near": {func(db Executor) error { _, err := places.At().Near(ctx, db, Point{}, 1, 1); return err }, []Reply{number, list(text), list(text, text), list(list(list(), number))}},
+		"Set.HasEach": {func(db Executor) error {
+			_, err := Def0(New("test"), "test:set", SetOf("x"), hour, Doc{}).At().HasEach(ctx, db, "m")
+			return err
+		}, []Reply{number, list(list())}},
+		"Batch.RunAtomic": {func(db Executor) error {
+			var b Batch
+			n := b.Int(counter.At().GetCmd())
+			err := b.RunAtomic(ctx, db)
+			if _, ok, filled := n.Get(); ok || !errors.Is(err, filled) {
+				t.Errorf("Batch.RunAtomic fills in %v, %v; returns %v", ok, filled, err)
+			}
+			return err
+		}, []Reply{number, list(), list(number, number)}},
+	}
+	for name, c := range ask {
+		for _, r := range c.replies {
+			if err := c.ask(&script{replies: []Reply{r}}); !errors.Is(err, ErrReply) && !errors.Is(err, strconv.ErrSyntax) {
+				t.Errorf("%s: %+v gives %v, want %v", name, r, err, ErrReply)
+			}
+		}
+	}
+	// Entries that were removed while a consumer had them.
+	removed := list(text, list(list(), list(text, Reply{}), list(text, list(text, text))))
+	if got, err := journal.At().Claim(ctx, &script{replies: []Reply{removed}}, "g", "c", 0, 1); len(got) != 1 || err != nil {
+		t.Errorf("Stream.Claim with removed entries: %v, %v; want the one that is left", got, err)
 	}
 }
 
@@ -188,12 +262,18 @@ func TestEveryKindNamesItsType(t *testing.T) {
 func TestAFamilyKnowsWhatItsValuesCanBe(t *testing.T) {
 	s := New("test")
 	odd := errors.New("odd length")
+	cached := func(none, payload string) string { return "V" + none + strings.Repeat("0", 44) + "\x00" + payload }
+	lease := "L" + strings.Repeat("0", 21)
 	for _, c := range []struct {
 		family *Family
 		fine   []string
 		faulty []string
 	}{
 		{Def0(s, "point", JSONOf[point](), Expire(time.Hour), Doc{}).Family, []string{`{"X":1}`, `null`}, []string{"", "{", `{"X":"1"}`, `{} {}`}},
+		{Def0(s, "cached", CachedOf[point](), Expire(time.Hour), Doc{}).Family,
+			[]string{cached("0", `{"X":1}`), cached("1", ""), lease, lease + cached("0", `{"X":1}`), "F" + strings.Repeat("0", 9),
+				cached("0", "\x01\x03gob"), cached("0", "\x02\x00")},
+			[]string{"", "L", cached("0", `{"X":"1"}`), lease + "V", "F", "X" + strings.Repeat("0", 60), cached("0", "")[:46] + "\x01"}},
 		{Def0(s, "count", CounterKind(), Expire(time.Hour), Doc{}).Family, []string{"0", "-9223372036854775808"}, []string{"", "1.5", "9223372036854775808", " 1"}},
 		{Def1[Int](s, "pairs:{n}", BytesOf("pairs").Checked(func(v []byte) error {
 			if len(v)%2 != 0 {

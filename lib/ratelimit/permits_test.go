@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -170,4 +171,61 @@ func TestPermitsEndWithTheirWindow(t *testing.T) {
 			t.Errorf("%d were let through in a new window, want %d", got, lim.Max)
 		}
 	})
+}
+
+// A flood of keys, such as addresses, takes no more memory than some keys' permits: what
+// has no room is asked for call by call, and the keys are looked through once a second at most.
+func TestKeysWithoutRoomHoldNoPermits(t *testing.T) {
+	lim, now := Limit{Max: 600, Window: time.Minute}, time.Now()
+	fill := func(p *permits) {
+		for i := range heldKeys {
+			p.ask(strconv.Itoa(i), lim, now)
+			p.got(strconv.Itoa(i), lim, demand{want: 1, block: true}, 3, 3, lim.Window, now) // two are left
+		}
+	}
+	holds := func(p *permits, key string, at time.Duration) bool { return p.ask(key, lim, now.Add(at)).block }
+	t.Run("a window that ended makes room, and not before the next look", func(t *testing.T) {
+		p := new(permits)
+		fill(p)
+		if holds(p, "new", 0) {
+			t.Error("a key beyond those that have room holds permits")
+		}
+		p.keys["7"].end = now
+		if holds(p, "new", holdTime-1) || len(p.keys) != heldKeys {
+			t.Error("each call of a flood looks at all keys for one whose window has ended")
+		}
+		if !holds(p, "new", holdTime) || len(p.keys) != heldKeys || p.keys["7"] != nil {
+			t.Error("a window that ended made no room")
+		}
+	})
+	t.Run("so do permits that are used up and of no use any longer, unless more are asked for", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			harm func(*held)
+			want bool
+		}{
+			"used up":            {func(h *held) { h.n = 0 }, true},
+			"used up, and asked": {func(h *held) { h.n, h.asking = 0, true }, false},
+			"left":               {func(*held) {}, false}, // they go back with the next call
+			"fresh":              {func(h *held) { h.n, h.fresh = 0, now.Add(2*holdTime) }, false},
+		} {
+			p := new(permits)
+			fill(p)
+			c.harm(p.keys["7"])
+			if got := holds(p, "new", holdTime); got != c.want {
+				t.Errorf("%s: there is room: %v, want %v", name, got, c.want)
+			}
+		}
+	})
+}
+
+func TestOneCallAtATimeAsksForAKeysPermits(t *testing.T) {
+	p, lim, now := new(permits), Limit{Max: 600, Window: time.Minute}, time.Now()
+	first := p.ask("a", lim, now)
+	if second := p.ask("a", lim, now); !first.block || second != (demand{want: 1}) {
+		t.Errorf("asks %+v, then %+v; want permits, and then one call while Redis is asked for them", first, second)
+	}
+	p.failed("a", first)
+	if third := p.ask("a", lim, now); !third.block {
+		t.Errorf("asks %+v after Redis did not answer, want permits", third)
+	}
 }
