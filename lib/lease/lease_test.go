@@ -530,3 +530,70 @@ func TestNothingRunsOnAfterARun(t *testing.T) {
 		})
 	})
 }
+
+// answering is a client whose server answers every command in the same way.
+type answering keyspace.Reply
+
+func (answering) Mode() string { return "standalone" }
+
+func (a answering) Do(_ context.Context, cmds []redis.Command) []keyspace.Reply {
+	return slices.Repeat([]keyspace.Reply{keyspace.Reply(a)}, len(cmds))
+}
+
+func (answering) Subscribe(ctx context.Context, _ string, _ redis.Handler) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (answering) Owners(context.Context) ([]redis.Server, error) { return nil, nil }
+
+func TestAnAnswerOfAnotherFormIsNoLease(t *testing.T) {
+	number := func(n int64) keyspace.Reply { return keyspace.Reply{Kind: keyspace.IntReply, N: n} }
+	for name, c := range map[string]struct {
+		answer keyspace.Reply
+		want   error
+	}{
+		"a number":                   {number(1), keyspace.ErrReply},
+		"an empty list":              {keyspace.Reply{Kind: keyspace.ListReply}, keyspace.ErrReply},
+		"two items":                  {keyspace.Reply{Kind: keyspace.ListReply, List: []keyspace.Reply{number(1), number(1)}}, keyspace.ErrReply},
+		"a refusal without a holder": {keyspace.Reply{Kind: keyspace.ListReply, List: []keyspace.Reply{number(0)}}, keyspace.ErrReply},
+		"an error":                   {keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError("ERR another")}, redis.ServerError("ERR another")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, err := redis.Wrap(answering(c.answer), redis.WrapConfig{})
+			must(t, err)
+			t.Cleanup(func() { db.Close() })
+			l := New(db)
+			if held, err := l.Acquire(t.Context(), fresh(), "a", life); held != nil || !errors.Is(err, c.want) {
+				t.Errorf("Acquire: %v, %v; want %v", held, err, c.want)
+			}
+			if err := l.Run(t.Context(), fresh(), "a", life, func(context.Context, int64) error { return errors.New("it ran") }); !errors.Is(err, c.want) {
+				t.Errorf("Run: %v, want %v", err, c.want)
+			}
+			if name != "a number" { // of which both answers are
+				if h, ok, err := l.Holder(t.Context(), fresh()); ok || !errors.Is(err, c.want) {
+					t.Errorf("Holder: %+v, %v, %v; want %v", h, ok, err, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestARunThatWaitsForRedisEndsWithItsContextAndSaysWhy(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		memory := redistest.InMemory(t)
+		l := New(memory.Open(t))
+		held, err := l.Acquire(t.Context(), fresh(), "a", life)
+		must(t, err)
+		memory.Kill()
+		if err := held.Release(t.Context()); !errors.Is(err, redis.ErrUnavailable) {
+			t.Errorf("Release: %v, want %v", err, redis.ErrUnavailable)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*life)
+		defer cancel()
+		err = l.Run(ctx, fresh(), "a", life, func(context.Context, int64) error { return errors.New("it ran") })
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, redis.ErrUnavailable) {
+			t.Errorf("Run: %v, want %v and %v", err, context.DeadlineExceeded, redis.ErrUnavailable)
+		}
+	})
+}
