@@ -190,7 +190,10 @@ func position(r keyspace.Reply) (Position, error) {
 		return Position{}, err
 	}
 	offset, err := list[1].Int()
-	return Position{epoch, uint64(offset)}, err //nolint:gosec // offsets count up from 0
+	if err != nil {
+		return Position{}, err
+	}
+	return Position{epoch, uint64(offset)}, nil //nolint:gosec // offsets count up from 0
 }
 
 // newEpoch returns 52 bits as text.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
+	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
 func TestMain(m *testing.M) {
@@ -441,6 +443,131 @@ func TestMoreLostChannelsThanAreRememberedConcernEverybody(t *testing.T) {
 		}
 		ann.wants(t, "lost")
 	})
+}
+
+func TestThatMoreChannelsAreLostThanAreRememberedIsRememberedUntilTheNodesAreTold(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		a, b := run(t, redistest.OpenConfig(t, wire.Config()), "a"), run(t, server.Open(t), "b")
+		ann := b.ear(t, "ann")
+		wire.Refuse()
+		for i := range mostUnsent + 1 {
+			a.unsent.add(fmt.Sprint("user", i))
+		}
+		time.Sleep(time.Minute)
+		ann.wants(t)
+		wire.Heal()
+		ann.wants(t, "lost")
+	})
+}
+
+func TestALookThatFailsIsMadeUpFor(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		b := NewBus(redistest.OpenConfig(t, wire.Config()), "b", slog.New(slog.DiscardHandler)) // it does not run
+		ann, room, other := b.ear(t, "ann"), b.ear(t, "room/1"), b.ear(t, "room/2")
+		other.leave()
+		for _, c := range []struct {
+			what      string
+			doubt     *atomic.Bool
+			ann, room []string
+		}{
+			{"a gap", &b.gap, nil, []string{"lost"}},
+			{"a new era", &b.stale, []string{"lost"}, []string{"lost", "lost"}},
+		} {
+			c.doubt.Store(true)
+			wire.Refuse()
+			if b.lookAtAll(t.Context()) {
+				t.Errorf("%s: a look at a Redis that is away is said to be done", c.what)
+			}
+			wire.Heal()
+			eventually.True(t, "Redis is back", func() bool { return b.lookAtAll(t.Context()) })
+			if got, got2 := ann.all(), room.all(); !slices.Equal(got, c.ann) || !slices.Equal(got2, c.room) || c.doubt.Load() {
+				t.Errorf("%s: after Redis is back, heard are %q and %q, want %q and %q", c.what, got, got2, c.ann, c.room)
+			}
+		}
+	})
+}
+
+// Who listens while Redis is away begins with the first event that comes afterwards.
+func TestAChannelOfWhichNothingIsKnownBeginsWithItsFirstEvent(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		b := NewBus(redistest.OpenConfig(t, wire.Config()), "b", slog.New(slog.DiscardHandler))
+		wire.Refuse()
+		ann := b.ear(t, "ann")
+		if ann.begin != (Position{}) {
+			t.Errorf("without Redis the channel stands at %+v", ann.begin)
+		}
+		c := b.listening("ann")
+		b.handle(t.Context(), c, tick("ann", 7), Position{"e", 7})
+		b.handle(t.Context(), c, tick("ann", 8), Position{"e", 8})
+		b.handle(t.Context(), c, tick("ann", 7), Position{"e", 7})
+		ann.wants(t, "7", "8")
+	})
+}
+
+// What another version sends, or what was harmed, keeps nothing else from being heard.
+func TestALetterThatCannotBeReadStopsNoOther(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		var records logtest.Buffer
+		b := NewBus(redistest.InMemory(t).Open(t), "b", records.Logger()) // it does not run
+		ann, e := b.ear(t, "ann"), tick("ann", 3)
+		item := func(channel, event string) string {
+			return fmt.Sprintf(`{"c":%q,"e":%q,"o":1,"v":%s}`, channel, ann.begin.Epoch, event)
+		}
+		for _, letter := range []string{
+			"no JSON", "[" + item("ann", `"no event"`) + "]", "[" + item("ann", `{"user":7}`) + "," + item("nobody", `{}`) + "," + item("ann", string(e.appendJSON(nil))) + "]",
+		} {
+			b.open(t.Context(), letter)
+		}
+		ann.wants(t, "3")
+		if n := records.Count("cannot be decoded"); n != 3 {
+			t.Errorf("%d of 3 that cannot be read are in the log:\n%s", n, records.String())
+		}
+	})
+}
+
+// answering is a client whose server answers every command in the same way.
+type answering keyspace.Reply
+
+func (answering) Mode() string { return "standalone" }
+
+func (a answering) Do(_ context.Context, cmds []redis.Command) []keyspace.Reply {
+	return slices.Repeat([]keyspace.Reply{keyspace.Reply(a)}, len(cmds))
+}
+
+func (answering) Subscribe(ctx context.Context, _ string, _ redis.Handler) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (answering) Owners(context.Context) ([]redis.Server, error) { return nil, nil }
+
+func TestAnAnswerOfAnotherFormIsNoPosition(t *testing.T) {
+	text, number, none := keyspace.Reply{Kind: keyspace.TextReply, Str: "x"}, keyspace.Reply{Kind: keyspace.IntReply}, keyspace.Reply{Kind: keyspace.ListReply}
+	list := func(items ...keyspace.Reply) keyspace.Reply {
+		return keyspace.Reply{Kind: keyspace.ListReply, List: items}
+	}
+	for _, answer := range []keyspace.Reply{text, none, list(text), list(none, text), list(text, text), list(none, text, number), list(text, text, text), list(text, text, number, number)} {
+		db, err := redis.Wrap(answering(answer), redis.WrapConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := NewBus(db, "b", slog.New(slog.DiscardHandler))
+		if _, at, err := b.History(t.Context(), "ann", 0, 1); err == nil {
+			t.Errorf("History of %+v: %+v", answer, at)
+		}
+		if at, err := b.register(t.Context(), "ann"); err == nil || at != (Position{}) {
+			t.Errorf("register of %+v: %+v, %v", answer, at, err)
+		}
+		if nodes, at, err := published(answer); err == nil {
+			t.Errorf("published of %+v: %q, %+v", answer, nodes, at)
+		}
+		db.Close()
+	}
 }
 
 // TestRandomHistories lets three nodes publish and listen at random while messages, lines
