@@ -326,3 +326,53 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		t.Errorf("faults with %v, want %v", got, want)
 	}
 }
+
+// What another build wrote, or what stands before Redis, hides no other node and stops none.
+func TestWhatIsOfAnotherFormIsLeftOut(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.Open(t, "embedded")
+		m := join(t, db, brief)
+		m.ordered = func(o Order) { t.Errorf("it took the order %+v", o) }
+		other := ids.New[Node]()
+		by := func(name string, key keyspace.Key, args ...string) keyspace.Cmd {
+			return keyspace.Cmd{Name: name, Key: key, Args: args}
+		}
+		must(t, keyspace.FirstErr(db.DoMulti(t.Context(), []keyspace.Cmd{
+			by("SET", orderKeys.At(m.self.ID).Key, `{"id":"7","drain":"soon"}`), by("SET", entryKeys.At(other).Key, "[]"),
+			by("ZADD", nodesKey.At().Key, score(time.Now()), other.String(), score(time.Now()), "no id"),
+		})))
+		m.run(t)
+		entries, err := List(t.Context(), db)
+		if must(t, err); len(entries) != 1 || entries[0].ID != m.self.ID {
+			t.Errorf("the list is %+v, want %s alone", entries, m.self.ID)
+		}
+	})
+}
+
+func TestAnAnswerOfAnotherFormIsAnError(t *testing.T) {
+	list := keyspace.Reply{Kind: keyspace.ListReply}
+	odd := keyspace.Reply{Kind: keyspace.ListReply, List: []keyspace.Reply{{Kind: keyspace.TextReply, Str: "x"}}}
+	broken := keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError("ERR broken")}
+	for _, answer := range []keyspace.Reply{list, odd, broken, {Kind: keyspace.TextReply, Str: "x"}} {
+		s, node := &store{db: redistest.Answering(t, answer)}, Node{ID: ids.New[Node]()}
+		_, renewed := s.renew(t.Context(), node)
+		forgotten := s.forget(t.Context(), []listed{{id: node.ID}})
+		_, marked := s.markGone(t.Context(), listed{id: node.ID})
+		for what, err := range map[string]error{"renew": renewed, "forget": forgotten, "markGone": marked} {
+			if err == nil {
+				t.Errorf("%s of %+v: no error", what, answer)
+			}
+		}
+		if entries, err := List(t.Context(), s.db); (err == nil) != (answer.Kind == keyspace.ListReply && len(answer.List) == 0) {
+			t.Errorf("List of %+v: %+v, %v", answer, entries, err)
+		}
+		if answer.Kind != keyspace.ErrorReply {
+			continue
+		}
+		for what, err := range map[string]error{"leave": s.leave(t.Context(), node), "Tell": Tell(t.Context(), s.db, node.ID, Order{ID: "1"})} {
+			if err == nil {
+				t.Errorf("%s of %+v: no error", what, answer)
+			}
+		}
+	}
+}

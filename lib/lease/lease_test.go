@@ -531,22 +531,6 @@ func TestNothingRunsOnAfterARun(t *testing.T) {
 	})
 }
 
-// answering is a client whose server answers every command in the same way.
-type answering keyspace.Reply
-
-func (answering) Mode() string { return "standalone" }
-
-func (a answering) Do(_ context.Context, cmds []redis.Command) []keyspace.Reply {
-	return slices.Repeat([]keyspace.Reply{keyspace.Reply(a)}, len(cmds))
-}
-
-func (answering) Subscribe(ctx context.Context, _ string, _ redis.Handler) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func (answering) Owners(context.Context) ([]redis.Server, error) { return nil, nil }
-
 func TestAnAnswerOfAnotherFormIsNoLease(t *testing.T) {
 	number := func(n int64) keyspace.Reply { return keyspace.Reply{Kind: keyspace.IntReply, N: n} }
 	for name, c := range map[string]struct {
@@ -560,10 +544,7 @@ func TestAnAnswerOfAnotherFormIsNoLease(t *testing.T) {
 		"an error":                   {keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError("ERR another")}, redis.ServerError("ERR another")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db, err := redis.Wrap(answering(c.answer), redis.WrapConfig{})
-			must(t, err)
-			t.Cleanup(func() { db.Close() })
-			l := New(db)
+			l := New(redistest.Answering(t, c.answer))
 			if held, err := l.Acquire(t.Context(), fresh(), "a", life); held != nil || !errors.Is(err, c.want) {
 				t.Errorf("Acquire: %v, %v; want %v", held, err, c.want)
 			}

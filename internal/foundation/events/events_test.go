@@ -530,33 +530,13 @@ func TestALetterThatCannotBeReadStopsNoOther(t *testing.T) {
 	})
 }
 
-// answering is a client whose server answers every command in the same way.
-type answering keyspace.Reply
-
-func (answering) Mode() string { return "standalone" }
-
-func (a answering) Do(_ context.Context, cmds []redis.Command) []keyspace.Reply {
-	return slices.Repeat([]keyspace.Reply{keyspace.Reply(a)}, len(cmds))
-}
-
-func (answering) Subscribe(ctx context.Context, _ string, _ redis.Handler) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func (answering) Owners(context.Context) ([]redis.Server, error) { return nil, nil }
-
 func TestAnAnswerOfAnotherFormIsNoPosition(t *testing.T) {
 	text, number, none := keyspace.Reply{Kind: keyspace.TextReply, Str: "x"}, keyspace.Reply{Kind: keyspace.IntReply}, keyspace.Reply{Kind: keyspace.ListReply}
 	list := func(items ...keyspace.Reply) keyspace.Reply {
 		return keyspace.Reply{Kind: keyspace.ListReply, List: items}
 	}
 	for _, answer := range []keyspace.Reply{text, none, list(text), list(none, text), list(text, text), list(none, text, number), list(text, text, text), list(text, text, number, number)} {
-		db, err := redis.Wrap(answering(answer), redis.WrapConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := NewBus(db, "b", slog.New(slog.DiscardHandler))
+		b := NewBus(redistest.Answering(t, answer), "b", slog.New(slog.DiscardHandler))
 		if _, at, err := b.History(t.Context(), "ann", 0, 1); err == nil {
 			t.Errorf("History of %+v: %+v", answer, at)
 		}
@@ -566,7 +546,6 @@ func TestAnAnswerOfAnotherFormIsNoPosition(t *testing.T) {
 		if nodes, at, err := published(answer); err == nil {
 			t.Errorf("published of %+v: %q, %+v", answer, nodes, at)
 		}
-		db.Close()
 	}
 }
 

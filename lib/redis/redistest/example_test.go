@@ -135,3 +135,15 @@ func ExampleForExample() {
 		panic(err)
 	}
 }
+
+// A server that answers what the program did not expect.
+func TestAnAnswerOfAnotherForm(t *testing.T) {
+	db := redistest.Answering(t, keyspace.Reply{Kind: keyspace.ListReply})
+	if text, ok, err := letterKey.At(ann).Get(t.Context(), db); ok || !errors.Is(err, keyspace.ErrReply) {
+		t.Errorf("got %q, %v, %v; want %v", text, ok, err, keyspace.ErrReply)
+	}
+	db = redistest.Answering(t, keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError("LOADING Redis is loading the dataset in memory")})
+	if _, _, err := letterKey.At(ann).Get(t.Context(), db); !errors.Is(err, redis.ErrUnavailable) {
+		t.Errorf("a server that starts: %v, want %v", err, redis.ErrUnavailable)
+	}
+}
