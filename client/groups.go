@@ -161,6 +161,19 @@ func (c *Client) GroupCard(ctx context.Context, group string) (out api.Card, err
 	return out, err
 }
 
+// GroupCardPNG returns a group's card as a QR code of 128 to 1024 pixels. A zero size leaves
+// it to the server.
+func (c *Client) GroupCardPNG(ctx context.Context, group string, size int) ([]byte, error) {
+	return c.cardPNG(ctx, inGroup(group, "card.png"), size)
+}
+
+// GroupCardSVG returns a group's card as a QR code.
+func (c *Client) GroupCardSVG(ctx context.Context, group string) ([]byte, error) {
+	var out raw
+	err := c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "card.svg"), out: &out})
+	return out, err
+}
+
 // SetGroupPicture makes an image (PNG, JPEG, GIF or WebP) a group's picture.
 func (c *Client) SetGroupPicture(ctx context.Context, group string, image []byte) (out api.GroupMembership, err error) {
 	err = c.do(ctx, call{method: http.MethodPut, path: inGroup(group, "picture"), in: raw(image), out: &out})

@@ -69,12 +69,16 @@ func (c *Client) Card(ctx context.Context) (out api.Card, err error) {
 // CardPNG returns the caller's card as a QR code of 128 to 1024 pixels. A zero size
 // leaves it to the server.
 func (c *Client) CardPNG(ctx context.Context, size int) ([]byte, error) {
+	return c.cardPNG(ctx, "/v1/me/card.png", size)
+}
+
+func (c *Client) cardPNG(ctx context.Context, path string, size int) ([]byte, error) {
 	query := url.Values{}
 	if size != 0 {
 		query.Set("size", strconv.Itoa(size))
 	}
 	var out raw
-	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/me/card.png", query: query, out: &out})
+	err := c.do(ctx, call{method: http.MethodGet, path: path, query: query, out: &out})
 	return out, err
 }
 

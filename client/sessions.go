@@ -34,3 +34,10 @@ func (c *Client) EndSessions(ctx context.Context) error {
 func (c *Client) EndOtherSessions(ctx context.Context) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/sessions", query: url.Values{"others": {"true"}}})
 }
+
+// SecurityEvents lists what happened to the security of the caller's account, the newest
+// first. The cursor is Next of the page before; a zero limit leaves it to the server.
+func (c *Client) SecurityEvents(ctx context.Context, cursor string, limit int) (out api.SecurityEvents, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/me/security", query: pageOf(cursor, limit), out: &out})
+	return out, err
+}
