@@ -138,7 +138,7 @@ level = { deep = 1 }
 	_, err := Load(&got, Sources{
 		File:  file,
 		Env:   []string{"STOA_SMTP_PORT=many", "STOA_PROXIES=10.0.0.0/8,here", "STOA_USERS=65536", "STOA_FORMAT=xml"},
-		Flags: map[string]string{"dev": "maybe", "share": "half", "body": "there"},
+		Flags: map[string]string{"dev": "maybe", "share": "half", "body": "there", "every": "fortnight"},
 	})
 	want := []string{
 		"stoa.toml:1: adr: no such setting; did you mean addr?",
@@ -154,6 +154,7 @@ level = { deep = 1 }
 		"stoa.toml:5: smtp.timeout: want one duration, not a list",
 		`--body: netip.ParsePrefix("there"): no '/'`,
 		`STOA_USERS: "65536" is not a whole number from 0 to 65535`,
+		`--every: "fortnight" is not a duration such as 90s, 15m, 12h or 30d`,
 	}
 	if got := faults(err); !slices.Equal(got, want) {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, "\n     "), strings.Join(want, "\n     "))
@@ -235,8 +236,42 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 }
 
+func TestAFaultyValueOfASecretIsNotShown(t *testing.T) {
+	var got struct {
+		Pin   int           `koanf:"pin" secret:"true"`
+		Net   netip.Prefix  `koanf:"net" secret:"true"`
+		Until time.Duration `koanf:"until" secret:"true"`
+		Word  string        `koanf:"word" secret:"true" enum:"open,shut"`
+	}
+	_, err := Load(&got, Sources{Env: []string{"STOA_PIN=hunter2", "STOA_NET=hunter2", "STOA_UNTIL=hunter2", "STOA_WORD=hunter2"}})
+	want := []string{"STOA_PIN: want a whole number", "STOA_NET: not a prefix", "STOA_UNTIL: want a duration such as 90s, 15m, 12h or 30d", "STOA_WORD: want one of open, shut"}
+	if got := faults(err); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	_, err = Load(&settings{}, Sources{Env: []string{"STOA_SMTP_HOST=h", "STOA_SMTP_PASSWORD_FILE=nowhere"}})
+	if got, want := faults(err), []string{"STOA_SMTP_PASSWORD_FILE: no such file or directory"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestFaultsThatAreFoundLaterGetTheirOrigin(t *testing.T) {
+	var got settings
+	rep, err := Load(&got, Sources{File: write(t, "# of a mail server\n[smtp]\n# host = \"mail\"\n\n[log]\n"), Env: []string{"STOA_SHARE=0.7"}})
+	if err != nil {
+		t.Fatalf("tables of which all is commented out: %v", err)
+	}
+	err = rep.Locate(errors.Join(&Fault{Key: "share", Text: "too much"}, &Fault{Key: "shares", Text: "too many"}))
+	if got, want := faults(err), []string{"STOA_SHARE: too much", "shares: too many"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestMisspeltVariablesAreWarnedOf(t *testing.T) {
 	rep, err := Load(&settings{}, Sources{Env: []string{"STOA_ADRR=x", "STOA_PORT=tcp://10.0.0.1:80", "STOA_SERVICE_HOST=10.0.0.1"}})
+	var out bytes.Buffer
+	if err := rep.Print(&out, false); err != nil || !strings.HasSuffix(out.String(), "\nwarning: STOA_ADRR sets nothing; did you mean STOA_ADDR?\n") {
+		t.Errorf("Print: %v\n%s", err, &out)
+	}
 	if want := []string{"STOA_ADRR sets nothing; did you mean STOA_ADDR?"}; err != nil || !slices.Equal(rep.Warnings, want) {
 		t.Errorf("got warnings %q and %v, want %q", rep.Warnings, err, want)
 	}
@@ -306,6 +341,9 @@ func TestUnsoundTagsPanic(t *testing.T) {
 		}{},
 		"a channel": &struct {
 			C chan int `koanf:"c"`
+		}{},
+		"not exported": &struct {
+			n int `koanf:"n"`
 		}{},
 		"same variable": &struct {
 			A string `koanf:"a_b"`
