@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/keyspace"
@@ -526,6 +528,52 @@ func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
 	}, ruled)
 }
 
+func TestTheAuditOfAUserHasGrantsAndMadeUpDays(t *testing.T) {
+	t.Parallel()
+	worlds(t, func(t *testing.T, w *world) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		x := NewAdmin(w.db)
+		x.now = w.now
+		show := func() Shown {
+			t.Helper()
+			shown, err := x.Show(t.Context(), user, c, ruled)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return shown
+		}
+		w.on(t, "2026-11-10")
+		if got := show(); got.Total != 0 || len(got.Grants) != 0 || len(got.Makeups) != 0 {
+			t.Errorf("of a new user: %+v", got)
+		}
+		w.mustMark(t, user, c)
+		w.on(t, "2026-12-01")
+		w.mustMakeUp(t, user, "2026-11-30")
+		w.persisted(t)
+		for i, reason := range []string{"The app was down.", "And again."} {
+			w.on(t, fmt.Sprint("2026-12-0", i+2))
+			if err := w.Grant(t.Context(), user, i+1, reason); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := show()
+		var grants []string
+		for _, g := range got.Grants {
+			grants = append(grants, fmt.Sprint(g.N, " ", g.Reason))
+		}
+		if want := []string{"2 And again.", "1 The app was down."}; !slices.Equal(grants, want) || got.Granted != 3 {
+			t.Errorf("%d freezes are granted, %q; want 3, %q", got.Granted, grants, want)
+		}
+		if len(got.Makeups) != 1 || got.Makeups[0].Month != "2026-12" || got.Makeups[0].Day.String() != "2026-11-30" {
+			t.Errorf("made up are %+v, want 2026-11-30, which counts in 2026-12", got.Makeups)
+		}
+		if want := got.Total / ruled.FreezeEvery; got.Total != 2 || got.Earned != want {
+			t.Errorf("%d days have earned %d freezes, want 2 and %d", got.Total, got.Earned, want)
+		}
+	}, ruled)
+}
+
 func TestALogWithAGrantIsReplayed(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
@@ -768,9 +816,16 @@ func TestSettingsOfTheRulesTellAllTheirFaultsAtOnce(t *testing.T) {
 	if err := ruled.Validate(); err != nil {
 		t.Errorf("good settings: %v", err)
 	}
-	err := Settings{MakeupDays: 367, MakeupLimit: -1, FreezeEvery: -1, FreezeMax: 101, Grace: 24 * time.Hour}.Validate()
-	if joined, ok := err.(interface{ Unwrap() []error }); !ok || len(joined.Unwrap()) != 5 {
-		t.Errorf("got %v, want five faults", err)
+	err := Settings{MakeupDays: 367, MakeupLimit: -1, FreezeEvery: -1, FreezeMax: 101, Grace: 24 * time.Hour, Replicas: 6, WordsName: "a\tb",
+		MinutesName: strings.Repeat("m", 41), Mode: "fast", Boards: "all", ReconcileEvery: time.Minute, ReconcileRate: -1}.Validate()
+	var got []string
+	for _, f := range config.Faults(err) {
+		got = append(got, f.Key)
+	}
+	slices.Sort(got)
+	if want := []string{"boards", "freeze_every", "freeze_max", "grace", "makeup_days", "makeup_limit", "minutes_name", "mode", "reconcile_every",
+		"reconcile_rate", "replicas", "words_name"}; !slices.Equal(got, want) {
+		t.Errorf("faults with %q, want %q", got, want)
 	}
 }
 

@@ -845,3 +845,13 @@ func TestRunsAreListedAndWithdrawn(t *testing.T) {
 		t.Error("a run that has begun was withdrawn", err)
 	}
 }
+
+func TestASummaryNamesWhatIsNotZero(t *testing.T) {
+	t.Parallel()
+	if got, want := (Summary{Compared: 7, Repaired: 2, Persisted: 1}).String(), "7 compared, 2 repaired, 1 persisted"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := (Summary{}).String(); got != "" {
+		t.Errorf("got %q of nothing", got)
+	}
+}

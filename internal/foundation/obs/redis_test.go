@@ -2,6 +2,8 @@ package obs
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"log/slog"
 	"net/http/httptest"
 	"strconv"
@@ -125,6 +127,18 @@ func TestAServerThatIsGoneIsDownAndSaysNothingOld(t *testing.T) {
 	if _, stale := got[`stoa_redis_memory_used_bytes{server="`+server.Addr+`"}`]; stale {
 		t.Error("the memory of a server that is gone is still shown")
 	}
+}
+
+func TestAPollThatIsCutOffChangesNothing(t *testing.T) {
+	server := redistest.Server(t)
+	c, r := watch(t, redistest.Open(t, server.URL))
+	server.Kill()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Poll(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	expect(t, scrape(t, r), `stoa_redis_up{server="`+server.Addr+`"}`, is(1))
 }
 
 func TestTheMasterBehindSentinelsAndEveryOwnerOfAClusterAreShown(t *testing.T) {

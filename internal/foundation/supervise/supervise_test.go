@@ -118,6 +118,20 @@ func TestAFailureWhileALaterPartStartsStopsTheStart(t *testing.T) {
 	})
 }
 
+func TestAStopWhileAPartStartsIsNoFailure(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var d diary
+		var g Group
+		g.Add(d.part("sql", 0, 0), d.part("slow", 10*time.Second, 0), d.part("never", 0, 0))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := g.Run(ctx); err != nil {
+			t.Errorf("Run: got %v, want nil", err)
+		}
+		want(t, d.lines(), []string{"+sql", "sql ready", "+slow", "slow ready", "-slow", "-sql"})
+	})
+}
+
 func TestAPartThatIsNotReadyInTimeIsNamed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var d diary
