@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alexedwards/argon2id"
+
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/activity"
 	"github.com/stoa-dev/stoa/internal/checkin"
@@ -77,6 +79,9 @@ type Config struct {
 
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time
+
+	// PasswordCost is what hashing a password costs. The zero cost is that of package password; tests have a smaller one.
+	PasswordCost argon2id.Params
 
 	// DialRedis replaces the network between the server and Redis. Nil means the network.
 	DialRedis func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -43,13 +43,18 @@ func newDeclared(t testing.TB, next http.RoundTripper, host string, cfg app.Conf
 	t.Helper()
 	described.Lock()
 	defer described.Unlock()
-	kind := fmt.Sprint(cfg.Roles, cfg.OperatorsHere(), cfg.Limits)
+	kind := operationsOf(cfg)
 	ops, known := described.ops[kind]
 	if !known {
 		ops = operations(t, document())
 		described.ops[kind] = ops
 	}
 	return &declared{RoundTripper: next, t: t, host: host, ops: ops}
+}
+
+// operationsOf names what decides which operations a node has.
+func operationsOf(cfg app.Config) string {
+	return fmt.Sprint(cfg.Roles, cfg.OperatorsHere(), cfg.Limits)
 }
 
 // operations reads a description of the API.

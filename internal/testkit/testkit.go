@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alexedwards/argon2id"
+
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
@@ -40,6 +42,8 @@ type Server struct {
 	Stop func() // has the server stop before the test ends
 
 	AdminURL string // of the operators' address, where the settings name one
+
+	Operations string // the same for servers that have the same operations
 
 	people atomic.Int64
 }
@@ -65,7 +69,7 @@ func (c *Clock) Set(t time.Time) {
 }
 
 // Start runs a server until the test ends; each change may alter its settings.
-// Limits on requests and mails are off, so that a test can be quick. At the end every
+// Limits on requests and mails are off and passwords are cheap, so that a test can be quick. At the end every
 // key in its Redis has to be as declared, if Redis is there.
 func Start(t testing.TB, change ...func(*app.Config)) *Server {
 	t.Helper()
@@ -78,6 +82,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 	s := &Server{HTTP: &http.Client{Transport: http.DefaultTransport}, Dial: new(net.Dialer).DialContext, Clock: &Clock{}}
 	cfg := app.Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Now: s.Clock.Now}
 	cfg.Accounts.Limits.CodesPerIP = 1_000_000
+	cfg.PasswordCost = argon2id.Params{Memory: 256, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -92,6 +97,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Operations = operationsOf(cfg)
 	s.HTTP.Transport = newDeclared(t, s.HTTP.Transport, ln.Addr().String(), cfg, a.OpenAPI)
 	if cfg.AdminAddr != "" {
 		admin, err := net.Listen("tcp", cfg.AdminAddr)

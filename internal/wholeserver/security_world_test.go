@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -509,8 +510,24 @@ func (s *schema) is(kind string) bool {
 	return s.Type == kind
 }
 
-// operations reads the document.
-func operations(t testing.TB, s *testkit.Server) (ops []op) {
+// described are the operations of servers by [testkit.Server.Operations]: it takes long to describe them.
+var described = struct {
+	sync.Mutex
+	ops map[string][]op
+}{ops: map[string][]op{}}
+
+func operations(t testing.TB, s *testkit.Server) []op {
+	t.Helper()
+	described.Lock()
+	defer described.Unlock()
+	if described.ops[s.Operations] == nil {
+		described.ops[s.Operations] = readOperations(t, s)
+	}
+	return slices.Clone(described.ops[s.Operations])
+}
+
+// readOperations reads the document.
+func readOperations(t testing.TB, s *testkit.Server) (ops []op) {
 	t.Helper()
 	resp, err := s.HTTP.Get(s.URL + "/openapi.json")
 	if err != nil {

@@ -389,7 +389,7 @@ type tracked struct {
 	net.Conn
 	nodes *nodes
 	node  *node
-	by    net.Addr    // the server's, perhaps with credentials
+	by    net.Addr // the server's, perhaps with credentials
 	made  time.Time
 	heard atomic.Bool // the server answered something
 }
