@@ -3,6 +3,7 @@ package audit_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,9 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/keyspace/audit"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -194,4 +197,57 @@ func TestADamagedDumpIsRefused(t *testing.T) {
 			t.Fatal("a damaged dump passed")
 		}
 	})
+}
+
+// A server of today writes newer forms than those of Redis 2.6, of which there are files and backups.
+func TestADumpOfAnOldServerIsRead(t *testing.T) {
+	b := []byte("REDIS0004\xfe\x00")
+	text := func(s string) { b = append(append(b, byte(len(s))), s...) } // of less than 64 bytes
+	key := func(typ byte, k keyspace.Key) {
+		b = append(b, typ)
+		text("stoa:" + k.String())
+	}
+	who := keyspace.Text{S: "who"}
+	b = append(b, 0xfd)
+	b = binary.LittleEndian.AppendUint32(b, uint32(time.Now().Add(time.Hour).Unix())) // in seconds
+	key(2, members.At(who).Key)
+	b = append(b, 2)
+	text("a")
+	text("b")
+	key(1, orders.At().Key)
+	b = append(b, 2)
+	text("first")
+	b = append(b, 0xc0, 7) // a small number
+	key(3, ranks.At(keyspace.WordOf[state]("open")).Key)
+	b = append(b, 4)
+	for member, score := range map[string]string{"a": "\x031.5", "b": "\xfd", "c": "\xfe", "d": "\xff"} { // a number, none, and the infinities
+		text(member)
+		b = append(b, score...)
+	}
+	key(4, totals.At().Key)
+	b = append(b, 1)
+	text("a")
+	text("1")
+	file := filepath.Join(t.TempDir(), "dump.rdb")
+	read := func(b []byte) (*audit.Report, error) {
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return audit.RunRDB(t.Context(), file, schemas, audit.Options{})
+	}
+	r, err := read(append(b, 0xff)) // and no checksum
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Keys != 4 || r.Looked != 4 || !r.Clean() {
+		t.Errorf("%d keys, %d looked at, findings %+v; want 4 and 4 that are as declared", r.Keys, r.Looked, r.Findings)
+	}
+	for n := len("REDIS0004"); n < len(b); n++ {
+		if r, err := read(b[:n:n]); err == nil {
+			t.Errorf("torn after %d bytes: %+v", n, r)
+		}
+	}
+	if _, err := read(append(b, 99, 1, 'k')); err == nil || !strings.Contains(err.Error(), "type 99") {
+		t.Errorf("a type of value that nobody knows: %v", err)
+	}
 }
