@@ -27,7 +27,8 @@
 //
 // Until that is done [Projection.Up] is false and the domain answers from SQL. After Redis
 // was away that includes that the marks of all other nodes that live have moved: each
-// applies what it missed before it moves its mark.
+// applies what it missed before it moves its mark. A node that replays shows that it lives and
+// that it is behind; it may fail, and what it commits before it tries again is missing.
 package projection
 
 import (
@@ -124,7 +125,7 @@ type Projection[Change, State any] struct {
 	mark     string // what this node last stored
 	sound    bool   // the last round succeeded
 	// others are the nodes that lived in the last round. After Redis was away some are
-	// awaited: they may miss rows until their marks are not what they were then any more.
+	// awaited: they may miss rows until their marks have moved and are not behind.
 	others, awaited map[string]string
 	awaitedSince    time.Time
 	reached, noted  time.Time // when Redis was last reached, and a mark written to SQL
@@ -472,7 +473,7 @@ func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 	if now.Sub(p.reached) < noteEvery || now.Sub(p.noted) < noteEvery {
 		return
 	}
-	note := newMark(p.applied.Load())
+	note := newMark(p.applied.Load(), false)
 	if err := p.store.write(ctx, p.cfg.Node, note); err != nil {
 		p.cfg.Log.Debug("the mark cannot be written to sql", "marks", p.cfg.Applied.String(), "err", err) // nor is a row
 		return
@@ -500,7 +501,8 @@ func (p *Projection[Change, State]) deadNotes(ctx context.Context) map[string]st
 }
 
 // await tells which nodes have not said since Redis was away that it has what they had
-// committed. silent reports that one has said nothing for so long that it is dead.
+// committed. silent reports that one has said nothing for so long that it is dead; one that
+// replays lives, however long that takes.
 func (p *Projection[Change, State]) await(marks map[string]string, away bool) (silent bool) {
 	if p.identity == "" {
 		away = false // the node starts, and replays what all nodes have
@@ -521,8 +523,16 @@ func (p *Projection[Change, State]) await(marks map[string]string, away bool) (s
 		maps.Copy(p.awaited, p.others)
 		return false
 	}
-	silent = len(p.awaited) > 0 && time.Since(p.awaitedSince) > dead
-	maps.DeleteFunc(p.awaited, func(node, mark string) bool { return silent || marks[node] != mark })
+	for node, was := range p.awaited {
+		switch mark := marks[node]; {
+		case isBehind(mark): // it lives, or is replayed for and its mark removed
+		case mark != was:
+			delete(p.awaited, node)
+		case time.Since(p.awaitedSince) > dead:
+			silent = true
+			delete(p.awaited, node)
+		}
+	}
 	return silent
 }
 
@@ -537,8 +547,16 @@ func (p *Projection[Change, State]) look(ctx context.Context) (identity string, 
 }
 
 // A mark is two times in Unix ms: up to when the node's rows are applied, and
-// when it last said so.
-func newMark(complete int64) string { return fmt.Sprintf("%d %d", complete, time.Now().UnixMilli()) }
+// when it last said so. The second one has a plus sign while the node is behind: it
+// replays, and has not brought to Redis yet what it committed meanwhile.
+func newMark(complete int64, behind bool) string {
+	if behind {
+		return fmt.Sprintf("%d +%d", complete, time.Now().UnixMilli())
+	}
+	return fmt.Sprintf("%d %d", complete, time.Now().UnixMilli())
+}
+
+func isBehind(mark string) bool { return strings.Contains(mark, "+") }
 
 func markTime(mark string) int64 {
 	complete, _, _ := strings.Cut(mark, " ")
@@ -571,11 +589,13 @@ func oldest(marks map[string]string, harmed bool, self string) (since int64, sta
 	return since, stale
 }
 
-// beating keeps this node's mark alive, without moving it, while fn runs.
+// beating keeps this node's mark alive, without moving it, while fn runs. The mark is
+// behind until [Projection.move] moves it.
 func (p *Projection[Change, State]) beating(ctx context.Context, held *string, complete int64, fn func(context.Context) error) error {
-	if err := p.move(ctx, held, complete); err != nil {
+	if err := p.setMark(ctx, held, newMark(complete, true)); err != nil {
 		return err
 	}
+	p.applied.Store(complete)
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beats sync.WaitGroup
 	beats.Go(func() {
@@ -586,7 +606,7 @@ func (p *Projection[Change, State]) beating(ctx context.Context, held *string, c
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if err := p.move(ctx, held, complete); err != nil {
+				if err := p.setMark(ctx, held, newMark(complete, true)); err != nil {
 					cancel(err)
 				}
 			}
@@ -601,9 +621,17 @@ func (p *Projection[Change, State]) beating(ctx context.Context, held *string, c
 	return err
 }
 
-// move replaces this node's mark, which must be what held says.
+// move says that all rows of this node up to a time are applied.
 func (p *Projection[Change, State]) move(ctx context.Context, held *string, complete int64) error {
-	mark := newMark(complete)
+	if err := p.setMark(ctx, held, newMark(complete, false)); err != nil {
+		return err
+	}
+	p.applied.Store(complete)
+	return nil
+}
+
+// setMark replaces this node's mark, which must be what held says.
+func (p *Projection[Change, State]) setMark(ctx context.Context, held *string, mark string) error {
 	moved, err := p.swap(ctx, p.cfg.Node, *held, mark).Int()
 	if err != nil {
 		return err
@@ -612,7 +640,6 @@ func (p *Projection[Change, State]) move(ctx context.Context, held *string, comp
 		return errors.New("the mark was lost while it was being moved")
 	}
 	*held, p.mark = mark, mark
-	p.applied.Store(complete)
 	return nil
 }
 

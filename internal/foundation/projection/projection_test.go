@@ -37,6 +37,7 @@ type domain struct {
 	log      map[int]time.Time
 	replayed []time.Time
 	failing  bool
+	hold     chan error // when set, a replay waits for its outcome
 }
 
 func newDomain(t *testing.T, db *redis.DB, node string) *domain {
@@ -66,6 +67,14 @@ func (d *domain) run(t *testing.T) (stop func()) {
 }
 
 func (d *domain) changed(_ context.Context, since time.Time, fn func([]int) error) error {
+	d.mu.Lock()
+	hold := d.hold
+	d.mu.Unlock()
+	if hold != nil {
+		if err := <-hold; err != nil {
+			return err
+		}
+	}
 	d.mu.Lock()
 	d.replayed = append(d.replayed, since)
 	var rows []int
@@ -305,6 +314,15 @@ func TestAChangeIsBroughtWhileItsCallerWaits(t *testing.T) {
 	}
 }
 
+func (d *domain) markOf(t *testing.T, node string) string {
+	t.Helper()
+	mark, _, err := applied.At().Get(t.Context(), d.db, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mark
+}
+
 // mark has Redis hold the mark of another node that lives.
 func (d *domain) mark(t *testing.T, node string) {
 	t.Helper()
@@ -350,6 +368,47 @@ func TestAfterAnOutageRedisIsNotTrustedUntilTheOthersHaveToldItWhatItMissed(t *t
 			}
 			d.mark(t, "n2")
 			eventually.True(t, "redis to be trusted again", d.Up)
+		})
+	}
+}
+
+// A node that replays shows that it lives, and no more: when the replay fails, what it
+// commits before the next round is missing in Redis.
+func TestANodeThatReplaysIsAwaitedUntilItIsDone(t *testing.T) {
+	for what, restart := range map[string]func(*redistest.Memory){"with its data": (*redistest.Memory).Restart, "emptied": (*redistest.Memory).RestartEmpty} {
+		t.Run(what, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				memory, sql := redistest.InMemory(t), sqldbtest.Engines(t)[0].Open(t)
+				n1, n2 := newDomainOn(t, memory.Open(t), sql, "n1"), newDomainOn(t, memory.Open(t), sql, "n2")
+				n1.run(t)
+				n2.run(t)
+				bubble.Sleep(time.Second)
+				if !n1.Up() || !n2.Up() {
+					t.Fatal("redis is not trusted at the beginning")
+				}
+				outcome := make(chan error)
+				n2.mu.Lock()
+				n2.hold = outcome
+				n2.mu.Unlock()
+				memory.Kill()
+				bubble.Sleep(time.Second)
+				restart(memory)
+				for range 4 {
+					bubble.Sleep(dead / 3)
+					if n1.Up() {
+						t.Error("n1 trusts redis, and n2 is behind")
+					}
+					if !isBehind(n1.markOf(t, "n2")) {
+						t.Errorf("n2 replays, and its mark is %q", n1.markOf(t, "n2"))
+					}
+					outcome <- errors.New("sql is away")
+				}
+				outcome <- nil
+				bubble.Sleep(time.Second)
+				if !n1.Up() || !n2.Up() || isBehind(n1.markOf(t, "n2")) {
+					t.Errorf("n2 is done, its mark is %q; redis is trusted: %v, %v", n1.markOf(t, "n2"), n1.Up(), n2.Up())
+				}
+			})
 		})
 	}
 }
