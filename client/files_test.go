@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 // shelf is a server that takes one file, by tus, and harms the requests on their way.
 type shelf struct {
 	*stoa
-	mu     sync.Mutex
 	file   []byte
 	looks  int // at the file, before it is done
 	status string
@@ -70,7 +68,7 @@ func startShelf(t *testing.T) *shelf {
 	return s
 }
 
-// next takes the first of some, or else.
+// next takes off a list what happens to a request; where the list is empty, otherwise does.
 func (s *shelf) next(some *[]func(http.ResponseWriter, *http.Request), otherwise func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +120,7 @@ func TestWhatBreaksTheLineDoesNotBreakAnUpload(t *testing.T) {
 	s.heads = append(s.heads, s.stands, refuse(http.StatusServiceUnavailable, "busy"), refuse(http.StatusUnauthorized, "auth.token"), s.stands, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	s.patches = append(s.patches, cut(1000), cut(50_000), refuse(http.StatusConflict, "transfer.offset"), cut(1))
 	s.looks = 2
-	c := dial(t, &stoa{Server: s.Server})
+	c := dial(t, s.stoa)
 	want := bytes.Repeat([]byte("a file "), 30_000)
 	note := api.Media{Alt: "of a test"}
 	if _, err := c.SendMedia(t.Context(), ChatWith("bob"), api.Content{Kind: api.MessageFile, Media: &note}, "name", onlySeeks{bytes.NewReader(want)}); err != nil {
@@ -159,7 +157,7 @@ func TestAnUploadThatCannotSucceedSaysWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := startShelf(t)
 			c.harm(s)
-			if _, err := dial(t, &stoa{Server: s.Server}).SendFile(t.Context(), ChatWith("bob"), "name", file()); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := dial(t, s.stoa).SendFile(t.Context(), ChatWith("bob"), "name", file()); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q in it", err, c.want)
 			}
 			if len(s.sent) != 0 || len(s.heads) != 0 {

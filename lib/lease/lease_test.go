@@ -551,7 +551,7 @@ func TestAnAnswerOfAnotherFormIsNoLease(t *testing.T) {
 			if err := l.Run(t.Context(), fresh(), "a", life, func(context.Context, int64) error { return errors.New("it ran") }); !errors.Is(err, c.want) {
 				t.Errorf("Run: %v, want %v", err, c.want)
 			}
-			if name != "a number" { // of which both answers are
+			if name != "a number" { // it answers both commands of Holder
 				if h, ok, err := l.Holder(t.Context(), fresh()); ok || !errors.Is(err, c.want) {
 					t.Errorf("Holder: %+v, %v, %v; want %v", h, ok, err, c.want)
 				}

@@ -173,7 +173,7 @@ func TestPermitsEndWithTheirWindow(t *testing.T) {
 	})
 }
 
-// A flood of keys, such as addresses, takes no more memory than some keys' permits: what
+// A flood of keys, such as addresses, takes no more memory than the permits of heldKeys keys: what
 // has no room is asked for call by call, and the keys are looked through once a second at most.
 func TestKeysWithoutRoomHoldNoPermits(t *testing.T) {
 	lim, now := Limit{Max: 600, Window: time.Minute}, time.Now()

@@ -27,8 +27,9 @@
 //
 // Until that is done [Projection.Up] is false and the domain answers from SQL. After Redis
 // was away that includes that the marks of all other nodes that live have moved: each
-// applies what it missed before it moves its mark. A node that replays shows that it lives and
-// that it is behind; it may fail, and what it commits before it tries again is missing.
+// applies what it missed before it moves its mark. While a node replays, its mark says that
+// it lives and is behind: the replay may fail, and Redis lacks what the node commits until
+// it tries again.
 package projection
 
 import (
@@ -441,7 +442,7 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	if err := p.repair(ctx); err != nil {
 		return err
 	}
-	if err := p.move(ctx, &held, complete); err != nil {
+	if err := p.move(ctx, &held, newMark(complete)); err != nil {
 		return err
 	}
 	for node, mark := range stale {
@@ -473,7 +474,7 @@ func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 	if now.Sub(p.reached) < noteEvery || now.Sub(p.noted) < noteEvery {
 		return
 	}
-	note := newMark(p.applied.Load(), false)
+	note := newMark(p.applied.Load())
 	if err := p.store.write(ctx, p.cfg.Node, note); err != nil {
 		p.cfg.Log.Debug("the mark cannot be written to sql", "marks", p.cfg.Applied.String(), "err", err) // nor is a row
 		return
@@ -548,12 +549,11 @@ func (p *Projection[Change, State]) look(ctx context.Context) (identity string, 
 
 // A mark is two times in Unix ms: up to when the node's rows are applied, and
 // when it last said so. The second one has a plus sign while the node is behind: it
-// replays, and has not brought to Redis yet what it committed meanwhile.
-func newMark(complete int64, behind bool) string {
-	if behind {
-		return fmt.Sprintf("%d +%d", complete, time.Now().UnixMilli())
-	}
-	return fmt.Sprintf("%d %d", complete, time.Now().UnixMilli())
+// replays, and Redis may lack what it commits.
+func newMark(complete int64) string { return fmt.Sprintf("%d %d", complete, time.Now().UnixMilli()) }
+
+func behindMark(complete int64) string {
+	return fmt.Sprintf("%d +%d", complete, time.Now().UnixMilli())
 }
 
 func isBehind(mark string) bool { return strings.Contains(mark, "+") }
@@ -589,13 +589,12 @@ func oldest(marks map[string]string, harmed bool, self string) (since int64, sta
 	return since, stale
 }
 
-// beating keeps this node's mark alive, without moving it, while fn runs. The mark is
-// behind until [Projection.move] moves it.
+// beating keeps this node's mark alive while fn runs. The mark says that the node is behind
+// until the caller moves it.
 func (p *Projection[Change, State]) beating(ctx context.Context, held *string, complete int64, fn func(context.Context) error) error {
-	if err := p.setMark(ctx, held, newMark(complete, true)); err != nil {
+	if err := p.move(ctx, held, behindMark(complete)); err != nil {
 		return err
 	}
-	p.applied.Store(complete)
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beats sync.WaitGroup
 	beats.Go(func() {
@@ -606,7 +605,7 @@ func (p *Projection[Change, State]) beating(ctx context.Context, held *string, c
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if err := p.setMark(ctx, held, newMark(complete, true)); err != nil {
+				if err := p.move(ctx, held, behindMark(complete)); err != nil {
 					cancel(err)
 				}
 			}
@@ -621,17 +620,8 @@ func (p *Projection[Change, State]) beating(ctx context.Context, held *string, c
 	return err
 }
 
-// move says that all rows of this node up to a time are applied.
-func (p *Projection[Change, State]) move(ctx context.Context, held *string, complete int64) error {
-	if err := p.setMark(ctx, held, newMark(complete, false)); err != nil {
-		return err
-	}
-	p.applied.Store(complete)
-	return nil
-}
-
-// setMark replaces this node's mark, which must be what held says.
-func (p *Projection[Change, State]) setMark(ctx context.Context, held *string, mark string) error {
+// move replaces this node's mark, which must be what held says.
+func (p *Projection[Change, State]) move(ctx context.Context, held *string, mark string) error {
 	moved, err := p.swap(ctx, p.cfg.Node, *held, mark).Int()
 	if err != nil {
 		return err
@@ -640,6 +630,7 @@ func (p *Projection[Change, State]) setMark(ctx context.Context, held *string, m
 		return errors.New("the mark was lost while it was being moved")
 	}
 	*held, p.mark = mark, mark
+	p.applied.Store(markTime(mark))
 	return nil
 }
 
