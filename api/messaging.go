@@ -28,7 +28,7 @@ const (
 	EventChatMarked     = "chat.marked"     // ChatMark: somebody read, or got, messages
 	EventChatUpdated    = "chat.updated"    // Chat, to the devices of who changed its settings
 	EventChatTyping     = "chat.typing"     // Typing; not kept for who resumes
-	EventChatStands     = "chat.stands"     // ChatStands: events may have been lost with a node; ask for what is missing
+	EventChatStands     = "chat.stands"     // ChatStands: events may not have told it; ask for what is missing
 )
 
 // Content is what a message says. Of the parts, one kind has its own: media goes with

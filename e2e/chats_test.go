@@ -296,6 +296,7 @@ func (w *talk) suffer(harms, last []harm, before, forget func()) {
 	for _, h := range last {
 		w.t.Log(h.what + ", and nobody writes any more")
 		before()
+		w.pause(2 * time.Second) // until the node takes Redis for away
 		w.more(40)
 		w.inCalm(func() {
 			h.do()

@@ -195,6 +195,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social, Hooks: a.hooks, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
+	a.bus.SetBehind(func() bool { return a.checkin.Behind() || a.messages.Behind() })
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
 	}

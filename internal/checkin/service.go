@@ -158,6 +158,9 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
+// Behind reports whether Redis misses something that this node has acknowledged.
+func (s *Service) Behind() bool { return s.projection.Behind() }
+
 // Degraded says why answers come from SQL; it is empty when Redis is complete.
 func (s *Service) Degraded() string {
 	if s.projection.Up() {

@@ -144,17 +144,6 @@ func (s *Service) write(ctx context.Context, list []agreed) error {
 	return keyspace.FirstErr(s.fast.db.DoMulti(ctx, cmds))
 }
 
-// changed is the projection's Changed. What Redis may have lacked, clients may not have been told
-// of either.
-func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change) error) error {
-	return s.store.changedSince(ctx, since.UnixMilli(), func(changes []change) error {
-		if err := fn(changes); err != nil {
-			return err
-		}
-		return s.tellStands(ctx, changes)
-	})
-}
-
 // bring tells Redis of changes that are committed, each of which was announced with
 // [projection.Projection.Begin] at the time beside it.
 func (s *Service) bring(ctx context.Context, at []time.Time, changes ...change) {

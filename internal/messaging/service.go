@@ -107,7 +107,7 @@ func New(ctx context.Context, cfg Config) *Service {
 	s.fast, s.caches = newFast(cfg.Redis), cfg.Caches
 	s.projection = projection.New(projection.Config[change, agreed]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
-		Changed: s.changed, State: s.compute, Write: s.write, Metrics: cfg.Metrics, Name: "chats",
+		Changed: s.store.changedSince, State: s.compute, Write: s.write, Late: s.tellStands, Metrics: cfg.Metrics, Name: "chats",
 	})
 	s.settings = cache.New(cfg.Caches, settingsKeys, cfg.Cache, cache.Source[accounts.ID, settings]{
 		Load: func(ctx context.Context, user accounts.ID) (settings, error) {
@@ -137,6 +137,9 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	settling.Wait()
 	return nil
 }
+
+// Behind reports whether Redis misses something that this node has acknowledged.
+func (s *Service) Behind() bool { return s.projection.Behind() }
 
 // Degraded says why answers come from SQL; it is empty when Redis is complete.
 func (s *Service) Degraded() string {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -391,12 +392,12 @@ const changedAtOnce = 1000
 
 // changedSince calls fn with the conversations in which something has changed since a
 // moment, and the members whose marks and settings have. One may come more than once.
-func (s *store) changedSince(ctx context.Context, since int64, fn func([]change) error) error {
+func (s *store) changedSince(ctx context.Context, since time.Time, fn func([]change) error) error {
 	for _, text := range []string{
 		"SELECT changed, id, kind, '' FROM conversations c WHERE changed > ? OR (changed = ? AND (id > ? OR (id = ? AND '' > ?))) ORDER BY changed, id LIMIT ?",
 		"SELECT m.changed, m.conversation, c.kind, m.user_id FROM chat_members m JOIN conversations c ON c.id = m.conversation WHERE m.changed > ? OR (m.changed = ? AND (m.conversation > ? OR (m.conversation = ? AND m.user_id > ?))) ORDER BY m.changed, m.conversation, m.user_id LIMIT ?",
 	} {
-		for at, last := since-1, (memberKey{}); ; {
+		for at, last := since.UnixMilli()-1, (memberKey{}); ; {
 			var list []change
 			rows, err := s.db.QueryContext(ctx, text, at, at, last.conv, last.conv, last.user, changedAtOnce)
 			err = sqldb.Each(rows, err, func(rows *sql.Rows) error {

@@ -13,16 +13,18 @@ import (
 )
 
 // A node that dies takes with it the events of commits that it has not sent, as it may not
-// have come to tell Redis of them. Whoever replays them into Redis, another node or its
-// successor, then tells the members of these conversations how far they have come: a client
-// that is behind asks, and is answered by a Redis that has them.
+// have come to tell Redis of them. A node that is cut off from Redis tells of its commits when
+// it is back, and a client that asks another node at once is answered by a Redis that lacks
+// them still. Whoever brings them to Redis late then tells the members of these conversations
+// how far they have come: a client that is behind asks, and is answered by a Redis that has them.
 
-// tellStands tells all members of conversations how far these have come.
+// tellStands tells all members of conversations how far these have come. It is the projection's Late.
 func (s *Service) tellStands(ctx context.Context, changes []change) error {
 	list := make([]ConversationID, len(changes))
 	for i, c := range changes {
 		list[i] = c.conv
 	}
+	slices.SortFunc(list, ConversationID.Compare)
 	views, err := s.store.viewsOf(ctx, slices.Compact(list))
 	if err != nil {
 		return err

@@ -1,10 +1,14 @@
 package wholeserver
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,6 +146,99 @@ func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
 		eventually.Equal(t, "what Eve gets when she is back", `["message.new 3 Are you there?" "message.new 4 Eve?"]`, func() string { return fmt.Sprintf("%q", eve.chats()[began:]) })
 		if chats, err := eve.c.Chats(t.Context(), "", "", 0); err != nil || chats.Unread != 2 || chats.Chats[0].Last.Text != "Eve?" || chats.Chats[0].PeerName != "Bob" {
 			t.Errorf("got %+v, %v", chats, err)
+		}
+	})
+}
+
+// reader is a client that keeps one chat as clients should: it takes messages in the order of their numbers, and
+// asks for what is missing where it is told that something may be.
+type reader struct {
+	*client.Socket
+	c    *client.Client
+	chat string
+	ask  chan struct{}
+	have atomic.Int64
+}
+
+// read opens a reader at a node, until the test ends.
+func (p *pair) read(node int, c *client.Client, chat string) *reader {
+	p.t.Helper()
+	d := &reader{c: c, chat: chat, ask: make(chan struct{}, 1)}
+	behind := func() {
+		select {
+		case d.ask <- struct{}{}:
+		default:
+		}
+	}
+	d.Socket = c.Socket(client.SocketListener{
+		Open: func(resumed bool) {
+			if !resumed {
+				behind()
+			}
+		},
+		Event: func(e api.Event) {
+			data, _ := e.Data.(json.RawMessage)
+			var at struct { // of a message or of a chat
+				Chat string
+				Seq  int64
+			}
+			if e.Type != api.EventMessageNew && e.Type != api.EventChatStands || json.Unmarshal(data, &at) != nil || at.Chat != chat {
+				return
+			}
+			if e.Type != api.EventMessageNew || !d.have.CompareAndSwap(at.Seq-1, at.Seq) && at.Seq > d.have.Load() {
+				behind()
+			}
+		},
+	})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
+	var all sync.WaitGroup
+	p.t.Cleanup(func() { cancel(); all.Wait() })
+	all.Go(func() { _ = d.Run(ctx) })
+	all.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-d.ask:
+			}
+			have := d.have.Load()
+			list, err := c.Messages(ctx, chat, client.MessageRange{After: &have})
+			for _, m := range list.Messages {
+				d.have.CompareAndSwap(m.Seq-1, m.Seq)
+			}
+			if client.CodeOf(err) != "chat.unknown" && (err != nil || list.More) {
+				behind()
+			}
+		}
+	})
+	return d
+}
+
+// The node that stores is cut off from Redis now and then, for less time than the others take it for dead after.
+// Whoever listens on the other node gets each message, though no other follows.
+func TestWhatANodeStoresWhileItIsCutOffIsHeardOnTheOther(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
+		p.befriend(bob, eve)
+		there := p.read(1, p.client(1, client.WithTokens(eve.c.Tokens())), client.ChatWith(bob.id))
+		pause := func(most time.Duration) { bubble.Sleep(rand.N(most)) }
+		for n := range int64(60) {
+			p.wires[0].Refuse()
+			bubble.Sleep(time.Second)
+			bob.says(t, eve, fmt.Sprint(n), "Hi")
+			for range n % 4 { // it is back for moments only
+				pause(time.Second)
+				p.wires[0].Heal()
+				pause(500 * time.Millisecond)
+				p.wires[0].Refuse()
+			}
+			pause(time.Second)
+			p.wires[0].Heal()
+			bubble.Sleep(20 * time.Second)
+			if have := there.have.Load(); have != n+1 {
+				t.Fatalf("Eve has %d messages, and Bob sent %d", have, n+1)
+			}
 		}
 	})
 }

@@ -25,8 +25,9 @@
 //   - Where the stream cannot tell (Redis was emptied, another server took over, events
 //     were lost on the way) the channel begins a new epoch, and every listener is told so.
 //   - While Redis is away events reach the listeners of the node that publishes, without an
-//     offset. When it is back, the channels concerned begin a new epoch. An event that Redis
-//     took without an answer may come twice before that.
+//     offset. When it is back, and has what these events were about ([Bus.SetBehind]), the
+//     channels concerned begin a new epoch. An event that Redis took without an answer may
+//     come twice before that.
 //   - A node that dies takes with it the events that it has not sent yet. What must survive
 //     that is not an event alone: it is committed, and found by who looks (a message by the
 //     sequence of its conversation).

@@ -74,17 +74,18 @@ const waiting = 1024
 
 // Bus carries events to listeners on this node and on all others.
 type Bus struct {
-	nodes *bus.Bus
-	db    *redis.DB
-	node  string
-	log   *slog.Logger
-	live  func(context.Context) ([]string, error)
-	out   chan []Event
-	doubt chan struct{} // asks for a look at where channels stand
-	stale atomic.Bool   // that look is to begin new epochs
-	gap   atomic.Bool   // that look is the first one since events may have been lost on their way here
-	dead  chan struct{} // others may have taken this node for dead
-	era   uint64        // of nodes, in which the last look was made; keepRight's alone
+	nodes  *bus.Bus
+	db     *redis.DB
+	node   string
+	log    *slog.Logger
+	live   func(context.Context) ([]string, error)
+	behind func() bool
+	out    chan []Event
+	doubt  chan struct{} // asks for a look at where channels stand
+	stale  atomic.Bool   // that look is to begin new epochs
+	gap    atomic.Bool   // that look is the first one since events may have been lost on their way here
+	dead   chan struct{} // others may have taken this node for dead
+	era    uint64        // of nodes, in which the last look was made; keepRight's alone
 
 	mu       sync.Mutex
 	channels map[string]*channel
@@ -98,7 +99,7 @@ func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), db: db, node: node, log: log,
+	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), db: db, node: node, log: log, behind: func() bool { return false },
 		out: make(chan []Event, waiting), doubt: make(chan struct{}, 1), dead: make(chan struct{}, 1), channels: map[string]*channel{}}
 	b.nodes.Handle(topic, bus.Handler{
 		Event: func(bus.Event) { b.resetAll() },
@@ -118,6 +119,11 @@ func (b *Bus) Nodes() *bus.Bus { return b.nodes }
 // comes to listen. live returns those that do. Call it before [Bus.Run]. Without it they
 // stay until the keys' life has ended.
 func (b *Bus) SetLive(live func(context.Context) ([]string, error)) { b.live = live }
+
+// SetBehind has the bus begin no epoch of a channel of which it could not send an event while
+// behind reports that Redis misses something that this node has acknowledged: a listener that
+// is told Lost looks at the truth, and another node may answer it from Redis. Call it before [Bus.Run].
+func (b *Bus) SetBehind(behind func() bool) { b.behind = behind }
 
 // TakenForDead says that this node lives, after others may have taken it for dead, and off its
 // channels. It listens to them again and finds out what was missed.

@@ -31,9 +31,12 @@ func TestMain(m *testing.M) {
 }
 
 // run starts a bus on db and waits until it hears the others.
-func run(t testing.TB, db *redis.DB, node string) *Bus {
+func run(t testing.TB, db *redis.DB, node string, set ...func(*Bus)) *Bus {
 	t.Helper()
 	b := NewBus(db, node, slog.New(slog.DiscardHandler))
+	for _, fn := range set {
+		fn(b)
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = b.Run(ctx, func() {}) }()
@@ -57,8 +60,10 @@ func (b *Bus) hears(t testing.TB) {
 		}
 	}, Lost: func() {}})
 	defer leave()
+	e := New("probe", "probe", time.Now(), []byte("1"))
+	e.Fleeting = true // else a look finds it, and it is not known that the node is subscribed
 	for {
-		other.sendAll(t.Context(), []Event{New("probe", "probe", time.Now(), []byte("1"))})
+		other.sendAll(t.Context(), []Event{e})
 		select {
 		case <-probe:
 			return
@@ -391,6 +396,26 @@ func TestWhileRedisIsAwayTheSameNodeHearsAndAllAreToldAfterwards(t *testing.T) {
 	})
 }
 
+// Listeners look at the truth as soon as they are told, and another node may answer them from Redis.
+func TestListenersAreToldOfALossOnceRedisHasWhatWasLost(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		var behind atomic.Bool
+		a := run(t, redistest.OpenConfig(t, wire.Config()), "a", func(b *Bus) { b.SetBehind(behind.Load) })
+		there := run(t, server.Open(t), "b").ear(t, "ann")
+		behind.Store(true)
+		wire.Refuse()
+		a.Publish([]Event{tick("ann", 1)})
+		bubble.Sleep(time.Second)
+		wire.Heal()
+		bubble.Sleep(time.Minute)
+		there.wants(t)
+		behind.Store(false)
+		there.wants(t, "lost")
+	})
+}
+
 func TestALetterThatCannotBeSentBeginsNewEpochs(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
@@ -413,6 +438,7 @@ func TestListenersOfASharedChannelAreToldOfAGap(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
 		a, b := run(t, server.Open(t), "a"), run(t, redistest.OpenConfig(t, wire.Config()), "b")
+		bubble.Sleep(time.Second) // the looks that a subscription asks for are over
 		room, ann, eve, here := b.ear(t, "room/1"), b.ear(t, "ann"), b.ear(t, "eve"), a.ear(t, "room/1")
 		said := func(n int) []Event {
 			e := tick("bob", n)

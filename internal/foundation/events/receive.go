@@ -197,9 +197,10 @@ func (b *Bus) compare(ctx context.Context, c *channel, at Position, gap bool) {
 	b.tellLost(c)
 }
 
-// resetUnsent begins new epochs of the channels of which an event could not be sent.
+// resetUnsent begins new epochs of the channels of which an event could not be sent, once Redis
+// has what these events were about; see [Bus.SetBehind].
 func (b *Bus) resetUnsent(ctx context.Context) {
-	for {
+	for !b.behind() {
 		names, more := b.unsent.some(page)
 		if more {
 			if err := b.nodes.Publish(ctx, topic, "lost", b.node); err != nil {

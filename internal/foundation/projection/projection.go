@@ -91,6 +91,10 @@ type Config[Change, State any] struct {
 	// same change, so Write must be idempotent and never harm what is newer.
 	State func(ctx context.Context, changes []Change) ([]State, error)
 	Write func(ctx context.Context, states []State) error
+	// Late is told of changes that Redis was given late, once it has them: what was missed or
+	// unsure, and what a replay found, in pieces. Who asked meanwhile may have been answered without them,
+	// and clients may not have been told. An error has the changes applied again. Nil does nothing.
+	Late func(ctx context.Context, changes []Change) error
 	// DB has table projection_marks.
 	DB *sqldb.DB
 	// Every is the pace of the mark, zero means a second. While Redis is away it
@@ -111,6 +115,7 @@ type Projection[Change, State any] struct {
 	store    *store
 	up       atomic.Bool
 	writable atomic.Bool
+	behind   atomic.Bool // Redis misses a change that this node has acknowledged
 	wake     chan struct{}
 	replays  replays
 	applied  atomic.Int64  // Unix ms, of the mark last stored; of New before that
@@ -185,6 +190,10 @@ func (p *Projection[Change, State]) Up() bool {
 	return true
 }
 
+// Behind reports whether Redis misses a change that this node has acknowledged. Other nodes
+// may answer without that change until Redis has it.
+func (p *Projection[Change, State]) Behind() bool { return p.behind.Load() }
+
 // Writable reports whether Redis answers, though it may lack rows yet.
 func (p *Projection[Change, State]) Writable() bool { return p.writable.Load() }
 
@@ -210,6 +219,7 @@ func (p *Projection[Change, State]) Missed(at time.Time, row Change) {
 	p.settle(at)
 	p.missed.add(at.UnixMilli(), row)
 	p.up.Store(false)
+	p.behind.Store(true)
 	p.mu.Unlock()
 	p.poke()
 }
@@ -233,6 +243,22 @@ func (p *Projection[Change, State]) Renew(ctx context.Context, changes ...Change
 			return err
 		}
 		if err := p.cfg.Write(ctx, states); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renewLate is Renew for changes that Redis should have had before.
+func (p *Projection[Change, State]) renewLate(ctx context.Context, changes []Change) error {
+	for some := range slices.Chunk(changes, atOnce) {
+		if err := p.Renew(ctx, some...); err != nil {
+			return err
+		}
+		if p.cfg.Late == nil {
+			continue
+		}
+		if err := p.cfg.Late(ctx, some); err != nil {
 			return err
 		}
 	}
@@ -327,6 +353,9 @@ func (p *Projection[Change, State]) settled(ok bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writable.Store(ok)
+	if ok && p.missed.since == 0 {
+		p.behind.Store(false)
+	}
 	p.up.Store(ok && p.missed.since == 0 && len(p.awaited) == 0)
 	return p.up.Load()
 }
@@ -366,7 +395,7 @@ func (p *Projection[Change, State]) applyAll(ctx context.Context, b *backlog[Cha
 	case all.since == 0:
 		return nil
 	case len(all.rows) < remembered:
-		err = p.Renew(ctx, all.rows...)
+		err = p.renewLate(ctx, all.rows)
 	default:
 		err = p.replay(ctx, time.UnixMilli(all.since))
 	}
@@ -385,7 +414,7 @@ var errReplay = errors.New("the replay failed")
 // succeeds every answer comes from SQL.
 func (p *Projection[Change, State]) replay(ctx context.Context, since time.Time) error {
 	began := time.Now()
-	err := p.cfg.Changed(ctx, since, func(changes []Change) error { return p.Renew(ctx, changes...) })
+	err := p.cfg.Changed(ctx, since, func(changes []Change) error { return p.renewLate(ctx, changes) })
 	if err == nil {
 		p.replays.note(began)
 		return nil

@@ -37,6 +37,8 @@ type domain struct {
 	log      map[int]time.Time
 	replayed []time.Time
 	failing  bool
+	late     []int      // what was told to Late
+	unheard  bool       // Late fails
 	hold     chan error // when set, a replay waits for its outcome
 }
 
@@ -50,7 +52,7 @@ func newDomainOn(t *testing.T, db *redis.DB, sql *sqldb.DB, node string) *domain
 	d := &domain{db: db, sql: sql, log: map[int]time.Time{}}
 	d.Projection = New(Config[int, int]{
 		Redis: db, DB: sql, Name: "numbers", Applied: applied.At(), Node: node, Every: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
-		Changed: d.changed, State: d.state, Write: d.write,
+		Changed: d.changed, State: d.state, Write: d.write, Late: d.tell,
 	})
 	return d
 }
@@ -104,6 +106,23 @@ func (d *domain) write(ctx context.Context, rows []int) error {
 	return keyspace.FirstErr(d.db.DoMulti(ctx, cmds))
 }
 
+func (d *domain) tell(ctx context.Context, rows []int) error {
+	held, err := state.At().All(ctx, d.db)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil || d.unheard || slices.ContainsFunc(rows, func(row int) bool { return held[strconv.Itoa(row)] == "" }) {
+		return errors.New("nobody is told")
+	}
+	d.late = append(d.late, rows...)
+	return nil
+}
+
+func (d *domain) told() []int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.late)
+}
+
 func (d *domain) commit(row int, at time.Time) { d.mu.Lock(); d.log[row] = at; d.mu.Unlock() }
 
 func (d *domain) has(t *testing.T, rows ...int) {
@@ -136,21 +155,62 @@ func TestMissedRowsAreAppliedBeforeReadsTrustRedisAgain(t *testing.T) {
 		d.mu.Unlock()
 		d.Begin(at)
 		d.Missed(at, 7)
-		if d.Up() {
-			t.Error("up although a row is missing")
+		if d.Up() || !d.Behind() {
+			t.Error("up or not behind although a row is missing")
 		}
 		time.Sleep(50 * time.Millisecond) // a few rounds, all failing: it must stay missing
-		if d.Up() {
-			t.Error("up although the row could not be applied")
+		if d.Up() || !d.Behind() {
+			t.Error("up or not behind although the row could not be applied")
 		}
 		d.mu.Lock()
 		d.failing = false
 		d.mu.Unlock()
 		eventually.True(t, "the row to be applied", d.Up)
 		d.has(t, 7)
+		if d.Behind() {
+			t.Error("behind although nothing is missing")
+		}
 		if n := len(d.replays()); n != 0 {
 			t.Errorf("the log was read %d times for one row that was in memory", n)
 		}
+	})
+}
+
+func TestWhatRedisIsGivenLateIsToldOnceItIsThere(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+		d.commit(1, time.Now())
+		d.run(t)
+		if err := d.db.Do(t.Context(), keyspace.Cmd{Name: "DEL", Key: applied.At().Key}).Err; err != nil {
+			t.Fatal(err)
+		}
+		eventually.Equal(t, "what a replay tells", "[1]", func() string { return fmt.Sprint(d.told()) })
+		eventually.True(t, "the end of the replay", d.Up)
+
+		at := time.Now()
+		d.Begin(at)
+		if !d.Bring(t.Context(), time.Second, 2) {
+			t.Fatal("Redis is there")
+		}
+		d.Done(at) // in time: its own event tells of it
+
+		d.mu.Lock()
+		d.unheard = true
+		d.mu.Unlock()
+		d.Begin(at)
+		d.Missed(at, 3)
+		bubble.Sleep(time.Second)
+		if d.has(t, 3); d.Up() || !d.Behind() {
+			t.Error("up or not behind although nobody was told")
+		}
+		d.mu.Lock()
+		d.unheard = false
+		d.mu.Unlock()
+		eventually.Equal(t, "what was missed", "[1 3]", func() string { return fmt.Sprint(d.told()) })
+
+		d.Begin(at)
+		d.Unsure(at, 4)
+		eventually.Equal(t, "what was unsure", "[1 3 4]", func() string { return fmt.Sprint(d.told()) })
 	})
 }
 
