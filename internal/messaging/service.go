@@ -109,7 +109,11 @@ func New(ctx context.Context, cfg Config) *Service {
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
 		Changed: s.store.changedSince, State: s.compute, Write: s.write, Late: s.tellStands, Metrics: cfg.Metrics, Name: "chats",
 	})
-	s.settings = cache.New(cfg.Caches, settingsKeys, cfg.Cache, cache.Source[accounts.ID, settings]{
+	copies := cfg.Cache
+	// A change goes on while Redis is away. If it is away for this node alone, another one may go by the old settings until the
+	// outbox has told Redis of them.
+	copies.Unfenced = cache.Proceed
+	s.settings = cache.New(cfg.Caches, settingsKeys, copies, cache.Source[accounts.ID, settings]{
 		Load: func(ctx context.Context, user accounts.ID) (settings, error) {
 			found, err := s.store.settings(ctx, []accounts.ID{user})
 			return found[user], err

@@ -23,6 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
@@ -405,6 +406,51 @@ func (w *world) sizes() map[string]int {
 		w.each("SELECT COUNT(*) FROM "+table, func(_ []string, values []any) { n[table] = int(values[0].(int64)) })
 	}
 	return n
+}
+
+// TestNoOperationFailsWhileRedisIsAway has ann call every operation on what is hers, without a Redis.
+// Nothing fails: what needs Redis says so.
+func TestNoOperationFailsWhileRedisIsAway(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.populate()
+		w.away = true
+		w.memory.Kill()
+		bubble.Sleep(time.Second)
+		ends := func(o op) int { // what ends things comes last, and what ends ann's session at the very end
+			switch {
+			case o.path == "/v1/auth/logout" || o.path == "/v1/me/deletion" || o.method == "DELETE" && strings.HasPrefix(o.path, "/v1/sessions"):
+				return 2
+			case o.method == "DELETE":
+				return 1
+			}
+			return 0
+		}
+		done, need := 0, []string{}
+		for _, o := range slices.SortedStableFunc(slices.Values(w.ops), func(a, b op) int { return ends(a) - ends(b) }) {
+			hers := map[string]any{}
+			for _, p := range o.places() {
+				if p.in == "path" && w.belongs[p.name] != "" {
+					hers[p.String()] = w.belongs[p.name]
+				}
+			}
+			r := o.request(t, hers)
+			r.token = w.ann.AccessToken
+			switch a := w.send(r); {
+			case a.status < 300:
+				done++
+			case a.status == http.StatusServiceUnavailable:
+				need = append(need, o.String()+" "+a.code())
+			}
+		}
+		if want := []string{"POST /v1/rooms/{room}/playback room.state_away", "POST /v1/streams/{stream}/stop live.state_away", "GET /v1/streams/{stream}/viewers live.state_away",
+			"POST /v1/streams/{stream}/whep live.no_media", "POST /v1/streams/{stream}/whip live.no_media", "DELETE /v1/streams/{stream}/whip/{session} live.state_away"}; !slices.Equal(need, want) {
+			t.Errorf("these need Redis: %q, want %q", need, want)
+		}
+		if done < len(w.ops)/3 {
+			t.Errorf("%d of %d operations were done; the walk is broken", done, len(w.ops))
+		}
+	})
 }
 
 // TestABodyThatIsNotWhatItShouldBeIsRefused sends what is no JSON, or JSON that

@@ -11,6 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // opened is the request that opened ann's socket.
@@ -134,17 +135,19 @@ func TestAKeyAndALimitHoldOnBothWaysTogether(t *testing.T) {
 }
 
 func TestTryingOperationsHasTheLimitOfTryingPaths(t *testing.T) {
-	s := newSite(t, func(c *Config) { c.Limiter = ratelimit.New(redistest.Open(t, "embedded")) })
-	opened := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
-	opened.RemoteAddr = "203.0.113.9:1"
-	for i := range unmatched.op.Limit.Max {
-		if got := s.Invoke(t.Context(), Invocation{Op: "no.such", Opened: opened}); got.Status != 404 {
-			t.Fatalf("try %d: got %d", i, got.Status)
+	bubble.Test(t, func(t *testing.T) {
+		s := newSite(t, func(c *Config) { c.Limiter = ratelimit.New(redistest.Open(t, "embedded")) })
+		opened := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+		opened.RemoteAddr = "203.0.113.9:1"
+		for i := range unmatched.op.Limit.Max {
+			if got := s.Invoke(t.Context(), Invocation{Op: "no.such", Opened: opened}); got.Status != 404 {
+				t.Fatalf("try %d: got %d", i, got.Status)
+			}
 		}
-	}
-	if over := s.Invoke(t.Context(), Invocation{Op: "no.such", Opened: opened}); over.Status != 429 || over.Header.Get("Retry-After") == "" {
-		t.Errorf("one more: got %d %v", over.Status, over.Header)
-	}
+		if over := s.Invoke(t.Context(), Invocation{Op: "no.such", Opened: opened}); over.Status != 429 || over.Header.Get("Retry-After") == "" {
+			t.Errorf("one more: got %d %v", over.Status, over.Header)
+		}
+	})
 }
 
 func TestACallerThatHasGoneIsNoFault(t *testing.T) {
