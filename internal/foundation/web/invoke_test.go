@@ -111,27 +111,29 @@ func TestWhatIsNoJSONIsNotInvoked(t *testing.T) {
 }
 
 func TestAKeyAndALimitHoldOnBothWaysTogether(t *testing.T) {
-	rdb, db := redistest.Open(t, "embedded"), sqldbtest.SQLite(t)
-	s := newSite(t, func(c *Config) {
-		c.DB, c.Limiter, c.Limit = db, ratelimit.New(rdb), ratelimit.Limit{Max: 3, Window: time.Hour}
+	bubble.Test(t, func(t *testing.T) {
+		rdb, db := redistest.Open(t, "embedded"), sqldbtest.SQLite(t)
+		s := newSite(t, func(c *Config) {
+			c.DB, c.Limiter, c.Limit = db, ratelimit.New(rdb), ratelimit.Limit{Max: 3, Window: time.Hour}
+		})
+		first := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		again := s.Invoke(t.Context(), invocation("thing.make", thingBody, Invocation{Key: "k"}))
+		if again.Status != 201 || string(again.Body) != strings.TrimSpace(first.Body.String()) || again.Header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("got %d %s, want %s", again.Status, again.Body, first.Body)
+		}
+		if other := s.Invoke(t.Context(), invocation("thing.make", `{"name":"other"}`, Invocation{Key: "k"})); other.Status != 409 {
+			t.Errorf("another body: got %d %s", other.Status, other.Body)
+		}
+		if s.runs.Load() != 1 {
+			t.Errorf("the handler ran %d times", s.runs.Load())
+		}
+		if over := s.ask(t, "POST", "/v1/things", thingBody); over.Code != 429 {
+			t.Errorf("the fourth: got %d", over.Code)
+		}
+		if over := s.Invoke(t.Context(), invocation("thing.make", thingBody, Invocation{})); over.Status != 429 || over.Header.Get("Retry-After") == "" {
+			t.Errorf("the fifth: got %d %v", over.Status, over.Header)
+		}
 	})
-	first := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
-	again := s.Invoke(t.Context(), invocation("thing.make", thingBody, Invocation{Key: "k"}))
-	if again.Status != 201 || string(again.Body) != strings.TrimSpace(first.Body.String()) || again.Header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("got %d %s, want %s", again.Status, again.Body, first.Body)
-	}
-	if other := s.Invoke(t.Context(), invocation("thing.make", `{"name":"other"}`, Invocation{Key: "k"})); other.Status != 409 {
-		t.Errorf("another body: got %d %s", other.Status, other.Body)
-	}
-	if s.runs.Load() != 1 {
-		t.Errorf("the handler ran %d times", s.runs.Load())
-	}
-	if over := s.ask(t, "POST", "/v1/things", thingBody); over.Code != 429 {
-		t.Errorf("the fourth: got %d", over.Code)
-	}
-	if over := s.Invoke(t.Context(), invocation("thing.make", thingBody, Invocation{})); over.Status != 429 || over.Header.Get("Retry-After") == "" {
-		t.Errorf("the fifth: got %d %v", over.Status, over.Header)
-	}
 }
 
 func TestTryingOperationsHasTheLimitOfTryingPaths(t *testing.T) {
