@@ -30,7 +30,7 @@ test: deps ## Run every test, with real engines and the race detector
 # Half of the runs have a machine that stalls. A short trial: RUNS=2 PACKAGES="./lib/lease ./e2e"
 RUNS ?= 8
 
-test-stability: deps ## Run the tests eight times, four of them on a machine that stalls; takes an hour
+test-stability: deps ## Run the tests eight times, four of them on a machine that stalls; takes hours
 	RUNS=$(RUNS) scripts/test-stability.sh $(PACKAGES)
 
 test-timing: deps ## Run the tests that judge by real time, one after another, on a machine that does nothing else
