@@ -153,27 +153,22 @@ func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
 // reader is a client that keeps one chat as clients should: it takes messages in the order of their numbers, and
 // asks for what is missing where it is told that something may be.
 type reader struct {
-	*client.Socket
-	c    *client.Client
-	chat string
-	ask  chan struct{}
-	have atomic.Int64
-
-	sent atomic.Int64 // times that it was sent away, to look at the truth
+	have   atomic.Int64 // messages
+	closed atomic.Int64 // times that its socket was closed
 }
 
-// read opens a reader at a node, until the test ends.
-func (p *pair) read(node int, c *client.Client, chat string) *reader {
+// read opens a reader at the client's node, until the test ends.
+func (p *pair) read(c *client.Client, chat string) *reader {
 	p.t.Helper()
-	d := &reader{c: c, chat: chat, ask: make(chan struct{}, 1)}
+	d, ask := &reader{}, make(chan struct{}, 1)
 	behind := func() {
 		select {
-		case d.ask <- struct{}{}:
+		case ask <- struct{}{}:
 		default:
 		}
 	}
-	d.Socket = c.Socket(client.SocketListener{
-		Closed: func(error) { d.sent.Add(1) },
+	socket := c.Socket(client.SocketListener{
+		Closed: func(error) { d.closed.Add(1) },
 		Open: func(resumed bool) {
 			if !resumed {
 				behind()
@@ -196,13 +191,13 @@ func (p *pair) read(node int, c *client.Client, chat string) *reader {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
 	var all sync.WaitGroup
 	p.t.Cleanup(func() { cancel(); all.Wait() })
-	all.Go(func() { _ = d.Run(ctx) })
+	all.Go(func() { _ = socket.Run(ctx) })
 	all.Go(func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-d.ask:
+			case <-ask:
 			}
 			have := d.have.Load()
 			list, err := c.Messages(ctx, chat, client.MessageRange{After: &have})
@@ -224,16 +219,16 @@ func TestWhatANodeStoresWhileItIsCutOffIsHeardOnTheOther(t *testing.T) {
 		p := newPair(t)
 		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
 		p.befriend(bob, eve)
-		there := p.read(1, p.client(1, client.WithTokens(eve.c.Tokens())), client.ChatWith(bob.id))
+		there := p.read(p.client(1, client.WithTokens(eve.c.Tokens())), client.ChatWith(bob.id))
 		for n := range int64(20) {
 			p.wires[0].Refuse()
 			bubble.Sleep(time.Second + rand.N(time.Second)) // so that no tick keeps step with another
 			bob.says(t, eve, fmt.Sprint(n), "Hi")
 			bubble.Sleep(rand.N(time.Second))
 			p.wires[0].Heal()
-			sent := there.sent.Load()
+			closed := there.closed.Load()
 			for range 1000 { // until Eve's client is told to look at the truth
-				if bubble.Sleep(time.Millisecond); there.sent.Load() > sent {
+				if bubble.Sleep(time.Millisecond); there.closed.Load() > closed {
 					break
 				}
 			}

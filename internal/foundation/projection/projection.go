@@ -353,10 +353,11 @@ func (p *Projection[Change, State]) settled(ok bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writable.Store(ok)
-	if ok && p.missed.since == 0 {
+	applied := ok && p.missed.since == 0
+	if applied {
 		p.behind.Store(false)
 	}
-	p.up.Store(ok && p.missed.since == 0 && len(p.awaited) == 0)
+	p.up.Store(applied && len(p.awaited) == 0)
 	return p.up.Load()
 }
 
