@@ -249,6 +249,24 @@ func TestASocketOnANodeThatIsCutOffHearsNothingAfterItsSession(t *testing.T) {
 	})
 }
 
+// A socket that opened while Redis was away has no place in the events of its channel, and cannot resume
+// there: not while Redis is still away, and not once its channel is at the beginning of an epoch.
+func TestASocketThatOpenedWithoutRedisDoesNotResume(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		tokens := p.enter(0)
+		p.wires[0].Refuse()
+		d := p.socket(0, tokens)
+		d.line.harm(nil)
+		d.line.harm(p.nodes[0])
+		d.hears(t, "opened", "closed", "opened")
+		p.wires[0].Heal()
+		d.hears(t, "opened", "closed", "opened", "closed", "opened")
+		d.rename(t, "Ann")
+		d.hears(t, "opened", "closed", "opened", "closed", "opened", "account.updated Ann")
+	})
+}
+
 func TestASocketOutlivesItsToken(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := testkit.Start(t, func(c *app.Config) { c.Accounts.AccessLife = time.Minute })

@@ -65,7 +65,7 @@ func (l lock) Unlock() { <-l }
 // Listen has l get the events of a channel from now on, until leave is called, which may
 // be called again. It returns where the channel stands: what was published up to there, l
 // does not get. While Redis is away the Position is zero, and l gets what this node
-// publishes.
+// publishes; it is told Lost when Redis is back.
 func (b *Bus) Listen(ctx context.Context, name string, l *Listener) (at Position, leave func()) {
 	c := b.enter(name)
 	c.registering.Lock()
@@ -112,8 +112,11 @@ func (b *Bus) leave(ctx context.Context, c *channel, l *Listener) {
 	nodes, meta, _ := keysOf(c.name)
 	ctx, cancel := context.WithTimeout(ctx, listenTime)
 	defer cancel()
-	// Where it fails the node stays in the list, until somebody else comes to listen.
-	_ = leaveScript.Run(ctx, b.db, []keyspace.Key{nodes, meta}, b.node, millis(resumeFor)).Err
+	if leaveScript.Run(ctx, b.db, []keyspace.Key{nodes, meta}, b.node, millis(resumeFor)).Err != nil {
+		// The node may stay in the list, until somebody else comes to listen, or be taken off it later, when
+		// somebody has come here again.
+		b.TakenForDead()
+	}
 	c.mu.Lock() // somebody may have come meanwhile, and waits for registering
 	c.at = Position{}
 	c.mu.Unlock()
@@ -245,8 +248,6 @@ func (b *Bus) handle(ctx context.Context, c *channel, e Event, p Position) {
 	defer c.mu.Unlock()
 	switch {
 	case p.Offset == 0: // not kept
-	case c.at.Epoch == "": // Redis did not answer when the first listener came
-		c.at = p
 	case p.Epoch != c.at.Epoch:
 		c.at = p
 		b.tellLost(c)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"time"
@@ -97,6 +98,10 @@ func position(at events.Position) centrifuge.StreamPosition {
 	return centrifuge.StreamPosition{Epoch: at.Epoch, Offset: at.Offset}
 }
 
+// unknown is the position of a channel of which Redis says nothing. It has an epoch of its own: the library
+// lets a client resume from an empty one wherever the offsets are equal, as at the beginning of every epoch.
+func unknown() centrifuge.StreamPosition { return centrifuge.StreamPosition{Epoch: rand.Text()} }
+
 // History implements centrifuge.Broker. While Redis is away nothing is known, and nobody's
 // position is the present one.
 func (b *broker) History(name string, opts centrifuge.HistoryOptions) ([]*centrifuge.Publication, centrifuge.StreamPosition, error) {
@@ -115,7 +120,10 @@ func (b *broker) History(name string, opts centrifuge.HistoryOptions) ([]*centri
 	defer cancel()
 	kept, at, err := b.bus.History(ctx, name, after, limit)
 	if err != nil {
-		return nil, centrifuge.StreamPosition{}, nil //nolint:nilerr // whoever resumes is told to look
+		return nil, unknown(), nil //nolint:nilerr // whoever resumes is told to look
+	}
+	if at == (events.Position{}) {
+		return nil, unknown(), nil
 	}
 	if opts.Filter.Since != nil && opts.Filter.Since.Epoch != at.Epoch {
 		kept = nil

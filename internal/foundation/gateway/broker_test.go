@@ -62,3 +62,23 @@ func TestAChannelThatIsSubscribedTwiceIsHeardOnce(t *testing.T) {
 		}
 	})
 }
+
+// Nobody's position is the present one where nothing is known, not even that of a client that was told so before.
+func TestAChannelOfWhichRedisSaysNothingIsInAnEpochOfItsOwn(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		bus := events.NewBus(redistest.OpenConfig(t, wire.Config()), "here", slog.New(slog.DiscardHandler))
+		b := &broker{base: t.Context(), bus: bus}
+		seen := map[string]bool{"": true}
+		for _, harm := range []func(){func() {}, wire.Refuse} {
+			harm()
+			for range 2 {
+				_, at, err := b.History("ann", centrifuge.HistoryOptions{})
+				if err != nil || seen[at.Epoch] {
+					t.Errorf("the channel stands at %+v: %v", at, err)
+				}
+				seen[at.Epoch] = true
+			}
+		}
+	})
+}
