@@ -60,6 +60,8 @@ type Service struct {
 	news   int         // events about nodes so far
 	known  int         // those that live takes into account
 
+	renewed time.Time // when the last heartbeat began that was answered; Run's alone
+
 	metrics *metrics
 }
 
@@ -207,10 +209,13 @@ func (s *Service) round(ctx context.Context, joined *bool) error {
 		return err
 	}
 	s.take(found.order)
-	if found.lapsed && s.lapsed != nil {
+	// Between two answers a lease may have ended and been taken anew by a heartbeat that was not answered.
+	lapsed := found.lapsed || time.Since(s.renewed) > s.store.lease
+	s.renewed = asked
+	if lapsed && s.lapsed != nil {
 		s.lapsed()
 	}
-	if found.lapsed || !*joined {
+	if lapsed || !*joined {
 		err := s.bus.Publish(ctx, Topic, Joined, self.ID.String())
 		if *joined = err == nil; err != nil {
 			return err
