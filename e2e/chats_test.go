@@ -39,6 +39,22 @@ type device struct {
 
 	mu    sync.Mutex
 	texts []string // by seq; handed to the app in this order, each once
+	notes []string // what happened to it last
+}
+
+// note keeps what happened for [device.tells].
+func (d *device) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.notes = append(d.notes, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+	d.notes = d.notes[max(0, len(d.notes)-40):]
+}
+
+// tells logs what the device has of a chat, and what happened to it last.
+func (d *device) tells(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.t.Logf("%s has %d messages of %s:\n%s", name, len(d.texts), d.chat, strings.Join(d.notes, "\n"))
 }
 
 // newDevice opens a device that asks the nodes by turns, beginning with one of them.
@@ -58,6 +74,7 @@ func newDevice(t *testing.T, ctx context.Context, all *sync.WaitGroup, nodes []*
 	}
 	d.socket = d.c.Socket(client.SocketListener{
 		Open: func(resumed bool) {
+			d.note("open, resumed: %v", resumed)
 			if !resumed {
 				d.ask()
 			}
@@ -79,6 +96,7 @@ func (d *device) ask() {
 // hear takes the next message, skips one that it has, and asks where one is missing.
 func (d *device) hear(e api.Event) {
 	data, _ := e.Data.(json.RawMessage)
+	d.note("%s %.150s", e.Type, data)
 	switch e.Type {
 	case api.EventMessageNew:
 		var m api.Message
@@ -123,6 +141,7 @@ func (d *device) catchUp(ctx context.Context) {
 		have := int64(len(d.texts))
 		d.mu.Unlock()
 		list, err := d.c.Messages(ctx, d.chat, client.MessageRange{After: &have, Limit: 200})
+		d.note("after %d there are %d, more: %v, %v", have, len(list.Messages), list.More, err)
 		for _, m := range list.Messages {
 			d.take(m)
 		}
@@ -323,7 +342,15 @@ func (w *talk) whole() {
 		w.mu.Unlock()
 		var whole []string
 		for n, d := range devices {
-			eventually.True(w.t, fmt.Sprintf("device %d of chat %d to have all %d messages", n, i, want), func() bool { return len(d.all()) >= want })
+			name := fmt.Sprintf("device %d of chat %d", n, i)
+			behind := true
+			w.t.Cleanup(func() {
+				if behind {
+					d.tells(name)
+				}
+			})
+			eventually.True(w.t, fmt.Sprintf("%s to have all %d messages", name, want), func() bool { return len(d.all()) >= want })
+			behind = false
 			got := d.all()
 			if len(got) != want {
 				w.t.Errorf("device %d of chat %d has %d messages, and %d were acknowledged", n, i, len(got), want)

@@ -150,7 +150,7 @@ func (n *node) isDown() bool {
 // said is what the node logged last.
 func (n *node) said() string {
 	log := n.all()
-	return log[max(0, len(log)-20_000):]
+	return log[max(0, len(log)-100_000):]
 }
 
 func (n *node) all() string {
