@@ -119,11 +119,8 @@ func (b *broker) History(name string, opts centrifuge.HistoryOptions) ([]*centri
 	ctx, cancel := b.context()
 	defer cancel()
 	kept, at, err := b.bus.History(ctx, name, after, limit)
-	if err != nil {
+	if err != nil || at == (events.Position{}) {
 		return nil, unknown(), nil //nolint:nilerr // whoever resumes is told to look
-	}
-	if at == (events.Position{}) {
-		return nil, unknown(), nil
 	}
 	if opts.Filter.Since != nil && opts.Filter.Since.Epoch != at.Epoch {
 		kept = nil
