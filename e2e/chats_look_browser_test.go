@@ -187,6 +187,19 @@ func TestALongChatIsReadBackwardsAndSearchedInTheBrowser(t *testing.T) {
 	bob.lacks(".newest")
 	bob.lacks("[data-unread-chats]")
 
+	// Who goes up stays there, though something is drawn before the browser tells of it.
+	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		const stream = document.querySelector(".stream");
+		window.untold = (e) => e.stopImmediatePropagation();
+		stream.addEventListener("scroll", untold, true);
+		stream.scrollTop = 1000;
+	})()`))
+	ada.write("and one more")
+	bob.until("one more", `document.querySelector(".message:last-of-type .said").textContent === "and one more"`)
+	bob.until("the place", `document.querySelector(".stream").scrollTop === 1000`)
+	bob.says(".newest", "new message")
+	bob.do(chromedp.Evaluate[chromedp.Void](`document.querySelector(".stream").removeEventListener("scroll", untold, true)`))
+
 	// Older ones come above, and what is looked at stays where it is.
 	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
 		const stream = document.querySelector(".stream");
@@ -211,8 +224,13 @@ func TestALongChatIsReadBackwardsAndSearchedInTheBrowser(t *testing.T) {
 		document.querySelector(".newest").click();
 		document.querySelector(".stream").dispatchEvent(new Event("scroll")); // while it is loaded
 	})()`))
-	bob.until("the end again", `document.querySelector(".message:last-of-type .said").textContent === "and another one"`)
+	bob.until("the end again", `document.querySelector(".message:last-of-type .said").textContent === "and one more"`)
 	bob.lacks(".newest")
+
+	// A page that does not fill the screen gets more without being scrolled.
+	bob.do(chromedp.EmulateViewport(1280, 6000))
+	bob.do(chromedp.Evaluate[chromedp.Void](`location.reload()`))
+	bob.until("enough", `document.querySelectorAll(".message").length > 100`)
 }
 
 // Everything can be done by the keyboard, and is said in Chinese to whoever reads Chinese.

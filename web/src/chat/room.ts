@@ -148,6 +148,7 @@ export class Room {
     this.#strips?.draw();
     this.#panel?.draw();
     if (!this.#ready) return;
+    if (this.#stream.scroller.goneUp) this.#stick = false;
     this.#stream.draw(this.#stick && !this.talk.line.chats.hasNewer(this.chat));
     const none = this.#stream.list.children.length === 0;
     this.#empty.hidden = !none;
@@ -169,6 +170,7 @@ export class Room {
     this.#stick = false;
     this.draw();
     if (!this.#stream.show(seq)) this.say(c.quoteGone);
+    this.#stream.scroller.look();
   }
 
   #head(): void {
@@ -251,7 +253,8 @@ export class Room {
     if (this.#closed) return;
     this.#ready = true;
     this.draw();
-    if (this.#stream.showNew()) this.#moved();
+    this.#stream.showNew();
+    this.#stream.scroller.look(); // a page may not fill the screen
   }
 
   async #load(way: "older" | "newer"): Promise<void> {
@@ -268,6 +271,7 @@ export class Room {
     if (this.#closed) return;
     this.#stick = false;
     this.draw();
+    this.#stream.scroller.look(); // where the reader has gone meanwhile, more may be wanted
   }
 
   async #toNewest(): Promise<void> {
@@ -275,7 +279,9 @@ export class Room {
     if (chats.hasNewer(this.chat)) await chats.newest(this.chat).catch(this.talk.failed);
     if (this.#closed) return;
     this.#stick = true; // what was drawn or scrolled meanwhile may have undone it
+    this.#stream.scroller.toEnd();
     this.draw();
+    this.#stream.scroller.look();
   }
 
   // #moved takes note of what can be seen: it has been read.

@@ -130,10 +130,8 @@ export class Stream {
   }
 
   /** Scrolls to the line of what is new. */
-  showNew(): boolean {
-    const row = this.list.querySelector(".newline");
-    row?.scrollIntoView({ block: "start" });
-    return row !== null;
+  showNew(): void {
+    this.list.querySelector(".newline")?.scrollIntoView({ block: "start" });
   }
 
   /** Gives the focus to the last message. */
