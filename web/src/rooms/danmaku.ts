@@ -15,6 +15,7 @@ const JUMP = 2000; // ms between two looks at the position from which on it is a
 const SCALES = { small: 0.8, normal: 1, large: 1.35 };
 const GAP = 24; // px between two in a lane
 
+// By the clock of the document's animations.
 interface Lane {
   entered: number; // when the last one has come in wholly
   gone: number; // when it is gone
@@ -167,7 +168,7 @@ export class Danmaku {
     const still = this.#still.matches || c.mode !== "scroll";
     // Who wants no movement sees what would fly standing at the top.
     const lanes = this.#lanes[still && c.mode === "scroll" ? "top" : c.mode];
-    const now = performance.now();
+    const now = clock();
     const wide = el.offsetWidth + GAP;
     const speed = (width + wide) / FLIGHT; // px a ms
     const fits = (lane: Lane | undefined) => !lane || (still ? lane.gone <= now : lane.entered <= now && now + width / speed >= lane.gone);
@@ -184,9 +185,16 @@ export class Danmaku {
     const flight = still
       ? el.animate([{ opacity: 1 }, { opacity: 1 }], { duration: STANDS })
       : el.animate([{ transform: `translateX(${width}px)` }, { transform: `translateX(${-wide}px)` }], { duration: FLIGHT });
+    flight.startTime = now; // else it begins with the next frame, and the lanes know nothing of that
     flight.onfinish = () => el.remove();
     return true;
   }
+}
+
+/** The time that what flies goes by, in ms: where frames are late, it is late too. */
+function clock(): number {
+  const now = document.timeline.currentTime;
+  return typeof now === "number" ? now : performance.now();
 }
 
 function luminance(colour: number): number {
