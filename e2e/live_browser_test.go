@@ -13,7 +13,9 @@ import (
 const exchange = `
 	window.exchange = async (pc, path, key) => {
 		await pc.setLocalDescription();
-		const resp = await fetch(path, {method: "POST", headers: {"Content-Type": "application/sdp", Authorization: "Bearer " + key}, body: pc.localDescription.sdp});
+		let resp; // 503: the server says to try again
+		do resp = await fetch(path, {method: "POST", headers: {"Content-Type": "application/sdp", Authorization: "Bearer " + key}, body: pc.localDescription.sdp});
+		while (resp.status === 503);
 		if (resp.status !== 201) throw new Error(resp.status + " " + await resp.text());
 		await pc.setRemoteDescription({type: "answer", sdp: await resp.text()});
 	};`

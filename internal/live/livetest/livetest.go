@@ -105,6 +105,7 @@ type Camera struct {
 	Rate     int           // pictures a second; 0: 30
 	KeyEvery time.Duration // between key frames; 0: only when asked
 	Deaf     bool          // key frames are not sent when asked for
+	Waits    bool          // nothing is sent until a key frame is asked for
 	H264     bool          // in place of VP8
 }
 
@@ -216,6 +217,10 @@ func (p *Publisher) film(cam Camera) {
 		case <-p.stop:
 			return
 		case now := <-every.C:
+			if cam.Waits && n == 0 && !p.key.Load() {
+				n--
+				continue
+			}
 			if p.key.Swap(false) || cam.KeyEvery > 0 && now.Sub(keyed) >= cam.KeyEvery {
 				key = true
 			}

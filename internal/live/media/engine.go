@@ -108,6 +108,9 @@ func New(cfg Config) (_ *Engine, err error) {
 	}
 	se.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4, webrtc.NetworkTypeUDP6})
 	se.SetICETimeouts(silentTime, silentTime, keepAlive)
+	// By default the library reads a packet before it tells of a track, to know the codec. If that packet is a retransmission, it
+	// does not know the codec and gives up the track. Here the description tells the codec, see [pick].
+	se.SetFireOnTrackBeforeFirstRTP(true)
 	se.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -130,6 +130,15 @@ func TestALateJoinerGetsTheGroupOfPicturesThatIsUnderWay(t *testing.T) {
 	}
 }
 
+// A track is known before its first packet, which may be a retransmission of one that is late.
+func TestAPublisherIsAskedForAKeyFrameBeforeItsFirstPacket(t *testing.T) {
+	e := engine(t)
+	_, src := publish(t, e, livetest.Camera{Waits: true})
+	v, _ := watch(t, e, src)
+	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 10 })
+	whole(t, v.Frames())
+}
+
 func TestAViewerWhoComesWithoutAKeptGroupGetsAKeyFrameThatIsAskedFor(t *testing.T) {
 	e := engine(t)
 	p, src := publish(t, e, livetest.Camera{})

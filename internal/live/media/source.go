@@ -163,12 +163,16 @@ func (e *Engine) Pull(ctx context.Context, f Formats, open func() bool, ask func
 // follow has the source read its tracks, and end with its connection.
 func (s *Source) follow() {
 	s.pc.OnTrack(func(t *webrtc.TrackRemote, r *webrtc.RTPReceiver) {
+		kind, format := video, s.Formats.Video
+		if t.Kind() == webrtc.RTPCodecTypeAudio {
+			kind, format = audio, s.Formats.Audio
+		}
 		s.mu.Lock()
-		if s.ended != nil {
+		if s.ended != nil || format == nil {
 			s.mu.Unlock()
 			return
 		}
-		if t.Kind() == webrtc.RTPCodecTypeVideo {
+		if kind == video {
 			s.ssrc = uint32(t.SSRC())
 		}
 		s.readers.Add(2)
@@ -184,7 +188,7 @@ func (s *Source) follow() {
 		}()
 		go func() {
 			defer s.readers.Done()
-			s.read(t)
+			s.read(t, kind, format.Mime)
 		}()
 	})
 	watch(s.pc, s.done, func(err error) { s.end(err) }, nil)
@@ -221,13 +225,12 @@ func watch(pc *webrtc.PeerConnection, done <-chan struct{}, end func(error), up 
 }
 
 // read hands a track's packets on until it ends.
-func (s *Source) read(t *webrtc.TrackRemote) {
-	kind, mime := video, t.Codec().MimeType
-	if t.Kind() == webrtc.RTPCodecTypeAudio {
-		kind = audio
-	}
+func (s *Source) read(t *webrtc.TrackRemote, kind int, mime string) {
 	for {
 		p, _, err := t.ReadRTP()
+		if errors.Is(err, webrtc.ErrCodecNotFound) {
+			continue // one packet of a type that was not agreed upon
+		}
 		if err != nil {
 			return
 		}
