@@ -106,6 +106,7 @@ type Camera struct {
 	KeyEvery time.Duration // between key frames; 0: only when asked
 	Deaf     bool          // key frames are not sent when asked for
 	Waits    bool          // nothing is sent until a key frame is asked for
+	Strange  bool          // the first packet is of a type that was not agreed upon
 	H264     bool          // in place of VP8
 }
 
@@ -121,7 +122,7 @@ type Publisher struct {
 	Sent atomic.Int64 // pictures
 
 	pc    *webrtc.PeerConnection
-	video *webrtc.TrackLocalStaticRTP
+	video *pictures
 	audio *webrtc.TrackLocalStaticSample
 	state atomic.Int32
 	up    chan struct{}
@@ -129,6 +130,19 @@ type Publisher struct {
 	stop  chan struct{}
 	once  sync.Once
 	all   sync.WaitGroup
+}
+
+// pictures is a track that can send packets of any type, too.
+type pictures struct {
+	*webrtc.TrackLocalStaticRTP
+	raw  webrtc.TrackLocalWriter
+	ssrc webrtc.SSRC
+}
+
+// Bind implements [webrtc.TrackLocal].
+func (p *pictures) Bind(c webrtc.TrackLocalContext) (webrtc.RTPCodecParameters, error) {
+	p.raw, p.ssrc = c.WriteStream(), c.SSRC()
+	return p.TrackLocalStaticRTP.Bind(c)
 }
 
 // Publish begins to publish, and returns when pictures flow.
@@ -149,9 +163,11 @@ func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error)
 			p.Close()
 		}
 	}()
-	if p.video, err = webrtc.NewTrackLocalStaticRTP(webrtc.RTPCodecCapability{MimeType: cam.mime(), ClockRate: 90000}, "video", "cam"); err != nil {
+	inner, err := webrtc.NewTrackLocalStaticRTP(webrtc.RTPCodecCapability{MimeType: cam.mime(), ClockRate: 90000}, "video", "cam")
+	if err != nil {
 		return nil, err
 	}
+	p.video = &pictures{TrackLocalStaticRTP: inner}
 	if p.audio, err = webrtc.NewTrackLocalStaticSample(webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2}, "audio", "cam"); err != nil {
 		return nil, err
 	}
@@ -211,6 +227,9 @@ func (p *Publisher) film(cam Camera) {
 	packetizer := rtp.NewPacketizer(1200, 0, 0, payloader, rtp.NewRandomSequencer(), 90000)
 	size := max(64, cam.Bitrate/8/cam.Rate)
 	began, keyed, key := time.Now(), time.Time{}, true
+	if cam.Strange {
+		_, _ = p.video.raw.WriteRTP(&rtp.Header{Version: 2, SSRC: uint32(p.video.ssrc), PayloadType: 50}, []byte("strange"))
+	}
 	ts := uint32(0)
 	for n := int64(0); ; n++ {
 		select {

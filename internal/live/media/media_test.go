@@ -139,6 +139,13 @@ func TestAPublisherIsAskedForAKeyFrameBeforeItsFirstPacket(t *testing.T) {
 	whole(t, v.Frames())
 }
 
+func TestAPacketOfATypeThatWasNotAgreedUponDoesNotEndATrack(t *testing.T) {
+	e := engine(t)
+	_, src := publish(t, e, livetest.Camera{Strange: true})
+	v, _ := watch(t, e, src)
+	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 10 })
+}
+
 func TestAViewerWhoComesWithoutAKeptGroupGetsAKeyFrameThatIsAskedFor(t *testing.T) {
 	e := engine(t)
 	p, src := publish(t, e, livetest.Camera{})

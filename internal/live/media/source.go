@@ -229,7 +229,7 @@ func (s *Source) read(t *webrtc.TrackRemote, kind int, mime string) {
 	for {
 		p, _, err := t.ReadRTP()
 		if errors.Is(err, webrtc.ErrCodecNotFound) {
-			continue // one packet of a type that was not agreed upon
+			continue // this packet is of a type that was not agreed upon; others may follow
 		}
 		if err != nil {
 			return

@@ -271,7 +271,7 @@ export class Room {
     if (this.#closed) return;
     this.#stick = false;
     this.draw();
-    this.#stream.scroller.look(); // where the reader has gone meanwhile, more may be wanted
+    this.#stream.scroller.look(); // the reader may have scrolled on meanwhile
   }
 
   async #toNewest(): Promise<void> {

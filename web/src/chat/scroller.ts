@@ -4,7 +4,7 @@ const NEAR = 60; // px from the end that still count as being there
 const AHEAD = 400; // px before an end at which more is loaded
 
 export class Scroller {
-  #left = 0; // px from the top where it was when it was looked at last
+  #lastTop = 0; // scrollTop at the last look, px
 
   constructor(
     readonly el: HTMLElement, // what scrolls
@@ -18,20 +18,20 @@ export class Scroller {
     return this.el.scrollHeight - this.el.scrollTop - this.el.clientHeight < NEAR;
   }
 
-  /** The reader has gone up since the last look: the browser tells so only with its next frame. */
+  /** The reader has scrolled up since the last look. The browser sends the event only with its next frame. */
   get goneUp(): boolean {
-    return !this.atEnd && this.el.scrollTop < this.#left - 1;
+    return !this.atEnd && this.el.scrollTop < this.#lastTop - 1;
   }
 
   toEnd(): void {
     this.el.scrollTop = this.el.scrollHeight;
-    this.#left = this.el.scrollTop;
+    this.#lastTop = this.el.scrollTop;
   }
 
   /** Asks for more where an end is near, and tells that the place is another one. */
   look(): void {
     if (this.el.clientHeight === 0) return;
-    this.#left = this.el.scrollTop;
+    this.#lastTop = this.el.scrollTop;
     if (this.el.scrollTop < AHEAD) this.on.top();
     if (this.el.scrollHeight - this.el.scrollTop - this.el.clientHeight < AHEAD) this.on.bottom();
     this.on.moved();

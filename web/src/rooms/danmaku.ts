@@ -15,7 +15,7 @@ const JUMP = 2000; // ms between two looks at the position from which on it is a
 const SCALES = { small: 0.8, normal: 1, large: 1.35 };
 const GAP = 24; // px between two in a lane
 
-// By the clock of the document's animations.
+// Times in ms, by clock.
 interface Lane {
   entered: number; // when the last one has come in wholly
   gone: number; // when it is gone
@@ -185,13 +185,13 @@ export class Danmaku {
     const flight = still
       ? el.animate([{ opacity: 1 }, { opacity: 1 }], { duration: STANDS })
       : el.animate([{ transform: `translateX(${width}px)` }, { transform: `translateX(${-wide}px)` }], { duration: FLIGHT });
-    flight.startTime = now; // else it begins with the next frame, and the lanes know nothing of that
+    flight.startTime = now; // by default it begins with the next frame, later than its lane was told
     flight.onfinish = () => el.remove();
     return true;
   }
 }
 
-/** The time that what flies goes by, in ms: where frames are late, it is late too. */
+/** The clock of the document's animations, in ms. It stands still while the browser draws no frame. */
 function clock(): number {
   const now = document.timeline.currentTime;
   return typeof now === "number" ? now : performance.now();
